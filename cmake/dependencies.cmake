@@ -1,0 +1,20 @@
+# Everything comes from packages (docs/dependencies.md says why each is there).
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(fmt REQUIRED)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(ZLIB REQUIRED)
+find_package(nlohmann_json REQUIRED)
+
+set(NORMA_HAVE_ONEDNN OFF)
+if(NOT NORMA_ONEDNN STREQUAL "OFF")
+  find_package(dnnl QUIET CONFIG)
+  if(dnnl_FOUND)
+    set(NORMA_HAVE_ONEDNN ON)
+    message(STATUS "oneDNN ${dnnl_VERSION}")
+  elseif(NORMA_ONEDNN STREQUAL "ON")
+    message(FATAL_ERROR "NORMA_ONEDNN=ON, but oneDNN was not found (Debian: libdnnl-dev)")
+  else()
+    message(WARNING "oneDNN was not found (Debian: libdnnl-dev): convolutions and matrix products "
+                    "fall back to Eigen, at about half the speed")
+  endif()
+endif()

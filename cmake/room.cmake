@@ -1,0 +1,57 @@
+# norma_add_room(NAME [DEPENDS room…]): the library norma::NAME from every source file under NAME/.
+#
+# The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
+# conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not. The same for CUDA.
+function(norma_add_room name)
+  cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${name}/*.h)
+  if(NORMA_HAVE_ONEDNN)
+    list(FILTER sources EXCLUDE REGEX "_onednn_stub\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "_onednn\\.cpp$")
+  endif()
+  list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$")  # this build has no CUDA: the *_cuda_stub.cpp serve
+
+  if(sources)
+    add_library(norma_${name} STATIC ${sources} ${headers})
+    set(visibility PUBLIC)
+    norma_compile_options(norma_${name})
+    target_link_libraries(norma_${name} PRIVATE Eigen3::Eigen ZLIB::ZLIB nlohmann_json::nlohmann_json)
+    if(NORMA_HAVE_ONEDNN)
+      target_link_libraries(norma_${name} PRIVATE DNNL::dnnl)
+    endif()
+  else()
+    add_library(norma_${name} INTERFACE)
+    set(visibility INTERFACE)
+  endif()
+  add_library(norma::${name} ALIAS norma_${name})
+  set_target_properties(norma_${name} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(norma_${name} ${visibility} cxx_std_20)
+  target_include_directories(norma_${name} ${visibility}
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/norma>)
+  target_link_libraries(norma_${name} ${visibility} OpenMP::OpenMP_CXX fmt::fmt)
+  foreach(room IN LISTS arg_DEPENDS)
+    target_link_libraries(norma_${name} ${visibility} norma_${room})
+  endforeach()
+endfunction()
+
+# Flags of every target that we compile.
+function(norma_compile_options target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+  if(NORMA_NATIVE)
+    target_compile_options(${target} PRIVATE -march=native)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${target} PRIVATE -mprefer-vector-width=512)
+    endif()
+  endif()
+  # Sums keep the order they are written in; only contraction to fused multiply-add and errno are given up.
+  target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=fast)
+  # Eigen must not start threads of its own below our OpenMP loops.
+  target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE EIGEN_MPL2_ONLY)
+  if(NORMA_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${NORMA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${NORMA_SANITIZE})
+  endif()
+endfunction()

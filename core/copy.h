@@ -1,0 +1,20 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace norma {
+
+// Off-tape copies. The differentiable forms (clone, contiguous, to) are in ops/shape/copy.h.
+
+/// Writes src, broadcast to dst's sizes and converted to dst's dtype, into dst, whatever the strides of both.
+/// Counts as an in-place change of dst. Throws Error if the sizes do not broadcast.
+void copy_into(const Tensor& src, const Tensor& dst);
+
+/// A new tensor with x's values, in `format` and `dtype`.
+Tensor copy_of(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
+Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype);
+
+/// x itself if it is contiguous in `format` (loose predicate), else a copy that is.
+Tensor contiguous_copy(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);
+
+}  // namespace norma

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "core/random.h"
+#include "core/tensor.h"
+
+#include <vector>
+
+namespace norma {
+
+/// Properties of a new tensor.
+struct TensorOptions {
+  DType dtype = DType::float32;
+  Device device = kCpu;
+  MemoryFormat format = MemoryFormat::contiguous;
+};
+
+/// The dtype, device and suggested format of x.
+TensorOptions options_like(const Tensor& x);
+
+/// Uninitialised.
+Tensor empty(const Sizes& sizes, const TensorOptions& options = {});
+Tensor zeros(const Sizes& sizes, const TensorOptions& options = {});
+Tensor ones(const Sizes& sizes, const TensorOptions& options = {});
+Tensor full(const Sizes& sizes, double value, const TensorOptions& options = {});
+/// Rank 0.
+Tensor scalar(double value, DType dtype = DType::float32);
+/// Uninitialised with exactly these strides (in elements).
+Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options = {});
+
+/// Same sizes, dtype and device as x; format `preserve` keeps x's strides when those are dense
+/// (see preserved_strides).
+Tensor empty_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
+Tensor zeros_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
+Tensor ones_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
+
+/// [0, 1, …, count - 1]
+Tensor arange(int64_t count, DType dtype = DType::int64);
+
+/// Copies `values`, given in row-major order. Throws Error unless there are sizes.numel() of them.
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Sizes& sizes, const TensorOptions& options = {.dtype = dtype_of<T>()});
+
+/// Independent numbers: uniform in [0, 1), and standard normal. The value of element i (row-major) depends only
+/// on the generator's state, not on the format or the number of threads. float32 and float64.
+Tensor rand(const Sizes& sizes, const TensorOptions& options = {}, Generator& generator = default_generator());
+Tensor randn(const Sizes& sizes, const TensorOptions& options = {}, Generator& generator = default_generator());
+/// Integers in [low, high), int64 by default.
+Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOptions& options = {.dtype = DType::int64},
+               Generator& generator = default_generator());
+/// A random order of 0 … count - 1, int64.
+Tensor randperm(int64_t count, Generator& generator = default_generator());
+
+/// Fill in place (counted as an in-place change). Throw Error for a tensor that takes part in a graph.
+void fill_(const Tensor& x, double value);
+void zero_(const Tensor& x);
+void uniform_(const Tensor& x, double low, double high, Generator& generator = default_generator());
+void normal_(const Tensor& x, double mean, double std, Generator& generator = default_generator());
+/// Normal, redrawn outside [low, high].
+void truncated_normal_(const Tensor& x, double mean, double std, double low, double high,
+                       Generator& generator = default_generator());
+
+}  // namespace norma

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <functional>
+#include <string>
+
+namespace norma {
+
+struct GradcheckOptions {
+  double eps = 1e-6;   ///< step of the central difference
+  double atol = 1e-6;  ///< a gradient g passes when |g - difference| <= atol + rtol * |difference|
+  double rtol = 1e-4;
+  uint64_t seed = 1;  ///< of the random weights that make a scalar of the outputs
+};
+
+struct GradcheckResult {
+  bool passed = false;
+  double worst = 0;     ///< largest |g - difference|
+  std::string message;  ///< which input and element failed, and by how much; empty when passed
+
+  explicit operator bool() const { return passed; }
+};
+
+/// A differentiable function of tensors. It must give the same values every time it is called.
+using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
+
+/// Compares backward() of `f` with central differences, for every element of every floating input that requires a
+/// gradient. The outputs are reduced to one number with fixed random weights. Inputs should be float64, of any strides, with no
+/// two elements in the same place. NaN and Inf fail.
+GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
+
+/// The same for second derivatives: gradcheck of the function (inputs, grad_outputs) → gradients.
+GradcheckResult gradgradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
+
+}  // namespace norma

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+namespace norma {
+
+/// Threads a parallel loop uses. The start value is OMP_NUM_THREADS, or the number of cores.
+int num_threads();
+/// Throws Error unless count >= 1.
+void set_num_threads(int count);
+/// True inside parallel_for: a nested loop then runs on its thread alone.
+bool in_parallel();
+
+namespace detail {
+using RangeFunction = void (*)(void* context, int64_t begin, int64_t end);
+void parallel_for(int64_t begin, int64_t end, int64_t grain, RangeFunction f, void* context);
+}  // namespace detail
+
+/// Elements below which a pointwise loop is not worth a second thread.
+inline constexpr int64_t kPointwiseGrain = 16384;
+
+/// Calls f(first, last) on consecutive parts of [begin, end), one per thread, none shorter than `grain` unless it
+/// is the only one. Where parts begin depends on the number of threads: a sum whose bits must not
+/// depend on it has to be cut into fixed blocks by the caller. The first exception is thrown again.
+template <class F>
+void parallel_for(int64_t begin, int64_t end, int64_t grain, F&& f) {
+  if (end - begin <= grain || num_threads() == 1 || in_parallel()) {
+    if (begin < end) {
+      f(begin, end);
+    }
+    return;
+  }
+  auto call = [](void* context, int64_t first, int64_t last) {
+    (*static_cast<std::remove_reference_t<F>*>(context))(first, last);
+  };
+  detail::parallel_for(begin, end, grain, call, const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+}  // namespace norma

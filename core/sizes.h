@@ -1,0 +1,68 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+namespace norma {
+
+/// The most axes a tensor may have.
+inline constexpr int64_t kMaxRank = 8;
+
+/// A short list of integers without heap memory: sizes, strides or axes of a tensor.
+/// Throws Error when it would exceed kMaxRank entries.
+class Sizes {
+ public:
+  Sizes() = default;
+  Sizes(std::initializer_list<int64_t> values) : Sizes(std::span(values.begin(), values.size())) {}
+  explicit Sizes(std::span<const int64_t> values);
+  /// `count` entries equal to `value`.
+  static Sizes filled(int64_t count, int64_t value);
+
+  [[nodiscard]] int64_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  int64_t& operator[](int64_t i) { return values_[static_cast<size_t>(i)]; }
+  int64_t operator[](int64_t i) const { return values_[static_cast<size_t>(i)]; }
+  int64_t* begin() { return values_.data(); }
+  int64_t* end() { return values_.data() + size_; }
+  [[nodiscard]] const int64_t* begin() const { return values_.data(); }
+  [[nodiscard]] const int64_t* end() const { return values_.data() + size_; }
+  [[nodiscard]] int64_t back() const { return values_[static_cast<size_t>(size_ - 1)]; }
+
+  void push_back(int64_t value);
+  void insert(int64_t position, int64_t value);
+  void erase(int64_t position);
+
+  [[nodiscard]] bool contains(int64_t value) const { return std::find(begin(), end(), value) != end(); }
+  /// The product of all entries; 1 when there is none.
+  [[nodiscard]] int64_t numel() const;
+
+  friend bool operator==(const Sizes& a, const Sizes& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  std::array<int64_t, kMaxRank> values_{};
+  int64_t size_ = 0;
+};
+
+using Strides = Sizes;
+using Axes = Sizes;
+
+/// "[2, 3, 4]"
+std::string to_string(const Sizes& sizes);
+
+/// `axis` as a number in [0, rank). Negative axes count from the end.
+/// Throws Error "op: axis: expected a value in [-rank, rank), got …".
+int64_t normalize_axis(std::string_view op, int64_t axis, int64_t rank);
+
+/// All of `axes` normalized and sorted; an axis named twice is an Error. With no axes: every axis.
+Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank);
+
+/// The size two operands broadcast to, by NumPy's rule. Throws Error that names `op` and both sizes.
+Sizes broadcast_sizes(std::string_view op, const Sizes& a, const Sizes& b);
+
+}  // namespace norma

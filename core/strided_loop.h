@@ -1,0 +1,137 @@
+#pragma once
+
+#include "core/parallel.h"
+#include "core/sizes.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+namespace norma {
+
+/// The loop nest over N operands of the same (broadcast) sizes, as few axes as their strides allow.
+/// Axes stand outermost first, in the order of decreasing stride of operand 0, then 1, …; neighbours that are
+/// one run of memory in every operand are merged; axes of size 1 are gone. There is at least one axis.
+template <size_t N>
+struct StridedLoop {
+  Sizes sizes;
+  std::array<Strides, N> strides;  ///< in elements; 0 where an operand is broadcast
+
+  [[nodiscard]] int64_t numel() const { return sizes.numel(); }
+};
+
+namespace detail {
+/// True iff axis a must stand outside axis b: decided by the first operand whose strides differ and are not 0.
+template <size_t N>
+bool stands_outside(const std::array<Strides, N>& strides, const Sizes& sizes, int64_t a, int64_t b) {
+  for (const Strides& s : strides) {
+    if (s[a] == 0 || s[b] == 0) {
+      continue;  // broadcast operands do not decide
+    }
+    if (s[a] != s[b]) {
+      return s[a] > s[b];
+    }
+    if (sizes[a] != sizes[b]) {
+      return sizes[a] > sizes[b];
+    }
+  }
+  return a < b;
+}
+}  // namespace detail
+
+template <size_t N>
+StridedLoop<N> make_strided_loop(const Sizes& sizes, const std::array<Strides, N>& strides) {
+  Axes order;
+  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] != 1) {
+      order.push_back(axis);
+    }
+  }
+  // Insertion sort: the relation is not transitive with broadcast operands, std::sort would be undefined.
+  for (int64_t i = 1; i < order.size(); ++i) {
+    for (int64_t j = i; j > 0 && detail::stands_outside(strides, sizes, order[j], order[j - 1]); --j) {
+      std::swap(order[j], order[j - 1]);
+    }
+  }
+  StridedLoop<N> loop;
+  for (const int64_t axis : order) {
+    bool merges = !loop.sizes.empty();
+    for (size_t n = 0; merges && n < N; ++n) {
+      merges = loop.strides[n].back() == strides[n][axis] * sizes[axis];
+    }
+    if (!merges) {
+      loop.sizes.push_back(sizes[axis]);
+      for (size_t n = 0; n < N; ++n) {
+        loop.strides[n].push_back(strides[n][axis]);
+      }
+    } else {
+      const int64_t last = loop.sizes.size() - 1;
+      loop.sizes[last] *= sizes[axis];
+      for (size_t n = 0; n < N; ++n) {
+        loop.strides[n][last] = strides[n][axis];
+      }
+    }
+  }
+  if (loop.sizes.empty()) {
+    loop.sizes.push_back(1);
+    for (size_t n = 0; n < N; ++n) {
+      loop.strides[n].push_back(0);
+    }
+  }
+  return loop;
+}
+
+/// Calls f(offsets, count, strides) for runs of the innermost axis: offsets of each operand's first element,
+/// how many elements, and each operand's stride, all in elements. Runs of one thread come in order.
+template <size_t N, class F>
+void for_each_run(const StridedLoop<N>& loop, F&& f, int64_t grain = kPointwiseGrain) {
+  const int64_t inner = loop.sizes.back();
+  const int64_t outer_axes = loop.sizes.size() - 1;
+  std::array<int64_t, N> inner_strides;
+  for (size_t n = 0; n < N; ++n) {
+    inner_strides[n] = loop.strides[n].back();
+  }
+  parallel_for(0, loop.numel(), grain, [&](int64_t begin, int64_t end) {
+    int64_t row = begin / inner;
+    int64_t column = begin % inner;
+    Sizes index = Sizes::filled(outer_axes, 0);
+    for (int64_t axis = outer_axes - 1, rest = row; axis >= 0; --axis) {
+      index[axis] = rest % loop.sizes[axis];
+      rest /= loop.sizes[axis];
+    }
+    std::array<int64_t, N> base{};
+    for (size_t n = 0; n < N; ++n) {
+      for (int64_t axis = 0; axis < outer_axes; ++axis) {
+        base[n] += index[axis] * loop.strides[n][axis];
+      }
+    }
+    for (int64_t done = begin; done < end;) {
+      const int64_t count = std::min(inner - column, end - done);
+      std::array<int64_t, N> offsets = base;
+      for (size_t n = 0; n < N; ++n) {
+        offsets[n] += column * inner_strides[n];
+      }
+      f(offsets, count, inner_strides);
+      done += count;
+      column = 0;
+      for (int64_t axis = outer_axes - 1; axis >= 0; --axis) {
+        for (size_t n = 0; n < N; ++n) {
+          base[n] += loop.strides[n][axis];
+        }
+        if (++index[axis] < loop.sizes[axis]) {
+          break;
+        }
+        for (size_t n = 0; n < N; ++n) {
+          base[n] -= loop.sizes[axis] * loop.strides[n][axis];
+        }
+        index[axis] = 0;
+      }
+    }
+  });
+}
+
+/// Strides of an operand of `sizes` seen as one of `target` sizes: 0 along axes it is broadcast over.
+/// The sizes must broadcast to `target`.
+Strides broadcast_strides(const Sizes& sizes, const Strides& strides, const Sizes& target);
+
+}  // namespace norma

@@ -1,0 +1,183 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma {
+
+// The tape. While gradients are on, every op that sees an input which requires a gradient calls record(), which
+// hangs one Node on the op's outputs: a name, edges to the nodes of the inputs, the saved tensors, and a function
+// from output gradients to input gradients. backward() gathers the nodes that lead to a tensor, sorted by the
+// order in which they were recorded, and walks them from last to first.
+
+/// A tensor kept for the backward pass together with the version it had.
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  explicit SavedTensor(const Tensor& x);
+
+  /// The tensor, with its place on the tape. Throws Error, naming `op` and the tensor's position, when it was
+  /// changed in place after it was saved.
+  [[nodiscard]] Tensor unpack(std::string_view op, size_t position, const std::shared_ptr<Node>& owner) const;
+  [[nodiscard]] size_t bytes() const;
+  [[nodiscard]] const Tensor& value() const { return value_; }
+
+ private:
+  friend struct Node;
+  friend Tensors record_node(std::string_view, std::span<const Tensor>, Tensors, Tensors,
+                             std::function<Tensors(const Tensors&, const class BackwardContext&)>);
+  Tensor value_;                  // off the tape, else a node that saves its own output would own itself
+  std::shared_ptr<Node> node_;    // the op that made it, if that is another node
+  std::weak_ptr<TensorImpl> leaf_;  // the leaf itself, so that a second derivative reaches it
+  size_t output_index_ = 0;
+  int64_t version_ = 0;
+  bool is_output_ = false;  // an output of the node that saves it
+};
+
+/// What a backward function may ask for.
+class BackwardContext {
+ public:
+  BackwardContext(const std::shared_ptr<Node>& node, std::span<const bool> needs) : node_(node), needs_(needs) {}
+
+  /// Saved tensor number i, in the order given to record().
+  [[nodiscard]] Tensor saved(size_t i) const;
+  /// True iff the gradient of input i is wanted; otherwise return an undefined tensor for it.
+  [[nodiscard]] bool needs_grad(size_t i) const { return needs_[i]; }
+  /// True iff the backward pass is itself recorded (create_graph): then only differentiable ops may be used.
+  [[nodiscard]] bool create_graph() const;
+
+ private:
+  const std::shared_ptr<Node>& node_;
+  std::span<const bool> needs_;
+};
+
+/// From the gradients of the outputs (undefined where none arrived) to those of the inputs, in order.
+/// An undefined result means zero. Runs with gradients off, unless create_graph.
+using BackwardFunction = std::function<Tensors(const Tensors& grad_outputs, const BackwardContext& context)>;
+/// The same for an op with one output, whose gradient is always defined.
+using UnaryBackwardFunction = std::function<Tensors(const Tensor& grad_output, const BackwardContext& context)>;
+
+/// Where the gradient of one input goes: to output `output_index` of `node`, or into the .grad of `leaf`, or nowhere.
+struct Edge {
+  std::shared_ptr<Node> node;
+  size_t output_index = 0;
+  std::shared_ptr<TensorImpl> leaf;
+
+  [[nodiscard]] bool connected() const { return node != nullptr || leaf != nullptr; }
+};
+
+/// One recorded op.
+struct Node {
+  std::string name;
+  uint64_t sequence = 0;  ///< order of recording
+  std::vector<Edge> inputs;
+  std::vector<SavedTensor> saved;
+  std::vector<Sizes> output_sizes;
+  std::vector<std::vector<GradientHook>> output_hooks;
+  BackwardFunction backward;
+  bool released = false;  ///< backward() ran over it and dropped what it had saved
+
+  [[nodiscard]] size_t saved_bytes() const;
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node();  // takes long chains apart without recursion
+};
+
+/// Puts an op on the tape and returns its output. Does nothing but return it when gradients are off or no input
+/// requires one. `saved` is all that backward will need.
+Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, const Tensors& saved,
+              UnaryBackwardFunction backward);
+/// The same for an op with several outputs.
+Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
+               BackwardFunction backward);
+
+/// True iff record() with these inputs would put a node on the tape. For ops that save less when it would not.
+bool will_record(const Tensors& inputs);
+
+/// Every in-place op calls this before it writes into x. Throws Error
+///  - when x is a leaf that requires a gradient and gradients are on;
+///  - when x is a view, or has been saved by no one but is on the tape as a view, and the change would be recorded.
+void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs = {});
+/// Every in-place op calls this after it has written into x: counts the change, and puts the op on the tape with
+/// inputs {x before the change, other_inputs…}. `saved` must hold the values backward needs.
+void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs, const Tensors& saved,
+                     UnaryBackwardFunction backward);
+
+// --- running it backwards -------------------------------------------------------------------------------------
+
+struct BackwardOptions {
+  bool retain_graph = false;  ///< keep what the nodes saved, for another backward pass (implied by create_graph)
+  bool create_graph = false;  ///< record the backward pass, for higher derivatives
+};
+
+/// Adds d(root · gradient)/d(leaf) to the .grad of every leaf that `root` depends on. Without `gradient`, root must
+/// have one element, and 1 is taken. A gradient has the strides of its leaf when those are dense.
+/// Throws Error when root requires no gradient, when sizes or dtype of `gradient` differ from root's, when a graph is
+/// walked a second time, and when a saved tensor was changed in place.
+void backward(const Tensor& root, const Tensor& gradient = {}, const BackwardOptions& options = {});
+
+/// The gradients of sum(outputs · grad_outputs) for `inputs` (leaves or not), returned rather than accumulated.
+/// Undefined for an input that the outputs do not depend on.
+Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
+             const BackwardOptions& options = {});
+
+// --- modes ----------------------------------------------------------------------------------------------------
+
+/// True unless a NoGradGuard is alive on this thread.
+bool grad_enabled();
+void set_grad_enabled(bool enabled);
+
+/// Nothing is recorded while it lives.
+class NoGradGuard {
+ public:
+  NoGradGuard() : before_(grad_enabled()) { set_grad_enabled(false); }
+  ~NoGradGuard() { set_grad_enabled(before_); }
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// While it lives, every recorded op and every gradient is searched for NaN and Inf; the first one found is an Error that
+/// names the op. Slow: for finding a bug.
+class AnomalyGuard {
+ public:
+  AnomalyGuard();
+  ~AnomalyGuard();
+  AnomalyGuard(const AnomalyGuard&) = delete;
+  AnomalyGuard& operator=(const AnomalyGuard&) = delete;
+
+ private:
+  bool before_;
+};
+
+// --- looking at it --------------------------------------------------------------------------------------------
+
+/// The part of the tape that leads to one tensor, in the order of recording.
+class Tape {
+ public:
+  explicit Tape(const Tensor& root) : Tape(Tensors{root}) {}
+  explicit Tape(const Tensors& roots);
+
+  [[nodiscard]] const std::vector<std::shared_ptr<Node>>& nodes() const { return nodes_; }
+  /// Bytes that live only because backward will need them: a storage saved by several nodes counts once, leaves
+  /// (parameters) do not count.
+  [[nodiscard]] size_t saved_bytes() const;
+  /// A table: one line per op name with how often it was recorded, what it saves in all, and the total.
+  [[nodiscard]] std::string summary() const;
+  /// A picture of the nodes and edges for Graphviz.
+  [[nodiscard]] std::string graphviz() const;
+
+ private:
+  std::vector<std::shared_ptr<Node>> nodes_;
+};
+
+}  // namespace norma

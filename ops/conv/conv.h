@@ -1,0 +1,36 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <string>
+#include <vector>
+
+namespace norma {
+
+/// A number for both spatial axes, or one for each.
+struct Pair {
+  int64_t h = 0;
+  int64_t w = 0;
+  Pair(int64_t both) : h(both), w(both) {}  // NOLINT: {.stride = 2} is the point
+  Pair(int64_t h, int64_t w) : h(h), w(w) {}
+};
+
+struct Conv2dOptions {
+  Pair stride = 1;
+  Pair padding = 0;
+  Pair dilation = 1;
+  int64_t groups = 1;
+};
+
+/// Cross-correlation of x (N, C, H, W) with weight (O, C / groups, kH, kW), plus bias (O) or undefined.
+/// Result: (N, O, H', W') with H' = (H + 2 padding - dilation (kH - 1) - 1) / stride + 1, channels_last iff x or
+/// weight suggests it (strict predicate), else contiguous. float32 and float64. Differentiable, also twice.
+/// The first implementation that supports the case is used: oneDNN, then Eigen; NORMA_CONV=onednn|eigen forces one.
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
+
+/// Names of the implementations in this build, in the order they are tried.
+std::vector<std::string> conv2d_implementations();
+/// Forces one by name for this process; "" returns to the order. Throws Error for a name that this build lacks.
+void set_conv2d_implementation(const std::string& name);
+
+}  // namespace norma

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace norma {
+
+Tensor softmax(const Tensor& x, int64_t axis);
+/// log(softmax(x)), computed as x - max - log(sum(exp(x - max))).
+Tensor log_softmax(const Tensor& x, int64_t axis);
+
+enum class Reduction { mean, sum, none };
+
+struct CrossEntropyOptions {
+  double label_smoothing = 0;  ///< in [0, 1): this share of each target is spread evenly over all classes
+  Reduction reduction = Reduction::mean;
+};
+
+/// -sum over classes of target · log_softmax(logits). logits: (N, C), float32 or float64.
+/// target: int64 (N) class numbers in [0, C), or probabilities (N, C) of the logits' dtype.
+/// Result: rank 0, or (N) for Reduction::none. Differentiable in logits (and in probabilities), also twice.
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
+
+}  // namespace norma

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace norma {
+
+// Elementwise functions. All are differentiable, take tensors of any strides, and return a new tensor.
+// Unary: same sizes, dtype and (dense) strides as x. Floating dtypes unless said otherwise.
+// Binary: operands broadcast; dtypes are promoted; the result is contiguous if all operands are, channels_last if
+// all are, else its axes are ordered as those of the first operand that has the full size.
+// float32 and float64; add, sub, mul, neg, abs, maximum, clamp and where also int64 and int32.
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);
+Tensor maximum(const Tensor& a, const Tensor& b);  ///< the gradient is halved where a == b, as in PyTorch
+Tensor add(const Tensor& a, double b);
+Tensor sub(const Tensor& a, double b);
+Tensor mul(const Tensor& a, double b);
+Tensor div(const Tensor& a, double b);
+/// condition ? a : b, element by element; condition is bool.
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+
+Tensor neg(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);
+Tensor pow(const Tensor& x, double exponent);
+Tensor abs(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor relu(const Tensor& x);
+/// x * sigmoid(x)
+Tensor silu(const Tensor& x);
+
+enum class GeluApproximation { none, tanh };
+/// none: x * (1 + erf(x / sqrt(2))) / 2.
+/// tanh: x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2.
+/// Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
+Tensor gelu(const Tensor& x, GeluApproximation approximate = GeluApproximation::none);
+/// min(max(x, low), high). The gradient passes where low <= x <= high.
+Tensor clamp(const Tensor& x, double low, double high);
+
+/// Comparisons give bool and have no gradient.
+Tensor equal(const Tensor& a, const Tensor& b);
+Tensor greater(const Tensor& a, const Tensor& b);
+Tensor greater(const Tensor& a, double b);
+
+// In place: the result is written into x, which keeps its strides and dtype. b must broadcast to x's sizes.
+// Throw Error for a leaf that requires a gradient (unless gradients are off), and for a view that is on the tape.
+Tensor& add_(Tensor& x, const Tensor& b);
+Tensor& sub_(Tensor& x, const Tensor& b);
+Tensor& mul_(Tensor& x, const Tensor& b);
+Tensor& div_(Tensor& x, const Tensor& b);
+Tensor& add_(Tensor& x, double b);
+Tensor& mul_(Tensor& x, double b);
+Tensor& relu_(Tensor& x);
+Tensor& neg_(Tensor& x);
+Tensor& exp_(Tensor& x);
+Tensor& sqrt_(Tensor& x);
+Tensor& clamp_(Tensor& x, double low, double high);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(double a, const Tensor& b) { return add(neg(b), a); }
+inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
+inline Tensor operator/(double a, const Tensor& b) { return mul(pow(b, -1), a); }
+inline Tensor operator-(const Tensor& x) { return neg(x); }
+
+}  // namespace norma

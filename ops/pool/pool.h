@@ -1,0 +1,24 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "ops/conv/conv.h"
+
+namespace norma {
+
+struct Pool2dOptions {
+  Pair kernel = 2;
+  Pair stride = 0;  ///< 0: as the kernel
+  Pair padding = 0;  ///< at most half the kernel
+  bool ceil_mode = false;
+  bool count_include_pad = true;  ///< avg_pool2d: padding counts in the divisor, as in PyTorch
+};
+
+// x is (N, C, H, W); the result keeps its memory format. float32 and float64. Differentiable, also twice.
+
+/// The first of equal maxima gets the gradient; NaN counts as largest.
+Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options);
+/// Averages over windows [floor(i H / h), ceil((i + 1) H / h)): result (N, C, h, w).
+Tensor adaptive_avg_pool2d(const Tensor& x, const Pair& output);
+
+}  // namespace norma

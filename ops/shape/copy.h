@@ -1,0 +1,19 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace norma {
+
+// Differentiable copies.
+
+/// A new tensor; `preserve` keeps dense strides.
+Tensor clone(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
+/// x itself if it is contiguous in `format` by the loose predicate (is_contiguous), else a copy that is.
+Tensor contiguous(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);
+/// x itself if its strides are exactly those of `format`, sizes of 1 included, else a copy that has them: unlike
+/// contiguous() it re-strides tensors with C = 1 or H = W = 1.
+Tensor to(const Tensor& x, MemoryFormat format);
+/// Converted to `dtype`; x itself if it has it. The gradient is converted back.
+Tensor to(const Tensor& x, DType dtype);
+
+}  // namespace norma

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace norma {
+
+// Views: the result shares x's storage and version; no element moves. All are differentiable. Negative axes count
+// from the end.
+
+/// Other sizes over the same elements in the same (row-major) order; one size may be -1.
+/// Throws Error when x's strides do not allow a view.
+Tensor view(const Tensor& x, const Sizes& sizes);
+/// view() if x's strides allow it, else a contiguous copy with these sizes.
+Tensor reshape(const Tensor& x, const Sizes& sizes);
+/// Merges axes [start, end] into one, as reshape().
+Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
+Tensor permute(const Tensor& x, const Axes& order);
+Tensor transpose(const Tensor& x, int64_t a, int64_t b);
+/// Repeats axes of size 1 with stride 0; new axes are added in front; -1 keeps a size.
+Tensor expand(const Tensor& x, const Sizes& sizes);
+/// Elements start, start + step, … below end of one axis. Negative start and end count from the end. step >= 1.
+Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t step = 1);
+/// slice() by length.
+Tensor narrow(const Tensor& x, int64_t axis, int64_t start, int64_t length);
+/// One index of an axis, which disappears.
+Tensor select(const Tensor& x, int64_t axis, int64_t index);
+Tensor unsqueeze(const Tensor& x, int64_t axis);
+/// Removes an axis of size 1 (another size: x unchanged). Without an axis: all of size 1.
+Tensor squeeze(const Tensor& x, int64_t axis);
+Tensor squeeze(const Tensor& x);
+
+}  // namespace norma

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/gradcheck.h"
+#include "core/tape.h"
+#include "core/tensor.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace norma::test {
+
+/// Where the elements of a test input lie.
+enum class Layout { contiguous, channels_last, strided };
+inline constexpr Layout kLayouts[] = {Layout::contiguous, Layout::channels_last, Layout::strided};
+std::string to_string(Layout layout);
+
+/// x's values in another layout. `strided`: axes permuted in memory with gaps between elements and an offset. channels_last
+/// needs rank 4; other ranks stay contiguous.
+inline Tensor in_layout(const Tensor& x, Layout layout) {
+  if (layout == Layout::strided) {
+    Sizes padded;
+    for (const int64_t size : x.sizes()) {
+      padded.push_back(size + 1);
+    }
+    Strides strides = Strides::filled(x.rank(), 0);
+    int64_t step = 2;  // a gap between all neighbours
+    for (int64_t axis = 0; axis < x.rank(); ++axis) {  // axis 0 fastest: the reverse of row-major
+      strides[axis] = step;
+      step *= padded[axis];
+    }
+    Tensor storage = zeros({step + 4}, {.dtype = x.dtype()});
+    Tensor y = alias(storage, x.sizes(), strides, /* offset= */ 3);
+    copy_into(x, y);
+    return y.detach();
+  }
+  return copy_of(x, layout == Layout::channels_last && x.rank() == 4 ? MemoryFormat::channels_last
+                                                                     : MemoryFormat::contiguous);
+}
+
+inline std::string to_string(Layout layout) {
+  switch (layout) {
+    case Layout::contiguous: return "contiguous";
+    case Layout::channels_last: return "channels_last";
+    case Layout::strided: return "strided";
+  }
+  return "?";
+}
+
+/// Normal float64 numbers, reproducible from `seed`.
+inline Tensor random_tensor(const Sizes& sizes, uint64_t seed, DType dtype = DType::float64) {
+  Generator generator(seed);
+  return randn(sizes, {.dtype = dtype}, generator);
+}
+
+/// Largest |a - b| over all elements; infinite if any is NaN or the sizes differ, so that a comparison fails.
+inline double max_difference(const Tensor& a, const Tensor& b) {
+  if (!(a.sizes() == b.sizes())) {
+    return INFINITY;
+  }
+  const std::vector<double> va = a.to_vector<double>();
+  const std::vector<double> vb = b.to_vector<double>();
+  double worst = 0;
+  for (size_t i = 0; i < va.size(); ++i) {
+    if (va[i] == vb[i]) {
+      continue;  // also equal infinities
+    }
+    const double difference = std::abs(va[i] - vb[i]);
+    if (!(difference <= worst)) {
+      worst = std::isnan(difference) ? INFINITY : difference;
+    }
+  }
+  return worst;
+}
+
+/// Runs gradcheck on `f` with every input in every layout, and gradgradcheck too if `twice`. All inputs get gradients.
+inline void check_gradients(const std::string& name, const TensorFunction& f, const Tensors& inputs, bool twice = false,
+                            const GradcheckOptions& options = {}) {
+  for (const Layout layout : kLayouts) {
+    Tensors laid_out;
+    for (const Tensor& x : inputs) {
+      Tensor y = in_layout(x, layout);
+      if (is_floating(y.dtype())) {
+        y.set_requires_grad();
+      }
+      laid_out.push_back(y);
+    }
+    const GradcheckResult once = gradcheck(f, laid_out, options);
+    CHECK_MESSAGE(once.passed, name << " (" << to_string(layout) << "): " << once.message);
+    if (twice) {
+      const GradcheckResult second = gradgradcheck(f, laid_out, options);
+      CHECK_MESSAGE(second.passed, name << " twice (" << to_string(layout) << "): " << second.message);
+    }
+  }
+}
+
+}  // namespace norma::test
