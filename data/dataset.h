@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::data {
+
+enum class Split { train, test };
+
+std::string_view to_string(Split split);
+
+/// What is the same for every image of a dataset.
+struct DatasetInfo {
+  std::string name;
+  int64_t size = 0;      ///< images; of an endless dataset: how many count as one epoch
+  bool endless = false;  ///< every index >= 0 is an image
+  int64_t channels = 1;
+  int64_t height = 0;
+  int64_t width = 0;
+  std::vector<std::string> class_names;
+  std::vector<float> mean;  ///< of each channel of the training images, with values scaled to [0, 1]
+  std::vector<float> std;   ///< likewise, the standard deviation
+
+  [[nodiscard]] int64_t num_classes() const { return static_cast<int64_t>(class_names.size()); }
+  /// Bytes of one image.
+  [[nodiscard]] int64_t image_bytes() const { return channels * height * width; }
+};
+
+/// Images with labels, by index.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  [[nodiscard]] virtual const DatasetInfo& info() const = 0;
+  /// Writes image `index` (channels, height, width; row-major; image_bytes() long) and returns its label.
+  /// Depends on nothing but the index, and may be called from several threads at once.
+  /// Throws Error when there is no such image.
+  virtual int64_t get(int64_t index, std::span<uint8_t> image) const = 0;
+};
+
+struct DatasetOptions {
+  Split split = Split::train;
+  std::filesystem::path folder;  ///< of the files; empty: where the dataset's package puts them
+  uint64_t seed = 0;             ///< of generated images
+  int64_t image_size = 32;       ///< height and width of generated images
+  int64_t size = 0;              ///< images per epoch of generated images; 0: 60,000 (train) or 10,000 (test)
+};
+
+using DatasetFactory = std::function<std::shared_ptr<const Dataset>(const DatasetOptions& options)>;
+
+/// A dataset by name: "fashion_mnist", "idx" (any folder with IDX files), "shapes", or a registered one.
+/// Throws Error with the nearest known name for an unknown one, and whatever the files give rise to.
+std::shared_ptr<const Dataset> make_dataset(std::string_view name, const DatasetOptions& options = {});
+/// Makes a dataset known to make_dataset, and so to every command. Throws Error when the name is taken.
+void register_dataset(const std::string& name, const std::string& description, DatasetFactory factory);
+/// Known names in alphabetical order.
+std::vector<std::string> dataset_names();
+/// One line about a known dataset, for lists.
+std::string dataset_description(std::string_view name);
+
+}  // namespace norma::data

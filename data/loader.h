@@ -1,0 +1,62 @@
+#pragma once
+
+#include "core/memory_format.h"
+#include "core/tensor.h"
+#include "data/dataset.h"
+#include "data/transform.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace norma::data {
+
+struct Batch {
+  Tensor images;      ///< (N, C, H, W) float32 in the format asked for
+  Tensor labels;      ///< (N) int64
+  int64_t epoch = 0;  ///< from 0
+  int64_t index = 0;  ///< in the epoch, from 0
+  int64_t step = 0;   ///< in the run, from 0: what LoaderOptions::first_step counts
+};
+
+struct LoaderOptions {
+  int64_t batch_size = 128;
+  bool shuffle = false;      ///< a new order each epoch, given by seed and epoch
+  bool drop_last = false;    ///< leave out the smaller batch at the end of an epoch
+  int64_t epochs = 1;        ///< length of the run
+  int64_t total_images = 0;  ///< length of the run in images, over as many epochs as it takes, instead of `epochs`
+  uint64_t seed = 0;         ///< of the order and of the augmentation
+  int64_t first_step = 0;    ///< start at this batch of the run, as if those before had been taken
+  int num_workers = 1;       ///< background threads; 0: batches are made by the thread that calls next()
+  int64_t prefetch = 4;      ///< the most batches that wait for the consumer
+  MemoryFormat format = MemoryFormat::contiguous;
+};
+
+/// Makes the batches of a run in the background. Their contents and order depend on the dataset, the transform and the
+/// options only, not on num_workers or on time.
+class Loader {
+ public:
+  /// Throws Error for options that make no sense, and when the run would have no batch.
+  Loader(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options = {});
+  /// Stops the threads, whether or not all batches were taken.
+  ~Loader();
+  Loader(Loader&&) noexcept;
+  Loader& operator=(Loader&&) noexcept;
+
+  /// The next batch, or none at the end of the run. An exception thrown while a batch is made is thrown again when its
+  /// turn comes, and on every later call.
+  std::optional<Batch> next();
+
+  /// Batches of a whole epoch.
+  [[nodiscard]] int64_t batches_per_epoch() const;
+  /// Batches of the whole run, counted from step 0.
+  [[nodiscard]] int64_t num_steps() const;
+  /// Images of the whole run, counted from step 0.
+  [[nodiscard]] int64_t num_images() const;
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace norma::data

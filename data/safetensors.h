@@ -1,0 +1,39 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace norma::data {
+
+/// Tensors with their names, in a fixed order.
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+/// What a safetensors file holds (https://github.com/huggingface/safetensors).
+struct Safetensors {
+  NamedTensors tensors;                         ///< in the order in which they lie in the file, contiguous
+  std::map<std::string, std::string> metadata;  ///< the texts under "__metadata__"
+
+  /// The tensor with this name; undefined if there is none.
+  [[nodiscard]] Tensor find(std::string_view name) const;
+};
+
+/// Writes tensors of any dtype, device and strides; in the file they are always row-major. Tensors of wide dtypes come
+/// first, so that each lies aligned; otherwise the order is kept.
+///
+/// The file appears under its name only when all of it is on the disk: until then it is a temporary file in the same
+/// folder, which is removed on failure, and a file of this name stays as it was.
+/// Throws Error that names the file when it cannot be written (no such folder, disk full, …) or a name comes twice.
+void save_safetensors(const std::filesystem::path& file, const NamedTensors& tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+/// Reads a whole file. Throws Error that names the file, and the tensor where there is one, unless all of it is in order:
+/// a header that fits the file, known dtypes, and data that covers the rest of the file without gaps or overlaps.
+Safetensors load_safetensors(const std::filesystem::path& file);
+
+}  // namespace norma::data

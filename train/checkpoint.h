@@ -1,0 +1,39 @@
+#pragma once
+
+#include "data/safetensors.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace norma::train {
+
+/// Everything a run needs to go on as if it had never stopped. In the file (safetensors) the model's tensors have their
+/// plain names, so that it serves wherever weights are read; the optimizer's have "optimizer." before theirs; the rest is
+/// metadata.
+struct Checkpoint {
+  data::NamedTensors model;      ///< the state dict: parameters and buffers
+  data::NamedTensors optimizer;  ///< names without the prefix
+
+  int64_t step = 0;   ///< optimizer steps done
+  int64_t epoch = 0;  ///< epochs begun and finished
+  uint64_t seed = 0;
+  uint64_t generator_seed = 0;  ///< state of the default generator
+  uint64_t generator_offset = 0;
+
+  std::string model_name;
+  std::string norm;
+  std::map<std::string, std::string> options;  ///< of the command, as given, and whatever else the caller keeps
+};
+
+/// Writes all of it, or leaves a checkpoint of that name as it was (see save_safetensors). Throws Error.
+void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
+
+/// Throws Error when the file cannot be read, or is no checkpoint (weights only: use load_weights).
+Checkpoint load_checkpoint(const std::filesystem::path& file);
+
+/// The model's tensors of a checkpoint or of any other safetensors file.
+data::NamedTensors load_weights(const std::filesystem::path& file);
+
+}  // namespace norma::train
