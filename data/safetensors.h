@@ -32,8 +32,9 @@ struct Safetensors {
 void save_safetensors(const std::filesystem::path& file, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
-/// Reads a whole file. Throws Error that names the file, and the tensor where there is one, unless all of it is in order:
-/// a header that fits the file, known dtypes, and data that covers the rest of the file without gaps or overlaps.
+/// Reads a whole file. Throws Error that names the file, and the tensor where there is one, unless all of it is in
+/// order: a header that fits the file, known dtypes, and data that covers the rest of the file without gaps or
+/// overlaps.
 Safetensors load_safetensors(const std::filesystem::path& file);
 
 }  // namespace norma::data

@@ -10,8 +10,8 @@
 namespace norma::train {
 
 /// Everything a run needs to go on as if it had never stopped. In the file (safetensors) the model's tensors have their
-/// plain names, so that it serves wherever weights are read; the optimizer's have "optimizer." before theirs; the rest is
-/// metadata.
+/// plain names, so that it serves wherever weights are read; the optimizer's have "optimizer." before theirs; the rest
+/// is metadata.
 struct Checkpoint {
   data::NamedTensors model;      ///< the state dict: parameters and buffers
   data::NamedTensors optimizer;  ///< names without the prefix
