@@ -1,0 +1,58 @@
+#include "core/nearest_name.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+namespace norma {
+namespace {
+
+char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+// distance[i][j] between the first i letters of a and the first j of b; only the last three rows are kept.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> two_back(b.size() + 1);
+  std::vector<size_t> back(b.size() + 1);
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) {
+    back[j] = j;
+  }
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t cost = lower(a[i - 1]) == lower(b[j - 1]) ? 0 : 1;
+      row[j] = std::min({back[j] + 1, row[j - 1] + 1, back[j - 1] + cost});
+      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1])) {
+        row[j] = std::min(row[j], two_back[j - 2] + 1);
+      }
+    }
+    std::swap(two_back, back);
+    std::swap(back, row);
+  }
+  return back[b.size()];
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view given, const std::vector<std::string>& known) {
+  std::string best;
+  size_t best_distance = std::numeric_limits<size_t>::max();
+  for (const std::string& name : known) {
+    const size_t distance = edit_distance(given, name);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = name;
+    }
+  }
+  return best;
+}
+
+std::string unknown_name(std::string_view kind, std::string_view given, const std::vector<std::string>& known) {
+  const std::string nearest = nearest_name(given, known);
+  return nearest.empty() ? fmt::format("unknown {} '{}'", kind, given)
+                         : fmt::format("unknown {} '{}'; did you mean '{}'?", kind, given, nearest);
+}
+
+}  // namespace norma

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma {
+
+/// The known name with the smallest edit distance (insertions, deletions, replacements and swaps of neighbours, letter case
+/// ignored) to `given`; the first of equally near ones. "" when there are no known names.
+std::string nearest_name(std::string_view given, const std::vector<std::string>& known);
+
+/// "unknown norm 'bath'; did you mean 'batch'?", where `kind` is "norm".
+std::string unknown_name(std::string_view kind, std::string_view given, const std::vector<std::string>& known);
+
+}  // namespace norma

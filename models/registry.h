@@ -1,0 +1,34 @@
+#pragma once
+
+#include "nn/module.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace norma::models {
+
+/// What a network can be told. An option that the family of a network does not have is an Error when it is set.
+struct ModelOptions {
+  int64_t num_classes = 1000;
+  int64_t in_channels = 3;
+  std::string norm;  ///< any spec of nn/norm_factory.h; "" is the family's own: batch for ResNet, layer2d for ConvNeXt
+  bool small_stem = false;            ///< ResNet: 3x3 stride 1 without pooling, for small images
+  std::optional<int64_t> patch_size;  ///< ConvNeXt: size and stride of the first convolution; 4 by default
+  bool zero_init_last = false;        ///< ResNet: the last norm of each block starts at weight 0
+  std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default; 0 is without
+  double drop_path = 0;               ///< rate of the last block; it rises linearly from 0 over the blocks
+  uint64_t seed = 0;                  ///< of the start values, which depend on nothing else
+};
+
+/// A network by name, initialised, in training mode, float32, contiguous. Input (N, in_channels, H, W), output
+/// (N, num_classes).
+/// Throws Error for an unknown name (with the nearest known one) and for options that are wrong or do not apply.
+std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& options = {});
+
+/// All names: resnet18 … resnet152, convnext_atto … convnext_xlarge.
+std::vector<std::string> model_names();
+
+}  // namespace norma::models

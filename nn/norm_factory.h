@@ -1,0 +1,69 @@
+#pragma once
+
+#include "nn/module.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace norma::nn {
+
+// Norms by name, as they are written on the command line:
+//   batch, layer2d, instance, none
+//   group      32 groups, or the largest divisor of the channels below that
+//   group:32   32 groups; an Error where they do not divide the channels
+//   group/8    8 channels per group
+//   batch[momentum=0.01,eps=1e-3], layer2d[statistics=sum_of_squares], group:8[eps=1e-3]   options in brackets
+// momentum=none is the cumulative average. Defaults: eps 1e-5 (layer2d 1e-6), momentum 0.1.
+
+/// A parsed and checked norm spec.
+struct NormChoice {
+  std::string name;                            ///< "group"
+  std::optional<int64_t> groups;               ///< the 32 of "group:32"
+  std::optional<int64_t> channels_per_group;   ///< the 8 of "group/8"
+  std::map<std::string, std::string> options;  ///< {"eps", "1e-3"}
+
+  /// The number given for an option, or `otherwise`. Throws Error for a value that is not a number.
+  [[nodiscard]] double number(const std::string& option, double otherwise) const;
+  /// The text given for an option, or `otherwise`.
+  [[nodiscard]] std::string text(const std::string& option, const std::string& otherwise) const;
+};
+
+/// "group:8[eps=1e-3]": what parse_norm() reads.
+std::string to_string(const NormChoice& choice);
+
+/// How a kind of norm is made.
+struct NormDefinition {
+  /// Makes the layer for an input (N, channels, H, W).
+  std::function<std::shared_ptr<Module>(const NormChoice& choice, int64_t channels)> make;
+  std::vector<std::string> options;  ///< names allowed in brackets
+  bool takes_groups = false;         ///< ":32" and "/8" are allowed
+  /// Statistics are taken over the pixels of one channel of one image, so one pixel leaves nothing to normalise.
+  /// Networks then put layer2d behind global pooling.
+  bool needs_pixels = false;
+};
+
+/// Reads a norm spec. Throws Error for an unknown norm or option (with the nearest known name) and for a bad value.
+NormChoice parse_norm(const std::string& text);
+
+/// The choice with an option set where it is not and where the norm has it: a network's own default.
+NormChoice with_default(NormChoice choice, const std::string& option, const std::string& value);
+
+/// A norm layer for `channels` channels. Throws Error when groups do not divide the channels.
+std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels);
+std::shared_ptr<Module> make_norm(const std::string& text, int64_t channels);
+
+/// All registered names, in the order of registration.
+std::vector<std::string> norm_names();
+/// What is registered under a name. Throws Error for an unknown one, with the nearest known name.
+const NormDefinition& norm_definition(const std::string& name);
+/// Adds a norm, or replaces one, for every network and command.
+void register_norm(const std::string& name, NormDefinition definition);
+/// Adds a norm that has no options.
+void register_norm(const std::string& name, std::function<std::shared_ptr<Module>(int64_t channels)> make);
+
+}  // namespace norma::nn

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace norma::nn {
+
+/// The factor on the base learning rate (or the momentum itself) for update number `step`, from 0. A pure function, so
+/// resuming needs the step and nothing else.
+using Schedule = std::function<double(int64_t step)>;
+
+Schedule constant_schedule();
+
+struct CosineOptions {
+  int64_t steps = 1;         ///< in all, warm-up included
+  int64_t warmup_steps = 0;  ///< from warmup_start to 1 in equal steps
+  double warmup_start = 0.01;
+  double final = 0;  ///< the factor at `steps` and from there on
+};
+/// Linear warm-up, then half a period of the cosine from 1 to `final`.
+Schedule cosine_schedule(const CosineOptions& options);
+
+struct OneCycleOptions {
+  int64_t steps = 1;
+  double pct_start = 0.3;         ///< share of the steps in which the rate rises
+  double div_factor = 25;         ///< the first factor is 1 / div_factor
+  double final_div_factor = 1e4;  ///< the last is 1 / (div_factor · final_div_factor)
+  double base_momentum = 0.85;    ///< at the highest rate (one_cycle_momentum)
+  double max_momentum = 0.95;     ///< at the lowest
+};
+/// Smith and Topin, "Super-convergence", 2018, with two cosine phases: PyTorch's OneCycleLR. The highest factor is 1.
+Schedule one_cycle_schedule(const OneCycleOptions& options);
+/// The momentum that belongs to it: from max_momentum down to base_momentum and back.
+Schedule one_cycle_momentum(const OneCycleOptions& options);
+
+struct StepOptions {
+  std::vector<int64_t> milestones;  ///< the factor is multiplied by gamma at each of these steps
+  int64_t every = 0;                ///< or after every so many steps (0: not)
+  double gamma = 0.1;
+};
+Schedule step_schedule(const StepOptions& options);
+
+}  // namespace norma::nn
