@@ -1,0 +1,39 @@
+#pragma once
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/sizes.h"
+
+namespace norma::kernels {
+
+/// A reduction as plain numbers: one entry per axis of the input. Strides are in elements; those of the output are 0
+/// along reduced axes. Axes of size 1 may stand anywhere; no size is 0 unless said otherwise.
+struct ReduceShape {
+  Sizes sizes;
+  Strides x_strides;
+  Strides y_strides;
+};
+
+/// The reductions of one device.
+struct ReduceKernels {
+  /// y = scale · sum of x. dtype: float32, float64 or int64 (where scale must be 1).
+  void (*sum)(const ReduceShape& shape, DType dtype, const void* x, void* y, double scale);
+  /// y = scale · sum of (x - mean)², mean laid out as y. float32 and float64.
+  void (*squared_differences)(const ReduceShape& shape, DType dtype, const void* x, const void* mean, void* y,
+                              double scale);
+  /// y = the largest x, NaN if there is one. float32, float64, int64, int32.
+  void (*max)(const ReduceShape& shape, DType dtype, const void* x, void* y);
+  /// y[i] (dense, int64) = where along an axis of `length` and `stride` the largest element is, starting from element
+  /// offset i of the loop over `sizes` with `x_strides` in row-major order. float32, float64, int64, int32.
+  void (*argmax)(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_t stride, DType dtype,
+                 const void* x, int64_t* y);
+};
+
+const ReduceKernels& reduce_cpu();
+const ReduceKernels& reduce_cuda();
+
+inline const ReduceKernels& reduce_kernels(Device device) {
+  return device.type == DeviceType::cuda ? reduce_cuda() : reduce_cpu();
+}
+
+}  // namespace norma::kernels

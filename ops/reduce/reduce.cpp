@@ -1,0 +1,181 @@
+#include "ops/reduce/reduce.h"
+
+#include "core/factory.h"
+#include "core/strided_loop.h"
+#include "core/tape.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/kernels.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/view.h"
+
+namespace norma {
+namespace {
+
+/// What one reduction has to do, worked out from its arguments.
+struct Plan {
+  Axes axes;          ///< normalized
+  Sizes kept;         ///< x's sizes with 1 for the reduced axes
+  Sizes squeezed;     ///< without the reduced axes
+  int64_t count = 1;  ///< elements per output
+};
+
+Plan make_plan(std::string_view op, const Tensor& x, const Axes& axes) {
+  check_defined(op, "x", x);
+  Plan plan{.axes = normalize_axes(op, axes, x.rank()), .kept = x.sizes(), .squeezed = {}};
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (plan.axes.contains(axis)) {
+      plan.count *= x.sizes()[axis];
+      plan.kept[axis] = 1;
+    } else {
+      plan.squeezed.push_back(x.sizes()[axis]);
+    }
+  }
+  return plan;
+}
+
+/// An output that keeps the reduced axes. It can be channels_last only if they stay.
+Tensor kept_output(const Tensor& x, const Plan& plan, bool keepdim, DType dtype) {
+  const MemoryFormat format = keepdim ? x.suggest_memory_format() : MemoryFormat::contiguous;
+  return empty(plan.kept, {.dtype = dtype, .device = x.device(), .format = format});
+}
+
+kernels::ReduceShape kernel_shape(const Tensor& x, const Tensor& y) {
+  return {
+      .sizes = x.sizes(), .x_strides = x.strides(), .y_strides = broadcast_strides(y.sizes(), y.strides(), x.sizes())};
+}
+
+/// Drops the reduced axes, off the tape.
+Tensor finish(const Tensor& y, const Plan& plan, bool keepdim) {
+  return keepdim ? y : alias(y, plan.squeezed, contiguous_strides(plan.squeezed), 0);
+}
+
+/// The gradient of a sum: dy repeated along the reduced axes, in the format of x.
+Tensor spread(const Tensor& dy, const Sizes& kept, const Sizes& sizes, MemoryFormat format) {
+  const Tensor dx = expand(reshape(dy, kept), sizes);
+  return format == MemoryFormat::channels_last ? to(dx, format) : dx;
+}
+
+Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool keepdim, double scale) {
+  const Tensor y = kept_output(x, plan, keepdim, x.dtype());
+  if (x.numel() == 0) {
+    fill_(y, plan.count == 0 ? 0 * scale : 0);
+  } else {
+    kernels::reduce_kernels(x.device()).sum(kernel_shape(x, y), x.dtype(), x.raw_data(), y.raw_data(), scale);
+  }
+  return record(op, {x}, finish(y, plan, keepdim), {},
+                [kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format(), scale](
+                    const Tensor& dy, const BackwardContext&) {
+                  return Tensors{spread(scale == 1 ? dy : mul(dy, scale), kept, sizes, format)};
+                });
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
+  const Plan plan = make_plan("sum", x, axes);
+  if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
+    return sum(to(x, DType::int64), axes, options);
+  }
+  return sum_times("sum", x, plan, options.keepdim, 1);
+}
+
+Tensor mean(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
+  const Plan plan = make_plan("mean", x, axes);
+  check_floating("mean", "x", x);
+  return sum_times("mean", x, plan, options.keepdim, 1 / static_cast<double>(plan.count));
+}
+
+Tensor var(const Tensor& x, const Axes& axes, const VarOptions& options) {
+  const Plan plan = make_plan("var", x, axes);
+  check_floating("var", "x", x);
+  check(options.correction >= 0, "var", "correction: expected at least 0, got {}", options.correction);
+  check(plan.count > options.correction, "var",
+        "x: expected more than {} elements to reduce, got {} (sizes {}, axes {})", options.correction, plan.count,
+        to_string(x.sizes()), to_string(plan.axes));
+  const double scale = 1 / static_cast<double>(plan.count - options.correction);
+  const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
+  const Tensor average = kept_output(x, plan, options.keepdim, x.dtype());
+  if (x.numel() != 0) {
+    const kernels::ReduceShape shape = kernel_shape(x, y);
+    const kernels::ReduceKernels& device = kernels::reduce_kernels(x.device());
+    device.sum(shape, x.dtype(), x.raw_data(), average.raw_data(), 1 / static_cast<double>(plan.count));
+    device.squared_differences(shape, x.dtype(), x.raw_data(), average.raw_data(), y.raw_data(), scale);
+  }
+  // dx = dy · 2 (x - mean) / (count - correction); the mean's own gradient sums to zero.
+  return record("var", {x}, finish(y, plan, options.keepdim), {x, average},
+                [plan, scale](const Tensor& dy, const BackwardContext& c) {
+                  const Tensor input = c.saved(0);
+                  const Tensor center = c.create_graph() ? mean(input, plan.axes, {.keepdim = true}) : c.saved(1);
+                  return Tensors{mul(sub(input, center), reshape(mul(dy, 2 * scale), plan.kept))};
+                });
+}
+
+Tensor max(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
+  const Plan plan = make_plan("max", x, axes);
+  check(plan.count > 0, "max", "x: expected at least one element to reduce, got sizes {}, axes {}",
+        to_string(x.sizes()), to_string(plan.axes));
+  const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
+  if (x.numel() != 0) {
+    kernels::reduce_kernels(x.device()).max(kernel_shape(x, y), x.dtype(), x.raw_data(), y.raw_data());
+  }
+  const Tensor result = finish(y, plan, options.keepdim);
+  return record("max", {x}, result, {x, result}, [plan](const Tensor& dy, const BackwardContext& c) {
+    Tensor share;  // 1 / (number of equal maxima) where the maximum is, else 0
+    {
+      const NoGradGuard constant;
+      const Tensor input = c.saved(0);
+      const Tensor mask = to(equal(input, reshape(c.saved(1), plan.kept)), input.dtype());
+      share = div(mask, sum(mask, plan.axes, {.keepdim = true}));
+    }
+    return Tensors{mul(share, reshape(dy, plan.kept))};
+  });
+}
+
+Tensor argmax(const Tensor& x, int64_t axis, const ReduceOptions& options) {
+  check_defined("argmax", "x", x);
+  axis = normalize_axis("argmax", axis, x.rank());
+  const Plan plan = make_plan("argmax", x, {axis});
+  check(plan.count > 0, "argmax", "x: expected at least one element along axis {}, got sizes {}", axis,
+        to_string(x.sizes()));
+  Sizes sizes = x.sizes();
+  Strides strides = x.strides();
+  sizes.erase(axis);
+  strides.erase(axis);
+  const Tensor y = empty(sizes, {.dtype = DType::int64, .device = x.device()});
+  if (y.numel() != 0) {
+    kernels::reduce_kernels(x.device())
+        .argmax(sizes, strides, x.size(axis), x.stride(axis), x.dtype(), x.raw_data(), y.data<int64_t>());
+  }
+  if (!options.keepdim) {
+    return y;
+  }
+  const Tensor kept = alias(y, plan.kept, contiguous_strides(plan.kept), 0);
+  return x.suggest_memory_format() == MemoryFormat::channels_last ? to(kept, MemoryFormat::channels_last) : kept;
+}
+
+Tensor argmax(const Tensor& x) {
+  check_defined("argmax", "x", x);
+  check(x.numel() > 0, "argmax", "x: expected at least one element, got sizes {}", to_string(x.sizes()));
+  const NoGradGuard no_gradient;
+  return argmax(reshape(x, {-1}), 0);
+}
+
+Tensor sum_to_size(const Tensor& x, const Sizes& sizes) {
+  check_defined("sum_to_size", "x", x);
+  const int64_t added = x.rank() - sizes.size();
+  check(added >= 0, "sum_to_size", "sizes: expected at most {} axes, as in {}, got {}", x.rank(), to_string(x.sizes()),
+        to_string(sizes));
+  Axes axes;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    const int64_t size = axis < added ? 1 : sizes[axis - added];
+    check(size == 1 || size == x.sizes()[axis], "sum_to_size", "sizes: {} cannot be summed to {}", to_string(x.sizes()),
+          to_string(sizes));
+    if (x.sizes()[axis] != size) {
+      axes.push_back(axis);
+    }
+  }
+  const Tensor y = axes.empty() ? x : sum(x, axes, {.keepdim = true});
+  return added == 0 ? y : reshape(y, sizes);
+}
+
+}  // namespace norma

@@ -1,0 +1,56 @@
+#include "ops/shape/copy.h"
+
+#include "core/copy.h"
+#include "core/tape.h"
+
+namespace norma {
+namespace {
+
+void check_format(std::string_view op, const Tensor& x, MemoryFormat format) {
+  check_defined(op, "x", x);
+  if (format == MemoryFormat::channels_last) {
+    check_rank(op, "x", x, 4);
+  }
+}
+
+/// Puts a copy of x on the tape. The gradient gets x's format back, so that no activation's gradient changes
+/// format because a later op wanted another one.
+Tensor recorded_copy(std::string_view op, const Tensor& x, const Tensor& y) {
+  return record(op, {x}, y, {}, [format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+    return Tensors{dy.suggest_memory_format() == format ? dy : to(dy, format)};
+  });
+}
+
+}  // namespace
+
+Tensor clone(const Tensor& x, MemoryFormat format) {
+  check_format("clone", x, format);
+  return recorded_copy("clone", x, copy_of(x, format));
+}
+
+Tensor contiguous(const Tensor& x, MemoryFormat format) {
+  check_format("contiguous", x, format);
+  check(format != MemoryFormat::preserve, "contiguous", "format: expected contiguous or channels_last, got preserve");
+  return x.is_contiguous(format) ? x : recorded_copy("contiguous", x, copy_of(x, format));
+}
+
+Tensor to(const Tensor& x, MemoryFormat format) {
+  check_format("to", x, format);
+  const bool has_format = format == MemoryFormat::preserve || x.strides() == strides_for(x.sizes(), format);
+  return has_format ? x : recorded_copy("to", x, copy_of(x, format));
+}
+
+Tensor to(const Tensor& x, DType dtype) {
+  check_defined("to", "x", x);
+  if (x.dtype() == dtype) {
+    return x;
+  }
+  const Tensor y = copy_of(x, MemoryFormat::preserve, dtype);
+  if (!is_floating(dtype)) {
+    return y;  // a step function has no gradient
+  }
+  return record("to", {x}, y, {},
+                [from = x.dtype()](const Tensor& dy, const BackwardContext&) { return Tensors{to(dy, from)}; });
+}
+
+}  // namespace norma

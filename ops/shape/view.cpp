@@ -1,0 +1,301 @@
+#include "ops/shape/view.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+
+#include <optional>
+
+namespace norma {
+namespace {
+
+/// `sizes` with its -1 replaced by what is left of x's elements.
+Sizes infer_sizes(std::string_view op, const Tensor& x, const Sizes& sizes) {
+  Sizes result = sizes;
+  int64_t unknown = -1;
+  int64_t known = 1;
+  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] == -1) {
+      check(unknown < 0, op, "sizes: expected at most one -1, got {}", to_string(sizes));
+      unknown = axis;
+    } else {
+      check(sizes[axis] >= 0, op, "sizes: expected sizes of at least 0 (or one -1), got {}", to_string(sizes));
+      known *= sizes[axis];
+    }
+  }
+  if (unknown >= 0) {
+    check(known != 0, op, "sizes: -1 could be anything in {}", to_string(sizes));
+    result[unknown] = x.numel() / known;
+    known *= result[unknown];
+  }
+  check(known == x.numel(), op, "sizes: expected {} elements, as in {}, got {}", x.numel(), to_string(x.sizes()),
+        to_string(sizes));
+  return result;
+}
+
+/// The strides that show the elements of (sizes, strides) as `target`, in the same order; none if there are no such.
+///
+/// Going inwards to outwards, old axes are gathered into a chunk as long as they are one run in memory. Each chunk has
+/// to be cut exactly into new axes. Axes of size 1 go with the chunk inside them.
+std::optional<Strides> view_strides(const Sizes& sizes, const Strides& strides, const Sizes& target) {
+  if (sizes == target) {
+    return strides;
+  }
+  if (sizes.numel() == 0 || sizes.empty()) {
+    return contiguous_strides(target);
+  }
+  Strides result = Strides::filled(target.size(), 0);
+  int64_t next = target.size() - 1;
+  int64_t chunk_stride = strides.back();
+  int64_t chunk = 1;
+  for (int64_t axis = sizes.size() - 1; axis >= 0; --axis) {
+    chunk *= sizes[axis];
+    const bool chunk_goes_on = axis > 0 && (sizes[axis - 1] == 1 || strides[axis - 1] == chunk * chunk_stride);
+    if (chunk_goes_on) {
+      continue;
+    }
+    int64_t covered = 1;
+    while (next >= 0 && (covered < chunk || target[next] == 1)) {
+      result[next] = covered * chunk_stride;
+      covered *= target[next];
+      --next;
+    }
+    if (covered != chunk) {
+      return std::nullopt;
+    }
+    if (axis > 0) {
+      chunk_stride = strides[axis - 1];
+      chunk = 1;
+    }
+  }
+  return result;
+}
+
+/// A gradient in the memory format of the tensor it belongs to. Only a view of a channels_last tensor can lose it.
+Tensor in_format(const Tensor& gradient, MemoryFormat format) {
+  return format == MemoryFormat::channels_last ? to(gradient, format) : gradient;
+}
+
+Tensor recorded_view(const Tensor& x, const Sizes& sizes, const Strides& strides) {
+  return record("view", {x}, alias(x, sizes, strides, x.offset()), {},
+                [from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                  return Tensors{in_format(reshape(dy, from), format)};
+                });
+}
+
+/// The part of one axis that a slice shows.
+struct Part {
+  int64_t axis;
+  int64_t start;
+  int64_t length;
+  int64_t step;
+};
+
+Tensor alias_of_part(const Tensor& x, const Part& part) {
+  Sizes sizes = x.sizes();
+  Strides strides = x.strides();
+  sizes[part.axis] = part.length;
+  strides[part.axis] *= part.step;
+  // An empty part may start behind the last element; it keeps x's offset.
+  const int64_t skipped = sizes.numel() == 0 ? 0 : part.start * x.strides()[part.axis];
+  return alias(x, sizes, strides, x.offset() + skipped);
+}
+
+Tensor recorded_part(const Tensor& x, const Part& part);
+
+/// The gradient of a slice: zero but for the part, which holds dy.
+Tensor slice_backward(const Tensor& dy, const Part& part, const Sizes& sizes, MemoryFormat format) {
+  const Tensor dx = zeros(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
+  copy_into(dy, alias_of_part(dx, part));
+  return record("slice_backward", {dy}, dx, {},
+                [part](const Tensor& ddx, const BackwardContext&) { return Tensors{recorded_part(ddx, part)}; });
+}
+
+Tensor recorded_part(const Tensor& x, const Part& part) {
+  return record(
+      "slice", {x}, alias_of_part(x, part), {},
+      [part, sizes = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+        return Tensors{slice_backward(dy, part, sizes, format)};
+      });
+}
+
+Tensor without_axis(const Tensor& x, int64_t axis);
+
+Tensor with_axis(const Tensor& x, int64_t axis) {
+  Sizes sizes = x.sizes();
+  Strides strides = x.strides();
+  // The stride the axis would have if it were one more outer axis of what lies inside it.
+  strides.insert(axis, axis < x.rank() ? sizes[axis] * strides[axis] : 1);
+  sizes.insert(axis, 1);
+  return record("unsqueeze", {x}, alias(x, sizes, strides, x.offset()), {},
+                [axis](const Tensor& dy, const BackwardContext&) { return Tensors{without_axis(dy, axis)}; });
+}
+
+/// Drops an axis of size 1.
+Tensor without_axis(const Tensor& x, int64_t axis) {
+  Sizes sizes = x.sizes();
+  Strides strides = x.strides();
+  sizes.erase(axis);
+  strides.erase(axis);
+  return record("squeeze", {x}, alias(x, sizes, strides, x.offset()), {},
+                [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                  return Tensors{in_format(with_axis(dy, axis), format)};
+                });
+}
+
+}  // namespace
+
+Tensor view(const Tensor& x, const Sizes& sizes) {
+  check_defined("view", "x", x);
+  const Sizes target = infer_sizes("view", x, sizes);
+  const std::optional<Strides> strides = view_strides(x.sizes(), x.strides(), target);
+  check(strides.has_value(), "view", "sizes {} are not compatible with strides {} of sizes {}; use reshape()",
+        to_string(target), to_string(x.strides()), to_string(x.sizes()));
+  return recorded_view(x, target, *strides);
+}
+
+Tensor reshape(const Tensor& x, const Sizes& sizes) {
+  check_defined("reshape", "x", x);
+  const Sizes target = infer_sizes("reshape", x, sizes);
+  if (const std::optional<Strides> strides = view_strides(x.sizes(), x.strides(), target)) {
+    return recorded_view(x, target, *strides);
+  }
+  return recorded_view(contiguous(x), target, contiguous_strides(target));
+}
+
+Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
+  check_defined("flatten", "x", x);
+  if (x.rank() == 0) {
+    return reshape(x, {1});
+  }
+  const int64_t first = normalize_axis("flatten", start, x.rank());
+  const int64_t last = normalize_axis("flatten", end, x.rank());
+  check(first <= last, "flatten", "end: expected an axis at or behind start {}, got {}", start, end);
+  Sizes sizes;
+  int64_t merged = 1;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    merged *= axis >= first && axis <= last ? x.size(axis) : 1;
+    if (axis == last) {
+      sizes.push_back(merged);
+    } else if (axis < first || axis > last) {
+      sizes.push_back(x.size(axis));
+    }
+  }
+  return reshape(x, sizes);
+}
+
+Tensor permute(const Tensor& x, const Axes& order) {
+  check_defined("permute", "x", x);
+  check(order.size() == x.rank(), "permute", "order: expected {} axes, got {}", x.rank(), to_string(order));
+  Sizes sizes = x.sizes();
+  Strides strides = x.strides();
+  Axes inverse = Axes::filled(x.rank(), -1);
+  for (int64_t i = 0; i < order.size(); ++i) {
+    const int64_t axis = normalize_axis("permute", order[i], x.rank());
+    check(inverse[axis] < 0, "permute", "order: expected each axis once, got {}", to_string(order));
+    inverse[axis] = i;
+    sizes[i] = x.sizes()[axis];
+    strides[i] = x.strides()[axis];
+  }
+  return record("permute", {x}, alias(x, sizes, strides, x.offset()), {},
+                [inverse](const Tensor& dy, const BackwardContext&) { return Tensors{permute(dy, inverse)}; });
+}
+
+Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
+  check_defined("transpose", "x", x);
+  const int64_t first = normalize_axis("transpose", a, x.rank());
+  const int64_t second = normalize_axis("transpose", b, x.rank());
+  Axes order;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    order.push_back(axis == first ? second : axis == second ? first : axis);
+  }
+  return permute(x, order);
+}
+
+Tensor expand(const Tensor& x, const Sizes& sizes) {
+  check_defined("expand", "x", x);
+  const int64_t added = sizes.size() - x.rank();
+  check(added >= 0, "expand", "sizes: expected at least {} axes, as in {}, got {}", x.rank(), to_string(x.sizes()),
+        to_string(sizes));
+  Sizes target = sizes;
+  Strides strides = Strides::filled(sizes.size(), 0);
+  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    const int64_t own = axis < added ? 1 : x.sizes()[axis - added];
+    if (sizes[axis] == -1 && axis >= added) {
+      target[axis] = own;
+    }
+    check(target[axis] >= 0 && (own == 1 || own == target[axis]), "expand", "sizes: {} cannot be expanded to {}",
+          to_string(x.sizes()), to_string(sizes));
+    if (axis >= added && target[axis] == own) {
+      strides[axis] = x.strides()[axis - added];
+    }
+  }
+  return record(
+      "expand", {x}, alias(x, target, strides, x.offset()), {},
+      [from = x.sizes()](const Tensor& dy, const BackwardContext&) { return Tensors{sum_to_size(dy, from)}; });
+}
+
+Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
+  check_defined("slice", "x", x);
+  axis = normalize_axis("slice", axis, x.rank());
+  check(step >= 1, "slice", "step: expected at least 1, got {}", step);
+  const int64_t size = x.size(axis);
+  const auto bound = [size](int64_t position) {
+    return std::clamp<int64_t>(position < 0 ? position + size : position, 0, size);
+  };
+  const int64_t first = bound(start);
+  const int64_t length = std::max<int64_t>(bound(end) - first, 0);
+  return recorded_part(x, {.axis = axis, .start = first, .length = (length + step - 1) / step, .step = step});
+}
+
+Tensor narrow(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
+  check_defined("narrow", "x", x);
+  axis = normalize_axis("narrow", axis, x.rank());
+  const int64_t size = x.size(axis);
+  const int64_t first = start < 0 ? start + size : start;
+  check(first >= 0 && first <= size, "narrow", "start: expected a value in [{}, {}], got {}", -size, size, start);
+  check(length >= 0 && first + length <= size, "narrow", "length: expected a value in [0, {}] from start {}, got {}",
+        size - first, start, length);
+  return recorded_part(x, {.axis = axis, .start = first, .length = length, .step = 1});
+}
+
+Tensor select(const Tensor& x, int64_t axis, int64_t index) {
+  check_defined("select", "x", x);
+  axis = normalize_axis("select", axis, x.rank());
+  const int64_t size = x.size(axis);
+  check(index >= -size && index < size, "select", "index: expected a value in [{}, {}), got {}", -size, size, index);
+  const Part part{.axis = axis, .start = index < 0 ? index + size : index, .length = 1, .step = 1};
+  Sizes sizes = x.sizes();
+  Strides strides = x.strides();
+  sizes.erase(axis);
+  strides.erase(axis);
+  const int64_t skipped = sizes.numel() == 0 ? 0 : part.start * x.stride(axis);
+  return record("select", {x}, alias(x, sizes, strides, x.offset() + skipped), {},
+                [part, from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                  return Tensors{slice_backward(with_axis(dy, part.axis), part, from, format)};
+                });
+}
+
+Tensor unsqueeze(const Tensor& x, int64_t axis) {
+  check_defined("unsqueeze", "x", x);
+  return with_axis(x, normalize_axis("unsqueeze", axis, x.rank() + 1));
+}
+
+Tensor squeeze(const Tensor& x, int64_t axis) {
+  check_defined("squeeze", "x", x);
+  axis = normalize_axis("squeeze", axis, x.rank());
+  return x.size(axis) == 1 ? without_axis(x, axis) : x;
+}
+
+Tensor squeeze(const Tensor& x) {
+  check_defined("squeeze", "x", x);
+  Tensor y = x;
+  for (int64_t axis = x.rank() - 1; axis >= 0; --axis) {
+    y = x.size(axis) == 1 ? without_axis(y, axis) : y;
+  }
+  return y;
+}
+
+}  // namespace norma
