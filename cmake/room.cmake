@@ -39,7 +39,8 @@ endfunction()
 
 # Flags of every target that we compile.
 function(norma_compile_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+    -Wno-missing-field-initializers)  # designated initializers name what differs from the default
   if(NORMA_NATIVE)
     target_compile_options(${target} PRIVATE -march=native)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

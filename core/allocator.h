@@ -12,11 +12,11 @@ inline constexpr size_t kAlignment = 64;
 
 /// Bytes since the start of the program or the last reset_peak().
 struct AllocatorStatistics {
-  int64_t allocated = 0;       ///< in use by storages now
-  int64_t reserved = 0;        ///< taken from the system: in use plus cached
-  int64_t peak_allocated = 0;  ///< highest `allocated`
-  int64_t peak_reserved = 0;   ///< highest `reserved`
-  int64_t allocations = 0;     ///< calls served
+  int64_t allocated = 0;           ///< in use by storages now
+  int64_t reserved = 0;            ///< taken from the system: in use plus cached
+  int64_t peak_allocated = 0;      ///< highest `allocated`
+  int64_t peak_reserved = 0;       ///< highest `reserved`
+  int64_t allocations = 0;         ///< calls served
   int64_t system_allocations = 0;  ///< calls that had to ask the system
 };
 

@@ -29,26 +29,41 @@ DType promote(DType a, DType b);
 template <class T>
 constexpr DType dtype_of();
 template <>
-constexpr DType dtype_of<float>() { return DType::float32; }
+constexpr DType dtype_of<float>() {
+  return DType::float32;
+}
 template <>
-constexpr DType dtype_of<double>() { return DType::float64; }
+constexpr DType dtype_of<double>() {
+  return DType::float64;
+}
 template <>
-constexpr DType dtype_of<float16>() { return DType::float16; }
+constexpr DType dtype_of<float16>() {
+  return DType::float16;
+}
 template <>
-constexpr DType dtype_of<bfloat16>() { return DType::bfloat16; }
+constexpr DType dtype_of<bfloat16>() {
+  return DType::bfloat16;
+}
 template <>
-constexpr DType dtype_of<int64_t>() { return DType::int64; }
+constexpr DType dtype_of<int64_t>() {
+  return DType::int64;
+}
 template <>
-constexpr DType dtype_of<int32_t>() { return DType::int32; }
+constexpr DType dtype_of<int32_t>() {
+  return DType::int32;
+}
 template <>
-constexpr DType dtype_of<uint8_t>() { return DType::uint8; }
+constexpr DType dtype_of<uint8_t>() {
+  return DType::uint8;
+}
 template <>
-constexpr DType dtype_of<bool>() { return DType::boolean; }
+constexpr DType dtype_of<bool>() {
+  return DType::boolean;
+}
 
 /// What arithmetic on T is done in: float for the half types, T itself otherwise.
 template <class T>
-using compute_t =
-    std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
+using compute_t = std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
 
 /// Calls f(T{}) with the C++ type of any dtype.
 template <class F>

@@ -38,7 +38,8 @@ Tensor arange(int64_t count, DType dtype = DType::int64);
 
 /// Copies `values`, given in row-major order. Throws Error unless there are sizes.numel() of them.
 template <class T>
-Tensor from_vector(const std::vector<T>& values, const Sizes& sizes, const TensorOptions& options = {.dtype = dtype_of<T>()});
+Tensor from_vector(const std::vector<T>& values, const Sizes& sizes,
+                   const TensorOptions& options = {.dtype = dtype_of<T>()});
 
 /// Independent numbers: uniform in [0, 1), and standard normal. The value of element i (row-major) depends only
 /// on the generator's state, not on the format or the number of threads. float32 and float64.

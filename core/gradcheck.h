@@ -26,8 +26,8 @@ struct GradcheckResult {
 using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
 
 /// Compares backward() of `f` with central differences, for every element of every floating input that requires a
-/// gradient. The outputs are reduced to one number with fixed random weights. Inputs should be float64, of any strides, with no
-/// two elements in the same place. NaN and Inf fail.
+/// gradient. The outputs are reduced to one number with fixed random weights. Inputs should be float64, of any strides,
+/// with no two elements in the same place. NaN and Inf fail.
 GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 
 /// The same for second derivatives: gradcheck of the function (inputs, grad_outputs) → gradients.

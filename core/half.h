@@ -54,8 +54,8 @@ inline float16::operator float() const {
     const float value = static_cast<float>(fraction) * 0x1p-24F;
     return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
   }
-  const uint32_t word = exponent == 0x1FU ? 0x7F800000U | (fraction << 13)
-                                          : ((exponent + 112U) << 23) | (fraction << 13);
+  const uint32_t word =
+      exponent == 0x1FU ? 0x7F800000U | (fraction << 13) : ((exponent + 112U) << 23) | (fraction << 13);
   return std::bit_cast<float>(word | sign);
 }
 

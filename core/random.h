@@ -10,7 +10,9 @@ namespace norma {
 std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter, uint64_t subsequence = 0);
 
 /// A float in [0, 1) from the upper 24 bits.
-inline float uniform_float(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
+inline float uniform_float(uint32_t bits) {
+  return static_cast<float>(bits >> 8) * 0x1p-24F;
+}
 /// A double in [0, 1) from 53 of 64 bits.
 inline double uniform_double(uint32_t high, uint32_t low) {
   const uint64_t bits = (static_cast<uint64_t>(high) << 32) | low;
@@ -26,7 +28,10 @@ class Generator {
 
   [[nodiscard]] uint64_t seed() const { return seed_; }
   [[nodiscard]] uint64_t offset() const { return offset_; }
-  void set_state(uint64_t seed, uint64_t offset) { seed_ = seed; offset_ = offset; }
+  void set_state(uint64_t seed, uint64_t offset) {
+    seed_ = seed;
+    offset_ = offset;
+  }
 
   /// Takes `count` counters and returns the first: number i of an op is philox(seed, first + i).
   uint64_t reserve(uint64_t count) {

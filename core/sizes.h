@@ -40,9 +40,7 @@ class Sizes {
   /// The product of all entries; 1 when there is none.
   [[nodiscard]] int64_t numel() const;
 
-  friend bool operator==(const Sizes& a, const Sizes& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
-  }
+  friend bool operator==(const Sizes& a, const Sizes& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
  private:
   std::array<int64_t, kMaxRank> values_{};

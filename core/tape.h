@@ -19,25 +19,24 @@ namespace norma {
 /// A tensor kept for the backward pass together with the version it had.
 class SavedTensor {
  public:
-  SavedTensor() = default;
-  explicit SavedTensor(const Tensor& x);
+  /// `outputs` are those of the op that saves x: x may be one of them.
+  SavedTensor(const Tensor& x, std::span<const Tensor> outputs);
 
-  /// The tensor, with its place on the tape. Throws Error, naming `op` and the tensor's position, when it was
-  /// changed in place after it was saved.
-  [[nodiscard]] Tensor unpack(std::string_view op, size_t position, const std::shared_ptr<Node>& owner) const;
-  [[nodiscard]] size_t bytes() const;
+  /// The tensor; with its place on the tape if gradients are on. `owner` is the node that saved it as number
+  /// `position`. Throws Error when it was changed in place since.
+  [[nodiscard]] Tensor unpack(const std::shared_ptr<Node>& owner, size_t position) const;
+  /// The tensor without its place on the tape, whatever happened since.
   [[nodiscard]] const Tensor& value() const { return value_; }
+  [[nodiscard]] bool is_leaf() const { return leaf_ != nullptr; }
+  [[nodiscard]] const std::shared_ptr<Node>& node() const { return node_; }
 
  private:
-  friend struct Node;
-  friend Tensors record_node(std::string_view, std::span<const Tensor>, Tensors, Tensors,
-                             std::function<Tensors(const Tensors&, const class BackwardContext&)>);
-  Tensor value_;                  // off the tape, else a node that saves its own output would own itself
-  std::shared_ptr<Node> node_;    // the op that made it, if that is another node
-  std::weak_ptr<TensorImpl> leaf_;  // the leaf itself, so that a second derivative reaches it
+  Tensor value_;                      // off the tape: a node that kept its own output with its place would own itself
+  std::shared_ptr<Node> node_;        // the op that made it, if another one than the owner
+  std::shared_ptr<TensorImpl> leaf_;  // the leaf itself, so that second derivatives reach it
   size_t output_index_ = 0;
   int64_t version_ = 0;
-  bool is_output_ = false;  // an output of the node that saves it
+  bool is_output_ = false;  // of the owner
 };
 
 /// What a backward function may ask for.
@@ -83,7 +82,6 @@ struct Node {
   BackwardFunction backward;
   bool released = false;  ///< backward() ran over it and dropped what it had saved
 
-  [[nodiscard]] size_t saved_bytes() const;
   Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -101,9 +99,9 @@ Tensors record(std::string_view op, const Tensors& inputs, const Tensors& output
 /// True iff record() with these inputs would put a node on the tape. For ops that save less when it would not.
 bool will_record(const Tensors& inputs);
 
-/// Every in-place op calls this before it writes into x. Throws Error
-///  - when x is a leaf that requires a gradient and gradients are on;
-///  - when x is a view, or has been saved by no one but is on the tape as a view, and the change would be recorded.
+/// Every in-place op calls this before it writes into x. Throws Error when two elements of x share a place, and, if the
+/// change would be recorded, when x is a leaf that requires a gradient or a view (whose base would keep an old
+/// history).
 void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs = {});
 /// Every in-place op calls this after it has written into x: counts the change, and puts the op on the tape with
 /// inputs {x before the change, other_inputs…}. `saved` must hold the values backward needs.
@@ -146,8 +144,8 @@ class NoGradGuard {
   bool before_;
 };
 
-/// While it lives, every recorded op and every gradient is searched for NaN and Inf; the first one found is an Error that
-/// names the op. Slow: for finding a bug.
+/// While it lives, every recorded op and every gradient is searched for NaN and Inf; the first one found is an Error
+/// that names the op. Slow: for finding a bug.
 class AnomalyGuard {
  public:
   AnomalyGuard();

@@ -105,6 +105,7 @@ struct TensorImpl {
   bool requires_grad = false;
   std::shared_ptr<Node> node;  ///< the op that made it; none for leaves
   size_t output_index = 0;     ///< which output of `node`
+  int64_t node_version = 0;    ///< version of the storage when `node` was recorded
   Tensor grad;
   std::vector<GradientHook> hooks;  ///< of a leaf; those of other tensors are kept by their node
 };

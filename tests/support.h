@@ -20,8 +20,8 @@ enum class Layout { contiguous, channels_last, strided };
 inline constexpr Layout kLayouts[] = {Layout::contiguous, Layout::channels_last, Layout::strided};
 std::string to_string(Layout layout);
 
-/// x's values in another layout. `strided`: axes permuted in memory with gaps between elements and an offset. channels_last
-/// needs rank 4; other ranks stay contiguous.
+/// x's values in another layout. `strided`: axes permuted in memory with gaps between elements and an offset.
+/// channels_last needs rank 4; other ranks stay contiguous.
 inline Tensor in_layout(const Tensor& x, Layout layout) {
   if (layout == Layout::strided) {
     Sizes padded;
@@ -29,7 +29,7 @@ inline Tensor in_layout(const Tensor& x, Layout layout) {
       padded.push_back(size + 1);
     }
     Strides strides = Strides::filled(x.rank(), 0);
-    int64_t step = 2;  // a gap between all neighbours
+    int64_t step = 2;                                  // a gap between all neighbours
     for (int64_t axis = 0; axis < x.rank(); ++axis) {  // axis 0 fastest: the reverse of row-major
       strides[axis] = step;
       step *= padded[axis];
@@ -39,8 +39,8 @@ inline Tensor in_layout(const Tensor& x, Layout layout) {
     copy_into(x, y);
     return y.detach();
   }
-  return copy_of(x, layout == Layout::channels_last && x.rank() == 4 ? MemoryFormat::channels_last
-                                                                     : MemoryFormat::contiguous);
+  return copy_of(
+      x, layout == Layout::channels_last && x.rank() == 4 ? MemoryFormat::channels_last : MemoryFormat::contiguous);
 }
 
 inline std::string to_string(Layout layout) {

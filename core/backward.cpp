@@ -1,0 +1,284 @@
+#include "core/accumulate.h"
+#include "core/anomaly.h"
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+namespace norma {
+namespace {
+
+/// Sets whether gradients are on for as long as it lives.
+class GradModeGuard {
+ public:
+  explicit GradModeGuard(bool enabled) : before_(grad_enabled()) { set_grad_enabled(enabled); }
+  ~GradModeGuard() { set_grad_enabled(before_); }
+  GradModeGuard(const GradModeGuard&) = delete;
+  GradModeGuard& operator=(const GradModeGuard&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// True iff nobody but `x` can see its elements, so that they may be overwritten.
+bool owned_by_one(const Tensor& x) {
+  return x.impl_pointer().use_count() == 1 && x.storage().use_count() == 1;
+}
+
+/// slot += gradient, where an undefined slot is zero.
+void add_to(Tensor& slot, Tensor gradient) {
+  if (!slot.defined()) {
+    slot = std::move(gradient);
+  } else if (!grad_enabled() && owned_by_one(slot)) {
+    accumulate_into(slot, gradient);
+  } else {
+    slot = accumulate(slot, gradient);
+  }
+}
+
+void run_hooks(const std::vector<GradientHook>& hooks, Tensor& gradient) {
+  for (const GradientHook& hook : hooks) {
+    if (Tensor replaced = hook(gradient); replaced.defined()) {
+      check_sizes("hook", "gradient", replaced, gradient.sizes());
+      check_dtype("hook", "gradient", replaced, gradient.dtype());
+      gradient = std::move(replaced);
+    }
+  }
+}
+
+/// One walk over the tape, from last to first.
+class BackwardWalk {
+ public:
+  BackwardWalk(const Tensors& roots, const Tensors& gradients, const BackwardOptions& options)
+      : options_(options), tape_(roots) {
+    for (const std::shared_ptr<Node>& node : tape_.nodes()) {
+      check(!node->released, "backward",
+            "this graph was walked before and what {} had saved is gone; pass retain_graph = true the first time",
+            node->name);
+    }
+    for (size_t i = 0; i < roots.size(); ++i) {
+      deliver(edge_of(roots[i]), gradients[i]);
+    }
+  }
+
+  /// Only nodes on the way to `targets` will run. Without this call all do.
+  void restrict_to(const Tensors& targets) {
+    restricted_ = true;
+    for (const Tensor& target : targets) {
+      wanted_.insert(key_of(edge_of(target)));
+    }
+    for (const std::shared_ptr<Node>& node : tape_.nodes()) {  // inputs come before those that use them
+      const bool leads =
+          std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Edge& edge) { return is_wanted(edge); });
+      if (leads) {
+        leading_.insert(node.get());
+      }
+    }
+  }
+
+  void run() {
+    const GradModeGuard mode(options_.create_graph);
+    const auto& nodes = tape_.nodes();
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      step(*node);
+    }
+  }
+
+  /// The gradient that arrived at a tensor; undefined if none did.
+  Tensor gradient_of(const Tensor& x) {
+    const Edge edge = edge_of(x);
+    if (edge.leaf != nullptr) {
+      const auto found = leaf_gradients_.find(edge.leaf.get());
+      return found == leaf_gradients_.end() ? Tensor() : found->second;
+    }
+    const auto found = kept_.find(key_of(edge));
+    return found == kept_.end() ? Tensor() : found->second;
+  }
+
+  /// Runs the leaves' hooks.
+  void finish_leaves() {
+    const GradModeGuard mode(options_.create_graph);
+    for (const std::shared_ptr<TensorImpl>& leaf : leaves_) {
+      run_hooks(leaf->hooks, leaf_gradients_[leaf.get()]);
+    }
+  }
+
+  /// Adds to the .grad of every leaf reached.
+  void accumulate_in_leaves() {
+    const GradModeGuard mode(options_.create_graph);
+    for (const std::shared_ptr<TensorImpl>& leaf : leaves_) {
+      Tensor gradient = std::move(leaf_gradients_[leaf.get()]);
+      if (leaf->grad.defined()) {
+        add_to(leaf->grad, std::move(gradient));
+      } else {
+        leaf->grad = as_own_gradient(*leaf, std::move(gradient));
+      }
+    }
+  }
+
+ private:
+  using Key = std::pair<const void*, size_t>;
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return std::hash<const void*>()(key.first) ^ (key.second * 0x9E3779B97F4A7C15ULL);
+    }
+  };
+
+  static Edge edge_of(const Tensor& x) {
+    const TensorImpl& impl = x.impl();
+    return impl.node != nullptr ? Edge{.node = impl.node, .output_index = impl.output_index}
+                                : Edge{.leaf = x.impl_pointer()};
+  }
+
+  static Key key_of(const Edge& edge) {
+    return edge.leaf != nullptr ? Key{edge.leaf.get(), 0} : Key{edge.node.get(), edge.output_index};
+  }
+
+  bool is_wanted(const Edge& edge) const {
+    if (!restricted_) {
+      return edge.connected();
+    }
+    return edge.connected() &&
+           (wanted_.contains(key_of(edge)) || (edge.node != nullptr && leading_.contains(edge.node.get())));
+  }
+
+  void deliver(const Edge& edge, Tensor gradient) {
+    if (edge.leaf != nullptr) {
+      Tensor& slot = leaf_gradients_[edge.leaf.get()];
+      if (!slot.defined()) {
+        leaves_.push_back(edge.leaf);
+      }
+      add_to(slot, std::move(gradient));
+      return;
+    }
+    Tensors& slots = pending_[edge.node.get()];
+    slots.resize(edge.node->output_sizes.size());
+    add_to(slots[edge.output_index], std::move(gradient));
+  }
+
+  void step(const std::shared_ptr<Node>& node) {
+    auto entry = pending_.extract(node.get());
+    if (entry.empty()) {
+      return;  // no gradient came this way
+    }
+    Tensors& gradients = entry.mapped();
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i].defined()) {
+        run_hooks(node->output_hooks[i], gradients[i]);
+        if (restricted_ && wanted_.contains({node.get(), i})) {
+          kept_[{node.get(), i}] = gradients[i];
+        }
+      }
+    }
+    if (!restricted_ || leading_.contains(node.get())) {
+      propagate(node, gradients);
+    }
+    if (!options_.retain_graph && !options_.create_graph) {
+      node->saved.clear();
+      node->backward = nullptr;
+      node->released = true;
+    }
+  }
+
+  void propagate(const std::shared_ptr<Node>& node, Tensors& gradients) {
+    const size_t count = node->inputs.size();
+    const auto needs = std::make_unique<bool[]>(count);
+    for (size_t i = 0; i < count; ++i) {
+      needs[i] = is_wanted(node->inputs[i]);
+    }
+    Tensors results = node->backward(gradients, BackwardContext(node, {needs.get(), count}));
+    gradients.clear();  // so that a gradient which was passed on has one owner
+    check(results.size() == count, node->name, "backward: expected {} gradients, got {}", count, results.size());
+    if (anomaly_enabled()) {
+      check_backward_is_finite(node->name, results);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (results[i].defined() && needs[i]) {
+        const Edge& edge = node->inputs[i];
+        const Sizes& expected = edge.leaf != nullptr ? edge.leaf->sizes : edge.node->output_sizes[edge.output_index];
+        check(results[i].sizes() == expected, node->name,
+              "backward: expected a gradient of sizes {} for input {}, got {}", to_string(expected), i,
+              to_string(results[i].sizes()));
+        deliver(edge, std::move(results[i]));
+      }
+    }
+  }
+
+  // The leaf's .grad gets memory of its own, in the leaf's strides: optimizers walk both side by side.
+  Tensor as_own_gradient(const TensorImpl& leaf, Tensor gradient) const {
+    const bool dense = is_non_overlapping_and_dense(leaf.sizes, leaf.strides);
+    const bool fits = !dense || gradient.strides() == leaf.strides;
+    if (options_.create_graph || (fits && owned_by_one(gradient))) {
+      return gradient;
+    }
+    Tensor copy = dense ? empty_strided(leaf.sizes, leaf.strides, {.dtype = leaf.dtype, .device = gradient.device()})
+                        : empty_like(gradient);
+    copy_into(gradient, copy);
+    return copy;
+  }
+
+  BackwardOptions options_;
+  Tape tape_;
+  bool restricted_ = false;
+  std::unordered_set<Key, KeyHash> wanted_;
+  std::unordered_set<const Node*> leading_;
+  std::unordered_map<const Node*, Tensors> pending_;
+  std::unordered_map<Key, Tensor, KeyHash> kept_;
+  std::unordered_map<const TensorImpl*, Tensor> leaf_gradients_;
+  std::vector<std::shared_ptr<TensorImpl>> leaves_;  // in the order in which they were reached
+};
+
+Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gradient) {
+  check_defined(op, "root", root);
+  check(root.requires_grad(), op, "root: expected a tensor that requires a gradient, got {} that does not",
+        describe(root));
+  if (!gradient.defined()) {
+    check(root.numel() == 1, op,
+          "gradient: expected one, since only a root with one element has 1 as default (sizes {})",
+          to_string(root.sizes()));
+    return ones_like(root);
+  }
+  check_sizes(op, "gradient", gradient, root.sizes());
+  check_dtype(op, "gradient", gradient, root.dtype());
+  return gradient;
+}
+
+}  // namespace
+
+void backward(const Tensor& root, const Tensor& gradient, const BackwardOptions& options) {
+  BackwardWalk walk({root}, {start_gradient("backward", root, gradient)}, options);
+  walk.run();
+  walk.finish_leaves();
+  walk.accumulate_in_leaves();
+}
+
+Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs,
+             const BackwardOptions& options) {
+  check(grad_outputs.empty() || grad_outputs.size() == outputs.size(), "grad",
+        "grad_outputs: expected {} or none, got {}", outputs.size(), grad_outputs.size());
+  for (const Tensor& input : inputs) {
+    check_defined("grad", "inputs", input);
+    check(input.requires_grad(), "grad", "inputs: expected tensors that require a gradient, got {} that does not",
+          describe(input));
+  }
+  Tensors starts;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    starts.push_back(start_gradient("grad", outputs[i], grad_outputs.empty() ? Tensor() : grad_outputs[i]));
+  }
+  BackwardWalk walk(outputs, starts, options);
+  walk.restrict_to(inputs);
+  walk.run();
+  walk.finish_leaves();
+  Tensors result;
+  for (const Tensor& input : inputs) {
+    result.push_back(walk.gradient_of(input));
+  }
+  return result;
+}
+
+}  // namespace norma

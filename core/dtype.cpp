@@ -1,0 +1,73 @@
+#include "core/dtype.h"
+
+#include <array>
+
+namespace norma {
+namespace {
+
+struct DTypeEntry {
+  DType dtype;
+  std::string_view name;
+  size_t size;
+};
+
+constexpr std::array kDTypes{
+    DTypeEntry{DType::float32, "float32", 4}, DTypeEntry{DType::float64, "float64", 8},
+    DTypeEntry{DType::float16, "float16", 2}, DTypeEntry{DType::bfloat16, "bfloat16", 2},
+    DTypeEntry{DType::int64, "int64", 8},     DTypeEntry{DType::int32, "int32", 4},
+    DTypeEntry{DType::uint8, "uint8", 1},     DTypeEntry{DType::boolean, "bool", 1},
+};
+
+const DTypeEntry& entry(DType dtype) {
+  return kDTypes[static_cast<size_t>(dtype)];
+}
+
+// Order among dtypes of one kind: the higher one can hold the lower.
+int rank(DType dtype) {
+  switch (dtype) {
+    case DType::boolean: return 0;
+    case DType::uint8: return 1;
+    case DType::int32: return 2;
+    case DType::int64: return 3;
+    case DType::float16: return 4;
+    case DType::bfloat16: return 4;
+    case DType::float32: return 5;
+    case DType::float64: return 6;
+  }
+  return 0;
+}
+
+}  // namespace
+
+size_t size_of(DType dtype) {
+  return entry(dtype).size;
+}
+
+std::string_view to_string(DType dtype) {
+  return entry(dtype).name;
+}
+
+DType dtype_from_string(std::string_view name) {
+  for (const DTypeEntry& candidate : kDTypes) {
+    if (candidate.name == name) {
+      return candidate.dtype;
+    }
+  }
+  fail("dtype", "expected float32, float64, float16, bfloat16, int64, int32, uint8 or bool, got '{}'", name);
+}
+
+bool is_floating(DType dtype) {
+  return rank(dtype) >= rank(DType::float16);
+}
+
+DType promote(DType a, DType b) {
+  if (a == b) {
+    return a;
+  }
+  if (rank(a) == rank(b)) {  // float16 with bfloat16: neither holds the other
+    return DType::float32;
+  }
+  return rank(a) > rank(b) ? a : b;
+}
+
+}  // namespace norma

@@ -1,0 +1,89 @@
+#include "core/sizes.h"
+
+#include "core/error.h"
+
+namespace norma {
+
+Sizes::Sizes(std::span<const int64_t> values) {
+  check(static_cast<int64_t>(values.size()) <= kMaxRank, "sizes", "expected at most {} axes, got {}", kMaxRank,
+        values.size());
+  std::copy(values.begin(), values.end(), values_.begin());
+  size_ = static_cast<int64_t>(values.size());
+}
+
+Sizes Sizes::filled(int64_t count, int64_t value) {
+  check(count <= kMaxRank, "sizes", "expected at most {} axes, got {}", kMaxRank, count);
+  Sizes sizes;
+  std::fill_n(sizes.values_.begin(), count, value);
+  sizes.size_ = count;
+  return sizes;
+}
+
+void Sizes::push_back(int64_t value) {
+  insert(size_, value);
+}
+
+void Sizes::insert(int64_t position, int64_t value) {
+  check(size_ < kMaxRank, "sizes", "expected at most {} axes, got {}", kMaxRank, size_ + 1);
+  std::copy_backward(begin() + position, end(), end() + 1);
+  values_[static_cast<size_t>(position)] = value;
+  ++size_;
+}
+
+void Sizes::erase(int64_t position) {
+  std::copy(begin() + position + 1, end(), begin() + position);
+  --size_;
+}
+
+int64_t Sizes::numel() const {
+  int64_t product = 1;
+  for (const int64_t size : *this) {
+    product *= size;
+  }
+  return product;
+}
+
+std::string to_string(const Sizes& sizes) {
+  std::string text = "[";
+  for (int64_t i = 0; i < sizes.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(sizes[i]);
+  }
+  return text + "]";
+}
+
+int64_t normalize_axis(std::string_view op, int64_t axis, int64_t rank) {
+  check(axis >= -rank && axis < rank, op, "axis: expected a value in [{}, {}), got {}", -rank, rank, axis);
+  return axis < 0 ? axis + rank : axis;
+}
+
+Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank) {
+  Axes result;
+  if (axes.empty()) {
+    for (int64_t axis = 0; axis < rank; ++axis) {
+      result.push_back(axis);
+    }
+    return result;
+  }
+  for (const int64_t axis : axes) {
+    const int64_t normalized = normalize_axis(op, axis, rank);
+    check(!result.contains(normalized), op, "axes: expected each axis once, got {}", to_string(axes));
+    result.push_back(normalized);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+Sizes broadcast_sizes(std::string_view op, const Sizes& a, const Sizes& b) {
+  const int64_t rank = std::max(a.size(), b.size());
+  Sizes result = Sizes::filled(rank, 1);
+  for (int64_t i = 1; i <= rank; ++i) {  // from the last axis
+    const int64_t size_a = i <= a.size() ? a[a.size() - i] : 1;
+    const int64_t size_b = i <= b.size() ? b[b.size() - i] : 1;
+    check(size_a == size_b || size_a == 1 || size_b == 1, op, "expected sizes that broadcast, got {} and {}",
+          to_string(a), to_string(b));
+    result[rank - i] = size_a == 1 ? size_b : size_a;
+  }
+  return result;
+}
+
+}  // namespace norma

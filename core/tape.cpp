@@ -1,0 +1,246 @@
+#include "core/tape.h"
+
+#include "core/anomaly.h"
+
+#include <algorithm>
+#include <atomic>
+#include <unordered_set>
+#include <utility>
+
+namespace norma {
+namespace {
+
+thread_local bool grad_enabled_ = true;
+std::atomic<uint64_t> next_sequence = 0;
+
+/// Where the gradient of `input` goes.
+Edge edge_to(std::string_view op, const Tensor& input) {
+  if (!input.defined() || !input.requires_grad()) {
+    return {};
+  }
+  const TensorImpl& impl = input.impl();
+  if (impl.node == nullptr) {
+    return {.leaf = input.impl_pointer()};
+  }
+  // A view keeps the node it was made by; after a change through another tensor that history is not its own.
+  check(!impl.is_view || impl.node_version == input.version(), op,
+        "an input is a view made by {} whose storage was changed in place since; make the view again", impl.node->name);
+  return {.node = impl.node, .output_index = impl.output_index};
+}
+
+/// Hangs `node` on its output number `index`.
+void attach(const Tensor& output, const std::shared_ptr<Node>& node, size_t index) {
+  TensorImpl& impl = output.impl();
+  impl.node = node;
+  impl.output_index = index;
+  impl.requires_grad = true;
+  impl.node_version = output.version();
+}
+
+std::shared_ptr<Node> make_node(std::string_view op, const Tensors& inputs, std::span<const Tensor> outputs,
+                                const Tensors& saved, BackwardFunction backward) {
+  auto node = std::make_shared<Node>();
+  node->name = op;
+  node->sequence = next_sequence++;
+  node->inputs.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    node->inputs.push_back(edge_to(op, input));
+  }
+  node->saved.reserve(saved.size());
+  for (const Tensor& x : saved) {
+    node->saved.emplace_back(x, outputs);
+  }
+  for (const Tensor& output : outputs) {
+    node->output_sizes.push_back(output.sizes());
+  }
+  node->output_hooks.resize(outputs.size());
+  node->backward = std::move(backward);
+  return node;
+}
+
+BackwardFunction with_one_output(UnaryBackwardFunction backward) {
+  return [backward = std::move(backward)](const Tensors& gradients, const BackwardContext& context) {
+    return backward(gradients[0], context);
+  };
+}
+
+}  // namespace
+
+bool grad_enabled() {
+  return grad_enabled_;
+}
+void set_grad_enabled(bool enabled) {
+  grad_enabled_ = enabled;
+}
+
+bool will_record(const Tensors& inputs) {
+  return grad_enabled() &&
+         std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.defined() && x.requires_grad(); });
+}
+
+Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
+               BackwardFunction backward) {
+  if (anomaly_enabled()) {
+    check_forward_is_finite(op, outputs);
+  }
+  if (!will_record(inputs)) {
+    return outputs;
+  }
+  const std::shared_ptr<Node> node = make_node(op, inputs, outputs, saved, std::move(backward));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (is_floating(outputs[i].dtype())) {  // positions, masks and the like carry no gradient
+      attach(outputs[i], node, i);
+    }
+  }
+  return outputs;
+}
+
+Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, const Tensors& saved,
+              UnaryBackwardFunction backward) {
+  if (!will_record(inputs) && !anomaly_enabled()) {
+    return output;
+  }
+  return record(op, inputs, Tensors{output}, saved, with_one_output(std::move(backward)))[0];
+}
+
+void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs) {
+  check_defined(op, "x", x);
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    check(x.strides()[axis] != 0 || x.sizes()[axis] <= 1, op,
+          "x: expected a place in memory for each element, got an expanded tensor (sizes {}, strides {})",
+          to_string(x.sizes()), to_string(x.strides()));
+  }
+  Tensors inputs{x};
+  inputs.insert(inputs.end(), other_inputs.begin(), other_inputs.end());
+  if (!will_record(inputs)) {
+    return;
+  }
+  check(!(x.is_leaf() && x.requires_grad()), op,
+        "x: a leaf that requires a gradient cannot be changed in place while gradients are on");
+  check(!x.impl().is_view, op, "x: a view cannot be changed in place while gradients are on; clone() it first");
+}
+
+void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs, const Tensors& saved,
+                     UnaryBackwardFunction backward) {
+  x.bump_version();
+  if (anomaly_enabled()) {
+    check_forward_is_finite(op, {x});
+  }
+  Tensors inputs{x};
+  inputs.insert(inputs.end(), other_inputs.begin(), other_inputs.end());
+  if (!will_record(inputs)) {
+    return;
+  }
+  attach(x, make_node(op, inputs, {&x, 1}, saved, with_one_output(std::move(backward))), 0);
+}
+
+// --- saved tensors --------------------------------------------------------------------------------------------
+
+SavedTensor::SavedTensor(const Tensor& x, std::span<const Tensor> outputs) {
+  if (!x.defined()) {
+    return;
+  }
+  value_ = x.detach();
+  version_ = x.version();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].is_same(x)) {
+      is_output_ = true;
+      output_index_ = i;
+      return;
+    }
+  }
+  if (x.requires_grad()) {
+    node_ = x.impl().node;
+    output_index_ = x.impl().output_index;
+    leaf_ = node_ == nullptr ? x.impl_pointer() : nullptr;
+  }
+}
+
+Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, size_t position) const {
+  if (!value_.defined()) {
+    return {};
+  }
+  check(value_.version() == version_, owner->name,
+        "saved tensor {} ({}) was changed in place: it is at version {}, backward needs version {}", position,
+        describe(value_), value_.version(), version_);
+  if (!grad_enabled()) {
+    return value_;
+  }
+  if (leaf_ != nullptr) {
+    return Tensor(leaf_);
+  }
+  Tensor result = value_.detach();
+  const std::shared_ptr<Node>& node = is_output_ ? owner : node_;
+  if (node != nullptr) {
+    attach(result, node, output_index_);
+  }
+  return result;
+}
+
+Tensor BackwardContext::saved(size_t i) const {
+  return node_->saved.at(i).unpack(node_, i);
+}
+bool BackwardContext::create_graph() const {
+  return grad_enabled();
+}
+
+// --- nodes ----------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Moves what `node` refers to onto `stack`.
+void take_references(Node& node, std::vector<std::shared_ptr<Node>>& stack) {
+  for (Edge& edge : node.inputs) {
+    if (edge.node != nullptr) {
+      stack.push_back(std::move(edge.node));
+    }
+  }
+  for (const SavedTensor& saved : node.saved) {
+    if (saved.node() != nullptr) {
+      stack.push_back(saved.node());
+    }
+  }
+  node.inputs.clear();
+  node.saved.clear();
+}
+
+}  // namespace
+
+Node::~Node() {
+  // A chain of a million ops would otherwise take a million nested destructor calls.
+  std::vector<std::shared_ptr<Node>> stack;
+  take_references(*this, stack);
+  while (!stack.empty()) {
+    const std::shared_ptr<Node> node = std::move(stack.back());
+    stack.pop_back();
+    if (node.use_count() == 1) {
+      take_references(*node, stack);
+    }
+  }
+}
+
+// --- the part of the tape that leads to some tensors -------------------------------------------------------------
+
+Tape::Tape(const Tensors& roots) {
+  std::unordered_set<const Node*> seen;
+  std::vector<std::shared_ptr<Node>> stack;
+  auto visit = [&](const std::shared_ptr<Node>& node) {
+    if (node != nullptr && seen.insert(node.get()).second) {
+      stack.push_back(node);
+    }
+  };
+  for (const Tensor& root : roots) {
+    visit(root.impl().node);
+  }
+  while (!stack.empty()) {
+    const std::shared_ptr<Node> node = std::move(stack.back());
+    stack.pop_back();
+    for (const Edge& edge : node->inputs) {
+      visit(edge.node);
+    }
+    nodes_.push_back(node);
+  }
+  std::sort(nodes_.begin(), nodes_.end(), [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
+}
+
+}  // namespace norma
