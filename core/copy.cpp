@@ -19,21 +19,28 @@ To convert(From value) {
   }
 }
 
+/// A run of elements: strides in elements, any dtypes.
+using CopyRun = void (*)(void* dst, int64_t dst_stride, const void* src, int64_t src_stride, int64_t count);
+
 template <class To, class From>
-void copy_run(To* dst, int64_t dst_stride, const From* src, int64_t src_stride, int64_t count) {
+void convert_run(void* dst, int64_t dst_stride, const void* src, int64_t src_stride, int64_t count) {
+  auto* to = static_cast<To*>(dst);
+  const auto* from = static_cast<const From*>(src);
   if (dst_stride == 1 && src_stride == 1) {
-    if constexpr (std::is_same_v<To, From>) {
-      std::memcpy(dst, src, static_cast<size_t>(count) * sizeof(To));
-    } else {
-      for (int64_t i = 0; i < count; ++i) {
-        dst[i] = convert<To>(src[i]);
-      }
+    for (int64_t i = 0; i < count; ++i) {
+      to[i] = convert<To>(from[i]);
     }
     return;
   }
   for (int64_t i = 0; i < count; ++i) {
-    dst[i * dst_stride] = convert<To>(src[i * src_stride]);
+    to[i * dst_stride] = convert<To>(from[i * src_stride]);
   }
+}
+
+CopyRun find_copy_run(DType to, DType from) {
+  return dispatch_all(to, [&](auto t) {
+    return dispatch_all(from, [](auto f) -> CopyRun { return convert_run<decltype(t), decltype(f)>; });
+  });
 }
 
 /// The axis along which src is innermost while dst is innermost along the last one; -1 if src runs along with dst.
@@ -51,8 +58,8 @@ int64_t transposed_axis(const StridedLoop<2>& loop) {
 }
 
 /// Copies in square tiles, so that every cache line fetched from src is used up before it is evicted.
-template <class To, class From>
-void copy_transposed(To* dst, const From* src, const StridedLoop<2>& loop, int64_t across) {
+template <class T>
+void copy_transposed(T* dst, const T* src, const StridedLoop<2>& loop, int64_t across) {
   constexpr int64_t kTile = 32;
   const int64_t last = loop.sizes.size() - 1;
   const int64_t rows = loop.sizes[across];
@@ -68,8 +75,8 @@ void copy_transposed(To* dst, const From* src, const StridedLoop<2>& loop, int64
   parallel_for(0, planes * row_tiles, grain, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
       int64_t plane = task / row_tiles;
-      To* to = dst;
-      const From* from = src;
+      T* to = dst;
+      const T* from = src;
       for (int64_t axis = last - 1; axis >= 0; --axis) {
         if (axis != across) {
           const int64_t index = plane % loop.sizes[axis];
@@ -84,7 +91,7 @@ void copy_transposed(To* dst, const From* src, const StridedLoop<2>& loop, int64
         const int64_t stop = std::min(columns, first + kTile);
         for (int64_t row = first_row; row < last_row; ++row) {
           for (int64_t column = first; column < stop; ++column) {
-            to[row * row_stride + column] = convert<To>(from[row + column * column_stride]);
+            to[row * row_stride + column] = from[row + column * column_stride];
           }
         }
       }
@@ -92,14 +99,36 @@ void copy_transposed(To* dst, const From* src, const StridedLoop<2>& loop, int64
   });
 }
 
-template <class To, class From>
-void copy_elements(To* dst, const From* src, const StridedLoop<2>& loop) {
+/// A word that may stand for an element of any dtype of its size.
+template <class T>
+using AnyElement [[gnu::may_alias]] = T;
+
+/// Moves elements as words of their size: what they mean does not matter.
+template <class Word>
+void move_elements(const Tensor& src, const Tensor& dst, const StridedLoop<2>& loop) {
+  auto* to = static_cast<Word*>(dst.raw_data());
+  const auto* from = static_cast<const Word*>(src.raw_data());
   if (const int64_t across = transposed_axis(loop); across >= 0) {
-    copy_transposed(dst, src, loop, across);
+    copy_transposed(to, from, loop, across);
     return;
   }
   for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
-    copy_run(dst + offsets[0], strides[0], src + offsets[1], strides[1], count);
+    if (strides[0] == 1 && strides[1] == 1) {
+      std::memcpy(to + offsets[0], from + offsets[1], static_cast<size_t>(count) * sizeof(Word));
+    } else {
+      convert_run<Word, Word>(to + offsets[0], strides[0], from + offsets[1], strides[1], count);
+    }
+  });
+}
+
+void convert_elements(const Tensor& src, const Tensor& dst, const StridedLoop<2>& loop) {
+  const CopyRun run = find_copy_run(dst.dtype(), src.dtype());
+  auto* to = static_cast<std::byte*>(dst.raw_data());
+  const auto* from = static_cast<const std::byte*>(src.raw_data());
+  const auto to_size = static_cast<int64_t>(size_of(dst.dtype()));
+  const auto from_size = static_cast<int64_t>(size_of(src.dtype()));
+  for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
+    run(to + offsets[0] * to_size, strides[0], from + offsets[1] * from_size, strides[1], count);
   });
 }
 
@@ -118,11 +147,16 @@ void copy_into(const Tensor& src, const Tensor& dst) {
   }
   const auto loop =
       make_strided_loop<2>(dst.sizes(), {dst.strides(), broadcast_strides(src.sizes(), src.strides(), dst.sizes())});
-  dispatch_all(dst.dtype(), [&](auto to) {
-    dispatch_all(src.dtype(), [&](auto from) {
-      copy_elements(dst.data<decltype(to)>(), static_cast<const decltype(from)*>(src.data<decltype(from)>()), loop);
-    });
-  });
+  if (dst.dtype() != src.dtype()) {
+    convert_elements(src, dst, loop);
+    return;
+  }
+  switch (size_of(dst.dtype())) {
+    case 1: return move_elements<AnyElement<uint8_t>>(src, dst, loop);
+    case 2: return move_elements<AnyElement<uint16_t>>(src, dst, loop);
+    case 4: return move_elements<AnyElement<uint32_t>>(src, dst, loop);
+    default: return move_elements<AnyElement<uint64_t>>(src, dst, loop);
+  }
 }
 
 Tensor copy_of(const Tensor& x, MemoryFormat format) {

@@ -9,7 +9,9 @@
 namespace norma {
 namespace {
 
-char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+char lower(char c) {
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
 
 // distance[i][j] between the first i letters of a and the first j of b; only the last three rows are kept.
 size_t edit_distance(std::string_view a, std::string_view b) {
