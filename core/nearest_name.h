@@ -6,8 +6,8 @@
 
 namespace norma {
 
-/// The known name with the smallest edit distance (insertions, deletions, replacements and swaps of neighbours, letter case
-/// ignored) to `given`; the first of equally near ones. "" when there are no known names.
+/// The known name with the smallest edit distance (insertions, deletions, replacements and swaps of neighbours, letter
+/// case ignored) to `given`; the first of equally near ones. "" when there are no known names.
 std::string nearest_name(std::string_view given, const std::vector<std::string>& known);
 
 /// "unknown norm 'bath'; did you mean 'batch'?", where `kind` is "norm".

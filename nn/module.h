@@ -95,6 +95,8 @@ class Module {
  private:
   void add_child(const std::string& name, std::shared_ptr<Module> module);
   void check_name(const std::string& name) const;
+  void convert_tensors(const std::function<bool(const Tensor&)>& wanted,
+                       const std::function<Tensor(const Tensor&)>& convert);
 
   NamedTensors parameters_;
   NamedTensors buffers_;

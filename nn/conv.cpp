@@ -1,0 +1,57 @@
+#include "nn/conv.h"
+
+#include "core/factory.h"
+#include "nn/init.h"
+
+namespace norma::nn {
+namespace {
+
+std::string pair_text(const Pair& pair) {
+  return fmt::format("({}, {})", pair.h, pair.w);
+}
+bool is_both(const Pair& pair, int64_t value) {
+  return pair.h == value && pair.w == value;
+}
+
+}  // namespace
+
+Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Conv2dOptions& options)
+    : options_(options) {
+  check(in_channels > 0 && out_channels > 0, "Conv2d", "channels: expected positive numbers, got in {}, out {}",
+        in_channels, out_channels);
+  check(kernel.h > 0 && kernel.w > 0, "Conv2d", "kernel: expected positive sizes, got {}", pair_text(kernel));
+  check(options.groups > 0 && in_channels % options.groups == 0 && out_channels % options.groups == 0, "Conv2d",
+        "groups: expected a divisor of in and out channels, got groups {}, in {}, out {}", options.groups, in_channels,
+        out_channels);
+  weight_ = register_parameter("weight", zeros({out_channels, in_channels / options.groups, kernel.h, kernel.w}));
+  bias_ = register_parameter("bias", options.bias ? zeros({out_channels}) : Tensor());
+  if (options.initialize) {
+    default_init_(weight_, bias_);
+  }
+}
+
+Tensor Conv2d::forward(const Tensor& x) {
+  return conv2d(x, weight_, bias_,
+                {.stride = options_.stride,
+                 .padding = options_.padding,
+                 .dilation = options_.dilation,
+                 .groups = options_.groups});
+}
+
+std::string Conv2d::name() const {
+  std::string text =
+      fmt::format("Conv2d({}, {}, kernel={}, stride={}", weight_.size(1) * options_.groups, weight_.size(0),
+                  pair_text({weight_.size(2), weight_.size(3)}), pair_text(options_.stride));
+  if (!is_both(options_.padding, 0)) {
+    text += ", padding=" + pair_text(options_.padding);
+  }
+  if (!is_both(options_.dilation, 1)) {
+    text += ", dilation=" + pair_text(options_.dilation);
+  }
+  if (options_.groups != 1) {
+    text += fmt::format(", groups={}", options_.groups);
+  }
+  return text + (bias_.defined() ? ")" : ", bias=false)");
+}
+
+}  // namespace norma::nn

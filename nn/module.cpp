@@ -1,0 +1,301 @@
+#include "nn/module.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace norma::nn {
+namespace {
+
+constexpr std::string_view kCounter = "num_batches_tracked";
+
+std::string join_names(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+// Calls f(prefix, module) for a module and all below it, parents first.
+template <class M, class F>
+void walk(M& module, const std::string& prefix, F&& f) {
+  f(prefix, module);
+  for (const auto& [name, child] : module.children()) {
+    walk<M>(*child, join_names(prefix, name), f);
+  }
+}
+
+// Puts `data` in the place of x's storage, so that every handle on x sees it.
+void replace_data(const Tensor& x, const Tensor& data) {
+  TensorImpl& impl = x.impl();
+  impl.storage = data.storage();
+  impl.sizes = data.sizes();
+  impl.strides = data.strides();
+  impl.offset = data.offset();
+  impl.dtype = data.dtype();
+  impl.is_view = false;
+}
+
+// Replaces x, and its gradient, by convert() of them.
+void convert_in_place(Tensor x, const std::function<Tensor(const Tensor&)>& convert) {
+  const NoGradGuard no_grad;
+  const Tensor gradient = x.grad();
+  const Tensor converted = convert(x.detach());
+  if (gradient.defined()) {
+    x.set_grad({});
+  }
+  replace_data(x, converted);
+  if (gradient.defined()) {
+    x.set_grad(convert(gradient.detach()));
+  }
+}
+
+bool is_counter(const std::string& name) {
+  return name == kCounter || name.ends_with("." + std::string(kCounter));
+}
+
+// The sizes with trailing axes of size 1 taken off a convolution's weight: (O, I, 1, 1) → (O, I).
+Sizes matrix_sizes(const Sizes& sizes) {
+  return sizes.size() == 4 && sizes[2] == 1 && sizes[3] == 1 ? Sizes{sizes[0], sizes[1]} : sizes;
+}
+
+// True iff a tensor of sizes `given` can be loaded where `expected` are.
+bool loadable(const Sizes& given, const Sizes& expected) {
+  return given == expected || matrix_sizes(given) == matrix_sizes(expected);
+}
+
+void copy_values(const Tensor& from, const Tensor& to) {
+  if (from.sizes() == to.sizes()) {
+    copy_into(from, to);
+  } else {  // (O, I) and (O, I, 1, 1) have the same row-major order
+    const Tensor rows = copy_of(from, MemoryFormat::contiguous);
+    copy_into(alias(rows, to.sizes(), contiguous_strides(to.sizes()), rows.offset()), to);
+  }
+}
+
+std::string list(std::string_view title, const std::vector<std::string>& names) {
+  return names.empty() ? "" : fmt::format("{}: {}", title, fmt::join(names, ", "));
+}
+
+void append_tree(const Module& module, const std::string& label, int depth, std::string& text) {
+  text += fmt::format("{}{}{}", std::string(static_cast<size_t>(2 * depth), ' '), label, module.name());
+  if (!module.children().empty()) {
+    text += " {\n";
+    for (const auto& [name, child] : module.children()) {
+      append_tree(*child, name + ": ", depth + 1, text);
+    }
+    text += std::string(static_cast<size_t>(2 * depth), ' ') + "}";
+  }
+  text += "\n";
+}
+
+}  // namespace
+
+Tensor Module::operator()(const Tensor& x) {
+  Tensor y = forward(x);
+  for (const ForwardHook& hook : hooks_) {
+    hook(*this, x, y);
+  }
+  return y;
+}
+
+void Module::register_forward_hook(ForwardHook hook) {
+  hooks_.push_back(std::move(hook));
+}
+
+void Module::check_name(const std::string& name) const {
+  const auto taken = [&](const auto& entries) {
+    return std::any_of(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first == name; });
+  };
+  check(!name.empty() && name.find('.') == std::string::npos, "register",
+        "name: expected letters without dots, got '{}'", name);
+  check(!taken(parameters_) && !taken(buffers_) && !taken(children_), "register", "name: '{}' is already taken", name);
+}
+
+Tensor Module::register_parameter(const std::string& name, const Tensor& x) {
+  check_name(name);
+  if (!x.defined()) {
+    return x;
+  }
+  Tensor parameter = x;
+  parameter.set_requires_grad();
+  parameters_.emplace_back(name, parameter);
+  return parameter;
+}
+
+Tensor Module::register_buffer(const std::string& name, const Tensor& x) {
+  check_name(name);
+  if (x.defined()) {
+    buffers_.emplace_back(name, x);
+  }
+  return x;
+}
+
+void Module::add_child(const std::string& name, std::shared_ptr<Module> module) {
+  check_name(name);
+  check(module != nullptr, "register_module", "module: expected a module under the name '{}', got none", name);
+  children_.emplace_back(name, std::move(module));
+}
+
+NamedTensors Module::named_parameters() const {
+  NamedTensors result;
+  walk(*this, "", [&](const std::string& prefix, const Module& module) {
+    for (const auto& [name, x] : module.parameters_) {
+      result.emplace_back(join_names(prefix, name), x);
+    }
+  });
+  return result;
+}
+
+NamedTensors Module::named_buffers() const {
+  NamedTensors result;
+  walk(*this, "", [&](const std::string& prefix, const Module& module) {
+    for (const auto& [name, x] : module.buffers_) {
+      result.emplace_back(join_names(prefix, name), x);
+    }
+  });
+  return result;
+}
+
+Tensors Module::parameters() const {
+  Tensors result;
+  for (const auto& [name, x] : named_parameters()) {
+    result.push_back(x);
+  }
+  return result;
+}
+
+std::vector<std::pair<std::string, Module*>> Module::named_modules() {
+  std::vector<std::pair<std::string, Module*>> result;
+  walk(*this, "", [&](const std::string& prefix, Module& module) { result.emplace_back(prefix, &module); });
+  return result;
+}
+
+std::vector<std::pair<std::string, const Module*>> Module::named_modules() const {
+  std::vector<std::pair<std::string, const Module*>> result;
+  walk(*this, "", [&](const std::string& prefix, const Module& module) { result.emplace_back(prefix, &module); });
+  return result;
+}
+
+int64_t Module::parameter_count() const {
+  int64_t count = 0;
+  for (const Tensor& x : parameters()) {
+    count += x.numel();
+  }
+  return count;
+}
+
+void Module::train(bool on) {
+  walk(*this, "", [&](const std::string&, Module& module) { module.training_ = on; });
+}
+
+void Module::convert_tensors(const std::function<bool(const Tensor&)>& wanted,
+                             const std::function<Tensor(const Tensor&)>& convert) {
+  walk(*this, "", [&](const std::string&, Module& module) {
+    for (const NamedTensors* tensors : {&module.parameters_, &module.buffers_}) {
+      for (const auto& [name, x] : *tensors) {
+        if (wanted(x)) {
+          convert_in_place(x, convert);
+        }
+      }
+    }
+  });
+}
+
+void Module::to(DType dtype) {
+  check(is_floating(dtype), "to", "dtype: expected a floating dtype, got {}", to_string(dtype));
+  convert_tensors([&](const Tensor& x) { return is_floating(x.dtype()) && x.dtype() != dtype; },
+                  [&](const Tensor& x) { return copy_of(x, MemoryFormat::preserve, dtype); });
+}
+
+void Module::to(MemoryFormat format) {
+  convert_tensors([&](const Tensor& x) { return x.rank() == 4 && !(x.strides() == strides_for(x.sizes(), format)); },
+                  [&](const Tensor& x) {
+                    Tensor y = empty_strided(x.sizes(), strides_for(x.sizes(), format),
+                                             {.dtype = x.dtype(), .device = x.device()});
+                    copy_into(x, y);
+                    return y;
+                  });
+}
+
+void Module::zero_grad() {
+  for (Tensor x : parameters()) {
+    x.set_grad({});
+  }
+}
+
+NamedTensors Module::state_dict() const {
+  NamedTensors result;
+  walk(*this, "", [&](const std::string& prefix, const Module& module) {
+    for (const NamedTensors* tensors : {&module.parameters_, &module.buffers_}) {
+      for (const auto& [name, x] : *tensors) {
+        result.emplace_back(join_names(prefix, name), x.detach());
+      }
+    }
+  });
+  return result;
+}
+
+LoadReport Module::load_state_dict(const NamedTensors& dict, const LoadOptions& options) {
+  const NamedTensors own = state_dict();
+  std::unordered_map<std::string, Tensor> given;
+  std::vector<std::string> repeated;
+  for (const auto& [name, x] : dict) {
+    check_defined("load_state_dict", name, x);
+    if (!given.emplace(name, x).second) {
+      repeated.push_back(name);
+    }
+  }
+
+  LoadReport report;
+  std::vector<std::string> misshapen;
+  std::unordered_map<std::string, bool> known;
+  for (const auto& [name, x] : own) {
+    known[name] = true;
+    const auto found = given.find(name);
+    if (found == given.end()) {
+      if (!is_counter(name)) {
+        report.missing.push_back(name);
+      }
+    } else if (!loadable(found->second.sizes(), x.sizes())) {
+      misshapen.push_back(
+          fmt::format("{}: expected sizes {}, got {}", name, to_string(x.sizes()), to_string(found->second.sizes())));
+    }
+  }
+  for (const auto& [name, x] : dict) {
+    if (!known.contains(name) && !is_counter(name)) {
+      report.unexpected.push_back(name);
+    }
+  }
+
+  std::vector<std::string> problems = misshapen;
+  const auto put_in_front = [&](const std::string& text) {
+    if (!text.empty()) {
+      problems.insert(problems.begin(), text);
+    }
+  };
+  put_in_front(list("repeated", repeated));
+  if (options.strict) {
+    put_in_front(list("unexpected", report.unexpected));
+    put_in_front(list("missing", report.missing));
+  }
+  check(problems.empty(), "load_state_dict", "{}", fmt::join(problems, "; "));
+
+  const NoGradGuard no_grad;
+  for (const auto& [name, x] : own) {
+    if (const auto found = given.find(name); found != given.end()) {
+      copy_values(found->second, x);
+    }
+  }
+  return report;
+}
+
+std::string to_string(const Module& module) {
+  std::string text;
+  append_tree(module, "", 0, text);
+  return text;
+}
+
+}  // namespace norma::nn

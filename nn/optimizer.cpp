@@ -1,0 +1,259 @@
+#include "nn/optimizer.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/parallel.h"
+#include "core/tape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace norma::nn {
+namespace {
+
+// x's values with the strides of `like`: x itself if it has them.
+Tensor aligned(const Tensor& x, const Tensor& like) {
+  if (x.strides() == like.strides() && x.dtype() == like.dtype()) {
+    return x;
+  }
+  const Tensor y = empty_like(like);
+  copy_into(x, y);
+  return y;
+}
+
+bool is_dense(const Tensor& x) {
+  return is_non_overlapping_and_dense(x.sizes(), x.strides());
+}
+
+}  // namespace
+
+std::vector<ParameterGroup> parameter_groups(const Module& module, double weight_decay,
+                                             const ParameterGroupsOptions& options) {
+  ParameterGroup decaying{.parameters = {}, .weight_decay = weight_decay};
+  ParameterGroup others{.parameters = {}, .weight_decay = 0};
+  for (const auto& [name, x] : module.named_parameters()) {
+    const bool decays = options.decay_vectors || x.rank() > 1;
+    (decays ? decaying : others).parameters.emplace_back(name, x);
+  }
+  std::vector<ParameterGroup> groups;
+  for (ParameterGroup* group : {&decaying, &others}) {
+    if (!group->parameters.empty()) {
+      groups.push_back(std::move(*group));
+    }
+  }
+  return groups;
+}
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, double lr) : groups_(std::move(groups)), lr_(lr) {
+  std::unordered_set<const TensorImpl*> seen;
+  std::unordered_set<std::string> names;
+  for (const ParameterGroup& group : groups_) {
+    for (const auto& [name, x] : group.parameters) {
+      check_defined("optimizer", name, x);
+      check(x.requires_grad() && x.is_leaf(), "optimizer", "{}: expected a leaf that requires a gradient", name);
+      check(seen.insert(x.impl_pointer().get()).second && names.insert(name).second, "optimizer",
+            "{}: expected every parameter once, got it twice", name);
+    }
+    states_.emplace_back(group.parameters.size());
+  }
+}
+
+Tensors Optimizer::parameters() const {
+  Tensors result;
+  for (const ParameterGroup& group : groups_) {
+    for (const auto& [name, x] : group.parameters) {
+      result.push_back(x);
+    }
+  }
+  return result;
+}
+
+void Optimizer::zero_grad() {
+  for (Tensor x : parameters()) {
+    x.set_grad({});
+  }
+}
+
+void Optimizer::step() {
+  const NoGradGuard no_grad;
+  ++steps_;
+  const size_t averages = state_names().size();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
+      const Tensor& parameter = groups_[g].parameters[i].second;
+      if (!parameter.grad().defined()) {
+        continue;
+      }
+      // The loops below run over memory, so everything has to lie in one order. It nearly always does: gradients and
+      // averages are made with their parameter's strides.
+      const Tensor values = is_dense(parameter) ? parameter.detach() : copy_of(parameter.detach());
+      Tensors& state = states_[g][i];
+      state.resize(averages);
+      for (Tensor& average : state) {
+        average = average.defined() ? aligned(average, values) : average;
+      }
+      update(values, aligned(parameter.grad(), values), state, groups_[g]);
+      if (is_dense(parameter)) {
+        parameter.bump_version();
+      } else {
+        copy_into(values, parameter.detach());
+      }
+    }
+  }
+}
+
+NamedTensors Optimizer::state_dict() const {
+  NamedTensors dict;
+  Tensor step = zeros({}, {.dtype = DType::int64});
+  *step.data<int64_t>() = steps_;
+  dict.emplace_back("step", step);
+  const std::vector<std::string> names = state_names();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < states_[g].size(); ++i) {
+      for (size_t s = 0; s < states_[g][i].size(); ++s) {
+        if (states_[g][i][s].defined()) {
+          dict.emplace_back(names[s] + "." + groups_[g].parameters[i].first, states_[g][i][s]);
+        }
+      }
+    }
+  }
+  return dict;
+}
+
+void Optimizer::load_state_dict(const NamedTensors& dict) {
+  std::unordered_map<std::string, Tensor> given(dict.begin(), dict.end());
+  std::vector<std::string> problems;
+  const auto step = given.find("step");
+  if (step == given.end()) {
+    problems.emplace_back("missing: step");
+  } else if (step->second.numel() != 1 || step->second.dtype() != DType::int64) {
+    problems.push_back(fmt::format("step: expected one int64, got {}", describe(step->second)));
+  }
+  const std::vector<std::string> names = state_names();
+  std::unordered_set<std::string> known{"step"};
+  for (const ParameterGroup& group : groups_) {
+    for (const auto& [name, parameter] : group.parameters) {
+      for (const std::string& state : names) {
+        const std::string full = state + "." + name;
+        known.insert(full);
+        const auto found = given.find(full);
+        if (found != given.end() && !(found->second.sizes() == parameter.sizes())) {
+          problems.push_back(fmt::format("{}: expected sizes {}, got {}", full, to_string(parameter.sizes()),
+                                         to_string(found->second.sizes())));
+        }
+      }
+    }
+  }
+  std::vector<std::string> unexpected;
+  for (const auto& [name, x] : dict) {
+    if (!known.contains(name)) {
+      unexpected.push_back(name);
+    }
+  }
+  if (!unexpected.empty()) {
+    problems.insert(problems.begin(), fmt::format("unexpected: {}", fmt::join(unexpected, ", ")));
+  }
+  check(problems.empty(), "optimizer.load_state_dict", "{}", fmt::join(problems, "; "));
+
+  steps_ = step->second.item<int64_t>();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < states_[g].size(); ++i) {
+      const auto& [name, parameter] = groups_[g].parameters[i];
+      Tensors& state = states_[g][i];
+      state.assign(names.size(), {});
+      for (size_t s = 0; s < names.size(); ++s) {
+        if (const auto found = given.find(names[s] + "." + name); found != given.end()) {
+          state[s] = empty_like(parameter.detach());
+          copy_into(found->second, state[s]);
+        }
+      }
+    }
+  }
+}
+
+Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
+    : Optimizer(std::move(groups), options.lr), options_(options) {
+  check(!options.nesterov || (options.momentum > 0 && options.dampening == 0), "sgd",
+        "nesterov: expected momentum > 0 and dampening 0, got momentum {}, dampening {}", options.momentum,
+        options.dampening);
+}
+
+void Sgd::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
+  const bool has_velocity = options_.momentum != 0;
+  const bool first = !state[0].defined();
+  if (has_velocity && first) {
+    state[0] = zeros_like(parameter);
+  }
+  dispatch_floating("sgd", parameter.dtype(), [&]<class T>(T) {
+    T* p = parameter.data<T>();
+    const T* g = gradient.data<T>();
+    T* v = has_velocity ? state[0].data<T>() : nullptr;
+    const auto rate = static_cast<T>(lr() * group.lr_scale);
+    const auto decay = static_cast<T>(group.weight_decay);
+    const auto momentum = static_cast<T>(first ? 0 : options_.momentum);
+    const auto keep = static_cast<T>(first ? 1 : 1 - options_.dampening);
+    // Nesterov looks ahead along the velocity: its step is g + momentum · v.
+    const auto own = static_cast<T>(options_.nesterov ? 1 : 0);
+    const auto along = static_cast<T>(options_.nesterov ? options_.momentum : 1);
+    parallel_for(0, parameter.numel(), kPointwiseGrain, [&](int64_t begin, int64_t end) {
+      if (v == nullptr) {
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) {
+          p[i] -= rate * (g[i] + decay * p[i]);
+        }
+        return;
+      }
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) {
+        const T slope = g[i] + decay * p[i];
+        v[i] = momentum * v[i] + keep * slope;
+        p[i] -= rate * (own * slope + along * v[i]);
+      }
+    });
+  });
+}
+
+AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
+    : Optimizer(std::move(groups), options.lr), options_(options) {
+  check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, "adamw",
+        "beta1, beta2: expected values in [0, 1), got {}, {}", options.beta1, options.beta2);
+}
+
+void AdamW::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
+  for (Tensor& average : state) {
+    if (!average.defined()) {
+      average = zeros_like(parameter);
+    }
+  }
+  const double rate = lr() * group.lr_scale;
+  const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps()));
+  const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps()));
+  dispatch_floating("adamw", parameter.dtype(), [&]<class T>(T) {
+    T* p = parameter.data<T>();
+    const T* g = gradient.data<T>();
+    T* m = state[0].data<T>();
+    T* v = state[1].data<T>();
+    const auto shrink = static_cast<T>(1 - rate * group.weight_decay);
+    const auto beta1 = static_cast<T>(options_.beta1);
+    const auto rest1 = static_cast<T>(1 - options_.beta1);
+    const auto beta2 = static_cast<T>(options_.beta2);
+    const auto rest2 = static_cast<T>(1 - options_.beta2);
+    const auto step_size = static_cast<T>(rate / correction1);
+    const auto scale2 = static_cast<T>(1 / std::sqrt(correction2));
+    const auto eps = static_cast<T>(options_.eps);
+    parallel_for(0, parameter.numel(), kPointwiseGrain, [&](int64_t begin, int64_t end) {
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) {
+        m[i] = beta1 * m[i] + rest1 * g[i];
+        v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
+        p[i] = shrink * p[i] - step_size * m[i] / (std::sqrt(v[i]) * scale2 + eps);
+      }
+    });
+  });
+}
+
+}  // namespace norma::nn
