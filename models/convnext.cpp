@@ -1,0 +1,215 @@
+#include "models/convnext.h"
+
+#include "core/factory.h"
+#include "nn/activation.h"
+#include "nn/conv.h"
+#include "nn/dropout.h"
+#include "nn/init.h"
+#include "nn/pool.h"
+#include "nn/sequential.h"
+#include "ops/matmul/matmul.h"
+
+#include <optional>
+
+namespace norma::models {
+namespace {
+
+using nn::make_norm;
+using ModulePointer = std::shared_ptr<nn::Module>;
+
+constexpr int64_t kMlpRatio = 4;
+constexpr double kInitDeviation = 0.02;
+
+// What all parts of one network share.
+struct Build {
+  nn::NormChoice norm;
+  Generator& generator;
+  bool conv_mlp;
+  double layer_scale;
+};
+
+// A convolution whose kernel is its stride, or a 7x7 depthwise one, with ConvNeXt's start values.
+ModulePointer convolution(int64_t in, int64_t out, int64_t kernel, nn::Conv2dOptions options, const Build& build) {
+  options.initialize = false;
+  auto conv = std::make_shared<nn::Conv2d>(in, out, kernel, options);
+  nn::trunc_normal_(conv->weight(), kInitDeviation, build.generator);
+  return conv;
+}
+
+// A linear layer over the channels at each pixel of (N, in, H, W): a 1x1 convolution.
+class Pointwise : public nn::Module {
+ public:
+  Pointwise(int64_t in, int64_t out, const Build& build) {
+    weight_ = register_parameter("weight", zeros(build.conv_mlp ? Sizes{out, in, 1, 1} : Sizes{out, in}));
+    bias_ = register_parameter("bias", zeros({out}));
+    nn::trunc_normal_(weight_, kInitDeviation, build.generator);
+  }
+
+  Tensor forward(const Tensor& x) override { return apply(x, weight_, bias_); }
+
+  // The same with each output channel multiplied by scale (out): scale · (W x + b) = (scale · W) x + scale · b, which
+  // costs the size of W instead of a pass over the activations.
+  Tensor forward_scaled(const Tensor& x, const Tensor& scale) {
+    const Sizes column = weight_.rank() == 4 ? Sizes{-1, 1, 1, 1} : Sizes{-1, 1};
+    return apply(x, mul(weight_, view(scale, column)), mul(bias_, scale));
+  }
+
+  [[nodiscard]] std::string name() const override {
+    return fmt::format("Pointwise({}, {})", weight_.size(1), weight_.size(0));
+  }
+
+ private:
+  static Tensor apply(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    const int64_t out = weight.size(0);
+    const int64_t in = weight.size(1);
+    // channels_last pixels are the rows of a matrix; in contiguous ones a convolution keeps the format.
+    if (x.suggest_memory_format() == MemoryFormat::channels_last) {
+      const Tensor matrix = weight.rank() == 4 ? view(weight, {out, in}) : weight;
+      return permute(linear(permute(x, {0, 2, 3, 1}), matrix, bias), {0, 3, 1, 2});
+    }
+    return conv2d(x, weight.rank() == 2 ? view(weight, {out, in, 1, 1}) : weight, bias);
+  }
+
+  Tensor weight_;
+  Tensor bias_;
+};
+
+// fc1, GELU, fc2.
+class Mlp : public nn::Module {
+ public:
+  Mlp(int64_t channels, const Build& build) {
+    fc1_ = register_module("fc1", std::make_shared<Pointwise>(channels, kMlpRatio * channels, build));
+    act_ = register_module("act", std::make_shared<nn::GELU>());
+    fc2_ = register_module("fc2", std::make_shared<Pointwise>(kMlpRatio * channels, channels, build));
+  }
+  Tensor forward(const Tensor& x) override { return (*fc2_)((*act_)((*fc1_)(x))); }
+  Tensor forward_scaled(const Tensor& x, const Tensor& scale) {
+    return fc2_->forward_scaled((*act_)((*fc1_)(x)), scale);
+  }
+  [[nodiscard]] std::string name() const override { return "Mlp"; }
+
+ private:
+  std::shared_ptr<Pointwise> fc1_;
+  ModulePointer act_;
+  std::shared_ptr<Pointwise> fc2_;
+};
+
+// x + drop_path(gamma · mlp(norm(depthwise(x)))).
+class Block : public nn::Module {
+ public:
+  Block(int64_t channels, double drop_path, const Build& build) {
+    if (build.layer_scale != 0) {
+      gamma_ = register_parameter("gamma", full({channels}, build.layer_scale));
+    }
+    conv_dw_ =
+        register_module("conv_dw", convolution(channels, channels, 7, {.padding = 3, .groups = channels}, build));
+    norm_ = register_module("norm", make_norm(build.norm, channels));
+    mlp_ = register_module("mlp", std::make_shared<Mlp>(channels, build));
+    if (drop_path > 0) {
+      drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path));
+    }
+  }
+
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = (*norm_)((*conv_dw_)(x));
+    Tensor branch = gamma_.defined() ? mlp_->forward_scaled(y, gamma_) : (*mlp_)(y);
+    if (drop_path_) {
+      branch = (*drop_path_)(branch);
+    }
+    return add(x, branch);
+  }
+
+  [[nodiscard]] std::string name() const override { return "ConvNeXtBlock"; }
+
+ private:
+  Tensor gamma_;
+  ModulePointer conv_dw_, norm_, drop_path_;
+  std::shared_ptr<Mlp> mlp_;
+};
+
+// Halves the image (all stages but the first), then blocks.
+class Stage : public nn::Module {
+ public:
+  Stage(int64_t in, int64_t out, int64_t depth, const std::vector<double>& drop_path, bool halve, const Build& build) {
+    if (halve) {
+      downsample_ =
+          register_module("downsample", std::make_shared<nn::Sequential>(std::initializer_list<ModulePointer>{
+                                            make_norm(build.norm, in), convolution(in, out, 2, {.stride = 2}, build)}));
+    }
+    blocks_ = register_module("blocks", std::make_shared<nn::Sequential>());
+    for (int64_t i = 0; i < depth; ++i) {
+      blocks_->push_back(std::make_shared<Block>(out, drop_path[static_cast<size_t>(i)], build));
+    }
+  }
+  Tensor forward(const Tensor& x) override { return (*blocks_)(downsample_ ? (*downsample_)(x) : x); }
+  [[nodiscard]] std::string name() const override { return "ConvNeXtStage"; }
+
+ private:
+  ModulePointer downsample_;
+  std::shared_ptr<nn::Sequential> blocks_;
+};
+
+// Global average, norm, linear.
+class Head : public nn::Module {
+ public:
+  Head(int64_t channels, int64_t num_classes, const Build& build) {
+    pool_ = register_module("global_pool", std::make_shared<nn::AdaptiveAvgPool2d>(1));
+    const bool one_pixel_is_enough = !nn::norm_definition(build.norm.name).needs_pixels;
+    norm_ = register_module("norm", make_norm(one_pixel_is_enough ? build.norm : nn::parse_norm("layer2d"), channels));
+    auto fc = std::make_shared<nn::Linear>(channels, num_classes, nn::LinearOptions{.initialize = false});
+    nn::trunc_normal_(fc->weight(), kInitDeviation, build.generator);
+    fc_ = register_module("fc", fc);
+  }
+  Tensor forward(const Tensor& x) override { return (*fc_)(flatten((*norm_)((*pool_)(x)), 1)); }
+  [[nodiscard]] std::string name() const override { return "Head"; }
+
+ private:
+  ModulePointer pool_, norm_, fc_;
+};
+
+}  // namespace
+
+ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const ModelOptions& options) : name_(name) {
+  check(!options.small_stem, "model", "small_stem: {} has no such stem; patch_size makes its stem fit small images",
+        name);
+  check(!options.zero_init_last, "model",
+        "zero_init_last: no block of {} ends in a norm; layer_scale makes its blocks start near the identity", name);
+  const int64_t patch = options.patch_size.value_or(4);
+  check(patch > 0, "model", "patch_size: expected a positive number, got {}", patch);
+  const double layer_scale = options.layer_scale.value_or(1e-6);
+  check(layer_scale >= 0, "model", "layer_scale: expected a number >= 0, got {}", layer_scale);
+  Generator generator(options.seed);
+  const nn::NormChoice norm = nn::parse_norm(options.norm.empty() ? "layer2d" : options.norm);
+  const Build build{.norm = nn::with_default(norm, "eps", "1e-6"),
+                    .generator = generator,
+                    .conv_mlp = config.conv_mlp,
+                    .layer_scale = layer_scale};
+
+  stem_ =
+      register_module("stem", std::make_shared<nn::Sequential>(std::initializer_list<ModulePointer>{
+                                  convolution(options.in_channels, config.widths[0], patch, {.stride = patch}, build),
+                                  make_norm(build.norm, config.widths[0])}));
+  int64_t blocks = 0;
+  for (const int64_t depth : config.depths) {
+    blocks += depth;
+  }
+  auto stages = std::make_shared<nn::Sequential>();
+  int64_t done = 0;
+  for (size_t stage = 0; stage < config.depths.size(); ++stage) {
+    std::vector<double> rates;
+    for (int64_t i = 0; i < config.depths[stage]; ++i, ++done) {
+      rates.push_back(options.drop_path * static_cast<double>(done) / static_cast<double>(blocks - 1));
+    }
+    const int64_t in = config.widths[stage == 0 ? 0 : stage - 1];
+    stages->push_back(std::make_shared<Stage>(in, config.widths[stage], config.depths[stage], rates,
+                                              /* halve= */ stage > 0, build));
+  }
+  stages_ = register_module("stages", stages);
+  head_ = register_module("head", std::make_shared<Head>(config.widths[3], options.num_classes, build));
+}
+
+Tensor ConvNeXt::forward(const Tensor& x) {
+  return (*head_)((*stages_)((*stem_)(x)));
+}
+
+}  // namespace norma::models

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "models/registry.h"
+#include "nn/linear.h"
+#include "nn/norm_factory.h"
+
+#include <array>
+#include <memory>
+#include <string>
+
+namespace norma::models {
+
+/// Liu et al., "A ConvNet for the 2020s", 2022, as timm builds it: same names, same order, same start values.
+struct ConvNeXtConfig {
+  std::array<int64_t, 4> depths{};
+  std::array<int64_t, 4> widths{};
+  bool conv_mlp = false;  ///< the weights of the two layers of each block's MLP are (out, in, 1, 1)
+};
+
+class ConvNeXt : public nn::Module {
+ public:
+  /// Throws Error for options that ConvNeXt does not have (small_stem, zero_init_last).
+  ///
+  /// Every norm has eps 1e-6 unless its spec says otherwise. The norm of the head acts on one pixel, the result of
+  /// global pooling; where that leaves a norm nothing to normalise (NormDefinition::needs_pixels: instance) the head
+  /// takes layer2d, since the same norm before the pooling would make every channel's average its bias.
+  ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const ModelOptions& options);
+
+  /// x: (N, in_channels, H, W) → (N, num_classes).
+  Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::string name() const override { return name_; }
+
+ private:
+  std::string name_;
+  std::shared_ptr<nn::Module> stem_;
+  std::shared_ptr<nn::Module> stages_;
+  std::shared_ptr<nn::Module> head_;
+};
+
+}  // namespace norma::models

@@ -1,0 +1,72 @@
+#include "models/registry.h"
+
+#include "core/nearest_name.h"
+#include "models/convnext.h"
+#include "models/resnet.h"
+
+#include <functional>
+
+namespace norma::models {
+namespace {
+
+struct Entry {
+  std::string name;
+  std::function<std::shared_ptr<nn::Module>(const std::string& name, const ModelOptions& options)> make;
+};
+
+Entry entry(const std::string& name, const ResNetConfig& config) {
+  return {name, [config](const std::string& own_name, const ModelOptions& options) {
+            return std::make_shared<ResNet>(own_name, config, options);
+          }};
+}
+
+Entry entry(const std::string& name, const ConvNeXtConfig& config) {
+  return {name, [config](const std::string& own_name, const ModelOptions& options) {
+            return std::make_shared<ConvNeXt>(own_name, config, options);
+          }};
+}
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all = {
+      entry("resnet18", ResNetConfig{.bottleneck = false, .layers = {2, 2, 2, 2}}),
+      entry("resnet34", ResNetConfig{.bottleneck = false, .layers = {3, 4, 6, 3}}),
+      entry("resnet50", ResNetConfig{.bottleneck = true, .layers = {3, 4, 6, 3}}),
+      entry("resnet101", ResNetConfig{.bottleneck = true, .layers = {3, 4, 23, 3}}),
+      entry("resnet152", ResNetConfig{.bottleneck = true, .layers = {3, 8, 36, 3}}),
+      entry("convnext_atto", ConvNeXtConfig{{2, 2, 6, 2}, {40, 80, 160, 320}, /* conv_mlp= */ true}),
+      entry("convnext_femto", ConvNeXtConfig{{2, 2, 6, 2}, {48, 96, 192, 384}, /* conv_mlp= */ true}),
+      entry("convnext_pico", ConvNeXtConfig{{2, 2, 6, 2}, {64, 128, 256, 512}, /* conv_mlp= */ true}),
+      entry("convnext_nano", ConvNeXtConfig{{2, 2, 8, 2}, {80, 160, 320, 640}, /* conv_mlp= */ true}),
+      entry("convnext_tiny", ConvNeXtConfig{{3, 3, 9, 3}, {96, 192, 384, 768}}),
+      entry("convnext_small", ConvNeXtConfig{{3, 3, 27, 3}, {96, 192, 384, 768}}),
+      entry("convnext_base", ConvNeXtConfig{{3, 3, 27, 3}, {128, 256, 512, 1024}}),
+      entry("convnext_large", ConvNeXtConfig{{3, 3, 27, 3}, {192, 384, 768, 1536}}),
+      entry("convnext_xlarge", ConvNeXtConfig{{3, 3, 27, 3}, {256, 512, 1024, 2048}}),
+  };
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& options) {
+  check(options.num_classes > 0, "model", "num_classes: expected a positive number, got {}", options.num_classes);
+  check(options.in_channels > 0, "model", "in_channels: expected a positive number, got {}", options.in_channels);
+  check(options.drop_path >= 0 && options.drop_path < 1, "model", "drop_path: expected a value in [0, 1), got {}",
+        options.drop_path);
+  for (const Entry& known : entries()) {
+    if (known.name == name) {
+      return known.make(name, options);
+    }
+  }
+  fail("model", "{}", unknown_name("model", name, model_names()));
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Entry& known : entries()) {
+    names.push_back(known.name);
+  }
+  return names;
+}
+
+}  // namespace norma::models
