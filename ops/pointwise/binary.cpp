@@ -1,0 +1,177 @@
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/pointwise/dispatch.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/pointwise/result_layout.h"
+#include "ops/shape/copy.h"
+
+namespace norma {
+
+using pointwise::Binary;
+using pointwise::Comparison;
+using pointwise::unbroadcast;
+
+namespace {
+
+/// Both operands in the dtype of the result, with the conversion on the tape.
+struct Operands {
+  Tensor a;
+  Tensor b;
+
+  Operands(std::string_view op, const Tensor& left, const Tensor& right) {
+    check_defined(op, "a", left);
+    check_defined(op, "b", right);
+    check_device(op, "b", right, left.device());
+    const DType dtype = pointwise::result_dtype(left, right);
+    a = to(left, dtype);
+    b = to(right, dtype);
+  }
+};
+
+Operands arithmetic_operands(std::string_view op, Binary f, const Tensor& left, const Tensor& right) {
+  check_defined(op, "a", left);
+  check_defined(op, "b", right);
+  pointwise::check_binary_dtype(op, f, pointwise::result_dtype(left, right));
+  return {op, left, right};
+}
+
+/// f(a, b) for a number b; not recorded.
+Tensor with_number(std::string_view op, Binary f, const Tensor& a, double b) {
+  check_defined(op, "a", a);
+  pointwise::check_binary_dtype(op, f, a.dtype());
+  return pointwise::binary(op, f, a, pointwise::number_beside(op, a, b));
+}
+
+Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tensor& right) {
+  const auto [a, b] = Operands(op, left, right);
+  check(a.dtype() != DType::float16 && a.dtype() != DType::bfloat16, op,
+        "expected dtype float32, float64 or an integer, got {}", to_string(a.dtype()));
+  const Sizes sizes = broadcast_sizes(op, a.sizes(), b.sizes());
+  Tensor y = pointwise::empty_for(sizes, DType::boolean, {a, b});
+  using pointwise::operand_of;
+  pointwise::kernels_for(y.device())
+      .compare(f, a.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
+  return y;
+}
+
+}  // namespace
+
+Tensor add(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = arithmetic_operands("add", Binary::add, left, right);
+  return record("add", {a, b}, pointwise::binary("add", Binary::add, a, b), {},
+                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
+                          c.needs_grad(1) ? unbroadcast(dy, b_sizes) : Tensor()};
+                });
+}
+
+Tensor sub(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = arithmetic_operands("sub", Binary::sub, left, right);
+  return record("sub", {a, b}, pointwise::binary("sub", Binary::sub, a, b), {},
+                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
+                          c.needs_grad(1) ? neg(unbroadcast(dy, b_sizes)) : Tensor()};
+                });
+}
+
+Tensor mul(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = arithmetic_operands("mul", Binary::mul, left, right);
+  // Each operand serves the gradient of the other.
+  return record("mul", {a, b}, pointwise::binary("mul", Binary::mul, a, b),
+                {b.requires_grad() ? a : Tensor(), a.requires_grad() ? b : Tensor()},
+                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  return {c.needs_grad(0) ? unbroadcast(mul(dy, c.saved(1)), a_sizes) : Tensor(),
+                          c.needs_grad(1) ? unbroadcast(mul(dy, c.saved(0)), b_sizes) : Tensor()};
+                });
+}
+
+Tensor div(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = arithmetic_operands("div", Binary::div, left, right);
+  return record("div", {a, b}, pointwise::binary("div", Binary::div, a, b), {b.requires_grad() ? a : Tensor(), b},
+                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  const Tensor b_saved = c.saved(1);
+                  Tensors gradients(2);
+                  if (c.needs_grad(0)) {
+                    gradients[0] = unbroadcast(div(dy, b_saved), a_sizes);
+                  }
+                  if (c.needs_grad(1)) {  // -dy (a / b) / b: b * b could overflow
+                    gradients[1] = unbroadcast(neg(mul(dy, div(div(c.saved(0), b_saved), b_saved))), b_sizes);
+                  }
+                  return gradients;
+                });
+}
+
+Tensor maximum(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = arithmetic_operands("maximum", Binary::maximum, left, right);
+  return record("maximum", {a, b}, pointwise::binary("maximum", Binary::maximum, a, b), {a, b},
+                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  const Tensor x = c.saved(0);
+                  const Tensor y = c.saved(1);
+                  const Tensor shared = where(equal(x, y), dy * 0.5, dy);
+                  const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+                  Tensors gradients(2);
+                  if (c.needs_grad(0)) {
+                    gradients[0] = unbroadcast(where(greater(y, x), zero, shared), a_sizes);
+                  }
+                  if (c.needs_grad(1)) {
+                    gradients[1] = unbroadcast(where(greater(x, y), zero, shared), b_sizes);
+                  }
+                  return gradients;
+                });
+}
+
+Tensor add(const Tensor& a, double b) {
+  return record("add", {a}, with_number("add", Binary::add, a, b), {},
+                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+}
+
+Tensor sub(const Tensor& a, double b) {
+  return record("sub", {a}, with_number("sub", Binary::sub, a, b), {},
+                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+}
+
+Tensor mul(const Tensor& a, double b) {
+  return record("mul", {a}, with_number("mul", Binary::mul, a, b), {},
+                [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
+}
+
+Tensor div(const Tensor& a, double b) {
+  return record("div", {a}, with_number("div", Binary::div, a, b), {},
+                [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {div(dy, b)}; });
+}
+
+Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
+  check_defined("where", "condition", condition);
+  check_dtype("where", "condition", condition, DType::boolean);
+  const auto [a, b] = Operands("where", left, right);
+  check_device("where", "condition", condition, a.device());
+  const Sizes sizes = broadcast_sizes("where", condition.sizes(), broadcast_sizes("where", a.sizes(), b.sizes()));
+  Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, a, b});
+  using pointwise::operand_of;
+  pointwise::kernels_for(y.device())
+      .where(size_of(a.dtype()), sizes, operand_of(y, sizes), operand_of(condition, sizes), operand_of(a, sizes),
+             operand_of(b, sizes));
+  return record("where", {a, b}, y, {condition},
+                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+                  return {c.needs_grad(0) ? unbroadcast(where(c.saved(0), dy, zero), a_sizes) : Tensor(),
+                          c.needs_grad(1) ? unbroadcast(where(c.saved(0), zero, dy), b_sizes) : Tensor()};
+                });
+}
+
+Tensor equal(const Tensor& a, const Tensor& b) {
+  return compare("equal", Comparison::equal, a, b);
+}
+
+Tensor greater(const Tensor& a, const Tensor& b) {
+  return compare("greater", Comparison::greater, a, b);
+}
+
+Tensor greater(const Tensor& a, double b) {
+  check_defined("greater", "a", a);
+  // float64 beside integers, so that they are compared with 2.5 and not with 2
+  const DType dtype = is_floating(a.dtype()) ? a.dtype() : DType::float64;
+  return compare("greater", Comparison::greater, a, full({}, b, {.dtype = dtype, .device = a.device()}));
+}
+
+}  // namespace norma

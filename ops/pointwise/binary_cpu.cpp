@@ -1,0 +1,78 @@
+#include "ops/pointwise/loops.h"
+
+#include <cmath>
+
+namespace norma::pointwise::cpu {
+
+namespace {
+
+/// Like dispatch_all without the half types, which have no arithmetic.
+template <class F>
+void dispatch_comparable(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::uint8: return f(uint8_t{});
+    case DType::boolean: return f(bool{});
+    default: return dispatch_numeric("compare", dtype, f);
+  }
+}
+
+/// The larger one; NaN if either is NaN.
+template <class T>
+T larger(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return (a > b) | (a != a) ? a : b;
+  } else {
+    return a > b ? a : b;
+  }
+}
+
+/// Integers wrap around as in NumPy and PyTorch; signed overflow would be undefined.
+template <class T>
+using arithmetic_t =
+    typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+
+}  // namespace
+
+void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
+  if (f == Binary::div) {
+    return dispatch_floating("div", dtype, [&](auto tag) {
+      using T = decltype(tag);
+      map<T, T, T>(sizes, y, a, b, [](T u, T v) { return u / v; });
+    });
+  }
+  dispatch_numeric("binary", dtype, [&](auto tag) {
+    using T = decltype(tag);
+    using A = arithmetic_t<T>;
+    switch (f) {
+      case Binary::add: return map<A, A, A>(sizes, y, a, b, [](A u, A v) { return u + v; });
+      case Binary::sub: return map<A, A, A>(sizes, y, a, b, [](A u, A v) { return u - v; });
+      case Binary::mul: return map<A, A, A>(sizes, y, a, b, [](A u, A v) { return u * v; });
+      case Binary::maximum: return map<T, T, T>(sizes, y, a, b, [](T u, T v) { return larger(u, v); });
+      case Binary::div: return;  // above
+    }
+  });
+}
+
+void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
+  dispatch_comparable(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    switch (f) {
+      case Comparison::equal: return map<bool, T, T>(sizes, y, a, b, [](T u, T v) { return u == v; });
+      case Comparison::greater: return map<bool, T, T>(sizes, y, a, b, [](T u, T v) { return u > v; });
+    }
+  });
+}
+
+void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,
+           const Operand& b) {
+  // Only bits move, so the size of an element is all that counts.
+  switch (element_bytes) {
+    case 1: return select<uint8_t>(sizes, y, condition, a, b);
+    case 2: return select<uint16_t>(sizes, y, condition, a, b);
+    case 4: return select<uint32_t>(sizes, y, condition, a, b);
+    case 8: return select<uint64_t>(sizes, y, condition, a, b);
+    default: fail("where", "expected elements of 1, 2, 4 or 8 bytes, got {}", element_bytes);
+  }
+}
+
+}  // namespace norma::pointwise::cpu

@@ -1,0 +1,113 @@
+#include "ops/pointwise/dispatch.h"
+
+#include "core/factory.h"
+#include "core/strided_loop.h"
+#include "ops/pointwise/result_layout.h"
+#include "ops/reduce/reduce.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace norma::pointwise {
+
+namespace {
+
+enum class Kind { boolean, integer, floating };
+
+Kind kind_of(DType dtype) {
+  if (is_floating(dtype)) {
+    return Kind::floating;
+  }
+  return dtype == DType::boolean ? Kind::boolean : Kind::integer;
+}
+
+/// Throws Error unless the function exists for the dtype.
+void check_unary_dtype(std::string_view op, Unary f, DType dtype) {
+  const auto nothing = [](auto) {};
+  if (f == Unary::neg || f == Unary::abs || f == Unary::clamp) {
+    dispatch_numeric(op, dtype, nothing);
+  } else {
+    dispatch_floating(op, dtype, nothing);
+  }
+}
+
+}  // namespace
+
+Operand operand_of(const Tensor& x, const Sizes& sizes) {
+  return {x.raw_data(), broadcast_strides(x.sizes(), x.strides(), sizes)};
+}
+
+DType result_dtype(const Tensor& a, const Tensor& b) {
+  if (a.rank() == 0 && b.rank() != 0 && kind_of(a.dtype()) <= kind_of(b.dtype())) {
+    return b.dtype();
+  }
+  if (b.rank() == 0 && a.rank() != 0 && kind_of(b.dtype()) <= kind_of(a.dtype())) {
+    return a.dtype();
+  }
+  return promote(a.dtype(), b.dtype());
+}
+
+Tensor number_beside(std::string_view op, const Tensor& x, double b) {
+  if (!is_floating(x.dtype())) {
+    const double limit = x.dtype() == DType::int32 ? 0x1p31 : 0x1p63;
+    check(std::floor(b) == b && b >= -limit && b < limit, op, "b: expected a whole number that fits into {}, got {}",
+          to_string(x.dtype()), b);
+  }
+  return full({}, b, {.dtype = x.dtype(), .device = x.device()});
+}
+
+void check_binary_dtype(std::string_view op, Binary f, DType dtype) {
+  const auto nothing = [](auto) {};
+  if (f == Binary::div) {
+    dispatch_floating(op, dtype, nothing);
+  } else {
+    dispatch_numeric(op, dtype, nothing);
+  }
+}
+
+Tensor unary(std::string_view op, Unary f, const Tensor& x, const Scalars& scalars) {
+  check_defined(op, "x", x);
+  check_unary_dtype(op, f, x.dtype());
+  Tensor y = empty_for(x.sizes(), x.dtype(), {x});
+  unary_into(f, x, y, scalars);
+  return y;
+}
+
+void unary_into(Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars) {
+  const Sizes& sizes = x.sizes();
+  kernels_for(x.device()).unary(f, x.dtype(), sizes, operand_of(y, sizes), operand_of(x, sizes), scalars);
+}
+
+Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
+  const Sizes& sizes = saved.sizes();
+  Tensor dx = empty_for(sizes, dy.dtype(), {saved});
+  kernels_for(dy.device())
+      .unary_backward(f, dy.dtype(), sizes, operand_of(dx, sizes), operand_of(saved, sizes), operand_of(dy, sizes),
+                      scalars);
+  return dx;
+}
+
+Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
+  return record(op, {dy}, unary_backward(f, saved, dy, scalars), {saved},
+                [name = std::string(op), f, scalars](const Tensor& gradient, const BackwardContext& c) -> Tensors {
+                  return {straight_backward(name, f, c.saved(0), gradient, scalars)};
+                });
+}
+
+Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b) {
+  Tensor y = empty_for(broadcast_sizes(op, a.sizes(), b.sizes()), a.dtype(), {a, b});
+  binary_into(f, a, b, y);
+  return y;
+}
+
+void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
+  const Sizes& sizes = y.sizes();
+  kernels_for(y.device()).binary(f, y.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
+}
+
+Tensor unbroadcast(const Tensor& gradient, const Sizes& sizes) {
+  return gradient.sizes() == sizes ? gradient : sum_to_size(gradient, sizes);
+}
+
+}  // namespace norma::pointwise

@@ -1,0 +1,43 @@
+#pragma once
+
+#include "core/tape.h"
+#include "ops/pointwise/kernels.h"
+
+#include <string_view>
+
+namespace norma::pointwise {
+
+// What the public functions of this family share: from tensors to kernels. Nothing here is recorded unless it says so.
+
+/// x as an operand of a loop over `sizes`, to which it broadcasts.
+Operand operand_of(const Tensor& x, const Sizes& sizes);
+
+/// The dtype of the result of a and b: promote(), except that a tensor of rank 0 only counts beside others when its
+/// kind (bool, integer, floating) is the higher one, so that a float64 number does not widen a float32 tensor.
+DType result_dtype(const Tensor& a, const Tensor& b);
+
+/// b as a tensor of rank 0 beside x. Throws Error for a number that x's integer dtype cannot hold.
+Tensor number_beside(std::string_view op, const Tensor& x, double b);
+
+/// Throws Error unless binary function f exists for the dtype.
+void check_binary_dtype(std::string_view op, Binary f, DType dtype);
+
+/// A new tensor f(x).
+Tensor unary(std::string_view op, Unary f, const Tensor& x, const Scalars& scalars = {});
+/// y = f(x), where y may be x.
+void unary_into(Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars = {});
+/// A new tensor dy * f'(x) in x's strides; `saved` is x or f(x), see kernel_saves_output.
+Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars = {});
+/// The same for functions made of straight pieces: it is recorded as `op`, linear in dy.
+Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, const Tensor& dy,
+                         const Scalars& scalars = {});
+
+/// A new tensor f(a, b) of two tensors of one dtype.
+Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b);
+/// y = f(a, b), where y may be a or b; both broadcast to y's sizes.
+void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y);
+
+/// Sums a gradient over the axes along which an operand of `sizes` was broadcast. Recorded.
+Tensor unbroadcast(const Tensor& gradient, const Sizes& sizes);
+
+}  // namespace norma::pointwise

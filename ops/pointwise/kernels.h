@@ -1,0 +1,66 @@
+#pragma once
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/sizes.h"
+
+#include <cstddef>
+
+namespace norma::pointwise {
+
+// What a device must provide for this family. All kernels take operands of any strides over one set of sizes; an
+// output may be the same memory as an input with the same strides.
+
+/// First element and strides (in elements) of one operand; a stride is 0 along axes it is broadcast over.
+struct Operand {
+  void* data = nullptr;
+  Strides strides;
+};
+
+enum class Unary { neg, exp, log, sqrt, rsqrt, pow, abs, tanh, sigmoid, erf, relu, silu, gelu, gelu_tanh, clamp };
+enum class Binary { add, sub, mul, div, maximum };
+enum class Comparison { equal, greater };
+
+/// Numbers a function takes beside its tensor: pow {exponent}, clamp {low, high}.
+struct Scalars {
+  double first = 0;
+  double second = 0;
+};
+
+struct Kernels {
+  /// y = f(x). float32, float64; neg, abs and clamp also int64, int32.
+  void (*unary)(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars);
+  /// dx = dy * f'(x) in one pass; `saved` is x or y = f(x), as kernel_saves_output says. float32, float64.
+  /// Not for neg, exp, log and pow, whose derivatives are single functions of this family.
+  void (*unary_backward)(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
+                         const Operand& dy, const Scalars& scalars);
+  /// y = f(a, b). float32, float64, int64, int32; div only the floating ones.
+  void (*binary)(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
+  /// y = f(a, b) as bool; a and b of any dtype but the half ones.
+  void (*compare)(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
+  /// y = condition ? a : b for elements of 1, 2, 4 or 8 bytes; condition is bool.
+  void (*where)(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,
+                const Operand& b);
+};
+
+/// True iff unary_backward takes y = f(x) rather than x.
+constexpr bool kernel_saves_output(Unary f) {
+  return f == Unary::sqrt || f == Unary::rsqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
+}
+
+/// Throws Error when this build cannot use the device.
+const Kernels& kernels_for(Device device);
+
+const Kernels& cuda_kernels();
+
+namespace cpu {
+void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars);
+void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
+                    const Operand& dy, const Scalars& scalars);
+void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
+void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
+void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,
+           const Operand& b);
+}  // namespace cpu
+
+}  // namespace norma::pointwise

@@ -1,0 +1,126 @@
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/pointwise/dispatch.h"
+#include "ops/pointwise/pointwise.h"
+
+#include <cmath>
+
+namespace norma {
+
+using pointwise::Scalars;
+using pointwise::straight_backward;
+using pointwise::Unary;
+
+namespace {
+
+/// f(x), recorded with x or f(x) saved. Backward is one kernel, or `composed` of differentiable functions when it is
+/// recorded itself.
+Tensor smooth(std::string_view op, Unary f, const Tensor& x,
+              Tensor (*composed)(const Tensor& saved, const Tensor& dy)) {
+  const Tensor y = pointwise::unary(op, f, x);
+  return record(op, {x}, y, {kernel_saves_output(f) ? y : x},
+                [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  return {c.create_graph() ? composed(c.saved(0), dy) : unary_backward(f, c.saved(0), dy)};
+                });
+}
+
+}  // namespace
+
+Tensor neg(const Tensor& x) {
+  return record("neg", {x}, pointwise::unary("neg", Unary::neg, x), {},
+                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
+}
+
+Tensor exp(const Tensor& x) {
+  const Tensor y = pointwise::unary("exp", Unary::exp, x);
+  return record("exp", {x}, y, {y},
+                [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
+}
+
+Tensor log(const Tensor& x) {
+  return record("log", {x}, pointwise::unary("log", Unary::log, x), {x},
+                [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, c.saved(0))}; });
+}
+
+Tensor sqrt(const Tensor& x) {
+  return smooth("sqrt", Unary::sqrt, x, [](const Tensor& y, const Tensor& dy) { return dy / (y + y); });
+}
+
+Tensor rsqrt(const Tensor& x) {
+  return smooth("rsqrt", Unary::rsqrt, x, [](const Tensor& y, const Tensor& dy) { return dy * -0.5 * (y * y * y); });
+}
+
+Tensor pow(const Tensor& x, double exponent) {
+  const Tensor y = pointwise::unary("pow", Unary::pow, x, {.first = exponent});
+  return record("pow", {x}, y, {x}, [exponent](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    if (exponent == 0) {
+      return {zeros_like(dy)};  // not 0 * x^-1, which is NaN at 0
+    }
+    return {dy * (pow(c.saved(0), exponent - 1) * exponent)};
+  });
+}
+
+Tensor abs(const Tensor& x) {
+  return record("abs", {x}, pointwise::unary("abs", Unary::abs, x), {x},
+                [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  return {straight_backward("abs_backward", Unary::abs, c.saved(0), dy)};
+                });
+}
+
+Tensor tanh(const Tensor& x) {
+  return smooth("tanh", Unary::tanh, x, [](const Tensor& y, const Tensor& dy) { return dy * (1 - y * y); });
+}
+
+Tensor sigmoid(const Tensor& x) {
+  return smooth("sigmoid", Unary::sigmoid, x, [](const Tensor& y, const Tensor& dy) { return dy * (y * (1 - y)); });
+}
+
+Tensor erf(const Tensor& x) {
+  return smooth("erf", Unary::erf, x, [](const Tensor& saved, const Tensor& dy) {
+    return dy * (exp(-(saved * saved)) * 1.12837916709551257390);  // 2 / sqrt(pi)
+  });
+}
+
+Tensor relu(const Tensor& x) {
+  const Tensor y = pointwise::unary("relu", Unary::relu, x);
+  return record("relu", {x}, y, {y}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    return {straight_backward("relu_backward", Unary::relu, c.saved(0), dy)};
+  });
+}
+
+Tensor silu(const Tensor& x) {
+  return smooth("silu", Unary::silu, x, [](const Tensor& saved, const Tensor& dy) {
+    const Tensor s = sigmoid(saved);
+    return dy * (s * (saved * (1 - s) + 1));
+  });
+}
+
+Tensor gelu(const Tensor& x, GeluApproximation approximate) {
+  if (approximate == GeluApproximation::tanh) {
+    return smooth("gelu", Unary::gelu_tanh, x, [](const Tensor& saved, const Tensor& dy) {
+      // gelu = x s(v) with v = 2 sqrt(2 / pi) (x + 0.044715 x^3)
+      constexpr double kTwice = 1.59576912160573071176;
+      constexpr double kCubic = 0.044715;
+      const Tensor square = saved * saved;
+      const Tensor s = sigmoid(saved * (square * kCubic + 1) * kTwice);
+      const Tensor slope = (square * (3 * kCubic) + 1) * kTwice;
+      return dy * (s + saved * (s * (1 - s)) * slope);
+    });
+  }
+  return smooth("gelu", Unary::gelu, x, [](const Tensor& saved, const Tensor& dy) {
+    // gelu' = Phi(x) + x phi(x)
+    const Tensor distribution = (erf(saved * 0.70710678118654752440) + 1) * 0.5;
+    const Tensor density = exp(saved * saved * -0.5) * 0.39894228040143267794;
+    return dy * (distribution + saved * density);
+  });
+}
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  const Scalars bounds{low, high};
+  return record("clamp", {x}, pointwise::unary("clamp", Unary::clamp, x, bounds), {x},
+                [bounds](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  return {straight_backward("clamp_backward", Unary::clamp, c.saved(0), dy, bounds)};
+                });
+}
+
+}  // namespace norma

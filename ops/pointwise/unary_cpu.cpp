@@ -1,0 +1,176 @@
+#include "ops/pointwise/loops.h"
+#include "ops/pointwise/vector_math.h"
+
+#include <cmath>
+#include <limits>
+
+namespace norma::pointwise::cpu {
+
+namespace {
+
+namespace vm = vector_math;
+
+/// Constants of gelu_tanh: u(x) = kScale (x + kCubic x^3), gelu = x (1 + tanh u) / 2 = x sigmoid(2 u).
+template <class T>
+struct GeluTanh {
+  static constexpr T kScale = T(0.79788456080286535588);  // sqrt(2 / pi)
+  static constexpr T kCubic = T(0.044715);
+  T gate;   // sigmoid(2 u)
+  T slope;  // d(2 u)/dx
+
+  explicit GeluTanh(T x)
+      : gate(vm::sigmoid(T(2) * kScale * x * (T(1) + kCubic * x * x))),
+        slope(T(2) * kScale * (T(1) + T(3) * kCubic * x * x)) {}
+};
+
+template <class T>
+void power(const Sizes& sizes, const Operand& y, const Operand& x, double exponent) {
+  // The usual exponents cost a few multiplications; std::pow costs a call for each element.
+  if (exponent == 2) {
+    return map<T, T>(sizes, y, x, [](T v) { return v * v; });
+  }
+  if (exponent == 3) {
+    return map<T, T>(sizes, y, x, [](T v) { return v * v * v; });
+  }
+  if (exponent == -1) {
+    return map<T, T>(sizes, y, x, [](T v) { return T(1) / v; });
+  }
+  if (exponent == 0.5) {
+    return map<T, T>(sizes, y, x, [](T v) { return std::sqrt(v); });
+  }
+  if (exponent == -0.5) {
+    return map<T, T>(sizes, y, x, [](T v) { return T(1) / std::sqrt(v); });
+  }
+  const T e = static_cast<T>(exponent);
+  map<T, T>(sizes, y, x, [e](T v) { return std::pow(v, e); });
+}
+
+/// A bound of clamp in the dtype: for integers what lies outside their range becomes its end.
+template <class T>
+T bound(double value) {
+  if constexpr (std::is_integral_v<T>) {
+    // The largest int64 is no double: compare with 2^63 and 2^31, which are.
+    const double limit = -static_cast<double>(std::numeric_limits<T>::min());
+    if (value >= limit) {
+      return std::numeric_limits<T>::max();
+    }
+    if (value <= -limit) {
+      return std::numeric_limits<T>::min();
+    }
+  }
+  return static_cast<T>(value);
+}
+
+/// The functions that integers have too.
+template <class T>
+void unary_numeric(Unary f, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
+  switch (f) {
+    case Unary::neg:
+      if constexpr (std::is_integral_v<T>) {  // unsigned: the smallest integer wraps around to itself
+        using U = std::make_unsigned_t<T>;
+        return map<U, U>(sizes, y, x, [](U v) { return U(0) - v; });
+      } else {
+        return map<T, T>(sizes, y, x, [](T v) { return -v; });
+      }
+    case Unary::abs:
+      if constexpr (std::is_integral_v<T>) {
+        using U = std::make_unsigned_t<T>;
+        return map<U, U>(sizes, y, x, [](U v) { return static_cast<T>(v) < 0 ? U(0) - v : v; });
+      } else {
+        return map<T, T>(sizes, y, x, [](T v) { return std::fabs(v); });
+      }
+    case Unary::clamp: {
+      const T low = bound<T>(scalars.first);
+      const T high = bound<T>(scalars.second);
+      // Written so that NaN stays: no comparison with it holds.
+      return map<T, T>(sizes, y, x, [low, high](T v) {
+        const T raised = v < low ? low : v;
+        return raised > high ? high : raised;
+      });
+    }
+    default: fail("unary", "function {} has no integer form", static_cast<int>(f));
+  }
+}
+
+template <class T>
+void unary_floating(Unary f, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
+  switch (f) {
+    case Unary::exp: return map<T, T>(sizes, y, x, [](T v) { return vm::exp(v); });
+    case Unary::log: return map<T, T>(sizes, y, x, [](T v) { return vm::log(v); });
+    case Unary::sqrt: return map<T, T>(sizes, y, x, [](T v) { return std::sqrt(v); });
+    case Unary::rsqrt: return map<T, T>(sizes, y, x, [](T v) { return T(1) / std::sqrt(v); });
+    case Unary::pow: return power<T>(sizes, y, x, scalars.first);
+    case Unary::tanh: return map<T, T>(sizes, y, x, [](T v) { return vm::tanh(v); });
+    case Unary::sigmoid: return map<T, T>(sizes, y, x, [](T v) { return vm::sigmoid(v); });
+    case Unary::erf: return map<T, T>(sizes, y, x, [](T v) { return vm::erf(v); });
+    case Unary::relu: return map<T, T>(sizes, y, x, [](T v) { return v <= T(0) ? T(0) : v; });
+    case Unary::silu: return map<T, T>(sizes, y, x, [](T v) { return v * vm::sigmoid(v); });
+    case Unary::gelu: return map<T, T>(sizes, y, x, [](T v) { return v * vm::normal(v).distribution; });
+    case Unary::gelu_tanh: return map<T, T>(sizes, y, x, [](T v) { return v * GeluTanh<T>(v).gate; });
+    case Unary::neg:
+    case Unary::abs:
+    case Unary::clamp: return unary_numeric<T>(f, sizes, y, x, scalars);
+  }
+}
+
+/// Each line is dy f'(x), in terms of x or of y = f(x).
+template <class T>
+void backward(Unary f, const Sizes& sizes, const Operand& dx, const Operand& saved, const Operand& gradient,
+              const Scalars& scalars) {
+  const auto run = [&](auto formula) { map<T, T, T>(sizes, dx, saved, gradient, formula); };
+  switch (f) {
+    case Unary::sqrt: return run([](T y, T dy) { return dy / (y + y); });
+    case Unary::rsqrt: return run([](T y, T dy) { return T(-0.5) * dy * (y * y * y); });
+    case Unary::tanh: return run([](T y, T dy) { return dy * (T(1) - y * y); });
+    case Unary::sigmoid: return run([](T y, T dy) { return dy * (y * (T(1) - y)); });
+    case Unary::relu: return run([](T y, T dy) { return y <= T(0) ? T(0) : dy; });
+    case Unary::abs: return run([](T x, T dy) { return x > T(0) ? dy : (x < T(0) ? -dy : T(0)); });
+    case Unary::erf:
+      return run([](T x, T dy) { return dy * T(1.12837916709551257390) * vm::exp(-x * x); });  // 2 / sqrt(pi)
+    case Unary::silu:
+      return run([](T x, T dy) {
+        const T s = vm::sigmoid(x);
+        return dy * (s * (T(1) + x * (T(1) - s)));
+      });
+    case Unary::gelu:
+      return run([](T x, T dy) {
+        const auto normal = vm::normal(x);
+        return dy * (normal.distribution + x * normal.density);
+      });
+    case Unary::gelu_tanh:
+      return run([](T x, T dy) {
+        const GeluTanh<T> g(x);
+        return dy * (g.gate + x * g.gate * (T(1) - g.gate) * g.slope);
+      });
+    case Unary::clamp: {
+      const T low = static_cast<T>(scalars.first);
+      const T high = static_cast<T>(scalars.second);
+      return run([low, high](T x, T dy) { return x >= low && x <= high ? dy : T(0); });
+    }
+    case Unary::neg:
+    case Unary::exp:
+    case Unary::log:
+    case Unary::pow: fail("unary_backward", "function {} has no kernel of its own", static_cast<int>(f));
+  }
+}
+
+}  // namespace
+
+void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
+  dispatch_numeric("unary", dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if constexpr (std::is_floating_point_v<T>) {
+      unary_floating<T>(f, sizes, y, x, scalars);
+    } else {
+      unary_numeric<T>(f, sizes, y, x, scalars);
+    }
+  });
+}
+
+void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
+                    const Operand& dy, const Scalars& scalars) {
+  dispatch_floating("unary_backward", dtype,
+                    [&](auto tag) { backward<decltype(tag)>(f, sizes, dx, saved, dy, scalars); });
+}
+
+}  // namespace norma::pointwise::cpu

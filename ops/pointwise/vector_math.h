@@ -1,0 +1,173 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace norma::vector_math {
+
+// Elementary functions that a compiler turns into vector code inside `#pragma omp simd`: no branches, no calls,
+// only selections. The float forms are polynomials fitted by interpolation at Chebyshev nodes; the errors named are
+// largest distances from the float64 result in units of the last place (tests/ops/vector_math_test.cpp measures them).
+// The double forms are the standard library's. NaN gives NaN everywhere.
+
+inline double exp(double x) {
+  return std::exp(x);
+}
+inline double log(double x) {
+  return std::log(x);
+}
+inline double tanh(double x) {
+  return std::tanh(x);
+}
+inline double erf(double x) {
+  return std::erf(x);
+}
+
+namespace detail {
+/// 2^n for n in [-126, 127], given as an integer's bits.
+inline float power_of_two(uint32_t n) {
+  return std::bit_cast<float>((n + 127U) << 23);
+}
+}  // namespace detail
+
+/// e^x to 1 unit; subnormal results are rounded twice.
+inline float exp(float x) {
+  constexpr float kLog2E = 1.44269502F;
+  constexpr float kLn2High = 0.693359375F;  // few bits: n * kLn2High is exact
+  constexpr float kLn2Low = -2.12194442e-4F;
+  constexpr float kRound = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
+  // Beyond these the result is 0 or infinite. Written so that NaN stays.
+  const float low = -104.0F > x ? -104.0F : x;
+  const float clamped = 89.0F < low ? 89.0F : low;
+  // x = n ln 2 + r, |r| <= ln 2 / 2
+  const float shifted = clamped * kLog2E + kRound;
+  const float n = shifted - kRound;
+  const float r = (clamped - n * kLn2High) - n * kLn2Low;
+  // e^r = 1 + r + r^2 q(r)
+  float q = 0.0013926184F;
+  q = q * r + 0.00836317893F;
+  q = q * r + 0.0416665561F;
+  q = q * r + 0.166665763F;
+  q = q * r + 0.5F;
+  const float p = 1.0F + (r + r * r * q);
+  // 2^n in two factors, since n reaches from -150 to 128
+  const uint32_t power = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound);
+  const auto half = static_cast<uint32_t>(static_cast<int32_t>(power) >> 1);
+  return p * detail::power_of_two(half) * detail::power_of_two(power - half);
+}
+
+/// ln x to 1 unit.
+inline float log(float x) {
+  constexpr float kLn2High = 0.693359375F;
+  constexpr float kLn2Low = -2.12194442e-4F;
+  constexpr uint32_t kSqrtHalf = 0x3F3504F3U;
+  // Subnormal numbers have no exponent to read: shift them up.
+  const bool small = x < 0x1p-126F;
+  const float scaled = small ? x * 0x1p23F : x;
+  // x = 2^n m, m in [sqrt(1/2), sqrt(2))
+  const uint32_t bits = std::bit_cast<uint32_t>(scaled) - kSqrtHalf;
+  const float n = static_cast<float>(static_cast<int32_t>(bits) >> 23) - (small ? 23.0F : 0.0F);
+  const float f = std::bit_cast<float>((bits & 0x007FFFFFU) + kSqrtHalf) - 1.0F;
+  // ln(1 + f) = f - f^2 / 2 + f^3 q(f)
+  float q = 0.0697161183F;
+  q = q * f - 0.114797339F;
+  q = q * f + 0.116854198F;
+  q = q * f - 0.124256872F;
+  q = q * f + 0.142490581F;
+  q = q * f - 0.166678026F;
+  q = q * f + 0.200007156F;
+  q = q * f - 0.24999997F;
+  q = q * f + 0.333333313F;
+  const float square = f * f;
+  const float rest = square * f * q + n * kLn2Low - 0.5F * square;
+  const float value = (f + rest) + n * kLn2High;
+  const float infinity = std::bit_cast<float>(0x7F800000U);
+  const float invalid = std::bit_cast<float>(0x7FC00000U);
+  const float positive = x == infinity ? infinity : value;
+  const float nonnegative = x == 0.0F ? -infinity : positive;
+  return x >= 0.0F ? nonnegative : invalid;
+}
+
+/// tanh x to 2 units.
+inline float tanh(float x) {
+  const float a = std::fabs(x);
+  // small: x + x^3 q(x^2)
+  const float u = x * x;
+  float q = -0.00661022775F;
+  q = q * u + 0.0213093888F;
+  q = q * u - 0.0539094284F;
+  q = q * u + 0.133331135F;
+  q = q * u - 0.333333313F;
+  const float near = a + a * u * q;
+  // large: 1 - 2 / (e^2|x| + 1)
+  const float far = 1.0F - 2.0F / (exp(2.0F * a) + 1.0F);
+  return std::copysign(a < 0.55F ? near : far, x);
+}
+
+/// R(t) = e^(t^2 / 2) (1 - Phi(t)) for t >= 0, where Phi is the normal distribution function. As (t + 4) R(t) is smooth
+/// and bounded, it is a polynomial in s = (t - 4) / (t + 4).
+inline float scaled_normal_tail(float t) {
+  const float k = 1.0F / (t + 4.0F);
+  const float s = 1.0F - 8.0F * k;
+  float p = -0.000123515361F;
+  p = p * s + 0.00019359107F;
+  p = p * s + 0.00156878482F;
+  p = p * s - 0.00352305197F;
+  p = p * s - 0.0075268331F;
+  p = p * s + 0.0604064167F;
+  p = p * s - 0.186523065F;
+  p = p * s + 0.387136668F;
+  p = p * s - 0.607896626F;
+  p = p * s + 0.755285144F;
+  return p * k;
+}
+
+/// erf x to 2 units.
+inline float erf(float x) {
+  constexpr float kSqrt2 = 1.41421354F;
+  const float a = std::fabs(x);
+  // small: x + x q(x^2)
+  const float u = x * x;
+  float q = 7.87587487e-05F;
+  q = q * u - 0.00080168643F;
+  q = q * u + 0.00518908724F;
+  q = q * u - 0.0268542115F;
+  q = q * u + 0.112835944F;
+  q = q * u - 0.37612626F;
+  q = q * u + 0.128379166F;
+  const float near = a + a * q;
+  // large: 1 - 2 e^(-x^2) R(sqrt(2) |x|)
+  const float far = 1.0F - 2.0F * exp(-u) * scaled_normal_tail(kSqrt2 * a);
+  return std::copysign(a < 1.0F ? near : far, x);
+}
+
+/// 1 / (1 + e^-x), to 2 units in float.
+template <class T>
+T sigmoid(T x) {
+  return T(1) / (T(1) + exp(-x));
+}
+
+/// The normal density and distribution function at one place.
+template <class T>
+struct Normal {
+  T density;
+  T distribution;
+};
+
+inline Normal<double> normal(double x) {
+  constexpr double kSqrtHalf = 0.70710678118654752440;
+  constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
+  return {kInverseSqrt2Pi * std::exp(-0.5 * x * x), 0.5 * std::erfc(-x * kSqrtHalf)};
+}
+
+/// Both from one exponential: density = e^(-x^2 / 2) / sqrt(2 pi); 1 - Phi(|x|) = e^(-x^2 / 2) R(|x|).
+inline Normal<float> normal(float x) {
+  constexpr float kInverseSqrt2Pi = 0.398942292F;
+  const float a = std::fabs(x);
+  const float e = exp(-0.5F * x * x);
+  const float tail = e * scaled_normal_tail(a);
+  return {kInverseSqrt2Pi * e, x < 0.0F ? tail : 1.0F - tail};
+}
+
+}  // namespace norma::vector_math

@@ -1,0 +1,59 @@
+#include "ops/random/dropout.h"
+
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/random/kernels.h"
+
+namespace norma {
+
+using random::Mask;
+
+namespace {
+
+void check_arguments(std::string_view op, const Tensor& x, double rate) {
+  check_defined(op, "x", x);
+  dispatch_floating(op, x.dtype(), [](auto) {});
+  check(rate >= 0 && rate <= 1, op, "rate: expected a value in [0, 1], got {}", rate);
+}
+
+/// x times the mask. Linear in x, so that it is its own backward function at any order.
+Tensor masked(std::string_view op, const Tensor& x, const Mask& mask) {
+  Tensor y = empty_like(x);
+  random::dropout_kernel(x.device())(x.dtype(), x.sizes(), y.raw_data(), y.strides(), x.raw_data(), x.strides(), mask);
+  return record(op, {x}, y, {}, [mask](const Tensor& dy, const BackwardContext&) -> Tensors {
+    return {masked("dropout_backward", dy, mask)};
+  });
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double rate, bool training, Generator& generator) {
+  check_arguments("dropout", x, rate);
+  if (!training || rate == 0) {
+    return x;
+  }
+  const auto counters = (static_cast<uint64_t>(x.numel()) + 3) / 4;
+  return masked("dropout", x, {.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate});
+}
+
+Tensor drop_path(const Tensor& x, double rate, bool training, Generator& generator) {
+  check_arguments("drop_path", x, rate);
+  check(x.rank() >= 1, "drop_path", "x: expected rank 1 or more (axis 0 counts samples), got rank 0");
+  if (!training || rate == 0) {
+    return x;
+  }
+  // One factor for each sample, broadcast over the rest; mul() saves only this, a few bytes, for the backward pass.
+  const int64_t samples = x.size(0);
+  Sizes sizes = Sizes::filled(x.rank(), 1);
+  sizes[0] = samples;
+  const auto counters = (static_cast<uint64_t>(samples) + 3) / 4;
+  const Mask mask{.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate};
+  const Tensor one = ones(sizes, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor factor = empty_like(one);
+  random::dropout_kernel(x.device())(x.dtype(), sizes, factor.raw_data(), factor.strides(), one.raw_data(),
+                                     one.strides(), mask);
+  return mul(x, factor);
+}
+
+}  // namespace norma

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/sizes.h"
+
+#include <cstdint>
+
+namespace norma::random {
+
+/// Which elements a dropout keeps, as numbers: element i (row-major) is kept iff word i % 4 of
+/// philox(seed, first + i / 4), as a fraction of 2^32, is at least `rate`.
+struct Mask {
+  uint64_t seed = 0;
+  uint64_t first = 0;
+  double rate = 0;
+
+  /// What kept elements are multiplied by.
+  [[nodiscard]] double scale() const { return rate < 1 ? 1 / (1 - rate) : 0; }
+};
+
+/// y = x * scale where kept, else 0. Operands of any strides, y and x may be the same memory. float32 and float64.
+using DropoutKernel = void (*)(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
+                               const Strides& x_strides, const Mask& mask);
+
+void dropout_cpu(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
+                 const Strides& x_strides, const Mask& mask);
+void dropout_cuda(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
+                  const Strides& x_strides, const Mask& mask);
+
+inline DropoutKernel dropout_kernel(Device device) {
+  return device.type == DeviceType::cuda ? dropout_cuda : dropout_cpu;
+}
+
+}  // namespace norma::random
