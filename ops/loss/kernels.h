@@ -1,0 +1,49 @@
+#pragma once
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "core/sizes.h"
+
+namespace norma::kernels {
+
+/// Up to three tensors of the same sizes, seen as rows along one axis. Strides are in elements.
+struct SoftmaxShape {
+  Sizes sizes;  ///< of all axes but the one
+  int64_t length;
+  Strides strides[3];  ///< of each tensor, over `sizes`
+  int64_t steps[3];    ///< of each tensor, along the axis
+};
+
+/// Logits x (rows, classes) with one target per row. Strides are in elements.
+struct CrossEntropyShape {
+  int64_t rows, classes;
+  int64_t x_row, x_step;
+  int64_t target_row, target_step;  ///< of probabilities
+  double smoothing;
+};
+
+/// Softmax and cross entropy of one device; float32 and float64.
+/// `target` is int64 (rows), dense and valid, or probabilities of the logits' dtype.
+struct LossKernels {
+  /// Tensors: x, y. y = exp(x) / sum(exp(x)) along the axis, or its logarithm.
+  void (*softmax)(const SoftmaxShape& shape, DType dtype, bool logarithm, const void* x, void* y);
+  /// Tensors: y, dy, dx.
+  void (*softmax_backward)(const SoftmaxShape& shape, DType dtype, bool logarithm, const void* y, const void* dy,
+                           void* dx);
+  /// loss: one number per row. log_sum: log(sum(exp(x))) of each row.
+  void (*cross_entropy)(const CrossEntropyShape& shape, DType dtype, bool class_numbers, const void* x,
+                        const void* target, double* loss, double* log_sum);
+  /// Row i of the gradients is scaled by scale · dy[i · dy_step]. dx and dtarget are dense rows; either may be null.
+  void (*cross_entropy_backward)(const CrossEntropyShape& shape, DType dtype, bool class_numbers, const void* x,
+                                 const void* target, const double* log_sum, const void* dy, int64_t dy_step,
+                                 double scale, void* dx, void* dtarget);
+};
+
+const LossKernels& loss_cpu();
+const LossKernels& loss_cuda();
+
+inline const LossKernels& loss_kernels(Device device) {
+  return device.type == DeviceType::cuda ? loss_cuda() : loss_cpu();
+}
+
+}  // namespace norma::kernels

@@ -1,0 +1,161 @@
+#include "ops/loss/loss.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/loss/kernels.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/view.h"
+
+namespace norma {
+namespace {
+
+kernels::SoftmaxShape softmax_shape(const Tensors& tensors, int64_t axis) {
+  kernels::SoftmaxShape shape{.sizes = tensors[0].sizes(), .length = tensors[0].size(axis), .strides = {}, .steps = {}};
+  shape.sizes.erase(axis);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    shape.strides[i] = tensors[i].strides();
+    shape.strides[i].erase(axis);
+    shape.steps[i] = tensors[i].stride(axis);
+  }
+  return shape;
+}
+
+/// The kernels' formulas from differentiable ops, for second derivatives.
+Tensor composed_softmax_backward(const Tensor& y, const Tensor& dy, int64_t axis, bool logarithm) {
+  if (logarithm) {
+    return sub(dy, mul(exp(y), sum(dy, {axis}, {.keepdim = true})));
+  }
+  return mul(y, sub(dy, sum(mul(dy, y), {axis}, {.keepdim = true})));
+}
+
+Tensor any_softmax(std::string_view op, const Tensor& x, int64_t axis, bool logarithm) {
+  check_defined(op, "x", x);
+  check_floating(op, "x", x);
+  axis = normalize_axis(op, axis, x.rank());
+  const Tensor y = empty_like(x);
+  if (x.numel() > 0) {
+    kernels::loss_kernels(x.device())
+        .softmax(softmax_shape({x, y}, axis), x.dtype(), logarithm, x.raw_data(), y.raw_data());
+  }
+  return record(op, {x}, y, {y}, [axis, logarithm](const Tensor& dy, const BackwardContext& c) {
+    const Tensor output = c.saved(0);
+    if (c.create_graph()) {
+      return Tensors{composed_softmax_backward(output, dy, axis, logarithm)};
+    }
+    const Tensor dx = empty_like(output);
+    if (dx.numel() > 0) {
+      kernels::loss_kernels(dx.device())
+          .softmax_backward(softmax_shape({output, dy, dx}, axis), dx.dtype(), logarithm, output.raw_data(),
+                            dy.raw_data(), dx.raw_data());
+    }
+    return Tensors{dx};
+  });
+}
+
+kernels::CrossEntropyShape cross_entropy_shape(const Tensor& logits, const Tensor& target, double smoothing) {
+  const bool probabilities = target.rank() == 2;
+  return {.rows = logits.size(0),
+          .classes = logits.size(1),
+          .x_row = logits.stride(0),
+          .x_step = logits.stride(1),
+          .target_row = probabilities ? target.stride(0) : 0,
+          .target_step = probabilities ? target.stride(1) : 0,
+          .smoothing = smoothing};
+}
+
+void check_classes(const Tensor& target, int64_t classes) {
+  const std::vector<int64_t> values = target.to_vector<int64_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    check(values[i] >= 0 && values[i] < classes, "cross_entropy",
+          "target: expected classes in [0, {}), got {} at index {}", classes, values[i], i);
+  }
+}
+
+/// The gradients of cross_entropy from differentiable ops. `weight` (N, 1) or rank 0 is what each row's loss counts.
+Tensors composed_cross_entropy_backward(const Tensor& logits, const Tensor& target, const Tensor& weight,
+                                        double smoothing, const BackwardContext& c) {
+  const int64_t classes = logits.size(1);
+  Tensor q = target;
+  if (target.rank() == 1) {
+    q = to(equal(unsqueeze(target, 1), unsqueeze(arange(classes), 0)), logits.dtype());
+  }
+  q = add(mul(q, 1 - smoothing), smoothing / static_cast<double>(classes));
+  Tensors gradients(2);
+  if (c.needs_grad(0)) {
+    const Tensor total = sum(q, {1}, {.keepdim = true});
+    gradients[0] = mul(sub(mul(softmax(logits, 1), total), q), weight);
+  }
+  if (c.needs_grad(1)) {
+    gradients[1] = mul(mul(log_softmax(logits, 1), smoothing - 1), weight);
+  }
+  return gradients;
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, int64_t axis) {
+  return any_softmax("softmax", x, axis, /* logarithm= */ false);
+}
+
+Tensor log_softmax(const Tensor& x, int64_t axis) {
+  return any_softmax("log_softmax", x, axis, /* logarithm= */ true);
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+  constexpr std::string_view kOp = "cross_entropy";
+  check_defined(kOp, "logits", logits);
+  check_defined(kOp, "target", target);
+  check_floating(kOp, "logits", logits);
+  check_rank(kOp, "logits", logits, 2);
+  check(logits.numel() > 0, kOp, "logits: expected at least one row and one class, got sizes {}",
+        to_string(logits.sizes()));
+  check_device(kOp, "target", target, logits.device());
+  const double smoothing = options.label_smoothing;
+  check(smoothing >= 0 && smoothing < 1, kOp, "label_smoothing: expected a value in [0, 1), got {}", smoothing);
+  const int64_t rows = logits.size(0);
+  const bool class_numbers = target.dtype() == DType::int64 && target.sizes() == Sizes{rows};
+  check(class_numbers || (target.dtype() == logits.dtype() && target.sizes() == logits.sizes()), kOp,
+        "target: expected int64 classes of sizes [{}] or {} probabilities of sizes {}, got {} {}", rows,
+        to_string(logits.dtype()), to_string(logits.sizes()), to_string(target.dtype()), to_string(target.sizes()));
+  Tensor kept_target = target;
+  if (class_numbers) {
+    check_classes(target, logits.size(1));
+    kept_target = contiguous_copy(target);
+  }
+
+  const TensorOptions statistics{.dtype = DType::float64, .device = logits.device()};
+  const Tensor losses = empty({rows}, statistics);
+  const Tensor log_sum = empty({rows}, statistics);
+  kernels::loss_kernels(logits.device())
+      .cross_entropy(cross_entropy_shape(logits, kept_target, smoothing), logits.dtype(), class_numbers,
+                     logits.raw_data(), kept_target.raw_data(), losses.data<double>(), log_sum.data<double>());
+  const bool per_row = options.reduction == Reduction::none;
+  const double scale = options.reduction == Reduction::mean ? 1 / static_cast<double>(rows) : 1;
+  const Tensor loss = to(per_row ? losses : mul(sum(losses), scale), logits.dtype());
+
+  return record(
+      kOp, {logits, target}, loss, {logits, kept_target, log_sum}, [=](const Tensor& dy, const BackwardContext& c) {
+        const Tensor x = c.saved(0);
+        const Tensor t = c.saved(1);
+        if (c.create_graph()) {
+          const Tensor weight = mul(per_row ? unsqueeze(dy, 1) : dy, scale);
+          return composed_cross_entropy_backward(x, t, weight, smoothing, c);
+        }
+        const TensorOptions dense{.dtype = x.dtype(), .device = x.device()};
+        Tensors gradients(2);
+        for (size_t i = 0; i < 2; ++i) {
+          gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense) : Tensor();
+        }
+        const auto data = [](const Tensor& y) { return y.defined() ? y.raw_data() : nullptr; };
+        kernels::loss_kernels(x.device())
+            .cross_entropy_backward(cross_entropy_shape(x, t, smoothing), x.dtype(), class_numbers, x.raw_data(),
+                                    t.raw_data(), c.saved(2).data<double>(), dy.raw_data(), per_row ? dy.stride(0) : 0,
+                                    scale, data(gradients[0]), data(gradients[1]));
+        return gradients;
+      });
+}
+
+}  // namespace norma

@@ -1,0 +1,190 @@
+#include "ops/shape/join.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/kernels.h"
+#include "ops/shape/view.h"
+
+#include <algorithm>
+
+namespace norma {
+namespace {
+
+std::string numbered(size_t i) {
+  return fmt::format("xs[{}]", i);
+}
+
+/// `length` elements of one axis of x, off the tape.
+Tensor part_of(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
+  Sizes sizes = x.sizes();
+  sizes[axis] = length;
+  const int64_t skipped = sizes.numel() == 0 ? 0 : start * x.stride(axis);
+  return alias(x, sizes, x.strides(), x.offset() + skipped);
+}
+
+/// Throws unless index is int64 of rank 1 with values in [0, size).
+void check_index(std::string_view op, const Tensor& index, int64_t size, Device device) {
+  check_defined(op, "index", index);
+  check_dtype(op, "index", index, DType::int64);
+  check_rank(op, "index", index, 1);
+  check_device(op, "index", index, device);
+  const std::vector<int64_t> values = index.to_vector<int64_t>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    check(values[i] >= 0 && values[i] < size, op, "index: expected values in [0, {}), got {} at position {}", size,
+          values[i], i);
+  }
+}
+
+kernels::IndexShape index_shape(const Tensor& x, const Tensor& y, int64_t axis) {
+  kernels::IndexShape shape{.sizes = x.sizes(),
+                            .x_strides = x.strides(),
+                            .y_strides = y.strides(),
+                            .x_step = x.stride(axis),
+                            .y_step = y.stride(axis),
+                            .count = y.size(axis)};
+  shape.sizes.erase(axis);
+  shape.x_strides.erase(axis);
+  shape.y_strides.erase(axis);
+  return shape;
+}
+
+/// index_select() with a checked, dense index.
+Tensor selected(const Tensor& x, int64_t axis, const Tensor& index);
+
+/// The gradient of index_select: row i of dy is added to row index[i] of zeros.
+Tensor index_add(const Tensor& dy, int64_t axis, const Tensor& index, const Sizes& sizes, MemoryFormat format) {
+  const Tensor dx = zeros(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
+  kernels::index_kernels(dy.device())
+      .add(index_shape(dx, dy, axis), dy.dtype(), dx.raw_data(), index.data<int64_t>(), dy.raw_data());
+  return record("index_add", {dy}, dx, {index}, [axis](const Tensor& ddx, const BackwardContext& c) {
+    return Tensors{selected(ddx, axis, c.saved(0))};
+  });
+}
+
+Tensor selected(const Tensor& x, int64_t axis, const Tensor& index) {
+  Sizes sizes = x.sizes();
+  sizes[axis] = index.numel();
+  const MemoryFormat format = x.suggest_memory_format();
+  const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
+  kernels::index_kernels(x.device())
+      .select(index_shape(x, y, axis), x.dtype(), x.raw_data(), index.data<int64_t>(), y.raw_data());
+  return record("index_select", {x}, y, {index},
+                [axis, from = x.sizes(), format](const Tensor& dy, const BackwardContext& c) {
+                  return Tensors{index_add(dy, axis, c.saved(0), from, format)};
+                });
+}
+
+}  // namespace
+
+Tensor cat(const Tensors& xs, int64_t axis) {
+  check(!xs.empty(), "cat", "xs: expected at least one tensor, got none");
+  for (size_t i = 0; i < xs.size(); ++i) {
+    check_defined("cat", numbered(i), xs[i]);
+  }
+  const Tensor& first = xs[0];
+  axis = normalize_axis("cat", axis, first.rank());
+  Sizes sizes = first.sizes();
+  sizes[axis] = 0;
+  bool channels_last = true;
+  std::vector<int64_t> lengths;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const Tensor& x = xs[i];
+    check_dtype("cat", numbered(i), x, first.dtype());
+    check_device("cat", numbered(i), x, first.device());
+    check_rank("cat", numbered(i), x, first.rank());
+    Sizes expected = first.sizes();
+    expected[axis] = x.size(axis);
+    check(x.sizes() == expected, "cat", "{}: expected sizes {} but for axis {}, got {}", numbered(i),
+          to_string(first.sizes()), axis, to_string(x.sizes()));
+    lengths.push_back(x.size(axis));
+    sizes[axis] += x.size(axis);
+    channels_last = channels_last && x.suggest_memory_format() == MemoryFormat::channels_last;
+  }
+  const Tensor y = empty(sizes, {.dtype = first.dtype(),
+                                 .device = first.device(),
+                                 .format = channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous});
+  int64_t start = 0;
+  for (const Tensor& x : xs) {
+    copy_into(x, part_of(y, axis, start, x.size(axis)));
+    start += x.size(axis);
+  }
+  return record("cat", xs, y, {}, [axis, lengths](const Tensor& dy, const BackwardContext& c) {
+    Tensors gradients;
+    int64_t position = 0;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      gradients.push_back(c.needs_grad(i) ? narrow(dy, axis, position, lengths[i]) : Tensor());
+      position += lengths[i];
+    }
+    return gradients;
+  });
+}
+
+Tensor stack(const Tensors& xs, int64_t axis) {
+  check(!xs.empty(), "stack", "xs: expected at least one tensor, got none");
+  Tensors raised;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    check_defined("stack", numbered(i), xs[i]);
+    check_sizes("stack", numbered(i), xs[i], xs[0].sizes());
+    raised.push_back(unsqueeze(xs[i], normalize_axis("stack", axis, xs[0].rank() + 1)));
+  }
+  return cat(raised, axis);
+}
+
+Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double value) {
+  check_defined("pad", "x", x);
+  check(before.size() == x.rank(), "pad", "before: expected {} numbers, one per axis, got {}", x.rank(),
+        to_string(before));
+  check(after.size() == x.rank(), "pad", "after: expected {} numbers, one per axis, got {}", x.rank(),
+        to_string(after));
+  Sizes sizes = x.sizes();
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    sizes[axis] += before[axis] + after[axis];
+    check(sizes[axis] >= 0, "pad", "before, after: expected to crop at most {} elements of axis {}, got {} and {}",
+          x.size(axis), axis, before[axis], after[axis]);
+  }
+  const MemoryFormat format = x.suggest_memory_format();
+  const Tensor y = full(sizes, value, {.dtype = x.dtype(), .device = x.device(), .format = format});
+  // What stays of x, and where it goes.
+  Tensor from = x;
+  Tensor to = y;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    const int64_t start = std::max<int64_t>(-before[axis], 0);
+    const int64_t end = x.size(axis) - std::max<int64_t>(-after[axis], 0);
+    const int64_t length = std::max<int64_t>(end - start, 0);
+    from = part_of(from, axis, start, length);
+    to = part_of(to, axis, std::max<int64_t>(before[axis], 0), length);
+  }
+  if (from.numel() > 0) {
+    copy_into(from, to);
+  }
+  return record("pad", {x}, y, {}, [before, after](const Tensor& dy, const BackwardContext&) {
+    Sizes minus_before = before;
+    Sizes minus_after = after;
+    for (int64_t axis = 0; axis < before.size(); ++axis) {
+      minus_before[axis] = -before[axis];
+      minus_after[axis] = -after[axis];
+    }
+    return Tensors{pad(dy, minus_before, minus_after)};
+  });
+}
+
+Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {
+  check_defined("index_select", "x", x);
+  axis = normalize_axis("index_select", axis, x.rank());
+  check_index("index_select", index, x.size(axis), x.device());
+  return selected(x, axis, contiguous_copy(index));
+}
+
+Tensor gather_rows(const Tensor& x, const Tensor& index) {
+  check_defined("gather_rows", "x", x);
+  check_rank("gather_rows", "x", x, 2);
+  check_index("gather_rows", index, x.size(1), x.device());
+  check_sizes("gather_rows", "index", index, {x.size(0)});
+  // Element index[i] of row i is element i · C + index[i] of all.
+  const Tensor place = add(mul(arange(x.size(0)), static_cast<double>(x.size(1))), index);
+  return selected(reshape(x, {-1}), 0, place);
+}
+
+}  // namespace norma
