@@ -1,0 +1,23 @@
+# What `cmake --install` puts where, and the package that find_package(norma) finds.
+include(CMakePackageConfigHelpers)
+
+set(rooms core ops nn models data train)
+list(TRANSFORM rooms PREPEND norma_ OUTPUT_VARIABLE room_targets)
+install(TARGETS ${room_targets} norma_norma EXPORT normaTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET norma)
+  install(TARGETS norma RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES norma.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/norma)
+install(DIRECTORY ${rooms} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/norma FILES_MATCHING PATTERN "*.h")
+# Programs in this tree write <norma/norma.h> like everybody else.
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/norma/norma.h
+     CONTENT "#include \"@PROJECT_SOURCE_DIR@/norma.h\"\n" @ONLY)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/norma)
+install(EXPORT normaTargets NAMESPACE norma:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/normaConfig.cmake.in ${PROJECT_BINARY_DIR}/normaConfig.cmake
+                              INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/normaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/normaConfig.cmake ${PROJECT_BINARY_DIR}/normaConfigVersion.cmake cmake/FindoneDNN.cmake
+        DESTINATION ${package_dir})

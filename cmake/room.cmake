@@ -17,7 +17,9 @@ function(norma_add_room name)
     add_library(norma_${name} STATIC ${sources} ${headers})
     set(visibility PUBLIC)
     norma_compile_options(norma_${name})
-    target_link_libraries(norma_${name} PRIVATE Eigen3::Eigen ZLIB::ZLIB nlohmann_json::nlohmann_json)
+    # Headers that only our own sources include: a user of the installed library does not need them.
+    target_link_libraries(norma_${name} PRIVATE ZLIB::ZLIB $<BUILD_INTERFACE:Eigen3::Eigen>
+                                                $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
     if(NORMA_HAVE_ONEDNN)
       target_link_libraries(norma_${name} PRIVATE DNNL::dnnl)
     endif()
@@ -30,6 +32,8 @@ function(norma_add_room name)
   target_compile_features(norma_${name} ${visibility} cxx_std_20)
   target_include_directories(norma_${name} ${visibility}
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/norma>)
   target_link_libraries(norma_${name} ${visibility} OpenMP::OpenMP_CXX fmt::fmt)
   foreach(room IN LISTS arg_DEPENDS)

@@ -1,0 +1,30 @@
+# cmake -DSCRIPT=include_direction.cmake -DWORK=DIR -P this: the check accepts a good tree and names each planted fault.
+function(run_check tree expected_code expected_text)
+  execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${WORK}/${tree} -P ${SCRIPT}
+                  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  string(REGEX REPLACE "[ \n]+" " " text "${out}${err}")
+  if(NOT code EQUAL expected_code)
+    message(SEND_ERROR "${tree}: expected exit code ${expected_code}, got ${code}: ${text}")
+  endif()
+  string(FIND "${text}" "${expected_text}" at)
+  if(at EQUAL -1)
+    message(SEND_ERROR "${tree}: expected the text \"${expected_text}\", got: ${text}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(WRITE ${WORK}/good/core/a.h "#include <vector>\n")
+file(WRITE ${WORK}/good/nn/b.cpp "#include \"nn/b.h\"\n#include \"core/a.h\"\n")
+run_check(good 0 "3 includes checked, 0 point the wrong way")
+
+file(WRITE ${WORK}/downwards/core/a.cpp "#include \"core/a.h\"\n  #  include \"ops/b.h\"\n")
+run_check(downwards 1 "core/a.cpp: core must not include ops (ops/b.h)")
+
+file(WRITE ${WORK}/sideways/data/a.cu "#include <models/b.h>\n")
+run_check(sideways 1 "data/a.cu: data must not include models (models/b.h)")
+
+file(WRITE ${WORK}/relative/ops/norm/a.cpp "#include \"../../train/b.h\"\n")
+run_check(relative 1 "ops/norm/a.cpp: write the include from the root (../../train/b.h)")
+
+file(MAKE_DIRECTORY ${WORK}/empty/core)
+run_check(empty 1 "nothing was checked")

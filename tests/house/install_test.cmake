@@ -1,0 +1,29 @@
+# cmake -DBUILD=DIR -DWORK=DIR -DVERSION=X.Y.Z … -P install_test.cmake: installs the build into a folder of its own,
+# then configures, builds and runs a user's program that knows nothing but find_package(norma).
+function(step)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${ARGN}\nexit code ${code}\n${out}${err}")
+  endif()
+  set(output "${out}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK}/build
+     -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${WORK}/prefix
+     -DEXPECTED_VERSION=${VERSION})
+step(${CMAKE_COMMAND} --build ${WORK}/build)
+step(${WORK}/build/consumer)
+if(NOT output STREQUAL "norma ${VERSION}: 2 2\n")
+  message(FATAL_ERROR "expected \"norma ${VERSION}: 2 2\", got \"${output}\"")
+endif()
+
+# No installed file may lead back to where it was built.
+file(GLOB_RECURSE configs ${WORK}/prefix/*.cmake)
+foreach(config IN LISTS configs)
+  file(STRINGS ${config} leaks REGEX "${SOURCE}")
+  if(leaks)
+    message(FATAL_ERROR "${config} names the source folder: ${leaks}")
+  endif()
+endforeach()

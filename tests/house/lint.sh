@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# lint.sh BUILD_DIR: formatting, text rules, include direction, clang-tidy. Prints each fault; exit 1 if there is one.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+build=$1
+faults=0
+
+files() {  # files PATTERN…: of the project, by name
+  local pattern names=()
+  for pattern in "$@"; do names+=(-o -name "$pattern"); done
+  find . \( -path ./build -o -path ./.git -o -path ./runs -o -path ./.cache \) -prune -o -type f \( "${names[@]:1}" \) -print0
+}
+
+check() {  # check NAME COMMAND…
+  local start=$SECONDS name=$1
+  shift
+  if "$@"; then
+    echo "lint: $name: ok ($((SECONDS - start)) s)"
+  else
+    echo "lint: $name: FAILED"
+    faults=$((faults + 1))
+  fi
+}
+
+formatting() {
+  files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror
+}
+
+# The patterns are written so that they do not find themselves.
+text_rules() {
+  local ok=0
+  no_line 'paths of one machine' '(^|[^[:alnum:]_.$}])/(hom[e]|roo[t]|wor[k]|User[s]|mn[t])/' || ok=1
+  no_line 'reminders to finish something' '\b(TOD[O]|FIXM[E]|XX[X])\b' || ok=1
+  no_line 'tabs or blanks at the end of a line' '[[:blank:]]$' || ok=1
+  return $ok
+}
+no_line() {  # no_line WHAT PATTERN
+  if files '*.h' '*.cpp' '*.cu' '*.cuh' '*.cmake' '*.txt' '*.py' '*.sh' '*.md' '*.json' run |
+     xargs -0 grep -nHE --binary-files=without-match -- "$2"; then
+    echo "lint: found $1"
+    return 1
+  fi
+}
+
+# The tests are left out: they are half the files, and what matters there, they check themselves.
+tidy() {
+  files '*.cpp' | grep -zE '^\./(core|ops|nn|models|data|train|cli)/' | grep -zvE '_stub\.cpp$' |
+    xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$build" 2> >(grep -vE 'warnings? (generated|treated)' >&2)
+}
+
+check formatting formatting
+check 'text rules' text_rules
+check 'include direction' cmake -DROOT="$PWD" -P tests/house/include_direction.cmake
+check clang-tidy tidy
+[ "$faults" -eq 0 ]
