@@ -2,6 +2,8 @@
 #
 # Includes point upwards only in the list of rooms. A quoted include is written from the root, so that its first
 # folder names the room; "../x.h" and "x.h" of the same folder are refused, because they hide it.
+cmake_minimum_required(VERSION 3.25)
+
 set(may_include_core core)
 set(may_include_ops core ops)
 set(may_include_nn core ops nn)

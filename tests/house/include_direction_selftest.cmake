@@ -1,4 +1,6 @@
 # cmake -DSCRIPT=include_direction.cmake -DWORK=DIR -P this: the check accepts a good tree and names each planted fault.
+cmake_minimum_required(VERSION 3.25)
+
 function(run_check tree expected_code expected_text)
   execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${WORK}/${tree} -P ${SCRIPT}
                   RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)

@@ -1,5 +1,7 @@
 # cmake -DBUILD=DIR -DWORK=DIR -DVERSION=X.Y.Z … -P install_test.cmake: installs the build into a folder of its own,
 # then configures, builds and runs a user's program that knows nothing but find_package(norma).
+cmake_minimum_required(VERSION 3.25)
+
 function(step)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
   if(NOT code EQUAL 0)
