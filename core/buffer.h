@@ -1,0 +1,26 @@
+#pragma once
+
+#include "core/allocator.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace norma {
+
+/// Uninitialised working memory for `count` elements from the CPU allocator, given back at the end of the scope.
+template <class T>
+class Buffer {
+ public:
+  explicit Buffer(int64_t count)
+      : data_(static_cast<T*>(allocator(kCpu).allocate(static_cast<size_t>(count) * sizeof(T)))) {}
+  ~Buffer() { allocator(kCpu).deallocate(data_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  [[nodiscard]] T* data() const { return data_; }
+
+ private:
+  T* data_;
+};
+
+}  // namespace norma

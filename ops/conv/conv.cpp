@@ -1,0 +1,228 @@
+#include "ops/conv/conv.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/conv/conv_gradient.h"
+#include "ops/conv/kernels.h"
+#include "ops/reduce/reduce.h"
+
+#include <fmt/format.h>
+
+namespace norma {
+
+namespace {
+
+using kernels::Conv2dCase;
+using kernels::Conv2dPass;
+
+std::string to_string(const Pair& pair) { return fmt::format("({}, {})", pair.h, pair.w); }
+
+int64_t output_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
+  return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+}
+
+void check_options(const Conv2dOptions& options) {
+  constexpr auto op = "conv2d";
+  check(options.stride.h >= 1 && options.stride.w >= 1, op, "stride: expected values of at least 1, got {}",
+        to_string(options.stride));
+  check(options.padding.h >= 0 && options.padding.w >= 0, op, "padding: expected values of at least 0, got {}",
+        to_string(options.padding));
+  check(options.dilation.h >= 1 && options.dilation.w >= 1, op, "dilation: expected values of at least 1, got {}",
+        to_string(options.dilation));
+  check(options.groups >= 1, op, "groups: expected a value of at least 1, got {}", options.groups);
+}
+
+void check_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+  constexpr auto op = "conv2d";
+  check_defined(op, "x", x);
+  check_defined(op, "weight", weight);
+  check_floating(op, "x", x);
+  check_rank(op, "x", x, 4);
+  check_rank(op, "weight", weight, 4);
+  check_dtype(op, "weight", weight, x.dtype());
+  check_device(op, "weight", weight, x.device());
+  check_options(options);
+  const int64_t channels = x.size(1);
+  const int64_t outputs = weight.size(0);
+  const int64_t groups = options.groups;
+  check(channels >= 1, op, "x: expected at least 1 channel, got sizes {}", norma::to_string(x.sizes()));
+  check(weight.numel() >= 1, op, "weight: expected no size of 0, got sizes {}", norma::to_string(weight.sizes()));
+  check(channels % groups == 0, op, "groups: expected a divisor of the {} input channels, got {}", channels, groups);
+  check(outputs % groups == 0, op, "groups: expected a divisor of the {} output channels, got {}", outputs, groups);
+  check(weight.size(1) * groups == channels, op,
+        "weight: expected {} input channels per group ({} channels in {} groups), got {} (sizes {})", channels / groups,
+        channels, groups, weight.size(1), norma::to_string(weight.sizes()));
+  const Pair padded(x.size(2) + 2 * options.padding.h, x.size(3) + 2 * options.padding.w);
+  const Pair reach(options.dilation.h * (weight.size(2) - 1) + 1, options.dilation.w * (weight.size(3) - 1) + 1);
+  check(reach.h <= padded.h && reach.w <= padded.w, op,
+        "weight: expected a kernel no larger than the padded input {}, got {}", to_string(padded), to_string(reach));
+  if (bias.defined()) {
+    check_sizes(op, "bias", bias, {outputs});
+    check_dtype(op, "bias", bias, x.dtype());
+    check_device(op, "bias", bias, x.device());
+  }
+}
+
+/// True iff a weight of these strides is read as OHWI. Where both orders are the same memory, either answer is right.
+bool lies_channels_last(const Sizes& sizes, const Strides& strides) {
+  return is_channels_last_contiguous(sizes, strides) && !is_contiguous(sizes, strides);
+}
+
+Conv2dCase make_case(DType dtype, const Sizes& x, const Sizes& weight, const Strides& weight_strides,
+                     const Conv2dOptions& options, MemoryFormat format) {
+  Conv2dCase conv;
+  conv.dtype = dtype;
+  conv.channels_last = format == MemoryFormat::channels_last;
+  conv.weight_channels_last = lies_channels_last(weight, weight_strides);
+  conv.n = x[0];
+  conv.c = x[1];
+  conv.h = x[2];
+  conv.w = x[3];
+  conv.o = weight[0];
+  conv.kh = weight[2];
+  conv.kw = weight[3];
+  conv.stride_h = options.stride.h;
+  conv.stride_w = options.stride.w;
+  conv.padding_h = options.padding.h;
+  conv.padding_w = options.padding.w;
+  conv.dilation_h = options.dilation.h;
+  conv.dilation_w = options.dilation.w;
+  conv.groups = options.groups;
+  conv.oh = output_size(conv.h, conv.kh, conv.stride_h, conv.padding_h, conv.dilation_h);
+  conv.ow = output_size(conv.w, conv.kw, conv.stride_w, conv.padding_w, conv.dilation_w);
+  return conv;
+}
+
+/// weight itself if kernels can read it, else a contiguous copy.
+Tensor readable_weight(const Tensor& weight) {
+  return weight.is_contiguous(MemoryFormat::channels_last) ? weight : contiguous_copy(weight);
+}
+
+/// conv2d without checks and with the result's format given.
+Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+                 MemoryFormat format);
+
+Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat format, bool create_graph) {
+  if (create_graph) {
+    return sum(dy, {0, 2, 3});
+  }
+  Tensor db = zeros({conv.o}, {.dtype = dy.dtype(), .device = dy.device()});
+  if (dy.numel() > 0) {
+    kernels::conv2d_bias_gradient(conv, contiguous_copy(dy, format).raw_data(), db.raw_data());
+  }
+  return db;
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+  check_arguments(x, weight, bias, options);
+  const bool channels_last = x.suggest_memory_format() == MemoryFormat::channels_last ||
+                             weight.suggest_memory_format() == MemoryFormat::channels_last;
+  return conv2d_in(x, weight, bias, options, channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous);
+}
+
+namespace {
+
+Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+                 MemoryFormat format) {
+  const Tensor x_read = contiguous_copy(x, format);
+  const Tensor weight_read = readable_weight(weight);
+  const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+  const Conv2dCase conv =
+      make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
+  const Tensor y = empty({conv.n, conv.o, conv.oh, conv.ow},
+                         {.dtype = x.dtype(), .device = x.device(), .format = format});
+  if (y.numel() > 0) {
+    const auto& implementation = kernels::conv2d_implementation(x.device(), conv, Conv2dPass::forward);
+    implementation.forward(conv, x_read.raw_data(), weight_read.raw_data(),
+                           bias_read.defined() ? bias_read.raw_data() : nullptr, y.raw_data());
+  }
+  // Each operand is needed for the other's gradient only.
+  const Tensor x_saved = weight.requires_grad() ? x : Tensor();
+  const Tensor weight_saved = x.requires_grad() ? weight : Tensor();
+  const Strides weight_strides = preserved_strides(weight.sizes(), weight.strides());
+  return record(
+      "conv2d", {x, weight, bias}, y, {x_saved, weight_saved},
+      [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
+          const Tensor& dy, const BackwardContext& context) -> Tensors {
+        Tensors gradients(3);
+        if (context.needs_grad(0)) {
+          gradients[0] = conv2d_input_gradient(dy, context.saved(1), x_sizes, options, format);
+        }
+        if (context.needs_grad(1)) {
+          gradients[1] = conv2d_weight_gradient(dy, context.saved(0), weight_sizes, weight_strides, options, format);
+        }
+        if (context.needs_grad(2)) {
+          gradients[2] = bias_gradient(dy, conv, format, context.create_graph());
+        }
+        return gradients;
+      });
+}
+
+}  // namespace
+
+Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes& sizes, const Conv2dOptions& options,
+                             MemoryFormat format) {
+  const Tensor dy_read = contiguous_copy(dy, format);
+  const Tensor weight_read = readable_weight(weight);
+  const Conv2dCase conv = make_case(dy.dtype(), sizes, weight.sizes(), weight_read.strides(), options, format);
+  const Tensor dx = empty(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
+  if (dx.numel() > 0) {
+    const auto& implementation = kernels::conv2d_implementation(dy.device(), conv, Conv2dPass::input_gradient);
+    implementation.input_gradient(conv, dy_read.raw_data(), weight_read.raw_data(), dx.raw_data());
+  }
+  const Tensor dy_saved = weight.requires_grad() ? dy : Tensor();
+  const Tensor weight_saved = dy.requires_grad() ? weight : Tensor();
+  const Strides weight_strides = preserved_strides(weight.sizes(), weight.strides());
+  return record("conv2d_input_gradient", {dy, weight}, dx, {dy_saved, weight_saved},
+                [options, format, weight_sizes = weight.sizes(), weight_strides](
+                    const Tensor& gradient, const BackwardContext& context) -> Tensors {
+                  Tensors gradients(2);
+                  if (context.needs_grad(0)) {
+                    gradients[0] = conv2d_in(gradient, context.saved(1), {}, options, format);
+                  }
+                  if (context.needs_grad(1)) {
+                    gradients[1] = conv2d_weight_gradient(context.saved(0), gradient, weight_sizes, weight_strides,
+                                                          options, format);
+                  }
+                  return gradients;
+                });
+}
+
+Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& sizes, const Strides& strides,
+                              const Conv2dOptions& options, MemoryFormat format) {
+  const Tensor dy_read = contiguous_copy(dy, format);
+  const Tensor x_read = contiguous_copy(x, format);
+  const TensorOptions tensor_options{.dtype = dy.dtype(), .device = dy.device()};
+  const Tensor dweight = empty_strided(sizes, strides, tensor_options);
+  if (x.numel() == 0) {
+    zero_(dweight);
+  } else {
+    const bool direct = is_contiguous(sizes, strides) || is_channels_last_contiguous(sizes, strides);
+    const Tensor written = direct ? dweight : empty(sizes, tensor_options);
+    const Conv2dCase conv = make_case(dy.dtype(), x.sizes(), sizes, written.strides(), options, format);
+    const auto& implementation = kernels::conv2d_implementation(dy.device(), conv, Conv2dPass::weight_gradient);
+    implementation.weight_gradient(conv, x_read.raw_data(), dy_read.raw_data(), written.raw_data());
+    if (!direct) {
+      copy_into(written, dweight);
+    }
+  }
+  const Tensor dy_saved = x.requires_grad() ? dy : Tensor();
+  const Tensor x_saved = dy.requires_grad() ? x : Tensor();
+  return record("conv2d_weight_gradient", {dy, x}, dweight, {dy_saved, x_saved},
+                [options, format, x_sizes = x.sizes()](const Tensor& gradient,
+                                                       const BackwardContext& context) -> Tensors {
+                  Tensors gradients(2);
+                  if (context.needs_grad(0)) {
+                    gradients[0] = conv2d_in(context.saved(1), gradient, {}, options, format);
+                  }
+                  if (context.needs_grad(1)) {
+                    gradients[1] = conv2d_input_gradient(context.saved(0), gradient, x_sizes, options, format);
+                  }
+                  return gradients;
+                });
+}
+
+}  // namespace norma

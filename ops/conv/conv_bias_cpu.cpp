@@ -1,0 +1,41 @@
+#include "core/dtype.h"
+#include "core/parallel.h"
+#include "ops/conv/kernels.h"
+#include "ops/matmul/kernels.h"
+
+namespace norma::kernels {
+
+namespace {
+
+template <class T>
+void sum_planes(const Conv2dCase& conv, const T* dy, T* db) {
+  const int64_t plane = conv.oh * conv.ow;
+  parallel_for(0, conv.o, /* grain= */ 1, [&](int64_t first, int64_t last) {
+    for (int64_t o = first; o < last; ++o) {
+      double total = 0;
+      for (int64_t n = 0; n < conv.n; ++n) {
+        const T* values = dy + (n * conv.o + o) * plane;
+#pragma omp simd reduction(+ : total)
+        for (int64_t i = 0; i < plane; ++i) {
+          total += static_cast<double>(values[i]);
+        }
+      }
+      db[o] = static_cast<T>(total);
+    }
+  });
+}
+
+}  // namespace
+
+void conv2d_bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
+  if (conv.channels_last) {
+    column_sum(conv.dtype, conv.n * conv.oh * conv.ow, conv.o, /* stride= */ conv.o, dy, db);
+    return;
+  }
+  dispatch_floating("conv2d", conv.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    sum_planes(conv, static_cast<const T*>(dy), static_cast<T*>(db));
+  });
+}
+
+}  // namespace norma::kernels

@@ -1,0 +1,157 @@
+#include "core/error.h"
+#include "core/parallel.h"
+#include "ops/conv/kernels.h"
+#include "ops/onednn/primitives.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <tuple>
+
+namespace norma::kernels {
+
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+struct Layouts {
+  memory::desc src, weights, bias, dst;
+};
+
+/// How the caller's memory lies.
+Layouts caller_layouts(const Conv2dCase& conv, bool has_bias) {
+  constexpr auto type = memory::data_type::f32;
+  const Tag activations = conv.channels_last ? Tag::nhwc : Tag::nchw;
+  Layouts layouts;
+  layouts.src = memory::desc({conv.n, conv.c, conv.h, conv.w}, type, activations);
+  layouts.dst = memory::desc({conv.n, conv.o, conv.oh, conv.ow}, type, activations);
+  if (conv.groups == 1) {
+    layouts.weights =
+        memory::desc({conv.o, conv.c, conv.kh, conv.kw}, type, conv.weight_channels_last ? Tag::ohwi : Tag::oihw);
+  } else {
+    layouts.weights =
+        memory::desc({conv.groups, conv.o / conv.groups, conv.c / conv.groups, conv.kh, conv.kw}, type,
+                     conv.weight_channels_last ? Tag::gohwi : Tag::goihw);
+  }
+  if (has_bias) {
+    layouts.bias = memory::desc({conv.o}, type, Tag::x);
+  }
+  return layouts;
+}
+
+/// What the primitive is offered: plain NHWC activations stay as they are (as fast as blocked ones, and nothing to reorder);
+/// the weights, and NCHW activations, may be laid out as oneDNN likes.
+Layouts offered_layouts(const Conv2dCase& conv, const Layouts& caller) {
+  constexpr auto type = memory::data_type::f32;
+  Layouts layouts = caller;
+  layouts.weights = memory::desc(caller.weights.dims(), type, Tag::any);
+  if (!conv.channels_last) {
+    layouts.src = memory::desc(caller.src.dims(), type, Tag::any);
+    layouts.dst = memory::desc(caller.dst.dims(), type, Tag::any);
+  }
+  return layouts;
+}
+
+std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass, bool has_bias) {
+  const Layouts caller = caller_layouts(conv, has_bias);
+  const Layouts offered = offered_layouts(conv, caller);
+  const onednn::ConvolutionGeometry geometry{.stride = {conv.stride_h, conv.stride_w},
+                                             .dilation = {conv.dilation_h - 1, conv.dilation_w - 1},
+                                             .padding = {conv.padding_h, conv.padding_w}};
+  const auto forward = onednn::convolution_forward(dnnl::prop_kind::forward_training, offered.src, offered.weights,
+                                                   offered.bias, offered.dst, geometry);
+  switch (pass) {
+    case Conv2dPass::forward: {
+      auto plan = std::make_unique<onednn::Plan>(dnnl::convolution_forward(forward), forward.scratchpad_desc());
+      plan->add_input(DNNL_ARG_SRC, caller.src, forward.src_desc());
+      plan->add_input(DNNL_ARG_WEIGHTS, caller.weights, forward.weights_desc());
+      plan->add_output(DNNL_ARG_DST, caller.dst, forward.dst_desc());
+      if (has_bias) {
+        plan->add_input(DNNL_ARG_BIAS, caller.bias, forward.bias_desc());
+      }
+      return plan;
+    }
+    case Conv2dPass::input_gradient: {
+      const auto backward =
+          onednn::convolution_backward_data(offered.src, offered.weights, offered.dst, geometry, forward);
+      auto plan =
+          std::make_unique<onednn::Plan>(dnnl::convolution_backward_data(backward), backward.scratchpad_desc());
+      plan->add_input(DNNL_ARG_DIFF_DST, caller.dst, backward.diff_dst_desc());
+      plan->add_input(DNNL_ARG_WEIGHTS, caller.weights, backward.weights_desc());
+      plan->add_output(DNNL_ARG_DIFF_SRC, caller.src, backward.diff_src_desc());
+      return plan;
+    }
+    case Conv2dPass::weight_gradient: {
+      const auto backward =
+          onednn::convolution_backward_weights(offered.src, offered.weights, offered.dst, geometry, forward);
+      auto plan =
+          std::make_unique<onednn::Plan>(dnnl::convolution_backward_weights(backward), backward.scratchpad_desc());
+      plan->add_input(DNNL_ARG_SRC, caller.src, backward.src_desc());
+      plan->add_input(DNNL_ARG_DIFF_DST, caller.dst, backward.diff_dst_desc());
+      plan->add_output(DNNL_ARG_DIFF_WEIGHTS, caller.weights, backward.diff_weights_desc());
+      return plan;
+    }
+  }
+  fail("conv2d", "unknown pass {}", static_cast<int>(pass));
+}
+
+/// Runs with the pointers in the order make_plan declares the operands.
+void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> pointers) {
+  // A primitive is made for a number of threads, hence part of the key.
+  using Key = std::tuple<Conv2dCase, Conv2dPass, bool, int>;
+  constexpr size_t kMaxPlans = 1024;
+  thread_local std::map<Key, std::unique_ptr<onednn::Plan>> plans;
+  const bool has_bias = pointers.size() == 4;
+  try {
+    if (plans.size() >= kMaxPlans) {
+      plans.clear();
+    }
+    auto& plan = plans[Key(conv, pass, has_bias, num_threads())];
+    if (plan == nullptr) {
+      plan = make_plan(conv, pass, has_bias);
+    }
+    plan->execute(pointers);
+  } catch (const dnnl::error& error) {
+    fail("conv2d", "oneDNN: {}", error.what());
+  }
+}
+
+bool supports(const Conv2dCase& conv, Conv2dPass pass) {
+  if (conv.dtype != DType::float32) {
+    return false;
+  }
+  // oneDNN (2.6.3, and still in 3.x: uxlfoundation/oneDNN#6035) writes outside its workspace in the weight gradient of
+  // strided 1x1 convolutions with fewer channels than lanes.
+  const bool writes_outside = pass == Conv2dPass::weight_gradient && conv.kh == 1 && conv.kw == 1 &&
+                              (conv.stride_h > 1 || conv.stride_w > 1) && conv.c / conv.groups < 16;
+  return !writes_outside;
+}
+
+void* writable(const void* pointer) { return const_cast<void*>(pointer); }  // oneDNN's handles are not const
+
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+  const std::array<void*, 4> pointers{writable(x), writable(weight), y, writable(bias)};
+  execute(conv, Conv2dPass::forward, std::span(pointers).first(bias == nullptr ? 3 : 4));
+}
+
+void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
+  execute(conv, Conv2dPass::input_gradient, std::array{writable(dy), writable(weight), dx});
+}
+
+void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
+  execute(conv, Conv2dPass::weight_gradient, std::array{writable(x), writable(dy), dweight});
+}
+
+}  // namespace
+
+const Conv2dImplementation* conv2d_onednn() {
+  static constexpr Conv2dImplementation implementation{.name = "onednn",
+                                                       .supports = supports,
+                                                       .forward = forward,
+                                                       .input_gradient = input_gradient,
+                                                       .weight_gradient = weight_gradient};
+  return &implementation;
+}
+
+}  // namespace norma::kernels

@@ -1,0 +1,53 @@
+#pragma once
+
+#include "core/device.h"
+#include "core/dtype.h"
+
+#include <compare>
+#include <cstdint>
+#include <string_view>
+
+namespace norma::kernels {
+
+/// A convolution in plain numbers: x (n, c, h, w), weight (o, c / groups, kh, kw), y (n, o, oh, ow), all without gaps.
+struct Conv2dCase {
+  DType dtype = DType::float32;
+  bool channels_last = false;         ///< x and y lie as NHWC, else NCHW
+  bool weight_channels_last = false;  ///< weight lies as OHWI, else OIHW
+  int64_t n = 0, c = 0, h = 0, w = 0;
+  int64_t o = 0, kh = 0, kw = 0;
+  int64_t oh = 0, ow = 0;
+  int64_t stride_h = 1, stride_w = 1;
+  int64_t padding_h = 0, padding_w = 0;
+  int64_t dilation_h = 1, dilation_w = 1;
+  int64_t groups = 1;
+
+  friend auto operator<=>(const Conv2dCase&, const Conv2dCase&) = default;
+};
+
+enum class Conv2dPass : uint8_t { forward, input_gradient, weight_gradient };
+
+/// One library's (or our own) convolution. Pointers are to elements of the case's dtype; results are overwritten.
+struct Conv2dImplementation {
+  std::string_view name;
+  bool (*supports)(const Conv2dCase& conv, Conv2dPass pass);
+  /// y = x * weight + bias; bias may be nullptr.
+  void (*forward)(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y);
+  void (*input_gradient)(const Conv2dCase& conv, const void* dy, const void* weight, void* dx);
+  void (*weight_gradient)(const Conv2dCase& conv, const void* x, const void* dy, void* dweight);
+};
+
+/// nullptr in a build without oneDNN.
+const Conv2dImplementation* conv2d_onednn();
+const Conv2dImplementation* conv2d_eigen();
+/// Throws Error: "conv2d: this build of Norma has no CUDA".
+const Conv2dImplementation* conv2d_cuda();
+
+/// The implementation for this case and pass on this device: the forced one if it supports the case, else the first
+/// that does.
+const Conv2dImplementation& conv2d_implementation(Device device, const Conv2dCase& conv, Conv2dPass pass);
+
+/// db[o] = sum of dy (n, o, oh, ow) over n, oh and ow. Fixed order, carried in double.
+void conv2d_bias_gradient(const Conv2dCase& conv, const void* dy, void* db);
+
+}  // namespace norma::kernels

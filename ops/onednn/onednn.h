@@ -1,0 +1,51 @@
+#pragma once
+
+#include <dnnl.hpp>
+
+#include <cstddef>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace norma::onednn {
+
+// How Norma drives oneDNN. Included by *_onednn.cpp files only.
+
+/// The CPU engine, one for the process.
+const dnnl::engine& engine();
+
+/// Attributes of every primitive: its scratchpad comes from us, since Debian's build would allocate one per primitive.
+dnnl::primitive_attr attributes();
+
+/// A primitive with its memory objects, made once per shape and used with new pointers at every call. Operands that the
+/// primitive wants in another layout than the caller's are reordered on the way in or out. Belongs to one thread.
+class Plan {
+ public:
+  Plan(dnnl::primitive primitive, const dnnl::memory::desc& scratchpad);
+
+  /// Declares the next operand: `theirs` is how the caller's memory lies, `ours` how the primitive wants it.
+  void add_input(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours);
+  void add_output(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours);
+
+  /// Runs with one pointer for each operand, in the order they were declared, and waits for the end.
+  void execute(std::span<void* const> pointers);
+
+ private:
+  struct Operand {
+    dnnl::memory theirs;
+    dnnl::memory ours;  // empty when both layouts are the same
+    dnnl::reorder reorder;
+    bool is_output = false;
+    size_t offset = 0;  // of `ours` in the workspace
+  };
+
+  void add(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours, bool is_output);
+
+  dnnl::primitive primitive_;
+  dnnl::memory scratchpad_;
+  std::vector<Operand> operands_;
+  std::unordered_map<int, dnnl::memory> arguments_;
+  size_t workspace_bytes_ = 0;
+};
+
+}  // namespace norma::onednn

@@ -1,0 +1,73 @@
+#pragma once
+
+#include "ops/onednn/onednn.h"
+
+namespace norma::onednn {
+
+// Primitive descriptors, made the same way for oneDNN 2 (which wants an operation descriptor first) and 3.
+
+struct ConvolutionGeometry {
+  dnnl::memory::dims stride;
+  dnnl::memory::dims dilation;  ///< as oneDNN counts it: 0 for a dense kernel
+  dnnl::memory::dims padding;   ///< on both sides
+};
+
+/// `bias` may be empty.
+inline dnnl::convolution_forward::primitive_desc convolution_forward(dnnl::prop_kind kind,
+                                                                     const dnnl::memory::desc& src,
+                                                                     const dnnl::memory::desc& weights,
+                                                                     const dnnl::memory::desc& bias,
+                                                                     const dnnl::memory::desc& dst,
+                                                                     const ConvolutionGeometry& g) {
+  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), kind,       algorithm, src,       weights,     bias,
+          dst,      g.stride, g.dilation,  g.padding, g.padding, attributes()};
+#else
+  return {{kind, algorithm, src, weights, bias, dst, g.stride, g.dilation, g.padding, g.padding},
+          attributes(),
+          engine()};
+#endif
+}
+
+inline dnnl::convolution_backward_data::primitive_desc convolution_backward_data(
+    const dnnl::memory::desc& diff_src, const dnnl::memory::desc& weights, const dnnl::memory::desc& diff_dst,
+    const ConvolutionGeometry& g, const dnnl::convolution_forward::primitive_desc& hint) {
+  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(),   algorithm, diff_src,  weights, diff_dst,    g.stride,
+          g.dilation, g.padding, g.padding, hint,    attributes()};
+#else
+  return {{algorithm, diff_src, weights, diff_dst, g.stride, g.dilation, g.padding, g.padding},
+          attributes(),
+          engine(),
+          hint};
+#endif
+}
+
+inline dnnl::convolution_backward_weights::primitive_desc convolution_backward_weights(
+    const dnnl::memory::desc& src, const dnnl::memory::desc& diff_weights, const dnnl::memory::desc& diff_dst,
+    const ConvolutionGeometry& g, const dnnl::convolution_forward::primitive_desc& hint) {
+  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(),   algorithm, src,       diff_weights, diff_dst,    g.stride,
+          g.dilation, g.padding, g.padding, hint,         attributes()};
+#else
+  return {{algorithm, src, diff_weights, diff_dst, g.stride, g.dilation, g.padding, g.padding},
+          attributes(),
+          engine(),
+          hint};
+#endif
+}
+
+/// `bias` may be empty.
+inline dnnl::matmul::primitive_desc matmul(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                           const dnnl::memory::desc& bias, const dnnl::memory::desc& c) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), a, b, bias, c, attributes()};
+#else
+  return {{a, b, bias, c}, attributes(), engine()};
+#endif
+}
+
+}  // namespace norma::onednn
