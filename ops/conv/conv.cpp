@@ -16,7 +16,9 @@ namespace {
 using kernels::Conv2dCase;
 using kernels::Conv2dPass;
 
-std::string to_string(const Pair& pair) { return fmt::format("({}, {})", pair.h, pair.w); }
+std::string to_string(const Pair& pair) {
+  return fmt::format("({}, {})", pair.h, pair.w);
+}
 
 int64_t output_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
   return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
@@ -130,10 +132,9 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   const Tensor x_read = contiguous_copy(x, format);
   const Tensor weight_read = readable_weight(weight);
   const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
-  const Conv2dCase conv =
-      make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
-  const Tensor y = empty({conv.n, conv.o, conv.oh, conv.ow},
-                         {.dtype = x.dtype(), .device = x.device(), .format = format});
+  const Conv2dCase conv = make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
+  const Tensor y =
+      empty({conv.n, conv.o, conv.oh, conv.ow}, {.dtype = x.dtype(), .device = x.device(), .format = format});
   if (y.numel() > 0) {
     const auto& implementation = kernels::conv2d_implementation(x.device(), conv, Conv2dPass::forward);
     implementation.forward(conv, x_read.raw_data(), weight_read.raw_data(),
@@ -143,22 +144,22 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();
   const Tensor weight_saved = x.requires_grad() ? weight : Tensor();
   const Strides weight_strides = preserved_strides(weight.sizes(), weight.strides());
-  return record(
-      "conv2d", {x, weight, bias}, y, {x_saved, weight_saved},
-      [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
-          const Tensor& dy, const BackwardContext& context) -> Tensors {
-        Tensors gradients(3);
-        if (context.needs_grad(0)) {
-          gradients[0] = conv2d_input_gradient(dy, context.saved(1), x_sizes, options, format);
-        }
-        if (context.needs_grad(1)) {
-          gradients[1] = conv2d_weight_gradient(dy, context.saved(0), weight_sizes, weight_strides, options, format);
-        }
-        if (context.needs_grad(2)) {
-          gradients[2] = bias_gradient(dy, conv, format, context.create_graph());
-        }
-        return gradients;
-      });
+  return record("conv2d", {x, weight, bias}, y, {x_saved, weight_saved},
+                [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
+                    const Tensor& dy, const BackwardContext& context) -> Tensors {
+                  Tensors gradients(3);
+                  if (context.needs_grad(0)) {
+                    gradients[0] = conv2d_input_gradient(dy, context.saved(1), x_sizes, options, format);
+                  }
+                  if (context.needs_grad(1)) {
+                    gradients[1] =
+                        conv2d_weight_gradient(dy, context.saved(0), weight_sizes, weight_strides, options, format);
+                  }
+                  if (context.needs_grad(2)) {
+                    gradients[2] = bias_gradient(dy, conv, format, context.create_graph());
+                  }
+                  return gradients;
+                });
 }
 
 }  // namespace
@@ -211,18 +212,18 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
   }
   const Tensor dy_saved = x.requires_grad() ? dy : Tensor();
   const Tensor x_saved = dy.requires_grad() ? x : Tensor();
-  return record("conv2d_weight_gradient", {dy, x}, dweight, {dy_saved, x_saved},
-                [options, format, x_sizes = x.sizes()](const Tensor& gradient,
-                                                       const BackwardContext& context) -> Tensors {
-                  Tensors gradients(2);
-                  if (context.needs_grad(0)) {
-                    gradients[0] = conv2d_in(context.saved(1), gradient, {}, options, format);
-                  }
-                  if (context.needs_grad(1)) {
-                    gradients[1] = conv2d_input_gradient(context.saved(0), gradient, x_sizes, options, format);
-                  }
-                  return gradients;
-                });
+  return record(
+      "conv2d_weight_gradient", {dy, x}, dweight, {dy_saved, x_saved},
+      [options, format, x_sizes = x.sizes()](const Tensor& gradient, const BackwardContext& context) -> Tensors {
+        Tensors gradients(2);
+        if (context.needs_grad(0)) {
+          gradients[0] = conv2d_in(context.saved(1), gradient, {}, options, format);
+        }
+        if (context.needs_grad(1)) {
+          gradients[1] = conv2d_input_gradient(context.saved(0), gradient, x_sizes, options, format);
+        }
+        return gradients;
+      });
 }
 
 }  // namespace norma

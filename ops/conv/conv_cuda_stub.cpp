@@ -3,6 +3,8 @@
 
 namespace norma::kernels {
 
-const Conv2dImplementation* conv2d_cuda() { fail("conv2d", "this build of Norma has no CUDA"); }
+const Conv2dImplementation* conv2d_cuda() {
+  fail("conv2d", "this build of Norma has no CUDA");
+}
 
 }  // namespace norma::kernels

@@ -11,8 +11,8 @@ namespace norma::kernels {
 
 namespace {
 
-// im2col and a matrix product. For a block of output rows of one image and group, `col` has a row for each output pixel (P)
-// and a column for each weight of one output channel (K = c / groups * kh * kw), so that
+// im2col and a matrix product. For a block of output rows of one image and group, `col` has a row for each output pixel
+// (P) and a column for each weight of one output channel (K = c / groups * kh * kw), so that
 //   y = col weightᵀ,   dcol = dy weight,   dweight = sum over blocks of dyᵀ col.
 // K runs over (c, kh, kw) for NCHW and (kh, kw, c) for NHWC: then runs of memory are copied. P is innermost for NCHW.
 
@@ -20,8 +20,8 @@ using Eigen::Dynamic;
 
 /// A matrix in someone's memory; T may be const.
 template <class T, int kOrder, class Matrix = Eigen::Matrix<std::remove_const_t<T>, Dynamic, Dynamic, kOrder>>
-using Map = Eigen::Map<std::conditional_t<std::is_const_v<T>, const Matrix, Matrix>, Eigen::Unaligned,
-                       Eigen::OuterStride<>>;
+using Map =
+    Eigen::Map<std::conditional_t<std::is_const_v<T>, const Matrix, Matrix>, Eigen::Unaligned, Eigen::OuterStride<>>;
 
 /// Sizes derived from a case.
 struct Blocks {
@@ -50,8 +50,9 @@ struct Range {
   }
 };
 
-/// Calls f(c, kh, kw, oh - oh0, columns, source) for each weight and output row: `columns` are the output columns inside
-/// the image, `source` is the element of x that belongs to output column 0 (maybe outside), or -1 when the whole row is.
+/// Calls f(c, kh, kw, oh - oh0, columns, source) for each weight and output row: `columns` are the output columns
+/// inside the image, `source` is the element of x that belongs to output column 0 (maybe outside), or -1 when the whole
+/// row is.
 template <class F>
 void for_each_row(const Conv2dCase& conv, int64_t oh0, int64_t oh1, int64_t channels, F&& f) {
   for (int64_t kh = 0; kh < conv.kh; ++kh) {
@@ -165,7 +166,9 @@ struct Passes {
   [[nodiscard]] int64_t last_row(int64_t block) const { return std::min(conv.oh, (block + 1) * blocks.rows); }
 
   /// P x K
-  auto columns(T* col, int64_t pixels) const { return Map<T, kOrder>(col, pixels, blocks.k, Eigen::OuterStride<>(kChannelsLast ? blocks.k : pixels)); }
+  auto columns(T* col, int64_t pixels) const {
+    return Map<T, kOrder>(col, pixels, blocks.k, Eigen::OuterStride<>(kChannelsLast ? blocks.k : pixels));
+  }
   /// P x O of one group
   template <class U>
   auto outputs(U* y, int64_t pixels) const {
@@ -173,7 +176,8 @@ struct Passes {
   }
   /// O x K of one group
   auto weights(const T* weight, int64_t g) const {
-    return Map<const T, Eigen::RowMajor>(weight + g * blocks.group_o * blocks.k, blocks.group_o, blocks.k, Eigen::OuterStride<>(blocks.k));
+    return Map<const T, Eigen::RowMajor>(weight + g * blocks.group_o * blocks.k, blocks.group_o, blocks.k,
+                                         Eigen::OuterStride<>(blocks.k));
   }
   void gather(const T* x, int64_t oh0, int64_t oh1, T* col) const {
     if constexpr (kChannelsLast) {
@@ -283,7 +287,9 @@ void run_weight_gradient(const Conv2dCase& conv, const T* x, const T* dy, T* dwe
                      : Passes<T, false>{conv}.weight_gradient(x, dy, dweight);
 }
 
-int64_t weight_count(const Conv2dCase& conv) { return conv.o * (conv.c / conv.groups) * conv.kh * conv.kw; }
+int64_t weight_count(const Conv2dCase& conv) {
+  return conv.o * (conv.c / conv.groups) * conv.kh * conv.kw;
+}
 
 /// Calls f(weight) with the weights in the order of the activations.
 template <class T, class F>

@@ -30,9 +30,8 @@ Layouts caller_layouts(const Conv2dCase& conv, bool has_bias) {
     layouts.weights =
         memory::desc({conv.o, conv.c, conv.kh, conv.kw}, type, conv.weight_channels_last ? Tag::ohwi : Tag::oihw);
   } else {
-    layouts.weights =
-        memory::desc({conv.groups, conv.o / conv.groups, conv.c / conv.groups, conv.kh, conv.kw}, type,
-                     conv.weight_channels_last ? Tag::gohwi : Tag::goihw);
+    layouts.weights = memory::desc({conv.groups, conv.o / conv.groups, conv.c / conv.groups, conv.kh, conv.kw}, type,
+                                   conv.weight_channels_last ? Tag::gohwi : Tag::goihw);
   }
   if (has_bias) {
     layouts.bias = memory::desc({conv.o}, type, Tag::x);
@@ -40,8 +39,8 @@ Layouts caller_layouts(const Conv2dCase& conv, bool has_bias) {
   return layouts;
 }
 
-/// What the primitive is offered: plain NHWC activations stay as they are (as fast as blocked ones, and nothing to reorder);
-/// the weights, and NCHW activations, may be laid out as oneDNN likes.
+/// What the primitive is offered: plain NHWC activations stay as they are (as fast as blocked ones, and nothing to
+/// reorder); the weights, and NCHW activations, may be laid out as oneDNN likes.
 Layouts offered_layouts(const Conv2dCase& conv, const Layouts& caller) {
   constexpr auto type = memory::data_type::f32;
   Layouts layouts = caller;
@@ -75,8 +74,7 @@ std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass,
     case Conv2dPass::input_gradient: {
       const auto backward =
           onednn::convolution_backward_data(offered.src, offered.weights, offered.dst, geometry, forward);
-      auto plan =
-          std::make_unique<onednn::Plan>(dnnl::convolution_backward_data(backward), backward.scratchpad_desc());
+      auto plan = std::make_unique<onednn::Plan>(dnnl::convolution_backward_data(backward), backward.scratchpad_desc());
       plan->add_input(DNNL_ARG_DIFF_DST, caller.dst, backward.diff_dst_desc());
       plan->add_input(DNNL_ARG_WEIGHTS, caller.weights, backward.weights_desc());
       plan->add_output(DNNL_ARG_DIFF_SRC, caller.src, backward.diff_src_desc());
@@ -128,7 +126,9 @@ bool supports(const Conv2dCase& conv, Conv2dPass pass) {
   return !writes_outside;
 }
 
-void* writable(const void* pointer) { return const_cast<void*>(pointer); }  // oneDNN's handles are not const
+void* writable(const void* pointer) {
+  return const_cast<void*>(pointer);
+}  // oneDNN's handles are not const
 
 void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
   const std::array<void*, 4> pointers{writable(x), writable(weight), y, writable(bias)};

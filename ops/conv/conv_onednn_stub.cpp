@@ -2,6 +2,8 @@
 
 namespace norma::kernels {
 
-const Conv2dImplementation* conv2d_onednn() { return nullptr; }
+const Conv2dImplementation* conv2d_onednn() {
+  return nullptr;
+}
 
 }  // namespace norma::kernels

@@ -53,7 +53,9 @@ std::vector<std::string> conv2d_implementations() {
   return names;
 }
 
-void set_conv2d_implementation(const std::string& name) { forced() = find(name); }
+void set_conv2d_implementation(const std::string& name) {
+  forced() = find(name);
+}
 
 const kernels::Conv2dImplementation& kernels::conv2d_implementation(Device device, const Conv2dCase& conv,
                                                                     Conv2dPass pass) {

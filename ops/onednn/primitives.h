@@ -13,20 +13,15 @@ struct ConvolutionGeometry {
 };
 
 /// `bias` may be empty.
-inline dnnl::convolution_forward::primitive_desc convolution_forward(dnnl::prop_kind kind,
-                                                                     const dnnl::memory::desc& src,
-                                                                     const dnnl::memory::desc& weights,
-                                                                     const dnnl::memory::desc& bias,
-                                                                     const dnnl::memory::desc& dst,
-                                                                     const ConvolutionGeometry& g) {
+inline dnnl::convolution_forward::primitive_desc convolution_forward(
+    dnnl::prop_kind kind, const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
+    const dnnl::memory::desc& bias, const dnnl::memory::desc& dst, const ConvolutionGeometry& g) {
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine(), kind,       algorithm, src,       weights,     bias,
-          dst,      g.stride, g.dilation,  g.padding, g.padding, attributes()};
+  return {engine(), kind, algorithm, src, weights, bias, dst, g.stride, g.dilation, g.padding, g.padding, attributes()};
 #else
-  return {{kind, algorithm, src, weights, bias, dst, g.stride, g.dilation, g.padding, g.padding},
-          attributes(),
-          engine()};
+  return {
+      {kind, algorithm, src, weights, bias, dst, g.stride, g.dilation, g.padding, g.padding}, attributes(), engine()};
 #endif
 }
 
