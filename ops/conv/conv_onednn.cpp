@@ -19,42 +19,33 @@ struct Layouts {
   memory::desc src, weights, bias, dst;
 };
 
+Layouts make_layouts(const Conv2dCase& conv, bool has_bias, Tag activations, Tag weights) {
+  constexpr auto type = memory::data_type::f32;
+  const memory::dims weight_dims =
+      conv.groups == 1 ? memory::dims{conv.o, conv.c, conv.kh, conv.kw}
+                       : memory::dims{conv.groups, conv.o / conv.groups, conv.c / conv.groups, conv.kh, conv.kw};
+  return {.src = memory::desc({conv.n, conv.c, conv.h, conv.w}, type, activations),
+          .weights = memory::desc(weight_dims, type, weights),
+          .bias = has_bias ? memory::desc({conv.o}, type, Tag::x) : memory::desc(),
+          .dst = memory::desc({conv.n, conv.o, conv.oh, conv.ow}, type, activations)};
+}
+
 /// How the caller's memory lies.
 Layouts caller_layouts(const Conv2dCase& conv, bool has_bias) {
-  constexpr auto type = memory::data_type::f32;
-  const Tag activations = conv.channels_last ? Tag::nhwc : Tag::nchw;
-  Layouts layouts;
-  layouts.src = memory::desc({conv.n, conv.c, conv.h, conv.w}, type, activations);
-  layouts.dst = memory::desc({conv.n, conv.o, conv.oh, conv.ow}, type, activations);
-  if (conv.groups == 1) {
-    layouts.weights =
-        memory::desc({conv.o, conv.c, conv.kh, conv.kw}, type, conv.weight_channels_last ? Tag::ohwi : Tag::oihw);
-  } else {
-    layouts.weights = memory::desc({conv.groups, conv.o / conv.groups, conv.c / conv.groups, conv.kh, conv.kw}, type,
-                                   conv.weight_channels_last ? Tag::gohwi : Tag::goihw);
-  }
-  if (has_bias) {
-    layouts.bias = memory::desc({conv.o}, type, Tag::x);
-  }
-  return layouts;
+  const Tag plain = conv.weight_channels_last ? Tag::ohwi : Tag::oihw;
+  const Tag grouped = conv.weight_channels_last ? Tag::gohwi : Tag::goihw;
+  return make_layouts(conv, has_bias, conv.channels_last ? Tag::nhwc : Tag::nchw, conv.groups == 1 ? plain : grouped);
 }
 
 /// What the primitive is offered: plain NHWC activations stay as they are (as fast as blocked ones, and nothing to
 /// reorder); the weights, and NCHW activations, may be laid out as oneDNN likes.
-Layouts offered_layouts(const Conv2dCase& conv, const Layouts& caller) {
-  constexpr auto type = memory::data_type::f32;
-  Layouts layouts = caller;
-  layouts.weights = memory::desc(caller.weights.dims(), type, Tag::any);
-  if (!conv.channels_last) {
-    layouts.src = memory::desc(caller.src.dims(), type, Tag::any);
-    layouts.dst = memory::desc(caller.dst.dims(), type, Tag::any);
-  }
-  return layouts;
+Layouts offered_layouts(const Conv2dCase& conv, bool has_bias) {
+  return make_layouts(conv, has_bias, conv.channels_last ? Tag::nhwc : Tag::any, Tag::any);
 }
 
 std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass, bool has_bias) {
   const Layouts caller = caller_layouts(conv, has_bias);
-  const Layouts offered = offered_layouts(conv, caller);
+  const Layouts offered = offered_layouts(conv, has_bias);
   const onednn::ConvolutionGeometry geometry{.stride = {conv.stride_h, conv.stride_w},
                                              .dilation = {conv.dilation_h - 1, conv.dilation_w - 1},
                                              .padding = {conv.padding_h, conv.padding_w}};
