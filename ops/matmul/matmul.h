@@ -2,16 +2,25 @@
 
 #include "core/tensor.h"
 
+#include <string>
+#include <vector>
+
 namespace norma {
 
 /// Matrix product of (…, M, K) and (…, K, N) over broadcast leading axes: (…, M, N), contiguous. Rank 2 or more.
 /// float32 and float64, any strides (transposed operands are not copied). Differentiable, also twice.
-/// NORMA_MATMUL=onednn|eigen forces an implementation.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// x · weightᵀ + bias over the last axis: x (…, in), weight (out, in), bias (out) or undefined; result (…, out).
 /// The result keeps the order in which x's axes lie in memory when its last axis is innermost (so the NHWC view of a
 /// channels_last tensor stays one). Differentiable, also twice.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+/// Names of the implementations of matmul() and linear() in this build, in the order they are tried: the first that
+/// supports the case is used. Small products go to Eigen. NORMA_MATMUL=onednn|eigen forces one.
+std::vector<std::string> matmul_implementations();
+/// Forces one by name for this process, in all cases that it supports; "" returns to the order. Throws Error for a
+/// name that this build lacks.
+void set_matmul_implementation(const std::string& name);
 
 }  // namespace norma

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "core/device.h"
+#include "core/dtype.h"
+
+#include <compare>
+#include <cstdint>
+#include <string_view>
+
+namespace norma::kernels {
+
+/// `batch` products c = a b + bias of a (m, k) and b (k, n), in plain numbers. Strides are in elements. In a and b
+/// either the rows or the columns are runs of memory: one of the two strides is 1, the other at least the length of a
+/// run. c's columns are adjacent.
+struct MatmulCase {
+  DType dtype = DType::float32;
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  int64_t a_batch = 0, a_row = 0, a_column = 0;  ///< a_batch and b_batch may be 0: the same matrix every time
+  int64_t b_batch = 0, b_row = 0, b_column = 0;
+  int64_t c_batch = 0, c_row = 0;
+
+  friend auto operator<=>(const MatmulCase&, const MatmulCase&) = default;
+};
+
+struct MatmulImplementation {
+  std::string_view name;
+  bool (*supports)(const MatmulCase& product);
+  /// bias: n values added to every row, or nullptr. c is overwritten.
+  void (*multiply)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c);
+};
+
+/// nullptr in a build without oneDNN.
+const MatmulImplementation* matmul_onednn();
+const MatmulImplementation* matmul_eigen();
+/// Throws Error: "matmul: this build of Norma has no CUDA".
+const MatmulImplementation* matmul_cuda();
+
+/// The implementation for this case on this device: the forced one if it supports the case, else the first that does.
+const MatmulImplementation& matmul_implementation(Device device, const MatmulCase& product);
+
+/// sums[j] = sum over i of x[i * stride + j]. Fixed order, carried in double.
+void column_sum(DType dtype, int64_t rows, int64_t columns, int64_t stride, const void* x, void* sums);
+
+}  // namespace norma::kernels

@@ -1,0 +1,170 @@
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/matmul/kernels.h"
+#include "ops/matmul/matmul.h"
+#include "ops/matmul/product.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/view.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace norma {
+
+namespace {
+
+void check_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  constexpr auto op = "linear";
+  check_defined(op, "x", x);
+  check_defined(op, "weight", weight);
+  check_floating(op, "x", x);
+  check(x.rank() >= 1, op, "x: expected rank 1 or more, got rank 0");
+  check_rank(op, "weight", weight, 2);
+  check_dtype(op, "weight", weight, x.dtype());
+  check_device(op, "weight", weight, x.device());
+  check(x.size(-1) == weight.size(1), op,
+        "x: expected {} features in the last axis, as weight {} has, got {} (sizes {})", weight.size(1),
+        to_string(weight.sizes()), x.size(-1), to_string(x.sizes()));
+  if (bias.defined()) {
+    check_sizes(op, "bias", bias, {weight.size(0)});
+    check_dtype(op, "bias", bias, x.dtype());
+    check_device(op, "bias", bias, x.device());
+  }
+}
+
+Sizes with_last(const Sizes& sizes, int64_t last) {
+  Sizes result = sizes;
+  result[result.size() - 1] = last;
+  return result;
+}
+
+/// All axes but the last, from the outermost in memory to the innermost.
+Axes memory_order(const Tensor& x) {
+  Axes order;
+  for (int64_t axis = 0; axis + 1 < x.rank(); ++axis) {
+    order.push_back(axis);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.stride(a) > x.stride(b); });
+  return order;
+}
+
+/// Strides without gaps in this order of axes; the last axis is innermost.
+Strides dense_strides(const Sizes& sizes, const Axes& order) {
+  Strides strides = Strides::filled(sizes.size(), 1);
+  int64_t step = sizes.back();
+  for (int64_t i = order.size() - 1; i >= 0; --i) {
+    strides[order[i]] = step;
+    step *= sizes[order[i]];
+  }
+  return strides;
+}
+
+/// Where the elements of x and of the result lie.
+struct Rows {
+  Tensor tensor;      // x, or a contiguous copy
+  Axes order;         // of the leading axes
+  int64_t count = 0;  // of rows
+
+  explicit Rows(const Tensor& x) : tensor(x), order(memory_order(x)), count(leading_numel(x)) {
+    if (!(without_size_1(x.sizes(), dense_strides(x.sizes(), order)) == without_size_1(x.sizes(), x.strides()))) {
+      tensor = contiguous_copy(x);
+      std::iota(order.begin(), order.end(), 0);
+    }
+  }
+  /// (count, features)
+  [[nodiscard]] Tensor matrix() const {
+    const int64_t features = tensor.sizes().back();
+    return alias(tensor.detach(), {count, features}, {features, 1}, tensor.offset());
+  }
+
+ private:
+  static int64_t leading_numel(const Tensor& x) {
+    return std::accumulate(x.sizes().begin(), x.sizes().end() - 1, int64_t{1}, std::multiplies<>());
+  }
+  /// The strides of axes that have more than one element.
+  static Strides without_size_1(const Sizes& sizes, const Strides& strides) {
+    Strides kept;
+    for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+      if (sizes[axis] != 1) {
+        kept.push_back(strides[axis]);
+      }
+    }
+    return kept;
+  }
+};
+
+/// The gradients by kernels, for a backward pass that is not recorded itself.
+Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const Axes& order, const Sizes& x_sizes,
+                        int64_t outputs) {
+  const Strides strides = dense_strides(dy.sizes(), order);
+  Tensor dy_read = dy;
+  if (!(dy.strides() == strides)) {
+    dy_read = empty_strided(dy.sizes(), strides, {.dtype = dy.dtype(), .device = dy.device()});
+    copy_into(dy, dy_read);
+  }
+  const int64_t features = x_sizes.back();
+  const int64_t rows = dy.numel() / std::max<int64_t>(outputs, 1);
+  const TensorOptions tensor_options{.dtype = dy.dtype(), .device = dy.device()};
+  const Tensor dy_rows = alias(dy_read, {rows, outputs}, {outputs, 1}, dy_read.offset());
+  Tensors gradients(3);
+  if (context.needs_grad(0)) {  // dx = dy weight
+    gradients[0] = empty_strided(x_sizes, dense_strides(x_sizes, order), tensor_options);
+    multiply_into(matrix_view(dy_rows), matrix_view(context.saved(1)), {}, gradients[0].raw_data(), features);
+  }
+  if (context.needs_grad(1)) {  // dweight = dyᵀ x
+    gradients[1] = empty({outputs, features}, tensor_options);
+    const MatrixView left = matrix_view(transpose(dy_rows, 0, 1));
+    multiply_into(left, matrix_view(Rows(context.saved(0)).matrix()), {}, gradients[1].raw_data(), features);
+  }
+  if (context.needs_grad(2)) {
+    gradients[2] = empty({outputs}, tensor_options);
+    kernels::column_sum(dy.dtype(), rows, outputs, outputs, dy_rows.raw_data(), gradients[2].raw_data());
+  }
+  return gradients;
+}
+
+/// The same composed of differentiable ops.
+Tensors recorded_gradients(const Tensor& dy, const BackwardContext& context, const Sizes& x_sizes, int64_t outputs) {
+  const Tensor dy_rows = reshape(dy, {-1, outputs});
+  Tensors gradients(3);
+  if (context.needs_grad(0)) {
+    gradients[0] = reshape(matmul(dy_rows, context.saved(1)), x_sizes);
+  }
+  if (context.needs_grad(1)) {
+    gradients[1] = matmul(transpose(dy_rows, 0, 1), reshape(context.saved(0), {-1, x_sizes.back()}));
+  }
+  if (context.needs_grad(2)) {
+    gradients[2] = sum(dy_rows, {0});
+  }
+  return gradients;
+}
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_arguments(x, weight, bias);
+  const int64_t outputs = weight.size(0);
+  const Rows rows(x);
+  const Sizes sizes = with_last(x.sizes(), outputs);
+  const Tensor y = empty_strided(sizes, dense_strides(sizes, rows.order), {.dtype = x.dtype(), .device = x.device()});
+  if (y.numel() > 0) {
+    const Tensor matrix = x.rank() == 2 ? x : rows.matrix();
+    const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+    const NoGradGuard no_grad;
+    multiply_into(matrix_view(matrix), matrix_view(transpose(weight, 0, 1)), bias_read, y.raw_data(), outputs);
+  }
+  // Each operand is needed for the other's gradient only.
+  const Tensor x_saved = weight.requires_grad() ? x : Tensor();
+  const Tensor weight_saved = x.requires_grad() ? weight : Tensor();
+  return record(
+      "linear", {x, weight, bias}, y, {x_saved, weight_saved},
+      [order = rows.order, x_sizes = x.sizes(), outputs](const Tensor& dy, const BackwardContext& context) -> Tensors {
+        if (context.create_graph() || dy.numel() == 0) {
+          return recorded_gradients(dy, context, x_sizes, outputs);
+        }
+        return fused_gradients(dy, context, order, x_sizes, outputs);
+      });
+}
+
+}  // namespace norma

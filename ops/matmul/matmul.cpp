@@ -1,0 +1,148 @@
+#include "ops/matmul/matmul.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/strided_loop.h"
+#include "core/tape.h"
+#include "ops/matmul/product.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/view.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace norma {
+
+namespace {
+
+Sizes leading(const Sizes& sizes, int64_t dropped) {
+  return Sizes(std::span<const int64_t>(sizes.begin(), static_cast<size_t>(sizes.size() - dropped)));
+}
+
+void check_arguments(const Tensor& a, const Tensor& b) {
+  constexpr auto op = "matmul";
+  check_defined(op, "a", a);
+  check_defined(op, "b", b);
+  check_floating(op, "a", a);
+  check_dtype(op, "b", b, a.dtype());
+  check_device(op, "b", b, a.device());
+  check(a.rank() >= 2, op, "a: expected rank 2 or more, got rank {} (sizes {})", a.rank(), to_string(a.sizes()));
+  check(b.rank() >= 2, op, "b: expected rank 2 or more, got rank {} (sizes {})", b.rank(), to_string(b.sizes()));
+  check(a.size(-1) == b.size(-2), op, "b: expected {} rows, as a (sizes {}) has columns, got {} (sizes {})", a.size(-1),
+        to_string(a.sizes()), b.size(-2), to_string(b.sizes()));
+}
+
+/// The product of all matrices of a batch, without the tape. `out` is contiguous.
+void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const Tensor& out) {
+  const MatrixView left = matrix_view(a);
+  const MatrixView right = matrix_view(b);
+  kernels::MatmulCase product{.dtype = a.dtype(),
+                              .m = out.size(-2),
+                              .n = out.size(-1),
+                              .k = a.size(-1),
+                              .a_row = left.row,
+                              .a_column = left.column,
+                              .b_row = right.row,
+                              .b_column = right.column,
+                              .c_row = out.size(-1)};
+  const StridedLoop<3> loop = make_strided_loop<3>(
+      batch,
+      {leading(out.strides(), 2), broadcast_strides(leading(a.sizes(), 2), leading(left.tensor.strides(), 2), batch),
+       broadcast_strides(leading(b.sizes(), 2), leading(right.tensor.strides(), 2), batch)});
+  product.batch = loop.sizes.back();
+  product.c_batch = loop.strides[0].back();
+  product.a_batch = loop.strides[1].back();
+  product.b_batch = loop.strides[2].back();
+  if (product.b_batch == 0 && product.a_batch == product.m * product.a_row &&
+      product.c_batch == product.m * product.c_row) {
+    product.m *= product.batch;  // one tall matrix
+    product.batch = 1;
+  }
+  const auto& implementation = kernels::matmul_implementation(a.device(), product);
+  const auto element = static_cast<std::ptrdiff_t>(size_of(a.dtype()));
+  const int64_t outer = loop.numel() / loop.sizes.back();
+  for (int64_t i = 0; i < outer; ++i) {
+    std::array<int64_t, 3> offsets{};
+    for (int64_t axis = loop.sizes.size() - 2, rest = i; axis >= 0; --axis) {
+      for (size_t n = 0; n < offsets.size(); ++n) {
+        offsets[n] += rest % loop.sizes[axis] * loop.strides[n][axis];
+      }
+      rest /= loop.sizes[axis];
+    }
+    implementation.multiply(product, static_cast<const std::byte*>(left.tensor.raw_data()) + offsets[1] * element,
+                            static_cast<const std::byte*>(right.tensor.raw_data()) + offsets[2] * element,
+                            /* bias= */ nullptr, static_cast<std::byte*>(out.raw_data()) + offsets[0] * element);
+  }
+}
+
+/// aᵀ dy, added up over the axes that b was broadcast along.
+Tensor right_gradient(const Tensor& a, const Tensor& dy, const Sizes& b_sizes) {
+  if (b_sizes.size() == 2) {  // the whole batch is one sum
+    return matmul(transpose(reshape(a, {-1, b_sizes[0]}), 0, 1), reshape(dy, {-1, b_sizes[1]}));
+  }
+  return sum_to_size(matmul(transpose(a, -2, -1), dy), b_sizes);
+}
+
+}  // namespace
+
+MatrixView matrix_view(const Tensor& x) {
+  const int64_t rows = x.size(-2);
+  const int64_t columns = x.size(-1);
+  // An axis of size 1 has any stride; give it one that kernels accept.
+  const int64_t row = rows == 1 ? std::max<int64_t>(columns, 1) : x.stride(-2);
+  const int64_t column = columns == 1 ? 1 : x.stride(-1);
+  if (column == 1 && row >= columns) {
+    return {x, row, column};
+  }
+  const int64_t down = rows == 1 ? 1 : x.stride(-2);
+  if (down == 1 && x.stride(-1) >= rows) {
+    return {x, down, x.stride(-1)};
+  }
+  const Tensor copy = copy_of(x, MemoryFormat::contiguous);
+  return {copy, std::max<int64_t>(columns, 1), 1};
+}
+
+void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row) {
+  const kernels::MatmulCase product{.dtype = a.tensor.dtype(),
+                                    .m = a.tensor.size(0),
+                                    .n = b.tensor.size(1),
+                                    .k = a.tensor.size(1),
+                                    .a_row = a.row,
+                                    .a_column = a.column,
+                                    .b_row = b.row,
+                                    .b_column = b.column,
+                                    .c_row = c_row};
+  kernels::matmul_implementation(a.tensor.device(), product)
+      .multiply(product, a.tensor.raw_data(), b.tensor.raw_data(), bias.defined() ? bias.raw_data() : nullptr, c);
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  check_arguments(a, b);
+  const Sizes batch = broadcast_sizes("matmul", leading(a.sizes(), 2), leading(b.sizes(), 2));
+  Sizes sizes = batch;
+  sizes.push_back(a.size(-2));
+  sizes.push_back(b.size(-1));
+  const Tensor out = empty(sizes, {.dtype = a.dtype(), .device = a.device()});
+  if (a.size(-1) == 0) {
+    zero_(out);  // an empty sum
+  } else if (out.numel() > 0) {
+    multiply_batch(a, b, batch, out);
+  }
+  // Each operand is needed for the other's gradient only.
+  const Tensor a_saved = b.requires_grad() ? a : Tensor();
+  const Tensor b_saved = a.requires_grad() ? b : Tensor();
+  return record(
+      "matmul", {a, b}, out, {a_saved, b_saved},
+      [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& context) -> Tensors {
+        Tensors gradients(2);
+        if (context.needs_grad(0)) {
+          gradients[0] = sum_to_size(matmul(dy, transpose(context.saved(1), -2, -1)), a_sizes);
+        }
+        if (context.needs_grad(1)) {
+          gradients[1] = right_gradient(context.saved(0), dy, b_sizes);
+        }
+        return gradients;
+      });
+}
+
+}  // namespace norma

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "ops/matmul/kernels.h"
+
+namespace norma {
+
+/// A matrix, or each of a batch of them, in a form kernels can read.
+struct MatrixView {
+  Tensor tensor;  ///< keeps the memory alive; axes (…, rows, columns)
+  int64_t row = 0;
+  int64_t column = 0;
+};
+
+/// x itself if the rows or the columns of its matrices (last two axes) are runs of memory, else a contiguous copy.
+MatrixView matrix_view(const Tensor& x);
+
+/// Writes a b + bias into the matrix at `c`, whose rows are `c_row` elements apart. All of rank 2; bias may be
+/// undefined.
+void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row);
+
+}  // namespace norma
