@@ -12,7 +12,7 @@ struct Pair {
   int64_t h = 0;
   int64_t w = 0;
   Pair(int64_t both) : h(both), w(both) {}  // NOLINT: {.stride = 2} is the point
-  Pair(int64_t h, int64_t w) : h(h), w(w) {}
+  Pair(int64_t height, int64_t width) : h(height), w(width) {}
 };
 
 struct Conv2dOptions {
@@ -25,12 +25,14 @@ struct Conv2dOptions {
 /// Cross-correlation of x (N, C, H, W) with weight (O, C / groups, kH, kW), plus bias (O) or undefined.
 /// Result: (N, O, H', W') with H' = (H + 2 padding - dilation (kH - 1) - 1) / stride + 1, channels_last iff x or
 /// weight suggests it (strict predicate), else contiguous. float32 and float64. Differentiable, also twice.
-/// The first implementation that supports the case is used: oneDNN, then Eigen; NORMA_CONV=onednn|eigen forces one.
+/// The first implementation that supports the case is used: oneDNN, then Eigen. NORMA_CONV=onednn|eigen forces one, in
+/// all cases that it supports.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
 /// Names of the implementations in this build, in the order they are tried.
 std::vector<std::string> conv2d_implementations();
-/// Forces one by name for this process; "" returns to the order. Throws Error for a name that this build lacks.
+/// Forces one by name for this process, in all cases that it supports; "" returns to the order. Throws Error for a name
+/// that this build lacks.
 void set_conv2d_implementation(const std::string& name);
 
 }  // namespace norma
