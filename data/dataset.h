@@ -46,10 +46,10 @@ class Dataset {
 
 struct DatasetOptions {
   Split split = Split::train;
-  std::filesystem::path folder;  ///< of the files; empty: where the dataset's package puts them
-  uint64_t seed = 0;             ///< of generated images
-  int64_t image_size = 32;       ///< height and width of generated images
-  int64_t size = 0;              ///< images per epoch of generated images; 0: 60,000 (train) or 10,000 (test)
+  std::filesystem::path folder = {};  ///< of the files; empty: where the dataset's package puts them
+  uint64_t seed = 0;                  ///< of generated images
+  int64_t image_size = 32;            ///< height and width of generated images
+  int64_t size = 0;                   ///< images per epoch of generated images; 0: 60,000 (train) or 10,000 (test)
 };
 
 using DatasetFactory = std::function<std::shared_ptr<const Dataset>(const DatasetOptions& options)>;

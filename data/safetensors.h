@@ -1,18 +1,17 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "nn/module.h"
 
 #include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 namespace norma::data {
 
 /// Tensors with their names, in a fixed order.
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using NamedTensors = nn::NamedTensors;
 
 /// What a safetensors file holds (https://github.com/huggingface/safetensors).
 struct Safetensors {
@@ -23,7 +22,7 @@ struct Safetensors {
   [[nodiscard]] Tensor find(std::string_view name) const;
 };
 
-/// Writes tensors of any dtype, device and strides; in the file they are always row-major. Tensors of wide dtypes come
+/// Writes tensors of any dtype and strides; in the file they are always row-major. Tensors of wide dtypes come
 /// first, so that each lies aligned; otherwise the order is kept.
 ///
 /// The file appears under its name only when all of it is on the disk: until then it is a temporary file in the same

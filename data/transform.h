@@ -10,13 +10,13 @@
 namespace norma::data {
 
 struct TransformOptions {
-  int64_t image_size = 32;   ///< height and width of the result; smaller images are padded with black on all sides
-  int64_t channels = 3;      ///< of the result; a grey image is repeated
-  bool augment = false;      ///< random crop and flip (for training)
-  int64_t crop_padding = 4;  ///< with augment: the window moves by up to this many pixels in each direction
-  bool flip = true;          ///< with augment: mirror every second image, by chance
-  std::vector<float> mean;   ///< per channel of the dataset, in [0, 1]; empty: the dataset's own
-  std::vector<float> std;
+  int64_t image_size = 32;       ///< height and width of the result; smaller images are padded with black on all sides
+  int64_t channels = 3;          ///< of the result; a grey image is repeated
+  bool augment = false;          ///< random crop and flip (for training)
+  int64_t crop_padding = 4;      ///< with augment: the window moves by up to this many pixels in each direction
+  bool flip = true;              ///< with augment: mirror every second image, by chance
+  std::vector<float> mean = {};  ///< per channel of the dataset, in [0, 1]; empty: the dataset's own
+  std::vector<float> std = {};
 };
 
 /// The chance in an augmentation: a pure function of these three, so that it does not depend on threads or on which

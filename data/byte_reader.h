@@ -1,0 +1,51 @@
+#pragma once
+
+#include <zlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace norma::data {
+
+/// Reads a file from front to back, unpacking it on the way if it begins like a gzip file. Stricter than zlib's own
+/// gzread: bytes after the packed data and a cut or damaged stream are errors.
+class ByteReader {
+ public:
+  /// `op` begins every error text. Throws Error when the file cannot be opened.
+  ByteReader(std::string op, std::filesystem::path file);
+  ~ByteReader();
+  ByteReader(const ByteReader&) = delete;
+  ByteReader& operator=(const ByteReader&) = delete;
+
+  /// Fills `bytes` as far as the file goes and returns how many there were: less than asked for only at the end.
+  /// Throws Error for a file that cannot be read or unpacked.
+  size_t read(std::span<uint8_t> bytes);
+
+  [[nodiscard]] bool is_gzip() const { return is_gzip_; }
+  [[nodiscard]] const std::filesystem::path& file() const { return file_; }
+
+ private:
+  struct CloseFile {
+    void operator()(std::FILE* stream) const { std::fclose(stream); }
+  };
+
+  size_t fill_input();
+  size_t read_plain(std::span<uint8_t> bytes);
+  size_t read_gzip(std::span<uint8_t> bytes);
+
+  std::string op_;
+  std::filesystem::path file_;
+  std::unique_ptr<std::FILE, CloseFile> stream_;
+  std::vector<uint8_t> input_;  ///< bytes from the disk that z_ has not used up
+  z_stream z_{};
+  bool is_gzip_ = false;
+  bool at_end_ = false;
+};
+
+}  // namespace norma::data

@@ -1,0 +1,142 @@
+#include "data/idx.h"
+
+#include "core/error.h"
+#include "data/byte_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace norma::data {
+
+namespace {
+
+constexpr uint8_t kUnsignedByte = 0x08;  // the type code of IDX files that hold uint8
+constexpr size_t kChunk = size_t{1} << 24;
+
+uint32_t big_endian(const uint8_t* bytes) {
+  return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | uint32_t{bytes[3]};
+}
+
+}  // namespace
+
+IdxArray read_idx(const std::filesystem::path& file, int64_t rank) {
+  ByteReader reader("idx", file);
+  const std::string name = file.string();
+  const auto header_bytes = static_cast<size_t>(4 + 4 * rank);
+  std::vector<uint8_t> header(header_bytes);
+  const size_t header_read = reader.read(header);
+  check(header_read >= 4, "idx", "{}: expected a header of {} bytes, got {} bytes", name, header_bytes, header_read);
+  const uint32_t expected_magic = uint32_t{kUnsignedByte} << 8 | static_cast<uint32_t>(rank);
+  const uint32_t magic = big_endian(header.data());
+  check(magic == expected_magic, "idx", "{}: expected the magic number {:#010x} (bytes with {} {}), got {:#010x}", name,
+        expected_magic, rank, rank == 1 ? "axis" : "axes", magic);
+  check(header_read == header_bytes, "idx", "{}: expected a header of {} bytes, got {} bytes", name, header_bytes,
+        header_read);
+
+  IdxArray array;
+  size_t count = 1;
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    const uint32_t size = big_endian(header.data() + 4 + 4 * axis);
+    check(size > 0, "idx", "{}: expected sizes of at least 1, got 0 on axis {}", name, axis);
+    check(!__builtin_mul_overflow(count, size_t{size}, &count), "idx", "{}: the sizes in the header are too large",
+          name);
+    array.sizes.push_back(size);
+  }
+
+  // Memory grows with what the file holds, not with what its header claims.
+  while (array.values.size() < count) {
+    const size_t before = array.values.size();
+    const size_t wanted = std::min(kChunk, count - before);
+    array.values.resize(before + wanted);
+    const size_t got = reader.read(std::span(array.values).subspan(before));
+    check(got == wanted, "idx", "{}: expected {} bytes of data for sizes [{}], got {}", name, count,
+          fmt::join(array.sizes, ", "), before + got);
+  }
+  uint8_t extra = 0;
+  check(reader.read({&extra, 1}) == 0, "idx", "{}: expected the file to end after {} bytes of data, but it goes on",
+        name, count);
+  return array;
+}
+
+namespace {
+
+/// The file in `folder` whose name ends in one of `stems` followed by -idxN-ubyte, plain or packed.
+std::filesystem::path find_idx_file(const std::filesystem::path& folder, const std::vector<std::string>& stems,
+                                    int64_t rank) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    for (const std::string& stem : stems) {
+      for (const char separator : {'-', '.'}) {
+        for (const std::string_view packed : {"", ".gz"}) {
+          if (name.ends_with(fmt::format("{}{}idx{}-ubyte{}", stem, separator, rank, packed))) {
+            found.push_back(name);
+          }
+        }
+      }
+    }
+  }
+  std::sort(found.begin(), found.end());
+  if (found.size() == 2 && found[1] == found[0] + ".gz") {
+    found.pop_back();  // the same file, packed and unpacked
+  }
+  check(found.size() <= 1, "idx", "{}: expected one file like {}-idx{}-ubyte, got {}", folder.string(), stems[0], rank,
+        fmt::join(found, ", "));
+  return found.empty() ? std::filesystem::path() : folder / found[0];
+}
+
+class IdxDataset final : public Dataset {
+ public:
+  IdxDataset(DatasetInfo info, IdxArray images, IdxArray labels)
+      : info_(std::move(info)), images_(std::move(images)), labels_(std::move(labels)) {}
+
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+
+  int64_t get(int64_t index, std::span<uint8_t> image) const override {
+    check(index >= 0 && index < info_.size, info_.name, "index: expected a value in [0, {}), got {}", info_.size,
+          index);
+    const int64_t bytes = info_.image_bytes();
+    check(static_cast<int64_t>(image.size()) == bytes, info_.name, "image: expected room for {} bytes, got {}", bytes,
+          image.size());
+    std::memcpy(image.data(), images_.values.data() + index * bytes, static_cast<size_t>(bytes));
+    return labels_.values[static_cast<size_t>(index)];
+  }
+
+ private:
+  DatasetInfo info_;
+  IdxArray images_;
+  IdxArray labels_;
+};
+
+}  // namespace
+
+IdxFiles find_idx_files(const std::filesystem::path& folder, Split split) {
+  if (split == Split::train) {
+    return {find_idx_file(folder, {"train-images"}, 3), find_idx_file(folder, {"train-labels"}, 1)};
+  }
+  return {find_idx_file(folder, {"t10k-images", "test-images"}, 3),
+          find_idx_file(folder, {"t10k-labels", "test-labels"}, 1)};
+}
+
+std::shared_ptr<const Dataset> load_idx_dataset(const IdxFiles& files, DatasetInfo info) {
+  IdxArray images = read_idx(files.images, /* rank= */ 3);
+  IdxArray labels = read_idx(files.labels, /* rank= */ 1);
+  check(labels.sizes[0] == images.sizes[0], "idx", "{}: expected {} labels, one for each image of {}, got {}",
+        files.labels.string(), images.sizes[0], files.images.filename().string(), labels.sizes[0]);
+  for (size_t i = 0; i < labels.values.size(); ++i) {
+    check(labels.values[i] < info.num_classes(), info.name, "{}: expected labels below {}, got {} for image {}",
+          files.labels.string(), info.num_classes(), labels.values[i], i);
+  }
+  info.size = images.sizes[0];
+  info.channels = 1;
+  info.height = images.sizes[1];
+  info.width = images.sizes[2];
+  return std::make_shared<IdxDataset>(std::move(info), std::move(images), std::move(labels));
+}
+
+}  // namespace norma::data

@@ -1,0 +1,83 @@
+#include "core/error.h"
+#include "data/idx.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace norma::data {
+
+namespace {
+
+std::string_view prefix(Split split) {
+  return split == Split::train ? "train" : "t10k";
+}
+
+/// Mean and standard deviation of all bytes, scaled to [0, 1]. Exact sums: bytes are small integers.
+std::pair<float, float> byte_statistics(const std::vector<uint8_t>& bytes) {
+  uint64_t sum = 0;
+  uint64_t squares = 0;
+  for (const uint64_t byte : bytes) {
+    sum += byte;
+    squares += byte * byte;
+  }
+  const auto count = static_cast<double>(bytes.size());
+  const double mean = static_cast<double>(sum) / count;
+  const double variance = static_cast<double>(squares) / count - mean * mean;
+  // Images of a single colour: any scale will do.
+  const double std = variance > 0 ? std::sqrt(variance) : 255;
+  return {static_cast<float>(mean / 255), static_cast<float>(std / 255)};
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options) {
+  check(!options.folder.empty(), "idx", "expected a folder with IDX files (option --data-dir), got none");
+  check(std::filesystem::is_directory(options.folder), "idx", "{}: no such folder", options.folder.string());
+  const IdxFiles files = find_idx_files(options.folder, options.split);
+  const IdxFiles train = find_idx_files(options.folder, Split::train);
+  const IdxFiles test = find_idx_files(options.folder, Split::test);
+  check(!files.images.empty(), "idx", "{}: expected a file {}-images-idx3-ubyte or {}-images-idx3-ubyte.gz, found none",
+        options.folder.string(), prefix(options.split), prefix(options.split));
+  check(!files.labels.empty(), "idx", "{}: expected a file {}-labels-idx1-ubyte or {}-labels-idx1-ubyte.gz, found none",
+        options.folder.string(), prefix(options.split), prefix(options.split));
+
+  DatasetInfo info;
+  info.name = "idx";
+  int64_t largest = 0;
+  for (const auto& labels : {train.labels, test.labels}) {
+    if (!labels.empty()) {
+      const IdxArray array = read_idx(labels, /* rank= */ 1);
+      largest = std::max<int64_t>(largest, *std::max_element(array.values.begin(), array.values.end()));
+    }
+  }
+  for (int64_t label = 0; label <= largest; ++label) {
+    info.class_names.push_back(std::to_string(label));
+  }
+  const auto [mean, std] =
+      byte_statistics(read_idx(train.images.empty() ? files.images : train.images, /* rank= */ 3).values);
+  info.mean = {mean};
+  info.std = {std};
+  return load_idx_dataset(files, std::move(info));
+}
+
+std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options) {
+  // Where Debian's package puts the files.
+  const std::filesystem::path folder = options.folder.empty() ? "/usr/share/datasets/fashion-mnist" : options.folder;
+  const IdxFiles files = find_idx_files(folder, options.split);
+  check(!files.images.empty() && !files.labels.empty(), "fashion_mnist",
+        "{}: expected a file {}-{}-ubyte.gz, found none; install Debian's package dataset-fashion-mnist "
+        "(apt-get install dataset-fashion-mnist) or give the folder with the files (option --data-dir)",
+        folder.string(), prefix(options.split), files.images.empty() ? "images-idx3" : "labels-idx1");
+  DatasetInfo info;
+  info.name = "fashion_mnist";
+  info.class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                      "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+  // Of all 60000 * 28 * 28 training pixels; a test computes them again.
+  info.mean = {0.28604F};
+  info.std = {0.35302F};
+  return load_idx_dataset(files, std::move(info));
+}
+
+}  // namespace norma::data

@@ -1,0 +1,231 @@
+#include "data/loader.h"
+
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/random.h"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace norma::data {
+
+namespace {
+
+// Keeps these numbers apart from those that other parts draw from the same seed.
+constexpr uint64_t kOrderStream = uint64_t{1} << 61;
+
+/// A random order of 0 … count - 1 by Fisher and Yates' method, given by seed and epoch.
+std::vector<int64_t> shuffled(int64_t count, uint64_t seed, int64_t epoch) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  for (int64_t i = count - 1; i > 0; --i) {
+    const auto bits = philox(seed, static_cast<uint64_t>(i), kOrderStream | static_cast<uint64_t>(epoch));
+    const uint64_t wide = uint64_t{bits[0]} << 32 | bits[1];
+    const auto j = static_cast<int64_t>(wide % static_cast<uint64_t>(i + 1));  // bias below i / 2^64
+    std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(j)]);
+  }
+  return order;
+}
+
+}  // namespace
+
+class Loader::Implementation {
+ public:
+  Implementation(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options)
+      : dataset_(std::move(dataset)), transform_(std::move(transform)), options_(options) {
+    check(dataset_ != nullptr, "loader", "dataset: expected a dataset, got none");
+    check(options.batch_size > 0, "loader", "batch_size: expected at least 1, got {}", options.batch_size);
+    check(options.epochs > 0, "loader", "epochs: expected at least 1, got {}", options.epochs);
+    check(options.total_images >= 0, "loader", "total_images: expected at least 0, got {}", options.total_images);
+    check(options.num_workers >= 0, "loader", "num_workers: expected at least 0, got {}", options.num_workers);
+    check(options.prefetch > 0, "loader", "prefetch: expected at least 1, got {}", options.prefetch);
+    check(options.first_step >= 0, "loader", "first_step: expected at least 0, got {}", options.first_step);
+    const int64_t size = dataset_->info().size;
+    const int64_t batch = options.batch_size;
+    epoch_images_ = options.drop_last ? size / batch * batch : size;
+    check(epoch_images_ > 0, "loader",
+          "batch_size: expected at most {}, the images of {}, to drop the last batch, got {}", size,
+          dataset_->info().name, batch);
+    epoch_batches_ = (epoch_images_ + batch - 1) / batch;
+    num_images_ = options.total_images > 0 ? options.total_images : options.epochs * epoch_images_;
+    const int64_t rest = num_images_ % epoch_images_;
+    if (options.drop_last) {
+      num_images_ -= rest % batch;
+    }
+    check(num_images_ > 0, "loader", "total_images: expected at least {}, a batch, to drop the last one, got {}", batch,
+          options.total_images);
+    num_steps_ = num_images_ / epoch_images_ * epoch_batches_ + (num_images_ % epoch_images_ + batch - 1) / batch;
+    check(options.first_step <= num_steps_, "loader", "first_step: expected at most {}, got {}", num_steps_,
+          options.first_step);
+    next_to_make_ = next_to_take_ = options.first_step;
+    slots_.resize(static_cast<size_t>(options.prefetch));
+    for (int i = 0; i < options.num_workers; ++i) {
+      workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    }
+  }
+
+  std::optional<Batch> next() {
+    if (failure_ != nullptr) {
+      std::rethrow_exception(failure_);
+    }
+    if (next_to_take_ == num_steps_) {
+      return std::nullopt;
+    }
+    Slot slot;
+    if (workers_.empty()) {
+      slot = make_slot(next_to_take_);
+      ++next_to_take_;
+    } else {
+      std::unique_lock lock(mutex_);
+      Slot& waiting = slots_[slot_of(next_to_take_)];
+      filled_.wait(lock, [&] { return waiting.full; });
+      slot = std::exchange(waiting, {});
+      ++next_to_take_;
+      lock.unlock();
+      emptied_.notify_all();
+    }
+    if (slot.failure != nullptr) {
+      failure_ = slot.failure;
+      std::rethrow_exception(failure_);
+    }
+    return std::move(slot.batch);
+  }
+
+  [[nodiscard]] int64_t batches_per_epoch() const { return epoch_batches_; }
+  [[nodiscard]] int64_t num_steps() const { return num_steps_; }
+  [[nodiscard]] int64_t num_images() const { return num_images_; }
+
+ private:
+  struct Slot {
+    bool full = false;
+    Batch batch;
+    std::exception_ptr failure;
+  };
+  using Order = std::shared_ptr<const std::vector<int64_t>>;
+
+  [[nodiscard]] size_t slot_of(int64_t step) const { return static_cast<size_t>(step % options_.prefetch); }
+
+  void work(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      // A step may be begun when its slot is free: the step that had it last must have been taken.
+      const bool go_on = emptied_.wait(
+          lock, stop, [&] { return next_to_make_ == num_steps_ || next_to_make_ < next_to_take_ + options_.prefetch; });
+      if (!go_on || stop.stop_requested() || next_to_make_ == num_steps_) {
+        return;
+      }
+      const int64_t step = next_to_make_++;
+      lock.unlock();
+      Slot slot = make_slot(step);
+      lock.lock();
+      slots_[slot_of(step)] = std::move(slot);
+      filled_.notify_one();
+    }
+  }
+
+  Slot make_slot(int64_t step) {
+    Slot slot;
+    slot.full = true;
+    try {
+      slot.batch = make_batch(step);
+    } catch (...) {
+      slot.failure = std::current_exception();
+    }
+    return slot;
+  }
+
+  Batch make_batch(int64_t step) {
+    const int64_t epoch = step / epoch_batches_;
+    const int64_t index = step % epoch_batches_;
+    const int64_t first = index * options_.batch_size;
+    const int64_t left_in_epoch = std::min(epoch_images_, num_images_ - epoch * epoch_images_) - first;
+    const int64_t count = std::min(options_.batch_size, left_in_epoch);
+    const DatasetInfo& info = dataset_->info();
+    const TransformOptions& shape = transform_.options();
+
+    Batch batch;
+    batch.epoch = epoch;
+    batch.index = index;
+    batch.step = step;
+    batch.images = empty({count, shape.channels, shape.image_size, shape.image_size}, {.format = options_.format});
+    batch.labels = empty({count}, {.dtype = DType::int64});
+    const Strides& strides = batch.images.strides();
+    auto* const images = batch.images.data<float>();
+    auto* const labels = batch.labels.data<int64_t>();
+    const Order order = options_.shuffle && !info.endless ? order_of(epoch) : nullptr;
+    std::vector<uint8_t> bytes(static_cast<size_t>(info.image_bytes()));
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t image = order != nullptr ? (*order)[static_cast<size_t>(first + i)] : first + i;
+      if (info.endless) {
+        image += epoch * info.size;  // new images in every epoch
+      }
+      labels[i] = dataset_->get(image, bytes);
+      transform_.apply(bytes, {.seed = options_.seed, .epoch = epoch, .index = image}, images + i * strides[0],
+                       {strides[1], strides[2], strides[3]});
+    }
+    return batch;
+  }
+
+  /// Workers may be in two neighbouring epochs at once, so that the last two orders are kept.
+  Order order_of(int64_t epoch) {
+    const std::lock_guard lock(orders_mutex_);
+    Order order = orders_[epoch];
+    if (order == nullptr) {
+      order = std::make_shared<const std::vector<int64_t>>(shuffled(dataset_->info().size, options_.seed, epoch));
+      orders_[epoch] = order;
+      if (orders_.size() > 2) {
+        orders_.erase(orders_.begin());
+      }
+    }
+    return order;
+  }
+
+  std::shared_ptr<const Dataset> dataset_;
+  Transform transform_;
+  LoaderOptions options_;
+  int64_t epoch_images_ = 0;
+  int64_t epoch_batches_ = 0;
+  int64_t num_images_ = 0;
+  int64_t num_steps_ = 0;
+  std::exception_ptr failure_;  ///< of a batch that was asked for
+
+  std::mutex orders_mutex_;
+  std::map<int64_t, Order> orders_;
+
+  std::mutex mutex_;
+  std::condition_variable_any filled_;   ///< the consumer waits for its step
+  std::condition_variable_any emptied_;  ///< workers wait for a free slot
+  std::vector<Slot> slots_;              ///< step s in slot s modulo prefetch
+  int64_t next_to_make_ = 0;
+  int64_t next_to_take_ = 0;
+  std::vector<std::jthread> workers_;  ///< last: they end before what they use
+};
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options)
+    : implementation_(std::make_unique<Implementation>(std::move(dataset), std::move(transform), options)) {}
+Loader::~Loader() = default;
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&&) noexcept = default;
+
+std::optional<Batch> Loader::next() {
+  return implementation_->next();
+}
+int64_t Loader::batches_per_epoch() const {
+  return implementation_->batches_per_epoch();
+}
+int64_t Loader::num_steps() const {
+  return implementation_->num_steps();
+}
+int64_t Loader::num_images() const {
+  return implementation_->num_images();
+}
+
+}  // namespace norma::data

@@ -1,0 +1,273 @@
+#include "data/safetensors.h"
+
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "data/atomic_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+namespace norma::data {
+
+static_assert(std::endian::native == std::endian::little, "safetensors files hold little-endian numbers");
+
+namespace {
+
+constexpr const char* kOp = "safetensors";
+constexpr const char* kMetadata = "__metadata__";
+constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
+constexpr size_t kHeaderAlignment = 8;
+
+struct DTypeName {
+  const char* name;
+  DType dtype;
+};
+
+constexpr std::array<DTypeName, 8> kDTypes = {{{"F64", DType::float64},
+                                               {"F32", DType::float32},
+                                               {"F16", DType::float16},
+                                               {"BF16", DType::bfloat16},
+                                               {"I64", DType::int64},
+                                               {"I32", DType::int32},
+                                               {"U8", DType::uint8},
+                                               {"BOOL", DType::boolean}}};
+
+const char* name_of(DType dtype) {
+  for (const DTypeName& known : kDTypes) {
+    if (known.dtype == dtype) {
+      return known.name;
+    }
+  }
+  fail(kOp, "unknown dtype {}", static_cast<int>(dtype));
+}
+
+size_t bytes_of(const Tensor& x) {
+  return static_cast<size_t>(x.numel()) * size_of(x.dtype());
+}
+
+/// One tensor as the header describes it.
+struct Entry {
+  std::string name;
+  DType dtype = DType::float32;
+  Sizes sizes;
+  uint64_t begin = 0;  // in bytes after the header
+  uint64_t end = 0;
+};
+
+/// The header's JSON. Throws Error for a name that comes twice, which a JSON object would hide.
+nlohmann::json parse_header(const std::string& file, const std::string& text) {
+  std::set<std::string> names;
+  std::string twice;
+  const auto note_names = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
+    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second) {
+      twice = value.get<std::string>();
+    }
+    return true;
+  };
+  nlohmann::json header;
+  try {
+    header = nlohmann::json::parse(text, note_names);
+  } catch (const nlohmann::json::exception& error) {
+    fail(kOp, "{}: the header is not JSON ({})", file, error.what());
+  }
+  check(header.is_object(), kOp, "{}: expected the header to be a JSON object, got {}", file, header.type_name());
+  check(twice.empty(), kOp, "{}: tensor '{}': the name appears twice", file, twice);
+  return header;
+}
+
+std::map<std::string, std::string> parse_metadata(const std::string& file, const nlohmann::json& value) {
+  check(value.is_object(), kOp, "{}: expected {} to be an object, got {}", file, kMetadata, value.type_name());
+  std::map<std::string, std::string> metadata;
+  for (const auto& [key, text] : value.items()) {
+    check(text.is_string(), kOp, "{}: {}: expected a text for '{}', got {}", file, kMetadata, key, text.type_name());
+    metadata[key] = text.get<std::string>();
+  }
+  return metadata;
+}
+
+DType parse_dtype(const std::string& file, const std::string& name, const nlohmann::json& value) {
+  std::vector<std::string_view> names;
+  for (const DTypeName& known : kDTypes) {
+    if (value == known.name) {
+      return known.dtype;
+    }
+    names.emplace_back(known.name);
+  }
+  fail(kOp, "{}: tensor '{}': dtype: expected one of {}, got {}", file, name, fmt::join(names, ", "), value.dump());
+}
+
+Entry parse_entry(const std::string& file, const std::string& name, const nlohmann::json& value, uint64_t data_bytes) {
+  check(value.is_object(), kOp, "{}: tensor '{}': expected an object, got {}", file, name, value.type_name());
+  for (const char* key : {"dtype", "shape", "data_offsets"}) {
+    check(value.contains(key), kOp, "{}: tensor '{}': {} is missing", file, name, key);
+  }
+  const auto is_size = [](const nlohmann::json& number) {
+    return number.is_number_unsigned() && number.get<uint64_t>() <= uint64_t{INT64_MAX};
+  };
+  Entry entry;
+  entry.name = name;
+  entry.dtype = parse_dtype(file, name, value["dtype"]);
+
+  const nlohmann::json& shape = value["shape"];
+  check(shape.is_array() && std::all_of(shape.begin(), shape.end(), is_size), kOp,
+        "{}: tensor '{}': shape: expected a list of sizes, got {}", file, name, shape.dump());
+  check(shape.size() <= static_cast<size_t>(kMaxRank), kOp, "{}: tensor '{}': shape: expected at most {} axes, got {}",
+        file, name, kMaxRank, shape.size());
+  uint64_t bytes = size_of(entry.dtype);
+  bool fits = true;
+  for (const nlohmann::json& size : shape) {
+    entry.sizes.push_back(size.get<int64_t>());
+    fits = fits && !__builtin_mul_overflow(bytes, size.get<uint64_t>(), &bytes);
+  }
+  check(fits, kOp, "{}: tensor '{}': shape: {} is too large", file, name, shape.dump());
+
+  const nlohmann::json& offsets = value["data_offsets"];
+  check(offsets.is_array() && offsets.size() == 2 && std::all_of(offsets.begin(), offsets.end(), is_size), kOp,
+        "{}: tensor '{}': data_offsets: expected [begin, end], got {}", file, name, offsets.dump());
+  entry.begin = offsets[0].get<uint64_t>();
+  entry.end = offsets[1].get<uint64_t>();
+  check(entry.begin <= entry.end && entry.end <= data_bytes, kOp,
+        "{}: tensor '{}': data_offsets: expected a range within the {} bytes of data, got {}", file, name, data_bytes,
+        offsets.dump());
+  check(entry.end - entry.begin == bytes, kOp, "{}: tensor '{}': expected {} bytes for dtype {} and shape {}, got {}",
+        file, name, bytes, name_of(entry.dtype), shape.dump(), entry.end - entry.begin);
+  return entry;
+}
+
+/// Throws Error unless the entries, sorted, cover the data without gaps or overlaps.
+void check_coverage(const std::string& file, const std::vector<Entry>& entries, uint64_t data_bytes) {
+  uint64_t covered = 0;
+  const Entry* previous = nullptr;
+  for (const Entry& entry : entries) {
+    if (entry.begin < covered) {
+      fail(kOp, "{}: tensor '{}': its bytes [{}, {}) overlap those of '{}'", file, entry.name, entry.begin, entry.end,
+           previous->name);
+    }
+    check(entry.begin == covered, kOp, "{}: tensor '{}': expected its data to begin at byte {}, got {}: a gap", file,
+          entry.name, covered, entry.begin);
+    covered = entry.end;
+    previous = &entry;
+  }
+  check(covered == data_bytes, kOp, "{}: expected {} bytes of data, as the header says, got {}", file, covered,
+        data_bytes);
+}
+
+}  // namespace
+
+Tensor Safetensors::find(std::string_view name) const {
+  const auto found =
+      std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) { return tensor.first == name; });
+  return found == tensors.end() ? Tensor() : found->second;
+}
+
+void save_safetensors(const std::filesystem::path& file, const NamedTensors& tensors,
+                      const std::map<std::string, std::string>& metadata) {
+  std::vector<const std::pair<std::string, Tensor>*> sorted;
+  std::set<std::string_view> names;
+  for (const auto& tensor : tensors) {
+    check_defined(kOp, tensor.first, tensor.second);
+    check(tensor.first != kMetadata, kOp, "{}: no tensor can have the name {}", file.string(), kMetadata);
+    check(names.insert(tensor.first).second, kOp, "{}: tensor '{}': the name appears twice", file.string(),
+          tensor.first);
+    sorted.push_back(&tensor);
+  }
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {
+    return size_of(a->second.dtype()) > size_of(b->second.dtype());
+  });
+
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) {
+    header[kMetadata] = metadata;
+  }
+  size_t offset = 0;
+  for (const auto* tensor : sorted) {
+    const Tensor& x = tensor->second;
+    const size_t end = offset + bytes_of(x);
+    header[tensor->first] = {{"dtype", name_of(x.dtype())},
+                             {"shape", std::vector<int64_t>(x.sizes().begin(), x.sizes().end())},
+                             {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception&) {
+    fail(kOp, "{}: names and metadata must be UTF-8", file.string());
+  }
+  // Spaces bring the data to an aligned place, as the format asks for.
+  text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
+
+  AtomicFile output(kOp, file);
+  const uint64_t length = text.size();
+  output.write(&length, sizeof(length));
+  output.write(text.data(), text.size());
+  for (const auto* tensor : sorted) {
+    const Tensor x = contiguous_copy(tensor->second);
+    output.write(x.raw_data(), bytes_of(x));
+  }
+  output.commit();
+}
+
+Safetensors load_safetensors(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  std::error_code error;
+  const uint64_t file_bytes = std::filesystem::file_size(path, error);
+  check(!error, kOp, "cannot open {}: {}", file, error.message());
+  std::ifstream input(path, std::ios::binary);
+  check(input.is_open(), kOp, "cannot open {}: {}", file, std::strerror(errno));
+  const auto read = [&](void* bytes, uint64_t count) {
+    input.read(static_cast<char*>(bytes), static_cast<std::streamsize>(count));
+    check(static_cast<uint64_t>(input.gcount()) == count, kOp, "cannot read {}", file);
+  };
+
+  uint64_t length = 0;
+  check(file_bytes >= sizeof(length), kOp, "{}: expected a header length of 8 bytes, got a file of {} bytes", file,
+        file_bytes);
+  read(&length, sizeof(length));
+  check(length <= kMaxHeader, kOp, "{}: expected a header of at most {} bytes, got length {}", file, kMaxHeader,
+        length);
+  check(length <= file_bytes - sizeof(length), kOp, "{}: the header should have {} bytes, but only {} follow", file,
+        length, file_bytes - sizeof(length));
+  std::string text(length, '\0');
+  read(text.data(), length);
+  const uint64_t data_bytes = file_bytes - sizeof(length) - length;
+
+  Safetensors result;
+  std::vector<Entry> entries;
+  const nlohmann::json header = parse_header(file, text);
+  for (const auto& [name, value] : header.items()) {
+    if (name == kMetadata) {
+      result.metadata = parse_metadata(file, value);
+    } else {
+      entries.push_back(parse_entry(file, name, value, data_bytes));
+    }
+  }
+  // Of tensors that begin at the same byte, empty ones come first.
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  check_coverage(file, entries, data_bytes);
+
+  for (const Entry& entry : entries) {
+    Tensor x = empty(entry.sizes, {.dtype = entry.dtype});
+    read(x.raw_data(), entry.end - entry.begin);
+    if (entry.dtype == DType::boolean) {
+      const auto* bytes = static_cast<const uint8_t*>(x.raw_data());
+      check(std::all_of(bytes, bytes + x.numel(), [](uint8_t byte) { return byte <= 1; }), kOp,
+            "{}: tensor '{}': expected 0 or 1 in every byte of a BOOL", file, entry.name);
+    }
+    result.tensors.emplace_back(entry.name, std::move(x));
+  }
+  return result;
+}
+
+}  // namespace norma::data

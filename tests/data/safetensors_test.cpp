@@ -1,0 +1,343 @@
+#include "data/safetensors.h"
+
+#include "files.h"
+#include "support.h"
+
+#include <sys/resource.h>
+
+#include <bit>
+#include <csignal>
+#include <cstring>
+#include <limits>
+
+using namespace norma;
+using namespace norma::data;
+using norma::test::error_of;
+using norma::test::Layout;
+using norma::test::max_difference;
+using norma::test::read_file;
+using norma::test::TemporaryFolder;
+using norma::test::write_file;
+
+namespace {
+
+/// A file with this header and `data_bytes` bytes 0, 1, 2, … of data.
+std::string file_with(const std::string& header, size_t data_bytes) {
+  const uint64_t length = header.size();
+  std::string bytes(sizeof(length), '\0');
+  std::memcpy(bytes.data(), &length, sizeof(length));
+  bytes += header;
+  for (size_t i = 0; i < data_bytes; ++i) {
+    bytes.push_back(static_cast<char>(i));
+  }
+  return bytes;
+}
+
+std::string entry(const std::string& name, const std::string& dtype, const std::string& shape, int begin, int end) {
+  return fmt::format(R"("{}":{{"dtype":"{}","shape":{},"data_offsets":[{},{}]}})", name, dtype, shape, begin, end);
+}
+
+}  // namespace
+
+TEST_CASE("safetensors: every dtype comes back as it was, in every layout") {
+  const TemporaryFolder folder;
+  const Tensor numbers = norma::test::random_tensor({2, 3, 5, 4}, 1);
+  const Tensor integers = randint(0, 200, {2, 3, 5, 4});
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::int64, DType::int32,
+                            DType::uint8, DType::boolean}) {
+    for (const Layout layout : norma::test::kLayouts) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(to_string(layout));
+      const Tensor x = norma::test::in_layout(
+          copy_of(is_floating(dtype) ? numbers : integers, MemoryFormat::contiguous, dtype), layout);
+      save_safetensors(folder / "file", {{"x", x}});
+      const Safetensors loaded = load_safetensors(folder / "file");
+      REQUIRE(loaded.tensors.size() == 1);
+      const Tensor y = loaded.find("x");
+      REQUIRE(y.defined());
+      CHECK(y.dtype() == dtype);
+      CHECK(y.is_contiguous());
+      CHECK(max_difference(x, y) <= 0);
+    }
+  }
+}
+
+TEST_CASE("safetensors: special numbers, scalars, empty tensors and metadata") {
+  const TemporaryFolder folder;
+  const float nan = std::bit_cast<float>(0x7FC12345U);
+  const Tensor special =
+      from_vector<float>({nan, INFINITY, -INFINITY, -0.0F, std::numeric_limits<float>::denorm_min()}, {5});
+  const std::map<std::string, std::string> metadata = {{"text", "with \"quotes\", a\nline and ümlaut"}, {"empty", ""}};
+  save_safetensors(
+      folder / "file",
+      {{"special", special}, {"scalar", scalar(42, DType::int64)}, {"empty", zeros({0, 3})}, {"", ones({1})}},
+      metadata);
+  const Safetensors loaded = load_safetensors(folder / "file");
+  CHECK(loaded.metadata == metadata);
+  CHECK(std::memcmp(loaded.find("special").raw_data(), special.raw_data(), 5 * sizeof(float)) == 0);
+  CHECK(loaded.find("scalar").rank() == 0);
+  CHECK(loaded.find("scalar").item<int64_t>() == 42);
+  CHECK(loaded.find("empty").sizes() == Sizes{0, 3});
+  CHECK(loaded.find("").item<float>() == 1.0F);
+  CHECK_FALSE(loaded.find("none").defined());
+}
+
+TEST_CASE("safetensors: no tensors at all") {
+  const TemporaryFolder folder;
+  save_safetensors(folder / "file", {});
+  CHECK(read_file(folder / "file") == file_with("{}      ", 0));
+  CHECK(load_safetensors(folder / "file").tensors.empty());
+}
+
+TEST_CASE("safetensors: the bytes of a file, wide dtypes first and the data aligned") {
+  const TemporaryFolder folder;
+  save_safetensors(folder / "file",
+                   {{"u", from_vector<uint8_t>({7}, {1})},
+                    {"f", from_vector<float>({1.0F, -2.0F}, {2, 1})},
+                    {"l", from_vector<int64_t>({3}, {})}},
+                   {{"k", "v"}});
+  const std::string header =
+      R"({"__metadata__":{"k":"v"},"l":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
+      R"("f":{"dtype":"F32","shape":[2,1],"data_offsets":[8,16]},"u":{"dtype":"U8","shape":[1],"data_offsets":[16,17]}})";
+  const std::string bytes = read_file(folder / "file");
+  const size_t padded = (header.size() + 7) / 8 * 8;
+  REQUIRE(bytes.size() == 8 + padded + 17);
+  CHECK(static_cast<unsigned char>(bytes[0]) == padded);
+  CHECK(bytes.substr(1, 7) == std::string(7, '\0'));
+  CHECK(bytes.substr(8, padded) == header + std::string(padded - header.size(), ' '));
+  CHECK(bytes.substr(8 + padded) == std::string("\x03\0\0\0\0\0\0\0\x00\x00\x80\x3F\x00\x00\x00\xC0\x07", 17));
+}
+
+TEST_CASE("safetensors: a file written by the reference implementation") {
+  // import torch; from safetensors.torch import save
+  // save({"b": torch.tensor([[1.5, -2.0]], dtype=torch.bfloat16), "a": torch.tensor([1, -1])}, {"format": "pt"})
+  const std::string header = R"({"__metadata__":{"format":"pt"},"a":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+                             R"("b":{"dtype":"BF16","shape":[1,2],"data_offsets":[16,20]}})";
+  std::string bytes = file_with(header + std::string((8 - header.size() % 8) % 8, ' '), 0);
+  bytes += std::string("\x01\0\0\0\0\0\0\0\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xC0\x3F\x00\xC0", 20);
+  const TemporaryFolder folder;
+  write_file(folder / "file", bytes);
+  const Safetensors loaded = load_safetensors(folder / "file");
+  CHECK(loaded.metadata.at("format") == "pt");
+  CHECK(loaded.find("a").to_vector<int64_t>() == std::vector<int64_t>{1, -1});
+  CHECK(loaded.find("b").dtype() == DType::bfloat16);
+  CHECK(loaded.find("b").to_vector<float>() == std::vector<float>{1.5F, -2.0F});
+}
+
+TEST_CASE("safetensors: the header may list tensors in any order") {
+  const TemporaryFolder folder;
+  write_file(folder / "file",
+             file_with("{" + entry("second", "U8", "[2]", 1, 3) + "," + entry("none", "U8", "[0]", 1, 1) + "," +
+                           entry("first", "U8", "[1]", 0, 1) + "}",
+                       3));
+  const Safetensors loaded = load_safetensors(folder / "file");
+  REQUIRE(loaded.tensors.size() == 3);
+  CHECK(loaded.tensors[0].first == "first");
+  CHECK(loaded.find("second").to_vector<int>() == std::vector<int>{1, 2});
+}
+
+TEST_CASE("safetensors: bad files, each with its error") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "file").string();
+  const auto error_for = [&](const std::string& bytes) {
+    write_file(file, bytes);
+    return error_of([&] { load_safetensors(file); });
+  };
+  const auto header_error = [&](const std::string& header, size_t data_bytes = 4) {
+    return error_for(file_with(header, data_bytes));
+  };
+  const std::string prefix = "safetensors: " + file + ": ";
+
+  SUBCASE("missing") {
+    CHECK(error_of([&] { load_safetensors(file); }) ==
+          "safetensors: cannot open " + file + ": No such file or directory");
+  }
+  SUBCASE("a folder") {
+    CHECK(error_of([&] { load_safetensors(folder.path()); }) ==
+          "safetensors: cannot open " + folder.path().string() + ": Is a directory");
+  }
+  SUBCASE("shorter than a header length") {
+    CHECK(error_for("") == prefix + "expected a header length of 8 bytes, got a file of 0 bytes");
+    CHECK(error_for("1234567") == prefix + "expected a header length of 8 bytes, got a file of 7 bytes");
+  }
+  SUBCASE("a header length beyond the file") {
+    CHECK(error_for(std::string("\x05\0\0\0\0\0\0\0{}  ", 12)) ==
+          prefix + "the header should have 5 bytes, but only 4 follow");
+  }
+  SUBCASE("a header length beyond reason") {
+    CHECK(error_for(std::string(8, '\xFF') + "{}") ==
+          prefix + "expected a header of at most 100000000 bytes, got length 18446744073709551615");
+  }
+  SUBCASE("no JSON") {
+    CHECK(header_error("{\"x\":") ==
+          prefix +
+              "the header is not JSON ([json.exception.parse_error.101] parse error at line 1, column 6: syntax error "
+              "while parsing value - unexpected end of input; expected '[', '{', or a literal)");
+    CHECK(header_error("").starts_with(prefix + "the header is not JSON ("));
+    CHECK(header_error("{\"\xFF\":1}").starts_with(prefix + "the header is not JSON ("));
+    CHECK(header_error("{}x").starts_with(prefix + "the header is not JSON ("));
+    CHECK(header_error(std::string(100000, '[')).starts_with(prefix + "the header is not JSON ("));
+  }
+  SUBCASE("no object") {
+    CHECK(header_error("[]") == prefix + "expected the header to be a JSON object, got array");
+    CHECK(header_error("{\"x\":3}") == prefix + "tensor 'x': expected an object, got number");
+  }
+  SUBCASE("metadata that is no map of texts") {
+    CHECK(header_error(R"({"__metadata__":[]})") == prefix + "expected __metadata__ to be an object, got array");
+    CHECK(header_error(R"({"__metadata__":{"k":1}})") == prefix + "__metadata__: expected a text for 'k', got number");
+  }
+  SUBCASE("a name twice") {
+    CHECK(header_error("{" + entry("x", "U8", "[2]", 0, 2) + "," + entry("x", "U8", "[2]", 2, 4) + "}") ==
+          prefix + "tensor 'x': the name appears twice");
+  }
+  SUBCASE("a missing field") {
+    CHECK(header_error(R"({"x":{"shape":[1],"data_offsets":[0,4]}})") == prefix + "tensor 'x': dtype is missing");
+    CHECK(header_error(R"({"x":{"dtype":"F32","data_offsets":[0,4]}})") == prefix + "tensor 'x': shape is missing");
+    CHECK(header_error(R"({"x":{"dtype":"F32","shape":[1]}})") == prefix + "tensor 'x': data_offsets is missing");
+  }
+  SUBCASE("an unknown dtype") {
+    CHECK(header_error("{" + entry("x", "F8_E4M3", "[4]", 0, 4) + "}") ==
+          prefix + "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL, got \"F8_E4M3\"");
+    CHECK(header_error(R"({"x":{"dtype":1,"shape":[1],"data_offsets":[0,4]}})") ==
+          prefix + "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL, got 1");
+  }
+  SUBCASE("a bad shape") {
+    CHECK(header_error("{" + entry("x", "U8", "4", 0, 4) + "}") ==
+          prefix + "tensor 'x': shape: expected a list of sizes, got 4");
+    CHECK(header_error("{" + entry("x", "U8", "[-4]", 0, 4) + "}") ==
+          prefix + "tensor 'x': shape: expected a list of sizes, got [-4]");
+    CHECK(header_error("{" + entry("x", "U8", "[4.0]", 0, 4) + "}") ==
+          prefix + "tensor 'x': shape: expected a list of sizes, got [4.0]");
+    CHECK(header_error("{" + entry("x", "U8", "[1,1,1,1,1,1,1,1,4]", 0, 4) + "}") ==
+          prefix + "tensor 'x': shape: expected at most 8 axes, got 9");
+    CHECK(header_error("{" + entry("x", "F32", "[4294967296,4294967296]", 0, 4) + "}") ==
+          prefix + "tensor 'x': shape: [4294967296,4294967296] is too large");
+  }
+  SUBCASE("offsets out of range") {
+    CHECK(header_error("{" + entry("x", "U8", "[5]", 0, 5) + "}") ==
+          prefix + "tensor 'x': data_offsets: expected a range within the 4 bytes of data, got [0,5]");
+    CHECK(header_error("{" + entry("x", "U8", "[1]", 3, 2) + "}") ==
+          prefix + "tensor 'x': data_offsets: expected a range within the 4 bytes of data, got [3,2]");
+    CHECK(header_error("{" + entry("x", "U8", "[1]", -1, 0) + "}") ==
+          prefix + "tensor 'x': data_offsets: expected [begin, end], got [-1,0]");
+    CHECK(header_error(R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0]}})") ==
+          prefix + "tensor 'x': data_offsets: expected [begin, end], got [0]");
+  }
+  SUBCASE("offsets that do not match dtype and shape") {
+    CHECK(header_error("{" + entry("x", "F32", "[2]", 0, 4) + "}") ==
+          prefix + "tensor 'x': expected 8 bytes for dtype F32 and shape [2], got 4");
+  }
+  SUBCASE("overlapping tensors") {
+    CHECK(header_error("{" + entry("x", "U8", "[3]", 0, 3) + "," + entry("y", "U8", "[2]", 2, 4) + "}") ==
+          prefix + "tensor 'y': its bytes [2, 4) overlap those of 'x'");
+    CHECK(header_error("{" + entry("x", "U8", "[4]", 0, 4) + "," + entry("y", "U8", "[4]", 0, 4) + "}") ==
+          prefix + "tensor 'y': its bytes [0, 4) overlap those of 'x'");
+  }
+  SUBCASE("gaps") {
+    CHECK(header_error("{" + entry("x", "U8", "[1]", 0, 1) + "," + entry("y", "U8", "[2]", 2, 4) + "}") ==
+          prefix + "tensor 'y': expected its data to begin at byte 1, got 2: a gap");
+    CHECK(header_error("{" + entry("x", "U8", "[1]", 3, 4) + "}") ==
+          prefix + "tensor 'x': expected its data to begin at byte 0, got 3: a gap");
+  }
+  SUBCASE("more data than the header describes") {
+    CHECK(header_error("{" + entry("x", "U8", "[3]", 0, 3) + "}") ==
+          prefix + "expected 3 bytes of data, as the header says, got 4");
+  }
+  SUBCASE("a truncated file") {
+    write_file(file, "");
+    save_safetensors(file, {{"x", zeros({100})}});
+    const std::string bytes = read_file(file);
+    CHECK(error_for(bytes.substr(0, bytes.size() - 1)) ==
+          prefix + "tensor 'x': data_offsets: expected a range within the 399 bytes of data, got [0,400]");
+  }
+  SUBCASE("a BOOL that is neither") {
+    CHECK(header_error("{" + entry("x", "BOOL", "[4]", 0, 4) + "}") ==
+          prefix + "tensor 'x': expected 0 or 1 in every byte of a BOOL");
+  }
+}
+
+TEST_CASE("safetensors: every file cut short or with one byte changed gives an Error or tensors, nothing worse") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "file").string();
+  save_safetensors(file, {{"a", arange(3)}, {"b", ones({2, 2})}}, {{"k", "v"}});
+  const std::string bytes = read_file(file);
+  int errors = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    write_file(file, bytes.substr(0, i));
+    CHECK(error_of([&] { load_safetensors(file); }).starts_with("safetensors: "));
+    for (const char other : {'\0', '\xFF', '9', '"', '}'}) {
+      std::string changed = bytes;
+      changed[i] = other;
+      write_file(file, changed);
+      const std::string error = error_of([&] { load_safetensors(file); });
+      errors += error.empty() ? 0 : 1;
+    }
+  }
+  CHECK(errors > 100);
+}
+
+TEST_CASE("safetensors: bad arguments of save, each with its error; nothing is written") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "file").string();
+  CHECK(error_of([&] {
+          save_safetensors(file, {{"x", ones({1})}, {"x", ones({2})}});
+        }) == "safetensors: " + file + ": tensor 'x': the name appears twice");
+  CHECK(error_of([&] {
+          save_safetensors(file, {{"__metadata__", ones({1})}});
+        }) == "safetensors: " + file + ": no tensor can have the name __metadata__");
+  CHECK(error_of([&] { save_safetensors(file, {{"x", Tensor()}}); }) == "safetensors: x: expected a tensor, got none");
+  CHECK(error_of([&] {
+          save_safetensors(file, {{"\xFF", ones({1})}});
+        }) == "safetensors: " + file + ": names and metadata must be UTF-8");
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("safetensors: places that cannot be written") {
+  const TemporaryFolder folder;
+  write_file(folder / "plain", "a file");
+  const std::string no_folder = (folder / "none").string() + "/file";
+  const std::string in_a_file = (folder / "plain").string() + "/file";
+  CHECK(error_of([&] {
+          save_safetensors(no_folder, {{"x", ones({1})}});
+        }) == "safetensors: cannot write " + no_folder + ": No such file or directory");
+  CHECK(error_of([&] {
+          save_safetensors(in_a_file, {{"x", ones({1})}});
+        }) == "safetensors: cannot write " + in_a_file + ": Not a directory");
+  // A folder has the name already: found only when the whole file has been written.
+  std::filesystem::create_directory(folder / "taken");
+  CHECK(error_of([&] {
+          save_safetensors(folder / "taken", {{"x", ones({1})}});
+        }) == "safetensors: cannot write " + (folder / "taken").string() + ": Is a directory");
+  CHECK(folder.names() == std::vector<std::string>{"plain", "taken"});
+}
+
+TEST_CASE("safetensors: a disk that fills leaves the old file and no other") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "file").string();
+  save_safetensors(file, {{"x", ones({10})}});
+  const std::string before = read_file(file);
+
+  // A limit on file sizes stands for the full disk: write() then fails in the same way, in part first.
+  rlimit old_limit{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{.rlim_cur = 5000, .rlim_max = old_limit.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+  const std::string error = error_of([&] { save_safetensors(file, {{"x", zeros({100000})}}); });
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
+  std::signal(SIGXFSZ, old_handler);
+
+  CHECK(error == "safetensors: cannot write " + file + ": File too large");
+  CHECK(read_file(file) == before);
+  CHECK(folder.names() == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("safetensors: a new file replaces the old one as a whole") {
+  const TemporaryFolder folder;
+  save_safetensors(folder / "file", {{"x", zeros({1000})}});
+  save_safetensors(folder / "file", {{"y", ones({2})}});
+  const Safetensors loaded = load_safetensors(folder / "file");
+  REQUIRE(loaded.tensors.size() == 1);
+  CHECK(loaded.tensors[0].first == "y");
+  CHECK(folder.names() == std::vector<std::string>{"file"});
+}

@@ -1,0 +1,192 @@
+#include "data/transform.h"
+
+#include "files.h"
+
+#include <set>
+
+using namespace norma;
+using namespace norma::data;
+using norma::test::error_of;
+
+namespace {
+
+DatasetInfo info_of(int64_t channels, int64_t height, int64_t width) {
+  DatasetInfo info;
+  info.name = "test";
+  info.channels = channels;
+  info.height = height;
+  info.width = width;
+  for (int64_t c = 0; c < channels; ++c) {
+    info.mean.push_back(0.25F + 0.1F * static_cast<float>(c));
+    info.std.push_back(0.5F + 0.2F * static_cast<float>(c));
+  }
+  return info;
+}
+
+/// 1, 2, 3, …
+std::vector<uint8_t> counting(int64_t count) {
+  std::vector<uint8_t> bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    bytes.push_back(static_cast<uint8_t>(i + 1));
+  }
+  return bytes;
+}
+
+std::vector<float> apply_to(const Transform& transform, const std::vector<uint8_t>& image,
+                            const AugmentationKey& key = {}) {
+  const int64_t size = transform.options().image_size;
+  const int64_t channels = transform.options().channels;
+  std::vector<float> output(static_cast<size_t>(channels * size * size), -99.0F);
+  transform.apply(image, key, output.data(), {size * size, size, 1});
+  return output;
+}
+
+/// With these the result is the image's bytes, and 0 where it does not reach.
+const TransformOptions kIdentity = {.image_size = 5, .channels = 1, .mean = {0.0F}, .std = {1.0F / 255}};
+
+std::vector<int> rounded(const std::vector<float>& values) {
+  std::vector<int> result;
+  for (const float value : values) {
+    result.push_back(static_cast<int>(value + 0.5F));
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("transform: padding puts the image in the middle") {
+  const Transform transform(info_of(1, 2, 3), kIdentity);
+  // clang-format off
+  CHECK(rounded(apply_to(transform, counting(6))) == std::vector<int>{0, 0, 0, 0, 0,
+                                                                   0, 1, 2, 3, 0,
+                                                                   0, 4, 5, 6, 0,
+                                                                   0, 0, 0, 0, 0,
+                                                                   0, 0, 0, 0, 0});
+  // clang-format on
+}
+
+TEST_CASE("transform: normalisation per channel, black around the image included") {
+  const Transform transform(info_of(2, 1, 1), {.image_size = 3, .channels = 2});
+  const std::vector<float> output = apply_to(transform, {51, 204});
+  for (size_t i = 0; i < 9; ++i) {
+    CHECK(output[i] == doctest::Approx(((i == 4 ? 0.2F : 0.0F) - 0.25F) / 0.5F));
+    CHECK(output[9 + i] == doctest::Approx(((i == 4 ? 0.8F : 0.0F) - 0.35F) / 0.7F));
+  }
+}
+
+TEST_CASE("transform: a grey image fills three channels") {
+  const Transform transform(info_of(1, 3, 2), {.image_size = 4});
+  const std::vector<float> output = apply_to(transform, counting(6));
+  REQUIRE(output.size() == 48);
+  const std::vector<float> plane(output.begin(), output.begin() + 16);
+  CHECK(std::vector(output.begin() + 16, output.begin() + 32) == plane);
+  CHECK(std::vector(output.begin() + 32, output.end()) == plane);
+  CHECK(plane[1] == doctest::Approx((1.0F / 255 - 0.25F) / 0.5F));
+}
+
+TEST_CASE("transform: any strides of the output") {
+  const Transform transform(info_of(3, 3, 2), {.image_size = 4, .augment = true});
+  const std::vector<uint8_t> image = counting(18);
+  for (int64_t index = 0; index < 20; ++index) {
+    const AugmentationKey key{.seed = 1, .epoch = 0, .index = index};
+    const std::vector<float> nchw = apply_to(transform, image, key);
+    std::vector<float> nhwc(48, -99.0F);
+    transform.apply(image, key, nhwc.data(), {1, 4 * 3, 3});
+    for (size_t c = 0; c < 3; ++c) {
+      for (size_t i = 0; i < 16; ++i) {
+        REQUIRE(nhwc[i * 3 + c] == nchw[c * 16 + i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("transform: crops and flips are exactly shifts and mirror images, and all of them occur") {
+  const int64_t padding = 2;
+  TransformOptions options = kIdentity;
+  options.augment = true;
+  options.crop_padding = padding;
+  const Transform transform(info_of(1, 3, 3), options);
+  const std::vector<uint8_t> image = counting(9);
+  std::set<std::vector<int>> possible;
+  for (int64_t dy = -padding; dy <= padding; ++dy) {
+    for (int64_t dx = -padding; dx <= padding; ++dx) {
+      for (const bool mirrored : {false, true}) {
+        std::vector<int> expected(25);
+        for (int64_t h = 0; h < 5; ++h) {
+          for (int64_t w = 0; w < 5; ++w) {
+            const int64_t y = h - 1 - dy;
+            const int64_t x = (mirrored ? 4 - w : w) - 1 - dx;
+            if (y >= 0 && y < 3 && x >= 0 && x < 3) {
+              expected[static_cast<size_t>(h * 5 + w)] = image[static_cast<size_t>(y * 3 + x)];
+            }
+          }
+        }
+        possible.insert(expected);
+      }
+    }
+  }
+  CHECK(possible.size() == 50);
+  std::set<std::vector<int>> seen;
+  for (int64_t index = 0; index < 2000; ++index) {
+    const std::vector<int> output = rounded(apply_to(transform, image, {.seed = 7, .epoch = 3, .index = index}));
+    REQUIRE(possible.contains(output));
+    seen.insert(output);
+  }
+  CHECK(seen == possible);
+}
+
+TEST_CASE("transform: without flip no image is mirrored") {
+  TransformOptions options = kIdentity;
+  options.augment = true;
+  options.crop_padding = 0;
+  options.flip = false;
+  const Transform transform(info_of(1, 3, 3), options);
+  const std::vector<float> first = apply_to(transform, counting(9), {.index = 0});
+  for (int64_t index = 1; index < 50; ++index) {
+    CHECK(apply_to(transform, counting(9), {.index = index}) == first);
+  }
+}
+
+TEST_CASE("transform: chance depends on seed, epoch and index") {
+  TransformOptions options = kIdentity;
+  options.augment = true;
+  const Transform transform(info_of(1, 3, 3), options);
+  const std::vector<uint8_t> image = counting(9);
+  const auto outputs = [&](uint64_t seed, int64_t epoch) {
+    std::vector<std::vector<float>> all;
+    for (int64_t index = 0; index < 20; ++index) {
+      all.push_back(apply_to(transform, image, {.seed = seed, .epoch = epoch, .index = index}));
+    }
+    return all;
+  };
+  CHECK(outputs(1, 2) == outputs(1, 2));
+  CHECK(outputs(1, 2) != outputs(1, 3));
+  CHECK(outputs(1, 2) != outputs(2, 2));
+}
+
+TEST_CASE("transform: a crop may leave the image out altogether") {
+  TransformOptions options = kIdentity;
+  options.augment = true;
+  options.crop_padding = 9;
+  const Transform transform(info_of(1, 3, 3), options);
+  for (int64_t index = 0; index < 200; ++index) {
+    for (const int value : rounded(apply_to(transform, counting(9), {.index = index}))) {
+      REQUIRE(value >= 0);
+      REQUIRE(value <= 9);
+    }
+  }
+}
+
+TEST_CASE("transform: bad options, each with its error") {
+  const auto error_for = [](const DatasetInfo& info, const TransformOptions& options) {
+    return error_of([&] { Transform(info, options); });
+  };
+  CHECK(error_for(info_of(1, 28, 30), {.image_size = 29}) ==
+        "transform: image_size: expected at least 30 for images of 28 x 30, got 29");
+  CHECK(error_for(info_of(3, 8, 8), {.channels = 1}) == "transform: channels: expected 3, got 1");
+  CHECK(error_for(info_of(1, 8, 8), {.channels = 0}) == "transform: channels: expected at least 1, got 0");
+  CHECK(error_for(info_of(1, 8, 8), {.crop_padding = -1}) == "transform: crop_padding: expected at least 0, got -1");
+  CHECK(error_for(info_of(3, 8, 8), {.mean = {0.5F}}) == "transform: mean: expected 3 numbers, got 1");
+  CHECK(error_for(info_of(1, 8, 8), {.std = {0.5F, 0.5F}}) == "transform: std: expected 1 numbers, got 2");
+  CHECK(error_for(info_of(1, 8, 8), {.std = {0.0F}}) == "transform: std: expected positive numbers, got 0");
+}

@@ -1,0 +1,107 @@
+#include "train/checkpoint.h"
+
+#include "core/error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <charconv>
+
+namespace norma::train {
+
+namespace {
+
+constexpr const char* kOp = "checkpoint";
+constexpr const char* kVersionKey = "norma_checkpoint";
+constexpr const char* kVersion = "1";
+constexpr std::string_view kOptimizerPrefix = "optimizer.";
+
+using Metadata = std::map<std::string, std::string>;
+
+const std::string& text_of(const std::string& file, const Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  check(found != metadata.end(), kOp, "{}: metadata '{}' is missing", file, key);
+  return found->second;
+}
+
+template <class T>
+T number_of(const std::string& file, const Metadata& metadata, const char* key) {
+  const std::string& text = text_of(file, metadata, key);
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check(error == std::errc() && end == text.data() + text.size(), kOp,
+        "{}: metadata '{}': expected a whole number, got '{}'", file, key, text);
+  return value;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
+  data::NamedTensors tensors;
+  for (const auto& [name, tensor] : checkpoint.model) {
+    check(!name.starts_with(kOptimizerPrefix), kOp,
+          "{}: tensor '{}': the name of a model's tensor must not begin with {}", file.string(), name,
+          kOptimizerPrefix);
+    tensors.emplace_back(name, tensor);
+  }
+  for (const auto& [name, tensor] : checkpoint.optimizer) {
+    tensors.emplace_back(std::string(kOptimizerPrefix) + name, tensor);
+  }
+  std::string options;
+  try {
+    options = nlohmann::json(checkpoint.options).dump();
+  } catch (const nlohmann::json::exception&) {
+    fail(kOp, "{}: options must be UTF-8", file.string());
+  }
+  data::save_safetensors(file, tensors,
+                         {{kVersionKey, kVersion},
+                          {"step", std::to_string(checkpoint.step)},
+                          {"epoch", std::to_string(checkpoint.epoch)},
+                          {"seed", std::to_string(checkpoint.seed)},
+                          {"generator_seed", std::to_string(checkpoint.generator_seed)},
+                          {"generator_offset", std::to_string(checkpoint.generator_offset)},
+                          {"model", checkpoint.model_name},
+                          {"norm", checkpoint.norm},
+                          {"options", options}});
+}
+
+Checkpoint load_checkpoint(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  data::Safetensors content = data::load_safetensors(path);
+  const Metadata& metadata = content.metadata;
+  check(metadata.contains(kVersionKey), kOp, "{}: expected a checkpoint, got a file with weights only", file);
+  const std::string& version = metadata.at(kVersionKey);
+  check(version == kVersion, kOp, "{}: expected a checkpoint of version {}, got version {}", file, kVersion, version);
+
+  Checkpoint checkpoint;
+  checkpoint.step = number_of<int64_t>(file, metadata, "step");
+  checkpoint.epoch = number_of<int64_t>(file, metadata, "epoch");
+  checkpoint.seed = number_of<uint64_t>(file, metadata, "seed");
+  checkpoint.generator_seed = number_of<uint64_t>(file, metadata, "generator_seed");
+  checkpoint.generator_offset = number_of<uint64_t>(file, metadata, "generator_offset");
+  checkpoint.model_name = text_of(file, metadata, "model");
+  checkpoint.norm = text_of(file, metadata, "norm");
+  const std::string& options = text_of(file, metadata, "options");
+  try {
+    checkpoint.options = nlohmann::json::parse(options).get<std::map<std::string, std::string>>();
+  } catch (const nlohmann::json::exception&) {
+    fail(kOp, "{}: metadata 'options': expected a JSON object of texts, got '{}'", file, options);
+  }
+  for (auto& [name, tensor] : content.tensors) {
+    if (name.starts_with(kOptimizerPrefix)) {
+      checkpoint.optimizer.emplace_back(name.substr(kOptimizerPrefix.size()), std::move(tensor));
+    } else {
+      checkpoint.model.emplace_back(name, std::move(tensor));
+    }
+  }
+  return checkpoint;
+}
+
+data::NamedTensors load_weights(const std::filesystem::path& file) {
+  data::Safetensors content = data::load_safetensors(file);
+  if (content.metadata.contains(kVersionKey)) {
+    std::erase_if(content.tensors, [](const auto& tensor) { return tensor.first.starts_with(kOptimizerPrefix); });
+  }
+  return std::move(content.tensors);
+}
+
+}  // namespace norma::train
