@@ -7,7 +7,7 @@ namespace norma {
 
 struct Pool2dOptions {
   Pair kernel = 2;
-  Pair stride = 0;  ///< 0: as the kernel
+  Pair stride = 0;   ///< 0: as the kernel
   Pair padding = 0;  ///< at most half the kernel
   bool ceil_mode = false;
   bool count_include_pad = true;  ///< avg_pool2d: padding counts in the divisor, as in PyTorch

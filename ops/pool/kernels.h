@@ -1,0 +1,49 @@
+#pragma once
+
+#include "core/dtype.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace norma::kernels {
+
+/// The window of one output position along one axis.
+struct PoolWindow {
+  int64_t begin = 0, end = 0;  ///< cut to the image; never empty
+  int64_t count = 0;           ///< how many positions the average divides by, along this axis
+};
+
+/// The windows of both axes, and for each input position the windows [first, last) that hold it.
+struct PoolAxis {
+  struct Holders {
+    int64_t first = 0, last = 0;
+  };
+
+  std::vector<PoolWindow> windows;
+  std::vector<Holders> holders;
+
+  /// Beginnings and ends of `all` must not decrease.
+  PoolAxis(std::vector<PoolWindow> all, int64_t size);
+};
+
+/// Pooling in plain numbers: `images` of (h, w, lanes), lanes innermost, give images of (oh, ow, lanes).
+/// NHWC tensors are n images with c lanes, NCHW tensors n * c images with one.
+struct PoolCase {
+  DType dtype = DType::float32;
+  int64_t images = 0, lanes = 0;
+  int64_t h = 0, w = 0;
+  const PoolAxis* rows = nullptr;
+  const PoolAxis* columns = nullptr;
+};
+
+/// y = largest value of each window, index = its h * w_size + w: the first of equal ones, NaN above all.
+void max_pool(const PoolCase& pool, const void* x, void* y, int32_t* index);
+/// dx = sum of dy over the windows whose index points here.
+void max_pool_gradient(const PoolCase& pool, const void* dy, const int32_t* index, void* dx);
+/// y = the value of x that index points to.
+void max_pool_pick(const PoolCase& pool, const void* x, const int32_t* index, void* y);
+
+void average_pool(const PoolCase& pool, const void* x, void* y);
+void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx);
+
+}  // namespace norma::kernels

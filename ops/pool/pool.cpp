@@ -1,0 +1,198 @@
+#include "ops/pool/pool.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/pool/kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <string_view>
+
+namespace norma {
+
+namespace {
+
+using kernels::PoolAxis;
+using kernels::PoolCase;
+using kernels::PoolWindow;
+
+std::string to_string(const Pair& pair) {
+  return fmt::format("({}, {})", pair.h, pair.w);
+}
+
+/// What forward and backward need to know besides the values.
+struct Geometry {
+  PoolAxis rows, columns;
+  Sizes x_sizes;
+  MemoryFormat format;
+  DType dtype;
+
+  [[nodiscard]] Sizes y_sizes() const {
+    return {x_sizes[0], x_sizes[1], static_cast<int64_t>(rows.windows.size()),
+            static_cast<int64_t>(columns.windows.size())};
+  }
+  [[nodiscard]] PoolCase plain() const {
+    const bool lanes = format == MemoryFormat::channels_last;
+    return {.dtype = dtype,
+            .images = lanes ? x_sizes[0] : x_sizes[0] * x_sizes[1],
+            .lanes = lanes ? x_sizes[1] : 1,
+            .h = x_sizes[2],
+            .w = x_sizes[3],
+            .rows = &rows,
+            .columns = &columns};
+  }
+};
+using SharedGeometry = std::shared_ptr<const Geometry>;
+
+void check_input(std::string_view op, const Tensor& x) {
+  check_defined(op, "x", x);
+  check_floating(op, "x", x);
+  check_rank(op, "x", x, 4);
+  check_available(op, x.device());
+  check(x.size(1) > 0 && x.size(2) > 0 && x.size(3) > 0, op, "x: expected no size of 0 behind the first, got sizes {}",
+        norma::to_string(x.sizes()));
+}
+
+int64_t floor_divide(int64_t a, int64_t b) {
+  return a / b - (a % b < 0 ? 1 : 0);
+}
+
+/// kernel, stride > 0 and padding along one axis.
+std::vector<PoolWindow> sliding_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+                                        const Pool2dOptions& options) {
+  const int64_t slack = options.ceil_mode ? stride - 1 : 0;
+  int64_t count = floor_divide(size + 2 * padding - kernel + slack, stride) + 1;
+  if (options.ceil_mode && (count - 1) * stride >= size + padding) {
+    --count;  // the last window would begin behind the image
+  }
+  std::vector<PoolWindow> windows;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = i * stride - padding;
+    const int64_t end = std::min(begin + kernel, size + padding);
+    PoolWindow window{.begin = std::max<int64_t>(begin, 0), .end = std::min(end, size)};
+    window.count = options.count_include_pad ? end - begin : window.end - window.begin;
+    windows.push_back(window);
+  }
+  return windows;
+}
+
+SharedGeometry sliding_geometry(std::string_view op, const Tensor& x, const Pool2dOptions& options) {
+  check_input(op, x);
+  const Pair& kernel = options.kernel;
+  const Pair& padding = options.padding;
+  check(kernel.h >= 1 && kernel.w >= 1, op, "kernel: expected values of at least 1, got {}", to_string(kernel));
+  check(options.stride.h >= 0 && options.stride.w >= 0, op,
+        "stride: expected values of at least 1, or 0 for the kernel's, got {}", to_string(options.stride));
+  check(padding.h >= 0 && padding.w >= 0 && 2 * padding.h <= kernel.h && 2 * padding.w <= kernel.w, op,
+        "padding: expected values from 0 to half the kernel {}, got {}", to_string(kernel), to_string(padding));
+  const Pair stride(options.stride.h == 0 ? kernel.h : options.stride.h,
+                    options.stride.w == 0 ? kernel.w : options.stride.w);
+  auto rows = sliding_windows(x.size(2), kernel.h, stride.h, padding.h, options);
+  auto columns = sliding_windows(x.size(3), kernel.w, stride.w, padding.w, options);
+  const Pair padded(x.size(2) + 2 * padding.h, x.size(3) + 2 * padding.w);
+  check(!rows.empty() && !columns.empty(), op, "kernel: expected no larger than the padded input {}, got {}",
+        to_string(padded), to_string(kernel));
+  return std::make_shared<const Geometry>(Geometry{.rows = PoolAxis(std::move(rows), x.size(2)),
+                                                   .columns = PoolAxis(std::move(columns), x.size(3)),
+                                                   .x_sizes = x.sizes(),
+                                                   .format = x.suggest_memory_format(),
+                                                   .dtype = x.dtype()});
+}
+
+/// Windows [floor(i size / count), ceil((i + 1) size / count)).
+std::vector<PoolWindow> adaptive_windows(int64_t size, int64_t count) {
+  std::vector<PoolWindow> windows;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = i * size / count;
+    const int64_t end = ((i + 1) * size + count - 1) / count;
+    windows.push_back({.begin = begin, .end = end, .count = end - begin});
+  }
+  return windows;
+}
+
+Tensor empty_for(const Geometry& geometry, const Sizes& sizes, DType dtype, Device device) {
+  return empty(sizes, {.dtype = dtype, .device = device, .format = geometry.format});
+}
+
+// Pooling is linear once the maxima are known: each op below has the other of its pair as its gradient.
+
+Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry);
+
+Tensor max_pool_gradient(const Tensor& dy, const Tensor& index, const SharedGeometry& geometry) {
+  const Tensor dy_read = contiguous_copy(dy, geometry->format);
+  const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
+  kernels::max_pool_gradient(geometry->plain(), dy_read.raw_data(), index.data<int32_t>(), dx.raw_data());
+  return record("max_pool2d_gradient", {dy}, dx, {index},
+                [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
+                  return {max_pool_pick(gradient, context.saved(0), geometry)};
+                });
+}
+
+Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry) {
+  const Tensor x_read = contiguous_copy(x, geometry->format);
+  const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
+  kernels::max_pool_pick(geometry->plain(), x_read.raw_data(), index.data<int32_t>(), y.raw_data());
+  return record("max_pool2d_pick", {x}, y, {index},
+                [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
+                  return {max_pool_gradient(gradient, context.saved(0), geometry)};
+                });
+}
+
+Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& geometry);
+
+Tensor average_pool_gradient(const Tensor& dy, const SharedGeometry& geometry) {
+  const Tensor dy_read = contiguous_copy(dy, geometry->format);
+  const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
+  kernels::average_pool_gradient(geometry->plain(), dy_read.raw_data(), dx.raw_data());
+  return record("avg_pool2d_gradient", {dy}, dx, {},
+                [geometry](const Tensor& gradient, const BackwardContext&) -> Tensors {
+                  return {average_pool("avg_pool2d", gradient, geometry)};
+                });
+}
+
+Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& geometry) {
+  const Tensor x_read = contiguous_copy(x, geometry->format);
+  const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
+  kernels::average_pool(geometry->plain(), x_read.raw_data(), y.raw_data());
+  return record(op, {x}, y, {}, [geometry](const Tensor& dy, const BackwardContext&) -> Tensors {
+    return {average_pool_gradient(dy, geometry)};
+  });
+}
+
+}  // namespace
+
+Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
+  const SharedGeometry geometry = sliding_geometry("max_pool2d", x, options);
+  check(x.size(2) * x.size(3) <= std::numeric_limits<int32_t>::max(), "max_pool2d",
+        "x: expected at most 2147483647 pixels in an image, got sizes {}", norma::to_string(x.sizes()));
+  const Tensor x_read = contiguous_copy(x, geometry->format);
+  const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
+  const Tensor index = empty_for(*geometry, geometry->y_sizes(), DType::int32, x.device());
+  kernels::max_pool(geometry->plain(), x_read.raw_data(), y.raw_data(), index.data<int32_t>());
+  return record("max_pool2d", {x}, y, {index}, [geometry](const Tensor& dy, const BackwardContext& context) -> Tensors {
+    return {max_pool_gradient(dy, context.saved(0), geometry)};
+  });
+}
+
+Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
+  return average_pool("avg_pool2d", x, sliding_geometry("avg_pool2d", x, options));
+}
+
+Tensor adaptive_avg_pool2d(const Tensor& x, const Pair& output) {
+  constexpr auto op = "adaptive_avg_pool2d";
+  check_input(op, x);
+  check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", to_string(output));
+  return average_pool(
+      op, x,
+      std::make_shared<const Geometry>(Geometry{.rows = PoolAxis(adaptive_windows(x.size(2), output.h), x.size(2)),
+                                                .columns = PoolAxis(adaptive_windows(x.size(3), output.w), x.size(3)),
+                                                .x_sizes = x.sizes(),
+                                                .format = x.suggest_memory_format(),
+                                                .dtype = x.dtype()}));
+}
+
+}  // namespace norma

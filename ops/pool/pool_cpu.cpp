@@ -1,0 +1,214 @@
+#include "core/parallel.h"
+#include "ops/pool/kernels.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace norma::kernels {
+
+namespace {
+
+int64_t output_h(const PoolCase& pool) {
+  return static_cast<int64_t>(pool.rows->windows.size());
+}
+int64_t output_w(const PoolCase& pool) {
+  return static_cast<int64_t>(pool.columns->windows.size());
+}
+
+/// Calls f(image, row) for `rows` rows of every image.
+template <class F>
+void for_each_row(const PoolCase& pool, int64_t rows, int64_t row_elements, F&& f) {
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / std::max<int64_t>(1, row_elements));
+  parallel_for(0, pool.images * rows, grain, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      f(i / rows, i % rows);
+    }
+  });
+}
+
+template <class T>
+void max_forward(const PoolCase& pool, const T* x, T* y, int32_t* index) {
+  const int64_t lanes = pool.lanes;
+  const int64_t ows = output_w(pool);
+  for_each_row(pool, output_h(pool), ows * lanes, [&](int64_t image, int64_t oh) {
+    const T* source = x + image * pool.h * pool.w * lanes;
+    const PoolWindow rows = pool.rows->windows[static_cast<size_t>(oh)];
+    for (int64_t ow = 0; ow < ows; ++ow) {
+      const PoolWindow columns = pool.columns->windows[static_cast<size_t>(ow)];
+      const int64_t out = ((image * output_h(pool) + oh) * ows + ow) * lanes;
+      T* best = y + out;
+      int32_t* where = index + out;
+      const int64_t start = rows.begin * pool.w + columns.begin;
+      std::copy_n(source + start * lanes, lanes, best);
+      std::fill_n(where, lanes, static_cast<int32_t>(start));
+      for (int64_t h = rows.begin; h < rows.end; ++h) {
+        for (int64_t w = columns.begin; w < columns.end; ++w) {
+          const auto position = static_cast<int32_t>(h * pool.w + w);
+          const T* values = source + position * lanes;
+#pragma omp simd
+          for (int64_t c = 0; c < lanes; ++c) {
+            // Larger, or the first NaN.
+            const bool better = best[c] == best[c] && !(values[c] <= best[c]);
+            best[c] = better ? values[c] : best[c];
+            where[c] = better ? position : where[c];
+          }
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void max_gradient(const PoolCase& pool, const T* dy, const int32_t* index, T* dx) {
+  const int64_t lanes = pool.lanes;
+  const int64_t ows = output_w(pool);
+  for_each_row(pool, pool.h, pool.w * lanes, [&](int64_t image, int64_t h) {
+    const PoolAxis::Holders rows = pool.rows->holders[static_cast<size_t>(h)];
+    for (int64_t w = 0; w < pool.w; ++w) {
+      const PoolAxis::Holders columns = pool.columns->holders[static_cast<size_t>(w)];
+      const auto position = static_cast<int32_t>(h * pool.w + w);
+      T* sum = dx + ((image * pool.h + h) * pool.w + w) * lanes;
+      std::fill_n(sum, lanes, T(0));
+      for (int64_t oh = rows.first; oh < rows.last; ++oh) {
+        for (int64_t ow = columns.first; ow < columns.last; ++ow) {
+          const int64_t out = ((image * output_h(pool) + oh) * ows + ow) * lanes;
+#pragma omp simd
+          for (int64_t c = 0; c < lanes; ++c) {
+            sum[c] += index[out + c] == position ? dy[out + c] : T(0);
+          }
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void max_pick(const PoolCase& pool, const T* x, const int32_t* index, T* y) {
+  const int64_t lanes = pool.lanes;
+  const int64_t row = output_w(pool) * lanes;
+  for_each_row(pool, output_h(pool), row, [&](int64_t image, int64_t oh) {
+    const T* source = x + image * pool.h * pool.w * lanes;
+    const int64_t first = (image * output_h(pool) + oh) * row;
+    for (int64_t i = 0; i < row; ++i) {
+      y[first + i] = source[index[first + i] * lanes + i % lanes];
+    }
+  });
+}
+
+template <class T>
+void average_forward(const PoolCase& pool, const T* x, T* y) {
+  const int64_t lanes = pool.lanes;
+  const int64_t ows = output_w(pool);
+  for_each_row(pool, output_h(pool), pool.h * pool.w * lanes / output_h(pool), [&](int64_t image, int64_t oh) {
+    const T* source = x + image * pool.h * pool.w * lanes;
+    const PoolWindow rows = pool.rows->windows[static_cast<size_t>(oh)];
+    for (int64_t ow = 0; ow < ows; ++ow) {
+      const PoolWindow columns = pool.columns->windows[static_cast<size_t>(ow)];
+      const T divisor = static_cast<T>(rows.count * columns.count);
+      T* sum = y + ((image * output_h(pool) + oh) * ows + ow) * lanes;
+      if (lanes == 1) {  // a row of the window is a run of memory
+        T total = 0;
+        for (int64_t h = rows.begin; h < rows.end; ++h) {
+          const T* values = source + h * pool.w;
+#pragma omp simd reduction(+ : total)
+          for (int64_t w = columns.begin; w < columns.end; ++w) {
+            total += values[w];
+          }
+        }
+        *sum = total / divisor;
+        continue;
+      }
+      std::fill_n(sum, lanes, T(0));
+      for (int64_t h = rows.begin; h < rows.end; ++h) {
+        for (int64_t w = columns.begin; w < columns.end; ++w) {
+          const T* values = source + (h * pool.w + w) * lanes;
+#pragma omp simd
+          for (int64_t c = 0; c < lanes; ++c) {
+            sum[c] += values[c];
+          }
+        }
+      }
+#pragma omp simd
+      for (int64_t c = 0; c < lanes; ++c) {
+        sum[c] /= divisor;
+      }
+    }
+  });
+}
+
+template <class T>
+void average_gradient(const PoolCase& pool, const T* dy, T* dx) {
+  const int64_t lanes = pool.lanes;
+  const int64_t ows = output_w(pool);
+  for_each_row(pool, pool.h, pool.w * lanes, [&](int64_t image, int64_t h) {
+    const PoolAxis::Holders rows = pool.rows->holders[static_cast<size_t>(h)];
+    for (int64_t w = 0; w < pool.w; ++w) {
+      const PoolAxis::Holders columns = pool.columns->holders[static_cast<size_t>(w)];
+      T* sum = dx + ((image * pool.h + h) * pool.w + w) * lanes;
+      std::fill_n(sum, lanes, T(0));
+      for (int64_t oh = rows.first; oh < rows.last; ++oh) {
+        for (int64_t ow = columns.first; ow < columns.last; ++ow) {
+          const int64_t count =
+              pool.rows->windows[static_cast<size_t>(oh)].count * pool.columns->windows[static_cast<size_t>(ow)].count;
+          const T share = T(1) / static_cast<T>(count);
+          const T* values = dy + ((image * output_h(pool) + oh) * ows + ow) * lanes;
+#pragma omp simd
+          for (int64_t c = 0; c < lanes; ++c) {
+            sum[c] += values[c] * share;
+          }
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+
+PoolAxis::PoolAxis(std::vector<PoolWindow> all, int64_t size)
+    : windows(std::move(all)), holders(static_cast<size_t>(size)) {
+  for (int64_t i = 0; i < size; ++i) {
+    Holders& range = holders[static_cast<size_t>(i)];
+    const auto before = [&](const PoolWindow& window) { return window.end <= i; };
+    const auto reached = [&](const PoolWindow& window) { return window.begin <= i; };
+    range.first = std::partition_point(windows.begin(), windows.end(), before) - windows.begin();
+    range.last = std::partition_point(windows.begin(), windows.end(), reached) - windows.begin();
+    range.last = std::max(range.first, range.last);
+  }
+}
+
+void max_pool(const PoolCase& pool, const void* x, void* y, int32_t* index) {
+  dispatch_floating("max_pool2d", pool.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    max_forward(pool, static_cast<const T*>(x), static_cast<T*>(y), index);
+  });
+}
+
+void max_pool_gradient(const PoolCase& pool, const void* dy, const int32_t* index, void* dx) {
+  dispatch_floating("max_pool2d", pool.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    max_gradient(pool, static_cast<const T*>(dy), index, static_cast<T*>(dx));
+  });
+}
+
+void max_pool_pick(const PoolCase& pool, const void* x, const int32_t* index, void* y) {
+  dispatch_floating("max_pool2d", pool.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    max_pick(pool, static_cast<const T*>(x), index, static_cast<T*>(y));
+  });
+}
+
+void average_pool(const PoolCase& pool, const void* x, void* y) {
+  dispatch_floating("avg_pool2d", pool.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    average_forward(pool, static_cast<const T*>(x), static_cast<T*>(y));
+  });
+}
+
+void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx) {
+  dispatch_floating("avg_pool2d", pool.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    average_gradient(pool, static_cast<const T*>(dy), static_cast<T*>(dx));
+  });
+}
+
+}  // namespace norma::kernels
