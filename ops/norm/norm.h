@@ -16,8 +16,8 @@ namespace norma {
 
 /// What normalize() computed besides the output, for each set of reduced elements, in row-major order of the sets.
 struct NormStatistics {
-  Tensor mean;   ///< without the rest of the pivot: rounded to the statistics' dtype
-  Tensor var;    ///< biased
+  Tensor mean;  ///< without the rest of the pivot: rounded to the statistics' dtype
+  Tensor var;   ///< biased
 };
 
 /// Normalises x by statistics taken from x itself. weight and bias: sizes of x along spec.affine, or undefined.
@@ -32,10 +32,10 @@ struct BatchNormOptions {
   double eps = 1e-5;
   Statistics statistics = Statistics::stable;
 };
-/// Ioffe and Szegedy, 2015. x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes. weight, bias: (C) or undefined.
-/// running_mean, running_var: (C) or undefined; updated in place when training, used instead of batch statistics when not
-/// training (both undefined: batch statistics are used then too).
-/// Throws Error in training for a single value per channel.
+/// Ioffe and Szegedy, 2015. x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes. weight, bias:
+/// (C) or undefined. running_mean, running_var: (C) or undefined; updated in place when training, used instead of batch
+/// statistics when not training (both undefined: batch statistics are used then too). Throws Error in training for a
+/// single value per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
                   const Tensor& bias = {}, const BatchNormOptions& options = {});
 
@@ -46,7 +46,8 @@ struct LayerNormOptions {
 /// Ba, Kiros and Hinton, 2016: statistics over the last normalized_shape.size() axes, whose sizes those must be.
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   const LayerNormOptions& options = {});
-/// Layer norm over the channels of (N, C, H, W), at each pixel, without permuting. weight, bias: (C). The default eps is 1e-6, as in ConvNeXt.
+/// Layer norm over the channels of (N, C, H, W), at each pixel, without permuting. weight, bias: (C). The default eps
+/// is 1e-6, as in ConvNeXt.
 Tensor layer_norm_2d(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                      const LayerNormOptions& options = {.eps = 1e-6});
 

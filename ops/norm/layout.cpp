@@ -1,0 +1,238 @@
+#include "ops/norm/layout.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/reduce/reduce.h"
+
+#include <algorithm>
+
+namespace norma::norm_kernels {
+
+namespace {
+
+/// Runs with one weight shorter than this get a weight for each element instead: the inner loop must not be short.
+constexpr int64_t kShortRun = 16;
+
+int64_t product(std::span<const MemoryAxis> axes) {
+  int64_t result = 1;
+  for (const MemoryAxis& axis : axes) {
+    result *= axis.size;
+  }
+  return result;
+}
+
+bool any_affine(std::span<const MemoryAxis> axes) {
+  return std::any_of(axes.begin(), axes.end(), [](const MemoryAxis& axis) { return axis.affine; });
+}
+
+void make_affine(std::span<MemoryAxis> axes) {
+  for (MemoryAxis& axis : axes) {
+    axis.affine = true;  // its weight_stride stays 0 if it was not
+  }
+}
+
+/// x's storage with other sizes and strides, for kernels and copies: off the tape, and writable where x is.
+Tensor with_strides(const Tensor& x, const Sizes& sizes, const Strides& strides) {
+  return alias(x, sizes, strides, x.offset());
+}
+
+}  // namespace
+
+NormLayout::NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine)
+    : groups_(spec.groups) {
+  // Row-major strides of the caller's weight.
+  Strides weight_strides = Strides::filled(sizes.size(), 0);
+  int64_t weight_stride = 1;
+  for (int64_t i = spec.affine.size() - 1; i >= 0; --i) {
+    weight_strides[spec.affine[i]] = weight_stride;
+    weight_stride *= sizes[spec.affine[i]];
+  }
+  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    MemoryAxis whole{.size = sizes[axis],
+                     .axis = axis,
+                     .reduced = spec.reduce.contains(axis),
+                     .affine = affine && spec.affine.contains(axis),
+                     .weight_stride = weight_strides[axis]};
+    if (spec.groups > 1 && axis == 1) {
+      MemoryAxis group = whole;
+      group.size = spec.groups;
+      group.step = whole.size / spec.groups;
+      group.reduced = false;
+      group.weight_stride *= group.step;
+      axes_.push_back(group);
+      whole.size = group.step;
+    }
+    axes_.push_back(whole);
+  }
+  std::erase_if(axes_, [](const MemoryAxis& axis) { return axis.size == 1; });
+  std::stable_sort(axes_.begin(), axes_.end(), [&](const MemoryAxis& a, const MemoryAxis& b) {
+    return strides[a.axis] * a.step > strides[b.axis] * b.step;
+  });
+  assign_roles();
+  affine_.present = affine;
+  affine_.segment = shape_.reduce_inner;
+  if (affine) {
+    assign_affine();
+  }
+}
+
+void NormLayout::assign_roles() {
+  int64_t changes = 0;
+  for (size_t i = 1; i < axes_.size(); ++i) {
+    changes += axes_[i].reduced != axes_[i - 1].reduced ? 1 : 0;
+  }
+  // At most: kept, reduced, kept, reduced.
+  if (changes > 3 || (changes == 3 && axes_.front().reduced)) {
+    std::stable_partition(axes_.begin(), axes_.end(), [](const MemoryAxis& axis) { return !axis.reduced; });
+  }
+  // From the innermost axis outwards.
+  const auto begin_of_run = [&](int64_t end, bool reduced) {
+    while (end > 0 && axes_[static_cast<size_t>(end - 1)].reduced == reduced) {
+      --end;
+    }
+    return end;
+  };
+  const auto rank = static_cast<int64_t>(axes_.size());
+  position_begin_[4] = rank;
+  position_begin_[3] = begin_of_run(rank, true);
+  position_begin_[2] = begin_of_run(position_begin_[3], false);
+  position_begin_[1] = begin_of_run(position_begin_[2], true);
+  position_begin_[0] = begin_of_run(position_begin_[1], false);
+  if (position_begin_[1] == position_begin_[2] && position_begin_[3] < rank) {  // kept, reduced: one run for each set
+    position_begin_[1] = position_begin_[2] = position_begin_[3];
+  }
+  const auto extent = [&](int64_t position) {
+    return product(
+        std::span(axes_).subspan(static_cast<size_t>(position_begin_[position]),
+                                 static_cast<size_t>(position_begin_[position + 1] - position_begin_[position])));
+  };
+  shape_ = {.outer = extent(0), .reduce_outer = extent(1), .kept = extent(2), .reduce_inner = extent(3)};
+  walk_ = shape_.reduce_outer == 1 && shape_.kept == 1 ? Walk::rows
+          : shape_.reduce_inner == 1                   ? Walk::columns
+                                                       : Walk::groups;
+}
+
+void NormLayout::assign_affine() {
+  const auto axes_of = [&](int64_t position) {
+    return std::span(axes_).subspan(static_cast<size_t>(position_begin_[position]),
+                                    static_cast<size_t>(position_begin_[position + 1] - position_begin_[position]));
+  };
+  const std::span<MemoryAxis> outer = axes_of(0);
+  const std::span<MemoryAxis> reduce_outer = axes_of(1);
+  const std::span<MemoryAxis> kept = axes_of(2);
+  const std::span<MemoryAxis> reduce_inner = axes_of(3);
+
+  // Outer axes may begin with some without weights, which are repeated over them.
+  const auto first_affine =
+      std::find_if(outer.begin(), outer.end(), [](const MemoryAxis& axis) { return axis.affine; });
+  const std::span<MemoryAxis> period = outer.subspan(static_cast<size_t>(first_affine - outer.begin()));
+  make_affine(period);
+
+  for (const auto axes : {reduce_outer, kept}) {
+    if (any_affine(axes)) {
+      make_affine(axes);
+    }
+  }
+  if (walk_ == Walk::rows) {
+    // Only innermost axes may be without weights: a segment of the run.
+    auto end = reduce_inner.end();
+    while (end != reduce_inner.begin() && !(end - 1)->affine) {
+      --end;
+    }
+    const auto affine_count = static_cast<size_t>(end - reduce_inner.begin());
+    make_affine(reduce_inner.first(affine_count));
+    if (affine_count > 0 && product(reduce_inner.subspan(affine_count)) < kShortRun) {
+      make_affine(reduce_inner);
+    }
+  } else {
+    if (any_affine(reduce_inner)) {
+      make_affine(reduce_inner);
+    }
+    if (any_affine(reduce_outer) &&
+        (any_affine(kept) || any_affine(reduce_inner) || shape_.kept * shape_.reduce_inner < kShortRun)) {
+      make_affine(kept);
+      make_affine(reduce_inner);
+    }
+  }
+  affine_.outer_period = product(period);
+  affine_.reduce_outer = any_affine(reduce_outer) ? shape_.reduce_outer : 1;
+  affine_.kept = any_affine(kept) ? shape_.kept : 1;
+  affine_.inner = 1;
+  affine_.segment = 1;
+  for (const MemoryAxis& axis : reduce_inner) {
+    (axis.affine ? affine_.inner : affine_.segment) *= axis.size;
+  }
+}
+
+Tensor NormLayout::view_in_order(const Tensor& x) const {
+  Sizes sizes;
+  Strides strides;
+  for (const MemoryAxis& axis : axes_) {
+    sizes.push_back(axis.size);
+    strides.push_back(x.stride(axis.axis) * axis.step);
+  }
+  return with_strides(x, sizes, strides);
+}
+
+Tensor NormLayout::in_order(const Tensor& x) const {
+  return contiguous_copy(view_in_order(x));
+}
+
+Tensor NormLayout::weight_in_order(const Tensor& weight) const {
+  Sizes sizes;
+  Strides strides;
+  for (const MemoryAxis& axis : axes_) {
+    if (axis.affine) {
+      sizes.push_back(axis.size);
+      strides.push_back(axis.weight_stride);
+    }
+  }
+  return contiguous_copy(with_strides(contiguous_copy(weight), sizes, strides));
+}
+
+Tensor NormLayout::weight_gradient(const Tensor& in_order, const Sizes& sizes) const {
+  Sizes full;
+  Axes repeated;
+  Sizes kept;
+  Strides strides;
+  for (const MemoryAxis& axis : axes_) {
+    if (!axis.affine) {
+      continue;
+    }
+    if (axis.weight_stride == 0) {
+      repeated.push_back(full.size());
+    } else {
+      kept.push_back(axis.size);
+      strides.push_back(axis.weight_stride);
+    }
+    full.push_back(axis.size);
+  }
+  const NoGradGuard guard;
+  Tensor gradient = with_strides(in_order, full, contiguous_strides(full));
+  if (!repeated.empty()) {
+    gradient = sum(gradient, repeated);
+  }
+  Tensor result = empty(sizes, {.dtype = in_order.dtype(), .device = in_order.device()});
+  copy_into(gradient, with_strides(result, kept, strides));
+  return result;
+}
+
+Tensor NormLayout::per_set(const Tensor& in_order, const Sizes& sizes) const {
+  // The sets' axes in memory order, and the row-major strides of the same axes.
+  const Strides row_major = contiguous_strides(sizes);
+  Tensor result = empty(sizes, {.dtype = in_order.dtype(), .device = in_order.device()});
+  Sizes order;
+  Strides strides;
+  for (const MemoryAxis& axis : axes_) {
+    if (axis.reduced) {
+      continue;
+    }
+    order.push_back(axis.size);
+    strides.push_back(row_major[axis.axis]);
+  }
+  copy_into(with_strides(in_order, order, contiguous_strides(order)), with_strides(result, order, strides));
+  return result;
+}
+
+}  // namespace norma::norm_kernels

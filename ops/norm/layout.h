@@ -1,0 +1,56 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "ops/norm/kernels.h"
+
+#include <vector>
+
+namespace norma::norm_kernels {
+
+/// One axis of the memory of a tensor that is being normalised. Axis 1 of a spec with groups is two of them: the
+/// groups, and the channels of a group.
+struct MemoryAxis {
+  int64_t size;
+  int64_t axis;      ///< of the tensor
+  int64_t step = 1;  ///< how far along `axis` one index goes
+  bool reduced = false;
+  bool affine = false;        ///< the kernels' weights vary along it
+  int64_t weight_stride = 0;  ///< in the caller's weight, row-major; 0 where the kernels' weights are repetitions
+};
+
+/// Reduces a spec and the strides of a tensor to plain numbers: which walk, which sizes. Adjacent axes with the same
+/// role count as one; when the roles alternate more often than the walks know, the tensor is to be copied
+/// into an order with all reduced axes last.
+class NormLayout {
+ public:
+  /// `strides` must be dense. `affine`: whether there is a weight or bias.
+  NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine);
+
+  [[nodiscard]] Walk walk() const { return walk_; }
+  [[nodiscard]] const NormShape& shape() const { return shape_; }
+  [[nodiscard]] const AffineShape& affine() const { return affine_; }
+
+  /// x's elements as a dense tensor in the order of the walk: a view if they lie like that, else a copy.
+  [[nodiscard]] Tensor in_order(const Tensor& x) const;
+  /// x's elements as a view in the order of the walk, whatever the strides.
+  [[nodiscard]] Tensor view_in_order(const Tensor& x) const;
+  /// A caller's weight or bias as the kernels want it.
+  [[nodiscard]] Tensor weight_in_order(const Tensor& weight) const;
+  /// The inverse for gradients: from the kernels' order to a new tensor of `sizes`; repeated weights are summed.
+  [[nodiscard]] Tensor weight_gradient(const Tensor& in_order, const Sizes& sizes) const;
+  /// One number per set, from the order of the sets in memory to that of their axes (see NormStatistics).
+  [[nodiscard]] Tensor per_set(const Tensor& in_order, const Sizes& sizes) const;
+
+ private:
+  void assign_roles();
+  void assign_affine();
+
+  std::vector<MemoryAxis> axes_;  ///< outermost first, without those of size 1
+  int64_t groups_;
+  Walk walk_ = Walk::rows;
+  NormShape shape_;
+  AffineShape affine_;
+  int64_t position_begin_[5] = {};  ///< of outer, reduce_outer, kept, reduce_inner in axes_
+};
+
+}  // namespace norma::norm_kernels

@@ -1,0 +1,275 @@
+#pragma once
+
+#include "core/parallel.h"
+#include "ops/norm/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+// What the CPU kernels of all walks share: loops over one run of memory, and the arithmetic of statistics.
+
+namespace norma::norm_kernels::cpu {
+
+/// Elements that one chain of T sums may take before it is carried on in double.
+inline constexpr int64_t kSumBlock = 4096;
+/// Bytes a thread works on at a time so that a second pass finds them in its L2 cache.
+inline constexpr int64_t kCacheBytes = 384 * 1024;
+/// Partial sums of weight gradients: their number must not depend on the number of threads.
+inline constexpr int64_t kMaxPartials = 64;
+
+// --- operands of a run: a pointer varies along it, Same does not ------------------------------------------------
+
+template <class T>
+struct Same {
+  T value;
+  T operator[](int64_t) const { return value; }
+};
+
+template <class A, class B>
+struct Times {
+  A a;
+  B b;
+  auto operator[](int64_t i) const { return a[i] * b[i]; }
+};
+template <class A, class B>
+Times(A, B) -> Times<A, B>;
+
+/// y = ((x - mean) - rest) * scale + shift
+template <class T, class Mean, class Rest, class Scale, class Shift>
+inline void apply_run(int64_t count, const T* x, T* y, Mean mean, Rest rest, Scale scale, Shift shift) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = ((x[i] - mean[i]) - rest[i]) * scale[i] + shift[i];
+  }
+}
+
+/// dx = dy * by_dy + ((x - mean) - rest) * by_x + shift
+template <class T, class Mean, class Rest, class ByDy, class ByX, class Shift>
+inline void input_gradient_run(int64_t count, const T* dy, const T* x, T* dx, Mean mean, Rest rest, ByDy by_dy,
+                               ByX by_x, Shift shift) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    dx[i] = dy[i] * by_dy[i] + (((x[i] - mean[i]) - rest[i]) * by_x[i] + shift[i]);
+  }
+}
+
+/// dweight += dy * xhat, dbias += dy, element by element along the run.
+template <class T, class Mean, class Rest, class Rstd>
+inline void weight_gradient_run(int64_t count, const T* dy, const T* x, Mean mean, Rest rest, Rstd rstd, T* dweight,
+                                T* dbias) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    dweight[i] += dy[i] * (((x[i] - mean[i]) - rest[i]) * rstd[i]);
+    dbias[i] += dy[i];
+  }
+}
+
+/// Two sums over a run.
+template <class T>
+struct Pair {
+  T first = 0;
+  T second = 0;
+};
+
+/// (sum of d, sum of d²) with d = x - pivot.
+template <class T>
+inline Pair<T> shifted_sums(int64_t count, const T* x, T pivot) {
+  // A long run is read at two places at once: one chain of additions is slower than the cache.
+  const int64_t half = count < 256 ? 0 : count / 64 * 32;
+  T first = 0;
+  T second = 0;
+  T other_first = 0;
+  T other_second = 0;
+#pragma omp simd reduction(+ : first, second, other_first, other_second)
+  for (int64_t i = 0; i < half; ++i) {
+    const T d = x[i] - pivot;
+    const T e = x[half + i] - pivot;
+    first += d;
+    second += d * d;
+    other_first += e;
+    other_second += e * e;
+  }
+#pragma omp simd reduction(+ : first, second)
+  for (int64_t i = 2 * half; i < count; ++i) {
+    const T d = x[i] - pivot;
+    first += d;
+    second += d * d;
+  }
+  return {first + other_first, second + other_second};
+}
+
+/// (sum of g, sum of g * d) with g = dy * weight and d = (x - mean) - rest.
+template <class T, class Mean, class Rest, class Weight>
+inline Pair<T> gradient_sums(int64_t count, const T* dy, const T* x, Mean mean, Rest rest, Weight weight) {
+  T first = 0;
+  T second = 0;
+#pragma omp simd reduction(+ : first, second)
+  for (int64_t i = 0; i < count; ++i) {
+    const T g = dy[i] * weight[i];
+    first += g;
+    second += g * ((x[i] - mean[i]) - rest[i]);
+  }
+  return {first, second};
+}
+
+/// gradient_sums of a run of any length, with a constant mean, carried in double.
+template <class T, class Weight>
+inline Pair<double> long_gradient_sums(int64_t count, const T* dy, const T* x, T mean, T rest, Weight weight) {
+  Pair<double> sums;
+  for (int64_t begin = 0; begin < count; begin += kSumBlock) {
+    const int64_t length = std::min(kSumBlock, count - begin);
+    Pair<T> part;
+    if constexpr (std::is_pointer_v<Weight>) {
+      part = gradient_sums(length, dy + begin, x + begin, Same<T>{mean}, Same<T>{rest}, weight + begin);
+    } else {
+      part = gradient_sums(length, dy + begin, x + begin, Same<T>{mean}, Same<T>{rest}, weight);
+    }
+    sums.first += part.first;
+    sums.second += part.second;
+  }
+  return sums;
+}
+
+// --- statistics -------------------------------------------------------------------------------------------------
+
+/// Statistics of some of a set's elements. `stable`: the mean is pivot + rest, m2 the sum of squared differences from
+/// it. `sum_of_squares`: pivot is 0, rest the sum of all elements, m2 that of their squares.
+struct Moments {
+  double pivot = 0;
+  double rest = 0;
+  double m2 = 0;
+};
+
+/// From the sums of d and d² with d = x - pivot.
+inline Moments moments_of(Statistics statistics, double count, double pivot, double sum, double square_sum) {
+  if (statistics == Statistics::sum_of_squares) {
+    return {0, sum, square_sum};
+  }
+  const double rest = sum / count;
+  return {pivot, rest, std::max(square_sum - sum * rest, 0.0)};
+}
+
+/// True iff the pivot was far from the mean, as when it was an outlier, so that m2 has lost digits.
+inline bool is_far(double count, const Moments& moments) {
+  return moments.rest * moments.rest * count > 32 * moments.m2;
+}
+
+/// Chan, Golub and LeVeque, 1979: the moments of the union of a (count_a elements) and b (count_b > 0 elements).
+inline Moments merge(Statistics statistics, const Moments& a, double count_a, const Moments& b, double count_b) {
+  if (statistics == Statistics::sum_of_squares) {
+    return {0, a.rest + b.rest, a.m2 + b.m2};
+  }
+  const double share = count_b / (count_a + count_b);
+  const double delta = (b.pivot - a.pivot) + (b.rest - a.rest);
+  return {a.pivot, a.rest + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
+}
+
+/// What the kernels keep of a set.
+template <class T>
+struct SetStatistics {
+  T mean;
+  T rest;
+  T rstd;
+  T var;
+};
+
+template <class T>
+inline SetStatistics<T> finish(Statistics statistics, double eps, double count, const Moments& moments) {
+  if (statistics == Statistics::sum_of_squares) {
+    // E[x²] - E[x]² in T, as asked for; rounding can make it negative.
+    const T mean = static_cast<T>(moments.rest / count);
+    const T var = std::max(static_cast<T>(moments.m2 / count) - mean * mean, T(0));
+    return {mean, T(0), T(1) / std::sqrt(var + static_cast<T>(eps)), var};
+  }
+  const double var = moments.m2 / count;
+  const T mean = static_cast<T>(moments.pivot + moments.rest);
+  const T rest = static_cast<T>((moments.pivot - static_cast<double>(mean)) + moments.rest);
+  return {mean, rest, static_cast<T>(1 / std::sqrt(var + eps)), static_cast<T>(var)};
+}
+
+/// Moments of one run: in each block, the first element is the pivot, or the mean where that proves far from it.
+template <class T>
+inline Moments run_moments(Statistics statistics, int64_t count, const T* x) {
+  const bool raw = statistics == Statistics::sum_of_squares;
+  Moments all;
+  for (int64_t begin = 0; begin < count; begin += kSumBlock) {
+    const int64_t length = std::min(kSumBlock, count - begin);
+    T pivot = raw ? T(0) : x[begin];
+    Pair<T> sums = shifted_sums(length, x + begin, pivot);
+    Moments block = moments_of(statistics, length, pivot, sums.first, sums.second);
+    if (!raw && is_far(length, block)) {
+      pivot = static_cast<T>(block.pivot + block.rest);
+      sums = shifted_sums(length, x + begin, pivot);
+      block = moments_of(statistics, length, pivot, sums.first, sums.second);
+    }
+    all = begin == 0 ? block : merge(statistics, all, begin, block, length);
+  }
+  return all;
+}
+
+// --- sums of weight gradients -----------------------------------------------------------------------------------
+
+/// dweight and dbias in parts: each fixed block of work adds to its own, and the parts are added in order at the end,
+/// so that the bits do not depend on the number of threads.
+template <class T>
+class WeightGradients {
+ public:
+  /// `wanted`: false makes every function do nothing.
+  WeightGradients(bool wanted, int64_t parts, int64_t size)
+      : size_(size), parts_(parts), sums_(wanted ? static_cast<size_t>(2 * parts * size) : 0, T(0)) {}
+
+  [[nodiscard]] bool wanted() const { return !sums_.empty(); }
+  [[nodiscard]] T* dweight(int64_t part) { return sums_.data() + 2 * part * size_; }
+  [[nodiscard]] T* dbias(int64_t part) { return dweight(part) + size_; }
+
+  /// Writes the totals; either pointer may be null.
+  void total(T* dweight_out, T* dbias_out) {
+    if (!wanted()) {
+      return;
+    }
+    parallel_for(0, size_, std::max<int64_t>(1, kPointwiseGrain / parts_), [&](int64_t begin, int64_t end) {
+      std::vector<double> total(static_cast<size_t>(end - begin));
+      const auto write = [&](T* out, int64_t offset) {
+        if (out == nullptr) {
+          return;
+        }
+        std::fill(total.begin(), total.end(), 0.0);
+        for (int64_t part = 0; part < parts_; ++part) {
+          const T* sums = dweight(part) + offset + begin;
+          for (int64_t i = 0; i < end - begin; ++i) {
+            total[static_cast<size_t>(i)] += sums[i];
+          }
+        }
+        for (int64_t i = begin; i < end; ++i) {
+          out[i] = static_cast<T>(total[static_cast<size_t>(i - begin)]);
+        }
+      };
+      write(dweight_out, 0);
+      write(dbias_out, size_);
+    });
+  }
+
+ private:
+  int64_t size_;
+  int64_t parts_;
+  std::vector<T> sums_;
+};
+
+// The kernels of the three walks.
+template <class T>
+void rows_forward(const NormProblem& problem, const NormForward<T>& arrays);
+template <class T>
+void rows_backward(const NormProblem& problem, const NormBackward<T>& arrays);
+template <class T>
+void columns_forward(const NormProblem& problem, const NormForward<T>& arrays);
+template <class T>
+void columns_backward(const NormProblem& problem, const NormBackward<T>& arrays);
+template <class T>
+void groups_forward(const NormProblem& problem, const NormForward<T>& arrays);
+template <class T>
+void groups_backward(const NormProblem& problem, const NormBackward<T>& arrays);
+
+}  // namespace norma::norm_kernels::cpu

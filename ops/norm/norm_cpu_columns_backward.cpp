@@ -1,0 +1,377 @@
+#include "ops/norm/norm_cpu_columns.h"
+
+namespace norma::norm_kernels::cpu {
+
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// What backward holds per column of a tile.
+template <class T>
+struct BackwardRows {
+  explicit BackwardRows(int64_t width) : scratch(9, width) {}
+  ColumnScratch<T> scratch;
+  std::span<T> mean = scratch.row(0);
+  std::span<T> rest = scratch.row(1);
+  std::span<T> rstd = scratch.row(2);
+  std::span<T> by_dy = scratch.row(3);
+  std::span<T> by_x = scratch.row(4);
+  std::span<T> shift = scratch.row(5);
+  std::span<T> first = scratch.row(6);   ///< sums of dy, or of g = dy * weight where weights vary from row to row
+  std::span<T> second = scratch.row(7);  ///< the same, times (x - mean)
+  std::span<T> weight = scratch.row(8);
+};
+
+template <class T>
+void load_statistics(const ColumnTile& tile, const NormBackward<T>& arrays, BackwardRows<T>& rows) {
+  tile.spread(rows.mean, [&](int64_t set) { return arrays.mean[tile.first_set + set]; });
+  tile.spread(rows.rest, [&](int64_t set) { return arrays.rest[tile.first_set + set]; });
+  tile.spread(rows.rstd, [&](int64_t set) { return arrays.rstd[tile.first_set + set]; });
+}
+
+/// first[j] = sum of dy, second[j] = sum of dy * (x - mean) over some rows.
+template <class T>
+void column_sums(const ColumnTile& tile, const T* dy, const T* x, int64_t begin, int64_t end,
+                 const BackwardRows<T>& rows) {
+  const T* mean = rows.mean.data();
+  const T* rest = rows.rest.data();
+  T* first = rows.first.data();
+  T* second = rows.second.data();
+  std::fill_n(first, tile.width, T(0));
+  std::fill_n(second, tile.width, T(0));
+  int64_t row = begin;
+  for (; row + 2 <= std::min(end, tile.rows - 1); row += 2) {
+    const T* dy0 = dy + row * tile.stride;
+    const T* dy1 = dy0 + tile.stride;
+    const T* x0 = x + row * tile.stride;
+    const T* x1 = x0 + tile.stride;
+#pragma omp simd
+    for (int64_t j = 0; j < tile.width; ++j) {
+      first[j] += dy0[j] + dy1[j];
+      second[j] += dy0[j] * ((x0[j] - mean[j]) - rest[j]) + dy1[j] * ((x1[j] - mean[j]) - rest[j]);
+    }
+  }
+  for (; row < end; ++row) {
+    const T* dy0 = dy + row * tile.stride;
+    const T* x0 = x + row * tile.stride;
+    const int64_t width = tile.width_of(row);
+#pragma omp simd
+    for (int64_t j = 0; j < width; ++j) {
+      first[j] += dy0[j];
+      second[j] += dy0[j] * ((x0[j] - mean[j]) - rest[j]);
+    }
+  }
+}
+
+/// The same with g = dy * weight in place of dy, for weights that vary from row to row. Also adds to their gradients,
+/// unless `dweight` is null. All pointers stand at the tile's first element or weight.
+template <class T>
+void weighted_column_sums(const ColumnTile& tile, const T* dy, const T* x, const T* weight, T* dweight, T* dbias,
+                          bool varies_along_row, const BackwardRows<T>& rows) {
+  const T* mean = rows.mean.data();
+  const T* rest = rows.rest.data();
+  const T* rstd = rows.rstd.data();
+  T* first = rows.first.data();
+  T* second = rows.second.data();
+  std::fill_n(first, tile.width, T(0));
+  std::fill_n(second, tile.width, T(0));
+  for (int64_t row = 0; row < tile.rows; ++row, dy += tile.stride, x += tile.stride) {
+    const int64_t width = tile.width_of(row);
+    if (varies_along_row) {
+      const T* w = weight == nullptr ? nullptr : weight + row * tile.stride;
+      if (dweight != nullptr) {
+        weight_gradient_run(width, dy, x, mean, rest, rstd, dweight + row * tile.stride, dbias + row * tile.stride);
+      }
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j) {
+        const T g = w == nullptr ? dy[j] : dy[j] * w[j];
+        first[j] += g;
+        second[j] += g * ((x[j] - mean[j]) - rest[j]);
+      }
+    } else {
+      const T w = weight == nullptr ? T(1) : weight[row];
+      T dw = 0;
+      T db = 0;
+#pragma omp simd reduction(+ : dw, db)
+      for (int64_t j = 0; j < width; ++j) {
+        const T d = (x[j] - mean[j]) - rest[j];
+        const T g = dy[j] * w;
+        first[j] += g;
+        second[j] += g * d;
+        dw += dy[j] * (d * rstd[j]);
+        db += dy[j];
+      }
+      if (dweight != nullptr) {
+        dweight[row] += dw;
+        dbias[row] += db;
+      }
+    }
+  }
+}
+
+/// dx of some rows. The pointers stand at the tile's first element or weight.
+template <class T>
+void input_gradient_rows(const ColumnTile& tile, Along along, const T* dy, const T* x, T* dx, const T* weight,
+                         int64_t begin, int64_t end, const BackwardRows<T>& rows) {
+  const T* mean = rows.mean.data();
+  const T* rest = rows.rest.data();
+  const T* by_dy = rows.by_dy.data();
+  const T* by_x = rows.by_x.data();
+  const T* shift = rows.shift.data();
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t at = row * tile.stride;
+    const int64_t width = tile.width_of(row);
+    if (along == Along::rows && weight != nullptr) {
+      input_gradient_run(width, dy + at, x + at, dx + at, mean, rest, Times{by_dy, Same<T>{weight[row]}}, by_x, shift);
+    } else if (along == Along::both && weight != nullptr) {
+      input_gradient_run(width, dy + at, x + at, dx + at, mean, rest, Times{by_dy, weight + at}, by_x, shift);
+    } else {
+      input_gradient_run(width, dy + at, x + at, dx + at, mean, rest, by_dy, by_x, shift);
+    }
+  }
+}
+
+/// Per column of a tile: the sums of dy and dy * (x - mean) over all rows; per set: those of g.
+struct TileSums {
+  TileSums(int64_t columns, int64_t sets)
+      : dy(static_cast<size_t>(columns)),
+        dy_x(static_cast<size_t>(columns)),
+        g(static_cast<size_t>(sets)),
+        g_x(static_cast<size_t>(sets)) {}
+  std::vector<double> dy;
+  std::vector<double> dy_x;
+  std::vector<double> g;
+  std::vector<double> g_x;
+};
+
+/// g and g_x of each set from the sums of its columns. `weight`: a row, or null for 1.
+template <class T>
+void sum_sets(const ColumnTile& tile, const T* weight, TileSums& sums) {
+  for (size_t set = 0, column = 0; set < static_cast<size_t>(tile.sets); ++set) {
+    sums.g[set] = 0;
+    sums.g_x[set] = 0;
+    for (int64_t i = 0; i < tile.neighbours; ++i, ++column) {
+      const double w = weight == nullptr ? 1.0 : static_cast<double>(weight[column]);
+      sums.g[set] += w * sums.dy[column];
+      sums.g_x[set] += w * sums.dy_x[column];
+    }
+  }
+}
+
+/// Adds the columns' sums to the gradients of their weights, for Along::columns.
+template <class T>
+void add_weight_gradients(const AffineShape& affine, const ColumnTile& tile, int64_t outer, const TileSums& sums,
+                          const BackwardRows<T>& rows, T* dweight, T* dbias) {
+  const int64_t offset = affine_offset(affine, outer);
+  for_each_column_weight(affine, tile, [&](int64_t column, int64_t i) {
+    const auto c = static_cast<size_t>(column);
+    dweight[offset + i] += static_cast<T>(sums.dy_x[c] * rows.rstd[c]);
+    dbias[offset + i] += static_cast<T>(sums.dy[c]);
+  });
+}
+
+/// Coefficients of dx = dy * by_dy + (x - mean) * by_x + shift:
+///   by_dy = rstd * weight, by_x = -rstd³ * sum(g * (x - mean)) / count, shift = -rstd * sum(g) / count.
+template <class T>
+void set_coefficients(const NormProblem& problem, const ColumnTile& tile, const TileSums& sums, const T* weight,
+                      BackwardRows<T>& rows) {
+  const double inverse_count = problem.given_statistics ? 0.0 : 1.0 / static_cast<double>(problem.shape.set_size());
+  const auto rstd_of = [&](int64_t set) {
+    return static_cast<double>(rows.rstd[static_cast<size_t>(set * tile.neighbours)]);
+  };
+  tile.spread(rows.by_x, [&](int64_t set) {
+    const double rstd = rstd_of(set);
+    return static_cast<T>(-rstd * rstd * rstd * sums.g_x[static_cast<size_t>(set)] * inverse_count);
+  });
+  tile.spread(rows.shift, [&](int64_t set) {
+    return static_cast<T>(-rstd_of(set) * sums.g[static_cast<size_t>(set)] * inverse_count);
+  });
+  for (size_t j = 0; j < static_cast<size_t>(tile.width); ++j) {
+    rows.by_dy[j] = weight == nullptr ? rows.rstd[j] : rows.rstd[j] * weight[j];
+  }
+}
+
+template <class T>
+void add_to(std::vector<double>& sums, const T* part) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sums[i] += part[i];
+  }
+}
+
+/// One tile after the other, both passes while it is in the cache.
+template <class T>
+void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays, const ColumnTiling& tiling) {
+  const NormShape& shape = problem.shape;
+  const AffineShape& affine = problem.affine;
+  const Along along = along_of(affine);
+  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+
+  // Tiles whose weights are theirs alone share a part of the weight gradients; a part serves several outer indices.
+  const bool own_weights = affine.kept > 1;
+  const int64_t outer_per_part = ceil_div(shape.outer, affine.numel() > 4096 ? kMaxPartials / 4 : kMaxPartials);
+  const int64_t outer_parts = ceil_div(shape.outer, outer_per_part);
+  WeightGradients<T> gradients(weights_wanted, own_weights ? outer_parts : outer_parts * tiling.tiles, affine.numel());
+
+  const int64_t tasks = outer_parts * tiling.tiles;
+  const int64_t task_elements = std::max<int64_t>(1, shape.numel() / tasks);
+  parallel_for(0, tasks, ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
+    BackwardRows<T> rows(tiling.tile(0, 0).width);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t outer_part = task / tiling.tiles;
+      const int64_t part = own_weights ? outer_part : task;
+      T* dweight = gradients.wanted() ? gradients.dweight(part) : nullptr;
+      T* dbias = gradients.wanted() ? gradients.dbias(part) : nullptr;
+      for (int64_t outer = outer_part * outer_per_part;
+           outer < std::min((outer_part + 1) * outer_per_part, shape.outer); ++outer) {
+        const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
+        const T* dy = arrays.dy + tile.offset;
+        const T* x = arrays.x + tile.offset;
+        TileSums sums(tile.columns, tile.sets);
+        load_statistics(tile, arrays, rows);
+        const T* weight_row = nullptr;
+        const T* weight = nullptr;  // of the tile's first row
+        if (along == Along::rows || along == Along::both) {
+          const int64_t at =
+              affine_offset(affine, outer) + (along == Along::both ? tile.first_kept * tile.neighbours : 0);
+          weight = arrays.weight == nullptr ? nullptr : arrays.weight + at;
+          weighted_column_sums(tile, dy, x, weight, dweight == nullptr ? nullptr : dweight + at,
+                               dbias == nullptr ? nullptr : dbias + at, along == Along::both, rows);
+          tile.fold(rows.first);
+          tile.fold(rows.second);
+          add_to(sums.dy, rows.first.data());
+          add_to(sums.dy_x, rows.second.data());
+          sum_sets<T>(tile, nullptr, sums);
+        } else {
+          for (int64_t row = 0; row < tile.rows; row += tiling.rows_per_block) {
+            column_sums(tile, dy, x, row, std::min(row + tiling.rows_per_block, tile.rows), rows);
+            tile.fold(rows.first);
+            tile.fold(rows.second);
+            add_to(sums.dy, rows.first.data());
+            add_to(sums.dy_x, rows.second.data());
+          }
+          if (arrays.weight != nullptr) {
+            gather_columns(affine, tile, outer, arrays.weight, rows.weight);
+            weight_row = rows.weight.data();
+          }
+          sum_sets(tile, weight_row, sums);
+          if (dweight != nullptr) {
+            add_weight_gradients(affine, tile, outer, sums, rows, dweight, dbias);
+          }
+        }
+        if (arrays.dx != nullptr) {
+          set_coefficients(problem, tile, sums, weight_row, rows);
+          input_gradient_rows(tile, along, dy, x, arrays.dx + tile.offset, weight, 0, tile.rows, rows);
+        }
+      }
+    }
+  });
+  gradients.total(arrays.dweight, arrays.dbias);
+}
+
+/// Sets too large for the cache: blocks of rows in parallel, first for their sums, then for dx.
+template <class T>
+void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& arrays, const ColumnTiling& tiling) {
+  const NormShape& shape = problem.shape;
+  const AffineShape& affine = problem.affine;
+  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+  const bool sums_wanted = weights_wanted || !problem.given_statistics;
+  const int64_t tasks = shape.outer * tiling.tiles;
+  const int64_t width = tiling.tile(0, 0).width;
+  const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
+  const auto first_column = [&](const ColumnTile& tile) { return tile.first_set * shape.reduce_inner; };
+  const int64_t block_elements = std::max<int64_t>(1, shape.numel() / (tasks * tiling.blocks));
+  const auto for_each_block = [&](auto&& f) {
+    parallel_for(0, tasks * tiling.blocks, ceil_div(kPointwiseGrain, block_elements), [&](int64_t begin, int64_t end) {
+      BackwardRows<T> rows(width);
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t outer = i / (tiling.tiles * tiling.blocks);
+        const int64_t block = i / tiling.tiles % tiling.blocks;
+        const ColumnTile tile = tiling.tile(outer, i % tiling.tiles);
+        const int64_t first = block * tiling.rows_per_block;
+        load_statistics(tile, arrays, rows);
+        f(outer, block, tile, first, std::min(first + tiling.rows_per_block, tile.rows), rows);
+      }
+    });
+  };
+
+  // Block by block: a row with the sums of dy, a row with those of dy * (x - mean).
+  std::vector<T> parts(sums_wanted ? static_cast<size_t>(2 * tiling.blocks * all_columns) : 0);
+  if (sums_wanted) {
+    for_each_block(
+        [&](int64_t, int64_t block, const ColumnTile& tile, int64_t first, int64_t last, BackwardRows<T>& rows) {
+          column_sums(tile, arrays.dy + tile.offset, arrays.x + tile.offset, first, last, rows);
+          tile.fold(rows.first);
+          tile.fold(rows.second);
+          T* part = parts.data() + 2 * block * all_columns + first_column(tile);
+          std::copy_n(rows.first.data(), tile.columns, part);
+          std::copy_n(rows.second.data(), tile.columns, part + all_columns);
+        });
+  }
+
+  WeightGradients<T> gradients(weights_wanted, 1, affine.numel());
+  std::vector<TileSums> totals;
+  totals.reserve(static_cast<size_t>(tasks));
+  BackwardRows<T> rows(width);
+  for (int64_t task = 0; task < tasks; ++task) {
+    const int64_t outer = task / tiling.tiles;
+    const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
+    TileSums& sums = totals.emplace_back(tile.columns, tile.sets);
+    if (!sums_wanted) {
+      continue;
+    }
+    for (int64_t block = 0; block < tiling.blocks; ++block) {
+      const T* part = parts.data() + 2 * block * all_columns + first_column(tile);
+      add_to(sums.dy, part);
+      add_to(sums.dy_x, part + all_columns);
+    }
+    const T* weight_row = nullptr;
+    if (arrays.weight != nullptr) {
+      gather_columns(affine, tile, outer, arrays.weight, rows.weight);
+      weight_row = rows.weight.data();
+    }
+    sum_sets(tile, weight_row, sums);
+    if (weights_wanted) {
+      load_statistics(tile, arrays, rows);
+      add_weight_gradients(affine, tile, outer, sums, rows, gradients.dweight(0), gradients.dbias(0));
+    }
+  }
+  gradients.total(arrays.dweight, arrays.dbias);
+
+  if (arrays.dx == nullptr) {
+    return;
+  }
+  for_each_block(
+      [&](int64_t outer, int64_t, const ColumnTile& tile, int64_t first, int64_t last, BackwardRows<T>& tile_rows) {
+        const T* weight_row = nullptr;
+        if (arrays.weight != nullptr) {
+          gather_columns(affine, tile, outer, arrays.weight, tile_rows.weight);
+          weight_row = tile_rows.weight.data();
+        }
+        const TileSums& sums = totals[static_cast<size_t>(tile.first_set / shape.kept * tiling.tiles +
+                                                          tile.first_kept / tiling.sets_per_tile)];
+        set_coefficients(problem, tile, sums, weight_row, tile_rows);
+        input_gradient_rows<T>(tile, Along::columns, arrays.dy + tile.offset, arrays.x + tile.offset,
+                               arrays.dx + tile.offset, nullptr, first, last, tile_rows);
+      });
+}
+
+}  // namespace
+
+template <class T>
+void columns_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
+  const ColumnTiling tiling(problem, 2, sizeof(T));
+  const Along along = along_of(problem.affine);
+  const bool varies_by_row = along == Along::rows || along == Along::both;
+  if (varies_by_row || (tiling.in_cache && !problem.given_statistics)) {
+    backward_in_cache(problem, arrays, tiling);
+  } else {
+    backward_in_blocks(problem, arrays, tiling);
+  }
+}
+
+template void columns_backward(const NormProblem&, const NormBackward<float>&);
+template void columns_backward(const NormProblem&, const NormBackward<double>&);
+
+}  // namespace norma::norm_kernels::cpu

@@ -1,0 +1,130 @@
+#include "ops/norm/norm_cpu.h"
+
+// Rows: each set is one run of memory (layer norm over the last axes, layer norm 2d in channels_last, group norm and
+// instance norm in NCHW). The second pass over a run finds it in the cache.
+
+namespace norma::norm_kernels::cpu {
+
+template <class T>
+void rows_forward(const NormProblem& problem, const NormForward<T>& arrays) {
+  const AffineShape& affine = problem.affine;
+  const int64_t sets = problem.shape.outer;
+  const int64_t count = problem.shape.reduce_inner;
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / count);
+  parallel_for(0, sets, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t set = begin; set < end; ++set) {
+      const T* x = arrays.x + set * count;
+      T* y = arrays.y + set * count;
+      if (!problem.given_statistics) {
+        const auto s = finish<T>(problem.statistics, problem.eps, static_cast<double>(count),
+                                 run_moments(problem.statistics, count, x));
+        arrays.mean[set] = s.mean;
+        arrays.rest[set] = s.rest;
+        arrays.rstd[set] = s.rstd;
+        if (arrays.var != nullptr) {
+          arrays.var[set] = s.var;
+        }
+      }
+      const Same<T> mean{arrays.mean[set]};
+      const Same<T> rest{arrays.rest[set]};
+      const Same<T> rstd{arrays.rstd[set]};
+      if (!affine.present) {
+        apply_run(count, x, y, mean, rest, rstd, Same<T>{0});
+        continue;
+      }
+      const int64_t first = affine.outer_period == 1 ? 0 : (set % affine.outer_period) * affine.inner;
+      const T* weight = arrays.weight + first;
+      const T* bias = arrays.bias + first;
+      if (affine.segment == 1) {
+        apply_run(count, x, y, mean, rest, Times{rstd, weight}, bias);
+        continue;
+      }
+      for (int64_t i = 0; i < affine.inner; ++i) {
+        const int64_t offset = i * affine.segment;
+        apply_run(affine.segment, x + offset, y + offset, mean, rest, Same<T>{rstd.value * weight[i]},
+                  Same<T>{bias[i]});
+      }
+    }
+  });
+}
+
+template <class T>
+void rows_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
+  const AffineShape& affine = problem.affine;
+  const int64_t sets = problem.shape.outer;
+  const int64_t count = problem.shape.reduce_inner;
+  const T one = 1;
+  const bool constant_weight = arrays.weight == nullptr;
+
+  // A block of rows has its own part of the weight gradients.
+  const int64_t rows_per_block = (sets + kMaxPartials - 1) / kMaxPartials;
+  const int64_t blocks = (sets + rows_per_block - 1) / rows_per_block;
+  WeightGradients<T> gradients(arrays.dweight != nullptr || arrays.dbias != nullptr, blocks, affine.numel());
+
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (count * rows_per_block));
+  parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t set = begin * rows_per_block; set < std::min(end * rows_per_block, sets); ++set) {
+      const T* dy = arrays.dy + set * count;
+      const T* x = arrays.x + set * count;
+      const T mean = arrays.mean[set];
+      const T rest = arrays.rest[set];
+      const T rstd = arrays.rstd[set];
+      const int64_t first = affine.outer_period == 1 ? 0 : (set % affine.outer_period) * affine.inner;
+      const T* weight = constant_weight ? &one : arrays.weight + first;
+      T* dweight = gradients.wanted() ? gradients.dweight(set / rows_per_block) + first : nullptr;
+      T* dbias = gradients.wanted() ? gradients.dbias(set / rows_per_block) + first : nullptr;
+      const bool along = affine.present && affine.segment == 1;  // weight and bias vary from element to element
+
+      // The sums of g and g * (x - mean).
+      Pair<double> sums;
+      if (along) {
+        if (arrays.dx != nullptr && !problem.given_statistics) {
+          sums = constant_weight ? long_gradient_sums(count, dy, x, mean, rest, Same<T>{1})
+                                 : long_gradient_sums(count, dy, x, mean, rest, weight);
+        }
+      } else {
+        for (int64_t i = 0; i < affine.inner; ++i) {
+          const int64_t offset = i * affine.segment;
+          const auto part = long_gradient_sums(affine.segment, dy + offset, x + offset, mean, rest, Same<T>{1});
+          const double w = constant_weight ? 1.0 : static_cast<double>(weight[i]);
+          sums.first += w * part.first;
+          sums.second += w * part.second;
+          if (dweight != nullptr) {
+            dweight[i] += static_cast<T>(part.second) * rstd;
+            dbias[i] += static_cast<T>(part.first);
+          }
+        }
+      }
+      if (along && dweight != nullptr) {
+        weight_gradient_run(count, dy, x, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd}, dweight, dbias);
+      }
+      if (arrays.dx == nullptr) {
+        continue;
+      }
+      // dx = rstd * (g - sum(g) / count - (x - mean) * rstd² * sum(g * (x - mean)) / count)
+      T* dx = arrays.dx + set * count;
+      const double wide = problem.given_statistics ? 0.0 : static_cast<double>(rstd) / static_cast<double>(count);
+      const Same<T> by_x{static_cast<T>(-wide * rstd * rstd * sums.second)};
+      const Same<T> shift{static_cast<T>(-wide * sums.first)};
+      if (along && !constant_weight) {
+        input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Times{Same<T>{rstd}, weight}, by_x, shift);
+      } else if (constant_weight) {
+        input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd}, by_x, shift);
+      } else {
+        for (int64_t i = 0; i < affine.inner; ++i) {
+          const int64_t offset = i * affine.segment;
+          input_gradient_run(affine.segment, dy + offset, x + offset, dx + offset, Same<T>{mean}, Same<T>{rest},
+                             Same<T>{rstd * weight[i]}, by_x, shift);
+        }
+      }
+    }
+  });
+  gradients.total(arrays.dweight, arrays.dbias);
+}
+
+template void rows_forward(const NormProblem&, const NormForward<float>&);
+template void rows_forward(const NormProblem&, const NormForward<double>&);
+template void rows_backward(const NormProblem&, const NormBackward<float>&);
+template void rows_backward(const NormProblem&, const NormBackward<double>&);
+
+}  // namespace norma::norm_kernels::cpu
