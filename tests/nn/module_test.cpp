@@ -1,0 +1,242 @@
+#include "nn/module.h"
+
+#include "nn/conv.h"
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/sequential.h"
+#include "support_nn.h"
+
+using namespace norma;
+using namespace norma::nn;
+using norma::test::error_of;
+using norma::test::max_difference;
+using norma::test::random_tensor;
+
+namespace {
+
+// Own parameter and buffer registered after a child, to show that the module's own still come first.
+class Small : public Module {
+ public:
+  Small() {
+    conv = register_module("conv", std::make_shared<Conv2d>(3, 4, 1));
+    bn = register_module("bn", std::make_shared<BatchNorm2d>(4));
+    scale = register_parameter("scale", ones({4}));
+    offset = register_buffer("offset", zeros({2}));
+    none = register_parameter("none", {});
+  }
+  Tensor forward(const Tensor& x) override { return x; }
+  [[nodiscard]] std::string name() const override { return "Small"; }
+
+  std::shared_ptr<Conv2d> conv;
+  std::shared_ptr<BatchNorm2d> bn;
+  Tensor scale, offset, none;
+};
+
+std::vector<std::string> names_of(const NamedTensors& tensors) {
+  std::vector<std::string> names;
+  for (const auto& [name, x] : tensors) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("module: names of parameters, buffers, modules and state in PyTorch's order") {
+  Small module;
+  CHECK(names_of(module.named_parameters()) == Names{"scale", "conv.weight", "conv.bias", "bn.weight", "bn.bias"});
+  CHECK(names_of(module.named_buffers()) ==
+        Names{"offset", "bn.running_mean", "bn.running_var", "bn.num_batches_tracked"});
+  CHECK(names_of(module.state_dict()) == Names{"scale", "offset", "conv.weight", "conv.bias", "bn.weight", "bn.bias",
+                                               "bn.running_mean", "bn.running_var", "bn.num_batches_tracked"});
+  Names modules;
+  for (const auto& [name, child] : module.named_modules()) {
+    modules.push_back(name);
+  }
+  CHECK(modules == Names{"", "conv", "bn"});
+  CHECK(module.parameter_count() == 4 + 12 + 4 + 4 + 4);
+  CHECK(module.scale.requires_grad());
+  CHECK(!module.offset.requires_grad());
+}
+
+TEST_CASE("module: names that cannot be registered") {
+  class Wrong : public Sequential {
+   public:
+    void twice() {
+      register_parameter("a", ones({1}));
+      register_buffer("a", ones({1}));
+    }
+    void dotted() { register_parameter("a.b", ones({1})); }
+    void nothing() { register_module("m", std::shared_ptr<Module>()); }
+  };
+  CHECK(error_of([] { Wrong().twice(); }) == "register: name: 'a' is already taken");
+  CHECK(error_of([] { Wrong().dotted(); }) == "register: name: expected letters without dots, got 'a.b'");
+  CHECK(error_of([] { Wrong().nothing(); }) ==
+        "register_module: module: expected a module under the name 'm', got none");
+}
+
+TEST_CASE("module: forward hooks see the module, its input and its output, in order") {
+  Sequential net{std::make_shared<Identity>(), std::make_shared<Identity>()};
+  std::string calls;
+  Tensor seen;
+  for (const auto& [name, child] : net.named_modules()) {
+    child->register_forward_hook(
+        [&calls, &seen, label = name](const Module& module, const Tensor& in, const Tensor& out) {
+          calls += label + module.name() + " ";
+          CHECK(in.is_same(out));
+          seen = out;
+        });
+  }
+  const Tensor x = ones({2, 3});
+  const Tensor y = net(x);
+  CHECK(calls == "0Identity 1Identity Sequential ");
+  CHECK(seen.is_same(y));
+}
+
+TEST_CASE("module: train and eval reach all children") {
+  Small module;
+  CHECK(module.bn->is_training());
+  module.eval();
+  CHECK(!module.is_training());
+  CHECK(!module.bn->is_training());
+  module.train();
+  CHECK(module.bn->is_training());
+}
+
+TEST_CASE("module: to(format) re-strides rank 4 only, and every handle sees it") {
+  Conv2d conv(3, 5, Pair(1, 1));
+  const Tensor handle = conv.parameters()[0];
+  const Tensor before = copy_of(handle.detach());
+  Tensor mutable_handle = handle;
+  mutable_handle.set_grad(copy_of(before));
+  conv.to(MemoryFormat::channels_last);
+  // a 1x1 weight is contiguous in both formats, yet its strides change as PyTorch's .to() does it
+  CHECK(handle.strides() == Strides{3, 1, 3, 3});
+  CHECK(handle.grad().strides() == Strides{3, 1, 3, 3});
+  CHECK(conv.weight().strides() == Strides{3, 1, 3, 3});
+  CHECK(conv.bias().strides() == Strides{1});
+  CHECK(max_difference(handle, before) == 0);
+  CHECK(max_difference(handle.grad(), before) == 0);
+  CHECK(handle.requires_grad());
+  conv.to(MemoryFormat::contiguous);
+  CHECK(handle.strides() == Strides{3, 1, 1, 1});
+}
+
+TEST_CASE("module: to(dtype) converts floating tensors and leaves counters alone") {
+  Small module;
+  module.to(MemoryFormat::channels_last);
+  const Tensor handle = module.conv->weight();
+  const Tensor before = copy_of(handle.detach());
+  module.to(DType::float64);
+  CHECK(handle.dtype() == DType::float64);
+  CHECK(handle.strides() == Strides{3, 1, 3, 3});
+  CHECK(max_difference(handle, before) == 0);
+  CHECK(module.bn->running_mean().dtype() == DType::float64);
+  CHECK(module.state_dict().back().second.dtype() == DType::int64);
+  CHECK(error_of([&] { module.to(DType::int32); }) == "to: dtype: expected a floating dtype, got int32");
+}
+
+TEST_CASE("module: state_dict into another module, dtype converted, strides kept") {
+  Small a;
+  Small b;
+  for (const auto& [name, x] : a.state_dict()) {
+    if (is_floating(x.dtype())) {
+      copy_into(random_tensor(x.sizes(), 7), x);
+    }
+  }
+  b.to(DType::float64);
+  b.to(MemoryFormat::channels_last);
+  const LoadReport report = b.load_state_dict(a.state_dict());
+  CHECK(report.missing.empty());
+  CHECK(report.unexpected.empty());
+  const NamedTensors from = a.state_dict();
+  const NamedTensors to = b.state_dict();
+  for (size_t i = 0; i < from.size(); ++i) {
+    CAPTURE(from[i].first);
+    CHECK(max_difference(from[i].second, to[i].second) == 0);
+  }
+  CHECK(b.conv->weight().strides() == Strides{3, 1, 3, 3});
+  CHECK(b.conv->weight().dtype() == DType::float64);
+}
+
+TEST_CASE("module: load_state_dict lists everything that is wrong and changes nothing") {
+  Small module;
+  NamedTensors dict = module.state_dict();
+  const Tensor before = copy_of(module.conv->weight().detach());
+  dict[2].second = zeros({4, 3, 1, 1});      // conv.weight, fine
+  dict[0] = {"skale", zeros({4})};           // for scale
+  dict[3].second = zeros({5});               // conv.bias
+  dict[6] = {"bn.mean", zeros({4})};         // for bn.running_mean
+  dict.emplace_back("bn.bias", zeros({4}));  // again
+  dict.emplace_back("extra", zeros({1}));
+  CHECK(error_of([&] { module.load_state_dict(dict); }) ==
+        "load_state_dict: missing: scale, bn.running_mean; unexpected: skale, bn.mean, extra; repeated: bn.bias; "
+        "conv.bias: expected sizes [4], got [5]");
+  CHECK(max_difference(module.conv->weight(), before) == 0);
+}
+
+TEST_CASE("module: load_state_dict without strict still refuses wrong sizes") {
+  Small module;
+  NamedTensors dict = {{"scale", full({4}, 3)}, {"other", zeros({1})}};
+  const LoadReport report = module.load_state_dict(dict, {.strict = false});
+  CHECK(report.missing ==
+        Names{"offset", "conv.weight", "conv.bias", "bn.weight", "bn.bias", "bn.running_mean", "bn.running_var"});
+  CHECK(report.unexpected == Names{"other"});
+  CHECK(max_difference(module.scale, full({4}, 3)) == 0);
+  dict[0].second = zeros({3});
+  CHECK(error_of([&] { module.load_state_dict(dict, {.strict = false}); }) ==
+        "load_state_dict: scale: expected sizes [4], got [3]");
+}
+
+TEST_CASE("module: num_batches_tracked may be missing or unexpected") {
+  Small module;
+  NamedTensors dict = module.state_dict();
+  dict.pop_back();
+  module.load_state_dict(dict);
+  dict.emplace_back("conv.num_batches_tracked", zeros({}, {.dtype = DType::int64}));
+  module.load_state_dict(dict);
+  dict.emplace_back("bn.num_batches_tracked", full({}, 5, {.dtype = DType::int64}));
+  module.load_state_dict(dict);
+  CHECK(module.state_dict().back().second.item<int64_t>() == 5);
+}
+
+TEST_CASE("module: a linear weight and a 1x1 convolution's load each other") {
+  Linear linear(3, 2);
+  Conv2d conv(3, 2, 1);
+  conv.to(MemoryFormat::channels_last);
+  linear.load_state_dict(conv.state_dict());
+  CHECK(linear.weight().to_vector<float>() == conv.weight().to_vector<float>());
+  Linear other(3, 2);
+  conv.load_state_dict(other.state_dict());
+  CHECK(other.weight().to_vector<float>() == conv.weight().to_vector<float>());
+  Conv2d wide(3, 2, Pair(1, 2));
+  CHECK(error_of([&] { wide.load_state_dict(linear.state_dict()); }) ==
+        "load_state_dict: weight: expected sizes [2, 3, 1, 2], got [2, 3]");
+}
+
+TEST_CASE("module: loading counts as an in-place change") {
+  Linear linear(3, 2);
+  const int64_t before = linear.weight().version();
+  linear.load_state_dict(linear.state_dict());
+  CHECK(linear.weight().version() > before);
+}
+
+TEST_CASE("module: zero_grad drops gradients") {
+  Linear linear(3, 2);
+  Tensor weight = linear.weight();
+  weight.set_grad(ones({2, 3}));
+  linear.zero_grad();
+  CHECK(!linear.weight().grad().defined());
+}
+
+TEST_CASE("module: to_string shows the tree") {
+  const Sequential net{std::make_shared<Conv2d>(4, 8, 3, nn::Conv2dOptions{.stride = 2, .padding = 1, .bias = false}),
+                       std::make_shared<BatchNorm2d>(8, BatchNorm2dOptions{.momentum = std::nullopt})};
+  CHECK(to_string(net) ==
+        "Sequential {\n"
+        "  0: Conv2d(4, 8, kernel=(3, 3), stride=(2, 2), padding=(1, 1), bias=false)\n"
+        "  1: BatchNorm2d(8, eps=1e-05, momentum=none)\n"
+        "}\n");
+}

@@ -1,0 +1,286 @@
+#include "nn/optimizer.h"
+
+#include "core/parallel.h"
+#include "nn/conv.h"
+#include "nn/norm.h"
+#include "nn/sequential.h"
+#include "support_nn.h"
+
+using namespace norma;
+using namespace norma::nn;
+using norma::test::error_of;
+using norma::test::Layout;
+using norma::test::max_difference;
+using norma::test::random_tensor;
+
+namespace {
+
+struct Problem {
+  Tensor w = from_vector<double>({0.5, -1.25, 2.0, 0.75}, {2, 2}).set_requires_grad();
+  Tensor b = from_vector<double>({0.1, -0.2}, {2}).set_requires_grad();
+
+  [[nodiscard]] std::vector<ParameterGroup> groups() const {
+    return {{.parameters = {{"w", w}}, .weight_decay = 0.1}, {.parameters = {{"b", b}}, .lr_scale = 2}};
+  }
+  // The gradients of (k + 1) sum(w²) + sum(w[0] · b) + sum(b³).
+  void set_gradients(int k) {
+    const double* p = w.data<double>();
+    const double* q = b.data<double>();
+    std::vector<double> dw(4);
+    std::vector<double> db(2);
+    for (int i = 0; i < 4; ++i) {
+      dw[static_cast<size_t>(i)] = 2 * (k + 1) * p[i] + (i < 2 ? q[i] : 0);
+    }
+    for (int i = 0; i < 2; ++i) {
+      db[static_cast<size_t>(i)] = p[i] + 3 * q[i] * q[i];
+    }
+    w.set_grad(from_vector(dw, {2, 2}));
+    b.set_grad(from_vector(db, {2}));
+  }
+};
+
+template <class Opt, class Options>
+void check_run(const Options& options, int steps, const std::vector<double>& w, const std::vector<double>& b) {
+  Problem problem;
+  Opt optimizer(problem.groups(), options);
+  for (int k = 0; k < steps; ++k) {
+    problem.set_gradients(k);
+    optimizer.step();
+  }
+  CHECK(optimizer.steps() == steps);
+  CHECK(max_difference(problem.w, from_vector(w, {2, 2})) <= 1e-14);
+  CHECK(max_difference(problem.b, from_vector(b, {2})) <= 1e-14);
+}
+
+// One parameter of `sizes` under AdamW for three steps.
+Tensor run_adamw(const Tensor& start, const Tensor& gradient) {
+  Tensor p = start;
+  p.set_requires_grad();
+  AdamW optimizer({{.parameters = {{"p", p}}, .weight_decay = 0.1}}, {.lr = 0.1});
+  p.set_grad(gradient);
+  for (int k = 0; k < 3; ++k) {
+    optimizer.step();
+  }
+  return p.detach();
+}
+
+}  // namespace
+
+// The numbers come from PyTorch 1.13:
+//   w = torch.tensor([[0.5, -1.25], [2.0, 0.75]], dtype=torch.float64, requires_grad=True)
+//   b = torch.tensor([0.1, -0.2], dtype=torch.float64, requires_grad=True)
+//   o = OPTIMIZER([{'params': [w], 'weight_decay': 0.1}, {'params': [b], 'weight_decay': 0, 'lr': 0.02}], lr=0.01, ...)
+//   for k in range(steps):
+//     o.zero_grad(); ((w * w * (k + 1)).sum() + (w[0] * b).sum() + (b ** 3).sum()).backward(); o.step()
+//   print(w, b)
+
+TEST_CASE("sgd: plain, PyTorch's numbers") {
+  check_run<Sgd>(SgdOptions{.lr = 0.01}, 3, {0.43826376791599997, -1.096972778294, 1.763180958, 0.66119285925},
+                 {0.0694230206961042, -0.13289433226037123});
+}
+
+TEST_CASE("sgd: momentum and dampening, PyTorch's numbers") {
+  check_run<Sgd>(SgdOptions{.lr = 0.01, .momentum = 0.9, .dampening = 0.25}, 3,
+                 {0.41732168195275, -1.045530456540375, 1.6866892388749999, 0.6325084645781249},
+                 {0.049497129972801944, -0.09014737985003189});
+}
+
+TEST_CASE("sgd: Nesterov, PyTorch's numbers") {
+  check_run<Sgd>(SgdOptions{.lr = 0.01, .momentum = 0.9, .nesterov = true}, 3,
+                 {0.3543197928015536, -0.8889872712850125, 1.440937052922, 0.54035139484575},
+                 {0.01993847268652985, -0.02156566063397485});
+}
+
+TEST_CASE("adamw: betas and eps, PyTorch's numbers") {
+  check_run<AdamW>(AdamWOptions{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6}, 3,
+                   {0.4688294032507747, -1.2166310002287342, 1.9644603285853717, 0.718187593636899},
+                   {0.04013846513804009, -0.1399715070611739});
+}
+
+TEST_CASE("adamw: defaults, PyTorch's numbers") {
+  check_run<AdamW>(AdamWOptions{.lr = 0.01}, 5,
+                   {0.4487294418037745, -1.1951294581654919, 1.9415643800294167, 0.6977390654609322},
+                   {0.00037550444590485343, -0.0999339549179387});
+}
+
+TEST_CASE("optimizer: every layout of parameter and gradient gives the same values") {
+  const Tensor start = random_tensor({3, 5, 2, 4}, 1);
+  const Tensor gradient = random_tensor({3, 5, 2, 4}, 2);
+  const Tensor expected = run_adamw(copy_of(start), gradient);
+  CHECK(max_difference(expected, start) > 0.1);
+  for (const Layout p : test::kLayouts) {
+    for (const Layout g : test::kLayouts) {
+      CAPTURE(to_string(p));
+      CAPTURE(to_string(g));
+      CHECK(max_difference(run_adamw(in_layout(start, p), in_layout(gradient, g)), expected) == 0);
+    }
+  }
+}
+
+TEST_CASE("optimizer: a parameter that changes its format keeps its averages") {
+  const Tensor gradient = random_tensor({4, 3, 2, 2}, 4, DType::float32);
+  Conv2d plain(3, 4, 2);
+  Conv2d turned(3, 4, 2);
+  turned.load_state_dict(plain.state_dict());
+  for (Conv2d* conv : {&plain, &turned}) {
+    Sgd optimizer(parameter_groups(*conv, 0), {.lr = 0.1, .momentum = 0.9});
+    for (int k = 0; k < 3; ++k) {
+      if (conv == &turned && k == 1) {
+        conv->to(MemoryFormat::channels_last);
+      }
+      Tensor weight = conv->weight();
+      weight.set_grad(gradient);
+      optimizer.step();
+    }
+  }
+  CHECK(max_difference(plain.weight(), turned.weight()) == 0);
+}
+
+TEST_CASE("optimizer: same bits for one thread and two") {
+  const Tensor start = random_tensor({50001}, 1, DType::float32);
+  const Tensor gradient = random_tensor({50001}, 2, DType::float32);
+  const int before = num_threads();
+  set_num_threads(1);
+  const Tensor one = run_adamw(copy_of(start), gradient);
+  set_num_threads(2);
+  const Tensor two = run_adamw(copy_of(start), gradient);
+  set_num_threads(before);
+  CHECK(max_difference(one, two) == 0);
+}
+
+TEST_CASE("optimizer: parameters without a gradient stay; steps count as in-place changes") {
+  Problem problem;
+  Sgd optimizer(problem.groups(), {.lr = 0.1});
+  const Tensor before = copy_of(problem.w.detach());
+  problem.b.set_grad(ones({2}, {.dtype = DType::float64}));
+  const int64_t version = problem.b.version();
+  optimizer.step();
+  CHECK(max_difference(problem.w, before) == 0);
+  CHECK(max_difference(problem.b, from_vector<double>({0.1 - 0.2, -0.2 - 0.2}, {2})) <= 1e-15);
+  CHECK(problem.b.version() > version);
+  optimizer.zero_grad();
+  CHECK(!problem.b.grad().defined());
+}
+
+TEST_CASE("optimizer: groups keep norms, biases and scales from decaying") {
+  const Sequential net{std::make_shared<Conv2d>(3, 4, 3), std::make_shared<BatchNorm2d>(4)};
+  const std::vector<ParameterGroup> groups = parameter_groups(net, 0.05);
+  REQUIRE(groups.size() == 2);
+  REQUIRE(groups[0].parameters.size() == 1);
+  CHECK(groups[0].parameters[0].first == "0.weight");
+  CHECK(groups[0].weight_decay == 0.05);
+  REQUIRE(groups[1].parameters.size() == 3);
+  CHECK(groups[1].parameters[0].first == "0.bias");
+  CHECK(groups[1].parameters[1].first == "1.weight");
+  CHECK(groups[1].weight_decay == 0);
+  CHECK(parameter_groups(net, 0.05, {.decay_vectors = true}).size() == 1);
+}
+
+TEST_CASE("optimizer: state out and in continues with the same bits") {
+  for (const bool adam : {false, true}) {
+    CAPTURE(adam);
+    const auto make = [&](const Problem& problem) -> std::unique_ptr<Optimizer> {
+      if (adam) {
+        return std::make_unique<AdamW>(problem.groups(), AdamWOptions{.lr = 0.01});
+      }
+      return std::make_unique<Sgd>(problem.groups(), SgdOptions{.lr = 0.01, .momentum = 0.9, .nesterov = true});
+    };
+    Problem whole;
+    const auto through = make(whole);
+    Problem first;
+    const auto before = make(first);
+    for (int k = 0; k < 4; ++k) {
+      whole.set_gradients(k);
+      through->step();
+      if (k < 2) {
+        first.set_gradients(k);
+        before->step();
+      }
+    }
+    Problem second;
+    copy_into(first.w.detach(), second.w.detach());
+    copy_into(first.b.detach(), second.b.detach());
+    const auto after = make(second);
+    after->load_state_dict(before->state_dict());
+    for (int k = 2; k < 4; ++k) {
+      second.set_gradients(k);
+      after->step();
+    }
+    CHECK(after->steps() == 4);
+    CHECK(max_difference(whole.w, second.w) == 0);
+    CHECK(max_difference(whole.b, second.b) == 0);
+  }
+}
+
+TEST_CASE("optimizer: names of the state") {
+  Problem problem;
+  AdamW optimizer(problem.groups());
+  problem.set_gradients(0);
+  optimizer.step();
+  std::vector<std::string> names;
+  for (const auto& [name, x] : optimizer.state_dict()) {
+    names.push_back(name);
+  }
+  CHECK(names == std::vector<std::string>{"step", "exp_avg.w", "exp_avg_sq.w", "exp_avg.b", "exp_avg_sq.b"});
+}
+
+TEST_CASE("optimizer: error texts") {
+  Problem problem;
+  CHECK(error_of([&] {
+          Sgd({{.parameters = {{"w", problem.w}, {"v", problem.w}}}});
+        }) == "optimizer: v: expected every parameter once, got it twice");
+  CHECK(error_of([&] {
+          Sgd({{.parameters = {{"w", problem.w.detach()}}}});
+        }) == "optimizer: w: expected a leaf that requires a gradient");
+  CHECK(error_of([&] { Sgd(problem.groups(), {.nesterov = true}); }) ==
+        "sgd: nesterov: expected momentum > 0 and dampening 0, got momentum 0, dampening 0");
+  CHECK(error_of([&] { AdamW(problem.groups(), {.beta1 = 1}); }) ==
+        "adamw: beta1, beta2: expected values in [0, 1), got 1, 0.999");
+  AdamW optimizer(problem.groups());
+  const NamedTensors dict = {
+      {"exp_avg.w", zeros({3})}, {"momentum.w", zeros({2, 2})}, {"step", zeros({}, {.dtype = DType::int64})}};
+  CHECK(error_of([&] { optimizer.load_state_dict(dict); }) ==
+        "optimizer.load_state_dict: unexpected: momentum.w; exp_avg.w: expected sizes [2, 2], got [3]");
+  CHECK(error_of([&] { optimizer.load_state_dict({}); }) == "optimizer.load_state_dict: missing: step");
+}
+
+TEST_CASE("clip: by norm, PyTorch's numbers") {
+  // a.grad = [3, -4], c.grad = [[12]]; torch.nn.utils.clip_grad_norm_([a, c], 2.0) is 13
+  Tensor a = zeros({2}, {.dtype = DType::float64}).set_requires_grad();
+  Tensor c = zeros({1, 1}, {.dtype = DType::float64}).set_requires_grad();
+  Tensor without = zeros({2}).set_requires_grad();
+  a.set_grad(from_vector<double>({3, -4}, {2}));
+  c.set_grad(from_vector<double>({12}, {1, 1}));
+  CHECK(std::abs(clip_gradients_by_norm({a, c, without}, 2.0) - 13) <= 1e-14);
+  CHECK(max_difference(a.grad(), from_vector<double>({0.46153842603550577, -0.615384568047341}, {2})) <= 1e-15);
+  CHECK(max_difference(c.grad(), from_vector<double>({1.846153704142023}, {1, 1})) <= 1e-15);
+  const Tensor before = copy_of(a.grad());
+  CHECK(std::abs(clip_gradients_by_norm({a, c}, 3.0) - 2) <= 1e-6);
+  CHECK(max_difference(a.grad(), before) == 0);  // small enough already
+}
+
+TEST_CASE("clip: by value and by norm in every layout") {
+  for (const Layout layout : test::kLayouts) {
+    CAPTURE(to_string(layout));
+    const Tensor values = random_tensor({3, 4, 5, 2}, 5);
+    Tensor x = zeros({3, 4, 5, 2}, {.dtype = DType::float64}).set_requires_grad();
+    x.set_grad(in_layout(values, layout));
+    clip_gradients_by_value({x}, 0.5);
+    const std::vector<double> before = values.to_vector<double>();
+    const std::vector<double> after = x.grad().to_vector<double>();
+    double sum = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+      CHECK(after[i] == std::min(0.5, std::max(-0.5, before[i])));
+      sum += after[i] * after[i];
+    }
+    CHECK(std::abs(clip_gradients_by_norm({x}, 1) - std::sqrt(sum)) <= 1e-12);
+    CHECK(std::abs(clip_gradients_by_norm({x}, 1) - 1) <= 1e-6);
+  }
+}
+
+TEST_CASE("clip: error texts") {
+  CHECK(error_of([] { clip_gradients_by_norm({}, 0); }) ==
+        "clip_gradients_by_norm: max_norm: expected a positive number, got 0");
+  CHECK(error_of([] { clip_gradients_by_value({}, -1); }) ==
+        "clip_gradients_by_value: limit: expected a number >= 0, got -1");
+}
