@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Compares whole networks with PyTorch: outputs, gradients of the input and of every parameter, running statistics.
+
+torchvision makes the weights, the input and the gradient of the output; `norma run` gets them as safetensors. For every
+tensor the distance from PyTorch's float64 result, relative in norm, may be at most 4 times PyTorch's own float32 distance
+plus 1e-5. Needs torch and torchvision (Debian: python3-torch python3-torchvision).
+
+    ./run build && /usr/bin/python3 tests/parity/parity.py
+    /usr/bin/python3 tests/parity/parity.py --only resnet50 --only convnext_tiny --size 96
+"""
+import argparse
+import copy
+import json
+import pathlib
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+from functools import partial
+
+import numpy as np
+import torch
+import torchvision
+from torchvision.models.convnext import LayerNorm2d
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NORMS = {
+    "batch": torch.nn.BatchNorm2d,
+    "group:32": partial(torch.nn.GroupNorm, 32),
+    "layer2d": partial(LayerNorm2d, eps=1e-6),
+}
+CASES = [(model, norm) for model in ("resnet18", "resnet50") for norm in NORMS] + [("convnext_tiny", None)]
+
+
+def write_safetensors(path, tensors):
+    header, offset = {}, 0
+    for name, x in tensors.items():
+        assert x.dtype == np.float32
+        header[name] = {"dtype": "F32", "shape": list(x.shape), "data_offsets": [offset, offset + x.nbytes]}
+        offset += x.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for x in tensors.values():
+            file.write(np.ascontiguousarray(x).tobytes())
+
+
+def read_safetensors(path):
+    data = pathlib.Path(path).read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + length]).items():
+        if name == "__metadata__":
+            continue
+        assert entry["dtype"] == "F32", f"{name}: dtype {entry['dtype']}"
+        begin, end = (8 + length + x for x in entry["data_offsets"])
+        tensors[name] = np.frombuffer(data[begin:end], dtype="<f4").reshape(entry["shape"])
+    return tensors
+
+
+def norma_name(name):
+    """torchvision's name of a tensor in a ResNet or ConvNeXt → Norma's (torchvision's and timm's)."""
+    name = re.sub(r"^features\.0\.", "stem.", name)
+    name = re.sub(r"^features\.([1357])\.(\d+)\.", lambda m: f"stages.{int(m[1]) // 2}.blocks.{m[2]}.", name)
+    name = re.sub(r"^features\.([246])\.", lambda m: f"stages.{int(m[1]) // 2}.downsample.", name)
+    for theirs, ours in (("layer_scale", "gamma"), ("block.0.", "conv_dw."), ("block.2.", "norm."),
+                         ("block.3.", "mlp.fc1."), ("block.5.", "mlp.fc2."), ("classifier.0.", "head.norm."),
+                         ("classifier.2.", "head.fc.")):
+        name = name.replace(theirs, ours)
+    return name
+
+
+def to_norma(tensors):
+    result = {}
+    for name, x in tensors.items():
+        x = x.detach().numpy()
+        result[norma_name(name)] = x.reshape(-1) if name.endswith("layer_scale") else x
+    return result
+
+
+def make_model(name, norm, classes, batch):
+    """A network whose every parameter matters: no norm is the identity, no residual branch is switched off."""
+    if norm is None:
+        model = getattr(torchvision.models, name)(num_classes=classes, stochastic_depth_prob=0.0)
+    else:
+        model = getattr(torchvision.models, name)(num_classes=classes, norm_layer=NORMS[norm])
+    with torch.no_grad():
+        for key, x in model.named_parameters():
+            if key.endswith("layer_scale"):
+                x.uniform_(0.2, 0.8)
+            elif key.endswith("bias"):
+                x.normal_(0, 0.1)
+            elif x.dim() == 1:
+                x.uniform_(0.5, 1.5)
+        model.train()
+        for _ in range(3):  # running statistics that fit the network
+            model(torch.randn(batch))
+    return model
+
+
+def run_torch(model, x, grad_output, train, memory_format):
+    model = copy.deepcopy(model).to(x.dtype).to(memory_format=memory_format).train(train)
+    x = x.clone().contiguous(memory_format=memory_format).requires_grad_()
+    output = model(x)
+    output.backward(grad_output)
+    result = {"output": output, "grad.input": x.grad}
+    for key, parameter in model.named_parameters():
+        result["grad." + key] = parameter.grad
+    if train:
+        for key, buffer in model.named_buffers():
+            if buffer.is_floating_point():
+                result["buffer." + key] = buffer
+
+    def rename(key):
+        kind, dot, rest = key.partition(".")
+        return kind + dot + (rest if rest == "input" else norma_name(rest))
+    return {rename(k): v.detach().numpy().reshape(-1) if k.endswith("layer_scale") else v.detach().numpy()
+            for k, v in result.items()}
+
+
+def run_norma(arguments, name, norm, model, x, grad_output, train, channels_last, folder):
+    weights = {k: v for k, v in model.state_dict().items() if v.is_floating_point()}
+    write_safetensors(folder / "weights.safetensors", to_norma(weights))
+    write_safetensors(folder / "input.safetensors", {"input": x.numpy(), "grad_output": grad_output.numpy()})
+    command = [arguments.norma, "run", "--model", name, "--num-classes", str(grad_output.shape[1]), "--backward",
+               "--weights", folder / "weights.safetensors", "--input", folder / "input.safetensors",
+               "--output", folder / "output.safetensors"]
+    command += ["--norm", norm] if norm else []
+    command += ["--train"] if train else []
+    command += ["--channels-last"] if channels_last else []
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        raise RuntimeError(f"norma run failed with exit code {run.returncode}: {run.stderr.strip()}")
+    return read_safetensors(folder / "output.safetensors")
+
+
+def distance(x, reference):
+    if x.shape != reference.shape:
+        return float("inf")
+    return np.linalg.norm((x.astype(np.float64) - reference).ravel()) / max(np.linalg.norm(reference.ravel()), 1e-300)
+
+
+def compare(norma, torch32, torch64):
+    """(tensor name, Norma's distance, PyTorch's distance) of the tensor that is nearest to or furthest over its limit."""
+    if norma.keys() != torch64.keys():
+        missing, unexpected = sorted(torch64.keys() - norma.keys()), sorted(norma.keys() - torch64.keys())
+        raise RuntimeError(f"norma run wrote other tensors: missing {missing}, unexpected {unexpected}")
+    worst, worst_ratio = None, -1.0
+    for key, reference in torch64.items():
+        ours, theirs = distance(norma[key], reference), distance(torch32[key], reference)
+        ratio = ours / (4 * theirs + 1e-5)
+        if not ratio <= worst_ratio:  # also takes NaN
+            worst, worst_ratio = (key, ours, theirs), ratio if ratio == ratio else float("inf")
+    return worst, worst_ratio
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--norma", type=pathlib.Path, default=ROOT / "build/cpu-release/cli/norma")
+    parser.add_argument("--only", action="append", help="only this model (may be repeated)")
+    parser.add_argument("--norm", action="append", help="only this norm (may be repeated)")
+    parser.add_argument("--size", type=int, default=64, help="image height; the width is 3/4 of it")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if not arguments.norma.exists():
+        sys.exit(f"parity: {arguments.norma} does not exist; build it first: ./run build")
+
+    shape, classes, failures, ran = (arguments.batch, 3, arguments.size, arguments.size * 3 // 4), 10, 0, 0
+    print(f"input {list(shape)}, PyTorch {torch.__version__}, torchvision {torchvision.__version__}")
+    print(f"{'model':14} {'norm':9} {'mode':6} {'format':14} {'tensors':>7}  {'distance / limit':>16}  "
+          f"{'norma':>8}  {'pytorch':>8}  worst tensor", flush=True)
+    for name, norm in CASES:
+        if arguments.only and name not in arguments.only or arguments.norm and norm not in arguments.norm:
+            continue
+        torch.manual_seed(arguments.seed)
+        model = make_model(name, norm, classes, shape)
+        x, grad_output = torch.randn(shape), torch.randn(shape[0], classes)
+        for train in (True, False):
+            torch64 = run_torch(model, x.double(), grad_output.double(), train, torch.contiguous_format)
+            for channels_last in (False, True):
+                torch_format = torch.channels_last if channels_last else torch.contiguous_format
+                torch32 = run_torch(model, x, grad_output, train, torch_format)
+                with tempfile.TemporaryDirectory() as folder:
+                    norma = run_norma(arguments, name, norm, model, x, grad_output, train, channels_last,
+                                      pathlib.Path(folder))
+                (tensor, ours, theirs), ratio = compare(norma, torch32, torch64)
+                ran += 1
+                failures += not ratio <= 1
+                print(f"{name:14} {norm or 'layer2d':9} {'train' if train else 'eval':6} "
+                      f"{'channels_last' if channels_last else 'contiguous':14} {len(norma):7}  {ratio:16.3f}  "
+                      f"{ours:8.1e}  {theirs:8.1e}  {tensor}{'' if ratio <= 1 else '  FAILED'}", flush=True)
+    print(f"{ran - failures} passed, {failures} failed")
+    sys.exit(1 if failures or not ran else 0)
+
+
+if __name__ == "__main__":
+    main()
