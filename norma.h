@@ -28,10 +28,18 @@
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
 
+#include "nn/activation.h"
+#include "nn/conv.h"
+#include "nn/dropout.h"
+#include "nn/init.h"
+#include "nn/linear.h"
 #include "nn/module.h"
+#include "nn/norm.h"
 #include "nn/norm_factory.h"
 #include "nn/optimizer.h"
+#include "nn/pool.h"
 #include "nn/schedule.h"
+#include "nn/sequential.h"
 
 #include "models/registry.h"
 

@@ -1,0 +1,38 @@
+// Tensors, views, memory formats, the tape and gradients, in the order in which one meets them.
+
+#include <norma/norma.h>
+
+#include <cstdio>
+
+using namespace norma;  // NOLINT: an example reads better without prefixes
+
+int main() {
+  // A tensor is a handle: sizes and strides over shared storage.
+  const Tensor x = from_vector<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  std::printf("x = %s\n", to_string(x).c_str());
+  std::printf("its transpose is a view of the same memory: %s\n", describe(transpose(x, 0, 1)).c_str());
+
+  // The memory format of an image batch is a matter of strides; the sizes stay N, C, H, W.
+  manual_seed(1);
+  const Tensor images = randn({2, 3, 8, 8});
+  const Tensor nhwc = to(images, MemoryFormat::channels_last);
+  std::printf("images: %s\nnhwc:   %s\n", describe(images).c_str(), describe(nhwc).c_str());
+  // Every op hands the format of its input on, norms included.
+  std::printf("layer_norm_2d(nhwc): %s\n\n", describe(layer_norm_2d(nhwc)).c_str());
+
+  // Ops on tensors that require a gradient are put on the tape, with what their backward pass will need.
+  Tensor weight = randn({4, 3, 3, 3}).set_requires_grad();
+  const Tensor y = relu(group_norm(conv2d(nhwc, weight, {}, {.padding = 1}), /* num_groups= */ 2));
+  const Tensor loss = mean(mul(y, y));
+  std::printf("%s\n", Tape(loss).summary().c_str());
+
+  // backward() walks the tape from last to first and adds to the .grad of every leaf.
+  loss.backward();
+  std::printf("loss %.4f, gradient of the weight: %s\n", loss.item<float>(), describe(weight.grad()).c_str());
+
+  // Is that gradient right? Central differences in float64 know.
+  const GradcheckResult checked = gradcheck([](const Tensors& inputs) { return Tensors{group_norm(inputs[0], 2)}; },
+                                            {randn({2, 4, 3, 3}, {.dtype = DType::float64}).set_requires_grad()});
+  std::printf("gradcheck of group_norm: %s\n", checked ? "passed" : checked.message.c_str());
+  return checked ? 0 : 1;
+}
