@@ -30,7 +30,7 @@ double accuracy(nn::Module& model, data::Loader batches) {
 
 int main() {
   constexpr int64_t kBatch = 64;
-  constexpr int64_t kSteps = 100;
+  constexpr int64_t kSteps = 150;
   const auto train_images = data::make_dataset("shapes", {.size = kBatch * kSteps});
   const auto test_images = data::make_dataset("shapes", {.split = data::Split::test, .size = 1000});
   const auto& info = train_images->info();
@@ -61,7 +61,7 @@ int main() {
     const Tensor loss = cross_entropy(model(batch->images), batch->labels);
     loss.backward();
     optimizer.step();
-    if (batch->step % 20 == 0) {
+    if (batch->step % 30 == 0) {
       std::printf("step %3lld: loss %.3f\n", static_cast<long long>(batch->step), loss.item<float>());
     }
   }
