@@ -105,21 +105,22 @@ inline float tanh(float x) {
   return std::copysign(a < 0.55F ? near : far, x);
 }
 
-/// R(t) = e^(t^2 / 2) (1 - Phi(t)) for t >= 0, where Phi is the normal distribution function. As (t + 4) R(t) is smooth
-/// and bounded, it is a polynomial in s = (t - 4) / (t + 4).
+/// R(t) = e^(t^2 / 2) (1 - Phi(t)) for t >= 0, where Phi is the normal distribution function. (t + 5/2) R(t) is smooth
+/// and bounded, and so nearly a polynomial in w = t / (t + 5/2). It is 5/4 at 0, where accuracy counts most.
 inline float scaled_normal_tail(float t) {
-  const float k = 1.0F / (t + 4.0F);
-  const float s = 1.0F - 8.0F * k;
-  float p = -0.000123515361F;
-  p = p * s + 0.00019359107F;
-  p = p * s + 0.00156878482F;
-  p = p * s - 0.00352305197F;
-  p = p * s - 0.0075268331F;
-  p = p * s + 0.0604064167F;
-  p = p * s - 0.186523065F;
-  p = p * s + 0.387136668F;
-  p = p * s - 0.607896626F;
-  p = p * s + 0.755285144F;
+  const float bounded = 16.0F < t ? 16.0F : t;  // e^(-t^2 / 2) is 0 there; keeps infinity out
+  const float k = 1.0F / (bounded + 2.5F);
+  const float w = bounded * k;
+  float p = -0.0629931763F;
+  p = p * w + 0.216628507F;
+  p = p * w - 0.21518527F;
+  p = p * w + 0.0562483855F;
+  p = p * w - 0.110492848F;
+  p = p * w + 0.0451398566F;
+  p = p * w + 0.293521672F;
+  p = p * w + 0.169487596F;
+  p = p * w - 1.24338937F;
+  p = p * w + 1.25F;
   return p * k;
 }
 

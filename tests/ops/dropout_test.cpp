@@ -1,0 +1,170 @@
+#include "ops/random/dropout.h"
+
+#include "core/parallel.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/random/kernels.h"
+#include "ops/reduce/reduce.h"
+#include "support.h"
+
+#include <string>
+
+using namespace norma;
+using namespace norma::test;
+
+namespace {
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// True iff the counter-based rule of ops/random/kernels.h keeps element i.
+bool is_kept(uint64_t seed, uint64_t first, double rate, uint64_t i) {
+  return philox(seed, first + i / 4)[i % 4] * 0x1p-32 >= rate;
+}
+
+}  // namespace
+
+TEST_CASE("dropout: every element follows its number in the Philox sequence, every layout and dtype") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    for (const Sizes& sizes : {Sizes{1}, Sizes{33}, Sizes{2, 3, 5, 7}}) {
+      const Tensor input = random_tensor(sizes, 1, dtype);
+      const std::vector<double> in = input.to_vector<double>();
+      for (const Layout layout : kLayouts) {
+        Generator generator(42);
+        generator.reserve(10);
+        const std::vector<double> out =
+            dropout(in_layout(input, layout), 0.25, /* training= */ true, generator).to_vector<double>();
+        for (size_t i = 0; i < in.size(); ++i) {
+          const double expected = is_kept(42, 10, 0.25, i) ? in[i] * (1 / 0.75) : 0;
+          CHECK(out[i] == doctest::Approx(expected).epsilon(1e-6));
+        }
+        CHECK(generator.offset() == 10 + (in.size() + 3) / 4);
+      }
+    }
+  }
+}
+
+TEST_CASE("dropout: share of zeros and mean are as the rate says") {
+  const int64_t count = 200'000;
+  for (const double rate : {0.1, 0.5, 0.9}) {
+    Generator generator(3);
+    const std::vector<double> y = dropout(ones({count}), rate, true, generator).to_vector<double>();
+    const auto zeros_found = static_cast<double>(std::count(y.begin(), y.end(), 0.0));
+    const double deviation = std::sqrt(rate * (1 - rate) / count);
+    CHECK(std::abs(zeros_found / count - rate) <= 5 * deviation);
+    for (const double v : y) {
+      REQUIRE((v == 0 || v == doctest::Approx(1 / (1 - rate))));
+    }
+  }
+}
+
+TEST_CASE("dropout: calls in a row draw different masks, the same state the same one") {
+  const Tensor x = ones({1000});
+  Generator generator(1);
+  const Tensor first = dropout(x, 0.5, true, generator);
+  const Tensor second = dropout(x, 0.5, true, generator);
+  CHECK(max_difference(first, second) == 2);
+  generator.set_state(1, 0);
+  CHECK(max_difference(dropout(x, 0.5, true, generator), first) == 0);
+  manual_seed(5);
+  const Tensor third = dropout(x, 0.5, true);
+  manual_seed(5);
+  CHECK(max_difference(dropout(x, 0.5, true), third) == 0);
+}
+
+TEST_CASE("dropout: the same bits for any number of threads") {
+  const Tensor x = random_tensor({7, 11, 23, 57}, 1, DType::float32);
+  const int threads = num_threads();
+  for (const Layout layout : kLayouts) {
+    const Tensor input = in_layout(x, layout);
+    set_num_threads(1);
+    Generator generator(9);
+    const Tensor one = dropout(input, 0.3, true, generator);
+    set_num_threads(3);
+    generator.set_state(9, 0);
+    const Tensor three = dropout(input, 0.3, true, generator);
+    set_num_threads(threads);
+    CHECK(max_difference(one, three) == 0);
+  }
+}
+
+TEST_CASE("dropout: gradients, once and twice, every layout") {
+  const auto f = [](const Tensors& in) -> Tensors {
+    Generator generator(4);
+    return {dropout(in[0], 0.4, true, generator)};
+  };
+  check_gradients("dropout", f, {random_tensor({2, 3, 4, 5}, 1)}, /* twice= */ true);
+}
+
+TEST_CASE("dropout: keeps the format and saves nothing for backward") {
+  Tensor x = copy_of(random_tensor({2, 3, 4, 5}, 1), MemoryFormat::channels_last).set_requires_grad();
+  const Tensor y = dropout(x, 0.5, true);
+  CHECK(y.strides() == x.strides());
+  CHECK(y.impl().node->saved.empty());
+  sum(y * 1).backward();
+  CHECK(x.grad().strides() == x.strides());
+}
+
+TEST_CASE("dropout: passes through when off, zeros everything at rate 1") {
+  Generator generator(1);
+  const Tensor x = random_tensor({10}, 1);
+  CHECK(dropout(x, 0.5, /* training= */ false, generator).is_same(x));
+  CHECK(dropout(x, 0, /* training= */ true, generator).is_same(x));
+  CHECK(drop_path(x, 0.5, /* training= */ false, generator).is_same(x));
+  CHECK(drop_path(x, 0, /* training= */ true, generator).is_same(x));
+  CHECK(generator.offset() == 0);
+  CHECK(max_difference(dropout(x, 1, true, generator), zeros_like(x)) == 0);
+  CHECK(max_difference(drop_path(x, 1, true, generator), zeros_like(x)) == 0);
+}
+
+TEST_CASE("dropout: infinities that are dropped become 0") {
+  Generator generator(1);
+  CHECK(max_difference(dropout(full({8}, INFINITY), 1, true, generator), zeros({8})) == 0);
+}
+
+TEST_CASE("drop_path: one draw for each sample, every layout") {
+  const Tensor input = random_tensor({33, 3, 2, 5}, 1);
+  const std::vector<double> in = input.to_vector<double>();
+  for (const Layout layout : kLayouts) {
+    Generator generator(42);
+    const std::vector<double> out = drop_path(in_layout(input, layout), 0.25, true, generator).to_vector<double>();
+    for (size_t i = 0; i < in.size(); ++i) {
+      CHECK(out[i] == doctest::Approx(is_kept(42, 0, 0.25, i / 30) ? in[i] / 0.75 : 0));
+    }
+    CHECK(generator.offset() == 9);
+  }
+}
+
+TEST_CASE("drop_path: gradients, once and twice, every layout; keeps the format; saves one number for each sample") {
+  const auto f = [](const Tensors& in) -> Tensors {
+    Generator generator(4);
+    return {drop_path(in[0], 0.4, true, generator)};
+  };
+  check_gradients("drop_path", f, {random_tensor({6, 3, 2, 5}, 1)}, /* twice= */ true);
+  Tensor x = copy_of(random_tensor({2, 3, 4, 5}, 1), MemoryFormat::channels_last).set_requires_grad();
+  const Tensor y = drop_path(x, 0.5, true);
+  CHECK(y.strides() == x.strides());
+  for (const SavedTensor& saved : y.impl().node->saved) {
+    CHECK((!saved.value().defined() || saved.value().numel() == 2));
+  }
+}
+
+TEST_CASE("dropout: error texts") {
+  const Tensor x = zeros({2});
+  CHECK(error_of([&] { dropout(x, -0.1, true); }) == "dropout: rate: expected a value in [0, 1], got -0.1");
+  CHECK(error_of([&] { drop_path(x, 1.5, false); }) == "drop_path: rate: expected a value in [0, 1], got 1.5");
+  CHECK(error_of([&] { dropout(x, NAN, true); }) == "dropout: rate: expected a value in [0, 1], got nan");
+  CHECK(error_of([&] { dropout(zeros({2}, {.dtype = DType::float16}), 0.5, true); }) ==
+        "dropout: expected dtype float32 or float64, got float16");
+  CHECK(error_of([&] { drop_path(scalar(1), 0.5, true); }) ==
+        "drop_path: x: expected rank 1 or more (axis 0 counts samples), got rank 0");
+  CHECK(error_of([&] { dropout(Tensor(), 0.5, true); }) == "dropout: x: expected a tensor, got none");
+  CHECK(error_of([] {
+          random::dropout_kernel({DeviceType::cuda, 0})(DType::float32, {}, nullptr, {}, nullptr, {}, {});
+        }) == "dropout: this build of Norma has no CUDA");
+}

@@ -1,0 +1,231 @@
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "support.h"
+
+#include <string>
+
+using namespace norma;
+using namespace norma::test;
+
+namespace {
+
+struct UnaryCase {
+  std::string name;
+  Tensor (*f)(const Tensor& x);
+  bool positive = false;  // defined for positive numbers only
+  double kink = NAN;      // where the slope jumps: inputs keep away from it
+};
+
+const UnaryCase kUnaryCases[] = {
+    {"neg", [](const Tensor& x) { return neg(x); }},
+    {"exp", [](const Tensor& x) { return exp(x); }},
+    {"log", [](const Tensor& x) { return log(x); }, true},
+    {"sqrt", [](const Tensor& x) { return sqrt(x); }, true},
+    {"rsqrt", [](const Tensor& x) { return rsqrt(x); }, true},
+    {"pow 2", [](const Tensor& x) { return pow(x, 2); }},
+    {"pow 3", [](const Tensor& x) { return pow(x, 3); }},
+    {"pow 1", [](const Tensor& x) { return pow(x, 1); }},
+    {"pow -1", [](const Tensor& x) { return pow(x, -1); }, true},
+    {"pow 0.5", [](const Tensor& x) { return pow(x, 0.5); }, true},
+    {"pow -0.5", [](const Tensor& x) { return pow(x, -0.5); }, true},
+    {"pow 1.7", [](const Tensor& x) { return pow(x, 1.7); }, true},
+    {"abs", [](const Tensor& x) { return abs(x); }, false, 0},
+    {"tanh", [](const Tensor& x) { return tanh(x); }},
+    {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
+    {"erf", [](const Tensor& x) { return erf(x); }},
+    {"relu", [](const Tensor& x) { return relu(x); }, false, 0},
+    {"silu", [](const Tensor& x) { return silu(x); }},
+    {"gelu", [](const Tensor& x) { return gelu(x); }},
+    {"gelu, tanh", [](const Tensor& x) { return gelu(x, GeluApproximation::tanh); }},
+    {"clamp", [](const Tensor& x) { return clamp(x, -0.5, 0.5); }, false, 0.5},
+    {"add a number", [](const Tensor& x) { return x + 1.5; }},
+    {"sub a number", [](const Tensor& x) { return x - 1.5; }},
+    {"mul by a number", [](const Tensor& x) { return x * -2.5; }},
+    {"div by a number", [](const Tensor& x) { return x / -2.5; }},
+    {"sub from a number", [](const Tensor& x) { return 1.5 - x; }},
+    {"div a number", [](const Tensor& x) { return 1.5 / x; }, true},
+};
+
+/// Random numbers, further than 0.05 from +-kink; above 0.3 if `positive`.
+Tensor input_for(const UnaryCase& test, const Sizes& sizes) {
+  std::vector<double> values = random_tensor(sizes, 7).to_vector<double>();
+  for (double& v : values) {
+    if (test.positive) {
+      v = std::abs(v) + 0.3;
+    } else if (std::abs(std::abs(v) - test.kink) < 0.05) {
+      v += 0.2;
+    }
+  }
+  return from_vector(values, sizes);
+}
+
+struct BinaryCase {
+  std::string name;
+  Tensor (*f)(const Tensor& a, const Tensor& b);
+};
+
+const BinaryCase kBinaryCases[] = {
+    {"add", [](const Tensor& a, const Tensor& b) { return add(a, b); }},
+    {"sub", [](const Tensor& a, const Tensor& b) { return sub(a, b); }},
+    {"mul", [](const Tensor& a, const Tensor& b) { return mul(a, b); }},
+    {"div", [](const Tensor& a, const Tensor& b) { return div(a, b); }},
+    {"maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); }},
+    {"where",
+     [](const Tensor& a, const Tensor& b) {
+       const Tensor condition = greater(random_tensor({2, 1, 2, 3}, 5), 0);
+       return where(condition, a, b);
+     }},
+};
+
+/// Operand sizes that broadcast to (2, 3, 2, 3) in every position.
+const std::pair<Sizes, Sizes> kBroadcasts[] = {
+    {{2, 3, 2, 3}, {2, 3, 2, 3}}, {{2, 3, 2, 3}, {1, 3, 1, 1}}, {{1, 3, 1, 1}, {2, 3, 2, 3}}, {{2, 3, 2, 3}, {3}},
+    {{2, 1, 1, 1}, {2, 3, 2, 3}}, {{2, 3, 2, 3}, {}},           {{2, 3, 1, 3}, {1, 1, 2, 1}}, {{3, 1, 3}, {2, 1, 2, 1}},
+};
+
+/// Away from 0, so that div is tame; no two elements of operands with different seeds are close.
+Tensor operand(const Sizes& sizes, uint64_t seed) {
+  const Tensor x = random_tensor(sizes, seed);
+  return where(greater(x, 0), x + 0.4, x - 0.4);
+}
+
+Tensor leaf(const std::vector<double>& values) {
+  return from_vector(values, {static_cast<int64_t>(values.size())}).set_requires_grad();
+}
+
+std::vector<double> gradient_of(const Tensor& x) {
+  return x.grad().to_vector<double>();
+}
+
+/// What the op that made y keeps for backward.
+size_t saved_bytes(const Tensor& y) {
+  size_t bytes = 0;
+  for (const SavedTensor& saved : y.impl().node->saved) {
+    const Tensor& x = saved.value();
+    bytes += x.defined() ? static_cast<size_t>(x.numel()) * size_of(x.dtype()) : 0;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("pointwise: gradients of functions of one tensor, once and twice") {
+  for (const UnaryCase& test : kUnaryCases) {
+    const auto f = [&](const Tensors& in) -> Tensors { return {test.f(in[0])}; };
+    check_gradients(test.name, f, {input_for(test, {2, 3, 2, 4})}, /* twice= */ true);
+  }
+}
+
+TEST_CASE("pointwise: gradients of functions of two tensors, once and twice, broadcast in every position") {
+  for (const BinaryCase& test : kBinaryCases) {
+    for (const auto& [a, b] : kBroadcasts) {
+      const auto f = [&](const Tensors& in) -> Tensors { return {test.f(in[0], in[1])}; };
+      const std::string name = test.name + " " + to_string(a) + " " + to_string(b);
+      check_gradients(name, f, {operand(a, 1), operand(b, 2)}, /* twice= */ true);
+    }
+  }
+}
+
+TEST_CASE("pointwise: gradients around the vector width") {
+  for (const int64_t size : {1, 7, 8, 9, 31, 32, 33}) {
+    for (const UnaryCase& test : kUnaryCases) {
+      Tensor x = input_for(test, {size}).set_requires_grad();
+      const GradcheckResult result = gradcheck([&](const Tensors& in) -> Tensors { return {test.f(in[0])}; }, {x});
+      CHECK_MESSAGE(result.passed, test.name << " of " << size << " elements: " << result.message);
+    }
+  }
+}
+
+TEST_CASE("pointwise: the same tensor twice in one op gets both gradients") {
+  Tensor x = leaf({3, -2});
+  (x * x + x / x).backward(from_vector<double>({1, 1}, {2}));
+  CHECK(gradient_of(x) == std::vector<double>{6, -4});
+}
+
+// a = torch.tensor([1., 2., 3.], requires_grad=True); b = torch.tensor([2., 2., 2.], requires_grad=True)
+// torch.maximum(a, b).backward(torch.tensor([1., 2., 3.])); a.grad, b.grad → [0, 1, 3], [1, 1, 0]
+TEST_CASE("maximum: the gradient is halved where both are equal") {
+  Tensor a = leaf({1, 2, 3});
+  Tensor b = leaf({2, 2, 2});
+  maximum(a, b).backward(from_vector<double>({1, 2, 3}, {3}));
+  CHECK(gradient_of(a) == std::vector<double>{0, 1, 3});
+  CHECK(gradient_of(b) == std::vector<double>{1, 1, 0});
+}
+
+// x = torch.tensor([-2., -1., 0., 1., 2.], requires_grad=True); x.clamp(-1, 1).sum().backward(); x.grad
+TEST_CASE("clamp: the gradient passes on the bounds") {
+  Tensor x = leaf({-2, -1, 0, 1, 2});
+  sum(clamp(x, -1, 1)).backward();
+  CHECK(gradient_of(x) == std::vector<double>{0, 1, 1, 1, 0});
+}
+
+// x = torch.tensor([-1., 0., 2.], requires_grad=True); x.relu().sum().backward(); x.abs().sum().backward(); x.grad
+TEST_CASE("relu and abs: the gradient at 0 is 0") {
+  Tensor x = leaf({-1, 0, 2});
+  sum(relu(x)).backward();
+  CHECK(gradient_of(x) == std::vector<double>{0, 0, 1});
+  sum(abs(x)).backward();
+  CHECK(gradient_of(x) == std::vector<double>{-1, 0, 2});
+}
+
+TEST_CASE("pow: the gradient of x^0 and x^1 is finite at 0") {
+  Tensor x = leaf({0, 2});
+  sum(pow(x, 0) + pow(x, 1)).backward();
+  CHECK(gradient_of(x) == std::vector<double>{1, 1});
+}
+
+TEST_CASE("pointwise: the gradient of a converted operand comes back in its dtype") {
+  Tensor a = from_vector<float>({1, 2, 3}, {3}).set_requires_grad();
+  Tensor b = from_vector<double>({4, 5, 6}, {3}).set_requires_grad();
+  sum(a * b).backward();
+  CHECK(a.grad().dtype() == DType::float32);
+  CHECK(b.grad().dtype() == DType::float64);
+  CHECK(a.grad().to_vector<float>() == std::vector<float>{4, 5, 6});
+  CHECK(b.grad().to_vector<double>() == std::vector<double>{1, 2, 3});
+}
+
+TEST_CASE("pointwise: gradients in float32 agree with those in float64") {
+  for (const UnaryCase& test : kUnaryCases) {
+    for (const int64_t size : {1, 15, 16, 17, 31, 33, 1000}) {
+      Tensor x64 = copy_of(copy_of(input_for(test, {size}), MemoryFormat::contiguous, DType::float32),
+                           MemoryFormat::contiguous, DType::float64);
+      Tensor x32 = copy_of(x64, MemoryFormat::contiguous, DType::float32);
+      x64.set_requires_grad();
+      x32.set_requires_grad();
+      sum(test.f(x64)).backward();
+      sum(test.f(x32)).backward();
+      CAPTURE(test.name);
+      CAPTURE(size);
+      // Relative to the largest gradient: rsqrt of 0.3 has slopes near 3, the others near 1.
+      CHECK(max_difference(x32.grad(), x64.grad()) <= 2e-6 * (1 + max(abs(x64.grad())).item<double>()));
+    }
+  }
+}
+
+TEST_CASE("pointwise: saves for backward no more than it needs") {
+  const Sizes sizes{10, 10};
+  Tensor x = random_tensor(sizes, 1).set_requires_grad();
+  Tensor w = random_tensor(sizes, 2).set_requires_grad();
+  const Tensor constant = random_tensor(sizes, 3);
+  const size_t one = 100 * sizeof(double);
+  CHECK(saved_bytes(x + w) == 0);
+  CHECK(saved_bytes(x - w) == 0);
+  CHECK(saved_bytes(x * 2) == 0);
+  CHECK(saved_bytes(-x) == 0);
+  CHECK(saved_bytes(x * w) == 2 * one);
+  CHECK(saved_bytes(x * constant) == one);
+  CHECK(saved_bytes(constant * x) == one);
+  CHECK(saved_bytes(x / constant) == one);
+  CHECK(saved_bytes(constant / x) == 2 * one);
+  CHECK(saved_bytes(relu(x)) == one);
+  CHECK(saved_bytes(gelu(x)) == one);
+  CHECK(saved_bytes(where(greater(constant, 0), x, w)) == 100);
+}
+
+TEST_CASE("relu: saves its result, so that the input may go or change") {
+  Tensor x = random_tensor({4}, 1).set_requires_grad();
+  Tensor shifted = x + 1.0;
+  const Tensor y = relu(shifted);
+  mul_(shifted, 3);
+  CHECK_NOTHROW(sum(y).backward());
+}
