@@ -16,7 +16,8 @@ using kernels::Conv2dImplementation;
 /// Every CPU implementation of this build, in the order they are tried.
 const std::vector<const Conv2dImplementation*>& cpu_implementations() {
   static const auto list = [] {
-    std::vector<const Conv2dImplementation*> all = {kernels::conv2d_onednn(), kernels::conv2d_eigen()};
+    std::vector<const Conv2dImplementation*> all = {kernels::conv2d_depthwise(), kernels::conv2d_onednn(),
+                                                    kernels::conv2d_eigen()};
     std::erase(all, nullptr);
     return all;
   }();

@@ -40,6 +40,8 @@ struct Conv2dImplementation {
 /// nullptr in a build without oneDNN.
 const Conv2dImplementation* conv2d_onednn();
 const Conv2dImplementation* conv2d_eigen();
+/// Our own kernels for depthwise convolutions with stride 1.
+const Conv2dImplementation* conv2d_depthwise();
 /// Throws Error: "conv2d: this build of Norma has no CUDA".
 const Conv2dImplementation* conv2d_cuda();
 

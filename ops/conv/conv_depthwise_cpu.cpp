@@ -1,0 +1,377 @@
+#include "core/buffer.h"
+#include "core/parallel.h"
+#include "ops/conv/kernels.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace norma::kernels {
+
+namespace {
+
+// Depthwise convolution with stride 1 on NHWC images: lanes run along channels, and a block of neighbouring outputs of
+// one row stays in registers while all weights pass by, so that each value of x is loaded once for up to kw products.
+// The kernel's width is known at compile time; there is no padding: columns outside the image are skipped.
+
+#ifdef __AVX512F__
+constexpr int kVectorBytes = 64;
+#else
+constexpr int kVectorBytes = 32;
+#endif
+
+template <class T>
+struct Vector {
+  using type [[gnu::vector_size(kVectorBytes)]] = T;
+  static constexpr int64_t kLanes = kVectorBytes / static_cast<int64_t>(sizeof(T));
+};
+template <class T>
+using vector_t = typename Vector<T>::type;
+
+template <class T>
+[[gnu::always_inline]] inline vector_t<T> load(const T* pointer) {
+  vector_t<T> value;
+  std::memcpy(&value, pointer, sizeof(value));
+  return value;
+}
+
+template <class T>
+[[gnu::always_inline]] inline void store(T* pointer, const vector_t<T>& value) {
+  std::memcpy(pointer, &value, sizeof(value));
+}
+
+/// Calls f(integral_constant 0), …, f(integral_constant count - 1).
+template <int kCount, class F>
+[[gnu::always_inline]] inline void unroll(F&& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    (f(std::integral_constant<int, i>{}), ...);
+  }
+  (std::make_integer_sequence<int, kCount>{});
+}
+
+/// Images `in` (n, h, w, c) convolved to `out` (n, oh, ow, c), c apart from pixel to pixel.
+struct Plane {
+  int64_t n, c, h, w, oh, ow, kh, padding_h, padding_w;
+};
+
+/// Calls f(integral_constant length, start) for blocks that cover [0, count), long ones first.
+template <class F>
+[[gnu::always_inline]] inline void for_each_block(int64_t count, F&& f) {
+  int64_t start = 0;
+  for (; start + 8 <= count; start += 8) {
+    f(std::integral_constant<int, 8>{}, start);
+  }
+  if (start + 4 <= count) {
+    f(std::integral_constant<int, 4>{}, start);
+    start += 4;
+  }
+  if (start + 2 <= count) {
+    f(std::integral_constant<int, 2>{}, start);
+    start += 2;
+  }
+  if (start < count) {
+    f(std::integral_constant<int, 1>{}, start);
+  }
+}
+
+/// Channels are cut into blocks of one vector. The last block ends with the last channel, so it may overlap the one
+/// before.
+template <class T>
+struct ChannelBlocks {
+  static constexpr int64_t kLanes = Vector<T>::kLanes;
+  int64_t channels;
+
+  [[nodiscard]] int64_t count() const { return (channels + kLanes - 1) / kLanes; }
+  [[nodiscard]] int64_t start(int64_t block) const { return std::min(block * kLanes, channels - kLanes); }
+  /// Overlapping blocks must be written by the same thread: a task takes one block, the last task also the overlapping
+  /// one.
+  [[nodiscard]] int64_t tasks() const { return channels / kLanes; }
+  [[nodiscard]] int64_t end_of_task(int64_t task) const { return task + 1 == tasks() ? count() : task + 1; }
+};
+
+/// Weights (c, kh, kw) as (block, kh, kw, lane), turned by half a turn if `flip`.
+template <class T>
+void pack_weights(int64_t channels, int64_t taps, const T* weight, bool flip, T* packed) {
+  const ChannelBlocks<T> blocks{channels};
+  for (int64_t block = 0; block < blocks.count(); ++block) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const int64_t source = flip ? taps - 1 - tap : tap;
+      for (int64_t lane = 0; lane < blocks.kLanes; ++lane) {
+        packed[(block * taps + tap) * blocks.kLanes + lane] = weight[(blocks.start(block) + lane) * taps + source];
+      }
+    }
+  }
+}
+
+/// out[j] = start + sum over kh, kw of in[oh + kh - padding_h, column + j + kw - padding_w] * weight[kh, kw].
+template <class T, int kWidth, int kOutputs>
+[[gnu::always_inline]] inline void outputs_block(const Plane& p, const T* in, const T* weight, const vector_t<T>& start,
+                                                 int64_t oh, int64_t column, T* out) {
+  vector_t<T> sum[kOutputs];
+  unroll<kOutputs>([&](auto j) { sum[j] = start; });
+  const int64_t first = std::max<int64_t>(0, p.padding_h - oh);
+  const int64_t last = std::min(p.kh, p.h + p.padding_h - oh);
+  for (int64_t kh = first; kh < last; ++kh) {
+    const int64_t row = (oh + kh - p.padding_h) * p.w;
+    vector_t<T> weights[kWidth];
+    unroll<kWidth>([&](auto k) { weights[k] = load(weight + (kh * kWidth + k) * Vector<T>::kLanes); });
+    unroll<kOutputs + kWidth - 1>([&](auto q) __attribute__((always_inline)) {
+      const int64_t w = column + q - p.padding_w;
+      if (w >= 0 && w < p.w) {
+        const vector_t<T> value = load(in + (row + w) * p.c);
+        unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
+          constexpr int kOutput = q - k;
+          if constexpr (kOutput >= 0 && kOutput < kOutputs) {
+            sum[kOutput] += value * weights[k];
+          }
+        });
+      }
+    });
+  }
+  unroll<kOutputs>([&](auto j) { store(out + j * p.c, sum[j]); });
+}
+
+/// bias: c values or nullptr.
+template <class T, int kWidth>
+void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* out) {
+  const ChannelBlocks<T> blocks{p.c};
+  parallel_for(0, p.n * blocks.tasks(), /* grain= */ 1, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t n = i / blocks.tasks();
+      const int64_t task = i % blocks.tasks();
+      for (int64_t block = task; block < blocks.end_of_task(task); ++block) {
+        const T* image = in + n * p.h * p.w * p.c + blocks.start(block);
+        const T* weight = packed + block * p.kh * kWidth * blocks.kLanes;
+        const vector_t<T> start = bias == nullptr ? vector_t<T>{} : load(bias + blocks.start(block));
+        for (int64_t oh = 0; oh < p.oh; ++oh) {
+          T* row = out + (n * p.oh + oh) * p.ow * p.c + blocks.start(block);
+          for_each_block(
+              p.ow, [&](auto length, int64_t column) __attribute__((always_inline)) {
+                outputs_block<T, kWidth, length>(p, image, weight, start, oh, column, row + column * p.c);
+              });
+        }
+      }
+    }
+  });
+}
+
+/// sum[k] += sum over j of dy[j] * x[column + j + k - padding_w], for one row of dy and of x.
+template <class T, int kWidth, int kOutputs>
+[[gnu::always_inline]] inline void weights_block(const Plane& p, const T* x, const T* dy, int64_t column,
+                                                 vector_t<T> (&sum)[kWidth]) {
+  vector_t<T> gradient[kOutputs];
+  unroll<kOutputs>([&](auto j) { gradient[j] = load(dy + (column + j) * p.c); });
+  unroll<kOutputs + kWidth - 1>([&](auto q) __attribute__((always_inline)) {
+    const int64_t w = column + q - p.padding_w;
+    if (w >= 0 && w < p.w) {
+      const vector_t<T> value = load(x + w * p.c);
+      unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
+        constexpr int kOutput = q - k;
+        if constexpr (kOutput >= 0 && kOutput < kOutputs) {
+          sum[k] += value * gradient[kOutput];
+        }
+      });
+    }
+  });
+}
+
+/// Adds the products of images [first, last) of one channel block to `total` (kh, kw, lane).
+template <class T, int kWidth>
+void weights_of_images(const Plane& p, const T* x, const T* dy, int64_t first, int64_t last, T* total) {
+  constexpr int64_t kLanes = Vector<T>::kLanes;
+  for (int64_t kh = 0; kh < p.kh; ++kh) {
+    vector_t<T> sum[kWidth];
+    unroll<kWidth>([&](auto k) { sum[k] = vector_t<T>{}; });
+    const int64_t oh_first = std::max<int64_t>(0, p.padding_h - kh);
+    const int64_t oh_last = std::min(p.oh, p.h + p.padding_h - kh);
+    for (int64_t n = first; n < last; ++n) {
+      for (int64_t oh = oh_first; oh < oh_last; ++oh) {
+        const T* x_row = x + (n * p.h + oh + kh - p.padding_h) * p.w * p.c;
+        const T* dy_row = dy + (n * p.oh + oh) * p.ow * p.c;
+        for_each_block(
+            p.ow, [&](auto length, int64_t column) __attribute__((always_inline)) {
+              weights_block<T, kWidth, length>(p, x_row, dy_row, column, sum);
+            });
+      }
+    }
+    unroll<kWidth>([&](auto k) {
+      T* out = total + (kh * kWidth + k) * kLanes;
+      store(out, load(out) + sum[k]);
+    });
+  }
+}
+
+template <class T, int kWidth>
+void weights_gradient(const Plane& p, const T* x, const T* dy, T* dweight) {
+  const ChannelBlocks<T> blocks{p.c};
+  const int64_t taps = p.kh * kWidth;
+  const int64_t block_size = taps * blocks.kLanes;
+  // Summed over runs of images, over parts of runs, and over parts, all cut by the shape alone: short sums round less,
+  // and the result does not depend on the number of threads.
+  constexpr int64_t kRunPixels = 256;
+  const int64_t run = std::clamp<int64_t>(kRunPixels / (p.oh * p.ow), 1, p.n);
+  const int64_t runs = (p.n + run - 1) / run;
+  const int64_t parts = std::min<int64_t>(runs, 16);
+  const Buffer<T> partial(parts * blocks.count() * block_size);
+  parallel_for(0, parts * blocks.count(), /* grain= */ 1, [&](int64_t first, int64_t last) {
+    for (int64_t task = first; task < last; ++task) {
+      const int64_t part = task / blocks.count();
+      const int64_t start = blocks.start(task % blocks.count());
+      T* total = partial.data() + task * block_size;
+      std::fill(total, total + block_size, T(0));
+      for (int64_t r = part * runs / parts; r < (part + 1) * runs / parts; ++r) {
+        weights_of_images<T, kWidth>(p, x + start, dy + start, r * run, std::min(p.n, (r + 1) * run), total);
+      }
+    }
+  });
+  for (int64_t block = 0; block < blocks.count(); ++block) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      for (int64_t lane = 0; lane < blocks.kLanes; ++lane) {
+        T total = 0;
+        for (int64_t part = 0; part < parts; ++part) {
+          total += partial.data()[(part * blocks.count() + block) * block_size + tap * blocks.kLanes + lane];
+        }
+        dweight[(blocks.start(block) + lane) * taps + tap] = total;
+      }
+    }
+  }
+}
+
+/// `images` matrices of (rows, columns) become (columns, rows): NCHW to NHWC and back.
+template <class T>
+void transpose_images(int64_t images, int64_t rows, int64_t columns, const T* in, T* out) {
+  constexpr int64_t kTile = 16;
+  const int64_t tiles = (rows + kTile - 1) / kTile;
+  parallel_for(0, images * tiles, /* grain= */ 8, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const T* source = in + i / tiles * rows * columns;
+      T* target = out + i / tiles * rows * columns;
+      const int64_t row_begin = i % tiles * kTile;
+      const int64_t row_end = std::min(rows, row_begin + kTile);
+      for (int64_t column = 0; column < columns; ++column) {
+        for (int64_t row = row_begin; row < row_end; ++row) {
+          target[column * rows + row] = source[row * columns + column];
+        }
+      }
+    }
+  });
+}
+
+/// Calls f with NHWC memory that holds the values of `data` (n, c, pixels).
+template <class T, class F>
+void read_channels_last(const Conv2dCase& conv, const void* data, int64_t pixels, F&& f) {
+  if (conv.channels_last) {
+    f(static_cast<const T*>(data));
+    return;
+  }
+  const Buffer<T> copy(conv.n * conv.c * pixels);
+  transpose_images(conv.n, conv.c, pixels, static_cast<const T*>(data), copy.data());
+  f(static_cast<const T*>(copy.data()));
+}
+
+/// Calls f with NHWC memory, whose values then go to `data`.
+template <class T, class F>
+void write_channels_last(const Conv2dCase& conv, void* data, int64_t pixels, F&& f) {
+  if (conv.channels_last) {
+    f(static_cast<T*>(data));
+    return;
+  }
+  const Buffer<T> copy(conv.n * conv.c * pixels);
+  f(copy.data());
+  transpose_images(conv.n, pixels, conv.c, copy.data(), static_cast<T*>(data));
+}
+
+/// Calls f(T{}, integral_constant kw).
+template <class F>
+void dispatch_width(const Conv2dCase& conv, F&& f) {
+  dispatch_floating("conv2d", conv.dtype, [&](auto zero) {
+    switch (conv.kw) {
+      case 3: return f(zero, std::integral_constant<int, 3>{});
+      case 5: return f(zero, std::integral_constant<int, 5>{});
+      case 7: return f(zero, std::integral_constant<int, 7>{});
+      default: fail("conv2d", "depthwise: expected a kernel of width 3, 5 or 7, got {}", conv.kw);
+    }
+  });
+}
+
+bool supports(const Conv2dCase& conv, Conv2dPass) {
+  if (conv.dtype != DType::float32 && conv.dtype != DType::float64) {
+    return false;
+  }
+  const int64_t lanes = kVectorBytes / static_cast<int64_t>(size_of(conv.dtype));
+  // The input gradient is a convolution of dy with padding k - 1 - padding, which must not be negative.
+  return conv.groups == conv.c && conv.o == conv.c && conv.c >= lanes &&
+         (conv.kw == 3 || conv.kw == 5 || conv.kw == 7) && conv.stride_h == 1 && conv.stride_w == 1 &&
+         conv.dilation_h == 1 && conv.dilation_w == 1 && conv.padding_h < conv.kh && conv.padding_w < conv.kw;
+}
+
+Plane plane_of(const Conv2dCase& conv) {
+  return {.n = conv.n,
+          .c = conv.c,
+          .h = conv.h,
+          .w = conv.w,
+          .oh = conv.oh,
+          .ow = conv.ow,
+          .kh = conv.kh,
+          .padding_h = conv.padding_h,
+          .padding_w = conv.padding_w};
+}
+
+template <class T>
+int64_t packed_size(const Conv2dCase& conv) {
+  return ChannelBlocks<T>{conv.c}.count() * Vector<T>::kLanes * conv.kh * conv.kw;
+}
+
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+  dispatch_width(conv, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    const Buffer<T> packed(packed_size<T>(conv));
+    pack_weights(conv.c, conv.kh * conv.kw, static_cast<const T*>(weight), /* flip= */ false, packed.data());
+    read_channels_last<T>(conv, x, conv.h * conv.w, [&](const T* in) {
+      write_channels_last<T>(conv, y, conv.oh * conv.ow, [&](T* out) {
+        convolve<T, width>(plane_of(conv), in, packed.data(), static_cast<const T*>(bias), out);
+      });
+    });
+  });
+}
+
+void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
+  dispatch_width(conv, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    Plane plane = plane_of(conv);
+    std::swap(plane.h, plane.oh);
+    std::swap(plane.w, plane.ow);
+    plane.padding_h = conv.kh - 1 - conv.padding_h;
+    plane.padding_w = conv.kw - 1 - conv.padding_w;
+    const Buffer<T> packed(packed_size<T>(conv));
+    pack_weights(conv.c, conv.kh * conv.kw, static_cast<const T*>(weight), /* flip= */ true, packed.data());
+    read_channels_last<T>(conv, dy, conv.oh * conv.ow, [&](const T* in) {
+      write_channels_last<T>(conv, dx, conv.h * conv.w,
+                             [&](T* out) { convolve<T, width>(plane, in, packed.data(), /* bias= */ nullptr, out); });
+    });
+  });
+}
+
+void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
+  dispatch_width(conv, [&](auto zero, auto width) {
+    using T = decltype(zero);
+    read_channels_last<T>(conv, x, conv.h * conv.w, [&](const T* in) {
+      read_channels_last<T>(conv, dy, conv.oh * conv.ow, [&](const T* gradient) {
+        weights_gradient<T, width>(plane_of(conv), in, gradient, static_cast<T*>(dweight));
+      });
+    });
+  });
+}
+
+}  // namespace
+
+const Conv2dImplementation* conv2d_depthwise() {
+  static constexpr Conv2dImplementation implementation{.name = "depthwise",
+                                                       .supports = supports,
+                                                       .forward = forward,
+                                                       .input_gradient = input_gradient,
+                                                       .weight_gradient = weight_gradient};
+  return &implementation;
+}
+
+}  // namespace norma::kernels
