@@ -1,5 +1,5 @@
 # cmake -DBUILD=DIR -DWORK=DIR -DVERSION=X.Y.Z … -P install_test.cmake: installs the build into a folder of its own,
-# then configures, builds and runs a user's program that knows nothing but find_package(norma).
+# then configures, builds and runs a user's program that knows nothing but find_package(norma), and the README's example.
 cmake_minimum_required(VERSION 3.25)
 
 function(step)
@@ -12,13 +12,20 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK})
 step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+file(READ ${SOURCE}/README.md readme)
+string(REGEX MATCH "```cpp\n([^`]*)```" unused "${readme}")
+file(WRITE ${WORK}/readme.cpp "${CMAKE_MATCH_1}")
 step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK}/build
      -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${WORK}/prefix
-     -DEXPECTED_VERSION=${VERSION})
+     -DEXPECTED_VERSION=${VERSION} -DREADME_EXAMPLE=${WORK}/readme.cpp)
 step(${CMAKE_COMMAND} --build ${WORK}/build)
 step(${WORK}/build/consumer)
 if(NOT output STREQUAL "norma ${VERSION}: 2 2\n")
   message(FATAL_ERROR "expected \"norma ${VERSION}: 2 2\", got \"${output}\"")
+endif()
+step(${WORK}/build/readme)
+if(NOT output MATCHES "^loss [0-9.]+\n.*conv2d")
+  message(FATAL_ERROR "the README's example printed \"${output}\"")
 endif()
 
 # No installed file may lead back to where it was built.
