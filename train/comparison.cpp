@@ -1,0 +1,128 @@
+#include "train/comparison.h"
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "nn/norm_factory.h"
+#include "train/interrupt.h"
+#include "train/output.h"
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace norma::train {
+
+namespace {
+
+template <class T>
+void check_list(std::string_view name, const std::vector<T>& values) {
+  check(!values.empty(), "compare", "{}: expected at least one, got none", name);
+  for (size_t i = 0; i < values.size(); ++i) {
+    check(std::find(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(i), values[i]) ==
+              values.begin() + static_cast<std::ptrdiff_t>(i),
+          "compare", "{}: expected each once, got {} twice", name, values[i]);
+  }
+}
+
+/// The common recipe for one cell. What only the other family of networks has is left out.
+Recipe recipe_of(const Recipe& common, const Cell& cell) {
+  Recipe recipe = common;
+  recipe.model = cell.model;
+  recipe.norm = cell.norm;
+  recipe.seed = cell.seed;
+  if (cell.model.starts_with("convnext")) {
+    recipe.small_stem = false;
+    recipe.zero_init_last = false;
+  } else {
+    recipe.patch_size.reset();
+    recipe.layer_scale.reset();
+  }
+  return recipe;
+}
+
+void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
+  Trainer trainer(recipe_of(comparison.recipe, cell), {.output = {},
+                                                       .workers = options.workers,
+                                                       .log_interval = options.log_interval,
+                                                       .evaluate_each_epoch = false,
+                                                       .quiet = options.quiet,
+                                                       .label = label});
+  TrainResult result = trainer.run();
+  if (!result.finished) {
+    cell.state = CellState::interrupted;
+    return;
+  }
+  cell.state = CellState::finished;
+  cell.accuracy = result.test.accuracy;
+  cell.loss = result.test.loss;
+  cell.images_per_second = result.images_per_second;
+  cell.seconds = result.seconds;
+  cell.peak_bytes = result.peak_bytes;
+  cell.peak_resident = result.peak_resident;
+  cell.parameters = result.parameters;
+  cell.losses = std::move(result.losses);
+}
+
+}  // namespace
+
+Comparison plan_comparison(const ComparisonOptions& options) {
+  check_list("models", options.models);
+  check_list("norms", options.norms);
+  check_list("seeds", options.seeds);
+  Comparison comparison{.recipe = options.recipe,
+                        .cells = {},
+                        .environment = environment(),
+                        .command = options.command,
+                        .date = local_time()};
+  for (const std::string& model : options.models) {
+    for (const std::string& norm : options.norms) {
+      check(!norm.empty(), "compare", "norms: expected a name, got an empty one");
+      for (const uint64_t seed : options.seeds) {
+        Cell cell;
+        cell.model = model;
+        cell.norm = norm;
+        cell.seed = seed;
+        check_recipe(recipe_of(comparison.recipe, cell));
+        comparison.cells.push_back(std::move(cell));
+      }
+    }
+  }
+  return comparison;
+}
+
+void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
+  // Once before the first cell, since every cell would fail without data or a place for the report.
+  make_dataset(comparison.recipe, data::Split::train);
+  make_dataset(comparison.recipe, data::Split::test);
+  make_output_folder("compare", options.output);
+  write_report(comparison, options.output);
+  const bool several_seeds = std::any_of(comparison.cells.begin(), comparison.cells.end(),
+                                         [&](const Cell& cell) { return cell.seed != comparison.cells.front().seed; });
+  for (size_t i = 0; i < comparison.cells.size() && !interrupted(); ++i) {
+    Cell& cell = comparison.cells[i];
+    if (cell.state == CellState::finished) {
+      continue;
+    }
+    const std::string name = several_seeds ? fmt::format("{} {} seed {}", cell.model, cell.norm, cell.seed)
+                                           : fmt::format("{} {}", cell.model, cell.norm);
+    const std::string label = fmt::format("[{}/{}] {}", i + 1, comparison.cells.size(), name);
+    cell.reason.clear();
+    try {
+      run_cell(cell, comparison, options, label);
+    } catch (const std::exception& e) {
+      cell.state = CellState::failed;
+      cell.reason = e.what();
+      if (!options.quiet) {
+        fmt::print("{}  failed: {}\n", label, cell.reason);
+      }
+    }
+    // The next cell must not find its memory warm, or cold, because of this one.
+    allocator(kCpu).empty_cache();
+    write_report(comparison, options.output);
+  }
+}
+
+}  // namespace norma::train

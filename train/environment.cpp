@@ -1,0 +1,174 @@
+#include "train/environment.h"
+
+#include "core/parallel.h"
+#include "core/version.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+#include <Eigen/Core>
+#include <nlohmann/json.hpp>
+
+#include <dlfcn.h>
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+namespace norma::train {
+
+namespace {
+
+/// The value behind "key" and a colon or equals sign in a file of such lines; "" when there is none.
+std::string value_in_file(const char* file, std::string_view key) {
+  std::ifstream in(file);
+  std::string line;
+  while (std::getline(in, line)) {
+    const size_t separator = line.find_first_of(":=");
+    if (!line.starts_with(key) || separator == std::string::npos ||
+        line.find_first_not_of(" \t", key.size()) != separator) {
+      continue;
+    }
+    const size_t first = line.find_first_not_of(" \t\"", separator + 1);
+    const size_t last = line.find_last_not_of(" \t\"");
+    return first == std::string::npos || last < first ? "" : line.substr(first, last - first + 1);
+  }
+  return "";
+}
+
+/// A number of KiB in a file of such lines, in bytes; 0 when there is none.
+int64_t kibibytes_in_file(const char* file, std::string_view key) {
+  std::istringstream in(value_in_file(file, key));
+  int64_t value = 0;
+  in >> value;
+  return 1024 * value;
+}
+
+std::string cpu_name() {
+  std::string name = value_in_file("/proc/cpuinfo", "model name");
+  return name.empty() ? "unknown" : name;
+}
+
+std::vector<std::string> cpu_instruction_sets() {
+  static constexpr std::array kInteresting = {"sse4_2",      "avx",         "f16c",     "fma",      "avx2",
+                                              "avx_vnni",    "avx512f",     "avx512bw", "avx512vl", "avx512dq",
+                                              "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8",
+                                              "asimd",       "sve",         "sve2",     "bf16"};
+  std::string flags = value_in_file("/proc/cpuinfo", "flags");
+  if (flags.empty()) {
+    flags = value_in_file("/proc/cpuinfo", "Features");  // ARM
+  }
+  std::vector<std::string> found;
+  std::istringstream in(flags);
+  for (std::string flag; in >> flag;) {
+    if (std::find(kInteresting.begin(), kInteresting.end(), flag) != kInteresting.end()) {
+      found.push_back(flag);
+    }
+  }
+  return found;
+}
+
+std::string compiler() {
+#if defined(__clang__)
+  return fmt::format("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#elif defined(__GNUC__)
+  return fmt::format("GCC {}.{}.{}", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#else
+  return "unknown";
+#endif
+}
+
+std::string build() {
+#if defined(__OPTIMIZE__)
+  const std::string_view optimised = "optimised";
+#else
+  const std::string_view optimised = "not optimised";
+#endif
+#if defined(__AVX512F__)
+  const std::string_view target = "AVX-512";
+#elif defined(__AVX2__)
+  const std::string_view target = "AVX2";
+#elif defined(__aarch64__)
+  const std::string_view target = "ARMv8";
+#else
+  const std::string_view target = "any CPU of this architecture";
+#endif
+  return fmt::format("{}, for {}", optimised, target);
+}
+
+/// "4.5 (libgomp)": the date that _OPENMP holds as a version, and the runtime that is loaded.
+std::string openmp_version() {
+  std::string version = std::to_string(_OPENMP);
+  switch (_OPENMP) {
+    case 201511: version = "4.5"; break;
+    case 201811: version = "5.0"; break;
+    case 202011: version = "5.1"; break;
+    case 202111: version = "5.2"; break;
+    default: break;
+  }
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&omp_get_max_threads), &library) != 0 && library.dli_fname != nullptr) {
+    const std::string name = std::filesystem::path(library.dli_fname).filename().string();
+    version += fmt::format(" ({})", name.substr(0, name.find('.')));
+  }
+  return version;
+}
+
+int64_t usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+}  // namespace
+
+Environment environment() {
+  Environment result;
+  result.norma = version();
+  result.cpu = cpu_name();
+  result.system = value_in_file("/etc/os-release", "PRETTY_NAME");
+  result.compiler = compiler();
+  result.build = build();
+  result.cores = usable_cores();
+  result.threads = num_threads();
+  result.memory = kibibytes_in_file("/proc/meminfo", "MemTotal");
+  result.instruction_sets = cpu_instruction_sets();
+  result.libraries = compute_libraries();
+  result.libraries.emplace_back("Eigen",
+                                fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION));
+  result.libraries.emplace_back("OpenMP", openmp_version());
+  result.libraries.emplace_back(
+      "fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
+  result.libraries.emplace_back("nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
+                                                             NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH));
+  result.libraries.emplace_back("zlib", zlibVersion());
+  result.devices = {"cpu"};
+  return result;
+}
+
+std::string local_time(bool compact) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  const size_t length =
+      std::strftime(text.data(), text.size(), compact ? "%Y%m%d-%H%M%S" : "%Y-%m-%d %H:%M:%S", &parts);
+  return {text.data(), length};
+}
+
+int64_t peak_resident_bytes() {
+  return kibibytes_in_file("/proc/self/status", "VmHWM");
+}
+
+void reset_peak_resident_bytes() {
+  // Linux: writing 5 sets the high-water mark to what is held now. Elsewhere the file is not there.
+  std::ofstream("/proc/self/clear_refs") << 5;
+}
+
+}  // namespace norma::train

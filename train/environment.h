@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace norma::train {
+
+/// What a figure was measured on and with.
+struct Environment {
+  std::string norma;                                           ///< version
+  std::string cpu;                                             ///< "AMD EPYC 9B45"
+  std::string system;                                          ///< "Debian GNU/Linux 12 (bookworm)"
+  std::string compiler;                                        ///< "GCC 12.2.0"
+  std::string build;                                           ///< "optimised, for AVX-512"
+  int64_t cores = 0;                                           ///< that this process may use
+  int64_t threads = 0;                                         ///< that parallel loops use
+  int64_t memory = 0;                                          ///< bytes of the machine
+  std::vector<std::string> instruction_sets;                   ///< of the CPU, those that matter to tensors
+  std::vector<std::pair<std::string, std::string>> libraries;  ///< name, version
+  std::vector<std::string> devices;                            ///< "cpu"
+};
+
+Environment environment();
+
+/// Name and version of the library that does convolutions and matrix products; empty where there is none.
+std::vector<std::pair<std::string, std::string>> compute_libraries();
+
+/// Date and time here and now: "2026-11-21 14:03:07", with `compact` "20261121-140307".
+std::string local_time(bool compact = false);
+
+/// The most memory the process has held since the start or the last reset, in bytes, as the system counts it; 0 where
+/// the system does not say.
+int64_t peak_resident_bytes();
+/// Starts counting anew, where the system can.
+void reset_peak_resident_bytes();
+
+}  // namespace norma::train

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "data/loader.h"
+#include "nn/module.h"
+
+#include <cstdint>
+
+namespace norma::train {
+
+struct Evaluation {
+  double accuracy = 0;  ///< share of images whose largest logit is that of their label, in [0, 1]
+  double loss = 0;      ///< mean cross-entropy, without label smoothing
+  int64_t images = 0;
+  double seconds = 0;
+  bool complete = false;  ///< false: a signal came before the end (interrupt.h); the figures are those of a part
+};
+
+/// Runs the model in evaluation mode over all batches, without gradients; its mode is as before afterwards.
+Evaluation evaluate(nn::Module& model, data::Loader& batches);
+
+}  // namespace norma::train

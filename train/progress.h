@@ -1,0 +1,56 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace norma::train {
+
+/// What a step of training shows.
+struct ProgressState {
+  int64_t step = 0;  ///< steps done
+  double images_per_second = 0;
+  double loss = 0;
+};
+
+struct ProgressOptions {
+  std::string label;  ///< stands in front: "resnet50 batch"
+  int64_t total_steps = 1;
+  int64_t first_step = 0;     ///< steps done before (resumed)
+  int64_t log_interval = 50;  ///< steps between two plain lines
+  bool quiet = false;         ///< print nothing
+  std::FILE* out = stdout;
+};
+
+/// Shows how far a run is: one line redrawn in place on a terminal, else a plain line every log_interval steps.
+class Progress {
+ public:
+  explicit Progress(ProgressOptions options);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void update(const ProgressState& state);
+  /// A line that stays.
+  void print(std::string_view text);
+
+ private:
+  void draw(const ProgressState& state);
+  void clear();
+
+  ProgressOptions options_;
+  bool terminal_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point last_drawn_;
+};
+
+/// "0:07", "12:05", "1:02:03"
+std::string format_duration(double seconds);
+
+/// The text of one state, as a plain line or for a terminal of `width` columns (with a bar if there is room).
+std::string progress_line(const ProgressOptions& options, const ProgressState& state, double seconds_left, int width);
+
+}  // namespace norma::train

@@ -1,0 +1,273 @@
+#include "train/recipe.h"
+
+#include "core/error.h"
+#include "core/nearest_name.h"
+#include "nn/norm_factory.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace norma::train {
+
+namespace {
+
+/// Images below this are too small for ConvNeXt's patches of 4 pixels: four stages would leave one pixel of 32.
+constexpr int64_t kSmallImage = 64;
+
+using Json = nlohmann::ordered_json;
+
+/// Calls visit(name, field) for every field, so that JSON, its inverse and differences() know the same ones.
+template <class R, class F>
+void for_each_field(R& recipe, F&& visit) {
+  visit("model", recipe.model);
+  visit("norm", recipe.norm);
+  visit("small_stem", recipe.small_stem);
+  visit("patch_size", recipe.patch_size);
+  visit("layer_scale", recipe.layer_scale);
+  visit("zero_init_last", recipe.zero_init_last);
+  visit("drop_path", recipe.drop_path);
+  visit("dataset", recipe.dataset);
+  visit("data_dir", recipe.data_dir);
+  visit("image_size", recipe.image_size);
+  visit("crop_padding", recipe.crop_padding);
+  visit("flip", recipe.flip);
+  visit("batch_size", recipe.batch_size);
+  visit("epochs", recipe.epochs);
+  visit("images", recipe.images);
+  visit("test_images", recipe.test_images);
+  visit("channels_last", recipe.channels_last);
+  visit("opt", recipe.opt);
+  visit("lr", recipe.lr);
+  visit("weight_decay", recipe.weight_decay);
+  visit("momentum", recipe.momentum);
+  visit("sched", recipe.sched);
+  visit("warmup_epochs", recipe.warmup_epochs);
+  visit("decay_epochs", recipe.decay_epochs);
+  visit("decay_rate", recipe.decay_rate);
+  visit("smoothing", recipe.smoothing);
+  visit("clip_grad", recipe.clip_grad);
+  visit("seed", recipe.seed);
+}
+
+template <class T>
+Json field_to_json(const T& value) {
+  return value;
+}
+template <class T>
+Json field_to_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+template <class T>
+void field_from_json(const Json& json, T& value) {
+  json.get_to(value);
+}
+template <class T>
+void field_from_json(const Json& json, std::optional<T>& value) {
+  value = json.is_null() ? std::nullopt : std::optional<T>(json.get<T>());
+}
+
+Json fields_to_json(const Recipe& recipe) {
+  Json json;
+  for_each_field(recipe, [&](const char* name, const auto& field) { json[name] = field_to_json(field); });
+  return json;
+}
+
+void check_known(std::string_view kind, const std::string& name, const std::vector<std::string>& known) {
+  check(std::find(known.begin(), known.end(), name) != known.end(), "train", "{}", unknown_name(kind, name, known));
+}
+
+void check_at_least(std::string_view name, int64_t value, int64_t low) {
+  check(value >= low, "train", "{}: expected at least {}, got {}", name, low, value);
+}
+
+/// `low` itself is allowed, `high` is not.
+void check_in_range(std::string_view name, double value, double low, double high) {
+  check(value >= low && value < high, "train", "{}: expected a number in [{}, {}), got {}", name, low, high, value);
+}
+
+void check_not_negative(std::string_view name, double value) {
+  check(std::isfinite(value) && value >= 0, "train", "{}: expected a number of at least 0, got {}", name, value);
+}
+
+void check_positive(std::string_view name, double value) {
+  check(std::isfinite(value) && value > 0, "train", "{}: expected a positive number, got {}", name, value);
+}
+
+/// The factor rises in equal steps to 1 before `schedule` takes over.
+nn::Schedule with_warmup(nn::Schedule schedule, int64_t warmup_steps) {
+  if (warmup_steps == 0) {
+    return schedule;
+  }
+  return [schedule = std::move(schedule), warmup_steps](int64_t step) {
+    const double rise = std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(warmup_steps));
+    return rise * schedule(step);
+  };
+}
+
+}  // namespace
+
+std::vector<std::string> optimizer_names() {
+  return {"adamw", "sgd", "nesterov"};
+}
+
+std::vector<std::string> schedule_names() {
+  return {"onecycle", "cosine", "step", "constant"};
+}
+
+void check_recipe(const Recipe& recipe) {
+  check_known("model", recipe.model, models::model_names());
+  if (!recipe.norm.empty()) {
+    nn::parse_norm(recipe.norm);
+  }
+  check_known("dataset", recipe.dataset, data::dataset_names());
+  check_known("optimizer", recipe.opt, optimizer_names());
+  check_known("schedule", recipe.sched, schedule_names());
+  check_at_least("img-size", recipe.image_size, 1);
+  check_at_least("random-crop", recipe.crop_padding, 0);
+  check_at_least("batch-size", recipe.batch_size, 1);
+  check_at_least("epochs", recipe.epochs, 1);
+  check_at_least("images", recipe.images, 0);
+  check_at_least("test-images", recipe.test_images, 0);
+  if (recipe.patch_size) {
+    check_at_least("patch-size", *recipe.patch_size, 1);
+  }
+  if (recipe.layer_scale) {
+    check_not_negative("layer-scale", *recipe.layer_scale);
+  }
+  check_in_range("drop-path", recipe.drop_path, 0, 1);
+  check_positive("lr", recipe.lr);
+  check_not_negative("weight-decay", recipe.weight_decay);
+  check_in_range("momentum", recipe.momentum, 0, 1);
+  check_not_negative("warmup-epochs", recipe.warmup_epochs);
+  check_positive("decay-epochs", recipe.decay_epochs);
+  check_positive("decay-rate", recipe.decay_rate);
+  check_in_range("smoothing", recipe.smoothing, 0, 1);
+  check_not_negative("clip-grad", recipe.clip_grad);
+}
+
+std::string to_json(const Recipe& recipe) {
+  return fields_to_json(recipe).dump();
+}
+
+Recipe recipe_from_json(const std::string& text) {
+  Recipe recipe;
+  try {
+    const Json json = Json::parse(text);
+    for_each_field(recipe, [&](const char* name, auto& field) {
+      if (json.contains(name)) {
+        field_from_json(json[name], field);
+      }
+    });
+  } catch (const nlohmann::json::exception& e) {
+    fail("recipe_from_json", "expected a recipe, got a text that is none ({})", e.what());
+  }
+  return recipe;
+}
+
+std::vector<std::string> differences(const Recipe& before, const Recipe& after) {
+  const Json a = fields_to_json(before);
+  const Json b = fields_to_json(after);
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : a.items()) {
+    if (value != b[name]) {
+      lines.push_back(fmt::format("{} {} → {}", name, value.dump(), b[name].dump()));
+    }
+  }
+  return lines;
+}
+
+std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Split split) {
+  return data::make_dataset(recipe.dataset,
+                            {.split = split, .folder = recipe.data_dir, .image_size = recipe.image_size});
+}
+
+data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
+                               int64_t first_step) {
+  const data::Transform transform(dataset->info(), {.image_size = recipe.image_size,
+                                                    .augment = recipe.crop_padding > 0 || recipe.flip,
+                                                    .crop_padding = recipe.crop_padding,
+                                                    .flip = recipe.flip});
+  return {std::move(dataset),
+          transform,
+          {.batch_size = recipe.batch_size,
+           .shuffle = true,
+           .drop_last = true,
+           .epochs = recipe.epochs,
+           .total_images = recipe.images,
+           .seed = recipe.seed,
+           .first_step = first_step,
+           .num_workers = workers,
+           .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
+}
+
+data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers) {
+  const data::Transform transform(dataset->info(), {.image_size = recipe.image_size});
+  const int64_t size = dataset->info().size;
+  return {std::move(dataset),
+          transform,
+          {.batch_size = recipe.batch_size,
+           .total_images = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size,
+           .num_workers = workers,
+           .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
+}
+
+std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes) {
+  std::optional<int64_t> patch_size = recipe.patch_size;
+  if (!patch_size && recipe.model.starts_with("convnext") && recipe.image_size < kSmallImage) {
+    patch_size = 2;
+  }
+  auto model = models::create_model(recipe.model, {.num_classes = num_classes,
+                                                   .norm = recipe.norm,
+                                                   .small_stem = recipe.small_stem,
+                                                   .patch_size = patch_size,
+                                                   .zero_init_last = recipe.zero_init_last,
+                                                   .layer_scale = recipe.layer_scale,
+                                                   .drop_path = recipe.drop_path,
+                                                   .seed = recipe.seed});
+  if (recipe.channels_last) {
+    model->to(MemoryFormat::channels_last);
+  }
+  return model;
+}
+
+std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model) {
+  auto groups = nn::parameter_groups(model, recipe.weight_decay);
+  if (recipe.opt == "adamw") {
+    return std::make_unique<nn::AdamW>(std::move(groups), nn::AdamWOptions{.lr = recipe.lr, .beta1 = recipe.momentum});
+  }
+  check_known("optimizer", recipe.opt, optimizer_names());
+  return std::make_unique<nn::Sgd>(
+      std::move(groups),
+      nn::SgdOptions{.lr = recipe.lr, .momentum = recipe.momentum, .nesterov = recipe.opt == "nesterov"});
+}
+
+Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch) {
+  const auto in_steps = [&](double epochs) {
+    return static_cast<int64_t>(std::llround(epochs * static_cast<double>(steps_per_epoch)));
+  };
+  const int64_t warmup_steps = std::min(in_steps(recipe.warmup_epochs), steps - 1);
+  if (recipe.sched == "onecycle") {
+    nn::OneCycleOptions options{.steps = steps};
+    if (warmup_steps > 0) {
+      options.pct_start = static_cast<double>(warmup_steps) / static_cast<double>(steps);
+    }
+    return {.lr = nn::one_cycle_schedule(options), .momentum = nn::one_cycle_momentum(options)};
+  }
+  if (recipe.sched == "cosine") {
+    return {.lr = nn::cosine_schedule({.steps = steps, .warmup_steps = warmup_steps}), .momentum = {}};
+  }
+  if (recipe.sched == "step") {
+    const int64_t every = std::max<int64_t>(in_steps(recipe.decay_epochs), 1);
+    return {.lr = with_warmup(nn::step_schedule({.milestones = {}, .every = every, .gamma = recipe.decay_rate}),
+                              warmup_steps),
+            .momentum = {}};
+  }
+  check_known("schedule", recipe.sched, schedule_names());
+  return {.lr = with_warmup(nn::constant_schedule(), warmup_steps), .momentum = {}};
+}
+
+}  // namespace norma::train

@@ -1,0 +1,87 @@
+#pragma once
+
+#include "data/loader.h"
+#include "models/registry.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace norma::train {
+
+/// Everything that decides the result of a training run: with it and the number of threads, the bits are given.
+struct Recipe {
+  // The network.
+  std::string model = "resnet18";
+  std::string norm;  ///< "": the family's own
+  bool small_stem = false;
+  std::optional<int64_t> patch_size;  ///< none: 2 for a ConvNeXt on images below 64 pixels, else the family's own
+  std::optional<double> layer_scale;
+  bool zero_init_last = false;
+  double drop_path = 0;
+
+  // The images.
+  std::string dataset = "fashion_mnist";
+  std::string data_dir;  ///< "": where the dataset's package puts its files
+  int64_t image_size = 32;
+  int64_t crop_padding = 0;  ///< random crops move by up to this many pixels; 0: no cropping
+  bool flip = false;         ///< mirror every second image, by chance
+  int64_t batch_size = 128;
+  int64_t epochs = 3;
+  int64_t images = 0;       ///< length of the run in training images instead of epochs
+  int64_t test_images = 0;  ///< evaluate on the first so many test images; 0: on all
+  bool channels_last = true;
+
+  // The optimisation.
+  std::string opt = "adamw";  ///< one of optimizer_names()
+  double lr = 2e-3;
+  double weight_decay = 0.05;
+  double momentum = 0.9;           ///< SGD's momentum, AdamW's beta1; one-cycle moves it
+  std::string sched = "onecycle";  ///< one of schedule_names()
+  double warmup_epochs = 0;        ///< the rate rises for so long; one-cycle: 0 means 30 % of the run
+  double decay_epochs = 1;         ///< step: epochs between two decays
+  double decay_rate = 0.1;         ///< step: the factor of each decay
+  double smoothing = 0;            ///< of the labels
+  double clip_grad = 0;            ///< largest norm of all gradients together; 0: not clipped
+  uint64_t seed = 0;               ///< of the start values, the order of the images, and dropping
+};
+
+std::vector<std::string> optimizer_names();
+std::vector<std::string> schedule_names();
+
+/// Throws Error "train: name: expected …, got …" for the first value that makes no sense. Looks at no file.
+void check_recipe(const Recipe& recipe);
+
+/// As JSON text, and back. The second throws Error for a text that is no recipe; absent fields keep their defaults.
+std::string to_json(const Recipe& recipe);
+Recipe recipe_from_json(const std::string& text);
+
+/// One difference per line, "lr 0.002 → 0.01"; for showing what changed.
+std::vector<std::string> differences(const Recipe& before, const Recipe& after);
+
+// --- what a recipe asks for ------------------------------------------------------------------------------------
+
+std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Split split);
+/// Shuffled and augmented batches of a training run, from batch `first_step` on.
+data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
+                               int64_t first_step = 0);
+/// The test images in order, as they are.
+data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers);
+
+/// Initialised, float32, in the recipe's memory format.
+std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes);
+/// Weight decay is on matrices and convolution weights only.
+std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model);
+
+/// Learning rate and momentum of each step.
+struct Schedules {
+  nn::Schedule lr;        ///< factor on Recipe::lr
+  nn::Schedule momentum;  ///< the value itself; empty when it stays as it is
+};
+Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch);
+
+}  // namespace norma::train

@@ -1,0 +1,358 @@
+#include "train/report.h"
+
+#include "core/error.h"
+#include "nn/norm_factory.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+namespace norma::train {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array kStates = {CellState::pending, CellState::finished, CellState::failed, CellState::interrupted};
+
+CellState state_from_string(std::string_view name) {
+  for (const CellState state : kStates) {
+    if (to_string(state) == name) {
+      return state;
+    }
+  }
+  fail("comparison_from_json", "state: expected pending, finished, failed or interrupted, got '{}'", name);
+}
+
+Spread spread_of(const std::vector<double>& values) {
+  Spread spread;
+  if (values.empty()) {
+    return spread;
+  }
+  const auto count = static_cast<double>(values.size());
+  for (const double value : values) {
+    spread.mean += value / count;
+  }
+  if (values.size() > 1) {
+    double squares = 0;
+    for (const double value : values) {
+      squares += (value - spread.mean) * (value - spread.mean);
+    }
+    spread.deviation = std::sqrt(squares / (count - 1));
+  }
+  return spread;
+}
+
+/// True iff it is batch norm, whatever its options: what the others are measured against.
+bool is_reference(const std::string& norm) {
+  return nn::parse_norm(norm).name == "batch";
+}
+
+std::string problem_of(const std::vector<const Cell*>& cells) {
+  for (const Cell* cell : cells) {
+    switch (cell->state) {
+      case CellState::finished: break;
+      case CellState::failed: return "failed: " + cell->reason;
+      case CellState::interrupted: return "interrupted";
+      case CellState::pending: return "not started";
+    }
+  }
+  return "";
+}
+
+Row row_of(const std::vector<const Cell*>& cells) {
+  Row row;
+  row.model = cells.front()->model;
+  row.norm = cells.front()->norm;
+  row.problem = problem_of(cells);
+  row.seeds = static_cast<int64_t>(cells.size());
+  std::vector<double> accuracy;
+  std::vector<double> loss;
+  std::vector<double> images_per_second;
+  for (const Cell* cell : cells) {
+    if (cell->state == CellState::finished) {
+      ++row.finished;
+      accuracy.push_back(cell->accuracy);
+      loss.push_back(cell->loss);
+      images_per_second.push_back(cell->images_per_second);
+      row.peak_bytes = std::max(row.peak_bytes, cell->peak_bytes);
+      row.peak_resident = std::max(row.peak_resident, cell->peak_resident);
+      row.parameters = cell->parameters;
+    }
+  }
+  row.accuracy = spread_of(accuracy);
+  row.loss = spread_of(loss);
+  row.images_per_second = spread_of(images_per_second);
+  return row;
+}
+
+/// Letters of a UTF-8 text: bytes that do not continue one.
+size_t columns_of(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+/// A field of a CSV line, quoted where it has to be.
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) {
+    return text;
+  }
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return quoted + '"';
+}
+
+Json environment_to_json(const Environment& e) {
+  Json libraries = Json::object();
+  for (const auto& [name, version] : e.libraries) {
+    libraries[name] = version;
+  }
+  return {{"norma", e.norma},       {"cpu", e.cpu},
+          {"system", e.system},     {"compiler", e.compiler},
+          {"build", e.build},       {"cores", e.cores},
+          {"threads", e.threads},   {"memory", e.memory},
+          {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
+          {"devices", e.devices}};
+}
+
+Environment environment_from_json(const Json& json) {
+  Environment e;
+  json.at("norma").get_to(e.norma);
+  json.at("cpu").get_to(e.cpu);
+  json.at("system").get_to(e.system);
+  json.at("compiler").get_to(e.compiler);
+  json.at("build").get_to(e.build);
+  json.at("cores").get_to(e.cores);
+  json.at("threads").get_to(e.threads);
+  json.at("memory").get_to(e.memory);
+  json.at("instruction_sets").get_to(e.instruction_sets);
+  json.at("devices").get_to(e.devices);
+  for (const auto& [name, version] : json.at("libraries").items()) {
+    e.libraries.emplace_back(name, version.get<std::string>());
+  }
+  return e;
+}
+
+Json cell_to_json(const Cell& cell) {
+  Json json = {{"model", cell.model}, {"norm", cell.norm}, {"seed", cell.seed}, {"state", to_string(cell.state)}};
+  if (!cell.reason.empty()) {
+    json["reason"] = cell.reason;
+  }
+  if (cell.state == CellState::finished) {
+    json["accuracy"] = cell.accuracy;
+    json["loss"] = cell.loss;
+    json["images_per_second"] = cell.images_per_second;
+    json["seconds"] = cell.seconds;
+    json["peak_bytes"] = cell.peak_bytes;
+    json["peak_resident"] = cell.peak_resident;
+    json["parameters"] = cell.parameters;
+    json["losses"] = cell.losses;
+  }
+  return json;
+}
+
+Cell cell_from_json(const Json& json) {
+  Cell cell;
+  json.at("model").get_to(cell.model);
+  json.at("norm").get_to(cell.norm);
+  json.at("seed").get_to(cell.seed);
+  cell.state = state_from_string(json.at("state").get<std::string>());
+  cell.reason = json.value("reason", "");
+  if (cell.state == CellState::finished) {
+    json.at("accuracy").get_to(cell.accuracy);
+    json.at("loss").get_to(cell.loss);
+    json.at("images_per_second").get_to(cell.images_per_second);
+    json.at("seconds").get_to(cell.seconds);
+    json.at("peak_bytes").get_to(cell.peak_bytes);
+    json.at("peak_resident").get_to(cell.peak_resident);
+    json.at("parameters").get_to(cell.parameters);
+    json.at("losses").get_to(cell.losses);
+  }
+  return cell;
+}
+
+}  // namespace
+
+std::string_view to_string(CellState state) {
+  switch (state) {
+    case CellState::pending: return "pending";
+    case CellState::finished: return "finished";
+    case CellState::failed: return "failed";
+    case CellState::interrupted: return "interrupted";
+  }
+  return "unknown";
+}
+
+std::vector<Row> summarize(const Comparison& comparison) {
+  std::vector<std::vector<const Cell*>> groups;
+  for (const Cell& cell : comparison.cells) {
+    const auto same = [&](const std::vector<const Cell*>& group) {
+      return group.front()->model == cell.model && group.front()->norm == cell.norm;
+    };
+    const auto found = std::find_if(groups.begin(), groups.end(), same);
+    if (found == groups.end()) {
+      groups.push_back({&cell});
+    } else {
+      found->push_back(&cell);
+    }
+  }
+  std::vector<Row> rows;
+  for (const auto& group : groups) {
+    rows.push_back(row_of(group));
+  }
+  for (Row& row : rows) {
+    const auto reference = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
+      return other.model == row.model && other.finished > 0 && is_reference(other.norm);
+    });
+    if (row.finished > 0 && reference != rows.end()) {
+      row.tax = 1 - row.images_per_second.mean / reference->images_per_second.mean;
+    }
+  }
+  return rows;
+}
+
+std::string format_spread(const Spread& spread, int digits, double factor) {
+  return spread.deviation
+             ? fmt::format("{:.{}f} ± {:.{}f}", factor * spread.mean, digits, factor * *spread.deviation, digits)
+             : fmt::format("{:.{}f}", factor * spread.mean, digits);
+}
+
+std::string format_bytes(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  return value >= 1e9 ? fmt::format("{:.2f} GB", value / 1e9) : fmt::format("{:.0f} MB", value / 1e6);
+}
+
+std::string format_count(int64_t count) {
+  const std::string digits = std::to_string(count);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) {
+      text += ',';
+    }
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string format_tax(const std::optional<double>& tax) {
+  // The added 0 turns -0 into 0.
+  return tax ? fmt::format("{:.1f} %", std::round(1000 * *tax) / 10 + 0.0) : "–";
+}
+
+std::string to_table(const Comparison& comparison) {
+  const std::vector<std::string> heads = {"model", "norm", "accuracy %", "test loss",
+                                          "img/s", "tax",  "memory",     "parameters"};
+  constexpr size_t kTextColumns = 2;  // the others stand on the right
+  std::vector<std::vector<std::string>> lines = {heads};
+  for (const Row& row : summarize(comparison)) {
+    std::vector<std::string> line = {row.model, row.norm};
+    if (row.finished > 0) {
+      line.insert(line.end(), {format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
+                               format_spread(row.images_per_second, 1), format_tax(row.tax),
+                               format_bytes(row.peak_bytes), format_count(row.parameters)});
+    }
+    if (!row.problem.empty()) {
+      line.push_back(row.seeds > 1 ? fmt::format("{} of {} seeds; {}", row.finished, row.seeds, row.problem)
+                                   : row.problem);
+    }
+    lines.push_back(line);
+  }
+  std::vector<size_t> widths(heads.size(), 0);
+  for (const auto& line : lines) {
+    // A line that stops early ends with its problem, which may be long and sets no width.
+    const size_t columns = line.size() >= heads.size() ? heads.size() : kTextColumns;
+    for (size_t i = 0; i < columns; ++i) {
+      widths[i] = std::max(widths[i], columns_of(line[i]));
+    }
+  }
+  std::string table;
+  auto out = std::back_inserter(table);
+  for (const auto& line : lines) {
+    const bool whole = line.size() >= heads.size();
+    for (size_t i = 0; i < line.size(); ++i) {
+      const std::string_view gap = i > 0 ? "  " : "";
+      if (i >= heads.size() || (!whole && i >= kTextColumns)) {
+        fmt::format_to(out, "{}{}", gap, line[i]);
+      } else if (i < kTextColumns) {
+        fmt::format_to(out, "{}{:<{}}", gap, line[i], widths[i]);
+      } else {
+        fmt::format_to(out, "{}{:>{}}", gap, line[i], widths[i]);
+      }
+    }
+    table += '\n';
+  }
+  return table;
+}
+
+std::string to_csv(const Comparison& comparison) {
+  std::string csv =
+      "model,norm,seed,state,test_accuracy,test_loss,images_per_second,tax,peak_tensor_bytes,peak_process_bytes,"
+      "parameters,steps,seconds,reason\n";
+  const std::vector<Row> rows = summarize(comparison);
+  for (const Cell& cell : comparison.cells) {
+    auto out = std::back_inserter(csv);
+    fmt::format_to(out, "{},{},{},{},", csv_field(cell.model), csv_field(cell.norm), cell.seed, to_string(cell.state));
+    if (cell.state == CellState::finished) {
+      // The tax of one seed, against the mean of the reference's seeds.
+      std::string tax;
+      for (const Row& row : rows) {
+        if (row.model == cell.model && row.finished > 0 && is_reference(row.norm)) {
+          tax = fmt::format("{:.6f}", 1 - cell.images_per_second / row.images_per_second.mean);
+          break;
+        }
+      }
+      fmt::format_to(out, "{},{},{:.3f},{},{},{},{},{},{:.3f},", cell.accuracy, cell.loss, cell.images_per_second, tax,
+                     cell.peak_bytes, cell.peak_resident, cell.parameters, cell.losses.size(), cell.seconds);
+    } else {
+      csv += ",,,,,,,,,";
+    }
+    csv += csv_field(cell.reason) + "\n";
+  }
+  return csv;
+}
+
+std::string to_json(const Comparison& comparison) {
+  Json json = {{"format", "norma comparison 1"},
+               {"date", comparison.date},
+               {"command", comparison.command},
+               {"environment", environment_to_json(comparison.environment)},
+               {"recipe", Json::parse(to_json(comparison.recipe))}};
+  Json cells = Json::array();
+  for (const Cell& cell : comparison.cells) {
+    cells.push_back(cell_to_json(cell));
+  }
+  json["cells"] = std::move(cells);
+  return json.dump(1) + "\n";
+}
+
+Comparison comparison_from_json(const std::string& text) {
+  Comparison comparison;
+  try {
+    const Json json = Json::parse(text);
+    json.at("date").get_to(comparison.date);
+    json.at("command").get_to(comparison.command);
+    comparison.environment = environment_from_json(json.at("environment"));
+    comparison.recipe = recipe_from_json(json.at("recipe").dump());
+    for (const Json& cell : json.at("cells")) {
+      comparison.cells.push_back(cell_from_json(cell));
+    }
+  } catch (const nlohmann::json::exception& e) {
+    fail("comparison_from_json", "expected a comparison, got a text that is none ({})", e.what());
+  }
+  return comparison;
+}
+
+void write_report(const Comparison& comparison, const std::filesystem::path& folder) {
+  write_text_file("compare", folder / "results.json", to_json(comparison));
+  write_text_file("compare", folder / "results.csv", to_csv(comparison));
+  write_text_file("compare", folder / "report.html", to_html(comparison));
+}
+
+}  // namespace norma::train

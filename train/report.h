@@ -1,0 +1,94 @@
+#pragma once
+
+#include "train/environment.h"
+#include "train/recipe.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::train {
+
+enum class CellState { pending, finished, failed, interrupted };
+
+std::string_view to_string(CellState state);
+
+/// One training run of a comparison.
+struct Cell {
+  std::string model;
+  std::string norm;
+  uint64_t seed = 0;
+  CellState state = CellState::pending;
+  std::string reason;  ///< why it failed
+  // What follows is known of finished cells only.
+  double accuracy = 0;  ///< on the test images, in [0, 1]
+  double loss = 0;      ///< on the test images
+  double images_per_second = 0;
+  double seconds = 0;         ///< in all
+  int64_t peak_bytes = 0;     ///< of tensors, during training
+  int64_t peak_resident = 0;  ///< of the process, during training
+  int64_t parameters = 0;
+  std::vector<double> losses;  ///< of each training step
+};
+
+/// What `norma compare` finds out, and what is needed to repeat it.
+struct Comparison {
+  Recipe recipe;  ///< of all cells; model, norm and seed are those of the cell
+  std::vector<Cell> cells;
+  Environment environment;
+  std::string command;  ///< the command line
+  std::string date;     ///< when it began
+};
+
+/// Mean and (with more than one value) standard deviation.
+struct Spread {
+  double mean = 0;
+  std::optional<double> deviation;
+};
+
+/// All seeds of one model and norm.
+struct Row {
+  std::string model;
+  std::string norm;
+  int64_t finished = 0;  ///< seeds
+  int64_t seeds = 0;
+  std::string problem;  ///< "" when every seed finished, else "failed: …", "interrupted" or "not started"
+  Spread accuracy;
+  Spread loss;
+  Spread images_per_second;
+  std::optional<double> tax;  ///< share of batch's images per second that is lost; none without batch
+  int64_t peak_bytes = 0;     ///< the largest of the seeds
+  int64_t peak_resident = 0;
+  int64_t parameters = 0;
+};
+
+/// A row for each model and norm, in the order of the cells.
+std::vector<Row> summarize(const Comparison& comparison);
+
+/// The table that is printed.
+std::string to_table(const Comparison& comparison);
+/// One line per cell, with a header.
+std::string to_csv(const Comparison& comparison);
+/// Everything. The second throws Error for a text that is no comparison.
+std::string to_json(const Comparison& comparison);
+Comparison comparison_from_json(const std::string& text);
+/// One page that needs nothing else: table, loss curves, bars, recipe and environment.
+std::string to_html(const Comparison& comparison);
+
+/// Writes results.csv, results.json and report.html into a folder. Throws Error that names the file.
+void write_report(const Comparison& comparison, const std::filesystem::path& folder);
+
+// --- how figures are written ------------------------------------------------------------------------------------
+/// "83.1 ± 0.2" with `digits` behind the point, the value times `factor`.
+std::string format_spread(const Spread& spread, int digits, double factor = 1);
+/// "1.2 GB", "345 MB"
+std::string format_bytes(int64_t bytes);
+/// "25,557,032"
+std::string format_count(int64_t count);
+/// "-3.1 %", or "–" for none
+std::string format_tax(const std::optional<double>& tax);
+
+}  // namespace norma::train

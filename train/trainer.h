@@ -1,0 +1,91 @@
+#pragma once
+
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/metrics_log.h"
+#include "train/progress.h"
+#include "train/recipe.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace norma::train {
+
+/// What does not change the result of a run.
+struct TrainerOptions {
+  std::filesystem::path output;     ///< folder for last.safetensors and metrics.csv; empty: write no files
+  int workers = 1;                  ///< background threads of the loader
+  int64_t log_interval = 50;        ///< steps between two lines of the progress display and of metrics.csv
+  bool evaluate_each_epoch = true;  ///< else only at the end
+  bool quiet = false;               ///< print nothing
+  std::string label;                ///< in front of the progress display
+};
+
+struct TrainResult {
+  bool finished = false;  ///< false: a signal came first
+  int64_t step = 0;       ///< steps done, those before a resume included
+  int64_t total_steps = 0;
+  int64_t parameters = 0;
+  std::vector<double> losses;    ///< of each step of this call
+  Evaluation test;               ///< of the last evaluation; no images: there was none
+  double images_per_second = 0;  ///< batch size over the median time of a step; evaluation and checkpoints not counted
+  double seconds = 0;            ///< in all, evaluation and checkpoints included
+  int64_t peak_bytes = 0;        ///< the most that tensors held during training
+  int64_t peak_resident = 0;     ///< the most that the process held during training, as the system counts it
+};
+
+/// Trains one network by a recipe. The same recipe and number of threads give the same bits, whether or not the run was
+/// interrupted and resumed.
+class Trainer {
+ public:
+  /// Throws Error for a recipe that makes no sense, data that cannot be read, and an output folder that cannot be
+  /// written.
+  explicit Trainer(Recipe recipe, TrainerOptions options = {});
+  /// Goes on from a checkpoint of this recipe. Throws Error when its tensors do not fit the network.
+  Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint);
+
+  /// Trains to the end, or until interrupted() (interrupt.h). Writes a checkpoint at the end of every epoch, at the
+  /// end, and when interrupted. Throws Error when the output folder holds the checkpoint of another run, when a file
+  /// cannot be written, and when the loss becomes NaN or infinite; the last checkpoint stays.
+  TrainResult run();
+
+  [[nodiscard]] const std::shared_ptr<nn::Module>& model() const { return model_; }
+  [[nodiscard]] int64_t step() const { return step_; }
+  [[nodiscard]] int64_t total_steps() const { return total_steps_; }
+  [[nodiscard]] Checkpoint checkpoint() const;
+  /// Where checkpoints go; empty without an output folder.
+  [[nodiscard]] std::filesystem::path checkpoint_file() const;
+
+ private:
+  double train_step(const data::Batch& batch);
+  void save() const;
+  void train(TrainResult& result, Progress& progress);
+  void log(double images_per_second, const Evaluation& test);
+  Evaluation evaluate_now();
+
+  Recipe recipe_;
+  TrainerOptions options_;
+  std::shared_ptr<const data::Dataset> train_set_;
+  std::shared_ptr<const data::Dataset> test_set_;
+  std::shared_ptr<nn::Module> model_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+  Schedules schedules_;
+  std::optional<MetricsLog> log_;
+  int64_t step_ = 0;
+  int64_t total_steps_ = 0;
+  int64_t steps_per_epoch_ = 0;
+  double unlogged_loss_ = 0;  // sum over the steps since the last row of the log
+  int64_t unlogged_steps_ = 0;
+};
+
+/// The recipe a checkpoint was made with. Throws Error when it holds none.
+Recipe recipe_of(const Checkpoint& checkpoint);
+
+/// The middle of all values; of an even number, the mean of the two in the middle. 0 for none.
+double median(std::vector<double> values);
+
+}  // namespace norma::train
