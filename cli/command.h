@@ -1,0 +1,32 @@
+#pragma once
+
+#include "core/error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace norma::cli {
+
+// Exit codes.
+inline constexpr int kSuccess = 0;
+inline constexpr int kFailure = 1;        ///< something failed, and the rest is done
+inline constexpr int kBadInput = 2;       ///< an Error: wrong options, files or shapes
+inline constexpr int kInterrupted = 130;  ///< ended by Ctrl-C, with everything saved
+
+/// A subcommand: its options, and what runs after they are parsed and returns the exit code.
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<int()> run;
+};
+
+// One file each.
+Command add_compare(CLI::App& program, const std::string& command_line);
+Command add_train(CLI::App& program);
+Command add_eval(CLI::App& program);
+Command add_run(CLI::App& program);
+Command add_info(CLI::App& program);
+
+}  // namespace norma::cli

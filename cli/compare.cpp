@@ -1,0 +1,159 @@
+#include "cli/command.h"
+#include "cli/options.h"
+#include "core/parallel.h"
+#include "train/comparison.h"
+#include "train/interrupt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+namespace norma::cli {
+
+namespace {
+
+train::Recipe default_recipe() {
+  train::Recipe recipe;
+  recipe.images = 25600;
+  return recipe;
+}
+
+struct State {
+  RecipeOptions recipe{default_recipe()};
+  RunOptions running;
+  std::vector<std::string> models = {"resnet50", "convnext_atto"};
+  std::vector<std::string> norms = {"batch", "layer2d", "group"};
+  std::vector<std::string> seeds = {"0"};
+  std::string output;
+  std::string resume;
+  std::string command_line;
+  std::vector<const CLI::Option*> grid;  // models, norms and seeds
+};
+
+bool any_given(const std::vector<const CLI::Option*>& options) {
+  return std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
+}
+
+std::vector<uint64_t> parse_seeds(const std::vector<std::string>& texts) {
+  std::vector<uint64_t> seeds;
+  for (const std::string& text : texts) {
+    uint64_t seed = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+    check(error == std::errc() && end == text.data() + text.size(), "compare",
+          "seeds: expected whole numbers, got '{}'", text);
+    seeds.push_back(seed);
+  }
+  return seeds;
+}
+
+train::Comparison load_comparison(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "results.json";
+  std::ifstream in(file);
+  check(in.good(), "resume", "cannot read '{}'", file.string());
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return train::comparison_from_json(text);
+}
+
+bool any_in_state(const train::Comparison& comparison, std::initializer_list<train::CellState> states) {
+  return std::any_of(comparison.cells.begin(), comparison.cells.end(), [&](const train::Cell& cell) {
+    return std::find(states.begin(), states.end(), cell.state) != states.end();
+  });
+}
+
+int run(const State& state) {
+  state.running.apply();
+  const train::InterruptGuard guard;
+  train::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
+                                   .models = split_lists(state.models),
+                                   .norms = split_lists(state.norms),
+                                   .seeds = parse_seeds(split_lists(state.seeds)),
+                                   .output = state.output,
+                                   .command = state.command_line,
+                                   .workers = state.running.workers,
+                                   .log_interval = state.running.log_interval,
+                                   .quiet = state.running.quiet};
+  train::Comparison comparison;
+  if (state.resume.empty()) {
+    comparison = train::plan_comparison(options);
+    if (options.output.empty()) {
+      options.output = new_run_folder("compare");
+    }
+    check(!std::filesystem::exists(options.output / "results.json"), "compare",
+          "'{}' holds another comparison: resume it, or choose another output folder", options.output.string());
+  } else {
+    check(!state.recipe.any() && !any_given(state.grid), "resume",
+          "models, norms, seeds and recipe are those of the beginning: leave these options out");
+    comparison = load_comparison(state.resume);
+    options.output = state.resume;
+  }
+  fmt::print("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
+             comparison.recipe.dataset, comparison.recipe.image_size, comparison.recipe.image_size, num_threads(),
+             options.output.string());
+  std::fflush(stdout);
+  try {
+    train::run_comparison(comparison, options);
+  } catch (const Error&) {
+    fmt::print("\n{}", train::to_table(comparison));  // a full disk must not lose what is known
+    throw;
+  }
+  fmt::print("\n{}\nreport: {}\n", train::to_table(comparison), (options.output / "report.html").string());
+  if (any_in_state(comparison, {train::CellState::interrupted, train::CellState::pending})) {
+    fmt::print("interrupted; go on with: norma compare --resume {}\n", options.output.string());
+    return kInterrupted;
+  }
+  return any_in_state(comparison, {train::CellState::failed}) ? kFailure : kSuccess;
+}
+
+}  // namespace
+
+Command add_compare(CLI::App& program, const std::string& command_line) {
+  CLI::App* app = program.add_subcommand("compare", "Train each model with each norm, and write a report");
+  app->footer(
+      "Examples:\n"
+      "  norma compare\n"
+      "  norma compare --models resnet18 --norms batch,group:8,group/16,instance --seeds 0,1,2\n"
+      "  norma compare --models convnext_atto --norms 'layer2d,layer2d[eps=1e-3]' --epochs 2\n"
+      "All runs see the same images in the same order. The output folder gets report.html (table, loss curves, bars),\n"
+      "results.csv and results.json, anew after every run; Ctrl-C keeps what is done, and --resume FOLDER does the "
+      "rest.");
+  auto state = std::make_shared<State>();
+  state->command_line = command_line;
+  app->add_option("--model,--models", state->models, "resnet18 … resnet152, convnext_atto … convnext_xlarge")
+      ->type_name("LIST")
+      ->default_str("resnet50,convnext_atto")
+      ->group("Network");
+  app->add_option(
+         "--norm,--norms", state->norms,
+         "batch, layer2d, instance, none, group (32 groups), group:8 (8 groups), group/8 (8 channels per group); "
+         "options in brackets: batch[momentum=0.01,eps=1e-3]")
+      ->type_name("LIST")
+      ->default_str("batch,layer2d,group")
+      ->group("Network");
+  app->add_option("--seed,--seeds", state->seeds, "of start values and image order; several show the spread")
+      ->type_name("LIST")
+      ->default_str("0")
+      ->group("Network");
+  state->grid = {app->get_option("--models"), app->get_option("--norms"), app->get_option("--seeds")};
+  state->recipe.add_model_details(*app);
+  state->recipe.add_data(*app);
+  state->recipe.add_training_data(*app);
+  state->recipe.add_optimisation(*app);
+  app->add_option("--output", state->output, "folder for the report")
+      ->type_name("FOLDER")
+      ->default_str("runs/compare-<date>-<time>")
+      ->group("Running");
+  app->add_option("--resume", state->resume, "do what is left of the comparison in this folder")
+      ->type_name("FOLDER")
+      ->group("Running");
+  state->running.add_threads(*app);
+  state->running.add_workers(*app);
+  state->running.add_display(*app);
+  return {app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli

@@ -1,0 +1,64 @@
+#include "cli/command.h"
+#include "data/dataset.h"
+#include "models/registry.h"
+#include "nn/norm_factory.h"
+#include "ops/conv/conv.h"
+#include "train/environment.h"
+#include "train/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace norma::cli {
+
+namespace {
+
+void line(std::string_view name, const std::string& value) {
+  fmt::print("{:<18}{}\n", name, value);
+}
+
+/// Names with options: "group:G group/C", as they are typed.
+std::string norm_texts() {
+  std::vector<std::string> texts;
+  for (const std::string& name : nn::norm_names()) {
+    texts.push_back(name);
+    if (nn::norm_definition(name).takes_groups) {
+      texts.push_back(name + ":G");
+      texts.push_back(name + "/C");
+    }
+  }
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+int run() {
+  const train::Environment e = train::environment();
+  line("norma", e.norma);
+  line("devices", fmt::format("{}", fmt::join(e.devices, " ")));
+  line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, train::format_bytes(e.memory)));
+  line("threads", std::to_string(e.threads));
+  line("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
+  line("build", fmt::format("{}, {}", e.compiler, e.build));
+  line("system", e.system);
+  for (const auto& [name, version] : e.libraries) {
+    line(name, version);
+  }
+  line("CLI11", CLI11_VERSION);
+  line("convolutions", fmt::format("{}", fmt::join(conv2d_implementations(), " ")));
+  line("models", fmt::format("{}", fmt::join(models::model_names(), " ")));
+  line("norms", norm_texts());
+  line("datasets", "");
+  for (const std::string& name : data::dataset_names()) {
+    fmt::print("  {:<16}{}\n", name, data::dataset_description(name));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+Command add_info(CLI::App& program) {
+  CLI::App* app = program.add_subcommand(
+      "info", "Version, devices, libraries, instruction sets, and the known models, norms and datasets");
+  return {app, run};
+}
+
+}  // namespace norma::cli

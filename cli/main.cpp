@@ -1,0 +1,144 @@
+#include "cli/command.h"
+#include "core/nearest_name.h"
+#include "core/version.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace norma::cli {
+
+namespace {
+
+/// The command line as it could be typed again.
+std::string command_line(int argc, char** argv) {
+  std::string text = "norma";
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$&|;<>()[]*?`!#~") == std::string::npos;
+    text += ' ';
+    if (plain) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) {
+      text += c == '\'' ? "'\\''" : std::string(1, c);
+    }
+    text += '\'';
+  }
+  return text;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+    for (const std::string& name : option->get_snames()) {
+      names.push_back("-" + name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* subcommand : app.get_subcommands({})) {
+    names.push_back(subcommand->get_name());
+  }
+  return names;
+}
+
+/// What is wrong with words that no option took: "" if there are none.
+std::string complaint(const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  const CLI::App& app = chosen.empty() ? program : *chosen.front();
+  std::vector<std::string> rest = program.remaining();
+  if (rest.empty() && !chosen.empty()) {
+    rest = chosen.front()->remaining();
+  }
+  if (rest.empty()) {
+    return "";
+  }
+  // A wrong option leaves its value behind too: the option is the one to name.
+  const auto option = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word[0] == '-'; });
+  const std::string where = chosen.empty() ? "" : app.get_name() + ": ";
+  if (option != rest.end() && (!chosen.empty() || option == rest.begin())) {
+    const std::string name = option->substr(0, option->find('='));
+    return where + unknown_name("option", name, option_names(app));
+  }
+  if (chosen.empty()) {
+    return unknown_name("subcommand", rest.front(), subcommand_names(app));
+  }
+  return fmt::format("{}unexpected argument '{}'", where, rest.front());
+}
+
+int fail_with(const std::string& text) {
+  std::fflush(stdout);
+  fmt::print(stderr, "norma: {}\n", text);
+  return kBadInput;
+}
+
+int run(int argc, char** argv) {
+  CLI::App program(
+      "Norma trains image networks with one norm layer or another, and shows what each costs and what it buys.",
+      "norma");
+  program.footer(
+      "Examples:\n"
+      "  norma compare                                  ResNet-50 and ConvNeXt with three norms; writes a report\n"
+      "  norma compare --models resnet18 --norms batch,group:8,instance\n"
+      "  norma train --model resnet18 --norm layer2d --epochs 5\n"
+      "  norma eval --checkpoint runs/train-20261121-140307/last.safetensors\n"
+      "'norma SUBCOMMAND --help' explains the options of each.");
+  program.set_version_flag("--version", fmt::format("norma {}", version()));
+  program.allow_extras();
+  program.require_subcommand(0, 1);
+  program.get_formatter()->column_width(34);
+  const std::vector<Command> commands = {add_compare(program, command_line(argc, argv)), add_train(program),
+                                         add_eval(program), add_run(program), add_info(program)};
+  for (const Command& command : commands) {
+    command.app->allow_extras();
+  }
+
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& e) {  // --help, --version
+    return program.exit(e);
+  } catch (const CLI::ParseError& e) {
+    const std::string unknown = complaint(program);
+    const auto chosen = program.get_subcommands();
+    const std::string where = chosen.empty() ? "" : chosen.front()->get_name() + ": ";
+    return fail_with(unknown.empty() ? where + e.what() : unknown);
+  }
+  if (const std::string unknown = complaint(program); !unknown.empty()) {
+    return fail_with(unknown);
+  }
+  for (const Command& command : commands) {
+    if (command.app->parsed()) {
+      return command.run();
+    }
+  }
+  fmt::print("{}", program.help());
+  return kBadInput;
+}
+
+}  // namespace
+
+}  // namespace norma::cli
+
+int main(int argc, char** argv) {
+  try {
+    return norma::cli::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return norma::cli::fail_with("out of memory");
+  } catch (const std::exception& e) {
+    return norma::cli::fail_with(e.what());
+  }
+}

@@ -1,0 +1,205 @@
+#include "cli/options.h"
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "train/environment.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace norma::cli {
+
+namespace {
+
+constexpr const char* kNetwork = "Network";
+constexpr const char* kImages = "Images";
+constexpr const char* kOptimisation = "Optimisation";
+constexpr const char* kRunning = "Running";
+
+std::string or_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  }
+  return text;
+}
+
+}  // namespace
+
+template <class T>
+CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, T train::Recipe::*field,
+                                const std::string& type, const std::string& description,
+                                const std::string& default_text) {
+  const std::string shown = default_text.empty() ? fmt::format("{}", defaults_.*field) : default_text;
+  const auto note = [edits = edits_, field](const T& value) {
+    edits->push_back([field, value](train::Recipe& recipe) { recipe.*field = value; });
+  };
+  return app.add_option_function<T>(name, note, description)->type_name(type)->default_str(shown);
+}
+
+template <class T>
+CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
+                                const std::string& type, const std::string& description,
+                                const std::string& default_text) {
+  const auto note = [edits = edits_, field](const T& value) {
+    edits->push_back([field, value](train::Recipe& recipe) { recipe.*field = value; });
+  };
+  return app.add_option_function<T>(name, note, description)->type_name(type)->default_str(default_text);
+}
+
+CLI::Option* RecipeOptions::add_switch(CLI::App& app, const std::string& names, bool train::Recipe::*field,
+                                       const std::string& description) {
+  const std::function<void(int64_t)> note = [edits = edits_, field](int64_t count) {
+    edits->push_back([field, on = count > 0](train::Recipe& recipe) { recipe.*field = on; });
+  };
+  const std::string shown = names.find('!') == std::string::npos ? "" : defaults_.*field ? " [on]" : " [off]";
+  return app.add_flag_function(names, note, description + shown);
+}
+
+void RecipeOptions::add_model(CLI::App& app) {
+  add(app, "--model", &train::Recipe::model, "NAME", "resnet18 … resnet152, convnext_atto … convnext_xlarge")
+      ->group(kNetwork);
+  add(app, "--norm", &train::Recipe::norm, "SPEC",
+      "batch, layer2d, instance, none, group (32 groups), group:8 (8 groups), group/8 (8 channels per group); options "
+      "in brackets: batch[momentum=0.01,eps=1e-3]",
+      "the model's own")
+      ->group(kNetwork);
+}
+
+void RecipeOptions::add_model_details(CLI::App& app) {
+  add_switch(app, "--small-stem,!--no-small-stem", &train::Recipe::small_stem,
+             "ResNet: begin with a 3x3 convolution without stride and pooling, for small images")
+      ->group(kNetwork);
+  add(app, "--patch-size", &train::Recipe::patch_size, "P", "ConvNeXt: size and stride of the first convolution",
+      "2 for images below 64 pixels, else 4")
+      ->group(kNetwork);
+  add(app, "--layer-scale", &train::Recipe::layer_scale, "X",
+      "ConvNeXt: start value of each block's scale; 0 leaves it out", "1e-6")
+      ->group(kNetwork);
+  add_switch(app, "--zero-init-last,!--no-zero-init-last", &train::Recipe::zero_init_last,
+             "ResNet: start the last norm of each block at 0")
+      ->group(kNetwork);
+  add(app, "--drop-path", &train::Recipe::drop_path, "RATE", "chance of leaving out the last block (stochastic depth)")
+      ->group(kNetwork);
+}
+
+void RecipeOptions::add_data(CLI::App& app) {
+  add(app, "--dataset", &train::Recipe::dataset, "NAME",
+      "fashion_mnist; idx (any folder with IDX files, with --data-dir); shapes (generated, needs no files)")
+      ->group(kImages);
+  add(app, "--data-dir", &train::Recipe::data_dir, "FOLDER", "where the dataset's files are",
+      "where its package puts them")
+      ->group(kImages);
+  add(app, "--img-size", &train::Recipe::image_size, "N", "height and width; smaller images are padded")
+      ->group(kImages);
+  add(app, "-b,--batch-size", &train::Recipe::batch_size, "N", "images per step")->group(kImages);
+  add(app, "--test-images", &train::Recipe::test_images, "N", "evaluate on the first N test images", "0: all of them")
+      ->group(kImages);
+  add_switch(app, "--channels-last,!--no-channels-last", &train::Recipe::channels_last,
+             "keep activations in the order N, H, W, C")
+      ->group(kImages);
+}
+
+void RecipeOptions::add_training_data(CLI::App& app) {
+  add(app, "--epochs", &train::Recipe::epochs, "N", "length of the training in passes over the images",
+      defaults_.images > 0 ? "see --images" : "")
+      ->group(kImages);
+  add(app, "--images", &train::Recipe::images, "N", "length of the training in images, instead of --epochs",
+      defaults_.images > 0 ? "" : "0: see --epochs")
+      ->group(kImages);
+  add_switch(app, "--flip,!--no-flip", &train::Recipe::flip, "mirror training images, by chance")->group(kImages);
+  add(app, "--random-crop", &train::Recipe::crop_padding, "N", "shift training images by up to N pixels, by chance")
+      ->group(kImages);
+}
+
+void RecipeOptions::add_optimisation(CLI::App& app) {
+  add(app, "--opt", &train::Recipe::opt, "NAME", or_list(train::optimizer_names()))->group(kOptimisation);
+  add(app, "--lr", &train::Recipe::lr, "X", "learning rate at its highest")->group(kOptimisation);
+  add(app, "--weight-decay", &train::Recipe::weight_decay, "X", "not applied to norms and biases")
+      ->group(kOptimisation);
+  add(app, "--momentum", &train::Recipe::momentum, "X",
+      "of sgd; beta1 of adamw; onecycle moves it between 0.85 and 0.95")
+      ->group(kOptimisation);
+  add(app, "--sched", &train::Recipe::sched, "NAME", or_list(train::schedule_names()) + ": how the learning rate moves")
+      ->group(kOptimisation);
+  add(app, "--warmup-epochs", &train::Recipe::warmup_epochs, "X", "the learning rate rises for so long",
+      "0; onecycle: 30 % of the run")
+      ->group(kOptimisation);
+  add(app, "--decay-epochs", &train::Recipe::decay_epochs, "X", "sched step: epochs between two decays")
+      ->group(kOptimisation);
+  add(app, "--decay-rate", &train::Recipe::decay_rate, "X", "sched step: factor of each decay")->group(kOptimisation);
+  add(app, "--smoothing", &train::Recipe::smoothing, "X", "label smoothing")->group(kOptimisation);
+  add(app, "--clip-grad", &train::Recipe::clip_grad, "X", "largest norm of all gradients together", "0: not clipped")
+      ->group(kOptimisation);
+}
+
+void RecipeOptions::add_seed(CLI::App& app) {
+  add(app, "--seed", &train::Recipe::seed, "N", "of start values, image order and dropping; same seed, same bits")
+      ->group(kOptimisation);
+}
+
+void RunOptions::add_threads(CLI::App& app) {
+  app.add_option("--threads", threads, "threads for computing")
+      ->type_name("N")
+      ->default_str("0: one per core")
+      ->group(kRunning);
+}
+
+void RunOptions::add_workers(CLI::App& app) {
+  app.add_option("-j,--workers", workers, "background threads that prepare images")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(kRunning);
+}
+
+void RunOptions::add_display(CLI::App& app) {
+  app.add_option("--log-interval", log_interval, "steps between two lines of the log")
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(kRunning);
+  app.add_flag("--quiet", quiet, "show no progress")->group(kRunning);
+}
+
+void RunOptions::apply() const {
+  check(workers >= 0, "norma", "workers: expected at least 0, got {}", workers);
+  check(threads >= 0, "norma", "threads: expected at least 0, got {}", threads);
+  check(log_interval >= 1, "norma", "log-interval: expected at least 1, got {}", log_interval);
+  if (threads > 0) {
+    set_num_threads(threads);
+  }
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && depth <= 0) {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return items;
+}
+
+std::vector<std::string> split_lists(const std::vector<std::string>& texts) {
+  std::vector<std::string> items;
+  for (const std::string& text : texts) {
+    const std::vector<std::string> some = split_list(text);
+    items.insert(items.end(), some.begin(), some.end());
+  }
+  return items;
+}
+
+std::string new_run_folder(const std::string& kind) {
+  const std::string base = "runs/" + kind + "-" + train::local_time(/* compact= */ true);
+  std::string folder = base;
+  for (int i = 2; std::filesystem::exists(folder); ++i) {
+    folder = fmt::format("{}-{}", base, i);
+  }
+  return folder;
+}
+
+}  // namespace norma::cli

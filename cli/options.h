@@ -1,0 +1,83 @@
+#pragma once
+
+#include "train/recipe.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace norma::cli {
+
+/// The changes that the command line makes to a recipe. They are kept apart from the recipe, because what they change
+/// may be known only after parsing: the defaults of a command, or the recipe of a checkpoint.
+class RecipeOptions {
+ public:
+  /// `defaults` is shown in the help.
+  explicit RecipeOptions(train::Recipe defaults) : defaults_(std::move(defaults)), edits_(std::make_shared<Edits>()) {}
+
+  // Which options a command has.
+  void add_model(CLI::App& app);          ///< --model and --norm
+  void add_model_details(CLI::App& app);  ///< stem, patch size, drop path, …
+  void add_data(CLI::App& app);           ///< where the images come from
+  void add_training_data(CLI::App& app);  ///< augmentation and length of the run
+  void add_optimisation(CLI::App& app);
+  void add_seed(CLI::App& app);
+
+  [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
+  /// True iff an option was given.
+  [[nodiscard]] bool any() const { return !edits_->empty(); }
+  /// `recipe` with what was given on the command line.
+  [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const {
+    for (const auto& edit : *edits_) {
+      edit(recipe);
+    }
+    return recipe;
+  }
+
+ private:
+  using Edits = std::vector<std::function<void(train::Recipe&)>>;
+
+  /// An option for one field; `default_text` "" shows the field's default.
+  template <class T>
+  CLI::Option* add(CLI::App& app, const std::string& name, T train::Recipe::*field, const std::string& type,
+                   const std::string& description, const std::string& default_text = "");
+  /// The same for a field that need not be set.
+  template <class T>
+  CLI::Option* add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
+                   const std::string& type, const std::string& description, const std::string& default_text);
+  CLI::Option* add_switch(CLI::App& app, const std::string& names, bool train::Recipe::*field,
+                          const std::string& description);
+
+  train::Recipe defaults_;
+  std::shared_ptr<Edits> edits_;
+};
+
+/// What does not change the result of a run.
+struct RunOptions {
+  int workers = 1;
+  int threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
+  int64_t log_interval = 50;
+  bool quiet = false;
+
+  void add_threads(CLI::App& app);
+  void add_workers(CLI::App& app);
+  void add_display(CLI::App& app);
+  /// Checks the values and sets the number of threads. Throws Error.
+  void apply() const;
+};
+
+/// The items of a list, separated by commas that stand outside brackets: "batch[eps=1e-3,momentum=0.1],layer2d".
+std::vector<std::string> split_list(const std::string& text);
+/// All items of all texts.
+std::vector<std::string> split_lists(const std::vector<std::string>& texts);
+
+/// "runs/train-20261121-140307", with a number behind it if that is taken.
+std::string new_run_folder(const std::string& kind);
+
+}  // namespace norma::cli

@@ -1,0 +1,146 @@
+#include "cli/command.h"
+#include "cli/options.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "data/safetensors.h"
+#include "models/registry.h"
+#include "ops/shape/copy.h"
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+namespace norma::cli {
+
+namespace {
+
+struct State {
+  std::string model;
+  models::ModelOptions options;
+  std::string weights;
+  std::string input;
+  std::string output;
+  bool train = false;
+  bool backward = false;
+  bool channels_last = false;
+  std::string precision = "float32";
+  std::string device = "cpu";
+  RunOptions running;
+};
+
+DType precision_of(const std::string& name) {
+  const DType dtype = dtype_from_string(name);
+  check(is_floating(dtype), "run", "precision: expected float32, float64, bfloat16 or float16, got {}", name);
+  check(dtype == DType::float32 || dtype == DType::float64, "run",
+        "precision: {} is not supported yet: expected float32 or float64", name);
+  return dtype;
+}
+
+/// A tensor of the input file, converted. Throws Error when it is not there or has other than four (two) axes.
+Tensor take(const data::Safetensors& file, const std::string& path, const std::string& name, int64_t rank,
+            DType dtype) {
+  const Tensor x = file.find(name);
+  check(x.defined(), "run", "input: expected a tensor '{}' in '{}', got none", name, path);
+  check_rank("run", name, x, rank);
+  return to(x, dtype).detach();
+}
+
+int run(const State& state) {
+  state.running.apply();
+  const DType dtype = precision_of(state.precision);
+  check_available("run", device_from_string(state.device));
+  const MemoryFormat format = state.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+
+  const auto model = models::create_model(state.model, state.options);
+  model->to(dtype);  // before the weights arrive, so that float64 ones keep all their digits
+  model->to(format);
+  model->load_state_dict(train::load_weights(state.weights));
+  model->train(state.train);
+
+  const data::Safetensors file = data::load_safetensors(state.input);
+  Tensor input = to(take(file, state.input, "input", 4, dtype), format).detach();
+  check(input.size(1) == state.options.in_channels, "run", "input: expected sizes [N, {}, H, W], got {}",
+        state.options.in_channels, to_string(input.sizes()));
+  Tensor grad_output;
+  if (state.backward) {
+    grad_output = take(file, state.input, "grad_output", 2, dtype);
+    check_sizes("run", "grad_output", grad_output, {input.size(0), state.options.num_classes});
+    input.set_requires_grad();
+  }
+
+  const std::optional<NoGradGuard> no_grad = state.backward ? std::nullopt : std::optional<NoGradGuard>(std::in_place);
+  const Tensor output = (*model)(input);
+  data::NamedTensors result = {{"output", output.detach()}};
+  if (state.backward) {
+    backward(output, grad_output);
+    result.emplace_back("grad.input", input.grad());
+    for (const auto& [name, parameter] : model->named_parameters()) {
+      result.emplace_back("grad." + name, parameter.grad().defined() ? parameter.grad() : zeros_like(parameter));
+    }
+  }
+  if (state.train) {
+    for (const auto& [name, buffer] : model->named_buffers()) {
+      if (is_floating(buffer.dtype())) {  // num_batches_tracked is no statistic
+        result.emplace_back("buffer." + name, buffer);
+      }
+    }
+  }
+  data::save_safetensors(state.output, result);
+  return kSuccess;
+}
+
+}  // namespace
+
+Command add_run(CLI::App& program) {
+  CLI::App* app = program.add_subcommand(
+      "run", "One forward (and backward) of a network on tensors from a file, to check it against other frameworks");
+  app->footer(
+      "X.safetensors holds 'input' (N, 3, H, W) and, for --backward, 'grad_output' (N, K).\n"
+      "Y.safetensors gets 'output'; with --backward 'grad.input' and 'grad.<parameter>' for every parameter; with\n"
+      "--train 'buffer.<name>' for every running statistic after the step. All in float32, or float64 with\n"
+      "--precision float64. W.safetensors is a state dict with torchvision's names for ResNet and timm's for "
+      "ConvNeXt.\n"
+      "Example:\n"
+      "  norma run --model resnet18 --num-classes 10 --weights W.safetensors --input X.safetensors \\\n"
+      "            --output Y.safetensors --train --backward");
+  auto state = std::make_shared<State>();
+  app->add_option("--model", state->model, "resnet18 … resnet152, convnext_atto … convnext_xlarge")
+      ->type_name("NAME")
+      ->required();
+  app->add_option("--num-classes", state->options.num_classes, "length of the output")
+      ->type_name("K")
+      ->capture_default_str();
+  app->add_option("--norm", state->options.norm, "the norm, as for 'norma train'")
+      ->type_name("SPEC")
+      ->default_str("the model's own");
+  app->add_option("--weights", state->weights, "state dict")->type_name("W.safetensors")->required();
+  app->add_option("--input", state->input, "input and output gradient")->type_name("X.safetensors")->required();
+  app->add_option("--output", state->output, "where the results go")->type_name("Y.safetensors")->required();
+  app->add_flag("--train", state->train, "training mode: batch statistics");
+  app->add_flag("--backward", state->backward, "also compute all gradients");
+  app->add_flag("--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
+  app->add_option("--precision", state->precision, "float32, float64, bfloat16 or float16")
+      ->type_name("DTYPE")
+      ->capture_default_str();
+  app->add_option("--device", state->device, "cpu or cuda")->type_name("DEVICE")->capture_default_str();
+  app->add_option("--in-chans", state->options.in_channels, "channels of the input")
+      ->type_name("C")
+      ->capture_default_str();
+  app->add_flag("--small-stem", state->options.small_stem, "ResNet: the stem for small images");
+  app->add_option_function<int64_t>(
+         "--patch-size", [s = state.get()](const int64_t& size) { s->options.patch_size = size; },
+         "ConvNeXt: size and stride of the first convolution")
+      ->type_name("P")
+      ->default_str("4");
+  app->add_option_function<double>(
+         "--layer-scale", [s = state.get()](const double& scale) { s->options.layer_scale = scale; },
+         "ConvNeXt: 0 for a network without layer scale")
+      ->type_name("X")
+      ->default_str("1e-6");
+  state->running.add_threads(*app);
+  return {app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli

@@ -1,0 +1,116 @@
+#include "cli/command.h"
+#include "cli/options.h"
+#include "train/interrupt.h"
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+namespace norma::cli {
+
+namespace {
+
+struct State {
+  RecipeOptions recipe{{}};
+  RunOptions running;
+  std::string output;
+  std::string resume;
+};
+
+/// A checkpoint file, given as such or by the folder of its run.
+std::filesystem::path checkpoint_path(const std::string& given) {
+  const std::filesystem::path path = given;
+  return std::filesystem::is_directory(path) ? path / "last.safetensors" : path;
+}
+
+/// What makes a run another one cannot change when it is resumed.
+void check_same_run(const train::Recipe& before, const train::Recipe& now) {
+  const auto same = [](std::string_view name, const auto& a, const auto& b) {
+    check(a == b, "resume", "{}: the run was started with '{}', and cannot go on with '{}'", name, a, b);
+  };
+  same("model", before.model, now.model);
+  same("norm", before.norm, now.norm);
+  same("dataset", before.dataset, now.dataset);
+  same("batch-size", before.batch_size, now.batch_size);
+  same("opt", before.opt, now.opt);
+  same("seed", before.seed, now.seed);
+}
+
+train::Trainer make_trainer(const State& state) {
+  train::TrainerOptions options{.output = state.output,
+                                .workers = state.running.workers,
+                                .log_interval = state.running.log_interval,
+                                .quiet = state.running.quiet,
+                                .label = ""};
+  if (state.resume.empty()) {
+    if (options.output.empty()) {
+      options.output = new_run_folder("train");
+    }
+    return train::Trainer(state.recipe.applied_to(state.recipe.defaults()), options);
+  }
+  const std::filesystem::path file = checkpoint_path(state.resume);
+  const train::Checkpoint checkpoint = train::load_checkpoint(file);
+  const train::Recipe before = train::recipe_of(checkpoint);
+  const train::Recipe recipe = state.recipe.applied_to(before);
+  check_same_run(before, recipe);
+  for (const std::string& line : train::differences(before, recipe)) {
+    fmt::print("changed on resuming: {}\n", line);
+  }
+  if (options.output.empty()) {
+    options.output = file.parent_path().empty() ? "." : file.parent_path();
+  }
+  return train::Trainer(recipe, options, checkpoint);
+}
+
+int run(const State& state) {
+  state.running.apply();
+  const train::InterruptGuard guard;
+  train::Trainer trainer = make_trainer(state);
+  const std::string file = trainer.checkpoint_file().string();
+  fmt::print("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
+             trainer.total_steps(), file);
+  std::fflush(stdout);
+  const train::TrainResult result = trainer.run();
+  if (!result.finished) {
+    fmt::print("interrupted after step {} of {}; go on with: norma train --resume {}\n", result.step,
+               result.total_steps, file);
+    return kInterrupted;
+  }
+  fmt::print("test accuracy {:.2f} %, test loss {:.4f}; {:.1f} img/s; {}\n", 100 * result.test.accuracy,
+             result.test.loss, result.images_per_second, file);
+  return kSuccess;
+}
+
+}  // namespace
+
+Command add_train(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("train", "Train one network; resumes");
+  app->footer(
+      "Examples:\n"
+      "  norma train --model resnet18 --norm group:8 --epochs 5\n"
+      "  norma train --model convnext_atto --dataset shapes --images 12800 --output runs/mine\n"
+      "  norma train --resume runs/mine\n"
+      "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C) and metrics.csv.");
+  auto state = std::make_shared<State>();
+  state->recipe.add_model(*app);
+  state->recipe.add_model_details(*app);
+  state->recipe.add_data(*app);
+  state->recipe.add_training_data(*app);
+  state->recipe.add_optimisation(*app);
+  state->recipe.add_seed(*app);
+  app->add_option("--output", state->output, "folder for the checkpoint and the log")
+      ->type_name("FOLDER")
+      ->default_str("runs/train-<date>-<time>")
+      ->group("Running");
+  app->add_option("--resume", state->resume, "go on from this checkpoint, or the one in this folder")
+      ->type_name("PATH")
+      ->group("Running");
+  state->running.add_threads(*app);
+  state->running.add_workers(*app);
+  state->running.add_display(*app);
+  return {app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli
