@@ -152,9 +152,9 @@ inline Moments moments_of(Statistics statistics, double count, double pivot, dou
   return {pivot, rest, std::max(square_sum - sum * rest, 0.0)};
 }
 
-/// True iff the pivot was far from the mean, as when it was an outlier, so that m2 has lost digits.
+/// True iff the pivot was so far from the mean that m2 has lost digits: more than two standard deviations.
 inline bool is_far(double count, const Moments& moments) {
-  return moments.rest * moments.rest * count > 32 * moments.m2;
+  return moments.rest * moments.rest * count > 4 * moments.m2;
 }
 
 /// Chan, Golub and LeVeque, 1979: the moments of the union of a (count_a elements) and b (count_b > 0 elements).
@@ -190,22 +190,32 @@ inline SetStatistics<T> finish(Statistics statistics, double eps, double count, 
   return {mean, rest, static_cast<T>(1 / std::sqrt(var + eps)), static_cast<T>(var)};
 }
 
-/// Moments of one run: in each block, the first element is the pivot, or the mean where that proves far from it.
+/// Sum of x - pivot over a run.
+template <class T>
+inline T shifted_sum(int64_t count, const T* x, T pivot) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) {
+    sum += x[i] - pivot;
+  }
+  return sum;
+}
+
+/// Moments of one run. Block by block in two passes, as a block stays in L1: the sum around the first element gives
+/// a pivot near the mean, whatever that element was.
 template <class T>
 inline Moments run_moments(Statistics statistics, int64_t count, const T* x) {
-  const bool raw = statistics == Statistics::sum_of_squares;
   Moments all;
   for (int64_t begin = 0; begin < count; begin += kSumBlock) {
     const int64_t length = std::min(kSumBlock, count - begin);
-    T pivot = raw ? T(0) : x[begin];
-    Pair<T> sums = shifted_sums(length, x + begin, pivot);
-    Moments block = moments_of(statistics, length, pivot, sums.first, sums.second);
-    if (!raw && is_far(length, block)) {
-      pivot = static_cast<T>(block.pivot + block.rest);
-      sums = shifted_sums(length, x + begin, pivot);
-      block = moments_of(statistics, length, pivot, sums.first, sums.second);
+    const T* block = x + begin;
+    T pivot = 0;
+    if (statistics != Statistics::sum_of_squares) {
+      pivot = block[0] + shifted_sum(length, block, block[0]) / static_cast<T>(length);
     }
-    all = begin == 0 ? block : merge(statistics, all, begin, block, length);
+    const Pair<T> sums = shifted_sums(length, block, pivot);
+    const Moments part = moments_of(statistics, static_cast<double>(length), pivot, sums.first, sums.second);
+    all = begin == 0 ? part : merge(statistics, all, static_cast<double>(begin), part, static_cast<double>(length));
   }
   return all;
 }

@@ -14,6 +14,11 @@ constexpr int64_t kMaxColumns = 1024;
 /// Columns of a tile that does not span all of `kept`: 512 bytes and more of neighbouring memory at a time.
 constexpr int64_t kMinColumns = 128;
 
+/// Rows that a pivot is taken from.
+constexpr int64_t kPivotRows = 8;
+/// Rows that T sums may take before they are carried on in double.
+constexpr int64_t kMaxBlockRows = 256;
+
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -76,12 +81,12 @@ void block_moments(Statistics statistics, const ColumnTile& tile, const T* x, in
   const std::span<T> first = scratch.row(1);
   const std::span<T> second = scratch.row(2);
   const bool raw = statistics == Statistics::sum_of_squares;
-  const double count = tile.set_elements(begin, end);
   const T* block = x + begin * tile.stride;
   tile.spread(pivot, [&](int64_t set) { return raw ? T(0) : block[set * tile.neighbours]; });
 
-  const auto reduce = [&] {
-    column_sums(tile, x, begin, end, pivot.data(), first.data(), second.data());
+  const auto reduce = [&](int64_t last) {
+    const double count = tile.set_elements(begin, last);
+    column_sums(tile, x, begin, last, pivot.data(), first.data(), second.data());
     tile.fold(first);
     tile.fold(second);
     bool far = false;
@@ -107,13 +112,22 @@ void block_moments(Statistics statistics, const ColumnTile& tile, const T* x, in
     }
     return far && !raw;
   };
-  if (reduce()) {
-    // Only the pivots that were far move: the others' bits must not depend on their neighbours.
+  // A look at a few rows finds a pivot near the mean. It is a bad one if they are outliers: then the mean it led to is
+  // taken. Only pivots that are far move, as a set's bits must not depend on its neighbours.
+  if (!raw && begin + kPivotRows < end) {
+    reduce(begin + kPivotRows);
+    tile.spread(pivot, [&](int64_t set) {
+      const Moments m = moments.get(static_cast<size_t>(set));
+      return static_cast<T>(m.pivot + m.rest);
+    });
+  }
+  if (reduce(end)) {
+    const double count = tile.set_elements(begin, end);
     tile.spread(pivot, [&](int64_t set) {
       const Moments m = moments.get(static_cast<size_t>(set));
       return static_cast<T>(is_far(count, m) ? m.pivot + m.rest : m.pivot);
     });
-    reduce();
+    reduce(end);
   }
 }
 
@@ -211,8 +225,7 @@ ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t e
   sets_per_tile = ceil_div(shape.kept, tiles);  // tiles of about the same size
   const ColumnTile first = tile(0, 0);
   rows_per_block = std::max<int64_t>(8, kCacheBytes / (first.width * element_bytes * arrays));
-  // Chains of additions in T are no longer than this.
-  rows_per_block = std::min<int64_t>({rows_per_block, 1024, std::max<int64_t>(first.rows, 1)});
+  rows_per_block = std::min({rows_per_block, kMaxBlockRows, first.rows});
   blocks = ceil_div(first.rows, rows_per_block);
 }
 

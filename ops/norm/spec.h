@@ -22,8 +22,8 @@ Statistics statistics_from_string(std::string_view name);
 
 /// A normalisation: y = (x - mean) / sqrt(var + eps) * weight + bias.
 struct NormSpec {
-  Axes reduce;         ///< axes the statistics are taken over, sorted
-  Axes affine;         ///< axes along which weight and bias vary, sorted; empty: no affine
+  Axes reduce = {};    ///< axes the statistics are taken over, sorted
+  Axes affine = {};    ///< axes along which weight and bias vary, sorted; empty: no affine
   int64_t groups = 1;  ///< > 1: axis 1 is cut into groups, each with its own statistics; 1 must then be in `reduce`
   Statistics statistics = Statistics::stable;
   double eps = 1e-5;  ///< inside the root

@@ -49,7 +49,7 @@ TEST_CASE("normalize: 600 random specs against the definition, forward and backw
     int64_t numel = 1;
     for (int64_t axis = 0; axis < rank; ++axis) {
       int64_t size = kSizes[generator.below(std::size(kSizes))];
-      if (numel * size > 6000) {
+      if (numel * size > 3000) {
         size = static_cast<int64_t>(1 + generator.below(3));
       }
       sizes.push_back(size);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "ops/norm/norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 #include "support.h"
 
 namespace norma::test {

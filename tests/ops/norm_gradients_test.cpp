@@ -1,0 +1,151 @@
+#include "ops/norm/norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "support.h"
+
+using namespace norma;
+using namespace norma::test;
+
+namespace {
+
+/// f(x, weight, bias) checked once, and twice if asked; also with weight or bias alone, and neither.
+void check_norm(const std::string& name, const Sizes& sizes, const Sizes& affine, bool twice,
+                const std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)>& f) {
+  const Tensor x = random_tensor(sizes, 11);
+  const Tensor weight = random_tensor(affine, 12);
+  const Tensor bias = random_tensor(affine, 13);
+  const std::string label = name + " " + to_string(sizes);
+  check_gradients(
+      label, [&](const Tensors& in) { return Tensors{f(in[0], in[1], in[2])}; }, {x, weight, bias}, twice);
+  check_gradients(label + " weight only", [&](const Tensors& in) { return Tensors{f(in[0], in[1], {})}; }, {x, weight});
+  check_gradients(label + " bias only", [&](const Tensors& in) { return Tensors{f(in[0], {}, in[1])}; }, {x, bias});
+  check_gradients(
+      label + " no affine", [&](const Tensors& in) { return Tensors{f(in[0], {}, {})}; }, {x}, twice);
+}
+
+}  // namespace
+
+TEST_CASE("batch_norm: gradients, once and twice") {
+  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); };
+  check_norm("batch_norm", {2, 3, 2, 4}, {3}, true, f);
+  check_norm("batch_norm", {5, 33}, {33}, false, f);
+  check_norm("batch_norm", {3, 2, 7}, {2}, true, f);
+  check_norm("batch_norm", {2, 3, 2, 1, 2}, {3}, true, f);
+  check_norm("batch_norm, C = 1", {2, 1, 3, 2}, {1}, true, f);
+  check_norm("batch_norm, H = W = 1", {4, 5, 1, 1}, {5}, true, f);
+  check_norm("batch_norm, N = 1", {1, 3, 4, 2}, {3}, true, f);
+  check_norm("batch_norm, long runs", {2, 2, 1, 131}, {2}, false, f);
+}
+
+TEST_CASE("batch_norm: gradients in evaluation, once and twice") {
+  for (const Sizes& sizes : {Sizes{2, 3, 2, 4}, Sizes{4, 5, 1, 1}, Sizes{1, 2, 1, 130}, Sizes{5, 7}}) {
+    const Sizes channels{sizes[1]};
+    const Tensor mean = random_tensor(channels, 21);
+    const Tensor var = add(abs(random_tensor(channels, 22)), 0.5);
+    check_norm("batch_norm eval", sizes, channels, true, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+      return batch_norm(x, mean, var, w, b, {.training = false});
+    });
+  }
+}
+
+TEST_CASE("layer_norm: gradients, once and twice") {
+  const auto last = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return layer_norm(x, {x.size(x.rank() - 1)}, w, b);
+  };
+  check_norm("layer_norm", {2, 3, 5}, {5}, true, last);
+  check_norm("layer_norm", {3, 31}, {31}, false, last);
+  check_norm("layer_norm", {7}, {7}, true, last);
+  const auto last_two = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return layer_norm(x, {x.size(2), x.size(3)}, w, b);
+  };
+  check_norm("layer_norm over two axes", {2, 3, 4, 3}, {4, 3}, true, last_two);
+}
+
+TEST_CASE("layer_norm_2d: gradients, once and twice") {
+  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm_2d(x, w, b); };
+  check_norm("layer_norm_2d", {2, 4, 2, 3}, {4}, true, f);
+  check_norm("layer_norm_2d", {2, 3, 3, 6}, {3}, false, f);  // 18 pixels: no short rows
+  check_norm("layer_norm_2d, N = 1", {1, 5, 2, 2}, {5}, true, f);
+  check_norm("layer_norm_2d, H = W = 1", {3, 5, 1, 1}, {5}, true, f);
+}
+
+TEST_CASE("group_norm: gradients, once and twice") {
+  const auto f = [](int64_t groups) {
+    return [groups](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, groups, w, b); };
+  };
+  check_norm("group_norm 2", {2, 4, 3, 2}, {4}, true, f(2));
+  check_norm("group_norm 1", {2, 3, 2, 2}, {3}, true, f(1));
+  check_norm("group_norm C", {2, 3, 2, 3}, {3}, true, f(3));
+  check_norm("group_norm 3", {2, 6, 3, 6}, {6}, false, f(3));  // 18 pixels: a weight for each run
+  check_norm("group_norm, rank 2", {2, 8}, {8}, true, f(2));
+  check_norm("group_norm, rank 3", {2, 4, 5}, {4}, true, f(2));
+}
+
+TEST_CASE("instance_norm: gradients, once and twice") {
+  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, w, b); };
+  check_norm("instance_norm", {2, 3, 2, 4}, {3}, true, f);
+  check_norm("instance_norm, rank 3", {2, 3, 5}, {3}, true, f);
+}
+
+TEST_CASE("normalize: gradients, affine axes apart from the reduced ones, once and twice") {
+  struct Case {
+    Sizes sizes;
+    NormSpec spec;
+    Sizes affine;
+  };
+  const Case cases[] = {{{2, 3, 4, 2}, {.reduce = {2}, .affine = {0, 3}}, {2, 2}},
+                        {{2, 4, 3, 2}, {.reduce = {1, 3}, .affine = {2}, .groups = 2}, {3}},
+                        {{2, 4, 3, 2}, {.reduce = {0, 1}, .affine = {1, 3}, .groups = 2}, {4, 2}},
+                        {{2, 3, 2, 3}, {.reduce = {0, 2}, .affine = {0, 1, 2, 3}}, {2, 3, 2, 3}},
+                        {{2, 3, 2, 2, 2}, {.reduce = {1, 3}, .affine = {1}}, {3}}};
+  for (const Case& c : cases) {
+    check_norm("normalize " + to_string(c.spec.reduce), c.sizes, c.affine, true,
+               [&](const Tensor& x, const Tensor& w, const Tensor& b) { return normalize(x, c.spec, w, b); });
+  }
+}
+
+TEST_CASE("normalize: sum_of_squares has the same gradients") {
+  check_norm("group_norm sum_of_squares", {2, 4, 3, 2}, {4}, true,
+             [](const Tensor& x, const Tensor& w, const Tensor& b) {
+               return group_norm(x, 2, w, b, {.statistics = Statistics::sum_of_squares});
+             });
+}
+
+TEST_CASE("batch_norm: third derivative") {
+  // The gradient of the norm of the gradient of the norm of the gradient.
+  Tensor x = random_tensor({3, 2, 2}, 31);
+  x.set_requires_grad();
+  const Tensor direction = random_tensor({3, 2, 2}, 32);
+  const auto second = [&](const Tensors& in) {
+    const Tensor y = batch_norm(in[0], {}, {});
+    const Tensor first = grad({sum(mul(mul(y, y), direction))}, {in[0]}, {}, {.create_graph = true})[0];
+    return Tensors{grad({sum(mul(first, first))}, {in[0]}, {}, {.create_graph = true})[0]};
+  };
+  const GradcheckResult result = gradcheck(second, {x});
+  CHECK_MESSAGE(result.passed, result.message);
+}
+
+TEST_CASE("norms: only the gradients that are wanted") {
+  for (const Layout layout : kLayouts) {
+    const Tensor values = random_tensor({2, 4, 3, 2}, 1);
+    for (const bool want_x : {false, true}) {
+      Tensor x = in_layout(values, layout);
+      Tensor weight = random_tensor({4}, 2);
+      (want_x ? x : weight).set_requires_grad();
+      for (const Tensor& y : {batch_norm(x, {}, {}, weight, {}), group_norm(x, 2, weight), layer_norm_2d(x, weight)}) {
+        const Tensors gradients = grad({y}, {want_x ? x : weight}, {random_tensor({2, 4, 3, 2}, 3)});
+        CHECK(gradients[0].defined());
+        CHECK(gradients[0].sizes() == (want_x ? x : weight).sizes());
+      }
+    }
+  }
+}
+
+TEST_CASE("norms: the gradient of the input has its memory format") {
+  Tensor x = in_layout(random_tensor({2, 4, 3, 5}, 1), Layout::channels_last);
+  x.set_requires_grad();
+  const Tensor dy = random_tensor({2, 4, 3, 5}, 2);  // contiguous
+  for (const Tensor& y : {batch_norm(x, {}, {}), group_norm(x, 2), layer_norm_2d(x), instance_norm(x)}) {
+    CHECK(grad({y}, {x}, {dy})[0].strides() == x.strides());
+  }
+}
