@@ -83,10 +83,6 @@ struct ChannelBlocks {
 
   [[nodiscard]] int64_t count() const { return (channels + kLanes - 1) / kLanes; }
   [[nodiscard]] int64_t start(int64_t block) const { return std::min(block * kLanes, channels - kLanes); }
-  /// Overlapping blocks must be written by the same thread: a task takes one block, the last task also the overlapping
-  /// one.
-  [[nodiscard]] int64_t tasks() const { return channels / kLanes; }
-  [[nodiscard]] int64_t end_of_task(int64_t task) const { return task + 1 == tasks() ? count() : task + 1; }
 };
 
 /// Weights (c, kh, kw) as (block, kh, kw, lane), turned by half a turn if `flip`.
@@ -131,19 +127,30 @@ template <class T, int kWidth, int kOutputs>
   unroll<kOutputs>([&](auto j) { store(out + j * p.c, sum[j]); });
 }
 
+/// Rows of `out` that are made together: as many as keep what they read and write in the second-level cache, channel
+/// block after channel block.
+int64_t rows_of_strip(const Plane& p, int64_t element_bytes) {
+  constexpr int64_t kStripBytes = 384 * 1024;
+  const int64_t rows = kStripBytes / (2 * p.w * p.c * element_bytes) - p.kh;
+  return std::clamp<int64_t>(rows, std::min(p.kh, p.oh), p.oh);
+}
+
 /// bias: c values or nullptr.
 template <class T, int kWidth>
 void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* out) {
   const ChannelBlocks<T> blocks{p.c};
-  parallel_for(0, p.n * blocks.tasks(), /* grain= */ 1, [&](int64_t first, int64_t last) {
+  const int64_t strip = rows_of_strip(p, sizeof(T));
+  const int64_t strips = (p.oh + strip - 1) / strip;
+  parallel_for(0, p.n * strips, /* grain= */ 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
-      const int64_t n = i / blocks.tasks();
-      const int64_t task = i % blocks.tasks();
-      for (int64_t block = task; block < blocks.end_of_task(task); ++block) {
+      const int64_t n = i / strips;
+      const int64_t oh_begin = i % strips * strip;
+      const int64_t oh_end = std::min(p.oh, oh_begin + strip);
+      for (int64_t block = 0; block < blocks.count(); ++block) {
         const T* image = in + n * p.h * p.w * p.c + blocks.start(block);
         const T* weight = packed + block * p.kh * kWidth * blocks.kLanes;
         const vector_t<T> start = bias == nullptr ? vector_t<T>{} : load(bias + blocks.start(block));
-        for (int64_t oh = 0; oh < p.oh; ++oh) {
+        for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
           T* row = out + (n * p.oh + oh) * p.ow * p.c + blocks.start(block);
           for_each_block(
               p.ow, [&](auto length, int64_t column) __attribute__((always_inline)) {
@@ -175,17 +182,41 @@ template <class T, int kWidth, int kOutputs>
   });
 }
 
-/// Adds the products of images [first, last) of one channel block to `total` (kh, kw, lane).
+/// Neighbouring rows of dy, or neighbouring whole images, whose products are added up in registers.
+struct Run {
+  int64_t n_begin, n_end, oh_begin, oh_end;
+};
+
+/// Cuts the images into runs of about 256 pixels: short sums round less.
+struct Runs {
+  int64_t images, rows;      // of one run; the other is 1 or all
+  int64_t per_image, count;  // strips of rows in an image; all runs
+  const Plane& p;
+
+  explicit Runs(const Plane& plane) : p(plane) {
+    constexpr int64_t kPixels = 256;
+    rows = std::clamp<int64_t>(kPixels / p.ow, 1, p.oh);
+    per_image = (p.oh + rows - 1) / rows;
+    images = std::clamp<int64_t>(kPixels / (p.oh * p.ow), 1, p.n);
+    count = (p.n + images - 1) / images * per_image;
+  }
+  [[nodiscard]] Run operator[](int64_t i) const {
+    const int64_t n = i / per_image * images;
+    const int64_t oh = i % per_image * rows;
+    return {n, std::min(p.n, n + images), oh, std::min(p.oh, oh + rows)};
+  }
+};
+
+/// Adds the products of one run and channel block to `total` (kh, kw, lane).
 template <class T, int kWidth>
-void weights_of_images(const Plane& p, const T* x, const T* dy, int64_t first, int64_t last, T* total) {
-  constexpr int64_t kLanes = Vector<T>::kLanes;
+void weights_of_run(const Plane& p, const Run& run, const T* x, const T* dy, T* total) {
   for (int64_t kh = 0; kh < p.kh; ++kh) {
     vector_t<T> sum[kWidth];
     unroll<kWidth>([&](auto k) { sum[k] = vector_t<T>{}; });
-    const int64_t oh_first = std::max<int64_t>(0, p.padding_h - kh);
-    const int64_t oh_last = std::min(p.oh, p.h + p.padding_h - kh);
-    for (int64_t n = first; n < last; ++n) {
-      for (int64_t oh = oh_first; oh < oh_last; ++oh) {
+    const int64_t oh_begin = std::max(run.oh_begin, p.padding_h - kh);
+    const int64_t oh_end = std::min(run.oh_end, p.h + p.padding_h - kh);
+    for (int64_t n = run.n_begin; n < run.n_end; ++n) {
+      for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
         const T* x_row = x + (n * p.h + oh + kh - p.padding_h) * p.w * p.c;
         const T* dy_row = dy + (n * p.oh + oh) * p.ow * p.c;
         for_each_block(
@@ -195,7 +226,7 @@ void weights_of_images(const Plane& p, const T* x, const T* dy, int64_t first, i
       }
     }
     unroll<kWidth>([&](auto k) {
-      T* out = total + (kh * kWidth + k) * kLanes;
+      T* out = total + (kh * kWidth + k) * Vector<T>::kLanes;
       store(out, load(out) + sum[k]);
     });
   }
@@ -206,21 +237,20 @@ void weights_gradient(const Plane& p, const T* x, const T* dy, T* dweight) {
   const ChannelBlocks<T> blocks{p.c};
   const int64_t taps = p.kh * kWidth;
   const int64_t block_size = taps * blocks.kLanes;
-  // Summed over runs of images, over parts of runs, and over parts, all cut by the shape alone: short sums round less,
-  // and the result does not depend on the number of threads.
-  constexpr int64_t kRunPixels = 256;
-  const int64_t run = std::clamp<int64_t>(kRunPixels / (p.oh * p.ow), 1, p.n);
-  const int64_t runs = (p.n + run - 1) / run;
-  const int64_t parts = std::min<int64_t>(runs, 16);
-  const Buffer<T> partial(parts * blocks.count() * block_size);
-  parallel_for(0, parts * blocks.count(), /* grain= */ 1, [&](int64_t first, int64_t last) {
-    for (int64_t task = first; task < last; ++task) {
-      const int64_t part = task / blocks.count();
-      const int64_t start = blocks.start(task % blocks.count());
-      T* total = partial.data() + task * block_size;
-      std::fill(total, total + block_size, T(0));
-      for (int64_t r = part * runs / parts; r < (part + 1) * runs / parts; ++r) {
-        weights_of_images<T, kWidth>(p, x + start, dy + start, r * run, std::min(p.n, (r + 1) * run), total);
+  const int64_t part_size = blocks.count() * block_size;
+  // The shape alone decides the parts, so that the sum does not depend on the number of threads.
+  const Runs runs(p);
+  const int64_t parts = std::min<int64_t>(runs.count, 16);
+  const Buffer<T> partial(parts * part_size);
+  parallel_for(0, parts, /* grain= */ 1, [&](int64_t first, int64_t last) {
+    for (int64_t part = first; part < last; ++part) {
+      T* total = partial.data() + part * part_size;
+      std::fill(total, total + part_size, T(0));
+      for (int64_t r = part * runs.count / parts; r < (part + 1) * runs.count / parts; ++r) {
+        for (int64_t block = 0; block < blocks.count(); ++block) {
+          const int64_t start = blocks.start(block);
+          weights_of_run<T, kWidth>(p, runs[r], x + start, dy + start, total + block * block_size);
+        }
       }
     }
   });
@@ -229,7 +259,7 @@ void weights_gradient(const Plane& p, const T* x, const T* dy, T* dweight) {
       for (int64_t lane = 0; lane < blocks.kLanes; ++lane) {
         T total = 0;
         for (int64_t part = 0; part < parts; ++part) {
-          total += partial.data()[(part * blocks.count() + block) * block_size + tap * blocks.kLanes + lane];
+          total += partial.data()[part * part_size + block * block_size + tap * blocks.kLanes + lane];
         }
         dweight[(blocks.start(block) + lane) * taps + tap] = total;
       }
