@@ -26,13 +26,20 @@ struct Build {
   Generator& generator;
   bool conv_mlp;
   double layer_scale;
+  bool initialize;
+
+  void fill(const Tensor& weight) const {
+    if (initialize) {
+      nn::trunc_normal_(weight, kInitDeviation, generator);
+    }
+  }
 };
 
 // A convolution whose kernel is its stride, or a 7x7 depthwise one, with ConvNeXt's start values.
 ModulePointer convolution(int64_t in, int64_t out, int64_t kernel, nn::Conv2dOptions options, const Build& build) {
   options.initialize = false;
   auto conv = std::make_shared<nn::Conv2d>(in, out, kernel, options);
-  nn::trunc_normal_(conv->weight(), kInitDeviation, build.generator);
+  build.fill(conv->weight());
   return conv;
 }
 
@@ -42,7 +49,7 @@ class Pointwise : public nn::Module {
   Pointwise(int64_t in, int64_t out, const Build& build) {
     weight_ = register_parameter("weight", zeros(build.conv_mlp ? Sizes{out, in, 1, 1} : Sizes{out, in}));
     bias_ = register_parameter("bias", zeros({out}));
-    nn::trunc_normal_(weight_, kInitDeviation, build.generator);
+    build.fill(weight_);
   }
 
   Tensor forward(const Tensor& x) override { return apply(x, weight_, bias_); }
@@ -157,7 +164,7 @@ class Head : public nn::Module {
     const bool one_pixel_is_enough = !nn::norm_definition(build.norm.name).needs_pixels;
     norm_ = register_module("norm", make_norm(one_pixel_is_enough ? build.norm : nn::parse_norm("layer2d"), channels));
     auto fc = std::make_shared<nn::Linear>(channels, num_classes, nn::LinearOptions{.initialize = false});
-    nn::trunc_normal_(fc->weight(), kInitDeviation, build.generator);
+    build.fill(fc->weight());
     fc_ = register_module("fc", fc);
   }
   Tensor forward(const Tensor& x) override { return (*fc_)(flatten((*norm_)((*pool_)(x)), 1)); }
@@ -183,7 +190,8 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
   const Build build{.norm = nn::with_default(norm, "eps", "1e-6"),
                     .generator = generator,
                     .conv_mlp = config.conv_mlp,
-                    .layer_scale = layer_scale};
+                    .layer_scale = layer_scale,
+                    .initialize = options.initialize};
 
   stem_ =
       register_module("stem", std::make_shared<nn::Sequential>(std::initializer_list<ModulePointer>{

@@ -21,6 +21,7 @@ struct ModelOptions {
   std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default; 0 is without
   double drop_path = 0;               ///< rate of the last block; it rises linearly from 0 over the blocks
   uint64_t seed = 0;                  ///< of the start values, which depend on nothing else
+  bool initialize = true;             ///< false: zeros for convolutions and linear layers, to be loaded into
 };
 
 /// A network by name, initialised, in training mode, float32, contiguous. Input (N, in_channels, H, W), output

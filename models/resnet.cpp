@@ -20,12 +20,15 @@ struct Build {
   nn::NormChoice norm;
   Generator& generator;
   bool zero_init_last;
+  bool initialize;
 };
 
 std::shared_ptr<nn::Conv2d> convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride, const Build& build) {
   auto conv = std::make_shared<nn::Conv2d>(
       in, out, kernel, nn::Conv2dOptions{.stride = stride, .padding = kernel / 2, .bias = false, .initialize = false});
-  nn::kaiming_normal_(conv->weight(), nn::Fan::out, nn::kReluGain, build.generator);
+  if (build.initialize) {
+    nn::kaiming_normal_(conv->weight(), nn::Fan::out, nn::kReluGain, build.generator);
+  }
   return conv;
 }
 
@@ -109,7 +112,8 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
   Generator generator(options.seed);
   const Build build{.norm = nn::parse_norm(options.norm.empty() ? "batch" : options.norm),
                     .generator = generator,
-                    .zero_init_last = options.zero_init_last};
+                    .zero_init_last = options.zero_init_last,
+                    .initialize = options.initialize};
 
   conv1_ = register_module("conv1", options.small_stem ? convolution(options.in_channels, kWidths[0], 3, 1, build)
                                                        : convolution(options.in_channels, kWidths[0], 7, 2, build));
@@ -140,7 +144,9 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
   avgpool_ = register_module("avgpool", std::make_shared<nn::AdaptiveAvgPool2d>(1));
   fc_ = register_module("fc",
                         std::make_shared<nn::Linear>(in, options.num_classes, nn::LinearOptions{.initialize = false}));
-  nn::default_init_(fc_->weight(), fc_->bias(), generator);
+  if (options.initialize) {
+    nn::default_init_(fc_->weight(), fc_->bias(), generator);
+  }
 }
 
 Tensor ResNet::forward(const Tensor& x) {

@@ -1,9 +1,9 @@
 #include "nn/init.h"
 
 #include "core/random.h"
+#include "error_text.h"
 #include "nn/conv.h"
 #include "nn/linear.h"
-#include "support_nn.h"
 
 using namespace norma;
 using namespace norma::nn;

@@ -1,4 +1,5 @@
 #include "core/random.h"
+#include "error_text.h"
 #include "nn/activation.h"
 #include "nn/conv.h"
 #include "nn/dropout.h"
@@ -8,7 +9,6 @@
 #include "nn/sequential.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
-#include "support_nn.h"
 
 using namespace norma;
 using namespace norma::nn;

@@ -1,8 +1,8 @@
 #include "nn/norm_factory.h"
 
+#include "error_text.h"
 #include "nn/norm.h"
 #include "nn/sequential.h"
-#include "support_nn.h"
 
 using namespace norma;
 using namespace norma::nn;

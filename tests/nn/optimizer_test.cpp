@@ -1,10 +1,10 @@
 #include "nn/optimizer.h"
 
 #include "core/parallel.h"
+#include "error_text.h"
 #include "nn/conv.h"
 #include "nn/norm.h"
 #include "nn/sequential.h"
-#include "support_nn.h"
 
 using namespace norma;
 using namespace norma::nn;

@@ -1,6 +1,6 @@
 #include "nn/schedule.h"
 
-#include "support_nn.h"
+#include "error_text.h"
 
 using namespace norma::nn;
 using norma::test::error_of;
