@@ -4,10 +4,12 @@
 
 namespace norma {
 
+/// exp(x) / sum(exp(x)) along one axis, in x's (dense) strides. float32 and float64, of rank 1 or more.
 Tensor softmax(const Tensor& x, int64_t axis);
-/// log(softmax(x)), computed as x - max - log(sum(exp(x - max))).
+/// log(softmax(x)) along one axis, computed as x - max - log(sum(exp(x - max))).
 Tensor log_softmax(const Tensor& x, int64_t axis);
 
+/// What becomes of the losses of the rows.
 enum class Reduction { mean, sum, none };
 
 struct CrossEntropyOptions {
@@ -17,7 +19,9 @@ struct CrossEntropyOptions {
 
 /// -sum over classes of target · log_softmax(logits). logits: (N, C), float32 or float64.
 /// target: int64 (N) class numbers in [0, C), or probabilities (N, C) of the logits' dtype.
-/// Result: rank 0, or (N) for Reduction::none. Differentiable in logits (and in probabilities), also twice.
+/// Result: rank 0, or (N) for Reduction::none, in the logits' dtype. Any strides. Differentiable in logits (and in
+/// probabilities), also twice. Row sums are carried in float64.
+/// Throws Error for a class outside [0, C), for label_smoothing outside [0, 1), and for no rows.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 
 }  // namespace norma

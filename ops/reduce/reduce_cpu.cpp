@@ -18,8 +18,9 @@ namespace {
 constexpr int64_t kTaskElements = 32768;
 /// Outputs a task of the column walk keeps in its accumulators: they stay in the first-level cache.
 constexpr int64_t kMaxColumns = 512;
-/// Independent accumulators of the row walk.
+/// Independent accumulators of the row walk: for long runs, and for what is left of them.
 constexpr int64_t kLanes = 32;
+constexpr int64_t kShortLanes = 8;
 
 /// What is summed in: float64 for floating dtypes, the dtype itself otherwise.
 template <class T>
@@ -121,27 +122,38 @@ int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+/// Merges the first multiple of `lanes` elements of a dense run into `result`; returns how many those are.
+template <class Op, int64_t lanes, class T>
+int64_t reduce_lanes(const T* x, int64_t count, typename Op::Accumulator mean, typename Op::Accumulator& result) {
+  const int64_t whole = count - count % lanes;
+  if (whole == 0) {
+    return 0;
+  }
+  std::array<typename Op::Accumulator, lanes> sums;
+  sums.fill(Op::kStart);
+  for (int64_t i = 0; i < whole; i += lanes) {
+#pragma omp simd
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      sums[static_cast<size_t>(lane)] = Op::add(sums[static_cast<size_t>(lane)], x[i + lane], mean);
+    }
+  }
+  for (size_t width = lanes / 2; width > 0; width /= 2) {
+    for (size_t lane = 0; lane < width; ++lane) {
+      sums[lane] = Op::merge(sums[lane], sums[lane + width]);
+    }
+  }
+  result = Op::merge(result, sums[0]);
+  return whole;
+}
+
 /// Reduces `count` elements that lie `stride` apart.
 template <class Op, class T>
 typename Op::Accumulator reduce_run(const T* x, int64_t count, int64_t stride, typename Op::Accumulator mean) {
-  using Accumulator = typename Op::Accumulator;
-  Accumulator result = Op::kStart;
+  typename Op::Accumulator result = Op::kStart;
   int64_t i = 0;
-  if (stride == 1 && count >= kLanes) {
-    std::array<Accumulator, kLanes> lanes;
-    lanes.fill(Op::kStart);
-    for (; i + kLanes <= count; i += kLanes) {
-#pragma omp simd
-      for (int64_t lane = 0; lane < kLanes; ++lane) {
-        lanes[static_cast<size_t>(lane)] = Op::add(lanes[static_cast<size_t>(lane)], x[i + lane], mean);
-      }
-    }
-    for (size_t width = kLanes / 2; width > 0; width /= 2) {
-      for (size_t lane = 0; lane < width; ++lane) {
-        lanes[lane] = Op::merge(lanes[lane], lanes[lane + width]);
-      }
-    }
-    result = lanes[0];
+  if (stride == 1) {
+    i += reduce_lanes<Op, kLanes>(x, count, mean, result);
+    i += reduce_lanes<Op, kShortLanes>(x + i, count - i, mean, result);
   }
   for (; i < count; ++i) {
     result = Op::add(result, x[i * stride], mean);
@@ -204,6 +216,9 @@ class RowWalk {
   /// Reduces elements [first, last) of one output, counted in the order of the walk.
   Accumulator reduce_part(int64_t x_offset, int64_t y_offset, int64_t first, int64_t last) const {
     const auto mean = mean_ == nullptr ? Accumulator{} : static_cast<Accumulator>(mean_[y_offset]);
+    if (outer_.empty()) {
+      return reduce_run<Op>(x_ + x_offset + first * run_stride_, last - first, run_stride_, mean);
+    }
     Odometer position(outer_, outer_x_, first / run_);
     int64_t column = first % run_;
     Accumulator result = Op::kStart;

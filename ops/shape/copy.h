@@ -4,7 +4,7 @@
 
 namespace norma {
 
-// Differentiable copies.
+// Differentiable copies, any dtype. The gradient of a copy in another format comes back in the format of x.
 
 /// A new tensor; `preserve` keeps dense strides.
 Tensor clone(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);

@@ -4,11 +4,12 @@
 
 namespace norma {
 
-// Views: the result shares x's storage and version; no element moves. All are differentiable. Negative axes count
-// from the end.
+// Views: the result shares x's storage and version; no element moves. Any dtype. All are differentiable; the gradient
+// of a channels_last tensor is channels_last, whatever shape it came back in. Negative axes count from the end.
 
 /// Other sizes over the same elements in the same (row-major) order; one size may be -1.
-/// Throws Error when x's strides do not allow a view.
+/// Throws Error when x's strides do not allow a view: when a new axis would mix old ones that are not one run in
+/// memory.
 Tensor view(const Tensor& x, const Sizes& sizes);
 /// view() if x's strides allow it, else a contiguous copy with these sizes.
 Tensor reshape(const Tensor& x, const Sizes& sizes);
