@@ -16,8 +16,10 @@ namespace {
 
 /// Elements one task should see: enough to hide its overhead, few enough to feed all threads.
 constexpr int64_t kTaskElements = 32768;
-/// Outputs a task of the column walk keeps in its accumulators: they stay in the first-level cache.
-constexpr int64_t kMaxColumns = 512;
+/// Outputs a task keeps in its accumulators, so that they stay in the first-level cache.
+constexpr int64_t kMaxWidth = 512;
+/// Elements of one row over all outputs of a tile in the row walk: short runs of neighbours are read one after another.
+constexpr int64_t kRowTileElements = 2048;
 /// Independent accumulators of the row walk: for long runs, and for what is left of them.
 constexpr int64_t kLanes = 32;
 constexpr int64_t kShortLanes = 8;
@@ -56,7 +58,7 @@ struct Max {
   static Accumulator add(Accumulator a, T x, Accumulator /*mean*/) { return merge(a, x); }
 };
 
-/// The merged axes of a reduction, kept and reduced ones apart, each outermost first.
+/// The merged axes of a reduction, kept and reduced ones apart, each outermost first. At least one of each.
 struct Walk {
   Sizes kept, reduced;
   Strides kept_x, kept_y, reduced_x;
@@ -64,18 +66,25 @@ struct Walk {
 
   explicit Walk(const ReduceShape& shape) {
     const StridedLoop<2> loop = make_strided_loop<2>(shape.sizes, {shape.x_strides, shape.y_strides});
-    for (int64_t axis = 0; axis < loop.sizes.size(); ++axis) {
-      // A single element is an axis of size 1 with strides 0: it counts as reduced.
-      if (loop.strides[1][axis] != 0) {
-        kept.push_back(loop.sizes[axis]);
-        kept_x.push_back(loop.strides[0][axis]);
-        kept_y.push_back(loop.strides[1][axis]);
-      } else {
-        reduced.push_back(loop.sizes[axis]);
-        reduced_x.push_back(loop.strides[0][axis]);
-      }
-    }
     innermost_is_kept = loop.strides[1].back() != 0;
+    for (int64_t axis = 0; axis < loop.sizes.size(); ++axis) {
+      add_axis(loop.sizes[axis], loop.strides[0][axis], loop.strides[1][axis], loop.strides[1][axis] != 0);
+    }
+    if (kept.empty()) {
+      add_axis(1, 0, 0, /* is_kept= */ true);
+    }
+    if (reduced.empty()) {
+      add_axis(1, 0, 0, /* is_kept= */ false);
+    }
+  }
+
+ private:
+  void add_axis(int64_t size, int64_t x_stride, int64_t y_stride, bool is_kept) {
+    (is_kept ? kept : reduced).push_back(size);
+    (is_kept ? kept_x : reduced_x).push_back(x_stride);
+    if (is_kept) {
+      kept_y.push_back(y_stride);
+    }
   }
 };
 
@@ -161,142 +170,75 @@ typename Op::Accumulator reduce_run(const T* x, int64_t count, int64_t stride, t
   return result;
 }
 
-/// The innermost axis is reduced: each output is the sum over runs of memory.
+/// The tasks of one reduction. A task takes a tile of outputs that neighbour each other along the innermost kept axis,
+/// and some of the rows that are reduced into them. Two ways to walk over a tile's rows:
+///  columns: the innermost axis is kept. A row holds one element for each output of the tile, side by side.
+///  rows: the innermost axis is reduced. A row holds one run for each output, or a piece of it if it is long.
 template <class Op, class T>
-class RowWalk {
+class Reduction {
  public:
   using Accumulator = typename Op::Accumulator;
 
-  RowWalk(const Walk& walk, const T* x, const T* mean)
-      : walk_(walk),
-        outer_(without_last(walk.reduced)),
-        outer_x_(without_last(walk.reduced_x)),
-        run_(walk.reduced.back()),
-        run_stride_(walk.reduced_x.back()),
-        length_(walk.reduced.numel()),
+  Reduction(const ReduceShape& shape, const T* x, const T* mean)
+      : walk_(shape),
+        outer_kept_(without_last(walk_.kept)),
+        outer_kept_x_(without_last(walk_.kept_x)),
+        outer_kept_y_(without_last(walk_.kept_y)),
+        outputs_(walk_.kept.back()),
+        output_x_(walk_.kept_x.back()),
+        output_y_(walk_.kept_y.back()),
         x_(x),
-        mean_(mean) {}
+        mean_(mean) {
+    if (walk_.innermost_is_kept) {
+      outer_reduced_ = walk_.reduced;
+      outer_reduced_x_ = walk_.reduced_x;
+      width_ = std::min(outputs_, kMaxWidth);
+    } else {
+      outer_reduced_ = without_last(walk_.reduced);
+      outer_reduced_x_ = without_last(walk_.reduced_x);
+      run_ = walk_.reduced.back();
+      run_stride_ = walk_.reduced_x.back();
+      piece_ = std::min(run_, kTaskElements);
+      pieces_ = divide_up(run_, piece_);
+      width_ = std::clamp<int64_t>(kRowTileElements / piece_, 1, std::min(outputs_, kMaxWidth));
+    }
+    rows_ = outer_reduced_.numel() * pieces_;
+    part_rows_ = std::clamp<int64_t>(kTaskElements / (width_ * piece_), 1, rows_);
+  }
 
+  /// Calls store(offset in y, reduced value) for every output.
   template <class Store>
-  void operator()(Store&& store) const {
-    const int64_t outputs = walk_.kept.numel();
-    const int64_t parts = divide_up(length_, kTaskElements);
+  void run(Store&& store) const {
+    const int64_t tiles = outer_kept_.numel() * divide_up(outputs_, width_);
+    const int64_t parts = divide_up(rows_, part_rows_);
+    const int64_t grain = std::max<int64_t>(kTaskElements / (width_ * piece_ * part_rows_), 1);
     if (parts == 1) {
-      parallel_for(0, outputs, std::max<int64_t>(1, kTaskElements / length_), [&](int64_t begin, int64_t end) {
-        Odometer x_position(walk_.kept, walk_.kept_x, begin);
-        Odometer y_position(walk_.kept, walk_.kept_y, begin);
-        for (int64_t output = begin; output < end; ++output) {
-          store(y_position.offset(), reduce_part(x_position.offset(), y_position.offset(), 0, length_));
-          x_position.next();
-          y_position.next();
+      parallel_for(0, tiles, grain, [&](int64_t begin, int64_t end) {
+        std::array<Accumulator, kMaxWidth> results;
+        for (int64_t number = begin; number < end; ++number) {
+          const Tile tile = tile_at(number);
+          reduce_rows(tile, 0, rows_, results.data());
+          store_tile(tile, results.data(), store);
         }
       });
       return;
     }
-    std::vector<Accumulator> partial(static_cast<size_t>(outputs * parts));
-    parallel_for(0, outputs * parts, 1, [&](int64_t begin, int64_t end) {
+    std::vector<Accumulator> partial(static_cast<size_t>(tiles * parts * width_));
+    parallel_for(0, tiles * parts, grain, [&](int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
-        const int64_t output = task / parts;
-        const int64_t first = task % parts * kTaskElements;
-        partial[static_cast<size_t>(task)] =
-            reduce_part(offset_at(walk_.kept, walk_.kept_x, output), offset_at(walk_.kept, walk_.kept_y, output), first,
-                        std::min(first + kTaskElements, length_));
+        const int64_t first = task % parts * part_rows_;
+        reduce_rows(tile_at(task / parts), first, std::min(first + part_rows_, rows_), partial.data() + task * width_);
       }
     });
-    for (int64_t output = 0; output < outputs; ++output) {
-      Accumulator result = Op::kStart;
-      for (int64_t part = 0; part < parts; ++part) {
-        result = Op::merge(result, partial[static_cast<size_t>(output * parts + part)]);
-      }
-      store(offset_at(walk_.kept, walk_.kept_y, output), result);
-    }
-  }
-
- private:
-  /// Reduces elements [first, last) of one output, counted in the order of the walk.
-  Accumulator reduce_part(int64_t x_offset, int64_t y_offset, int64_t first, int64_t last) const {
-    const auto mean = mean_ == nullptr ? Accumulator{} : static_cast<Accumulator>(mean_[y_offset]);
-    if (outer_.empty()) {
-      return reduce_run<Op>(x_ + x_offset + first * run_stride_, last - first, run_stride_, mean);
-    }
-    Odometer position(outer_, outer_x_, first / run_);
-    int64_t column = first % run_;
-    Accumulator result = Op::kStart;
-    for (int64_t done = first; done < last;) {
-      const int64_t count = std::min(run_ - column, last - done);
-      const T* run = x_ + x_offset + position.offset() + column * run_stride_;
-      result = Op::merge(result, reduce_run<Op>(run, count, run_stride_, mean));
-      done += count;
-      column = 0;
-      position.next();
-    }
-    return result;
-  }
-
-  const Walk& walk_;
-  Sizes outer_;
-  Strides outer_x_;
-  int64_t run_, run_stride_, length_;
-  const T* x_;
-  const T* mean_;
-};
-
-/// The innermost axis is kept: rows of neighbouring outputs are added up.
-template <class Op, class T>
-class ColumnWalk {
- public:
-  using Accumulator = typename Op::Accumulator;
-
-  ColumnWalk(const Walk& walk, const T* x, const T* mean)
-      : walk_(walk),
-        outer_(without_last(walk.kept)),
-        outer_x_(without_last(walk.kept_x)),
-        outer_y_(without_last(walk.kept_y)),
-        columns_(walk.kept.back()),
-        x_stride_(walk.kept_x.back()),
-        y_stride_(walk.kept_y.back()),
-        rows_(walk.reduced.numel()),
-        x_(x),
-        mean_(mean) {}
-
-  template <class Store>
-  void operator()(Store&& store) const {
-    const int64_t width = std::min(columns_, kMaxColumns);
-    const int64_t column_parts = divide_up(columns_, width);
-    const int64_t part_rows = std::max<int64_t>(kTaskElements / width, 1);
-    const int64_t row_parts = divide_up(rows_, part_rows);
-    const int64_t tiles = outer_.numel() * column_parts;
-    std::vector<Accumulator> partial(static_cast<size_t>(row_parts > 1 ? tiles * row_parts * width : 0));
-
-    const int64_t grain = std::max<int64_t>(kTaskElements / (width * std::min(rows_, part_rows)), 1);
-    parallel_for(0, tiles * row_parts, grain, [&](int64_t begin, int64_t end) {
-      std::vector<Accumulator> own(static_cast<size_t>(row_parts > 1 ? 0 : width));
-      for (int64_t task = begin; task < end; ++task) {
-        const Tile tile = tile_at(task / row_parts, width, column_parts);
-        const int64_t first = task % row_parts * part_rows;
-        Accumulator* sums = row_parts > 1 ? partial.data() + task * width : own.data();
-        reduce_rows(tile, first, std::min(first + part_rows, rows_), sums);
-        if (row_parts == 1) {
-          for (int64_t i = 0; i < tile.count; ++i) {
-            store(tile.y + i * y_stride_, sums[i]);
-          }
-        }
-      }
-    });
-    if (row_parts == 1) {
-      return;
-    }
     for (int64_t number = 0; number < tiles; ++number) {
-      const Tile tile = tile_at(number, width, column_parts);
-      Accumulator* result = partial.data() + number * row_parts * width;
-      for (int64_t part = 1; part < row_parts; ++part) {
+      const Tile tile = tile_at(number);
+      Accumulator* results = partial.data() + number * parts * width_;
+      for (int64_t part = 1; part < parts; ++part) {
         for (int64_t i = 0; i < tile.count; ++i) {
-          result[i] = Op::merge(result[i], result[part * width + i]);
+          results[i] = Op::merge(results[i], results[part * width_ + i]);
         }
       }
-      for (int64_t i = 0; i < tile.count; ++i) {
-        store(tile.y + i * y_stride_, result[i]);
-      }
+      store_tile(tile, results, store);
     }
   }
 
@@ -306,59 +248,88 @@ class ColumnWalk {
     int64_t x, y, count;
   };
 
-  Tile tile_at(int64_t number, int64_t width, int64_t column_parts) const {
-    const int64_t first = number % column_parts * width;
-    const int64_t outer = number / column_parts;
-    return {.x = offset_at(outer_, outer_x_, outer) + first * x_stride_,
-            .y = offset_at(outer_, outer_y_, outer) + first * y_stride_,
-            .count = std::min(width, columns_ - first)};
+  Tile tile_at(int64_t number) const {
+    const int64_t tiles = divide_up(outputs_, width_);
+    const int64_t first = number % tiles * width_;
+    return {.x = offset_at(outer_kept_, outer_kept_x_, number / tiles) + first * output_x_,
+            .y = offset_at(outer_kept_, outer_kept_y_, number / tiles) + first * output_y_,
+            .count = std::min(width_, outputs_ - first)};
   }
 
-  void reduce_rows(const Tile& tile, int64_t first, int64_t last, Accumulator* sums) const {
-    std::array<Accumulator, kMaxColumns> means;
+  template <class Store>
+  void store_tile(const Tile& tile, const Accumulator* results, Store&& store) const {
     for (int64_t i = 0; i < tile.count; ++i) {
-      means[static_cast<size_t>(i)] = mean_ == nullptr ? 0 : static_cast<Accumulator>(mean_[tile.y + i * y_stride_]);
+      store(tile.y + i * output_y_, results[i]);
     }
-    std::fill_n(sums, tile.count, Op::kStart);
-    Odometer position(walk_.reduced, walk_.reduced_x, first);
+  }
+
+  /// Reduces rows [first, last) of a tile.
+  void reduce_rows(const Tile& tile, int64_t first, int64_t last, Accumulator* results) const {
+    std::array<Accumulator, kMaxWidth> means;
+    for (int64_t i = 0; i < tile.count; ++i) {
+      means[static_cast<size_t>(i)] = mean_ == nullptr ? 0 : static_cast<Accumulator>(mean_[tile.y + i * output_y_]);
+    }
+    std::fill_n(results, tile.count, Op::kStart);
+    if (walk_.innermost_is_kept) {
+      reduce_columns(tile, first, last, means.data(), results);
+    } else {
+      reduce_runs(tile, first, last, means.data(), results);
+    }
+  }
+
+  void reduce_columns(const Tile& tile, int64_t first, int64_t last, const Accumulator* means,
+                      Accumulator* results) const {
+    Odometer position(outer_reduced_, outer_reduced_x_, first);
     for (int64_t row = first; row < last; ++row) {
       const T* x = x_ + tile.x + position.offset();
-      if (x_stride_ == 1) {
+      if (output_x_ == 1) {
 #pragma omp simd
         for (int64_t i = 0; i < tile.count; ++i) {
-          sums[i] = Op::add(sums[i], x[i], means[static_cast<size_t>(i)]);
+          results[i] = Op::add(results[i], x[i], means[i]);
         }
       } else {
         for (int64_t i = 0; i < tile.count; ++i) {
-          sums[i] = Op::add(sums[i], x[i * x_stride_], means[static_cast<size_t>(i)]);
+          results[i] = Op::add(results[i], x[i * output_x_], means[i]);
         }
       }
       position.next();
     }
   }
 
-  const Walk& walk_;
-  Sizes outer_;
-  Strides outer_x_, outer_y_;
-  int64_t columns_, x_stride_, y_stride_, rows_;
+  void reduce_runs(const Tile& tile, int64_t first, int64_t last, const Accumulator* means,
+                   Accumulator* results) const {
+    Odometer position(outer_reduced_, outer_reduced_x_, first / pieces_);
+    for (int64_t row = first; row < last; ++row) {
+      const int64_t start = row % pieces_ * piece_;
+      const int64_t count = std::min(piece_, run_ - start);
+      const T* x = x_ + tile.x + position.offset() + start * run_stride_;
+      for (int64_t i = 0; i < tile.count; ++i) {
+        results[i] = Op::merge(results[i], reduce_run<Op>(x + i * output_x_, count, run_stride_, means[i]));
+      }
+      if (start + count == run_) {
+        position.next();
+      }
+    }
+  }
+
+  Walk walk_;
+  Sizes outer_kept_;
+  Strides outer_kept_x_, outer_kept_y_;
+  int64_t outputs_, output_x_, output_y_;  // the innermost kept axis
+  Sizes outer_reduced_;
+  Strides outer_reduced_x_;
+  int64_t run_ = 1, run_stride_ = 0;  // the innermost reduced axis of the row walk
+  int64_t piece_ = 1, pieces_ = 1;    // how long runs are cut
+  int64_t width_ = 1;                 // outputs of a tile
+  int64_t rows_ = 1, part_rows_ = 1;  // rows of a tile, and of one task
   const T* x_;
   const T* mean_;
 };
 
-template <class Op, class T, class Store>
-void reduce(const ReduceShape& shape, const T* x, const T* mean, Store&& store) {
-  const Walk walk(shape);
-  if (walk.innermost_is_kept) {
-    ColumnWalk<Op, T>(walk, x, mean)(store);
-  } else {
-    RowWalk<Op, T>(walk, x, mean)(store);
-  }
-}
-
 void sum(const ReduceShape& shape, DType dtype, const void* x, void* y, double scale) {
   dispatch_numeric("sum", dtype, [&]<class T>(T) {
     T* out = static_cast<T*>(y);
-    reduce<Sum<T>>(shape, static_cast<const T*>(x), static_cast<const T*>(nullptr), [&](int64_t i, sum_t<T> value) {
+    Reduction<Sum<T>, T>(shape, static_cast<const T*>(x), nullptr).run([&](int64_t i, sum_t<T> value) {
       if constexpr (std::is_floating_point_v<T>) {
         out[i] = static_cast<T>(value * scale);
       } else {
@@ -372,16 +343,15 @@ void squared_differences(const ReduceShape& shape, DType dtype, const void* x, c
                          double scale) {
   dispatch_floating("var", dtype, [&]<class T>(T) {
     T* out = static_cast<T*>(y);
-    reduce<SquaredDifferences<T>>(shape, static_cast<const T*>(x), static_cast<const T*>(mean),
-                                  [&](int64_t i, double value) { out[i] = static_cast<T>(value * scale); });
+    Reduction<SquaredDifferences<T>, T>(shape, static_cast<const T*>(x), static_cast<const T*>(mean))
+        .run([&](int64_t i, double value) { out[i] = static_cast<T>(value * scale); });
   });
 }
 
 void max(const ReduceShape& shape, DType dtype, const void* x, void* y) {
   dispatch_numeric("max", dtype, [&]<class T>(T) {
     T* out = static_cast<T*>(y);
-    reduce<Max<T>>(shape, static_cast<const T*>(x), static_cast<const T*>(nullptr),
-                   [&](int64_t i, T value) { out[i] = value; });
+    Reduction<Max<T>, T>(shape, static_cast<const T*>(x), nullptr).run([&](int64_t i, T value) { out[i] = value; });
   });
 }
 

@@ -101,6 +101,10 @@ TEST_CASE("sum, mean, var, max: every set of axes against plain loops, every lay
   for (const DType dtype : {DType::float64, DType::float32}) {
     for (const Sizes& sizes : shapes) {
       const Tensor x = random_tensor(sizes, 7, dtype);
+      const bool large = x.numel() > 10000;  // what does not depend on the size is left to the small shapes
+      if (large && dtype == DType::float64) {
+        continue;
+      }
       // float32: one rounding of the result (sums reach about 1000); float64: rounding of the sums.
       const double tolerance = dtype == DType::float64 ? 1e-10 : 1e-4;
       for (const Axes& axes : subsets_of_four()) {
@@ -111,8 +115,8 @@ TEST_CASE("sum, mean, var, max: every set of axes against plain loops, every lay
           CAPTURE(to_string(layout));
           const Tensor in = in_layout(x, layout);
           for (const bool keepdim : {false, true}) {
-            if (keepdim && x.numel() > 10000) {
-              continue;  // the small shapes have shown it
+            if (keepdim && large) {
+              continue;
             }
             CHECK(worst_difference(sum(in, axes, {.keepdim = keepdim}), groups, plain_sum) <= tolerance);
             CHECK(worst_difference(mean(in, axes, {.keepdim = keepdim}), groups, plain_mean) <= tolerance);
