@@ -74,45 +74,72 @@ struct Pair {
   T second = 0;
 };
 
+/// Elements of one register of the widest vector units.
+template <class T>
+inline constexpr int kLanes = 64 / sizeof(T);
+
+/// The sum of all lanes, by halves. (A reduction clause would add them up one after the other.)
+template <class T, int lanes>
+inline T add_lanes(T (&sums)[lanes]) {
+#pragma GCC unroll 8
+  for (int half = lanes / 2; half > 0; half /= 2) {
+#pragma omp simd
+    for (int lane = 0; lane < half; ++lane) {
+      sums[lane] += sums[lane + half];
+    }
+  }
+  return sums[0];
+}
+
+/// The sums of term(i).first and term(i).second for i < count, in `lanes` chains each.
+template <class T, int lanes, class Term>
+[[gnu::always_inline]] inline Pair<T> sum_in_lanes(int64_t count, Term term) {
+  T first[lanes] = {};
+  T second[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+#pragma omp simd
+    for (int lane = 0; lane < lanes; ++lane) {
+      const Pair<T> t = term(i + lane);
+      first[lane] += t.first;
+      second[lane] += t.second;
+    }
+  }
+  const int left = static_cast<int>(count - i);
+  if (left > 0) {
+#pragma omp simd
+    for (int lane = 0; lane < lanes; ++lane) {
+      const Pair<T> t = lane < left ? term(i + lane) : Pair<T>{};
+      first[lane] += t.first;
+      second[lane] += t.second;
+    }
+  }
+  return {add_lanes(first), add_lanes(second)};
+}
+
+/// The sums of term(i).first and term(i).second for i < count.
+template <class T, class Term>
+[[gnu::always_inline]] inline Pair<T> sum_run(int64_t count, Term term) {
+  // A long run needs two registers for each sum: one alone would wait for its own additions.
+  return count < 8 * kLanes<T> ? sum_in_lanes<T, kLanes<T>>(count, term) : sum_in_lanes<T, 2 * kLanes<T>>(count, term);
+}
+
 /// (sum of d, sum of d²) with d = x - pivot.
 template <class T>
 inline Pair<T> shifted_sums(int64_t count, const T* x, T pivot) {
-  // A long run is read at two places at once: one chain of additions is slower than the cache.
-  const int64_t half = count < 256 ? 0 : count / 64 * 32;
-  T first = 0;
-  T second = 0;
-  T other_first = 0;
-  T other_second = 0;
-#pragma omp simd reduction(+ : first, second, other_first, other_second)
-  for (int64_t i = 0; i < half; ++i) {
+  return sum_run<T>(count, [=](int64_t i) {
     const T d = x[i] - pivot;
-    const T e = x[half + i] - pivot;
-    first += d;
-    second += d * d;
-    other_first += e;
-    other_second += e * e;
-  }
-#pragma omp simd reduction(+ : first, second)
-  for (int64_t i = 2 * half; i < count; ++i) {
-    const T d = x[i] - pivot;
-    first += d;
-    second += d * d;
-  }
-  return {first + other_first, second + other_second};
+    return Pair<T>{d, d * d};
+  });
 }
 
 /// (sum of g, sum of g * d) with g = dy * weight and d = (x - mean) - rest.
 template <class T, class Mean, class Rest, class Weight>
 inline Pair<T> gradient_sums(int64_t count, const T* dy, const T* x, Mean mean, Rest rest, Weight weight) {
-  T first = 0;
-  T second = 0;
-#pragma omp simd reduction(+ : first, second)
-  for (int64_t i = 0; i < count; ++i) {
+  return sum_run<T>(count, [=](int64_t i) {
     const T g = dy[i] * weight[i];
-    first += g;
-    second += g * ((x[i] - mean[i]) - rest[i]);
-  }
-  return {first, second};
+    return Pair<T>{g, g * ((x[i] - mean[i]) - rest[i])};
+  });
 }
 
 /// gradient_sums of a run of any length, with a constant mean, carried in double.
@@ -193,12 +220,7 @@ inline SetStatistics<T> finish(Statistics statistics, double eps, double count, 
 /// Sum of x - pivot over a run.
 template <class T>
 inline T shifted_sum(int64_t count, const T* x, T pivot) {
-  T sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < count; ++i) {
-    sum += x[i] - pivot;
-  }
-  return sum;
+  return sum_run<T>(count, [=](int64_t i) { return Pair<T>{x[i] - pivot, T(0)}; }).first;
 }
 
 /// Moments of one run. Block by block in two passes, as a block stays in L1: the sum around the first element gives

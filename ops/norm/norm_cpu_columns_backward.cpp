@@ -92,20 +92,16 @@ void weighted_column_sums(const ColumnTile& tile, const T* dy, const T* x, const
       }
     } else {
       const T w = weight == nullptr ? T(1) : weight[row];
-      T dw = 0;
-      T db = 0;
-#pragma omp simd reduction(+ : dw, db)
-      for (int64_t j = 0; j < width; ++j) {
+      const Pair<T> sums = sum_run<T>(width, [=](int64_t j) {
         const T d = (x[j] - mean[j]) - rest[j];
         const T g = dy[j] * w;
         first[j] += g;
         second[j] += g * d;
-        dw += dy[j] * (d * rstd[j]);
-        db += dy[j];
-      }
+        return Pair<T>{dy[j] * (d * rstd[j]), dy[j]};
+      });
       if (dweight != nullptr) {
-        dweight[row] += dw;
-        dbias[row] += db;
+        dweight[row] += sums.first;
+        dbias[row] += sums.second;
       }
     }
   }
