@@ -15,13 +15,14 @@ struct GivenStatistics {
 Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
                 NormStatistics* statistics, const GivenStatistics* given);
 
-/// The backward pass of run_norm written in differentiable functions, for higher derivatives. Undefined results where
-/// `needs` is false. `statistics`: those given, as rows mean, rest, 1 / sqrt(var + eps), or undefined.
+/// Which of run_norm's inputs want a gradient.
 struct NeededGradients {
   bool x;
   bool weight;
   bool bias;
 };
+/// The backward pass of run_norm written in differentiable functions, for higher derivatives. Undefined results where
+/// `needs` is false. `statistics`: those given, as rows mean, rest, 1 / sqrt(var + eps), or undefined.
 Tensors composed_backward(const NormSpec& spec, const Tensor& dy, const Tensor& x, const Tensor& weight,
                           const Tensor& statistics, NeededGradients needs);
 

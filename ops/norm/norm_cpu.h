@@ -217,27 +217,38 @@ inline SetStatistics<T> finish(Statistics statistics, double eps, double count, 
   return {mean, rest, static_cast<T>(1 / std::sqrt(var + eps)), static_cast<T>(var)};
 }
 
-/// Sum of x - pivot over a run.
+/// The mean of the first few elements, exact where all are equal.
 template <class T>
-inline T shifted_sum(int64_t count, const T* x, T pivot) {
-  return sum_run<T>(count, [=](int64_t i) { return Pair<T>{x[i] - pivot, T(0)}; }).first;
+inline T mean_of_first(int64_t count, const T* x) {
+  const int few = static_cast<int>(std::min<int64_t>(count, kLanes<T>));
+  const T first = x[0];
+  T sums[kLanes<T>];
+#pragma omp simd
+  for (int lane = 0; lane < kLanes<T>; ++lane) {
+    sums[lane] = lane < few ? x[lane] - first : T(0);
+  }
+  return first + add_lanes(sums) / static_cast<T>(few);
 }
 
-/// Moments of one run. Block by block in two passes, as a block stays in L1: the sum around the first element gives
-/// a pivot near the mean, whatever that element was.
+/// Moments of one run, block by block as a block stays in L1. A look at a few elements finds a pivot near the mean. It
+/// is a bad one if they are outliers: then the mean it led to is taken.
 template <class T>
 inline Moments run_moments(Statistics statistics, int64_t count, const T* x) {
+  const bool raw = statistics == Statistics::sum_of_squares;
   Moments all;
   for (int64_t begin = 0; begin < count; begin += kSumBlock) {
     const int64_t length = std::min(kSumBlock, count - begin);
+    const auto elements = static_cast<double>(length);
     const T* block = x + begin;
-    T pivot = 0;
-    if (statistics != Statistics::sum_of_squares) {
-      pivot = block[0] + shifted_sum(length, block, block[0]) / static_cast<T>(length);
+    T pivot = raw ? T(0) : mean_of_first(length, block);
+    Pair<T> sums = shifted_sums(length, block, pivot);
+    Moments part = moments_of(statistics, elements, pivot, sums.first, sums.second);
+    if (!raw && is_far(elements, part)) [[unlikely]] {
+      pivot = static_cast<T>(part.pivot + part.rest);
+      sums = shifted_sums(length, block, pivot);
+      part = moments_of(statistics, elements, pivot, sums.first, sums.second);
     }
-    const Pair<T> sums = shifted_sums(length, block, pivot);
-    const Moments part = moments_of(statistics, static_cast<double>(length), pivot, sums.first, sums.second);
-    all = begin == 0 ? part : merge(statistics, all, static_cast<double>(begin), part, static_cast<double>(length));
+    all = begin == 0 ? part : merge(statistics, all, static_cast<double>(begin), part, elements);
   }
   return all;
 }
