@@ -149,3 +149,35 @@ TEST_CASE("norms: the gradient of the input has its memory format") {
     CHECK(grad({y}, {x}, {dy})[0].strides() == x.strides());
   }
 }
+
+TEST_CASE("norms: gradients of sets that fill many tiles and blocks, kernels against composed functions") {
+  // Too many elements for finite differences; the composed functions are checked by those on small inputs.
+  using Apply = std::function<Tensor(const Tensor& x, const Tensor& w, const Tensor& b)>;
+  const Apply norms[] = {[](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); },
+                         [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm_2d(x, w, b); },
+                         [](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, 4, w, b); },
+                         [](const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, w, b); }};
+  for (const Sizes& sizes :
+       {Sizes{40, 36, 16, 16}, Sizes{130, 1100, 2, 1}, Sizes{3, 8, 70, 65}, Sizes{600, 20, 3, 3}}) {
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      for (size_t norm = 0; norm < std::size(norms); ++norm) {
+        Tensor x = in_layout(random_tensor(sizes, 1), layout);
+        Tensor weight = random_tensor({sizes[1]}, 2);
+        Tensor bias = random_tensor({sizes[1]}, 3);
+        for (Tensor* input : {&x, &weight, &bias}) {
+          input->set_requires_grad();
+        }
+        const Tensor y = norms[norm](x, weight, bias);
+        const Tensor dy = in_layout(random_tensor(sizes, 4), layout);
+        const Tensors fused = grad({y}, {x, weight, bias}, {dy}, {.retain_graph = true});
+        const Tensors composed = grad({y}, {x, weight, bias}, {dy}, {.create_graph = true});
+        CAPTURE(norm);
+        CAPTURE(to_string(sizes));
+        CAPTURE(to_string(layout));
+        for (size_t i = 0; i < fused.size(); ++i) {
+          CHECK(max_difference(fused[i], composed[i]) <= 1e-9);
+        }
+      }
+    }
+  }
+}
