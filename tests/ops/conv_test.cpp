@@ -1,0 +1,320 @@
+#include "ops/conv/conv.h"
+
+#include "core/parallel.h"
+#include "core/tape.h"
+#include "ops/conv/kernels.h"
+#include "support.h"
+
+#include <cstdlib>
+#include <string>
+
+namespace norma::test {
+namespace {
+
+/// Forces an implementation for the length of a scope.
+struct Forced {
+  explicit Forced(const std::string& name) { set_conv2d_implementation(name); }
+  ~Forced() { set_conv2d_implementation(""); }
+};
+
+/// The float64 numbers ((i * a) % m - m / 2) / 4, row-major: exact in float32 and the same in PyTorch.
+Tensor sequence(const Sizes& sizes, int64_t a, int64_t m) {
+  std::vector<double> values;
+  for (int64_t i = 0; i < sizes.numel(); ++i) {
+    values.push_back(static_cast<double>(i * a % m - m / 2) / 4);
+  }
+  return from_vector(values, sizes);
+}
+
+std::string error_of(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                     const Conv2dOptions& options = {}) {
+  try {
+    conv2d(x, weight, bias, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TensorFunction conv(const Conv2dOptions& options) {
+  return [options](const Tensors& in) -> Tensors {
+    return {conv2d(in[0], in[1], in.size() > 2 ? in[2] : Tensor(), options)};
+  };
+}
+
+constexpr MemoryFormat kChannelsLast = MemoryFormat::channels_last;
+
+bool is_strictly_channels_last(const Tensor& x) {
+  return x.suggest_memory_format() == kChannelsLast;
+}
+
+}  // namespace
+
+TEST_CASE("conv2d: values and gradients as PyTorch, asymmetric stride, padding and dilation") {
+  // def seq(*s, a, m): return ((torch.arange(math.prod(s), dtype=torch.float64) * a) % m - m // 2).reshape(s) / 4
+  // x = seq(1, 2, 4, 5, a=7, m=11).requires_grad_(); w = seq(2, 2, 3, 2, a=5, m=7).requires_grad_()
+  // y = F.conv2d(x, w, torch.tensor([0.5, -1.0]).double(), stride=(2, 1), padding=(1, 0), dilation=(1, 2))
+  // y.backward(seq(*y.shape, a=3, m=5))      (torch 1.13)
+  const Tensor y_expected = from_vector<double>(
+      {-0.625, 0.875, 0.3125, 1.4375, -2.6875, 1.4375, 1.0625, -0.4375, -0.5625, -0.3125, 2.0, -1.1875}, {1, 2, 2, 3});
+  const Tensor dx_expected = from_vector<double>(
+      {-0.1875, 0.1875, 0.0,  -0.25, 0.375,   -0.75, 0.0625,  0.25,   0.3125,  -0.625, 0.0,    0.375, -0.4375, -0.25,
+       0.375,   0.375,  0.0,  -0.25, 0.25,    -0.25, -0.3125, 0.1875, -0.4375, 0.1875, -0.375, 0.25,  -0.625,  -0.0625,
+       0.0625,  0.25,   0.25, 0.125, -0.3125, 0.375, -0.1875, -0.25,  -0.25,   0.75,   0.0,    -0.375},
+      {1, 2, 4, 5});
+  const Tensor dw_expected = from_vector<double>(
+      {-0.375, -0.375, 0.5,    0.125, 0.25,   0.5625, 1.0,     -0.375, -0.5,    0.5,    -0.75,   0.25,
+       -0.5,   0.6875, 0.0625, 0.25,  0.1875, 0.375,  -0.3125, -0.5,   -0.8125, 0.0625, -0.6875, 0.1875},
+      {2, 2, 3, 2});
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    for (const Layout layout : kLayouts) {
+      CAPTURE(to_string(layout));
+      Tensor x = in_layout(copy_of(sequence({1, 2, 4, 5}, 7, 11), MemoryFormat::contiguous, dtype), layout);
+      Tensor weight = in_layout(copy_of(sequence({2, 2, 3, 2}, 5, 7), MemoryFormat::contiguous, dtype), layout);
+      x.set_requires_grad();
+      weight.set_requires_grad();
+      const Tensor bias = copy_of(from_vector<double>({0.5, -1.0}, {2}), MemoryFormat::contiguous, dtype);
+      const Tensor y = conv2d(x, weight, bias, {.stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}});
+      y.backward(copy_of(sequence(y.sizes(), 3, 5), MemoryFormat::contiguous, dtype));
+      // Small multiples of 1/16: exact in float32 too.
+      CHECK(max_difference(y, y_expected) <= 1e-6);
+      CHECK(max_difference(x.grad(), dx_expected) <= 1e-6);
+      CHECK(max_difference(weight.grad(), dw_expected) <= 1e-6);
+    }
+  }
+}
+
+TEST_CASE("conv2d: values and gradients as PyTorch, 2 groups") {
+  // x = seq(1, 4, 3, 4, a=7, m=11).requires_grad_(); w = seq(4, 2, 2, 2, a=5, m=7).requires_grad_()
+  // y = F.conv2d(x, w, None, groups=2); y.backward(seq(*y.shape, a=3, m=5))      (torch 1.13)
+  const Tensor y_expected = from_vector<double>(
+      {1.25,   -1.4375, 2.75,   -1.25,  2.9375, -0.4375, 0.0,   0.1875, -1.0,   0.0625, -1.125, 1.125,
+       -0.375, -0.375,  -0.375, -0.375, -0.375, -0.375,  1.125, -1.125, 0.0625, -1.0,   0.1875, 0.0},
+      {1, 4, 2, 3});
+  const Tensor dw_expected =
+      from_vector<double>({0.5,    -1.0625, -0.9375, 1.625,  -1.0625, 1.5,     1.625,  -0.625,  -0.0625, 0.375,  0.3125,
+                           -0.625, 0.375,   -0.5625, -0.625, 0.5,     0.5,     -0.625, -0.5625, 0.375,   -0.625, 0.3125,
+                           0.375,  -0.0625, -0.625,  1.625,  1.5,     -1.0625, 1.625,  -0.9375, -1.0625, 0.5},
+                          {4, 2, 2, 2});
+  Tensor x = sequence({1, 4, 3, 4}, 7, 11).set_requires_grad();
+  Tensor weight = sequence({4, 2, 2, 2}, 5, 7).set_requires_grad();
+  const Tensor y = conv2d(x, weight, {}, {.groups = 2});
+  y.backward(sequence(y.sizes(), 3, 5));
+  CHECK(max_difference(y, y_expected) <= 1e-12);
+  CHECK(max_difference(weight.grad(), dw_expected) <= 1e-12);
+}
+
+TEST_CASE("conv2d: gradients by finite differences") {
+  const Tensor bias = random_tensor({4}, 3);
+  check_gradients("3x3", conv({}), {random_tensor({2, 3, 5, 4}, 1), random_tensor({4, 3, 3, 3}, 2), bias});
+  check_gradients("1x1", conv({}), {random_tensor({2, 3, 4, 5}, 1), random_tensor({4, 3, 1, 1}, 2), bias});
+  check_gradients("stride 2, padding 1", conv({.stride = 2, .padding = 1}),
+                  {random_tensor({1, 3, 7, 6}, 1), random_tensor({4, 3, 3, 3}, 2), bias});
+  check_gradients("asymmetric", conv({.stride = {1, 2}, .padding = {0, 2}, .dilation = {2, 1}}),
+                  {random_tensor({1, 3, 6, 5}, 1), random_tensor({4, 3, 2, 3}, 2), bias});
+  check_gradients("2 groups", conv({.padding = 1, .groups = 2}),
+                  {random_tensor({1, 6, 4, 5}, 1), random_tensor({4, 3, 3, 3}, 2), bias});
+  check_gradients("depthwise 7x7", conv({.padding = 3, .groups = 9}),
+                  {random_tensor({1, 9, 4, 3}, 1), random_tensor({9, 1, 7, 7}, 2), random_tensor({9}, 3)});
+  check_gradients("depthwise 3x3, stride 2", conv({.stride = 2, .padding = 1, .groups = 5}),
+                  {random_tensor({1, 5, 4, 5}, 1), random_tensor({5, 1, 3, 3}, 2), random_tensor({5}, 3)});
+  check_gradients("without bias, one channel", conv({.padding = 1}),
+                  {random_tensor({1, 1, 4, 5}, 1), random_tensor({3, 1, 3, 3}, 2)});
+}
+
+TEST_CASE("conv2d: second derivatives by finite differences") {
+  check_gradients("stride 2, padding 1, bias", conv({.stride = 2, .padding = 1}),
+                  {random_tensor({1, 2, 4, 3}, 1), random_tensor({3, 2, 3, 2}, 2), random_tensor({3}, 3)},
+                  /* twice= */ true);
+  check_gradients("2 groups", conv({.padding = 1, .groups = 2}),
+                  {random_tensor({1, 4, 3, 2}, 1), random_tensor({2, 2, 3, 3}, 2)}, /* twice= */ true);
+}
+
+TEST_CASE("conv2d: the result is channels_last iff the input or the weight strictly is") {
+  const Tensor x = random_tensor({2, 3, 5, 4}, 1, DType::float32);
+  const Tensor weight = random_tensor({6, 3, 3, 3}, 2, DType::float32);
+  const Tensor x_last = copy_of(x, kChannelsLast);
+  const Tensor weight_last = copy_of(weight, kChannelsLast);
+  CHECK(conv2d(x, weight).is_contiguous());
+  CHECK(conv2d(x_last, weight).strides() == channels_last_strides({2, 6, 3, 2}));
+  CHECK(conv2d(x, weight_last).strides() == channels_last_strides({2, 6, 3, 2}));
+  CHECK(conv2d(x_last, weight_last).strides() == channels_last_strides({2, 6, 3, 2}));
+  CHECK(conv2d(in_layout(x, Layout::strided), weight).is_contiguous());
+}
+
+TEST_CASE("conv2d: formats of 1x1 and depthwise weights, whose strides can be ambiguous") {
+  const Tensor x = random_tensor({2, 3, 5, 4}, 1, DType::float32);
+  const Tensor one = random_tensor({6, 3, 1, 1}, 2, DType::float32);
+  CHECK(conv2d(x, one).is_contiguous());
+  CHECK_FALSE(is_strictly_channels_last(conv2d(x, one)));
+  CHECK(is_strictly_channels_last(conv2d(x, copy_of(one, kChannelsLast))));
+  const Tensor depthwise = random_tensor({3, 1, 3, 3}, 2, DType::float32);
+  CHECK_FALSE(is_strictly_channels_last(conv2d(x, depthwise, {}, {.groups = 3})));
+  CHECK(is_strictly_channels_last(conv2d(copy_of(x, kChannelsLast), depthwise, {}, {.groups = 3})));
+}
+
+TEST_CASE("conv2d: gradients have the format of the result and the strides of the weight") {
+  for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+    for (const Layout weight_layout : {Layout::contiguous, Layout::channels_last}) {
+      const Tensor x = in_layout(random_tensor({2, 3, 5, 4}, 1, DType::float32), layout).set_requires_grad();
+      const Tensor weight =
+          in_layout(random_tensor({6, 3, 3, 2}, 2, DType::float32), weight_layout).set_requires_grad();
+      const Tensor y = conv2d(x, weight);
+      const Tensors gradients = grad({y}, {x, weight}, {random_tensor(y.sizes(), 3, DType::float32)});
+      CHECK(is_strictly_channels_last(gradients[0]) == is_strictly_channels_last(y));
+      CHECK(gradients[1].strides() == weight.strides());
+    }
+  }
+  // A dense weight in yet another order.
+  const Tensor base = random_tensor({3, 6, 2, 3}, 2, DType::float32);
+  const Tensor weight = alias(base, {6, 3, 3, 2}, {6, 36, 1, 3}, 0).detach().set_requires_grad();
+  const Tensor x = random_tensor({2, 3, 5, 4}, 1, DType::float32);
+  const Tensor y = conv2d(x, weight);
+  CHECK(grad({y}, {weight}, {random_tensor(y.sizes(), 3, DType::float32)})[0].strides() == weight.strides());
+}
+
+TEST_CASE("conv2d: only wanted gradients are computed, and only what they need is saved") {
+  const Tensor x = random_tensor({2, 3, 5, 4}, 1, DType::float32);
+  const Tensor weight = random_tensor({6, 3, 3, 2}, 2, DType::float32).set_requires_grad();
+  const Tensor y = conv2d(x, weight);
+  const Tape tape(y);
+  const auto& saved = tape.nodes().back()->saved;
+  REQUIRE(saved.size() == 2);
+  CHECK(saved[0].value().defined());
+  CHECK_FALSE(saved[1].value().defined());  // the weight serves the gradient of x only
+  CHECK_FALSE(conv2d(x, weight.detach()).requires_grad());
+}
+
+TEST_CASE("conv2d: an empty batch gives an empty result and zero gradients of the weight") {
+  const Tensor x = zeros({0, 3, 5, 4}).set_requires_grad();
+  const Tensor weight = random_tensor({6, 3, 3, 2}, 2, DType::float32).set_requires_grad();
+  const Tensor bias = random_tensor({6}, 3, DType::float32).set_requires_grad();
+  const Tensor y = conv2d(x, weight, bias);
+  CHECK(y.sizes() == Sizes{0, 6, 3, 3});
+  y.backward(zeros({0, 6, 3, 3}));
+  CHECK(x.grad().sizes() == x.sizes());
+  CHECK(max_difference(weight.grad(), zeros({6, 3, 3, 2})) == 0);
+  CHECK(max_difference(bias.grad(), zeros({6})) == 0);
+}
+
+TEST_CASE("conv2d: strided 1x1 weight gradients with few channels stay inside their memory") {
+  // oneDNN writes outside its workspace here (uxlfoundation/oneDNN#6035): wrong numbers, or a crash under ASan.
+  struct Shape {
+    int64_t n, c, size, o;
+  };
+  for (const Shape s : {Shape{32, 4, 64, 8}, Shape{32, 4, 32, 8}, Shape{3, 1, 9, 5}, Shape{2, 15, 7, 16}}) {
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      CAPTURE(s.c);
+      const Conv2dOptions options{.stride = 2};
+      const Tensor x = random_tensor({s.n, s.c, s.size, s.size}, 1, DType::float32);
+      const Tensor weight = random_tensor({s.o, s.c, 1, 1}, 2, DType::float32);
+      const int64_t out = (s.size - 1) / 2 + 1;
+      const Tensor dy = random_tensor({s.n, s.o, out, out}, 3, DType::float32);
+      const auto weight_gradient = [&](DType dtype) {
+        const Tensor w = copy_of(weight, MemoryFormat::contiguous, dtype).set_requires_grad();
+        const Tensor y = conv2d(in_layout(copy_of(x, MemoryFormat::contiguous, dtype), layout), w, {}, options);
+        y.backward(copy_of(dy, MemoryFormat::contiguous, dtype));
+        return w.grad();
+      };
+      // Sums of up to 32768 products: their sum is some hundreds.
+      CHECK(max_difference(weight_gradient(DType::float32), weight_gradient(DType::float64)) <= 1e-2);
+    }
+  }
+  const kernels::Conv2dCase guarded{.channels_last = true,
+                                    .n = 32,
+                                    .c = 4,
+                                    .h = 64,
+                                    .w = 64,
+                                    .o = 8,
+                                    .kh = 1,
+                                    .kw = 1,
+                                    .oh = 32,
+                                    .ow = 32,
+                                    .stride_h = 2,
+                                    .stride_w = 2};
+  for (const std::string& name : conv2d_implementations()) {
+    const Forced forced(name);
+    CHECK(kernels::conv2d_implementation(kCpu, guarded, kernels::Conv2dPass::weight_gradient).name == "eigen");
+  }
+}
+
+TEST_CASE("conv2d: our own kernels give the same bits for any number of threads") {
+  const int before = num_threads();
+  const Tensor x = random_tensor({9, 40, 7, 6}, 1, DType::float32);
+  for (const std::string name : {"depthwise", "eigen"}) {
+    const Forced forced(name);
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      Tensors results[2];
+      for (const int threads : {1, 3}) {
+        set_num_threads(threads);
+        const Tensor x_in = in_layout(x, layout).set_requires_grad();
+        const Tensor weight = random_tensor({40, 1, 7, 7}, 2, DType::float32).set_requires_grad();
+        const Tensor bias = random_tensor({40}, 3, DType::float32).set_requires_grad();
+        const Tensor y = conv2d(x_in, weight, bias, {.padding = 3, .groups = 40});
+        y.backward(random_tensor(y.sizes(), 4, DType::float32));
+        results[threads == 1 ? 0 : 1] = {y, x_in.grad(), weight.grad(), bias.grad()};
+      }
+      for (size_t i = 0; i < 4; ++i) {
+        CHECK(max_difference(results[0][i], results[1][i]) == 0);
+      }
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST_CASE("conv2d: implementations are chosen in order, by name, and by what they support") {
+  const kernels::Conv2dCase single{.n = 1, .c = 3, .h = 4, .w = 4, .o = 5, .kh = 3, .kw = 3, .oh = 2, .ow = 2};
+  kernels::Conv2dCase wide = single;
+  wide.dtype = DType::float64;
+  const auto chosen = [](const kernels::Conv2dCase& c) {
+    return std::string(kernels::conv2d_implementation(kCpu, c, kernels::Conv2dPass::forward).name);
+  };
+  CHECK(conv2d_implementations().back() == "eigen");
+  CHECK(chosen(wide) == "eigen");
+  for (const std::string& name : conv2d_implementations()) {
+    const Forced forced(name);
+    CHECK(chosen(single) == (name == "depthwise" ? conv2d_implementations()[1] : name));
+  }
+  kernels::Conv2dCase depthwise = single;
+  depthwise.c = depthwise.o = depthwise.groups = 32;
+  CHECK(chosen(depthwise) == "depthwise");
+  CHECK_THROWS_WITH_AS(set_conv2d_implementation("cudnn"),
+                       doctest::Contains("conv2d: implementation: expected one of depthwise, "), Error);
+}
+
+TEST_CASE("conv2d: error texts") {
+  const Tensor x = zeros({2, 6, 5, 4});
+  const Tensor weight = zeros({4, 6, 3, 3});
+  CHECK(error_of({}, weight) == "conv2d: x: expected a tensor, got none");
+  CHECK(error_of(x, {}) == "conv2d: weight: expected a tensor, got none");
+  CHECK(error_of(zeros({6, 5, 4}), weight) == "conv2d: x: expected rank 4, got rank 3 (sizes [6, 5, 4])");
+  CHECK(error_of(x, zeros({4, 6, 3})) == "conv2d: weight: expected rank 4, got rank 3 (sizes [4, 6, 3])");
+  CHECK(error_of(zeros({2, 6, 5, 4}, {.dtype = DType::int64}), weight) ==
+        "conv2d: x: expected a floating dtype, got int64");
+  CHECK(error_of(x, zeros({4, 6, 3, 3}, {.dtype = DType::float64})) ==
+        "conv2d: weight: expected dtype float32, got float64");
+  CHECK(error_of(zeros({2, 6, 5, 4}, {.dtype = DType::bfloat16}), zeros({4, 6, 3, 3}, {.dtype = DType::bfloat16})) ==
+        "conv2d: x: expected dtype float32 or float64, got bfloat16");
+  CHECK(error_of(zeros({2, 0, 5, 4}), weight) == "conv2d: x: expected at least 1 channel, got sizes [2, 0, 5, 4]");
+  CHECK(error_of(x, zeros({4, 6, 0, 3})) == "conv2d: weight: expected no size of 0, got sizes [4, 6, 0, 3]");
+  CHECK(error_of(x, zeros({4, 3, 3, 3})) ==
+        "conv2d: weight: expected 6 input channels per group (6 channels in 1 groups), got 3 (sizes [4, 3, 3, 3])");
+  CHECK(error_of(x, zeros({4, 6, 3, 3}), {}, {.groups = 2}) ==
+        "conv2d: weight: expected 3 input channels per group (6 channels in 2 groups), got 6 (sizes [4, 6, 3, 3])");
+  CHECK(error_of(x, weight, {}, {.groups = 4}) == "conv2d: groups: expected a divisor of the 6 input channels, got 4");
+  CHECK(error_of(x, zeros({4, 2, 3, 3}), {}, {.groups = 3}) ==
+        "conv2d: groups: expected a divisor of the 4 output channels, got 3");
+  CHECK(error_of(x, weight, {}, {.groups = 0}) == "conv2d: groups: expected a value of at least 1, got 0");
+  CHECK(error_of(x, weight, {}, {.stride = {1, 0}}) == "conv2d: stride: expected values of at least 1, got (1, 0)");
+  CHECK(error_of(x, weight, {}, {.padding = -1}) == "conv2d: padding: expected values of at least 0, got (-1, -1)");
+  CHECK(error_of(x, weight, {}, {.dilation = 0}) == "conv2d: dilation: expected values of at least 1, got (0, 0)");
+  CHECK(error_of(x, zeros({4, 6, 5, 5})) ==
+        "conv2d: weight: expected a kernel no larger than the padded input (5, 4), got (5, 5)");
+  CHECK(error_of(x, weight, {}, {.padding = 1, .dilation = 4}) ==
+        "conv2d: weight: expected a kernel no larger than the padded input (7, 6), got (9, 9)");
+  CHECK(error_of(x, weight, zeros({6})) == "conv2d: bias: expected sizes [4], got [6]");
+  CHECK(error_of(x, weight, zeros({4}, {.dtype = DType::float64})) ==
+        "conv2d: bias: expected dtype float32, got float64");
+}
+
+}  // namespace norma::test
