@@ -6,13 +6,40 @@
 namespace norma::pointwise {
 
 // Elementwise loops over operands of any strides. Where the innermost axis is dense (or broadcast, for an input) a
-// loop of its own runs, so that the compiler can make vector code of it; F must be inlinable.
+// loop of its own runs, of which the compiler makes vector code.
+
+namespace detail {
+
+template <size_t N>
+using Places = std::array<int64_t, N>;
+template <size_t N>
+using RunFunction = void (*)(const void* body, const Places<N>& offsets, int64_t count, const Places<N>& strides);
+
+/// for_each_run() that knows nothing about the body, so that it is compiled once and not once for each function.
+template <size_t N>
+void run(const Sizes& sizes, const std::array<Strides, N>& strides, RunFunction<N> function, const void* body);
+extern template void run<2>(const Sizes&, const std::array<Strides, 2>&, RunFunction<2>, const void*);
+extern template void run<3>(const Sizes&, const std::array<Strides, 3>&, RunFunction<3>, const void*);
+extern template void run<4>(const Sizes&, const std::array<Strides, 4>&, RunFunction<4>, const void*);
+
+/// Calls body(offsets, count, strides) for every run. `flatten` inlines all that the body calls, else the inner loops
+/// of the longer functions would call them and stay scalar.
+template <size_t N, class Body>
+void run_with(const Sizes& sizes, const std::array<Strides, N>& strides, const Body& body) {
+  const auto call =
+      [](const void* b, const Places<N>& offsets, int64_t count, const Places<N>& s) __attribute__((flatten)) {
+    (*static_cast<const Body*>(b))(offsets, count, s);
+  };
+  run<N>(sizes, strides, call, &body);
+}
+
+}  // namespace detail
 
 /// y = f(x)
 template <class Y, class X, class F>
 void map(const Sizes& sizes, const Operand& y, const Operand& x, F f) {
-  const auto loop = make_strided_loop<2>(sizes, {y.strides, x.strides});
-  for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
+  using Places = detail::Places<2>;
+  const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
     Y* out = static_cast<Y*>(y.data) + offsets[0];
     const X* in = static_cast<const X*>(x.data) + offsets[1];
     if (strides[0] == 1 && strides[1] == 1) {
@@ -25,14 +52,15 @@ void map(const Sizes& sizes, const Operand& y, const Operand& x, F f) {
         out[i * strides[0]] = f(in[i * strides[1]]);
       }
     }
-  });
+  };
+  detail::run_with<2>(sizes, {y.strides, x.strides}, body);
 }
 
 /// y = f(a, b)
 template <class Y, class A, class B, class F>
 void map(const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b, F f) {
-  const auto loop = make_strided_loop<3>(sizes, {y.strides, a.strides, b.strides});
-  for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
+  using Places = detail::Places<3>;
+  const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
     Y* out = static_cast<Y*>(y.data) + offsets[0];
     const A* left = static_cast<const A*>(a.data) + offsets[1];
     const B* right = static_cast<const B*>(b.data) + offsets[2];
@@ -58,16 +86,18 @@ void map(const Sizes& sizes, const Operand& y, const Operand& a, const Operand& 
         out[i * strides[0]] = f(left[i * strides[1]], right[i * strides[2]]);
       }
     }
-  });
+  };
+  detail::run_with<3>(sizes, {y.strides, a.strides, b.strides}, body);
 }
 
 /// y = condition ? a : b
 template <class T>
 void select(const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a, const Operand& b) {
-  const auto loop = make_strided_loop<4>(sizes, {y.strides, condition.strides, a.strides, b.strides});
-  for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
+  using Places = detail::Places<4>;
+  const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
     T* out = static_cast<T*>(y.data) + offsets[0];
-    const bool* chosen = static_cast<const bool*>(condition.data) + offsets[1];
+    // Read as bytes: GCC 12 makes no vector code of a selection by bool.
+    const auto* chosen = static_cast<const uint8_t*>(condition.data) + offsets[1];
     const T* left = static_cast<const T*>(a.data) + offsets[2];
     const T* right = static_cast<const T*>(b.data) + offsets[3];
     if (strides[0] == 1 && strides[1] == 1 && strides[2] == 1 && strides[3] == 1) {
@@ -75,14 +105,15 @@ void select(const Sizes& sizes, const Operand& y, const Operand& condition, cons
       for (int64_t i = 0; i < count; ++i) {
         const T one = left[i];
         const T other = right[i];
-        out[i] = chosen[i] ? one : other;
+        out[i] = chosen[i] != 0 ? one : other;
       }
     } else {
       for (int64_t i = 0; i < count; ++i) {
-        out[i * strides[0]] = chosen[i * strides[1]] ? left[i * strides[2]] : right[i * strides[3]];
+        out[i * strides[0]] = chosen[i * strides[1]] != 0 ? left[i * strides[2]] : right[i * strides[3]];
       }
     }
-  });
+  };
+  detail::run_with<4>(sizes, {y.strides, condition.strides, a.strides, b.strides}, body);
 }
 
 }  // namespace norma::pointwise
