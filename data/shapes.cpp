@@ -138,7 +138,7 @@ class ShapesDataset final : public Dataset {
     for (const Shape& shape : kShapes) {
       info_.class_names.emplace_back(shape.name);
     }
-    // Of 10,000 images of 32 x 32 pixels; a test computes them again.
+    // Of thousands of images of 32 x 32 pixels; a test computes them again.
     info_.mean = {0.5F, 0.5F, 0.5F};
     info_.std = {0.266F, 0.266F, 0.266F};
   }

@@ -58,7 +58,7 @@ TEST_CASE("shapes: sizes and names") {
 
 TEST_CASE("shapes: labels are even and statistics are those stated") {
   const auto dataset = make_dataset("shapes", {.seed = 3});
-  constexpr int64_t kImages = 10000;
+  constexpr int64_t kImages = 4000;
   std::vector<int64_t> counts(10);
   std::vector<double> sum(3);
   std::vector<double> squares(3);
@@ -72,7 +72,7 @@ TEST_CASE("shapes: labels are even and statistics are those stated") {
     }
   }
   for (const int64_t count : counts) {
-    CHECK(std::abs(count - kImages / 10) < 150);  // five standard deviations
+    CHECK(std::abs(count - kImages / 10) < 95);  // five standard deviations
   }
   for (size_t c = 0; c < 3; ++c) {
     const double mean = sum[c] / (kImages * 1024);
