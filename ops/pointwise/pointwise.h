@@ -4,11 +4,14 @@
 
 namespace norma {
 
-// Elementwise functions. All are differentiable, take tensors of any strides, and return a new tensor.
-// Unary: same sizes, dtype and (dense) strides as x. Floating dtypes unless said otherwise.
-// Binary: operands broadcast; dtypes are promoted; the result is contiguous if all operands are, channels_last if
-// all are, else its axes are ordered as those of the first operand that has the full size.
-// float32 and float64; add, sub, mul, neg, abs, maximum, clamp and where also int64 and int32.
+// Elementwise functions. All are differentiable (twice and more), take tensors of any strides, and return a new tensor.
+// Dtypes: float32 and float64; add, sub, mul, neg, abs, maximum and clamp also int64 and int32, which wrap around;
+// where any; comparisons all but float16 and bfloat16. Anything else is an Error. NaN gives NaN.
+// Unary: same sizes and dtype as x; same strides if those are dense, contiguous if x is contiguous in both formats.
+// Binary: operands broadcast; the result is contiguous if all operands are, channels_last if all are, else its axes are
+// ordered as those of the first operand that has the full size. Dtypes are promoted; a tensor of rank 0 widens the
+// others only to a higher kind (integer to floating), so float32 with a float64 number of rank 0 stays float32.
+// A double as second operand takes a's dtype; it must be a whole number if that is an integer.
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
@@ -41,7 +44,7 @@ enum class GeluApproximation { none, tanh };
 /// tanh: x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2.
 /// Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
 Tensor gelu(const Tensor& x, GeluApproximation approximate = GeluApproximation::none);
-/// min(max(x, low), high). The gradient passes where low <= x <= high.
+/// min(max(x, low), high); infinite bounds leave a side open. The gradient passes where low <= x <= high.
 Tensor clamp(const Tensor& x, double low, double high);
 
 /// Comparisons give bool and have no gradient.
@@ -49,8 +52,11 @@ Tensor equal(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, double b);
 
-// In place: the result is written into x, which keeps its strides and dtype. b must broadcast to x's sizes.
-// Throw Error for a leaf that requires a gradient (unless gradients are off), and for a view that is on the tape.
+// In place: the result is written into x, which keeps its strides and dtype, and x is returned. b must broadcast to x's
+// sizes and is converted to x's dtype, which must not be an integer when b's is not. b may lie in x's memory.
+// Throw Error for a leaf that requires a gradient (unless gradients are off), for a view while the change would be
+// recorded, and for an expanded x. div_, relu_, exp_ and sqrt_ may save their result: a later change makes backward
+// fail.
 Tensor& add_(Tensor& x, const Tensor& b);
 Tensor& sub_(Tensor& x, const Tensor& b);
 Tensor& mul_(Tensor& x, const Tensor& b);
