@@ -35,7 +35,10 @@ CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, T train:
   const auto note = [edits = edits_, field](const T& value) {
     edits->push_back([field, value](train::Recipe& recipe) { recipe.*field = value; });
   };
-  return app.add_option_function<T>(name, note, description)->type_name(type)->default_str(shown);
+  return app.add_option_function<T>(name, note, description)
+      ->type_name(type)
+      ->default_str(shown)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 template <class T>
@@ -45,7 +48,10 @@ CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, std::opt
   const auto note = [edits = edits_, field](const T& value) {
     edits->push_back([field, value](train::Recipe& recipe) { recipe.*field = value; });
   };
-  return app.add_option_function<T>(name, note, description)->type_name(type)->default_str(default_text);
+  return app.add_option_function<T>(name, note, description)
+      ->type_name(type)
+      ->default_str(default_text)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
 CLI::Option* RecipeOptions::add_switch(CLI::App& app, const std::string& names, bool train::Recipe::*field,
@@ -162,9 +168,9 @@ void RunOptions::add_display(CLI::App& app) {
 }
 
 void RunOptions::apply() const {
-  check(workers >= 0, "norma", "workers: expected at least 0, got {}", workers);
-  check(threads >= 0, "norma", "threads: expected at least 0, got {}", threads);
-  check(log_interval >= 1, "norma", "log-interval: expected at least 1, got {}", log_interval);
+  check(workers >= 0, "workers", "expected at least 0, got {}", workers);
+  check(threads >= 0, "threads", "expected at least 0, got {}", threads);
+  check(log_interval >= 1, "log-interval", "expected at least 1, got {}", log_interval);
   if (threads > 0) {
     set_num_threads(threads);
   }

@@ -46,7 +46,7 @@ struct Comparison {
 /// Mean and (with more than one value) standard deviation.
 struct Spread {
   double mean = 0;
-  std::optional<double> deviation;
+  std::optional<double> deviation = {};
 };
 
 /// All seeds of one model and norm.

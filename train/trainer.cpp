@@ -73,7 +73,7 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(reci
   total_steps_ = loader.num_steps();
   steps_per_epoch_ = loader.batches_per_epoch();
   schedules_ = make_schedules(recipe_, total_steps_, steps_per_epoch_);
-  manual_seed(recipe_.seed);
+  random_ = Generator(recipe_.seed);
   if (!options_.output.empty()) {
     make_output_folder("train", options_.output);
   }
@@ -83,9 +83,9 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
     : Trainer(std::move(recipe), std::move(options)) {
   model_->load_state_dict(checkpoint.model);
   optimizer_->load_state_dict(checkpoint.optimizer);
-  default_generator().set_state(checkpoint.generator_seed, checkpoint.generator_offset);
+  random_.set_state(checkpoint.generator_seed, checkpoint.generator_offset);
   step_ = checkpoint.step;
-  check(step_ <= total_steps_, "train", "the checkpoint is {} steps old, but the run has only {}", step_, total_steps_);
+  check(step_ <= total_steps_, "train", "the checkpoint is at step {}, but the run has only {}", step_, total_steps_);
 }
 
 std::filesystem::path Trainer::checkpoint_file() const {
@@ -98,8 +98,8 @@ Checkpoint Trainer::checkpoint() const {
           .step = step_,
           .epoch = step_ / steps_per_epoch_,
           .seed = recipe_.seed,
-          .generator_seed = default_generator().seed(),
-          .generator_offset = default_generator().offset(),
+          .generator_seed = random_.seed(),
+          .generator_offset = random_.offset(),
           .model_name = recipe_.model,
           .norm = recipe_.norm,
           .options = {{kRecipeKey, to_json(recipe_)}}};
@@ -117,6 +117,7 @@ double Trainer::train_step(const data::Batch& batch) {
     optimizer_->set_momentum(schedules_.momentum(step_));
   }
   optimizer_->zero_grad();
+  default_generator() = random_;  // whatever else has drawn from it since the step before
   const Tensor logits = (*model_)(batch.images);
   const Tensor loss = cross_entropy(logits, batch.labels, {.label_smoothing = recipe_.smoothing});
   const double value = loss.item<float>();
@@ -127,6 +128,7 @@ double Trainer::train_step(const data::Batch& batch) {
     nn::clip_gradients_by_norm(optimizer_->parameters(), recipe_.clip_grad);
   }
   optimizer_->step();
+  random_ = default_generator();
   return value;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/random.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/metrics_log.h"
@@ -74,6 +75,7 @@ class Trainer {
   std::shared_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   Schedules schedules_;
+  Generator random_;  // what dropping draws from
   std::optional<MetricsLog> log_;
   int64_t step_ = 0;
   int64_t total_steps_ = 0;

@@ -1,0 +1,87 @@
+#include "cli/program.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+const std::string kTiny =
+    "compare --models convnext_atto --patch-size 4 --dataset shapes --batch-size 4 --test-images 8 ";
+
+nlohmann::json results(const std::filesystem::path& folder) {
+  return nlohmann::json::parse(read_file(folder / "results.json"));
+}
+
+}  // namespace
+
+TEST_CASE("norma compare: table, CSV, JSON and page") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(
+      folder.path(), kTiny + "--images 8 --norms 'batch[eps=1e-3,momentum=0.2],group/8' --seeds 1,2 --output o");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out.find("convnext_atto  batch[eps=1e-3,momentum=0.2]") != std::string::npos);
+  CHECK(outcome.out.find("report: o/report.html\n") != std::string::npos);
+  const std::string csv = read_file(folder / "o/results.csv");
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 5);
+  const nlohmann::json json = results(folder / "o");
+  REQUIRE(json["cells"].size() == 4);
+  CHECK(json["cells"][3]["norm"] == "group/8");
+  CHECK(json["cells"][3]["seed"] == 2);
+  CHECK(json["cells"][3]["losses"].size() == 2);
+  CHECK(json["command"].get<std::string>().find("'batch[eps=1e-3,momentum=0.2],group/8'") != std::string::npos);
+  CHECK(read_file(folder / "o/report.html").starts_with("<!DOCTYPE html>"));
+}
+
+TEST_CASE("norma compare: a failed cell costs its exit code, not the others") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(), kTiny + "--images 8 --norms group:7 layer2d --output o");
+  CHECK(outcome.code == 1);
+  const nlohmann::json json = results(folder / "o");
+  CHECK(json["cells"][0]["state"] == "failed");
+  CHECK(json["cells"][1]["state"] == "finished");
+  CHECK_MESSAGE(outcome.out.find("group:7  failed: ") != std::string::npos, outcome.out);
+}
+
+TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume does the rest") {
+  const TemporaryFolder folder;
+  const Outcome cut =
+      run_norma(folder.path(), kTiny + "--norms batch,layer2d --images 4000000 --output o", "timeout --signal=INT 3");
+  CHECK(cut.code == 124);  // timeout sent the signal
+  CHECK_MESSAGE(cut.out.find("interrupted; go on with: norma compare --resume o\n") != std::string::npos, cut.out);
+  nlohmann::json json = results(folder / "o");
+  CHECK(json["cells"][0]["state"] == "interrupted");
+  CHECK(json["cells"][1]["state"] == "pending");
+  CHECK(std::filesystem::exists(folder / "o/report.html"));
+
+  json["recipe"]["images"] = 8;  // else it would run for days
+  test::write_file(folder / "o/results.json", json.dump());
+  const Outcome rest = run_norma(folder.path(), "compare --resume o");
+  CHECK_MESSAGE(rest.code == 0, rest.err);
+  for (const nlohmann::json& cell : results(folder / "o")["cells"]) {
+    CHECK(cell["state"] == "finished");
+  }
+}
+
+TEST_CASE("norma compare: what is wrong is said before anything runs") {
+  const TemporaryFolder folder;
+  CHECK(run_norma(folder.path(), "compare --resume none").err == "norma: resume: cannot read 'none/results.json'\n");
+  test::write_file(folder / "file", "");
+  CHECK(run_norma(folder.path(), kTiny + "--norms batch --output file").err ==
+        "norma: compare: cannot write file: Not a directory\n");
+  std::filesystem::create_directory(folder / "o");
+  test::write_file(folder / "o/results.json", "{}");
+  CHECK(run_norma(folder.path(), kTiny + "--norms batch --output o").err ==
+        "norma: compare: 'o' holds another comparison: resume it, or choose another output folder\n");
+  CHECK(run_norma(folder.path(), "compare --resume o --norms batch").err ==
+        "norma: resume: models, norms, seeds and recipe are those of the beginning: leave these options out\n");
+  const Outcome nothing = run_norma(folder.path(), "compare --resume o");
+  CHECK(nothing.code == 2);
+  CHECK(nothing.err.starts_with("norma: comparison_from_json: expected a comparison, got a text that is none ("));
+}

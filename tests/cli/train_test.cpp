@@ -1,0 +1,123 @@
+#include "cli/program.h"
+#include "train/checkpoint.h"
+
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+/// Six steps that take a moment, with everything that draws random numbers.
+const std::string kTiny =
+    "--model convnext_atto --patch-size 4 --norm batch --drop-path 0.1 --dataset shapes --batch-size 4 --images 24 "
+    "--test-images 8 --flip --random-crop 2 --log-interval 2 ";
+
+}  // namespace
+
+TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees") {
+  const TemporaryFolder folder;
+  const Outcome trained = run_norma(folder.path(), "train " + kTiny + "--output o");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  CHECK(trained.out.find("step 2/6") != std::string::npos);
+  CHECK(trained.out.find("step 6/6") != std::string::npos);
+  CHECK(trained.out.find('\r') == std::string::npos);
+  const size_t at = trained.out.rfind("test accuracy ");
+  REQUIRE(at != std::string::npos);
+  const std::string accuracy = trained.out.substr(at + 14, trained.out.find(" %", at) - at - 14);
+  CHECK(read_file(folder / "o/metrics.csv").starts_with("step,epoch,"));
+
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK_MESSAGE(evaluated.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy + " %, loss "),
+                evaluated.out);
+  CHECK(evaluated.out.find("(8 images, ") != std::string::npos);
+
+  // The same file as plain weights.
+  const Outcome weights = run_norma(folder.path(),
+                                    "eval --checkpoint o/last.safetensors --model convnext_atto --patch-size 4 "
+                                    "--norm batch --dataset shapes --test-images 8 --batch-size 4");
+  CHECK_MESSAGE(weights.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy), weights.err);
+}
+
+TEST_CASE("norma train: quiet, and the default output folder") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(), "train " + kTiny + "--quiet --threads 1 -j 0");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out.find("step 2/6") == std::string::npos);
+  const auto runs = std::filesystem::directory_iterator(folder / "runs");
+  CHECK(runs->path().filename().string().starts_with("train-"));
+}
+
+TEST_CASE("norma train: SIGINT leaves a checkpoint, and resuming gives the bits of a whole run") {
+  const TemporaryFolder folder;
+  // Long enough that the signal comes in between, however fast the machine. timeout says 124 when it sent it.
+  const Outcome cut = run_norma(folder.path(), "train " + kTiny + "--images 4000000 --sched constant --output cut",
+                                "timeout --signal=INT 3");
+  CHECK_MESSAGE(cut.code == 124, cut.err);
+  REQUIRE_MESSAGE(cut.out.find("; go on with: norma train --resume cut/last.safetensors\n") != std::string::npos,
+                  cut.out);
+  const train::Checkpoint checkpoint = train::load_checkpoint(folder / "cut/last.safetensors");
+  REQUIRE(checkpoint.step > 0);
+
+  const std::string end = fmt::format("--images {} ", 4 * (checkpoint.step + 3));
+  const Outcome resumed = run_norma(folder.path(), "train --resume cut " + end);
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+  CHECK(resumed.out.find("changed on resuming: images 4000000 → ") != std::string::npos);
+  const Outcome whole = run_norma(folder.path(), "train " + kTiny + "--sched constant " + end + "--output whole");
+  CHECK_MESSAGE(whole.code == 0, whole.err);
+  CHECK(read_file(folder / "cut/last.safetensors") == read_file(folder / "whole/last.safetensors"));
+}
+
+TEST_CASE("norma train: what cannot be resumed") {
+  const TemporaryFolder folder;
+  CHECK(run_norma(folder.path(), "train " + kTiny + "--quiet --output o").code == 0);
+  const std::string before = read_file(folder / "o/last.safetensors");
+  CHECK(run_norma(folder.path(), "train --resume o --model resnet18").err ==
+        "norma: resume: model: the run was started with 'convnext_atto', and cannot go on with 'resnet18'\n");
+  CHECK(run_norma(folder.path(), "train --resume o --images 4").err ==
+        "norma: train: the checkpoint is at step 6, but the run has only 1\n");
+  CHECK(run_norma(folder.path(), "train --resume nowhere").err ==
+        "norma: safetensors: cannot open nowhere: No such file or directory\n");
+  const Outcome again = run_norma(folder.path(), "train " + kTiny + "--output o");
+  CHECK(again.code == 2);
+  CHECK(again.err ==
+        "norma: train: 'o/last.safetensors' is the checkpoint of another run: resume it, or choose another output "
+        "folder\n");
+  CHECK(read_file(folder / "o/last.safetensors") == before);
+}
+
+TEST_CASE("norma train: an output folder that cannot be written") {
+  const TemporaryFolder folder;
+  test::write_file(folder / "file", "mine");
+  const Outcome outcome = run_norma(folder.path(), "train " + kTiny + "--output file");
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err == "norma: train: cannot write file: Not a directory\n");
+  CHECK(read_file(folder / "file") == "mine");
+}
+
+TEST_CASE("norma train: a disk that fills during a checkpoint") {
+  const TemporaryFolder folder;
+  CHECK(run_norma(folder.path(), "train " + kTiny + "--quiet --output o").code == 0);
+  const std::string before = read_file(folder / "o/last.safetensors");
+  // No file may grow beyond half a MB: writing fails as on a full disk, which only root could make.
+  const Outcome outcome = run_norma(folder.path(), "train --resume o --images 32", "trap '' XFSZ; ulimit -f 1000;");
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err == "norma: safetensors: cannot write o/last.safetensors: File too large\n");
+  CHECK(read_file(folder / "o/last.safetensors") == before);
+  const auto entries = std::filesystem::directory_iterator(folder / "o");
+  CHECK(std::distance(begin(entries), end(entries)) == 2);  // the checkpoint and the log, no temporary file
+}
+
+TEST_CASE("norma eval: files that are no checkpoint") {
+  const TemporaryFolder folder;
+  test::write_file(folder / "bad.safetensors", "this is no header");
+  const Outcome outcome = run_norma(folder.path(), "eval --checkpoint bad.safetensors");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.find("bad.safetensors") != std::string::npos, outcome.err);
+  CHECK(run_norma(folder.path(), "eval --checkpoint none.safetensors").err ==
+        "norma: safetensors: cannot open none.safetensors: No such file or directory\n");
+}

@@ -1,0 +1,109 @@
+#include "cli/program.h"
+
+#include <string>
+
+using namespace norma;
+using test::complaint;
+using test::Outcome;
+using test::run_norma;
+using test::TemporaryFolder;
+
+TEST_CASE("norma: help and version") {
+  const TemporaryFolder folder;
+  const Outcome help = run_norma(folder.path(), "--help");
+  CHECK(help.code == 0);
+  CHECK(help.err.empty());
+  for (const char* subcommand : {"compare", "train", "eval", "run", "info"}) {
+    CHECK_MESSAGE(help.out.find(subcommand) != std::string::npos, subcommand);
+    const Outcome its = run_norma(folder.path(), std::string(subcommand) + " --help");
+    CHECK(its.code == 0);
+    CHECK(its.out.find("--help") != std::string::npos);
+  }
+  CHECK(run_norma(folder.path(), "--version").out.starts_with("norma 0."));
+  const Outcome nothing = run_norma(folder.path(), "");
+  CHECK(nothing.code == 2);
+  CHECK(nothing.out == help.out);
+}
+
+TEST_CASE("norma: the help shows the defaults") {
+  const TemporaryFolder folder;
+  const std::string compare = run_norma(folder.path(), "compare --help").out;
+  for (const char* text : {"resnet50,convnext_atto", "batch,layer2d,group", "25600", "0.002", "adamw", "onecycle"}) {
+    CHECK_MESSAGE(compare.find(text) != std::string::npos, text);
+  }
+}
+
+TEST_CASE("norma info: says what is there") {
+  const TemporaryFolder folder;
+  const Outcome info = run_norma(folder.path(), "info");
+  CHECK(info.code == 0);
+  for (const char* text : {"norma ", "devices ", "cpu", "threads ", "instruction sets ", "Eigen ", "zlib ", "OpenMP ",
+                           "resnet50", "convnext_atto", "layer2d", "group:G", "fashion_mnist", "shapes", "eigen"}) {
+    CHECK_MESSAGE(info.out.find(text) != std::string::npos, text);
+  }
+}
+
+TEST_CASE("norma: unknown names give one line with the nearest known one") {
+  CHECK(complaint("trian") == "norma: unknown subcommand 'trian'; did you mean 'train'?\n");
+  CHECK(complaint("--versoin") == "norma: unknown option '--versoin'; did you mean '--version'?\n");
+  CHECK(complaint("train --modle resnet18") == "norma: train: unknown option '--modle'; did you mean '--model'?\n");
+  CHECK(complaint("train --modle=resnet18") == "norma: train: unknown option '--modle'; did you mean '--model'?\n");
+  CHECK(complaint("run --wieghts x") == "norma: run: unknown option '--wieghts'; did you mean '--weights'?\n");
+  CHECK(complaint("train resnet18") == "norma: train: unexpected argument 'resnet18'\n");
+  CHECK(complaint("train --model resnet19") == "norma: train: unknown model 'resnet19'; did you mean 'resnet18'?\n");
+  CHECK(complaint("compare --models resnet18,convnext_ato") ==
+        "norma: train: unknown model 'convnext_ato'; did you mean 'convnext_atto'?\n");
+  CHECK(complaint("train --dataset fashion_mnst") ==
+        "norma: train: unknown dataset 'fashion_mnst'; did you mean 'fashion_mnist'?\n");
+  CHECK(complaint("train --opt adam") == "norma: train: unknown optimizer 'adam'; did you mean 'adamw'?\n");
+  CHECK(complaint("train --sched cosin") == "norma: train: unknown schedule 'cosin'; did you mean 'cosine'?\n");
+}
+
+TEST_CASE("norma: unknown norms and norm options") {
+  CHECK(complaint("train --norm bath").find("unknown norm 'bath'; did you mean 'batch'?\n") != std::string::npos);
+  CHECK(complaint("compare --norms batch,bath").find("unknown norm 'bath'; did you mean 'batch'?\n") !=
+        std::string::npos);
+  CHECK(complaint("train --norm 'batch[ep=1e-3]'").find("did you mean 'eps'?\n") != std::string::npos);
+}
+
+TEST_CASE("norma: values that are none") {
+  CHECK(complaint("train --lr fast") == "norma: train: Could not convert: --lr = fast\n");
+  CHECK(complaint("train --lr -1") == "norma: train: lr: expected a positive number, got -1\n");
+  CHECK(complaint("train --batch-size 0") == "norma: train: batch-size: expected at least 1, got 0\n");
+  CHECK(complaint("train --threads -1") == "norma: threads: expected at least 0, got -1\n");
+  CHECK(complaint("train --workers -1") == "norma: workers: expected at least 0, got -1\n");
+  CHECK(complaint("train --log-interval 0") == "norma: log-interval: expected at least 1, got 0\n");
+  CHECK(complaint("compare --seeds 1,x") == "norma: compare: seeds: expected whole numbers, got 'x'\n");
+  CHECK(complaint("compare --norms batch,batch") == "norma: compare: norms: expected each once, got batch twice\n");
+  CHECK(complaint("eval") == "norma: eval: --checkpoint is required\n");
+  CHECK(complaint("run") == "norma: run: --model is required\n");
+}
+
+TEST_CASE("norma: groups that do not divide the channels") {
+  const std::string text =
+      complaint("train --model resnet18 --norm group:7 --dataset shapes --images 8 --batch-size 4 --output o");
+  CHECK_MESSAGE(text.find("num_channels must be divisible by num_groups, got num_channels 64, num_groups 7\n") !=
+                    std::string::npos,
+                text);
+}
+
+TEST_CASE("norma: one value per channel in training") {
+  // 32 x 32 images leave one pixel at the end of ResNet-18, and the batch is one image.
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(
+      folder.path(), "train --model resnet18 --norm batch --dataset shapes --images 2 --batch-size 1 --output o");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: batch_norm: "), outcome.err);
+  CHECK_MESSAGE(outcome.err.find("per channel") != std::string::npos, outcome.err);
+}
+
+TEST_CASE("norma: missing and broken data") {
+  CHECK(complaint("train --dataset idx --data-dir nowhere").find("nowhere") != std::string::npos);
+  const TemporaryFolder folder;
+  test::write_file(folder / "train-images-idx3-ubyte", test::idx_bytes({10, 28, 28}, "short"));
+  test::write_file(folder / "train-labels-idx1-ubyte", test::idx_bytes({10}, std::string(10, '\1')));
+  const Outcome outcome = run_norma(folder.path(), "train --dataset idx --data-dir .");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.find("train-images-idx3-ubyte") != std::string::npos, outcome.err);
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+}

@@ -1,0 +1,95 @@
+#include "train/evaluate.h"
+
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/shape/view.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <csignal>
+#include <memory>
+#include <span>
+
+#include "train/interrupt.h"
+
+using namespace norma;
+
+namespace {
+
+/// Ten images of one pixel whose value is 10 times their number; labels 0 0 0 0 0 1 1 1 1 2.
+class TenPixels : public data::Dataset {
+ public:
+  TenPixels() {
+    info_.name = "ten pixels";
+    info_.size = 10;
+    info_.channels = info_.height = info_.width = 1;
+    info_.class_names = {"a", "b", "c"};
+    info_.mean = {0};
+    info_.std = {1};
+  }
+  [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
+  int64_t get(int64_t index, std::span<uint8_t> image) const override {
+    image[0] = static_cast<uint8_t>(10 * index);
+    return index < 5 ? 0 : index < 9 ? 1 : 2;
+  }
+
+ private:
+  data::DatasetInfo info_;
+};
+
+/// Always answers with the same three logits, and notes how it was called.
+class Constant : public nn::Module {
+ public:
+  [[nodiscard]] std::string name() const override { return "Constant"; }
+  Tensor forward(const Tensor& x) override {
+    CHECK_FALSE(is_training());
+    CHECK_FALSE(grad_enabled());
+    ++calls;
+    return expand(from_vector<float>({2, 1, 0}, {1, 3}), {x.size(0), 3});
+  }
+  int calls = 0;
+};
+
+data::Loader loader() {
+  auto dataset = std::make_shared<TenPixels>();
+  return {dataset, data::Transform(dataset->info(), {.image_size = 1, .channels = 1}), {.batch_size = 4}};
+}
+
+}  // namespace
+
+TEST_CASE("evaluate: accuracy and mean loss over all images, the smaller last batch counted by its size") {
+  Constant model;
+  data::Loader batches = loader();
+  const train::Evaluation result = train::evaluate(model, batches);
+  CHECK(model.calls == 3);
+  CHECK(result.complete);
+  CHECK(result.images == 10);
+  CHECK(result.accuracy == doctest::Approx(0.5));
+  const double log_sum = std::log(std::exp(2) + std::exp(1) + 1);
+  CHECK(result.loss == doctest::Approx((5 * (log_sum - 2) + 4 * (log_sum - 1) + log_sum) / 10));
+  CHECK(result.seconds >= 0);
+}
+
+TEST_CASE("evaluate: the model's mode and the recording of gradients are as before afterwards") {
+  Constant model;
+  data::Loader batches = loader();
+  train::evaluate(model, batches);
+  CHECK(model.is_training());
+  CHECK(grad_enabled());
+  model.eval();
+  data::Loader again = loader();
+  train::evaluate(model, again);
+  CHECK_FALSE(model.is_training());
+}
+
+TEST_CASE("evaluate: a signal ends it after the batch at hand, and it says so") {
+  const train::InterruptGuard guard;
+  std::raise(SIGINT);
+  Constant model;
+  data::Loader batches = loader();
+  const train::Evaluation result = train::evaluate(model, batches);
+  CHECK(model.calls == 1);
+  CHECK_FALSE(result.complete);
+  CHECK(result.images == 4);
+}

@@ -1,0 +1,104 @@
+#include "train/output.h"
+
+#include "core/error.h"
+#include "files.h"
+#include "train/file_size_limit.h"
+#include "train/metrics_log.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+using namespace norma;
+using namespace norma::train;
+using test::read_file;
+using test::TemporaryFolder;
+
+TEST_CASE("output: folders are made with those above, and no probe stays in them") {
+  const TemporaryFolder folder;
+  make_output_folder("train", folder.path() / "a" / "b");
+  CHECK(std::filesystem::is_empty(folder.path() / "a" / "b"));
+  make_output_folder("train", folder.path() / "a" / "b");  // again
+}
+
+TEST_CASE("output: a folder that cannot be written is named with the reason") {
+  const TemporaryFolder folder;
+  test::write_file(folder / "file", "x");
+  CHECK_THROWS_WITH_AS(make_output_folder("train", folder / "file"),
+                       ("train: cannot write " + (folder / "file").string() + ": Not a directory").c_str(), Error);
+  CHECK_THROWS_WITH_AS(make_output_folder("train", folder / "file/below"),
+                       ("train: cannot write " + (folder / "file/below").string() + ": Not a directory").c_str(),
+                       Error);
+  CHECK_THROWS_AS(make_output_folder("train", "/proc/norma"), Error);
+}
+
+TEST_CASE("output: a text file is replaced by all of the text") {
+  const TemporaryFolder folder;
+  write_text_file("compare", folder / "a.txt", "first");
+  write_text_file("compare", folder / "a.txt", "second text");
+  CHECK(read_file(folder / "a.txt") == "second text");
+}
+
+TEST_CASE("output: on a full disk the file stays as it was and nothing else is left") {
+  const TemporaryFolder folder;
+  write_text_file("compare", folder / "a.txt", "first");
+  {
+    const test::FileSizeLimit limit(1000);
+    CHECK_THROWS_WITH_AS(write_text_file("compare", folder / "a.txt", std::string(5000, 'x')),
+                         ("compare: cannot write " + (folder / "a.txt").string() + ": File too large").c_str(), Error);
+  }
+  CHECK(read_file(folder / "a.txt") == "first");
+  const auto entries = std::filesystem::directory_iterator(folder.path());
+  CHECK(std::distance(begin(entries), end(entries)) == 1);
+}
+
+TEST_CASE("metrics log: rows, with test values where there are any") {
+  const TemporaryFolder folder;
+  {
+    MetricsLog log(folder / "metrics.csv", /* resume_step= */ 0);
+    log.write({.step = 50, .epoch = 0.5, .images = 6400, .lr = 0.001, .loss = 1.25, .images_per_second = 100});
+    log.write({.step = 100,
+               .epoch = 1,
+               .images = 12800,
+               .lr = 0.002,
+               .loss = 0.75,
+               .images_per_second = 101.26,
+               .test_loss = 0.5,
+               .test_accuracy = 0.81});
+  }
+  CHECK(read_file(folder / "metrics.csv") ==
+        "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy\n"
+        "50,0.5000,6400,0.001,1.25,100.0,,\n"
+        "100,1.0000,12800,0.002,0.75,101.3,0.5,0.81\n");
+}
+
+TEST_CASE("metrics log: resuming keeps the rows up to its step and drops those after it") {
+  const TemporaryFolder folder;
+  {
+    MetricsLog log(folder / "metrics.csv", 0);
+    for (int64_t step = 10; step <= 40; step += 10) {
+      log.write({.step = step});
+    }
+  }
+  {
+    MetricsLog log(folder / "metrics.csv", /* resume_step= */ 25);
+    log.write({.step = 30, .loss = 7});
+  }
+  const std::string text = read_file(folder / "metrics.csv");
+  CHECK(text.find("\n10,") != std::string::npos);
+  CHECK(text.find("\n20,") != std::string::npos);
+  CHECK(text.find("\n40,") == std::string::npos);
+  CHECK(text.find("\n30,0.0000,0,0,7,") == text.rfind("\n30,"));
+}
+
+TEST_CASE("metrics log: errors name the file") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "none/metrics.csv").string();
+  CHECK_THROWS_WITH_AS(MetricsLog(file, 0), ("metrics: cannot write " + file + ": No such file or directory").c_str(),
+                       Error);
+  MetricsLog log(folder / "metrics.csv", 0);
+  const test::FileSizeLimit limit(100);
+  CHECK_THROWS_WITH_AS(
+      log.write({.step = 1, .loss = 1.0 / 3, .images_per_second = 1e9, .test_loss = 1.0 / 7, .test_accuracy = 1.0 / 7}),
+      ("metrics: cannot write " + (folder / "metrics.csv").string() + ": File too large").c_str(), Error);
+}

@@ -1,0 +1,190 @@
+#include "train/recipe.h"
+
+#include "core/error.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+
+using namespace norma;
+using train::Recipe;
+
+namespace {
+
+/// The text check_recipe throws for the default recipe after `change`; "" when it is content.
+std::string complaint(const std::function<void(Recipe&)>& change) {
+  Recipe recipe;
+  change(recipe);
+  try {
+    train::check_recipe(recipe);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("recipe: the default makes sense") {
+  CHECK(complaint([](Recipe&) {}).empty());
+}
+
+TEST_CASE("recipe: errors name the value and what was expected") {
+  CHECK(complaint([](Recipe& r) { r.model = "resnet51"; }) ==
+        "train: unknown model 'resnet51'; did you mean 'resnet50'?");
+  CHECK(complaint([](Recipe& r) { r.dataset = "fashon_mnist"; }) ==
+        "train: unknown dataset 'fashon_mnist'; did you mean 'fashion_mnist'?");
+  CHECK(complaint([](Recipe& r) { r.opt = "adam"; }) == "train: unknown optimizer 'adam'; did you mean 'adamw'?");
+  CHECK(complaint([](Recipe& r) { r.sched = "cosin"; }) == "train: unknown schedule 'cosin'; did you mean 'cosine'?");
+  CHECK(complaint([](Recipe& r) { r.image_size = 0; }) == "train: img-size: expected at least 1, got 0");
+  CHECK(complaint([](Recipe& r) { r.crop_padding = -1; }) == "train: random-crop: expected at least 0, got -1");
+  CHECK(complaint([](Recipe& r) { r.batch_size = 0; }) == "train: batch-size: expected at least 1, got 0");
+  CHECK(complaint([](Recipe& r) { r.epochs = 0; }) == "train: epochs: expected at least 1, got 0");
+  CHECK(complaint([](Recipe& r) { r.images = -5; }) == "train: images: expected at least 0, got -5");
+  CHECK(complaint([](Recipe& r) { r.test_images = -5; }) == "train: test-images: expected at least 0, got -5");
+  CHECK(complaint([](Recipe& r) { r.patch_size = 0; }) == "train: patch-size: expected at least 1, got 0");
+  CHECK(complaint([](Recipe& r) { r.layer_scale = -1; }) ==
+        "train: layer-scale: expected a number of at least 0, got -1");
+  CHECK(complaint([](Recipe& r) { r.drop_path = 1; }) == "train: drop-path: expected a number in [0, 1), got 1");
+  CHECK(complaint([](Recipe& r) { r.lr = 0; }) == "train: lr: expected a positive number, got 0");
+  CHECK(complaint([](Recipe& r) { r.lr = std::numeric_limits<double>::quiet_NaN(); }) ==
+        "train: lr: expected a positive number, got nan");
+  CHECK(complaint([](Recipe& r) { r.weight_decay = -0.5; }) ==
+        "train: weight-decay: expected a number of at least 0, got -0.5");
+  CHECK(complaint([](Recipe& r) { r.momentum = 1.5; }) == "train: momentum: expected a number in [0, 1), got 1.5");
+  CHECK(complaint([](Recipe& r) { r.warmup_epochs = -1; }) ==
+        "train: warmup-epochs: expected a number of at least 0, got -1");
+  CHECK(complaint([](Recipe& r) { r.decay_epochs = 0; }) == "train: decay-epochs: expected a positive number, got 0");
+  CHECK(complaint([](Recipe& r) { r.decay_rate = -1; }) == "train: decay-rate: expected a positive number, got -1");
+  CHECK(complaint([](Recipe& r) { r.smoothing = 1; }) == "train: smoothing: expected a number in [0, 1), got 1");
+  CHECK(complaint([](Recipe& r) { r.clip_grad = -2; }) == "train: clip-grad: expected a number of at least 0, got -2");
+}
+
+TEST_CASE("recipe: JSON keeps every field") {
+  Recipe recipe;
+  recipe.model = "convnext_atto";
+  recipe.norm = "group:8[eps=1e-3]";
+  recipe.small_stem = true;
+  recipe.patch_size = 2;
+  recipe.layer_scale = 1e-6;
+  recipe.zero_init_last = true;
+  recipe.drop_path = 0.1;
+  recipe.dataset = "shapes";
+  recipe.data_dir = "a \"folder\"";
+  recipe.image_size = 48;
+  recipe.crop_padding = 4;
+  recipe.flip = true;
+  recipe.batch_size = 32;
+  recipe.epochs = 7;
+  recipe.images = 4096;
+  recipe.test_images = 100;
+  recipe.channels_last = false;
+  recipe.opt = "sgd";
+  recipe.lr = 0.1;
+  recipe.weight_decay = 1e-4;
+  recipe.momentum = 0.8;
+  recipe.sched = "step";
+  recipe.warmup_epochs = 0.5;
+  recipe.decay_epochs = 2;
+  recipe.decay_rate = 0.2;
+  recipe.smoothing = 0.1;
+  recipe.clip_grad = 1;
+  recipe.seed = 0xFFFFFFFFFFFFFFFFU;
+  const Recipe back = train::recipe_from_json(train::to_json(recipe));
+  CHECK(train::differences(recipe, back).empty());
+  CHECK(back.seed == recipe.seed);
+  CHECK(back.lr == recipe.lr);
+  CHECK(back.patch_size == recipe.patch_size);
+  // All 28 fields differ from the defaults, so a field that JSON forgets would show.
+  CHECK(train::differences(Recipe{}, recipe).size() == 28);
+}
+
+TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
+  CHECK(train::recipe_from_json("{\"lr\": 0.5}").lr == 0.5);
+  CHECK(train::recipe_from_json("{\"lr\": 0.5}").batch_size == Recipe{}.batch_size);
+  CHECK_THROWS_AS(train::recipe_from_json("no recipe"), Error);
+  CHECK_THROWS_AS(train::recipe_from_json("{\"lr\": \"fast\"}"), Error);
+}
+
+TEST_CASE("recipe: differences are shown with both values") {
+  Recipe after;
+  after.lr = 0.01;
+  after.patch_size = 2;
+  const std::vector<std::string> lines = train::differences(Recipe{}, after);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0] == "patch_size null → 2");
+  CHECK(lines[1] == "lr 0.002 → 0.01");
+}
+
+TEST_CASE("recipe: one-cycle moves rate and momentum, its peak where the warm-up ends") {
+  Recipe recipe;
+  const train::Schedules usual = train::make_schedules(recipe, 100, 50);
+  CHECK(usual.lr(0) == doctest::Approx(1.0 / 25));
+  CHECK(usual.lr(29) == doctest::Approx(1));  // 30 % of the steps, as in PyTorch: step 0.3 * 100 - 1
+  CHECK(usual.momentum(0) == doctest::Approx(0.95));
+  CHECK(usual.momentum(29) == doctest::Approx(0.85));
+  recipe.warmup_epochs = 1;
+  const train::Schedules early = train::make_schedules(recipe, 100, 50);
+  CHECK(early.lr(49) == doctest::Approx(1));
+}
+
+TEST_CASE("recipe: step schedule decays every so many epochs, after a warm-up in equal steps") {
+  Recipe recipe;
+  recipe.sched = "step";
+  recipe.warmup_epochs = 0.4;  // 4 of 10 steps
+  recipe.decay_epochs = 2;
+  recipe.decay_rate = 0.5;
+  const train::Schedules schedules = train::make_schedules(recipe, 100, 10);
+  CHECK_FALSE(schedules.momentum);
+  CHECK(schedules.lr(0) == doctest::Approx(0.25));
+  CHECK(schedules.lr(1) == doctest::Approx(0.5));
+  CHECK(schedules.lr(3) == doctest::Approx(1));
+  CHECK(schedules.lr(19) == doctest::Approx(1));
+  CHECK(schedules.lr(20) == doctest::Approx(0.5));
+  CHECK(schedules.lr(40) == doctest::Approx(0.25));
+}
+
+TEST_CASE("recipe: constant and cosine schedules") {
+  Recipe recipe;
+  recipe.sched = "constant";
+  CHECK(train::make_schedules(recipe, 100, 10).lr(99) == 1);
+  recipe.sched = "cosine";
+  const train::Schedules cosine = train::make_schedules(recipe, 100, 10);
+  CHECK(cosine.lr(0) == doctest::Approx(1));
+  CHECK(cosine.lr(50) == doctest::Approx(0.5));
+}
+
+TEST_CASE("recipe: ConvNeXt gets patches of 2 on small images only, and what was asked for otherwise") {
+  const auto patch = [](const Recipe& recipe) {
+    for (const auto& [name, parameter] : train::make_model(recipe, 10)->named_parameters()) {
+      if (name == "stem.0.weight") {
+        return parameter.size(2);
+      }
+    }
+    return int64_t{0};
+  };
+  Recipe recipe;
+  recipe.model = "convnext_atto";
+  CHECK(patch(recipe) == 2);
+  recipe.image_size = 64;
+  CHECK(patch(recipe) == 4);
+  recipe.patch_size = 1;
+  CHECK(patch(recipe) == 1);
+}
+
+TEST_CASE("recipe: optimizers get the recipe's numbers, and vectors no weight decay") {
+  Recipe recipe;
+  const auto model = train::make_model(recipe, 10);
+  recipe.momentum = 0.7;
+  CHECK(train::make_optimizer(recipe, *model)->momentum() == 0.7);
+  recipe.opt = "nesterov";
+  const auto optimizer = train::make_optimizer(recipe, *model);
+  CHECK(optimizer->lr() == recipe.lr);
+  for (const nn::ParameterGroup& group : optimizer->groups()) {
+    for (const auto& [name, parameter] : group.parameters) {
+      CHECK_MESSAGE(group.weight_decay == (parameter.rank() > 1 ? recipe.weight_decay : 0), name);
+    }
+  }
+}
