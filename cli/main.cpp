@@ -1,4 +1,5 @@
 #include "cli/command.h"
+#include "cli/help.h"
 #include "core/nearest_name.h"
 #include "core/version.h"
 
@@ -97,10 +98,11 @@ int run(int argc, char** argv) {
       "  norma train --model resnet18 --norm layer2d --epochs 5\n"
       "  norma eval --checkpoint runs/train-20261121-140307/last.safetensors\n"
       "'norma SUBCOMMAND --help' explains the options of each.");
-  program.set_version_flag("--version", fmt::format("norma {}", version()));
+  program.set_version_flag("--version", fmt::format("norma {}", version()), "show the version");
+  program.set_help_flag("-h,--help", "show this help");
   program.allow_extras();
   program.require_subcommand(0, 1);
-  program.get_formatter()->column_width(34);
+  program.formatter(std::make_shared<HelpFormatter>());
   const std::vector<Command> commands = {add_compare(program, command_line(argc, argv)), add_train(program),
                                          add_eval(program), add_run(program), add_info(program)};
   for (const Command& command : commands) {
