@@ -1,6 +1,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/conv/kernels.h"
+#include "ops/matmul/kernels.h"
 #include "ops/onednn/primitives.h"
 
 #include <array>
@@ -37,15 +38,25 @@ Layouts caller_layouts(const Conv2dCase& conv, bool has_bias) {
   return make_layouts(conv, has_bias, conv.channels_last ? Tag::nhwc : Tag::nchw, conv.groups == 1 ? plain : grouped);
 }
 
-/// What the primitive is offered: plain NHWC activations stay as they are (as fast as blocked ones, and nothing to
-/// reorder); the weights, and NCHW activations, may be laid out as oneDNN likes.
-Layouts offered_layouts(const Conv2dCase& conv, bool has_bias) {
-  return make_layouts(conv, has_bias, conv.channels_last ? Tag::nhwc : Tag::any, Tag::any);
+/// True iff reordering NHWC activations to oneDNN's blocked layout and back costs less than it gains: measured for 3x3
+/// on maps of 4x4, where the plain-layout kernels reach half the speed.
+bool prefers_blocked(const Conv2dCase& conv, Conv2dPass pass) {
+  constexpr int64_t kSmallMap = 16;
+  const bool strided = conv.stride_h > 1 || conv.stride_w > 1;
+  return conv.groups == 1 && conv.kh * conv.kw > 1 && conv.oh * conv.ow <= kSmallMap &&
+         (pass == Conv2dPass::forward || (pass == Conv2dPass::input_gradient && !strided));
+}
+
+/// What the primitive is offered: plain NHWC activations mostly stay as they are (as fast as blocked ones, and nothing
+/// to reorder); the weights, and NCHW activations, may be laid out as oneDNN likes.
+Layouts offered_layouts(const Conv2dCase& conv, Conv2dPass pass, bool has_bias) {
+  const bool plain = conv.channels_last && !prefers_blocked(conv, pass);
+  return make_layouts(conv, has_bias, plain ? Tag::nhwc : Tag::any, Tag::any);
 }
 
 std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass, bool has_bias) {
   const Layouts caller = caller_layouts(conv, has_bias);
-  const Layouts offered = offered_layouts(conv, has_bias);
+  const Layouts offered = offered_layouts(conv, pass, has_bias);
   const onednn::ConvolutionGeometry geometry{.stride = {conv.stride_h, conv.stride_w},
                                              .dilation = {conv.dilation_h - 1, conv.dilation_w - 1},
                                              .padding = {conv.padding_h, conv.padding_w}};
@@ -121,16 +132,64 @@ void* writable(const void* pointer) {
   return const_cast<void*>(pointer);
 }  // oneDNN's handles are not const
 
+// A 1x1 convolution of NHWC images is a matrix product over all pixels, which oneDNN does as fast or faster than the
+// convolution (by 1.3 to 1.6 times on small maps).
+
+bool is_product(const Conv2dCase& conv) {
+  return conv.channels_last && conv.groups == 1 && conv.kh == 1 && conv.kw == 1 && conv.stride_h == 1 &&
+         conv.stride_w == 1 && conv.padding_h == 0 && conv.padding_w == 0;
+}
+
+int64_t pixels(const Conv2dCase& conv) {
+  return conv.n * conv.h * conv.w;
+}
+
 void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+  if (is_product(conv)) {  // y (pixels, o) = x (pixels, c) weightᵀ
+    const MatmulCase product{.m = pixels(conv),
+                             .n = conv.o,
+                             .k = conv.c,
+                             .a_row = conv.c,
+                             .a_column = 1,
+                             .b_row = 1,
+                             .b_column = conv.c,
+                             .c_row = conv.o};
+    matmul_onednn()->multiply(product, x, weight, bias, y);
+    return;
+  }
   const std::array<void*, 4> pointers{writable(x), writable(weight), y, writable(bias)};
   execute(conv, Conv2dPass::forward, std::span(pointers).first(bias == nullptr ? 3 : 4));
 }
 
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
+  if (is_product(conv)) {  // dx = dy weight
+    const MatmulCase product{.m = pixels(conv),
+                             .n = conv.c,
+                             .k = conv.o,
+                             .a_row = conv.o,
+                             .a_column = 1,
+                             .b_row = conv.c,
+                             .b_column = 1,
+                             .c_row = conv.c};
+    matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, dx);
+    return;
+  }
   execute(conv, Conv2dPass::input_gradient, std::array{writable(dy), writable(weight), dx});
 }
 
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
+  if (is_product(conv)) {  // dweight = dyᵀ x
+    const MatmulCase product{.m = conv.o,
+                             .n = conv.c,
+                             .k = pixels(conv),
+                             .a_row = 1,
+                             .a_column = conv.o,
+                             .b_row = conv.c,
+                             .b_column = 1,
+                             .c_row = conv.c};
+    matmul_onednn()->multiply(product, dy, x, /* bias= */ nullptr, dweight);
+    return;
+  }
   execute(conv, Conv2dPass::weight_gradient, std::array{writable(x), writable(dy), dweight});
 }
 

@@ -37,6 +37,8 @@ inline const std::vector<ConvShape>& conv_shapes() {
       {"1x1", 2, 33, 5, 4, 31, 1, 1, {}},
       {"1x1, stride 2", 2, 32, 7, 6, 16, 1, 1, {.stride = 2}},
       {"1x1, padding 1", 2, 4, 3, 5, 6, 1, 1, {.padding = 1}},
+      {"1x1, one pixel, one channel", 1, 1, 1, 1, 1, 1, 1, {}},
+      {"3x3, 4x4 images", 2, 48, 4, 4, 32, 3, 3, {.padding = 1}},
       {"one image", 1, 16, 4, 6, 32, 3, 3, {.padding = 1}},
       {"one channel", 3, 1, 8, 7, 6, 3, 3, {.padding = 1}},
       {"one output channel", 2, 6, 5, 8, 1, 3, 3, {.padding = 1}},
