@@ -5,7 +5,8 @@
 namespace norma::train {
 
 /// While one lives, the first SIGINT (Ctrl-C) or SIGTERM only sets a flag, which the training loops look at once a
-/// step: they write what they have and return. A second signal ends the program at once.
+/// step: they write what they have and return. A signal more than a second later ends the program at once; one that
+/// comes sooner is taken for the same (timeout(1) signals the process and then its group).
 class InterruptGuard {
  public:
   InterruptGuard();
