@@ -230,3 +230,16 @@ TEST_CASE("networks: scaling the MLP's last weight by gamma is scaling its resul
     }
   }
 }
+
+TEST_CASE("networks: each stage of convnext halves the image") {
+  const auto model = create_model("convnext_atto", {.num_classes = 5, .patch_size = 2});
+  std::vector<Sizes> after;
+  for (const auto& [name, module] : model->named_modules()) {
+    if (name.ends_with("downsample") || name == "stem") {
+      module->register_forward_hook(
+          [&after](const nn::Module&, const Tensor&, const Tensor& y) { after.push_back(y.sizes()); });
+    }
+  }
+  (*model)(random_tensor({2, 3, 32, 16}, 1, DType::float32));
+  CHECK(after == std::vector<Sizes>{{2, 40, 16, 8}, {2, 80, 8, 4}, {2, 160, 4, 2}, {2, 320, 2, 1}});
+}
