@@ -79,7 +79,7 @@ struct SgdOptions {
 ///   p -= lr · v, or with Nesterov p -= lr · (g + momentum · v).
 class Sgd : public Optimizer {
  public:
-  Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
+  explicit Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
   [[nodiscard]] double momentum() const override { return options_.momentum; }
   void set_momentum(double momentum) override { options_.momentum = momentum; }
 
@@ -103,7 +103,7 @@ struct AdamWOptions {
 ///   p -= lr / (1 - beta1^t) · m / (sqrt(v / (1 - beta2^t)) + eps).
 class AdamW : public Optimizer {
  public:
-  AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options = {});
+  explicit AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options = {});
   [[nodiscard]] double momentum() const override { return options_.beta1; }
   void set_momentum(double momentum) override { options_.beta1 = momentum; }
 
