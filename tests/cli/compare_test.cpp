@@ -64,7 +64,8 @@ TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume
   test::write_file(folder / "o/results.json", json.dump());
   const Outcome rest = run_norma(folder.path(), "compare --resume o");
   CHECK_MESSAGE(rest.code == 0, rest.err);
-  for (const nlohmann::json& cell : results(folder / "o")["cells"]) {
+  const nlohmann::json after = results(folder / "o");
+  for (const nlohmann::json& cell : after["cells"]) {
     CHECK(cell["state"] == "finished");
   }
 }
