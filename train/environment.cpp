@@ -25,6 +25,8 @@ namespace norma::train {
 
 namespace {
 
+constexpr const char* kStatusFile = "/proc/self/status";
+
 /// The value behind "key" and a colon or equals sign in a file of such lines; "" when there is none.
 std::string value_in_file(const char* file, std::string_view key) {
   std::ifstream in(file);
@@ -162,13 +164,23 @@ std::string local_time(bool compact) {
   return {text.data(), length};
 }
 
-int64_t peak_resident_bytes() {
-  return kibibytes_in_file("/proc/self/status", "VmHWM");
+ResidentPeak::ResidentPeak(bool reset) {
+  if (reset) {
+    std::ofstream("/proc/self/clear_refs") << 5;  // 5: set the mark to what is held now
+  }
+  constexpr int64_t kMovesMeanwhile = 1 << 20;  // between reading the two figures
+  first_mark_ = kibibytes_in_file(kStatusFile, "VmHWM");
+  sample();
+  exact_ = first_mark_ > 0 && first_mark_ <= highest_ + kMovesMeanwhile;
 }
 
-void reset_peak_resident_bytes() {
-  // Linux: writing 5 sets the high-water mark to what is held now. Elsewhere the file is not there.
-  std::ofstream("/proc/self/clear_refs") << 5;
+void ResidentPeak::sample() {
+  highest_ = std::max(highest_, kibibytes_in_file(kStatusFile, "VmRSS"));
+}
+
+int64_t ResidentPeak::bytes() const {
+  const int64_t mark = kibibytes_in_file(kStatusFile, "VmHWM");
+  return exact_ || mark > first_mark_ ? mark : highest_;
 }
 
 }  // namespace norma::train

@@ -30,10 +30,22 @@ std::vector<std::pair<std::string, std::string>> compute_libraries();
 /// Date and time here and now: "2026-11-21 14:03:07", with `compact` "20261121-140307".
 std::string local_time(bool compact = false);
 
-/// The most memory the process has held since the start or the last reset, in bytes, as the system counts it; 0 where
-/// the system does not say.
-int64_t peak_resident_bytes();
-/// Starts counting anew, where the system can.
-void reset_peak_resident_bytes();
+/// Follows the most memory that the process holds, from construction on.
+/// Linux keeps that figure (VmHWM) and lets a process reset it, but not in every container; where it does not, the
+/// samples that the caller takes stand in for it until the process grows beyond its old mark.
+class ResidentPeak {
+ public:
+  /// `reset` false leaves the system's mark alone, for a caller that follows another span at the same time.
+  explicit ResidentPeak(bool reset = true);
+  /// Looks at what the process holds now.
+  void sample();
+  /// Bytes; 0 where the system does not say.
+  int64_t bytes() const;
+
+ private:
+  bool exact_ = false;      ///< the system's mark started where the process stood
+  int64_t first_mark_ = 0;  ///< VmHWM at construction
+  int64_t highest_ = 0;     ///< of the samples
+};
 
 }  // namespace norma::train

@@ -5,7 +5,6 @@
 #include "core/random.h"
 #include "core/tape.h"
 #include "ops/loss/loss.h"
-#include "train/environment.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 
@@ -169,7 +168,7 @@ TrainResult Trainer::run() {
   result.parameters = model_->parameter_count();
   model_->train();
   allocator(kCpu).reset_peak();
-  reset_peak_resident_bytes();
+  ResidentPeak resident;
 
   Progress progress({.label = options_.label,
                      .total_steps = total_steps_,
@@ -177,7 +176,7 @@ TrainResult Trainer::run() {
                      .log_interval = options_.log_interval,
                      .quiet = options_.quiet});
   if (step_ < total_steps_) {
-    train(result, progress);
+    train(result, progress, resident);
   }
   if (!interrupted() && !result.test.complete) {  // a run that was complete but for its evaluation
     result.test = evaluate_now();
@@ -188,12 +187,12 @@ TrainResult Trainer::run() {
   result.step = step_;
   result.finished = step_ == total_steps_ && result.test.complete;
   result.peak_bytes = allocator(kCpu).statistics().peak_allocated;
-  result.peak_resident = peak_resident_bytes();
+  result.peak_resident = resident.bytes();
   result.seconds = seconds_since(start);
   return result;
 }
 
-void Trainer::train(TrainResult& result, Progress& progress) {
+void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resident) {
   data::Loader loader = make_train_loader(recipe_, train_set_, options_.workers, step_);
   std::vector<double> step_seconds;
   auto step_start = std::chrono::steady_clock::now();
@@ -201,6 +200,7 @@ void Trainer::train(TrainResult& result, Progress& progress) {
     const double loss = train_step(*batch);
     ++step_;
     step_seconds.push_back(seconds_since(step_start));
+    resident.sample();  // the allocator keeps what a step has freed, so the end of a step shows its peak
     result.losses.push_back(loss);
     unlogged_loss_ += loss;
     ++unlogged_steps_;

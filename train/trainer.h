@@ -2,6 +2,7 @@
 
 #include "core/random.h"
 #include "train/checkpoint.h"
+#include "train/environment.h"
 #include "train/evaluate.h"
 #include "train/metrics_log.h"
 #include "train/progress.h"
@@ -64,7 +65,7 @@ class Trainer {
  private:
   double train_step(const data::Batch& batch);
   void save() const;
-  void train(TrainResult& result, Progress& progress);
+  void train(TrainResult& result, Progress& progress, ResidentPeak& resident);
   void log(double images_per_second, const Evaluation& test);
   Evaluation evaluate_now();
 
