@@ -28,10 +28,10 @@ if(NOT output MATCHES "^loss [0-9.]+\n.*conv2d")
   message(FATAL_ERROR "the README's example printed \"${output}\"")
 endif()
 
-# No installed file may lead back to where it was built.
+# No installed file may lead back to where it was built: no path may begin there.
 file(GLOB_RECURSE configs ${WORK}/prefix/*.cmake)
 foreach(config IN LISTS configs)
-  file(STRINGS ${config} leaks REGEX "${SOURCE}")
+  file(STRINGS ${config} leaks REGEX "(^|[\" ;=])${SOURCE}/")
   if(leaks)
     message(FATAL_ERROR "${config} names the source folder: ${leaks}")
   endif()
