@@ -34,6 +34,7 @@
 #include "nn/init.h"
 #include "nn/linear.h"
 #include "nn/module.h"
+#include "nn/batch_norm.h"
 #include "nn/norm.h"
 #include "nn/norm_factory.h"
 #include "nn/optimizer.h"

@@ -95,10 +95,14 @@ void append_tree(const Module& module, const std::string& label, int depth, std:
 
 Tensor Module::operator()(const Tensor& x) {
   Tensor y = forward(x);
-  for (const ForwardHook& hook : hooks_) {
-    hook(*this, x, y);
-  }
+  run_forward_hooks(x, y);
   return y;
+}
+
+void Module::run_forward_hooks(const Tensor& input, const Tensor& output) const {
+  for (const ForwardHook& hook : hooks_) {
+    hook(*this, input, output);
+  }
 }
 
 void Module::register_forward_hook(ForwardHook hook) {

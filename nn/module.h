@@ -40,6 +40,8 @@ class Module {
   /// forward(), then the hooks in the order of their registration.
   Tensor operator()(const Tensor& x);
   void register_forward_hook(ForwardHook hook);
+  /// For a caller that does this module's work itself, together with what follows it.
+  void run_forward_hooks(const Tensor& input, const Tensor& output) const;
 
   /// One line for people: "BatchNorm2d(3, eps=1e-05, momentum=0.1)".
   [[nodiscard]] virtual std::string name() const = 0;

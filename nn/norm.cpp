@@ -1,21 +1,14 @@
 #include "nn/norm.h"
 
 #include "core/factory.h"
-#include "ops/norm/norm.h"
+#include "nn/norm_text.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace norma::nn {
 namespace {
 
-void check_channels(std::string_view op, int64_t channels) {
-  check(channels > 0, op, "channels: expected a positive number, got {}", channels);
-}
-
-// The input of a layer made for (N, channels, H, W).
-void check_image(std::string_view op, const Tensor& x, int64_t channels) {
-  check_defined(op, "x", x);
-  check_rank(op, "x", x, 4);
-  check(x.size(1) == channels, op, "x: expected {} channels, got {} (sizes {})", channels, x.size(1),
-        to_string(x.sizes()));
+void check_shape(std::string_view layer, const Sizes& shape) {
+  check(!shape.empty(), layer, "normalized_shape: expected one size or more, got none");
 }
 
 Tensor weight_of(const Sizes& sizes, bool affine) {
@@ -25,8 +18,23 @@ Tensor bias_of(const Sizes& sizes, bool affine) {
   return affine ? zeros(sizes) : Tensor();
 }
 
-// ", statistics=sum_of_squares" and ", affine=false" where they are not the default.
-std::string option_text(bool affine, Statistics statistics) {
+Tensor activation(const Tensor& x, Activation f) {
+  switch (f) {
+    case Activation::identity: return x;
+    case Activation::relu: return relu(x);
+    case Activation::gelu: return gelu(x);
+    case Activation::silu: return silu(x);
+  }
+  return x;
+}
+
+LayerNormOptions layer_norm_options(const NormOptions& options) {
+  return {.eps = options.eps, .statistics = options.statistics};
+}
+
+}  // namespace
+
+std::string norm_option_text(bool affine, Statistics statistics) {
   std::string text = affine ? "" : ", affine=false";
   if (statistics != Statistics::stable) {
     text += fmt::format(", statistics={}", to_string(statistics));
@@ -34,106 +42,123 @@ std::string option_text(bool affine, Statistics statistics) {
   return text;
 }
 
-}  // namespace
-
-BatchNorm2d::BatchNorm2d(int64_t channels, const BatchNorm2dOptions& options) : channels_(channels), options_(options) {
-  check_channels("BatchNorm2d", channels);
-  weight_ = register_parameter("weight", weight_of({channels}, options.affine));
-  bias_ = register_parameter("bias", bias_of({channels}, options.affine));
-  if (options.track_running_stats) {
-    running_mean_ = register_buffer("running_mean", zeros({channels}));
-    running_var_ = register_buffer("running_var", ones({channels}));
-    num_batches_tracked_ = register_buffer("num_batches_tracked", zeros({}, {.dtype = DType::int64}));
+void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, int64_t low, int64_t high) {
+  check_defined(op, "x", x);
+  if (low == high) {
+    check_rank(op, "x", x, low);
   }
+  check(x.rank() >= low && x.rank() <= high, op, "x: expected rank {} to {}, got rank {} (sizes {})", low, high,
+        x.rank(), to_string(x.sizes()));
+  check(x.size(1) == channels, op, "x: expected {} channels, got {} (sizes {})", channels, x.size(1),
+        to_string(x.sizes()));
 }
 
-Tensor BatchNorm2d::forward(const Tensor& x) {
-  check_image("batch_norm", x, channels_);
-  double momentum = options_.momentum.value_or(0);
-  if (is_training() && num_batches_tracked_.defined()) {
-    const int64_t count = ++*num_batches_tracked_.data<int64_t>();
-    num_batches_tracked_.bump_version();
-    if (!options_.momentum) {  // the average of all batches so far
-      momentum = 1.0 / static_cast<double>(count);
-    }
+Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then) {
+  if (auto* layer = dynamic_cast<Norm*>(&norm)) {
+    Tensor y = layer->forward_act(x, then);
+    layer->run_forward_hooks(x, y);
+    return y;
   }
-  return batch_norm(
-      x, running_mean_, running_var_, weight_, bias_,
-      {.training = is_training(), .momentum = momentum, .eps = options_.eps, .statistics = options_.statistics});
-}
-
-std::string BatchNorm2d::name() const {
-  const std::string momentum = options_.momentum ? fmt::format("{}", *options_.momentum) : "none";
-  return fmt::format("BatchNorm2d({}, eps={}, momentum={}{}{})", channels_, options_.eps, momentum,
-                     option_text(options_.affine, options_.statistics),
-                     options_.track_running_stats ? "" : ", track_running_stats=false");
+  const Tensor y = norm(x);
+  return activation(then.residual.defined() ? add(y, then.residual) : y, then.activation);
 }
 
 LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
     : shape_(normalized_shape), options_(options) {
-  check(!shape_.empty(), "LayerNorm", "normalized_shape: expected one size or more, got none");
+  check_shape("LayerNorm", shape_);
   weight_ = register_parameter("weight", weight_of(shape_, options.affine));
   bias_ = register_parameter("bias", bias_of(shape_, options.affine));
 }
 
-Tensor LayerNorm::forward(const Tensor& x) {
-  return layer_norm(x, shape_, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics});
+Tensor LayerNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  return layer_norm(x, shape_, weight_, bias_, layer_norm_options(options_), then);
 }
 
 std::string LayerNorm::name() const {
   return fmt::format("LayerNorm({}, eps={}{})", to_string(shape_), options_.eps,
-                     option_text(options_.affine, options_.statistics));
+                     norm_option_text(options_.affine, options_.statistics));
 }
 
-LayerNorm2d::LayerNorm2d(int64_t channels, const NormOptions& options) : channels_(channels), options_(options) {
-  check_channels("LayerNorm2d", channels);
+RMSNorm::RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options)
+    : shape_(normalized_shape), options_(options) {
+  check_shape("RMSNorm", shape_);
+  weight_ = register_parameter("weight", weight_of(shape_, options.affine));
+}
+
+Tensor RMSNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  return rms_norm(x, shape_, weight_, {.eps = options_.eps}, then);
+}
+
+std::string RMSNorm::name() const {
+  return fmt::format("RMSNorm({}, eps={}{})", to_string(shape_),
+                     options_.eps ? fmt::format("{}", *options_.eps) : "none",
+                     norm_option_text(options_.affine, Statistics::stable));
+}
+
+SimpleNorm::SimpleNorm(const Sizes& normalized_shape, const NormOptions& options)
+    : shape_(normalized_shape), options_(options) {
+  check_shape("SimpleNorm", shape_);
+  weight_ = register_parameter("weight", weight_of(shape_, options.affine));
+}
+
+Tensor SimpleNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  return simple_norm(x, shape_, weight_, {.eps = options_.eps, .statistics = options_.statistics}, then);
+}
+
+std::string SimpleNorm::name() const {
+  return fmt::format("SimpleNorm({}, eps={}{})", to_string(shape_), options_.eps,
+                     norm_option_text(options_.affine, options_.statistics));
+}
+
+ChannelNorm::ChannelNorm(std::string layer, int64_t channels, const NormOptions& options, bool with_bias)
+    : layer_(std::move(layer)), channels_(channels), options_(options) {
+  check(channels > 0, layer_.substr(0, layer_.find('(')), "channels: expected a positive number, got {}", channels);
   weight_ = register_parameter("weight", weight_of({channels}, options.affine));
-  bias_ = register_parameter("bias", bias_of({channels}, options.affine));
+  bias_ = register_parameter("bias", bias_of({channels}, options.affine && with_bias));
 }
 
-Tensor LayerNorm2d::forward(const Tensor& x) {
-  check_image("layer_norm_2d", x, channels_);
-  return layer_norm_2d(x, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics});
+void ChannelNorm::check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const {
+  check_norm_input(op, x, channels_, low, high);
 }
 
-std::string LayerNorm2d::name() const {
-  return fmt::format("LayerNorm2d({}, eps={}{})", channels_, options_.eps,
-                     option_text(options_.affine, options_.statistics));
+std::string ChannelNorm::name() const {
+  return fmt::format("{}{}, eps={}{})", layer_ + (layer_.find('(') == std::string::npos ? "(" : ", "), channels_,
+                     options_.eps, norm_option_text(options_.affine, options_.statistics));
+}
+
+LayerNorm2d::LayerNorm2d(int64_t channels, const NormOptions& options)
+    : ChannelNorm("LayerNorm2d", channels, options) {}
+
+Tensor LayerNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_input("layer_norm_2d", x, 4, 4);
+  return layer_norm_2d(x, weight(), bias(), layer_norm_options(options()), then);
+}
+
+RMSNorm2d::RMSNorm2d(int64_t channels, const NormOptions& options)
+    : ChannelNorm("RMSNorm2d", channels, options, /* with_bias= */ false) {}
+
+Tensor RMSNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_input("rms_norm_2d", x, 4, 4);
+  return rms_norm_2d(x, weight(), {.eps = options().eps}, then);
+}
+
+SimpleNorm2d::SimpleNorm2d(int64_t channels, const NormOptions& options)
+    : ChannelNorm("SimpleNorm2d", channels, options, /* with_bias= */ false) {}
+
+Tensor SimpleNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_input("simple_norm_2d", x, 4, 4);
+  return simple_norm_2d(x, weight(), {.eps = options().eps, .statistics = options().statistics}, then);
 }
 
 GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& options)
-    : groups_(groups), channels_(channels), options_(options) {
-  check_channels("GroupNorm", channels);
+    : ChannelNorm(fmt::format("GroupNorm({}", groups), channels, options), groups_(groups) {
   check(groups > 0 && channels % groups == 0, "group_norm",
         "num_channels must be divisible by num_groups, got num_channels {}, num_groups {}", channels, groups);
-  weight_ = register_parameter("weight", weight_of({channels}, options.affine));
-  bias_ = register_parameter("bias", bias_of({channels}, options.affine));
 }
 
-Tensor GroupNorm::forward(const Tensor& x) {
-  check_image("group_norm", x, channels_);
-  return group_norm(x, groups_, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics});
-}
-
-std::string GroupNorm::name() const {
-  return fmt::format("GroupNorm({}, {}, eps={}{})", groups_, channels_, options_.eps,
-                     option_text(options_.affine, options_.statistics));
-}
-
-InstanceNorm2d::InstanceNorm2d(int64_t channels, const NormOptions& options) : channels_(channels), options_(options) {
-  check_channels("InstanceNorm2d", channels);
-  weight_ = register_parameter("weight", weight_of({channels}, options.affine));
-  bias_ = register_parameter("bias", bias_of({channels}, options.affine));
-}
-
-Tensor InstanceNorm2d::forward(const Tensor& x) {
-  check_image("instance_norm", x, channels_);
-  return instance_norm(x, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics});
-}
-
-std::string InstanceNorm2d::name() const {
-  return fmt::format("InstanceNorm2d({}, eps={}{})", channels_, options_.eps,
-                     option_text(options_.affine, options_.statistics));
+Tensor GroupNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_input("group_norm", x, 2, 5);
+  return group_norm(x, groups_, weight(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
 }
 
 }  // namespace norma::nn

@@ -1,44 +1,26 @@
 #pragma once
 
 #include "nn/module.h"
-#include "ops/norm/spec.h"
+#include "ops/norm/norm.h"
 
 #include <optional>
 
 namespace norma::nn {
 
-// Layers around ops/norm/norm.h, where the meaning of each is described. Weights start at 1, biases at 0.
+// Layers around ops/norm/norm.h, where the meaning of each is described. Weights start at 1, biases at 0. Those that
+// keep statistics of batches are in nn/batch_norm.h, those that are not one normalize() in nn/response_norm.h.
 
-struct BatchNorm2dOptions {
-  double eps = 1e-5;
-  /// Share of the new batch in the running statistics; none: their plain average over all batches; 0: they are frozen.
-  std::optional<double> momentum = 0.1;
-  bool affine = true;
-  bool track_running_stats = true;  ///< false: batch statistics also in evaluation
-  Statistics statistics = Statistics::stable;
-};
-
-/// x: (N, channels, H, W). Buffers running_mean, running_var and num_batches_tracked (int64).
-class BatchNorm2d : public Module {
+/// A norm layer, which may be followed by a residual and an activation in one op.
+class Norm : public Module {
  public:
-  explicit BatchNorm2d(int64_t channels, const BatchNorm2dOptions& options = {});
-
-  Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string name() const override;
-  [[nodiscard]] const Tensor& weight() const { return weight_; }
-  [[nodiscard]] const Tensor& bias() const { return bias_; }
-  [[nodiscard]] const Tensor& running_mean() const { return running_mean_; }
-  [[nodiscard]] const Tensor& running_var() const { return running_var_; }
-
- private:
-  int64_t channels_;
-  BatchNorm2dOptions options_;
-  Tensor weight_;
-  Tensor bias_;
-  Tensor running_mean_;
-  Tensor running_var_;
-  Tensor num_batches_tracked_;
+  Tensor forward(const Tensor& x) final { return forward_act(x, {}); }
+  /// activation(norm(x) + residual).
+  virtual Tensor forward_act(const Tensor& x, const NormActOptions& then) = 0;
 };
+
+/// activation(norm(x) + residual) for any module: one op where the module is a Norm, else one after the other. Hooks of
+/// the module see the result; those of an activation's own module are not called.
+Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then);
 
 struct NormOptions {
   double eps = 1e-5;
@@ -47,10 +29,10 @@ struct NormOptions {
 };
 
 /// Over the last axes, whose sizes are `normalized_shape`.
-class LayerNorm : public Module {
+class LayerNorm : public Norm {
  public:
   explicit LayerNorm(const Sizes& normalized_shape, const NormOptions& options = {});
-  Tensor forward(const Tensor& x) override;
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
   [[nodiscard]] std::string name() const override;
 
  private:
@@ -60,48 +42,88 @@ class LayerNorm : public Module {
   Tensor bias_;
 };
 
-/// Over the channels of (N, channels, H, W), at each pixel.
-class LayerNorm2d : public Module {
+struct RmsNormLayerOptions {
+  std::optional<double> eps = {};  ///< none: see rms_norm()
+  bool affine = true;
+};
+
+/// Root mean square over the last axes, whose sizes are `normalized_shape`.
+class RMSNorm : public Norm {
  public:
-  explicit LayerNorm2d(int64_t channels, const NormOptions& options = {.eps = 1e-6});
-  Tensor forward(const Tensor& x) override;
+  explicit RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options = {});
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
   [[nodiscard]] std::string name() const override;
 
  private:
+  Sizes shape_;
+  RmsNormLayerOptions options_;
+  Tensor weight_;
+};
+
+/// x / deviation over the last axes, whose sizes are `normalized_shape`.
+class SimpleNorm : public Norm {
+ public:
+  explicit SimpleNorm(const Sizes& normalized_shape, const NormOptions& options = {.eps = 1e-6});
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  [[nodiscard]] std::string name() const override;
+
+ private:
+  Sizes shape_;
+  NormOptions options_;
+  Tensor weight_;
+};
+
+/// What the norms of (N, channels, …) with nothing but weight and bias share.
+class ChannelNorm : public Norm {
+ public:
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] const Tensor& weight() const { return weight_; }
+  [[nodiscard]] const Tensor& bias() const { return bias_; }
+
+ protected:
+  /// Rank of the inputs: `low` to `high`.
+  ChannelNorm(std::string layer, int64_t channels, const NormOptions& options, bool with_bias = true);
+  /// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.
+  void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const;
+  [[nodiscard]] const NormOptions& options() const { return options_; }
+
+ private:
+  std::string layer_;  ///< "LayerNorm2d", or with what comes first: "GroupNorm(8"
   int64_t channels_;
   NormOptions options_;
   Tensor weight_;
   Tensor bias_;
 };
 
-/// Throws Error when `groups` does not divide `channels`.
-class GroupNorm : public Module {
+/// Over the channels of (N, channels, H, W), at each pixel.
+class LayerNorm2d : public ChannelNorm {
+ public:
+  explicit LayerNorm2d(int64_t channels, const NormOptions& options = {.eps = 1e-6});
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+};
+
+/// Root mean square over the channels of (N, channels, H, W), at each pixel. A weight, no bias.
+class RMSNorm2d : public ChannelNorm {
+ public:
+  explicit RMSNorm2d(int64_t channels, const NormOptions& options = {.eps = 1e-6});
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+};
+
+/// x / deviation over the channels of (N, channels, H, W), at each pixel. A weight, no bias.
+class SimpleNorm2d : public ChannelNorm {
+ public:
+  explicit SimpleNorm2d(int64_t channels, const NormOptions& options = {.eps = 1e-6});
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+};
+
+/// Over groups of channels of (N, channels, …). Throws Error when `groups` does not divide `channels`.
+class GroupNorm : public ChannelNorm {
  public:
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
-  Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string name() const override;
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
 
  private:
   int64_t groups_;
-  int64_t channels_;
-  NormOptions options_;
-  Tensor weight_;
-  Tensor bias_;
-};
-
-/// Over the pixels of each channel of each image of (N, channels, H, W). With weight and bias, unlike PyTorch's
-/// default.
-class InstanceNorm2d : public Module {
- public:
-  explicit InstanceNorm2d(int64_t channels, const NormOptions& options = {});
-  Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string name() const override;
-
- private:
-  int64_t channels_;
-  NormOptions options_;
-  Tensor weight_;
-  Tensor bias_;
 };
 
 }  // namespace norma::nn

@@ -1,6 +1,7 @@
 #include "nn/norm_factory.h"
 
 #include "core/nearest_name.h"
+#include "nn/batch_norm.h"
 #include "nn/norm.h"
 #include "nn/sequential.h"
 
@@ -63,7 +64,7 @@ int64_t groups_of(const NormChoice& choice, int64_t channels) {
 
 std::shared_ptr<Module> make_batch(const NormChoice& choice, int64_t channels) {
   return std::make_shared<BatchNorm2d>(
-      channels, BatchNorm2dOptions{
+      channels, BatchNormLayerOptions{
                     .eps = eps_of(choice, 1e-5), .momentum = momentum_of(choice), .statistics = statistics_of(choice)});
 }
 
@@ -76,7 +77,9 @@ std::shared_ptr<Module> make_group(const NormChoice& choice, int64_t channels) {
 }
 
 std::shared_ptr<Module> make_instance(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<InstanceNorm2d>(channels, norm_options(choice, 1e-5));
+  return std::make_shared<InstanceNorm2d>(
+      channels,
+      InstanceNormLayerOptions{.eps = eps_of(choice, 1e-5), .affine = true, .statistics = statistics_of(choice)});
 }
 
 std::shared_ptr<Module> make_none(const NormChoice& /*choice*/, int64_t /*channels*/) {

@@ -1,6 +1,9 @@
+#include "core/factory.h"
 #include "ops/norm/implementation.h"
+#include "ops/pointwise/derivatives.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
 namespace norma::norm_kernels {
@@ -39,50 +42,112 @@ Sizes weight_sizes(const NormSpec& spec, const Tensor& x) {
   return split(sizes, spec.groups);
 }
 
-Sizes affine_sizes(const NormSpec& spec, const Tensor& x) {
-  Sizes sizes;
-  for (const int64_t axis : spec.affine) {
-    sizes.push_back(x.size(axis));
+/// A row of constants, one per channel, along axis 1 of x.
+Tensor constant_row(const SavedNorm& norm, int64_t i) {
+  Sizes sizes = Sizes::filled(norm.x.rank(), 1);
+  sizes[1] = norm.rows.size(1);
+  return reshape(select(norm.rows, 0, i), sizes);
+}
+
+/// What a norm computes, over the tensor whose axis 1 is split into groups.
+struct Composed {
+  Tensor x;
+  Tensor rstd;
+  Tensor centred;  ///< x - mean; for Centring::none x
+  Tensor xhat;
+};
+
+Composed compose(const SavedNorm& norm, DType dtype) {
+  const NormSpec& spec = norm.spec;
+  Composed c;
+  c.x = reshape(to(norm.x, dtype), split(norm.x.sizes(), spec.groups));
+  if (norm.given) {
+    c.centred = sub(c.x, constant_row(norm, 0));
+    c.rstd = constant_row(norm, 2);
+    c.xhat = mul(c.centred, c.rstd);
+    return c;
   }
-  return sizes;
+  const Axes axes = split_axes(spec);
+  const ReduceOptions keep{.keepdim = true};
+  c.centred = spec.centring == Centring::none ? c.x : sub(c.x, mean(c.x, axes, keep));
+  Tensor var = mean(mul(c.centred, c.centred), axes, keep);
+  if (spec.correction > 0) {
+    const double count = static_cast<double>(c.x.numel()) / static_cast<double>(var.numel());
+    var = mul(var, count / (count - static_cast<double>(spec.correction)));
+  }
+  c.rstd = rsqrt(add(var, spec.eps));
+  c.xhat = mul(spec.centring == Centring::mean ? c.centred : c.x, c.rstd);
+  return c;
 }
 
 }  // namespace
 
-Tensors composed_backward(const NormSpec& spec, const Tensor& dy, const Tensor& x, const Tensor& weight,
-                          const Tensor& statistics, NeededGradients needs) {
+Tensors composed_backward(const SavedNorm& norm, const Tensor& dz, NeededGradients needs) {
+  const NormSpec& spec = norm.spec;
+  const DType dtype = compute_dtype(norm.x.dtype());
+  const Composed c = compose(norm, dtype);
   const Axes axes = split_axes(spec);
-  const Sizes broadcast = weight_sizes(spec, x);
-  const Tensor split_x = reshape(x, split(x.sizes(), spec.groups));
-  const Tensor split_dy = reshape(dy, split(x.sizes(), spec.groups));
-  const Tensor g = weight.defined() ? mul(split_dy, reshape(weight, broadcast)) : split_dy;
+  const Sizes broadcast = weight_sizes(spec, norm.x);
+  const Tensor split_dz = reshape(to(dz, dtype), c.x.sizes());
+  const Tensor g = norm.weight.defined() ? mul(split_dz, reshape(to(norm.weight, dtype), broadcast)) : split_dz;
 
-  Tensor xhat;
   Tensor dx;
-  if (statistics.defined()) {
-    // Constants, one per channel: dx = g * rstd.
-    const auto row = [&](int64_t i) {
-      Sizes sizes = Sizes::filled(x.rank(), 1);
-      sizes[1] = statistics.size(1);
-      return reshape(select(statistics, 0, i), sizes);
-    };
-    xhat = mul(sub(split_x, row(0)), row(2));
-    dx = mul(g, row(2));
-  } else {
-    // dx = (g - mean(g) - xhat * mean(g * xhat)) * rstd
-    const ReduceOptions keep{.keepdim = true};
-    const Tensor centred = sub(split_x, mean(split_x, axes, keep));
-    const Tensor rstd = rsqrt(add(mean(mul(centred, centred), axes, keep), spec.eps));
-    xhat = mul(centred, rstd);
-    if (needs.x) {
-      dx = mul(sub(sub(g, mean(g, axes, keep)), mul(xhat, mean(mul(g, xhat), axes, keep))), rstd);
+  if (needs.x) {
+    dx = mul(g, c.rstd);
+    if (!norm.given) {
+      // mean: dx = (g - mean(g) - xhat * m) * rstd, none: dx = (g - xhat * m) * rstd, deviation:
+      // dx = (g - (x - mean) * rstd * m) * rstd, with m = sum(g * xhat) / (n - correction)
+      const ReduceOptions keep{.keepdim = true};
+      const Tensor sums = sum(mul(g, c.xhat), axes, keep);
+      const double count = static_cast<double>(c.x.numel()) / static_cast<double>(sums.numel());
+      const Tensor m = mul(sums, 1 / (count - static_cast<double>(spec.correction)));
+      dx = sub(dx, mul(mul(mul(c.centred, c.rstd), m), c.rstd));
+      if (spec.centring == Centring::mean) {
+        dx = sub(dx, mul(mean(g, axes, keep), c.rstd));
+      }
     }
+    dx = to(reshape(dx, norm.x.sizes()), norm.x.dtype());
   }
   const auto to_weight = [&](const Tensor& full) {
-    return reshape(sum_to_size(full, broadcast), affine_sizes(spec, x));
+    return reshape(sum_to_size(full, broadcast), sizes_along(norm.x, spec.affine));
   };
-  return {needs.x ? reshape(dx, x.sizes()) : Tensor{}, needs.weight ? to_weight(mul(split_dy, xhat)) : Tensor{},
-          needs.bias ? to_weight(split_dy) : Tensor{}};
+  Tensor dweight;
+  if (needs.weight) {
+    dweight = to(to_weight(mul(split_dz, c.xhat)), norm.weight.dtype());
+  }
+  return {dx, dweight, needs.bias ? to(to_weight(split_dz), norm.bias_dtype) : Tensor{}};
+}
+
+Tensor composed_activation_backward(const SavedNorm& norm, const Tensor& dy) {
+  const DType dtype = compute_dtype(norm.x.dtype());
+  const Tensor wide_dy = to(dy, dtype);
+  if (norm.bits.defined()) {
+    // Constant: relu has no second derivative.
+    const Tensor ones_like_x = ones_like(norm.x);
+    SavedNorm constant = norm;
+    constant.x = norm.x.detach();
+    return to(mul(wide_dy, to(activation_backward(constant, ones_like_x), dtype)), norm.x.dtype());
+  }
+  const Sizes broadcast = weight_sizes(norm.spec, norm.x);
+  Tensor z = compose(norm, dtype).xhat;
+  if (norm.weight.defined()) {
+    z = mul(z, reshape(to(norm.weight, dtype), broadcast));
+  }
+  if (norm.bias.defined()) {
+    z = add(z, reshape(to(norm.bias, dtype), broadcast));
+  }
+  z = reshape(z, norm.x.sizes());
+  if (norm.residual.defined()) {
+    z = add(z, to(norm.residual, dtype));
+  }
+  Tensor dz;
+  switch (norm.activation) {
+    case Activation::identity: dz = wide_dy; break;
+    case Activation::relu: dz = relu_backward(z, wide_dy); break;
+    case Activation::gelu: dz = gelu_backward(z, wide_dy); break;
+    case Activation::silu: dz = silu_backward(z, wide_dy); break;
+  }
+  return to(dz, norm.x.dtype());
 }
 
 }  // namespace norma::norm_kernels

@@ -47,27 +47,48 @@ struct NormProblem {
   NormShape shape;
   AffineShape affine;
   Statistics statistics = Statistics::stable;
+  Centring centring = Centring::mean;
+  int64_t correction = 0;
   double eps = 0;
   /// mean, rest and rstd are constants that the caller brings (evaluation with running statistics).
   bool given_statistics = false;
+
+  /// Sums are taken about 0 rather than a pivot.
+  [[nodiscard]] bool raw_sums() const { return statistics == Statistics::sum_of_squares || centring == Centring::none; }
 };
 
-/// y = ((x - mean) - rest) * rstd * weight + bias. mean + rest is the mean in twice the precision of T: mean alone is
-/// off by up to half a unit in its last place, which at a mean of 1e6 is 0.03.
+/// What becomes of z = ((x - mean) - rest) * rstd * weight + bias before it is written:
+/// f(z + residual), or with dy its derivative: dy * f'(z + residual).
+template <class T>
+struct Epilogue {
+  Activation activation = Activation::identity;
+  const T* residual = nullptr;  ///< in the order of x, or null
+  const T* dy = nullptr;        ///< in the order of x, or null
+
+  [[nodiscard]] bool present() const {
+    return activation != Activation::identity || residual != nullptr || dy != nullptr;
+  }
+};
+
+/// y = ((x - mean) - rest) * rstd * weight + bias, and the epilogue. mean + rest is what is subtracted, in twice the
+/// precision of T: the mean alone is off by up to half a unit in its last place, which at a mean of 1e6 is 0.03.
 template <class T>
 struct NormForward {
   const T* x;
   const T* weight;  ///< both weight and bias, or neither
   const T* bias;
-  T* y;
-  T* mean;  ///< one number per set, as rest, rstd and var
+  T* y;     ///< null: only the statistics are wanted
+  T* mean;  ///< one number per set, as all that follow; 0 where nothing is subtracted, as rest
   T* rest;
   T* rstd;
-  T* var;  ///< biased variance; may be null
+  T* var;               ///< variance, or the mean square for Centring::none; may be null
+  T* centre = nullptr;  ///< for Centring::deviation: the mean, which is not subtracted
+  Epilogue<T> epilogue = {};
 };
 
 /// With g = dy * weight and xhat = (x - mean) * rstd, and means over a set:
-///   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  dweight = sum(dy * xhat),  dbias = sum(dy).
+///   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  dweight = sum(dy * xhat),  dbias = sum(dy)
+/// for Centring::mean; the others are at input_gradient().
 /// dx, dweight and dbias are null where they are not wanted.
 template <class T>
 struct NormBackward {
@@ -77,6 +98,7 @@ struct NormBackward {
   const T* mean;
   const T* rest;
   const T* rstd;
+  const T* centre;  ///< for Centring::deviation, else null
   T* dx;
   T* dweight;
   T* dbias;

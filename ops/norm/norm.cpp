@@ -4,87 +4,27 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/norm/implementation.h"
-#include "ops/norm/kernels.h"
-#include "ops/norm/layout.h"
 
 #include <cmath>
 
-namespace norma {
+// The one op behind every norm: forward, and what it leaves for backward.
 
-namespace {
+namespace norma::norm_kernels {
 
-using namespace norm_kernels;
+DType compute_dtype(DType dtype) {
+  return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
+}
 
-// --- checks -----------------------------------------------------------------------------------------------------
-
-Axes checked_axes(std::string_view op, std::string_view argument, const Axes& axes, int64_t rank) {
-  Axes result;
-  for (const int64_t axis : axes) {
-    check(axis >= -rank && axis < rank, op, "{}: expected axes in [{}, {}), got {}", argument, -rank, rank,
-          to_string(axes));
-    const int64_t positive = axis < 0 ? axis + rank : axis;
-    check(!result.contains(positive), op, "{}: expected each axis once, got {}", argument, to_string(axes));
-    result.push_back(positive);
+Tensor converted(const Tensor& x, DType dtype) {
+  if (!x.defined() || x.dtype() == dtype) {
+    return x;
   }
-  std::sort(result.begin(), result.end());
+  Tensor result =
+      empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = dtype, .device = x.device()});
+  copy_into(x, result);
   return result;
 }
 
-NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec) {
-  check_defined(op, "input", x);
-  check(x.dtype() == DType::float32 || x.dtype() == DType::float64, op,
-        "input: expected dtype float32 or float64, got {}", to_string(x.dtype()));
-  check(spec.eps >= 0, op, "eps: expected a value >= 0, got {}", spec.eps);
-  check(!spec.reduce.empty(), op, "reduce: expected at least 1 axis, got []");
-  NormSpec result = spec;
-  result.reduce = checked_axes(op, "reduce", spec.reduce, x.rank());
-  result.affine = checked_axes(op, "affine", spec.affine, x.rank());
-  check(spec.groups >= 1, op, "groups: expected at least 1, got {}", spec.groups);
-  if (spec.groups > 1) {
-    check(result.reduce.contains(1), op, "reduce: expected axis 1 among the axes with groups > 1, got {}",
-          to_string(spec.reduce));
-    check(x.size(1) % spec.groups == 0, op,
-          "num_channels must be divisible by num_groups, got num_channels {}, num_groups {}", x.size(1), spec.groups);
-  }
-  return result;
-}
-
-Sizes sizes_along(const Tensor& x, const Axes& axes) {
-  Sizes sizes;
-  for (const int64_t axis : axes) {
-    sizes.push_back(x.size(axis));
-  }
-  return sizes;
-}
-
-void check_affine(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
-                  const Axes& affine) {
-  if (parameter.defined()) {
-    check_sizes(op, argument, parameter, sizes_along(x, affine));
-    check_dtype(op, argument, parameter, x.dtype());
-    check_device(op, argument, parameter, x.device());
-  }
-}
-
-// --- kernels ----------------------------------------------------------------------------------------------------
-
-template <class T>
-void norm_forward(Device device, const NormProblem& problem, const NormForward<T>& arrays) {
-  device.type == DeviceType::cpu ? cpu::norm_forward(problem, arrays) : cuda::norm_forward(problem, arrays);
-}
-
-template <class T>
-void norm_backward(Device device, const NormProblem& problem, const NormBackward<T>& arrays) {
-  device.type == DeviceType::cpu ? cpu::norm_backward(problem, arrays) : cuda::norm_backward(problem, arrays);
-}
-
-template <class T>
-T* data_or_null(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
-
-/// x itself if it lies in the order of the walk, else an uninitialised tensor to write to; put_in_place() copies that
-/// back.
 Tensor writable_in_order(const NormLayout& layout, const Tensor& x) {
   const Tensor view = layout.view_in_order(x);
   return view.is_contiguous() ? view : empty(view.sizes(), {.dtype = x.dtype(), .device = x.device()});
@@ -101,26 +41,29 @@ NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, bool give
           .shape = layout.shape(),
           .affine = layout.affine(),
           .statistics = spec.statistics,
+          .centring = spec.centring,
+          .correction = spec.correction,
           .eps = spec.eps,
           .given_statistics = given};
 }
 
-/// Rows mean, rest, 1 / sqrt(var + eps) from constants.
-Tensor statistics_of(const GivenStatistics& given, double eps) {
-  const int64_t count = given.mean.numel();
-  Tensor result = zeros({3, count}, {.dtype = given.mean.dtype(), .device = given.mean.device()});
-  copy_into(given.mean, alias(result, {count}, {1}, 0));
-  dispatch_floating("normalize", given.var.dtype(), [&](auto t) {
+Tensor given_statistics(const Tensor& mean, const Tensor& var, double eps, DType dtype) {
+  const int64_t count = mean.numel();
+  Tensor rows = zeros({3, count}, {.dtype = dtype, .device = mean.device()});
+  copy_into(mean, alias(rows, {count}, {1}, 0));
+  const Tensor wide = contiguous_copy(converted(var, DType::float64));
+  dispatch_floating("normalize", dtype, [&](auto t) {
     using T = decltype(t);
-    const T* var = given.var.template data<T>();
-    const int64_t stride = given.var.stride(0);
-    T* rstd = result.template data<T>() + 2 * count;
+    const double* values = wide.data<double>();
+    T* rstd = rows.template data<T>() + 2 * count;
     for (int64_t i = 0; i < count; ++i) {
-      rstd[i] = static_cast<T>(1 / std::sqrt(static_cast<double>(var[i * stride]) + eps));
+      rstd[i] = static_cast<T>(1 / std::sqrt(values[i] + eps));
     }
   });
-  return result;
+  return rows;
 }
+
+namespace {
 
 /// Sizes of a number per set, with keepdim.
 Sizes sizes_of_sets(const Tensor& x, const NormSpec& spec) {
@@ -142,113 +85,179 @@ Tensor drop_reduced(const Tensor& per_set, const NormSpec& spec) {
   return alias(per_set, sizes, contiguous_strides(sizes), per_set.offset());
 }
 
-Tensors fused_backward(const NormSpec& spec, bool given, const Tensor& dy, const Tensor& x, const Tensor& statistics,
-                       const Tensor& weight, bool affine, NeededGradients needs) {
-  const TensorOptions options{.dtype = x.dtype(), .device = x.device()};
-  const Strides strides = preserved_strides(x.sizes(), x.strides());
-  const Sizes affine_sizes = sizes_along(x, spec.affine);
-  Tensor dx = needs.x ? empty_strided(x.sizes(), strides, options) : Tensor{};
-  if (x.numel() == 0) {
-    return {dx, needs.weight ? zeros(affine_sizes, options) : Tensor{},
-            needs.bias ? zeros(affine_sizes, options) : Tensor{}};
-  }
-  const NormLayout layout(x.sizes(), strides, spec, affine);
-  const Tensor dy_in_order = layout.in_order(dy);
-  const Tensor x_in_order = layout.in_order(x);
-  const Tensor dx_in_order = needs.x ? writable_in_order(layout, dx) : Tensor{};
-  const Tensor weight_in_order = weight.defined() ? layout.weight_in_order(weight) : Tensor{};
-  const Tensor dweight = needs.weight ? empty({layout.affine().numel()}, options) : Tensor{};
-  const Tensor dbias = needs.bias ? empty({layout.affine().numel()}, options) : Tensor{};
-  dispatch_floating("normalize", x.dtype(), [&](auto t) {
-    using T = decltype(t);
-    const T* rows = statistics.data<T>();
-    const int64_t sets = layout.shape().sets();
-    norm_backward<T>(x.device(), problem_of(layout, spec, given),
-                     {.dy = dy_in_order.data<T>(),
-                      .x = x_in_order.data<T>(),
-                      .weight = data_or_null<T>(weight_in_order),
-                      .mean = rows,
-                      .rest = rows + sets,
-                      .rstd = rows + 2 * sets,
-                      .dx = data_or_null<T>(dx_in_order),
-                      .dweight = data_or_null<T>(dweight),
-                      .dbias = data_or_null<T>(dbias)});
-  });
-  if (needs.x) {
-    put_in_place(layout, dx_in_order, dx);
-  }
-  return {dx, needs.weight ? layout.weight_gradient(dweight, affine_sizes) : Tensor{},
-          needs.bias ? layout.weight_gradient(dbias, affine_sizes) : Tensor{}};
+/// Mean and variance in the order of the axes. The mean is in row 3 where it is not subtracted, else in row 0.
+NormStatistics statistics_of(const NormLayout& layout, const Tensor& x, const NormSpec& spec, const Tensor& rows,
+                             const Tensor& var) {
+  const Sizes sizes = sizes_of_sets(x, spec);
+  const int64_t sets = rows.size(1);
+  const int64_t row = spec.centring == Centring::deviation ? 3 : 0;
+  return {.mean = drop_reduced(layout.per_set(alias(rows, {sets}, {1}, row * sets), sizes), spec),
+          .var = drop_reduced(layout.per_set(var, sizes), spec)};
+}
+
+NormStatistics no_statistics(const Tensor& x, const NormSpec& spec) {
+  const Tensor none = zeros(sizes_of_sets(x, spec), {.dtype = compute_dtype(x.dtype()), .device = x.device()});
+  return {.mean = drop_reduced(none, spec), .var = drop_reduced(zeros_like(none), spec)};
 }
 
 }  // namespace
 
-Tensor norm_kernels::run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight,
-                              const Tensor& bias, NormStatistics* statistics, const GivenStatistics* given) {
-  const TensorOptions options{.dtype = x.dtype(), .device = x.device()};
-  const Strides strides = preserved_strides(x.sizes(), x.strides());
-  const bool affine = weight.defined() || bias.defined();
-  Tensor y = empty_strided(x.sizes(), strides, options);
-  Tensor rows;  // mean, rest and rstd of each set
-  Tensor var;
+void forward_kernel(std::string_view op, const NormLayout& layout, const NormSpec& spec, bool given,
+                    const ForwardTensors& t) {
+  // The kernels know both weight and bias, or neither.
+  const Sizes affine_sizes = sizes_along(t.x, spec.affine);
+  const TensorOptions options{.dtype = t.x.dtype(), .device = t.x.device()};
+  const bool affine = t.weight.defined() || t.bias.defined();
+  const Tensor weight =
+      affine ? layout.weight_in_order(t.weight.defined() ? t.weight : ones(affine_sizes, options)) : Tensor{};
+  const Tensor bias =
+      affine ? layout.weight_in_order(t.bias.defined() ? t.bias : zeros(affine_sizes, options)) : Tensor{};
+  const Tensor x = layout.in_order(t.x);
+  const Tensor y = t.y.defined() ? writable_in_order(layout, t.y) : Tensor{};
+  const Tensor residual = t.residual.defined() ? layout.in_order(t.residual) : Tensor{};
+  const Tensor dy = t.dy.defined() ? layout.in_order(t.dy) : Tensor{};
+  dispatch_floating(op, t.x.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const int64_t sets = layout.shape().sets();
+    T* rows = t.rows.data<T>();
+    norm_forward<T>(
+        t.x.device(), problem_of(layout, spec, given),
+        {.x = x.data<T>(),
+         .weight = data_or_null<T>(weight),
+         .bias = data_or_null<T>(bias),
+         .y = data_or_null<T>(y),
+         .mean = rows,
+         .rest = rows + sets,
+         .rstd = rows + 2 * sets,
+         .var = data_or_null<T>(t.var),
+         .centre = t.rows.size(0) > 3 ? rows + 3 * sets : nullptr,
+         .epilogue = {.activation = t.activation, .residual = data_or_null<T>(residual), .dy = data_or_null<T>(dy)}});
+  });
+  if (y.defined()) {
+    put_in_place(layout, y, t.y);
+  }
+}
+
+NormStatistics run_statistics(std::string_view op, const Tensor& x, const NormSpec& spec) {
   if (x.numel() == 0) {
-    rows = zeros({3, sizes_of_sets(x, spec).numel()}, options);
-    var = zeros({rows.size(1)}, options);
-  } else {
-    const NormLayout layout(x.sizes(), strides, spec, affine);
-    rows = given != nullptr ? statistics_of(*given, spec.eps) : empty({3, layout.shape().sets()}, options);
-    var = statistics != nullptr ? empty({layout.shape().sets()}, options) : Tensor{};
-    // The kernels know both weight and bias, or neither.
-    const Sizes affine_sizes = sizes_along(x, spec.affine);
-    const Tensor w =
-        affine ? layout.weight_in_order(weight.defined() ? weight : ones(affine_sizes, options)) : Tensor{};
-    const Tensor b = affine ? layout.weight_in_order(bias.defined() ? bias : zeros(affine_sizes, options)) : Tensor{};
-    const Tensor x_in_order = layout.in_order(x);
-    const Tensor y_in_order = writable_in_order(layout, y);
-    dispatch_floating(op, x.dtype(), [&](auto t) {
-      using T = decltype(t);
-      const int64_t sets = layout.shape().sets();
-      norm_forward<T>(x.device(), problem_of(layout, spec, given != nullptr),
-                      {.x = x_in_order.data<T>(),
-                       .weight = data_or_null<T>(w),
-                       .bias = data_or_null<T>(b),
-                       .y = y_in_order.data<T>(),
-                       .mean = rows.data<T>(),
-                       .rest = rows.data<T>() + sets,
-                       .rstd = rows.data<T>() + 2 * sets,
-                       .var = data_or_null<T>(var)});
-    });
-    put_in_place(layout, y_in_order, y);
-    if (statistics != nullptr) {
-      const Sizes set_sizes = sizes_of_sets(x, spec);
-      statistics->mean = drop_reduced(layout.per_set(alias(rows, {rows.size(1)}, {1}, 0), set_sizes), spec);
-      statistics->var = drop_reduced(layout.per_set(var, set_sizes), spec);
+    return no_statistics(x, spec);
+  }
+  const TensorOptions options{.dtype = compute_dtype(x.dtype()), .device = x.device()};
+  const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
+  const int64_t sets = layout.shape().sets();
+  const Tensor rows = empty({statistics_rows(spec), sets}, options);
+  const Tensor var = empty({sets}, options);
+  forward_kernel(op, layout, spec, /* given= */ false, {.x = converted(x, options.dtype), .rows = rows, .var = var});
+  return statistics_of(layout, x, spec, rows, var);
+}
+
+namespace {
+
+/// y, and rows and statistics on the way.
+Tensor forward(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
+               const NormExtras& extras, Tensor& rows) {
+  const DType dtype = compute_dtype(x.dtype());
+  const TensorOptions options{.dtype = dtype, .device = x.device()};
+  const Strides strides = preserved_strides(x.sizes(), x.strides());
+  if (x.numel() == 0) {
+    rows = zeros({statistics_rows(spec), sizes_of_sets(x, spec).numel()}, options);
+    if (extras.statistics != nullptr) {
+      *extras.statistics = no_statistics(x, spec);
     }
+    return empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});
   }
-
-  const bool has_weight = weight.defined();
-  Tensors saved{x, rows};
-  if (has_weight) {
-    saved.push_back(weight);
+  const NormLayout layout(x.sizes(), strides, spec, weight.defined() || bias.defined());
+  const int64_t sets = layout.shape().sets();
+  const bool given = extras.given.defined();
+  rows = given ? extras.given : empty({statistics_rows(spec), sets}, options);
+  const Tensor var = extras.statistics != nullptr ? empty({sets}, options) : Tensor{};
+  const Tensor y = empty_strided(x.sizes(), strides, options);
+  forward_kernel(op, layout, spec, given,
+                 {.x = converted(x, dtype),
+                  .weight = converted(weight, dtype),
+                  .bias = converted(bias, dtype),
+                  .y = y,
+                  .rows = rows,
+                  .var = var,
+                  .activation = extras.then.activation,
+                  .residual = converted(extras.then.residual, dtype)});
+  if (extras.statistics != nullptr) {
+    *extras.statistics = statistics_of(layout, x, spec, rows, var);
   }
-  return record(
-      op, {x, weight, bias}, y, saved,
-      [spec, has_weight, affine, is_given = given != nullptr](const Tensor& dy, const BackwardContext& c) -> Tensors {
-        const Tensor w = has_weight ? c.saved(2) : Tensor{};
-        const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2)};
-        if (c.create_graph()) {
-          return composed_backward(spec, dy, c.saved(0), w, is_given ? c.saved(1) : Tensor{}, needs);
-        }
-        return fused_backward(spec, is_given, dy, c.saved(0), c.saved(1), w, affine, needs);
-      });
+  return converted(y, x.dtype());
 }
 
-Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
-                 NormStatistics* statistics, std::string_view op) {
-  const NormSpec checked = checked_spec(op, x, spec);
-  check_affine(op, "weight", weight, x, checked.affine);
-  check_affine(op, "bias", bias, x, checked.affine);
-  return run_norm(op, x, checked, weight, bias, statistics, nullptr);
+/// The saved tensors of a node, in the order in which run_norm lists them.
+class SavedList {
+ public:
+  /// Its place in the list, or -1 for an undefined tensor.
+  int64_t add(const Tensor& x) {
+    if (!x.defined()) {
+      return -1;
+    }
+    tensors_.push_back(x);
+    return static_cast<int64_t>(tensors_.size()) - 1;
+  }
+  [[nodiscard]] const Tensors& tensors() const { return tensors_; }
+  static Tensor get(const BackwardContext& context, int64_t place) {
+    return place < 0 ? Tensor{} : context.saved(static_cast<size_t>(place));
+  }
+
+ private:
+  Tensors tensors_;
+};
+
+}  // namespace
+
+Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
+                const NormExtras& extras) {
+  const Tensor& residual = extras.then.residual;
+  const Activation activation = extras.then.activation;
+  if (residual.defined()) {
+    check_sizes(op, "residual", residual, x.sizes());
+    check_dtype(op, "residual", residual, x.dtype());
+    check_device(op, "residual", residual, x.device());
+  }
+  Tensor rows;
+  const Tensor y = forward(op, x, spec, weight, bias, extras, rows);
+  const Tensors inputs{x, weight, bias, residual};
+  if (!will_record(inputs)) {
+    return y;
+  }
+
+  // Backward wants the sign of z, or z itself: from bits where a residual went in, else computed again.
+  const bool with_bits = activation == Activation::relu && residual.defined();
+  const bool z_again = activation != Activation::identity && !with_bits;
+  SavedList list;
+  const int64_t x_at = list.add(x);
+  const int64_t rows_at = list.add(rows);
+  const int64_t weight_at = list.add(weight);
+  const int64_t bias_at = z_again ? list.add(bias) : -1;
+  const int64_t residual_at = z_again ? list.add(residual) : -1;
+  const int64_t bits_at = with_bits ? list.add(positive_bits(y)) : -1;
+  const SavedNorm fixed{.spec = spec,
+                        .activation = activation,
+                        .given = extras.given.defined(),
+                        .affine = weight.defined() || bias.defined(),
+                        .bias_dtype = bias.defined() ? bias.dtype() : x.dtype()};
+  return record(op, inputs, y, list.tensors(), [=](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    SavedNorm norm = fixed;
+    norm.x = SavedList::get(c, x_at);
+    norm.rows = SavedList::get(c, rows_at);
+    norm.weight = SavedList::get(c, weight_at);
+    norm.bias = SavedList::get(c, bias_at);
+    norm.residual = SavedList::get(c, residual_at);
+    norm.bits = SavedList::get(c, bits_at);
+    const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2)};
+    const bool composed = c.create_graph();
+    Tensor dz = dy;
+    if (norm.activation != Activation::identity) {
+      dz = composed ? composed_activation_backward(norm, dy) : activation_backward(norm, dy);
+    }
+    Tensors gradients = composed ? composed_backward(norm, dz, needs) : fused_backward(norm, dz, needs);
+    gradients.push_back(c.needs_grad(3) ? dz : Tensor{});
+    return gradients;
+  });
 }
 
-}  // namespace norma
+}  // namespace norma::norm_kernels

@@ -3,6 +3,8 @@
 #include "core/tensor.h"
 #include "ops/norm/spec.h"
 
+#include <optional>
+
 namespace norma {
 
 // Every norm is one op. Same meaning everywhere:
@@ -10,34 +12,70 @@ namespace norma {
 //  - running = (1 - momentum) * running + momentum * batch;
 //  - eps stands inside the root; statistics are float32 or wider;
 //  - an absent weight is 1, an absent bias is 0;
-//  - the output keeps the input's memory format;
+//  - the output keeps the input's dtype and memory format;
 //  - backward returns the gradients of input, weight and bias, in that order.
-// float32 and float64, any strides. Differentiable, also twice.
+// Input: float64, float32, bfloat16 or float16, any strides. bfloat16 and float16 are computed in float32 and rounded
+// once; their parameters have the input's dtype or float32. Differentiable, any number of times.
 
 /// What normalize() computed besides the output, for each set of reduced elements, in row-major order of the sets.
 struct NormStatistics {
   Tensor mean;  ///< without the rest of the pivot: rounded to the statistics' dtype
-  Tensor var;   ///< biased
+  Tensor var;   ///< biased unless the spec has a correction; the mean square for Centring::none
+};
+
+/// What follows the norm in the same op: y = activation(norm(x) + residual). Backward computes norm(x) again rather
+/// than keep it; a relu behind a residual keeps one bit per element.
+struct NormActOptions {
+  Activation activation = Activation::identity;
+  Tensor residual = {};  ///< sizes and dtype of x, or undefined
 };
 
 /// Normalises x by statistics taken from x itself. weight and bias: sizes of x along spec.affine, or undefined.
 /// `statistics`, if given, receives mean and variance (off the tape).
-/// Throws Error for axes out of range or repeated, groups that do not divide axis 1, and misshapen weight or bias.
+/// Throws Error for axes out of range or repeated, groups that do not divide axis 1, eps below 0, a correction that
+/// leaves no degree of freedom, and misshapen weight or bias.
 Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight = {}, const Tensor& bias = {},
                  NormStatistics* statistics = nullptr, std::string_view op = "normalize");
+
+/// normalize(), and what follows it. Throws Error also for a residual of other sizes or dtype.
+Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
+                const NormActOptions& then, NormStatistics* statistics = nullptr, std::string_view op = "norm_act");
+
+/// Only the statistics that normalize() would use (off the tape).
+NormStatistics norm_statistics(const Tensor& x, const NormSpec& spec, std::string_view op = "norm_statistics");
 
 struct BatchNormOptions {
   bool training = true;
   double momentum = 0.1;
   double eps = 1e-5;
   Statistics statistics = Statistics::stable;
+  /// running_var takes the biased variance, as in Keras, Flax and Paddle; PyTorch's is unbiased.
+  bool biased_running_var = false;
 };
 /// Ioffe and Szegedy, 2015. x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes. weight, bias:
 /// (C) or undefined. running_mean, running_var: (C) or undefined; updated in place when training, used instead of batch
-/// statistics when not training (both undefined: batch statistics are used then too). Throws Error in training for a
-/// single value per channel.
+/// statistics when not training (both undefined: batch statistics are used then too). An empty batch leaves them alone.
+/// Throws Error in training for a single value per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
-                  const Tensor& bias = {}, const BatchNormOptions& options = {});
+                  const Tensor& bias = {}, const BatchNormOptions& options = {}, const NormActOptions& then = {});
+
+/// Hoffer, Hubara and Soudry, 2017: batch norm of each `sub_batch` images on their own, the last of which may be fewer.
+/// Running statistics take the average over the sub-batches. Evaluation is that of batch_norm().
+Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
+                        const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {},
+                        const NormActOptions& then = {});
+
+struct BatchRenormOptions {
+  BatchNormOptions batch_norm = {};
+  double r_max = 3;  ///< bounds of the correction; 1 and 0 make it batch norm
+  double d_max = 5;
+};
+/// Ioffe, 2017: batch norm whose output is moved to what the running statistics would give,
+/// y = ((x - mean_b) / s_b * r + d) * weight + bias with s = sqrt(var + eps), r = clamp(s_b / s, 1 / r_max, r_max) and
+/// d = clamp((mean_b - mean) / s, -d_max, d_max), both taken for constants. Running statistics must be given.
+/// Evaluation is that of batch_norm().
+Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
+                    const Tensor& bias = {}, const BatchRenormOptions& options = {}, const NormActOptions& then = {});
 
 struct LayerNormOptions {
   double eps = 1e-5;
@@ -45,11 +83,33 @@ struct LayerNormOptions {
 };
 /// Ba, Kiros and Hinton, 2016: statistics over the last normalized_shape.size() axes, whose sizes those must be.
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
-                  const LayerNormOptions& options = {});
+                  const LayerNormOptions& options = {}, const NormActOptions& then = {});
 /// Layer norm over the channels of (N, C, H, W), at each pixel, without permuting. weight, bias: (C). The default eps
 /// is 1e-6, as in ConvNeXt.
 Tensor layer_norm_2d(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                     const LayerNormOptions& options = {.eps = 1e-6});
+                     const LayerNormOptions& options = {.eps = 1e-6}, const NormActOptions& then = {});
+
+struct RmsNormOptions {
+  std::optional<double> eps = {};  ///< none: the distance from 1 to the next number of the dtype, float32's for 16 bits
+};
+/// Zhang and Sennrich, 2019: x / sqrt(mean(x²) + eps) * weight over the last normalized_shape.size() axes.
+Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
+                const RmsNormOptions& options = {}, const NormActOptions& then = {});
+/// The same over the channels of (N, C, H, W), at each pixel. weight: (C). eps none: 1e-6, as in timm.
+Tensor rms_norm_2d(const Tensor& x, const Tensor& weight = {}, const RmsNormOptions& options = {},
+                   const NormActOptions& then = {});
+
+struct SimpleNormOptions {
+  double eps = 1e-6;
+  Statistics statistics = Statistics::stable;
+};
+/// x / sqrt(var + eps) * weight over the last axes, with the unbiased variance, as in timm: the mean is not subtracted.
+/// Throws Error for a single element.
+Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
+                   const SimpleNormOptions& options = {}, const NormActOptions& then = {});
+/// The same over the channels of (N, C, H, W), at each pixel. weight: (C).
+Tensor simple_norm_2d(const Tensor& x, const Tensor& weight = {}, const SimpleNormOptions& options = {},
+                      const NormActOptions& then = {});
 
 struct GroupNormOptions {
   double eps = 1e-5;
@@ -57,14 +117,27 @@ struct GroupNormOptions {
 };
 /// Wu and He, 2018: x (N, C, …), statistics over C / num_groups channels and all axes behind. weight, bias: (C).
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
-                  const GroupNormOptions& options = {});
+                  const GroupNormOptions& options = {}, const NormActOptions& then = {});
 
 struct InstanceNormOptions {
   double eps = 1e-5;
   Statistics statistics = Statistics::stable;
 };
-/// Ulyanov et al., 2016: x (N, C, …), statistics over all axes behind the channels. weight, bias: (C).
+/// Ulyanov et al., 2016: x (N, C, …), statistics over all axes behind the channels. weight, bias: (C). Throws Error for
+/// a single element behind the channels.
 Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                     const InstanceNormOptions& options = {});
+                     const InstanceNormOptions& options = {}, const NormActOptions& then = {});
+
+struct TrackedInstanceNormOptions {
+  bool training = true;
+  double momentum = 0.1;
+  double eps = 1e-5;
+  Statistics statistics = Statistics::stable;
+};
+/// The same with running statistics, as PyTorch has it: in training the images' own statistics normalise and the
+/// average of them over the batch (the unbiased variance) goes into the running ones, which normalise when not
+/// training.
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                     const Tensor& bias, const TrackedInstanceNormOptions& options, const NormActOptions& then = {});
 
 }  // namespace norma

@@ -4,10 +4,18 @@ namespace norma::norm_kernels::cpu {
 
 template <class T>
 void norm_forward(const NormProblem& problem, const NormForward<T>& arrays) {
-  switch (problem.walk) {
-    case Walk::rows: return rows_forward(problem, arrays);
-    case Walk::columns: return columns_forward(problem, arrays);
-    case Walk::groups: return groups_forward(problem, arrays);
+  NormProblem rest = problem;
+  if (has_own_passes(problem)) {
+    own_passes(problem, arrays);
+    rest.given_statistics = true;
+  }
+  if (rest.given_statistics && arrays.y == nullptr) {
+    return;
+  }
+  switch (rest.walk) {
+    case Walk::rows: return rows_forward(rest, arrays);
+    case Walk::columns: return columns_forward(rest, arrays);
+    case Walk::groups: return groups_forward(rest, arrays);
   }
 }
 

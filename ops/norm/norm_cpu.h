@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/norm/kernels.h"
+#include "ops/pointwise/vector_math.h"
 
 #include <algorithm>
 #include <cmath>
@@ -64,6 +65,50 @@ inline void weight_gradient_run(int64_t count, const T* dy, const T* x, Mean mea
   for (int64_t i = 0; i < count; ++i) {
     dweight[i] += dy[i] * (((x[i] - mean[i]) - rest[i]) * rstd[i]);
     dbias[i] += dy[i];
+  }
+}
+
+/// y = f(y + residual), or y = dy * f'(y + residual), for a run that begins at `offset` and has just been written.
+template <class T>
+inline void epilogue_run(const Epilogue<T>& epilogue, int64_t offset, int64_t count, T* y) {
+  namespace vm = vector_math;
+  const auto map = [&](auto value, auto slope) {
+    const auto run = [&](auto residual) {
+      if (epilogue.dy == nullptr) {
+#pragma omp simd
+        for (int64_t i = 0; i < count; ++i) {
+          y[i] = value(y[i] + residual[i]);
+        }
+      } else {
+        const T* dy = epilogue.dy + offset;
+#pragma omp simd
+        for (int64_t i = 0; i < count; ++i) {
+          y[i] = slope(y[i] + residual[i], dy[i]);
+        }
+      }
+    };
+    if (epilogue.residual == nullptr) {
+      run(Same<T>{0});
+    } else {
+      run(epilogue.residual + offset);
+    }
+  };
+  switch (epilogue.activation) {
+    case Activation::identity: return map([](T z) { return z; }, [](T, T dy) { return dy; });
+    case Activation::relu:
+      return map([](T z) { return z <= T(0) ? T(0) : z; }, [](T z, T dy) { return z <= T(0) ? T(0) : dy; });
+    case Activation::gelu:
+      return map([](T z) { return z * vm::normal(z).distribution; },
+                 [](T z, T dy) {
+                   const auto normal = vm::normal(z);
+                   return dy * (normal.distribution + z * normal.density);
+                 });
+    case Activation::silu:
+      return map([](T z) { return z * vm::sigmoid(z); },
+                 [](T z, T dy) {
+                   const T s = vm::sigmoid(z);
+                   return dy * (s * (T(1) + z * (T(1) - s)));
+                 });
   }
 }
 
@@ -162,8 +207,8 @@ inline Pair<double> long_gradient_sums(int64_t count, const T* dy, const T* x, T
 
 // --- statistics -------------------------------------------------------------------------------------------------
 
-/// Statistics of some of a set's elements. `stable`: the mean is pivot + rest, m2 the sum of squared differences from
-/// it. `sum_of_squares`: pivot is 0, rest the sum of all elements, m2 that of their squares.
+/// Statistics of some of a set's elements: the mean is pivot + rest, m2 the sum of squared differences from it.
+/// Raw: pivot is 0, rest the sum of all elements, m2 that of their squares.
 struct Moments {
   double pivot = 0;
   double rest = 0;
@@ -171,8 +216,8 @@ struct Moments {
 };
 
 /// From the sums of d and d² with d = x - pivot.
-inline Moments moments_of(Statistics statistics, double count, double pivot, double sum, double square_sum) {
-  if (statistics == Statistics::sum_of_squares) {
+inline Moments moments_of(bool raw, double count, double pivot, double sum, double square_sum) {
+  if (raw) {
     return {0, sum, square_sum};
   }
   const double rest = sum / count;
@@ -185,8 +230,8 @@ inline bool is_far(double count, const Moments& moments) {
 }
 
 /// Chan, Golub and LeVeque, 1979: the moments of the union of a (count_a elements) and b (count_b > 0 elements).
-inline Moments merge(Statistics statistics, const Moments& a, double count_a, const Moments& b, double count_b) {
-  if (statistics == Statistics::sum_of_squares) {
+inline Moments merge(bool raw, const Moments& a, double count_a, const Moments& b, double count_b) {
+  if (raw) {
     return {0, a.rest + b.rest, a.m2 + b.m2};
   }
   const double share = count_b / (count_a + count_b);
@@ -194,27 +239,75 @@ inline Moments merge(Statistics statistics, const Moments& a, double count_a, co
   return {a.pivot, a.rest + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
 }
 
-/// What the kernels keep of a set.
+/// Mean, variance and so on of set number `set`, from the moments of all its elements, into the arrays.
 template <class T>
-struct SetStatistics {
-  T mean;
-  T rest;
-  T rstd;
+inline void store_statistics(const NormProblem& problem, const Moments& moments, const NormForward<T>& arrays,
+                             int64_t set) {
+  const auto count = static_cast<double>(problem.shape.set_size());
+  const double freedom = count - static_cast<double>(problem.correction);
+  T mean = 0;
+  T rest = 0;
   T var;
+  double wide_var;
+  if (problem.centring == Centring::none) {
+    wide_var = moments.m2 / count;
+    var = static_cast<T>(wide_var);
+  } else if (problem.statistics == Statistics::sum_of_squares) {
+    // E[x²] - E[x]² in T, as asked for; rounding can make it negative.
+    mean = static_cast<T>(moments.rest / count);
+    const T difference = static_cast<T>(moments.m2 / count) - mean * mean;
+    var = (difference < T(0) ? T(0) : difference) * static_cast<T>(count / freedom);
+    wide_var = var;
+  } else {
+    mean = static_cast<T>(moments.pivot + moments.rest);
+    rest = static_cast<T>((moments.pivot - static_cast<double>(mean)) + moments.rest);
+    wide_var = moments.m2 / freedom;
+    var = static_cast<T>(wide_var);
+  }
+  if (problem.centring == Centring::deviation) {
+    arrays.centre[set] = mean;
+    mean = 0;
+    rest = 0;
+  }
+  arrays.mean[set] = mean;
+  arrays.rest[set] = rest;
+  arrays.rstd[set] = static_cast<T>(1 / std::sqrt(wide_var + problem.eps));
+  if (arrays.var != nullptr) {
+    arrays.var[set] = var;
+  }
+}
+
+/// The constants of a set in dx = dy * weight * rstd + ((x - mean) - rest) * by_x + shift.
+struct InputGradient {
+  double by_x = 0;
+  double shift = 0;
 };
 
-template <class T>
-inline SetStatistics<T> finish(Statistics statistics, double eps, double count, const Moments& moments) {
-  if (statistics == Statistics::sum_of_squares) {
-    // E[x²] - E[x]² in T, as asked for; rounding can make it negative.
-    const T mean = static_cast<T>(moments.rest / count);
-    const T var = std::max(static_cast<T>(moments.m2 / count) - mean * mean, T(0));
-    return {mean, T(0), T(1) / std::sqrt(var + static_cast<T>(eps)), var};
+/// From the sums of g and g * d over a set, with g = dy * weight, d = (x - mean) - rest, n elements and correction k:
+///   mean:      dx = rstd * (g - sum(g) / n) - d * rstd³ * sum(g * d) / (n - k)
+///   none:      dx = rstd * g - d * rstd³ * sum(g * d) / n
+///   deviation: dx = rstd * g - (x - centre) * rstd³ * sum(g * d) / (n - k), where d = x
+///   given:     dx = rstd * g
+inline InputGradient input_gradient(const NormProblem& problem, double rstd, double centre, double sum_g,
+                                    double sum_g_d) {
+  if (problem.given_statistics) {
+    return {};
   }
-  const double var = moments.m2 / count;
-  const T mean = static_cast<T>(moments.pivot + moments.rest);
-  const T rest = static_cast<T>((moments.pivot - static_cast<double>(mean)) + moments.rest);
-  return {mean, rest, static_cast<T>(1 / std::sqrt(var + eps)), static_cast<T>(var)};
+  const auto count = static_cast<double>(problem.shape.set_size());
+  const double freedom = count - static_cast<double>(problem.correction);
+  const double by_x = -rstd * rstd * rstd * sum_g_d / freedom;
+  switch (problem.centring) {
+    case Centring::mean: return {by_x, -rstd * sum_g / count};
+    case Centring::none: return {by_x, 0};
+    case Centring::deviation: return {by_x, -by_x * centre};
+  }
+  return {};
+}
+
+/// The mean of a set that is not subtracted from it.
+template <class T>
+inline double centre_of(const NormBackward<T>& arrays, int64_t set) {
+  return arrays.centre == nullptr ? 0.0 : static_cast<double>(arrays.centre[set]);
 }
 
 /// The mean of the first few elements, exact where all are equal.
@@ -233,8 +326,7 @@ inline T mean_of_first(int64_t count, const T* x) {
 /// Moments of one run, block by block as a block stays in L1. A look at a few elements finds a pivot near the mean. It
 /// is a bad one if they are outliers: then the mean it led to is taken.
 template <class T>
-inline Moments run_moments(Statistics statistics, int64_t count, const T* x) {
-  const bool raw = statistics == Statistics::sum_of_squares;
+inline Moments run_moments(bool raw, int64_t count, const T* x) {
   Moments all;
   for (int64_t begin = 0; begin < count; begin += kSumBlock) {
     const int64_t length = std::min(kSumBlock, count - begin);
@@ -242,13 +334,13 @@ inline Moments run_moments(Statistics statistics, int64_t count, const T* x) {
     const T* block = x + begin;
     T pivot = raw ? T(0) : mean_of_first(length, block);
     Pair<T> sums = shifted_sums(length, block, pivot);
-    Moments part = moments_of(statistics, elements, pivot, sums.first, sums.second);
+    Moments part = moments_of(raw, elements, pivot, sums.first, sums.second);
     if (!raw && is_far(elements, part)) [[unlikely]] {
       pivot = static_cast<T>(part.pivot + part.rest);
       sums = shifted_sums(length, block, pivot);
-      part = moments_of(statistics, elements, pivot, sums.first, sums.second);
+      part = moments_of(raw, elements, pivot, sums.first, sums.second);
     }
-    all = begin == 0 ? part : merge(statistics, all, static_cast<double>(begin), part, elements);
+    all = begin == 0 ? part : merge(raw, all, static_cast<double>(begin), part, elements);
   }
   return all;
 }
@@ -300,6 +392,16 @@ class WeightGradients {
   int64_t parts_;
   std::vector<T> sums_;
 };
+
+/// The statistics that are computed in passes of their own, before the walk, which then takes them as given:
+/// welford, two_pass and compensated.
+inline bool has_own_passes(const NormProblem& problem) {
+  return !problem.given_statistics && problem.centring != Centring::none &&
+         (problem.statistics == Statistics::welford || problem.statistics == Statistics::two_pass ||
+          problem.statistics == Statistics::compensated);
+}
+template <class T>
+void own_passes(const NormProblem& problem, const NormForward<T>& arrays);
 
 // The kernels of the three walks.
 template <class T>

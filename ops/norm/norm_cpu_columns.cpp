@@ -75,12 +75,11 @@ void column_sums(const ColumnTile& tile, const T* x, int64_t begin, int64_t end,
 
 /// The moments of the tile's sets over a block of rows.
 template <class T>
-void block_moments(Statistics statistics, const ColumnTile& tile, const T* x, int64_t begin, int64_t end,
-                   ColumnScratch<T>& scratch, TileMoments& moments) {
+void block_moments(bool raw, const ColumnTile& tile, const T* x, int64_t begin, int64_t end, ColumnScratch<T>& scratch,
+                   TileMoments& moments) {
   const std::span<T> pivot = scratch.row(0);
   const std::span<T> first = scratch.row(1);
   const std::span<T> second = scratch.row(2);
-  const bool raw = statistics == Statistics::sum_of_squares;
   const T* block = x + begin * tile.stride;
   tile.spread(pivot, [&](int64_t set) { return raw ? T(0) : block[set * tile.neighbours]; });
 
@@ -92,7 +91,7 @@ void block_moments(Statistics statistics, const ColumnTile& tile, const T* x, in
     bool far = false;
     if (tile.neighbours == 1) {
       for (size_t set = 0; set < static_cast<size_t>(tile.sets); ++set) {
-        const Moments m = moments_of(statistics, count, pivot[set], first[set], second[set]);
+        const Moments m = moments_of(raw, count, pivot[set], first[set], second[set]);
         moments.set(set, m);
         far |= is_far(count, m);
       }
@@ -105,7 +104,7 @@ void block_moments(Statistics statistics, const ColumnTile& tile, const T* x, in
           sum += first[column];
           square_sum += second[column];
         }
-        const Moments m = moments_of(statistics, count, of_set, sum, square_sum);
+        const Moments m = moments_of(raw, count, of_set, sum, square_sum);
         moments.set(set, m);
         far |= is_far(count, m);
       }
@@ -132,29 +131,19 @@ void block_moments(Statistics statistics, const ColumnTile& tile, const T* x, in
 }
 
 /// Adds the moments of a block to those of all rows before it.
-void merge_into(Statistics statistics, TileMoments& all, double count, const double* pivot, const double* rest,
-                const double* m2, double block_count) {
+void merge_into(bool raw, TileMoments& all, double count, const double* pivot, const double* rest, const double* m2,
+                double block_count) {
   for (size_t set = 0; set < all.pivot.size(); ++set) {
     all.set(set, count == 0 ? Moments{pivot[set], rest[set], m2[set]}
-                            : merge(statistics, all.get(set), count, {pivot[set], rest[set], m2[set]}, block_count));
+                            : merge(raw, all.get(set), count, {pivot[set], rest[set], m2[set]}, block_count));
   }
 }
 
 template <class T>
-void store_statistics(const NormProblem& problem, const ColumnTile& tile, const TileMoments& moments,
-                      const NormForward<T>& arrays) {
-  const auto count = static_cast<double>(problem.shape.set_size());
-  T* mean = arrays.mean + tile.first_set;
-  T* rest = arrays.rest + tile.first_set;
-  T* rstd = arrays.rstd + tile.first_set;
-  for (size_t set = 0; set < static_cast<size_t>(tile.sets); ++set) {
-    const auto s = finish<T>(problem.statistics, problem.eps, count, moments.get(set));
-    mean[set] = s.mean;
-    rest[set] = s.rest;
-    rstd[set] = s.rstd;
-    if (arrays.var != nullptr) {
-      arrays.var[tile.first_set + static_cast<int64_t>(set)] = s.var;
-    }
+void store_tile_statistics(const NormProblem& problem, const ColumnTile& tile, const TileMoments& moments,
+                           const NormForward<T>& arrays) {
+  for (int64_t set = 0; set < tile.sets; ++set) {
+    store_statistics(problem, moments.get(static_cast<size_t>(set)), arrays, tile.first_set + set);
   }
 }
 
@@ -180,6 +169,7 @@ void apply_rows(const NormProblem& problem, const ColumnTile& tile, int64_t oute
     }
   }
   const int64_t weights = affine_offset(affine, outer);
+  const bool with_epilogue = arrays.epilogue.present();
   for (int64_t row = begin; row < end; ++row) {
     const int64_t width = tile.width_of(row);
     const T* x = arrays.x + tile.offset + row * tile.stride;
@@ -196,6 +186,9 @@ void apply_rows(const NormProblem& problem, const ColumnTile& tile, int64_t oute
         apply_run(width, x, y, mean.data(), rest.data(), Times{scale.data(), arrays.weight + at}, arrays.bias + at);
         break;
       }
+    }
+    if (with_epilogue) {
+      epilogue_run(arrays.epilogue, tile.offset + row * tile.stride, width, y);
     }
   }
 }
@@ -266,14 +259,16 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
         double count = 0;
         for (int64_t row = 0; row < tile.rows; row += tiling.rows_per_block) {
           const int64_t last = std::min(row + tiling.rows_per_block, tile.rows);
-          block_moments(problem.statistics, tile, arrays.x + tile.offset, row, last, scratch, block);
+          block_moments(problem.raw_sums(), tile, arrays.x + tile.offset, row, last, scratch, block);
           const double block_count = tile.set_elements(row, last);
-          merge_into(problem.statistics, all, count, block.pivot.data(), block.rest.data(), block.m2.data(),
+          merge_into(problem.raw_sums(), all, count, block.pivot.data(), block.rest.data(), block.m2.data(),
                      block_count);
           count += block_count;
         }
-        store_statistics(problem, tile, all, arrays);
-        apply_rows(problem, tile, outer, 0, tile.rows, arrays, scratch);
+        store_tile_statistics(problem, tile, all, arrays);
+        if (arrays.y != nullptr) {
+          apply_rows(problem, tile, outer, 0, tile.rows, arrays, scratch);
+        }
       }
     });
     return;
@@ -306,7 +301,7 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
     for_each_block([&](int64_t, int64_t block, const ColumnTile& tile, int64_t first, int64_t last,
                        ColumnScratch<T>& scratch) {
       TileMoments moments(tile.sets);
-      block_moments(problem.statistics, tile, arrays.x + tile.offset, first, last, scratch, moments);
+      block_moments(problem.raw_sums(), tile, arrays.x + tile.offset, first, last, scratch, moments);
       std::copy(moments.pivot.begin(), moments.pivot.end(),
                 pivots.begin() + static_cast<std::ptrdiff_t>(place(block, tile)));
       std::copy(moments.rest.begin(), moments.rest.end(),
@@ -322,12 +317,15 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
           const int64_t first = block * tiling.rows_per_block;
           const double block_count = tile.set_elements(first, std::min(first + tiling.rows_per_block, tile.rows));
           const size_t at = place(block, tile);
-          merge_into(problem.statistics, all, count, &pivots[at], &rests[at], &m2s[at], block_count);
+          merge_into(problem.raw_sums(), all, count, &pivots[at], &rests[at], &m2s[at], block_count);
           count += block_count;
         }
-        store_statistics(problem, tile, all, arrays);
+        store_tile_statistics(problem, tile, all, arrays);
       }
     });
+  }
+  if (arrays.y == nullptr) {
+    return;
   }
   for_each_block([&](int64_t outer, int64_t, const ColumnTile& tile, int64_t first, int64_t last,
                      ColumnScratch<T>& scratch) { apply_rows(problem, tile, outer, first, last, arrays, scratch); });

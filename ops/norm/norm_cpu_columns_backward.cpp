@@ -168,22 +168,16 @@ void add_weight_gradients(const AffineShape& affine, const ColumnTile& tile, int
   });
 }
 
-/// Coefficients of dx = dy * by_dy + (x - mean) * by_x + shift:
-///   by_dy = rstd * weight, by_x = -rstd³ * sum(g * (x - mean)) / count, shift = -rstd * sum(g) / count.
+/// Coefficients of dx = dy * by_dy + (x - mean) * by_x + shift, with by_dy = rstd * weight; see input_gradient().
 template <class T>
 void set_coefficients(const NormProblem& problem, const ColumnTile& tile, const TileSums& sums, const T* weight,
-                      BackwardRows<T>& rows) {
-  const double inverse_count = problem.given_statistics ? 0.0 : 1.0 / static_cast<double>(problem.shape.set_size());
-  const auto rstd_of = [&](int64_t set) {
-    return static_cast<double>(rows.rstd[static_cast<size_t>(set * tile.neighbours)]);
+                      const NormBackward<T>& arrays, BackwardRows<T>& rows) {
+  const auto gradient_of = [&](int64_t set) {
+    return input_gradient(problem, arrays.rstd[tile.first_set + set], centre_of(arrays, tile.first_set + set),
+                          sums.g[static_cast<size_t>(set)], sums.g_x[static_cast<size_t>(set)]);
   };
-  tile.spread(rows.by_x, [&](int64_t set) {
-    const double rstd = rstd_of(set);
-    return static_cast<T>(-rstd * rstd * rstd * sums.g_x[static_cast<size_t>(set)] * inverse_count);
-  });
-  tile.spread(rows.shift, [&](int64_t set) {
-    return static_cast<T>(-rstd_of(set) * sums.g[static_cast<size_t>(set)] * inverse_count);
-  });
+  tile.spread(rows.by_x, [&](int64_t set) { return static_cast<T>(gradient_of(set).by_x); });
+  tile.spread(rows.shift, [&](int64_t set) { return static_cast<T>(gradient_of(set).shift); });
   for (size_t j = 0; j < static_cast<size_t>(tile.width); ++j) {
     rows.by_dy[j] = weight == nullptr ? rows.rstd[j] : rows.rstd[j] * weight[j];
   }
@@ -257,7 +251,7 @@ void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays
           }
         }
         if (arrays.dx != nullptr) {
-          set_coefficients(problem, tile, sums, weight_row, rows);
+          set_coefficients(problem, tile, sums, weight_row, arrays, rows);
           input_gradient_rows(tile, along, dy, x, arrays.dx + tile.offset, weight, 0, tile.rows, rows);
         }
       }
@@ -347,7 +341,7 @@ void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& array
         }
         const TileSums& sums = totals[static_cast<size_t>(tile.first_set / shape.kept * tiling.tiles +
                                                           tile.first_kept / tiling.sets_per_tile)];
-        set_coefficients(problem, tile, sums, weight_row, tile_rows);
+        set_coefficients(problem, tile, sums, weight_row, arrays, tile_rows);
         input_gradient_rows<T>(tile, Along::columns, arrays.dy + tile.offset, arrays.x + tile.offset,
                                arrays.dx + tile.offset, nullptr, first, last, tile_rows);
       });

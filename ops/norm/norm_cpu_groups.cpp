@@ -65,6 +65,7 @@ void long_runs_forward(const NormProblem& problem, const NormForward<T>& arrays)
   const NormShape& shape = problem.shape;
   const AffineShape& affine = problem.affine;
   const int64_t count = shape.reduce_inner;
+  const bool with_epilogue = arrays.epilogue.present();
   const RunTiling tiling(shape, 1, sizeof(T));
   const int64_t tasks = shape.outer * tiling.tiles();
   parallel_for(0, tasks, tiling.grain(tasks), [&](int64_t begin, int64_t end) {
@@ -74,23 +75,18 @@ void long_runs_forward(const NormProblem& problem, const NormForward<T>& arrays)
       const int64_t first_set = tile.outer * shape.kept;
       if (!problem.given_statistics) {
         moments.assign(static_cast<size_t>(tile.last - tile.first), Moments{});
+        const bool raw = problem.raw_sums();
         tiling.for_each_run(tile, [&](int64_t k, int64_t a, int64_t offset) {
           Moments& all = moments[static_cast<size_t>(k - tile.first)];
-          const Moments run = run_moments(problem.statistics, count, arrays.x + offset);
-          all = a == 0
-                    ? run
-                    : merge(problem.statistics, all, static_cast<double>(a * count), run, static_cast<double>(count));
+          const Moments run = run_moments(raw, count, arrays.x + offset);
+          all = a == 0 ? run : merge(raw, all, static_cast<double>(a * count), run, static_cast<double>(count));
         });
         for (int64_t k = tile.first; k < tile.last; ++k) {
-          const auto s = finish<T>(problem.statistics, problem.eps, static_cast<double>(shape.set_size()),
-                                   moments[static_cast<size_t>(k - tile.first)]);
-          arrays.mean[first_set + k] = s.mean;
-          arrays.rest[first_set + k] = s.rest;
-          arrays.rstd[first_set + k] = s.rstd;
-          if (arrays.var != nullptr) {
-            arrays.var[first_set + k] = s.var;
-          }
+          store_statistics(problem, moments[static_cast<size_t>(k - tile.first)], arrays, first_set + k);
         }
+      }
+      if (arrays.y == nullptr) {
+        continue;
       }
       tiling.for_each_run(tile, [&](int64_t k, int64_t a, int64_t offset) {
         const T* x = arrays.x + offset;
@@ -98,15 +94,16 @@ void long_runs_forward(const NormProblem& problem, const NormForward<T>& arrays)
         const Same<T> mean{arrays.mean[first_set + k]};
         const Same<T> rest{arrays.rest[first_set + k]};
         const Same<T> rstd{arrays.rstd[first_set + k]};
+        const int64_t i = weight_index(affine, tile.outer, a, k);
         if (!affine.present) {
           apply_run(count, x, y, mean, rest, rstd, Same<T>{0});
-          return;
-        }
-        const int64_t i = weight_index(affine, tile.outer, a, k);
-        if (affine.inner > 1) {
+        } else if (affine.inner > 1) {
           apply_run(count, x, y, mean, rest, Times{rstd, arrays.weight + i}, arrays.bias + i);
         } else {
           apply_run(count, x, y, mean, rest, Same<T>{rstd.value * arrays.weight[i]}, Same<T>{arrays.bias[i]});
+        }
+        if (with_epilogue) {
+          epilogue_run(arrays.epilogue, offset, count, y);
         }
       });
     }
@@ -174,16 +171,15 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
         if (arrays.dx == nullptr) {
           continue;
         }
-        // dx = rstd * (g - sum(g) / count - (x - mean) * rstd² * sum(g * (x - mean)) / count)
-        const double inverse_count = problem.given_statistics ? 0.0 : 1.0 / static_cast<double>(shape.set_size());
         tiling.for_each_run(tile, [&](int64_t k, int64_t a, int64_t offset) {
           const Same<T> mean{arrays.mean[first_set + k]};
           const Same<T> rest{arrays.rest[first_set + k]};
           const T rstd = arrays.rstd[first_set + k];
           const Pair<double>& all = sums[static_cast<size_t>(k - tile.first)];
-          const double wide = rstd * inverse_count;
-          const Same<T> by_x{static_cast<T>(-wide * rstd * rstd * all.second)};
-          const Same<T> shift{static_cast<T>(-wide * all.first)};
+          const InputGradient gradient =
+              input_gradient(problem, rstd, centre_of(arrays, first_set + k), all.first, all.second);
+          const Same<T> by_x{static_cast<T>(gradient.by_x)};
+          const Same<T> shift{static_cast<T>(gradient.shift)};
           const int64_t i = weight_index(affine, outer, a, k);
           const T* dy = arrays.dy + offset;
           const T* x = arrays.x + offset;

@@ -11,38 +11,34 @@ void rows_forward(const NormProblem& problem, const NormForward<T>& arrays) {
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / count);
+  const bool with_epilogue = arrays.epilogue.present();
   parallel_for(0, sets, grain, [&](int64_t begin, int64_t end) {
     for (int64_t set = begin; set < end; ++set) {
       const T* x = arrays.x + set * count;
-      T* y = arrays.y + set * count;
       if (!problem.given_statistics) {
-        const auto s = finish<T>(problem.statistics, problem.eps, static_cast<double>(count),
-                                 run_moments(problem.statistics, count, x));
-        arrays.mean[set] = s.mean;
-        arrays.rest[set] = s.rest;
-        arrays.rstd[set] = s.rstd;
-        if (arrays.var != nullptr) {
-          arrays.var[set] = s.var;
-        }
+        store_statistics(problem, run_moments(problem.raw_sums(), count, x), arrays, set);
       }
+      if (arrays.y == nullptr) {
+        continue;
+      }
+      T* y = arrays.y + set * count;
       const Same<T> mean{arrays.mean[set]};
       const Same<T> rest{arrays.rest[set]};
       const Same<T> rstd{arrays.rstd[set]};
+      const int64_t first = affine.outer_period == 1 ? 0 : (set % affine.outer_period) * affine.inner;
       if (!affine.present) {
         apply_run(count, x, y, mean, rest, rstd, Same<T>{0});
-        continue;
+      } else if (affine.segment == 1) {
+        apply_run(count, x, y, mean, rest, Times{rstd, arrays.weight + first}, arrays.bias + first);
+      } else {
+        for (int64_t i = 0; i < affine.inner; ++i) {
+          const int64_t offset = i * affine.segment;
+          apply_run(affine.segment, x + offset, y + offset, mean, rest, Same<T>{rstd.value * arrays.weight[first + i]},
+                    Same<T>{arrays.bias[first + i]});
+        }
       }
-      const int64_t first = affine.outer_period == 1 ? 0 : (set % affine.outer_period) * affine.inner;
-      const T* weight = arrays.weight + first;
-      const T* bias = arrays.bias + first;
-      if (affine.segment == 1) {
-        apply_run(count, x, y, mean, rest, Times{rstd, weight}, bias);
-        continue;
-      }
-      for (int64_t i = 0; i < affine.inner; ++i) {
-        const int64_t offset = i * affine.segment;
-        apply_run(affine.segment, x + offset, y + offset, mean, rest, Same<T>{rstd.value * weight[i]},
-                  Same<T>{bias[i]});
+      if (with_epilogue) {
+        epilogue_run(arrays.epilogue, set * count, count, y);
       }
     }
   });
@@ -101,11 +97,10 @@ void rows_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
       if (arrays.dx == nullptr) {
         continue;
       }
-      // dx = rstd * (g - sum(g) / count - (x - mean) * rstd² * sum(g * (x - mean)) / count)
       T* dx = arrays.dx + set * count;
-      const double wide = problem.given_statistics ? 0.0 : static_cast<double>(rstd) / static_cast<double>(count);
-      const Same<T> by_x{static_cast<T>(-wide * rstd * rstd * sums.second)};
-      const Same<T> shift{static_cast<T>(-wide * sums.first)};
+      const InputGradient gradient = input_gradient(problem, rstd, centre_of(arrays, set), sums.first, sums.second);
+      const Same<T> by_x{static_cast<T>(gradient.by_x)};
+      const Same<T> shift{static_cast<T>(gradient.shift)};
       if (along && !constant_weight) {
         input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Times{Same<T>{rstd}, weight}, by_x, shift);
       } else if (constant_weight) {

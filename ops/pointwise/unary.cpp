@@ -1,5 +1,6 @@
 #include "core/factory.h"
 #include "core/tape.h"
+#include "ops/pointwise/derivatives.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
 
@@ -83,16 +84,27 @@ Tensor erf(const Tensor& x) {
 
 Tensor relu(const Tensor& x) {
   const Tensor y = pointwise::unary("relu", Unary::relu, x);
-  return record("relu", {x}, y, {y}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
-    return {straight_backward("relu_backward", Unary::relu, c.saved(0), dy)};
-  });
+  return record("relu", {x}, y, {y},
+                [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {relu_backward(c.saved(0), dy)}; });
+}
+
+Tensor relu_backward(const Tensor& x, const Tensor& dy) {
+  return straight_backward("relu_backward", Unary::relu, x, dy);
+}
+
+Tensor silu_backward(const Tensor& x, const Tensor& dy) {
+  const Tensor s = sigmoid(x);
+  return dy * (s * (x * (1 - s) + 1));
 }
 
 Tensor silu(const Tensor& x) {
-  return smooth("silu", Unary::silu, x, [](const Tensor& saved, const Tensor& dy) {
-    const Tensor s = sigmoid(saved);
-    return dy * (s * (saved * (1 - s) + 1));
-  });
+  return smooth("silu", Unary::silu, x, silu_backward);
+}
+
+Tensor gelu_backward(const Tensor& x, const Tensor& dy) {
+  const Tensor distribution = (erf(x * 0.70710678118654752440) + 1) * 0.5;
+  const Tensor density = exp(x * x * -0.5) * 0.39894228040143267794;
+  return dy * (distribution + x * density);
 }
 
 Tensor gelu(const Tensor& x, GeluApproximation approximate) {
@@ -107,12 +119,7 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate) {
       return dy * (s + saved * (s * (1 - s)) * slope);
     });
   }
-  return smooth("gelu", Unary::gelu, x, [](const Tensor& saved, const Tensor& dy) {
-    // gelu' = Phi(x) + x phi(x)
-    const Tensor distribution = (erf(saved * 0.70710678118654752440) + 1) * 0.5;
-    const Tensor density = exp(saved * saved * -0.5) * 0.39894228040143267794;
-    return dy * (distribution + saved * density);
-  });
+  return smooth("gelu", Unary::gelu, x, gelu_backward);
 }
 
 Tensor clamp(const Tensor& x, double low, double high) {

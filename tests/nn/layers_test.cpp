@@ -1,6 +1,7 @@
 #include "core/random.h"
 #include "error_text.h"
 #include "nn/activation.h"
+#include "nn/batch_norm.h"
 #include "nn/conv.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
@@ -117,7 +118,7 @@ TEST_CASE("norm layers: hand weight, bias and options to their functions") {
   LayerNorm layer({4, 5}, {.eps = 0.1});
   LayerNorm2d layer2d(6, {.eps = 0.1});
   GroupNorm group(3, 6, {.eps = 0.1});
-  InstanceNorm2d instance(6, {.eps = 0.1});
+  InstanceNorm2d instance(6, {.eps = 0.1, .affine = true});
   for (Module* module : std::initializer_list<Module*>{&layer, &layer2d, &group, &instance}) {
     randomize(*module);
   }
@@ -130,7 +131,7 @@ TEST_CASE("norm layers: hand weight, bias and options to their functions") {
   CHECK(layer.name() == "LayerNorm([4, 5], eps=0.1)");
   CHECK(layer2d.name() == "LayerNorm2d(6, eps=0.1)");
   CHECK(group.name() == "GroupNorm(3, 6, eps=0.1)");
-  CHECK(InstanceNorm2d(6, {.affine = false}).name() == "InstanceNorm2d(6, eps=1e-05, affine=false)");
+  CHECK(InstanceNorm2d(6).name() == "InstanceNorm2d(6, eps=1e-05, affine=false)");
   CHECK(LayerNorm2d(6).name() == "LayerNorm2d(6, eps=1e-06)");
 }
 

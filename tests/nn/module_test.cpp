@@ -1,9 +1,9 @@
 #include "nn/module.h"
 
 #include "error_text.h"
+#include "nn/batch_norm.h"
 #include "nn/conv.h"
 #include "nn/linear.h"
-#include "nn/norm.h"
 #include "nn/sequential.h"
 
 using namespace norma;
@@ -233,7 +233,7 @@ TEST_CASE("module: zero_grad drops gradients") {
 
 TEST_CASE("module: to_string shows the tree") {
   const Sequential net{std::make_shared<Conv2d>(4, 8, 3, nn::Conv2dOptions{.stride = 2, .padding = 1, .bias = false}),
-                       std::make_shared<BatchNorm2d>(8, BatchNorm2dOptions{.momentum = std::nullopt})};
+                       std::make_shared<BatchNorm2d>(8, BatchNormLayerOptions{.momentum = std::nullopt})};
   CHECK(to_string(net) ==
         "Sequential {\n"
         "  0: Conv2d(4, 8, kernel=(3, 3), stride=(2, 2), padding=(1, 1), bias=false)\n"

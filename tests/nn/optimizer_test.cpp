@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "error_text.h"
+#include "nn/batch_norm.h"
 #include "nn/conv.h"
 #include "nn/norm.h"
 #include "nn/sequential.h"

@@ -9,7 +9,7 @@ TEST_CASE("normalize: errors") {
   const Tensor x = random_tensor({2, 30, 4, 5}, 1, DType::float32);
   CHECK_THROWS_WITH_AS(normalize({}, {.reduce = {1}}), "normalize: input: expected a tensor, got none", Error);
   CHECK_THROWS_WITH_AS(normalize(zeros({2, 3}, {.dtype = DType::int64}), {.reduce = {1}}),
-                       "normalize: input: expected dtype float32 or float64, got int64", Error);
+                       "normalize: input: expected dtype float32, float64, bfloat16 or float16, got int64", Error);
   CHECK_THROWS_WITH_AS(normalize(x, {.reduce = {}}), "normalize: reduce: expected at least 1 axis, got []", Error);
   CHECK_THROWS_WITH_AS(normalize(x, {.reduce = {1, 4}}), "normalize: reduce: expected axes in [-4, 4), got [1, 4]",
                        Error);
@@ -43,7 +43,7 @@ TEST_CASE("batch_norm: errors") {
   CHECK_THROWS_WITH_AS(batch_norm(ones({3}), {}, {}), "batch_norm: input: expected rank 2 to 5, got rank 1 (sizes [3])",
                        Error);
   CHECK_THROWS_WITH_AS(batch_norm(zeros({2, 3}, {.dtype = DType::int32}), {}, {}),
-                       "batch_norm: input: expected dtype float32 or float64, got int32", Error);
+                       "batch_norm: input: expected dtype float32, float64, bfloat16 or float16, got int32", Error);
   CHECK_THROWS_WITH_AS(batch_norm(ones({1, 3}), {}, {}),
                        "batch_norm: expected more than 1 value per channel when training, got input sizes [1, 3]",
                        Error);
@@ -133,6 +133,7 @@ TEST_CASE("norms: changing the saved input in place is an error") {
 TEST_CASE("statistics: names") {
   CHECK(to_string(Statistics::stable) == "stable");
   CHECK(statistics_from_string("sum_of_squares") == Statistics::sum_of_squares);
-  CHECK_THROWS_WITH_AS(statistics_from_string("fast"), "norm: statistics: expected stable or sum_of_squares, got fast",
+  CHECK_THROWS_WITH_AS(statistics_from_string("fast"),
+                       "norm: statistics: expected stable, welford, two_pass, compensated or sum_of_squares, got fast",
                        Error);
 }

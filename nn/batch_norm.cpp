@@ -1,0 +1,172 @@
+#include "nn/batch_norm.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "nn/norm_text.h"
+#include "ops/shape/view.h"
+
+namespace norma::nn {
+
+BatchNorm::BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t high,
+                     const BatchNormLayerOptions& options)
+    : layer_(std::move(layer)), channels_(channels), low_(low), high_(high), options_(options) {
+  check(channels > 0, layer_, "channels: expected a positive number, got {}", channels);
+  weight_ = register_parameter("weight", options.affine ? ones({channels}) : Tensor());
+  bias_ = register_parameter("bias", options.affine ? zeros({channels}) : Tensor());
+  if (options.track_running_stats) {
+    running_mean_ = register_buffer("running_mean", zeros({channels}));
+    running_var_ = register_buffer("running_var", ones({channels}));
+    num_batches_tracked_ = register_buffer("num_batches_tracked", zeros({}, {.dtype = DType::int64}));
+  }
+}
+
+Tensor BatchNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_norm_input("batch_norm", x, channels_, low_, high_);
+  double momentum = options_.momentum.value_or(0);
+  if (is_training() && num_batches_tracked_.defined()) {
+    const int64_t count = ++*num_batches_tracked_.data<int64_t>();
+    num_batches_tracked_.bump_version();
+    if (!options_.momentum) {  // the average of all batches so far
+      momentum = 1.0 / static_cast<double>(count);
+    }
+  }
+  return apply(x,
+               {.training = is_training(),
+                .momentum = momentum,
+                .eps = options_.eps,
+                .statistics = options_.statistics,
+                .biased_running_var = options_.biased_running_var},
+               then);
+}
+
+Tensor BatchNorm::apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) {
+  return batch_norm(x, running_mean_, running_var_, weight_, bias_, options, then);
+}
+
+void BatchNorm::set_momentum(std::optional<double> momentum) {
+  check(!momentum || (*momentum >= 0 && *momentum <= 1), layer_, "momentum: expected a value in [0, 1] or none, got {}",
+        momentum.value_or(0));
+  options_.momentum = momentum;
+}
+
+void BatchNorm::reset_running_stats() {
+  if (!num_batches_tracked_.defined()) {
+    return;
+  }
+  copy_into(zeros(running_mean_.sizes()), running_mean_);
+  copy_into(ones(running_var_.sizes()), running_var_);
+  *num_batches_tracked_.data<int64_t>() = 0;
+  for (const Tensor* x : {&running_mean_, &running_var_, &num_batches_tracked_}) {
+    x->bump_version();
+  }
+}
+
+std::string BatchNorm::name() const {
+  const std::string momentum = options_.momentum ? fmt::format("{}", *options_.momentum) : "none";
+  return fmt::format("{}({}{}, eps={}, momentum={}{}{}{})", layer_, channels_, own_options(), options_.eps, momentum,
+                     norm_option_text(options_.affine, options_.statistics),
+                     options_.track_running_stats ? "" : ", track_running_stats=false",
+                     options_.biased_running_var ? ", biased_running_var=true" : "");
+}
+
+BatchNorm1d::BatchNorm1d(int64_t channels, const BatchNormLayerOptions& options)
+    : BatchNorm("BatchNorm1d", channels, 2, 3, options) {}
+BatchNorm2d::BatchNorm2d(int64_t channels, const BatchNormLayerOptions& options)
+    : BatchNorm("BatchNorm2d", channels, 4, 4, options) {}
+BatchNorm3d::BatchNorm3d(int64_t channels, const BatchNormLayerOptions& options)
+    : BatchNorm("BatchNorm3d", channels, 5, 5, options) {}
+
+GhostBatchNorm2d::GhostBatchNorm2d(int64_t channels, int64_t sub_batch, const BatchNormLayerOptions& options)
+    : BatchNorm("GhostBatchNorm2d", channels, 4, 4, options), sub_batch_(sub_batch) {
+  check(sub_batch >= 1, "GhostBatchNorm2d", "sub_batch: expected a positive number, got {}", sub_batch);
+}
+
+Tensor GhostBatchNorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) {
+  return ghost_batch_norm(x, sub_batch_, running_mean(), running_var(), weight(), bias(), options, then);
+}
+
+std::string GhostBatchNorm2d::own_options() const {
+  return fmt::format(", sub_batch={}", sub_batch_);
+}
+
+BatchRenorm2d::BatchRenorm2d(int64_t channels, double r_max, double d_max, const BatchNormLayerOptions& options)
+    : BatchNorm("BatchRenorm2d", channels, 4, 4, options) {
+  check(options.track_running_stats, "BatchRenorm2d", "track_running_stats: expected true, got false");
+  set_bounds(r_max, d_max);
+}
+
+void BatchRenorm2d::set_bounds(double r_max, double d_max) {
+  check(r_max >= 1, "BatchRenorm2d", "r_max: expected a value >= 1, got {}", r_max);
+  check(d_max >= 0, "BatchRenorm2d", "d_max: expected a value >= 0, got {}", d_max);
+  r_max_ = r_max;
+  d_max_ = d_max;
+}
+
+Tensor BatchRenorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) {
+  return batch_renorm(x, running_mean(), running_var(), weight(), bias(),
+                      {.batch_norm = options, .r_max = r_max_, .d_max = d_max_}, then);
+}
+
+std::string BatchRenorm2d::own_options() const {
+  return fmt::format(", r_max={}, d_max={}", r_max_, d_max_);
+}
+
+FrozenBatchNorm2d::FrozenBatchNorm2d(int64_t channels, double eps) : channels_(channels), eps_(eps) {
+  check(channels > 0, "FrozenBatchNorm2d", "channels: expected a positive number, got {}", channels);
+  weight_ = register_buffer("weight", ones({channels}));
+  bias_ = register_buffer("bias", zeros({channels}));
+  running_mean_ = register_buffer("running_mean", zeros({channels}));
+  running_var_ = register_buffer("running_var", ones({channels}));
+}
+
+Tensor FrozenBatchNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_norm_input("batch_norm", x, channels_, 4, 4);
+  return batch_norm(x, running_mean_, running_var_, weight_, bias_, {.training = false, .eps = eps_}, then);
+}
+
+std::string FrozenBatchNorm2d::name() const {
+  return fmt::format("FrozenBatchNorm2d({}, eps={})", channels_, eps_);
+}
+
+InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLayerOptions& options)
+    : axes_(axes), channels_(channels), options_(options) {
+  check(channels > 0, fmt::format("InstanceNorm{}d", axes), "channels: expected a positive number, got {}", channels);
+  weight_ = register_parameter("weight", options.affine ? ones({channels}) : Tensor());
+  bias_ = register_parameter("bias", options.affine ? zeros({channels}) : Tensor());
+  if (options.track_running_stats) {
+    running_mean_ = register_buffer("running_mean", zeros({channels}));
+    running_var_ = register_buffer("running_var", ones({channels}));
+    register_buffer("num_batches_tracked", zeros({}, {.dtype = DType::int64}));
+  }
+}
+
+Tensor InstanceNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  constexpr std::string_view op = "instance_norm";
+  check_defined(op, "x", x);
+  if (x.rank() == axes_ + 1) {  // one image
+    NormActOptions batched = then;
+    if (then.residual.defined()) {
+      batched.residual = unsqueeze(then.residual, 0);
+    }
+    return squeeze(forward_act(unsqueeze(x, 0), batched), 0);
+  }
+  check_norm_input(op, x, channels_, axes_ + 2, axes_ + 2);
+  if (!options_.track_running_stats) {
+    return instance_norm(x, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics}, then);
+  }
+  return instance_norm(x, running_mean_, running_var_, weight_, bias_,
+                       {.training = is_training(),
+                        .momentum = options_.momentum,
+                        .eps = options_.eps,
+                        .statistics = options_.statistics},
+                       then);
+}
+
+std::string InstanceNorm::name() const {
+  return fmt::format(
+      "InstanceNorm{}d({}, eps={}{}{})", axes_, channels_, options_.eps,
+      norm_option_text(options_.affine, options_.statistics),
+      options_.track_running_stats ? fmt::format(", track_running_stats=true, momentum={}", options_.momentum) : "");
+}
+
+}  // namespace norma::nn

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "ops/norm/spec.h"
+
+#include <string>
+#include <string_view>
+
+namespace norma::nn {
+
+// What the norm layers share.
+
+/// ", affine=false" and ", statistics=sum_of_squares" where they are not the default.
+std::string norm_option_text(bool affine, Statistics statistics);
+
+/// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.
+void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, int64_t low, int64_t high);
+
+}  // namespace norma::nn

@@ -1,0 +1,235 @@
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/norm/implementation.h"
+#include "ops/norm/norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/join.h"
+#include "ops/shape/view.h"
+
+#include <algorithm>
+#include <cmath>
+
+// The norms that take statistics over a batch and keep running ones.
+
+namespace norma {
+
+namespace norm_kernels {
+
+void update_running(const Tensor& running, const Tensor& batch, double momentum, double factor) {
+  const Tensor old = contiguous_copy(converted(running, DType::float64));
+  const Tensor now = contiguous_copy(converted(batch, DType::float64));
+  const double* before = old.data<double>();
+  const double* from = now.data<double>();
+  const Tensor result = empty(running.sizes(), {.dtype = DType::float64, .device = running.device()});
+  double* out = result.data<double>();
+  for (int64_t i = 0; i < running.numel(); ++i) {
+    out[i] = (1 - momentum) * before[i] + momentum * (factor * from[i]);
+  }
+  copy_into(result, running);
+  running.bump_version();
+}
+
+}  // namespace norm_kernels
+
+using namespace norm_kernels;
+
+namespace {
+
+/// Evaluation with running statistics.
+Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tensor& running_mean,
+                               const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                               const BatchNormOptions& options, const NormActOptions& then) {
+  check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
+  for (const auto& [name, parameter] : {std::pair("weight", weight), std::pair("bias", bias)}) {
+    if (parameter.defined()) {
+      check_per_channel(op, name, parameter, x);
+    }
+  }
+  const Tensor given = given_statistics(running_mean, running_var, options.eps, compute_dtype(x.dtype()));
+  return run_norm(op, x, batch_norm_spec(x, options), weight, bias, {.given = given, .then = then});
+}
+
+/// Elements that share statistics. Throws Error for one, and for a momentum outside [0, 1].
+int64_t checked_count(std::string_view op, const Tensor& x, const BatchNormOptions& options) {
+  const int64_t count = x.size(1) == 0 ? 0 : x.numel() / x.size(1);
+  check(count != 1, op, "expected more than 1 value per channel when training, got input sizes {}",
+        to_string(x.sizes()));
+  check(options.momentum >= 0 && options.momentum <= 1, op, "momentum: expected a value in [0, 1], got {}",
+        options.momentum);
+  return count;
+}
+
+/// n / (n - 1) for the unbiased variance, 1 for the biased one.
+double variance_factor(int64_t count, const BatchNormOptions& options) {
+  const auto n = static_cast<double>(count);
+  return options.biased_running_var ? 1 : n / (n - 1);
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                  const Tensor& bias, const BatchNormOptions& options, const NormActOptions& then) {
+  constexpr std::string_view op = "batch_norm";
+  check_input(op, x, 2, 5);
+  const bool tracked = check_running_statistics(op, running_mean, running_var, x);
+  if (!options.training && tracked) {
+    return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
+  }
+  const int64_t count = checked_count(op, x, options);
+  const bool update = tracked && count > 0;
+  NormStatistics statistics;
+  Tensor y = norm_act(x, batch_norm_spec(x, options), weight, bias, then, update ? &statistics : nullptr, op);
+  if (update) {
+    update_running(running_mean, statistics.mean, options.momentum, 1);
+    update_running(running_var, statistics.var, options.momentum, variance_factor(count, options));
+  }
+  return y;
+}
+
+Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
+                        const Tensor& weight, const Tensor& bias, const BatchNormOptions& options,
+                        const NormActOptions& then) {
+  constexpr std::string_view op = "ghost_batch_norm";
+  check_input(op, x, 2, 5);
+  check(sub_batch >= 1, op, "sub_batch: expected at least 1, got {}", sub_batch);
+  const bool tracked = check_running_statistics(op, running_mean, running_var, x);
+  if (!options.training && tracked) {
+    return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
+  }
+  const int64_t size = std::min(sub_batch, std::max<int64_t>(1, x.size(0)));
+  const int64_t whole = x.size(0) / size;
+  const int64_t left = x.size(0) - whole * size;
+  Tensors parts;
+  std::vector<NormStatistics> statistics;
+  std::vector<int64_t> counts;
+  // `batches` sub-batches of `images` each, from image `first` on: one norm with the sub-batches as an axis.
+  const auto norm = [&](int64_t first, int64_t batches, int64_t images) {
+    const Tensor part = left == 0 ? x : narrow(x, 0, first, batches * images);
+    Sizes sizes = part.sizes();
+    sizes[0] = images;
+    sizes.insert(0, batches);
+    const int64_t count = checked_count(op, images == part.size(0) ? part : narrow(part, 0, 0, images), options);
+    NormSpec spec = batch_norm_spec(x, options);
+    for (int64_t& axis : spec.reduce) {
+      ++axis;
+    }
+    spec.affine = {2};
+    NormActOptions part_then = then;
+    if (then.residual.defined()) {
+      check_sizes(op, "residual", then.residual, x.sizes());
+      part_then.residual =
+          reshape(left == 0 ? then.residual : narrow(then.residual, 0, first, batches * images), sizes);
+    }
+    const bool update = tracked && count > 0;
+    NormStatistics of_part;
+    const Tensor y = norm_act(reshape(part, sizes), spec, weight, bias, part_then, update ? &of_part : nullptr, op);
+    parts.push_back(reshape(y, part.sizes()));
+    if (update) {
+      statistics.push_back(of_part);
+      counts.push_back(count);
+    }
+  };
+  norm(0, whole, size);
+  if (left > 0) {
+    norm(whole * size, 1, left);
+  }
+  if (!statistics.empty()) {
+    // The plain average over the sub-batches: (sub-batches, C), one or two of them.
+    const NoGradGuard guard;
+    const auto sub_batches = static_cast<double>(whole + (left > 0 ? 1 : 0));
+    const auto average = [&](const Tensor NormStatistics::*field, bool variance) {
+      Tensor total;
+      for (size_t i = 0; i < statistics.size(); ++i) {
+        const Tensor of_part = sum(statistics[i].*field, {0});
+        const Tensor scaled = mul(of_part, (variance ? variance_factor(counts[i], options) : 1) / sub_batches);
+        total = total.defined() ? add(total, scaled) : scaled;
+      }
+      return total;
+    };
+    update_running(running_mean, average(&NormStatistics::mean, false), options.momentum, 1);
+    update_running(running_var, average(&NormStatistics::var, true), options.momentum, 1);
+  }
+  return parts.size() == 1 ? parts[0] : cat(parts, 0);
+}
+
+Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                    const Tensor& bias, const BatchRenormOptions& options, const NormActOptions& then) {
+  constexpr std::string_view op = "batch_renorm";
+  check_input(op, x, 2, 5);
+  check(check_running_statistics(op, running_mean, running_var, x), op,
+        "running_mean: expected running statistics, got none");
+  check(options.r_max >= 1, op, "r_max: expected a value >= 1, got {}", options.r_max);
+  check(options.d_max >= 0, op, "d_max: expected a value >= 0, got {}", options.d_max);
+  const BatchNormOptions& batch = options.batch_norm;
+  if (!batch.training) {
+    return with_running_statistics(op, x, running_mean, running_var, weight, bias, batch, then);
+  }
+  const int64_t count = checked_count(op, x, batch);
+  const NormSpec spec = batch_norm_spec(x, batch);
+  if (count == 0) {
+    return norm_act(x, spec, weight, bias, then, nullptr, op);
+  }
+  const NormStatistics statistics = norm_statistics(x, spec, op);
+  const DType dtype = statistics.mean.dtype();
+  const int64_t channels = x.size(1);
+  const Tensor r = empty({channels}, {.dtype = dtype, .device = x.device()});
+  const Tensor d = empty({channels}, {.dtype = dtype, .device = x.device()});
+  const std::vector<double> mean_of = converted(running_mean, DType::float64).to_vector<double>();
+  const std::vector<double> var_of = converted(running_var, DType::float64).to_vector<double>();
+  const std::vector<double> batch_mean = converted(statistics.mean, DType::float64).to_vector<double>();
+  const std::vector<double> batch_var = converted(statistics.var, DType::float64).to_vector<double>();
+  dispatch_floating(op, dtype, [&](auto tag) {
+    using T = decltype(tag);
+    for (size_t i = 0; i < static_cast<size_t>(channels); ++i) {
+      const double running_s = std::sqrt(var_of[i] + batch.eps);
+      const double ratio = std::sqrt(batch_var[i] + batch.eps) / running_s;
+      const double shift = (batch_mean[i] - mean_of[i]) / running_s;
+      r.template data<T>()[i] = static_cast<T>(std::clamp(ratio, 1 / options.r_max, options.r_max));
+      d.template data<T>()[i] = static_cast<T>(std::clamp(shift, -options.d_max, options.d_max));
+    }
+  });
+  // (xhat * r + d) * weight + bias = xhat * (r * weight) + (d * weight + bias)
+  const Tensor scale = weight.defined() ? mul(to(weight, dtype), r) : r;
+  Tensor shift = weight.defined() ? mul(to(weight, dtype), d) : d;
+  if (bias.defined()) {
+    shift = add(shift, to(bias, dtype));
+  }
+  Tensor y = norm_act(x, spec, scale, shift, then, nullptr, op);
+  update_running(running_mean, statistics.mean, batch.momentum, 1);
+  update_running(running_var, statistics.var, batch.momentum, variance_factor(count, batch));
+  return y;
+}
+
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                     const Tensor& bias, const TrackedInstanceNormOptions& options, const NormActOptions& then) {
+  constexpr std::string_view op = "instance_norm";
+  check_input(op, x, 3, 5);
+  check(check_running_statistics(op, running_mean, running_var, x), op,
+        "running_mean: expected running statistics, got none");
+  const BatchNormOptions batch{
+      .training = options.training, .momentum = options.momentum, .eps = options.eps, .statistics = options.statistics};
+  if (!options.training) {
+    return with_running_statistics(op, x, running_mean, running_var, weight, bias, batch, then);
+  }
+  check(options.momentum >= 0 && options.momentum <= 1, op, "momentum: expected a value in [0, 1], got {}",
+        options.momentum);
+  const int64_t maps = x.size(0) * x.size(1);
+  const int64_t count = maps == 0 ? 0 : x.numel() / maps;
+  check(maps == 0 || count != 1, op, "expected more than 1 spatial element when training, got input sizes {}",
+        to_string(x.sizes()));
+  NormStatistics statistics;
+  Tensor y = norm_act(
+      x, {.reduce = axes_from(2, x.rank()), .affine = {1}, .statistics = options.statistics, .eps = options.eps},
+      weight, bias, then, count > 0 ? &statistics : nullptr, op);
+  if (count > 0) {
+    const NoGradGuard guard;
+    update_running(running_mean, mean(statistics.mean, {0}), options.momentum, 1);
+    update_running(running_var, mean(statistics.var, {0}), options.momentum, variance_factor(count, batch));
+  }
+  return y;
+}
+
+}  // namespace norma

@@ -1,0 +1,211 @@
+#include "ops/norm/norm_cpu.h"
+
+#include <array>
+#include <span>
+
+// Statistics that are there to be compared with `stable`: welford, two_pass and compensated, as the textbooks write
+// them, in T. They take passes over x of their own; the walk that follows has them as given.
+
+namespace norma::norm_kernels::cpu {
+
+namespace {
+
+/// Numbers that are summed side by side: elements of neighbouring sets, or of one.
+constexpr int64_t kWidth = 64;
+template <class T>
+using Lanes = std::array<T, kWidth>;
+
+/// Neighbouring sets of one outer index (reduce_inner = 1), or one set whose runs are cut into rows of kWidth elements.
+struct Bundle {
+  int64_t offset = 0;  ///< of the first element
+  int64_t first_set = 0;
+  int64_t sets = 1;
+  int64_t runs = 1;
+  int64_t run = 1;     ///< elements of one set in a run
+  int64_t stride = 0;  ///< from run to run
+
+  /// Calls f(first element, how many) for rows of at most kWidth elements. Element i of a row belongs to set i, or,
+  /// when there is one set, to it.
+  template <class T, class F>
+  void for_each_row(const T* x, F&& f) const {
+    for (int64_t a = 0; a < runs; ++a) {
+      const T* begin = x + offset + a * stride;
+      for (int64_t i = 0; i < sets * run; i += kWidth) {
+        f(begin + i, std::min(kWidth, sets * run - i));
+      }
+    }
+  }
+};
+
+/// Sums that carry their rounding errors along. Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation
+/// endlicher Summen", 1974.
+template <class T>
+struct CompensatedSum {
+  Lanes<T> sum{};
+  Lanes<T> lost{};
+
+  void add(int64_t lane, T value) {
+    const auto i = static_cast<size_t>(lane);
+    const T total = sum[i] + value;
+    const bool value_is_smaller = std::abs(sum[i]) >= std::abs(value);
+    lost[i] += value_is_smaller ? (sum[i] - total) + value : (value - total) + sum[i];
+    sum[i] = total;
+  }
+  [[nodiscard]] double get(int64_t lane) const {
+    const auto i = static_cast<size_t>(lane);
+    return static_cast<double>(sum[i]) + static_cast<double>(lost[i]);
+  }
+};
+
+/// sum(values of the lanes of set `set`): one lane, or all when there is one set.
+template <class T, class Get>
+T total(const Bundle& bundle, int64_t set, Get get) {
+  if (bundle.sets > 1) {
+    return get(set);
+  }
+  T sum = 0;
+  for (int64_t lane = 0; lane < kWidth; ++lane) {
+    sum += get(lane);
+  }
+  return sum;
+}
+
+/// mean = sum(x) / n, M2 = sum((x - mean)²)
+template <class T>
+void two_pass(const Bundle& bundle, const T* x, double count, std::span<Moments> moments) {
+  Lanes<T> sum{};
+  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+#pragma omp simd
+    for (int64_t i = 0; i < active; ++i) {
+      sum[static_cast<size_t>(i)] += row[i];
+    }
+  });
+  Lanes<T> mean{};
+  for (int64_t set = 0; set < bundle.sets; ++set) {
+    const T of_set =
+        total<T>(bundle, set, [&](int64_t i) { return sum[static_cast<size_t>(i)]; }) / static_cast<T>(count);
+    bundle.sets > 1 ? void(mean[static_cast<size_t>(set)] = of_set) : mean.fill(of_set);
+  }
+  Lanes<T> squares{};
+  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+#pragma omp simd
+    for (int64_t i = 0; i < active; ++i) {
+      const T d = row[i] - mean[static_cast<size_t>(i)];
+      squares[static_cast<size_t>(i)] += d * d;
+    }
+  });
+  for (int64_t set = 0; set < bundle.sets; ++set) {
+    moments[static_cast<size_t>(set)] = {mean[static_cast<size_t>(set)], 0, total<T>(bundle, set, [&](int64_t i) {
+                                           return squares[static_cast<size_t>(i)];
+                                         })};
+  }
+}
+
+/// The same with compensated sums, and the mean as high + low.
+template <class T>
+void compensated(const Bundle& bundle, const T* x, double count, std::span<Moments> moments) {
+  CompensatedSum<T> sum;
+  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+#pragma omp simd
+    for (int64_t i = 0; i < active; ++i) {
+      sum.add(i, row[i]);
+    }
+  });
+  Lanes<T> high{};
+  Lanes<T> low{};
+  for (int64_t set = 0; set < bundle.sets; ++set) {
+    const double mean = total<double>(bundle, set, [&](int64_t i) { return sum.get(i); }) / count;
+    const T rounded = static_cast<T>(mean);
+    const T rest = static_cast<T>(mean - static_cast<double>(rounded));
+    if (bundle.sets > 1) {
+      high[static_cast<size_t>(set)] = rounded;
+      low[static_cast<size_t>(set)] = rest;
+    } else {
+      high.fill(rounded);
+      low.fill(rest);
+    }
+  }
+  CompensatedSum<T> squares;
+  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+#pragma omp simd
+    for (int64_t i = 0; i < active; ++i) {
+      const T d = (row[i] - high[static_cast<size_t>(i)]) - low[static_cast<size_t>(i)];
+      squares.add(i, d * d);
+    }
+  });
+  for (int64_t set = 0; set < bundle.sets; ++set) {
+    moments[static_cast<size_t>(set)] = {high[static_cast<size_t>(set)], low[static_cast<size_t>(set)],
+                                         total<double>(bundle, set, [&](int64_t i) { return squares.get(i); })};
+  }
+}
+
+/// mean += (x - mean) / n, M2 += (x - old mean) * (x - new mean). Welford, "Note on a method for calculating corrected
+/// sums of squares and products", 1962. Lanes of one set are merged at the end.
+template <class T>
+void welford(const Bundle& bundle, const T* x, std::span<Moments> moments) {
+  Lanes<T> mean{};
+  Lanes<T> m2{};
+  Lanes<T> seen{};
+  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+#pragma omp simd
+    for (int64_t lane = 0; lane < active; ++lane) {
+      const auto i = static_cast<size_t>(lane);
+      seen[i] += T(1);
+      const T delta = row[lane] - mean[i];
+      mean[i] += delta / seen[i];
+      m2[i] += delta * (row[lane] - mean[i]);
+    }
+  });
+  const auto of_lane = [&](size_t i) { return Moments{mean[i], 0, m2[i]}; };
+  if (bundle.sets > 1) {
+    for (size_t set = 0; set < static_cast<size_t>(bundle.sets); ++set) {
+      moments[set] = of_lane(set);
+    }
+    return;
+  }
+  Moments all = of_lane(0);
+  double count = seen[0];
+  for (size_t i = 1; i < kWidth && seen[i] > 0; ++i) {
+    all = merge(/* raw= */ false, all, count, of_lane(i), seen[i]);
+    count += seen[i];
+  }
+  moments[0] = {static_cast<T>(all.pivot + all.rest), 0, all.m2};
+}
+
+}  // namespace
+
+template <class T>
+void own_passes(const NormProblem& problem, const NormForward<T>& arrays) {
+  const NormShape& shape = problem.shape;
+  const int64_t bundle_sets = shape.reduce_inner == 1 ? kWidth : 1;
+  const int64_t bundles = (shape.kept + bundle_sets - 1) / bundle_sets;
+  const auto count = static_cast<double>(shape.set_size());
+  const int64_t elements = shape.set_size() * std::min(bundle_sets, shape.kept);
+  parallel_for(0, shape.outer * bundles, std::max<int64_t>(1, kPointwiseGrain / elements),
+               [&](int64_t begin, int64_t end) {
+                 std::array<Moments, kWidth> moments;
+                 for (int64_t task = begin; task < end; ++task) {
+                   const int64_t outer = task / bundles;
+                   const int64_t kept = task % bundles * bundle_sets;
+                   const Bundle bundle{.offset = (outer * shape.reduce_outer * shape.kept + kept) * shape.reduce_inner,
+                                       .first_set = outer * shape.kept + kept,
+                                       .sets = std::min(bundle_sets, shape.kept - kept),
+                                       .runs = shape.reduce_outer,
+                                       .run = shape.reduce_inner,
+                                       .stride = shape.kept * shape.reduce_inner};
+                   switch (problem.statistics) {
+                     case Statistics::welford: welford<T>(bundle, arrays.x, moments); break;
+                     case Statistics::two_pass: two_pass<T>(bundle, arrays.x, count, moments); break;
+                     default: compensated<T>(bundle, arrays.x, count, moments); break;
+                   }
+                   for (int64_t set = 0; set < bundle.sets; ++set) {
+                     store_statistics(problem, moments[static_cast<size_t>(set)], arrays, bundle.first_set + set);
+                   }
+                 }
+               });
+}
+
+template void own_passes(const NormProblem&, const NormForward<float>&);
+template void own_passes(const NormProblem&, const NormForward<double>&);
+
+}  // namespace norma::norm_kernels::cpu
