@@ -150,9 +150,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   app->add_option("--resume", state->resume, "do what is left of the comparison in this folder")
       ->type_name("FOLDER")
       ->group("Running");
-  state->running.add_threads(*app);
-  state->running.add_workers(*app);
-  state->running.add_display(*app);
+  state->running.add_all(*app);
   return {app, [state] { return run(*state); }};
 }
 

@@ -167,6 +167,12 @@ void RunOptions::add_display(CLI::App& app) {
   app.add_flag("--quiet", quiet, "show no progress")->group(kRunning);
 }
 
+void RunOptions::add_all(CLI::App& app) {
+  add_threads(app);
+  add_workers(app);
+  add_display(app);
+}
+
 void RunOptions::apply() const {
   check(workers >= 0, "workers", "expected at least 0, got {}", workers);
   check(threads >= 0, "threads", "expected at least 0, got {}", threads);

@@ -68,6 +68,8 @@ struct RunOptions {
   void add_threads(CLI::App& app);
   void add_workers(CLI::App& app);
   void add_display(CLI::App& app);
+  /// The three above, for what trains.
+  void add_all(CLI::App& app);
   /// Checks the values and sets the number of threads. Throws Error.
   void apply() const;
 };

@@ -107,9 +107,7 @@ Command add_train(CLI::App& program) {
   app->add_option("--resume", state->resume, "go on from this checkpoint, or the one in this folder")
       ->type_name("PATH")
       ->group("Running");
-  state->running.add_threads(*app);
-  state->running.add_workers(*app);
-  state->running.add_display(*app);
+  state->running.add_all(*app);
   return {app, [state] { return run(*state); }};
 }
 

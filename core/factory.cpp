@@ -10,18 +10,6 @@
 namespace norma {
 namespace {
 
-/// Elements that the strides reach, for a new storage.
-int64_t reach(const Sizes& sizes, const Strides& strides) {
-  int64_t last = 0;
-  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] == 0) {
-      return 0;
-    }
-    last += (sizes[axis] - 1) * strides[axis];
-  }
-  return last + 1;
-}
-
 /// Fills x with f(i) for the row-major element number i, in any format.
 template <class T, class F>
 void fill_by_index(const Tensor& x, F&& f) {

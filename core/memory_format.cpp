@@ -43,6 +43,17 @@ Strides strides_for(const Sizes& sizes, MemoryFormat format) {
   return format == MemoryFormat::channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes);
 }
 
+int64_t reach(const Sizes& sizes, const Strides& strides) {
+  if (sizes.numel() == 0) {
+    return 0;
+  }
+  int64_t last = 0;
+  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    last += (sizes[axis] - 1) * strides[axis];
+  }
+  return last + 1;
+}
+
 bool is_contiguous(const Sizes& sizes, const Strides& strides) {
   if (sizes.numel() == 0) {
     return true;

@@ -21,6 +21,9 @@ Strides channels_last_strides(const Sizes& sizes);
 /// Strides of a new tensor in `format`, which must not be `preserve`.
 Strides strides_for(const Sizes& sizes, MemoryFormat format);
 
+/// Elements from the first to one past the last that the strides reach; 0 for an empty tensor.
+int64_t reach(const Sizes& sizes, const Strides& strides);
+
 /// True iff elements lie in row-major order without gaps. Axes of size 1 are ignored; an empty tensor is contiguous.
 bool is_contiguous(const Sizes& sizes, const Strides& strides);
 

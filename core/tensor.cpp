@@ -11,18 +11,6 @@ const TensorImpl& defined_impl(const std::shared_ptr<TensorImpl>& impl) {
   return *impl;
 }
 
-/// Elements from the first to one past the last that the layout reaches.
-int64_t reach(const Sizes& sizes, const Strides& strides) {
-  if (sizes.numel() == 0) {
-    return 0;
-  }
-  int64_t last = 0;
-  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
-    last += (sizes[axis] - 1) * strides[axis];
-  }
-  return last + 1;
-}
-
 }  // namespace
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strides& strides, int64_t offset,

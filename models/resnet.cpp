@@ -1,10 +1,11 @@
 #include "models/resnet.h"
 
-#include "nn/activation.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
+#include "nn/norm.h"
 #include "nn/pool.h"
 #include "nn/sequential.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace norma::models {
 namespace {
@@ -48,6 +49,11 @@ ModulePointer last_norm(int64_t channels, const Build& build) {
   return norm;
 }
 
+// In one op: what it saves for backward is the input and the statistics, no tensor between norm and relu.
+Tensor norm_relu(nn::Module& norm, const Tensor& x) {
+  return nn::norm_act(norm, x, {.activation = Activation::relu});
+}
+
 struct BlockShape {
   int64_t in;
   int64_t width;
@@ -74,7 +80,6 @@ class Block : public nn::Module {
       conv2_ = register_module("conv2", convolution(width, out, 3, 1, build));
       bn2_ = register_module("bn2", last_norm(out, build));
     }
-    relu_ = register_module("relu", std::make_shared<nn::ReLU>());
     if (shape.stride != 1 || shape.in != out) {
       downsample_ = register_module(
           "downsample", std::make_shared<nn::Sequential>(std::initializer_list<ModulePointer>{
@@ -86,22 +91,23 @@ class Block : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    Tensor y = (*relu_)((*bn1_)((*conv1_)(x)));
-    y = (*bn2_)((*conv2_)(y));
+    Tensor y = (*conv2_)(norm_relu(*bn1_, (*conv1_)(x)));
     if (bottleneck_) {
-      y = (*bn3_)((*conv3_)((*relu_)(y)));
+      y = (*conv3_)(norm_relu(*bn2_, y));
     }
+    nn::Module& last = bottleneck_ ? *bn3_ : *bn2_;
+    const Tensor shortcut = downsample_ ? (*downsample_)(x) : x;
     if (drop_path_) {
-      y = (*drop_path_)(y);
+      return relu(add((*drop_path_)(last(y)), shortcut));
     }
-    return (*relu_)(add(y, downsample_ ? (*downsample_)(x) : x));
+    return nn::norm_act(last, y, {.activation = Activation::relu, .residual = shortcut});
   }
 
   [[nodiscard]] std::string name() const override { return bottleneck_ ? "Bottleneck" : "BasicBlock"; }
 
  private:
   bool bottleneck_;
-  ModulePointer conv1_, bn1_, conv2_, bn2_, conv3_, bn3_, relu_, downsample_, drop_path_;
+  ModulePointer conv1_, bn1_, conv2_, bn2_, conv3_, bn3_, downsample_, drop_path_;
 };
 
 }  // namespace
@@ -118,7 +124,6 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
   conv1_ = register_module("conv1", options.small_stem ? convolution(options.in_channels, kWidths[0], 3, 1, build)
                                                        : convolution(options.in_channels, kWidths[0], 7, 2, build));
   bn1_ = register_module("bn1", make_norm(build.norm, kWidths[0]));
-  relu_ = register_module("relu", std::make_shared<nn::ReLU>());
   if (!options.small_stem) {
     maxpool_ = register_module("maxpool",
                                std::make_shared<nn::MaxPool2d>(Pool2dOptions{.kernel = 3, .stride = 2, .padding = 1}));
@@ -150,7 +155,7 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
 }
 
 Tensor ResNet::forward(const Tensor& x) {
-  Tensor y = (*relu_)((*bn1_)((*conv1_)(x)));
+  Tensor y = norm_relu(*bn1_, (*conv1_)(x));
   if (maxpool_) {
     y = (*maxpool_)(y);
   }

@@ -119,10 +119,13 @@ std::string line_chart(const LineChart& chart) {
   }
   x_range.make_usable();
   y_range.make_usable();
-  const std::vector<double> x_ticks = axis_ticks(x_range.low, x_range.high, 8);
+  // The axis ends where the data end: a tick beyond would leave a gap.
+  std::vector<double> x_ticks = axis_ticks(x_range.low, x_range.high, 8);
+  std::erase_if(x_ticks, [&](double tick) { return tick > x_range.high; });
+  x_range.low = std::min(x_range.low, x_ticks.front());
   const std::vector<double> y_ticks = axis_ticks(y_range.low, y_range.high, 6);
   const auto to_x = [&](double x) {
-    return kLeft + (x - x_ticks.front()) / (x_ticks.back() - x_ticks.front()) * (kWidth - kLeft - kRight);
+    return kLeft + (x - x_range.low) / (x_range.high - x_range.low) * (kWidth - kLeft - kRight);
   };
   const auto to_y = [&](double y) {
     return kHeight - kBottom - (y - y_ticks.front()) / (y_ticks.back() - y_ticks.front()) * (kHeight - kTop - kBottom);

@@ -173,6 +173,31 @@ TEST_CASE("copies: gradients, once and twice") {
   check_copy("to channels_last", [](const Tensor& x) { return to(x, kChannelsLast); });
 }
 
+TEST_CASE("to: the gradient of a dtype conversion by finite differences, there and back") {
+  // float32 rounds to 6e-8 of a value near 1, so a step of 1e-3 leaves differences good to 1e-4.
+  const Tensor values = random_tensor({2, 3, 4, 5}, 1);
+  for (const Layout layout : kLayouts) {
+    Tensor x = in_layout(values, layout);
+    x.set_requires_grad();
+    const Tensor weights = random_tensor(x.sizes(), 2);
+    const auto f = [&](const Tensor& in) { return sum(mul(to(to(in, DType::float32), DType::float64), weights)); };
+    const Tensor gradient = grad({f(x)}, {x})[0];
+    CHECK(gradient.dtype() == DType::float64);
+    CHECK(gradient.strides() == preserved_strides(x.sizes(), x.strides()));
+    const std::vector<double> start = x.to_vector<double>();
+    const std::vector<double> analytic = gradient.to_vector<double>();
+    const NoGradGuard guard;
+    for (size_t i = 0; i < start.size(); ++i) {
+      std::vector<double> moved = start;
+      moved[i] = start[i] + 1e-3;
+      const double above = f(from_vector(moved, x.sizes())).item<double>();
+      moved[i] = start[i] - 1e-3;
+      const double below = f(from_vector(moved, x.sizes())).item<double>();
+      CHECK(std::abs((above - below) / 2e-3 - analytic[i]) <= 1e-3);
+    }
+  }
+}
+
 TEST_CASE("copies: the gradient of another format's copy comes back in the input's format") {
   for (const MemoryFormat format : {MemoryFormat::contiguous, kChannelsLast}) {
     Tensor x = copy_of(random_tensor({2, 3, 4, 5}, 1), format);

@@ -222,6 +222,12 @@ TEST_CASE("cat, stack, pad, index_select, gather_rows: gradients, once and twice
       },
       {random_tensor({2, 3}, 1), random_tensor({2, 3}, 2)}, true);
   check_gradients(
+      "stack, rank 4",
+      [](const Tensors& in) {
+        return squared(stack({in[0], in[1], in[0]}, -2));
+      },
+      {a, random_tensor({2, 3, 4, 5}, 2)}, true);
+  check_gradients(
       "pad",
       [](const Tensors& in) {
         return squared(pad(in[0], {0, 1, -1, 2}, {0, 0, 2, -3}, 0.5));

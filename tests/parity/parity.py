@@ -3,14 +3,16 @@
 
 torchvision makes the weights, the input and the gradient of the output; `norma run` gets them as safetensors. For every
 tensor the distance from PyTorch's float64 result, relative in norm, may be at most 4 times PyTorch's own float32 distance
-plus 1e-5. Needs torch and torchvision (Debian: python3-torch python3-torchvision).
+plus 1e-5. Needs torch and torchvision (Debian: python3-torch python3-torchvision libopenblas0-pthread).
 
-    ./run build && /usr/bin/python3 tests/parity/parity.py
-    /usr/bin/python3 tests/parity/parity.py --only resnet50 --only convnext_tiny --size 96
+    ./run build && python3 tests/parity/parity.py
+    python3 tests/parity/parity.py --only resnet50 --only convnext_tiny --size 96
 """
 import argparse
 import copy
+import importlib.util
 import json
+import os
 import pathlib
 import re
 import struct
@@ -18,6 +20,12 @@ import subprocess
 import sys
 import tempfile
 from functools import partial
+
+DEBIAN_PYTHON = "/usr/bin/python3"  # the one that Debian's packages belong to
+if not all(importlib.util.find_spec(name) for name in ("numpy", "torch", "torchvision")):
+    if sys.executable == DEBIAN_PYTHON or not os.path.exists(DEBIAN_PYTHON):
+        sys.exit("parity: missing (names of Debian's packages): python3-torch python3-torchvision libopenblas0-pthread")
+    os.execv(DEBIAN_PYTHON, [DEBIAN_PYTHON, *sys.argv])
 
 import numpy as np
 import torch

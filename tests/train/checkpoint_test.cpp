@@ -128,7 +128,7 @@ TEST_CASE("checkpoint: bad arguments of save, each with its error") {
         "checkpoint: " + file +
             ": tensor 'optimizer.weight': the name of a model's tensor must not begin with optimizer.");
   checkpoint = example();
-  checkpoint.options["name"] = "\xFF";
+  checkpoint.options["name"] = std::string(1, static_cast<char>(0xFF));
   CHECK(error_of([&] { save_checkpoint(file, checkpoint); }) == "checkpoint: " + file + ": options must be UTF-8");
   CHECK(folder.names().empty());
 }
