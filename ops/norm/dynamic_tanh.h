@@ -1,0 +1,16 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace norma {
+
+struct DynamicTanhOptions {
+  int64_t axis = 1;  ///< along which weight and bias lie; the paper's code has the last one by default
+};
+/// Zhu et al., "Transformers without normalization", 2025 (DyT): y = tanh(alpha * x) * weight + bias, in place of a
+/// norm. alpha: one number, [1] or [], which the paper's layer starts at 0.5; weight, bias: (x.size(axis)) or
+/// undefined. What holds for every norm (norm.h) holds here. Differentiable any number of times.
+Tensor dynamic_tanh(const Tensor& x, const Tensor& alpha, const Tensor& weight = {}, const Tensor& bias = {},
+                    const DynamicTanhOptions& options = {});
+
+}  // namespace norma

@@ -1,0 +1,105 @@
+#pragma once
+
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
+#include "support.h"
+
+#include <vector>
+
+namespace norma::test {
+
+// What every norm promises, checked for any of them. A norm is a function of {x, parameters…}.
+
+/// The output has x's strides, and so has the gradient of x, also where sizes of 1 leave the format to the strides.
+inline void check_formats(const std::string& name, const TensorFunction& norm,
+                          const std::function<Tensors(int64_t channels)>& parameters) {
+  for (const Sizes& sizes :
+       {Sizes{2, 4, 3, 5}, Sizes{3, 1, 2, 4}, Sizes{3, 4, 1, 1}, Sizes{1, 4, 3, 2}, Sizes{4, 1, 1, 1}}) {
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      CAPTURE(name);
+      CAPTURE(to_string(sizes));
+      CAPTURE(to_string(format));
+      for (const DType dtype : {DType::float32, DType::bfloat16}) {
+        const Tensor values = copy_of(random_tensor(sizes, 1, DType::float32), format);
+        Tensors inputs{to(values, dtype)};
+        inputs[0] = alias(inputs[0], sizes, values.strides(), 0);
+        inputs[0].set_requires_grad();
+        for (const Tensor& parameter : parameters(sizes[1])) {
+          inputs.push_back(to(parameter, DType::float32));
+        }
+        const Tensor y = norm(inputs)[0];
+        CHECK(y.dtype() == dtype);
+        CHECK(to_string(y.strides()) == to_string(values.strides()));
+        const Tensor dx = grad({y}, {inputs[0]}, {to(random_tensor(sizes, 2), dtype)})[0];
+        CHECK(to_string(dx.strides()) == to_string(values.strides()));
+      }
+    }
+  }
+}
+
+/// bfloat16 and float16, with parameters of either dtype: what float32 gives for the same inputs, rounded once, and
+/// gradients likewise, each in the dtype of its input.
+inline void check_sixteen_bits(const std::string& name, const TensorFunction& norm, const Tensors& inputs) {
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    for (const bool narrow_parameters : {true, false}) {
+      CAPTURE(name);
+      CAPTURE(to_string(dtype));
+      CAPTURE(narrow_parameters);
+      Tensors narrow;
+      Tensors wide;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        narrow.push_back(to(inputs[i], i == 0 || narrow_parameters ? dtype : DType::float32));
+        wide.push_back(copy_of(to(narrow[i], DType::float32), MemoryFormat::preserve));
+        narrow[i].set_requires_grad();
+        wide[i].set_requires_grad();
+      }
+      const Tensor y = norm(narrow)[0];
+      const Tensor expected = norm(wide)[0];
+      CHECK(y.dtype() == dtype);
+      CHECK(y.to_vector<double>() == to(expected, dtype).to_vector<double>());
+      const Tensor dy = to(random_tensor(y.sizes(), 3), dtype);
+      const Tensors gradients = grad({y}, narrow, {dy});
+      const Tensors expected_gradients = grad({expected}, wide, {to(dy, DType::float32)});
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        CAPTURE(i);
+        CHECK(gradients[i].dtype() == narrow[i].dtype());
+        CHECK(gradients[i].to_vector<double>() == to(expected_gradients[i], narrow[i].dtype()).to_vector<double>());
+      }
+    }
+  }
+}
+
+/// Row-major values of x as (N, C, pixels), for definitions written as plain loops.
+struct Maps {
+  explicit Maps(const Tensor& x)
+      : n(static_cast<size_t>(x.size(0))),
+        c(static_cast<size_t>(x.size(1))),
+        p(static_cast<size_t>(x.numel() / (x.size(0) * x.size(1)))),
+        values(x.to_vector<double>()) {}
+  double& at(size_t image, size_t channel, size_t pixel) { return values[(image * c + channel) * p + pixel]; }
+
+  size_t n;
+  size_t c;
+  size_t p;
+  std::vector<double> values;
+};
+
+/// Biased variance, in two passes.
+inline double variance_of(const std::vector<double>& values) {
+  double mean = 0;
+  for (const double value : values) {
+    mean += value / static_cast<double>(values.size());
+  }
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+  }
+  return squares / static_cast<double>(values.size());
+}
+
+/// Largest |y - expected|; infinite on NaN.
+inline double distance_to(const Tensor& y, const std::vector<double>& expected) {
+  return max_difference(y, from_vector<double>(expected, y.sizes()));
+}
+
+}  // namespace norma::test
