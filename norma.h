@@ -43,8 +43,10 @@
 #include "nn/norm_factory.h"
 #include "nn/optimizer.h"
 #include "nn/pool.h"
+#include "nn/response_norm.h"
 #include "nn/schedule.h"
 #include "nn/sequential.h"
+#include "nn/std_conv.h"
 
 #include "models/registry.h"
 

@@ -15,12 +15,13 @@ bool is_both(const Pair& pair, int64_t value) {
 
 }  // namespace
 
-Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Conv2dOptions& options)
-    : options_(options) {
-  check(in_channels > 0 && out_channels > 0, "Conv2d", "channels: expected positive numbers, got in {}, out {}",
+ConvolutionModule::ConvolutionModule(std::string layer, int64_t in_channels, int64_t out_channels, Pair kernel,
+                                     const Conv2dOptions& options)
+    : layer_(std::move(layer)), options_(options) {
+  check(in_channels > 0 && out_channels > 0, layer_, "channels: expected positive numbers, got in {}, out {}",
         in_channels, out_channels);
-  check(kernel.h > 0 && kernel.w > 0, "Conv2d", "kernel: expected positive sizes, got {}", pair_text(kernel));
-  check(options.groups > 0 && in_channels % options.groups == 0 && out_channels % options.groups == 0, "Conv2d",
+  check(kernel.h > 0 && kernel.w > 0, layer_, "kernel: expected positive sizes, got {}", pair_text(kernel));
+  check(options.groups > 0 && in_channels % options.groups == 0 && out_channels % options.groups == 0, layer_,
         "groups: expected a divisor of in and out channels, got groups {}, in {}, out {}", options.groups, in_channels,
         out_channels);
   weight_ = register_parameter("weight", zeros({out_channels, in_channels / options.groups, kernel.h, kernel.w}));
@@ -30,17 +31,17 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Con
   }
 }
 
-Tensor Conv2d::forward(const Tensor& x) {
-  return conv2d(x, weight_, bias_,
+Tensor ConvolutionModule::convolve(const Tensor& x, const Tensor& weight) const {
+  return conv2d(x, weight, bias_,
                 {.stride = options_.stride,
                  .padding = options_.padding,
                  .dilation = options_.dilation,
                  .groups = options_.groups});
 }
 
-std::string Conv2d::name() const {
+std::string ConvolutionModule::name() const {
   std::string text =
-      fmt::format("Conv2d({}, {}, kernel={}, stride={}", weight_.size(1) * options_.groups, weight_.size(0),
+      fmt::format("{}({}, {}, kernel={}, stride={}", layer_, weight_.size(1) * options_.groups, weight_.size(0),
                   pair_text({weight_.size(2), weight_.size(3)}), pair_text(options_.stride));
   if (!is_both(options_.padding, 0)) {
     text += ", padding=" + pair_text(options_.padding);
@@ -53,5 +54,8 @@ std::string Conv2d::name() const {
   }
   return text + (bias_.defined() ? ")" : ", bias=false)");
 }
+
+Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Conv2dOptions& options)
+    : ConvolutionModule("Conv2d", in_channels, out_channels, kernel, options) {}
 
 }  // namespace norma::nn

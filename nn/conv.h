@@ -14,21 +14,32 @@ struct Conv2dOptions {
   bool initialize = true;  ///< false: zeros, for a caller that sets the values
 };
 
-/// conv2d() with its weight (out, in / groups, kernel) and bias (out), initialised as in PyTorch.
+/// What the convolutions share: weight (out, in / groups, kernel) and bias (out), initialised as in PyTorch.
 /// Throws Error when groups do not divide both numbers of channels.
-class Conv2d : public Module {
+class ConvolutionModule : public Module {
  public:
-  Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Conv2dOptions& options = {});
-
-  Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }  ///< may be undefined
 
+ protected:
+  ConvolutionModule(std::string layer, int64_t in_channels, int64_t out_channels, Pair kernel,
+                    const Conv2dOptions& options);
+  /// conv2d() of x with a weight made from weight(), and the bias.
+  [[nodiscard]] Tensor convolve(const Tensor& x, const Tensor& weight) const;
+
  private:
+  std::string layer_;
   Conv2dOptions options_;
   Tensor weight_;
   Tensor bias_;
+};
+
+/// conv2d() with its weight and bias.
+class Conv2d : public ConvolutionModule {
+ public:
+  Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Conv2dOptions& options = {});
+  Tensor forward(const Tensor& x) override { return convolve(x, weight()); }
 };
 
 }  // namespace norma::nn

@@ -3,6 +3,7 @@
 #include "core/factory.h"
 #include "nn/norm_text.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
 
 namespace norma::nn {
 namespace {
@@ -18,16 +19,6 @@ Tensor bias_of(const Sizes& sizes, bool affine) {
   return affine ? zeros(sizes) : Tensor();
 }
 
-Tensor activation(const Tensor& x, Activation f) {
-  switch (f) {
-    case Activation::identity: return x;
-    case Activation::relu: return relu(x);
-    case Activation::gelu: return gelu(x);
-    case Activation::silu: return silu(x);
-  }
-  return x;
-}
-
 LayerNormOptions layer_norm_options(const NormOptions& options) {
   return {.eps = options.eps, .statistics = options.statistics};
 }
@@ -40,6 +31,26 @@ std::string norm_option_text(bool affine, Statistics statistics) {
     text += fmt::format(", statistics={}", to_string(statistics));
   }
   return text;
+}
+
+Tensor act_after(const Tensor& y, const NormActOptions& then) {
+  if (then.activation == Activation::identity && !then.residual.defined()) {
+    return y;
+  }
+  const DType dtype = y.dtype() == DType::float64 ? DType::float64 : DType::float32;
+  Tensor z = to(y, dtype);
+  if (then.residual.defined()) {
+    check_dtype("norm_act", "residual", then.residual, y.dtype());
+    check_sizes("norm_act", "residual", then.residual, y.sizes());
+    z = add(z, to(then.residual, dtype));
+  }
+  switch (then.activation) {
+    case Activation::identity: break;
+    case Activation::relu: z = relu(z); break;
+    case Activation::gelu: z = gelu(z); break;
+    case Activation::silu: z = silu(z); break;
+  }
+  return to(z, y.dtype());
 }
 
 void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, int64_t low, int64_t high) {
@@ -59,8 +70,7 @@ Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then) {
     layer->run_forward_hooks(x, y);
     return y;
   }
-  const Tensor y = norm(x);
-  return activation(then.residual.defined() ? add(y, then.residual) : y, then.activation);
+  return act_after(norm(x), then);
 }
 
 LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)

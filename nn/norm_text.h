@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/tensor.h"
-#include "ops/norm/spec.h"
+#include "ops/norm/norm.h"
 
 #include <string>
 #include <string_view>
@@ -12,6 +12,9 @@ namespace norma::nn {
 
 /// ", affine=false" and ", statistics=sum_of_squares" where they are not the default.
 std::string norm_option_text(bool affine, Statistics statistics);
+
+/// activation(y + residual), in ops of their own. bfloat16 and float16 are computed in float32 and rounded once.
+Tensor act_after(const Tensor& y, const NormActOptions& then);
 
 /// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.
 void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, int64_t low, int64_t high);
