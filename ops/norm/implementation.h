@@ -68,7 +68,7 @@ struct SavedNorm {
   bool affine = false;  ///< there was a weight or a bias
   DType bias_dtype = DType::float32;
   Tensor x = {};
-  Tensor rows = {};  ///< (3, sets): mean, rest, rstd; (4, sets) with centre for Centring::deviation
+  Tensor rows = {};  ///< (3, sets): mean, rest, rstd; (5, sets) with centre and its rest for Centring::deviation
   Tensor weight = {};
   Tensor bias = {};      ///< only where z is computed again
   Tensor residual = {};  ///< likewise
@@ -105,9 +105,9 @@ T* data_or_null(const Tensor& x) {
   return x.defined() ? x.data<T>() : nullptr;
 }
 
-/// The rows of the statistics: mean, rest, rstd, and centre for Centring::deviation.
+/// The rows of the statistics: mean, rest, rstd, and centre and its rest for Centring::deviation.
 inline int64_t statistics_rows(const NormSpec& spec) {
-  return spec.centring == Centring::deviation ? 4 : 3;
+  return spec.centring == Centring::deviation ? 5 : 3;
 }
 
 NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, bool given);

@@ -81,8 +81,9 @@ struct NormForward {
   T* mean;  ///< one number per set, as all that follow; 0 where nothing is subtracted, as rest
   T* rest;
   T* rstd;
-  T* var;               ///< variance, or the mean square for Centring::none; may be null
-  T* centre = nullptr;  ///< for Centring::deviation: the mean, which is not subtracted
+  T* var;                    ///< variance, or the mean square for Centring::none; may be null
+  T* centre = nullptr;       ///< for Centring::deviation: the mean, which is not subtracted from x
+  T* centre_rest = nullptr;  ///< and what is left of it, as rest
   Epilogue<T> epilogue = {};
 };
 
@@ -98,7 +99,8 @@ struct NormBackward {
   const T* mean;
   const T* rest;
   const T* rstd;
-  const T* centre;  ///< for Centring::deviation, else null
+  const T* centre;       ///< for Centring::deviation, else null
+  const T* centre_rest;  ///< likewise
   T* dx;
   T* dweight;
   T* dbias;

@@ -131,6 +131,7 @@ void forward_kernel(std::string_view op, const NormLayout& layout, const NormSpe
          .rstd = rows + 2 * sets,
          .var = data_or_null<T>(t.var),
          .centre = t.rows.size(0) > 3 ? rows + 3 * sets : nullptr,
+         .centre_rest = t.rows.size(0) > 3 ? rows + 4 * sets : nullptr,
          .epilogue = {.activation = t.activation, .residual = data_or_null<T>(residual), .dy = data_or_null<T>(dy)}});
   });
   if (y.defined()) {

@@ -36,6 +36,7 @@ Tensors fused_backward(const SavedNorm& norm, const Tensor& dz, NeededGradients 
                       .rest = rows + sets,
                       .rstd = rows + 2 * sets,
                       .centre = norm.rows.size(0) > 3 ? rows + 3 * sets : nullptr,
+                      .centre_rest = norm.rows.size(0) > 3 ? rows + 4 * sets : nullptr,
                       .dx = data_or_null<T>(dx_in_order),
                       .dweight = data_or_null<T>(dweight),
                       .dbias = data_or_null<T>(dbias)});

@@ -136,12 +136,25 @@ inline T add_lanes(T (&sums)[lanes]) {
   return sums[0];
 }
 
-/// The sums of term(i).first and term(i).second for i < count, in `lanes` chains each.
-template <class T, int lanes, class Term>
-[[gnu::always_inline]] inline Pair<T> sum_in_lanes(int64_t count, Term term) {
-  T first[lanes] = {};
-  T second[lanes] = {};
+/// The sums of term(i).first and term(i).second for i < count. Four terms are added in T, the rest is carried on in
+/// double, one sum for each lane.
+template <class T, class Term>
+[[gnu::always_inline]] inline Pair<double> sum_run(int64_t count, Term term) {
+  constexpr int lanes = kLanes<T>;
+  double first[lanes] = {};
+  double second[lanes] = {};
   int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+#pragma omp simd
+    for (int lane = 0; lane < lanes; ++lane) {
+      const Pair<T> a = term(i + lane);
+      const Pair<T> b = term(i + lane + lanes);
+      const Pair<T> c = term(i + lane + 2 * lanes);
+      const Pair<T> d = term(i + lane + 3 * lanes);
+      first[lane] += (a.first + b.first) + (c.first + d.first);
+      second[lane] += (a.second + b.second) + (c.second + d.second);
+    }
+  }
   for (; i + lanes <= count; i += lanes) {
 #pragma omp simd
     for (int lane = 0; lane < lanes; ++lane) {
@@ -162,16 +175,9 @@ template <class T, int lanes, class Term>
   return {add_lanes(first), add_lanes(second)};
 }
 
-/// The sums of term(i).first and term(i).second for i < count.
-template <class T, class Term>
-[[gnu::always_inline]] inline Pair<T> sum_run(int64_t count, Term term) {
-  // A long run needs two registers for each sum: one alone would wait for its own additions.
-  return count < 8 * kLanes<T> ? sum_in_lanes<T, kLanes<T>>(count, term) : sum_in_lanes<T, 2 * kLanes<T>>(count, term);
-}
-
 /// (sum of d, sum of d²) with d = x - pivot.
 template <class T>
-inline Pair<T> shifted_sums(int64_t count, const T* x, T pivot) {
+inline Pair<double> shifted_sums(int64_t count, const T* x, T pivot) {
   return sum_run<T>(count, [=](int64_t i) {
     const T d = x[i] - pivot;
     return Pair<T>{d, d * d};
@@ -180,20 +186,20 @@ inline Pair<T> shifted_sums(int64_t count, const T* x, T pivot) {
 
 /// (sum of g, sum of g * d) with g = dy * weight and d = (x - mean) - rest.
 template <class T, class Mean, class Rest, class Weight>
-inline Pair<T> gradient_sums(int64_t count, const T* dy, const T* x, Mean mean, Rest rest, Weight weight) {
+inline Pair<double> gradient_sums(int64_t count, const T* dy, const T* x, Mean mean, Rest rest, Weight weight) {
   return sum_run<T>(count, [=](int64_t i) {
     const T g = dy[i] * weight[i];
     return Pair<T>{g, g * ((x[i] - mean[i]) - rest[i])};
   });
 }
 
-/// gradient_sums of a run of any length, with a constant mean, carried in double.
+/// gradient_sums of a run of any length, with a constant mean.
 template <class T, class Weight>
 inline Pair<double> long_gradient_sums(int64_t count, const T* dy, const T* x, T mean, T rest, Weight weight) {
   Pair<double> sums;
   for (int64_t begin = 0; begin < count; begin += kSumBlock) {
     const int64_t length = std::min(kSumBlock, count - begin);
-    Pair<T> part;
+    Pair<double> part;
     if constexpr (std::is_pointer_v<Weight>) {
       part = gradient_sums(length, dy + begin, x + begin, Same<T>{mean}, Same<T>{rest}, weight + begin);
     } else {
@@ -266,6 +272,7 @@ inline void store_statistics(const NormProblem& problem, const Moments& moments,
   }
   if (problem.centring == Centring::deviation) {
     arrays.centre[set] = mean;
+    arrays.centre_rest[set] = rest;
     mean = 0;
     rest = 0;
   }
@@ -277,37 +284,33 @@ inline void store_statistics(const NormProblem& problem, const Moments& moments,
   }
 }
 
-/// The constants of a set in dx = dy * weight * rstd + ((x - mean) - rest) * by_x + shift.
+/// The constants of a set in dx = dy * weight * rstd + d * by_x + shift, with d = (x - mean) - rest, or
+/// (x - centre) - centre_rest for Centring::deviation.
 struct InputGradient {
   double by_x = 0;
   double shift = 0;
 };
 
-/// From the sums of g and g * d over a set, with g = dy * weight, d = (x - mean) - rest, n elements and correction k:
-///   mean:      dx = rstd * (g - sum(g) / n) - d * rstd³ * sum(g * d) / (n - k)
-///   none:      dx = rstd * g - d * rstd³ * sum(g * d) / n
-///   deviation: dx = rstd * g - (x - centre) * rstd³ * sum(g * d) / (n - k), where d = x
+/// From the sums of g and g * c over a set, with g = dy * weight, c = (x - mean) - rest, n elements and correction k:
+///   mean:      dx = rstd * (g - sum(g) / n) - d * rstd³ * sum(g * c) / (n - k)
+///   none:      dx = rstd * g - d * rstd³ * sum(g * c) / n
+///   deviation: dx = rstd * g - d * rstd³ * sum(g * c) / (n - k)
 ///   given:     dx = rstd * g
-inline InputGradient input_gradient(const NormProblem& problem, double rstd, double centre, double sum_g,
-                                    double sum_g_d) {
+inline InputGradient input_gradient(const NormProblem& problem, double rstd, double sum_g, double sum_g_c) {
   if (problem.given_statistics) {
     return {};
   }
   const auto count = static_cast<double>(problem.shape.set_size());
   const double freedom = count - static_cast<double>(problem.correction);
-  const double by_x = -rstd * rstd * rstd * sum_g_d / freedom;
-  switch (problem.centring) {
-    case Centring::mean: return {by_x, -rstd * sum_g / count};
-    case Centring::none: return {by_x, 0};
-    case Centring::deviation: return {by_x, -by_x * centre};
-  }
-  return {};
+  const double by_x = -rstd * rstd * rstd * sum_g_c / freedom;
+  return {by_x, problem.centring == Centring::mean ? -rstd * sum_g / count : 0};
 }
 
-/// The mean of a set that is not subtracted from it.
+/// d = (x - first) - second; see InputGradient.
 template <class T>
-inline double centre_of(const NormBackward<T>& arrays, int64_t set) {
-  return arrays.centre == nullptr ? 0.0 : static_cast<double>(arrays.centre[set]);
+inline Pair<T> centre_of(const NormBackward<T>& arrays, int64_t set) {
+  return arrays.centre == nullptr ? Pair<T>{arrays.mean[set], arrays.rest[set]}
+                                  : Pair<T>{arrays.centre[set], arrays.centre_rest[set]};
 }
 
 /// The mean of the first few elements, exact where all are equal.
@@ -333,7 +336,7 @@ inline Moments run_moments(bool raw, int64_t count, const T* x) {
     const auto elements = static_cast<double>(length);
     const T* block = x + begin;
     T pivot = raw ? T(0) : mean_of_first(length, block);
-    Pair<T> sums = shifted_sums(length, block, pivot);
+    Pair<double> sums = shifted_sums(length, block, pivot);
     Moments part = moments_of(raw, elements, pivot, sums.first, sums.second);
     if (!raw && is_far(elements, part)) [[unlikely]] {
       pivot = static_cast<T>(part.pivot + part.rest);
@@ -348,19 +351,21 @@ inline Moments run_moments(bool raw, int64_t count, const T* x) {
 // --- sums of weight gradients -----------------------------------------------------------------------------------
 
 /// dweight and dbias in parts: each fixed block of work adds to its own, and the parts are added in order at the end,
-/// so that the bits do not depend on the number of threads.
-template <class T>
+/// so that the bits do not depend on the number of threads. The parts are of type Sum: double where a weight takes a
+/// sum of many elements at a time, T where it takes one after the other along a run.
+template <class Sum>
 class WeightGradients {
  public:
   /// `wanted`: false makes every function do nothing.
   WeightGradients(bool wanted, int64_t parts, int64_t size)
-      : size_(size), parts_(parts), sums_(wanted ? static_cast<size_t>(2 * parts * size) : 0, T(0)) {}
+      : size_(size), parts_(parts), sums_(wanted ? static_cast<size_t>(2 * parts * size) : 0, Sum(0)) {}
 
   [[nodiscard]] bool wanted() const { return !sums_.empty(); }
-  [[nodiscard]] T* dweight(int64_t part) { return sums_.data() + 2 * part * size_; }
-  [[nodiscard]] T* dbias(int64_t part) { return dweight(part) + size_; }
+  [[nodiscard]] Sum* dweight(int64_t part) { return sums_.data() + 2 * part * size_; }
+  [[nodiscard]] Sum* dbias(int64_t part) { return dweight(part) + size_; }
 
   /// Writes the totals; either pointer may be null.
+  template <class T>
   void total(T* dweight_out, T* dbias_out) {
     if (!wanted()) {
       return;
@@ -373,7 +378,7 @@ class WeightGradients {
         }
         std::fill(total.begin(), total.end(), 0.0);
         for (int64_t part = 0; part < parts_; ++part) {
-          const T* sums = dweight(part) + offset + begin;
+          const Sum* sums = dweight(part) + offset + begin;
           for (int64_t i = 0; i < end - begin; ++i) {
             total[static_cast<size_t>(i)] += sums[i];
           }
@@ -390,7 +395,7 @@ class WeightGradients {
  private:
   int64_t size_;
   int64_t parts_;
-  std::vector<T> sums_;
+  std::vector<Sum> sums_;
 };
 
 /// The statistics that are computed in passes of their own, before the walk, which then takes them as given:

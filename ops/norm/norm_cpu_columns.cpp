@@ -16,7 +16,7 @@ constexpr int64_t kMinColumns = 128;
 
 /// Rows that a pivot is taken from.
 constexpr int64_t kPivotRows = 8;
-/// Rows that T sums may take before they are carried on in double.
+/// Rows of a block, at most: each block has a pivot near its own mean.
 constexpr int64_t kMaxBlockRows = 256;
 
 int64_t ceil_div(int64_t a, int64_t b) {
@@ -39,13 +39,22 @@ struct TileMoments {
   }
 };
 
+/// What forward holds per column of a tile.
+template <class T>
+struct ForwardRows {
+  explicit ForwardRows(int64_t width) : scratch(5, width), sums(2, width) {}
+  ColumnScratch<T> scratch;
+  ColumnScratch<double> sums;
+};
+
 /// first[j] = sum of d, second[j] = sum of d² over some rows, with d = x - pivot[j].
 template <class T>
-void column_sums(const ColumnTile& tile, const T* x, int64_t begin, int64_t end, const T* pivot, T* first, T* second) {
-  std::fill_n(first, tile.width, T(0));
-  std::fill_n(second, tile.width, T(0));
+void column_sums(const ColumnTile& tile, const T* x, int64_t begin, int64_t end, const T* pivot, double* first,
+                 double* second) {
+  std::fill_n(first, tile.width, 0.0);
+  std::fill_n(second, tile.width, 0.0);
   int64_t row = begin;
-  // Four rows at a time, so that sums are loaded and stored once for four.
+  // Four rows at a time, so that the sums, which are carried in double, are loaded and stored once for four.
   for (; row + 4 <= std::min(end, tile.rows - 1); row += 4) {
     const T* x0 = x + row * tile.stride;
     const T* x1 = x0 + tile.stride;
@@ -75,11 +84,11 @@ void column_sums(const ColumnTile& tile, const T* x, int64_t begin, int64_t end,
 
 /// The moments of the tile's sets over a block of rows.
 template <class T>
-void block_moments(bool raw, const ColumnTile& tile, const T* x, int64_t begin, int64_t end, ColumnScratch<T>& scratch,
+void block_moments(bool raw, const ColumnTile& tile, const T* x, int64_t begin, int64_t end, ForwardRows<T>& rows,
                    TileMoments& moments) {
-  const std::span<T> pivot = scratch.row(0);
-  const std::span<T> first = scratch.row(1);
-  const std::span<T> second = scratch.row(2);
+  const std::span<T> pivot = rows.scratch.row(0);
+  const std::span<double> first = rows.sums.row(0);
+  const std::span<double> second = rows.sums.row(1);
   const T* block = x + begin * tile.stride;
   tile.spread(pivot, [&](int64_t set) { return raw ? T(0) : block[set * tile.neighbours]; });
 
@@ -113,8 +122,8 @@ void block_moments(bool raw, const ColumnTile& tile, const T* x, int64_t begin, 
   };
   // A look at a few rows finds a pivot near the mean. It is a bad one if they are outliers: then the mean it led to is
   // taken. Only pivots that are far move, as a set's bits must not depend on its neighbours.
-  if (!raw && begin + kPivotRows < end) {
-    reduce(begin + kPivotRows);
+  if (!raw) {
+    reduce(std::min(begin + kPivotRows, end));
     tile.spread(pivot, [&](int64_t set) {
       const Moments m = moments.get(static_cast<size_t>(set));
       return static_cast<T>(m.pivot + m.rest);
@@ -150,18 +159,18 @@ void store_tile_statistics(const NormProblem& problem, const ColumnTile& tile, c
 /// y of some rows, once the statistics are known.
 template <class T>
 void apply_rows(const NormProblem& problem, const ColumnTile& tile, int64_t outer, int64_t begin, int64_t end,
-                const NormForward<T>& arrays, ColumnScratch<T>& scratch) {
+                const NormForward<T>& arrays, ForwardRows<T>& rows) {
   const AffineShape& affine = problem.affine;
   const Along along = along_of(affine);
-  const std::span<T> mean = scratch.row(0);
-  const std::span<T> rest = scratch.row(1);
-  const std::span<T> scale = scratch.row(2);
-  const std::span<T> shift = scratch.row(3);
+  const std::span<T> mean = rows.scratch.row(0);
+  const std::span<T> rest = rows.scratch.row(1);
+  const std::span<T> scale = rows.scratch.row(2);
+  const std::span<T> shift = rows.scratch.row(3);
   tile.spread(mean, [&](int64_t set) { return arrays.mean[tile.first_set + set]; });
   tile.spread(rest, [&](int64_t set) { return arrays.rest[tile.first_set + set]; });
   tile.spread(scale, [&](int64_t set) { return arrays.rstd[tile.first_set + set]; });
   if (along == Along::columns) {
-    const std::span<T> weight = scratch.row(4);
+    const std::span<T> weight = rows.scratch.row(4);
     gather_columns(affine, tile, outer, arrays.weight, weight);
     gather_columns(affine, tile, outer, arrays.bias, shift);
     for (size_t j = 0; j < static_cast<size_t>(tile.width); ++j) {
@@ -250,7 +259,7 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
 
   if (tiling.in_cache && !problem.given_statistics) {
     parallel_for(0, tasks, ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
-      ColumnScratch<T> scratch(5, width);
+      ForwardRows<T> rows(width);
       for (int64_t task = begin; task < end; ++task) {
         const int64_t outer = task / tiling.tiles;
         const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
@@ -259,7 +268,7 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
         double count = 0;
         for (int64_t row = 0; row < tile.rows; row += tiling.rows_per_block) {
           const int64_t last = std::min(row + tiling.rows_per_block, tile.rows);
-          block_moments(problem.raw_sums(), tile, arrays.x + tile.offset, row, last, scratch, block);
+          block_moments(problem.raw_sums(), tile, arrays.x + tile.offset, row, last, rows, block);
           const double block_count = tile.set_elements(row, last);
           merge_into(problem.raw_sums(), all, count, block.pivot.data(), block.rest.data(), block.m2.data(),
                      block_count);
@@ -267,7 +276,7 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
         }
         store_tile_statistics(problem, tile, all, arrays);
         if (arrays.y != nullptr) {
-          apply_rows(problem, tile, outer, 0, tile.rows, arrays, scratch);
+          apply_rows(problem, tile, outer, 0, tile.rows, arrays, rows);
         }
       }
     });
@@ -279,14 +288,14 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
   const int64_t grain = ceil_div(kPointwiseGrain, block_elements);
   const auto for_each_block = [&](auto&& f) {
     parallel_for(0, tasks * tiling.blocks, grain, [&](int64_t begin, int64_t end) {
-      ColumnScratch<T> scratch(5, width);
+      ForwardRows<T> rows(width);
       for (int64_t i = begin; i < end; ++i) {
         // Tiles of one block are neighbours in memory: they come one after the other.
         const int64_t outer = i / (tiling.tiles * tiling.blocks);
         const int64_t block = i / tiling.tiles % tiling.blocks;
         const ColumnTile tile = tiling.tile(outer, i % tiling.tiles);
         const int64_t first = block * tiling.rows_per_block;
-        f(outer, block, tile, first, std::min(first + tiling.rows_per_block, tile.rows), scratch);
+        f(outer, block, tile, first, std::min(first + tiling.rows_per_block, tile.rows), rows);
       }
     });
   };
@@ -299,9 +308,9 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
       return static_cast<size_t>(block) * sets + static_cast<size_t>(tile.first_set);
     };
     for_each_block([&](int64_t, int64_t block, const ColumnTile& tile, int64_t first, int64_t last,
-                       ColumnScratch<T>& scratch) {
+                       ForwardRows<T>& rows) {
       TileMoments moments(tile.sets);
-      block_moments(problem.raw_sums(), tile, arrays.x + tile.offset, first, last, scratch, moments);
+      block_moments(problem.raw_sums(), tile, arrays.x + tile.offset, first, last, rows, moments);
       std::copy(moments.pivot.begin(), moments.pivot.end(),
                 pivots.begin() + static_cast<std::ptrdiff_t>(place(block, tile)));
       std::copy(moments.rest.begin(), moments.rest.end(),
@@ -328,7 +337,7 @@ void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
     return;
   }
   for_each_block([&](int64_t outer, int64_t, const ColumnTile& tile, int64_t first, int64_t last,
-                     ColumnScratch<T>& scratch) { apply_rows(problem, tile, outer, first, last, arrays, scratch); });
+                     ForwardRows<T>& rows) { apply_rows(problem, tile, outer, first, last, arrays, rows); });
 }
 
 template void columns_forward(const NormProblem&, const NormForward<float>&);

@@ -8,20 +8,26 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+/// Rows whose sums are added up in T before they are carried on in double.
+constexpr int64_t kRowsInT = 16;
+
 /// What backward holds per column of a tile.
 template <class T>
 struct BackwardRows {
-  explicit BackwardRows(int64_t width) : scratch(9, width) {}
+  explicit BackwardRows(int64_t width) : scratch(9, width), sums(2, width) {}
   ColumnScratch<T> scratch;
+  ColumnScratch<double> sums;
   std::span<T> mean = scratch.row(0);
   std::span<T> rest = scratch.row(1);
   std::span<T> rstd = scratch.row(2);
   std::span<T> by_dy = scratch.row(3);
   std::span<T> by_x = scratch.row(4);
   std::span<T> shift = scratch.row(5);
-  std::span<T> first = scratch.row(6);   ///< sums of dy, or of g = dy * weight where weights vary from row to row
-  std::span<T> second = scratch.row(7);  ///< the same, times (x - mean)
-  std::span<T> weight = scratch.row(8);
+  std::span<T> weight = scratch.row(6);
+  std::span<T> first_part = scratch.row(7);  ///< of a few rows, on their way to first and second
+  std::span<T> second_part = scratch.row(8);
+  std::span<double> first = sums.row(0);   ///< sums of dy, or of g = dy * weight where weights vary from row to row
+  std::span<double> second = sums.row(1);  ///< the same, times (x - mean)
 };
 
 template <class T>
@@ -31,26 +37,33 @@ void load_statistics(const ColumnTile& tile, const NormBackward<T>& arrays, Back
   tile.spread(rows.rstd, [&](int64_t set) { return arrays.rstd[tile.first_set + set]; });
 }
 
-/// first[j] = sum of dy, second[j] = sum of dy * (x - mean) over some rows.
+/// first[j] = sum of dy, second[j] = sum of dy * (x - mean) over some rows: four of them in T, then on in double.
 template <class T>
 void column_sums(const ColumnTile& tile, const T* dy, const T* x, int64_t begin, int64_t end,
                  const BackwardRows<T>& rows) {
   const T* mean = rows.mean.data();
   const T* rest = rows.rest.data();
-  T* first = rows.first.data();
-  T* second = rows.second.data();
-  std::fill_n(first, tile.width, T(0));
-  std::fill_n(second, tile.width, T(0));
+  double* first = rows.first.data();
+  double* second = rows.second.data();
+  std::fill_n(first, tile.width, 0.0);
+  std::fill_n(second, tile.width, 0.0);
   int64_t row = begin;
-  for (; row + 2 <= std::min(end, tile.rows - 1); row += 2) {
+  for (; row + 4 <= std::min(end, tile.rows - 1); row += 4) {
     const T* dy0 = dy + row * tile.stride;
     const T* dy1 = dy0 + tile.stride;
+    const T* dy2 = dy1 + tile.stride;
+    const T* dy3 = dy2 + tile.stride;
     const T* x0 = x + row * tile.stride;
     const T* x1 = x0 + tile.stride;
+    const T* x2 = x1 + tile.stride;
+    const T* x3 = x2 + tile.stride;
 #pragma omp simd
     for (int64_t j = 0; j < tile.width; ++j) {
-      first[j] += dy0[j] + dy1[j];
-      second[j] += dy0[j] * ((x0[j] - mean[j]) - rest[j]) + dy1[j] * ((x1[j] - mean[j]) - rest[j]);
+      const T m = mean[j];
+      const T r = rest[j];
+      first[j] += (dy0[j] + dy1[j]) + (dy2[j] + dy3[j]);
+      second[j] += (dy0[j] * ((x0[j] - m) - r) + dy1[j] * ((x1[j] - m) - r)) +
+                   (dy2[j] * ((x2[j] - m) - r) + dy3[j] * ((x3[j] - m) - r));
     }
   }
   for (; row < end; ++row) {
@@ -67,44 +80,64 @@ void column_sums(const ColumnTile& tile, const T* dy, const T* x, int64_t begin,
 
 /// The same with g = dy * weight in place of dy, for weights that vary from row to row. Also adds to their gradients,
 /// unless `dweight` is null. All pointers stand at the tile's first element or weight.
-template <class T>
-void weighted_column_sums(const ColumnTile& tile, const T* dy, const T* x, const T* weight, T* dweight, T* dbias,
+template <class Sum, class T>
+void weighted_column_sums(const ColumnTile& tile, const T* dy, const T* x, const T* weight, Sum* dweight, Sum* dbias,
                           bool varies_along_row, const BackwardRows<T>& rows) {
   const T* mean = rows.mean.data();
   const T* rest = rows.rest.data();
   const T* rstd = rows.rstd.data();
-  T* first = rows.first.data();
-  T* second = rows.second.data();
-  std::fill_n(first, tile.width, T(0));
-  std::fill_n(second, tile.width, T(0));
+  double* first = rows.first.data();
+  double* second = rows.second.data();
+  std::fill_n(first, tile.width, 0.0);
+  std::fill_n(second, tile.width, 0.0);
+  const std::span<T> first_part = rows.first_part;
+  const std::span<T> second_part = rows.second_part;
+  std::fill(first_part.begin(), first_part.end(), T(0));
+  std::fill(second_part.begin(), second_part.end(), T(0));
+  const auto carry_on = [&] {
+    for (int64_t j = 0; j < tile.width; ++j) {
+      first[j] += first_part[static_cast<size_t>(j)];
+      second[j] += second_part[static_cast<size_t>(j)];
+    }
+    std::fill(first_part.begin(), first_part.end(), T(0));
+    std::fill(second_part.begin(), second_part.end(), T(0));
+  };
   for (int64_t row = 0; row < tile.rows; ++row, dy += tile.stride, x += tile.stride) {
     const int64_t width = tile.width_of(row);
+    T* first_in_t = first_part.data();
+    T* second_in_t = second_part.data();
     if (varies_along_row) {
       const T* w = weight == nullptr ? nullptr : weight + row * tile.stride;
-      if (dweight != nullptr) {
-        weight_gradient_run(width, dy, x, mean, rest, rstd, dweight + row * tile.stride, dbias + row * tile.stride);
+      if constexpr (std::is_same_v<Sum, T>) {
+        if (dweight != nullptr) {
+          weight_gradient_run(width, dy, x, mean, rest, rstd, dweight + row * tile.stride, dbias + row * tile.stride);
+        }
       }
 #pragma omp simd
       for (int64_t j = 0; j < width; ++j) {
         const T g = w == nullptr ? dy[j] : dy[j] * w[j];
-        first[j] += g;
-        second[j] += g * ((x[j] - mean[j]) - rest[j]);
+        first_in_t[j] += g;
+        second_in_t[j] += g * ((x[j] - mean[j]) - rest[j]);
       }
     } else {
       const T w = weight == nullptr ? T(1) : weight[row];
-      const Pair<T> sums = sum_run<T>(width, [=](int64_t j) {
+      const Pair<double> sums = sum_run<T>(width, [=](int64_t j) {
         const T d = (x[j] - mean[j]) - rest[j];
         const T g = dy[j] * w;
-        first[j] += g;
-        second[j] += g * d;
+        first_in_t[j] += g;
+        second_in_t[j] += g * d;
         return Pair<T>{dy[j] * (d * rstd[j]), dy[j]};
       });
       if (dweight != nullptr) {
-        dweight[row] += sums.first;
-        dbias[row] += sums.second;
+        dweight[row] += static_cast<Sum>(sums.first);
+        dbias[row] += static_cast<Sum>(sums.second);
       }
     }
+    if (row % kRowsInT == kRowsInT - 1) {
+      carry_on();
+    }
   }
+  carry_on();
 }
 
 /// dx of some rows. The pointers stand at the tile's first element or weight.
@@ -157,41 +190,45 @@ void sum_sets(const ColumnTile& tile, const T* weight, TileSums& sums) {
 }
 
 /// Adds the columns' sums to the gradients of their weights, for Along::columns.
-template <class T>
+template <class Sum, class T>
 void add_weight_gradients(const AffineShape& affine, const ColumnTile& tile, int64_t outer, const TileSums& sums,
-                          const BackwardRows<T>& rows, T* dweight, T* dbias) {
+                          const BackwardRows<T>& rows, Sum* dweight, Sum* dbias) {
   const int64_t offset = affine_offset(affine, outer);
   for_each_column_weight(affine, tile, [&](int64_t column, int64_t i) {
     const auto c = static_cast<size_t>(column);
-    dweight[offset + i] += static_cast<T>(sums.dy_x[c] * rows.rstd[c]);
-    dbias[offset + i] += static_cast<T>(sums.dy[c]);
+    dweight[offset + i] += static_cast<Sum>(sums.dy_x[c] * rows.rstd[c]);
+    dbias[offset + i] += static_cast<Sum>(sums.dy[c]);
   });
 }
 
-/// Coefficients of dx = dy * by_dy + (x - mean) * by_x + shift, with by_dy = rstd * weight; see input_gradient().
+/// Coefficients of dx = dy * by_dy + (x - mean) * by_x + shift, with by_dy = rstd * weight; see input_gradient(). From
+/// here on mean and rest are those of centre_of().
 template <class T>
 void set_coefficients(const NormProblem& problem, const ColumnTile& tile, const TileSums& sums, const T* weight,
                       const NormBackward<T>& arrays, BackwardRows<T>& rows) {
   const auto gradient_of = [&](int64_t set) {
-    return input_gradient(problem, arrays.rstd[tile.first_set + set], centre_of(arrays, tile.first_set + set),
-                          sums.g[static_cast<size_t>(set)], sums.g_x[static_cast<size_t>(set)]);
+    return input_gradient(problem, arrays.rstd[tile.first_set + set], sums.g[static_cast<size_t>(set)],
+                          sums.g_x[static_cast<size_t>(set)]);
   };
   tile.spread(rows.by_x, [&](int64_t set) { return static_cast<T>(gradient_of(set).by_x); });
   tile.spread(rows.shift, [&](int64_t set) { return static_cast<T>(gradient_of(set).shift); });
+  if (arrays.centre != nullptr) {
+    tile.spread(rows.mean, [&](int64_t set) { return arrays.centre[tile.first_set + set]; });
+    tile.spread(rows.rest, [&](int64_t set) { return arrays.centre_rest[tile.first_set + set]; });
+  }
   for (size_t j = 0; j < static_cast<size_t>(tile.width); ++j) {
     rows.by_dy[j] = weight == nullptr ? rows.rstd[j] : rows.rstd[j] * weight[j];
   }
 }
 
-template <class T>
-void add_to(std::vector<double>& sums, const T* part) {
+void add_to(std::vector<double>& sums, const double* part) {
   for (size_t i = 0; i < sums.size(); ++i) {
     sums[i] += part[i];
   }
 }
 
 /// One tile after the other, both passes while it is in the cache.
-template <class T>
+template <class Sum, class T>
 void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
   const AffineShape& affine = problem.affine;
@@ -202,7 +239,8 @@ void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays
   const bool own_weights = affine.kept > 1;
   const int64_t outer_per_part = ceil_div(shape.outer, affine.numel() > 4096 ? kMaxPartials / 4 : kMaxPartials);
   const int64_t outer_parts = ceil_div(shape.outer, outer_per_part);
-  WeightGradients<T> gradients(weights_wanted, own_weights ? outer_parts : outer_parts * tiling.tiles, affine.numel());
+  WeightGradients<Sum> gradients(weights_wanted, own_weights ? outer_parts : outer_parts * tiling.tiles,
+                                 affine.numel());
 
   const int64_t tasks = outer_parts * tiling.tiles;
   const int64_t task_elements = std::max<int64_t>(1, shape.numel() / tasks);
@@ -211,8 +249,8 @@ void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays
     for (int64_t task = begin; task < end; ++task) {
       const int64_t outer_part = task / tiling.tiles;
       const int64_t part = own_weights ? outer_part : task;
-      T* dweight = gradients.wanted() ? gradients.dweight(part) : nullptr;
-      T* dbias = gradients.wanted() ? gradients.dbias(part) : nullptr;
+      Sum* dweight = gradients.wanted() ? gradients.dweight(part) : nullptr;
+      Sum* dbias = gradients.wanted() ? gradients.dbias(part) : nullptr;
       for (int64_t outer = outer_part * outer_per_part;
            outer < std::min((outer_part + 1) * outer_per_part, shape.outer); ++outer) {
         const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
@@ -287,20 +325,20 @@ void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& array
   };
 
   // Block by block: a row with the sums of dy, a row with those of dy * (x - mean).
-  std::vector<T> parts(sums_wanted ? static_cast<size_t>(2 * tiling.blocks * all_columns) : 0);
+  std::vector<double> parts(sums_wanted ? static_cast<size_t>(2 * tiling.blocks * all_columns) : 0);
   if (sums_wanted) {
     for_each_block(
         [&](int64_t, int64_t block, const ColumnTile& tile, int64_t first, int64_t last, BackwardRows<T>& rows) {
           column_sums(tile, arrays.dy + tile.offset, arrays.x + tile.offset, first, last, rows);
           tile.fold(rows.first);
           tile.fold(rows.second);
-          T* part = parts.data() + 2 * block * all_columns + first_column(tile);
+          double* part = parts.data() + 2 * block * all_columns + first_column(tile);
           std::copy_n(rows.first.data(), tile.columns, part);
           std::copy_n(rows.second.data(), tile.columns, part + all_columns);
         });
   }
 
-  WeightGradients<T> gradients(weights_wanted, 1, affine.numel());
+  WeightGradients<double> gradients(weights_wanted, 1, affine.numel());
   std::vector<TileSums> totals;
   totals.reserve(static_cast<size_t>(tasks));
   BackwardRows<T> rows(width);
@@ -312,7 +350,7 @@ void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& array
       continue;
     }
     for (int64_t block = 0; block < tiling.blocks; ++block) {
-      const T* part = parts.data() + 2 * block * all_columns + first_column(tile);
+      const double* part = parts.data() + 2 * block * all_columns + first_column(tile);
       add_to(sums.dy, part);
       add_to(sums.dy_x, part + all_columns);
     }
@@ -355,7 +393,8 @@ void columns_backward(const NormProblem& problem, const NormBackward<T>& arrays)
   const Along along = along_of(problem.affine);
   const bool varies_by_row = along == Along::rows || along == Along::both;
   if (varies_by_row || (tiling.in_cache && !problem.given_statistics)) {
-    backward_in_cache(problem, arrays, tiling);
+    along == Along::both ? backward_in_cache<T>(problem, arrays, tiling)
+                         : backward_in_cache<double>(problem, arrays, tiling);
   } else {
     backward_in_blocks(problem, arrays, tiling);
   }

@@ -110,7 +110,7 @@ void long_runs_forward(const NormProblem& problem, const NormForward<T>& arrays)
   });
 }
 
-template <class T>
+template <class Sum, class T>
 void long_runs_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
   const NormShape& shape = problem.shape;
   const AffineShape& affine = problem.affine;
@@ -123,8 +123,8 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
   const bool own_weights = affine.kept > 1;
   const int64_t outer_per_part = ceil_div(shape.outer, affine.numel() > 4096 ? kMaxPartials / 4 : kMaxPartials);
   const int64_t outer_parts = ceil_div(shape.outer, outer_per_part);
-  WeightGradients<T> gradients(weights_wanted, own_weights ? outer_parts : outer_parts * tiling.tiles(),
-                               affine.numel());
+  WeightGradients<Sum> gradients(weights_wanted, own_weights ? outer_parts : outer_parts * tiling.tiles(),
+                                 affine.numel());
 
   const int64_t tasks = outer_parts * tiling.tiles();
   parallel_for(0, tasks, tiling.grain(tasks), [&](int64_t begin, int64_t end) {
@@ -152,9 +152,11 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
                                    : long_gradient_sums(count, dy, x, mean, rest, arrays.weight + i);
               all.first += run.first;
               all.second += run.second;
-              if (weights_wanted) {
-                weight_gradient_run(count, dy, x, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd},
-                                    gradients.dweight(part) + i, gradients.dbias(part) + i);
+              if constexpr (std::is_same_v<Sum, T>) {
+                if (weights_wanted) {
+                  weight_gradient_run(count, dy, x, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd},
+                                      gradients.dweight(part) + i, gradients.dbias(part) + i);
+                }
               }
               return;
             }
@@ -163,8 +165,8 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
             all.first += w * run.first;
             all.second += w * run.second;
             if (weights_wanted) {
-              gradients.dweight(part)[i] += static_cast<T>(run.second * rstd);
-              gradients.dbias(part)[i] += static_cast<T>(run.first);
+              gradients.dweight(part)[i] += static_cast<Sum>(run.second * rstd);
+              gradients.dbias(part)[i] += static_cast<Sum>(run.first);
             }
           });
         }
@@ -172,12 +174,10 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
           continue;
         }
         tiling.for_each_run(tile, [&](int64_t k, int64_t a, int64_t offset) {
-          const Same<T> mean{arrays.mean[first_set + k]};
-          const Same<T> rest{arrays.rest[first_set + k]};
+          const auto [mean, rest] = centre_of(arrays, first_set + k);
           const T rstd = arrays.rstd[first_set + k];
           const Pair<double>& all = sums[static_cast<size_t>(k - tile.first)];
-          const InputGradient gradient =
-              input_gradient(problem, rstd, centre_of(arrays, first_set + k), all.first, all.second);
+          const InputGradient gradient = input_gradient(problem, rstd, all.first, all.second);
           const Same<T> by_x{static_cast<T>(gradient.by_x)};
           const Same<T> shift{static_cast<T>(gradient.shift)};
           const int64_t i = weight_index(affine, outer, a, k);
@@ -185,10 +185,11 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
           const T* x = arrays.x + offset;
           T* dx = arrays.dx + offset;
           if (affine.inner > 1 && arrays.weight != nullptr) {
-            input_gradient_run(count, dy, x, dx, mean, rest, Times{Same<T>{rstd}, arrays.weight + i}, by_x, shift);
+            input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Times{Same<T>{rstd}, arrays.weight + i},
+                               by_x, shift);
           } else {
             const T w = arrays.weight == nullptr ? T(1) : arrays.weight[i];
-            input_gradient_run(count, dy, x, dx, mean, rest, Same<T>{rstd * w}, by_x, shift);
+            input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd * w}, by_x, shift);
           }
         });
       }
@@ -213,7 +214,7 @@ void groups_backward(const NormProblem& problem, const NormBackward<T>& arrays) 
   if (problem.shape.reduce_inner < kLongRun) {
     columns_backward(problem, arrays);
   } else {
-    long_runs_backward(problem, arrays);
+    problem.affine.inner > 1 ? long_runs_backward<T>(problem, arrays) : long_runs_backward<double>(problem, arrays);
   }
 }
 

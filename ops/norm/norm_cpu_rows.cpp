@@ -44,8 +44,10 @@ void rows_forward(const NormProblem& problem, const NormForward<T>& arrays) {
   });
 }
 
-template <class T>
-void rows_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
+namespace {
+
+template <class Sum, class T>
+void rows_backward_with(const NormProblem& problem, const NormBackward<T>& arrays) {
   const AffineShape& affine = problem.affine;
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
@@ -55,7 +57,7 @@ void rows_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
   // A block of rows has its own part of the weight gradients.
   const int64_t rows_per_block = (sets + kMaxPartials - 1) / kMaxPartials;
   const int64_t blocks = (sets + rows_per_block - 1) / rows_per_block;
-  WeightGradients<T> gradients(arrays.dweight != nullptr || arrays.dbias != nullptr, blocks, affine.numel());
+  WeightGradients<Sum> gradients(arrays.dweight != nullptr || arrays.dbias != nullptr, blocks, affine.numel());
 
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (count * rows_per_block));
   parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
@@ -67,8 +69,8 @@ void rows_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
       const T rstd = arrays.rstd[set];
       const int64_t first = affine.outer_period == 1 ? 0 : (set % affine.outer_period) * affine.inner;
       const T* weight = constant_weight ? &one : arrays.weight + first;
-      T* dweight = gradients.wanted() ? gradients.dweight(set / rows_per_block) + first : nullptr;
-      T* dbias = gradients.wanted() ? gradients.dbias(set / rows_per_block) + first : nullptr;
+      Sum* dweight = gradients.wanted() ? gradients.dweight(set / rows_per_block) + first : nullptr;
+      Sum* dbias = gradients.wanted() ? gradients.dbias(set / rows_per_block) + first : nullptr;
       const bool along = affine.present && affine.segment == 1;  // weight and bias vary from element to element
 
       // The sums of g and g * (x - mean).
@@ -86,35 +88,50 @@ void rows_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
           sums.first += w * part.first;
           sums.second += w * part.second;
           if (dweight != nullptr) {
-            dweight[i] += static_cast<T>(part.second) * rstd;
-            dbias[i] += static_cast<T>(part.first);
+            dweight[i] += static_cast<Sum>(part.second * rstd);
+            dbias[i] += static_cast<Sum>(part.first);
           }
         }
       }
-      if (along && dweight != nullptr) {
-        weight_gradient_run(count, dy, x, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd}, dweight, dbias);
+      if constexpr (std::is_same_v<Sum, T>) {
+        if (along && dweight != nullptr) {
+          weight_gradient_run(count, dy, x, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd}, dweight, dbias);
+        }
       }
       if (arrays.dx == nullptr) {
         continue;
       }
       T* dx = arrays.dx + set * count;
-      const InputGradient gradient = input_gradient(problem, rstd, centre_of(arrays, set), sums.first, sums.second);
+      const InputGradient gradient = input_gradient(problem, rstd, sums.first, sums.second);
+      const Pair<T> centre = centre_of(arrays, set);
       const Same<T> by_x{static_cast<T>(gradient.by_x)};
       const Same<T> shift{static_cast<T>(gradient.shift)};
       if (along && !constant_weight) {
-        input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Times{Same<T>{rstd}, weight}, by_x, shift);
+        input_gradient_run(count, dy, x, dx, Same<T>{centre.first}, Same<T>{centre.second},
+                           Times{Same<T>{rstd}, weight}, by_x, shift);
       } else if (constant_weight) {
-        input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd}, by_x, shift);
+        input_gradient_run(count, dy, x, dx, Same<T>{centre.first}, Same<T>{centre.second}, Same<T>{rstd}, by_x, shift);
       } else {
         for (int64_t i = 0; i < affine.inner; ++i) {
           const int64_t offset = i * affine.segment;
-          input_gradient_run(affine.segment, dy + offset, x + offset, dx + offset, Same<T>{mean}, Same<T>{rest},
-                             Same<T>{rstd * weight[i]}, by_x, shift);
+          input_gradient_run(affine.segment, dy + offset, x + offset, dx + offset, Same<T>{centre.first},
+                             Same<T>{centre.second}, Same<T>{rstd * weight[i]}, by_x, shift);
         }
       }
     }
   });
   gradients.total(arrays.dweight, arrays.dbias);
+}
+
+}  // namespace
+
+template <class T>
+void rows_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
+  if (problem.affine.present && problem.affine.segment == 1) {
+    rows_backward_with<T>(problem, arrays);
+  } else {
+    rows_backward_with<double>(problem, arrays);
+  }
 }
 
 template void rows_forward(const NormProblem&, const NormForward<float>&);
