@@ -46,14 +46,6 @@ std::vector<NamedNorm> named_norms() {
   };
 }
 
-Sizes affine_sizes(const Tensor& x, const NormSpec& spec) {
-  Sizes sizes;
-  for (const int64_t axis : spec.affine) {
-    sizes.push_back(x.size(axis));
-  }
-  return sizes;
-}
-
 }  // namespace
 
 TEST_CASE("norms: values against the definition, dtypes × layouts × affine") {

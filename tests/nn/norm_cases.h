@@ -1,0 +1,268 @@
+#pragma once
+
+#include "nn/batch_norm.h"
+#include "nn/norm.h"
+#include "ops/norm_reference.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/view.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace norma::test {
+
+/// One layer of the catalogue with its options, for inputs of some sizes.
+struct NormCase {
+  std::string kind;  ///< "batch1d", …, as make_layer() lists them
+  Sizes sizes;
+  Sizes shape = {};  ///< of layer, rms and simple: the last sizes
+  int64_t groups = 1;
+  int64_t sub_batch = 2;
+  double r_max = 1.5;
+  double d_max = 0.5;
+  double eps = 1e-5;
+  std::optional<double> momentum = 0.1;
+  bool affine = true;
+  bool track_running_stats = true;
+  bool training = true;
+};
+
+inline std::string to_string(const NormCase& c) {
+  return fmt::format("{} {} groups={} shape={} eps={} momentum={} affine={} track={} training={}", c.kind,
+                     norma::to_string(c.sizes), c.groups, norma::to_string(c.shape), c.eps,
+                     c.momentum ? fmt::format("{}", *c.momentum) : "none", c.affine, c.track_running_stats, c.training);
+}
+
+/// Undefined where the case has none.
+struct NormInputs {
+  Tensor x;
+  Tensor dy;
+  Tensor weight = {};
+  Tensor bias = {};
+  Tensor running_mean = {};
+  Tensor running_var = {};
+};
+
+/// "y", "dx", "dweight", "dbias", "running_mean", "running_var" of one forward and backward pass.
+using NormResults = std::map<std::string, Tensor>;
+using NormValues = std::map<std::string, std::vector<double>>;
+
+inline bool starts_with(const NormCase& c, std::string_view prefix) {
+  return c.kind.starts_with(prefix);
+}
+
+inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
+  using namespace norma::nn;
+  const int64_t channels = c.sizes.size() > 1 ? c.sizes[1] : 0;
+  const BatchNormLayerOptions batch{
+      .eps = c.eps, .momentum = c.momentum, .affine = c.affine, .track_running_stats = c.track_running_stats};
+  const InstanceNormLayerOptions instance{.eps = c.eps,
+                                          .momentum = c.momentum.value_or(0),
+                                          .affine = c.affine,
+                                          .track_running_stats = c.track_running_stats};
+  const NormOptions plain{.eps = c.eps, .affine = c.affine};
+  const RmsNormLayerOptions rms{.eps = c.eps, .affine = c.affine};
+  const std::map<std::string, std::function<std::shared_ptr<Norm>()>> makers = {
+      {"batch1d", [&] { return std::make_shared<BatchNorm1d>(channels, batch); }},
+      {"batch2d", [&] { return std::make_shared<BatchNorm2d>(channels, batch); }},
+      {"batch3d", [&] { return std::make_shared<BatchNorm3d>(channels, batch); }},
+      {"ghost", [&] { return std::make_shared<GhostBatchNorm2d>(channels, c.sub_batch, batch); }},
+      {"renorm", [&] { return std::make_shared<BatchRenorm2d>(channels, c.r_max, c.d_max, batch); }},
+      {"frozen", [&] { return std::make_shared<FrozenBatchNorm2d>(channels, c.eps); }},
+      {"instance1d", [&] { return std::make_shared<InstanceNorm1d>(channels, instance); }},
+      {"instance2d", [&] { return std::make_shared<InstanceNorm2d>(channels, instance); }},
+      {"instance3d", [&] { return std::make_shared<InstanceNorm3d>(channels, instance); }},
+      {"layer", [&] { return std::make_shared<LayerNorm>(c.shape, plain); }},
+      {"layer2d", [&] { return std::make_shared<LayerNorm2d>(channels, plain); }},
+      {"group", [&] { return std::make_shared<GroupNorm>(c.groups, channels, plain); }},
+      {"rms", [&] { return std::make_shared<RMSNorm>(c.shape, rms); }},
+      {"rms2d", [&] { return std::make_shared<RMSNorm2d>(channels, plain); }},
+      {"simple", [&] { return std::make_shared<SimpleNorm>(c.shape, plain); }},
+      {"simple2d", [&] { return std::make_shared<SimpleNorm2d>(channels, plain); }},
+  };
+  const auto found = makers.find(c.kind);
+  REQUIRE_MESSAGE(found != makers.end(), c.kind);
+  return found->second();
+}
+
+/// A layer with parameters and statistics of these values, the floating ones in `dtype`, in the mode of the case.
+inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c, const NormInputs& in, DType dtype) {
+  const std::shared_ptr<nn::Norm> layer = make_layer(c);
+  layer->to(dtype);
+  nn::NamedTensors values;
+  for (const auto& [name, value] : {std::pair("weight", in.weight),
+                                    {"bias", in.bias},
+                                    {"running_mean", in.running_mean},
+                                    {"running_var", in.running_var}}) {
+    if (value.defined()) {
+      values.emplace_back(name, value);
+    }
+  }
+  layer->load_state_dict(values, {.strict = false});
+  layer->train(c.training);
+  return layer;
+}
+
+inline NormResults run_layer(nn::Norm& layer, const NormInputs& in, Layout layout) {
+  Tensor x = in_layout(in.x, layout);
+  x.set_requires_grad();
+  layer.zero_grad();
+  const Tensor y = layer(x);
+  y.backward(in_layout(in.dy, layout));
+  NormResults results{{"y", y}, {"dx", x.grad()}};
+  for (const auto& [name, parameter] : layer.named_parameters()) {
+    results["d" + name] = parameter.grad();
+  }
+  for (const auto& [name, buffer] : layer.named_buffers()) {
+    if (name.starts_with("running_")) {
+      results[name] = buffer;
+    }
+  }
+  CHECK(y.dtype() == in.x.dtype());
+  CHECK(y.strides() == preserved_strides(x.sizes(), x.strides()));
+  CHECK(x.grad().dtype() == in.x.dtype());
+  return results;
+}
+
+// --- the definitions ------------------------------------------------------------------------------------------------
+
+inline NormSpec spec_of(const NormCase& c) {
+  const int64_t rank = c.sizes.size();
+  NormSpec spec{.affine = {1}, .groups = c.groups, .eps = c.eps};
+  int64_t first = 2;  // instance, and batch with axis 0
+  if (c.kind == "layer" || c.kind == "rms" || c.kind == "simple") {
+    first = rank - c.shape.size();
+  } else if (c.kind.ends_with("2d") && !starts_with(c, "batch") && !starts_with(c, "instance")) {
+    spec.reduce = {1};
+    first = rank;
+  } else if (c.kind == "group") {
+    first = 1;
+  } else if (!starts_with(c, "instance")) {
+    spec.reduce = {0};
+  }
+  for (int64_t axis = first; axis < rank; ++axis) {
+    spec.reduce.push_back(axis);
+  }
+  if (!c.shape.empty()) {
+    spec.affine = spec.reduce;
+  }
+  spec.centring = starts_with(c, "rms")      ? Centring::none
+                  : starts_with(c, "simple") ? Centring::deviation
+                                             : Centring::mean;
+  spec.correction = starts_with(c, "simple") ? 1 : 0;
+  return spec;
+}
+
+inline void append(std::vector<double>& to, const std::vector<double>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+/// Averages, over the sets of each channel, of the batch's mean and of its unbiased variance.
+inline std::pair<std::vector<double>, std::vector<double>> channel_statistics(const Tensor& x, const NormSpec& spec,
+                                                                              const ReferenceNorm& norm) {
+  const ElementPlaces places = places_of(x, spec);
+  const auto channels = static_cast<size_t>(x.size(1));
+  std::vector<double> mean(channels), var(channels), elements(channels);
+  double in_a_set = 1;
+  for (const int64_t axis : spec.reduce) {
+    in_a_set *= static_cast<double>(x.size(axis));
+  }
+  for (size_t i = 0; i < norm.y.size(); ++i) {
+    mean[places.channel[i]] += norm.mean[i];
+    var[places.channel[i]] += norm.var[i] * in_a_set / (in_a_set - 1);
+    elements[places.channel[i]] += 1;
+  }
+  for (size_t c = 0; c < channels; ++c) {
+    mean[c] /= elements[c];
+    var[c] /= elements[c];
+  }
+  return {mean, var};
+}
+
+inline std::vector<double> running(const Tensor& old, const std::vector<double>& now, double momentum) {
+  std::vector<double> result = old.to_vector<double>();
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i] = (1 - momentum) * result[i] + momentum * now[i];
+  }
+  return result;
+}
+
+/// What the layer should give for `in`, as plain loops in float64. Momentum none: that of a first batch, 1.
+inline NormValues definition(const NormCase& c, const NormInputs& in) {
+  const NormSpec spec = spec_of(c);
+  const bool tracked = in.running_mean.defined();
+  NormValues values;
+  if (tracked) {
+    values["running_mean"] = in.running_mean.to_vector<double>();
+    values["running_var"] = in.running_var.to_vector<double>();
+  }
+  if (tracked && (!c.training || c.kind == "frozen")) {
+    const ReferenceNorm norm =
+        reference_norm(in.x, spec, in.weight, in.bias,
+                       {.dy = in.dy, .given_mean = values["running_mean"], .given_var = values["running_var"]});
+    values.insert({{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}});
+    return values;
+  }
+
+  std::vector<double> mean, var;  // of the batch, per channel
+  if (c.kind == "ghost") {
+    double sub_batches = 0;
+    for (int64_t first = 0; first < c.sizes[0]; first += c.sub_batch) {
+      const int64_t images = std::min(c.sub_batch, c.sizes[0] - first);
+      const Tensor x = narrow(in.x, 0, first, images);
+      const ReferenceNorm part = reference_norm(x, spec, in.weight, in.bias, {.dy = narrow(in.dy, 0, first, images)});
+      const auto [part_mean, part_var] = channel_statistics(x, spec, part);
+      append(values["y"], part.y);
+      append(values["dx"], part.dx);
+      for (const auto& [sum, summand] : {std::pair(&values["dweight"], &part.dweight),
+                                         {&values["dbias"], &part.dbias},
+                                         {&mean, &part_mean},
+                                         {&var, &part_var}}) {
+        sum->resize(summand->size());
+        for (size_t i = 0; i < summand->size(); ++i) {
+          (*sum)[i] += (*summand)[i];
+        }
+      }
+      ++sub_batches;
+    }
+    for (size_t i = 0; i < mean.size(); ++i) {
+      mean[i] /= sub_batches;
+      var[i] /= sub_batches;
+    }
+  } else if (c.kind == "renorm") {
+    // y = (xhat r + d) w + b: a batch norm with weight r w and bias d w + b, and dw = r dweight + d dbias.
+    const ReferenceNorm plain = reference_norm(in.x, spec);
+    std::tie(mean, var) = channel_statistics(in.x, spec, plain);
+    const double n = static_cast<double>(in.x.numel()) / static_cast<double>(in.x.size(1));
+    std::vector<double> r, d, w, b;
+    const Sizes channels{c.sizes[1]};
+    for (size_t i = 0; i < mean.size(); ++i) {
+      const double s = std::sqrt(values["running_var"][i] + c.eps);
+      r.push_back(std::clamp(std::sqrt(var[i] * (n - 1) / n + c.eps) / s, 1 / c.r_max, c.r_max));
+      d.push_back(std::clamp((mean[i] - values["running_mean"][i]) / s, -c.d_max, c.d_max));
+      const double weight = in.weight.defined() ? in.weight.to_vector<double>()[i] : 1;
+      w.push_back(r[i] * weight);
+      b.push_back(d[i] * weight + (in.bias.defined() ? in.bias.to_vector<double>()[i] : 0));
+    }
+    ReferenceNorm norm = reference_norm(in.x, spec, from_vector(w, channels), from_vector(b, channels), {.dy = in.dy});
+    for (size_t i = 0; i < mean.size(); ++i) {
+      norm.dweight[i] = r[i] * norm.dweight[i] + d[i] * norm.dbias[i];
+    }
+    values.insert({{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}});
+  } else {
+    const ReferenceNorm norm = reference_norm(in.x, spec, in.weight, in.bias, {.dy = in.dy});
+    values.insert({{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}});
+    if (tracked) {
+      std::tie(mean, var) = channel_statistics(in.x, spec, norm);
+    }
+  }
+  if (tracked) {
+    values["running_mean"] = running(in.running_mean, mean, c.momentum.value_or(1));
+    values["running_var"] = running(in.running_var, var, c.momentum.value_or(1));
+  }
+  return values;
+}
+
+}  // namespace norma::test

@@ -1,0 +1,183 @@
+#include "data/safetensors.h"
+#include "norm_cases.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+using namespace norma;
+using namespace norma::test;
+
+namespace {
+
+/// The file that tests/reference/make_norms.py writes; what its tensors are stands there.
+class TorchReference {
+ public:
+  TorchReference() {
+    const data::Safetensors file =
+        data::load_safetensors(std::filesystem::path(NORMA_SOURCE_DIR) / "tests" / "reference" / "norms.safetensors");
+    for (const auto& [name, tensor] : file.tensors) {
+      tensors_[name] = tensor;
+    }
+    cases_ = nlohmann::json::parse(file.metadata.at("cases"));
+  }
+
+  [[nodiscard]] const nlohmann::json& cases() const { return cases_; }
+  /// The tensor of a case; undefined where it has none.
+  [[nodiscard]] Tensor get(size_t at, const std::string& name) const {
+    const nlohmann::json& shared = cases_[at]["shared"];
+    const auto found = tensors_.find(shared.value(name, fmt::format("{}/{}", at, name)));
+    return found == tensors_.end() ? Tensor{} : found->second;
+  }
+
+ private:
+  std::unordered_map<std::string, Tensor> tensors_;
+  nlohmann::json cases_;
+};
+
+Sizes sizes_from(const nlohmann::json& list) {
+  Sizes sizes;
+  for (const nlohmann::json& size : list) {
+    sizes.push_back(size.get<int64_t>());
+  }
+  return sizes;
+}
+
+NormCase case_from(const nlohmann::json& entry) {
+  NormCase c{.kind = entry["kind"], .sizes = sizes_from(entry["sizes"])};
+  c.shape = sizes_from(entry.value("shape", nlohmann::json::array()));
+  c.groups = entry.value("groups", 1);
+  c.eps = entry.value("eps", 0.0);
+  if (entry.contains("momentum")) {
+    c.momentum = entry["momentum"].is_null() ? std::nullopt : std::optional(entry["momentum"].get<double>());
+  }
+  c.affine = entry.value("affine", false);
+  c.track_running_stats = entry.value("track_running_stats", false);
+  c.training = entry["mode"] == "train";
+  return c;
+}
+
+/// The largest |dy * xhat|: dweight is the sum of those.
+double largest_weight_term(const NormCase& c, NormInputs in) {
+  in.weight = in.bias = {};
+  const std::vector<double> xhat = definition(c, in).at("y");
+  const std::vector<double> dy = in.dy.to_vector<double>();
+  double result = 0;
+  for (size_t i = 0; i < dy.size(); ++i) {
+    result = std::max(result, std::abs(dy[i] * xhat[i]));
+  }
+  return result;
+}
+
+/// Each element: at most 1.5 times PyTorch's worst error, and one rounding step of the largest value; where the values
+/// are sums, which PyTorch carries in float64, also one of the largest term.
+void check_against(const std::string& label, const Tensor& ours, const Tensor& torch, const std::vector<double>& exact,
+                   double largest_term = 0) {
+  CAPTURE(label);
+  REQUIRE(ours.sizes() == torch.sizes());
+  const double allowed = 1.5 * distance(torch, exact);
+  const std::vector<double> values = ours.to_vector<double>();
+  const double step =
+      rounding_step(ours.dtype(), largest(exact)) + (largest_term > 0 ? rounding_step(ours.dtype(), largest_term) : 0);
+  double worst = 0;  // beyond what is allowed
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double excess = std::abs(values[i] - exact[i]) - allowed - step;
+    worst = excess <= worst ? worst : std::isnan(excess) ? INFINITY : excess;
+  }
+  CHECK_MESSAGE(worst == 0, label << ": PyTorch's error " << distance(torch, exact) << ", ours "
+                                  << distance(ours, exact) << ", values up to " << largest(exact));
+}
+
+}  // namespace
+
+TEST_CASE("norms: no further from float64 than PyTorch") {
+  const TorchReference reference;
+  std::map<std::string, int> counts;
+  int results = 0;
+  for (size_t at = 0; at < reference.cases().size(); ++at) {
+    const nlohmann::json& entry = reference.cases()[at];
+    if (entry["kind"] == "response") {
+      continue;
+    }
+    const NormCase c = case_from(entry);
+    const auto tensor = [&](const std::string& name) { return reference.get(at, name); };
+    const NormInputs fresh{.x = tensor("x"), .dy = tensor("dy"), .weight = tensor("weight"), .bias = tensor("bias")};
+    NormInputs in = fresh;
+    if (c.track_running_stats && !c.training) {
+      in.running_mean = tensor("running_mean");
+      in.running_var = tensor("running_var");
+    }
+    const DType parameters = entry["dtype"] == "mixed" ? DType::float32 : in.x.dtype();
+    const std::string dtype = entry["dtype"];
+
+    for (const Layout layout : kLayouts) {
+      const std::string label = fmt::format("{} {} {} (case {})", test::to_string(c), dtype, to_string(layout), at);
+      CAPTURE(label);
+      if (c.track_running_stats) {
+        NormCase training = c;
+        training.training = true;
+        const std::shared_ptr<nn::Norm> layer = make_layer(training, fresh, parameters);
+        for (const double factor : {1.0, 2.0, -0.5}) {
+          layer->forward(in_layout(to(mul(to(in.x, DType::float64), factor), in.x.dtype()), layout));
+        }
+        for (const auto& [name, buffer] : layer->named_buffers()) {
+          if (name == "num_batches_tracked") {
+            CHECK(buffer.item<int64_t>() == tensor(name).item<int64_t>());
+          } else {
+            check_against(label + " " + name, buffer, tensor(name), tensor(name + "64").to_vector<double>());
+            ++results;
+          }
+        }
+      }
+      const std::shared_ptr<nn::Norm> layer = make_layer(c, in, parameters);
+      for (const auto& [name, ours] : run_layer(*layer, in, layout)) {
+        if (!name.starts_with("running_")) {
+          check_against(label + " " + name, ours, tensor(name), tensor(name + "64").to_vector<double>(),
+                        name == "dweight" ? largest_weight_term(c, in) : 0);
+          ++results;
+        }
+      }
+      ++counts[dtype];
+    }
+  }
+  std::string summary;
+  for (const auto& [dtype, count] : counts) {
+    summary += fmt::format(" {} {}", dtype, count);
+  }
+  MESSAGE("cases against PyTorch:" << summary << "; results compared: " << results);
+  CHECK(counts["float32"] >= 600);
+  CHECK(counts["bfloat16"] >= 600);
+  CHECK(counts["mixed"] >= 200);
+}
+
+TEST_CASE("norms: the definitions are those of PyTorch's float64, and so are the layers") {
+  const TorchReference reference;
+  for (size_t at = 0; at < reference.cases().size(); ++at) {
+    const nlohmann::json& entry = reference.cases()[at];
+    if (entry["kind"] == "response") {
+      continue;
+    }
+    const NormCase c = case_from(entry);
+    const auto wide = [&](const std::string& name) {
+      const Tensor x = reference.get(at, name);
+      return x.defined() ? to(x, DType::float64) : x;
+    };
+    NormInputs in{.x = wide("x"), .dy = wide("dy"), .weight = wide("weight"), .bias = wide("bias")};
+    if (c.track_running_stats && !c.training) {
+      in.running_mean = wide("running_mean");
+      in.running_var = wide("running_var");
+    }
+    CAPTURE(test::to_string(c));
+    const NormValues defined = definition(c, in);
+    const NormResults ours = run_layer(*make_layer(c, in, DType::float64), in, Layout::contiguous);
+    for (const auto& [name, result] : ours) {
+      if (!name.starts_with("running_")) {
+        CAPTURE(name);
+        const std::vector<double> exact = wide(name + "64").to_vector<double>();
+        const double tolerance = 1e-11 * (1 + largest(exact));
+        CHECK(distance(result, exact) <= tolerance);
+        CHECK(distance(from_vector(defined.at(name), result.sizes()), exact) <= tolerance);
+      }
+    }
+  }
+}
