@@ -7,15 +7,16 @@
 namespace norma {
 namespace {
 
-/// out = a + b, elementwise over any strides.
+/// out = a + b, elementwise over any strides; bfloat16 and float16 are added in float32.
 void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
   check_available("accumulate", out.device());
   if (out.numel() == 0) {
     return;
   }
   const auto loop = make_strided_loop<3>(out.sizes(), {out.strides(), a.strides(), b.strides()});
-  dispatch_floating("accumulate", out.dtype(), [&](auto zero) {
+  const auto add = [&](auto zero) {
     using T = decltype(zero);
+    using C = compute_t<T>;
     T* to = out.data<T>();
     const T* first = a.data<T>();
     const T* second = b.data<T>();
@@ -26,15 +27,20 @@ void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
       if (strides[0] == 1 && strides[1] == 1 && strides[2] == 1) {
 #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {
-          o[i] = x[i] + y[i];
+          o[i] = static_cast<T>(static_cast<C>(x[i]) + static_cast<C>(y[i]));
         }
       } else {
         for (int64_t i = 0; i < count; ++i) {
-          o[i * strides[0]] = x[i * strides[1]] + y[i * strides[2]];
+          o[i * strides[0]] = static_cast<T>(static_cast<C>(x[i * strides[1]]) + static_cast<C>(y[i * strides[2]]));
         }
       }
     });
-  });
+  };
+  switch (out.dtype()) {
+    case DType::float16: return add(float16{});
+    case DType::bfloat16: return add(bfloat16{});
+    default: dispatch_floating("accumulate", out.dtype(), add);
+  }
 }
 
 }  // namespace

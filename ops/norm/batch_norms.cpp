@@ -68,6 +68,24 @@ double variance_factor(int64_t count, const BatchNormOptions& options) {
   return options.biased_running_var ? 1 : n / (n - 1);
 }
 
+/// y with the strides of a norm's output. Reshaping loses those of axes of size 1, which tell the memory format where
+/// it is ambiguous.
+Tensor with_strides_of(std::string_view op, const Tensor& x, const Tensor& y) {
+  const Strides wanted = preserved_strides(x.sizes(), x.strides());
+  if (y.strides() == wanted) {
+    return y;
+  }
+  bool same_memory = true;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    same_memory = same_memory && (x.size(axis) == 1 || y.stride(axis) == wanted[axis]);
+  }
+  if (!same_memory) {
+    return to(y, x.suggest_memory_format());
+  }
+  return record(op, {y}, alias(y, y.sizes(), wanted, y.offset()), {},
+                [](const Tensor& dy, const BackwardContext&) { return Tensors{dy}; });
+}
+
 }  // namespace
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
@@ -102,21 +120,30 @@ Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& runnin
   const int64_t size = std::min(sub_batch, std::max<int64_t>(1, x.size(0)));
   const int64_t whole = x.size(0) / size;
   const int64_t left = x.size(0) - whole * size;
+  // The gradients of several parts are added before they are rounded to 16 bits.
+  const auto widened = [&](const Tensor& parameter) {
+    return parameter.defined() && left > 0 ? to(parameter, compute_dtype(parameter.dtype())) : parameter;
+  };
+  const Tensor wide_weight = widened(weight);
+  const Tensor wide_bias = widened(bias);
   Tensors parts;
   std::vector<NormStatistics> statistics;
   std::vector<int64_t> counts;
-  // `batches` sub-batches of `images` each, from image `first` on: one norm with the sub-batches as an axis.
+  // `batches` sub-batches of `images` each, from image `first` on: one norm with the sub-batches as an axis, where
+  // there are several. (A new axis of size 1 would hide the memory format.)
   const auto norm = [&](int64_t first, int64_t batches, int64_t images) {
     const Tensor part = left == 0 ? x : narrow(x, 0, first, batches * images);
     Sizes sizes = part.sizes();
-    sizes[0] = images;
-    sizes.insert(0, batches);
-    const int64_t count = checked_count(op, images == part.size(0) ? part : narrow(part, 0, 0, images), options);
     NormSpec spec = batch_norm_spec(x, options);
-    for (int64_t& axis : spec.reduce) {
-      ++axis;
+    if (batches > 1) {
+      sizes[0] = images;
+      sizes.insert(0, batches);
+      for (int64_t& axis : spec.reduce) {
+        ++axis;
+      }
+      spec.affine = {2};
     }
-    spec.affine = {2};
+    const int64_t count = checked_count(op, images == part.size(0) ? part : narrow(part, 0, 0, images), options);
     NormActOptions part_then = then;
     if (then.residual.defined()) {
       check_sizes(op, "residual", then.residual, x.sizes());
@@ -125,7 +152,8 @@ Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& runnin
     }
     const bool update = tracked && count > 0;
     NormStatistics of_part;
-    const Tensor y = norm_act(reshape(part, sizes), spec, weight, bias, part_then, update ? &of_part : nullptr, op);
+    const Tensor y =
+        norm_act(reshape(part, sizes), spec, wide_weight, wide_bias, part_then, update ? &of_part : nullptr, op);
     parts.push_back(reshape(y, part.sizes()));
     if (update) {
       statistics.push_back(of_part);
@@ -137,13 +165,14 @@ Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& runnin
     norm(whole * size, 1, left);
   }
   if (!statistics.empty()) {
-    // The plain average over the sub-batches: (sub-batches, C), one or two of them.
+    // The plain average over the sub-batches: (sub-batches, C) or (C), one or two of them.
     const NoGradGuard guard;
     const auto sub_batches = static_cast<double>(whole + (left > 0 ? 1 : 0));
     const auto average = [&](const Tensor NormStatistics::*field, bool variance) {
       Tensor total;
       for (size_t i = 0; i < statistics.size(); ++i) {
-        const Tensor of_part = sum(statistics[i].*field, {0});
+        const Tensor& batches = statistics[i].*field;
+        const Tensor of_part = batches.rank() == 1 ? batches : sum(batches, {0});
         const Tensor scaled = mul(of_part, (variance ? variance_factor(counts[i], options) : 1) / sub_batches);
         total = total.defined() ? add(total, scaled) : scaled;
       }
@@ -152,7 +181,7 @@ Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& runnin
     update_running(running_mean, average(&NormStatistics::mean, false), options.momentum, 1);
     update_running(running_var, average(&NormStatistics::var, true), options.momentum, 1);
   }
-  return parts.size() == 1 ? parts[0] : cat(parts, 0);
+  return with_strides_of(op, x, parts.size() == 1 ? parts[0] : cat(parts, 0));
 }
 
 Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
@@ -192,8 +221,9 @@ Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& r
     }
   });
   // (xhat * r + d) * weight + bias = xhat * (r * weight) + (d * weight + bias)
-  const Tensor scale = weight.defined() ? mul(to(weight, dtype), r) : r;
-  Tensor shift = weight.defined() ? mul(to(weight, dtype), d) : d;
+  const Tensor wide_weight = weight.defined() ? to(weight, dtype) : weight;  // once, so that its gradient rounds once
+  const Tensor scale = weight.defined() ? mul(wide_weight, r) : r;
+  Tensor shift = weight.defined() ? mul(wide_weight, d) : d;
   if (bias.defined()) {
     shift = add(shift, to(bias, dtype));
   }

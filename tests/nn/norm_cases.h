@@ -2,6 +2,7 @@
 
 #include "nn/batch_norm.h"
 #include "nn/norm.h"
+#include "nn/response_norm.h"
 #include "ops/norm_reference.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
@@ -22,6 +23,8 @@ struct NormCase {
   int64_t sub_batch = 2;
   double r_max = 1.5;
   double d_max = 0.5;
+  int64_t window = 5;  ///< of response, as the next one
+  LocalResponseNormOptions response = {};
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
   bool affine = true;
@@ -81,6 +84,7 @@ inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
       {"rms2d", [&] { return std::make_shared<RMSNorm2d>(channels, plain); }},
       {"simple", [&] { return std::make_shared<SimpleNorm>(c.shape, plain); }},
       {"simple2d", [&] { return std::make_shared<SimpleNorm2d>(channels, plain); }},
+      {"response", [&] { return std::make_shared<LocalResponseNorm>(c.window, c.response); }},
   };
   const auto found = makers.find(c.kind);
   REQUIRE_MESSAGE(found != makers.end(), c.kind);
@@ -189,8 +193,49 @@ inline std::vector<double> running(const Tensor& old, const std::vector<double>&
   return result;
 }
 
-/// What the layer should give for `in`, as plain loops in float64. Momentum none: that of a first batch, 1.
+/// Local response norm: with D = k + alpha / size * sum of x² over the window, y = x D^-beta and
+/// dx = dy D^-beta - 2 alpha beta / size * x * sum of dy x D^(-beta - 1) over the windows that x is in.
+inline NormValues response_definition(const NormCase& c, const NormInputs& in) {
+  const std::vector<double> x = in.x.to_vector<double>();
+  const std::vector<double> dy = in.dy.to_vector<double>();
+  const auto channels = in.x.size(1);
+  const int64_t pixels = in.x.numel() / (in.x.size(0) * channels);
+  const double share = c.response.alpha / static_cast<double>(c.window);
+  // f(other) for the elements `first` to `last` channels away, where they exist
+  const auto for_window = [&](size_t i, int64_t first, int64_t last, auto&& f) {
+    const int64_t channel = static_cast<int64_t>(i) / pixels % channels;
+    for (int64_t away = first; away <= last; ++away) {
+      if (channel + away >= 0 && channel + away < channels) {
+        f(static_cast<size_t>(static_cast<int64_t>(i) + away * pixels));
+      }
+    }
+  };
+  const int64_t below = c.window / 2;
+  const int64_t above = (c.window - 1) / 2;
+  std::vector<double> d(x.size(), c.response.k), y, dx;
+  for (size_t i = 0; i < x.size(); ++i) {
+    for_window(i, -below, above, [&](size_t j) { d[i] += share * x[j] * x[j]; });
+    y.push_back(x[i] * std::pow(d[i], -c.response.beta));
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    double sum = 0;
+    for_window(i, -above, below, [&](size_t j) { sum += dy[j] * x[j] * std::pow(d[j], -c.response.beta - 1); });
+    dx.push_back(dy[i] * std::pow(d[i], -c.response.beta) - 2 * share * c.response.beta * x[i] * sum);
+  }
+  return {{"y", y}, {"dx", dx}};
+}
+
+inline void insert(NormValues& values, const ReferenceNorm& norm) {
+  values.insert(
+      {{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}, {"terms", norm.terms}});
+}
+
+/// What the layer should give for `in`, as plain loops in float64; "terms": what dx is a difference of. Momentum none:
+/// that of a first batch, 1.
 inline NormValues definition(const NormCase& c, const NormInputs& in) {
+  if (c.kind == "response") {
+    return response_definition(c, in);
+  }
   const NormSpec spec = spec_of(c);
   const bool tracked = in.running_mean.defined();
   NormValues values;
@@ -202,7 +247,7 @@ inline NormValues definition(const NormCase& c, const NormInputs& in) {
     const ReferenceNorm norm =
         reference_norm(in.x, spec, in.weight, in.bias,
                        {.dy = in.dy, .given_mean = values["running_mean"], .given_var = values["running_var"]});
-    values.insert({{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}});
+    insert(values, norm);
     return values;
   }
 
@@ -216,6 +261,7 @@ inline NormValues definition(const NormCase& c, const NormInputs& in) {
       const auto [part_mean, part_var] = channel_statistics(x, spec, part);
       append(values["y"], part.y);
       append(values["dx"], part.dx);
+      append(values["terms"], part.terms);
       for (const auto& [sum, summand] : {std::pair(&values["dweight"], &part.dweight),
                                          {&values["dbias"], &part.dbias},
                                          {&mean, &part_mean},
@@ -250,10 +296,10 @@ inline NormValues definition(const NormCase& c, const NormInputs& in) {
     for (size_t i = 0; i < mean.size(); ++i) {
       norm.dweight[i] = r[i] * norm.dweight[i] + d[i] * norm.dbias[i];
     }
-    values.insert({{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}});
+    insert(values, norm);
   } else {
     const ReferenceNorm norm = reference_norm(in.x, spec, in.weight, in.bias, {.dy = in.dy});
-    values.insert({{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}});
+    insert(values, norm);
     if (tracked) {
       std::tie(mean, var) = channel_statistics(in.x, spec, norm);
     }

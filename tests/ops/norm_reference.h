@@ -19,6 +19,7 @@ struct ReferenceNorm {
   std::vector<double> dweight;
   std::vector<double> dbias;
   std::vector<double> dresidual;
+  std::vector<double> terms;  ///< dz * weight * s, of which dx is made by subtraction
 };
 
 /// What reference_norm() takes besides x, weight and bias.
@@ -156,6 +157,7 @@ inline ReferenceNorm reference_norm(const Tensor& x, const NormSpec& spec, const
   for (size_t i = 0; i < count; ++i) {
     const double n = counts[places.set[i]];
     double dx = dz[i] * w[places.weight[i]] * s[i];
+    result.terms.push_back(dx);
     if (!given) {
       const double d = values[i] - result.mean[i];
       dx -= s[i] * s[i] * s[i] * d * gx_sums[places.set[i]] / (n - static_cast<double>(spec.correction));
