@@ -1,8 +1,10 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "nn/convert.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/interrupt.h"
+#include "train/recalibrate.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
@@ -19,6 +21,8 @@ struct State {
   RunOptions running;
   std::string checkpoint;
   CLI::Option* model = nullptr;
+  int64_t recalibrate = 0;
+  bool fold = false;
 };
 
 int run(const State& state) {
@@ -33,7 +37,18 @@ int run(const State& state) {
   const auto dataset = train::make_dataset(recipe, data::Split::test);
   const auto model = train::make_model(recipe, dataset->info().num_classes());
   model->load_state_dict(train::load_weights(file));
+  if (state.recalibrate > 0) {
+    data::Loader training =
+        train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), state.running.workers);
+    const int64_t used = train::recalibrate(*model, training, state.recalibrate);
+    fmt::print("running statistics are the average over {} training batches\n", used);
+  }
   data::Loader batches = train::make_test_loader(recipe, dataset, state.running.workers);
+  if (state.fold) {
+    data::Loader example = train::make_test_loader(recipe, dataset, 0);
+    const int64_t folded = nn::fold_batch_norm(*model, example.next()->images);
+    fmt::print("{} batch norms are folded into the convolutions before them\n", folded);
+  }
   const train::InterruptGuard guard;
   const train::Evaluation result = train::evaluate(*model, batches);
   fmt::print("{} {} on {}: accuracy {:.2f} %, loss {:.4f} ({} images, {:.1f} img/s){}\n", recipe.model,
@@ -51,9 +66,16 @@ Command add_eval(CLI::App& program) {
       "Examples:\n"
       "  norma eval --checkpoint runs/mine\n"
       "  norma eval --checkpoint weights.safetensors --model resnet18 --norm group:8\n"
+      "  norma eval --checkpoint runs/mine --recalibrate 100 --fold\n"
       "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
   auto state = std::make_shared<State>();
   app->add_option("--checkpoint", state->checkpoint, "the file, or the folder of a run")->type_name("PATH")->required();
+  app->add_option("--recalibrate", state->recalibrate,
+                  "first replace the running statistics of batch norms by their average over N training batches")
+      ->type_name("N")
+      ->default_str("0: keep those of the checkpoint")
+      ->check(CLI::NonNegativeNumber);
+  app->add_flag("--fold", state->fold, "first fold batch norms into the convolutions before them");
   state->recipe.add_model(*app);
   state->recipe.add_model_details(*app);
   state->recipe.add_data(*app);

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "nn/norm_policy.h"
 #include "train/environment.h"
 
 #include <algorithm>
@@ -74,6 +75,7 @@ void RecipeOptions::add_model(CLI::App& app) {
 }
 
 void RecipeOptions::add_model_details(CLI::App& app) {
+  add_norm_policy(app);
   add_switch(app, "--small-stem,!--no-small-stem", &train::Recipe::small_stem,
              "ResNet: begin with a 3x3 convolution without stride and pooling, for small images")
       ->group(kNetwork);
@@ -87,6 +89,21 @@ void RecipeOptions::add_model_details(CLI::App& app) {
              "ResNet: start the last norm of each block at 0")
       ->group(kNetwork);
   add(app, "--drop-path", &train::Recipe::drop_path, "RATE", "chance of leaving out the last block (stochastic depth)")
+      ->group(kNetwork);
+}
+
+void RecipeOptions::add_norm_policy(CLI::App& app) {
+  const auto note = [edits = edits_](const std::string& file) {
+    edits->push_back([file](train::Recipe& recipe) {
+      recipe.norm_policy = nn::read_norm_policy(file);
+      recipe.norm_policy_file = file;
+      nn::parse_norm_policy(recipe.norm_policy, file);
+    });
+  };
+  app.add_option_function<std::string>("--norm-policy", note,
+                                       "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\"")
+      ->type_name("FILE.toml")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->group(kNetwork);
 }
 

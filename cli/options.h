@@ -23,7 +23,7 @@ class RecipeOptions {
 
   // Which options a command has.
   void add_model(CLI::App& app);          ///< --model and --norm
-  void add_model_details(CLI::App& app);  ///< stem, patch size, drop path, …
+  void add_model_details(CLI::App& app);  ///< stem, patch size, drop path, norm policy, …
   void add_data(CLI::App& app);           ///< where the images come from
   void add_training_data(CLI::App& app);  ///< augmentation and length of the run
   void add_optimisation(CLI::App& app);
@@ -51,6 +51,7 @@ class RecipeOptions {
   template <class T>
   CLI::Option* add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
                    const std::string& type, const std::string& description, const std::string& default_text);
+  void add_norm_policy(CLI::App& app);
   CLI::Option* add_switch(CLI::App& app, const std::string& names, bool train::Recipe::*field,
                           const std::string& description);
 

@@ -115,6 +115,13 @@ Command add_run(CLI::App& program) {
   app->add_option("--norm", state->options.norm, "the norm, as for 'norma train'")
       ->type_name("SPEC")
       ->default_str("the model's own");
+  app->add_option_function<std::string>(
+         "--norm-policy",
+         [s = state.get()](const std::string& file) {
+           s->options.norm_policy = nn::parse_norm_policy(nn::read_norm_policy(file), file);
+         },
+         "other norms for some layers, as for 'norma train'")
+      ->type_name("FILE.toml");
   app->add_option("--weights", state->weights, "state dict")->type_name("W.safetensors")->required();
   app->add_option("--input", state->input, "input and output gradient")->type_name("X.safetensors")->required();
   app->add_option("--output", state->output, "where the results go")->type_name("Y.safetensors")->required();

@@ -110,7 +110,7 @@ class Block : public nn::Module {
     }
     conv_dw_ =
         register_module("conv_dw", convolution(channels, channels, 7, {.padding = 3, .groups = channels}, build));
-    norm_ = register_module("norm", make_norm(build.norm, channels));
+    norm_ = register_slot("norm", make_norm(build.norm, channels));
     mlp_ = register_module("mlp", std::make_shared<Mlp>(channels, build));
     if (drop_path > 0) {
       drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path));
@@ -130,7 +130,8 @@ class Block : public nn::Module {
 
  private:
   Tensor gamma_;
-  ModulePointer conv_dw_, norm_, drop_path_;
+  ModulePointer conv_dw_, drop_path_;
+  nn::ChildSlot norm_;
   std::shared_ptr<Mlp> mlp_;
 };
 
@@ -162,7 +163,7 @@ class Head : public nn::Module {
   Head(int64_t channels, int64_t num_classes, const Build& build) {
     pool_ = register_module("global_pool", std::make_shared<nn::AdaptiveAvgPool2d>(1));
     const bool one_pixel_is_enough = !nn::norm_definition(build.norm.name).needs_pixels;
-    norm_ = register_module("norm", make_norm(one_pixel_is_enough ? build.norm : nn::parse_norm("layer2d"), channels));
+    norm_ = register_slot("norm", make_norm(one_pixel_is_enough ? build.norm : nn::parse_norm("layer2d"), channels));
     auto fc = std::make_shared<nn::Linear>(channels, num_classes, nn::LinearOptions{.initialize = false});
     build.fill(fc->weight());
     fc_ = register_module("fc", fc);
@@ -171,7 +172,8 @@ class Head : public nn::Module {
   [[nodiscard]] std::string name() const override { return "Head"; }
 
  private:
-  ModulePointer pool_, norm_, fc_;
+  ModulePointer pool_, fc_;
+  nn::ChildSlot norm_;
 };
 
 }  // namespace
@@ -187,7 +189,7 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
   check(layer_scale >= 0, "model", "layer_scale: expected a number >= 0, got {}", layer_scale);
   Generator generator(options.seed);
   const nn::NormChoice norm = nn::parse_norm(options.norm.empty() ? "layer2d" : options.norm);
-  const Build build{.norm = nn::with_default(norm, "eps", "1e-6"),
+  const Build build{.norm = nn::with_default(norm, "eps", std::string(kConvNeXtEps)),
                     .generator = generator,
                     .conv_mlp = config.conv_mlp,
                     .layer_scale = layer_scale,

@@ -7,10 +7,14 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace norma::models {
 
 /// Liu et al., "A ConvNet for the 2020s", 2022, as timm builds it: same names, same order, same start values.
+/// eps of every norm in a ConvNeXt that does not say otherwise.
+inline constexpr std::string_view kConvNeXtEps = "1e-6";
+
 struct ConvNeXtConfig {
   std::array<int64_t, 4> depths{};
   std::array<int64_t, 4> widths{};

@@ -12,18 +12,23 @@ namespace {
 struct Entry {
   std::string name;
   std::function<std::shared_ptr<nn::Module>(const std::string& name, const ModelOptions& options)> make;
+  std::vector<std::pair<std::string, std::string>> norm_defaults;
 };
 
 Entry entry(const std::string& name, const ResNetConfig& config) {
-  return {name, [config](const std::string& own_name, const ModelOptions& options) {
+  return {name,
+          [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ResNet>(own_name, config, options);
-          }};
+          },
+          {}};
 }
 
 Entry entry(const std::string& name, const ConvNeXtConfig& config) {
-  return {name, [config](const std::string& own_name, const ModelOptions& options) {
+  return {name,
+          [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
-          }};
+          },
+          {{"eps", std::string(kConvNeXtEps)}}};
 }
 
 const std::vector<Entry>& entries() {
@@ -55,7 +60,11 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
         options.drop_path);
   for (const Entry& known : entries()) {
     if (known.name == name) {
-      return known.make(name, options);
+      const std::shared_ptr<nn::Module> model = known.make(name, options);
+      if (!options.norm_policy.rules.empty()) {
+        nn::apply_norm_policy(*model, options.norm_policy, known.norm_defaults);
+      }
+      return model;
     }
   }
   fail("model", "{}", unknown_name("model", name, model_names()));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nn/module.h"
+#include "nn/norm_policy.h"
 
 #include <cstdint>
 #include <memory>
@@ -21,6 +22,7 @@ struct ModelOptions {
   std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default; 0 is without
   double drop_path = 0;               ///< rate of the last block; it rises linearly from 0 over the blocks
   uint64_t seed = 0;                  ///< of the start values, which depend on nothing else
+  nn::NormPolicy norm_policy = {};    ///< other norms for the layers that it names; without rules, none
   bool initialize = true;             ///< false: zeros for convolutions and linear layers, to be loaded into
 };
 

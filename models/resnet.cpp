@@ -69,16 +69,16 @@ class Block : public nn::Module {
     const int64_t out = bottleneck ? kExpansion * width : width;
     if (bottleneck) {
       conv1_ = register_module("conv1", convolution(shape.in, width, 1, 1, build));
-      bn1_ = register_module("bn1", make_norm(build.norm, width));
+      bn1_ = register_slot("bn1", make_norm(build.norm, width));
       conv2_ = register_module("conv2", convolution(width, width, 3, shape.stride, build));
-      bn2_ = register_module("bn2", make_norm(build.norm, width));
+      bn2_ = register_slot("bn2", make_norm(build.norm, width));
       conv3_ = register_module("conv3", convolution(width, out, 1, 1, build));
-      bn3_ = register_module("bn3", last_norm(out, build));
+      bn3_ = register_slot("bn3", last_norm(out, build));
     } else {
       conv1_ = register_module("conv1", convolution(shape.in, width, 3, shape.stride, build));
-      bn1_ = register_module("bn1", make_norm(build.norm, width));
+      bn1_ = register_slot("bn1", make_norm(build.norm, width));
       conv2_ = register_module("conv2", convolution(width, out, 3, 1, build));
-      bn2_ = register_module("bn2", last_norm(out, build));
+      bn2_ = register_slot("bn2", last_norm(out, build));
     }
     if (shape.stride != 1 || shape.in != out) {
       downsample_ = register_module(
@@ -107,7 +107,8 @@ class Block : public nn::Module {
 
  private:
   bool bottleneck_;
-  ModulePointer conv1_, bn1_, conv2_, bn2_, conv3_, bn3_, downsample_, drop_path_;
+  ModulePointer conv1_, conv2_, conv3_, downsample_, drop_path_;
+  nn::ChildSlot bn1_, bn2_, bn3_;
 };
 
 }  // namespace
@@ -123,7 +124,7 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
 
   conv1_ = register_module("conv1", options.small_stem ? convolution(options.in_channels, kWidths[0], 3, 1, build)
                                                        : convolution(options.in_channels, kWidths[0], 7, 2, build));
-  bn1_ = register_module("bn1", make_norm(build.norm, kWidths[0]));
+  bn1_ = register_slot("bn1", make_norm(build.norm, kWidths[0]));
   if (!options.small_stem) {
     maxpool_ = register_module("maxpool",
                                std::make_shared<nn::MaxPool2d>(Pool2dOptions{.kernel = 3, .stride = 2, .padding = 1}));

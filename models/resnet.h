@@ -31,7 +31,7 @@ class ResNet : public nn::Module {
  private:
   std::string name_;
   std::shared_ptr<nn::Conv2d> conv1_;
-  std::shared_ptr<nn::Module> bn1_;
+  nn::ChildSlot bn1_;
   std::shared_ptr<nn::Module> maxpool_;
   std::array<std::shared_ptr<nn::Module>, 4> layers_;
   std::shared_ptr<nn::Module> avgpool_;

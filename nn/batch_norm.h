@@ -24,7 +24,7 @@ class BatchNorm : public Norm {
  public:
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const { return channels_; }
+  [[nodiscard]] int64_t channels() const override { return channels_; }
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
   /// Overwrites the momentum; see BatchNormLayerOptions.
   void set_momentum(std::optional<double> momentum);
@@ -108,6 +108,7 @@ class FrozenBatchNorm2d : public Norm {
   explicit FrozenBatchNorm2d(int64_t channels, double eps = 1e-5);
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  private:
   int64_t channels_;
@@ -132,6 +133,7 @@ class InstanceNorm : public Norm {
  public:
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   /// `axes`: behind the channels.

@@ -58,4 +58,15 @@ std::string ConvolutionModule::name() const {
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Conv2dOptions& options)
     : ConvolutionModule("Conv2d", in_channels, out_channels, kernel, options) {}
 
+void ConvolutionModule::set_parameters(const Tensor& weight, const Tensor& bias) {
+  check_sizes("Conv2d", "weight", weight, weight_.sizes());
+  if (bias.defined()) {
+    check_sizes("Conv2d", "bias", bias, {weight_.size(0)});
+  }
+  drop_parameter("weight");
+  drop_parameter("bias");
+  weight_ = register_parameter("weight", weight);
+  bias_ = register_parameter("bias", bias);
+}
+
 }  // namespace norma::nn

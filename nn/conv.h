@@ -21,6 +21,8 @@ class ConvolutionModule : public Module {
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }  ///< may be undefined
+  /// Other weights in the place of these, of the same sizes, as parameters; `bias` may be undefined.
+  void set_parameters(const Tensor& weight, const Tensor& bias);
 
  protected:
   ConvolutionModule(std::string layer, int64_t in_channels, int64_t out_channels, Pair kernel,

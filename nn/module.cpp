@@ -2,6 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/nearest_name.h"
 #include "core/tape.h"
 
 #include <fmt/format.h>
@@ -129,6 +130,10 @@ Tensor Module::register_parameter(const std::string& name, const Tensor& x) {
   return parameter;
 }
 
+void Module::drop_parameter(const std::string& name) {
+  std::erase_if(parameters_, [&](const auto& entry) { return entry.first == name; });
+}
+
 Tensor Module::register_buffer(const std::string& name, const Tensor& x) {
   check_name(name);
   if (x.defined()) {
@@ -137,10 +142,47 @@ Tensor Module::register_buffer(const std::string& name, const Tensor& x) {
   return x;
 }
 
-void Module::add_child(const std::string& name, std::shared_ptr<Module> module) {
+void Module::add_child(const std::string& name, std::shared_ptr<Module> module, bool replaceable) {
   check_name(name);
   check(module != nullptr, "register_module", "module: expected a module under the name '{}', got none", name);
   children_.emplace_back(name, std::move(module));
+  replaceable_.push_back(replaceable);
+}
+
+std::vector<std::pair<std::string, Module*>> Module::replaceable_modules() {
+  std::vector<std::pair<std::string, Module*>> result;
+  for (const auto& [path, module] : named_modules()) {
+    for (size_t i = 0; i < module->children_.size(); ++i) {
+      if (module->replaceable_[i]) {
+        result.emplace_back(join_names(path, module->children_[i].first), module->children_[i].second.get());
+      }
+    }
+  }
+  return result;
+}
+
+std::shared_ptr<Module> Module::replace_module(const std::string& path, std::shared_ptr<Module> module) {
+  check(module != nullptr, "replace_module", "module: expected a module for '{}', got none", path);
+  const size_t dot = path.rfind('.');
+  const std::string parent_path = dot == std::string::npos ? "" : path.substr(0, dot);
+  const std::string name = dot == std::string::npos ? path : path.substr(dot + 1);
+  std::vector<std::string> known;
+  for (const auto& [own_path, own] : named_modules()) {
+    if (own_path == parent_path) {
+      for (size_t i = 0; i < own->children_.size(); ++i) {
+        if (own->children_[i].first == name) {
+          check(own->replaceable_[i], "replace_module", "path: the module '{}' is held by its parent", path);
+          module->train(own->children_[i].second->is_training());
+          std::swap(own->children_[i].second, module);
+          return module;
+        }
+      }
+    }
+    if (!own_path.empty()) {
+      known.push_back(own_path);
+    }
+  }
+  fail("replace_module", "{}", unknown_name("module", path, known));
 }
 
 NamedTensors Module::named_parameters() const {

@@ -23,6 +23,25 @@ struct LoadReport {
   std::vector<std::string> unexpected;  ///< in the dict, not in the module
 };
 
+class Module;
+
+/// A child's place in its parent, which works like a pointer to the child that is there at the moment:
+/// replace_module() may put another one there.
+class ChildSlot {
+ public:
+  ChildSlot() = default;
+  explicit operator bool() const { return parent_ != nullptr; }
+  Module& operator*() const;
+  Module* operator->() const { return &**this; }
+
+ private:
+  friend class Module;
+  ChildSlot(const Module* parent, size_t index) : parent_(parent), index_(index) {}
+
+  const Module* parent_ = nullptr;
+  size_t index_ = 0;
+};
+
 /// A layer, or a network of layers: a function of one tensor with parameters (trained), buffers (kept, not trained)
 /// and child modules. Constructors of derived classes register all three; their names and order are those of
 /// the state dict, and follow PyTorch's. Modules are held by std::shared_ptr.
@@ -59,6 +78,13 @@ class Module {
   /// Elements of all parameters.
   [[nodiscard]] int64_t parameter_count() const;
 
+  /// Puts `module` in the place of the one at the dotted `path` ("layer1.0.bn1"), in its mode (training or evaluation).
+  /// Returns the old one; handles that were taken on it keep it. Throws Error for an unknown path (with the nearest
+  /// known one) and for a module that its parent holds itself, without a ChildSlot.
+  std::shared_ptr<Module> replace_module(const std::string& path, std::shared_ptr<Module> module);
+  /// All modules that replace_module() can replace, with their paths.
+  [[nodiscard]] std::vector<std::pair<std::string, Module*>> replaceable_modules();
+
   // --- modes ------------------------------------------------------------------------------------------------------
   /// Training or evaluation, here and in all children.
   void train(bool on = true);
@@ -86,16 +112,26 @@ class Module {
  protected:
   /// Registers a parameter and makes it require a gradient. An undefined tensor (no bias) is not registered.
   Tensor register_parameter(const std::string& name, const Tensor& x);
+  /// Forgets a parameter, if there is one of that name.
+  void drop_parameter(const std::string& name);
   /// Registers a buffer; an undefined tensor is not registered.
   Tensor register_buffer(const std::string& name, const Tensor& x);
   template <class M>
   std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> module) {
-    add_child(name, module);
+    add_child(name, module, /* replaceable= */ false);
     return module;
+  }
+  /// The same for a child that replace_module() may replace: the parent reaches it only through the slot, or through
+  /// children().
+  ChildSlot register_slot(const std::string& name, std::shared_ptr<Module> module) {
+    add_child(name, std::move(module), /* replaceable= */ true);
+    return {this, children_.size() - 1};
   }
 
  private:
-  void add_child(const std::string& name, std::shared_ptr<Module> module);
+  friend class ChildSlot;
+
+  void add_child(const std::string& name, std::shared_ptr<Module> module, bool replaceable);
   void check_name(const std::string& name) const;
   void convert_tensors(const std::function<bool(const Tensor&)>& wanted,
                        const std::function<Tensor(const Tensor&)>& convert);
@@ -103,9 +139,14 @@ class Module {
   NamedTensors parameters_;
   NamedTensors buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
+  std::vector<bool> replaceable_;  ///< for each child
   std::vector<ForwardHook> hooks_;
   bool training_ = true;
 };
+
+inline Module& ChildSlot::operator*() const {
+  return *parent_->children_[index_].second;
+}
 
 /// The tree of a module and its children, a line each, indented.
 std::string to_string(const Module& module);

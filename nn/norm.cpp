@@ -73,6 +73,14 @@ Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then) {
   return act_after(norm(x), then);
 }
 
+NoNorm::NoNorm(int64_t channels) : channels_(channels) {
+  check(channels > 0, "NoNorm", "channels: expected a positive number, got {}", channels);
+}
+
+Tensor NoNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  return act_after(x, then);
+}
+
 LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
     : shape_(normalized_shape), options_(options) {
   check_shape("LayerNorm", shape_);

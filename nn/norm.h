@@ -16,6 +16,20 @@ class Norm : public Module {
   Tensor forward(const Tensor& x) final { return forward_act(x, {}); }
   /// activation(norm(x) + residual).
   virtual Tensor forward_act(const Tensor& x, const NormActOptions& then) = 0;
+  /// Channels of an input (N, channels, …); 0 for a norm of other axes.
+  [[nodiscard]] virtual int64_t channels() const { return 0; }
+};
+
+/// No norm, in the place of one: its input, and what follows.
+class NoNorm : public Norm {
+ public:
+  explicit NoNorm(int64_t channels);
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  [[nodiscard]] std::string name() const override { return "NoNorm"; }
+  [[nodiscard]] int64_t channels() const override { return channels_; }
+
+ private:
+  int64_t channels_;
 };
 
 /// activation(norm(x) + residual) for any module: one op where the module is a Norm, else one after the other. Hooks of
@@ -77,6 +91,7 @@ class SimpleNorm : public Norm {
 class ChannelNorm : public Norm {
  public:
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }
 

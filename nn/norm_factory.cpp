@@ -82,8 +82,8 @@ std::shared_ptr<Module> make_instance(const NormChoice& choice, int64_t channels
       InstanceNormLayerOptions{.eps = eps_of(choice, 1e-5), .affine = true, .statistics = statistics_of(choice)});
 }
 
-std::shared_ptr<Module> make_none(const NormChoice& /*choice*/, int64_t /*channels*/) {
-  return std::make_shared<Identity>();
+std::shared_ptr<Module> make_none(const NormChoice& /*choice*/, int64_t channels) {
+  return std::make_shared<NoNorm>(channels);
 }
 
 Registry built_in_norms() {

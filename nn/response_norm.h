@@ -46,6 +46,7 @@ class EvoNorm2dB0 : public ComposedNorm {
  public:
   explicit EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options = {});
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x) override;
@@ -65,6 +66,7 @@ class EvoNorm2dS0 : public ComposedNorm {
  public:
   EvoNorm2dS0(int64_t groups, int64_t channels, const EvoNormS0Options& options = {});
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x) override;
@@ -83,6 +85,7 @@ class FilterResponseNormTlu2d : public ComposedNorm {
  public:
   explicit FilterResponseNormTlu2d(int64_t channels, const FilterResponseNormOptions& options = {});
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x) override;
@@ -101,6 +104,7 @@ class GlobalResponseNorm : public ComposedNorm {
  public:
   explicit GlobalResponseNorm(int64_t channels, const GlobalResponseNormOptions& options = {});
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x) override;
@@ -121,6 +125,7 @@ class DynamicTanh : public ComposedNorm {
  public:
   explicit DynamicTanh(int64_t channels, const DynamicTanhLayerOptions& options = {});
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x) override;

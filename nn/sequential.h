@@ -36,7 +36,7 @@ class Sequential : public Module {
     }
   }
   void push_back(std::shared_ptr<Module> module) {
-    register_module(std::to_string(children().size()), std::move(module));
+    register_slot(std::to_string(children().size()), std::move(module));
   }
   Tensor forward(const Tensor& x) override {
     Tensor y = x;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/error.h"
+#include "error_text.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -80,17 +80,6 @@ inline std::string idx_bytes(std::initializer_list<uint32_t> sizes, const std::s
     }
   }
   return bytes + values;
-}
-
-/// The text of the Error that f throws; "" if it throws none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 }  // namespace norma::test

@@ -24,6 +24,8 @@ template <class R, class F>
 void for_each_field(R& recipe, F&& visit) {
   visit("model", recipe.model);
   visit("norm", recipe.norm);
+  visit("norm_policy", recipe.norm_policy);
+  visit("norm_policy_file", recipe.norm_policy_file);
   visit("small_stem", recipe.small_stem);
   visit("patch_size", recipe.patch_size);
   visit("layer_scale", recipe.layer_scale);
@@ -118,11 +120,21 @@ std::vector<std::string> schedule_names() {
   return {"onecycle", "cosine", "step", "constant"};
 }
 
+namespace {
+
+nn::NormPolicy policy_of(const Recipe& recipe) {
+  return recipe.norm_policy.empty() ? nn::NormPolicy{}
+                                    : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
+}
+
+}  // namespace
+
 void check_recipe(const Recipe& recipe) {
   check_known("model", recipe.model, models::model_names());
   if (!recipe.norm.empty()) {
     nn::parse_norm(recipe.norm);
   }
+  policy_of(recipe);
   check_known("dataset", recipe.dataset, data::dataset_names());
   check_known("optimizer", recipe.opt, optimizer_names());
   check_known("schedule", recipe.sched, schedule_names());
@@ -227,7 +239,8 @@ std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes
                                                    .zero_init_last = recipe.zero_init_last,
                                                    .layer_scale = recipe.layer_scale,
                                                    .drop_path = recipe.drop_path,
-                                                   .seed = recipe.seed});
+                                                   .seed = recipe.seed,
+                                                   .norm_policy = policy_of(recipe)});
   if (recipe.channels_last) {
     model->to(MemoryFormat::channels_last);
   }

@@ -124,7 +124,7 @@ TEST_CASE("models: convnext with other norms, its eps and its head") {
   CHECK(names("batch") == "BatchNorm2d(40, eps=1e-06, momentum=0.1) BatchNorm2d(320, eps=1e-06, momentum=0.1)");
   CHECK(names("group[eps=1e-3]") == "GroupNorm(20, 40, eps=0.001) GroupNorm(32, 320, eps=0.001)");
   CHECK(names("instance") == "InstanceNorm2d(40, eps=1e-06) LayerNorm2d(320, eps=1e-06)");
-  CHECK(names("none") == "Identity Identity");
+  CHECK(names("none") == "NoNorm NoNorm");
   CHECK(error_of([] { empty_model("convnext_atto", "group:32"); }) ==
         "group_norm: num_channels must be divisible by num_groups, got num_channels 40, num_groups 32");
 }
@@ -257,7 +257,7 @@ TEST_CASE("models: error texts") {
         "model: patch_size: resnet18 has no patches; small_stem is its stem for small images");
   CHECK(error("resnet18", {.layer_scale = 1}) == "model: layer_scale: resnet18 has no layer scale");
   CHECK(error("resnet18", {.norm = "none", .zero_init_last = true}) ==
-        "model: zero_init_last: expected a norm with a weight, got Identity");
+        "model: zero_init_last: expected a norm with a weight, got NoNorm");
   CHECK(error("convnext_atto", {.small_stem = true}) ==
         "model: small_stem: convnext_atto has no such stem; patch_size makes its stem fit small images");
   CHECK(error("convnext_atto", {.zero_init_last = true}) ==

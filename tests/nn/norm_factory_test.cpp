@@ -20,7 +20,7 @@ TEST_CASE("norm factory: names and their defaults") {
   CHECK(built("batch", 12) == "BatchNorm2d(12, eps=1e-05, momentum=0.1)");
   CHECK(built("layer2d", 12) == "LayerNorm2d(12, eps=1e-06)");
   CHECK(built("instance", 12) == "InstanceNorm2d(12, eps=1e-05)");
-  CHECK(built("none", 12) == "Identity");
+  CHECK(built("none", 12) == "NoNorm");
   CHECK(make_norm("none", 12)->state_dict().empty());
   const std::vector<std::string> names = norm_names();
   CHECK(std::vector<std::string>(names.begin(), names.begin() + 5) ==

@@ -1,0 +1,230 @@
+#include "nn/convert.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "nn/batch_norm.h"
+#include "nn/conv.h"
+#include "nn/norm.h"
+#include "nn/response_norm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <typeinfo>
+
+namespace norma::nn {
+namespace {
+
+DType dtype_of(const Module& module) {
+  for (const auto& [name, x] : module.state_dict()) {
+    if (is_floating(x.dtype())) {
+      return x.dtype();
+    }
+  }
+  return DType::float32;
+}
+
+/// True iff `norm` is what the spec `from` makes: of the same class, and, if the spec says more than its kind, with the
+/// same name, which has the options.
+bool is_of_kind(const Norm& norm, const NormChoice& from) {
+  const bool any = !from.groups && !from.channels_per_group && from.options.empty();
+  if (!any && from.groups && norm.channels() % *from.groups != 0) {
+    return false;
+  }
+  const std::shared_ptr<Module> made = make_norm(from, norm.channels());
+  const Module& known = *made;
+  const Module& own = norm;
+  return typeid(own) == typeid(known) && (any || own.name() == known.name());
+}
+
+/// A convolution and the batch norm that reads its output.
+struct FoldPair {
+  Conv2d* conv;
+  BatchNorm2d* norm;
+  std::string path;  ///< of the norm
+};
+
+/// What the hooks of a forward pass have seen. They cannot be taken off again: once it is off they do nothing.
+struct Watch {
+  bool on = true;
+  std::vector<std::pair<Conv2d*, Tensor>> outputs;
+  std::map<const Module*, FoldPair> pairs;
+};
+
+/// Sees in a forward pass which batch norm reads which convolution's output.
+std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
+  const auto watch = std::make_shared<Watch>();
+  const std::shared_ptr<void> off(nullptr, [watch](void*) { *watch = {.on = false, .outputs = {}, .pairs = {}}; });
+  for (const auto& [path, module] : model.named_modules()) {
+    if (auto* conv = dynamic_cast<Conv2d*>(module)) {
+      conv->register_forward_hook([watch, conv](const Module&, const Tensor&, const Tensor& y) {
+        if (watch->on) {
+          watch->outputs.emplace_back(conv, y);
+        }
+      });
+    } else if (auto* norm = dynamic_cast<BatchNorm2d*>(module)) {
+      norm->register_forward_hook([watch, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
+        for (const auto& [conv, y] : watch->outputs) {
+          if (y.is_same(x)) {
+            watch->pairs.emplace(norm, FoldPair{conv, norm, path});
+          }
+        }
+      });
+    }
+  }
+  model(example);
+  std::vector<FoldPair> result;
+  for (const auto& [path, module] : model.named_modules()) {
+    if (const auto found = watch->pairs.find(module); found != watch->pairs.end()) {
+      result.push_back(found->second);
+    }
+  }
+  return result;
+}
+
+struct Folded {
+  Tensor weight;
+  Tensor bias;
+};
+
+Folded fold(const Conv2d& conv, const BatchNorm2d& norm) {
+  const auto values = [](const Tensor& x, size_t count, double otherwise) {
+    if (!x.defined()) {
+      return std::vector<double>(count, otherwise);
+    }
+    const Tensor wide = empty(x.sizes(), {.dtype = DType::float64});
+    copy_into(x, wide);
+    return wide.to_vector<double>();
+  };
+  const auto channels = static_cast<size_t>(norm.channels());
+  const std::vector<double> mean = values(norm.running_mean(), channels, 0);
+  const std::vector<double> var = values(norm.running_var(), channels, 1);
+  const std::vector<double> weight = values(norm.weight(), channels, 1);
+  const std::vector<double> shift = values(norm.bias(), channels, 0);
+  const std::vector<double> bias = values(conv.bias(), channels, 0);
+  std::vector<double> conv_weight = values(conv.weight(), 0, 0);
+  const size_t per_channel = conv_weight.size() / channels;
+  std::vector<double> folded_bias(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    const double scale = weight[c] / std::sqrt(var[c] + norm.options().eps);
+    for (size_t i = 0; i < per_channel; ++i) {
+      conv_weight[c * per_channel + i] *= scale;
+    }
+    folded_bias[c] = (bias[c] - mean[c]) * scale + shift[c];
+  }
+  const DType dtype = conv.weight().dtype();
+  Folded result{.weight = empty_strided(conv.weight().sizes(), conv.weight().strides(), {.dtype = dtype}),
+                .bias = empty({norm.channels()}, {.dtype = dtype})};
+  copy_into(from_vector(conv_weight, conv.weight().sizes()), result.weight);
+  copy_into(from_vector(folded_bias, {norm.channels()}), result.bias);
+  return result;
+}
+
+/// Largest difference, relative to the largest value; infinite on NaN.
+double relative_difference(const Tensor& a, const Tensor& b) {
+  const auto values = [](const Tensor& x) {
+    const Tensor wide = empty(x.sizes(), {.dtype = DType::float64});
+    copy_into(x, wide);
+    return wide.to_vector<double>();
+  };
+  const std::vector<double> x = values(a);
+  const std::vector<double> y = values(b);
+  double largest = 0;
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    largest = std::max(largest, std::abs(x[i]));
+    const double difference = std::abs(x[i] - y[i]);
+    worst = difference <= worst ? worst : std::isnan(difference) ? INFINITY : difference;
+  }
+  return worst == 0 ? 0 : worst / largest;
+}
+
+}  // namespace
+
+std::shared_ptr<Module> converted_norm(const Norm& norm, const NormChoice& to) {
+  check(norm.channels() > 0, "convert_norm", "norm: expected a norm of (N, channels, …), got {}", norm.name());
+  std::shared_ptr<Module> result = make_norm(to, norm.channels());
+  result->to(dtype_of(norm));
+  result->train(norm.is_training());
+  // The weight of a global response norm is no factor of the output: 0 there is 1 elsewhere.
+  const bool same_meaning = (dynamic_cast<const GlobalResponseNorm*>(&norm) != nullptr) ==
+                            (dynamic_cast<const GlobalResponseNorm*>(result.get()) != nullptr);
+  const NamedTensors before = same_meaning ? norm.state_dict() : NamedTensors{};
+  for (const auto& [name, x] : result->state_dict()) {
+    for (const auto& [old_name, old] : before) {
+      if (old_name == name && old.sizes() == x.sizes()) {
+        copy_into(old, x);
+      }
+    }
+  }
+  return result;
+}
+
+int64_t convert_norm(Module& model, const std::string& from, const std::string& to) {
+  const NormChoice from_choice = parse_norm(from);
+  const NormChoice to_choice = parse_norm(to);
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> replacements;
+  for (const auto& [path, module] : model.replaceable_modules()) {
+    const auto* norm = dynamic_cast<const Norm*>(module);
+    if (norm != nullptr && norm->channels() > 0 && is_of_kind(*norm, from_choice)) {
+      replacements.emplace_back(path, converted_norm(*norm, to_choice));
+    }
+  }
+  check(!replacements.empty(), "convert_norm", "from: expected a norm of the model, got '{}', which it has none of",
+        from);
+  for (auto& [path, norm] : replacements) {
+    model.replace_module(path, std::move(norm));
+  }
+  return static_cast<int64_t>(replacements.size());
+}
+
+int64_t fold_batch_norm(Module& model, const Tensor& example) {
+  const NoGradGuard no_grad;
+  const bool training = model.is_training();
+  model.eval();
+  const Tensor before = model(example);
+  const std::vector<FoldPair> pairs = find_pairs(model, example);
+  const auto give_up = [&](const std::string& reason) {
+    model.train(training);
+    fail("fold_batch_norm", "{}", reason);
+  };
+  if (pairs.empty()) {
+    give_up("model: expected a batch norm behind a convolution, got none");
+  }
+  for (const FoldPair& pair : pairs) {
+    if (!pair.norm->running_mean().defined()) {
+      give_up(fmt::format("model: expected running statistics in '{}', got none", pair.path));
+    }
+  }
+
+  struct Old {
+    Tensor weight;
+    Tensor bias;
+    std::shared_ptr<Module> norm;
+  };
+  std::vector<Old> olds;
+  for (const FoldPair& pair : pairs) {
+    const Folded folded = fold(*pair.conv, *pair.norm);
+    const int64_t channels = pair.norm->channels();
+    olds.push_back(
+        {pair.conv->weight(), pair.conv->bias(), model.replace_module(pair.path, std::make_shared<NoNorm>(channels))});
+    pair.conv->set_parameters(folded.weight, folded.bias);
+  }
+  // Rounding grows by a small factor from layer to layer; a wrong fold changes everything.
+  const double tolerance = before.dtype() == DType::float64 ? 1e-9 : 1e-3;
+  const double difference = relative_difference(before, model(example));
+  if (!(difference <= tolerance)) {
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      pairs[i].conv->set_parameters(olds[i].weight, olds[i].bias);
+      model.replace_module(pairs[i].path, olds[i].norm);
+    }
+    give_up(
+        fmt::format("model: expected the same output without the norms, got one that differs by {:.2g}: the output of "
+                    "a convolution goes elsewhere too",
+                    difference));
+  }
+  return static_cast<int64_t>(pairs.size());
+}
+
+}  // namespace norma::nn

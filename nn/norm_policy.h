@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace norma::nn {
+
+class Module;
+
+// Which norm which layer gets. A policy is a TOML file of name patterns and norm specs (nn/norm_factory.h):
+//
+//   "layer4.*" = "group:32"
+//   "bn1" = "layer2d[eps=1e-3]"
+//   "layer[12].*.bn?" = "none"
+//
+// Patterns are those of the shell: * is any text, dots too; ? is one character; [12] one of these. The last line whose
+// pattern matches a layer decides.
+
+struct NormRule {
+  std::string pattern;
+  std::string norm;
+  int64_t line = 0;  ///< of the file
+};
+
+struct NormPolicy {
+  std::string source;           ///< the file's name, for messages
+  std::vector<NormRule> rules;  ///< in the order of the file
+};
+
+/// Reads a policy. Throws Error, with line and column, for text that is no TOML, for a value that is no norm spec, and
+/// for a text without rules.
+NormPolicy parse_norm_policy(std::string_view text, const std::string& source);
+/// The text of a file. Throws Error when it cannot be read.
+std::string read_norm_policy(const std::filesystem::path& file);
+
+/// Replaces norm layers (class Norm of (N, channels, …), in a ChildSlot) of a model by those the policy names, as
+/// convert_norm() does. `defaults`: options of the network's own, "eps" = "1e-6", for norms that have them and do not
+/// say otherwise. Returns how many were replaced. Throws Error for a pattern that matches no norm layer; nothing has
+/// changed then.
+int64_t apply_norm_policy(Module& model, const NormPolicy& policy,
+                          const std::vector<std::pair<std::string, std::string>>& defaults = {});
+
+}  // namespace norma::nn

@@ -1,0 +1,70 @@
+#include "cli/program.h"
+
+#include <algorithm>
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::run_norma;
+using test::TemporaryFolder;
+using test::write_file;
+
+namespace {
+
+const std::string kTiny =
+    "train --model resnet18 --dataset shapes --batch-size 4 --images 8 --test-images 4 --quiet --output o ";
+
+}  // namespace
+
+TEST_CASE("norma train: a norm policy is part of the run, also when it is evaluated or resumed") {
+  const TemporaryFolder folder;
+  write_file(folder / "p.toml", "\"layer4.*\" = \"group:8\"\n\"bn1\" = \"layer2d\"\n");
+  const Outcome trained = run_norma(folder.path(), kTiny + "--norm-policy p.toml");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  std::filesystem::remove(folder / "p.toml");
+  // Group norm and layer norm have no running statistics: the checkpoint fits only the same policy.
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  const Outcome resumed = run_norma(folder.path(), "train --resume o --images 16 --quiet");
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+}
+
+TEST_CASE("norma: norm policies that are wrong give one line with the place") {
+  const TemporaryFolder folder;
+  write_file(folder / "syntax.toml", "\"bn1\" = \"none\"\n\"layer1 = \"none\"\n");
+  write_file(folder / "unmatched.toml", "\"bn1\" = \"none\"\n\"stages.*\" = \"none\"\n");
+  const auto complaint = [&](const std::string& file) {
+    const Outcome outcome = run_norma(folder.path(), kTiny + "--norm-policy " + file);
+    CHECK(outcome.code == 2);
+    CHECK(!std::filesystem::exists(folder / "o/last.safetensors"));
+    CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+    return outcome.err;
+  };
+  CHECK(complaint("syntax.toml").find("norm policy: syntax.toml:2:") != std::string::npos);
+  CHECK(complaint("unmatched.toml")
+            .find("norm policy: unmatched.toml:2: 'stages.*': expected the name of a norm layer, got none of bn1, ") !=
+        std::string::npos);
+  CHECK(complaint("absent.toml").find("norm policy: cannot read 'absent.toml'") != std::string::npos);
+  const Outcome outcome =
+      run_norma(folder.path(), "run --model resnet18 --num-classes 3 --weights w --input x --output y --norm-policy syntax.toml");
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err.find("norm policy: syntax.toml:2:") != std::string::npos);
+}
+
+TEST_CASE("norma eval: recalibrated and folded") {
+  const TemporaryFolder folder;
+  CHECK(run_norma(folder.path(), kTiny).code == 0);
+  const Outcome plain = run_norma(folder.path(), "eval --checkpoint o");
+  const Outcome folded = run_norma(folder.path(), "eval --checkpoint o --fold");
+  CHECK_MESSAGE(folded.code == 0, folded.err);
+  CHECK(folded.out.starts_with("20 batch norms are folded into the convolutions before them\n"));
+  const auto figures = [](const std::string& text) {
+    const size_t at = text.find("accuracy");
+    return at == std::string::npos ? text : text.substr(at, text.find("loss") + 9 - at);
+  };
+  CHECK(figures(folded.out) == figures(plain.out));
+  const Outcome both = run_norma(folder.path(), "eval --checkpoint o --recalibrate 2 --fold");
+  CHECK_MESSAGE(both.code == 0, both.err);
+  CHECK(both.out.starts_with("running statistics are the average over 2 training batches\n20 batch norms"));
+  CHECK(figures(both.out) != figures(plain.out));
+}

@@ -1,0 +1,193 @@
+#include "nn/convert.h"
+
+#include "core/factory.h"
+#include "core/tape.h"
+#include "error_text.h"
+#include "models/registry.h"
+#include "nn/activation.h"
+#include "nn/batch_norm.h"
+#include "nn/conv.h"
+#include "nn/norm.h"
+#include "nn/sequential.h"
+#include "ops/pointwise/pointwise.h"
+#include "support.h"
+
+using namespace norma;
+using namespace norma::nn;
+using norma::test::error_of;
+using norma::test::max_difference;
+using norma::test::random_tensor;
+
+namespace {
+
+using ModulePointer = std::shared_ptr<Module>;
+
+/// Random values in every floating parameter and buffer; variances are positive.
+void randomize(Module& module) {
+  uint64_t seed = 100;
+  for (const auto& [name, x] : module.state_dict()) {
+    if (is_floating(x.dtype())) {
+      const Tensor values = mul(random_tensor(x.sizes(), ++seed, x.dtype()), 0.5);
+      copy_into(name.ends_with("running_var") ? add(abs(values), 0.5) : values, x);
+    }
+  }
+}
+
+std::vector<std::string> layer_names(Module& module) {
+  std::vector<std::string> names;
+  for (const auto& [path, child] : module.named_modules()) {
+    if (child->children().empty()) {
+      names.push_back(child->name());
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("replace_module: the child a parent reaches through its slot, in the mode of the old one") {
+  Sequential net{std::make_shared<Conv2d>(2, 3, 1), std::make_shared<BatchNorm2d>(3)};
+  net.eval();
+  const ModulePointer old = net.replace_module("1", std::make_shared<GroupNorm>(1, 3));
+  CHECK(old->name().starts_with("BatchNorm2d(3"));
+  CHECK(net.children()[1].second->name().starts_with("GroupNorm(1, 3"));
+  CHECK(!net.children()[1].second->is_training());
+  CHECK(net.state_dict().size() == 4);
+
+  const auto model = models::create_model("resnet18", {.num_classes = 3});
+  const Tensor x = random_tensor({2, 3, 32, 32}, 1, DType::float32);
+  const NoGradGuard guard;
+  const Tensor before = (*model)(x);
+  model->replace_module("layer1.0.bn1", std::make_shared<NoNorm>(64));
+  CHECK(max_difference((*model)(x), before) > 1e-3);
+
+  CHECK(error_of([&] { model->replace_module("layer1.0.bn9", std::make_shared<NoNorm>(64)); }) ==
+        "replace_module: unknown module 'layer1.0.bn9'; did you mean 'layer1.0.bn1'?");
+  CHECK(error_of([&] { model->replace_module("fc", std::make_shared<NoNorm>(64)); }) ==
+        "replace_module: path: the module 'fc' is held by its parent");
+  CHECK(error_of([&] { model->replace_module("bn1", nullptr); }) ==
+        "replace_module: module: expected a module for 'bn1', got none");
+}
+
+TEST_CASE("convert_norm: weights, dtype and mode are carried over, and the network uses the new layers") {
+  const auto model = models::create_model("resnet18", {.num_classes = 3, .norm = "batch"});
+  model->to(DType::float64);
+  randomize(*model);
+  model->eval();
+  CHECK(convert_norm(*model, "batch", "group:32") == 20);
+  const auto fresh = models::create_model("resnet18", {.num_classes = 3, .norm = "group:32"});
+  fresh->to(DType::float64);
+  fresh->eval();
+  CHECK(layer_names(*model) == layer_names(*fresh));
+  fresh->load_state_dict(model->state_dict());
+  const NoGradGuard guard;
+  const Tensor x = random_tensor({2, 3, 32, 32}, 1);
+  CHECK(max_difference((*model)(x), (*fresh)(x)) == 0);
+  for (const auto& [path, module] : model->named_modules()) {
+    CHECK(!module->is_training());
+  }
+  for (const auto& [name, p] : model->named_parameters()) {
+    CHECK(p.requires_grad());
+    CHECK(p.dtype() == DType::float64);
+  }
+
+  // Of the kind with its groups, or with any.
+  CHECK(convert_norm(*model, "group:32", "layer2d") == 20);
+  Sequential mixed{std::make_shared<GroupNorm>(2, 8), std::make_shared<GroupNorm>(4, 8)};
+  CHECK(convert_norm(mixed, "group:4", "none") == 1);
+  CHECK(layer_names(mixed) == std::vector<std::string>{"GroupNorm(2, 8, eps=1e-05)", "NoNorm"});
+  CHECK(convert_norm(mixed, "group", "batch") == 1);
+}
+
+TEST_CASE("convert_norm: error texts") {
+  Sequential net{std::make_shared<BatchNorm2d>(6)};
+  CHECK(error_of([&] { convert_norm(net, "layer2d", "batch"); }) ==
+        "convert_norm: from: expected a norm of the model, got 'layer2d', which it has none of");
+  CHECK(error_of([&] { convert_norm(net, "bath", "batch"); }) == "norm: unknown norm 'bath'; did you mean 'batch'?");
+  CHECK(error_of([&] { convert_norm(net, "batch", "group:4"); }) ==
+        "group_norm: num_channels must be divisible by num_groups, got num_channels 6, num_groups 4");
+  CHECK(layer_names(net)[0].starts_with("BatchNorm2d"));  // nothing has changed
+}
+
+TEST_CASE("fold_batch_norm: whole networks give the same output without their norms") {
+  for (const char* name : {"resnet18", "resnet50"}) {
+    for (const DType dtype : {DType::float64, DType::float32}) {
+      const auto model = models::create_model(name, {.num_classes = 3, .small_stem = true});
+      model->to(dtype);
+      model->to(MemoryFormat::channels_last);
+      randomize(*model);
+      const NoGradGuard guard;
+      const Tensor x = random_tensor({2, 3, 16, 16}, 1, dtype);
+      model->eval();
+      const Tensor before = (*model)(x);
+      const size_t tensors = model->state_dict().size();
+      const int64_t folded = fold_batch_norm(*model, x);
+      CHECK(folded == (std::string(name) == "resnet18" ? 20 : 53));
+      const double scale = max_difference(before, zeros_like(before));
+      CHECK(max_difference((*model)(x), before) <= (dtype == DType::float64 ? 1e-11 : 1e-3) * scale);
+      // Each norm had five tensors, each convolution gets a bias.
+      CHECK(model->state_dict().size() == tensors - static_cast<size_t>(folded) * 4);
+      for (const auto& [path, module] : model->named_modules()) {
+        CHECK(dynamic_cast<BatchNorm*>(module) == nullptr);
+        CHECK(!module->is_training());
+      }
+    }
+  }
+}
+
+TEST_CASE("fold_batch_norm: a convolution's bias, grouped weights, no affine; another example of the input") {
+  Sequential net{std::make_shared<Conv2d>(4, 6, 3, nn::Conv2dOptions{.padding = 1, .groups = 2}),
+                 std::make_shared<BatchNorm2d>(6, BatchNormLayerOptions{.eps = 0.1, .affine = false}),
+                 std::make_shared<ReLU>(), std::make_shared<BatchNorm2d>(6)};
+  net.to(DType::float64);
+  randomize(net);
+  net.eval();
+  const NoGradGuard guard;
+  const Tensor x = random_tensor({2, 4, 5, 7}, 1);
+  const Tensor other = random_tensor({1, 4, 9, 6}, 2);
+  const Tensor expected = net(other);
+  CHECK(fold_batch_norm(net, x) == 1);  // the last one follows no convolution
+  CHECK(max_difference(net(other), expected) <= 1e-12);
+}
+
+TEST_CASE("fold_batch_norm: errors leave the model as it was") {
+  // The convolution's output is read twice: by the norm and by the addition.
+  struct Twice : Module {
+    Twice() {
+      conv = register_module("conv", std::make_shared<Conv2d>(2, 3, 1));
+      bn = register_slot("bn", std::make_shared<BatchNorm2d>(3));
+    }
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = (*conv)(x);
+      return add((*bn)(y), y);
+    }
+    [[nodiscard]] std::string name() const override { return "Twice"; }
+    std::shared_ptr<Conv2d> conv;
+    ChildSlot bn;
+  };
+  Twice net;
+  net.to(DType::float64);
+  randomize(net);
+  const Tensor x = random_tensor({2, 2, 4, 3}, 1);
+  const NamedTensors state = net.state_dict();
+  const std::string text = error_of([&] { fold_batch_norm(net, x); });
+  CHECK(
+      text.starts_with("fold_batch_norm: model: expected the same output without the norms, got one that differs by "));
+  CHECK(text.ends_with(": the output of a convolution goes elsewhere too"));
+  CHECK(net.is_training());
+  const NamedTensors after = net.state_dict();
+  REQUIRE(after.size() == state.size());
+  for (size_t i = 0; i < state.size(); ++i) {
+    CHECK(after[i].first == state[i].first);
+  }
+
+  Sequential none{std::make_shared<Conv2d>(2, 3, 1), std::make_shared<LayerNorm2d>(3)};
+  CHECK(error_of([&] {
+          fold_batch_norm(none, random_tensor({1, 2, 3, 3}, 1, DType::float32));
+        }) == "fold_batch_norm: model: expected a batch norm behind a convolution, got none");
+  Sequential untracked{std::make_shared<Conv2d>(2, 3, 1),
+                       std::make_shared<BatchNorm2d>(3, BatchNormLayerOptions{.track_running_stats = false})};
+  CHECK(error_of([&] {
+          fold_batch_norm(untracked, random_tensor({1, 2, 3, 3}, 1, DType::float32));
+        }) == "fold_batch_norm: model: expected running statistics in '1', got none");
+}

@@ -1,0 +1,93 @@
+#include "train/recalibrate.h"
+
+#include "core/factory.h"
+#include "data/dataset.h"
+#include "error_text.h"
+#include "nn/batch_norm.h"
+#include "nn/dropout.h"
+#include "nn/sequential.h"
+#include "ops/shape/copy.h"
+#include "support.h"
+#include "train/recipe.h"
+
+using namespace norma;
+using namespace norma::train;
+using norma::test::error_of;
+
+namespace {
+
+Recipe recipe_of_shapes() {
+  Recipe recipe;
+  recipe.dataset = "shapes";
+  recipe.image_size = 16;
+  recipe.batch_size = 8;
+  recipe.images = 32;
+  recipe.test_images = 32;
+  recipe.seed = 3;
+  return recipe;
+}
+
+data::Loader batches_of(const Recipe& recipe) {
+  return make_test_loader(recipe, make_dataset(recipe, data::Split::test), 0);
+}
+
+}  // namespace
+
+TEST_CASE("recalibrate: running statistics are the plain average over the batches") {
+  const Recipe recipe = recipe_of_shapes();
+  data::Loader first = batches_of(recipe);
+  const auto probe = first.next();
+  REQUIRE(probe.has_value());
+  const int64_t channels = probe->images.size(1);
+  auto norm = std::make_shared<nn::BatchNorm2d>(channels);
+  auto ghost = std::make_shared<nn::GhostBatchNorm2d>(channels, 4);
+  nn::Sequential net{norm, std::make_shared<nn::Dropout>(0.5), ghost};
+  net.children()[1].second->train();
+  net.children()[0].second->eval();
+
+  // The average of mean and unbiased variance of each batch, one channel.
+  std::vector<double> mean(static_cast<size_t>(channels));
+  std::vector<double> var(mean.size());
+  data::Loader batches = batches_of(recipe);
+  int64_t count = 0;
+  for (auto batch = batches.next(); batch && count < 3; batch = batches.next(), ++count) {
+    const Tensor x = batch->images;
+    const std::vector<double> values = to(x, DType::float64).to_vector<double>();
+    const auto per_map = static_cast<size_t>(x.size(2) * x.size(3));
+    for (size_t c = 0; c < mean.size(); ++c) {
+      double sum = 0;
+      double squares = 0;
+      double n = 0;
+      for (size_t image = 0; image < static_cast<size_t>(x.size(0)); ++image) {
+        for (size_t i = 0; i < per_map; ++i) {
+          const double v = values[(image * mean.size() + c) * per_map + i];
+          sum += v;
+          squares += v * v;
+          n += 1;
+        }
+      }
+      mean[c] += sum / n / 3;
+      var[c] += (squares - sum * sum / n) / (n - 1) / 3;
+    }
+  }
+  data::Loader again = batches_of(recipe);
+  CHECK(recalibrate(net, again, 3) == 3);
+  for (size_t c = 0; c < mean.size(); ++c) {
+    CHECK(std::abs(norm->running_mean().to_vector<float>()[c] - mean[c]) <= 1e-5);
+    CHECK(std::abs(norm->running_var().to_vector<float>()[c] - var[c]) <= 1e-5);
+  }
+  // Modes and momentum are as before.
+  CHECK(!norm->is_training());
+  CHECK(net.children()[1].second->is_training());
+  CHECK(norm->options().momentum == 0.1);
+  CHECK(ghost->running_mean().to_vector<float>()[0] == doctest::Approx(0).epsilon(0.1));
+}
+
+TEST_CASE("recalibrate: error texts") {
+  const Recipe recipe = recipe_of_shapes();
+  nn::Sequential none{std::make_shared<nn::Identity>()};
+  data::Loader batches = batches_of(recipe);
+  CHECK(error_of([&] { recalibrate(none, batches, 1); }) ==
+        "recalibrate: model: expected batch norms with running statistics, got none");
+  CHECK(error_of([&] { recalibrate(none, batches, 0); }) == "recalibrate: max_batches: expected at least 1, got 0");
+}

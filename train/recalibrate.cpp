@@ -1,0 +1,77 @@
+#include "train/recalibrate.h"
+
+#include "core/tape.h"
+#include "nn/batch_norm.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace norma::train {
+
+namespace {
+
+/// Puts a batch norm into training with the average of all batches as momentum, and back.
+class Averaging {
+ public:
+  explicit Averaging(nn::BatchNorm& norm) : norm_(norm), momentum_(norm.options().momentum) {
+    norm_.reset_running_stats();
+    norm_.set_momentum(std::nullopt);
+    norm_.train();
+  }
+  ~Averaging() { norm_.set_momentum(momentum_); }
+  Averaging(const Averaging&) = delete;
+  Averaging& operator=(const Averaging&) = delete;
+
+ private:
+  nn::BatchNorm& norm_;
+  std::optional<double> momentum_;
+};
+
+/// The mode of every module, to be restored.
+class Modes {
+ public:
+  explicit Modes(nn::Module& model) {
+    for (const auto& [path, module] : model.named_modules()) {
+      modes_.emplace_back(module, module->is_training());
+    }
+  }
+  ~Modes() {
+    for (const auto& [module, training] : modes_) {  // parents before children, whose own mode is set later
+      module->train(training);
+    }
+  }
+  Modes(const Modes&) = delete;
+  Modes& operator=(const Modes&) = delete;
+
+ private:
+  std::vector<std::pair<nn::Module*, bool>> modes_;
+};
+
+}  // namespace
+
+int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batches) {
+  check(max_batches >= 1, "recalibrate", "max_batches: expected at least 1, got {}", max_batches);
+  const NoGradGuard no_grad;
+  auto batch = batches.next();  // before the old statistics go
+  check(batch.has_value(), "recalibrate", "batches: expected at least one, got none");
+  const Modes modes(model);
+  model.eval();
+  std::vector<std::unique_ptr<Averaging>> norms;
+  for (const auto& [path, module] : model.named_modules()) {
+    auto* norm = dynamic_cast<nn::BatchNorm*>(module);
+    if (norm != nullptr && norm->running_mean().defined()) {
+      norms.push_back(std::make_unique<Averaging>(*norm));
+    }
+  }
+  check(!norms.empty(), "recalibrate", "model: expected batch norms with running statistics, got none");
+  int64_t used = 0;
+  for (; batch && used < max_batches; batch = batches.next()) {
+    model(batch->images);
+    ++used;
+  }
+  return used;
+}
+
+}  // namespace norma::train
