@@ -110,27 +110,25 @@ TEST_CASE("convert_norm: error texts") {
 }
 
 TEST_CASE("fold_batch_norm: whole networks give the same output without their norms") {
-  for (const char* name : {"resnet18", "resnet50"}) {
-    for (const DType dtype : {DType::float64, DType::float32}) {
-      const auto model = models::create_model(name, {.num_classes = 3, .small_stem = true});
-      model->to(dtype);
-      model->to(MemoryFormat::channels_last);
-      randomize(*model);
-      const NoGradGuard guard;
-      const Tensor x = random_tensor({2, 3, 16, 16}, 1, dtype);
-      model->eval();
-      const Tensor before = (*model)(x);
-      const size_t tensors = model->state_dict().size();
-      const int64_t folded = fold_batch_norm(*model, x);
-      CHECK(folded == (std::string(name) == "resnet18" ? 20 : 53));
-      const double scale = max_difference(before, zeros_like(before));
-      CHECK(max_difference((*model)(x), before) <= (dtype == DType::float64 ? 1e-11 : 1e-3) * scale);
-      // Each norm had five tensors, each convolution gets a bias.
-      CHECK(model->state_dict().size() == tensors - static_cast<size_t>(folded) * 4);
-      for (const auto& [path, module] : model->named_modules()) {
-        CHECK(dynamic_cast<BatchNorm*>(module) == nullptr);
-        CHECK(!module->is_training());
-      }
+  for (const auto& [name, dtype] : {std::pair("resnet18", DType::float64), std::pair("resnet50", DType::float32)}) {
+    const auto model = models::create_model(name, {.num_classes = 3, .small_stem = true});
+    model->to(dtype);
+    model->to(MemoryFormat::channels_last);
+    randomize(*model);
+    const NoGradGuard guard;
+    const Tensor x = random_tensor({2, 3, 16, 16}, 1, dtype);
+    model->eval();
+    const Tensor before = (*model)(x);
+    const size_t tensors = model->state_dict().size();
+    const int64_t folded = fold_batch_norm(*model, x);
+    CHECK(folded == (std::string(name) == "resnet18" ? 20 : 53));
+    const double scale = max_difference(before, zeros_like(before));
+    CHECK(max_difference((*model)(x), before) <= (dtype == DType::float64 ? 1e-11 : 1e-3) * scale);
+    // Each norm had five tensors, each convolution gets a bias.
+    CHECK(model->state_dict().size() == tensors - static_cast<size_t>(folded) * 4);
+    for (const auto& [path, module] : model->named_modules()) {
+      CHECK(dynamic_cast<BatchNorm*>(module) == nullptr);
+      CHECK(!module->is_training());
     }
   }
 }
