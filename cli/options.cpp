@@ -65,7 +65,7 @@ CLI::Option* RecipeOptions::add_switch(CLI::App& app, const std::string& names, 
 }
 
 void RecipeOptions::add_model(CLI::App& app) {
-  add(app, "--model", &train::Recipe::model, "NAME", "resnet18 … resnet152, convnext_atto … convnext_xlarge")
+  add(app, "--model", &train::Recipe::model, "NAME", "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->group(kNetwork);
   add(app, "--norm", &train::Recipe::norm, "SPEC",
       "batch, layer2d, instance, none, group (32 groups), group:8 (8 groups), group/8 (8 channels per group); options "

@@ -106,7 +106,7 @@ Command add_run(CLI::App& program) {
       "  norma run --model resnet18 --num-classes 10 --weights W.safetensors --input X.safetensors \\\n"
       "            --output Y.safetensors --train --backward");
   auto state = std::make_shared<State>();
-  app->add_option("--model", state->model, "resnet18 … resnet152, convnext_atto … convnext_xlarge")
+  app->add_option("--model", state->model, "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->type_name("NAME")
       ->required();
   app->add_option("--num-classes", state->options.num_classes, "length of the output")

@@ -6,6 +6,7 @@
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "nn/pool.h"
+#include "nn/response_norm.h"
 #include "nn/sequential.h"
 #include "ops/matmul/matmul.h"
 
@@ -25,6 +26,7 @@ struct Build {
   nn::NormChoice norm;
   Generator& generator;
   bool conv_mlp;
+  bool grn;
   double layer_scale;
   bool initialize;
 
@@ -81,23 +83,29 @@ class Pointwise : public nn::Module {
   Tensor bias_;
 };
 
-// fc1, GELU, fc2.
+// fc1, GELU, in V2 a global response norm, fc2.
 class Mlp : public nn::Module {
  public:
   Mlp(int64_t channels, const Build& build) {
     fc1_ = register_module("fc1", std::make_shared<Pointwise>(channels, kMlpRatio * channels, build));
     act_ = register_module("act", std::make_shared<nn::GELU>());
+    if (build.grn) {
+      grn_ = register_module("grn", std::make_shared<nn::GlobalResponseNorm>(kMlpRatio * channels));
+    }
     fc2_ = register_module("fc2", std::make_shared<Pointwise>(kMlpRatio * channels, channels, build));
   }
-  Tensor forward(const Tensor& x) override { return (*fc2_)((*act_)((*fc1_)(x))); }
-  Tensor forward_scaled(const Tensor& x, const Tensor& scale) {
-    return fc2_->forward_scaled((*act_)((*fc1_)(x)), scale);
-  }
+  Tensor forward(const Tensor& x) override { return (*fc2_)(hidden(x)); }
+  Tensor forward_scaled(const Tensor& x, const Tensor& scale) { return fc2_->forward_scaled(hidden(x), scale); }
   [[nodiscard]] std::string name() const override { return "Mlp"; }
 
  private:
+  Tensor hidden(const Tensor& x) {
+    const Tensor y = (*act_)((*fc1_)(x));
+    return grn_ ? (*grn_)(y) : y;
+  }
+
   std::shared_ptr<Pointwise> fc1_;
-  ModulePointer act_;
+  ModulePointer act_, grn_;
   std::shared_ptr<Pointwise> fc2_;
 };
 
@@ -185,13 +193,14 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
         "zero_init_last: no block of {} ends in a norm; layer_scale makes its blocks start near the identity", name);
   const int64_t patch = options.patch_size.value_or(4);
   check(patch > 0, "model", "patch_size: expected a positive number, got {}", patch);
-  const double layer_scale = options.layer_scale.value_or(1e-6);
+  const double layer_scale = options.layer_scale.value_or(config.grn ? 0 : 1e-6);
   check(layer_scale >= 0, "model", "layer_scale: expected a number >= 0, got {}", layer_scale);
   Generator generator(options.seed);
   const nn::NormChoice norm = nn::parse_norm(options.norm.empty() ? "layer2d" : options.norm);
   const Build build{.norm = nn::with_default(norm, "eps", std::string(kConvNeXtEps)),
                     .generator = generator,
                     .conv_mlp = config.conv_mlp,
+                    .grn = config.grn,
                     .layer_scale = layer_scale,
                     .initialize = options.initialize};
 

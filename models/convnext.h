@@ -11,14 +11,16 @@
 
 namespace norma::models {
 
-/// Liu et al., "A ConvNet for the 2020s", 2022, as timm builds it: same names, same order, same start values.
 /// eps of every norm in a ConvNeXt that does not say otherwise.
 inline constexpr std::string_view kConvNeXtEps = "1e-6";
 
+/// Liu et al., "A ConvNet for the 2020s", 2022, and Woo et al., "ConvNeXt V2", 2023, as timm builds them: same names,
+/// same order, same start values.
 struct ConvNeXtConfig {
   std::array<int64_t, 4> depths{};
   std::array<int64_t, 4> widths{};
   bool conv_mlp = false;  ///< the weights of the two layers of each block's MLP are (out, in, 1, 1)
+  bool grn = false;       ///< V2: a global response norm in each block's MLP, behind its GELU, and no layer scale
 };
 
 class ConvNeXt : public nn::Module {
@@ -26,8 +28,8 @@ class ConvNeXt : public nn::Module {
   /// Throws Error for options that ConvNeXt does not have (small_stem, zero_init_last).
   ///
   /// Every norm has eps 1e-6 unless its spec says otherwise. The norm of the head acts on one pixel, the result of
-  /// global pooling; where that leaves a norm nothing to normalise (NormDefinition::needs_pixels: instance) the head
-  /// takes layer2d, since the same norm before the pooling would make every channel's average its bias.
+  /// global pooling; where that leaves a norm nothing to normalise (NormDefinition::needs_pixels: instance, frn) the
+  /// head takes layer2d, since the same norm before the pooling would make every channel's average its bias.
   ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const ModelOptions& options);
 
   /// x: (N, in_channels, H, W) → (N, num_classes).

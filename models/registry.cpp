@@ -4,6 +4,7 @@
 #include "models/convnext.h"
 #include "models/resnet.h"
 
+#include <array>
 #include <functional>
 
 namespace norma::models {
@@ -31,6 +32,11 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           {{"eps", std::string(kConvNeXtEps)}}};
 }
 
+ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<int64_t, 4>& widths,
+                         bool conv_mlp = false) {
+  return {.depths = depths, .widths = widths, .conv_mlp = conv_mlp, .grn = true};
+}
+
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {
       entry("resnet18", ResNetConfig{.bottleneck = false, .layers = {2, 2, 2, 2}}),
@@ -47,6 +53,15 @@ const std::vector<Entry>& entries() {
       entry("convnext_base", ConvNeXtConfig{{3, 3, 27, 3}, {128, 256, 512, 1024}}),
       entry("convnext_large", ConvNeXtConfig{{3, 3, 27, 3}, {192, 384, 768, 1536}}),
       entry("convnext_xlarge", ConvNeXtConfig{{3, 3, 27, 3}, {256, 512, 1024, 2048}}),
+      entry("convnextv2_atto", version_2({2, 2, 6, 2}, {40, 80, 160, 320}, /* conv_mlp= */ true)),
+      entry("convnextv2_femto", version_2({2, 2, 6, 2}, {48, 96, 192, 384}, /* conv_mlp= */ true)),
+      entry("convnextv2_pico", version_2({2, 2, 6, 2}, {64, 128, 256, 512}, /* conv_mlp= */ true)),
+      entry("convnextv2_nano", version_2({2, 2, 8, 2}, {80, 160, 320, 640}, /* conv_mlp= */ true)),
+      entry("convnextv2_tiny", version_2({3, 3, 9, 3}, {96, 192, 384, 768})),
+      entry("convnextv2_small", version_2({3, 3, 27, 3}, {96, 192, 384, 768})),
+      entry("convnextv2_base", version_2({3, 3, 27, 3}, {128, 256, 512, 1024})),
+      entry("convnextv2_large", version_2({3, 3, 27, 3}, {192, 384, 768, 1536})),
+      entry("convnextv2_huge", version_2({3, 3, 27, 3}, {352, 704, 1408, 2816})),
   };
   return all;
 }

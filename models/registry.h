@@ -19,7 +19,7 @@ struct ModelOptions {
   bool small_stem = false;            ///< ResNet: 3x3 stride 1 without pooling, for small images
   std::optional<int64_t> patch_size;  ///< ConvNeXt: size and stride of the first convolution; 4 by default
   bool zero_init_last = false;        ///< ResNet: the last norm of each block starts at weight 0
-  std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default; 0 is without
+  std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default (V2: 0); 0 is without
   double drop_path = 0;               ///< rate of the last block; it rises linearly from 0 over the blocks
   uint64_t seed = 0;                  ///< of the start values, which depend on nothing else
   nn::NormPolicy norm_policy = {};    ///< other norms for the layers that it names; without rules, none
@@ -31,7 +31,7 @@ struct ModelOptions {
 /// Throws Error for an unknown name (with the nearest known one) and for options that are wrong or do not apply.
 std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& options = {});
 
-/// All names: resnet18 … resnet152, convnext_atto … convnext_xlarge.
+/// All names: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge.
 std::vector<std::string> model_names();
 
 }  // namespace norma::models

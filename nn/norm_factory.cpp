@@ -1,17 +1,12 @@
 #include "nn/norm_factory.h"
 
 #include "core/nearest_name.h"
-#include "nn/batch_norm.h"
-#include "nn/norm.h"
-#include "nn/sequential.h"
+#include "nn/built_in_norms.h"
 
 #include <charconv>
-#include <cmath>
 
 namespace norma::nn {
 namespace {
-
-using Registry = std::vector<std::pair<std::string, NormDefinition>>;
 
 // The whole text as a number, or none.
 template <class T>
@@ -21,97 +16,9 @@ std::optional<T> parse_number(const std::string& text) {
   return error == std::errc{} && end == text.data() + text.size() ? std::optional<T>(value) : std::nullopt;
 }
 
-double eps_of(const NormChoice& choice, double otherwise) {
-  const double eps = choice.number("eps", otherwise);
-  check(std::isfinite(eps) && eps >= 0, "norm", "{}: eps: expected a number >= 0, got {}", choice.name, eps);
-  return eps;
-}
-
-std::optional<double> momentum_of(const NormChoice& choice) {
-  if (choice.text("momentum", "") == "none") {
-    return std::nullopt;
-  }
-  const double momentum = choice.number("momentum", 0.1);
-  check(momentum >= 0 && momentum <= 1, "norm", "{}: momentum: expected a number in [0, 1] or none, got {}",
-        choice.name, momentum);
-  return momentum;
-}
-
-Statistics statistics_of(const NormChoice& choice) {
-  return statistics_from_string(choice.text("statistics", std::string(to_string(Statistics::stable))));
-}
-
-NormOptions norm_options(const NormChoice& choice, double eps) {
-  return {.eps = eps_of(choice, eps), .statistics = statistics_of(choice)};
-}
-
-int64_t groups_of(const NormChoice& choice, int64_t channels) {
-  if (choice.groups) {
-    return *choice.groups;
-  }
-  if (choice.channels_per_group) {
-    check(channels % *choice.channels_per_group == 0, "group_norm",
-          "num_channels must be divisible by the channels per group, got num_channels {}, channels per group {}",
-          channels, *choice.channels_per_group);
-    return channels / *choice.channels_per_group;
-  }
-  int64_t groups = std::min<int64_t>(32, channels);
-  while (channels % groups != 0) {
-    --groups;
-  }
-  return groups;
-}
-
-std::shared_ptr<Module> make_batch(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<BatchNorm2d>(
-      channels, BatchNormLayerOptions{
-                    .eps = eps_of(choice, 1e-5), .momentum = momentum_of(choice), .statistics = statistics_of(choice)});
-}
-
-std::shared_ptr<Module> make_layer2d(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<LayerNorm2d>(channels, norm_options(choice, 1e-6));
-}
-
-std::shared_ptr<Module> make_group(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<GroupNorm>(groups_of(choice, channels), channels, norm_options(choice, 1e-5));
-}
-
-std::shared_ptr<Module> make_instance(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<InstanceNorm2d>(
-      channels,
-      InstanceNormLayerOptions{.eps = eps_of(choice, 1e-5), .affine = true, .statistics = statistics_of(choice)});
-}
-
-std::shared_ptr<Module> make_none(const NormChoice& /*choice*/, int64_t channels) {
-  return std::make_shared<NoNorm>(channels);
-}
-
-Registry built_in_norms() {
-  return {
-      {"batch", {.make = make_batch, .options = {"eps", "momentum", "statistics"}}},
-      {"layer2d", {.make = make_layer2d, .options = {"eps", "statistics"}}},
-      {"group", {.make = make_group, .options = {"eps", "statistics"}, .takes_groups = true}},
-      {"instance", {.make = make_instance, .options = {"eps", "statistics"}, .needs_pixels = true}},
-      {"none", {.make = make_none, .options = {}}},
-  };
-}
-
-Registry& registry() {
-  static Registry norms = built_in_norms();
+NormRegistry& registry() {
+  static NormRegistry norms = built_in_norms();
   return norms;
-}
-
-// Reads the values of the options that the built-in norms know, so that a mistake shows before anything is built.
-void check_values(const NormChoice& choice) {
-  if (choice.options.contains("eps")) {
-    (void)eps_of(choice, 0);
-  }
-  if (choice.options.contains("momentum")) {
-    (void)momentum_of(choice);
-  }
-  if (choice.options.contains("statistics")) {
-    (void)statistics_of(choice);
-  }
 }
 
 // "momentum=0.01,eps=1e-3"
@@ -146,6 +53,19 @@ double NormChoice::number(const std::string& option, double otherwise) const {
   const std::optional<double> value = parse_number<double>(found->second);
   check(value.has_value(), "norm", "{}: {}: expected a number, got '{}'", name, option, found->second);
   return *value;
+}
+
+int64_t NormChoice::count(const std::string& option, int64_t otherwise) const {
+  const std::string given = text(option, std::to_string(otherwise));
+  const std::optional<int64_t> value = parse_number<int64_t>(given);
+  check(value && *value > 0, "norm", "{}: {}: expected a positive whole number, got '{}'", name, option, given);
+  return *value;
+}
+
+bool NormChoice::flag(const std::string& option, bool otherwise) const {
+  const std::string given = text(option, otherwise ? "true" : "false");
+  check(given == "true" || given == "false", "norm", "{}: {}: expected true or false, got '{}'", name, option, given);
+  return given == "true";
 }
 
 std::string NormChoice::text(const std::string& option, const std::string& otherwise) const {
@@ -186,7 +106,9 @@ NormChoice parse_norm(const std::string& text) {
     check(text.back() == ']' && bracket + 2 < text.size(), "norm", "options: expected name[option=value,...], got '{}'",
           text);
     parse_options(text, text.substr(bracket + 1, text.size() - bracket - 2), choice);
-    check_values(choice);
+  }
+  if (definition.check) {
+    definition.check(choice);
   }
   return choice;
 }

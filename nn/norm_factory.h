@@ -13,12 +13,13 @@
 namespace norma::nn {
 
 // Norms by name, as they are written on the command line:
-//   batch, layer2d, instance, none
-//   group      32 groups, or the largest divisor of the channels below that
+//   batch, frozen_batch, ghost_batch, batch_renorm, layer2d, group, instance, rms2d, simple2d, local_response,
+//   evonorm_b0, evonorm_s0, frn, grn, dyt, none
+//   group      32 groups, or the largest divisor of the channels below that; evonorm_s0 likewise
 //   group:32   32 groups; an Error where they do not divide the channels
 //   group/8    8 channels per group
 //   batch[momentum=0.01,eps=1e-3], layer2d[statistics=sum_of_squares], group:8[eps=1e-3]   options in brackets
-// momentum=none is the cumulative average. Defaults: eps 1e-5 (layer2d 1e-6), momentum 0.1.
+// docs/norms.md has the options of each and their defaults, which are those of PyTorch and timm.
 
 /// A parsed and checked norm spec.
 struct NormChoice {
@@ -29,6 +30,10 @@ struct NormChoice {
 
   /// The number given for an option, or `otherwise`. Throws Error for a value that is not a number.
   [[nodiscard]] double number(const std::string& option, double otherwise) const;
+  /// The same for a whole number above 0.
+  [[nodiscard]] int64_t count(const std::string& option, int64_t otherwise) const;
+  /// The same for true and false.
+  [[nodiscard]] bool flag(const std::string& option, bool otherwise) const;
   /// The text given for an option, or `otherwise`.
   [[nodiscard]] std::string text(const std::string& option, const std::string& otherwise) const;
 };
@@ -45,6 +50,9 @@ struct NormDefinition {
   /// Statistics are taken over the pixels of one channel of one image, so one pixel leaves nothing to normalise.
   /// Networks then put layer2d behind global pooling.
   bool needs_pixels = false;
+  /// Throws Error for a value that `make` would not take, so that a mistake shows before anything is built. May be
+  /// empty.
+  std::function<void(const NormChoice& choice)> check = {};
 };
 
 /// Reads a norm spec. Throws Error for an unknown norm or option (with the nearest known name) and for a bad value.

@@ -16,12 +16,16 @@ Tensor ComposedNorm::forward_act(const Tensor& x, const NormActOptions& then) {
   return act_after(apply(x), then);
 }
 
-LocalResponseNorm::LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options)
-    : size_(size), options_(options) {
+LocalResponseNorm::LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options, int64_t channels)
+    : size_(size), options_(options), channels_(channels) {
+  check(channels >= 0, "LocalResponseNorm", "channels: expected a positive number or 0, got {}", channels);
   check(size >= 1, "LocalResponseNorm", "size: expected a positive number, got {}", size);
 }
 
 Tensor LocalResponseNorm::apply(const Tensor& x) {
+  if (channels_ > 0) {
+    check_norm_input("local_response_norm", x, channels_, 3, kMaxRank);
+  }
   return local_response_norm(x, size_, options_);
 }
 

@@ -21,11 +21,13 @@ class ComposedNorm : public Norm {
   virtual Tensor apply(const Tensor& x) = 0;
 };
 
-/// See local_response_norm(). Any number of channels; no parameters.
+/// See local_response_norm(). No parameters.
 class LocalResponseNorm : public ComposedNorm {
  public:
-  explicit LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options = {});
+  /// `channels` of the inputs, which can be left open with 0.
+  explicit LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options = {}, int64_t channels = 0);
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x) override;
@@ -33,6 +35,7 @@ class LocalResponseNorm : public ComposedNorm {
  private:
   int64_t size_;
   LocalResponseNormOptions options_;
+  int64_t channels_;
 };
 
 struct EvoNormB0LayerOptions {

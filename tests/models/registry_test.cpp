@@ -81,12 +81,14 @@ TEST_CASE("models: parameters and tensors of the networks that torchvision lacks
     size_t tensors;
   };
   // counted from depths d and widths w: 48 w0 + 3 w0, for each later stage 2 w' + 4 w' w + w, for each block
-  // 8 w² + 58 w, and 2 w3 + 1001 w3 …; timm gives 3.70, 5.22, 9.05, 15.59 and 350.20 million
-  const std::vector<Expected> all = {{"convnext_atto", 3695520, 128},
-                                     {"convnext_femto", 5217784, 128},
-                                     {"convnext_pico", 9045672, 128},
-                                     {"convnext_nano", 15593560, 146},
-                                     {"convnext_xlarge", 350196968, 344}};
+  // 8 w² + 58 w (V2: 8 w² + 65 w, no gamma but 8 w of the global response norm), and 2 w3 + 1001 w3 …; timm gives 3.70,
+  // 5.22, 9.05, 15.59 and 350.20 million, and for V2 3.71, 5.23, 9.07, 15.62, 28.64, 50.32, 88.72, 197.96 and 660.29
+  const std::vector<Expected> all = {
+      {"convnext_atto", 3695520, 128},      {"convnext_femto", 5217784, 128},    {"convnext_pico", 9045672, 128},
+      {"convnext_nano", 15593560, 146},     {"convnext_xlarge", 350196968, 344}, {"convnextv2_atto", 3708400, 140},
+      {"convnextv2_femto", 5233240, 140},   {"convnextv2_pico", 9066280, 140},   {"convnextv2_nano", 15623800, 160},
+      {"convnextv2_tiny", 28635496, 200},   {"convnextv2_small", 50318440, 380}, {"convnextv2_base", 88717800, 380},
+      {"convnextv2_large", 197956840, 380}, {"convnextv2_huge", 660289640, 380}};
   for (const Expected& expected : all) {
     CAPTURE(expected.name);
     const auto model = empty_model(expected.name);
@@ -238,9 +240,9 @@ TEST_CASE("models: weights of linear and convolutional MLPs load each other") {
 
 TEST_CASE("models: names") {
   const std::vector<std::string> names = model_names();
-  CHECK(names.size() == 14);
+  CHECK(names.size() == 23);
   CHECK(names.front() == "resnet18");
-  CHECK(names.back() == "convnext_xlarge");
+  CHECK(names.back() == "convnextv2_huge");
 }
 
 TEST_CASE("models: error texts") {

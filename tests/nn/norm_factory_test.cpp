@@ -19,12 +19,25 @@ std::string built(const std::string& text, int64_t channels) {
 TEST_CASE("norm factory: names and their defaults") {
   CHECK(built("batch", 12) == "BatchNorm2d(12, eps=1e-05, momentum=0.1)");
   CHECK(built("layer2d", 12) == "LayerNorm2d(12, eps=1e-06)");
+  CHECK(built("frozen_batch", 12) == "FrozenBatchNorm2d(12, eps=1e-05)");
+  CHECK(built("ghost_batch", 12) == "GhostBatchNorm2d(12, sub_batch=32, eps=1e-05, momentum=0.1)");
+  CHECK(built("batch_renorm", 12) == "BatchRenorm2d(12, r_max=3, d_max=5, eps=1e-05, momentum=0.1)");
+  CHECK(built("rms2d", 12) == "RMSNorm2d(12, eps=1e-06)");
+  CHECK(built("simple2d", 12) == "SimpleNorm2d(12, eps=1e-06)");
+  CHECK(built("local_response", 12) == "LocalResponseNorm(5, alpha=0.0001, beta=0.75, k=1)");
+  CHECK(built("evonorm_b0", 12) == "EvoNorm2dB0(12, eps=0.001, momentum=0.1)");
+  CHECK(built("evonorm_s0", 12) == "EvoNorm2dS0(12, 12, eps=1e-05)");
+  CHECK(built("frn", 12) == "FilterResponseNormTlu2d(12, eps=1e-05)");
+  CHECK(built("grn", 12) == "GlobalResponseNorm(12, eps=1e-06)");
+  CHECK(built("dyt", 12) == "DynamicTanh(12, alpha=0.5)");
   CHECK(built("instance", 12) == "InstanceNorm2d(12, eps=1e-05)");
   CHECK(built("none", 12) == "NoNorm");
   CHECK(make_norm("none", 12)->state_dict().empty());
   const std::vector<std::string> names = norm_names();
-  CHECK(std::vector<std::string>(names.begin(), names.begin() + 5) ==
-        std::vector<std::string>{"batch", "layer2d", "group", "instance", "none"});
+  CHECK(std::vector<std::string>(names.begin(), names.begin() + 16) ==
+        std::vector<std::string>{"batch", "frozen_batch", "ghost_batch", "batch_renorm", "layer2d", "group", "instance",
+                                 "rms2d", "simple2d", "local_response", "evonorm_b0", "evonorm_s0", "frn", "grn", "dyt",
+                                 "none"});
 }
 
 TEST_CASE("norm factory: number of groups") {
@@ -34,6 +47,9 @@ TEST_CASE("norm factory: number of groups") {
   CHECK(built("group", 37) == "GroupNorm(1, 37, eps=1e-05)");
   CHECK(built("group:4", 40) == "GroupNorm(4, 40, eps=1e-05)");
   CHECK(built("group/8", 40) == "GroupNorm(5, 40, eps=1e-05)");
+  CHECK(built("evonorm_s0", 64) == "EvoNorm2dS0(32, 64, eps=1e-05)");
+  CHECK(built("evonorm_s0:4", 40) == "EvoNorm2dS0(4, 40, eps=1e-05)");
+  CHECK(built("evonorm_s0/8", 40) == "EvoNorm2dS0(5, 40, eps=1e-05)");
 }
 
 TEST_CASE("norm factory: options in brackets") {
@@ -41,6 +57,23 @@ TEST_CASE("norm factory: options in brackets") {
   CHECK(built("batch[momentum=none]", 8) == "BatchNorm2d(8, eps=1e-05, momentum=none)");
   CHECK(built("layer2d[statistics=sum_of_squares]", 8) == "LayerNorm2d(8, eps=1e-06, statistics=sum_of_squares)");
   CHECK(built("group:2[eps=1e-3]", 8) == "GroupNorm(2, 8, eps=0.001)");
+  CHECK(built("batch[biased_running_var=true]", 8) ==
+        "BatchNorm2d(8, eps=1e-05, momentum=0.1, biased_running_var=true)");
+  CHECK(built("batch[biased_running_var=false]", 8) == "BatchNorm2d(8, eps=1e-05, momentum=0.1)");
+  CHECK(built("frozen_batch[eps=0]", 8) == "FrozenBatchNorm2d(8, eps=0)");
+  CHECK(built("ghost_batch[sub_batch=8,momentum=none,biased_running_var=true]", 8) ==
+        "GhostBatchNorm2d(8, sub_batch=8, eps=1e-05, momentum=none, biased_running_var=true)");
+  CHECK(built("batch_renorm[r_max=1,d_max=0,eps=1e-3,statistics=welford]", 8) ==
+        "BatchRenorm2d(8, r_max=1, d_max=0, eps=0.001, momentum=0.1, statistics=welford)");
+  CHECK(built("rms2d[eps=1e-3]", 8) == "RMSNorm2d(8, eps=0.001)");
+  CHECK(built("simple2d[statistics=two_pass]", 8) == "SimpleNorm2d(8, eps=1e-06, statistics=two_pass)");
+  CHECK(built("local_response[size=3,alpha=1,beta=0.5,k=2]", 8) == "LocalResponseNorm(3, alpha=1, beta=0.5, k=2)");
+  CHECK(built("evonorm_b0[momentum=0.5,eps=1,statistics=compensated]", 8) ==
+        "EvoNorm2dB0(8, eps=1, momentum=0.5, statistics=compensated)");
+  CHECK(built("evonorm_s0:2[eps=1]", 8) == "EvoNorm2dS0(2, 8, eps=1)");
+  CHECK(built("frn[eps=1e-6]", 8) == "FilterResponseNormTlu2d(8, eps=1e-06)");
+  CHECK(built("grn[eps=1e-3]", 8) == "GlobalResponseNorm(8, eps=0.001)");
+  CHECK(built("dyt[alpha=1]", 8) == "DynamicTanh(8, alpha=1)");
   CHECK(to_string(parse_norm("batch[momentum=0.01,eps=1e-3]")) == "batch[eps=1e-3,momentum=0.01]");
   CHECK(to_string(parse_norm("group/8")) == "group/8");
   CHECK(to_string(parse_norm("group:8[eps=0]")) == "group:8[eps=0]");
@@ -55,7 +88,7 @@ TEST_CASE("norm factory: a network's own default does not overrule the spec") {
 TEST_CASE("norm factory: error texts") {
   const auto error = [](const std::string& text) { return error_of([&] { parse_norm(text); }); };
   CHECK(error("bath") == "norm: unknown norm 'bath'; did you mean 'batch'?");
-  CHECK(error("") == "norm: unknown norm ''; did you mean 'none'?");
+  CHECK(error("") == "norm: unknown norm ''; did you mean 'frn'?");
   CHECK(error("batch[epz=1]") == "norm: batch: unknown option 'epz'; did you mean 'eps'?");
   CHECK(error("none[eps=1]") == "norm: none: takes no options, got 'eps'");
   CHECK(error("batch[eps=small]") == "norm: batch: eps: expected a number, got 'small'");
@@ -67,6 +100,27 @@ TEST_CASE("norm factory: error texts") {
     CAPTURE(text);
     CHECK(error(text) == fmt::format("norm: options: expected name[option=value,...], got '{}'", text));
   }
+  CHECK(error("batch[biased_running_var=yes]") == "norm: batch: biased_running_var: expected true or false, got 'yes'");
+  CHECK(error("frozen_batch[momentum=0.1]") == "norm: frozen_batch: unknown option 'momentum'; did you mean 'eps'?");
+  CHECK(error("ghost_batch[sub_batch=0]") == "norm: ghost_batch: sub_batch: expected a positive whole number, got '0'");
+  CHECK(error("ghost_batch[sub_batch=1.5]") ==
+        "norm: ghost_batch: sub_batch: expected a positive whole number, got '1.5'");
+  CHECK(error("ghost_batch[momentum=-1]") ==
+        "norm: ghost_batch: momentum: expected a number in [0, 1] or none, got -1");
+  CHECK(error("batch_renorm[r_max=0.5]") == "norm: batch_renorm: r_max: expected a number >= 1, got 0.5");
+  CHECK(error("batch_renorm[d_max=-1]") == "norm: batch_renorm: d_max: expected a number >= 0, got -1");
+  CHECK(error("batch_renorm[d_max=inf]") == "norm: batch_renorm: d_max: expected a number >= 0, got inf");
+  CHECK(error("local_response[size=0]") == "norm: local_response: size: expected a positive whole number, got '0'");
+  CHECK(error("local_response[alpha=nan]") == "norm: local_response: alpha: expected a finite number, got nan");
+  CHECK(error("local_response[eps=1]") == "norm: local_response: unknown option 'eps'; did you mean 'beta'?");
+  CHECK(error("evonorm_b0[momentum=none]") == "norm: evonorm_b0: momentum: expected a number, got 'none'");
+  CHECK(error("evonorm_b0[momentum=2]") == "norm: evonorm_b0: momentum: expected a number in [0, 1], got 2");
+  CHECK(error("evonorm_s0:0") == "norm: evonorm_s0: groups: expected a positive whole number, got '0'");
+  CHECK(error("rms2d[statistics=welford]") == "norm: rms2d: unknown option 'statistics'; did you mean 'eps'?");
+  CHECK(error("frn[eps=-1]") == "norm: frn: eps: expected a number >= 0, got -1");
+  CHECK(error("grn[eps=x]") == "norm: grn: eps: expected a number, got 'x'");
+  CHECK(error("dyt[alpha=inf]") == "norm: dyt: alpha: expected a finite number, got inf");
+  CHECK(error("evonorm_s1") == "norm: unknown norm 'evonorm_s1'; did you mean 'evonorm_s0'?");
   CHECK(error("batch:32") == "norm: batch: takes no groups, got 'batch:32'");
   CHECK(error("group:") == "norm: group: groups: expected a positive whole number, got ''");
   CHECK(error("group:0") == "norm: group: groups: expected a positive whole number, got '0'");
@@ -80,6 +134,42 @@ TEST_CASE("norm factory: groups that do not divide the channels") {
   CHECK(error_of([] { make_norm("group/8", 30); }) ==
         "group_norm: num_channels must be divisible by the channels per group, got num_channels 30, channels per group "
         "8");
+  CHECK(error_of([] { make_norm("evonorm_s0:4", 30); }) ==
+        "evo_norm_s0: num_channels must be divisible by num_groups, got num_channels 30, num_groups 4");
+  CHECK(error_of([] { make_norm("evonorm_s0/8", 30); }) ==
+        "evo_norm_s0: num_channels must be divisible by the channels per group, got num_channels 30, channels per "
+        "group 8");
+}
+
+TEST_CASE("norm factory: which norms leave nothing of a single pixel") {
+  std::string names;
+  for (const std::string& name : norm_names()) {
+    names += norm_definition(name).needs_pixels ? name + " " : "";
+  }
+  CHECK(names == "instance frn ");
+}
+
+TEST_CASE("norm factory: every norm keeps sizes, dtype and memory format, and gives each parameter a gradient") {
+  for (const std::string& name : norm_names()) {
+    CAPTURE(name);
+    const auto norm = make_norm(name, 8);
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      Tensor x = copy_of(test::random_tensor({4, 8, 3, 5}, 1, DType::float32), format);
+      x.set_requires_grad();
+      norm->zero_grad();
+      const Tensor y = (*norm)(x);
+      CHECK(y.sizes() == x.sizes());
+      CHECK(y.dtype() == x.dtype());
+      CHECK(y.strides() == x.strides());
+      y.backward(test::random_tensor(x.sizes(), 2, DType::float32));
+      CHECK(x.grad().strides() == x.strides());
+      for (const auto& [parameter_name, parameter] : norm->named_parameters()) {
+        CAPTURE(parameter_name);
+        REQUIRE(parameter.grad().defined());
+        CHECK(test::max_difference(parameter.grad(), zeros(parameter.sizes())) > 1e-3);
+      }
+    }
+  }
 }
 
 TEST_CASE("norm factory: a norm of the user") {

@@ -117,6 +117,11 @@ TEST_CASE("response norm layers: residual and activation come after the norm, in
 
 TEST_CASE("response norm layers: error texts") {
   CHECK(error_of([] { LocalResponseNorm(0); }) == "LocalResponseNorm: size: expected a positive number, got 0");
+  CHECK(error_of([] { LocalResponseNorm(5, {}, -1); }) ==
+        "LocalResponseNorm: channels: expected a positive number or 0, got -1");
+  CHECK(error_of([] {
+          LocalResponseNorm(5, {}, 4)(ones({2, 3, 4, 5}));
+        }) == "local_response_norm: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
   CHECK(error_of([] { nn::EvoNorm2dB0(0); }) == "EvoNorm2dB0: channels: expected a positive number, got 0");
   CHECK(error_of([] { nn::EvoNorm2dS0(1, 0); }) == "EvoNorm2dS0: channels: expected a positive number, got 0");
   CHECK(error_of([] { nn::EvoNorm2dS0(5, 12); }) ==

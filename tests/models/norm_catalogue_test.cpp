@@ -1,0 +1,108 @@
+#include "core/allocator.h"
+#include "models/registry.h"
+#include "nn/optimizer.h"
+#include "ops/loss/loss.h"
+#include "support.h"
+
+#include <cmath>
+
+using namespace norma;
+using namespace norma::models;
+using norma::test::random_tensor;
+
+namespace {
+
+struct Entry {
+  std::string norm;
+  int64_t parameters;  ///< of resnet50
+  size_t tensors;
+};
+// resnet50 has 53 norms of 26,560 channels together; 25,503,912 parameters in 55 tensors belong to none of them. timm
+// has batch, layer2d, group, rms2d and simple2d too, and gives the same figures.
+constexpr int64_t kOthers = 25503912;
+constexpr int64_t kChannels = 26560;
+const std::vector<Entry> kCatalogue = {
+    {"batch", kOthers + 2 * kChannels, 320},  // 25,557,032
+    {"frozen_batch", kOthers, 55 + 4 * 53},   // four buffers
+    {"ghost_batch", kOthers + 2 * kChannels, 320},
+    {"batch_renorm", kOthers + 2 * kChannels, 320},
+    {"layer2d", 25557032, 161},
+    {"group", 25557032, 161},
+    {"instance", 25557032, 161},
+    {"rms2d", 25530472, 108},  // no bias
+    {"simple2d", 25530472, 108},
+    {"local_response", kOthers, 55},
+    {"evonorm_b0", kOthers + 3 * kChannels, 55 + 4 * 53},  // v, and running_var as a buffer
+    {"evonorm_s0", kOthers + 3 * kChannels, 55 + 3 * 53},
+    {"frn", kOthers + 3 * kChannels, 55 + 3 * 53},  // tau
+    {"grn", kOthers + 2 * kChannels, 161},
+    {"dyt", kOthers + 2 * kChannels + 53, 55 + 3 * 53},  // one alpha each
+    {"none", kOthers, 55}};
+
+// The losses before, between and after two steps on four images.
+std::vector<double> two_steps(nn::Module& model, int64_t size) {
+  model.to(MemoryFormat::channels_last);
+  nn::AdamW optimizer(nn::parameter_groups(model, 0), {.lr = 1e-4});
+  const Tensor x = copy_of(random_tensor({4, 3, size, size}, 3, DType::float32), MemoryFormat::channels_last);
+  const Tensor target = from_vector<int64_t>({0, 1, 2, 3}, {4});
+  std::vector<double> losses;
+  for (int i = 0;; ++i) {
+    const Tensor loss = cross_entropy(model(x), target);
+    losses.push_back(loss.item<float>());
+    if (i == 2) {
+      return losses;
+    }
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+  }
+}
+
+// Convolutions and linear layers: what a network has with any norm.
+nn::NamedTensors without_norms(const nn::Module& model) {
+  nn::NamedTensors result;
+  for (const auto& [name, x] : model.state_dict()) {
+    if (x.rank() > 1) {
+      result.emplace_back(name, x);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("catalogue: parameters and tensors of resnet50 with every norm") {
+  for (const Entry& entry : kCatalogue) {
+    CAPTURE(entry.norm);
+    const auto model = create_model("resnet50", {.norm = entry.norm, .initialize = false});
+    CHECK(model->parameter_count() == entry.parameters);
+    CHECK(model->state_dict().size() == entry.tensors);
+  }
+  allocator(kCpu).empty_cache();
+}
+
+TEST_CASE("catalogue: both families train with every norm") {
+  // The large networks are made of the same blocks.
+  for (const std::string name : {"resnet18", "convnext_atto"}) {
+    ModelOptions options{.num_classes = 4, .seed = 1};
+    if (name == "resnet18") {
+      options.small_stem = true;
+    } else {
+      options.patch_size = 2;
+      options.layer_scale = 0.1;  // else the blocks, and their norms, do not count
+    }
+    const nn::NamedTensors start = without_norms(*create_model(name, options));
+    options.initialize = false;  // drawing the values would take longer than the training
+    for (const Entry& entry : kCatalogue) {
+      CAPTURE(name);
+      CAPTURE(entry.norm);
+      options.norm = entry.norm;
+      const auto model = create_model(name, options);
+      model->load_state_dict(start, {.strict = false});
+      const std::vector<double> losses = two_steps(*model, name == "resnet18" ? 16 : 32);
+      CHECK(std::isfinite(losses[0]));
+      CHECK(losses[2] < losses[0]);
+      CHECK(losses[2] > 0);
+    }
+  }
+}
