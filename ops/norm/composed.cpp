@@ -126,7 +126,7 @@ Tensor composed_activation_backward(const SavedNorm& norm, const Tensor& dy) {
     const Tensor ones_like_x = ones_like(norm.x);
     SavedNorm constant = norm;
     constant.x = norm.x.detach();
-    return to(mul(wide_dy, to(activation_backward(constant, ones_like_x), dtype)), norm.x.dtype());
+    return mul(wide_dy, activation_backward(constant, ones_like_x));
   }
   const Sizes broadcast = weight_sizes(norm.spec, norm.x);
   Tensor z = compose(norm, dtype).xhat;
@@ -147,7 +147,7 @@ Tensor composed_activation_backward(const SavedNorm& norm, const Tensor& dy) {
     case Activation::gelu: dz = gelu_backward(z, wide_dy); break;
     case Activation::silu: dz = silu_backward(z, wide_dy); break;
   }
-  return to(dz, norm.x.dtype());
+  return dz;
 }
 
 }  // namespace norma::norm_kernels

@@ -77,7 +77,7 @@ struct SavedNorm {
 
 /// The gradients of x, weight and bias for dz, the gradient of z (before the activation and the residual).
 Tensors fused_backward(const SavedNorm& norm, const Tensor& dz, NeededGradients needs);
-/// dz from dy.
+/// dz from dy, in the compute dtype: 16-bit gradients are rounded once, at the end.
 Tensor activation_backward(const SavedNorm& norm, const Tensor& dy);
 /// One bit per element in memory order: y > 0 or NaN. y: dense.
 Tensor positive_bits(const Tensor& y);

@@ -4,6 +4,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/norm/implementation.h"
+#include "ops/shape/copy.h"
 
 #include <cmath>
 
@@ -256,7 +257,7 @@ Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, cons
       dz = composed ? composed_activation_backward(norm, dy) : activation_backward(norm, dy);
     }
     Tensors gradients = composed ? composed_backward(norm, dz, needs) : fused_backward(norm, dz, needs);
-    gradients.push_back(c.needs_grad(3) ? dz : Tensor{});
+    gradients.push_back(c.needs_grad(3) ? to(dz, dy.dtype()) : Tensor{});
     return gradients;
   });
 }

@@ -101,7 +101,7 @@ Tensor activation_backward(const SavedNorm& norm, const Tensor& dy) {
   const Strides strides = preserved_strides(x.sizes(), x.strides());
   const Tensor dz = empty_strided(x.sizes(), strides, options);
   if (x.numel() == 0) {
-    return converted(dz, x.dtype());
+    return dz;
   }
   Tensor wide_dy = converted(dy, dtype);
   if (norm.bits.defined()) {
@@ -113,7 +113,7 @@ Tensor activation_backward(const SavedNorm& norm, const Tensor& dy) {
       using T = decltype(t);
       mask<T>(norm.bits.data<uint8_t>(), wide_dy.data<T>(), dz.data<T>(), dz.numel());
     });
-    return converted(dz, x.dtype());
+    return dz;
   }
   const NormLayout layout(x.sizes(), strides, norm.spec, norm.affine);
   forward_kernel("normalize", layout, norm.spec, /* given= */ true,
@@ -125,7 +125,7 @@ Tensor activation_backward(const SavedNorm& norm, const Tensor& dy) {
                   .activation = norm.activation,
                   .residual = converted(norm.residual, dtype),
                   .dy = wide_dy});
-  return converted(dz, x.dtype());
+  return dz;
 }
 
 }  // namespace norma::norm_kernels

@@ -111,20 +111,6 @@ TEST_CASE("normalize: sum_of_squares has the same gradients") {
              });
 }
 
-TEST_CASE("batch_norm: third derivative") {
-  // The gradient of the norm of the gradient of the norm of the gradient.
-  Tensor x = random_tensor({3, 2, 2}, 31);
-  x.set_requires_grad();
-  const Tensor direction = random_tensor({3, 2, 2}, 32);
-  const auto second = [&](const Tensors& in) {
-    const Tensor y = batch_norm(in[0], {}, {});
-    const Tensor first = grad({sum(mul(mul(y, y), direction))}, {in[0]}, {}, {.create_graph = true})[0];
-    return Tensors{grad({sum(mul(first, first))}, {in[0]}, {}, {.create_graph = true})[0]};
-  };
-  const GradcheckResult result = gradcheck(second, {x});
-  CHECK_MESSAGE(result.passed, result.message);
-}
-
 TEST_CASE("norms: only the gradients that are wanted") {
   for (const Layout layout : kLayouts) {
     const Tensor values = random_tensor({2, 4, 3, 2}, 1);

@@ -19,7 +19,7 @@ struct ReferenceNorm {
   std::vector<double> dweight;
   std::vector<double> dbias;
   std::vector<double> dresidual;
-  std::vector<double> terms;  ///< dz * weight * s, of which dx is made by subtraction
+  std::vector<double> terms;  ///< of which dx is made by subtraction
 };
 
 /// What reference_norm() takes besides x, weight and bias.
@@ -42,9 +42,9 @@ struct ElementPlaces {
 inline ElementPlaces places_of(const Tensor& x, const NormSpec& spec) {
   const auto count = static_cast<size_t>(x.numel());
   ElementPlaces places{std::vector<size_t>(count), std::vector<size_t>(count), std::vector<size_t>(count)};
+  std::vector<int64_t> index(static_cast<size_t>(x.rank()));
   for (size_t i = 0; i < count; ++i) {
     size_t rest = i;
-    std::vector<int64_t> index(static_cast<size_t>(x.rank()));
     for (int64_t axis = x.rank() - 1; axis >= 0; --axis) {
       index[static_cast<size_t>(axis)] = static_cast<int64_t>(rest % static_cast<size_t>(x.size(axis)));
       rest /= static_cast<size_t>(x.size(axis));
@@ -160,7 +160,9 @@ inline ReferenceNorm reference_norm(const Tensor& x, const NormSpec& spec, const
     result.terms.push_back(dx);
     if (!given) {
       const double d = values[i] - result.mean[i];
-      dx -= s[i] * s[i] * s[i] * d * gx_sums[places.set[i]] / (n - static_cast<double>(spec.correction));
+      const double by_d = s[i] * s[i] * s[i] * d * gx_sums[places.set[i]] / (n - static_cast<double>(spec.correction));
+      result.terms.push_back(by_d);
+      dx -= by_d;
       dx -= centred ? s[i] * g_sums[places.set[i]] / n : 0;
     }
     result.dx.push_back(dx);
