@@ -11,6 +11,8 @@ BatchNorm::BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t h
                      const BatchNormLayerOptions& options)
     : layer_(std::move(layer)), channels_(channels), low_(low), high_(high), options_(options) {
   check(channels > 0, layer_, "channels: expected a positive number, got {}", channels);
+  check_eps(layer_, options.eps);
+  check_momentum(layer_, options.momentum);
   weight_ = register_parameter("weight", options.affine ? ones({channels}) : Tensor());
   bias_ = register_parameter("bias", options.affine ? zeros({channels}) : Tensor());
   if (options.track_running_stats) {
@@ -44,8 +46,7 @@ Tensor BatchNorm::apply(const Tensor& x, const norma::BatchNormOptions& options,
 }
 
 void BatchNorm::set_momentum(std::optional<double> momentum) {
-  check(!momentum || (*momentum >= 0 && *momentum <= 1), layer_, "momentum: expected a value in [0, 1] or none, got {}",
-        momentum.value_or(0));
+  check_momentum(layer_, momentum);
   options_.momentum = momentum;
 }
 
@@ -113,6 +114,7 @@ std::string BatchRenorm2d::own_options() const {
 
 FrozenBatchNorm2d::FrozenBatchNorm2d(int64_t channels, double eps) : channels_(channels), eps_(eps) {
   check(channels > 0, "FrozenBatchNorm2d", "channels: expected a positive number, got {}", channels);
+  check_eps("FrozenBatchNorm2d", eps);
   weight_ = register_buffer("weight", ones({channels}));
   bias_ = register_buffer("bias", zeros({channels}));
   running_mean_ = register_buffer("running_mean", zeros({channels}));
@@ -130,7 +132,10 @@ std::string FrozenBatchNorm2d::name() const {
 
 InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLayerOptions& options)
     : axes_(axes), channels_(channels), options_(options) {
-  check(channels > 0, fmt::format("InstanceNorm{}d", axes), "channels: expected a positive number, got {}", channels);
+  const std::string layer = fmt::format("InstanceNorm{}d", axes);
+  check(channels > 0, layer, "channels: expected a positive number, got {}", channels);
+  check_eps(layer, options.eps);
+  check_momentum(layer, options.momentum);
   weight_ = register_parameter("weight", options.affine ? ones({channels}) : Tensor());
   bias_ = register_parameter("bias", options.affine ? zeros({channels}) : Tensor());
   if (options.track_running_stats) {

@@ -53,6 +53,15 @@ Tensor act_after(const Tensor& y, const NormActOptions& then) {
   return to(z, y.dtype());
 }
 
+void check_eps(std::string_view layer, double eps) {
+  check(eps >= 0, layer, "eps: expected a value >= 0, got {}", eps);
+}
+
+void check_momentum(std::string_view layer, std::optional<double> momentum) {
+  check(!momentum || (*momentum >= 0 && *momentum <= 1), layer, "momentum: expected a value in [0, 1] or none, got {}",
+        momentum.value_or(0));
+}
+
 void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, int64_t low, int64_t high) {
   check_defined(op, "x", x);
   if (low == high) {
@@ -84,6 +93,7 @@ Tensor NoNorm::forward_act(const Tensor& x, const NormActOptions& then) {
 LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
     : shape_(normalized_shape), options_(options) {
   check_shape("LayerNorm", shape_);
+  check_eps("LayerNorm", options.eps);
   weight_ = register_parameter("weight", weight_of(shape_, options.affine));
   bias_ = register_parameter("bias", bias_of(shape_, options.affine));
 }
@@ -100,6 +110,7 @@ std::string LayerNorm::name() const {
 RMSNorm::RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options)
     : shape_(normalized_shape), options_(options) {
   check_shape("RMSNorm", shape_);
+  check_eps("RMSNorm", options.eps.value_or(0));
   weight_ = register_parameter("weight", weight_of(shape_, options.affine));
 }
 
@@ -116,6 +127,7 @@ std::string RMSNorm::name() const {
 SimpleNorm::SimpleNorm(const Sizes& normalized_shape, const NormOptions& options)
     : shape_(normalized_shape), options_(options) {
   check_shape("SimpleNorm", shape_);
+  check_eps("SimpleNorm", options.eps);
   weight_ = register_parameter("weight", weight_of(shape_, options.affine));
 }
 
@@ -130,7 +142,9 @@ std::string SimpleNorm::name() const {
 
 ChannelNorm::ChannelNorm(std::string layer, int64_t channels, const NormOptions& options, bool with_bias)
     : layer_(std::move(layer)), channels_(channels), options_(options) {
-  check(channels > 0, layer_.substr(0, layer_.find('(')), "channels: expected a positive number, got {}", channels);
+  const std::string layer_name = layer_.substr(0, layer_.find('('));
+  check(channels > 0, layer_name, "channels: expected a positive number, got {}", channels);
+  check_eps(layer_name, options.eps);
   weight_ = register_parameter("weight", weight_of({channels}, options.affine));
   bias_ = register_parameter("bias", bias_of({channels}, options.affine && with_bias));
 }

@@ -3,6 +3,7 @@
 #include "core/tensor.h"
 #include "ops/norm/norm.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,10 @@ std::string norm_option_text(bool affine, Statistics statistics);
 
 /// activation(y + residual), in ops of their own. bfloat16 and float16 are computed in float32 and rounded once.
 Tensor act_after(const Tensor& y, const NormActOptions& then);
+
+/// Throw Error, in the name of `layer`.
+void check_eps(std::string_view layer, double eps);
+void check_momentum(std::string_view layer, std::optional<double> momentum);
 
 /// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.
 void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, int64_t low, int64_t high);

@@ -38,27 +38,34 @@ using namespace norm_kernels;
 
 namespace {
 
-/// Evaluation with running statistics.
-Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tensor& running_mean,
-                               const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                               const BatchNormOptions& options, const NormActOptions& then) {
+void check_options(std::string_view op, const BatchNormOptions& options) {
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
+  check(options.momentum >= 0 && options.momentum <= 1, op, "momentum: expected a value in [0, 1], got {}",
+        options.momentum);
+}
+
+void check_weights(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   for (const auto& [name, parameter] : {std::pair("weight", weight), std::pair("bias", bias)}) {
     if (parameter.defined()) {
       check_per_channel(op, name, parameter, x);
     }
   }
+}
+
+/// Evaluation with running statistics.
+Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tensor& running_mean,
+                               const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                               const BatchNormOptions& options, const NormActOptions& then) {
+  check_weights(op, x, weight, bias);
   const Tensor given = given_statistics(running_mean, running_var, options.eps, compute_dtype(x.dtype()));
   return run_norm(op, x, batch_norm_spec(x, options), weight, bias, {.given = given, .then = then});
 }
 
-/// Elements that share statistics. Throws Error for one, and for a momentum outside [0, 1].
+/// Elements that share statistics. Throws Error for one.
 int64_t checked_count(std::string_view op, const Tensor& x, const BatchNormOptions& options) {
   const int64_t count = x.size(1) == 0 ? 0 : x.numel() / x.size(1);
-  check(count != 1, op, "expected more than 1 value per channel when training, got input sizes {}",
-        to_string(x.sizes()));
-  check(options.momentum >= 0 && options.momentum <= 1, op, "momentum: expected a value in [0, 1], got {}",
-        options.momentum);
+  check(count != 1, op, "input: expected more than 1 value per channel {}, got sizes {}",
+        options.training ? "when training" : "without running statistics", to_string(x.sizes()));
   return count;
 }
 
@@ -92,6 +99,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
                   const Tensor& bias, const BatchNormOptions& options, const NormActOptions& then) {
   constexpr std::string_view op = "batch_norm";
   check_input(op, x, 2, 5);
+  check_options(op, options);
   const bool tracked = check_running_statistics(op, running_mean, running_var, x);
   if (!options.training && tracked) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
@@ -112,12 +120,16 @@ Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& runnin
                         const NormActOptions& then) {
   constexpr std::string_view op = "ghost_batch_norm";
   check_input(op, x, 2, 5);
+  check_options(op, options);
   check(sub_batch >= 1, op, "sub_batch: expected at least 1, got {}", sub_batch);
   const bool tracked = check_running_statistics(op, running_mean, running_var, x);
   if (!options.training && tracked) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
   }
-  const int64_t size = std::min(sub_batch, std::max<int64_t>(1, x.size(0)));
+  if (x.numel() == 0) {
+    return norm_act(x, batch_norm_spec(x, options), weight, bias, then, nullptr, op);
+  }
+  const int64_t size = std::min(sub_batch, x.size(0));
   const int64_t whole = x.size(0) / size;
   const int64_t left = x.size(0) - whole * size;
   // The gradients of several parts are added before they are rounded to 16 bits.
@@ -193,9 +205,11 @@ Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& r
   check(options.r_max >= 1, op, "r_max: expected a value >= 1, got {}", options.r_max);
   check(options.d_max >= 0, op, "d_max: expected a value >= 0, got {}", options.d_max);
   const BatchNormOptions& batch = options.batch_norm;
+  check_options(op, batch);
   if (!batch.training) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, batch, then);
   }
+  check_weights(op, x, weight, bias);
   const int64_t count = checked_count(op, x, batch);
   const NormSpec spec = batch_norm_spec(x, batch);
   if (count == 0) {
@@ -241,14 +255,13 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
         "running_mean: expected running statistics, got none");
   const BatchNormOptions batch{
       .training = options.training, .momentum = options.momentum, .eps = options.eps, .statistics = options.statistics};
+  check_options(op, batch);
   if (!options.training) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, batch, then);
   }
-  check(options.momentum >= 0 && options.momentum <= 1, op, "momentum: expected a value in [0, 1], got {}",
-        options.momentum);
   const int64_t maps = x.size(0) * x.size(1);
   const int64_t count = maps == 0 ? 0 : x.numel() / maps;
-  check(maps == 0 || count != 1, op, "expected more than 1 spatial element when training, got input sizes {}",
+  check(maps == 0 || count != 1, op, "input: expected more than 1 spatial element when training, got sizes {}",
         to_string(x.sizes()));
   NormStatistics statistics;
   Tensor y = norm_act(

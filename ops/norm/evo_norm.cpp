@@ -33,7 +33,7 @@ Tensor evo_norm_b0(const Tensor& x, const Tensor& running_var, const Tensor& v, 
   Tensor batch_var;
   if (options.training || !running_var.defined()) {
     const int64_t count = x.size(1) == 0 ? 0 : x.numel() / x.size(1);
-    check(count != 1, op, "expected more than 1 value per channel when training, got input sizes {}",
+    check(count != 1, op, "input: expected more than 1 value per channel when training, got sizes {}",
           to_string(x.sizes()));
     NormSpec batch = instance;
     batch.reduce.insert(0, 0);

@@ -118,7 +118,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   constexpr std::string_view op = "instance_norm";
   check_input(op, x, 3, 5);
   const int64_t maps = x.size(0) * x.size(1);
-  check(maps == 0 || x.numel() / maps != 1, op, "expected more than 1 spatial element, got input sizes {}",
+  check(maps == 0 || x.numel() / maps != 1, op, "input: expected more than 1 spatial element, got sizes {}",
         to_string(x.sizes()));
   return norm_act(
       x, {.reduce = axes_from(2, x.rank()), .affine = {1}, .statistics = options.statistics, .eps = options.eps},

@@ -180,7 +180,7 @@ TEST_CASE("evo_norm_b0: error texts") {
         "evo_norm_b0: momentum: expected a value in [0, 1], got 1.5");
   CHECK(error_of([&] {
           evo_norm_b0(ones({1, 3, 1, 1}), {}, three);
-        }) == "evo_norm_b0: expected more than 1 value per channel when training, got input sizes [1, 3, 1, 1]");
+        }) == "evo_norm_b0: input: expected more than 1 value per channel when training, got sizes [1, 3, 1, 1]");
 }
 
 TEST_CASE("evo_norm_s0: values by the definition") {

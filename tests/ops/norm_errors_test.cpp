@@ -45,11 +45,11 @@ TEST_CASE("batch_norm: errors") {
   CHECK_THROWS_WITH_AS(batch_norm(zeros({2, 3}, {.dtype = DType::int32}), {}, {}),
                        "batch_norm: input: expected dtype float32, float64, bfloat16 or float16, got int32", Error);
   CHECK_THROWS_WITH_AS(batch_norm(ones({1, 3}), {}, {}),
-                       "batch_norm: expected more than 1 value per channel when training, got input sizes [1, 3]",
+                       "batch_norm: input: expected more than 1 value per channel when training, got sizes [1, 3]",
                        Error);
-  CHECK_THROWS_WITH_AS(batch_norm(ones({1, 3, 1, 1}), three, three),
-                       "batch_norm: expected more than 1 value per channel when training, got input sizes [1, 3, 1, 1]",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      batch_norm(ones({1, 3, 1, 1}), three, three),
+      "batch_norm: input: expected more than 1 value per channel when training, got sizes [1, 3, 1, 1]", Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, ones({4}), three), "batch_norm: running_mean: expected sizes [3], got [4]", Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, three, ones({4})), "batch_norm: running_var: expected sizes [3], got [4]", Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, three, {}), "batch_norm: running_var: expected a tensor, got none", Error);
@@ -71,9 +71,9 @@ TEST_CASE("batch_norm: errors") {
   CHECK_THROWS_WITH_AS(batch_norm(x, three, three, {}, {}, {.training = false, .eps = -1}),
                        "batch_norm: eps: expected a value >= 0, got -1", Error);
   CHECK_NOTHROW(batch_norm(ones({1, 3}), three, three, {}, {}, eval));
-  CHECK_THROWS_WITH_AS(batch_norm(ones({1, 3}), {}, {}, {}, {}, eval),
-                       "batch_norm: expected more than 1 value per channel when training, got input sizes [1, 3]",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      batch_norm(ones({1, 3}), {}, {}, {}, {}, eval),
+      "batch_norm: input: expected more than 1 value per channel without running statistics, got sizes [1, 3]", Error);
 }
 
 TEST_CASE("layer_norm: errors") {
@@ -116,8 +116,123 @@ TEST_CASE("instance_norm: errors") {
   CHECK_THROWS_WITH_AS(instance_norm(ones({2, 3})),
                        "instance_norm: input: expected rank 3 to 5, got rank 2 (sizes [2, 3])", Error);
   CHECK_THROWS_WITH_AS(instance_norm(ones({2, 3, 1, 1})),
-                       "instance_norm: expected more than 1 spatial element, got input sizes [2, 3, 1, 1]", Error);
+                       "instance_norm: input: expected more than 1 spatial element, got sizes [2, 3, 1, 1]", Error);
   CHECK_THROWS_WITH_AS(instance_norm(ones({2, 3, 4}), ones({2})), "instance_norm: weight: expected sizes [3], got [2]",
+                       Error);
+}
+
+TEST_CASE("normalize: errors of centring, correction, eps and groups") {
+  const Tensor x = random_tensor({2, 6, 4}, 1, DType::float32);
+  CHECK_THROWS_WITH_AS(normalize(x, {.reduce = {1}, .eps = NAN}), "normalize: eps: expected a value >= 0, got nan",
+                       Error);
+  CHECK_THROWS_WITH_AS(normalize(x, {.reduce = {1}, .correction = -1}),
+                       "normalize: correction: expected a value >= 0, got -1", Error);
+  CHECK_THROWS_WITH_AS(normalize(x, {.reduce = {1}, .centring = Centring::none, .correction = 1}),
+                       "normalize: correction: expected 0 for a root mean square, got 1", Error);
+  CHECK_THROWS_WITH_AS(
+      normalize(x, {.reduce = {1}, .groups = 6, .correction = 1}),
+      "normalize: input: expected more than 1 values in each set with correction 1, got 1 (sizes [2, 6, 4])", Error);
+  // Groups cut axis 1: they mean nothing where it is not reduced.
+  CHECK_THROWS_WITH_AS(normalize(x, {.reduce = {0, 2}, .affine = {1}, .groups = 3}),
+                       "normalize: reduce: expected axis 1 among the axes with groups > 1, got [0, 2]", Error);
+  CHECK_THROWS_WITH_AS(normalize(x, {.reduce = {-1}, .groups = 2}),
+                       "normalize: reduce: expected axis 1 among the axes with groups > 1, got [-1]", Error);
+  CHECK_THROWS_WITH_AS(norm_statistics(x, {.reduce = {3}}),
+                       "norm_statistics: reduce: expected axes in [-3, 3), got [3]", Error);
+  CHECK_THROWS_WITH_AS(normalize(ones({}), {.reduce = {0}}), "normalize: reduce: expected axes in [0, 0), got [0]",
+                       Error);
+  // Without affine axes there is one weight for all.
+  CHECK_THROWS_WITH_AS(normalize(x, {.reduce = {1}}, ones({6})), "normalize: weight: expected sizes [], got [6]",
+                       Error);
+  CHECK_NOTHROW(normalize(x, {.reduce = {1}}, ones({})));
+}
+
+TEST_CASE("norm_act: errors of the residual") {
+  const Tensor x = random_tensor({2, 6, 4}, 1, DType::float32);
+  const NormSpec spec{.reduce = {1}};
+  CHECK_THROWS_WITH_AS(norm_act(x, spec, {}, {}, {.residual = ones({2, 6, 5})}),
+                       "norm_act: residual: expected sizes [2, 6, 4], got [2, 6, 5]", Error);
+  CHECK_THROWS_WITH_AS(norm_act(x, spec, {}, {}, {.residual = ones({2, 6, 4}, {.dtype = DType::float64})}),
+                       "norm_act: residual: expected dtype float32, got float64", Error);
+  CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, {}, {}, {}, {.residual = ones({6})}),
+                       "batch_norm: residual: expected sizes [2, 6, 4], got [6]", Error);
+}
+
+TEST_CASE("norms of 16 bits: errors of the parameters' dtype") {
+  const Tensor x = ones({2, 6, 4}, {.dtype = DType::bfloat16});
+  CHECK_NOTHROW(batch_norm(x, zeros({6}), ones({6}), ones({6}), zeros({6}, {.dtype = DType::bfloat16})));
+  CHECK_THROWS_WITH_AS(group_norm(x, 2, ones({6}, {.dtype = DType::float16})),
+                       "group_norm: weight: expected dtype bfloat16, got float16", Error);
+  CHECK_THROWS_WITH_AS(batch_norm(x, zeros({6}, {.dtype = DType::float64}), ones({6})),
+                       "batch_norm: running_mean: expected dtype bfloat16, got float64", Error);
+  CHECK_THROWS_WITH_AS(batch_norm(x, zeros({6}), ones({6}, {.dtype = DType::int64})),
+                       "batch_norm: running_var: expected dtype bfloat16, got int64", Error);
+}
+
+TEST_CASE("batch norm's relatives: errors") {
+  const Tensor x = random_tensor({3, 4, 1, 1}, 1, DType::float32);
+  const Tensor four = ones({4});
+  CHECK_THROWS_WITH_AS(ghost_batch_norm(x, 0, {}, {}), "ghost_batch_norm: sub_batch: expected at least 1, got 0",
+                       Error);
+  CHECK_THROWS_WITH_AS(
+      ghost_batch_norm(x, 2, {}, {}),  // the last sub-batch is one image of one pixel
+      "ghost_batch_norm: input: expected more than 1 value per channel when training, got sizes [1, 4, 1, 1]", Error);
+  CHECK_THROWS_WITH_AS(ghost_batch_norm(x, 3, ones({3}), four),
+                       "ghost_batch_norm: running_mean: expected sizes [4], got [3]", Error);
+  CHECK_THROWS_WITH_AS(ghost_batch_norm(x, 3, {}, {}, {}, {}, {.momentum = -0.1}),
+                       "ghost_batch_norm: momentum: expected a value in [0, 1], got -0.1", Error);
+  CHECK_THROWS_WITH_AS(ghost_batch_norm(x, 3, {}, {}, {}, {}, {}, {.residual = ones({3, 4})}),
+                       "ghost_batch_norm: residual: expected sizes [3, 4, 1, 1], got [3, 4]", Error);
+  CHECK_THROWS_WITH_AS(batch_renorm(x, {}, {}), "batch_renorm: running_mean: expected running statistics, got none",
+                       Error);
+  CHECK_THROWS_WITH_AS(batch_renorm(x, four, four, {}, {}, {.r_max = 0.5}),
+                       "batch_renorm: r_max: expected a value >= 1, got 0.5", Error);
+  CHECK_THROWS_WITH_AS(batch_renorm(x, four, four, {}, {}, {.d_max = -1}),
+                       "batch_renorm: d_max: expected a value >= 0, got -1", Error);
+  CHECK_THROWS_WITH_AS(batch_renorm(x, four, four, ones({3})), "batch_renorm: weight: expected sizes [4], got [3]",
+                       Error);
+  CHECK_THROWS_WITH_AS(batch_renorm(ones({1, 4}), four, four),
+                       "batch_renorm: input: expected more than 1 value per channel when training, got sizes [1, 4]",
+                       Error);
+  // Options are looked at in evaluation too.
+  CHECK_THROWS_WITH_AS(batch_norm(x, four, four, {}, {}, {.training = false, .momentum = 2}),
+                       "batch_norm: momentum: expected a value in [0, 1], got 2", Error);
+}
+
+TEST_CASE("instance_norm with running statistics: errors") {
+  const Tensor x = ones({2, 3, 1, 1});
+  const Tensor three = ones({3});
+  using Options = TrackedInstanceNormOptions;
+  CHECK_THROWS_WITH_AS(
+      instance_norm(x, three, three, {}, {}, Options{}),
+      "instance_norm: input: expected more than 1 spatial element when training, got sizes [2, 3, 1, 1]", Error);
+  CHECK_NOTHROW(instance_norm(x, three, three, {}, {}, Options{.training = false}));
+  CHECK_THROWS_WITH_AS(instance_norm(x, {}, {}, {}, {}, Options{}),
+                       "instance_norm: running_mean: expected running statistics, got none", Error);
+  CHECK_THROWS_WITH_AS(instance_norm(x, ones({6}), three, {}, {}, Options{}),
+                       "instance_norm: running_mean: expected sizes [3], got [6]", Error);
+  CHECK_THROWS_WITH_AS(instance_norm(x, three, three, {}, {}, Options{.training = false, .momentum = 1.01}),
+                       "instance_norm: momentum: expected a value in [0, 1], got 1.01", Error);
+}
+
+TEST_CASE("rms_norm, simple_norm: errors") {
+  const Tensor x = ones({2, 3, 5});
+  CHECK_THROWS_WITH_AS(rms_norm({}, {5}), "rms_norm: input: expected a tensor, got none", Error);
+  CHECK_THROWS_WITH_AS(rms_norm(x, {}), "rms_norm: normalized_shape: expected at least 1 size, got []", Error);
+  CHECK_THROWS_WITH_AS(rms_norm(x, {3}),
+                       "rms_norm: normalized_shape: expected the last sizes of the input [2, 3, 5], got [3]", Error);
+  CHECK_THROWS_WITH_AS(rms_norm(x, {5}, ones({3})), "rms_norm: weight: expected sizes [5], got [3]", Error);
+  CHECK_THROWS_WITH_AS(rms_norm(x, {5}, {}, {.eps = -1}), "rms_norm: eps: expected a value >= 0, got -1", Error);
+  CHECK_THROWS_WITH_AS(rms_norm_2d(x), "rms_norm_2d: input: expected rank 4, got rank 3 (sizes [2, 3, 5])", Error);
+  CHECK_THROWS_WITH_AS(rms_norm_2d(ones({2, 3, 4, 5}), ones({5})), "rms_norm_2d: weight: expected sizes [3], got [5]",
+                       Error);
+  CHECK_THROWS_WITH_AS(
+      simple_norm(ones({2, 1}), {1}),
+      "simple_norm: input: expected more than 1 values in each set with correction 1, got 1 (sizes [2, 1])", Error);
+  CHECK_THROWS_WITH_AS(simple_norm(x, {4, 5}),
+                       "simple_norm: normalized_shape: expected the last sizes of the input [2, 3, 5], got [4, 5]",
+                       Error);
+  CHECK_THROWS_WITH_AS(simple_norm_2d(x), "simple_norm_2d: input: expected rank 4, got rank 3 (sizes [2, 3, 5])",
                        Error);
 }
 
