@@ -4,6 +4,7 @@
 #include "nn/init.h"
 #include "nn/norm.h"
 #include "nn/pool.h"
+#include "nn/response_norm.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
 
@@ -45,6 +46,8 @@ ModulePointer last_norm(int64_t channels, const Build& build) {
       }
     }
     check(found, "model", "zero_init_last: expected a norm with a weight, got {}", norm->name());
+    check(dynamic_cast<const nn::GlobalResponseNorm*>(norm.get()) == nullptr, "model",
+          "zero_init_last: expected a norm whose output its weight scales, got {}", norm->name());
   }
   return norm;
 }

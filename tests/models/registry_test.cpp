@@ -260,6 +260,8 @@ TEST_CASE("models: error texts") {
   CHECK(error("resnet18", {.layer_scale = 1}) == "model: layer_scale: resnet18 has no layer scale");
   CHECK(error("resnet18", {.norm = "none", .zero_init_last = true}) ==
         "model: zero_init_last: expected a norm with a weight, got NoNorm");
+  CHECK(error("resnet18", {.norm = "grn", .zero_init_last = true}) ==
+        "model: zero_init_last: expected a norm whose output its weight scales, got GlobalResponseNorm(64, eps=1e-06)");
   CHECK(error("convnext_atto", {.small_stem = true}) ==
         "model: small_stem: convnext_atto has no such stem; patch_size makes its stem fit small images");
   CHECK(error("convnext_atto", {.zero_init_last = true}) ==

@@ -55,11 +55,13 @@ TEST_CASE("dynamic_tanh: gradients, once and twice") {
   }
 }
 
-TEST_CASE("dynamic_tanh: memory formats and 16 bits") {
+TEST_CASE("dynamic_tanh: memory formats, float32 and 16 bits") {
   const TensorFunction f = [](const Tensors& in) { return Tensors{dynamic_tanh(in[0], in[1], in[2], in[3])}; };
   check_formats("dynamic_tanh", f, [](int64_t channels) {
     return Tensors{kAlpha, random_tensor({channels}, 2), random_tensor({channels}, 3)};
   });
+  check_float32("dynamic_tanh", f,
+                {random_tensor({2, 5, 3, 4}, 5), kAlpha, random_tensor({5}, 2), random_tensor({5}, 3)});
   check_sixteen_bits("dynamic_tanh", f,
                      {random_tensor({2, 5, 3, 4}, 5), kAlpha, random_tensor({5}, 2), random_tensor({5}, 3)});
 }

@@ -2,6 +2,7 @@
 
 #include "error_text.h"
 #include "norm_properties.h"
+#include "ops/reduce/reduce.h"
 
 using namespace norma;
 using namespace norma::test;
@@ -130,6 +131,20 @@ TEST_CASE("evo_norm_b0: gradients, once and twice, training and evaluation") {
   }
 }
 
+TEST_CASE("evo_norm_b0: third derivative") {
+  Tensor x = random_tensor({3, 2, 2}, 31);
+  x.set_requires_grad();
+  const Tensor v = random_tensor({2}, 33);
+  const Tensor direction = random_tensor({3, 2, 2}, 32);
+  const auto second = [&](const Tensors& in) {
+    const Tensor y = evo_norm_b0(in[0], {}, v, {}, {}, {.eps = 0.1});
+    const Tensor first = grad({sum(mul(mul(y, y), direction))}, {in[0]}, {}, {.create_graph = true})[0];
+    return Tensors{grad({sum(mul(first, first))}, {in[0]}, {}, {.create_graph = true})[0]};
+  };
+  const GradcheckResult result = gradcheck(second, {x});
+  CHECK_MESSAGE(result.passed, result.message);
+}
+
 TEST_CASE("evo_norm_b0: exact variances far from 0") {
   // At 1e4 a float32 mean is off by up to 5e-4, which a gradient taken from x - mean would show. v = 0 and a small
   // batch variance leave the instance variance alone in the result.
@@ -152,13 +167,14 @@ TEST_CASE("evo_norm_b0: exact variances far from 0") {
   CHECK(max_difference(results[3], zeros_like(results[3])) > 1e3);
 }
 
-TEST_CASE("evo_norm_b0: memory formats and 16 bits") {
+TEST_CASE("evo_norm_b0: memory formats, float32 and 16 bits") {
   const TensorFunction f = [](const Tensors& in) { return Tensors{evo_norm_b0(in[0], {}, in[1], in[2], in[3])}; };
   check_formats("evo_norm_b0", f, [](int64_t channels) {
     const Parameters own(channels);
     return Tensors{own.v, own.weight, own.bias};
   });
   const Parameters own(5);
+  check_float32("evo_norm_b0", f, {random_tensor({2, 5, 3, 4}, 5), own.v, own.weight, own.bias});
   check_sixteen_bits("evo_norm_b0", f, {random_tensor({2, 5, 3, 4}, 5), own.v, own.weight, own.bias});
 }
 
@@ -218,13 +234,28 @@ TEST_CASE("evo_norm_s0: gradients, once and twice") {
   }
 }
 
-TEST_CASE("evo_norm_s0: memory formats and 16 bits") {
+TEST_CASE("evo_norm_s0: third derivative") {
+  Tensor x = random_tensor({3, 2, 2}, 31);
+  x.set_requires_grad();
+  const Tensor v = random_tensor({2}, 33);
+  const Tensor direction = random_tensor({3, 2, 2}, 32);
+  const auto second = [&](const Tensors& in) {
+    const Tensor y = evo_norm_s0(in[0], 1, v, {}, {}, {.eps = 0.1});
+    const Tensor first = grad({sum(mul(mul(y, y), direction))}, {in[0]}, {}, {.create_graph = true})[0];
+    return Tensors{grad({sum(mul(first, first))}, {in[0]}, {}, {.create_graph = true})[0]};
+  };
+  const GradcheckResult result = gradcheck(second, {x});
+  CHECK_MESSAGE(result.passed, result.message);
+}
+
+TEST_CASE("evo_norm_s0: memory formats, float32 and 16 bits") {
   const TensorFunction f = [](const Tensors& in) { return Tensors{evo_norm_s0(in[0], 1, in[1], in[2], in[3])}; };
   check_formats("evo_norm_s0", f, [](int64_t channels) {
     const Parameters own(channels);
     return Tensors{own.v, own.weight, own.bias};
   });
   const Parameters own(5);
+  check_float32("evo_norm_s0", f, {random_tensor({2, 5, 3, 4}, 5), own.v, own.weight, own.bias});
   check_sixteen_bits("evo_norm_s0", f, {random_tensor({2, 5, 3, 4}, 5), own.v, own.weight, own.bias});
 }
 

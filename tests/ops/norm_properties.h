@@ -37,6 +37,38 @@ inline void check_formats(const std::string& name, const TensorFunction& norm,
   }
 }
 
+/// float32 in every layout against float64 of the same numbers: output and gradients within a few roundings of the
+/// largest value among them.
+inline void check_float32(const std::string& name, const TensorFunction& norm, const Tensors& inputs) {
+  for (const Layout layout : kLayouts) {
+    CAPTURE(name);
+    CAPTURE(to_string(layout));
+    Tensors single;
+    Tensors wide;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor values = to(inputs[i], DType::float32);
+      single.push_back(i == 0 ? in_layout(values, layout) : copy_of(values, MemoryFormat::preserve));
+      wide.push_back(copy_of(to(values, DType::float64), MemoryFormat::preserve));
+      single[i].set_requires_grad();
+      wide[i].set_requires_grad();
+    }
+    const Tensor dy = to(random_tensor(inputs[0].sizes(), 3), DType::float32);
+    Tensors results{norm(single)[0]};
+    Tensors expected{norm(wide)[0]};
+    for (const Tensor& gradient : grad({results[0]}, single, {dy})) {
+      results.push_back(gradient);
+    }
+    for (const Tensor& gradient : grad({expected[0]}, wide, {to(dy, DType::float64)})) {
+      expected.push_back(gradient);
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      CAPTURE(i);
+      const double scale = std::max(1.0, max_difference(expected[i], zeros_like(expected[i])));
+      CHECK(max_difference(to(results[i], DType::float64), expected[i]) <= 1e-6 * scale);
+    }
+  }
+}
+
 /// bfloat16 and float16, with parameters of either dtype: what float32 gives for the same inputs, rounded once, and
 /// gradients likewise, each in the dtype of its input.
 inline void check_sixteen_bits(const std::string& name, const TensorFunction& norm, const Tensors& inputs) {

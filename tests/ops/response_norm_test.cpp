@@ -2,6 +2,7 @@
 
 #include "error_text.h"
 #include "norm_properties.h"
+#include "ops/reduce/reduce.h"
 
 #include <limits>
 
@@ -133,9 +134,10 @@ TEST_CASE("local_response_norm: gradients, once and twice") {
   }
 }
 
-TEST_CASE("local_response_norm: memory formats, 16 bits, empty input") {
+TEST_CASE("local_response_norm: memory formats, float32, 16 bits, empty input") {
   const TensorFunction f = [](const Tensors& in) { return Tensors{local_response_norm(in[0], 3, {.alpha = 2})}; };
   check_formats("local_response_norm", f, [](int64_t) { return Tensors{}; });
+  check_float32("local_response_norm", f, {random_tensor({2, 5, 3, 4}, 5)});
   check_sixteen_bits("local_response_norm", f, {random_tensor({2, 5, 3, 4}, 5)});
   for (const Sizes& sizes : {Sizes{0, 3, 4, 5}, Sizes{2, 0, 4, 5}, Sizes{2, 3, 0, 5}}) {
     Tensor x = zeros(sizes).set_requires_grad();
@@ -196,7 +198,7 @@ TEST_CASE("filter_response_norm: gradients, once and twice") {
   }
 }
 
-TEST_CASE("filter_response_norm: memory formats and 16 bits") {
+TEST_CASE("filter_response_norm: memory formats, float32 and 16 bits") {
   const TensorFunction f = [](const Tensors& in) { return Tensors{filter_response_norm(in[0], in[1], in[2], in[3])}; };
   const auto parameters = [](int64_t channels) {
     return Tensors{random_tensor({channels}, 2), random_tensor({channels}, 3), random_tensor({channels}, 4)};
@@ -204,6 +206,7 @@ TEST_CASE("filter_response_norm: memory formats and 16 bits") {
   check_formats("filter_response_norm", f, parameters);
   Tensors inputs = parameters(5);
   inputs.insert(inputs.begin(), random_tensor({2, 5, 3, 4}, 5));
+  check_float32("filter_response_norm", f, inputs);
   check_sixteen_bits("filter_response_norm", f, inputs);
 }
 
@@ -256,6 +259,19 @@ TEST_CASE("global_response_norm: gradients, once and twice") {
   }
 }
 
+TEST_CASE("global_response_norm: third derivative") {
+  Tensor x = random_tensor({3, 2, 2}, 31);
+  x.set_requires_grad();
+  const Tensor direction = random_tensor({3, 2, 2}, 32);
+  const auto second = [&](const Tensors& in) {
+    const Tensor y = global_response_norm(in[0], {}, {}, {.eps = 0.1});
+    const Tensor first = grad({sum(mul(mul(y, y), direction))}, {in[0]}, {}, {.create_graph = true})[0];
+    return Tensors{grad({sum(mul(first, first))}, {in[0]}, {}, {.create_graph = true})[0]};
+  };
+  const GradcheckResult result = gradcheck(second, {x});
+  CHECK_MESSAGE(result.passed, result.message);
+}
+
 TEST_CASE("global_response_norm: finite gradients, once and twice, where maps are 0") {
   for (const DType dtype : {DType::float32, DType::float64}) {
     for (const bool all : {true, false}) {
@@ -299,12 +315,14 @@ TEST_CASE("global_response_norm: finite gradients, once and twice, where maps ar
   }
 }
 
-TEST_CASE("global_response_norm: memory formats and 16 bits") {
+TEST_CASE("global_response_norm: memory formats, float32 and 16 bits") {
   const TensorFunction f = [](const Tensors& in) { return Tensors{global_response_norm(in[0], in[1], in[2])}; };
   const auto parameters = [](int64_t channels) {
     return Tensors{random_tensor({channels}, 2), random_tensor({channels}, 3)};
   };
   check_formats("global_response_norm", f, parameters);
+  check_float32("global_response_norm", f,
+                {random_tensor({2, 5, 3, 4}, 5), random_tensor({5}, 2), random_tensor({5}, 3)});
   check_sixteen_bits("global_response_norm", f,
                      {random_tensor({2, 5, 3, 4}, 5), random_tensor({5}, 2), random_tensor({5}, 3)});
   // In float16 the squares would overflow.

@@ -86,7 +86,10 @@ TEST_CASE("standardize_weight: gradients, once and twice") {
   }
 }
 
-TEST_CASE("standardize_weight: 16 bits") {
+TEST_CASE("standardize_weight: float32 and 16 bits") {
+  check_float32("standardize_weight",
+                [](const Tensors& in) { return Tensors{standardize_weight(in[0], in[1], {.gamma = 1})}; },
+                {random_tensor({4, 3, 2, 3}, 5), random_tensor({4, 1, 1, 1}, 6)});
   check_sixteen_bits("standardize_weight",
                      [](const Tensors& in) { return Tensors{standardize_weight(in[0], in[1], {.gamma = 1})}; },
                      {random_tensor({4, 3, 2, 3}, 5), random_tensor({4, 1, 1, 1}, 6)});
