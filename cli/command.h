@@ -27,6 +27,7 @@ Command add_compare(CLI::App& program, const std::string& command_line);
 Command add_train(CLI::App& program);
 Command add_eval(CLI::App& program);
 Command add_run(CLI::App& program);
+Command add_audit(CLI::App& program, const std::string& command_line);
 Command add_info(CLI::App& program);
 
 }  // namespace norma::cli

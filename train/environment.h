@@ -24,6 +24,10 @@ struct Environment {
 
 Environment environment();
 
+/// As a JSON object, and back. The second throws nlohmann::json::exception for a text that is none.
+std::string to_json(const Environment& environment);
+Environment environment_from_json(const std::string& text);
+
 /// Name and version of the library that does convolutions and matrix products; empty where there is none.
 std::vector<std::pair<std::string, std::string>> compute_libraries();
 

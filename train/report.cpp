@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "nn/norm_factory.h"
 #include "train/output.h"
+#include "train/text_table.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -89,55 +90,6 @@ Row row_of(const std::vector<const Cell*>& cells) {
   row.loss = spread_of(loss);
   row.images_per_second = spread_of(images_per_second);
   return row;
-}
-
-/// Letters of a UTF-8 text: bytes that do not continue one.
-size_t columns_of(std::string_view text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
-/// A field of a CSV line, quoted where it has to be.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) {
-    return text;
-  }
-  std::string quoted = "\"";
-  for (const char c : text) {
-    quoted += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return quoted + '"';
-}
-
-Json environment_to_json(const Environment& e) {
-  Json libraries = Json::object();
-  for (const auto& [name, version] : e.libraries) {
-    libraries[name] = version;
-  }
-  return {{"norma", e.norma},       {"cpu", e.cpu},
-          {"system", e.system},     {"compiler", e.compiler},
-          {"build", e.build},       {"cores", e.cores},
-          {"threads", e.threads},   {"memory", e.memory},
-          {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
-          {"devices", e.devices}};
-}
-
-Environment environment_from_json(const Json& json) {
-  Environment e;
-  json.at("norma").get_to(e.norma);
-  json.at("cpu").get_to(e.cpu);
-  json.at("system").get_to(e.system);
-  json.at("compiler").get_to(e.compiler);
-  json.at("build").get_to(e.build);
-  json.at("cores").get_to(e.cores);
-  json.at("threads").get_to(e.threads);
-  json.at("memory").get_to(e.memory);
-  json.at("instruction_sets").get_to(e.instruction_sets);
-  json.at("devices").get_to(e.devices);
-  for (const auto& [name, version] : json.at("libraries").items()) {
-    e.libraries.emplace_back(name, version.get<std::string>());
-  }
-  return e;
 }
 
 Json cell_to_json(const Cell& cell) {
@@ -249,7 +201,7 @@ std::string format_tax(const std::optional<double>& tax) {
 std::string to_table(const Comparison& comparison) {
   const std::vector<std::string> heads = {"model", "norm", "accuracy %", "test loss",
                                           "img/s", "tax",  "memory",     "parameters"};
-  constexpr size_t kTextColumns = 2;  // the others stand on the right
+  constexpr size_t kTextColumns = 2;
   std::vector<std::vector<std::string>> lines = {heads};
   for (const Row& row : summarize(comparison)) {
     std::vector<std::string> line = {row.model, row.norm};
@@ -264,31 +216,7 @@ std::string to_table(const Comparison& comparison) {
     }
     lines.push_back(line);
   }
-  std::vector<size_t> widths(heads.size(), 0);
-  for (const auto& line : lines) {
-    // A line that stops early ends with its problem, which may be long and sets no width.
-    const size_t columns = line.size() >= heads.size() ? heads.size() : kTextColumns;
-    for (size_t i = 0; i < columns; ++i) {
-      widths[i] = std::max(widths[i], columns_of(line[i]));
-    }
-  }
-  std::string table;
-  auto out = std::back_inserter(table);
-  for (const auto& line : lines) {
-    const bool whole = line.size() >= heads.size();
-    for (size_t i = 0; i < line.size(); ++i) {
-      const std::string_view gap = i > 0 ? "  " : "";
-      if (i >= heads.size() || (!whole && i >= kTextColumns)) {
-        fmt::format_to(out, "{}{}", gap, line[i]);
-      } else if (i < kTextColumns) {
-        fmt::format_to(out, "{}{:<{}}", gap, line[i], widths[i]);
-      } else {
-        fmt::format_to(out, "{}{:>{}}", gap, line[i], widths[i]);
-      }
-    }
-    table += '\n';
-  }
-  return table;
+  return align_table(lines, kTextColumns);
 }
 
 std::string to_csv(const Comparison& comparison) {
@@ -322,7 +250,7 @@ std::string to_json(const Comparison& comparison) {
   Json json = {{"format", "norma comparison 1"},
                {"date", comparison.date},
                {"command", comparison.command},
-               {"environment", environment_to_json(comparison.environment)},
+               {"environment", Json::parse(to_json(comparison.environment))},
                {"recipe", Json::parse(to_json(comparison.recipe))}};
   Json cells = Json::array();
   for (const Cell& cell : comparison.cells) {
@@ -338,7 +266,7 @@ Comparison comparison_from_json(const std::string& text) {
     const Json json = Json::parse(text);
     json.at("date").get_to(comparison.date);
     json.at("command").get_to(comparison.command);
-    comparison.environment = environment_from_json(json.at("environment"));
+    comparison.environment = environment_from_json(json.at("environment").dump());
     comparison.recipe = recipe_from_json(json.at("recipe").dump());
     for (const Json& cell : json.at("cells")) {
       comparison.cells.push_back(cell_from_json(cell));

@@ -1,0 +1,97 @@
+#include "train/audit/audit.h"
+#include "cli/command.h"
+#include "cli/options.h"
+#include "train/audit/cases.h"
+#include "train/audit/report.h"
+#include "train/interrupt.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+
+namespace norma::cli {
+
+namespace {
+
+struct State {
+  train::audit::AuditOptions audit;
+  RunOptions running;
+  std::string output;
+};
+
+int run(const State& state) {
+  state.running.apply();
+  train::audit::AuditOptions options = state.audit;
+  for (auto* list : {&options.norms, &options.statistics, &options.dtypes, &options.cases}) {
+    *list = split_lists(*list);
+  }
+  train::audit::check_options(options);
+  const std::filesystem::path folder = state.output.empty() ? new_run_folder("audit") : state.output;
+  check(!std::filesystem::exists(folder / "results.json"), "audit",
+        "'{}' holds other results: choose another output folder", folder.string());
+  train::make_output_folder("audit", folder);
+  if (!state.running.quiet) {
+    options.progress = [](const std::string& text) {
+      fmt::print("{}\n", text);
+      std::fflush(stdout);
+    };
+  }
+  const train::InterruptGuard guard;
+  const train::audit::Audit audit = train::audit::run_audit(options);
+  train::audit::write_report(audit, folder);
+  fmt::print("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", train::audit::to_table(audit),
+             audit.measurements.size(), audit.seconds, (folder / "results.csv").string());
+  if (!audit.complete) {
+    fmt::print("interrupted\n");
+    return kInterrupted;
+  }
+  return kSuccess;
+}
+
+/// The cases with what they are, for the end of the help.
+std::string describe_cases() {
+  std::string text = "Cases:\n";
+  for (const train::audit::Case& c : train::audit::all_cases()) {
+    text += fmt::format("  {:<18}{}\n", c.name, c.description);
+  }
+  return text;
+}
+
+}  // namespace
+
+Command add_audit(CLI::App& program, const std::string& command_line) {
+  CLI::App* app = program.add_subcommand("audit", "How exact each norm is, with each choice of statistics and dtype");
+  app->footer(
+      "Examples:\n"
+      "  norma audit\n"
+      "  norma audit --quick --dtypes float32\n"
+      "  norma audit --norms layer --statistics stable,sum_of_squares --cases offset_0,offset_1e4,rand_100\n"
+      "Each norm runs forward and backward on inputs that are known to be hard, and is compared with its definition,\n"
+      "computed in extended precision from the same numbers. A second table shows what each choice of statistics\n"
+      "costs. The output folder gets results.csv (a line per measurement), costs.csv (a line per timing),\n"
+      "results.json (both, the machine and the versions) and table.txt (what is printed).\n\n" +
+      describe_cases());
+  auto state = std::make_shared<State>();
+  state->audit.command = command_line;
+  const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& description) {
+    app->add_option(name, list, description)->type_name("LIST")->default_str("all")->group("What is measured");
+  };
+  add_list("--norm,--norms", state->audit.norms, fmt::format("{}", fmt::join(train::audit::norm_names(), ", ")));
+  add_list("--statistics", state->audit.statistics, "stable, welford, two_pass, compensated, sum_of_squares");
+  add_list("--dtype,--dtypes", state->audit.dtypes, "float32, float64, bfloat16, float16");
+  add_list("--case,--cases", state->audit.cases, "kinds of input; they are listed below");
+  app->add_flag("--quick", state->audit.quick, "one memory layout, smaller published cases, fewer timings")
+      ->group("What is measured");
+  app->add_option("--output", state->output, "folder for the results")
+      ->type_name("FOLDER")
+      ->default_str("runs/audit-<date>-<time>")
+      ->group("Running");
+  state->running.add_threads(*app);
+  app->add_flag("--quiet", state->running.quiet, "show no progress")->group("Running");
+  return {app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli

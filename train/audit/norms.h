@@ -1,0 +1,43 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "ops/norm/spec.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace norma::train::audit {
+
+/// A norm as the audit calls it: through its public function.
+struct Norm {
+  std::string name;
+  Sizes sizes;                    ///< of the input
+  std::optional<Sizes> one_each;  ///< an input with one element in each set; none where that is an error
+  bool has_bias = true;
+  bool has_statistics = true;  ///< false: `statistics` makes no difference
+  /// The spec for inputs of this rank. Its statistics and eps are for the caller to set.
+  std::function<NormSpec(int64_t rank)> spec;
+  std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias, Statistics statistics, double eps)>
+      apply;
+};
+
+const std::vector<Norm>& all_norms();
+std::vector<std::string> norm_names();
+/// Throws Error for an unknown name.
+const Norm& norm_called(const std::string& name);
+
+/// The order in which an input lies in memory. A norm takes another walk for each.
+enum class Layout : uint8_t {
+  contiguous,
+  channels_last,  ///< of rank 4
+  transposed,     ///< of rank 2: the first axis is the inner one
+};
+std::string_view to_string(Layout layout);
+/// The layouts that inputs of this rank are tried in.
+std::vector<Layout> layouts_of(int64_t rank);
+/// A copy of x that lies so.
+Tensor in_layout(const Tensor& x, Layout layout);
+
+}  // namespace norma::train::audit
