@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -47,13 +48,21 @@ inline void apply_run(int64_t count, const T* x, T* y, Mean mean, Rest rest, Sca
   }
 }
 
-/// dx = dy * by_dy + ((x - mean) - rest) * by_x + shift
-template <class T, class Mean, class Rest, class ByDy, class ByX, class Shift>
-inline void input_gradient_run(int64_t count, const T* dy, const T* x, T* dx, Mean mean, Rest rest, ByDy by_dy,
-                               ByX by_x, Shift shift) {
+/// dx = dy * by_dy + ((x - mean) - rest) * rstd * by_xhat + shift, or only the first term where the statistics are
+/// given. (rstd and by_xhat apart are of the size of dx. Their product need not fit T.)
+template <class T, class Mean, class Rest, class Rstd, class ByDy, class ByXhat, class Shift>
+inline void input_gradient_run(bool given, int64_t count, const T* dy, const T* x, T* dx, Mean mean, Rest rest,
+                               Rstd rstd, ByDy by_dy, ByXhat by_xhat, Shift shift) {
+  if (given) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      dx[i] = dy[i] * by_dy[i];
+    }
+    return;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    dx[i] = dy[i] * by_dy[i] + (((x[i] - mean[i]) - rest[i]) * by_x[i] + shift[i]);
+    dx[i] = dy[i] * by_dy[i] + ((((x[i] - mean[i]) - rest[i]) * rstd[i]) * by_xhat[i] + shift[i]);
   }
 }
 
@@ -184,26 +193,26 @@ inline Pair<double> shifted_sums(int64_t count, const T* x, T pivot) {
   });
 }
 
-/// (sum of g, sum of g * d) with g = dy * weight and d = (x - mean) - rest.
-template <class T, class Mean, class Rest, class Weight>
-inline Pair<double> gradient_sums(int64_t count, const T* dy, const T* x, Mean mean, Rest rest, Weight weight) {
+/// (sum of g, sum of g * xhat) with g = dy * weight and xhat = ((x - mean) - rest) * rstd.
+template <class T, class Weight>
+inline Pair<double> gradient_sums(int64_t count, const T* dy, const T* x, T mean, T rest, T rstd, Weight weight) {
   return sum_run<T>(count, [=](int64_t i) {
     const T g = dy[i] * weight[i];
-    return Pair<T>{g, g * ((x[i] - mean[i]) - rest[i])};
+    return Pair<T>{g, g * (((x[i] - mean) - rest) * rstd)};
   });
 }
 
-/// gradient_sums of a run of any length, with a constant mean.
+/// gradient_sums of a run of any length.
 template <class T, class Weight>
-inline Pair<double> long_gradient_sums(int64_t count, const T* dy, const T* x, T mean, T rest, Weight weight) {
+inline Pair<double> long_gradient_sums(int64_t count, const T* dy, const T* x, T mean, T rest, T rstd, Weight weight) {
   Pair<double> sums;
   for (int64_t begin = 0; begin < count; begin += kSumBlock) {
     const int64_t length = std::min(kSumBlock, count - begin);
     Pair<double> part;
     if constexpr (std::is_pointer_v<Weight>) {
-      part = gradient_sums(length, dy + begin, x + begin, Same<T>{mean}, Same<T>{rest}, weight + begin);
+      part = gradient_sums(length, dy + begin, x + begin, mean, rest, rstd, weight + begin);
     } else {
-      part = gradient_sums(length, dy + begin, x + begin, Same<T>{mean}, Same<T>{rest}, weight);
+      part = gradient_sums(length, dy + begin, x + begin, mean, rest, rstd, weight);
     }
     sums.first += part.first;
     sums.second += part.second;
@@ -245,6 +254,36 @@ inline Moments merge(bool raw, const Moments& a, double count_a, const Moments& 
   return {a.pivot, a.rest + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
 }
 
+/// What is known of a set, into the arrays.
+template <class T>
+inline void store_set(const NormProblem& problem, const NormForward<T>& arrays, int64_t set, T mean, T rest, T rstd,
+                      T var) {
+  const bool subtracted = problem.centring != Centring::deviation;
+  if (!subtracted) {
+    arrays.centre[set] = mean;
+    arrays.centre_rest[set] = rest;
+  }
+  arrays.mean[set] = subtracted ? mean : T(0);
+  arrays.rest[set] = subtracted ? rest : T(0);
+  arrays.rstd[set] = rstd;
+  if (arrays.var != nullptr) {
+    arrays.var[set] = var;
+  }
+}
+
+/// True iff squares have left the range of T: var is infinite, or so small that the squares it is made of lost digits
+/// and eps does not cover it. E[x²] - E[x]² is left as it is.
+template <class T>
+inline bool squares_are_lost(const NormProblem& problem, double var) {
+  constexpr double kLeast = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+  const bool asked_for = problem.statistics == Statistics::sum_of_squares && problem.centring != Centring::none;
+  return !asked_for && (!std::isfinite(var) || var + problem.eps < kLeast);
+}
+/// The statistics of such a set, from its elements multiplied by a power of two, in double. False, with nothing done,
+/// where an element is NaN or infinite.
+template <class T>
+bool store_scaled_statistics(const NormProblem& problem, const NormForward<T>& arrays, int64_t set);
+
 /// Mean, variance and so on of set number `set`, from the moments of all its elements, into the arrays.
 template <class T>
 inline void store_statistics(const NormProblem& problem, const Moments& moments, const NormForward<T>& arrays,
@@ -270,40 +309,29 @@ inline void store_statistics(const NormProblem& problem, const Moments& moments,
     wide_var = moments.m2 / freedom;
     var = static_cast<T>(wide_var);
   }
-  if (problem.centring == Centring::deviation) {
-    arrays.centre[set] = mean;
-    arrays.centre_rest[set] = rest;
-    mean = 0;
-    rest = 0;
+  if (squares_are_lost<T>(problem, wide_var) && store_scaled_statistics(problem, arrays, set)) [[unlikely]] {
+    return;
   }
-  arrays.mean[set] = mean;
-  arrays.rest[set] = rest;
-  arrays.rstd[set] = static_cast<T>(1 / std::sqrt(wide_var + problem.eps));
-  if (arrays.var != nullptr) {
-    arrays.var[set] = var;
-  }
+  store_set(problem, arrays, set, mean, rest, static_cast<T>(1 / std::sqrt(wide_var + problem.eps)), var);
 }
 
-/// The constants of a set in dx = dy * weight * rstd + d * by_x + shift, with d = (x - mean) - rest, or
+/// The constants of a set in dx = dy * weight * rstd + d * rstd * by_xhat + shift, with d = (x - mean) - rest, or
 /// (x - centre) - centre_rest for Centring::deviation.
 struct InputGradient {
-  double by_x = 0;
+  double by_xhat = 0;
   double shift = 0;
 };
 
-/// From the sums of g and g * c over a set, with g = dy * weight, c = (x - mean) - rest, n elements and correction k:
-///   mean:      dx = rstd * (g - sum(g) / n) - d * rstd³ * sum(g * c) / (n - k)
-///   none:      dx = rstd * g - d * rstd³ * sum(g * c) / n
-///   deviation: dx = rstd * g - d * rstd³ * sum(g * c) / (n - k)
+/// From the sums of g and g * xhat over a set, with g = dy * weight, xhat = ((x - mean) - rest) * rstd, n elements and
+/// correction k:
+///   mean:      dx = rstd * (g - sum(g) / n - d * rstd * sum(g * xhat) / (n - k))
+///   none:      dx = rstd * (g - d * rstd * sum(g * xhat) / n)
+///   deviation: dx = rstd * (g - d * rstd * sum(g * xhat) / (n - k))
 ///   given:     dx = rstd * g
-inline InputGradient input_gradient(const NormProblem& problem, double rstd, double sum_g, double sum_g_c) {
-  if (problem.given_statistics) {
-    return {};
-  }
+inline InputGradient input_gradient(const NormProblem& problem, double rstd, double sum_g, double sum_g_xhat) {
   const auto count = static_cast<double>(problem.shape.set_size());
   const double freedom = count - static_cast<double>(problem.correction);
-  const double by_x = -rstd * rstd * rstd * sum_g_c / freedom;
-  return {by_x, problem.centring == Centring::mean ? -rstd * sum_g / count : 0};
+  return {-rstd * sum_g_xhat / freedom, problem.centring == Centring::mean ? -rstd * sum_g / count : 0};
 }
 
 /// d = (x - first) - second; see InputGradient.

@@ -21,13 +21,13 @@ struct BackwardRows {
   std::span<T> rest = scratch.row(1);
   std::span<T> rstd = scratch.row(2);
   std::span<T> by_dy = scratch.row(3);
-  std::span<T> by_x = scratch.row(4);
+  std::span<T> by_xhat = scratch.row(4);
   std::span<T> shift = scratch.row(5);
   std::span<T> weight = scratch.row(6);
   std::span<T> first_part = scratch.row(7);  ///< of a few rows, on their way to first and second
   std::span<T> second_part = scratch.row(8);
   std::span<double> first = sums.row(0);   ///< sums of dy, or of g = dy * weight where weights vary from row to row
-  std::span<double> second = sums.row(1);  ///< the same, times (x - mean)
+  std::span<double> second = sums.row(1);  ///< the same, times xhat
 };
 
 template <class T>
@@ -37,12 +37,13 @@ void load_statistics(const ColumnTile& tile, const NormBackward<T>& arrays, Back
   tile.spread(rows.rstd, [&](int64_t set) { return arrays.rstd[tile.first_set + set]; });
 }
 
-/// first[j] = sum of dy, second[j] = sum of dy * (x - mean) over some rows: four of them in T, then on in double.
+/// first[j] = sum of dy, second[j] = sum of dy * xhat over some rows: four of them in T, then on in double.
 template <class T>
 void column_sums(const ColumnTile& tile, const T* dy, const T* x, int64_t begin, int64_t end,
                  const BackwardRows<T>& rows) {
   const T* mean = rows.mean.data();
   const T* rest = rows.rest.data();
+  const T* rstd = rows.rstd.data();
   double* first = rows.first.data();
   double* second = rows.second.data();
   std::fill_n(first, tile.width, 0.0);
@@ -61,9 +62,10 @@ void column_sums(const ColumnTile& tile, const T* dy, const T* x, int64_t begin,
     for (int64_t j = 0; j < tile.width; ++j) {
       const T m = mean[j];
       const T r = rest[j];
+      const T s = rstd[j];
       first[j] += (dy0[j] + dy1[j]) + (dy2[j] + dy3[j]);
-      second[j] += (dy0[j] * ((x0[j] - m) - r) + dy1[j] * ((x1[j] - m) - r)) +
-                   (dy2[j] * ((x2[j] - m) - r) + dy3[j] * ((x3[j] - m) - r));
+      second[j] += (dy0[j] * (((x0[j] - m) - r) * s) + dy1[j] * (((x1[j] - m) - r) * s)) +
+                   (dy2[j] * (((x2[j] - m) - r) * s) + dy3[j] * (((x3[j] - m) - r) * s));
     }
   }
   for (; row < end; ++row) {
@@ -73,7 +75,7 @@ void column_sums(const ColumnTile& tile, const T* dy, const T* x, int64_t begin,
 #pragma omp simd
     for (int64_t j = 0; j < width; ++j) {
       first[j] += dy0[j];
-      second[j] += dy0[j] * ((x0[j] - mean[j]) - rest[j]);
+      second[j] += dy0[j] * (((x0[j] - mean[j]) - rest[j]) * rstd[j]);
     }
   }
 }
@@ -117,16 +119,16 @@ void weighted_column_sums(const ColumnTile& tile, const T* dy, const T* x, const
       for (int64_t j = 0; j < width; ++j) {
         const T g = w == nullptr ? dy[j] : dy[j] * w[j];
         first_in_t[j] += g;
-        second_in_t[j] += g * ((x[j] - mean[j]) - rest[j]);
+        second_in_t[j] += g * (((x[j] - mean[j]) - rest[j]) * rstd[j]);
       }
     } else {
       const T w = weight == nullptr ? T(1) : weight[row];
       const Pair<double> sums = sum_run<T>(width, [=](int64_t j) {
-        const T d = (x[j] - mean[j]) - rest[j];
+        const T xhat = ((x[j] - mean[j]) - rest[j]) * rstd[j];
         const T g = dy[j] * w;
         first_in_t[j] += g;
-        second_in_t[j] += g * d;
-        return Pair<T>{dy[j] * (d * rstd[j]), dy[j]};
+        second_in_t[j] += g * xhat;
+        return Pair<T>{dy[j] * xhat, dy[j]};
       });
       if (dweight != nullptr) {
         dweight[row] += static_cast<Sum>(sums.first);
@@ -142,75 +144,78 @@ void weighted_column_sums(const ColumnTile& tile, const T* dy, const T* x, const
 
 /// dx of some rows. The pointers stand at the tile's first element or weight.
 template <class T>
-void input_gradient_rows(const ColumnTile& tile, Along along, const T* dy, const T* x, T* dx, const T* weight,
-                         int64_t begin, int64_t end, const BackwardRows<T>& rows) {
+void input_gradient_rows(bool given, const ColumnTile& tile, Along along, const T* dy, const T* x, T* dx,
+                         const T* weight, int64_t begin, int64_t end, const BackwardRows<T>& rows) {
   const T* mean = rows.mean.data();
   const T* rest = rows.rest.data();
+  const T* rstd = rows.rstd.data();
   const T* by_dy = rows.by_dy.data();
-  const T* by_x = rows.by_x.data();
+  const T* by_xhat = rows.by_xhat.data();
   const T* shift = rows.shift.data();
   for (int64_t row = begin; row < end; ++row) {
     const int64_t at = row * tile.stride;
     const int64_t width = tile.width_of(row);
     if (along == Along::rows && weight != nullptr) {
-      input_gradient_run(width, dy + at, x + at, dx + at, mean, rest, Times{by_dy, Same<T>{weight[row]}}, by_x, shift);
+      input_gradient_run(given, width, dy + at, x + at, dx + at, mean, rest, rstd, Times{by_dy, Same<T>{weight[row]}},
+                         by_xhat, shift);
     } else if (along == Along::both && weight != nullptr) {
-      input_gradient_run(width, dy + at, x + at, dx + at, mean, rest, Times{by_dy, weight + at}, by_x, shift);
+      input_gradient_run(given, width, dy + at, x + at, dx + at, mean, rest, rstd, Times{by_dy, weight + at}, by_xhat,
+                         shift);
     } else {
-      input_gradient_run(width, dy + at, x + at, dx + at, mean, rest, by_dy, by_x, shift);
+      input_gradient_run(given, width, dy + at, x + at, dx + at, mean, rest, rstd, by_dy, by_xhat, shift);
     }
   }
 }
 
-/// Per column of a tile: the sums of dy and dy * (x - mean) over all rows; per set: those of g.
+/// Per column of a tile: the sums of dy and dy * xhat over all rows; per set: those of g.
 struct TileSums {
   TileSums(int64_t columns, int64_t sets)
       : dy(static_cast<size_t>(columns)),
-        dy_x(static_cast<size_t>(columns)),
+        dy_xhat(static_cast<size_t>(columns)),
         g(static_cast<size_t>(sets)),
-        g_x(static_cast<size_t>(sets)) {}
+        g_xhat(static_cast<size_t>(sets)) {}
   std::vector<double> dy;
-  std::vector<double> dy_x;
+  std::vector<double> dy_xhat;
   std::vector<double> g;
-  std::vector<double> g_x;
+  std::vector<double> g_xhat;
 };
 
-/// g and g_x of each set from the sums of its columns. `weight`: a row, or null for 1.
+/// g and g_xhat of each set from the sums of its columns. `weight`: a row, or null for 1.
 template <class T>
 void sum_sets(const ColumnTile& tile, const T* weight, TileSums& sums) {
   for (size_t set = 0, column = 0; set < static_cast<size_t>(tile.sets); ++set) {
     sums.g[set] = 0;
-    sums.g_x[set] = 0;
+    sums.g_xhat[set] = 0;
     for (int64_t i = 0; i < tile.neighbours; ++i, ++column) {
       const double w = weight == nullptr ? 1.0 : static_cast<double>(weight[column]);
       sums.g[set] += w * sums.dy[column];
-      sums.g_x[set] += w * sums.dy_x[column];
+      sums.g_xhat[set] += w * sums.dy_xhat[column];
     }
   }
 }
 
 /// Adds the columns' sums to the gradients of their weights, for Along::columns.
-template <class Sum, class T>
+template <class Sum>
 void add_weight_gradients(const AffineShape& affine, const ColumnTile& tile, int64_t outer, const TileSums& sums,
-                          const BackwardRows<T>& rows, Sum* dweight, Sum* dbias) {
+                          Sum* dweight, Sum* dbias) {
   const int64_t offset = affine_offset(affine, outer);
   for_each_column_weight(affine, tile, [&](int64_t column, int64_t i) {
     const auto c = static_cast<size_t>(column);
-    dweight[offset + i] += static_cast<Sum>(sums.dy_x[c] * rows.rstd[c]);
+    dweight[offset + i] += static_cast<Sum>(sums.dy_xhat[c]);
     dbias[offset + i] += static_cast<Sum>(sums.dy[c]);
   });
 }
 
-/// Coefficients of dx = dy * by_dy + (x - mean) * by_x + shift, with by_dy = rstd * weight; see input_gradient(). From
-/// here on mean and rest are those of centre_of().
+/// Coefficients of dx = dy * by_dy + (x - mean) * rstd * by_xhat + shift, with by_dy = rstd * weight; see
+/// input_gradient(). From here on mean and rest are those of centre_of().
 template <class T>
 void set_coefficients(const NormProblem& problem, const ColumnTile& tile, const TileSums& sums, const T* weight,
                       const NormBackward<T>& arrays, BackwardRows<T>& rows) {
   const auto gradient_of = [&](int64_t set) {
     return input_gradient(problem, arrays.rstd[tile.first_set + set], sums.g[static_cast<size_t>(set)],
-                          sums.g_x[static_cast<size_t>(set)]);
+                          sums.g_xhat[static_cast<size_t>(set)]);
   };
-  tile.spread(rows.by_x, [&](int64_t set) { return static_cast<T>(gradient_of(set).by_x); });
+  tile.spread(rows.by_xhat, [&](int64_t set) { return static_cast<T>(gradient_of(set).by_xhat); });
   tile.spread(rows.shift, [&](int64_t set) { return static_cast<T>(gradient_of(set).shift); });
   if (arrays.centre != nullptr) {
     tile.spread(rows.mean, [&](int64_t set) { return arrays.centre[tile.first_set + set]; });
@@ -269,7 +274,7 @@ void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays
           tile.fold(rows.first);
           tile.fold(rows.second);
           add_to(sums.dy, rows.first.data());
-          add_to(sums.dy_x, rows.second.data());
+          add_to(sums.dy_xhat, rows.second.data());
           sum_sets<T>(tile, nullptr, sums);
         } else {
           for (int64_t row = 0; row < tile.rows; row += tiling.rows_per_block) {
@@ -277,7 +282,7 @@ void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays
             tile.fold(rows.first);
             tile.fold(rows.second);
             add_to(sums.dy, rows.first.data());
-            add_to(sums.dy_x, rows.second.data());
+            add_to(sums.dy_xhat, rows.second.data());
           }
           if (arrays.weight != nullptr) {
             gather_columns(affine, tile, outer, arrays.weight, rows.weight);
@@ -285,12 +290,13 @@ void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays
           }
           sum_sets(tile, weight_row, sums);
           if (dweight != nullptr) {
-            add_weight_gradients(affine, tile, outer, sums, rows, dweight, dbias);
+            add_weight_gradients(affine, tile, outer, sums, dweight, dbias);
           }
         }
         if (arrays.dx != nullptr) {
           set_coefficients(problem, tile, sums, weight_row, arrays, rows);
-          input_gradient_rows(tile, along, dy, x, arrays.dx + tile.offset, weight, 0, tile.rows, rows);
+          input_gradient_rows(problem.given_statistics, tile, along, dy, x, arrays.dx + tile.offset, weight, 0,
+                              tile.rows, rows);
         }
       }
     }
@@ -324,7 +330,7 @@ void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& array
     });
   };
 
-  // Block by block: a row with the sums of dy, a row with those of dy * (x - mean).
+  // Block by block: a row with the sums of dy, a row with those of dy * xhat.
   std::vector<double> parts(sums_wanted ? static_cast<size_t>(2 * tiling.blocks * all_columns) : 0);
   if (sums_wanted) {
     for_each_block(
@@ -352,7 +358,7 @@ void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& array
     for (int64_t block = 0; block < tiling.blocks; ++block) {
       const double* part = parts.data() + 2 * block * all_columns + first_column(tile);
       add_to(sums.dy, part);
-      add_to(sums.dy_x, part + all_columns);
+      add_to(sums.dy_xhat, part + all_columns);
     }
     const T* weight_row = nullptr;
     if (arrays.weight != nullptr) {
@@ -362,7 +368,7 @@ void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& array
     sum_sets(tile, weight_row, sums);
     if (weights_wanted) {
       load_statistics(tile, arrays, rows);
-      add_weight_gradients(affine, tile, outer, sums, rows, gradients.dweight(0), gradients.dbias(0));
+      add_weight_gradients(affine, tile, outer, sums, gradients.dweight(0), gradients.dbias(0));
     }
   }
   gradients.total(arrays.dweight, arrays.dbias);
@@ -380,8 +386,8 @@ void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& array
         const TileSums& sums = totals[static_cast<size_t>(tile.first_set / shape.kept * tiling.tiles +
                                                           tile.first_kept / tiling.sets_per_tile)];
         set_coefficients(problem, tile, sums, weight_row, arrays, tile_rows);
-        input_gradient_rows<T>(tile, Along::columns, arrays.dy + tile.offset, arrays.x + tile.offset,
-                               arrays.dx + tile.offset, nullptr, first, last, tile_rows);
+        input_gradient_rows<T>(problem.given_statistics, tile, Along::columns, arrays.dy + tile.offset,
+                               arrays.x + tile.offset, arrays.dx + tile.offset, nullptr, first, last, tile_rows);
       });
 }
 

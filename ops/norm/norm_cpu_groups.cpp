@@ -148,8 +148,8 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
             Pair<double>& all = sums[static_cast<size_t>(k - tile.first)];
             if (affine.inner > 1) {
               const auto run = arrays.weight == nullptr
-                                   ? long_gradient_sums(count, dy, x, mean, rest, Same<T>{1})
-                                   : long_gradient_sums(count, dy, x, mean, rest, arrays.weight + i);
+                                   ? long_gradient_sums(count, dy, x, mean, rest, rstd, Same<T>{1})
+                                   : long_gradient_sums(count, dy, x, mean, rest, rstd, arrays.weight + i);
               all.first += run.first;
               all.second += run.second;
               if constexpr (std::is_same_v<Sum, T>) {
@@ -160,12 +160,12 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
               }
               return;
             }
-            const auto run = long_gradient_sums(count, dy, x, mean, rest, Same<T>{1});
+            const auto run = long_gradient_sums(count, dy, x, mean, rest, rstd, Same<T>{1});
             const double w = arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[i]);
             all.first += w * run.first;
             all.second += w * run.second;
             if (weights_wanted) {
-              gradients.dweight(part)[i] += static_cast<Sum>(run.second * rstd);
+              gradients.dweight(part)[i] += static_cast<Sum>(run.second);
               gradients.dbias(part)[i] += static_cast<Sum>(run.first);
             }
           });
@@ -178,18 +178,21 @@ void long_runs_backward(const NormProblem& problem, const NormBackward<T>& array
           const T rstd = arrays.rstd[first_set + k];
           const Pair<double>& all = sums[static_cast<size_t>(k - tile.first)];
           const InputGradient gradient = input_gradient(problem, rstd, all.first, all.second);
-          const Same<T> by_x{static_cast<T>(gradient.by_x)};
+          const bool given = problem.given_statistics;
+          const Same<T> scale{rstd};
+          const Same<T> by_xhat{static_cast<T>(gradient.by_xhat)};
           const Same<T> shift{static_cast<T>(gradient.shift)};
           const int64_t i = weight_index(affine, outer, a, k);
           const T* dy = arrays.dy + offset;
           const T* x = arrays.x + offset;
           T* dx = arrays.dx + offset;
           if (affine.inner > 1 && arrays.weight != nullptr) {
-            input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Times{Same<T>{rstd}, arrays.weight + i},
-                               by_x, shift);
+            input_gradient_run(given, count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, scale,
+                               Times{scale, arrays.weight + i}, by_xhat, shift);
           } else {
             const T w = arrays.weight == nullptr ? T(1) : arrays.weight[i];
-            input_gradient_run(count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, Same<T>{rstd * w}, by_x, shift);
+            input_gradient_run(given, count, dy, x, dx, Same<T>{mean}, Same<T>{rest}, scale, Same<T>{rstd * w}, by_xhat,
+                               shift);
           }
         });
       }

@@ -37,8 +37,17 @@ struct Bundle {
   }
 };
 
-/// Sums that carry their rounding errors along. Neumaier, "Rundungsfehleranalyse einiger Verfahren zur Summation
-/// endlicher Summen", 1974.
+/// Adds a value to a sum, and what that loses to rounding to another. Neumaier, "Rundungsfehleranalyse einiger
+/// Verfahren zur Summation endlicher Summen", 1974.
+template <class T>
+inline void add_compensated(T& sum, T& lost, T value) {
+  const T total = sum + value;
+  const bool value_is_smaller = std::abs(sum) >= std::abs(value);
+  lost += value_is_smaller ? (sum - total) + value : (value - total) + sum;
+  sum = total;
+}
+
+/// Sums that carry their rounding errors along.
 template <class T>
 struct CompensatedSum {
   Lanes<T> sum{};
@@ -46,16 +55,29 @@ struct CompensatedSum {
 
   void add(int64_t lane, T value) {
     const auto i = static_cast<size_t>(lane);
-    const T total = sum[i] + value;
-    const bool value_is_smaller = std::abs(sum[i]) >= std::abs(value);
-    lost[i] += value_is_smaller ? (sum[i] - total) + value : (value - total) + sum[i];
-    sum[i] = total;
-  }
-  [[nodiscard]] double get(int64_t lane) const {
-    const auto i = static_cast<size_t>(lane);
-    return static_cast<double>(sum[i]) + static_cast<double>(lost[i]);
+    add_compensated(sum[i], lost[i], value);
   }
 };
+
+/// A number as the sum of two, the second of which is what the first has lost to rounding.
+struct TwoDoubles {
+  double high = 0;
+  double low = 0;
+
+  [[nodiscard]] double value() const { return high + low; }
+};
+
+/// The compensated sum of set `set` of a bundle: of its lane, or of all lanes when there is one set.
+template <class T>
+TwoDoubles total_of(const Bundle& bundle, int64_t set, const CompensatedSum<T>& sums) {
+  TwoDoubles total;
+  for (int64_t lane = bundle.sets > 1 ? set : 0; lane < (bundle.sets > 1 ? set + 1 : kWidth); ++lane) {
+    const auto i = static_cast<size_t>(lane);
+    add_compensated(total.high, total.low, static_cast<double>(sums.sum[i]));
+    add_compensated(total.high, total.low, static_cast<double>(sums.lost[i]));
+  }
+  return total;
+}
 
 /// sum(values of the lanes of set `set`): one lane, or all when there is one set.
 template <class T, class Get>
@@ -114,9 +136,9 @@ void compensated(const Bundle& bundle, const T* x, double count, std::span<Momen
   Lanes<T> high{};
   Lanes<T> low{};
   for (int64_t set = 0; set < bundle.sets; ++set) {
-    const double mean = total<double>(bundle, set, [&](int64_t i) { return sum.get(i); }) / count;
-    const T rounded = static_cast<T>(mean);
-    const T rest = static_cast<T>(mean - static_cast<double>(rounded));
+    const TwoDoubles of_set = total_of(bundle, set, sum);
+    const T rounded = static_cast<T>(of_set.value() / count);
+    const T rest = static_cast<T>((std::fma(-count, static_cast<double>(rounded), of_set.high) + of_set.low) / count);
     if (bundle.sets > 1) {
       high[static_cast<size_t>(set)] = rounded;
       low[static_cast<size_t>(set)] = rest;
@@ -135,7 +157,7 @@ void compensated(const Bundle& bundle, const T* x, double count, std::span<Momen
   });
   for (int64_t set = 0; set < bundle.sets; ++set) {
     moments[static_cast<size_t>(set)] = {high[static_cast<size_t>(set)], low[static_cast<size_t>(set)],
-                                         total<double>(bundle, set, [&](int64_t i) { return squares.get(i); })};
+                                         total_of(bundle, set, squares).value()};
   }
 }
 

@@ -73,22 +73,22 @@ void rows_backward_with(const NormProblem& problem, const NormBackward<T>& array
       Sum* dbias = gradients.wanted() ? gradients.dbias(set / rows_per_block) + first : nullptr;
       const bool along = affine.present && affine.segment == 1;  // weight and bias vary from element to element
 
-      // The sums of g and g * (x - mean).
+      // The sums of g and g * xhat.
       Pair<double> sums;
       if (along) {
         if (arrays.dx != nullptr && !problem.given_statistics) {
-          sums = constant_weight ? long_gradient_sums(count, dy, x, mean, rest, Same<T>{1})
-                                 : long_gradient_sums(count, dy, x, mean, rest, weight);
+          sums = constant_weight ? long_gradient_sums(count, dy, x, mean, rest, rstd, Same<T>{1})
+                                 : long_gradient_sums(count, dy, x, mean, rest, rstd, weight);
         }
       } else {
         for (int64_t i = 0; i < affine.inner; ++i) {
           const int64_t offset = i * affine.segment;
-          const auto part = long_gradient_sums(affine.segment, dy + offset, x + offset, mean, rest, Same<T>{1});
+          const auto part = long_gradient_sums(affine.segment, dy + offset, x + offset, mean, rest, rstd, Same<T>{1});
           const double w = constant_weight ? 1.0 : static_cast<double>(weight[i]);
           sums.first += w * part.first;
           sums.second += w * part.second;
           if (dweight != nullptr) {
-            dweight[i] += static_cast<Sum>(part.second * rstd);
+            dweight[i] += static_cast<Sum>(part.second);
             dbias[i] += static_cast<Sum>(part.first);
           }
         }
@@ -104,18 +104,21 @@ void rows_backward_with(const NormProblem& problem, const NormBackward<T>& array
       T* dx = arrays.dx + set * count;
       const InputGradient gradient = input_gradient(problem, rstd, sums.first, sums.second);
       const Pair<T> centre = centre_of(arrays, set);
-      const Same<T> by_x{static_cast<T>(gradient.by_x)};
+      const bool given = problem.given_statistics;
+      const Same<T> scale{rstd};
+      const Same<T> by_xhat{static_cast<T>(gradient.by_xhat)};
       const Same<T> shift{static_cast<T>(gradient.shift)};
       if (along && !constant_weight) {
-        input_gradient_run(count, dy, x, dx, Same<T>{centre.first}, Same<T>{centre.second},
-                           Times{Same<T>{rstd}, weight}, by_x, shift);
+        input_gradient_run(given, count, dy, x, dx, Same<T>{centre.first}, Same<T>{centre.second}, scale,
+                           Times{scale, weight}, by_xhat, shift);
       } else if (constant_weight) {
-        input_gradient_run(count, dy, x, dx, Same<T>{centre.first}, Same<T>{centre.second}, Same<T>{rstd}, by_x, shift);
+        input_gradient_run(given, count, dy, x, dx, Same<T>{centre.first}, Same<T>{centre.second}, scale, scale,
+                           by_xhat, shift);
       } else {
         for (int64_t i = 0; i < affine.inner; ++i) {
           const int64_t offset = i * affine.segment;
-          input_gradient_run(affine.segment, dy + offset, x + offset, dx + offset, Same<T>{centre.first},
-                             Same<T>{centre.second}, Same<T>{rstd * weight[i]}, by_x, shift);
+          input_gradient_run(given, affine.segment, dy + offset, x + offset, dx + offset, Same<T>{centre.first},
+                             Same<T>{centre.second}, scale, Same<T>{rstd * weight[i]}, by_xhat, shift);
         }
       }
     }

@@ -71,20 +71,21 @@ void Definition::find_statistics() {
   const auto count = static_cast<Wide>(index_.numel() / index_.sets());
   const int64_t rows = index_.rows();
   mean_.assign(sets, 0);
+  rest_.assign(sets, 0);
   if (spec_.centring != Centring::none) {
-    // mean = sum(x) / n; the second round adds what the first lost to rounding
-    for (int round = 0; round < 2; ++round) {
+    // mean = sum(x) / n, and from sum(x - mean) / n what that lost to rounding
+    for (std::vector<Wide>* part : {&mean_, &rest_}) {
       std::vector<Wide> sums(sets, 0);
-      index_.for_each(0, rows, [&](size_t i, size_t set, size_t) { sums[set] += x_[i] - mean_[set]; });
+      index_.for_each(0, rows, [&](size_t i, size_t set, size_t) { sums[set] += centred(i, set); });
       for (size_t set = 0; set < sets; ++set) {
-        mean_[set] += sums[set] / count;
+        (*part)[set] = sums[set] / count;
       }
     }
   }
   // var = sum((x - mean)²) / (n - correction), rstd = 1 / sqrt(var + eps)
   std::vector<Wide> squares(sets, 0);
   index_.for_each(0, rows, [&](size_t i, size_t set, size_t) {
-    const Wide d = x_[i] - mean_[set];
+    const Wide d = centred(i, set);
     squares[set] += d * d;
   });
   rstd_.resize(sets);
@@ -137,7 +138,7 @@ void Definition::find_gradients() {
 }
 
 Definition::Wide Definition::xhat(size_t element, size_t set) const {
-  return (x_[element] - (spec_.centring == Centring::mean ? mean_[set] : 0)) * rstd_[set];
+  return (spec_.centring == Centring::mean ? centred(element, set) : x_[element]) * rstd_[set];
 }
 
 Definition::Wide Definition::y(size_t element, size_t set, size_t weight) const {
@@ -149,7 +150,7 @@ Definition::Wide Definition::y(size_t element, size_t set, size_t weight) const 
 Definition::Wide Definition::scaled_dx(size_t element, size_t set, size_t weight) const {
   const Wide g = static_cast<Wide>(dy_[element]) * weight_[weight];
   return g - (spec_.centring == Centring::mean ? mean_g_[set] : 0) -
-         (x_[element] - mean_[set]) * rstd_[set] * mean_g_xhat_[set];
+         centred(element, set) * rstd_[set] * mean_g_xhat_[set];
 }
 
 Accuracy Definition::accuracy(const NormResults& results) const {

@@ -61,6 +61,7 @@ class Definition {
 
   void find_statistics();
   void find_gradients();
+  [[nodiscard]] Wide centred(size_t element, size_t set) const { return (x_[element] - mean_[set]) - rest_[set]; }
   [[nodiscard]] Wide xhat(size_t element, size_t set) const;
   [[nodiscard]] Wide y(size_t element, size_t set, size_t weight) const;
   /// dx * sqrt(var + eps)
@@ -74,7 +75,8 @@ class Definition {
   std::vector<double> weight_;
   std::vector<double> bias_;
   // Of each set.
-  std::vector<Wide> mean_;  ///< 0 for Centring::none
+  std::vector<Wide> mean_;  ///< 0 for Centring::none, as rest_
+  std::vector<Wide> rest_;  ///< what mean_ has lost to rounding
   std::vector<Wide> rstd_;
   std::vector<Wide> mean_g_;       ///< of g = dy * weight
   std::vector<Wide> mean_g_xhat_;  ///< sum(g * xhat) / (n - correction)
