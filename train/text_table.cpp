@@ -36,6 +36,7 @@ std::string align_table(const std::vector<std::vector<std::string>>& lines, size
         fmt::format_to(out, "{}{:>{}}", gap, line[i], widths[i]);
       }
     }
+    table.erase(table.find_last_not_of(' ') + 1);
     table += '\n';
   }
   return table;

@@ -34,6 +34,7 @@ struct Case {
   Sizes published = {};
   Sizes published_quick = {};
   bool one_element = false;  ///< one in each set
+  bool only_float32 = false;
 
   [[nodiscard]] bool is_published() const { return !published.empty(); }
 };

@@ -18,13 +18,13 @@ struct WalkInput {
   NormSpec spec;
 };
 
-// About two million elements each: more than the caches hold.
+// About a million elements each: more than the inner caches hold.
 const std::array kWalkInputs = {
-    WalkInput{"rows", {2048, 1024}, {256, 1024}, {.reduce = {1}, .affine = {1}}},
-    WalkInput{"columns", {8192, 256}, {1024, 256}, {.reduce = {0}, .affine = {1}}},
-    WalkInput{"groups", {32, 64, 32, 32}, {4, 64, 32, 32}, {.reduce = {0, 2, 3}, .affine = {1}}},
+    WalkInput{"rows", {1024, 1024}, {128, 1024}, {.reduce = {1}, .affine = {1}}},
+    WalkInput{"columns", {4096, 256}, {512, 256}, {.reduce = {0}, .affine = {1}}},
+    WalkInput{"groups", {16, 64, 32, 32}, {2, 64, 32, 32}, {.reduce = {0, 2, 3}, .affine = {1}}},
 };
-constexpr int kRounds = 15;
+constexpr int kRounds = 11;
 constexpr int kQuickRounds = 5;
 
 double median(std::vector<double> values) {
