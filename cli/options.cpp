@@ -65,7 +65,8 @@ CLI::Option* RecipeOptions::add_switch(CLI::App& app, const std::string& names, 
 }
 
 void RecipeOptions::add_model(CLI::App& app) {
-  add(app, "--model", &train::Recipe::model, "NAME", "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
+  add(app, "--model", &train::Recipe::model, "NAME",
+      "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->group(kNetwork);
   add(app, "--norm", &train::Recipe::norm, "SPEC",
       "batch, layer2d, instance, none, group (32 groups), group:8 (8 groups), group/8 (8 channels per group); options "
@@ -125,8 +126,19 @@ void RecipeOptions::add_data(CLI::App& app) {
 }
 
 void RecipeOptions::add_training_data(CLI::App& app) {
-  add(app, "--epochs", &train::Recipe::epochs, "N", "length of the training in passes over the images",
-      defaults_.images > 0 ? "see --images" : "")
+  // Before --images, which counts where both are given.
+  app.add_option_function<int64_t>(
+         "--epochs",
+         [edits = edits_](const int64_t& epochs) {
+           edits->push_back([epochs](train::Recipe& recipe) {
+             recipe.epochs = epochs;
+             recipe.images = 0;
+           });
+         },
+         "length of the training in passes over the images")
+      ->type_name("N")
+      ->default_str(defaults_.images > 0 ? "see --images" : fmt::format("{}", defaults_.epochs))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
       ->group(kImages);
   add(app, "--images", &train::Recipe::images, "N", "length of the training in images, instead of --epochs",
       defaults_.images > 0 ? "" : "0: see --epochs")

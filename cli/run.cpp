@@ -128,7 +128,7 @@ Command add_run(CLI::App& program) {
   app->add_flag("--train", state->train, "training mode: batch statistics");
   app->add_flag("--backward", state->backward, "also compute all gradients");
   app->add_flag("--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  app->add_option("--precision", state->precision, "float32, float64, bfloat16 or float16")
+  app->add_option("--precision", state->precision, "float32 or float64")
       ->type_name("DTYPE")
       ->capture_default_str();
   app->add_option("--device", state->device, "cpu or cuda")->type_name("DEVICE")->capture_default_str();

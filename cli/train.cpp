@@ -40,6 +40,7 @@ void check_same_run(const train::Recipe& before, const train::Recipe& now) {
 
 train::Trainer make_trainer(const State& state) {
   train::TrainerOptions options{.output = state.output,
+                                .resumed = {},
                                 .workers = state.running.workers,
                                 .log_interval = state.running.log_interval,
                                 .quiet = state.running.quiet,
@@ -61,6 +62,7 @@ train::Trainer make_trainer(const State& state) {
   if (options.output.empty()) {
     options.output = file.parent_path().empty() ? "." : file.parent_path();
   }
+  options.resumed = file;
   return train::Trainer(recipe, options, checkpoint);
 }
 

@@ -179,11 +179,11 @@ class BackwardWalk {
     }
     if (!restricted_ || leading_.contains(node.get())) {
       propagate(node, gradients);
-    }
-    if (!options_.retain_graph && !options_.create_graph) {
-      node->saved.clear();
-      node->backward = nullptr;
-      node->released = true;
+      if (!options_.retain_graph && !options_.create_graph) {
+        node->saved.clear();
+        node->backward = nullptr;
+        node->released = true;
+      }
     }
   }
 
@@ -239,6 +239,9 @@ Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gra
   check_defined(op, "root", root);
   check(root.requires_grad(), op, "root: expected a tensor that requires a gradient, got {} that does not",
         describe(root));
+  const TensorImpl& impl = root.impl();
+  check(impl.node == nullptr || !impl.is_view || impl.node_version == root.version(), op,
+        "root: is a view whose storage was changed in place since; make the view again");
   if (!gradient.defined()) {
     check(root.numel() == 1, op,
           "gradient: expected one, since only a root with one element has 1 as default (sizes {})",

@@ -164,8 +164,18 @@ Tensor randperm(int64_t count, Generator& generator) {
   return x;
 }
 
+namespace {
+
+/// Filling has no derivative: x must stand outside of every graph.
+void check_fill(std::string_view op, const Tensor& x) {
+  check_in_place(op, x);
+  check(!will_record({x}), op, "x: expected a tensor that takes part in no graph, got the result of an op on one");
+}
+
+}  // namespace
+
 void fill_(const Tensor& x, double value) {
-  check_in_place("fill_", x);
+  check_fill("fill_", x);
   dispatch_all(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     auto* data = x.data<T>();
@@ -199,7 +209,7 @@ void zero_(const Tensor& x) {
 }
 
 void uniform_(const Tensor& x, double low, double high, Generator& generator) {
-  check_in_place("uniform_", x);
+  check_fill("uniform_", x);
   dispatch_floating("uniform_", x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T start = static_cast<T>(low);
@@ -219,7 +229,7 @@ void uniform_(const Tensor& x, double low, double high, Generator& generator) {
 }
 
 void normal_(const Tensor& x, double mean, double std, Generator& generator) {
-  check_in_place("normal_", x);
+  check_fill("normal_", x);
   dispatch_floating("normal_", x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     fill_random<T, 2>(x, generator, [=](const std::array<uint32_t, 4>& bits) {
@@ -231,7 +241,7 @@ void normal_(const Tensor& x, double mean, double std, Generator& generator) {
 
 void truncated_normal_(const Tensor& x, double mean, double std, double low, double high, Generator& generator) {
   check(low < high, "truncated_normal_", "high: expected a number above low {}, got {}", low, high);
-  check_in_place("truncated_normal_", x);
+  check_fill("truncated_normal_", x);
   const uint64_t first = generator.reserve(static_cast<uint64_t>(x.numel()));
   const uint64_t seed = generator.seed();
   dispatch_floating("truncated_normal_", x.dtype(), [&](auto zero) {

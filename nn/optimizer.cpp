@@ -110,13 +110,16 @@ NamedTensors Optimizer::state_dict() const {
   NamedTensors dict;
   Tensor step = zeros({}, {.dtype = DType::int64});
   *step.data<int64_t>() = steps_;
+  Tensor states = zeros({}, {.dtype = DType::int64});  // how many follow, so that none can be lost unseen
   dict.emplace_back("step", step);
+  dict.emplace_back("states", states);
   const std::vector<std::string> names = state_names();
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < states_[g].size(); ++i) {
       for (size_t s = 0; s < states_[g][i].size(); ++s) {
         if (states_[g][i][s].defined()) {
           dict.emplace_back(names[s] + "." + groups_[g].parameters[i].first, states_[g][i][s]);
+          ++*states.data<int64_t>();
         }
       }
     }
@@ -133,14 +136,27 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
   } else if (step->second.numel() != 1 || step->second.dtype() != DType::int64) {
     problems.push_back(fmt::format("step: expected one int64, got {}", describe(step->second)));
   }
+  const auto states = given.find("states");
+  if (states == given.end()) {
+    problems.emplace_back("missing: states");
+  } else if (states->second.numel() != 1 || states->second.dtype() != DType::int64) {
+    problems.push_back(fmt::format("states: expected one int64, got {}", describe(states->second)));
+  }
   const std::vector<std::string> names = state_names();
-  std::unordered_set<std::string> known{"step"};
+  std::unordered_set<std::string> known{"step", "states"};
+  std::vector<std::string> absent;
+  int64_t present = 0;
   for (const ParameterGroup& group : groups_) {
     for (const auto& [name, parameter] : group.parameters) {
       for (const std::string& state : names) {
         const std::string full = state + "." + name;
         known.insert(full);
         const auto found = given.find(full);
+        if (found == given.end()) {
+          absent.push_back(full);
+        } else {
+          ++present;
+        }
         if (found != given.end() && !(found->second.sizes() == parameter.sizes())) {
           problems.push_back(fmt::format("{}: expected sizes {}, got {}", full, to_string(parameter.sizes()),
                                          to_string(found->second.sizes())));
@@ -156,6 +172,10 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
   }
   if (!unexpected.empty()) {
     problems.insert(problems.begin(), fmt::format("unexpected: {}", fmt::join(unexpected, ", ")));
+  }
+  if (problems.empty() && unexpected.empty() && present != states->second.item<int64_t>()) {
+    problems.push_back(
+        fmt::format("missing: {} of {}", states->second.item<int64_t>() - present, fmt::join(absent, ", ")));
   }
   check(problems.empty(), "optimizer.load_state_dict", "{}", fmt::join(problems, "; "));
 

@@ -41,13 +41,15 @@ std::string optional_number(const std::optional<double>& value) {
 
 MetricsLog::MetricsLog(std::filesystem::path file, int64_t resume_step) : path_(std::move(file)) {
   const std::vector<std::string> rows = resume_step > 0 ? rows_until(path_, resume_step) : std::vector<std::string>{};
-  file_.reset(std::fopen(path_.c_str(), "w"));
+  // What is kept of an earlier log is written as a whole first: a full disk must not cut it.
+  std::string text = std::string(kHeader) + "\n";
+  for (const std::string& row : rows) {
+    text += row + "\n";
+  }
+  write_text_file("metrics", path_, text);
+  file_.reset(std::fopen(path_.c_str(), "a"));
   if (!file_) {
     cannot_write("metrics", path_, errno);
-  }
-  put(std::string(kHeader));
-  for (const std::string& row : rows) {
-    put(row);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 namespace norma::train {
 
@@ -119,7 +120,8 @@ Cell cell_from_json(const Json& json) {
   cell.reason = json.value("reason", "");
   if (cell.state == CellState::finished) {
     json.at("accuracy").get_to(cell.accuracy);
-    json.at("loss").get_to(cell.loss);
+    const Json& loss = json.at("loss");  // JSON has no NaN: null stands for it
+    cell.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
     json.at("images_per_second").get_to(cell.images_per_second);
     json.at("seconds").get_to(cell.seconds);
     json.at("peak_bytes").get_to(cell.peak_bytes);

@@ -191,7 +191,8 @@ void put_recipe(std::string& page, const Recipe& recipe) {
   put_fact(page, "batch size", std::to_string(recipe.batch_size));
   put_fact(page, "optimizer",
            fmt::format("{}, learning rate {}, weight decay {} (not on norms and biases), momentum {}", recipe.opt,
-                       recipe.lr, recipe.weight_decay, recipe.momentum));
+                       recipe.lr, recipe.weight_decay,
+                       recipe.sched == "onecycle" ? "0.95 to 0.85 and back" : fmt::format("{}", recipe.momentum)));
   put_fact(page, "schedule", recipe.sched);
   put_fact(page, "memory format", recipe.channels_last ? "channels_last" : "contiguous");
   put_fact(page, "all of it", to_json(recipe));

@@ -158,8 +158,10 @@ Evaluation Trainer::evaluate_now() {
 TrainResult Trainer::run() {
   const auto start = std::chrono::steady_clock::now();
   if (!options_.output.empty()) {
-    check(step_ > 0 || !std::filesystem::exists(checkpoint_file()), "train",
-          "'{}' is the checkpoint of another run: resume it, or choose another output folder",
+    std::error_code none;
+    check(!std::filesystem::exists(checkpoint_file()) ||
+              std::filesystem::equivalent(checkpoint_file(), options_.resumed, none),
+          "train", "'{}' is the checkpoint of another run: resume it, or choose another output folder",
           checkpoint_file().string());
     log_.emplace(options_.output / "metrics.csv", step_);
   }

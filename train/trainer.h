@@ -20,6 +20,7 @@ namespace norma::train {
 /// What does not change the result of a run.
 struct TrainerOptions {
   std::filesystem::path output;     ///< folder for last.safetensors and metrics.csv; empty: write no files
+  std::filesystem::path resumed;    ///< the checkpoint that is resumed, which may be written over
   int workers = 1;                  ///< background threads of the loader
   int64_t log_interval = 50;        ///< steps between two lines of the progress display and of metrics.csv
   bool evaluate_each_epoch = true;  ///< else only at the end

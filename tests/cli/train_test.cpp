@@ -43,6 +43,18 @@ TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees
   CHECK_MESSAGE(weights.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy), weights.err);
 }
 
+TEST_CASE("norma train: the length in epochs or images, whichever is given") {
+  const TemporaryFolder folder;
+  const std::string idx = "--model resnet18 --dataset shapes --batch-size 4 --test-images 4 --log-interval 1 ";
+  const Outcome images = run_norma(folder.path(), "train " + idx + "--epochs 7 --images 8 --output a");
+  CHECK(images.out.find("step 0 of 2;") != std::string::npos);
+  const Outcome longer = run_norma(folder.path(), "train --resume a --images 12 --quiet");
+  CHECK_MESSAGE(longer.out.find("step 2 of 3;") != std::string::npos, longer.err);
+  const Outcome epochs = run_norma(folder.path(), "train --resume a --epochs 1", "timeout --signal=INT 5");
+  CHECK_MESSAGE(epochs.out.find("images 12 → 0\n") != std::string::npos, epochs.out, epochs.err);
+  CHECK(epochs.out.find("step 3 of 3;") == std::string::npos);
+}
+
 TEST_CASE("norma train: quiet, and the default output folder") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(), "train " + kTiny + "--quiet --threads 1 -j 0");
@@ -54,10 +66,10 @@ TEST_CASE("norma train: quiet, and the default output folder") {
 
 TEST_CASE("norma train: SIGINT leaves a checkpoint, and resuming gives the bits of a whole run") {
   const TemporaryFolder folder;
-  // Long enough that the signal comes in between, however fast the machine. timeout says 124 when it sent it.
+  // Long enough that the signal comes in between, however fast the machine.
   const Outcome cut = run_norma(folder.path(), "train " + kTiny + "--images 4000000 --sched constant --output cut",
-                                "timeout --signal=INT 3");
-  CHECK_MESSAGE(cut.code == 124, cut.err);
+                                "timeout --preserve-status --signal=INT 3");
+  CHECK_MESSAGE(cut.code == 130, cut.err);
   REQUIRE_MESSAGE(cut.out.find("; go on with: norma train --resume cut/last.safetensors\n") != std::string::npos,
                   cut.out);
   const train::Checkpoint checkpoint = train::load_checkpoint(folder / "cut/last.safetensors");

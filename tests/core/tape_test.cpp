@@ -118,7 +118,12 @@ TEST_CASE("tape: a view whose base changed since cannot be used with its old his
   Tensor base = mul(x, 2);
   const Tensor part = view(base, {2, 1});
   mul_(base, scalar(3, DType::float64));
-  CHECK_THROWS_AS(sum(part), Error);
+  CHECK_THROWS_WITH_AS(
+      sum(part), "sum: an input is a view made by view whose storage was changed in place since; make the view again",
+      Error);
+  CHECK_THROWS_WITH_AS(backward(part, from_vector<double>({1, 1}, {2, 1})),
+                       "backward: root: is a view whose storage was changed in place since; make the view again",
+                       Error);
   sum(view(base, {2, 1})).backward();
   CHECK(max_difference(x.grad(), from_vector<double>({6, 6}, {2})) == 0);
 }
@@ -169,6 +174,27 @@ TEST_CASE("tape: grad() returns gradients of inner tensors and runs only what le
   CHECK(!gradients[2].defined());
   CHECK(!x.grad().defined());
   CHECK(!other.grad().defined());
+}
+
+TEST_CASE("tape: grad() lets go only of what it ran") {
+  const Tensor x = leaf({3}, {1});
+  const Tensor a = square(x);
+  CHECK(grad({sum(mul(a, 2))}, {a})[0].item<double>() == 2);
+  sum(mul(a, 5)).backward();  // square() has not been walked yet
+  CHECK(x.grad().item<double>() == 30);
+}
+
+TEST_CASE("tape: filling is refused where a gradient would be wrong") {
+  const Tensor x = leaf({1, 2}, {2});
+  const Tensor y = mul(x, 2);
+  const char* text = ": x: expected a tensor that takes part in no graph, got the result of an op on one";
+  CHECK_THROWS_WITH_AS(zero_(y), (std::string("fill_") + text).c_str(), Error);
+  CHECK_THROWS_WITH_AS(uniform_(y, 0, 1), (std::string("uniform_") + text).c_str(), Error);
+  CHECK_THROWS_WITH_AS(normal_(y, 0, 1), (std::string("normal_") + text).c_str(), Error);
+  CHECK_THROWS_WITH_AS(truncated_normal_(y, 0, 1, -2, 2), (std::string("truncated_normal_") + text).c_str(), Error);
+  const NoGradGuard guard;
+  zero_(y);
+  CHECK(y.to_vector<double>() == std::vector<double>{0, 0});
 }
 
 TEST_CASE("tape: create_graph gives second and third derivatives") {

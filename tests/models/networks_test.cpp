@@ -216,8 +216,10 @@ TEST_CASE("networks: scaling the MLP's last weight by gamma is scaling its resul
   const Tensor weights = random_tensor({2, 4}, 6);
   const auto value = [&] { return sum(mul((*scaled)(x), weights)); };
   value().backward();
+  int found = 0;
   for (const auto& [name, parameter] : scaled->named_parameters()) {
     if (name == "stages.1.blocks.0.gamma") {
+      ++found;
       double* gamma = parameter.data<double>();
       const double gradient = parameter.grad().data<double>()[7];
       const NoGradGuard no_grad;
@@ -230,6 +232,7 @@ TEST_CASE("networks: scaling the MLP's last weight by gamma is scaling its resul
       CHECK(std::abs(gradient) > 1e-6);
     }
   }
+  CHECK(found == 1);
 }
 
 TEST_CASE("networks: each stage of convnext halves the image") {

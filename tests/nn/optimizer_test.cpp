@@ -222,7 +222,7 @@ TEST_CASE("optimizer: names of the state") {
   for (const auto& [name, x] : optimizer.state_dict()) {
     names.push_back(name);
   }
-  CHECK(names == std::vector<std::string>{"step", "exp_avg.w", "exp_avg_sq.w", "exp_avg.b", "exp_avg_sq.b"});
+  CHECK(names == std::vector<std::string>{"step", "states", "exp_avg.w", "exp_avg_sq.w", "exp_avg.b", "exp_avg_sq.b"});
 }
 
 TEST_CASE("optimizer: error texts") {
@@ -238,11 +238,20 @@ TEST_CASE("optimizer: error texts") {
   CHECK(error_of([&] { AdamW(problem.groups(), {.beta1 = 1}); }) ==
         "adamw: beta1, beta2: expected values in [0, 1), got 1, 0.999");
   AdamW optimizer(problem.groups());
-  const NamedTensors dict = {
-      {"exp_avg.w", zeros({3})}, {"momentum.w", zeros({2, 2})}, {"step", zeros({}, {.dtype = DType::int64})}};
+  const NamedTensors dict = {{"exp_avg.w", zeros({3})},
+                             {"momentum.w", zeros({2, 2})},
+                             {"step", zeros({}, {.dtype = DType::int64})},
+                             {"states", zeros({}, {.dtype = DType::int64})}};
   CHECK(error_of([&] { optimizer.load_state_dict(dict); }) ==
         "optimizer.load_state_dict: unexpected: momentum.w; exp_avg.w: expected sizes [2, 2], got [3]");
-  CHECK(error_of([&] { optimizer.load_state_dict({}); }) == "optimizer.load_state_dict: missing: step");
+  CHECK(error_of([&] { optimizer.load_state_dict({}); }) ==
+        "optimizer.load_state_dict: missing: step; missing: states");
+  NamedTensors lost = {{"step", zeros({}, {.dtype = DType::int64})},
+                       {"states", full({}, 2, {.dtype = DType::int64})},
+                       {"exp_avg.w", zeros({2, 2})}};
+  CHECK(error_of([&] {
+          optimizer.load_state_dict(lost);
+        }).starts_with("optimizer.load_state_dict: missing: 1 of exp_avg_sq.w"));
 }
 
 TEST_CASE("clip: by norm, PyTorch's numbers") {

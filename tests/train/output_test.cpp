@@ -91,6 +91,22 @@ TEST_CASE("metrics log: resuming keeps the rows up to its step and drops those a
   CHECK(text.find("\n30,0.0000,0,0,7,") == text.rfind("\n30,"));
 }
 
+TEST_CASE("metrics log: a full disk on resuming leaves the old rows") {
+  const TemporaryFolder folder;
+  {
+    MetricsLog log(folder / "metrics.csv", 0);
+    for (int64_t step = 1; step <= 50; ++step) {
+      log.write({.step = step});
+    }
+  }
+  const std::string before = read_file(folder / "metrics.csv");
+  {
+    const test::FileSizeLimit limit(500);
+    CHECK_THROWS_AS(MetricsLog(folder / "metrics.csv", 50), Error);
+  }
+  CHECK(read_file(folder / "metrics.csv") == before);
+}
+
 TEST_CASE("metrics log: errors name the file") {
   const TemporaryFolder folder;
   const std::string file = (folder / "none/metrics.csv").string();

@@ -66,6 +66,8 @@ TEST_CASE("recipe: JSON keeps every field") {
   Recipe recipe;
   recipe.model = "convnext_atto";
   recipe.norm = "group:8[eps=1e-3]";
+  recipe.norm_policy = "\"*\" = \"none\"";
+  recipe.norm_policy_file = "p.toml";
   recipe.small_stem = true;
   recipe.patch_size = 2;
   recipe.layer_scale = 1e-6;
@@ -97,8 +99,12 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.seed == recipe.seed);
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
-  // All 28 fields differ from the defaults, so a field that JSON forgets would show.
-  CHECK(train::differences(Recipe{}, recipe).size() == 28);
+  // All 30 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // gets another one.
+  const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
+               f24, f25, f26, f27, f28, f29, f30] = recipe;
+  CHECK(f30 == recipe.seed);
+  CHECK(train::differences(Recipe{}, recipe).size() == 30);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {

@@ -135,6 +135,13 @@ TEST_CASE("report: JSON keeps everything") {
   CHECK(after.cells[3].state == CellState::interrupted);
 }
 
+TEST_CASE("report: JSON keeps a loss that is no number") {
+  Comparison comparison;
+  comparison.cells = {finished("resnet18", "batch", 0, 0.5, 100)};
+  comparison.cells[0].loss = NAN;
+  CHECK(std::isnan(comparison_from_json(to_json(comparison)).cells[0].loss));
+}
+
 TEST_CASE("report: a text that is no comparison is an error") {
   CHECK_THROWS_AS(comparison_from_json("{"), Error);
   CHECK_THROWS_AS(comparison_from_json("{}"), Error);

@@ -42,7 +42,14 @@ Recipe small_recipe() {
 }
 
 TrainerOptions silent(const std::filesystem::path& output = {}) {
-  return {.output = output, .workers = 2, .log_interval = 2, .quiet = true, .label = ""};
+  return {.output = output, .resumed = {}, .workers = 2, .log_interval = 2, .quiet = true, .label = ""};
+}
+
+/// Options for going on with the run in a folder.
+TrainerOptions resuming(const std::filesystem::path& output) {
+  TrainerOptions options = silent(output);
+  options.resumed = output / "last.safetensors";
+  return options;
 }
 
 /// Names of tensors whose bits differ.
@@ -146,7 +153,7 @@ TEST_CASE("trainer: an interrupted and resumed run has the bits of an uninterrup
   }
   const Checkpoint checkpoint = load_checkpoint(folder / "run/last.safetensors");
   CHECK(checkpoint.step == 3);
-  Trainer resumed(recipe_of(checkpoint), silent(folder / "run"), checkpoint);
+  Trainer resumed(recipe_of(checkpoint), resuming(folder / "run"), checkpoint);
   const TrainResult rest = resumed.run();
   CHECK(rest.finished);
   losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
@@ -161,7 +168,7 @@ TEST_CASE("trainer: resuming a finished run changes nothing and evaluates again"
   Trainer whole(small_recipe(), silent(folder / "run"));
   const TrainResult expected = whole.run();
   const Checkpoint checkpoint = load_checkpoint(folder / "run/last.safetensors");
-  Trainer again(recipe_of(checkpoint), silent(folder / "run"), checkpoint);
+  Trainer again(recipe_of(checkpoint), resuming(folder / "run"), checkpoint);
   const TrainResult result = again.run();
   CHECK(result.finished);
   CHECK(result.losses.empty());
@@ -220,15 +227,33 @@ TEST_CASE("trainer: another run's checkpoint is not written over") {
                            .c_str(),
                        Error);
   CHECK(read_file(folder / "run/last.safetensors") == before);
+
+  // Nor by a run that is resumed from elsewhere.
+  Trainer(small_recipe(), silent(folder / "other")).run();
+  const Checkpoint checkpoint = load_checkpoint(folder / "other/last.safetensors");
+  TrainerOptions elsewhere = silent(folder / "run");
+  elsewhere.resumed = folder / "other/last.safetensors";
+  const std::string log = read_file(folder / "run/metrics.csv");
+  Trainer third(recipe_of(checkpoint), elsewhere, checkpoint);
+  CHECK_THROWS_WITH_AS(third.run(),
+                       ("train: '" + (folder / "run/last.safetensors").string() +
+                        "' is the checkpoint of another run: resume it, or choose another output folder")
+                           .c_str(),
+                       Error);
+  CHECK(read_file(folder / "run/last.safetensors") == before);
+  CHECK(read_file(folder / "run/metrics.csv") == log);
 }
 
 TEST_CASE("trainer: a loss that is no number ends the run, and the last checkpoint stays") {
   const TemporaryFolder folder;
+  Trainer(small_recipe(), silent(folder / "run")).run();
+  const std::string before = read_file(folder / "run/last.safetensors");
   Recipe recipe = small_recipe();
+  recipe.images *= 2;
   recipe.lr = 1e30;
   recipe.sched = "constant";
   recipe.clip_grad = 0;
-  Trainer trainer(recipe, silent(folder / "run"));
+  Trainer trainer(recipe, resuming(folder / "run"), load_checkpoint(folder / "run/last.safetensors"));
   try {
     trainer.run();
     FAIL("expected an error");
@@ -237,6 +262,7 @@ TEST_CASE("trainer: a loss that is no number ends the run, and the last checkpoi
     CHECK(text.starts_with("train: the loss became "));
     CHECK(text.ends_with("; a smaller learning rate may help (it is 1e+30)"));
   }
+  CHECK(read_file(folder / "run/last.safetensors") == before);
 }
 
 TEST_CASE("trainer: a disk that fills during a checkpoint is an error and leaves the last one whole") {
@@ -249,7 +275,7 @@ TEST_CASE("trainer: a disk that fills during a checkpoint is an error and leaves
   }
   const std::string before = read_file(folder / "run/last.safetensors");
   const Checkpoint checkpoint = load_checkpoint(folder / "run/last.safetensors");
-  Trainer resumed(recipe_of(checkpoint), silent(folder / "run"), checkpoint);
+  Trainer resumed(recipe_of(checkpoint), resuming(folder / "run"), checkpoint);
   {
     const test::FileSizeLimit limit(1'000'000);
     CHECK_THROWS_AS(resumed.run(), Error);
