@@ -123,7 +123,8 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "rest.");
   auto state = std::make_shared<State>();
   state->command_line = command_line;
-  app->add_option("--model,--models", state->models, "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
+  app->add_option("--model,--models", state->models,
+                  "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->type_name("LIST")
       ->default_str("resnet50,convnext_atto")
       ->group("Network");

@@ -106,7 +106,8 @@ Command add_run(CLI::App& program) {
       "  norma run --model resnet18 --num-classes 10 --weights W.safetensors --input X.safetensors \\\n"
       "            --output Y.safetensors --train --backward");
   auto state = std::make_shared<State>();
-  app->add_option("--model", state->model, "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
+  app->add_option("--model", state->model,
+                  "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->type_name("NAME")
       ->required();
   app->add_option("--num-classes", state->options.num_classes, "length of the output")
@@ -128,9 +129,7 @@ Command add_run(CLI::App& program) {
   app->add_flag("--train", state->train, "training mode: batch statistics");
   app->add_flag("--backward", state->backward, "also compute all gradients");
   app->add_flag("--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  app->add_option("--precision", state->precision, "float32 or float64")
-      ->type_name("DTYPE")
-      ->capture_default_str();
+  app->add_option("--precision", state->precision, "float32 or float64")->type_name("DTYPE")->capture_default_str();
   app->add_option("--device", state->device, "cpu or cuda")->type_name("DEVICE")->capture_default_str();
   app->add_option("--in-chans", state->options.in_channels, "channels of the input")
       ->type_name("C")

@@ -65,9 +65,9 @@ std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
       });
     } else if (auto* norm = dynamic_cast<BatchNorm2d*>(module)) {
       norm->register_forward_hook([watch, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
-        for (const auto& [conv, y] : watch->outputs) {
+        for (const auto& [from, y] : watch->outputs) {
           if (y.is_same(x)) {
-            watch->pairs.emplace(norm, FoldPair{conv, norm, path});
+            watch->pairs.emplace(norm, FoldPair{from, norm, path});
           }
         }
       });
