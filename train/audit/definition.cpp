@@ -68,7 +68,8 @@ Definition::Definition(const NormInputs& inputs)
 
 void Definition::find_statistics() {
   const auto sets = static_cast<size_t>(index_.sets());
-  const auto count = static_cast<Wide>(index_.numel() / index_.sets());
+  const int64_t set_size = index_.numel() / index_.sets();
+  const auto count = static_cast<Wide>(set_size);
   const int64_t rows = index_.rows();
   mean_.assign(sets, 0);
   rest_.assign(sets, 0);
@@ -97,7 +98,8 @@ void Definition::find_statistics() {
 void Definition::find_gradients() {
   const auto sets = static_cast<size_t>(index_.sets());
   const auto weights = static_cast<size_t>(index_.weights());
-  const auto count = static_cast<Wide>(index_.numel() / index_.sets());
+  const int64_t set_size = index_.numel() / index_.sets();
+  const auto count = static_cast<Wide>(set_size);
   const int64_t rows = index_.rows();
   mean_g_.assign(sets, 0);
   mean_g_xhat_.assign(sets, 0);
