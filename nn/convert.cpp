@@ -7,6 +7,7 @@
 #include "nn/conv.h"
 #include "nn/norm.h"
 #include "nn/response_norm.h"
+#include "ops/shape/copy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -83,6 +84,10 @@ std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
   return result;
 }
 
+std::vector<double> doubles(const Tensor& x) {
+  return to(x, DType::float64).to_vector<double>();
+}
+
 struct Folded {
   Tensor weight;
   Tensor bias;
@@ -90,12 +95,7 @@ struct Folded {
 
 Folded fold(const Conv2d& conv, const BatchNorm2d& norm) {
   const auto values = [](const Tensor& x, size_t count, double otherwise) {
-    if (!x.defined()) {
-      return std::vector<double>(count, otherwise);
-    }
-    const Tensor wide = empty(x.sizes(), {.dtype = DType::float64});
-    copy_into(x, wide);
-    return wide.to_vector<double>();
+    return x.defined() ? doubles(x) : std::vector<double>(count, otherwise);
   };
   const auto channels = static_cast<size_t>(norm.channels());
   const std::vector<double> mean = values(norm.running_mean(), channels, 0);
@@ -103,7 +103,7 @@ Folded fold(const Conv2d& conv, const BatchNorm2d& norm) {
   const std::vector<double> weight = values(norm.weight(), channels, 1);
   const std::vector<double> shift = values(norm.bias(), channels, 0);
   const std::vector<double> bias = values(conv.bias(), channels, 0);
-  std::vector<double> conv_weight = values(conv.weight(), 0, 0);
+  std::vector<double> conv_weight = doubles(conv.weight());
   const size_t per_channel = conv_weight.size() / channels;
   std::vector<double> folded_bias(channels);
   for (size_t c = 0; c < channels; ++c) {
@@ -123,13 +123,8 @@ Folded fold(const Conv2d& conv, const BatchNorm2d& norm) {
 
 /// Largest difference, relative to the largest value; infinite on NaN.
 double relative_difference(const Tensor& a, const Tensor& b) {
-  const auto values = [](const Tensor& x) {
-    const Tensor wide = empty(x.sizes(), {.dtype = DType::float64});
-    copy_into(x, wide);
-    return wide.to_vector<double>();
-  };
-  const std::vector<double> x = values(a);
-  const std::vector<double> y = values(b);
+  const std::vector<double> x = doubles(a);
+  const std::vector<double> y = doubles(b);
   double largest = 0;
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {

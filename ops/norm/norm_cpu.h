@@ -22,6 +22,11 @@ inline constexpr int64_t kCacheBytes = 384 * 1024;
 /// Partial sums of weight gradients: their number must not depend on the number of threads.
 inline constexpr int64_t kMaxPartials = 64;
 
+/// a / b, rounded up.
+inline int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 // --- operands of a run: a pointer varies along it, Same does not ------------------------------------------------
 
 template <class T>

@@ -19,10 +19,6 @@ constexpr int64_t kPivotRows = 8;
 /// Rows of a block, at most: each block has a pivot near its own mean.
 constexpr int64_t kMaxBlockRows = 256;
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// Moments of the sets of a tile.
 struct TileMoments {
   explicit TileMoments(int64_t sets)

@@ -4,10 +4,6 @@ namespace norma::norm_kernels::cpu {
 
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// Rows whose sums are added up in T before they are carried on in double.
 constexpr int64_t kRowsInT = 16;
 

@@ -10,10 +10,6 @@ namespace {
 /// Runs shorter than this are walked as columns.
 constexpr int64_t kLongRun = 128;
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// Runs of neighbouring sets of one outer index.
 struct RunTile {
   int64_t outer;

@@ -200,7 +200,7 @@ template <class T>
 void own_passes(const NormProblem& problem, const NormForward<T>& arrays) {
   const NormShape& shape = problem.shape;
   const int64_t bundle_sets = shape.reduce_inner == 1 ? kWidth : 1;
-  const int64_t bundles = (shape.kept + bundle_sets - 1) / bundle_sets;
+  const int64_t bundles = ceil_div(shape.kept, bundle_sets);
   const auto count = static_cast<double>(shape.set_size());
   const int64_t elements = shape.set_size() * std::min(bundle_sets, shape.kept);
   parallel_for(0, shape.outer * bundles, std::max<int64_t>(1, kPointwiseGrain / elements),

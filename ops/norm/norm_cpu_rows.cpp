@@ -55,8 +55,8 @@ void rows_backward_with(const NormProblem& problem, const NormBackward<T>& array
   const bool constant_weight = arrays.weight == nullptr;
 
   // A block of rows has its own part of the weight gradients.
-  const int64_t rows_per_block = (sets + kMaxPartials - 1) / kMaxPartials;
-  const int64_t blocks = (sets + rows_per_block - 1) / rows_per_block;
+  const int64_t rows_per_block = ceil_div(sets, kMaxPartials);
+  const int64_t blocks = ceil_div(sets, rows_per_block);
   WeightGradients<Sum> gradients(arrays.dweight != nullptr || arrays.dbias != nullptr, blocks, affine.numel());
 
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (count * rows_per_block));

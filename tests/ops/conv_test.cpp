@@ -2,8 +2,8 @@
 
 #include "core/parallel.h"
 #include "core/tape.h"
+#include "error_text.h"
 #include "ops/conv/kernels.h"
-#include "support.h"
 
 #include <cstdlib>
 #include <string>
@@ -28,12 +28,7 @@ Tensor sequence(const Sizes& sizes, int64_t a, int64_t m) {
 
 std::string error_of(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                      const Conv2dOptions& options = {}) {
-  try {
-    conv2d(x, weight, bias, options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { conv2d(x, weight, bias, options); });
 }
 
 TensorFunction conv(const Conv2dOptions& options) {

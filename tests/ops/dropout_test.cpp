@@ -1,10 +1,10 @@
 #include "ops/random/dropout.h"
 
 #include "core/parallel.h"
+#include "error_text.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/random/kernels.h"
 #include "ops/reduce/reduce.h"
-#include "support.h"
 
 #include <string>
 
@@ -12,15 +12,6 @@ using namespace norma;
 using namespace norma::test;
 
 namespace {
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 /// True iff the counter-based rule of ops/random/kernels.h keeps element i.
 bool is_kept(uint64_t seed, uint64_t first, double rate, uint64_t i) {

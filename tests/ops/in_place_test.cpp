@@ -1,8 +1,8 @@
+#include "error_text.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
-#include "support.h"
 
 #include <string>
 
@@ -47,15 +47,6 @@ const Sizes kSecondSizes[] = {{2, 3, 2, 5}, {1, 3, 1, 1}, {5}, {}, {2, 1, 2, 1}}
 /// Away from 0 and from the kinks of the cases above.
 Tensor positive(const Sizes& sizes, uint64_t seed) {
   return abs(random_tensor(sizes, seed)) + 0.3;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace

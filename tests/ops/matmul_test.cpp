@@ -2,8 +2,8 @@
 
 #include "core/parallel.h"
 #include "core/tape.h"
+#include "error_text.h"
 #include "ops/shape/view.h"
-#include "support.h"
 
 #include <string>
 
@@ -38,16 +38,6 @@ Tensor reference(const Tensor& a, const Tensor& b) {
 /// x's values with the last two axes exchanged in memory.
 Tensor transposed_in_memory(const Tensor& x) {
   return transpose(copy_of(transpose(x, -2, -1), MemoryFormat::contiguous), -2, -1);
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TensorFunction matmul_function() {

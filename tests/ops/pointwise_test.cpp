@@ -1,9 +1,9 @@
 #include "ops/pointwise/pointwise.h"
 
+#include "error_text.h"
 #include "ops/pointwise/kernels.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
-#include "support.h"
 
 #include <limits>
 #include <string>
@@ -91,15 +91,6 @@ double broadcast_element(const std::vector<double>& values, const Sizes& sizes, 
     }
   }
   return values[static_cast<size_t>(offset)];
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 }  // namespace

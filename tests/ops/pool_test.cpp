@@ -2,7 +2,7 @@
 
 #include "core/parallel.h"
 #include "core/tape.h"
-#include "support.h"
+#include "error_text.h"
 
 #include <algorithm>
 #include <limits>
@@ -46,16 +46,6 @@ void check_values(F&& f, const Tensor& x, const std::vector<double>& expected, c
       }
     }
   }
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 /// Distinct values, far enough apart that finite differences change no maximum.
