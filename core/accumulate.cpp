@@ -1,6 +1,7 @@
 #include "core/accumulate.h"
 
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "core/tape.h"
 
@@ -13,6 +14,7 @@ void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
   if (out.numel() == 0) {
     return;
   }
+  const OpScope scope([&] { return OpWork{.op = "accumulate", .bytes = bytes_of(out, a, b)}; });
   const auto loop = make_strided_loop<3>(out.sizes(), {out.strides(), a.strides(), b.strides()});
   const auto add = [&](auto zero) {
     using T = decltype(zero);

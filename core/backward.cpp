@@ -2,6 +2,7 @@
 #include "core/anomaly.h"
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 
 #include <algorithm>
@@ -85,6 +86,7 @@ class BackwardWalk {
 
   void run() {
     const GradModeGuard mode(options_.create_graph);
+    const OpPassGuard pass(OpPass::backward);
     const auto& nodes = tape_.nodes();
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
       step(*node);
@@ -113,6 +115,7 @@ class BackwardWalk {
   /// Adds to the .grad of every leaf reached.
   void accumulate_in_leaves() {
     const GradModeGuard mode(options_.create_graph);
+    const OpPassGuard pass(OpPass::backward);
     for (const std::shared_ptr<TensorImpl>& leaf : leaves_) {
       Tensor gradient = std::move(leaf_gradients_[leaf.get()]);
       if (leaf->grad.defined()) {

@@ -1,6 +1,7 @@
 #include "core/copy.h"
 
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/strided_loop.h"
 
 #include <cstring>
@@ -145,6 +146,7 @@ void copy_into(const Tensor& src, const Tensor& dst) {
   if (dst.numel() == 0) {
     return;
   }
+  const OpScope scope([&] { return OpWork{.op = "copy", .bytes = bytes_of(src, dst)}; });
   const auto loop =
       make_strided_loop<2>(dst.sizes(), {dst.strides(), broadcast_strides(src.sizes(), src.strides(), dst.sizes())});
   if (dst.dtype() != src.dtype()) {

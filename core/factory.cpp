@@ -1,6 +1,7 @@
 #include "core/factory.h"
 
 #include "core/copy.h"
+#include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "core/tape.h"
 
@@ -189,6 +190,7 @@ void fill_(const Tensor& x, double value) {
     if (x.numel() == 0) {
       return;
     }
+    const OpScope scope([&] { return OpWork{.op = "fill", .bytes = bytes_of(x)}; });
     for_each_run(make_strided_loop<1>(x.sizes(), {x.strides()}),
                  [&](const auto& offsets, int64_t count, const auto& strides) {
                    T* first = data + offsets[0];

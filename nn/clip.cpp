@@ -1,4 +1,5 @@
 #include "core/copy.h"
+#include "core/op_profile.h"
 #include "core/parallel.h"
 #include "core/tape.h"
 #include "nn/optimizer.h"
@@ -14,6 +15,7 @@ constexpr int64_t kBlock = 4096;
 
 double sum_of_squares(const Tensor& gradient) {
   const Tensor x = is_non_overlapping_and_dense(gradient.sizes(), gradient.strides()) ? gradient : copy_of(gradient);
+  const OpScope scope([&] { return OpWork{.op = "clip_sum_of_squares", .bytes = bytes_of(x)}; });
   const int64_t count = x.numel();
   std::vector<double> partial(static_cast<size_t>((count + kBlock - 1) / kBlock));
   dispatch_floating("clip_gradients_by_norm", x.dtype(), [&]<class T>(T) {
@@ -42,6 +44,7 @@ template <class F>
 void change_elements(std::string_view op, const Tensor& gradient, F&& f) {
   const bool dense = is_non_overlapping_and_dense(gradient.sizes(), gradient.strides());
   const Tensor x = dense ? gradient : copy_of(gradient);
+  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
   dispatch_floating(op, x.dtype(), [&]<class T>(T) {
     T* values = x.data<T>();
     parallel_for(0, x.numel(), kPointwiseGrain, [&](int64_t begin, int64_t end) {
@@ -61,6 +64,7 @@ void change_elements(std::string_view op, const Tensor& gradient, F&& f) {
 }  // namespace
 
 double clip_gradients_by_norm(const Tensors& parameters, double max_norm) {
+  const OpPassGuard pass(OpPass::optimizer);
   check(max_norm > 0, "clip_gradients_by_norm", "max_norm: expected a positive number, got {}", max_norm);
   double total = 0;
   for (const Tensor& x : parameters) {
@@ -83,6 +87,7 @@ double clip_gradients_by_norm(const Tensors& parameters, double max_norm) {
 }
 
 void clip_gradients_by_value(const Tensors& parameters, double limit) {
+  const OpPassGuard pass(OpPass::optimizer);
   check(limit >= 0, "clip_gradients_by_value", "limit: expected a number >= 0, got {}", limit);
   for (const Tensor& x : parameters) {
     if (x.grad().defined()) {

@@ -2,6 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/parallel.h"
 #include "core/tape.h"
 
@@ -80,6 +81,7 @@ void Optimizer::zero_grad() {
 
 void Optimizer::step() {
   const NoGradGuard no_grad;
+  const OpPassGuard pass(OpPass::optimizer);
   ++steps_;
   const size_t averages = state_names().size();
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -208,6 +210,9 @@ void Sgd::update(const Tensor& parameter, const Tensor& gradient, Tensors& state
   if (has_velocity && first) {
     state[0] = zeros_like(parameter);
   }
+  const OpScope scope([&] {  // parameter and velocity are read and written
+    return OpWork{.op = "sgd", .bytes = 2 * bytes_of(parameter, state[0]) + bytes_of(gradient)};
+  });
   dispatch_floating("sgd", parameter.dtype(), [&]<class T>(T) {
     T* p = parameter.data<T>();
     const T* g = gradient.data<T>();
@@ -252,6 +257,8 @@ void AdamW::update(const Tensor& parameter, const Tensor& gradient, Tensors& sta
   const double rate = lr() * group.lr_scale;
   const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps()));
   const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps()));
+  const OpScope scope(
+      [&] { return OpWork{.op = "adamw", .bytes = 2 * bytes_of(parameter, state[0], state[1]) + bytes_of(gradient)}; });
   dispatch_floating("adamw", parameter.dtype(), [&]<class T>(T) {
     T* p = parameter.data<T>();
     const T* g = gradient.data<T>();

@@ -2,6 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/conv/conv_gradient.h"
 #include "ops/conv/kernels.h"
@@ -101,6 +102,16 @@ Tensor readable_weight(const Tensor& weight) {
   return weight.is_contiguous(MemoryFormat::channels_last) ? weight : contiguous_copy(weight);
 }
 
+/// What a profile is told of one pass.
+OpWork work_of(const Conv2dCase& conv, Conv2dPass pass, const kernels::Conv2dImplementation& implementation) {
+  static constexpr std::string_view kNames[] = {"conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"};
+  return {.op = std::string(kNames[static_cast<size_t>(pass)]),
+          .implementation = std::string(implementation.name),
+          .bytes = kernels::fewest_bytes(conv),
+          .flops = kernels::flops(conv),
+          .call = kernels::Conv2dCall{conv, pass}};
+}
+
 /// conv2d without checks and with the result's format given.
 Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                  MemoryFormat format);
@@ -111,6 +122,7 @@ Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat form
   }
   Tensor db = zeros({conv.o}, {.dtype = dy.dtype(), .device = dy.device()});
   if (dy.numel() > 0) {
+    const OpScope scope([&] { return OpWork{.op = "conv2d_bias_gradient", .bytes = bytes_of(dy)}; });
     kernels::conv2d_bias_gradient(conv, contiguous_copy(dy, format).raw_data(), db.raw_data());
   }
   return db;
@@ -137,6 +149,7 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
       empty({conv.n, conv.o, conv.oh, conv.ow}, {.dtype = x.dtype(), .device = x.device(), .format = format});
   if (y.numel() > 0) {
     const auto& implementation = kernels::conv2d_implementation(x.device(), conv, Conv2dPass::forward);
+    const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, implementation); });
     implementation.forward(conv, x_read.raw_data(), weight_read.raw_data(),
                            bias_read.defined() ? bias_read.raw_data() : nullptr, y.raw_data());
   }
@@ -172,6 +185,7 @@ Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes
   const Tensor dx = empty(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
   if (dx.numel() > 0) {
     const auto& implementation = kernels::conv2d_implementation(dy.device(), conv, Conv2dPass::input_gradient);
+    const OpScope scope([&] { return work_of(conv, Conv2dPass::input_gradient, implementation); });
     implementation.input_gradient(conv, dy_read.raw_data(), weight_read.raw_data(), dx.raw_data());
   }
   const Tensor dy_saved = weight.requires_grad() ? dy : Tensor();
@@ -205,6 +219,7 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
     const Tensor written = direct ? dweight : empty(sizes, tensor_options);
     const Conv2dCase conv = make_case(dy.dtype(), x.sizes(), sizes, written.strides(), options, format);
     const auto& implementation = kernels::conv2d_implementation(dy.device(), conv, Conv2dPass::weight_gradient);
+    const OpScope scope([&] { return work_of(conv, Conv2dPass::weight_gradient, implementation); });
     implementation.weight_gradient(conv, x_read.raw_data(), dy_read.raw_data(), written.raw_data());
     if (!direct) {
       copy_into(written, dweight);

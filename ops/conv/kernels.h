@@ -27,6 +27,27 @@ struct Conv2dCase {
 
 enum class Conv2dPass : uint8_t { forward, input_gradient, weight_gradient };
 
+/// One pass of a convolution.
+struct Conv2dCall {
+  Conv2dCase conv;
+  Conv2dPass pass = Conv2dPass::forward;
+
+  friend auto operator<=>(const Conv2dCall&, const Conv2dCall&) = default;
+};
+
+/// Multiplications and additions of one pass; all three have the same number.
+inline double flops(const Conv2dCase& conv) {
+  return 2 * static_cast<double>(conv.n * conv.o * conv.oh * conv.ow) *
+         static_cast<double>(conv.c / conv.groups * conv.kh * conv.kw);
+}
+
+/// Bytes of x, weight and y.
+inline double fewest_bytes(const Conv2dCase& conv) {
+  const int64_t elements = conv.n * conv.c * conv.h * conv.w + conv.o * (conv.c / conv.groups) * conv.kh * conv.kw +
+                           conv.n * conv.o * conv.oh * conv.ow;
+  return static_cast<double>(elements) * static_cast<double>(size_of(conv.dtype));
+}
+
 /// One library's (or our own) convolution. Pointers are to elements of the case's dtype; results are overwritten.
 struct Conv2dImplementation {
   std::string_view name;

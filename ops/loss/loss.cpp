@@ -2,6 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/loss/kernels.h"
 #include "ops/pointwise/pointwise.h"
@@ -37,6 +38,7 @@ Tensor any_softmax(std::string_view op, const Tensor& x, int64_t axis, bool loga
   axis = normalize_axis(op, axis, x.rank());
   const Tensor y = empty_like(x);
   if (x.numel() > 0) {
+    const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
     kernels::loss_kernels(x.device())
         .softmax(softmax_shape({x, y}, axis), x.dtype(), logarithm, x.raw_data(), y.raw_data());
   }
@@ -47,6 +49,7 @@ Tensor any_softmax(std::string_view op, const Tensor& x, int64_t axis, bool loga
     }
     const Tensor dx = empty_like(output);
     if (dx.numel() > 0) {
+      const OpScope scope([&] { return OpWork{.op = "softmax_backward", .bytes = bytes_of(output, dy, dx)}; });
       kernels::loss_kernels(dx.device())
           .softmax_backward(softmax_shape({output, dy, dx}, axis), dx.dtype(), logarithm, output.raw_data(),
                             dy.raw_data(), dx.raw_data());
@@ -129,6 +132,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   const TensorOptions statistics{.dtype = DType::float64, .device = logits.device()};
   const Tensor losses = empty({rows}, statistics);
   const Tensor log_sum = empty({rows}, statistics);
+  const OpScope scope([&] { return OpWork{.op = "cross_entropy", .bytes = bytes_of(logits, target)}; });
   kernels::loss_kernels(logits.device())
       .cross_entropy(cross_entropy_shape(logits, kept_target, smoothing), logits.dtype(), class_numbers,
                      logits.raw_data(), kept_target.raw_data(), losses.data<double>(), log_sum.data<double>());
@@ -150,6 +154,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
           gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense) : Tensor();
         }
         const auto data = [](const Tensor& y) { return y.defined() ? y.raw_data() : nullptr; };
+        const OpScope backward_scope([&] {
+          return OpWork{.op = "cross_entropy_backward", .bytes = bytes_of(x, t, gradients[0], gradients[1])};
+        });
         kernels::loss_kernels(x.device())
             .cross_entropy_backward(cross_entropy_shape(x, t, smoothing), x.dtype(), class_numbers, x.raw_data(),
                                     t.raw_data(), c.saved(2).data<double>(), dy.raw_data(), per_row ? dy.stride(0) : 0,

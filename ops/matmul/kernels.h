@@ -22,6 +22,19 @@ struct MatmulCase {
   friend auto operator<=>(const MatmulCase&, const MatmulCase&) = default;
 };
 
+/// Multiplications and additions.
+inline double flops(const MatmulCase& product) {
+  return 2 * static_cast<double>(product.batch * product.m) * static_cast<double>(product.n * product.k);
+}
+
+/// Bytes of a, b and c.
+inline double fewest_bytes(const MatmulCase& product) {
+  const int64_t elements = (product.a_batch == 0 ? 1 : product.batch) * product.m * product.k +
+                           (product.b_batch == 0 ? 1 : product.batch) * product.k * product.n +
+                           product.batch * product.m * product.n;
+  return static_cast<double>(elements) * static_cast<double>(size_of(product.dtype));
+}
+
 struct MatmulImplementation {
   std::string_view name;
   bool (*supports)(const MatmulCase& product);

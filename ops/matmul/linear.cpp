@@ -1,5 +1,6 @@
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/matmul.h"
@@ -119,6 +120,7 @@ Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const 
   }
   if (context.needs_grad(2)) {
     gradients[2] = empty({outputs}, tensor_options);
+    const OpScope scope([&] { return OpWork{.op = "linear_bias_gradient", .bytes = bytes_of(dy_rows)}; });
     kernels::column_sum(dy.dtype(), rows, outputs, outputs, dy_rows.raw_data(), gradients[2].raw_data());
   }
   return gradients;

@@ -2,6 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "core/tape.h"
 #include "ops/matmul/product.h"
@@ -30,6 +31,15 @@ void check_arguments(const Tensor& a, const Tensor& b) {
   check(b.rank() >= 2, op, "b: expected rank 2 or more, got rank {} (sizes {})", b.rank(), to_string(b.sizes()));
   check(a.size(-1) == b.size(-2), op, "b: expected {} rows, as a (sizes {}) has columns, got {} (sizes {})", a.size(-1),
         to_string(a.sizes()), b.size(-2), to_string(b.sizes()));
+}
+
+/// What a profile is told.
+OpWork work_of(const kernels::MatmulCase& product, const kernels::MatmulImplementation& implementation) {
+  return {.op = "matmul",
+          .implementation = std::string(implementation.name),
+          .bytes = kernels::fewest_bytes(product),
+          .flops = kernels::flops(product),
+          .call = product};
 }
 
 /// The product of all matrices of a batch, without the tape. `out` is contiguous.
@@ -69,6 +79,7 @@ void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const 
       }
       rest /= loop.sizes[axis];
     }
+    const OpScope scope([&] { return work_of(product, implementation); });
     implementation.multiply(product, static_cast<const std::byte*>(left.tensor.raw_data()) + offsets[1] * element,
                             static_cast<const std::byte*>(right.tensor.raw_data()) + offsets[2] * element,
                             /* bias= */ nullptr, static_cast<std::byte*>(out.raw_data()) + offsets[0] * element);
@@ -112,8 +123,10 @@ void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias,
                                     .b_row = b.row,
                                     .b_column = b.column,
                                     .c_row = c_row};
-  kernels::matmul_implementation(a.tensor.device(), product)
-      .multiply(product, a.tensor.raw_data(), b.tensor.raw_data(), bias.defined() ? bias.raw_data() : nullptr, c);
+  const auto& implementation = kernels::matmul_implementation(a.tensor.device(), product);
+  const OpScope scope([&] { return work_of(product, implementation); });
+  implementation.multiply(product, a.tensor.raw_data(), b.tensor.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
+                          c);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include "core/op_profile.h"
 #include "ops/norm/kernels.h"
 #include "ops/norm/layout.h"
 #include "ops/norm/norm.h"
 
+#include <string>
 #include <type_traits>
 
 // What the files of this family share; nothing here is for others.
@@ -62,6 +64,7 @@ struct NeededGradients {
 
 /// What backward works with. All tensors but `bits` as the caller gave them.
 struct SavedNorm {
+  std::string op;
   NormSpec spec;
   Activation activation = Activation::identity;
   bool given = false;   ///< rows were given
@@ -90,13 +93,20 @@ Tensor composed_activation_backward(const SavedNorm& norm, const Tensor& dy);
 
 // --- calling the kernels --------------------------------------------------------------------------------------------
 
+/// For profiles.
+inline std::string_view name_of(Walk walk) {
+  return walk == Walk::rows ? "rows" : walk == Walk::columns ? "columns" : "groups";
+}
+
 template <class T>
 void norm_forward(Device device, const NormProblem& problem, const NormForward<T>& arrays) {
+  OpScope::set_implementation(name_of(problem.walk));
   device.type == DeviceType::cpu ? cpu::norm_forward(problem, arrays) : cuda::norm_forward(problem, arrays);
 }
 
 template <class T>
 void norm_backward(Device device, const NormProblem& problem, const NormBackward<T>& arrays) {
+  OpScope::set_implementation(name_of(problem.walk));
   device.type == DeviceType::cpu ? cpu::norm_backward(problem, arrays) : cuda::norm_backward(problem, arrays);
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/norm/implementation.h"
 #include "ops/shape/copy.h"
@@ -145,6 +146,7 @@ NormStatistics run_statistics(std::string_view op, const Tensor& x, const NormSp
     return no_statistics(x, spec);
   }
   const TensorOptions options{.dtype = compute_dtype(x.dtype()), .device = x.device()};
+  const OpScope scope([&] { return OpWork{.op = "norm_statistics", .bytes = bytes_of(x)}; });
   const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
   const int64_t sets = layout.shape().sets();
   const Tensor rows = empty({statistics_rows(spec), sets}, options);
@@ -221,7 +223,13 @@ Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, cons
     check_device(op, "residual", residual, x.device());
   }
   Tensor rows;
-  const Tensor y = forward(op, x, spec, weight, bias, extras, rows);
+  Tensor y;
+  {
+    const OpScope scope([&] {  // y has the size of x
+      return OpWork{.op = std::string(op), .bytes = bytes_of(x, x, residual)};
+    });
+    y = forward(op, x, spec, weight, bias, extras, rows);
+  }
   const Tensors inputs{x, weight, bias, residual};
   if (!will_record(inputs)) {
     return y;
@@ -237,7 +245,8 @@ Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, cons
   const int64_t bias_at = z_again ? list.add(bias) : -1;
   const int64_t residual_at = z_again ? list.add(residual) : -1;
   const int64_t bits_at = with_bits ? list.add(positive_bits(y)) : -1;
-  const SavedNorm fixed{.spec = spec,
+  const SavedNorm fixed{.op = std::string(op),
+                        .spec = spec,
                         .activation = activation,
                         .given = extras.given.defined(),
                         .affine = weight.defined() || bias.defined(),
@@ -252,6 +261,11 @@ Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, cons
     norm.bits = SavedList::get(c, bits_at);
     const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2)};
     const bool composed = c.create_graph();
+    const OpScope scope([&] {  // dx has the size of x; where bits were kept, they stand for the residual
+      return OpWork{.op = fixed.op + "_backward",
+                    .bytes = bytes_of(dy, norm.x, needs.x ? norm.x : Tensor(), norm.residual, norm.bits,
+                                      c.needs_grad(3) ? dy : Tensor())};
+    });
     Tensor dz = dy;
     if (norm.activation != Activation::identity) {
       dz = composed ? composed_activation_backward(norm, dy) : activation_backward(norm, dy);

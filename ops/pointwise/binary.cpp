@@ -1,4 +1,5 @@
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
@@ -49,6 +50,7 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
   const Sizes sizes = broadcast_sizes(op, a.sizes(), b.sizes());
   Tensor y = pointwise::empty_for(sizes, DType::boolean, {a, b});
   using pointwise::operand_of;
+  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(a, b, y)}; });
   pointwise::kernels_for(y.device())
       .compare(f, a.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
   return y;
@@ -148,6 +150,7 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   const Sizes sizes = broadcast_sizes("where", condition.sizes(), broadcast_sizes("where", a.sizes(), b.sizes()));
   Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, a, b});
   using pointwise::operand_of;
+  const OpScope scope([&] { return OpWork{.op = "where", .bytes = bytes_of(condition, a, b, y)}; });
   pointwise::kernels_for(y.device())
       .where(size_of(a.dtype()), sizes, operand_of(y, sizes), operand_of(condition, sizes), operand_of(a, sizes),
              operand_of(b, sizes));

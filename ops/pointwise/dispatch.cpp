@@ -1,9 +1,12 @@
 #include "ops/pointwise/dispatch.h"
 
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "ops/pointwise/result_layout.h"
 #include "ops/reduce/reduce.h"
+
+#include <fmt/format.h>
 
 #include <cmath>
 #include <limits>
@@ -20,6 +23,17 @@ Kind kind_of(DType dtype) {
     return Kind::floating;
   }
   return dtype == DType::boolean ? Kind::boolean : Kind::integer;
+}
+
+std::string_view name_of(Unary f) {
+  static constexpr std::string_view kNames[] = {"neg",     "exp", "log",  "sqrt", "rsqrt", "pow",       "abs",  "tanh",
+                                                "sigmoid", "erf", "relu", "silu", "gelu",  "gelu_tanh", "clamp"};
+  return kNames[static_cast<size_t>(f)];
+}
+
+std::string_view name_of(Binary f) {
+  static constexpr std::string_view kNames[] = {"add", "sub", "mul", "div", "maximum"};
+  return kNames[static_cast<size_t>(f)];
 }
 
 /// Throws Error unless the function exists for the dtype.
@@ -76,12 +90,15 @@ Tensor unary(std::string_view op, Unary f, const Tensor& x, const Scalars& scala
 
 void unary_into(Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars) {
   const Sizes& sizes = x.sizes();
+  const OpScope scope([&] { return OpWork{.op = std::string(name_of(f)), .bytes = bytes_of(x, y)}; });
   kernels_for(x.device()).unary(f, x.dtype(), sizes, operand_of(y, sizes), operand_of(x, sizes), scalars);
 }
 
 Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
   const Sizes& sizes = saved.sizes();
   Tensor dx = empty_for(sizes, dy.dtype(), {saved});
+  const OpScope scope(
+      [&] { return OpWork{.op = fmt::format("{}_backward", name_of(f)), .bytes = bytes_of(saved, dy, dx)}; });
   kernels_for(dy.device())
       .unary_backward(f, dy.dtype(), sizes, operand_of(dx, sizes), operand_of(saved, sizes), operand_of(dy, sizes),
                       scalars);
@@ -103,6 +120,7 @@ Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b) {
 
 void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
   const Sizes& sizes = y.sizes();
+  const OpScope scope([&] { return OpWork{.op = std::string(name_of(f)), .bytes = bytes_of(a, b, y)}; });
   kernels_for(y.device()).binary(f, y.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
 }
 

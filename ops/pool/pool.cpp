@@ -2,6 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/pool/kernels.h"
 
@@ -125,6 +126,7 @@ Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry&
 Tensor max_pool_gradient(const Tensor& dy, const Tensor& index, const SharedGeometry& geometry) {
   const Tensor dy_read = contiguous_copy(dy, geometry->format);
   const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
+  const OpScope scope([&] { return OpWork{.op = "max_pool2d_gradient", .bytes = bytes_of(dy_read, index, dx)}; });
   kernels::max_pool_gradient(geometry->plain(), dy_read.raw_data(), index.data<int32_t>(), dx.raw_data());
   return record("max_pool2d_gradient", {dy}, dx, {index},
                 [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
@@ -135,6 +137,7 @@ Tensor max_pool_gradient(const Tensor& dy, const Tensor& index, const SharedGeom
 Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry) {
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
+  const OpScope scope([&] { return OpWork{.op = "max_pool2d_pick", .bytes = bytes_of(x_read, index, y)}; });
   kernels::max_pool_pick(geometry->plain(), x_read.raw_data(), index.data<int32_t>(), y.raw_data());
   return record("max_pool2d_pick", {x}, y, {index},
                 [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
@@ -147,6 +150,7 @@ Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& 
 Tensor average_pool_gradient(const Tensor& dy, const SharedGeometry& geometry) {
   const Tensor dy_read = contiguous_copy(dy, geometry->format);
   const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
+  const OpScope scope([&] { return OpWork{.op = "avg_pool2d_gradient", .bytes = bytes_of(dy_read, dx)}; });
   kernels::average_pool_gradient(geometry->plain(), dy_read.raw_data(), dx.raw_data());
   return record("avg_pool2d_gradient", {dy}, dx, {},
                 [geometry](const Tensor& gradient, const BackwardContext&) -> Tensors {
@@ -157,6 +161,7 @@ Tensor average_pool_gradient(const Tensor& dy, const SharedGeometry& geometry) {
 Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& geometry) {
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
+  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x_read, y)}; });
   kernels::average_pool(geometry->plain(), x_read.raw_data(), y.raw_data());
   return record(op, {x}, y, {}, [geometry](const Tensor& dy, const BackwardContext&) -> Tensors {
     return {average_pool_gradient(dy, geometry)};
@@ -172,6 +177,7 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
   const Tensor index = empty_for(*geometry, geometry->y_sizes(), DType::int32, x.device());
+  const OpScope scope([&] { return OpWork{.op = "max_pool2d", .bytes = bytes_of(x_read, y, index)}; });
   kernels::max_pool(geometry->plain(), x_read.raw_data(), y.raw_data(), index.data<int32_t>());
   return record("max_pool2d", {x}, y, {index}, [geometry](const Tensor& dy, const BackwardContext& context) -> Tensors {
     return {max_pool_gradient(dy, context.saved(0), geometry)};

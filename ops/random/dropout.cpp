@@ -1,6 +1,7 @@
 #include "ops/random/dropout.h"
 
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/random/kernels.h"
@@ -20,6 +21,7 @@ void check_arguments(std::string_view op, const Tensor& x, double rate) {
 /// x times the mask. Linear in x, so that it is its own backward function at any order.
 Tensor masked(std::string_view op, const Tensor& x, const Mask& mask) {
   Tensor y = empty_like(x);
+  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
   random::dropout_kernel(x.device())(x.dtype(), x.sizes(), y.raw_data(), y.strides(), x.raw_data(), x.strides(), mask);
   return record(op, {x}, y, {}, [mask](const Tensor& dy, const BackwardContext&) -> Tensors {
     return {masked("dropout_backward", dy, mask)};

@@ -1,6 +1,7 @@
 #include "ops/reduce/reduce.h"
 
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "core/tape.h"
 #include "ops/pointwise/pointwise.h"
@@ -60,6 +61,7 @@ Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool ke
   if (x.numel() == 0) {
     fill_(y, plan.count == 0 ? 0 * scale : 0);
   } else {
+    const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
     kernels::reduce_kernels(x.device()).sum(kernel_shape(x, y), x.dtype(), x.raw_data(), y.raw_data(), scale);
   }
   return record(op, {x}, finish(y, plan, keepdim), {},
@@ -96,6 +98,7 @@ Tensor var(const Tensor& x, const Axes& axes, const VarOptions& options) {
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   const Tensor average = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
+    const OpScope scope([&] { return OpWork{.op = "var", .bytes = bytes_of(x, y)}; });
     const kernels::ReduceShape shape = kernel_shape(x, y);
     const kernels::ReduceKernels& device = kernels::reduce_kernels(x.device());
     device.sum(shape, x.dtype(), x.raw_data(), average.raw_data(), 1 / static_cast<double>(plan.count));
@@ -116,6 +119,7 @@ Tensor max(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
         to_string(x.sizes()), to_string(plan.axes));
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
+    const OpScope scope([&] { return OpWork{.op = "max", .bytes = bytes_of(x, y)}; });
     kernels::reduce_kernels(x.device()).max(kernel_shape(x, y), x.dtype(), x.raw_data(), y.raw_data());
   }
   const Tensor result = finish(y, plan, options.keepdim);
@@ -143,6 +147,7 @@ Tensor argmax(const Tensor& x, int64_t axis, const ReduceOptions& options) {
   strides.erase(axis);
   const Tensor y = empty(sizes, {.dtype = DType::int64, .device = x.device()});
   if (y.numel() != 0) {
+    const OpScope scope([&] { return OpWork{.op = "argmax", .bytes = bytes_of(x, y)}; });
     kernels::reduce_kernels(x.device())
         .argmax(sizes, strides, x.size(axis), x.stride(axis), x.dtype(), x.raw_data(), y.data<int64_t>());
   }

@@ -2,6 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/kernels.h"
@@ -56,6 +57,7 @@ Tensor selected(const Tensor& x, int64_t axis, const Tensor& index);
 /// The gradient of index_select: row i of dy is added to row index[i] of zeros.
 Tensor index_add(const Tensor& dy, int64_t axis, const Tensor& index, const Sizes& sizes, MemoryFormat format) {
   const Tensor dx = zeros(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
+  const OpScope scope([&] { return OpWork{.op = "index_add", .bytes = bytes_of(dy, dx)}; });
   kernels::index_kernels(dy.device())
       .add(index_shape(dx, dy, axis), dy.dtype(), dx.raw_data(), index.data<int64_t>(), dy.raw_data());
   return record("index_add", {dy}, dx, {index}, [axis](const Tensor& ddx, const BackwardContext& c) {
@@ -68,6 +70,7 @@ Tensor selected(const Tensor& x, int64_t axis, const Tensor& index) {
   sizes[axis] = index.numel();
   const MemoryFormat format = x.suggest_memory_format();
   const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
+  const OpScope scope([&] { return OpWork{.op = "index_select", .bytes = bytes_of(y, y)}; });
   kernels::index_kernels(x.device())
       .select(index_shape(x, y, axis), x.dtype(), x.raw_data(), index.data<int64_t>(), y.raw_data());
   return record("index_select", {x}, y, {index},

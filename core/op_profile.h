@@ -1,0 +1,126 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <any>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma {
+
+// What the ops of a step cost. Every op opens an OpScope where it calls its kernels; while an OpProfile is alive on the
+// same thread, each scope leaves a record. Without one a scope costs one load.
+
+enum class OpPass : uint8_t { forward, backward, optimizer };
+std::string_view to_string(OpPass pass);
+
+/// What one call of a kernel has to do.
+struct OpWork {
+  std::string op;
+  std::string implementation = "own";
+  double bytes = 0;    ///< the fewest that must be read and written, each tensor once
+  double flops = 0;    ///< of convolutions and matrix products; a multiplication and an addition are two
+  std::any call = {};  ///< what it takes to run it again: kernels::Conv2dCall, kernels::MatmulCase, or nothing
+};
+
+struct OpRecord {
+  OpWork work;
+  OpPass pass = OpPass::forward;
+  double seconds = 0;  ///< without what scopes opened inside took
+};
+
+class OpScope;
+
+/// Collects what the ops of this thread report for as long as it lives. A second one on the same thread takes over
+/// until it ends.
+class OpProfile {
+ public:
+  OpProfile() : before_(active_) { active_ = this; }
+  ~OpProfile() { active_ = before_; }
+  OpProfile(const OpProfile&) = delete;
+  OpProfile& operator=(const OpProfile&) = delete;
+
+  /// In the order in which the scopes were left.
+  [[nodiscard]] const std::vector<OpRecord>& records() const { return records_; }
+  /// Forgets all records.
+  void clear() { records_.clear(); }
+  /// Sum of all records' seconds.
+  [[nodiscard]] double seconds() const;
+
+ private:
+  friend class OpScope;
+  friend class OpPassGuard;
+  static inline constinit thread_local OpProfile* active_ = nullptr;
+
+  OpProfile* before_;
+  OpScope* open_ = nullptr;  // the innermost scope
+  OpPass pass_ = OpPass::forward;
+  std::vector<OpRecord> records_;
+};
+
+/// Reports the work done during its life. `describe` returns an OpWork; it is only called while a profile is alive.
+class OpScope {
+ public:
+  template <class Describe>
+  explicit OpScope(Describe&& describe) : profile_(OpProfile::active_) {
+    if (profile_ != nullptr) {
+      begin(describe());
+    }
+  }
+  ~OpScope() {
+    if (profile_ != nullptr) {
+      end();
+    }
+  }
+  OpScope(const OpScope&) = delete;
+  OpScope& operator=(const OpScope&) = delete;
+
+  /// Names what does the work of the innermost scope; for kernels that choose by themselves.
+  static void set_implementation(std::string_view name);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void begin(OpWork work);
+  void end();
+
+  OpProfile* profile_;
+  OpScope* parent_ = nullptr;
+  double inner_seconds_ = 0;
+  OpWork work_;
+  Clock::time_point start_;
+};
+
+/// Scopes opened during its life belong to `pass`.
+class OpPassGuard {
+ public:
+  explicit OpPassGuard(OpPass pass) : profile_(OpProfile::active_) {
+    if (profile_ != nullptr) {
+      before_ = profile_->pass_;
+      profile_->pass_ = pass;
+    }
+  }
+  ~OpPassGuard() {
+    if (profile_ != nullptr) {
+      profile_->pass_ = before_;
+    }
+  }
+  OpPassGuard(const OpPassGuard&) = delete;
+  OpPassGuard& operator=(const OpPassGuard&) = delete;
+
+ private:
+  OpProfile* profile_;
+  OpPass before_ = OpPass::forward;
+};
+
+/// Bytes of the different elements of x: those of an expanded axis count once. 0 for an undefined tensor.
+double bytes_of(const Tensor& x);
+
+template <class... Tensors>
+double bytes_of(const Tensor& first, const Tensor& second, const Tensors&... rest) {
+  return bytes_of(first) + bytes_of(second, rest...);
+}
+
+}  // namespace norma
