@@ -63,10 +63,15 @@ void ConvolutionModule::set_parameters(const Tensor& weight, const Tensor& bias)
   if (bias.defined()) {
     check_sizes("Conv2d", "bias", bias, {weight_.size(0)});
   }
+  const bool trained = weight_.requires_grad();
   drop_parameter("weight");
   drop_parameter("bias");
   weight_ = register_parameter("weight", weight);
   bias_ = register_parameter("bias", bias);
+  weight_.set_requires_grad(trained);
+  if (bias_.defined()) {
+    bias_.set_requires_grad(trained);
+  }
 }
 
 }  // namespace norma::nn

@@ -21,7 +21,8 @@ class ConvolutionModule : public Module {
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }  ///< may be undefined
-  /// Other weights in the place of these, of the same sizes, as parameters; `bias` may be undefined.
+  /// Other weights in the place of these, of the same sizes, as parameters; `bias` may be undefined. Both want a
+  /// gradient if the old weight does.
   void set_parameters(const Tensor& weight, const Tensor& bias);
 
  protected:

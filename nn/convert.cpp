@@ -5,6 +5,7 @@
 #include "core/tape.h"
 #include "nn/batch_norm.h"
 #include "nn/conv.h"
+#include "nn/modes.h"
 #include "nn/norm.h"
 #include "nn/response_norm.h"
 #include "ops/shape/copy.h"
@@ -153,6 +154,13 @@ std::shared_ptr<Module> converted_norm(const Norm& norm, const NormChoice& to) {
       }
     }
   }
+  for (auto& [name, parameter] : result->named_parameters()) {
+    for (const auto& [old_name, old] : norm.named_parameters()) {
+      if (old_name == name) {
+        Tensor(parameter).set_requires_grad(old.requires_grad());
+      }
+    }
+  }
   return result;
 }
 
@@ -176,21 +184,14 @@ int64_t convert_norm(Module& model, const std::string& from, const std::string& 
 
 int64_t fold_batch_norm(Module& model, const Tensor& example) {
   const NoGradGuard no_grad;
-  const bool training = model.is_training();
+  Modes modes(model);
   model.eval();
   const Tensor before = model(example);
   const std::vector<FoldPair> pairs = find_pairs(model, example);
-  const auto give_up = [&](const std::string& reason) {
-    model.train(training);
-    fail("fold_batch_norm", "{}", reason);
-  };
-  if (pairs.empty()) {
-    give_up("model: expected a batch norm behind a convolution, got none");
-  }
+  constexpr std::string_view op = "fold_batch_norm";
+  check(!pairs.empty(), op, "model: expected a batch norm behind a convolution, got none");
   for (const FoldPair& pair : pairs) {
-    if (!pair.norm->running_mean().defined()) {
-      give_up(fmt::format("model: expected running statistics in '{}', got none", pair.path));
-    }
+    check(pair.norm->running_mean().defined(), op, "model: expected running statistics in '{}', got none", pair.path);
   }
 
   struct Old {
@@ -199,26 +200,29 @@ int64_t fold_batch_norm(Module& model, const Tensor& example) {
     std::shared_ptr<Module> norm;
   };
   std::vector<Old> olds;
-  for (const FoldPair& pair : pairs) {
-    const Folded folded = fold(*pair.conv, *pair.norm);
-    const int64_t channels = pair.norm->channels();
-    olds.push_back(
-        {pair.conv->weight(), pair.conv->bias(), model.replace_module(pair.path, std::make_shared<NoNorm>(channels))});
-    pair.conv->set_parameters(folded.weight, folded.bias);
-  }
-  // Rounding grows by a small factor from layer to layer; a wrong fold changes everything.
-  const double tolerance = before.dtype() == DType::float64 ? 1e-9 : 1e-3;
-  const double difference = relative_difference(before, model(example));
-  if (!(difference <= tolerance)) {
-    for (size_t i = 0; i < pairs.size(); ++i) {
+  try {
+    for (const FoldPair& pair : pairs) {
+      const Folded folded = fold(*pair.conv, *pair.norm);
+      const int64_t channels = pair.norm->channels();
+      olds.push_back({pair.conv->weight(), pair.conv->bias(),
+                      model.replace_module(pair.path, std::make_shared<NoNorm>(channels))});
+      pair.conv->set_parameters(folded.weight, folded.bias);
+    }
+    // Rounding grows by a small factor from layer to layer; a wrong fold changes everything.
+    const double tolerance = before.dtype() == DType::float64 ? 1e-9 : 1e-3;
+    const double difference = relative_difference(before, model(example));
+    check(difference <= tolerance, op,
+          "model: expected the same output without the norms, got one that differs by {:.2g}: the output of a "
+          "convolution goes elsewhere too",
+          difference);
+  } catch (...) {
+    for (size_t i = olds.size(); i-- > 0;) {  // backwards, as a convolution may have been folded into twice
       pairs[i].conv->set_parameters(olds[i].weight, olds[i].bias);
       model.replace_module(pairs[i].path, olds[i].norm);
     }
-    give_up(
-        fmt::format("model: expected the same output without the norms, got one that differs by {:.2g}: the output of "
-                    "a convolution goes elsewhere too",
-                    difference));
+    throw;
   }
+  modes.forget();
   return static_cast<int64_t>(pairs.size());
 }
 

@@ -15,7 +15,7 @@ class Norm;
 // make them afterwards.
 
 /// A norm for the same channels as `norm`, with its dtype and mode. Weight, bias and all other parameters and buffers
-/// whose name and sizes both have are copied.
+/// whose name and sizes both have are copied; parameters that both have want a gradient in both or in neither.
 std::shared_ptr<Module> converted_norm(const Norm& norm, const NormChoice& to);
 
 /// Replaces every norm layer (in a ChildSlot) of the kind `from` by one of the kind `to` (both specs of

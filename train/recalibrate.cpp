@@ -2,10 +2,10 @@
 
 #include "core/tape.h"
 #include "nn/batch_norm.h"
+#include "nn/modes.h"
 
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace norma::train {
@@ -29,26 +29,6 @@ class Averaging {
   std::optional<double> momentum_;
 };
 
-/// The mode of every module, to be restored.
-class Modes {
- public:
-  explicit Modes(nn::Module& model) {
-    for (const auto& [path, module] : model.named_modules()) {
-      modes_.emplace_back(module, module->is_training());
-    }
-  }
-  ~Modes() {
-    for (const auto& [module, training] : modes_) {  // parents before children, whose own mode is set later
-      module->train(training);
-    }
-  }
-  Modes(const Modes&) = delete;
-  Modes& operator=(const Modes&) = delete;
-
- private:
-  std::vector<std::pair<nn::Module*, bool>> modes_;
-};
-
 }  // namespace
 
 int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batches) {
@@ -56,7 +36,7 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
   const NoGradGuard no_grad;
   auto batch = batches.next();  // before the old statistics go
   check(batch.has_value(), "recalibrate", "batches: expected at least one, got none");
-  const Modes modes(model);
+  const nn::Modes modes(model);
   model.eval();
   std::vector<std::unique_ptr<Averaging>> norms;
   for (const auto& [path, module] : model.named_modules()) {

@@ -69,7 +69,12 @@ Composed compose(const SavedNorm& norm, DType dtype) {
   }
   const Axes axes = split_axes(spec);
   const ReduceOptions keep{.keepdim = true};
-  c.centred = spec.centring == Centring::none ? c.x : sub(c.x, mean(c.x, axes, keep));
+  c.centred = c.x;
+  if (spec.centring != Centring::none) {
+    // The mean rounds where it is large. That of the differences is what it has lost.
+    c.centred = sub(c.x, mean(c.x, axes, keep));
+    c.centred = sub(c.centred, mean(c.centred, axes, keep));
+  }
   Tensor var = mean(mul(c.centred, c.centred), axes, keep);
   if (spec.correction > 0) {
     const double count = static_cast<double>(c.x.numel()) / static_cast<double>(var.numel());

@@ -99,6 +99,18 @@ TEST_CASE("convert_norm: weights, dtype and mode are carried over, and the netwo
   CHECK(convert_norm(mixed, "group", "batch") == 1);
 }
 
+TEST_CASE("convert_norm: what was not trained is not trained afterwards") {
+  Sequential net{std::make_shared<BatchNorm2d>(4), std::make_shared<BatchNorm2d>(4)};
+  for (auto& [name, p] : net.children()[0].second->named_parameters()) {
+    Tensor(p).set_requires_grad(false);
+  }
+  convert_norm(net, "batch", "group:2");
+  for (const auto& [name, p] : net.named_parameters()) {
+    CAPTURE(name);
+    CHECK(p.requires_grad() == name.starts_with("1."));
+  }
+}
+
 TEST_CASE("convert_norm: error texts") {
   Sequential net{std::make_shared<BatchNorm2d>(6)};
   CHECK(error_of([&] { convert_norm(net, "layer2d", "batch"); }) ==
@@ -188,4 +200,38 @@ TEST_CASE("fold_batch_norm: errors leave the model as it was") {
   CHECK(error_of([&] {
           fold_batch_norm(untracked, random_tensor({1, 2, 3, 3}, 1, DType::float32));
         }) == "fold_batch_norm: model: expected running statistics in '1', got none");
+}
+
+TEST_CASE("fold_batch_norm: after an error every module has its mode and weights, in every order of folding") {
+  // One convolution, two norms: it is folded into twice, which is wrong.
+  const auto conv = std::make_shared<Conv2d>(3, 3, 1);
+  Sequential net{conv, std::make_shared<BatchNorm2d>(3), conv, std::make_shared<BatchNorm2d>(3)};
+  net.to(DType::float64);
+  randomize(net);
+  Tensor(conv->weight()).set_requires_grad(false);
+  net.children()[3].second->eval();
+  const Tensor x = random_tensor({2, 3, 4, 3}, 1);
+  const auto unchanged = [&](const NamedTensors& before) {
+    CHECK(net.is_training());
+    CHECK(net.children()[1].second->is_training());
+    CHECK(!net.children()[3].second->is_training());
+    CHECK(!conv->weight().requires_grad());
+    const NamedTensors after = net.state_dict();
+    REQUIRE(after.size() == before.size());
+    for (size_t i = 0; i < before.size(); ++i) {
+      CAPTURE(before[i].first);
+      CHECK(max_difference(after[i].second, before[i].second) == 0);
+    }
+  };
+  NamedTensors before;
+  for (const auto& [name, value] : net.state_dict()) {
+    before.emplace_back(name, copy_of(value));
+  }
+  CHECK(error_of([&] {
+          fold_batch_norm(net, x);
+        }).starts_with("fold_batch_norm: model: expected the same output without the norms"));
+  unchanged(before);
+  // The example does not fit.
+  CHECK(error_of([&] { fold_batch_norm(net, random_tensor({2, 5, 4, 3}, 1)); }).starts_with("conv2d: "));
+  unchanged(before);
 }

@@ -1,6 +1,7 @@
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
 #include "support.h"
 
 using namespace norma;
@@ -163,6 +164,44 @@ TEST_CASE("norms: gradients of sets that fill many tiles and blocks, kernels aga
         for (size_t i = 0; i < fused.size(); ++i) {
           CHECK(max_difference(fused[i], composed[i]) <= 1e-9);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("norms: differentiable gradients, and theirs, are exact to rounding at any offset") {
+  using Apply = std::function<Tensor(const Tensor& x, const Tensor& w)>;
+  const Apply norms[] = {
+      [](const Tensor& x, const Tensor& w) { return batch_norm(x, {}, {}, w); },
+      [](const Tensor& x, const Tensor& w) { return layer_norm_2d(x, w); },
+      [](const Tensor& x, const Tensor& w) { return group_norm(x, 4, w, {}, {}, {.activation = Activation::silu}); }};
+  const Tensor dy = random_tensor({4, 16, 5, 3}, 2, DType::float32);
+  // The gradients of sum(y · dy), and those of the sum of their squares.
+  const auto twice = [&](const Apply& norm, const Tensor& x, const Tensor& weight, DType dtype) {
+    Tensors inputs{to(x, dtype).detach(), to(weight, dtype).detach()};
+    for (Tensor& input : inputs) {
+      input.set_requires_grad();
+    }
+    const Tensor y = norm(inputs[0], inputs[1]);
+    Tensors results = grad({y}, inputs, {to(dy, dtype)}, {.create_graph = true});
+    const Tensor squares = add(sum(mul(results[0], results[0])), sum(mul(results[1], results[1])));
+    for (const Tensor& second : grad({squares}, inputs)) {
+      results.push_back(second);
+    }
+    return results;
+  };
+  for (const double offset : {0.0, 1e2, 1e4, 1e6}) {
+    for (size_t norm = 0; norm < std::size(norms); ++norm) {
+      CAPTURE(offset);
+      CAPTURE(norm);
+      const Tensor x = to(add(random_tensor({4, 16, 5, 3}, 1), offset), DType::float32);
+      const Tensor weight = random_tensor({16}, 3, DType::float32);
+      const Tensors narrow = twice(norms[norm], x, weight, DType::float32);
+      const Tensors wide = twice(norms[norm], x, weight, DType::float64);
+      for (size_t i = 0; i < narrow.size(); ++i) {
+        CAPTURE(i);
+        const double scale = max_difference(wide[i], zeros_like(wide[i]));
+        CHECK(max_difference(to(narrow[i], DType::float64), wide[i]) <= 4e-6 * scale);
       }
     }
   }
