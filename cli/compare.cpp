@@ -128,10 +128,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       ->type_name("LIST")
       ->default_str("resnet50,convnext_atto")
       ->group("Network");
-  app->add_option(
-         "--norm,--norms", state->norms,
-         "batch, layer2d, instance, none, group (32 groups), group:8 (8 groups), group/8 (8 channels per group); "
-         "options in brackets: batch[momentum=0.01,eps=1e-3]")
+  app->add_option("--norm,--norms", state->norms, describe_norm_specs())
       ->type_name("LIST")
       ->default_str("batch,layer2d,group")
       ->group("Network");

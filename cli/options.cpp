@@ -2,8 +2,11 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "nn/norm_factory.h"
 #include "nn/norm_policy.h"
 #include "train/environment.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -27,6 +30,12 @@ std::string or_list(const std::vector<std::string>& names) {
 }
 
 }  // namespace
+
+std::string describe_norm_specs() {
+  return fmt::format(
+      "{}; group:8 is 8 groups, group/8 is 8 channels per group; options in brackets: batch[momentum=0.01,eps=1e-3]",
+      fmt::join(nn::norm_names(), ", "));
+}
 
 template <class T>
 CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, T train::Recipe::*field,
@@ -68,11 +77,7 @@ void RecipeOptions::add_model(CLI::App& app) {
   add(app, "--model", &train::Recipe::model, "NAME",
       "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->group(kNetwork);
-  add(app, "--norm", &train::Recipe::norm, "SPEC",
-      "batch, layer2d, instance, none, group (32 groups), group:8 (8 groups), group/8 (8 channels per group); options "
-      "in brackets: batch[momentum=0.01,eps=1e-3]",
-      "the model's own")
-      ->group(kNetwork);
+  add(app, "--norm", &train::Recipe::norm, "SPEC", describe_norm_specs(), "the model's own")->group(kNetwork);
 }
 
 void RecipeOptions::add_model_details(CLI::App& app) {

@@ -14,6 +14,9 @@
 
 namespace norma::cli {
 
+/// The norms that --norm takes, for its help.
+std::string describe_norm_specs();
+
 /// The changes that the command line makes to a recipe. They are kept apart from the recipe, because what they change
 /// may be known only after parsing: the defaults of a command, or the recipe of a checkpoint.
 class RecipeOptions {

@@ -107,7 +107,12 @@ int64_t apply_norm_policy(Module& model, const NormPolicy& policy,
     for (const auto& [option, value] : defaults) {
       choice = with_default(choice, option, value);
     }
-    replacements.emplace_back(path, converted_norm(dynamic_cast<const Norm&>(*module), choice));
+    try {
+      replacements.emplace_back(path, converted_norm(dynamic_cast<const Norm&>(*module), choice));
+    } catch (const Error& error) {
+      fail("norm policy", "{}:{}: '{}': {}: {}", policy.source, found->second->line, found->second->pattern, path,
+           error.what());
+    }
   }
   for (auto& [path, norm] : replacements) {
     model.replace_module(path, std::move(norm));

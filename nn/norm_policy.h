@@ -39,8 +39,8 @@ std::string read_norm_policy(const std::filesystem::path& file);
 
 /// Replaces norm layers (class Norm of (N, channels, …), in a ChildSlot) of a model by those the policy names, as
 /// convert_norm() does. `defaults`: options of the network's own, "eps" = "1e-6", for norms that have them and do not
-/// say otherwise. Returns how many were replaced. Throws Error for a pattern that matches no norm layer; nothing has
-/// changed then.
+/// say otherwise. Returns how many were replaced. Throws Error for a pattern that matches no norm layer, and for
+/// groups that do not divide a layer's channels; nothing has changed then.
 int64_t apply_norm_policy(Module& model, const NormPolicy& policy,
                           const std::vector<std::pair<std::string, std::string>>& defaults = {});
 

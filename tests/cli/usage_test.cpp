@@ -1,4 +1,5 @@
 #include "cli/program.h"
+#include "nn/norm_factory.h"
 
 #include <string>
 
@@ -28,6 +29,9 @@ TEST_CASE("norma: help and version") {
 TEST_CASE("norma: the help shows the defaults") {
   const TemporaryFolder folder;
   const std::string compare = run_norma(folder.path(), "compare --help").out;
+  for (const std::string& norm : nn::norm_names()) {
+    CHECK_MESSAGE(compare.find(norm) != std::string::npos, norm);
+  }
   for (const char* text : {"resnet50,convnext_atto", "batch,layer2d,group", "25600", "0.002", "adamw", "onecycle"}) {
     CHECK_MESSAGE(compare.find(text) != std::string::npos, text);
   }

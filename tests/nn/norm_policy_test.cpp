@@ -109,7 +109,9 @@ TEST_CASE("norm policy: a pattern that matches no norm is an error, and nothing 
       "norm policy: p.toml:2: 'layer1.0.conv1': expected the name of a norm layer, got none of bn1, layer1.0.bn1, "));
   CHECK(norms_of(*model) == before);
   CHECK(error_of([&] {
-          apply_norm_policy(*model, parse_norm_policy("\"bn1\" = \"none\"\n\"layer1.0.bn1\" = \"group:7\"\n", "p"));
-        }) == "group_norm: num_channels must be divisible by num_groups, got num_channels 64, num_groups 7");
+          apply_norm_policy(*model, parse_norm_policy("\"bn1\" = \"none\"\n\"layer1.*.bn1\" = \"group:7\"\n", "p"));
+        }) ==
+        "norm policy: p:2: 'layer1.*.bn1': layer1.0.bn1: group_norm: num_channels must be divisible by num_groups, got "
+        "num_channels 64, num_groups 7");
   CHECK(norms_of(*model) == before);
 }
