@@ -27,7 +27,54 @@ memory::desc matrices(int64_t batch, int64_t batch_stride, int64_t rows, int64_t
           memory::dims{repeated ? rows * columns : batch_stride, row_stride, column_stride}};
 }
 
+/// How a product is put to oneDNN.
+enum class Arrangement : uint8_t {
+  plain,       ///< all three matrices as they lie
+  packed,      ///< b reordered to the layout oneDNN likes
+  transposed,  ///< cᵀ = bᵀ aᵀ, and c reordered from it
+};
+
+/// Measured at the products of ResNet-50 and ConvNeXt-T with two threads. Packing costs a pass over
+/// b and pays it back where many rows of a meet it, or where rows of b lie so far apart that they collide in the cache
+/// (up to 1.6 times as fast). A gradient of weights (a lies transposed) wants at least as many rows as columns of c, up
+/// to 1.35 times as fast, unless it sums over few rows: then packing b is cheap.
+Arrangement arrangement(const MatmulCase& p, bool has_bias) {
+  constexpr int64_t kFew = 512;
+  constexpr int64_t kMany = 1024;
+  if (p.batch != 1 || p.m * p.n * p.k < kFew * kFew * kFew / 8) {
+    return Arrangement::plain;
+  }
+  const bool a_transposed = p.a_column != 1;
+  const bool b_transposed = p.b_column != 1;
+  if (!a_transposed) {
+    return p.m >= (b_transposed ? kMany : kFew / 2) ? Arrangement::packed : Arrangement::plain;
+  }
+  if (b_transposed || has_bias) {
+    return Arrangement::plain;
+  }
+  if (p.k <= kFew) {
+    return Arrangement::packed;
+  }
+  return p.m < p.n ? Arrangement::transposed : Arrangement::plain;
+}
+
+std::unique_ptr<onednn::Plan> make_transposed(const MatmulCase& p) {
+  const memory::desc a = matrices(1, 0, p.k, p.m, p.a_column, p.a_row);
+  const memory::desc b = matrices(1, 0, p.n, p.k, p.b_column, p.b_row);
+  const memory::desc c = matrices(1, 0, p.n, p.m, 1, p.c_row);
+  const auto descriptor = onednn::matmul(b, a, {}, matrices(1, 0, p.n, p.m, p.m, 1));
+  auto plan = std::make_unique<onednn::Plan>(dnnl::matmul(descriptor), descriptor.scratchpad_desc());
+  plan->add_input(DNNL_ARG_WEIGHTS, a, descriptor.weights_desc());
+  plan->add_input(DNNL_ARG_SRC, b, descriptor.src_desc());
+  plan->add_output(DNNL_ARG_DST, c, descriptor.dst_desc());
+  return plan;
+}
+
 std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias) {
+  const Arrangement arranged = arrangement(p, has_bias);
+  if (arranged == Arrangement::transposed) {
+    return make_transposed(p);
+  }
   const memory::desc a = matrices(p.batch, p.a_batch, p.m, p.k, p.a_row, p.a_column);
   const memory::desc b = matrices(p.batch, p.b_batch, p.k, p.n, p.b_row, p.b_column);
   const memory::desc c = matrices(p.batch, p.c_batch, p.m, p.n, p.c_row, 1);
@@ -37,7 +84,9 @@ std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias) {
     const memory::dims strides = p.batch == 1 ? memory::dims{p.n, 1} : memory::dims{p.n, p.n, 1};
     bias = memory::desc(dims, memory::data_type::f32, strides);
   }
-  const auto descriptor = onednn::matmul(a, b, bias, c);
+  const memory::desc offered =
+      arranged == Arrangement::packed ? memory::desc({p.k, p.n}, memory::data_type::f32, memory::format_tag::any) : b;
+  const auto descriptor = onednn::matmul(a, offered, bias, c);
   auto plan = std::make_unique<onednn::Plan>(dnnl::matmul(descriptor), descriptor.scratchpad_desc());
   plan->add_input(DNNL_ARG_SRC, a, descriptor.src_desc());
   plan->add_input(DNNL_ARG_WEIGHTS, b, descriptor.weights_desc());

@@ -223,13 +223,37 @@ TEST_CASE("conv2d: strided 1x1 weight gradients with few channels stay inside th
                                     .o = 8,
                                     .kh = 1,
                                     .kw = 1,
-                                    .oh = 32,
-                                    .ow = 32,
+                                    .oh = 33,
+                                    .ow = 33,
                                     .stride_h = 2,
-                                    .stride_w = 2};
+                                    .stride_w = 2,
+                                    .padding_h = 1,
+                                    .padding_w = 1};  // without padding it is a matrix product
   for (const std::string& name : conv2d_implementations()) {
     const Forced forced(name);
     CHECK(kernels::conv2d_implementation(kCpu, guarded, kernels::Conv2dPass::weight_gradient).name == "eigen");
+  }
+}
+
+TEST_CASE("conv2d: strided 1x1 in channels_last against Eigen, where the stride leaves a rest") {
+  for (const auto& [h, w, stride] : {std::tuple{7, 9, Pair(2, 3)}, {8, 6, Pair(2, 1)}, {5, 4, Pair(1, 3)}}) {
+    CAPTURE(h);
+    const Conv2dOptions options{.stride = stride};
+    Tensors results[2];
+    for (const int i : {0, 1}) {
+      const Forced forced(i == 0 ? "" : "eigen");
+      const Tensor x =
+          in_layout(random_tensor({3, 19, h, w}, 1, DType::float32), Layout::channels_last).set_requires_grad();
+      const Tensor weight = random_tensor({33, 19, 1, 1}, 2, DType::float32).set_requires_grad();
+      const Tensor bias = random_tensor({33}, 3, DType::float32).set_requires_grad();
+      const Tensor y = conv2d(x, weight, bias, options);
+      y.backward(in_layout(random_tensor(y.sizes(), 4, DType::float32), Layout::channels_last));
+      results[i] = {y, x.grad(), weight.grad(), bias.grad()};
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      CAPTURE(i);
+      CHECK(max_difference(results[0][i], results[1][i]) <= 1e-5);  // sums of up to 108 products below 1
+    }
   }
 }
 

@@ -50,8 +50,10 @@ TensorFunction linear_function() {
 }  // namespace
 
 TEST_CASE("matmul: every implementation, size and order against plain loops") {
-  const std::vector<Sizes> shapes = {{1, 1, 1},    {1, 33, 7},    {31, 1, 32},   {33, 31, 1},  {31, 32, 33},
-                                     {129, 65, 3}, {5, 130, 260}, {257, 40, 17}, {2, 4096, 3}, {64, 300, 64}};
+  // The last three are large enough for oneDNN to be given b packed (many rows; short sums) or the product transposed.
+  const std::vector<Sizes> shapes = {{1, 1, 1},        {1, 33, 7},      {31, 1, 32},    {33, 31, 1},  {31, 32, 33},
+                                     {129, 65, 3},     {5, 130, 260},   {257, 40, 17},  {2, 4096, 3}, {64, 300, 64},
+                                     {1030, 130, 129}, {130, 500, 270}, {100, 600, 290}};
   for (const std::string& name : matmul_implementations()) {
     const Forced forced(name);
     for (const Sizes& s : shapes) {

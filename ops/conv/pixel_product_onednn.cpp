@@ -1,0 +1,128 @@
+#include "core/buffer.h"
+#include "core/parallel.h"
+#include "ops/conv/pixel_product.h"
+#include "ops/matmul/kernels.h"
+
+#include <algorithm>
+
+namespace norma::kernels::pixel_product {
+
+namespace {
+
+bool strided(const Conv2dCase& conv) {
+  return conv.stride_h > 1 || conv.stride_w > 1;
+}
+
+int64_t pixels(const Conv2dCase& conv) {
+  return conv.n * conv.oh * conv.ow;
+}
+
+/// Calls f(row of y, row of x) for each row of pixels that is met, in parallel.
+template <class F>
+void for_each_row(const Conv2dCase& conv, F&& f) {
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (conv.ow * conv.c));
+  parallel_for(0, conv.n * conv.oh, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      f(row, row / conv.oh * conv.h + row % conv.oh * conv.stride_h);
+    }
+  });
+}
+
+/// The pixels of x that are met, one after the other.
+void gather(const Conv2dCase& conv, const float* x, float* met) {
+  for_each_row(conv, [&](int64_t row, int64_t x_row) {
+    for (int64_t j = 0; j < conv.ow; ++j) {
+      std::copy_n(x + (x_row * conv.w + j * conv.stride_w) * conv.c, conv.c, met + (row * conv.ow + j) * conv.c);
+    }
+  });
+}
+
+/// The reverse: dx is 0 at all other pixels.
+void scatter(const Conv2dCase& conv, const float* met, float* dx) {
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (conv.w * conv.c));
+  parallel_for(0, conv.n * conv.h, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t x_row = begin; x_row < end; ++x_row) {
+      const int64_t i = x_row % conv.h;
+      float* to = dx + x_row * conv.w * conv.c;
+      if (i % conv.stride_h != 0 || i / conv.stride_h >= conv.oh) {
+        std::fill_n(to, conv.w * conv.c, 0.0F);
+        continue;
+      }
+      const float* from = met + (x_row / conv.h * conv.oh + i / conv.stride_h) * conv.ow * conv.c;
+      for (int64_t j = 0; j < conv.w; ++j, to += conv.c) {
+        if (j % conv.stride_w == 0 && j / conv.stride_w < conv.ow) {
+          std::copy_n(from + j / conv.stride_w * conv.c, conv.c, to);
+        } else {
+          std::fill_n(to, conv.c, 0.0F);
+        }
+      }
+    }
+  });
+}
+
+/// Calls f with x (pixels, c): x itself, or what is met of it.
+template <class F>
+void with_met_pixels(const Conv2dCase& conv, const void* x, F&& f) {
+  if (!strided(conv)) {
+    f(x);
+    return;
+  }
+  const Buffer<float> met(pixels(conv) * conv.c);
+  gather(conv, static_cast<const float*>(x), met.data());
+  f(static_cast<const void*>(met.data()));
+}
+
+}  // namespace
+
+bool serves(const Conv2dCase& conv) {
+  return conv.dtype == DType::float32 && conv.channels_last && conv.groups == 1 && conv.kh == 1 && conv.kw == 1 &&
+         conv.padding_h == 0 && conv.padding_w == 0;
+}
+
+// y (pixels, o) = x (pixels, c) weightᵀ
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+  const MatmulCase product{.m = pixels(conv),
+                           .n = conv.o,
+                           .k = conv.c,
+                           .a_row = conv.c,
+                           .a_column = 1,
+                           .b_row = 1,
+                           .b_column = conv.c,
+                           .c_row = conv.o};
+  with_met_pixels(conv, x, [&](const void* met) { matmul_onednn()->multiply(product, met, weight, bias, y); });
+}
+
+// dx = dy weight
+void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
+  const MatmulCase product{.m = pixels(conv),
+                           .n = conv.c,
+                           .k = conv.o,
+                           .a_row = conv.o,
+                           .a_column = 1,
+                           .b_row = conv.c,
+                           .b_column = 1,
+                           .c_row = conv.c};
+  if (!strided(conv)) {
+    matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, dx);
+    return;
+  }
+  const Buffer<float> met(pixels(conv) * conv.c);
+  matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, met.data());
+  scatter(conv, met.data(), static_cast<float*>(dx));
+}
+
+// dweight = dyᵀ x
+void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
+  const MatmulCase product{.m = conv.o,
+                           .n = conv.c,
+                           .k = pixels(conv),
+                           .a_row = 1,
+                           .a_column = conv.o,
+                           .b_row = conv.c,
+                           .b_column = 1,
+                           .c_row = conv.c};
+  with_met_pixels(conv, x,
+                  [&](const void* met) { matmul_onednn()->multiply(product, dy, met, /* bias= */ nullptr, dweight); });
+}
+
+}  // namespace norma::kernels::pixel_product
