@@ -3,6 +3,8 @@
 #include "error_text.h"
 #include "nn/norm.h"
 #include "nn/sequential.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
 
 using namespace norma;
 using namespace norma::nn;
@@ -168,6 +170,49 @@ TEST_CASE("norm factory: every norm keeps sizes, dtype and memory format, and gi
         REQUIRE(parameter.grad().defined());
         CHECK(test::max_difference(parameter.grad(), zeros(parameter.sizes())) > 1e-3);
       }
+    }
+  }
+}
+
+TEST_CASE("norm factory: every option of every norm changes what the layer computes") {
+  const std::map<std::string, std::string> values = {{"eps", "0.5"},     {"momentum", "0.9"},
+                                                     {"alpha", "0.25"},  {"statistics", "sum_of_squares"},
+                                                     {"sub_batch", "2"}, {"biased_running_var", "true"},
+                                                     {"r_max", "1"},     {"d_max", "0"},
+                                                     {"size", "3"},      {"beta", "0.5"},
+                                                     {"k", "2"}};
+  // One step of training, then evaluation; near 0, and far from it, where E[x²] - E[x]² cancels.
+  const auto results = [](const std::string& spec) {
+    std::vector<double> numbers;
+    for (const double offset : {0.0, 300.0, -300.0}) {
+      const Tensor x = to(add(test::random_tensor({6, 8, 3, 5}, 1), offset), DType::float32);
+      const auto norm = make_norm(spec, 8);
+      for (const auto& [name, p] : norm->named_parameters()) {
+        if (name == "weight") {  // that of grn starts at 0
+          copy_into(ones(p.sizes()), p);
+        }
+      }
+      const NoGradGuard guard;
+      for (const bool training : {true, false}) {
+        norm->train(training);
+        const std::vector<double> y = (*norm)(x).to_vector<double>();
+        numbers.insert(numbers.end(), y.begin(), y.end());
+      }
+    }
+    return numbers;
+  };
+  for (const std::string& name : norm_names()) {
+    const std::vector<double> plain = results(name);
+    for (const std::string& option : norm_definition(name).options) {
+      CAPTURE(name);
+      CAPTURE(option);
+      REQUIRE(values.contains(option));
+      const std::vector<double> other = results(fmt::format("{}[{}={}]", name, option, values.at(option)));
+      double difference = 0;
+      for (size_t i = 0; i < plain.size(); ++i) {
+        difference = std::max(difference, std::abs(plain[i] - other[i]));
+      }
+      CHECK(difference > 1e-4);
     }
   }
 }
