@@ -18,20 +18,22 @@
 namespace norma::nn {
 namespace {
 
-DType dtype_of(const Module& module) {
+/// That of the first floating tensor in the module; `otherwise` where it has none.
+DType dtype_of(const Module& module, DType otherwise) {
   for (const auto& [name, x] : module.state_dict()) {
     if (is_floating(x.dtype())) {
       return x.dtype();
     }
   }
-  return DType::float32;
+  return otherwise;
 }
 
 /// True iff `norm` is what the spec `from` makes: of the same class, and, if the spec says more than its kind, with the
 /// same name, which has the options.
 bool is_of_kind(const Norm& norm, const NormChoice& from) {
   const bool any = !from.groups && !from.channels_per_group && from.options.empty();
-  if (!any && from.groups && norm.channels() % *from.groups != 0) {
+  const int64_t divisor = from.groups.value_or(from.channels_per_group.value_or(1));
+  if (norm.channels() % divisor != 0) {
     return false;
   }
   const std::shared_ptr<Module> made = make_norm(from, norm.channels());
@@ -138,10 +140,10 @@ double relative_difference(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-std::shared_ptr<Module> converted_norm(const Norm& norm, const NormChoice& to) {
+std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, const NormChoice& to) {
   check(norm.channels() > 0, "convert_norm", "norm: expected a norm of (N, channels, …), got {}", norm.name());
   std::shared_ptr<Module> result = make_norm(to, norm.channels());
-  result->to(dtype_of(norm));
+  result->to(dtype_of(norm, dtype_of(model, DType::float32)));
   result->train(norm.is_training());
   // The weight of a global response norm is no factor of the output: 0 there is 1 elsewhere.
   const bool same_meaning = (dynamic_cast<const GlobalResponseNorm*>(&norm) != nullptr) ==
@@ -171,7 +173,7 @@ int64_t convert_norm(Module& model, const std::string& from, const std::string& 
   for (const auto& [path, module] : model.replaceable_modules()) {
     const auto* norm = dynamic_cast<const Norm*>(module);
     if (norm != nullptr && norm->channels() > 0 && is_of_kind(*norm, from_choice)) {
-      replacements.emplace_back(path, converted_norm(*norm, to_choice));
+      replacements.emplace_back(path, converted_norm(model, *norm, to_choice));
     }
   }
   check(!replacements.empty(), "convert_norm", "from: expected a norm of the model, got '{}', which it has none of",

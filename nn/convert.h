@@ -14,9 +14,10 @@ class Norm;
 // Changing the norms of a model that is already there. The optimizer and other holders of parameters keep the old ones:
 // make them afterwards.
 
-/// A norm for the same channels as `norm`, with its dtype and mode. Weight, bias and all other parameters and buffers
+/// A norm for the same channels as `norm`, a layer of `model`, with its mode and its dtype, or the model's where it has
+/// no tensors. Weight, bias and all other parameters and buffers
 /// whose name and sizes both have are copied; parameters that both have want a gradient in both or in neither.
-std::shared_ptr<Module> converted_norm(const Norm& norm, const NormChoice& to);
+std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, const NormChoice& to);
 
 /// Replaces every norm layer (in a ChildSlot) of the kind `from` by one of the kind `to` (both specs of
 /// nn/norm_factory.h). `from` with groups or options means layers that have just these; without, any of the kind.

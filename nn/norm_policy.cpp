@@ -108,7 +108,7 @@ int64_t apply_norm_policy(Module& model, const NormPolicy& policy,
       choice = with_default(choice, option, value);
     }
     try {
-      replacements.emplace_back(path, converted_norm(dynamic_cast<const Norm&>(*module), choice));
+      replacements.emplace_back(path, converted_norm(model, dynamic_cast<const Norm&>(*module), choice));
     } catch (const Error& error) {
       fail("norm policy", "{}:{}: '{}': {}: {}", policy.source, found->second->line, found->second->pattern, path,
            error.what());

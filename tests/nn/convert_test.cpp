@@ -111,6 +111,29 @@ TEST_CASE("convert_norm: what was not trained is not trained afterwards") {
   }
 }
 
+TEST_CASE("convert_norm: a norm without tensors gets the dtype of the model") {
+  Sequential net{std::make_shared<Conv2d>(2, 4, 1), std::make_shared<NoNorm>(4)};
+  net.to(DType::float64);
+  CHECK(convert_norm(net, "none", "batch") == 1);
+  CHECK(net(random_tensor({2, 2, 3, 3}, 1)).dtype() == DType::float64);
+}
+
+TEST_CASE("convert_norm: the weight of a global response norm, 0 at first, means nothing to other norms") {
+  Sequential net{make_norm("grn", 4), make_norm("batch", 4)};
+  convert_norm(net, "batch", "grn");
+  CHECK(max_difference(net.children()[1].second->named_parameters()[0].second, zeros({4})) == 0);
+  convert_norm(net, "grn", "batch");
+  CHECK(max_difference(net.children()[0].second->named_parameters()[0].second, ones({4})) == 0);
+}
+
+TEST_CASE("convert_norm: groups that do not divide a layer's channels are not that layer's") {
+  Sequential net{std::make_shared<GroupNorm>(2, 4), std::make_shared<GroupNorm>(2, 14),
+                 std::make_shared<BatchNorm2d>(3)};
+  CHECK(convert_norm(net, "group/7", "none") == 1);
+  CHECK(convert_norm(net, "group:2", "none") == 1);
+  CHECK(layer_names(net)[2].starts_with("BatchNorm2d"));
+}
+
 TEST_CASE("convert_norm: error texts") {
   Sequential net{std::make_shared<BatchNorm2d>(6)};
   CHECK(error_of([&] { convert_norm(net, "layer2d", "batch"); }) ==
