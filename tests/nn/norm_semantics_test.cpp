@@ -206,6 +206,27 @@ TEST_CASE("instance norm: one image without the batch axis") {
   const Tensor y = layer(x);
   CHECK(y.sizes() == x.sizes());
   CHECK(max_difference(unsqueeze(y, 0), layer(unsqueeze(x, 0))) == 0);
+  const Tensor residual = random_tensor({3, 4, 5}, 2, DType::float32);
+  const Tensor sum = layer.forward_act(x, {.residual = residual});
+  CHECK(sum.sizes() == x.sizes());
+  CHECK(max_difference(sum, add(y, residual)) <= 1e-6);
+}
+
+TEST_CASE("norms: eps of the functions where none is given") {
+  const Tensor x = mul(random_tensor({2, 4, 3, 2}, 1), 1e-3);  // variances of about 1e-6
+  const Tensor one = ones({4}, {.dtype = DType::float64});
+  CHECK(max_difference(batch_norm(x, {}, {}), batch_norm(x, {}, {}, {}, {}, {.eps = 1e-5})) == 0);
+  CHECK(max_difference(instance_norm(x), instance_norm(x, {}, {}, {.eps = 1e-5})) == 0);
+  CHECK(max_difference(group_norm(x, 2), group_norm(x, 2, {}, {}, {.eps = 1e-5})) == 0);
+  CHECK(max_difference(layer_norm(x, {3, 2}), layer_norm(x, {3, 2}, {}, {}, {.eps = 1e-5})) == 0);
+  CHECK(max_difference(layer_norm_2d(x), layer_norm_2d(x, {}, {}, {.eps = 1e-6})) == 0);
+  CHECK(max_difference(rms_norm_2d(x), rms_norm_2d(x, {}, {.eps = 1e-6})) == 0);
+  CHECK(max_difference(simple_norm(x, {3, 2}), simple_norm(x, {3, 2}, {}, {.eps = 1e-6})) == 0);
+  CHECK(max_difference(simple_norm_2d(x), simple_norm_2d(x, {}, {.eps = 1e-6})) == 0);
+  CHECK(max_difference(evo_norm_b0(x, {}, one), evo_norm_b0(x, {}, one, {}, {}, {.eps = 1e-3})) == 0);
+  CHECK(max_difference(evo_norm_s0(x, 2, one), evo_norm_s0(x, 2, one, {}, {}, {.eps = 1e-5})) == 0);
+  CHECK(max_difference(filter_response_norm(x), filter_response_norm(x, {}, {}, {}, {.eps = 1e-5})) == 0);
+  CHECK(max_difference(global_response_norm(x), global_response_norm(x, {}, {}, {.eps = 1e-6})) == 0);
 }
 
 TEST_CASE("rms_norm: eps none is the distance from 1 to the next number of the dtype, float32's for 16 bits") {
