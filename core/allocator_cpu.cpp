@@ -1,5 +1,6 @@
 #include "core/allocator_cpu.h"
 
+#include "core/arena_cpu.h"
 #include "core/error.h"
 
 #include <sanitizer/asan_interface.h>
@@ -21,17 +22,29 @@ size_t rounded(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+/// Blocks of at least this size come from the arena. Smaller ones are so many, and so alike, that lists by size serve
+/// them faster.
+constexpr size_t kLargeBlock = size_t{1} << 20U;
+
+size_t rounded_large(size_t bytes) {
+  constexpr size_t kPage = 4096;
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
 class CachingCpuAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override {
     if (bytes == 0) {
       return nullptr;
     }
-    const size_t size = rounded(bytes);
     const std::lock_guard lock(mutex_);
-    void* pointer = take_cached(size);
+    void* pointer = bytes >= kLargeBlock ? take_from_arena(rounded_large(bytes)) : nullptr;
     if (pointer == nullptr) {
-      pointer = take_from_system(size);
+      const size_t size = rounded(bytes);
+      pointer = take_cached(size);
+      if (pointer == nullptr) {
+        pointer = take_from_system(size);
+      }
     }
     ++statistics_.allocations;
     statistics_.allocated += static_cast<int64_t>(sizes_.at(pointer));
@@ -50,7 +63,12 @@ class CachingCpuAllocator final : public Allocator {
     const size_t size = sizes_.at(pointer);
     statistics_.allocated -= static_cast<int64_t>(size);
     ASAN_POISON_MEMORY_REGION(pointer, size);
-    cache_[size].push_back(pointer);
+    if (arena_.owns(pointer)) {
+      sizes_.erase(pointer);
+      arena_.deallocate(pointer, size);
+    } else {
+      cache_[size].push_back(pointer);
+    }
   }
 
   void empty_cache() override {
@@ -84,17 +102,34 @@ class CachingCpuAllocator final : public Allocator {
     return pointer;
   }
 
+  void* take_from_arena(size_t size) {
+    const size_t before = arena_.reserved();
+    void* pointer = arena_.allocate(size);
+    if (pointer != nullptr) {
+      sizes_.emplace(pointer, size);
+      statistics_.system_allocations += arena_.reserved() > before ? 1 : 0;
+      add_reserved(arena_.reserved() - before);
+    }
+    return pointer;
+  }
+
+  void add_reserved(size_t bytes) {
+    statistics_.reserved += static_cast<int64_t>(bytes);
+    statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.reserved);
+  }
+
   void* take_from_system(size_t size) {
-    void* pointer = std::aligned_alloc(kAlignment, size);
-    if (pointer == nullptr) {
+    // The system promises more than the machine has, and ends the process when the pages are written.
+    const bool possible = size <= memory_;
+    void* pointer = possible ? std::aligned_alloc(kAlignment, size) : nullptr;
+    if (pointer == nullptr && possible) {
       release_cached();
       pointer = std::aligned_alloc(kAlignment, size);
     }
     check(pointer != nullptr, "allocator", "the system has no {} bytes left ({} in use)", size, statistics_.allocated);
     sizes_.emplace(pointer, size);
     ++statistics_.system_allocations;
-    statistics_.reserved += static_cast<int64_t>(size);
-    statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.reserved);
+    add_reserved(size);
     return pointer;
   }
 
@@ -108,11 +143,16 @@ class CachingCpuAllocator final : public Allocator {
       }
     }
     cache_.clear();
+    const size_t before = arena_.reserved();
+    arena_.release_free_pages();
+    statistics_.reserved -= static_cast<int64_t>(before - arena_.reserved());
   }
 
   mutable std::mutex mutex_;
-  std::map<size_t, std::vector<void*>> cache_;  // free blocks by size
-  std::unordered_map<void*, size_t> sizes_;     // of every block, free or not
+  const size_t memory_ = physical_memory();
+  Arena arena_{memory_};
+  std::map<size_t, std::vector<void*>> cache_;  // free blocks from outside the arena, by size
+  std::unordered_map<void*, size_t> sizes_;     // of every block in use, and of those in cache_
   AllocatorStatistics statistics_;
 };
 

@@ -1,0 +1,101 @@
+#include "core/arena_cpu.h"
+
+#include <sanitizer/asan_interface.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+namespace norma {
+
+Arena::Arena(size_t capacity) {
+  constexpr size_t kHugePage = size_t{2} << 20U;
+  void* addresses =
+      mmap(nullptr, capacity + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (addresses == MAP_FAILED) {
+    return;
+  }
+  const auto start = reinterpret_cast<uintptr_t>(addresses);
+  base_ = static_cast<std::byte*>(addresses) + ((start + kHugePage - 1) / kHugePage * kHugePage - start);
+  capacity_ = capacity;
+#ifdef MADV_HUGEPAGE
+  // Fewer faults and fewer misses of the address cache; a system without huge pages refuses, which does no harm.
+  madvise(base_, capacity_, MADV_HUGEPAGE);
+#endif
+  insert(0, {.size = capacity_, .used = 0});
+}
+
+void Arena::insert(size_t offset, FreeBlock block) {
+  free_.emplace(offset, block);
+  by_size_.emplace(block.size, offset);
+}
+
+Arena::FreeBlock Arena::take(FreeBlocks::iterator place) {
+  const FreeBlock block = place->second;
+  by_size_.erase({block.size, place->first});
+  free_.erase(place);
+  return block;
+}
+
+void* Arena::allocate(size_t size) {
+  const auto fit = by_size_.lower_bound({size, 0});
+  if (fit == by_size_.end()) {
+    return nullptr;
+  }
+  const size_t offset = fit->second;
+  const FreeBlock block = take(free_.find(offset));
+  // What was used before is taken to lie at the front, as the first pages written do.
+  const size_t again = std::min(size, block.used);
+  reserved_ += size - again;
+  if (block.size > size) {
+    insert(offset + size, {.size = block.size - size, .used = block.used - again});
+  }
+  return base_ + offset;
+}
+
+void Arena::deallocate(void* pointer, size_t size) {
+  auto offset = static_cast<size_t>(static_cast<std::byte*>(pointer) - base_);
+  FreeBlock block{.size = size, .used = size};
+  auto next = free_.lower_bound(offset);
+  if (next != free_.end() && next->first == offset + size) {
+    const auto after = std::next(next);
+    const FreeBlock neighbour = take(next);
+    block = {.size = block.size + neighbour.size, .used = block.used + neighbour.used};
+    next = after;
+  }
+  if (next != free_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second.size == offset) {
+      offset = before->first;
+      const FreeBlock neighbour = take(before);
+      block = {.size = block.size + neighbour.size, .used = block.used + neighbour.used};
+    }
+  }
+  insert(offset, block);
+}
+
+void Arena::release_free_pages() {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (auto& [offset, block] : free_) {
+    if (block.used == 0) {
+      continue;
+    }
+    const size_t first = (offset + page - 1) / page * page;
+    const size_t last = (offset + block.size) / page * page;
+    if (first < last) {
+      ASAN_UNPOISON_MEMORY_REGION(base_ + first, last - first);
+      madvise(base_ + first, last - first, MADV_DONTNEED);
+      ASAN_POISON_MEMORY_REGION(base_ + first, last - first);
+    }
+    reserved_ -= block.used;
+    block.used = 0;
+  }
+}
+
+size_t physical_memory() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace norma
