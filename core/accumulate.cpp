@@ -29,20 +29,16 @@ void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
       if (strides[0] == 1 && strides[1] == 1 && strides[2] == 1) {
 #pragma omp simd
         for (int64_t i = 0; i < count; ++i) {
-          o[i] = static_cast<T>(static_cast<C>(x[i]) + static_cast<C>(y[i]));
+          assign(o[i], static_cast<C>(x[i]) + static_cast<C>(y[i]));
         }
       } else {
         for (int64_t i = 0; i < count; ++i) {
-          o[i * strides[0]] = static_cast<T>(static_cast<C>(x[i * strides[1]]) + static_cast<C>(y[i * strides[2]]));
+          assign(o[i * strides[0]], static_cast<C>(x[i * strides[1]]) + static_cast<C>(y[i * strides[2]]));
         }
       }
     });
   };
-  switch (out.dtype()) {
-    case DType::float16: return add(float16{});
-    case DType::bfloat16: return add(bfloat16{});
-    default: dispatch_floating("accumulate", out.dtype(), add);
-  }
+  dispatch_any_floating("accumulate", out.dtype(), add);
 }
 
 }  // namespace

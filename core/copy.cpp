@@ -10,13 +10,13 @@ namespace norma {
 namespace {
 
 template <class To, class From>
-To convert(From value) {
+void convert(To& to, From value) {
   if constexpr (std::is_same_v<To, From>) {
-    return value;
+    to = value;
   } else if constexpr (std::is_same_v<To, bool>) {
-    return static_cast<compute_t<From>>(value) != compute_t<From>(0);
+    to = static_cast<compute_t<From>>(value) != compute_t<From>(0);
   } else {
-    return static_cast<To>(static_cast<compute_t<To>>(static_cast<compute_t<From>>(value)));
+    assign(to, static_cast<compute_t<To>>(static_cast<compute_t<From>>(value)));
   }
 }
 
@@ -28,13 +28,14 @@ void convert_run(void* dst, int64_t dst_stride, const void* src, int64_t src_str
   auto* to = static_cast<To*>(dst);
   const auto* from = static_cast<const From*>(src);
   if (dst_stride == 1 && src_stride == 1) {
+#pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
-      to[i] = convert<To>(from[i]);
+      convert(to[i], from[i]);
     }
     return;
   }
   for (int64_t i = 0; i < count; ++i) {
-    to[i * dst_stride] = convert<To>(from[i * src_stride]);
+    convert(to[i * dst_stride], from[i * src_stride]);
   }
 }
 

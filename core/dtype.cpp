@@ -60,6 +60,10 @@ bool is_floating(DType dtype) {
   return rank(dtype) >= rank(DType::float16);
 }
 
+bool is_half(DType dtype) {
+  return dtype == DType::float16 || dtype == DType::bfloat16;
+}
+
 DType promote(DType a, DType b) {
   if (a == b) {
     return a;

@@ -21,6 +21,8 @@ DType dtype_from_string(std::string_view name);
 
 /// float32, float64, float16, bfloat16.
 bool is_floating(DType dtype);
+/// float16, bfloat16.
+bool is_half(DType dtype);
 
 /// The dtype of a result of operands `a` and `b`, as in PyTorch: a floating dtype wins over an integer,
 /// the wider wins, float16 with bfloat16 gives float32, uint8 with int32 gives int32.
@@ -65,6 +67,16 @@ constexpr DType dtype_of<bool>() {
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
 
+/// to = value, rounded to nearest even for the half types.
+template <class T>
+void assign(T& to, compute_t<T> value) {
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    to = value;
+  } else {
+    to.bits = T(value).bits;
+  }
+}
+
 /// Calls f(T{}) with the C++ type of any dtype.
 template <class F>
 decltype(auto) dispatch_all(DType dtype, F&& f) {
@@ -91,15 +103,30 @@ decltype(auto) dispatch_floating(std::string_view op, DType dtype, F&& f) {
   }
 }
 
-/// Calls f(T{}) for float32, float64, int64 and int32; throws an Error that names `op` otherwise.
+/// Calls f(T{}) for every floating dtype, the half types included, whose arithmetic is that of compute_t; throws an
+/// Error that names `op` for any other dtype.
+template <class F>
+decltype(auto) dispatch_any_floating(std::string_view op, DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::float32: return f(float{});
+    case DType::float64: return f(double{});
+    case DType::bfloat16: return f(bfloat16{});
+    case DType::float16: return f(float16{});
+    default: fail(op, "expected dtype float32, float64, bfloat16 or float16, got {}", to_string(dtype));
+  }
+}
+
+/// Calls f(T{}) for every floating dtype, int64 and int32; throws an Error that names `op` otherwise.
 template <class F>
 decltype(auto) dispatch_numeric(std::string_view op, DType dtype, F&& f) {
   switch (dtype) {
     case DType::float32: return f(float{});
     case DType::float64: return f(double{});
+    case DType::bfloat16: return f(bfloat16{});
+    case DType::float16: return f(float16{});
     case DType::int64: return f(int64_t{});
     case DType::int32: return f(int32_t{});
-    default: fail(op, "expected dtype float32, float64, int64 or int32, got {}", to_string(dtype));
+    default: fail(op, "expected dtype float32, float64, bfloat16, float16, int64 or int32, got {}", to_string(dtype));
   }
 }
 

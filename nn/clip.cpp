@@ -18,7 +18,7 @@ double sum_of_squares(const Tensor& gradient) {
   const OpScope scope([&] { return OpWork{.op = "clip_sum_of_squares", .bytes = bytes_of(x)}; });
   const int64_t count = x.numel();
   std::vector<double> partial(static_cast<size_t>((count + kBlock - 1) / kBlock));
-  dispatch_floating("clip_gradients_by_norm", x.dtype(), [&]<class T>(T) {
+  dispatch_any_floating("clip_gradients_by_norm", x.dtype(), [&]<class T>(T) {
     const T* values = x.data<T>();
     parallel_for(0, static_cast<int64_t>(partial.size()), kPointwiseGrain / kBlock, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
@@ -26,7 +26,8 @@ double sum_of_squares(const Tensor& gradient) {
         double sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t i = block * kBlock; i < last; ++i) {
-          sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+          const auto value = static_cast<double>(static_cast<compute_t<T>>(values[i]));
+          sum += value * value;
         }
         partial[static_cast<size_t>(block)] = sum;
       }
@@ -45,12 +46,12 @@ void change_elements(std::string_view op, const Tensor& gradient, F&& f) {
   const bool dense = is_non_overlapping_and_dense(gradient.sizes(), gradient.strides());
   const Tensor x = dense ? gradient : copy_of(gradient);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
-  dispatch_floating(op, x.dtype(), [&]<class T>(T) {
+  dispatch_any_floating(op, x.dtype(), [&]<class T>(T) {
     T* values = x.data<T>();
     parallel_for(0, x.numel(), kPointwiseGrain, [&](int64_t begin, int64_t end) {
 #pragma omp simd
       for (int64_t i = begin; i < end; ++i) {
-        values[i] = f(values[i]);
+        assign(values[i], f(static_cast<compute_t<T>>(values[i])));
       }
     });
   });

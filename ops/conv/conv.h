@@ -24,7 +24,8 @@ struct Conv2dOptions {
 
 /// Cross-correlation of x (N, C, H, W) with weight (O, C / groups, kH, kW), plus bias (O) or undefined.
 /// Result: (N, O, H', W') with H' = (H + 2 padding - dilation (kH - 1) - 1) / stride + 1, channels_last iff x or
-/// weight suggests it (strict predicate), else contiguous. float32 and float64. Differentiable, also twice.
+/// weight suggests it (strict predicate), else contiguous. Floating dtypes; 16-bit ones are summed in
+/// float32 and rounded once. Differentiable, also twice.
 /// The first implementation that supports the case is used: our own (depthwise with stride 1), oneDNN, Eigen.
 /// NORMA_CONV=depthwise|onednn|eigen forces one, in all cases that it supports.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});

@@ -17,10 +17,10 @@ void sum_planes(const Conv2dCase& conv, const T* dy, T* db) {
         const T* values = dy + (n * conv.o + o) * plane;
 #pragma omp simd reduction(+ : total)
         for (int64_t i = 0; i < plane; ++i) {
-          total += static_cast<double>(values[i]);
+          total += static_cast<double>(static_cast<compute_t<T>>(values[i]));
         }
       }
-      db[o] = static_cast<T>(total);
+      assign(db[o], static_cast<compute_t<T>>(total));
     }
   });
 }
@@ -32,7 +32,7 @@ void conv2d_bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
     column_sum(conv.dtype, conv.n * conv.oh * conv.ow, conv.o, /* stride= */ conv.o, dy, db);
     return;
   }
-  dispatch_floating("conv2d", conv.dtype, [&](auto zero) {
+  dispatch_any_floating("conv2d", conv.dtype, [&](auto zero) {
     using T = decltype(zero);
     sum_planes(conv, static_cast<const T*>(dy), static_cast<T*>(db));
   });

@@ -63,15 +63,17 @@ const kernels::Conv2dImplementation& kernels::conv2d_implementation(Device devic
   if (device.type == DeviceType::cuda) {
     return *conv2d_cuda();
   }
-  if (forced() != nullptr && forced()->supports(conv, pass)) {
-    return *forced();
+  Conv2dCase wide = conv;
+  wide.dtype = is_half(conv.dtype) ? DType::float32 : conv.dtype;
+  if (forced() != nullptr && forced()->supports(wide, pass)) {
+    return forced()->supports(conv, pass) ? *forced() : *conv2d_through_float();
   }
   for (const Conv2dImplementation* implementation : cpu_implementations()) {
     if (implementation->supports(conv, pass)) {
       return *implementation;
     }
   }
-  fail("conv2d", "x: expected dtype float32 or float64, got {}", norma::to_string(conv.dtype));
+  return *conv2d_through_float();
 }
 
 }  // namespace norma

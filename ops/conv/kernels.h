@@ -63,11 +63,13 @@ const Conv2dImplementation* conv2d_onednn();
 const Conv2dImplementation* conv2d_eigen();
 /// Our own kernels for depthwise convolutions with stride 1.
 const Conv2dImplementation* conv2d_depthwise();
+/// bfloat16 and float16 by way of float32: converts the operands, calls the implementation for float32, rounds.
+const Conv2dImplementation* conv2d_through_float();
 /// Throws Error: "conv2d: this build of Norma has no CUDA".
 const Conv2dImplementation* conv2d_cuda();
 
 /// The implementation for this case and pass on this device: the forced one if it supports the case, else the first
-/// that does.
+/// that does, else conv2d_through_float().
 const Conv2dImplementation& conv2d_implementation(Device device, const Conv2dCase& conv, Conv2dPass pass);
 
 /// db[o] = sum of dy (n, o, oh, ow) over n, oh and ow. Fixed order, carried in double.

@@ -36,6 +36,9 @@ Tensor any_softmax(std::string_view op, const Tensor& x, int64_t axis, bool loga
   check_defined(op, "x", x);
   check_floating(op, "x", x);
   axis = normalize_axis(op, axis, x.rank());
+  if (is_half(x.dtype())) {  // 16-bit numbers are computed in float32
+    return to(any_softmax(op, to(x, DType::float32), axis, logarithm), x.dtype());
+  }
   const Tensor y = empty_like(x);
   if (x.numel() > 0) {
     const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
@@ -123,6 +126,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   check(class_numbers || (target.dtype() == logits.dtype() && target.sizes() == logits.sizes()), kOp,
         "target: expected int64 classes of sizes [{}] or {} probabilities of sizes {}, got {} {}", rows,
         to_string(logits.dtype()), to_string(logits.sizes()), to_string(target.dtype()), to_string(target.sizes()));
+  if (is_half(logits.dtype())) {  // 16-bit numbers are computed in float32
+    const Tensor wide = class_numbers ? target : to(target, DType::float32);
+    return to(cross_entropy(to(logits, DType::float32), wide, options), logits.dtype());
+  }
   Tensor kept_target = target;
   if (class_numbers) {
     check_classes(target, logits.size(1));

@@ -21,7 +21,7 @@ void sum_columns(int64_t rows, int64_t columns, int64_t stride, const T* x, T* s
         const T* values = x + row * stride;
 #pragma omp simd
         for (int64_t j = 0; j < columns; ++j) {
-          total[j] += static_cast<double>(values[j]);
+          total[j] += static_cast<double>(static_cast<compute_t<T>>(values[j]));
         }
       }
     }
@@ -31,14 +31,14 @@ void sum_columns(int64_t rows, int64_t columns, int64_t stride, const T* x, T* s
     for (int64_t part = 0; part < parts; ++part) {
       total += partial.data()[part * columns + j];
     }
-    sums[j] = static_cast<T>(total);
+    assign(sums[j], static_cast<compute_t<T>>(total));
   }
 }
 
 }  // namespace
 
 void column_sum(DType dtype, int64_t rows, int64_t columns, int64_t stride, const void* x, void* sums) {
-  dispatch_floating("sum", dtype, [&](auto zero) {
+  dispatch_any_floating("sum", dtype, [&](auto zero) {
     using T = decltype(zero);
     sum_columns(rows, columns, stride, static_cast<const T*>(x), static_cast<T*>(sums));
   });

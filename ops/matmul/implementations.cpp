@@ -60,8 +60,10 @@ const kernels::MatmulImplementation& kernels::matmul_implementation(Device devic
   if (device.type == DeviceType::cuda) {
     return *matmul_cuda();
   }
-  if (forced() != nullptr && forced()->supports(product)) {
-    return *forced();
+  MatmulCase wide = product;
+  wide.dtype = is_half(product.dtype) ? DType::float32 : product.dtype;
+  if (forced() != nullptr && forced()->supports(wide)) {
+    return forced()->supports(product) ? *forced() : *matmul_through_float();
   }
   // A primitive's call costs about as much as Eigen's whole product of small matrices.
   constexpr int64_t kSmall = 16 * 16 * 16;
@@ -71,7 +73,7 @@ const kernels::MatmulImplementation& kernels::matmul_implementation(Device devic
       return *implementation;
     }
   }
-  fail("matmul", "a: expected dtype float32 or float64, got {}", norma::to_string(product.dtype));
+  return *matmul_through_float();
 }
 
 }  // namespace norma

@@ -45,10 +45,13 @@ struct MatmulImplementation {
 /// nullptr in a build without oneDNN.
 const MatmulImplementation* matmul_onednn();
 const MatmulImplementation* matmul_eigen();
+/// bfloat16 and float16 by way of float32: converts the operands, calls the implementation for float32, rounds.
+const MatmulImplementation* matmul_through_float();
 /// Throws Error: "matmul: this build of Norma has no CUDA".
 const MatmulImplementation* matmul_cuda();
 
-/// The implementation for this case on this device: the forced one if it supports the case, else the first that does.
+/// The implementation for this case on this device: the forced one if it supports the case, else the first that does,
+/// else matmul_through_float().
 const MatmulImplementation& matmul_implementation(Device device, const MatmulCase& product);
 
 /// sums[j] = sum over i of x[i * stride + j]. Fixed order, carried in double.

@@ -8,7 +8,8 @@
 namespace norma {
 
 /// Matrix product of (…, M, K) and (…, K, N) over broadcast leading axes: (…, M, N), contiguous. Rank 2 or more.
-/// float32 and float64, any strides (transposed operands are not copied). Differentiable, also twice.
+/// Floating dtypes (16-bit ones are summed in float32 and rounded once), any strides (transposed operands are not
+/// copied). Differentiable, also twice.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// x · weightᵀ + bias over the last axis: x (…, in), weight (out, in), bias (out) or undefined; result (…, out).

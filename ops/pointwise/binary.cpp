@@ -45,8 +45,6 @@ Tensor with_number(std::string_view op, Binary f, const Tensor& a, double b) {
 
 Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tensor& right) {
   const auto [a, b] = Operands(op, left, right);
-  check(a.dtype() != DType::float16 && a.dtype() != DType::bfloat16, op,
-        "expected dtype float32, float64 or an integer, got {}", to_string(a.dtype()));
   const Sizes sizes = broadcast_sizes(op, a.sizes(), b.sizes());
   Tensor y = pointwise::empty_for(sizes, DType::boolean, {a, b});
   using pointwise::operand_of;

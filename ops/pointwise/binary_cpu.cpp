@@ -6,16 +6,6 @@ namespace norma::pointwise::cpu {
 
 namespace {
 
-/// Like dispatch_all without the half types, which have no arithmetic.
-template <class F>
-void dispatch_comparable(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::uint8: return f(uint8_t{});
-    case DType::boolean: return f(bool{});
-    default: return dispatch_numeric("compare", dtype, f);
-  }
-}
-
 /// The larger one; NaN if either is NaN.
 template <class T>
 T larger(T a, T b) {
@@ -35,30 +25,34 @@ using arithmetic_t =
 
 void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
   if (f == Binary::div) {
-    return dispatch_floating("div", dtype, [&](auto tag) {
-      using T = decltype(tag);
-      map<T, T, T>(sizes, y, a, b, [](T u, T v) { return u / v; });
+    return dispatch_any_floating("div", dtype, [&](auto tag) {
+      using S = decltype(tag);
+      using T = compute_t<S>;
+      map<S, S, S>(sizes, y, a, b, [](T u, T v) { return u / v; });
     });
   }
   dispatch_numeric("binary", dtype, [&](auto tag) {
-    using T = decltype(tag);
-    using A = arithmetic_t<T>;
+    using S = decltype(tag);
+    using T = compute_t<S>;
+    using M = arithmetic_t<S>;  // in memory
+    using A = compute_t<M>;
     switch (f) {
-      case Binary::add: return map<A, A, A>(sizes, y, a, b, [](A u, A v) { return u + v; });
-      case Binary::sub: return map<A, A, A>(sizes, y, a, b, [](A u, A v) { return u - v; });
-      case Binary::mul: return map<A, A, A>(sizes, y, a, b, [](A u, A v) { return u * v; });
-      case Binary::maximum: return map<T, T, T>(sizes, y, a, b, [](T u, T v) { return larger(u, v); });
+      case Binary::add: return map<M, M, M>(sizes, y, a, b, [](A u, A v) { return u + v; });
+      case Binary::sub: return map<M, M, M>(sizes, y, a, b, [](A u, A v) { return u - v; });
+      case Binary::mul: return map<M, M, M>(sizes, y, a, b, [](A u, A v) { return u * v; });
+      case Binary::maximum: return map<S, S, S>(sizes, y, a, b, [](T u, T v) { return larger(u, v); });
       case Binary::div: return;  // above
     }
   });
 }
 
 void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
-  dispatch_comparable(dtype, [&](auto tag) {
-    using T = decltype(tag);
+  dispatch_all(dtype, [&](auto tag) {
+    using S = decltype(tag);
+    using T = compute_t<S>;
     switch (f) {
-      case Comparison::equal: return map<bool, T, T>(sizes, y, a, b, [](T u, T v) { return u == v; });
-      case Comparison::greater: return map<bool, T, T>(sizes, y, a, b, [](T u, T v) { return u > v; });
+      case Comparison::equal: return map<bool, S, S>(sizes, y, a, b, [](T u, T v) { return u == v; });
+      case Comparison::greater: return map<bool, S, S>(sizes, y, a, b, [](T u, T v) { return u > v; });
     }
   });
 }

@@ -42,7 +42,7 @@ void check_unary_dtype(std::string_view op, Unary f, DType dtype) {
   if (f == Unary::neg || f == Unary::abs || f == Unary::clamp) {
     dispatch_numeric(op, dtype, nothing);
   } else {
-    dispatch_floating(op, dtype, nothing);
+    dispatch_any_floating(op, dtype, nothing);
   }
 }
 
@@ -74,7 +74,7 @@ Tensor number_beside(std::string_view op, const Tensor& x, double b) {
 void check_binary_dtype(std::string_view op, Binary f, DType dtype) {
   const auto nothing = [](auto) {};
   if (f == Binary::div) {
-    dispatch_floating(op, dtype, nothing);
+    dispatch_any_floating(op, dtype, nothing);
   } else {
     dispatch_numeric(op, dtype, nothing);
   }

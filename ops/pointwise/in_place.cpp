@@ -34,7 +34,7 @@ void check_unary(std::string_view op, const Tensor& x, bool integers) {
   if (integers) {
     dispatch_numeric(op, x.dtype(), nothing);
   } else {
-    dispatch_floating(op, x.dtype(), nothing);
+    dispatch_any_floating(op, x.dtype(), nothing);
   }
   check_in_place(op, x);
 }

@@ -28,15 +28,15 @@ struct Scalars {
 };
 
 struct Kernels {
-  /// y = f(x). float32, float64; neg, abs and clamp also int64, int32.
+  /// y = f(x). Floating dtypes; neg, abs and clamp also int64, int32. 16-bit dtypes compute in float.
   void (*unary)(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars);
-  /// dx = dy * f'(x) in one pass; `saved` is x or y = f(x), as kernel_saves_output says. float32, float64.
+  /// dx = dy * f'(x) in one pass; `saved` is x or y = f(x), as kernel_saves_output says. Floating dtypes.
   /// Not for neg, exp, log and pow, whose derivatives are single functions of this family.
   void (*unary_backward)(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
                          const Operand& dy, const Scalars& scalars);
-  /// y = f(a, b). float32, float64, int64, int32; div only the floating ones.
+  /// y = f(a, b). Floating dtypes, int64, int32; div only the floating ones.
   void (*binary)(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
-  /// y = f(a, b) as bool; a and b of any dtype but the half ones.
+  /// y = f(a, b) as bool; a and b of any dtype.
   void (*compare)(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
   /// y = condition ? a : b for elements of 1, 2, 4 or 8 bytes; condition is bool.
   void (*where)(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,

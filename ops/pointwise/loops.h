@@ -6,7 +6,8 @@
 namespace norma::pointwise {
 
 // Elementwise loops over operands of any strides. Where the innermost axis is dense (or broadcast, for an input) a
-// loop of its own runs, of which the compiler makes vector code.
+// loop of its own runs, of which the compiler makes vector code. bfloat16 and float16 are read and written as such; the
+// functions see and return float.
 
 namespace detail {
 
@@ -38,6 +39,7 @@ void run_with(const Sizes& sizes, const std::array<Strides, N>& strides, const B
 /// y = f(x)
 template <class Y, class X, class F>
 void map(const Sizes& sizes, const Operand& y, const Operand& x, F f) {
+  using V = compute_t<X>;
   using Places = detail::Places<2>;
   const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
     Y* out = static_cast<Y*>(y.data) + offsets[0];
@@ -45,11 +47,11 @@ void map(const Sizes& sizes, const Operand& y, const Operand& x, F f) {
     if (strides[0] == 1 && strides[1] == 1) {
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
-        out[i] = f(in[i]);
+        assign(out[i], f(static_cast<V>(in[i])));
       }
     } else {
       for (int64_t i = 0; i < count; ++i) {
-        out[i * strides[0]] = f(in[i * strides[1]]);
+        assign(out[i * strides[0]], f(static_cast<V>(in[i * strides[1]])));
       }
     }
   };
@@ -59,6 +61,8 @@ void map(const Sizes& sizes, const Operand& y, const Operand& x, F f) {
 /// y = f(a, b)
 template <class Y, class A, class B, class F>
 void map(const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b, F f) {
+  using U = compute_t<A>;
+  using V = compute_t<B>;
   using Places = detail::Places<3>;
   const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
     Y* out = static_cast<Y*>(y.data) + offsets[0];
@@ -67,23 +71,23 @@ void map(const Sizes& sizes, const Operand& y, const Operand& a, const Operand& 
     if (strides[0] == 1 && strides[1] == 1 && strides[2] == 1) {
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
-        out[i] = f(left[i], right[i]);
+        assign(out[i], f(static_cast<U>(left[i]), static_cast<V>(right[i])));
       }
     } else if (strides[0] == 1 && strides[1] == 1 && strides[2] == 0) {
-      const B value = *right;
+      const auto value = static_cast<V>(*right);
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
-        out[i] = f(left[i], value);
+        assign(out[i], f(static_cast<U>(left[i]), value));
       }
     } else if (strides[0] == 1 && strides[1] == 0 && strides[2] == 1) {
-      const A value = *left;
+      const auto value = static_cast<U>(*left);
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
-        out[i] = f(value, right[i]);
+        assign(out[i], f(value, static_cast<V>(right[i])));
       }
     } else {
       for (int64_t i = 0; i < count; ++i) {
-        out[i * strides[0]] = f(left[i * strides[1]], right[i * strides[2]]);
+        assign(out[i * strides[0]], f(static_cast<U>(left[i * strides[1]]), static_cast<V>(right[i * strides[2]])));
       }
     }
   };

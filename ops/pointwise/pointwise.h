@@ -5,13 +5,13 @@
 namespace norma {
 
 // Elementwise functions. All are differentiable (twice and more), take tensors of any strides, and return a new tensor.
-// Dtypes: float32 and float64; add, sub, mul, neg, abs, maximum and clamp also int64 and int32, which wrap around;
-// where any; comparisons all but float16 and bfloat16. Anything else is an Error. NaN gives NaN.
-// Unary: same sizes and dtype as x; same strides if those are dense, contiguous if x is contiguous in both formats.
-// Binary: operands broadcast; the result is contiguous if all operands are, channels_last if all are, else its axes are
-// ordered as those of the first operand that has the full size. Dtypes are promoted; a tensor of rank 0 widens the
-// others only to a higher kind (integer to floating), so float32 with a float64 number of rank 0 stays float32.
-// A double as second operand takes a's dtype; it must be a whole number if that is an integer.
+// Dtypes: float32, float64, bfloat16 and float16 (computed in float32, rounded once); add, sub, mul, neg, abs, maximum
+// and clamp also int64 and int32, which wrap around; where and comparisons any. Anything else is an Error. NaN gives
+// NaN. Unary: same sizes and dtype as x; same strides if those are dense, contiguous if x is contiguous in both
+// formats. Binary: operands broadcast; the result is contiguous if all operands are, channels_last if all are, else its
+// axes are ordered as those of the first operand that has the full size. Dtypes are promoted; a tensor of rank 0 widens
+// the others only to a higher kind (integer to floating), so float32 with a float64 number of rank 0 stays float32. A
+// double as second operand takes a's dtype; it must be a whole number if that is an integer.
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);

@@ -23,26 +23,27 @@ struct GeluTanh {
         slope(T(2) * kScale * (T(1) + T(3) * kCubic * x * x)) {}
 };
 
-template <class T>
+template <class S>
 void power(const Sizes& sizes, const Operand& y, const Operand& x, double exponent) {
+  using T = compute_t<S>;
   // The usual exponents cost a few multiplications; std::pow costs a call for each element.
   if (exponent == 2) {
-    return map<T, T>(sizes, y, x, [](T v) { return v * v; });
+    return map<S, S>(sizes, y, x, [](T v) { return v * v; });
   }
   if (exponent == 3) {
-    return map<T, T>(sizes, y, x, [](T v) { return v * v * v; });
+    return map<S, S>(sizes, y, x, [](T v) { return v * v * v; });
   }
   if (exponent == -1) {
-    return map<T, T>(sizes, y, x, [](T v) { return T(1) / v; });
+    return map<S, S>(sizes, y, x, [](T v) { return T(1) / v; });
   }
   if (exponent == 0.5) {
-    return map<T, T>(sizes, y, x, [](T v) { return std::sqrt(v); });
+    return map<S, S>(sizes, y, x, [](T v) { return std::sqrt(v); });
   }
   if (exponent == -0.5) {
-    return map<T, T>(sizes, y, x, [](T v) { return T(1) / std::sqrt(v); });
+    return map<S, S>(sizes, y, x, [](T v) { return T(1) / std::sqrt(v); });
   }
   const T e = static_cast<T>(exponent);
-  map<T, T>(sizes, y, x, [e](T v) { return std::pow(v, e); });
+  map<S, S>(sizes, y, x, [e](T v) { return std::pow(v, e); });
 }
 
 /// A bound of clamp in the dtype: for integers what lies outside their range becomes its end.
@@ -62,28 +63,29 @@ T bound(double value) {
 }
 
 /// The functions that integers have too.
-template <class T>
+template <class S>
 void unary_numeric(Unary f, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
+  using T = compute_t<S>;
   switch (f) {
     case Unary::neg:
       if constexpr (std::is_integral_v<T>) {  // unsigned: the smallest integer wraps around to itself
         using U = std::make_unsigned_t<T>;
         return map<U, U>(sizes, y, x, [](U v) { return U(0) - v; });
       } else {
-        return map<T, T>(sizes, y, x, [](T v) { return -v; });
+        return map<S, S>(sizes, y, x, [](T v) { return -v; });
       }
     case Unary::abs:
       if constexpr (std::is_integral_v<T>) {
         using U = std::make_unsigned_t<T>;
         return map<U, U>(sizes, y, x, [](U v) { return static_cast<T>(v) < 0 ? U(0) - v : v; });
       } else {
-        return map<T, T>(sizes, y, x, [](T v) { return std::fabs(v); });
+        return map<S, S>(sizes, y, x, [](T v) { return std::fabs(v); });
       }
     case Unary::clamp: {
       const T low = bound<T>(scalars.first);
       const T high = bound<T>(scalars.second);
       // Written so that NaN stays: no comparison with it holds.
-      return map<T, T>(sizes, y, x, [low, high](T v) {
+      return map<S, S>(sizes, y, x, [low, high](T v) {
         const T raised = v < low ? low : v;
         return raised > high ? high : raised;
       });
@@ -92,32 +94,34 @@ void unary_numeric(Unary f, const Sizes& sizes, const Operand& y, const Operand&
   }
 }
 
-template <class T>
+template <class S>
 void unary_floating(Unary f, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
+  using T = compute_t<S>;
   switch (f) {
-    case Unary::exp: return map<T, T>(sizes, y, x, [](T v) { return vm::exp(v); });
-    case Unary::log: return map<T, T>(sizes, y, x, [](T v) { return vm::log(v); });
-    case Unary::sqrt: return map<T, T>(sizes, y, x, [](T v) { return std::sqrt(v); });
-    case Unary::rsqrt: return map<T, T>(sizes, y, x, [](T v) { return T(1) / std::sqrt(v); });
-    case Unary::pow: return power<T>(sizes, y, x, scalars.first);
-    case Unary::tanh: return map<T, T>(sizes, y, x, [](T v) { return vm::tanh(v); });
-    case Unary::sigmoid: return map<T, T>(sizes, y, x, [](T v) { return vm::sigmoid(v); });
-    case Unary::erf: return map<T, T>(sizes, y, x, [](T v) { return vm::erf(v); });
-    case Unary::relu: return map<T, T>(sizes, y, x, [](T v) { return v <= T(0) ? T(0) : v; });
-    case Unary::silu: return map<T, T>(sizes, y, x, [](T v) { return v * vm::sigmoid(v); });
-    case Unary::gelu: return map<T, T>(sizes, y, x, [](T v) { return v * vm::normal(v).distribution; });
-    case Unary::gelu_tanh: return map<T, T>(sizes, y, x, [](T v) { return v * GeluTanh<T>(v).gate; });
+    case Unary::exp: return map<S, S>(sizes, y, x, [](T v) { return vm::exp(v); });
+    case Unary::log: return map<S, S>(sizes, y, x, [](T v) { return vm::log(v); });
+    case Unary::sqrt: return map<S, S>(sizes, y, x, [](T v) { return std::sqrt(v); });
+    case Unary::rsqrt: return map<S, S>(sizes, y, x, [](T v) { return T(1) / std::sqrt(v); });
+    case Unary::pow: return power<S>(sizes, y, x, scalars.first);
+    case Unary::tanh: return map<S, S>(sizes, y, x, [](T v) { return vm::tanh(v); });
+    case Unary::sigmoid: return map<S, S>(sizes, y, x, [](T v) { return vm::sigmoid(v); });
+    case Unary::erf: return map<S, S>(sizes, y, x, [](T v) { return vm::erf(v); });
+    case Unary::relu: return map<S, S>(sizes, y, x, [](T v) { return v <= T(0) ? T(0) : v; });
+    case Unary::silu: return map<S, S>(sizes, y, x, [](T v) { return v * vm::sigmoid(v); });
+    case Unary::gelu: return map<S, S>(sizes, y, x, [](T v) { return v * vm::normal(v).distribution; });
+    case Unary::gelu_tanh: return map<S, S>(sizes, y, x, [](T v) { return v * GeluTanh<T>(v).gate; });
     case Unary::neg:
     case Unary::abs:
-    case Unary::clamp: return unary_numeric<T>(f, sizes, y, x, scalars);
+    case Unary::clamp: return unary_numeric<S>(f, sizes, y, x, scalars);
   }
 }
 
 /// Each line is dy f'(x), in terms of x or of y = f(x).
-template <class T>
+template <class S>
 void backward(Unary f, const Sizes& sizes, const Operand& dx, const Operand& saved, const Operand& gradient,
               const Scalars& scalars) {
-  const auto run = [&](auto formula) { map<T, T, T>(sizes, dx, saved, gradient, formula); };
+  using T = compute_t<S>;
+  const auto run = [&](auto formula) { map<S, S, S>(sizes, dx, saved, gradient, formula); };
   switch (f) {
     case Unary::sqrt: return run([](T y, T dy) { return dy / (y + y); });
     case Unary::rsqrt: return run([](T y, T dy) { return T(-0.5) * dy * (y * y * y); });
@@ -159,7 +163,7 @@ void backward(Unary f, const Sizes& sizes, const Operand& dx, const Operand& sav
 void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
   dispatch_numeric("unary", dtype, [&](auto tag) {
     using T = decltype(tag);
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (std::is_floating_point_v<compute_t<T>>) {
       unary_floating<T>(f, sizes, y, x, scalars);
     } else {
       unary_numeric<T>(f, sizes, y, x, scalars);
@@ -169,8 +173,8 @@ void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Ope
 
 void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
                     const Operand& dy, const Scalars& scalars) {
-  dispatch_floating("unary_backward", dtype,
-                    [&](auto tag) { backward<decltype(tag)>(f, sizes, dx, saved, dy, scalars); });
+  dispatch_any_floating("unary_backward", dtype,
+                        [&](auto tag) { backward<decltype(tag)>(f, sizes, dx, saved, dy, scalars); });
 }
 
 }  // namespace norma::pointwise::cpu

@@ -13,7 +13,8 @@ struct Pool2dOptions {
   bool count_include_pad = true;  ///< avg_pool2d: padding counts in the divisor, as in PyTorch
 };
 
-// x is (N, C, H, W); the result keeps its memory format. float32 and float64. Differentiable, also twice.
+// x is (N, C, H, W); the result keeps its memory format. Floating dtypes; 16-bit ones are summed in float32 and rounded
+// once. Differentiable, also twice.
 
 /// The first of equal maxima gets the gradient; NaN counts as largest.
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options);

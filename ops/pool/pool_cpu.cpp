@@ -1,3 +1,4 @@
+#include "core/buffer.h"
 #include "core/parallel.h"
 #include "ops/pool/kernels.h"
 
@@ -14,6 +15,47 @@ int64_t output_h(const PoolCase& pool) {
 int64_t output_w(const PoolCase& pool) {
   return static_cast<int64_t>(pool.columns->windows.size());
 }
+
+/// Sums over `lanes` neighbours: in their place in memory, or, for the 16-bit dtypes, in float beside it, so that they
+/// are rounded once.
+template <class T>
+class LaneSums {
+ public:
+  using Value = compute_t<T>;
+
+  explicit LaneSums(int64_t lanes) : lanes_(lanes), beside_(kBeside ? lanes : 0) {}
+
+  /// Zeros, to be added to.
+  Value* start(T* place) {
+    Value* sums = nullptr;
+    if constexpr (kBeside) {
+      sums = beside_.data();
+    } else {
+      sums = place;
+    }
+    std::fill_n(sums, lanes_, Value(0));
+    return sums;
+  }
+  /// Writes the sums to their place, if they are not there.
+  void finish(const Value* sums, T* place) const {
+    if constexpr (kBeside) {
+      finish(sums, 1, place);
+    }
+  }
+  /// The same, divided.
+  void finish(const Value* sums, Value divisor, T* place) const {
+#pragma omp simd
+    for (int64_t c = 0; c < lanes_; ++c) {
+      assign(place[c], sums[c] / divisor);
+    }
+  }
+
+ private:
+  static constexpr bool kBeside = !std::is_same_v<T, Value>;
+
+  int64_t lanes_;
+  Buffer<Value> beside_;
+};
 
 /// Calls f(image, row) for `rows` rows of every image.
 template <class F>
@@ -48,8 +90,10 @@ void max_forward(const PoolCase& pool, const T* x, T* y, int32_t* index) {
 #pragma omp simd
           for (int64_t c = 0; c < lanes; ++c) {
             // Larger, or the first NaN.
-            const bool better = best[c] == best[c] && !(values[c] <= best[c]);
-            best[c] = better ? values[c] : best[c];
+            const auto value = static_cast<compute_t<T>>(values[c]);
+            const auto before = static_cast<compute_t<T>>(best[c]);
+            const bool better = before == before && !(value <= before);
+            assign(best[c], better ? value : before);
             where[c] = better ? position : where[c];
           }
         }
@@ -63,21 +107,23 @@ void max_gradient(const PoolCase& pool, const T* dy, const int32_t* index, T* dx
   const int64_t lanes = pool.lanes;
   const int64_t ows = output_w(pool);
   for_each_row(pool, pool.h, pool.w * lanes, [&](int64_t image, int64_t h) {
+    LaneSums<T> sums(lanes);
     const PoolAxis::Holders rows = pool.rows->holders[static_cast<size_t>(h)];
     for (int64_t w = 0; w < pool.w; ++w) {
       const PoolAxis::Holders columns = pool.columns->holders[static_cast<size_t>(w)];
       const auto position = static_cast<int32_t>(h * pool.w + w);
-      T* sum = dx + ((image * pool.h + h) * pool.w + w) * lanes;
-      std::fill_n(sum, lanes, T(0));
+      T* place = dx + ((image * pool.h + h) * pool.w + w) * lanes;
+      auto* sum = sums.start(place);
       for (int64_t oh = rows.first; oh < rows.last; ++oh) {
         for (int64_t ow = columns.first; ow < columns.last; ++ow) {
           const int64_t out = ((image * output_h(pool) + oh) * ows + ow) * lanes;
 #pragma omp simd
           for (int64_t c = 0; c < lanes; ++c) {
-            sum[c] += index[out + c] == position ? dy[out + c] : T(0);
+            sum[c] += index[out + c] == position ? static_cast<compute_t<T>>(dy[out + c]) : compute_t<T>(0);
           }
         }
       }
+      sums.finish(sum, place);
     }
   });
 }
@@ -97,67 +143,69 @@ void max_pick(const PoolCase& pool, const T* x, const int32_t* index, T* y) {
 
 template <class T>
 void average_forward(const PoolCase& pool, const T* x, T* y) {
+  using Value = compute_t<T>;
   const int64_t lanes = pool.lanes;
   const int64_t ows = output_w(pool);
   for_each_row(pool, output_h(pool), pool.h * pool.w * lanes / output_h(pool), [&](int64_t image, int64_t oh) {
+    LaneSums<T> sums(lanes);
     const T* source = x + image * pool.h * pool.w * lanes;
     const PoolWindow rows = pool.rows->windows[static_cast<size_t>(oh)];
     for (int64_t ow = 0; ow < ows; ++ow) {
       const PoolWindow columns = pool.columns->windows[static_cast<size_t>(ow)];
-      const T divisor = static_cast<T>(rows.count * columns.count);
-      T* sum = y + ((image * output_h(pool) + oh) * ows + ow) * lanes;
+      const auto divisor = static_cast<Value>(rows.count * columns.count);
+      T* place = y + ((image * output_h(pool) + oh) * ows + ow) * lanes;
       if (lanes == 1) {  // a row of the window is a run of memory
-        T total = 0;
+        Value total = 0;
         for (int64_t h = rows.begin; h < rows.end; ++h) {
           const T* values = source + h * pool.w;
 #pragma omp simd reduction(+ : total)
           for (int64_t w = columns.begin; w < columns.end; ++w) {
-            total += values[w];
+            total += static_cast<Value>(values[w]);
           }
         }
-        *sum = total / divisor;
+        assign(*place, total / divisor);
         continue;
       }
-      std::fill_n(sum, lanes, T(0));
+      auto* sum = sums.start(place);
       for (int64_t h = rows.begin; h < rows.end; ++h) {
         for (int64_t w = columns.begin; w < columns.end; ++w) {
           const T* values = source + (h * pool.w + w) * lanes;
 #pragma omp simd
           for (int64_t c = 0; c < lanes; ++c) {
-            sum[c] += values[c];
+            sum[c] += static_cast<Value>(values[c]);
           }
         }
       }
-#pragma omp simd
-      for (int64_t c = 0; c < lanes; ++c) {
-        sum[c] /= divisor;
-      }
+      sums.finish(sum, divisor, place);
     }
   });
 }
 
 template <class T>
 void average_gradient(const PoolCase& pool, const T* dy, T* dx) {
+  using Value = compute_t<T>;
   const int64_t lanes = pool.lanes;
   const int64_t ows = output_w(pool);
   for_each_row(pool, pool.h, pool.w * lanes, [&](int64_t image, int64_t h) {
+    LaneSums<T> sums(lanes);
     const PoolAxis::Holders rows = pool.rows->holders[static_cast<size_t>(h)];
     for (int64_t w = 0; w < pool.w; ++w) {
       const PoolAxis::Holders columns = pool.columns->holders[static_cast<size_t>(w)];
-      T* sum = dx + ((image * pool.h + h) * pool.w + w) * lanes;
-      std::fill_n(sum, lanes, T(0));
+      T* place = dx + ((image * pool.h + h) * pool.w + w) * lanes;
+      auto* sum = sums.start(place);
       for (int64_t oh = rows.first; oh < rows.last; ++oh) {
         for (int64_t ow = columns.first; ow < columns.last; ++ow) {
           const int64_t count =
               pool.rows->windows[static_cast<size_t>(oh)].count * pool.columns->windows[static_cast<size_t>(ow)].count;
-          const T share = T(1) / static_cast<T>(count);
+          const Value share = Value(1) / static_cast<Value>(count);
           const T* values = dy + ((image * output_h(pool) + oh) * ows + ow) * lanes;
 #pragma omp simd
           for (int64_t c = 0; c < lanes; ++c) {
-            sum[c] += values[c] * share;
+            sum[c] += static_cast<Value>(values[c]) * share;
           }
         }
       }
+      sums.finish(sum, place);
     }
   });
 }
@@ -177,35 +225,35 @@ PoolAxis::PoolAxis(std::vector<PoolWindow> all, int64_t size)
 }
 
 void max_pool(const PoolCase& pool, const void* x, void* y, int32_t* index) {
-  dispatch_floating("max_pool2d", pool.dtype, [&](auto zero) {
+  dispatch_any_floating("max_pool2d", pool.dtype, [&](auto zero) {
     using T = decltype(zero);
     max_forward(pool, static_cast<const T*>(x), static_cast<T*>(y), index);
   });
 }
 
 void max_pool_gradient(const PoolCase& pool, const void* dy, const int32_t* index, void* dx) {
-  dispatch_floating("max_pool2d", pool.dtype, [&](auto zero) {
+  dispatch_any_floating("max_pool2d", pool.dtype, [&](auto zero) {
     using T = decltype(zero);
     max_gradient(pool, static_cast<const T*>(dy), index, static_cast<T*>(dx));
   });
 }
 
 void max_pool_pick(const PoolCase& pool, const void* x, const int32_t* index, void* y) {
-  dispatch_floating("max_pool2d", pool.dtype, [&](auto zero) {
+  dispatch_any_floating("max_pool2d", pool.dtype, [&](auto zero) {
     using T = decltype(zero);
     max_pick(pool, static_cast<const T*>(x), index, static_cast<T*>(y));
   });
 }
 
 void average_pool(const PoolCase& pool, const void* x, void* y) {
-  dispatch_floating("avg_pool2d", pool.dtype, [&](auto zero) {
+  dispatch_any_floating("avg_pool2d", pool.dtype, [&](auto zero) {
     using T = decltype(zero);
     average_forward(pool, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
 void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx) {
-  dispatch_floating("avg_pool2d", pool.dtype, [&](auto zero) {
+  dispatch_any_floating("avg_pool2d", pool.dtype, [&](auto zero) {
     using T = decltype(zero);
     average_gradient(pool, static_cast<const T*>(dy), static_cast<T*>(dx));
   });

@@ -14,7 +14,7 @@ namespace {
 
 void check_arguments(std::string_view op, const Tensor& x, double rate) {
   check_defined(op, "x", x);
-  dispatch_floating(op, x.dtype(), [](auto) {});
+  dispatch_any_floating(op, x.dtype(), [](auto) {});
   check(rate >= 0 && rate <= 1, op, "rate: expected a value in [0, 1], got {}", rate);
 }
 

@@ -36,19 +36,20 @@ class Words {
 
 void dropout_cpu(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
                  const Strides& x_strides, const Mask& mask) {
-  dispatch_floating("dropout", dtype, [&](auto tag) {
-    using T = decltype(tag);
+  dispatch_any_floating("dropout", dtype, [&](auto tag) {
+    using S = decltype(tag);
+    using T = compute_t<S>;
     const T scale = static_cast<T>(mask.scale());
     const auto threshold = static_cast<uint64_t>(mask.rate * 0x1p32);  // up to 2^32: nothing is kept
     // The third operand is imaginary: its offset is the row-major number of the element.
     const auto loop = make_strided_loop<3>(sizes, {y_strides, x_strides, contiguous_strides(sizes)});
     for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
-      T* out = static_cast<T*>(y) + offsets[0];
-      const T* in = static_cast<const T*>(x) + offsets[1];
+      S* out = static_cast<S*>(y) + offsets[0];
+      const S* in = static_cast<const S*>(x) + offsets[1];
       Words words(mask.seed, mask.first);
       for (int64_t i = 0; i < count; ++i) {
         const bool kept = words(static_cast<uint64_t>(offsets[2] + i * strides[2])) >= threshold;
-        out[i * strides[0]] = kept ? in[i * strides[1]] * scale : T(0);
+        assign(out[i * strides[0]], kept ? static_cast<T>(in[i * strides[1]]) * scale : T(0));
       }
     });
   });

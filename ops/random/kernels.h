@@ -19,7 +19,7 @@ struct Mask {
   [[nodiscard]] double scale() const { return rate < 1 ? 1 / (1 - rate) : 0; }
 };
 
-/// y = x * scale where kept, else 0. Operands of any strides, y and x may be the same memory. float32 and float64.
+/// y = x * scale where kept, else 0. Operands of any strides, y and x may be the same memory. Floating dtypes.
 using DropoutKernel = void (*)(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
                                const Strides& x_strides, const Mask& mask);
 

@@ -16,15 +16,15 @@ struct ReduceShape {
 
 /// The reductions of one device.
 struct ReduceKernels {
-  /// y = scale · sum of x. dtype: float32, float64 or int64 (where scale must be 1).
+  /// y = scale · sum of x. Floating dtypes and int64 (where scale must be 1).
   void (*sum)(const ReduceShape& shape, DType dtype, const void* x, void* y, double scale);
   /// y = scale · sum of (x - mean)², mean laid out as y. float32 and float64.
   void (*squared_differences)(const ReduceShape& shape, DType dtype, const void* x, const void* mean, void* y,
                               double scale);
-  /// y = the largest x, NaN if there is one. float32, float64, int64, int32.
+  /// y = the largest x, NaN if there is one. Floating dtypes, int64, int32.
   void (*max)(const ReduceShape& shape, DType dtype, const void* x, void* y);
   /// y[i] (dense, int64) = where along an axis of `length` and `stride` the largest element is, starting from element
-  /// offset i of the loop over `sizes` with `x_strides` in row-major order. float32, float64, int64, int32.
+  /// offset i of the loop over `sizes` with `x_strides` in row-major order. Floating dtypes, int64, int32.
   void (*argmax)(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_t stride, DType dtype,
                  const void* x, int64_t* y);
 };

@@ -94,6 +94,9 @@ Tensor var(const Tensor& x, const Axes& axes, const VarOptions& options) {
   check(plan.count > options.correction, "var",
         "x: expected more than {} elements to reduce, got {} (sizes {}, axes {})", options.correction, plan.count,
         to_string(x.sizes()), to_string(plan.axes));
+  if (is_half(x.dtype())) {  // a mean of few bits would spoil the differences
+    return to(var(to(x, DType::float32), axes, options), x.dtype());
+  }
   const double scale = 1 / static_cast<double>(plan.count - options.correction);
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   const Tensor average = kept_output(x, plan, options.keepdim, x.dtype());

@@ -10,27 +10,28 @@ struct ReduceOptions {
 };
 
 // Reductions over `axes` (negative count from the end; none = all), in a fixed order: the same bits for any number of
-// threads. float32 sums are carried in float64. The result has x's dtype and is contiguous; with keepdim it has x's
-// suggested format, strides of axes of size 1 included, so that a mean over H and W of a channels_last tensor is
-// strictly channels_last (PyTorch's is not). Gradients have the format of x. Differentiable but for argmax.
+// threads. Sums of floating numbers are carried in float64. The result has x's dtype and is contiguous; with keepdim it
+// has x's suggested format, strides of axes of size 1 included, so that a mean over H and W of a channels_last tensor
+// is strictly channels_last (PyTorch's is not). Gradients have the format of x. Differentiable but for argmax.
 
-/// float32, float64 and int64; smaller integers and bool are summed as int64. The sum of nothing is 0.
+/// Floating dtypes and int64; smaller integers and bool are summed as int64. The sum of nothing is 0.
 Tensor sum(const Tensor& x, const Axes& axes = {}, const ReduceOptions& options = {});
-/// float32 and float64. The mean of nothing is NaN.
+/// Floating dtypes. The mean of nothing is NaN.
 Tensor mean(const Tensor& x, const Axes& axes = {}, const ReduceOptions& options = {});
 
 struct VarOptions {
   int64_t correction = 1;  ///< the divisor is count - correction: 1 unbiased, 0 biased
   bool keepdim = false;
 };
-/// Variance by two passes: mean, then the mean square of the differences. float32 and float64.
+/// Variance by two passes: mean, then the mean square of the differences. Floating dtypes;
+/// 16-bit ones are computed in float32 and rounded once.
 /// Throws Error unless more than `correction` elements are reduced.
 Tensor var(const Tensor& x, const Axes& axes = {}, const VarOptions& options = {});
-/// The largest value; NaN if there is one. float32, float64, int64, int32. The gradient is shared equally among equal
+/// The largest value; NaN if there is one. Floating dtypes, int64, int32. The gradient is shared equally among equal
 /// maxima, as that of PyTorch's amax. Throws Error for the maximum of nothing.
 Tensor max(const Tensor& x, const Axes& axes = {}, const ReduceOptions& options = {});
 /// Where the largest value along one axis is, int64; the first of equal ones; NaN counts as largest. No gradient.
-/// float32, float64, int64, int32. Throws Error when the axis is empty.
+/// Floating dtypes, int64, int32. Throws Error when the axis is empty.
 Tensor argmax(const Tensor& x, int64_t axis, const ReduceOptions& options = {});
 /// Argmax over all elements in row-major order, rank 0.
 Tensor argmax(const Tensor& x);

@@ -26,13 +26,19 @@ constexpr int64_t kShortLanes = 8;
 
 /// What is summed in: float64 for floating dtypes, the dtype itself otherwise.
 template <class T>
-using sum_t = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+using sum_t = std::conditional_t<std::is_floating_point_v<compute_t<T>>, double, T>;
+
+/// An element as what arithmetic on its dtype is done in.
+template <class T>
+compute_t<T> value_of(T x) {
+  return static_cast<compute_t<T>>(x);
+}
 
 template <class T>
 struct Sum {
   using Accumulator = sum_t<T>;
   static constexpr Accumulator kStart = 0;
-  static Accumulator add(Accumulator a, T x, Accumulator /*mean*/) { return a + static_cast<Accumulator>(x); }
+  static Accumulator add(Accumulator a, T x, Accumulator /*mean*/) { return a + static_cast<Accumulator>(value_of(x)); }
   static Accumulator merge(Accumulator a, Accumulator b) { return a + b; }
 };
 
@@ -49,13 +55,14 @@ struct SquaredDifferences {
 
 template <class T>
 struct Max {
-  using Accumulator = T;
-  static constexpr Accumulator kStart =
-      std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+  using Accumulator = compute_t<T>;
+  static constexpr Accumulator kStart = std::is_floating_point_v<Accumulator>
+                                            ? -std::numeric_limits<Accumulator>::infinity()
+                                            : std::numeric_limits<Accumulator>::lowest();
   static Accumulator merge(Accumulator a, Accumulator b) {
     return b > a || b != b ? b : a;  // a NaN enters, and nothing is larger than it
   }
-  static Accumulator add(Accumulator a, T x, Accumulator /*mean*/) { return merge(a, x); }
+  static Accumulator add(Accumulator a, T x, Accumulator /*mean*/) { return merge(a, value_of(x)); }
 };
 
 /// The merged axes of a reduction, kept and reduced ones apart, each outermost first. At least one of each.
@@ -267,7 +274,8 @@ class Reduction {
   void reduce_rows(const Tile& tile, int64_t first, int64_t last, Accumulator* results) const {
     std::array<Accumulator, kMaxWidth> means;
     for (int64_t i = 0; i < tile.count; ++i) {
-      means[static_cast<size_t>(i)] = mean_ == nullptr ? 0 : static_cast<Accumulator>(mean_[tile.y + i * output_y_]);
+      means[static_cast<size_t>(i)] =
+          mean_ == nullptr ? 0 : static_cast<Accumulator>(value_of(mean_[tile.y + i * output_y_]));
     }
     std::fill_n(results, tile.count, Op::kStart);
     if (walk_.innermost_is_kept) {
@@ -330,8 +338,8 @@ void sum(const ReduceShape& shape, DType dtype, const void* x, void* y, double s
   dispatch_numeric("sum", dtype, [&]<class T>(T) {
     T* out = static_cast<T*>(y);
     Reduction<Sum<T>, T>(shape, static_cast<const T*>(x), nullptr).run([&](int64_t i, sum_t<T> value) {
-      if constexpr (std::is_floating_point_v<T>) {
-        out[i] = static_cast<T>(value * scale);
+      if constexpr (std::is_floating_point_v<compute_t<T>>) {
+        assign(out[i], static_cast<compute_t<T>>(value * scale));
       } else {
         out[i] = value;
       }
@@ -351,7 +359,9 @@ void squared_differences(const ReduceShape& shape, DType dtype, const void* x, c
 void max(const ReduceShape& shape, DType dtype, const void* x, void* y) {
   dispatch_numeric("max", dtype, [&]<class T>(T) {
     T* out = static_cast<T*>(y);
-    Reduction<Max<T>, T>(shape, static_cast<const T*>(x), nullptr).run([&](int64_t i, T value) { out[i] = value; });
+    Reduction<Max<T>, T>(shape, static_cast<const T*>(x), nullptr).run([&](int64_t i, compute_t<T> value) {
+      assign(out[i], value);
+    });
   });
 }
 
@@ -364,9 +374,13 @@ void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_
       for (int64_t output = begin; output < end; ++output) {
         const T* row = static_cast<const T*>(x) + position.offset();
         int64_t best = 0;
-        for (int64_t i = 1; i < length && row[best * stride] == row[best * stride]; ++i) {
-          const T value = row[i * stride];
-          best = value > row[best * stride] || value != value ? i : best;
+        auto largest = value_of(row[0]);
+        for (int64_t i = 1; i < length && largest == largest; ++i) {
+          const auto value = value_of(row[i * stride]);
+          if (value > largest || value != value) {
+            best = i;
+            largest = value;
+          }
         }
         y[output] = best;
         position.next();

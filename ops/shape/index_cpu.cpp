@@ -35,9 +35,10 @@ void select(const IndexShape& shape, DType dtype, const void* x, const int64_t* 
 }
 
 void add(const IndexShape& shape, DType dtype, void* x, const int64_t* index, const void* y) {
-  dispatch_floating("index_select", dtype, [&]<class T>(T) {
-    for_each_pair(shape, static_cast<T*>(x), index, static_cast<const T*>(y),
-                  [](T& sum, const T& value) { sum += value; });
+  dispatch_any_floating("index_select", dtype, [&]<class T>(T) {
+    for_each_pair(shape, static_cast<T*>(x), index, static_cast<const T*>(y), [](T& sum, const T& value) {
+      assign(sum, static_cast<compute_t<T>>(sum) + static_cast<compute_t<T>>(value));
+    });
   });
 }
 

@@ -20,7 +20,7 @@ struct IndexShape {
 struct IndexKernels {
   /// y[i] = x[index[i]] for every row i; any dtype.
   void (*select)(const IndexShape& shape, DType dtype, const void* x, const int64_t* index, void* y);
-  /// x[index[i]] += y[i], in the order of i; float32 and float64.
+  /// x[index[i]] += y[i], in the order of i; floating dtypes.
   void (*add)(const IndexShape& shape, DType dtype, void* x, const int64_t* index, const void* y);
 };
 

@@ -312,8 +312,8 @@ TEST_CASE("conv2d: error texts") {
         "conv2d: x: expected a floating dtype, got int64");
   CHECK(error_of(x, zeros({4, 6, 3, 3}, {.dtype = DType::float64})) ==
         "conv2d: weight: expected dtype float32, got float64");
-  CHECK(error_of(zeros({2, 6, 5, 4}, {.dtype = DType::bfloat16}), zeros({4, 6, 3, 3}, {.dtype = DType::bfloat16})) ==
-        "conv2d: x: expected dtype float32 or float64, got bfloat16");
+  CHECK(error_of(zeros({2, 6, 5, 4}, {.dtype = DType::bfloat16}), weight) ==
+        "conv2d: weight: expected dtype bfloat16, got float32");
   CHECK(error_of(zeros({2, 0, 5, 4}), weight) == "conv2d: x: expected at least 1 channel, got sizes [2, 0, 5, 4]");
   CHECK(error_of(x, zeros({4, 6, 0, 3})) == "conv2d: weight: expected no size of 0, got sizes [4, 6, 0, 3]");
   CHECK(error_of(x, zeros({4, 3, 3, 3})) ==

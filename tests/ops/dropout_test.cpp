@@ -150,8 +150,8 @@ TEST_CASE("dropout: error texts") {
   CHECK(error_of([&] { dropout(x, -0.1, true); }) == "dropout: rate: expected a value in [0, 1], got -0.1");
   CHECK(error_of([&] { drop_path(x, 1.5, false); }) == "drop_path: rate: expected a value in [0, 1], got 1.5");
   CHECK(error_of([&] { dropout(x, NAN, true); }) == "dropout: rate: expected a value in [0, 1], got nan");
-  CHECK(error_of([&] { dropout(zeros({2}, {.dtype = DType::float16}), 0.5, true); }) ==
-        "dropout: expected dtype float32 or float64, got float16");
+  CHECK(error_of([&] { dropout(zeros({2}, {.dtype = DType::int64}), 0.5, true); }) ==
+        "dropout: expected dtype float32, float64, bfloat16 or float16, got int64");
   CHECK(error_of([&] { drop_path(scalar(1), 0.5, true); }) ==
         "drop_path: x: expected rank 1 or more (axis 0 counts samples), got rank 0");
   CHECK(error_of([&] { dropout(Tensor(), 0.5, true); }) == "dropout: x: expected a tensor, got none");

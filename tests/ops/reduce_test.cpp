@@ -315,7 +315,7 @@ TEST_CASE("reductions: error texts") {
   CHECK_THROWS_WITH_AS(mean(arange(3)), "mean: x: expected a floating dtype, got int64", Error);
   CHECK_THROWS_WITH_AS(var(arange(3)), "var: x: expected a floating dtype, got int64", Error);
   CHECK_THROWS_WITH_AS(max(zeros({2}, {.dtype = DType::uint8})),
-                       "max: expected dtype float32, float64, int64 or int32, got uint8", Error);
+                       "max: expected dtype float32, float64, bfloat16, float16, int64 or int32, got uint8", Error);
   CHECK_THROWS_WITH_AS(sum_to_size(x, {1, 2, 3}),
                        "sum_to_size: sizes: expected at most 2 axes, as in [2, 3], got "
                        "[1, 2, 3]",

@@ -1,0 +1,97 @@
+#include "core/buffer.h"
+#include "ops/conv/kernels.h"
+#include "ops/half/convert.h"
+
+// Convolutions of 16-bit numbers where no library does them in hardware: as a float32 convolution of converted
+// operands, rounded at the end. oneDNN would emulate the missing instructions, at a third of the speed.
+
+namespace norma::kernels {
+
+namespace {
+
+/// A convolution of the same shape in float32.
+Conv2dCase wide_case(const Conv2dCase& conv) {
+  Conv2dCase wide = conv;
+  wide.dtype = DType::float32;
+  return wide;
+}
+
+const Conv2dImplementation& implementation_of(const Conv2dCase& wide, Conv2dPass pass) {
+  return conv2d_implementation(kCpu, wide, pass);
+}
+
+int64_t input_count(const Conv2dCase& conv) {
+  return conv.n * conv.c * conv.h * conv.w;
+}
+int64_t output_count(const Conv2dCase& conv) {
+  return conv.n * conv.o * conv.oh * conv.ow;
+}
+int64_t weight_count(const Conv2dCase& conv) {
+  return conv.o * (conv.c / conv.groups) * conv.kh * conv.kw;
+}
+
+/// The values of `count` 16-bit elements; nullptr for nullptr.
+class Widened {
+ public:
+  Widened(DType dtype, const void* x, int64_t count) : given_(x != nullptr), values_(given_ ? count : 0) {
+    if (given_) {
+      widen(dtype, x, 1, count, count, values_.data());
+    }
+  }
+  [[nodiscard]] const float* data() const { return given_ ? values_.data() : nullptr; }
+
+ private:
+  bool given_;
+  Buffer<float> values_;
+};
+
+bool supports(const Conv2dCase& conv, Conv2dPass) {
+  return is_half(conv.dtype);
+}
+
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+  const Conv2dCase wide = wide_case(conv);
+  const Widened wide_x(conv.dtype, x, input_count(conv));
+  const Widened wide_weight(conv.dtype, weight, weight_count(conv));
+  const Widened wide_bias(conv.dtype, bias, conv.o);
+  const int64_t count = output_count(conv);
+  const Buffer<float> wide_y(count);
+  implementation_of(wide, Conv2dPass::forward)
+      .forward(wide, wide_x.data(), wide_weight.data(), wide_bias.data(), wide_y.data());
+  round_to(conv.dtype, wide_y.data(), 1, count, count, y);
+}
+
+void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
+  const Conv2dCase wide = wide_case(conv);
+  const Widened wide_dy(conv.dtype, dy, output_count(conv));
+  const Widened wide_weight(conv.dtype, weight, weight_count(conv));
+  const int64_t count = input_count(conv);
+  const Buffer<float> wide_dx(count);
+  implementation_of(wide, Conv2dPass::input_gradient)
+      .input_gradient(wide, wide_dy.data(), wide_weight.data(), wide_dx.data());
+  round_to(conv.dtype, wide_dx.data(), 1, count, count, dx);
+}
+
+void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
+  const Conv2dCase wide = wide_case(conv);
+  const Widened wide_x(conv.dtype, x, input_count(conv));
+  const Widened wide_dy(conv.dtype, dy, output_count(conv));
+  const int64_t count = weight_count(conv);
+  const Buffer<float> wide_dweight(count);
+  implementation_of(wide, Conv2dPass::weight_gradient)
+      .weight_gradient(wide, wide_x.data(), wide_dy.data(), wide_dweight.data());
+  round_to(conv.dtype, wide_dweight.data(), 1, count, count, dweight);
+}
+
+}  // namespace
+
+const Conv2dImplementation* conv2d_through_float() {
+  static constexpr Conv2dImplementation implementation{.name = "through_float",
+                                                       .supports = supports,
+                                                       .forward = forward,
+                                                       .input_gradient = input_gradient,
+                                                       .weight_gradient = weight_gradient};
+  return &implementation;
+}
+
+}  // namespace norma::kernels
