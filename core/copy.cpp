@@ -141,8 +141,10 @@ void copy_into(const Tensor& src, const Tensor& dst) {
   check_defined("copy_into", "dst", dst);
   check_device("copy_into", "src", src, dst.device());
   check_available("copy_into", dst.device());
-  check(broadcast_sizes("copy_into", src.sizes(), dst.sizes()) == dst.sizes(), "copy_into",
-        "src: expected sizes that broadcast to {}, got {}", to_string(dst.sizes()), to_string(src.sizes()));
+  if (broadcast_sizes("copy_into", src.sizes(), dst.sizes()) != dst.sizes()) {
+    fail("copy_into", "src: expected sizes that broadcast to {}, got {}", to_string(dst.sizes()),
+         to_string(src.sizes()));
+  }
   dst.bump_version();
   if (dst.numel() == 0) {
     return;

@@ -61,7 +61,9 @@ TensorOptions options_like(const Tensor& x) {
 Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options) {
   check_available("empty", options.device);
   for (const int64_t size : sizes) {
-    check(size >= 0, "empty", "sizes: expected numbers of at least 0, got {}", to_string(sizes));
+    if (size < 0) {
+      fail("empty", "sizes: expected numbers of at least 0, got {}", to_string(sizes));
+    }
   }
   const auto bytes = static_cast<size_t>(reach(sizes, strides)) * size_of(options.dtype);
   return {std::make_shared<Storage>(bytes, options.device), sizes, strides, 0, options.dtype};
