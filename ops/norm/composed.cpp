@@ -128,10 +128,10 @@ Tensor composed_activation_backward(const SavedNorm& norm, const Tensor& dy) {
   const Tensor wide_dy = to(dy, dtype);
   if (norm.bits.defined()) {
     // Constant: relu has no second derivative.
-    const Tensor ones_like_x = ones_like(norm.x);
+    const Tensor ones_like_x = to(ones_like(norm.x), dtype);
     SavedNorm constant = norm;
     constant.x = norm.x.detach();
-    return mul(wide_dy, activation_backward(constant, ones_like_x));
+    return mul(wide_dy, masked_by_bits(constant, ones_like_x));
   }
   const Sizes broadcast = weight_sizes(norm.spec, norm.x);
   Tensor z = compose(norm, dtype).xhat;

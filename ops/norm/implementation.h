@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/half.h"
 #include "core/op_profile.h"
 #include "ops/norm/kernels.h"
 #include "ops/norm/layout.h"
@@ -60,6 +61,7 @@ struct NeededGradients {
   bool x;
   bool weight;
   bool bias;
+  bool residual;
 };
 
 /// What backward works with. All tensors but `bits` as the caller gave them.
@@ -78,17 +80,17 @@ struct SavedNorm {
   Tensor bits = {};      ///< of relu behind a residual: whether z > 0
 };
 
-/// The gradients of x, weight and bias for dz, the gradient of z (before the activation and the residual).
-Tensors fused_backward(const SavedNorm& norm, const Tensor& dz, NeededGradients needs);
-/// dz from dy, in the compute dtype: 16-bit gradients are rounded once, at the end.
-Tensor activation_backward(const SavedNorm& norm, const Tensor& dy);
-/// One bit per element in memory order: y > 0 or NaN. y: dense.
-Tensor positive_bits(const Tensor& y);
+/// The gradients of x, weight, bias and residual for dy. 16-bit gradients are rounded once.
+Tensors fused_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients needs);
+/// Where norm.bits are set dy, else 0.
+Tensor masked_by_bits(const SavedNorm& norm, const Tensor& dy);
+/// bits: one bit per element in memory order: y > 0 or NaN. y: dense.
+void positive_bits(const Tensor& y, const Tensor& bits);
 
-/// fused_backward() written in differentiable functions, for higher derivatives. Undefined results where `needs` is
-/// false.
+/// The gradients of x, weight and bias for dz, the gradient of what the activation was given, written in differentiable
+/// functions, for higher derivatives. Undefined results where `needs` is false.
 Tensors composed_backward(const SavedNorm& norm, const Tensor& dz, NeededGradients needs);
-/// activation_backward() likewise.
+/// dz from dy likewise, in the compute dtype.
 Tensor composed_activation_backward(const SavedNorm& norm, const Tensor& dy);
 
 // --- calling the kernels --------------------------------------------------------------------------------------------
@@ -98,16 +100,26 @@ inline std::string_view name_of(Walk walk) {
   return walk == Walk::rows ? "rows" : walk == Walk::columns ? "columns" : "groups";
 }
 
-template <class T>
-void norm_forward(Device device, const NormProblem& problem, const NormForward<T>& arrays) {
+template <class S>
+void norm_forward(Device device, const NormProblem& problem, const NormForward<S>& arrays) {
   OpScope::set_implementation(name_of(problem.walk));
   device.type == DeviceType::cpu ? cpu::norm_forward(problem, arrays) : cuda::norm_forward(problem, arrays);
 }
 
-template <class T>
-void norm_backward(Device device, const NormProblem& problem, const NormBackward<T>& arrays) {
+template <class S>
+void norm_backward(Device device, const NormProblem& problem, const NormBackward<S>& arrays) {
   OpScope::set_implementation(name_of(problem.walk));
   device.type == DeviceType::cpu ? cpu::norm_backward(problem, arrays) : cuda::norm_backward(problem, arrays);
+}
+
+/// Calls f(S{}) for the dtypes a norm takes.
+template <class F>
+void dispatch_stored(std::string_view op, DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::float16: return f(float16{});
+    case DType::bfloat16: return f(bfloat16{});
+    default: return dispatch_floating(op, dtype, f);
+  }
 }
 
 template <class T>
@@ -127,8 +139,8 @@ NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, bool give
 Tensor writable_in_order(const NormLayout& layout, const Tensor& x);
 void put_in_place(const NormLayout& layout, const Tensor& in_order, const Tensor& x);
 
-/// y = z, or what the epilogue makes of it, for tensors of the compute dtype. `rows` are read when they are given, else
-/// written; y may be undefined, and `var` too. residual and dy: of the epilogue, or undefined.
+/// y = f(z + residual). x, y and residual have the dtype of x, all else its compute dtype. `rows` are read when they
+/// are given, else written; y, `var`, residual and bits may be undefined.
 struct ForwardTensors {
   Tensor x = {};
   Tensor weight = {};
@@ -138,7 +150,7 @@ struct ForwardTensors {
   Tensor var = {};
   Activation activation = Activation::identity;
   Tensor residual = {};
-  Tensor dy = {};
+  Tensor bits = {};  ///< see positive_bits()
 };
 void forward_kernel(std::string_view op, const NormLayout& layout, const NormSpec& spec, bool given,
                     const ForwardTensors& tensors);

@@ -3,6 +3,7 @@
 #include "ops/norm/spec.h"
 
 #include <cstdint>
+#include <type_traits>
 
 // What the kernels of a device see: sizes and raw pointers, no Tensor.
 
@@ -57,67 +58,67 @@ struct NormProblem {
   [[nodiscard]] bool raw_sums() const { return statistics == Statistics::sum_of_squares || centring == Centring::none; }
 };
 
-/// What becomes of z = ((x - mean) - rest) * rstd * weight + bias before it is written:
-/// f(z + residual), or with dy its derivative: dy * f'(z + residual).
-template <class T>
-struct Epilogue {
-  Activation activation = Activation::identity;
-  const T* residual = nullptr;  ///< in the order of x, or null
-  const T* dy = nullptr;        ///< in the order of x, or null
+/// What numbers stored as S are computed in, and what statistics, weights and their gradients are stored as.
+template <class S>
+using Compute = std::conditional_t<std::is_same_v<S, double>, double, float>;
 
-  [[nodiscard]] bool present() const {
-    return activation != Activation::identity || residual != nullptr || dy != nullptr;
-  }
-};
-
-/// y = ((x - mean) - rest) * rstd * weight + bias, and the epilogue. mean + rest is what is subtracted, in twice the
-/// precision of T: the mean alone is off by up to half a unit in its last place, which at a mean of 1e6 is 0.03.
-template <class T>
+/// y = f(z + residual) with z = ((x - mean) - rest) * rstd * weight + bias. mean + rest is what is subtracted, in twice
+/// the precision of T: the mean alone is off by up to half a unit in its last place, which at a mean of 1e6 is 0.03.
+template <class S, class T = Compute<S>>
 struct NormForward {
-  const T* x;
+  const S* x;
   const T* weight;  ///< both weight and bias, or neither
   const T* bias;
-  T* y;     ///< null: only the statistics are wanted
+  S* y;     ///< null: only the statistics are wanted
   T* mean;  ///< one number per set, as all that follow; 0 where nothing is subtracted, as rest
   T* rest;
   T* rstd;
   T* var;                    ///< variance, or the mean square for Centring::none; may be null
   T* centre = nullptr;       ///< for Centring::deviation: the mean, which is not subtracted from x
   T* centre_rest = nullptr;  ///< and what is left of it, as rest
-  Epilogue<T> epilogue = {};
+  Activation activation = Activation::identity;
+  const S* residual = nullptr;  ///< in the order of x, or null
+  uint8_t* bits = nullptr;      ///< null, or receives one bit per element in the order of x: y > 0 or NaN
 };
 
-/// With g = dy * weight and xhat = (x - mean) * rstd, and means over a set:
-///   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  dweight = sum(dy * xhat),  dbias = sum(dy)
+/// With dz = dy * f'(z + residual), g = dz * weight and xhat = (x - mean) * rstd, and means over a set:
+///   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  dweight = sum(dz * xhat),  dbias = sum(dz),  dresidual = dz
 /// for Centring::mean; the others are at input_gradient().
-/// dx, dweight and dbias are null where they are not wanted.
-template <class T>
+/// dx, dweight, dbias and dresidual are null where they are not wanted.
+template <class S, class T = Compute<S>>
 struct NormBackward {
-  const T* dy;
-  const T* x;
+  const S* dy;
+  const S* x;
   const T* weight;  ///< null: 1
   const T* mean;
   const T* rest;
   const T* rstd;
   const T* centre;       ///< for Centring::deviation, else null
   const T* centre_rest;  ///< likewise
-  T* dx;
+  S* dx;
   T* dweight;
   T* dbias;
+  Activation activation = Activation::identity;
+  const T* bias = nullptr;        ///< of z; null: 0
+  const S* residual = nullptr;    ///< of z, in the order of x, or null
+  const uint8_t* bits = nullptr;  ///< of relu: whether z + residual > 0, in place of bias and residual
+  S* dresidual = nullptr;
 };
 
 namespace cpu {
-template <class T>
-void norm_forward(const NormProblem& problem, const NormForward<T>& arrays);
-template <class T>
-void norm_backward(const NormProblem& problem, const NormBackward<T>& arrays);
+template <class S>
+void norm_forward(const NormProblem& problem, const NormForward<S>& arrays);
+template <class S>
+void norm_backward(const NormProblem& problem, const NormBackward<S>& arrays);
+/// Whether norm_forward can fill NormForward::bits.
+bool can_write_bits(const NormProblem& problem);
 }  // namespace cpu
 
 namespace cuda {
-template <class T>
-void norm_forward(const NormProblem& problem, const NormForward<T>& arrays);
-template <class T>
-void norm_backward(const NormProblem& problem, const NormBackward<T>& arrays);
+template <class S>
+void norm_forward(const NormProblem& problem, const NormForward<S>& arrays);
+template <class S>
+void norm_backward(const NormProblem& problem, const NormBackward<S>& arrays);
 }  // namespace cuda
 
 }  // namespace norma::norm_kernels

@@ -113,7 +113,29 @@ void NormLayout::assign_roles() {
                                                        : Walk::groups;
 }
 
+void NormLayout::cut_rows() {
+  // Weights along the innermost axes of a row alone are the same for each of its parts (group norm of one group in
+  // channels_last): the row becomes several runs.
+  const auto begin = axes_.begin() + position_begin_[3];
+  auto first_affine = axes_.end();
+  while (first_affine != begin && (first_affine - 1)->affine) {
+    --first_affine;
+  }
+  const bool apart = std::none_of(begin, first_affine, [](const MemoryAxis& axis) { return axis.affine; });
+  if (first_affine == begin || first_affine == axes_.end() || !apart) {
+    return;
+  }
+  position_begin_[1] = position_begin_[3];
+  position_begin_[2] = position_begin_[3] = first_affine - axes_.begin();
+  shape_.reduce_outer = product({begin, first_affine});
+  shape_.reduce_inner = product({first_affine, axes_.end()});
+  walk_ = Walk::groups;
+}
+
 void NormLayout::assign_affine() {
+  if (walk_ == Walk::rows) {
+    cut_rows();
+  }
   const auto axes_of = [&](int64_t position) {
     return std::span(axes_).subspan(static_cast<size_t>(position_begin_[position]),
                                     static_cast<size_t>(position_begin_[position + 1] - position_begin_[position]));

@@ -44,6 +44,7 @@ class NormLayout {
  private:
   void assign_roles();
   void assign_affine();
+  void cut_rows();
 
   std::vector<MemoryAxis> axes_;  ///< outermost first, without those of size 1
   int64_t groups_;

@@ -108,7 +108,7 @@ void forward_kernel(std::string_view op, const NormLayout& layout, const NormSpe
                     const ForwardTensors& t) {
   // The kernels know both weight and bias, or neither.
   const Sizes affine_sizes = sizes_along(t.x, spec.affine);
-  const TensorOptions options{.dtype = t.x.dtype(), .device = t.x.device()};
+  const TensorOptions options{.dtype = compute_dtype(t.x.dtype()), .device = t.x.device()};
   const bool affine = t.weight.defined() || t.bias.defined();
   const Tensor weight =
       affine ? layout.weight_in_order(t.weight.defined() ? t.weight : ones(affine_sizes, options)) : Tensor{};
@@ -117,27 +117,33 @@ void forward_kernel(std::string_view op, const NormLayout& layout, const NormSpe
   const Tensor x = layout.in_order(t.x);
   const Tensor y = t.y.defined() ? writable_in_order(layout, t.y) : Tensor{};
   const Tensor residual = t.residual.defined() ? layout.in_order(t.residual) : Tensor{};
-  const Tensor dy = t.dy.defined() ? layout.in_order(t.dy) : Tensor{};
-  dispatch_floating(op, t.x.dtype(), [&](auto tag) {
-    using T = decltype(tag);
+  const NormProblem problem = problem_of(layout, spec, given);
+  const bool writes_bits = t.bits.defined() && y.storage() == t.y.storage() && cpu::can_write_bits(problem);
+  dispatch_stored(op, t.x.dtype(), [&](auto tag) {
+    using S = decltype(tag);
+    using T = Compute<S>;
     const int64_t sets = layout.shape().sets();
     T* rows = t.rows.data<T>();
-    norm_forward<T>(
-        t.x.device(), problem_of(layout, spec, given),
-        {.x = x.data<T>(),
-         .weight = data_or_null<T>(weight),
-         .bias = data_or_null<T>(bias),
-         .y = data_or_null<T>(y),
-         .mean = rows,
-         .rest = rows + sets,
-         .rstd = rows + 2 * sets,
-         .var = data_or_null<T>(t.var),
-         .centre = t.rows.size(0) > 3 ? rows + 3 * sets : nullptr,
-         .centre_rest = t.rows.size(0) > 3 ? rows + 4 * sets : nullptr,
-         .epilogue = {.activation = t.activation, .residual = data_or_null<T>(residual), .dy = data_or_null<T>(dy)}});
+    norm_forward<S>(t.x.device(), problem,
+                    {.x = x.data<S>(),
+                     .weight = data_or_null<T>(weight),
+                     .bias = data_or_null<T>(bias),
+                     .y = data_or_null<S>(y),
+                     .mean = rows,
+                     .rest = rows + sets,
+                     .rstd = rows + 2 * sets,
+                     .var = data_or_null<T>(t.var),
+                     .centre = t.rows.size(0) > 3 ? rows + 3 * sets : nullptr,
+                     .centre_rest = t.rows.size(0) > 3 ? rows + 4 * sets : nullptr,
+                     .activation = t.activation,
+                     .residual = data_or_null<S>(residual),
+                     .bits = writes_bits ? t.bits.data<uint8_t>() : nullptr});
   });
   if (y.defined()) {
     put_in_place(layout, y, t.y);
+  }
+  if (t.bits.defined() && !writes_bits) {
+    positive_bits(t.y, t.bits);
   }
 }
 
@@ -151,15 +157,15 @@ NormStatistics run_statistics(std::string_view op, const Tensor& x, const NormSp
   const int64_t sets = layout.shape().sets();
   const Tensor rows = empty({statistics_rows(spec), sets}, options);
   const Tensor var = empty({sets}, options);
-  forward_kernel(op, layout, spec, /* given= */ false, {.x = converted(x, options.dtype), .rows = rows, .var = var});
+  forward_kernel(op, layout, spec, /* given= */ false, {.x = x, .rows = rows, .var = var});
   return statistics_of(layout, x, spec, rows, var);
 }
 
 namespace {
 
-/// y, and rows and statistics on the way.
+/// y, and rows, statistics and bits (if defined) on the way.
 Tensor forward(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
-               const NormExtras& extras, Tensor& rows) {
+               const NormExtras& extras, Tensor& rows, const Tensor& bits) {
   const DType dtype = compute_dtype(x.dtype());
   const TensorOptions options{.dtype = dtype, .device = x.device()};
   const Strides strides = preserved_strides(x.sizes(), x.strides());
@@ -175,20 +181,21 @@ Tensor forward(std::string_view op, const Tensor& x, const NormSpec& spec, const
   const bool given = extras.given.defined();
   rows = given ? extras.given : empty({statistics_rows(spec), sets}, options);
   const Tensor var = extras.statistics != nullptr ? empty({sets}, options) : Tensor{};
-  const Tensor y = empty_strided(x.sizes(), strides, options);
+  const Tensor y = empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});
   forward_kernel(op, layout, spec, given,
-                 {.x = converted(x, dtype),
+                 {.x = x,
                   .weight = converted(weight, dtype),
                   .bias = converted(bias, dtype),
                   .y = y,
                   .rows = rows,
                   .var = var,
                   .activation = extras.then.activation,
-                  .residual = converted(extras.then.residual, dtype)});
+                  .residual = extras.then.residual,
+                  .bits = bits});
   if (extras.statistics != nullptr) {
     *extras.statistics = statistics_of(layout, x, spec, rows, var);
   }
-  return converted(y, x.dtype());
+  return y;
 }
 
 /// The saved tensors of a node, in the order in which run_norm lists them.
@@ -222,29 +229,32 @@ Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, cons
     check_dtype(op, "residual", residual, x.dtype());
     check_device(op, "residual", residual, x.device());
   }
+  const Tensors inputs{x, weight, bias, residual};
+  const bool recorded = will_record(inputs);
+  // Backward wants the sign of z, or z itself: from bits where a residual went in, else computed again.
+  const bool with_bits = recorded && activation == Activation::relu && residual.defined();
+  const bool z_again = activation != Activation::identity && !with_bits;
+  const Tensor bits =
+      with_bits ? empty({(x.numel() + 7) / 8}, {.dtype = DType::uint8, .device = x.device()}) : Tensor{};
   Tensor rows;
   Tensor y;
   {
     const OpScope scope([&] {  // y has the size of x
-      return OpWork{.op = std::string(op), .bytes = bytes_of(x, x, residual)};
+      return OpWork{.op = std::string(op), .bytes = bytes_of(x, x, residual, bits)};
     });
-    y = forward(op, x, spec, weight, bias, extras, rows);
+    y = forward(op, x, spec, weight, bias, extras, rows, bits);
   }
-  const Tensors inputs{x, weight, bias, residual};
-  if (!will_record(inputs)) {
+  if (!recorded) {
     return y;
   }
 
-  // Backward wants the sign of z, or z itself: from bits where a residual went in, else computed again.
-  const bool with_bits = activation == Activation::relu && residual.defined();
-  const bool z_again = activation != Activation::identity && !with_bits;
   SavedList list;
   const int64_t x_at = list.add(x);
   const int64_t rows_at = list.add(rows);
   const int64_t weight_at = list.add(weight);
   const int64_t bias_at = z_again ? list.add(bias) : -1;
   const int64_t residual_at = z_again ? list.add(residual) : -1;
-  const int64_t bits_at = with_bits ? list.add(positive_bits(y)) : -1;
+  const int64_t bits_at = list.add(bits);
   const SavedNorm fixed{.op = std::string(op),
                         .spec = spec,
                         .activation = activation,
@@ -259,19 +269,19 @@ Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, cons
     norm.bias = SavedList::get(c, bias_at);
     norm.residual = SavedList::get(c, residual_at);
     norm.bits = SavedList::get(c, bits_at);
-    const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2)};
+    const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2), c.needs_grad(3)};
     const bool composed = c.create_graph();
     const OpScope scope([&] {  // dx has the size of x; where bits were kept, they stand for the residual
       return OpWork{.op = fixed.op + "_backward",
                     .bytes = bytes_of(dy, norm.x, needs.x ? norm.x : Tensor(), norm.residual, norm.bits,
-                                      c.needs_grad(3) ? dy : Tensor())};
+                                      needs.residual ? dy : Tensor())};
     });
-    Tensor dz = dy;
-    if (norm.activation != Activation::identity) {
-      dz = composed ? composed_activation_backward(norm, dy) : activation_backward(norm, dy);
+    if (!composed) {
+      return fused_backward(norm, dy, needs);
     }
-    Tensors gradients = composed ? composed_backward(norm, dz, needs) : fused_backward(norm, dz, needs);
-    gradients.push_back(c.needs_grad(3) ? to(dz, dy.dtype()) : Tensor{});
+    const Tensor dz = norm.activation == Activation::identity ? dy : composed_activation_backward(norm, dy);
+    Tensors gradients = composed_backward(norm, dz, needs);
+    gradients.push_back(needs.residual ? to(dz, dy.dtype()) : Tensor{});
     return gradients;
   });
 }

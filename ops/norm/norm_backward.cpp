@@ -5,53 +5,73 @@
 
 namespace norma::norm_kernels {
 
-Tensors fused_backward(const SavedNorm& norm, const Tensor& dz, NeededGradients needs) {
+Tensors fused_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients needs) {
   const Tensor& x = norm.x;
   const DType dtype = compute_dtype(x.dtype());
   const TensorOptions options{.dtype = dtype, .device = x.device()};
+  const TensorOptions stored{.dtype = x.dtype(), .device = x.device()};
   const Strides strides = preserved_strides(x.sizes(), x.strides());
   const Sizes affine_sizes = sizes_along(x, norm.spec.affine);
   const DType weight_dtype = norm.weight.defined() ? norm.weight.dtype() : dtype;
-  const Tensor dx = needs.x ? empty_strided(x.sizes(), strides, options) : Tensor{};
+  const Tensor dx = needs.x ? empty_strided(x.sizes(), strides, stored) : Tensor{};
+  const bool activated = norm.activation != Activation::identity;
+  const Tensor dresidual = !needs.residual ? Tensor{} : activated ? empty_strided(x.sizes(), strides, stored) : dy;
   if (x.numel() == 0) {
-    return {converted(dx, x.dtype()), needs.weight ? zeros(affine_sizes, {.dtype = weight_dtype}) : Tensor{},
-            needs.bias ? zeros(affine_sizes, {.dtype = norm.bias_dtype}) : Tensor{}};
+    return {dx, needs.weight ? zeros(affine_sizes, {.dtype = weight_dtype}) : Tensor{},
+            needs.bias ? zeros(affine_sizes, {.dtype = norm.bias_dtype}) : Tensor{}, dresidual};
   }
   const NormLayout layout(x.sizes(), strides, norm.spec, norm.affine);
-  const Tensor dz_in_order = layout.in_order(converted(dz, dtype));
-  const Tensor x_in_order = layout.in_order(converted(x, dtype));
+  if (norm.bits.defined() && !layout.view_in_order(dx.defined() ? dx : x).is_contiguous()) {
+    // The bits are in the order of memory, and the kernel would not be.
+    SavedNorm plain = norm;
+    plain.activation = Activation::identity;
+    plain.bits = {};
+    return fused_backward(plain, masked_by_bits(norm, dy), needs);
+  }
+  const Tensor dy_in_order = layout.in_order(converted(dy, x.dtype()));
+  const Tensor x_in_order = layout.in_order(x);
   const Tensor dx_in_order = needs.x ? writable_in_order(layout, dx) : Tensor{};
   const Tensor weight = norm.weight.defined() ? layout.weight_in_order(converted(norm.weight, dtype)) : Tensor{};
+  const Tensor bias = norm.bias.defined() ? layout.weight_in_order(converted(norm.bias, dtype)) : Tensor{};
+  const Tensor residual = norm.residual.defined() ? layout.in_order(norm.residual) : Tensor{};
+  const Tensor dresidual_in_order = activated && needs.residual ? writable_in_order(layout, dresidual) : Tensor{};
   const Tensor dweight = needs.weight ? empty({layout.affine().numel()}, options) : Tensor{};
   const Tensor dbias = needs.bias ? empty({layout.affine().numel()}, options) : Tensor{};
-  dispatch_floating("normalize", dtype, [&](auto t) {
-    using T = decltype(t);
+  dispatch_stored("normalize", x.dtype(), [&](auto tag) {
+    using S = decltype(tag);
+    using T = Compute<S>;
     const T* rows = norm.rows.data<T>();
     const int64_t sets = layout.shape().sets();
-    norm_backward<T>(x.device(), problem_of(layout, norm.spec, norm.given),
-                     {.dy = dz_in_order.data<T>(),
-                      .x = x_in_order.data<T>(),
+    norm_backward<S>(x.device(), problem_of(layout, norm.spec, norm.given),
+                     {.dy = dy_in_order.data<S>(),
+                      .x = x_in_order.data<S>(),
                       .weight = data_or_null<T>(weight),
                       .mean = rows,
                       .rest = rows + sets,
                       .rstd = rows + 2 * sets,
                       .centre = norm.rows.size(0) > 3 ? rows + 3 * sets : nullptr,
                       .centre_rest = norm.rows.size(0) > 3 ? rows + 4 * sets : nullptr,
-                      .dx = data_or_null<T>(dx_in_order),
+                      .dx = data_or_null<S>(dx_in_order),
                       .dweight = data_or_null<T>(dweight),
-                      .dbias = data_or_null<T>(dbias)});
+                      .dbias = data_or_null<T>(dbias),
+                      .activation = norm.activation,
+                      .bias = data_or_null<T>(bias),
+                      .residual = data_or_null<S>(residual),
+                      .bits = data_or_null<uint8_t>(norm.bits),
+                      .dresidual = data_or_null<S>(dresidual_in_order)});
   });
   if (needs.x) {
     put_in_place(layout, dx_in_order, dx);
   }
-  return {converted(dx, x.dtype()),
-          needs.weight ? converted(layout.weight_gradient(dweight, affine_sizes), weight_dtype) : Tensor{},
-          needs.bias ? converted(layout.weight_gradient(dbias, affine_sizes), norm.bias_dtype) : Tensor{}};
+  if (dresidual_in_order.defined()) {
+    put_in_place(layout, dresidual_in_order, dresidual);
+  }
+  return {dx, needs.weight ? converted(layout.weight_gradient(dweight, affine_sizes), weight_dtype) : Tensor{},
+          needs.bias ? converted(layout.weight_gradient(dbias, affine_sizes), norm.bias_dtype) : Tensor{}, dresidual};
 }
 
-Tensor positive_bits(const Tensor& y) {
-  const int64_t bytes = (y.numel() + 7) / 8;
-  Tensor bits = empty({bytes}, {.dtype = DType::uint8, .device = y.device()});
+void positive_bits(const Tensor& y, const Tensor& bits) {
+  const int64_t bytes = bits.numel();
   const auto pack = [&](auto value) {  // value(i): the element at place i in memory
     uint8_t* to = bits.data<uint8_t>();
     parallel_for(0, bytes, kPointwiseGrain / 8, [&](int64_t begin, int64_t end) {
@@ -72,7 +92,6 @@ Tensor positive_bits(const Tensor& y) {
     case DType::bfloat16: pack([p = y.data<bfloat16>()](int64_t i) { return static_cast<float>(p[i]); }); break;
     default: pack([p = y.data<float>()](int64_t i) { return p[i]; }); break;
   }
-  return bits;
 }
 
 namespace {
@@ -86,7 +105,7 @@ void mask(const uint8_t* bits, const T* dy, T* dz, int64_t numel) {
       const int64_t first = 8 * byte;
       const int64_t count = std::min<int64_t>(8, numel - first);
       for (int64_t i = 0; i < count; ++i) {
-        dz[first + i] = ((packed >> i) & 1U) != 0 ? dy[first + i] : T(0);
+        dz[first + i] = ((packed >> i) & 1U) != 0 ? dy[first + i] : T{};
       }
     }
   });
@@ -94,37 +113,19 @@ void mask(const uint8_t* bits, const T* dy, T* dz, int64_t numel) {
 
 }  // namespace
 
-Tensor activation_backward(const SavedNorm& norm, const Tensor& dy) {
+Tensor masked_by_bits(const SavedNorm& norm, const Tensor& dy) {
   const Tensor& x = norm.x;
-  const DType dtype = compute_dtype(x.dtype());
-  const TensorOptions options{.dtype = dtype, .device = x.device()};
-  const Strides strides = preserved_strides(x.sizes(), x.strides());
-  const Tensor dz = empty_strided(x.sizes(), strides, options);
-  if (x.numel() == 0) {
-    return dz;
+  const Tensor dz =
+      empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = dy.dtype(), .device = x.device()});
+  Tensor in_order = dy;
+  if (dy.strides() != dz.strides()) {
+    copy_into(dy, dz);
+    in_order = dz;
   }
-  Tensor wide_dy = converted(dy, dtype);
-  if (norm.bits.defined()) {
-    if (wide_dy.strides() != strides) {
-      copy_into(wide_dy, dz);
-      wide_dy = dz;
-    }
-    dispatch_floating("normalize", dtype, [&](auto t) {
-      using T = decltype(t);
-      mask<T>(norm.bits.data<uint8_t>(), wide_dy.data<T>(), dz.data<T>(), dz.numel());
-    });
-    return dz;
-  }
-  const NormLayout layout(x.sizes(), strides, norm.spec, norm.affine);
-  forward_kernel("normalize", layout, norm.spec, /* given= */ true,
-                 {.x = converted(x, dtype),
-                  .weight = converted(norm.weight, dtype),
-                  .bias = converted(norm.bias, dtype),
-                  .y = dz,
-                  .rows = norm.rows,
-                  .activation = norm.activation,
-                  .residual = converted(norm.residual, dtype),
-                  .dy = wide_dy});
+  dispatch_stored("normalize", dy.dtype(), [&](auto tag) {
+    using S = decltype(tag);
+    mask<S>(norm.bits.data<uint8_t>(), in_order.data<S>(), dz.data<S>(), dz.numel());
+  });
   return dz;
 }
 

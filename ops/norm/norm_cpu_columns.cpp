@@ -1,4 +1,7 @@
 #include "ops/norm/norm_cpu_columns.h"
+#include "ops/norm/norm_cpu_partials.h"
+
+#include <numeric>
 
 // Columns: sets lie side by side (batch norm and instance norm in channels_last, layer norm 2d in NCHW), and with them
 // sets of a few neighbouring columns each (group norm in channels_last, batch norm of small images in NCHW). A wide row
@@ -8,194 +11,268 @@ namespace norma::norm_kernels::cpu {
 
 namespace {
 
-/// Columns a wide row should have: enough for the vector units, few enough that a row of sums stays in L1.
-constexpr int64_t kMinWidth = 64;
+/// Columns a wide row should have.
+constexpr int64_t kMinWidth = 128;
+/// Columns a row may have before it is cut, so that rows of sums stay in L1; and those of a cut tile.
+constexpr int64_t kMaxWidth = 2048;
 constexpr int64_t kMaxColumns = 1024;
-/// Columns of a tile that does not span all of `kept`: 512 bytes and more of neighbouring memory at a time.
-constexpr int64_t kMinColumns = 128;
-
+constexpr int64_t kMinColumns = 64;
 /// Rows that a pivot is taken from.
 constexpr int64_t kPivotRows = 8;
-/// Rows of a block, at most: each block has a pivot near its own mean.
-constexpr int64_t kMaxBlockRows = 256;
 
-/// Moments of the sets of a tile.
-struct TileMoments {
-  explicit TileMoments(int64_t sets)
-      : pivot(static_cast<size_t>(sets)), rest(static_cast<size_t>(sets)), m2(static_cast<size_t>(sets)) {}
-  std::vector<double> pivot;
-  std::vector<double> rest;
-  std::vector<double> m2;
-
-  [[nodiscard]] Moments get(size_t i) const { return {pivot[i], rest[i], m2[i]}; }
-  void set(size_t i, const Moments& m) {
-    pivot[i] = m.pivot;
-    rest[i] = m.rest;
-    m2[i] = m.m2;
-  }
-};
-
-/// What forward holds per column of a tile.
-template <class T>
-struct ForwardRows {
-  explicit ForwardRows(int64_t width) : scratch(5, width), sums(2, width) {}
-  ColumnScratch<T> scratch;
-  ColumnScratch<double> sums;
-};
-
-/// first[j] = sum of d, second[j] = sum of d² over some rows, with d = x - pivot[j].
-template <class T>
-void column_sums(const ColumnTile& tile, const T* x, int64_t begin, int64_t end, const T* pivot, double* first,
-                 double* second) {
-  std::fill_n(first, tile.width, 0.0);
-  std::fill_n(second, tile.width, 0.0);
-  int64_t row = begin;
-  // Four rows at a time, so that the sums, which are carried in double, are loaded and stored once for four.
-  for (; row + 4 <= std::min(end, tile.rows - 1); row += 4) {
-    const T* x0 = x + row * tile.stride;
-    const T* x1 = x0 + tile.stride;
-    const T* x2 = x1 + tile.stride;
-    const T* x3 = x2 + tile.stride;
-#pragma omp simd
-    for (int64_t j = 0; j < tile.width; ++j) {
-      const T d0 = x0[j] - pivot[j];
-      const T d1 = x1[j] - pivot[j];
-      const T d2 = x2[j] - pivot[j];
-      const T d3 = x3[j] - pivot[j];
-      first[j] += (d0 + d1) + (d2 + d3);
-      second[j] += (d0 * d0 + d1 * d1) + (d2 * d2 + d3 * d3);
+/// first[j] += sum of d, second[j] += sum of d² over `rows` rows, with d = x - pivot[j].
+template <int rows, class S, class T>
+[[gnu::always_inline]] inline void add_rows(int64_t width, const S* x, int64_t stride, const T* pivot, T* first,
+                                            T* second) {
+  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+    const Lanes<T> p = load(pivot + j, part);
+    Lanes<T> sum = {};
+    Lanes<T> squares = {};
+#pragma GCC unroll 4
+    for (int row = 0; row < rows; ++row) {
+      const Lanes<T> d = load(x + row * stride + j, part) - p;
+      sum += d;
+      squares += d * d;
     }
-  }
-  for (; row < end; ++row) {
-    const T* x0 = x + row * tile.stride;
-    const int64_t width = tile.width_of(row);
-#pragma omp simd
-    for (int64_t j = 0; j < width; ++j) {
-      const T d = x0[j] - pivot[j];
-      first[j] += d;
-      second[j] += d * d;
-    }
-  }
+    store(first + j, load(first + j, part) + sum, part);
+    store(second + j, load(second + j, part) + squares, part);
+  });
 }
 
-/// The moments of the tile's sets over a block of rows.
-template <class T>
-void block_moments(bool raw, const ColumnTile& tile, const T* x, int64_t begin, int64_t end, ForwardRows<T>& rows,
-                   TileMoments& moments) {
-  const std::span<T> pivot = rows.scratch.row(0);
-  const std::span<double> first = rows.sums.row(0);
-  const std::span<double> second = rows.sums.row(1);
-  const T* block = x + begin * tile.stride;
-  tile.spread(pivot, [&](int64_t set) { return raw ? T(0) : block[set * tile.neighbours]; });
+/// Forward, as one thread does it.
+template <class S, class T = Compute<S>>
+class ColumnsForward {
+ public:
+  ColumnsForward(const NormProblem& problem, const NormForward<S>& arrays, const ColumnTiling& tiling, Scratch& scratch)
+      : problem_(problem), arrays_(arrays), along_(along_of(problem.affine)) {
+    for (T** row : {&pivot_, &first_, &second_, &scale_, &shift_}) {
+      *row = scratch.take<T>(tiling.width);
+    }
+    sum_ = scratch.take<double>(tiling.width);
+    squares_ = scratch.take<double>(tiling.width);
+    if (arrays.activation != Activation::identity || arrays.residual != nullptr) {
+      z_ = scratch.take<T>(tiling.width);
+    }
+  }
 
-  const auto reduce = [&](int64_t last) {
-    const double count = tile.set_elements(begin, last);
-    column_sums(tile, x, begin, last, pivot.data(), first.data(), second.data());
-    tile.fold(first);
-    tile.fold(second);
-    bool far = false;
-    if (tile.neighbours == 1) {
-      for (size_t set = 0; set < static_cast<size_t>(tile.sets); ++set) {
-        const Moments m = moments_of(raw, count, pivot[set], first[set], second[set]);
-        moments.set(set, m);
-        far |= is_far(count, m);
-      }
-    } else {
-      for (size_t set = 0, column = 0; set < static_cast<size_t>(tile.sets); ++set) {
-        const T of_set = pivot[column];
-        double sum = 0;
-        double square_sum = 0;
-        for (int64_t i = 0; i < tile.neighbours; ++i, ++column) {
-          sum += first[column];
-          square_sum += second[column];
-        }
-        const Moments m = moments_of(raw, count, of_set, sum, square_sum);
-        moments.set(set, m);
-        far |= is_far(count, m);
+  /// A pivot near the mean of each set, from its first rows.
+  void find_pivots(const ColumnTile& tile, T* pivots) {
+    const S* x = arrays_.x + tile.offset;
+    const int64_t rows = std::min(kPivotRows, tile.rows);
+    for (int64_t set = 0; set < tile.sets; ++set) {
+      pivots[set] = problem_.raw_sums() ? T(0) : static_cast<T>(x[set * tile.neighbours]);
+    }
+    if (problem_.raw_sums()) {
+      return;
+    }
+    add_up(tile, 0, rows, pivots);
+    tile.sum_sets<T>(sum_, nullptr, sum_);
+    const auto count = static_cast<double>(tile.set_elements(rows));
+    for (int64_t set = 0; set < tile.sets; ++set) {
+      pivots[set] = static_cast<T>(pivots[set] + sum_[set] / count);
+    }
+  }
+
+  /// The sums of d and d² of each set over some rows: sum and squares.
+  void sums_of(const ColumnTile& tile, int64_t begin, int64_t end, const T* pivots, double* sum, double* squares) {
+    add_up(tile, begin, end, pivots);
+    tile.sum_sets<T>(sum_, nullptr, sum);
+    tile.sum_sets<T>(squares_, nullptr, squares);
+  }
+
+  /// y of some rows, last row first: the end of a tile was in the cache last.
+  void apply(const ColumnTile& tile, int64_t begin, int64_t end) {
+    prepare(tile);
+    for (int64_t row = end - 1; row >= begin; --row) {
+      const int64_t at = tile.offset + row * tile.stride;
+      if (z_ == nullptr) {
+        apply_row(tile, row, arrays_.y + at);
+      } else {
+        apply_row(tile, row, z_);
+        activate_run(arrays_.activation, tile.width_of(row), z_,
+                     arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.y + at,
+                     arrays_.bits == nullptr ? nullptr : arrays_.bits + at / 8);
       }
     }
-    return far && !raw;
-  };
-  // A look at a few rows finds a pivot near the mean. It is a bad one if they are outliers: then the mean it led to is
-  // taken. Only pivots that are far move, as a set's bits must not depend on its neighbours.
-  if (!raw) {
-    reduce(std::min(begin + kPivotRows, end));
-    tile.spread(pivot, [&](int64_t set) {
-      const Moments m = moments.get(static_cast<size_t>(set));
-      return static_cast<T>(m.pivot + m.rest);
-    });
   }
-  if (reduce(end)) {
-    const double count = tile.set_elements(begin, end);
-    tile.spread(pivot, [&](int64_t set) {
-      const Moments m = moments.get(static_cast<size_t>(set));
-      return static_cast<T>(is_far(count, m) ? m.pivot + m.rest : m.pivot);
-    });
-    reduce(end);
-  }
-}
 
-/// Adds the moments of a block to those of all rows before it.
-void merge_into(bool raw, TileMoments& all, double count, const double* pivot, const double* rest, const double* m2,
-                double block_count) {
-  for (size_t set = 0; set < all.pivot.size(); ++set) {
-    all.set(set, count == 0 ? Moments{pivot[set], rest[set], m2[set]}
-                            : merge(raw, all.get(set), count, {pivot[set], rest[set], m2[set]}, block_count));
+ private:
+  /// Into sum_ and squares_, one number per column.
+  void add_up(const ColumnTile& tile, int64_t begin, int64_t end, const T* pivots) {
+    tile.spread(pivot_, [&](int64_t set) { return pivots[set]; });
+    std::fill_n(first_, tile.width, T(0));
+    std::fill_n(second_, tile.width, T(0));
+    std::fill_n(sum_, tile.width, 0.0);
+    std::fill_n(squares_, tile.width, 0.0);
+    const S* x = arrays_.x + tile.offset;
+    int64_t row = begin;
+    while (row < end) {
+      const int64_t stop = std::min(end, row + rows_in_t(tile));
+      for (; row + 4 <= std::min(stop, tile.rows - 1); row += 4) {
+        add_rows<4>(tile.width, x + row * tile.stride, tile.stride, pivot_, first_, second_);
+      }
+      for (; row < stop; ++row) {
+        add_rows<1>(tile.width_of(row), x + row * tile.stride, tile.stride, pivot_, first_, second_);
+      }
+      carry_on(tile.width, first_, sum_);
+      carry_on(tile.width, second_, squares_);
+    }
+    tile.fold(sum_);
+    tile.fold(squares_);
   }
-}
 
-template <class T>
-void store_tile_statistics(const NormProblem& problem, const ColumnTile& tile, const TileMoments& moments,
-                           const NormForward<T>& arrays) {
-  for (int64_t set = 0; set < tile.sets; ++set) {
-    store_statistics(problem, moments.get(static_cast<size_t>(set)), arrays, tile.first_set + set);
-  }
-}
-
-/// y of some rows, once the statistics are known.
-template <class T>
-void apply_rows(const NormProblem& problem, const ColumnTile& tile, int64_t outer, int64_t begin, int64_t end,
-                const NormForward<T>& arrays, ForwardRows<T>& rows) {
-  const AffineShape& affine = problem.affine;
-  const Along along = along_of(affine);
-  const std::span<T> mean = rows.scratch.row(0);
-  const std::span<T> rest = rows.scratch.row(1);
-  const std::span<T> scale = rows.scratch.row(2);
-  const std::span<T> shift = rows.scratch.row(3);
-  tile.spread(mean, [&](int64_t set) { return arrays.mean[tile.first_set + set]; });
-  tile.spread(rest, [&](int64_t set) { return arrays.rest[tile.first_set + set]; });
-  tile.spread(scale, [&](int64_t set) { return arrays.rstd[tile.first_set + set]; });
-  if (along == Along::columns) {
-    const std::span<T> weight = rows.scratch.row(4);
-    gather_columns(affine, tile, outer, arrays.weight, weight);
-    gather_columns(affine, tile, outer, arrays.bias, shift);
-    for (size_t j = 0; j < static_cast<size_t>(tile.width); ++j) {
-      scale[j] *= weight[j];
+  /// Mean, rest, scale and shift of each column: in pivot_, first_, scale_ and shift_.
+  void prepare(const ColumnTile& tile) {
+    weights_ = affine_offset(problem_.affine, tile.outer);
+    tile.spread(pivot_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
+    tile.spread(first_, [&](int64_t set) { return arrays_.rest[tile.first_set + set]; });
+    tile.spread(scale_, [&](int64_t set) { return arrays_.rstd[tile.first_set + set]; });
+    if (along_ == Along::columns) {
+      gather_columns(problem_.affine, tile, arrays_.weight, second_);
+      gather_columns(problem_.affine, tile, arrays_.bias, shift_);
+      for (int64_t j = 0; j < tile.width; ++j) {
+        scale_[j] *= second_[j];
+      }
     }
   }
-  const int64_t weights = affine_offset(affine, outer);
-  const bool with_epilogue = arrays.epilogue.present();
-  for (int64_t row = begin; row < end; ++row) {
+
+  template <class O>
+  void apply_row(const ColumnTile& tile, int64_t row, O* y) const {
     const int64_t width = tile.width_of(row);
-    const T* x = arrays.x + tile.offset + row * tile.stride;
-    T* y = arrays.y + tile.offset + row * tile.stride;
-    switch (along) {
-      case Along::none: apply_run(width, x, y, mean.data(), rest.data(), scale.data(), Same<T>{0}); break;
-      case Along::columns: apply_run(width, x, y, mean.data(), rest.data(), scale.data(), shift.data()); break;
+    const S* x = arrays_.x + tile.offset + row * tile.stride;
+    const Varying<T> mean{pivot_};
+    const Varying<T> rest{first_};
+    const Varying<T> scale{scale_};
+    switch (along_) {
+      case Along::none: return apply_run(width, x, y, mean, rest, scale, Same<T>{0});
+      case Along::columns: return apply_run(width, x, y, mean, rest, scale, Varying<T>{shift_});
       case Along::rows:
-        apply_run(width, x, y, mean.data(), rest.data(), Times{scale.data(), Same<T>{arrays.weight[weights + row]}},
-                  Same<T>{arrays.bias[weights + row]});
-        break;
+        return apply_run(width, x, y, mean, rest, Times{scale, Same<T>{arrays_.weight[weights_ + row]}},
+                         Same<T>{arrays_.bias[weights_ + row]});
       case Along::both: {
-        const int64_t at = weights + tile.first_kept * tile.neighbours + row * tile.stride;
-        apply_run(width, x, y, mean.data(), rest.data(), Times{scale.data(), arrays.weight + at}, arrays.bias + at);
-        break;
+        const int64_t at = weights_ + tile.first_kept * tile.neighbours + row * tile.stride;
+        return apply_run(width, x, y, mean, rest, Times{scale, Varying<T>{arrays_.weight + at}},
+                         Varying<T>{arrays_.bias + at});
       }
     }
-    if (with_epilogue) {
-      epilogue_run(arrays.epilogue, tile.offset + row * tile.stride, width, y);
-    }
   }
+
+  const NormProblem& problem_;
+  const NormForward<S>& arrays_;
+  Along along_;
+  int64_t weights_ = 0;  ///< where those of the tile's outer index begin
+  T* pivot_;
+  T* first_;
+  T* second_;
+  T* scale_;
+  T* shift_;
+  double* sum_;
+  double* squares_;
+  T* z_ = nullptr;
+};
+
+/// One tile after the other.
+template <class S>
+void forward_by_tiles(const NormProblem& problem, const NormForward<S>& arrays, const ColumnTiling& tiling) {
+  using T = Compute<S>;
+  const int64_t task_elements = std::max<int64_t>(1, problem.shape.numel() / tiling.tasks());
+  parallel_for(0, tiling.tasks(), ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
+    Scratch scratch;
+    ColumnsForward<S> columns(problem, arrays, tiling, scratch);
+    T* pivots = scratch.take<T>(tiling.sets_per_tile);
+    double* chunk = scratch.take<double>(2 * tiling.sets_per_tile);
+    double* total = scratch.take<double>(2 * tiling.sets_per_tile);
+    for (int64_t task = begin; task < end; ++task) {
+      const ColumnTile tile = tiling.tile(task);
+      if (!problem.given_statistics) {
+        columns.find_pivots(tile, pivots);
+        const auto add_up = [&] {
+          std::fill_n(total, 2 * tile.sets, 0.0);
+          for (int64_t i = 0; i < tiling.chunks; ++i) {
+            columns.sums_of(tile, tiling.first_row(i), tiling.last_row(i, tile), pivots, chunk, chunk + tile.sets);
+            for (int64_t j = 0; j < 2 * tile.sets; ++j) {
+              total[j] += chunk[j];
+            }
+          }
+        };
+        add_up();
+        const auto count = static_cast<double>(problem.shape.set_size());
+        if (!problem.raw_sums() && move_far_pivots(count, tile.sets, pivots, total, total + tile.sets) > 0)
+            [[unlikely]] {
+          add_up();
+        }
+        store_sets(problem, arrays, tile.first_set, tile.sets, pivots, total, total + tile.sets);
+      }
+      if (arrays.y != nullptr) {
+        columns.apply(tile, 0, tile.rows);
+      }
+    }
+  });
+}
+
+/// All tiles at once, chunk by chunk.
+template <class S>
+void forward_by_chunks(const NormProblem& problem, const NormForward<S>& arrays, const ColumnTiling& tiling) {
+  using T = Compute<S>;
+  const int64_t sets = problem.shape.sets();
+  const int64_t pieces = tiling.tasks() * tiling.chunks;
+  const int64_t grain = ceil_div(kPointwiseGrain, std::max<int64_t>(1, problem.shape.numel() / pieces));
+  // Tiles of one chunk are neighbours in memory: they come one after the other.
+  const auto piece = [&](int64_t i, auto&& f) {
+    const int64_t chunk = i / tiling.tiles % tiling.chunks;
+    const ColumnTile tile = tiling.tile(i / (tiling.tiles * tiling.chunks), i % tiling.tiles);
+    f(tile, chunk);
+  };
+  if (!problem.given_statistics) {
+    Scratch shared;
+    T* pivots = shared.take<T>(sets);
+    double* chunks = shared.take<double>(2 * sets * tiling.chunks);  // for each: sums of all sets, their squares
+    double* total = shared.take<double>(2 * sets);
+    {
+      ColumnsForward<S> columns(problem, arrays, tiling, shared);
+      for (int64_t task = 0; task < tiling.tasks(); ++task) {
+        const ColumnTile tile = tiling.tile(task);
+        columns.find_pivots(tile, pivots + tile.first_set);
+      }
+    }
+    const auto add_up = [&] {
+      parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
+        Scratch scratch;
+        ColumnsForward<S> columns(problem, arrays, tiling, scratch);
+        for (int64_t i = begin; i < end; ++i) {
+          piece(i, [&](const ColumnTile& tile, int64_t chunk) {
+            double* to = chunks + 2 * sets * chunk + tile.first_set;
+            columns.sums_of(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile), pivots + tile.first_set, to,
+                            to + sets);
+          });
+        }
+      });
+      std::fill_n(total, 2 * sets, 0.0);
+      for (int64_t chunk = 0; chunk < tiling.chunks; ++chunk) {
+        for (int64_t i = 0; i < 2 * sets; ++i) {
+          total[i] += chunks[2 * sets * chunk + i];
+        }
+      }
+    };
+    add_up();
+    const auto count = static_cast<double>(problem.shape.set_size());
+    if (!problem.raw_sums() && move_far_pivots(count, sets, pivots, total, total + sets) > 0) [[unlikely]] {
+      add_up();
+    }
+    store_sets(problem, arrays, 0, sets, pivots, total, total + sets);
+  }
+  if (arrays.y == nullptr) {
+    return;
+  }
+  parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
+    Scratch scratch;
+    ColumnsForward<S> columns(problem, arrays, tiling, scratch);
+    for (int64_t i = end - 1; i >= begin; --i) {
+      piece(i, [&](const ColumnTile& tile, int64_t chunk) {
+        columns.apply(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
+      });
+    }
+  });
 }
 
 }  // namespace
@@ -213,22 +290,36 @@ Along along_of(const AffineShape& affine) {
 
 ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t element_bytes)
     : shape(problem.shape), widen(along_of(problem.affine) != Along::rows) {
-  const int64_t row_bytes = shape.reduce_inner * element_bytes * arrays;  // one narrow row of one set
-  const int64_t fitting = kCacheBytes / (shape.reduce_outer * row_bytes);
-  const int64_t most = std::clamp<int64_t>(kMaxColumns / shape.reduce_inner, 1, shape.kept);
-  const int64_t least = std::clamp<int64_t>(ceil_div(kMinColumns, shape.reduce_inner), 1, most);
-  in_cache = fitting >= least;
-  sets_per_tile = in_cache ? std::min(most, fitting) : most;
+  constexpr int64_t kChunkBytes = 384 * 1024;
+  sets_per_tile = shape.kept;
+  if (shape.kept * shape.reduce_inner > kMaxWidth) {
+    // As many columns as leave the tile in the cache: a multiple of a few vectors if columns are sets, else of a byte
+    // of bits.
+    const int64_t column_bytes = shape.reduce_outer * element_bytes * arrays;
+    const int64_t wanted = std::clamp(kCacheBytes / column_bytes, kMinColumns, kMaxColumns);
+    sets_per_tile = std::clamp<int64_t>(wanted / shape.reduce_inner, 1, shape.kept);
+    sets_per_tile = ceil_div(shape.kept, ceil_div(shape.kept, sets_per_tile));  // tiles of about the same size
+    const int64_t multiple = shape.reduce_inner == 1 ? 32 : 8 / std::gcd<int64_t>(8, shape.reduce_inner);
+    sets_per_tile = ceil_div(sets_per_tile, multiple) * multiple;
+  }
   tiles = ceil_div(shape.kept, sets_per_tile);
-  sets_per_tile = ceil_div(shape.kept, tiles);  // tiles of about the same size
   const ColumnTile first = tile(0, 0);
-  rows_per_block = std::max<int64_t>(8, kCacheBytes / (first.width * element_bytes * arrays));
-  rows_per_block = std::min({rows_per_block, kMaxBlockRows, first.rows});
-  blocks = ceil_div(first.rows, rows_per_block);
+  width = first.width;
+  chunks = std::clamp<int64_t>(ceil_div(first.rows * width * element_bytes * arrays, kChunkBytes), 1, kMaxPartials);
+  chunks = chunks > 2 ? ceil_div(chunks, 4) * 4 : chunks;  // so that threads share them evenly
+  rows_per_chunk = ceil_div(first.rows, chunks);
+  chunks = ceil_div(first.rows, rows_per_chunk);
+}
+
+bool ColumnTiling::tile_by_tile() const {
+  const int64_t threads = in_parallel() ? 1 : num_threads();
+  return chunks == 1 || tasks() % threads == 0 || tasks() >= 4 * threads;
 }
 
 ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
   ColumnTile t;
+  t.outer = outer;
+  t.number = number;
   t.first_kept = number * sets_per_tile;
   t.first_set = outer * shape.kept + t.first_kept;
   t.sets = std::min(sets_per_tile, shape.kept - t.first_kept);
@@ -245,98 +336,15 @@ ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
   return t;
 }
 
-template <class T>
-void columns_forward(const NormProblem& problem, const NormForward<T>& arrays) {
-  const NormShape& shape = problem.shape;
-  const ColumnTiling tiling(problem, 1, sizeof(T));
-  const int64_t tasks = shape.outer * tiling.tiles;
-  const int64_t task_elements = std::max<int64_t>(1, shape.numel() / tasks);
-  const int64_t width = tiling.tile(0, 0).width;
-
-  if (tiling.in_cache && !problem.given_statistics) {
-    parallel_for(0, tasks, ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
-      ForwardRows<T> rows(width);
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t outer = task / tiling.tiles;
-        const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
-        TileMoments all(tile.sets);
-        TileMoments block(tile.sets);
-        double count = 0;
-        for (int64_t row = 0; row < tile.rows; row += tiling.rows_per_block) {
-          const int64_t last = std::min(row + tiling.rows_per_block, tile.rows);
-          block_moments(problem.raw_sums(), tile, arrays.x + tile.offset, row, last, rows, block);
-          const double block_count = tile.set_elements(row, last);
-          merge_into(problem.raw_sums(), all, count, block.pivot.data(), block.rest.data(), block.m2.data(),
-                     block_count);
-          count += block_count;
-        }
-        store_tile_statistics(problem, tile, all, arrays);
-        if (arrays.y != nullptr) {
-          apply_rows(problem, tile, outer, 0, tile.rows, arrays, rows);
-        }
-      }
-    });
-    return;
-  }
-
-  // Sets too large for the cache: blocks of rows in parallel, first for their moments, then for y.
-  const int64_t block_elements = std::max<int64_t>(1, task_elements / tiling.blocks);
-  const int64_t grain = ceil_div(kPointwiseGrain, block_elements);
-  const auto for_each_block = [&](auto&& f) {
-    parallel_for(0, tasks * tiling.blocks, grain, [&](int64_t begin, int64_t end) {
-      ForwardRows<T> rows(width);
-      for (int64_t i = begin; i < end; ++i) {
-        // Tiles of one block are neighbours in memory: they come one after the other.
-        const int64_t outer = i / (tiling.tiles * tiling.blocks);
-        const int64_t block = i / tiling.tiles % tiling.blocks;
-        const ColumnTile tile = tiling.tile(outer, i % tiling.tiles);
-        const int64_t first = block * tiling.rows_per_block;
-        f(outer, block, tile, first, std::min(first + tiling.rows_per_block, tile.rows), rows);
-      }
-    });
-  };
-  if (!problem.given_statistics) {
-    const auto sets = static_cast<size_t>(shape.sets());
-    std::vector<double> pivots(sets * static_cast<size_t>(tiling.blocks));
-    std::vector<double> rests(pivots.size());
-    std::vector<double> m2s(pivots.size());
-    const auto place = [&](int64_t block, const ColumnTile& tile) {
-      return static_cast<size_t>(block) * sets + static_cast<size_t>(tile.first_set);
-    };
-    for_each_block([&](int64_t, int64_t block, const ColumnTile& tile, int64_t first, int64_t last,
-                       ForwardRows<T>& rows) {
-      TileMoments moments(tile.sets);
-      block_moments(problem.raw_sums(), tile, arrays.x + tile.offset, first, last, rows, moments);
-      std::copy(moments.pivot.begin(), moments.pivot.end(),
-                pivots.begin() + static_cast<std::ptrdiff_t>(place(block, tile)));
-      std::copy(moments.rest.begin(), moments.rest.end(),
-                rests.begin() + static_cast<std::ptrdiff_t>(place(block, tile)));
-      std::copy(moments.m2.begin(), moments.m2.end(), m2s.begin() + static_cast<std::ptrdiff_t>(place(block, tile)));
-    });
-    parallel_for(0, tasks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t task = begin; task < end; ++task) {
-        const ColumnTile tile = tiling.tile(task / tiling.tiles, task % tiling.tiles);
-        TileMoments all(tile.sets);
-        double count = 0;
-        for (int64_t block = 0; block < tiling.blocks; ++block) {
-          const int64_t first = block * tiling.rows_per_block;
-          const double block_count = tile.set_elements(first, std::min(first + tiling.rows_per_block, tile.rows));
-          const size_t at = place(block, tile);
-          merge_into(problem.raw_sums(), all, count, &pivots[at], &rests[at], &m2s[at], block_count);
-          count += block_count;
-        }
-        store_tile_statistics(problem, tile, all, arrays);
-      }
-    });
-  }
-  if (arrays.y == nullptr) {
-    return;
-  }
-  for_each_block([&](int64_t outer, int64_t, const ColumnTile& tile, int64_t first, int64_t last,
-                     ForwardRows<T>& rows) { apply_rows(problem, tile, outer, first, last, arrays, rows); });
+template <class S>
+void columns_forward(const NormProblem& problem, const NormForward<S>& arrays) {
+  const ColumnTiling tiling(problem, 1, sizeof(S));
+  tiling.tile_by_tile() ? forward_by_tiles(problem, arrays, tiling) : forward_by_chunks(problem, arrays, tiling);
 }
 
 template void columns_forward(const NormProblem&, const NormForward<float>&);
 template void columns_forward(const NormProblem&, const NormForward<double>&);
+template void columns_forward(const NormProblem&, const NormForward<bfloat16>&);
+template void columns_forward(const NormProblem&, const NormForward<float16>&);
 
 }  // namespace norma::norm_kernels::cpu

@@ -1,8 +1,10 @@
 #pragma once
 
 #include "ops/norm/norm_cpu.h"
+#include "ops/norm/norm_cpu_runs.h"
+#include "ops/norm/norm_cpu_scratch.h"
 
-#include <span>
+// What forward and backward of the columns share: how memory is cut, and rows of numbers, one per column.
 
 namespace norma::norm_kernels::cpu {
 
@@ -10,6 +12,8 @@ namespace norma::norm_kernels::cpu {
 /// sets. Where the rows are narrow and adjacent in memory, several make one wide row (`copies`), so that the inner
 /// loops are never short.
 struct ColumnTile {
+  int64_t outer = 0;
+  int64_t number = 0;      ///< among the tiles of this outer index
   int64_t offset = 0;      ///< of the first element
   int64_t first_set = 0;   ///< number of the first set
   int64_t first_kept = 0;  ///< its place along `kept`
@@ -23,35 +27,50 @@ struct ColumnTile {
   int64_t stride = 0;      ///< from row to row
 
   [[nodiscard]] int64_t width_of(int64_t row) const { return row + 1 < rows ? width : last_width; }
-  /// Elements of one set in some rows.
-  [[nodiscard]] double set_elements(int64_t begin, int64_t end) const {
-    const int64_t narrow = (end - begin) * copies - (end == rows ? (width - last_width) / columns : 0);
-    return static_cast<double>(narrow * neighbours);
+  /// Elements of one set in the rows before `end`.
+  [[nodiscard]] int64_t set_elements(int64_t end) const {
+    return (end * copies - (end == rows ? (width - last_width) / columns : 0)) * neighbours;
   }
 
   /// to[column] = f(set) for every column of a wide row.
   template <class T, class F>
-  void spread(std::span<T> to, F&& f) const {
-    for (int64_t set = 0, column = 0; set < sets; ++set) {
-      const T value = f(set);
-      for (int64_t i = 0; i < neighbours; ++i) {
-        to[static_cast<size_t>(column++)] = value;
+  void spread(T* to, F&& f) const {
+    if (neighbours == 1) {
+      for (int64_t set = 0; set < sets; ++set) {
+        to[set] = f(set);
+      }
+    } else {
+      for (int64_t set = 0; set < sets; ++set) {
+        std::fill_n(to + set * neighbours, neighbours, f(set));
       }
     }
     repeat(to);
   }
   /// Repeats the first `columns` entries `copies` times.
   template <class T>
-  void repeat(std::span<T> row) const {
+  void repeat(T* row) const {
     for (int64_t i = columns; i < width; ++i) {
-      row[static_cast<size_t>(i)] = row[static_cast<size_t>(i - columns)];
+      row[i] = row[i - columns];
     }
   }
   /// Adds the copies of a wide row up into its first `columns` entries.
   template <class T>
-  void fold(std::span<T> row) const {
-    for (int64_t i = columns; i < width; ++i) {
-      row[static_cast<size_t>(i % columns)] += row[static_cast<size_t>(i)];
+  void fold(T* row) const {
+    for (int64_t copy = 1; copy < copies; ++copy) {
+      for (int64_t i = 0; i < columns; ++i) {
+        row[i] += row[copy * columns + i];
+      }
+    }
+  }
+  /// to[set] = sum of weight[column] * row[column] over the columns of a set; weight: null for 1.
+  template <class T>
+  void sum_sets(const double* row, const T* weight, double* to) const {
+    for (int64_t set = 0, column = 0; set < sets; ++set) {
+      double total = 0;
+      for (int64_t i = 0; i < neighbours; ++i, ++column) {
+        total += weight == nullptr ? row[column] : static_cast<double>(weight[column]) * row[column];
+      }
+      to[set] = total;
     }
   }
 };
@@ -60,33 +79,29 @@ struct ColumnTile {
 enum class Along { none, columns, rows, both };
 Along along_of(const AffineShape& affine);
 
-/// How a problem is cut into tiles and each tile into blocks of rows. Depends on the problem alone.
+/// How a problem is cut into tiles and each tile into chunks of rows. Depends on the problem alone. A chunk has its own
+/// sums, which are added up in order.
 struct ColumnTiling {
-  /// `arrays`: how many arrays of x's size are read.
+  /// `arrays`: how many arrays of x's size are read twice.
   ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t element_bytes);
 
   [[nodiscard]] ColumnTile tile(int64_t outer, int64_t number) const;
+  [[nodiscard]] ColumnTile tile(int64_t task) const { return tile(task / tiles, task % tiles); }
+  [[nodiscard]] int64_t tasks() const { return shape.outer * tiles; }
+  [[nodiscard]] int64_t first_row(int64_t chunk) const { return chunk * rows_per_chunk; }
+  [[nodiscard]] int64_t last_row(int64_t chunk, const ColumnTile& tile) const {
+    return std::min((chunk + 1) * rows_per_chunk, tile.rows);
+  }
+  /// True iff a thread should take a tile after the other, false iff all share the chunks of all tiles.
+  [[nodiscard]] bool tile_by_tile() const;
 
   NormShape shape;
   bool widen;  ///< whether narrow rows may be joined
   int64_t sets_per_tile;
   int64_t tiles;  ///< of one outer index
-  int64_t rows_per_block;
-  int64_t blocks;  ///< of one tile
-  bool in_cache;   ///< a tile stays in the cache between two passes
-};
-
-/// Rows of numbers, one per column.
-template <class T>
-class ColumnScratch {
- public:
-  ColumnScratch(int64_t rows, int64_t width)
-      : numbers_(static_cast<size_t>(rows * width)), width_(static_cast<size_t>(width)) {}
-  std::span<T> row(size_t i) { return std::span(numbers_).subspan(i * width_, width_); }
-
- private:
-  std::vector<T> numbers_;
-  size_t width_;
+  int64_t rows_per_chunk;
+  int64_t chunks;  ///< of one tile
+  int64_t width;   ///< of the widest tile
 };
 
 /// Where weight and bias of one outer index begin.
@@ -97,6 +112,12 @@ inline int64_t affine_offset(const AffineShape& affine, int64_t outer) {
 /// Calls f(column, index) with the index, from affine_offset on, of each column's weight, for Along::columns.
 template <class F>
 void for_each_column_weight(const AffineShape& affine, const ColumnTile& tile, F&& f) {
+  if (tile.neighbours == 1 && affine.kept > 1) {
+    for (int64_t set = 0; set < tile.sets; ++set) {
+      f(set, tile.first_kept + set);
+    }
+    return;
+  }
   int64_t column = 0;
   for (int64_t set = 0; set < tile.sets; ++set) {
     const int64_t of_set = affine.kept > 1 ? (tile.first_kept + set) * affine.inner : 0;
@@ -108,11 +129,25 @@ void for_each_column_weight(const AffineShape& affine, const ColumnTile& tile, F
 
 /// A row with the weight of each column, for Along::columns.
 template <class T>
-void gather_columns(const AffineShape& affine, const ColumnTile& tile, int64_t outer, const T* weight,
-                    std::span<T> to) {
-  const T* base = weight + affine_offset(affine, outer);
-  for_each_column_weight(affine, tile, [&](int64_t column, int64_t i) { to[static_cast<size_t>(column)] = base[i]; });
+void gather_columns(const AffineShape& affine, const ColumnTile& tile, const T* weight, T* to) {
+  const T* base = weight + affine_offset(affine, tile.outer);
+  for_each_column_weight(affine, tile, [&](int64_t column, int64_t i) { to[column] = base[i]; });
   tile.repeat(to);
+}
+
+/// Rows that are added up in T before they are carried on in double: fewer where there are few at all, as their errors
+/// do not average out.
+inline int64_t rows_in_t(const ColumnTile& tile) {
+  return tile.rows <= 32 ? 4 : 64;
+}
+
+/// sum[j] += part[j], and part[j] = 0.
+template <class T>
+void carry_on(int64_t width, T* part, double* sum) {
+  for (int64_t j = 0; j < width; ++j) {
+    sum[j] += part[j];
+    part[j] = 0;
+  }
 }
 
 }  // namespace norma::norm_kernels::cpu

@@ -1,408 +1,511 @@
 #include "ops/norm/norm_cpu_columns.h"
+#include "ops/norm/norm_cpu_partials.h"
 
 namespace norma::norm_kernels::cpu {
 
 namespace {
 
-/// Rows whose sums are added up in T before they are carried on in double.
-constexpr int64_t kRowsInT = 16;
+/// Rows whose dz stands in L1 between two loops.
+constexpr int64_t kStagedRows = 4;
 
-/// What backward holds per column of a tile.
-template <class T>
-struct BackwardRows {
-  explicit BackwardRows(int64_t width) : scratch(9, width), sums(2, width) {}
-  ColumnScratch<T> scratch;
-  ColumnScratch<double> sums;
-  std::span<T> mean = scratch.row(0);
-  std::span<T> rest = scratch.row(1);
-  std::span<T> rstd = scratch.row(2);
-  std::span<T> by_dy = scratch.row(3);
-  std::span<T> by_xhat = scratch.row(4);
-  std::span<T> shift = scratch.row(5);
-  std::span<T> weight = scratch.row(6);
-  std::span<T> first_part = scratch.row(7);  ///< of a few rows, on their way to first and second
-  std::span<T> second_part = scratch.row(8);
-  std::span<double> first = sums.row(0);   ///< sums of dy, or of g = dy * weight where weights vary from row to row
-  std::span<double> second = sums.row(1);  ///< the same, times xhat
-};
-
-template <class T>
-void load_statistics(const ColumnTile& tile, const NormBackward<T>& arrays, BackwardRows<T>& rows) {
-  tile.spread(rows.mean, [&](int64_t set) { return arrays.mean[tile.first_set + set]; });
-  tile.spread(rows.rest, [&](int64_t set) { return arrays.rest[tile.first_set + set]; });
-  tile.spread(rows.rstd, [&](int64_t set) { return arrays.rstd[tile.first_set + set]; });
-}
-
-/// first[j] = sum of dy, second[j] = sum of dy * xhat over some rows: four of them in T, then on in double.
-template <class T>
-void column_sums(const ColumnTile& tile, const T* dy, const T* x, int64_t begin, int64_t end,
-                 const BackwardRows<T>& rows) {
-  const T* mean = rows.mean.data();
-  const T* rest = rows.rest.data();
-  const T* rstd = rows.rstd.data();
-  double* first = rows.first.data();
-  double* second = rows.second.data();
-  std::fill_n(first, tile.width, 0.0);
-  std::fill_n(second, tile.width, 0.0);
-  int64_t row = begin;
-  for (; row + 4 <= std::min(end, tile.rows - 1); row += 4) {
-    const T* dy0 = dy + row * tile.stride;
-    const T* dy1 = dy0 + tile.stride;
-    const T* dy2 = dy1 + tile.stride;
-    const T* dy3 = dy2 + tile.stride;
-    const T* x0 = x + row * tile.stride;
-    const T* x1 = x0 + tile.stride;
-    const T* x2 = x1 + tile.stride;
-    const T* x3 = x2 + tile.stride;
-#pragma omp simd
-    for (int64_t j = 0; j < tile.width; ++j) {
-      const T m = mean[j];
-      const T r = rest[j];
-      const T s = rstd[j];
-      first[j] += (dy0[j] + dy1[j]) + (dy2[j] + dy3[j]);
-      second[j] += (dy0[j] * (((x0[j] - m) - r) * s) + dy1[j] * (((x1[j] - m) - r) * s)) +
-                   (dy2[j] * (((x2[j] - m) - r) * s) + dy3[j] * (((x3[j] - m) - r) * s));
+/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows.
+template <int rows, class D, class S, class T>
+[[gnu::always_inline]] inline void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* x, int64_t stride,
+                                            const T* mean, const T* rest, const T* rstd, T* first, T* second) {
+  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+    const Lanes<T> m = load(mean + j, part);
+    const Lanes<T> r = load(rest + j, part);
+    const Lanes<T> s = load(rstd + j, part);
+    Lanes<T> sum = {};
+    Lanes<T> sum_xhat = {};
+#pragma GCC unroll 4
+    for (int row = 0; row < rows; ++row) {
+      const Lanes<T> d = load(dz + row * dz_stride + j, part);
+      sum += d;
+      sum_xhat += d * (((load(x + row * stride + j, part) - m) - r) * s);
     }
-  }
-  for (; row < end; ++row) {
-    const T* dy0 = dy + row * tile.stride;
-    const T* x0 = x + row * tile.stride;
-    const int64_t width = tile.width_of(row);
-#pragma omp simd
-    for (int64_t j = 0; j < width; ++j) {
-      first[j] += dy0[j];
-      second[j] += dy0[j] * (((x0[j] - mean[j]) - rest[j]) * rstd[j]);
-    }
-  }
-}
-
-/// The same with g = dy * weight in place of dy, for weights that vary from row to row. Also adds to their gradients,
-/// unless `dweight` is null. All pointers stand at the tile's first element or weight.
-template <class Sum, class T>
-void weighted_column_sums(const ColumnTile& tile, const T* dy, const T* x, const T* weight, Sum* dweight, Sum* dbias,
-                          bool varies_along_row, const BackwardRows<T>& rows) {
-  const T* mean = rows.mean.data();
-  const T* rest = rows.rest.data();
-  const T* rstd = rows.rstd.data();
-  double* first = rows.first.data();
-  double* second = rows.second.data();
-  std::fill_n(first, tile.width, 0.0);
-  std::fill_n(second, tile.width, 0.0);
-  const std::span<T> first_part = rows.first_part;
-  const std::span<T> second_part = rows.second_part;
-  std::fill(first_part.begin(), first_part.end(), T(0));
-  std::fill(second_part.begin(), second_part.end(), T(0));
-  const auto carry_on = [&] {
-    for (int64_t j = 0; j < tile.width; ++j) {
-      first[j] += first_part[static_cast<size_t>(j)];
-      second[j] += second_part[static_cast<size_t>(j)];
-    }
-    std::fill(first_part.begin(), first_part.end(), T(0));
-    std::fill(second_part.begin(), second_part.end(), T(0));
-  };
-  for (int64_t row = 0; row < tile.rows; ++row, dy += tile.stride, x += tile.stride) {
-    const int64_t width = tile.width_of(row);
-    T* first_in_t = first_part.data();
-    T* second_in_t = second_part.data();
-    if (varies_along_row) {
-      const T* w = weight == nullptr ? nullptr : weight + row * tile.stride;
-      if constexpr (std::is_same_v<Sum, T>) {
-        if (dweight != nullptr) {
-          weight_gradient_run(width, dy, x, mean, rest, rstd, dweight + row * tile.stride, dbias + row * tile.stride);
-        }
-      }
-#pragma omp simd
-      for (int64_t j = 0; j < width; ++j) {
-        const T g = w == nullptr ? dy[j] : dy[j] * w[j];
-        first_in_t[j] += g;
-        second_in_t[j] += g * (((x[j] - mean[j]) - rest[j]) * rstd[j]);
-      }
-    } else {
-      const T w = weight == nullptr ? T(1) : weight[row];
-      const Pair<double> sums = sum_run<T>(width, [=](int64_t j) {
-        const T xhat = ((x[j] - mean[j]) - rest[j]) * rstd[j];
-        const T g = dy[j] * w;
-        first_in_t[j] += g;
-        second_in_t[j] += g * xhat;
-        return Pair<T>{dy[j] * xhat, dy[j]};
-      });
-      if (dweight != nullptr) {
-        dweight[row] += static_cast<Sum>(sums.first);
-        dbias[row] += static_cast<Sum>(sums.second);
-      }
-    }
-    if (row % kRowsInT == kRowsInT - 1) {
-      carry_on();
-    }
-  }
-  carry_on();
-}
-
-/// dx of some rows. The pointers stand at the tile's first element or weight.
-template <class T>
-void input_gradient_rows(bool given, const ColumnTile& tile, Along along, const T* dy, const T* x, T* dx,
-                         const T* weight, int64_t begin, int64_t end, const BackwardRows<T>& rows) {
-  const T* mean = rows.mean.data();
-  const T* rest = rows.rest.data();
-  const T* rstd = rows.rstd.data();
-  const T* by_dy = rows.by_dy.data();
-  const T* by_xhat = rows.by_xhat.data();
-  const T* shift = rows.shift.data();
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t at = row * tile.stride;
-    const int64_t width = tile.width_of(row);
-    if (along == Along::rows && weight != nullptr) {
-      input_gradient_run(given, width, dy + at, x + at, dx + at, mean, rest, rstd, Times{by_dy, Same<T>{weight[row]}},
-                         by_xhat, shift);
-    } else if (along == Along::both && weight != nullptr) {
-      input_gradient_run(given, width, dy + at, x + at, dx + at, mean, rest, rstd, Times{by_dy, weight + at}, by_xhat,
-                         shift);
-    } else {
-      input_gradient_run(given, width, dy + at, x + at, dx + at, mean, rest, rstd, by_dy, by_xhat, shift);
-    }
-  }
-}
-
-/// Per column of a tile: the sums of dy and dy * xhat over all rows; per set: those of g.
-struct TileSums {
-  TileSums(int64_t columns, int64_t sets)
-      : dy(static_cast<size_t>(columns)),
-        dy_xhat(static_cast<size_t>(columns)),
-        g(static_cast<size_t>(sets)),
-        g_xhat(static_cast<size_t>(sets)) {}
-  std::vector<double> dy;
-  std::vector<double> dy_xhat;
-  std::vector<double> g;
-  std::vector<double> g_xhat;
-};
-
-/// g and g_xhat of each set from the sums of its columns. `weight`: a row, or null for 1.
-template <class T>
-void sum_sets(const ColumnTile& tile, const T* weight, TileSums& sums) {
-  for (size_t set = 0, column = 0; set < static_cast<size_t>(tile.sets); ++set) {
-    sums.g[set] = 0;
-    sums.g_xhat[set] = 0;
-    for (int64_t i = 0; i < tile.neighbours; ++i, ++column) {
-      const double w = weight == nullptr ? 1.0 : static_cast<double>(weight[column]);
-      sums.g[set] += w * sums.dy[column];
-      sums.g_xhat[set] += w * sums.dy_xhat[column];
-    }
-  }
-}
-
-/// Adds the columns' sums to the gradients of their weights, for Along::columns.
-template <class Sum>
-void add_weight_gradients(const AffineShape& affine, const ColumnTile& tile, int64_t outer, const TileSums& sums,
-                          Sum* dweight, Sum* dbias) {
-  const int64_t offset = affine_offset(affine, outer);
-  for_each_column_weight(affine, tile, [&](int64_t column, int64_t i) {
-    const auto c = static_cast<size_t>(column);
-    dweight[offset + i] += static_cast<Sum>(sums.dy_xhat[c]);
-    dbias[offset + i] += static_cast<Sum>(sums.dy[c]);
+    store(first + j, load(first + j, part) + sum, part);
+    store(second + j, load(second + j, part) + sum_xhat, part);
   });
 }
 
-/// Coefficients of dx = dy * by_dy + (x - mean) * rstd * by_xhat + shift, with by_dy = rstd * weight; see
-/// input_gradient(). From here on mean and rest are those of centre_of().
-template <class T>
-void set_coefficients(const NormProblem& problem, const ColumnTile& tile, const TileSums& sums, const T* weight,
-                      const NormBackward<T>& arrays, BackwardRows<T>& rows) {
-  const auto gradient_of = [&](int64_t set) {
-    return input_gradient(problem, arrays.rstd[tile.first_set + set], sums.g[static_cast<size_t>(set)],
-                          sums.g_xhat[static_cast<size_t>(set)]);
-  };
-  tile.spread(rows.by_xhat, [&](int64_t set) { return static_cast<T>(gradient_of(set).by_xhat); });
-  tile.spread(rows.shift, [&](int64_t set) { return static_cast<T>(gradient_of(set).shift); });
-  if (arrays.centre != nullptr) {
-    tile.spread(rows.mean, [&](int64_t set) { return arrays.centre[tile.first_set + set]; });
-    tile.spread(rows.rest, [&](int64_t set) { return arrays.centre_rest[tile.first_set + set]; });
+/// The same with g = dz * weight in place of dz, one weight for each row, and the gradients of these weights:
+/// dweight[row] += sum of dz * xhat, dbias[row] += sum of dz. weight and both gradients may be null.
+template <int rows, class D, class S, class T>
+[[gnu::always_inline]] inline void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride, const S* x,
+                                                     int64_t stride, const T* weight, const T* mean, const T* rest,
+                                                     const T* rstd, T* first, T* second, double* dweight,
+                                                     double* dbias) {
+  Lanes<T> dw[rows] = {};
+  Lanes<T> db[rows] = {};
+  T w[rows];
+  for (int row = 0; row < rows; ++row) {
+    w[row] = weight == nullptr ? T(1) : weight[row];
   }
-  for (size_t j = 0; j < static_cast<size_t>(tile.width); ++j) {
-    rows.by_dy[j] = weight == nullptr ? rows.rstd[j] : rows.rstd[j] * weight[j];
+  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+    const Lanes<T> m = load(mean + j, part);
+    const Lanes<T> r = load(rest + j, part);
+    const Lanes<T> s = load(rstd + j, part);
+    Lanes<T> sum = load(first + j, part);
+    Lanes<T> sum_xhat = load(second + j, part);
+#pragma GCC unroll 4
+    for (int row = 0; row < rows; ++row) {
+      const Lanes<T> d = load(dz + row * dz_stride + j, part);
+      const Lanes<T> d_xhat = keep<T>(d * (((load(x + row * stride + j, part) - m) - r) * s), part);
+      db[row] += d;
+      dw[row] += d_xhat;
+      sum += d * w[row];
+      sum_xhat += d_xhat * w[row];
+    }
+    store(first + j, sum, part);
+    store(second + j, sum_xhat, part);
+  });
+  for (int row = 0; row < rows && dweight != nullptr; ++row) {
+    dweight[row] += add_lanes(dw[row]);
+    dbias[row] += add_lanes(db[row]);
   }
 }
 
-void add_to(std::vector<double>& sums, const double* part) {
-  for (size_t i = 0; i < sums.size(); ++i) {
-    sums[i] += part[i];
+/// Backward, as one thread does it.
+template <class S, class T = Compute<S>>
+class ColumnsBackward {
+ public:
+  ColumnsBackward(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling,
+                  Scratch& scratch)
+      : problem_(problem),
+        arrays_(arrays),
+        of_dx_(problem),
+        along_(along_of(problem.affine)),
+        staged_(arrays.activation != Activation::identity) {
+    for (T** row : {&mean_, &rest_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &first_, &second_}) {
+      *row = scratch.take<T>(tiling.width);
+    }
+    centre_ = arrays.centre == nullptr ? mean_ : scratch.take<T>(tiling.width);
+    centre_rest_ = arrays.centre == nullptr ? rest_ : scratch.take<T>(tiling.width);
+    for (double** row : {&sum_, &sum_xhat_, &set_sum_, &set_sum_xhat_}) {
+      *row = scratch.take<double>(tiling.width);
+    }
+    if (staged_) {
+      dz_ = scratch.take<T>(kStagedRows * tiling.width);
+    }
   }
-}
 
-/// One tile after the other, both passes while it is in the cache.
-template <class Sum, class T>
-void backward_in_cache(const NormProblem& problem, const NormBackward<T>& arrays, const ColumnTiling& tiling) {
-  const NormShape& shape = problem.shape;
-  const AffineShape& affine = problem.affine;
-  const Along along = along_of(affine);
-  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
-
-  // Tiles whose weights are theirs alone share a part of the weight gradients; a part serves several outer indices.
-  const bool own_weights = affine.kept > 1;
-  const int64_t outer_per_part = ceil_div(shape.outer, affine.numel() > 4096 ? kMaxPartials / 4 : kMaxPartials);
-  const int64_t outer_parts = ceil_div(shape.outer, outer_per_part);
-  WeightGradients<Sum> gradients(weights_wanted, own_weights ? outer_parts : outer_parts * tiling.tiles,
-                                 affine.numel());
-
-  const int64_t tasks = outer_parts * tiling.tiles;
-  const int64_t task_elements = std::max<int64_t>(1, shape.numel() / tasks);
-  parallel_for(0, tasks, ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
-    BackwardRows<T> rows(tiling.tile(0, 0).width);
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t outer_part = task / tiling.tiles;
-      const int64_t part = own_weights ? outer_part : task;
-      Sum* dweight = gradients.wanted() ? gradients.dweight(part) : nullptr;
-      Sum* dbias = gradients.wanted() ? gradients.dbias(part) : nullptr;
-      for (int64_t outer = outer_part * outer_per_part;
-           outer < std::min((outer_part + 1) * outer_per_part, shape.outer); ++outer) {
-        const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
-        const T* dy = arrays.dy + tile.offset;
-        const T* x = arrays.x + tile.offset;
-        TileSums sums(tile.columns, tile.sets);
-        load_statistics(tile, arrays, rows);
-        const T* weight_row = nullptr;
-        const T* weight = nullptr;  // of the tile's first row
-        if (along == Along::rows || along == Along::both) {
-          const int64_t at =
-              affine_offset(affine, outer) + (along == Along::both ? tile.first_kept * tile.neighbours : 0);
-          weight = arrays.weight == nullptr ? nullptr : arrays.weight + at;
-          weighted_column_sums(tile, dy, x, weight, dweight == nullptr ? nullptr : dweight + at,
-                               dbias == nullptr ? nullptr : dbias + at, along == Along::both, rows);
-          tile.fold(rows.first);
-          tile.fold(rows.second);
-          add_to(sums.dy, rows.first.data());
-          add_to(sums.dy_xhat, rows.second.data());
-          sum_sets<T>(tile, nullptr, sums);
-        } else {
-          for (int64_t row = 0; row < tile.rows; row += tiling.rows_per_block) {
-            column_sums(tile, dy, x, row, std::min(row + tiling.rows_per_block, tile.rows), rows);
-            tile.fold(rows.first);
-            tile.fold(rows.second);
-            add_to(sums.dy, rows.first.data());
-            add_to(sums.dy_xhat, rows.second.data());
-          }
-          if (arrays.weight != nullptr) {
-            gather_columns(affine, tile, outer, arrays.weight, rows.weight);
-            weight_row = rows.weight.data();
-          }
-          sum_sets(tile, weight_row, sums);
-          if (dweight != nullptr) {
-            add_weight_gradients(affine, tile, outer, sums, dweight, dbias);
-          }
-        }
-        if (arrays.dx != nullptr) {
-          set_coefficients(problem, tile, sums, weight_row, arrays, rows);
-          input_gradient_rows(problem.given_statistics, tile, along, dy, x, arrays.dx + tile.offset, weight, 0,
-                              tile.rows, rows);
-        }
+  /// Loads what a tile needs for sums.
+  void begin_tile(const ColumnTile& tile) {
+    weights_ =
+        affine_offset(problem_.affine, tile.outer) + (along_ == Along::both ? tile.first_kept * tile.neighbours : 0);
+    tile.spread(mean_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
+    tile.spread(rest_, [&](int64_t set) { return arrays_.rest[tile.first_set + set]; });
+    tile.spread(rstd_, [&](int64_t set) { return arrays_.rstd[tile.first_set + set]; });
+    if (along_ == Along::columns) {
+      if (arrays_.weight != nullptr) {
+        gather_columns(problem_.affine, tile, arrays_.weight, weight_);
+      }
+      if (arrays_.bias != nullptr) {
+        gather_columns(problem_.affine, tile, arrays_.bias, bias_);
       }
     }
-  });
-  gradients.total(arrays.dweight, arrays.dbias);
-}
+  }
 
-/// Sets too large for the cache: blocks of rows in parallel, first for their sums, then for dx.
-template <class T>
-void backward_in_blocks(const NormProblem& problem, const NormBackward<T>& arrays, const ColumnTiling& tiling) {
-  const NormShape& shape = problem.shape;
-  const AffineShape& affine = problem.affine;
-  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
-  const bool sums_wanted = weights_wanted || !problem.given_statistics;
-  const int64_t tasks = shape.outer * tiling.tiles;
-  const int64_t width = tiling.tile(0, 0).width;
-  const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
-  const auto first_column = [&](const ColumnTile& tile) { return tile.first_set * shape.reduce_inner; };
-  const int64_t block_elements = std::max<int64_t>(1, shape.numel() / (tasks * tiling.blocks));
-  const auto for_each_block = [&](auto&& f) {
-    parallel_for(0, tasks * tiling.blocks, ceil_div(kPointwiseGrain, block_elements), [&](int64_t begin, int64_t end) {
-      BackwardRows<T> rows(width);
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t outer = i / (tiling.tiles * tiling.blocks);
-        const int64_t block = i / tiling.tiles % tiling.blocks;
-        const ColumnTile tile = tiling.tile(outer, i % tiling.tiles);
-        const int64_t first = block * tiling.rows_per_block;
-        load_statistics(tile, arrays, rows);
-        f(outer, block, tile, first, std::min(first + tiling.rows_per_block, tile.rows), rows);
+  /// The sums of dz and dz * xhat over some rows for each column: at sum() and sum_xhat().
+  void add_up(const ColumnTile& tile, int64_t begin, int64_t end) {
+    clear_sums(tile);
+    for_each_block(tile, begin, end, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
+      add_rows<rows>(rows == 1 ? tile.width_of(row) : tile.width, dz, dz_stride,
+                     arrays_.x + tile.offset + row * tile.stride, tile.stride, mean_, rest_, rstd_, first_, second_);
+    });
+    tile.fold(sum_);
+    tile.fold(sum_xhat_);
+  }
+
+  /// The same of g = dz * weight over all rows, for weights that vary from row to row. Adds to their gradients, which
+  /// begin at dweight and dbias unless those are null.
+  void add_up_weighted(const ColumnTile& tile, double* dweight, double* dbias) {
+    clear_sums(tile);
+    const int64_t at = weights_;
+    for_each_block(tile, 0, tile.rows, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
+      const S* x = arrays_.x + tile.offset + row * tile.stride;
+      const int64_t width = rows == 1 ? tile.width_of(row) : tile.width;
+      if (along_ == Along::rows) {
+        add_weighted_rows<rows>(width, dz, dz_stride, x, tile.stride,
+                                arrays_.weight == nullptr ? nullptr : arrays_.weight + at + row, mean_, rest_, rstd_,
+                                first_, second_, dweight == nullptr ? nullptr : dweight + at + row,
+                                dbias == nullptr ? nullptr : dbias + at + row);
+        return;
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t first = at + (row + i) * tile.stride;
+        add_both(width, dz + i * dz_stride, x + i * tile.stride,
+                 arrays_.weight == nullptr ? nullptr : arrays_.weight + first,
+                 dweight == nullptr ? nullptr : dweight + first, dbias == nullptr ? nullptr : dbias + first);
       }
     });
+    tile.fold(sum_);
+    tile.fold(sum_xhat_);
+  }
+
+  [[nodiscard]] double* sum() { return sum_; }
+  [[nodiscard]] double* sum_xhat() { return sum_xhat_; }
+
+  /// From the columns' sums over all rows: the constants of dx.
+  void set_constants(const ColumnTile& tile, const double* sum, const double* sum_xhat) {
+    const bool weighted = along_ == Along::columns && arrays_.weight != nullptr;
+    tile.sum_sets(sum, weighted ? weight_ : nullptr, set_sum_);
+    tile.sum_sets(sum_xhat, weighted ? weight_ : nullptr, set_sum_xhat_);
+    const T* rstd = arrays_.rstd + tile.first_set;
+    tile.spread(by_xhat_, [&](int64_t set) { return static_cast<T>(of_dx_.by_xhat(rstd[set], set_sum_xhat_[set])); });
+    tile.spread(shift_, [&](int64_t set) { return static_cast<T>(of_dx_.shift(rstd[set], set_sum_[set])); });
+    if (arrays_.centre != nullptr) {
+      tile.spread(centre_, [&](int64_t set) { return arrays_.centre[tile.first_set + set]; });
+      tile.spread(centre_rest_, [&](int64_t set) { return arrays_.centre_rest[tile.first_set + set]; });
+    }
+    for (int64_t j = 0; j < tile.width; ++j) {
+      by_dz_[j] = weighted ? rstd_[j] * weight_[j] : rstd_[j];
+    }
+  }
+
+  /// Adds the columns' sums to the gradients of their weights, for Along::columns.
+  void add_weight_gradients(const ColumnTile& tile, const double* sum, const double* sum_xhat, double* dweight,
+                            double* dbias) const {
+    const int64_t offset = affine_offset(problem_.affine, tile.outer);
+    for_each_column_weight(problem_.affine, tile, [&](int64_t column, int64_t i) {
+      dweight[offset + i] += sum_xhat[column];
+      dbias[offset + i] += sum[column];
+    });
+  }
+
+  /// dx and dresidual of some rows, last row first: the end of a tile was in the cache last.
+  void write(const ColumnTile& tile, int64_t begin, int64_t end) {
+    for (int64_t row = end - 1; row >= begin; --row) {
+      if (!staged_) {
+        write_row(tile, row, arrays_.dy + tile.offset + row * tile.stride);
+        continue;
+      }
+      stage(tile, row, dz_);
+      if (arrays_.dresidual != nullptr) {
+        store_run(tile.width_of(row), dz_, arrays_.dresidual + tile.offset + row * tile.stride);
+      }
+      write_row(tile, row, dz_);
+    }
+  }
+
+ private:
+  void clear_sums(const ColumnTile& tile) {
+    std::fill_n(first_, tile.width, T(0));
+    std::fill_n(second_, tile.width, T(0));
+    std::fill_n(sum_, tile.width, 0.0);
+    std::fill_n(sum_xhat_, tile.width, 0.0);
+  }
+
+  /// Calls f(row, how many rows, dz, its stride) for blocks of four rows or one, and moves the sums to double in time.
+  template <class F>
+  void for_each_block(const ColumnTile& tile, int64_t begin, int64_t end, F&& f) {
+    const auto block = [&](int64_t row, auto rows) {
+      if (staged_) {
+        for (int64_t i = 0; i < rows; ++i) {
+          stage(tile, row + i, dz_ + i * tile.width);
+        }
+        f(row, rows, static_cast<const T*>(dz_), tile.width);
+      } else {
+        f(row, rows, arrays_.dy + tile.offset + row * tile.stride, tile.stride);
+      }
+    };
+    int64_t row = begin;
+    while (row < end) {
+      const int64_t stop = std::min(end, row + rows_in_t(tile));
+      for (; row + kStagedRows <= std::min(stop, tile.rows - 1); row += kStagedRows) {
+        block(row, std::integral_constant<int, kStagedRows>{});
+      }
+      for (; row < stop; ++row) {
+        block(row, std::integral_constant<int, 1>{});
+      }
+      carry_on(tile.width, first_, sum_);
+      carry_on(tile.width, second_, sum_xhat_);
+    }
+  }
+
+  /// One row of weights that vary along it too.
+  template <class D>
+  void add_both(int64_t width, const D* dz, const S* x, const T* weight, double* dweight, double* dbias) {
+    const auto run = [&](auto w) {
+      for_each_lanes<T>(width, [&](int64_t j, auto part) {
+        const Lanes<T> d = load(dz + j, part);
+        const Lanes<T> d_xhat =
+            d * (((load(x + j, part) - load(mean_ + j, part)) - load(rest_ + j, part)) * load(rstd_ + j, part));
+        store(first_ + j, load(first_ + j, part) + d * w.get(j, part), part);
+        store(second_ + j, load(second_ + j, part) + d_xhat * w.get(j, part), part);
+        store(by_xhat_ + j, d_xhat, part);
+        store(shift_ + j, d, part);
+      });
+    };
+    weight == nullptr ? run(Same<T>{1}) : run(Varying<T>{weight});
+    for (int64_t j = 0; j < width && dweight != nullptr; ++j) {
+      dweight[j] += by_xhat_[j];
+      dbias[j] += shift_[j];
+    }
+  }
+
+  /// dz of a row, where it is not dy.
+  void stage(const ColumnTile& tile, int64_t row, T* dz) const {
+    const int64_t width = tile.width_of(row);
+    const int64_t at = tile.offset + row * tile.stride;
+    if (arrays_.bits != nullptr) {
+      masked_run(width, arrays_.bits, at, arrays_.dy + at, dz);
+      return;
+    }
+    const auto apply = [&](auto weight, auto bias) {
+      apply_run(width, arrays_.x + at, dz, Varying<T>{mean_}, Varying<T>{rest_}, Times{Varying<T>{rstd_}, weight},
+                bias);
+    };
+    const auto with = [&](auto one) {  // one(pointer, number where it is null): an operand
+      apply(one(arrays_.weight, weight_, T(1)), one(arrays_.bias, bias_, T(0)));
+    };
+    switch (along_) {
+      case Along::none: apply(Same<T>{1}, Same<T>{0}); break;
+      case Along::columns:
+        if (arrays_.weight != nullptr && arrays_.bias != nullptr) {
+          apply(Varying<T>{weight_}, Varying<T>{bias_});
+        } else if (arrays_.weight != nullptr) {
+          apply(Varying<T>{weight_}, Same<T>{0});
+        } else if (arrays_.bias != nullptr) {
+          apply(Same<T>{1}, Varying<T>{bias_});
+        } else {
+          apply(Same<T>{1}, Same<T>{0});
+        }
+        break;
+      case Along::rows:
+        with([&](const T* numbers, const T*, T otherwise) {
+          return Same<T>{numbers == nullptr ? otherwise : numbers[weights_ + row]};
+        });
+        break;
+      case Along::both: {
+        const int64_t first = weights_ + row * tile.stride;
+        if (arrays_.weight != nullptr && arrays_.bias != nullptr) {
+          apply(Varying<T>{arrays_.weight + first}, Varying<T>{arrays_.bias + first});
+        } else if (arrays_.weight != nullptr) {
+          apply(Varying<T>{arrays_.weight + first}, Same<T>{0});
+        } else if (arrays_.bias != nullptr) {
+          apply(Same<T>{1}, Varying<T>{arrays_.bias + first});
+        } else {
+          apply(Same<T>{1}, Same<T>{0});
+        }
+        break;
+      }
+    }
+    slope_run(arrays_.activation, width, arrays_.dy + at, arrays_.residual == nullptr ? nullptr : arrays_.residual + at,
+              dz);
+  }
+
+  template <class D>
+  void write_row(const ColumnTile& tile, int64_t row, const D* dz) const {
+    if (arrays_.dx == nullptr) {
+      return;
+    }
+    const int64_t at = tile.offset + row * tile.stride;
+    const auto run = [&](auto by_dz) {
+      input_gradient_run(problem_.given_statistics, tile.width_of(row), dz, arrays_.x + at, arrays_.dx + at,
+                         Varying<T>{centre_}, Varying<T>{centre_rest_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
+                         Varying<T>{shift_});
+    };
+    const Varying<T> by_dz{by_dz_};
+    if (along_ == Along::rows && arrays_.weight != nullptr) {
+      run(Times{by_dz, Same<T>{arrays_.weight[weights_ + row]}});
+    } else if (along_ == Along::both && arrays_.weight != nullptr) {
+      run(Times{by_dz, Varying<T>{arrays_.weight + weights_ + row * tile.stride}});
+    } else {
+      run(by_dz);
+    }
+  }
+
+  const NormProblem& problem_;
+  const NormBackward<S>& arrays_;
+  InputGradients of_dx_;
+  Along along_;
+  bool staged_;
+  int64_t weights_ = 0;  ///< that of the tile's first element, for weights that vary from row to row
+  T* mean_;
+  T* rest_;
+  T* rstd_;
+  T* centre_;
+  T* centre_rest_;
+  T* by_dz_;
+  T* by_xhat_;
+  T* shift_;
+  T* weight_;
+  T* bias_;
+  T* first_;
+  T* second_;
+  double* sum_;
+  double* sum_xhat_;
+  double* set_sum_;
+  double* set_sum_xhat_;
+  T* dz_ = nullptr;
+};
+
+bool varies_from_row_to_row(const AffineShape& affine) {
+  const Along along = along_of(affine);
+  return along == Along::rows || along == Along::both;
+}
+
+/// Which part of the weight gradients a tile adds to. Tiles whose weights are theirs alone share a part; a part serves
+/// several outer indices.
+struct WeightParts {
+  WeightParts(const NormProblem& problem, const ColumnTiling& tiling)
+      : own_weights(problem.affine.kept > 1),
+        tiles(tiling.tiles),
+        outer_per_part(ceil_div(problem.shape.outer, problem.affine.numel() > 4096 ? kMaxPartials / 8 : kMaxPartials)),
+        outer_parts(ceil_div(problem.shape.outer, outer_per_part)),
+        parts(own_weights ? outer_parts : outer_parts * tiles) {}
+
+  [[nodiscard]] int64_t of(const ColumnTile& tile) const {
+    const int64_t outer_part = tile.outer / outer_per_part;
+    return own_weights ? outer_part : outer_part * tiles + tile.number;
+  }
+
+  bool own_weights;
+  int64_t tiles;
+  int64_t outer_per_part;
+  int64_t outer_parts;
+  int64_t parts;
+};
+
+/// One tile after the other.
+template <class S>
+void backward_by_tiles(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling) {
+  const NormShape& shape = problem.shape;
+  const AffineShape& affine = problem.affine;
+  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+  const bool weighted_rows = varies_from_row_to_row(affine);
+
+  const WeightParts split(problem, tiling);
+  const int64_t tasks = split.outer_parts * tiling.tiles;
+  Scratch shared;
+  const WeightGradients gradients(shared, weights_wanted, split.parts, affine.numel());
+
+  const int64_t task_elements = std::max<int64_t>(1, shape.numel() / tasks);
+  parallel_for(0, tasks, ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
+    Scratch scratch;
+    ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
+    double* sum = scratch.take<double>(tiling.width);
+    double* sum_xhat = scratch.take<double>(tiling.width);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t outer_part = task / tiling.tiles;
+      const int64_t last_outer = std::min((outer_part + 1) * split.outer_per_part, shape.outer);
+      for (int64_t outer = outer_part * split.outer_per_part; outer < last_outer; ++outer) {
+        const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
+        double* dweight = gradients.dweight(split.of(tile));
+        double* dbias = gradients.dbias(split.of(tile));
+        columns.begin_tile(tile);
+        if (weighted_rows) {
+          columns.add_up_weighted(tile, dweight, dbias);
+          std::copy_n(columns.sum(), tile.columns, sum);
+          std::copy_n(columns.sum_xhat(), tile.columns, sum_xhat);
+        } else {
+          std::fill_n(sum, tile.columns, 0.0);
+          std::fill_n(sum_xhat, tile.columns, 0.0);
+          for (int64_t chunk = 0; chunk < tiling.chunks && (weights_wanted || !problem.given_statistics); ++chunk) {
+            columns.add_up(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
+            for (int64_t j = 0; j < tile.columns; ++j) {
+              sum[j] += columns.sum()[j];
+              sum_xhat[j] += columns.sum_xhat()[j];
+            }
+          }
+          if (dweight != nullptr) {
+            columns.add_weight_gradients(tile, sum, sum_xhat, dweight, dbias);
+          }
+        }
+        if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
+          columns.set_constants(tile, sum, sum_xhat);
+          columns.write(tile, 0, tile.rows);
+        }
+      }
+    }
+  });
+  gradients.total(arrays.dweight, arrays.dbias);
+}
+
+/// All tiles at once, chunk by chunk.
+template <class S>
+void backward_by_chunks(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling) {
+  const NormShape& shape = problem.shape;
+  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+  const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
+  const int64_t pieces = tiling.tasks() * tiling.chunks;
+  const int64_t grain = ceil_div(kPointwiseGrain, std::max<int64_t>(1, shape.numel() / pieces));
+  // Tiles of one chunk are neighbours in memory: they come one after the other.
+  const auto piece = [&](int64_t i, auto&& f) {
+    const int64_t chunk = i / tiling.tiles % tiling.chunks;
+    const ColumnTile tile = tiling.tile(i / (tiling.tiles * tiling.chunks), i % tiling.tiles);
+    f(tile, chunk, tile.first_set * shape.reduce_inner);
   };
 
-  // Block by block: a row with the sums of dy, a row with those of dy * xhat.
-  std::vector<double> parts(sums_wanted ? static_cast<size_t>(2 * tiling.blocks * all_columns) : 0);
-  if (sums_wanted) {
-    for_each_block(
-        [&](int64_t, int64_t block, const ColumnTile& tile, int64_t first, int64_t last, BackwardRows<T>& rows) {
-          column_sums(tile, arrays.dy + tile.offset, arrays.x + tile.offset, first, last, rows);
-          tile.fold(rows.first);
-          tile.fold(rows.second);
-          double* part = parts.data() + 2 * block * all_columns + first_column(tile);
-          std::copy_n(rows.first.data(), tile.columns, part);
-          std::copy_n(rows.second.data(), tile.columns, part + all_columns);
+  // For each chunk a row with the sums of dz of all columns, and one with those of dz * xhat.
+  Scratch shared;
+  double* totals = shared.zeros<double>(2 * all_columns);
+  if (weights_wanted || !problem.given_statistics) {
+    double* chunks = shared.take<double>(2 * tiling.chunks * all_columns);
+    parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
+      Scratch scratch;
+      ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
+      for (int64_t i = begin; i < end; ++i) {
+        piece(i, [&](const ColumnTile& tile, int64_t chunk, int64_t first_column) {
+          columns.begin_tile(tile);
+          columns.add_up(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
+          double* to = chunks + 2 * chunk * all_columns + first_column;
+          std::copy_n(columns.sum(), tile.columns, to);
+          std::copy_n(columns.sum_xhat(), tile.columns, to + all_columns);
         });
-  }
-
-  WeightGradients<double> gradients(weights_wanted, 1, affine.numel());
-  std::vector<TileSums> totals;
-  totals.reserve(static_cast<size_t>(tasks));
-  BackwardRows<T> rows(width);
-  for (int64_t task = 0; task < tasks; ++task) {
-    const int64_t outer = task / tiling.tiles;
-    const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
-    TileSums& sums = totals.emplace_back(tile.columns, tile.sets);
-    if (!sums_wanted) {
-      continue;
-    }
-    for (int64_t block = 0; block < tiling.blocks; ++block) {
-      const double* part = parts.data() + 2 * block * all_columns + first_column(tile);
-      add_to(sums.dy, part);
-      add_to(sums.dy_xhat, part + all_columns);
-    }
-    const T* weight_row = nullptr;
-    if (arrays.weight != nullptr) {
-      gather_columns(affine, tile, outer, arrays.weight, rows.weight);
-      weight_row = rows.weight.data();
-    }
-    sum_sets(tile, weight_row, sums);
-    if (weights_wanted) {
-      load_statistics(tile, arrays, rows);
-      add_weight_gradients(affine, tile, outer, sums, gradients.dweight(0), gradients.dbias(0));
+      }
+    });
+    for (int64_t chunk = 0; chunk < tiling.chunks; ++chunk) {
+      for (int64_t i = 0; i < 2 * all_columns; ++i) {
+        totals[i] += chunks[2 * chunk * all_columns + i];
+      }
     }
   }
-  gradients.total(arrays.dweight, arrays.dbias);
+  const double* sum = totals;
+  const double* sum_xhat = totals + all_columns;
 
-  if (arrays.dx == nullptr) {
+  if (weights_wanted) {
+    const WeightParts split(problem, tiling);
+    const WeightGradients gradients(shared, true, split.parts, problem.affine.numel());
+    const ColumnsBackward<S> columns(problem, arrays, tiling, shared);
+    for (int64_t task = 0; task < tiling.tasks(); ++task) {
+      const ColumnTile tile = tiling.tile(task);
+      const int64_t first = tile.first_set * shape.reduce_inner;
+      columns.add_weight_gradients(tile, sum + first, sum_xhat + first, gradients.dweight(split.of(tile)),
+                                   gradients.dbias(split.of(tile)));
+    }
+    gradients.total(arrays.dweight, arrays.dbias);
+  }
+  if (arrays.dx == nullptr && arrays.dresidual == nullptr) {
     return;
   }
-  for_each_block(
-      [&](int64_t outer, int64_t, const ColumnTile& tile, int64_t first, int64_t last, BackwardRows<T>& tile_rows) {
-        const T* weight_row = nullptr;
-        if (arrays.weight != nullptr) {
-          gather_columns(affine, tile, outer, arrays.weight, tile_rows.weight);
-          weight_row = tile_rows.weight.data();
-        }
-        const TileSums& sums = totals[static_cast<size_t>(tile.first_set / shape.kept * tiling.tiles +
-                                                          tile.first_kept / tiling.sets_per_tile)];
-        set_coefficients(problem, tile, sums, weight_row, arrays, tile_rows);
-        input_gradient_rows<T>(problem.given_statistics, tile, Along::columns, arrays.dy + tile.offset,
-                               arrays.x + tile.offset, arrays.dx + tile.offset, nullptr, first, last, tile_rows);
+  parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
+    Scratch scratch;
+    ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
+    for (int64_t i = end - 1; i >= begin; --i) {
+      piece(i, [&](const ColumnTile& tile, int64_t chunk, int64_t first_column) {
+        columns.begin_tile(tile);
+        columns.set_constants(tile, sum + first_column, sum_xhat + first_column);
+        columns.write(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
       });
+    }
+  });
 }
 
 }  // namespace
 
-template <class T>
-void columns_backward(const NormProblem& problem, const NormBackward<T>& arrays) {
-  const ColumnTiling tiling(problem, 2, sizeof(T));
-  const Along along = along_of(problem.affine);
-  const bool varies_by_row = along == Along::rows || along == Along::both;
-  if (varies_by_row || (tiling.in_cache && !problem.given_statistics)) {
-    along == Along::both ? backward_in_cache<T>(problem, arrays, tiling)
-                         : backward_in_cache<double>(problem, arrays, tiling);
-  } else {
-    backward_in_blocks(problem, arrays, tiling);
-  }
+template <class S>
+void columns_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
+  const ColumnTiling tiling(problem, 2, sizeof(S));
+  varies_from_row_to_row(problem.affine) || tiling.tile_by_tile() ? backward_by_tiles(problem, arrays, tiling)
+                                                                  : backward_by_chunks(problem, arrays, tiling);
 }
 
 template void columns_backward(const NormProblem&, const NormBackward<float>&);
 template void columns_backward(const NormProblem&, const NormBackward<double>&);
+template void columns_backward(const NormProblem&, const NormBackward<bfloat16>&);
+template void columns_backward(const NormProblem&, const NormBackward<float16>&);
 
 }  // namespace norma::norm_kernels::cpu

@@ -1,4 +1,6 @@
+#include "core/half.h"
 #include "ops/norm/norm_cpu.h"
+#include "ops/norm/norm_cpu_statistics.h"
 
 #include <array>
 #include <span>
@@ -26,10 +28,10 @@ struct Bundle {
 
   /// Calls f(first element, how many) for rows of at most kWidth elements. Element i of a row belongs to set i, or,
   /// when there is one set, to it.
-  template <class T, class F>
-  void for_each_row(const T* x, F&& f) const {
+  template <class S, class F>
+  void for_each_row(const S* x, F&& f) const {
     for (int64_t a = 0; a < runs; ++a) {
-      const T* begin = x + offset + a * stride;
+      const S* begin = x + offset + a * stride;
       for (int64_t i = 0; i < sets * run; i += kWidth) {
         f(begin + i, std::min(kWidth, sets * run - i));
       }
@@ -93,13 +95,13 @@ T total(const Bundle& bundle, int64_t set, Get get) {
 }
 
 /// mean = sum(x) / n, M2 = sum((x - mean)²)
-template <class T>
-void two_pass(const Bundle& bundle, const T* x, double count, std::span<Moments> moments) {
+template <class T, class S>
+void two_pass(const Bundle& bundle, const S* x, double count, std::span<Moments> moments) {
   Lanes<T> sum{};
-  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+  bundle.for_each_row(x, [&](const S* row, int64_t active) {
 #pragma omp simd
     for (int64_t i = 0; i < active; ++i) {
-      sum[static_cast<size_t>(i)] += row[i];
+      sum[static_cast<size_t>(i)] += static_cast<T>(row[i]);
     }
   });
   Lanes<T> mean{};
@@ -109,10 +111,10 @@ void two_pass(const Bundle& bundle, const T* x, double count, std::span<Moments>
     bundle.sets > 1 ? void(mean[static_cast<size_t>(set)] = of_set) : mean.fill(of_set);
   }
   Lanes<T> squares{};
-  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+  bundle.for_each_row(x, [&](const S* row, int64_t active) {
 #pragma omp simd
     for (int64_t i = 0; i < active; ++i) {
-      const T d = row[i] - mean[static_cast<size_t>(i)];
+      const T d = static_cast<T>(row[i]) - mean[static_cast<size_t>(i)];
       squares[static_cast<size_t>(i)] += d * d;
     }
   });
@@ -124,13 +126,13 @@ void two_pass(const Bundle& bundle, const T* x, double count, std::span<Moments>
 }
 
 /// The same with compensated sums, and the mean as high + low.
-template <class T>
-void compensated(const Bundle& bundle, const T* x, double count, std::span<Moments> moments) {
+template <class T, class S>
+void compensated(const Bundle& bundle, const S* x, double count, std::span<Moments> moments) {
   CompensatedSum<T> sum;
-  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+  bundle.for_each_row(x, [&](const S* row, int64_t active) {
 #pragma omp simd
     for (int64_t i = 0; i < active; ++i) {
-      sum.add(i, row[i]);
+      sum.add(i, static_cast<T>(row[i]));
     }
   });
   Lanes<T> high{};
@@ -148,10 +150,10 @@ void compensated(const Bundle& bundle, const T* x, double count, std::span<Momen
     }
   }
   CompensatedSum<T> squares;
-  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+  bundle.for_each_row(x, [&](const S* row, int64_t active) {
 #pragma omp simd
     for (int64_t i = 0; i < active; ++i) {
-      const T d = (row[i] - high[static_cast<size_t>(i)]) - low[static_cast<size_t>(i)];
+      const T d = (static_cast<T>(row[i]) - high[static_cast<size_t>(i)]) - low[static_cast<size_t>(i)];
       squares.add(i, d * d);
     }
   });
@@ -163,19 +165,20 @@ void compensated(const Bundle& bundle, const T* x, double count, std::span<Momen
 
 /// mean += (x - mean) / n, M2 += (x - old mean) * (x - new mean). Welford, "Note on a method for calculating corrected
 /// sums of squares and products", 1962. Lanes of one set are merged at the end.
-template <class T>
-void welford(const Bundle& bundle, const T* x, std::span<Moments> moments) {
+template <class T, class S>
+void welford(const Bundle& bundle, const S* x, std::span<Moments> moments) {
   Lanes<T> mean{};
   Lanes<T> m2{};
   Lanes<T> seen{};
-  bundle.for_each_row(x, [&](const T* row, int64_t active) {
+  bundle.for_each_row(x, [&](const S* row, int64_t active) {
 #pragma omp simd
     for (int64_t lane = 0; lane < active; ++lane) {
       const auto i = static_cast<size_t>(lane);
       seen[i] += T(1);
-      const T delta = row[lane] - mean[i];
+      const T value = static_cast<T>(row[lane]);
+      const T delta = value - mean[i];
       mean[i] += delta / seen[i];
-      m2[i] += delta * (row[lane] - mean[i]);
+      m2[i] += delta * (value - mean[i]);
     }
   });
   const auto of_lane = [&](size_t i) { return Moments{mean[i], 0, m2[i]}; };
@@ -196,8 +199,9 @@ void welford(const Bundle& bundle, const T* x, std::span<Moments> moments) {
 
 }  // namespace
 
-template <class T>
-void own_passes(const NormProblem& problem, const NormForward<T>& arrays) {
+template <class S>
+void own_passes(const NormProblem& problem, const NormForward<S>& arrays) {
+  using T = Compute<S>;
   const NormShape& shape = problem.shape;
   const int64_t bundle_sets = shape.reduce_inner == 1 ? kWidth : 1;
   const int64_t bundles = ceil_div(shape.kept, bundle_sets);
@@ -229,5 +233,7 @@ void own_passes(const NormProblem& problem, const NormForward<T>& arrays) {
 
 template void own_passes(const NormProblem&, const NormForward<float>&);
 template void own_passes(const NormProblem&, const NormForward<double>&);
+template void own_passes(const NormProblem&, const NormForward<bfloat16>&);
+template void own_passes(const NormProblem&, const NormForward<float16>&);
 
 }  // namespace norma::norm_kernels::cpu

@@ -1,4 +1,5 @@
-#include "ops/norm/norm_cpu.h"
+#include "core/half.h"
+#include "ops/norm/norm_cpu_statistics.h"
 
 // Statistics of sets whose squares leave the range of T, as at 1e20 or 1e-25 in float32.
 
@@ -7,22 +8,23 @@ namespace norma::norm_kernels::cpu {
 namespace {
 
 /// Calls f(element) for the elements of a set.
-template <class T, class F>
-void for_each_element(const NormShape& shape, const T* x, int64_t set, F&& f) {
+template <class S, class F>
+void for_each_element(const NormShape& shape, const S* x, int64_t set, F&& f) {
   const int64_t outer = set / shape.kept;
   const int64_t kept = set % shape.kept;
   for (int64_t a = 0; a < shape.reduce_outer; ++a) {
-    const T* run = x + ((outer * shape.reduce_outer + a) * shape.kept + kept) * shape.reduce_inner;
+    const S* run = x + ((outer * shape.reduce_outer + a) * shape.kept + kept) * shape.reduce_inner;
     for (int64_t b = 0; b < shape.reduce_inner; ++b) {
-      f(static_cast<double>(run[b]));
+      f(static_cast<double>(static_cast<Compute<S>>(run[b])));
     }
   }
 }
 
 }  // namespace
 
-template <class T>
-bool store_scaled_statistics(const NormProblem& problem, const NormForward<T>& arrays, int64_t set) {
+template <class S>
+bool store_scaled_statistics(const NormProblem& problem, const NormForward<S>& arrays, int64_t set) {
+  using T = Compute<S>;
   const NormShape& shape = problem.shape;
   double largest = 0;
   bool finite = true;
@@ -65,5 +67,7 @@ bool store_scaled_statistics(const NormProblem& problem, const NormForward<T>& a
 
 template bool store_scaled_statistics(const NormProblem&, const NormForward<float>&, int64_t);
 template bool store_scaled_statistics(const NormProblem&, const NormForward<double>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormForward<bfloat16>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormForward<float16>&, int64_t);
 
 }  // namespace norma::norm_kernels::cpu

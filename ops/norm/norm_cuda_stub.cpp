@@ -1,21 +1,26 @@
 #include "core/error.h"
+#include "core/half.h"
 #include "ops/norm/kernels.h"
 
 namespace norma::norm_kernels::cuda {
 
-template <class T>
-void norm_forward(const NormProblem&, const NormForward<T>&) {
+template <class S>
+void norm_forward(const NormProblem&, const NormForward<S>&) {
   fail("normalize", "this build of Norma has no CUDA");
 }
 
-template <class T>
-void norm_backward(const NormProblem&, const NormBackward<T>&) {
+template <class S>
+void norm_backward(const NormProblem&, const NormBackward<S>&) {
   fail("normalize", "this build of Norma has no CUDA");
 }
 
 template void norm_forward(const NormProblem&, const NormForward<float>&);
 template void norm_forward(const NormProblem&, const NormForward<double>&);
+template void norm_forward(const NormProblem&, const NormForward<bfloat16>&);
+template void norm_forward(const NormProblem&, const NormForward<float16>&);
 template void norm_backward(const NormProblem&, const NormBackward<float>&);
 template void norm_backward(const NormProblem&, const NormBackward<double>&);
+template void norm_backward(const NormProblem&, const NormBackward<bfloat16>&);
+template void norm_backward(const NormProblem&, const NormBackward<float16>&);
 
 }  // namespace norma::norm_kernels::cuda

@@ -1,0 +1,215 @@
+#pragma once
+
+#include "ops/norm/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+// The arithmetic of statistics, from sums to what normalises.
+
+namespace norma::norm_kernels::cpu {
+
+/// Two sums.
+template <class T>
+struct Pair {
+  T first = {};
+  T second = {};
+};
+
+/// Statistics of some of a set's elements: the mean is pivot + rest, m2 the sum of squared differences from it.
+/// Raw: pivot is 0, rest the sum of all elements, m2 that of their squares.
+struct Moments {
+  double pivot = 0;
+  double rest = 0;
+  double m2 = 0;
+};
+
+/// From the sums of d and d² with d = x - pivot.
+inline Moments moments_of(bool raw, double count, double pivot, double sum, double square_sum) {
+  if (raw) {
+    return {0, sum, square_sum};
+  }
+  const double rest = sum / count;
+  return {pivot, rest, std::max(square_sum - sum * rest, 0.0)};
+}
+
+/// True iff the pivot was so far from the mean that m2 has lost digits: more than two standard deviations.
+inline bool is_far(double count, const Moments& moments) {
+  return moments.rest * moments.rest * count > 4 * moments.m2;
+}
+
+/// Chan, Golub and LeVeque, 1979: the moments of the union of a (count_a elements) and b (count_b > 0 elements).
+inline Moments merge(bool raw, const Moments& a, double count_a, const Moments& b, double count_b) {
+  if (raw) {
+    return {0, a.rest + b.rest, a.m2 + b.m2};
+  }
+  const double share = count_b / (count_a + count_b);
+  const double delta = (b.pivot - a.pivot) + (b.rest - a.rest);
+  return {a.pivot, a.rest + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
+}
+
+/// What is known of a set, into the arrays.
+template <class S, class T>
+inline void store_set(const NormProblem& problem, const NormForward<S>& arrays, int64_t set, T mean, T rest, T rstd,
+                      T var) {
+  const bool subtracted = problem.centring != Centring::deviation;
+  if (!subtracted) {
+    arrays.centre[set] = mean;
+    arrays.centre_rest[set] = rest;
+  }
+  arrays.mean[set] = subtracted ? mean : T(0);
+  arrays.rest[set] = subtracted ? rest : T(0);
+  arrays.rstd[set] = rstd;
+  if (arrays.var != nullptr) {
+    arrays.var[set] = var;
+  }
+}
+
+/// True iff squares have left the range of T: var is infinite, or so small that the squares it is made of lost digits
+/// and eps does not cover it. E[x²] - E[x]² is left as it is.
+template <class T>
+inline bool squares_are_lost(const NormProblem& problem, double var) {
+  constexpr double kLeast = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+  const bool asked_for = problem.statistics == Statistics::sum_of_squares && problem.centring != Centring::none;
+  return !asked_for && (!std::isfinite(var) || var + problem.eps < kLeast);
+}
+/// The statistics of such a set, from its elements multiplied by a power of two, in double. False, with nothing done,
+/// where an element is NaN or infinite.
+template <class S>
+bool store_scaled_statistics(const NormProblem& problem, const NormForward<S>& arrays, int64_t set);
+
+/// Mean, variance and so on of set number `set`, from the moments of all its elements, into the arrays.
+template <class S>
+inline void store_statistics(const NormProblem& problem, const Moments& moments, const NormForward<S>& arrays,
+                             int64_t set) {
+  using T = Compute<S>;
+  const auto count = static_cast<double>(problem.shape.set_size());
+  const double freedom = count - static_cast<double>(problem.correction);
+  T mean = 0;
+  T rest = 0;
+  T var;
+  double wide_var;
+  if (problem.centring == Centring::none) {
+    wide_var = moments.m2 / count;
+    var = static_cast<T>(wide_var);
+  } else if (problem.statistics == Statistics::sum_of_squares) {
+    // E[x²] - E[x]² in T, as asked for; rounding can make it negative.
+    mean = static_cast<T>(moments.rest / count);
+    const T difference = static_cast<T>(moments.m2 / count) - mean * mean;
+    var = (difference < T(0) ? T(0) : difference) * static_cast<T>(count / freedom);
+    wide_var = var;
+  } else {
+    mean = static_cast<T>(moments.pivot + moments.rest);
+    rest = static_cast<T>((moments.pivot - static_cast<double>(mean)) + moments.rest);
+    wide_var = moments.m2 / freedom;
+    var = static_cast<T>(wide_var);
+  }
+  if (squares_are_lost<T>(problem, wide_var) && store_scaled_statistics(problem, arrays, set)) [[unlikely]] {
+    return;
+  }
+  store_set(problem, arrays, set, mean, rest, static_cast<T>(1 / std::sqrt(wide_var + problem.eps)), var);
+}
+
+/// store_statistics() of neighbouring sets from the sums of d and d² over each, with d = x - pivot.
+template <class S, class T = Compute<S>>
+inline void store_sets(const NormProblem& problem, const NormForward<S>& arrays, int64_t first_set, int64_t sets,
+                       const T* pivot, const double* sum, const double* squares) {
+  const auto count = static_cast<double>(problem.shape.set_size());
+  if (problem.centring == Centring::deviation ||
+      (problem.centring == Centring::mean && problem.statistics == Statistics::sum_of_squares)) {
+    for (int64_t i = 0; i < sets; ++i) {
+      store_statistics(problem, moments_of(problem.raw_sums(), count, pivot[i], sum[i], squares[i]), arrays,
+                       first_set + i);
+    }
+    return;
+  }
+  // The common cases as one loop without branches. mean = pivot + sum / n, M2 = squares - sum² / n
+  const bool centred = problem.centring == Centring::mean;
+  const double by_count = 1 / count;
+  const double freedom = centred ? count - static_cast<double>(problem.correction) : count;
+  T* mean = arrays.mean + first_set;
+  T* rest = arrays.rest + first_set;
+  T* rstd = arrays.rstd + first_set;
+  T* var = arrays.var == nullptr ? rstd : arrays.var + first_set;  // rstd is written after it
+  bool lost = false;
+#pragma omp simd reduction(| : lost)
+  for (int64_t i = 0; i < sets; ++i) {
+    const double from_pivot = centred ? sum[i] * by_count : 0.0;
+    const double m2 = squares[i] - sum[i] * from_pivot;
+    const double wide_var = (m2 < 0 ? 0.0 : m2) / freedom;
+    const T rounded = static_cast<T>(pivot[i] + from_pivot);
+    mean[i] = rounded;
+    rest[i] = static_cast<T>((pivot[i] - static_cast<double>(rounded)) + from_pivot);
+    var[i] = static_cast<T>(wide_var);
+    rstd[i] = static_cast<T>(1 / std::sqrt(wide_var + problem.eps));
+    lost |= squares_are_lost<T>(problem, wide_var);
+  }
+  if (lost) [[unlikely]] {
+    for (int64_t i = 0; i < sets; ++i) {
+      const double from_pivot = centred ? sum[i] * by_count : 0.0;
+      const double m2 = squares[i] - sum[i] * from_pivot;
+      if (squares_are_lost<T>(problem, (m2 < 0 ? 0.0 : m2) / freedom)) {
+        store_scaled_statistics(problem, arrays, first_set + i);
+      }
+    }
+  }
+}
+
+/// Moves the pivots that were far from the mean to the mean they led to; how many. A set's bits must not depend on its
+/// neighbours, so the others stay.
+template <class T>
+inline int64_t move_far_pivots(double count, int64_t sets, T* pivot, const double* sum, const double* squares) {
+  int64_t far = 0;
+#pragma omp simd reduction(+ : far)
+  for (int64_t i = 0; i < sets; ++i) {
+    // As is_far(): more than two standard deviations.
+    const double rest = sum[i] / count;
+    const double m2 = squares[i] - sum[i] * rest;
+    const bool is_far = rest * rest * count > 4 * m2;
+    far += is_far ? 1 : 0;
+    pivot[i] = is_far ? static_cast<T>(pivot[i] + rest) : pivot[i];
+  }
+  return far;
+}
+
+/// The constants of a set in dx = dz * weight * rstd + d * rstd * by_xhat + shift, with d = (x - mean) - rest, or
+/// (x - centre) - centre_rest for Centring::deviation.
+struct InputGradient {
+  double by_xhat = 0;
+  double shift = 0;
+};
+
+/// From the sums of g and g * xhat over a set, with g = dz * weight, xhat = ((x - mean) - rest) * rstd, n elements and
+/// correction k:
+///   mean:      dx = rstd * (g - sum(g) / n - d * rstd * sum(g * xhat) / (n - k))
+///   none:      dx = rstd * (g - d * rstd * sum(g * xhat) / n)
+///   deviation: dx = rstd * (g - d * rstd * sum(g * xhat) / (n - k))
+///   given:     dx = rstd * g
+class InputGradients {
+ public:
+  explicit InputGradients(const NormProblem& problem)
+      : by_freedom_(1 / static_cast<double>(problem.shape.set_size() - problem.correction)),
+        by_count_(problem.centring == Centring::mean ? 1 / static_cast<double>(problem.shape.set_size()) : 0) {}
+
+  [[nodiscard]] InputGradient of(double rstd, double sum_g, double sum_g_xhat) const {
+    return {by_xhat(rstd, sum_g_xhat), shift(rstd, sum_g)};
+  }
+  [[nodiscard]] double by_xhat(double rstd, double sum_g_xhat) const { return -rstd * sum_g_xhat * by_freedom_; }
+  /// 0 where nothing is subtracted, whatever the sum.
+  [[nodiscard]] double shift(double rstd, double sum_g) const { return by_count_ == 0 ? 0 : -rstd * sum_g * by_count_; }
+
+ private:
+  double by_freedom_;
+  double by_count_;
+};
+
+/// d = (x - first) - second; see InputGradient.
+template <class S, class T = Compute<S>>
+inline Pair<T> centre_of(const NormBackward<S>& arrays, int64_t set) {
+  return arrays.centre == nullptr ? Pair<T>{arrays.mean[set], arrays.rest[set]}
+                                  : Pair<T>{arrays.centre[set], arrays.centre_rest[set]};
+}
+
+}  // namespace norma::norm_kernels::cpu
