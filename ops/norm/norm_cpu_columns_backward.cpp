@@ -61,8 +61,9 @@ template <int rows, class D, class S, class T>
     store(second + j, sum_xhat, part);
   });
   for (int row = 0; row < rows && dweight != nullptr; ++row) {
-    dweight[row] += add_lanes(dw[row]);
-    dbias[row] += add_lanes(db[row]);
+    const Pair<double> sums = add_lanes(dw[row], db[row]);
+    dweight[row] += sums.first;
+    dbias[row] += sums.second;
   }
 }
 

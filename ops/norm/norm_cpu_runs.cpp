@@ -49,11 +49,18 @@ struct Runs {
     own_weights = kept_weights > 0;
   }
 
-  [[nodiscard]] int64_t offset(int64_t o, int64_t k, int64_t r) const {
-    return o * outer_stride + k * kept_stride + r * run_stride;
+  /// What belongs to an outer index: its first element, set and weight.
+  struct Outer {
+    int64_t element;
+    int64_t set;
+    int64_t weight;
+  };
+  [[nodiscard]] Outer at(int64_t o) const { return {o * outer_stride, o * kept, (o % period) * outer_weights}; }
+  [[nodiscard]] int64_t offset(const Outer& o, int64_t k, int64_t r) const {
+    return o.element + k * kept_stride + r * run_stride;
   }
-  [[nodiscard]] int64_t weight(int64_t o, int64_t k, int64_t r) const {
-    return (o % period) * outer_weights + k * kept_weights + r * run_weights;
+  [[nodiscard]] int64_t weight(const Outer& o, int64_t k, int64_t r) const {
+    return o.weight + k * kept_weights + r * run_weights;
   }
   /// Calls f(k, r) for the runs of sets first … last - 1 in the order of memory, or in the opposite order.
   template <class F>
@@ -101,7 +108,7 @@ class RunsForward {
     }
   }
 
-  void tile(int64_t outer, int64_t first, int64_t last) const {
+  void tile(const Runs::Outer& outer, int64_t first, int64_t last) const {
     if (!problem_.given_statistics) {
       statistics(outer, first, last);
     }
@@ -112,7 +119,7 @@ class RunsForward {
   }
 
  private:
-  void statistics(int64_t outer, int64_t first, int64_t last) const {
+  void statistics(const Runs::Outer& outer, int64_t first, int64_t last) const {
     const bool raw = problem_.raw_sums();
     const int64_t sets = last - first;
     T pivot[kMaxSets];
@@ -145,11 +152,11 @@ class RunsForward {
     if (!raw && move_far_pivots(count, sets, pivot, sum, squares) > 0) [[unlikely]] {
       add_up();
     }
-    store_sets(problem_, arrays_, outer * runs_.kept + first, sets, pivot, sum, squares);
+    store_sets(problem_, arrays_, outer.set + first, sets, pivot, sum, squares);
   }
 
-  void apply(int64_t outer, int64_t k, int64_t r) const {
-    const int64_t set = outer * runs_.kept + k;
+  void apply(const Runs::Outer& outer, int64_t k, int64_t r) const {
+    const int64_t set = outer.set + k;
     const bool affine = problem_.affine.present;
     const int64_t weight = runs_.weight(outer, k, r);
     const Same<T> mean{arrays_.mean[set]};
@@ -188,7 +195,7 @@ class RunsBackward {
   }
 
   /// dweight and dbias: of the weights' gradients, or null.
-  void tile(int64_t outer, int64_t first, int64_t last, double* dweight, double* dbias) const {
+  void tile(const Runs::Outer& outer, int64_t first, int64_t last, double* dweight, double* dbias) const {
     const int64_t sets = last - first;
     double sum[kMaxSets];
     double sum_xhat[kMaxSets];
@@ -211,7 +218,7 @@ class RunsBackward {
       return;
     }
     runs_.for_each(first, last, /* backwards= */ true, [&](int64_t k, int64_t r) {
-      write(outer, k, r, of_dx_.of(arrays_.rstd[outer * runs_.kept + k], sum[k - first], sum_xhat[k - first]));
+      write(outer, k, r, of_dx_.of(arrays_.rstd[outer.set + k], sum[k - first], sum_xhat[k - first]));
     });
   }
 
@@ -232,7 +239,7 @@ class RunsBackward {
 
   /// Calls f(dz, offset, count) for the pieces of a run.
   template <class F>
-  void for_each_piece(int64_t outer, int64_t k, int64_t r, F&& f) const {
+  void for_each_piece(const Runs::Outer& outer, int64_t k, int64_t r, F&& f) const {
     const int64_t offset = runs_.offset(outer, k, r);
     if (dz_ == nullptr) {
       f(arrays_.dy + offset, offset, runs_.length);
@@ -240,13 +247,13 @@ class RunsBackward {
     }
     for (int64_t begin = 0; begin < runs_.length; begin += kPiece) {
       const int64_t count = std::min(kPiece, runs_.length - begin);
-      f(stage(outer * runs_.kept + k, runs_.weight(outer, k, r), offset + begin, count), offset + begin, count);
+      f(stage(outer.set + k, runs_.weight(outer, k, r), offset + begin, count), offset + begin, count);
     }
   }
 
   /// The sums of dz and dz * xhat over a run.
-  [[nodiscard]] Pair<double> sums(int64_t outer, int64_t k, int64_t r) const {
-    const int64_t set = outer * runs_.kept + k;
+  [[nodiscard]] Pair<double> sums(const Runs::Outer& outer, int64_t k, int64_t r) const {
+    const int64_t set = outer.set + k;
     Pair<double> all;
     for_each_piece(outer, k, r, [&](const auto* dz, int64_t offset, int64_t count) {
       const Pair<double> part =
@@ -258,8 +265,8 @@ class RunsBackward {
   }
 
   /// dx and dresidual of a run.
-  void write(int64_t outer, int64_t k, int64_t r, const InputGradient& gradient) const {
-    const int64_t set = outer * runs_.kept + k;
+  void write(const Runs::Outer& outer, int64_t k, int64_t r, const InputGradient& gradient) const {
+    const int64_t set = outer.set + k;
     const auto [mean, rest] = centre_of(arrays_, set);
     const T rstd = arrays_.rstd[set];
     const T w = arrays_.weight == nullptr ? T(1) : arrays_.weight[runs_.weight(outer, k, r)];
@@ -301,7 +308,7 @@ void runs_forward(const NormProblem& problem, const NormForward<S>& arrays) {
     const RunsForward<S> forward(problem, arrays, runs, scratch);
     for (int64_t task = begin; task < end; ++task) {
       const int64_t first = task % tiles * per_tile;
-      forward.tile(task / tiles, first, std::min(first + per_tile, runs.kept));
+      forward.tile(runs.at(task / tiles), first, std::min(first + per_tile, runs.kept));
     }
   });
 }
@@ -330,7 +337,7 @@ void runs_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
       const int64_t first = task % tiles * per_tile;
       for (int64_t outer = outer_part * outer_per_part; outer < std::min((outer_part + 1) * outer_per_part, runs.outer);
            ++outer) {
-        backward.tile(outer, first, std::min(first + per_tile, runs.kept), gradients.dweight(part),
+        backward.tile(runs.at(outer), first, std::min(first + per_tile, runs.kept), gradients.dweight(part),
                       gradients.dbias(part));
       }
     }

@@ -54,7 +54,7 @@ template <class T, class Term>
       chain.first += keep<T>(t.first, part);
       chain.second += keep<T>(t.second, part);
     });
-    return {add_lanes(chain.first), add_lanes(chain.second)};
+    return add_lanes(chain.first, chain.second);
   }
   do {
     const int64_t end = std::min(count, i + 4 * kChain * lanes);
@@ -79,8 +79,10 @@ template <class T, class Term>
       chain[1].second += keep<T>(t.second, part);
       i = end;
     }
-    total.first += add_lanes((chain[0].first + chain[1].first) + (chain[2].first + chain[3].first));
-    total.second += add_lanes((chain[0].second + chain[1].second) + (chain[2].second + chain[3].second));
+    const Pair<double> part = add_lanes((chain[0].first + chain[1].first) + (chain[2].first + chain[3].first),
+                                        (chain[0].second + chain[1].second) + (chain[2].second + chain[3].second));
+    total.first += part.first;
+    total.second += part.second;
   } while (i < count);
   return total;
 }
