@@ -84,15 +84,7 @@ class ColumnsForward {
   void apply(const ColumnTile& tile, int64_t begin, int64_t end) {
     prepare(tile);
     for (int64_t row = end - 1; row >= begin; --row) {
-      const int64_t at = tile.offset + row * tile.stride;
-      if (z_ == nullptr) {
-        apply_row(tile, row, arrays_.y + at);
-      } else {
-        apply_row(tile, row, z_);
-        activate_run(arrays_.activation, tile.width_of(row), z_,
-                     arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.y + at,
-                     arrays_.bits == nullptr ? nullptr : arrays_.bits + at / 8);
-      }
+      apply_row(tile, row);
     }
   }
 
@@ -136,23 +128,29 @@ class ColumnsForward {
     }
   }
 
-  template <class O>
-  void apply_row(const ColumnTile& tile, int64_t row, O* y) const {
+  void apply_row(const ColumnTile& tile, int64_t row) const {
     const int64_t width = tile.width_of(row);
-    const S* x = arrays_.x + tile.offset + row * tile.stride;
-    const Varying<T> mean{pivot_};
-    const Varying<T> rest{first_};
+    const int64_t offset = tile.offset + row * tile.stride;
+    const auto run = [&](auto scale, auto shift) {
+      const S* x = arrays_.x + offset;
+      S* y = arrays_.y + offset;
+      if (z_ == nullptr) {
+        apply_run(width, x, y, Varying<T>{pivot_}, Varying<T>{first_}, scale, shift);
+      } else {
+        activate_run(arrays_.activation, width, x, arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, y,
+                     arrays_.bits == nullptr ? nullptr : arrays_.bits + offset / 8, z_, Varying<T>{pivot_},
+                     Varying<T>{first_}, scale, shift);
+      }
+    };
     const Varying<T> scale{scale_};
     switch (along_) {
-      case Along::none: return apply_run(width, x, y, mean, rest, scale, Same<T>{0});
-      case Along::columns: return apply_run(width, x, y, mean, rest, scale, Varying<T>{shift_});
+      case Along::none: return run(scale, Same<T>{0});
+      case Along::columns: return run(scale, Varying<T>{shift_});
       case Along::rows:
-        return apply_run(width, x, y, mean, rest, Times{scale, Same<T>{arrays_.weight[weights_ + row]}},
-                         Same<T>{arrays_.bias[weights_ + row]});
+        return run(Times{scale, Same<T>{arrays_.weight[weights_ + row]}}, Same<T>{arrays_.bias[weights_ + row]});
       case Along::both: {
         const int64_t at = weights_ + tile.first_kept * tile.neighbours + row * tile.stride;
-        return apply_run(width, x, y, mean, rest, Times{scale, Varying<T>{arrays_.weight + at}},
-                         Varying<T>{arrays_.bias + at});
+        return run(Times{scale, Varying<T>{arrays_.weight + at}}, Varying<T>{arrays_.bias + at});
       }
     }
   }

@@ -182,11 +182,17 @@ class ColumnsBackward {
         write_row(tile, row, arrays_.dy + tile.offset + row * tile.stride);
         continue;
       }
-      stage(tile, row, dz_);
-      if (arrays_.dresidual != nullptr) {
-        store_run(tile.width_of(row), dz_, arrays_.dresidual + tile.offset + row * tile.stride);
+      T* dz = dz_;
+      if constexpr (std::is_same_v<S, T>) {
+        dz = arrays_.dresidual == nullptr ? dz : arrays_.dresidual + tile.offset + row * tile.stride;
       }
-      write_row(tile, row, dz_);
+      stage(tile, row, dz);
+      if constexpr (!std::is_same_v<S, T>) {
+        if (arrays_.dresidual != nullptr) {
+          store_run(tile.width_of(row), dz, arrays_.dresidual + tile.offset + row * tile.stride);
+        }
+      }
+      write_row(tile, row, dz);
     }
   }
 
@@ -255,8 +261,9 @@ class ColumnsBackward {
       return;
     }
     const auto apply = [&](auto weight, auto bias) {
-      apply_run(width, arrays_.x + at, dz, Varying<T>{mean_}, Varying<T>{rest_}, Times{Varying<T>{rstd_}, weight},
-                bias);
+      slope_run(arrays_.activation, width, arrays_.x + at,
+                arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.dy + at, dz, Varying<T>{mean_},
+                Varying<T>{rest_}, Times{Varying<T>{rstd_}, weight}, bias);
     };
     const auto with = [&](auto one) {  // one(pointer, number where it is null): an operand
       apply(one(arrays_.weight, weight_, T(1)), one(arrays_.bias, bias_, T(0)));
@@ -293,8 +300,6 @@ class ColumnsBackward {
         break;
       }
     }
-    slope_run(arrays_.activation, width, arrays_.dy + at, arrays_.residual == nullptr ? nullptr : arrays_.residual + at,
-              dz);
   }
 
   template <class D>

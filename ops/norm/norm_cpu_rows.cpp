@@ -65,18 +65,17 @@ void rows_forward(const NormProblem& problem, const NormForward<S>& arrays) {
       for (int64_t row = 0; row < rows; ++row) {
         const int64_t set = first + row;
         const int64_t weight = weight_of(problem.affine, set);
-        const auto apply = [&](auto* to) {
-          apply_run(count, x + row * count, to, Same<T>{arrays.mean[set]}, Same<T>{arrays.rest[set]},
-                    Times{Same<T>{arrays.rstd[set]}, Varying<T>{arrays.weight + weight}},
-                    Varying<T>{arrays.bias + weight});
-        };
         const int64_t offset = set * count;
+        const Same<T> mean{arrays.mean[set]};
+        const Same<T> rest{arrays.rest[set]};
+        const Times scale{Same<T>{arrays.rstd[set]}, Varying<T>{arrays.weight + weight}};
+        const Varying<T> shift{arrays.bias + weight};
         if (plain) {
-          apply(arrays.y + offset);
+          apply_run(count, arrays.x + offset, arrays.y + offset, mean, rest, scale, shift);
         } else {
-          apply(z);
-          activate_run(arrays.activation, count, z, arrays.residual == nullptr ? nullptr : arrays.residual + offset,
-                       arrays.y + offset, arrays.bits == nullptr ? nullptr : arrays.bits + offset / 8);
+          activate_run(arrays.activation, count, arrays.x + offset,
+                       arrays.residual == nullptr ? nullptr : arrays.residual + offset, arrays.y + offset,
+                       arrays.bits == nullptr ? nullptr : arrays.bits + offset / 8, z, mean, rest, scale, shift);
         }
       }
     }
@@ -142,6 +141,7 @@ class RowsBackward {
         of_dx_(problem),
         count_(problem.shape.reduce_inner),
         staged_(arrays.activation != Activation::identity),
+        in_place_(std::is_same_v<S, T> && arrays.dresidual != nullptr),
         weights_wanted_(arrays.dweight != nullptr || arrays.dbias != nullptr) {
     if (weights_wanted_) {
       dweight_ = scratch.zeros<T>(problem.affine.numel());
@@ -154,10 +154,14 @@ class RowsBackward {
 
   void batch(int64_t first, int64_t rows) {
     if (staged_) {
-      for (int64_t row = 0; row < rows; ++row) {
-        stage(first + row, dz_ + row * count_);
+      T* dz = dz_;
+      if constexpr (std::is_same_v<S, T>) {
+        dz = in_place_ ? arrays_.dresidual + first * count_ : dz;
       }
-      gradients(first, rows, dz_);
+      for (int64_t row = 0; row < rows; ++row) {
+        stage(first + row, dz + row * count_);
+      }
+      gradients(first, rows, dz);
     } else {
       gradients(first, rows, arrays_.dy + first * count_);
     }
@@ -182,8 +186,10 @@ class RowsBackward {
     } else {
       const int64_t weight = weight_of(problem_.affine, set);
       const auto apply = [&](auto scale, auto shift) {
-        apply_run(count_, arrays_.x + offset, dz, Same<T>{arrays_.mean[set]}, Same<T>{arrays_.rest[set]},
-                  Times{Same<T>{arrays_.rstd[set]}, scale}, shift);
+        slope_run(arrays_.activation, count_, arrays_.x + offset,
+                  arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, arrays_.dy + offset, dz,
+                  Same<T>{arrays_.mean[set]}, Same<T>{arrays_.rest[set]}, Times{Same<T>{arrays_.rstd[set]}, scale},
+                  shift);
       };
       if (arrays_.weight == nullptr) {
         arrays_.bias == nullptr ? apply(Same<T>{1}, Same<T>{0}) : apply(Same<T>{1}, Varying<T>{arrays_.bias + weight});
@@ -191,10 +197,8 @@ class RowsBackward {
         arrays_.bias == nullptr ? apply(Varying<T>{arrays_.weight + weight}, Same<T>{0})
                                 : apply(Varying<T>{arrays_.weight + weight}, Varying<T>{arrays_.bias + weight});
       }
-      slope_run(arrays_.activation, count_, arrays_.dy + offset,
-                arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, dz);
     }
-    if (arrays_.dresidual != nullptr) {
+    if (arrays_.dresidual != nullptr && !in_place_) {
       store_run(count_, dz, arrays_.dresidual + offset);
     }
   }
@@ -263,6 +267,7 @@ class RowsBackward {
   InputGradients of_dx_;
   int64_t count_;
   bool staged_;
+  bool in_place_;  ///< dz is made where dresidual is wanted
   bool weights_wanted_;
   T* dweight_ = nullptr;
   T* dbias_ = nullptr;

@@ -171,9 +171,9 @@ class RunsForward {
     for (int64_t begin = 0; begin < runs_.length; begin += kPiece) {
       const int64_t count = std::min(kPiece, runs_.length - begin);
       const int64_t at = offset + begin;
-      apply_run(count, arrays_.x + at, z_, mean, rest, scale, shift);
-      activate_run(arrays_.activation, count, z_, arrays_.residual == nullptr ? nullptr : arrays_.residual + at,
-                   arrays_.y + at, arrays_.bits == nullptr ? nullptr : arrays_.bits + at / 8);
+      activate_run(arrays_.activation, count, arrays_.x + at,
+                   arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.y + at,
+                   arrays_.bits == nullptr ? nullptr : arrays_.bits + at / 8, z_, mean, rest, scale, shift);
     }
   }
 
@@ -224,22 +224,20 @@ class RunsBackward {
 
  private:
   /// dz of a piece of a run, where it is not dy.
-  const T* stage(int64_t set, int64_t weight, int64_t at, int64_t count) const {
+  void stage(int64_t set, int64_t weight, int64_t at, int64_t count, T* dz) const {
     if (arrays_.bits != nullptr) {
-      masked_run(count, arrays_.bits, at, arrays_.dy + at, dz_);
-      return dz_;
+      masked_run(count, arrays_.bits, at, arrays_.dy + at, dz);
+      return;
     }
     const T scale = arrays_.weight == nullptr ? arrays_.rstd[set] : arrays_.rstd[set] * arrays_.weight[weight];
-    apply_run(count, arrays_.x + at, dz_, Same<T>{arrays_.mean[set]}, Same<T>{arrays_.rest[set]}, Same<T>{scale},
+    slope_run(arrays_.activation, count, arrays_.x + at, arrays_.residual == nullptr ? nullptr : arrays_.residual + at,
+              arrays_.dy + at, dz, Same<T>{arrays_.mean[set]}, Same<T>{arrays_.rest[set]}, Same<T>{scale},
               Same<T>{arrays_.bias == nullptr ? T(0) : arrays_.bias[weight]});
-    slope_run(arrays_.activation, count, arrays_.dy + at, arrays_.residual == nullptr ? nullptr : arrays_.residual + at,
-              dz_);
-    return dz_;
   }
 
-  /// Calls f(dz, offset, count) for the pieces of a run.
+  /// Calls f(dz, offset, count) for the pieces of a run. `dresidual` receives dz, unless it is null.
   template <class F>
-  void for_each_piece(const Runs::Outer& outer, int64_t k, int64_t r, F&& f) const {
+  void for_each_piece(const Runs::Outer& outer, int64_t k, int64_t r, S* dresidual, F&& f) const {
     const int64_t offset = runs_.offset(outer, k, r);
     if (dz_ == nullptr) {
       f(arrays_.dy + offset, offset, runs_.length);
@@ -247,7 +245,17 @@ class RunsBackward {
     }
     for (int64_t begin = 0; begin < runs_.length; begin += kPiece) {
       const int64_t count = std::min(kPiece, runs_.length - begin);
-      f(stage(outer.set + k, runs_.weight(outer, k, r), offset + begin, count), offset + begin, count);
+      T* dz = dz_;
+      if constexpr (std::is_same_v<S, T>) {
+        dz = dresidual == nullptr ? dz : dresidual + offset + begin;
+      }
+      stage(outer.set + k, runs_.weight(outer, k, r), offset + begin, count, dz);
+      if constexpr (!std::is_same_v<S, T>) {
+        if (dresidual != nullptr) {
+          store_run(count, dz, dresidual + offset + begin);
+        }
+      }
+      f(static_cast<const T*>(dz), offset + begin, count);
     }
   }
 
@@ -255,7 +263,7 @@ class RunsBackward {
   [[nodiscard]] Pair<double> sums(const Runs::Outer& outer, int64_t k, int64_t r) const {
     const int64_t set = outer.set + k;
     Pair<double> all;
-    for_each_piece(outer, k, r, [&](const auto* dz, int64_t offset, int64_t count) {
+    for_each_piece(outer, k, r, nullptr, [&](const auto* dz, int64_t offset, int64_t count) {
       const Pair<double> part =
           gradient_sums(count, dz, arrays_.x + offset, arrays_.mean[set], arrays_.rest[set], arrays_.rstd[set]);
       all.first += part.first;
@@ -273,17 +281,13 @@ class RunsBackward {
     const Same<T> by_dz{rstd * w};
     const Same<T> by_xhat{static_cast<T>(gradient.by_xhat)};
     const Same<T> shift{static_cast<T>(gradient.shift)};
-    for_each_piece(outer, k, r, [&, mean = mean, rest = rest](const auto* dz, int64_t offset, int64_t count) {
-      if constexpr (std::is_same_v<decltype(dz), const T*>) {
-        if (arrays_.dresidual != nullptr) {
-          store_run(count, dz, arrays_.dresidual + offset);
-        }
-      }
-      if (arrays_.dx != nullptr) {
-        input_gradient_run(problem_.given_statistics, count, dz, arrays_.x + offset, arrays_.dx + offset, Same<T>{mean},
-                           Same<T>{rest}, Same<T>{rstd}, by_dz, by_xhat, shift);
-      }
-    });
+    for_each_piece(outer, k, r, arrays_.dresidual,
+                   [&, mean = mean, rest = rest](const auto* dz, int64_t offset, int64_t count) {
+                     if (arrays_.dx != nullptr) {
+                       input_gradient_run(problem_.given_statistics, count, dz, arrays_.x + offset, arrays_.dx + offset,
+                                          Same<T>{mean}, Same<T>{rest}, Same<T>{rstd}, by_dz, by_xhat, shift);
+                     }
+                   });
   }
 
   const NormProblem& problem_;

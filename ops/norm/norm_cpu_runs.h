@@ -165,7 +165,12 @@ template <class T>
 /// `count` <= 16 bits from bit number `at` on, and no byte behind them.
 inline uint32_t load_bits(const uint8_t* bits, int64_t at, int count) {
   const uint8_t* from = bits + at / 8;
-  const int shift = static_cast<int>(at % 8);
+  const auto shift = static_cast<int>(at % 8);
+  if (shift == 0 && count == 16) {
+    uint16_t word;
+    std::memcpy(&word, from, sizeof(word));
+    return word;
+  }
   const int bytes = (shift + count + 7) / 8;
   uint32_t word = from[0];
   word |= bytes > 1 ? static_cast<uint32_t>(from[1]) << 8 : 0U;
@@ -173,86 +178,127 @@ inline uint32_t load_bits(const uint8_t* bits, int64_t at, int count) {
   return word >> shift;
 }
 
-}  // namespace detail
-
-/// y = f(z + residual); destroys z. `bits`, if not null, is where the bits of the run begin.
-template <class S, class T = Compute<S>>
-void activate_run(Activation activation, int64_t count, T* z, const S* residual, S* y, uint8_t* bits) {
-  if (residual != nullptr && activation != Activation::relu) {
-    for_each_lanes<T>(count,
-                      [&](int64_t i, auto part) { store(z + i, load(z + i, part) + load(residual + i, part), part); });
+/// bits i, i + 1, … of a run: whether no lane of `negative` is set.
+template <class T, class Mask, class Part>
+[[gnu::always_inline]] inline void store_bits(uint8_t* bits, int64_t i, Mask negative, Part part) {
+  const uint32_t word = ~bits_of<T>(negative);
+  if constexpr (std::is_same_v<Part, Whole>) {
+    std::memcpy(bits + i / 8, &word, kLanes<T> / 8);
+  } else {
+    const uint32_t some = word & ((1U << part.count) - 1U);
+    std::memcpy(bits + i / 8, &some, static_cast<size_t>(part.count + 7) / 8);
   }
-  switch (activation) {
-    case Activation::identity: break;
-    case Activation::relu:
-      for_each_lanes<T>(count, [&](int64_t i, auto part) {
-        Lanes<T> value = load(z + i, part);
-        if (residual != nullptr) {
-          value += load(residual + i, part);
-        }
-        const Lanes<T> zero = {};
-        const auto negative = value <= zero;
-        value = negative ? zero : value;
-        if (bits != nullptr) {
-          const uint32_t word = ~detail::bits_of<T>(negative);
-          if constexpr (std::is_same_v<decltype(part), Whole>) {
-            std::memcpy(bits + i / 8, &word, kLanes<T> / 8);
-          } else {
-            const uint32_t some = word & ((1U << part.count) - 1U);
-            std::memcpy(bits + i / 8, &some, static_cast<size_t>(part.count + 7) / 8);
-          }
-        }
-        store(y + i, value, part);
-      });
-      return;
-    case Activation::gelu:
-#pragma omp simd
-      for (int64_t i = 0; i < count; ++i) {
-        z[i] *= vector_math::normal(z[i]).distribution;
-      }
-      break;
-    case Activation::silu:
-#pragma omp simd
-      for (int64_t i = 0; i < count; ++i) {
-        z[i] *= vector_math::sigmoid(z[i]);
-      }
-      break;
-  }
-  for_each_lanes<T>(count, [&](int64_t i, auto part) { store(y + i, load(z + i, part), part); });
 }
 
-/// z becomes dz = dy * f'(z + residual).
+// GCC would call the functions of these loops rather than inline them.
+
+template <class T>
+[[gnu::flatten]] void gelu(int64_t count, T* z) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    z[i] *= vector_math::normal(z[i]).distribution;
+  }
+}
+template <class T>
+[[gnu::flatten]] void gelu_slope(int64_t count, T* z) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const auto normal = vector_math::normal(z[i]);
+    z[i] = normal.distribution + z[i] * normal.density;
+  }
+}
+template <class T>
+[[gnu::flatten]] void silu(int64_t count, T* z) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    z[i] *= vector_math::sigmoid(z[i]);
+  }
+}
+template <class T>
+[[gnu::flatten]] void silu_slope(int64_t count, T* z) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const T s = vector_math::sigmoid(z[i]);
+    z[i] = s * (T(1) + z[i] * (T(1) - s));
+  }
+}
+
+}  // namespace detail
+
+/// to = from, as S.
 template <class S, class T = Compute<S>>
-void slope_run(Activation activation, int64_t count, const S* dy, const S* residual, T* z) {
+inline void store_run(int64_t count, const T* from, S* to) {
+  for_each_lanes<T>(count, [&](int64_t i, auto part) { store(to + i, load(from + i, part), part); });
+}
+
+/// to += from
+template <class S, class T = Compute<S>>
+inline void add_run(int64_t count, const S* from, T* to) {
+  for_each_lanes<T>(count,
+                    [&](int64_t i, auto part) { store(to + i, load(to + i, part) + load(from + i, part), part); });
+}
+
+/// y = f(z + residual) with z = ((x - mean) - rest) * scale + shift. `scratch`: room for z. `bits`, if not null, is
+/// where the bits of the run begin.
+template <class S, class Mean, class Rest, class Scale, class Shift, class T = Compute<S>>
+inline void activate_run(Activation activation, int64_t count, const S* x, const S* residual, S* y, uint8_t* bits,
+                         T* scratch, Mean mean, Rest rest, Scale scale, Shift shift) {
   if (activation == Activation::relu) {
+    const auto relu = [&](auto add) {
+      for_each_lanes<T>(count, [&](int64_t i, auto part) {
+        const Lanes<T> z =
+            add(((load(x + i, part) - mean.get(i, part)) - rest.get(i, part)) * scale.get(i, part) + shift.get(i, part),
+                i, part);
+        const Lanes<T> zero = {};
+        const auto negative = z <= zero;
+        store(y + i, negative ? zero : z, part);
+        if (bits != nullptr) {
+          detail::store_bits<T>(bits, i, negative, part);
+        }
+      });
+    };
+    residual == nullptr ? relu([](Lanes<T> z, int64_t, auto) { return z; })
+                        : relu([=](Lanes<T> z, int64_t i, auto part) { return z + load(residual + i, part); });
+    return;
+  }
+  apply_run(count, x, scratch, mean, rest, scale, shift);
+  if (residual != nullptr) {
+    add_run(count, residual, scratch);
+  }
+  if (activation == Activation::gelu) {
+    detail::gelu(count, scratch);
+  } else if (activation == Activation::silu) {
+    detail::silu(count, scratch);
+  }
+  store_run(count, scratch, y);
+}
+
+/// dz = dy * f'(z + residual), with z as above.
+template <class S, class Mean, class Rest, class Scale, class Shift, class T = Compute<S>>
+inline void slope_run(Activation activation, int64_t count, const S* x, const S* residual, const S* dy, T* dz,
+                      Mean mean, Rest rest, Scale scale, Shift shift) {
+  if (activation == Activation::relu && residual == nullptr) {
     for_each_lanes<T>(count, [&](int64_t i, auto part) {
-      Lanes<T> value = load(z + i, part);
-      if (residual != nullptr) {
-        value += load(residual + i, part);
-      }
+      const Lanes<T> z =
+          ((load(x + i, part) - mean.get(i, part)) - rest.get(i, part)) * scale.get(i, part) + shift.get(i, part);
       const Lanes<T> zero = {};
-      store(z + i, value <= zero ? zero : load(dy + i, part), part);
+      store(dz + i, z <= zero ? zero : load(dy + i, part), part);
     });
     return;
   }
+  apply_run(count, x, dz, mean, rest, scale, shift);
   if (residual != nullptr) {
-    for_each_lanes<T>(count,
-                      [&](int64_t i, auto part) { store(z + i, load(z + i, part) + load(residual + i, part), part); });
+    add_run(count, residual, dz);
   }
-  if (activation == Activation::gelu) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) {
-      const auto normal = vector_math::normal(z[i]);
-      z[i] = normal.distribution + z[i] * normal.density;
-    }
-  } else {
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) {
-      const T s = vector_math::sigmoid(z[i]);
-      z[i] = s * (T(1) + z[i] * (T(1) - s));
-    }
+  if (activation == Activation::relu) {
+    for_each_lanes<T>(count, [&](int64_t i, auto part) {
+      const Lanes<T> zero = {};
+      store(dz + i, load(dz + i, part) <= zero ? zero : load(dy + i, part), part);
+    });
+    return;
   }
-  for_each_lanes<T>(count, [&](int64_t i, auto part) { store(z + i, load(dy + i, part) * load(z + i, part), part); });
+  activation == Activation::gelu ? detail::gelu_slope(count, dz) : detail::silu_slope(count, dz);
+  for_each_lanes<T>(count, [&](int64_t i, auto part) { store(dz + i, load(dy + i, part) * load(dz + i, part), part); });
 }
 
 /// dz = bit ? dy : 0. `at`: the first bit.
@@ -265,12 +311,6 @@ void masked_run(int64_t count, const uint8_t* bits, int64_t at, const S* dy, T* 
     }
     store(dz + i, detail::where_bits<T>(detail::load_bits(bits, at + i, lanes), load(dy + i, part)), part);
   });
-}
-
-/// dz as S.
-template <class S, class T = Compute<S>>
-void store_run(int64_t count, const T* from, S* to) {
-  for_each_lanes<T>(count, [&](int64_t i, auto part) { store(to + i, load(from + i, part), part); });
 }
 
 }  // namespace norma::norm_kernels::cpu
