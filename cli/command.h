@@ -28,6 +28,8 @@ Command add_train(CLI::App& program);
 Command add_eval(CLI::App& program);
 Command add_run(CLI::App& program);
 Command add_audit(CLI::App& program, const std::string& command_line);
+Command add_bench(CLI::App& program);
+Command add_bench_norms(CLI::App& program, const std::string& command_line);
 Command add_info(CLI::App& program);
 
 }  // namespace norma::cli

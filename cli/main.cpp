@@ -104,8 +104,14 @@ int run(int argc, char** argv) {
   program.require_subcommand(0, 1);
   program.formatter(std::make_shared<HelpFormatter>());
   const std::string line = command_line(argc, argv);
-  const std::vector<Command> commands = {add_compare(program, line), add_train(program),       add_eval(program),
-                                         add_run(program),           add_audit(program, line), add_info(program)};
+  const std::vector<Command> commands = {add_compare(program, line),
+                                         add_train(program),
+                                         add_eval(program),
+                                         add_run(program),
+                                         add_audit(program, line),
+                                         add_bench(program),
+                                         add_bench_norms(program, line),
+                                         add_info(program)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }

@@ -120,11 +120,15 @@ void RecipeOptions::add_data(CLI::App& app) {
   add(app, "--data-dir", &train::Recipe::data_dir, "FOLDER", "where the dataset's files are",
       "where its package puts them")
       ->group(kImages);
+  add_image_shape(app);
+  add(app, "--test-images", &train::Recipe::test_images, "N", "evaluate on the first N test images", "0: all of them")
+      ->group(kImages);
+}
+
+void RecipeOptions::add_image_shape(CLI::App& app) {
   add(app, "--img-size", &train::Recipe::image_size, "N", "height and width; smaller images are padded")
       ->group(kImages);
   add(app, "-b,--batch-size", &train::Recipe::batch_size, "N", "images per step")->group(kImages);
-  add(app, "--test-images", &train::Recipe::test_images, "N", "evaluate on the first N test images", "0: all of them")
-      ->group(kImages);
   add_switch(app, "--channels-last,!--no-channels-last", &train::Recipe::channels_last,
              "keep activations in the order N, H, W, C")
       ->group(kImages);
@@ -153,14 +157,21 @@ void RecipeOptions::add_training_data(CLI::App& app) {
       ->group(kImages);
 }
 
-void RecipeOptions::add_optimisation(CLI::App& app) {
+void RecipeOptions::add_update(CLI::App& app) {
   add(app, "--opt", &train::Recipe::opt, "NAME", or_list(train::optimizer_names()))->group(kOptimisation);
-  add(app, "--lr", &train::Recipe::lr, "X", "learning rate at its highest")->group(kOptimisation);
   add(app, "--weight-decay", &train::Recipe::weight_decay, "X", "not applied to norms and biases")
       ->group(kOptimisation);
   add(app, "--momentum", &train::Recipe::momentum, "X",
-      "of sgd; beta1 of adamw; onecycle moves it between 0.85 and 0.95")
+      "of sgd; beta1 of adamw; --sched onecycle moves it between 0.85 and 0.95")
       ->group(kOptimisation);
+  add(app, "--smoothing", &train::Recipe::smoothing, "X", "label smoothing")->group(kOptimisation);
+  add(app, "--clip-grad", &train::Recipe::clip_grad, "X", "largest norm of all gradients together", "0: not clipped")
+      ->group(kOptimisation);
+}
+
+void RecipeOptions::add_optimisation(CLI::App& app) {
+  add_update(app);
+  add(app, "--lr", &train::Recipe::lr, "X", "learning rate at its highest")->group(kOptimisation);
   add(app, "--sched", &train::Recipe::sched, "NAME", or_list(train::schedule_names()) + ": how the learning rate moves")
       ->group(kOptimisation);
   add(app, "--warmup-epochs", &train::Recipe::warmup_epochs, "X", "the learning rate rises for so long",
@@ -169,9 +180,6 @@ void RecipeOptions::add_optimisation(CLI::App& app) {
   add(app, "--decay-epochs", &train::Recipe::decay_epochs, "X", "sched step: epochs between two decays")
       ->group(kOptimisation);
   add(app, "--decay-rate", &train::Recipe::decay_rate, "X", "sched step: factor of each decay")->group(kOptimisation);
-  add(app, "--smoothing", &train::Recipe::smoothing, "X", "label smoothing")->group(kOptimisation);
-  add(app, "--clip-grad", &train::Recipe::clip_grad, "X", "largest norm of all gradients together", "0: not clipped")
-      ->group(kOptimisation);
 }
 
 void RecipeOptions::add_seed(CLI::App& app) {

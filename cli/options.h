@@ -28,8 +28,10 @@ class RecipeOptions {
   void add_model(CLI::App& app);          ///< --model and --norm
   void add_model_details(CLI::App& app);  ///< stem, patch size, drop path, norm policy, …
   void add_data(CLI::App& app);           ///< where the images come from
+  void add_image_shape(CLI::App& app);    ///< size, batch, format; add_data() has them too
   void add_training_data(CLI::App& app);  ///< augmentation and length of the run
   void add_optimisation(CLI::App& app);
+  void add_update(CLI::App& app);  ///< what one step does; add_optimisation() has it too
   void add_seed(CLI::App& app);
 
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }

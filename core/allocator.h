@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/device.h"
+#include "core/error.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -20,6 +21,12 @@ struct AllocatorStatistics {
   int64_t system_allocations = 0;  ///< calls that had to ask the system
 };
 
+/// The system has no memory left.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Keeps freed blocks and hands them out again, since fresh pages cost more than the loop that fills them.
 /// All functions may be called from any thread.
 class Allocator {
@@ -27,7 +34,7 @@ class Allocator {
   virtual ~Allocator() = default;
 
   /// Memory of at least `bytes`, aligned to kAlignment, contents undefined. nullptr for 0 bytes.
-  /// Throws Error when the system has no memory left, after giving back what was cached.
+  /// Throws OutOfMemory after giving back what was cached.
   virtual void* allocate(size_t bytes) = 0;
   virtual void deallocate(void* pointer) = 0;
   /// Gives every cached block back to the system.

@@ -1,8 +1,8 @@
 #include "core/allocator_cpu.h"
 
 #include "core/arena_cpu.h"
-#include "core/error.h"
 
+#include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
 
 #include <bit>
@@ -126,7 +126,10 @@ class CachingCpuAllocator final : public Allocator {
       release_cached();
       pointer = std::aligned_alloc(kAlignment, size);
     }
-    check(pointer != nullptr, "allocator", "the system has no {} bytes left ({} in use)", size, statistics_.allocated);
+    if (pointer == nullptr) {
+      throw OutOfMemory(
+          fmt::format("allocator: the system has no {} bytes left ({} in use)", size, statistics_.allocated));
+    }
     sizes_.emplace(pointer, size);
     ++statistics_.system_allocations;
     add_reserved(size);

@@ -196,7 +196,7 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
   const double layer_scale = options.layer_scale.value_or(config.grn ? 0 : 1e-6);
   check(layer_scale >= 0, "model", "layer_scale: expected a number >= 0, got {}", layer_scale);
   Generator generator(options.seed);
-  const nn::NormChoice norm = nn::parse_norm(options.norm.empty() ? "layer2d" : options.norm);
+  const nn::NormChoice norm = nn::parse_norm(options.norm.empty() ? std::string(kConvNeXtNorm) : options.norm);
   const Build build{.norm = nn::with_default(norm, "eps", std::string(kConvNeXtEps)),
                     .generator = generator,
                     .conv_mlp = config.conv_mlp,

@@ -13,6 +13,8 @@ namespace norma::models {
 
 /// eps of every norm in a ConvNeXt that does not say otherwise.
 inline constexpr std::string_view kConvNeXtEps = "1e-6";
+/// Its norm where none is asked for.
+inline constexpr std::string_view kConvNeXtNorm = "layer2d";
 
 /// Liu et al., "A ConvNet for the 2020s", 2022, and Woo et al., "ConvNeXt V2", 2023, as timm builds them: same names,
 /// same order, same start values.

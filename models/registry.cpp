@@ -14,6 +14,7 @@ struct Entry {
   std::string name;
   std::function<std::shared_ptr<nn::Module>(const std::string& name, const ModelOptions& options)> make;
   std::vector<std::pair<std::string, std::string>> norm_defaults;
+  std::string own_norm;
 };
 
 Entry entry(const std::string& name, const ResNetConfig& config) {
@@ -21,7 +22,8 @@ Entry entry(const std::string& name, const ResNetConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ResNet>(own_name, config, options);
           },
-          {}};
+          {},
+          std::string(kResNetNorm)};
 }
 
 Entry entry(const std::string& name, const ConvNeXtConfig& config) {
@@ -29,7 +31,8 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
           },
-          {{"eps", std::string(kConvNeXtEps)}}};
+          {{"eps", std::string(kConvNeXtEps)}},
+          std::string(kConvNeXtNorm)};
 }
 
 ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<int64_t, 4>& widths,
@@ -66,6 +69,15 @@ const std::vector<Entry>& entries() {
   return all;
 }
 
+const Entry& find(const std::string& name) {
+  for (const Entry& known : entries()) {
+    if (known.name == name) {
+      return known;
+    }
+  }
+  fail("model", "{}", unknown_name("model", name, model_names()));
+}
+
 }  // namespace
 
 std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& options) {
@@ -73,16 +85,16 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   check(options.in_channels > 0, "model", "in_channels: expected a positive number, got {}", options.in_channels);
   check(options.drop_path >= 0 && options.drop_path < 1, "model", "drop_path: expected a value in [0, 1), got {}",
         options.drop_path);
-  for (const Entry& known : entries()) {
-    if (known.name == name) {
-      const std::shared_ptr<nn::Module> model = known.make(name, options);
-      if (!options.norm_policy.rules.empty()) {
-        nn::apply_norm_policy(*model, options.norm_policy, known.norm_defaults);
-      }
-      return model;
-    }
+  const Entry& entry = find(name);
+  const std::shared_ptr<nn::Module> model = entry.make(name, options);
+  if (!options.norm_policy.rules.empty()) {
+    nn::apply_norm_policy(*model, options.norm_policy, entry.norm_defaults);
   }
-  fail("model", "{}", unknown_name("model", name, model_names()));
+  return model;
+}
+
+std::string own_norm(const std::string& name) {
+  return find(name).own_norm;
 }
 
 std::vector<std::string> model_names() {

@@ -31,6 +31,10 @@ struct ModelOptions {
 /// Throws Error for an unknown name (with the nearest known one) and for options that are wrong or do not apply.
 std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& options = {});
 
+/// The spec of the norm that a network has unless it is told otherwise: "batch", "layer2d". Throws Error for an unknown
+/// name.
+std::string own_norm(const std::string& name);
+
 /// All names: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge.
 std::vector<std::string> model_names();
 

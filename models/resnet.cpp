@@ -120,7 +120,7 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
   check(!options.patch_size, "model", "patch_size: {} has no patches; small_stem is its stem for small images", name);
   check(!options.layer_scale, "model", "layer_scale: {} has no layer scale", name);
   Generator generator(options.seed);
-  const Build build{.norm = nn::parse_norm(options.norm.empty() ? "batch" : options.norm),
+  const Build build{.norm = nn::parse_norm(options.norm.empty() ? std::string(kResNetNorm) : options.norm),
                     .generator = generator,
                     .zero_init_last = options.zero_init_last,
                     .initialize = options.initialize};

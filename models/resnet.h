@@ -9,8 +9,12 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace norma::models {
+
+/// The norm of a ResNet where none is asked for.
+inline constexpr std::string_view kResNetNorm = "batch";
 
 /// He et al., "Deep residual learning for image recognition", 2016, in the form "v1.5" (the stride stands in the 3x3
 /// convolution), as torchvision builds it: same names, same order, same start values.

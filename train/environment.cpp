@@ -164,6 +164,10 @@ std::string local_time(bool compact) {
   return {text.data(), length};
 }
 
+int64_t resident_bytes() {
+  return kibibytes_in_file(kStatusFile, "VmRSS");
+}
+
 ResidentPeak::ResidentPeak(bool reset) {
   if (reset) {
     std::ofstream("/proc/self/clear_refs") << 5;  // 5: set the mark to what is held now
@@ -175,7 +179,7 @@ ResidentPeak::ResidentPeak(bool reset) {
 }
 
 void ResidentPeak::sample() {
-  highest_ = std::max(highest_, kibibytes_in_file(kStatusFile, "VmRSS"));
+  highest_ = std::max(highest_, resident_bytes());
 }
 
 int64_t ResidentPeak::bytes() const {

@@ -34,6 +34,9 @@ std::vector<std::pair<std::string, std::string>> compute_libraries();
 /// Date and time here and now: "2026-11-21 14:03:07", with `compact` "20261121-140307".
 std::string local_time(bool compact = false);
 
+/// Bytes of memory that the process holds now, as the system counts it; 0 where it does not say.
+int64_t resident_bytes();
+
 /// Follows the most memory that the process holds, from construction on.
 /// Linux keeps that figure (VmHWM) and lets a process reset it, but not in every container; where it does not, the
 /// samples that the caller takes stand in for it until the process grows beyond its old mark.

@@ -1,0 +1,49 @@
+#include "cli/program.h"
+
+#include <algorithm>
+#include <string>
+
+using namespace norma;
+using test::complaint;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+TEST_CASE("norma bench-norms: table on the terminal, files in the folder") {
+  const TemporaryFolder folder;
+  const std::string arguments =
+      "bench-norms --quick --norms batch,layer2d --dtypes float32 --shapes images --batch-sizes 2 --channels 24,64 "
+      "--img-sizes 7 --output 'it is'";
+  const Outcome outcome = run_norma(folder.path(), arguments);
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out.starts_with("float32 [2, 24, 7, 7] (1 of 2)\n"));
+  CHECK(outcome.out.find("16 measurements in ") != std::string::npos);
+  CHECK(outcome.out.find(read_file(folder / "it is/table.txt")) != std::string::npos);
+  const std::string csv = read_file(folder / "it is/results.csv");
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 17);
+  CHECK(read_file(folder / "it is/share.gp").find("share-float32.png") != std::string::npos);
+  const bool drawn = outcome.out.find("plots: it is/share-*.png\n") != std::string::npos;
+  CHECK(drawn != (outcome.out.find("no plots, since gnuplot is not there") != std::string::npos));
+  CHECK(std::filesystem::exists(folder / "it is/share-float32.png") == drawn);
+
+  const Outcome again = run_norma(folder.path(), arguments);
+  CHECK(again.code == 2);
+  CHECK(again.err == "norma: bench-norms: 'it is' holds other results: choose another output folder\n");
+}
+
+TEST_CASE("norma bench-norms: SIGINT writes what is measured") {
+  const TemporaryFolder folder;
+  const Outcome cut =
+      run_norma(folder.path(), "bench-norms --max-mb 1 --dtypes float32 --output o", "timeout --signal=INT 2");
+  CHECK(cut.code == 124);  // timeout sent the signal
+  CHECK_MESSAGE(cut.out.ends_with("interrupted\n"), cut.out);
+  CHECK(read_file(folder / "o/results.csv").starts_with("norm,shape,"));
+}
+
+TEST_CASE("norma bench-norms: what is wrong is said before anything runs") {
+  CHECK(complaint("bench-norms --norms bath") == "norma: norm: unknown norm 'bath'; did you mean 'batch'?\n");
+  CHECK(complaint("bench-norms --formats nhwc").starts_with("norma: bench-norms: formats: unknown name 'nhwc'"));
+  CHECK(complaint("bench-norms --max-mb -3") == "norma: bench-norms: max-mb: expected at least 0, got -3\n");
+  CHECK(complaint("bench-norms --quik") == "norma: bench-norms: unknown option '--quik'; did you mean '--quick'?\n");
+}

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "core/memory_format.h"
+#include "core/tensor.h"
+#include "train/environment.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace norma::train::bench {
+
+/// What `norma bench-norms` measures: norms × shapes × memory formats × dtypes, forward and backward.
+struct SweepOptions {
+  std::vector<std::string> norms = {"batch", "layer2d", "group:32", "group:1", "instance", "rms2d"};
+  std::vector<std::string> formats = {"contiguous", "channels_last"};
+  std::vector<std::string> dtypes = {"float32", "bfloat16"};
+  /// "images": (N, C, H, W) with every norm; "rows": (2048, features) with layer and rms norm; "volume": (64, 16, 224,
+  /// 224) with layer norm over its last three axes.
+  std::vector<std::string> shapes = {"images", "rows", "volume"};
+  std::vector<int64_t> batch_sizes;  ///< N of the images; none: 8 … 256
+  std::vector<int64_t> channels;     ///< C; none: 24 … 2048
+  std::vector<int64_t> image_sizes;  ///< H = W; none: 7 … 112
+  int64_t max_bytes = 0;             ///< larger images are left out; 0: 64 MiB
+  bool quick = false;                ///< fewer and smaller shapes
+  /// Gets each line of the log.
+  std::function<void(const std::string& line)> log = {};
+  std::string command;  ///< for the report
+};
+
+/// One norm on one shape in one direction.
+struct SweepRow {
+  std::string norm;
+  std::string shape;  ///< "images", "rows", "volume"
+  Sizes sizes;
+  DType dtype = DType::float32;
+  MemoryFormat format = MemoryFormat::contiguous;
+  bool backward = false;
+  double x_bytes = 0;    ///< of the input
+  double seconds = 0;    ///< median
+  double copy_rate = 0;  ///< bytes per second of a copy of as many bytes as the input, in the same minutes
+
+  /// The fewest that have to move: x and y forward; dy, x and dx backward.
+  [[nodiscard]] double bytes() const { return (backward ? 3 : 2) * x_bytes; }
+  [[nodiscard]] double rate() const { return bytes() / seconds; }
+  /// Of the copy rate; 1 is as fast as memory allows.
+  [[nodiscard]] double share() const { return rate() / copy_rate; }
+};
+
+struct Sweep {
+  SweepOptions options;
+  Environment environment;
+  std::vector<SweepRow> rows;
+  double seconds = 0;
+  bool complete = false;  ///< false: a signal came before the end (interrupt.h)
+};
+
+/// Throws Error "bench-norms: name: expected …, got …" for the first option that makes no sense.
+void check_options(const SweepOptions& options);
+
+/// Measures all of it. Groups that do not divide the channels are left out.
+Sweep run_sweep(const SweepOptions& options);
+
+// --- results ---------------------------------------------------------------------------------------------------------
+
+std::string to_csv(const Sweep& sweep);
+/// A line for each norm, dtype, format and direction: the median and the lowest share, over all inputs of 4 MB and more
+/// and over all.
+std::string to_table(const Sweep& sweep);
+/// A script for gnuplot that draws one PNG per dtype from results.csv in the same folder: share against size.
+std::string to_gnuplot(const Sweep& sweep);
+/// results.csv, table.txt, share.gp, and, where gnuplot is installed, share-<dtype>.png. Returns whether it drew them.
+bool write_report(const Sweep& sweep, const std::filesystem::path& folder);
+
+}  // namespace norma::train::bench

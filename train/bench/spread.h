@@ -1,0 +1,30 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace norma::train::bench {
+
+/// How long something took, several times over; in seconds.
+struct Spread {
+  double min = 0;
+  double median = 0;
+  double mean = 0;
+  double max = 0;
+  int64_t count = 0;
+};
+
+/// All zero for no values.
+Spread spread_of(const std::vector<double>& seconds);
+
+/// The place of the value in the middle (the lower one of two); there must be one.
+size_t median_index(const std::vector<double>& values);
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace norma::train::bench

@@ -1,0 +1,67 @@
+#include "train/bench/step.h"
+
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/nearest_name.h"
+#include "core/tape.h"
+#include "nn/convert.h"
+#include "ops/loss/loss.h"
+#include "train/bench/spread.h"
+
+#include <algorithm>
+
+namespace norma::train::bench {
+
+std::string_view to_string(Mode mode) {
+  return mode == Mode::train ? "train" : "infer";
+}
+
+std::vector<std::string> precision_names() {
+  return {"float32", "float64", "bfloat16"};
+}
+
+Step::Step(const StepOptions& options) : options_(options) {
+  const Recipe& recipe = options_.recipe;
+  const DType dtype = dtype_from_string(options_.precision);
+  model_ = make_model(recipe, options_.num_classes);
+  model_->to(dtype);
+  const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+  Generator random(recipe.seed);
+  images_ = copy_of(randn({recipe.batch_size, 3, recipe.image_size, recipe.image_size}, {}, random), format, dtype);
+  if (options_.mode == Mode::train) {
+    labels_ = randint(0, options_.num_classes, {recipe.batch_size}, {.dtype = DType::int64}, random);
+    optimizer_ = make_optimizer(recipe, *model_);
+    return;
+  }
+  model_->eval();
+  if (options_.fold) {
+    folded_ = nn::fold_batch_norm(*model_, images_);
+  }
+}
+
+StepParts Step::run() {
+  const Clock::time_point start = Clock::now();
+  if (options_.mode == Mode::infer) {
+    const NoGradGuard no_grad;
+    (*model_)(images_);
+    return {.forward = seconds_between(start, Clock::now())};
+  }
+  Clock::time_point forward_end;
+  Clock::time_point backward_end;
+  {
+    optimizer_->zero_grad();
+    const Tensor loss = cross_entropy((*model_)(images_), labels_, {.label_smoothing = options_.recipe.smoothing});
+    forward_end = Clock::now();
+    backward(loss);
+    backward_end = Clock::now();
+    if (options_.recipe.clip_grad > 0) {
+      nn::clip_gradients_by_norm(model_->parameters(), options_.recipe.clip_grad);
+    }
+    optimizer_->step();
+  }  // the tape is taken apart within the step
+  return {.forward = seconds_between(start, forward_end),
+          .backward = seconds_between(forward_end, backward_end),
+          .optimizer = seconds_between(backward_end, Clock::now())};
+}
+
+}  // namespace norma::train::bench
