@@ -1,4 +1,5 @@
 #include "ops/norm/norm_cpu_columns.h"
+#include "ops/norm/norm_cpu_columns_sums.h"
 #include "ops/norm/norm_cpu_partials.h"
 
 #include <numeric>
@@ -19,25 +20,6 @@ constexpr int64_t kMaxColumns = 1024;
 constexpr int64_t kMinColumns = 64;
 /// Rows that a pivot is taken from.
 constexpr int64_t kPivotRows = 8;
-
-/// first[j] += sum of d, second[j] += sum of d² over `rows` rows, with d = x - pivot[j].
-template <int rows, class S, class T>
-[[gnu::always_inline]] inline void add_rows(int64_t width, const S* x, int64_t stride, const T* pivot, T* first,
-                                            T* second) {
-  for_each_lanes<T>(width, [&](int64_t j, auto part) {
-    const Lanes<T> p = load(pivot + j, part);
-    Lanes<T> sum = {};
-    Lanes<T> squares = {};
-#pragma GCC unroll 4
-    for (int row = 0; row < rows; ++row) {
-      const Lanes<T> d = load(x + row * stride + j, part) - p;
-      sum += d;
-      squares += d * d;
-    }
-    store(first + j, load(first + j, part) + sum, part);
-    store(second + j, load(second + j, part) + squares, part);
-  });
-}
 
 /// Forward, as one thread does it.
 template <class S, class T = Compute<S>>
@@ -101,10 +83,10 @@ class ColumnsForward {
     while (row < end) {
       const int64_t stop = std::min(end, row + rows_in_t(tile));
       for (; row + 4 <= std::min(stop, tile.rows - 1); row += 4) {
-        add_rows<4>(tile.width, x + row * tile.stride, tile.stride, pivot_, first_, second_);
+        add_shifted_rows<4>(tile.width, x + row * tile.stride, tile.stride, pivot_, first_, second_);
       }
       for (; row < stop; ++row) {
-        add_rows<1>(tile.width_of(row), x + row * tile.stride, tile.stride, pivot_, first_, second_);
+        add_shifted_rows<1>(tile.width_of(row), x + row * tile.stride, tile.stride, pivot_, first_, second_);
       }
       carry_on(tile.width, first_, sum_);
       carry_on(tile.width, second_, squares_);

@@ -1,4 +1,5 @@
 #include "ops/norm/norm_cpu_columns.h"
+#include "ops/norm/norm_cpu_columns_sums.h"
 #include "ops/norm/norm_cpu_partials.h"
 
 namespace norma::norm_kernels::cpu {
@@ -7,65 +8,6 @@ namespace {
 
 /// Rows whose dz stands in L1 between two loops.
 constexpr int64_t kStagedRows = 4;
-
-/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows.
-template <int rows, class D, class S, class T>
-[[gnu::always_inline]] inline void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* x, int64_t stride,
-                                            const T* mean, const T* rest, const T* rstd, T* first, T* second) {
-  for_each_lanes<T>(width, [&](int64_t j, auto part) {
-    const Lanes<T> m = load(mean + j, part);
-    const Lanes<T> r = load(rest + j, part);
-    const Lanes<T> s = load(rstd + j, part);
-    Lanes<T> sum = {};
-    Lanes<T> sum_xhat = {};
-#pragma GCC unroll 4
-    for (int row = 0; row < rows; ++row) {
-      const Lanes<T> d = load(dz + row * dz_stride + j, part);
-      sum += d;
-      sum_xhat += d * (((load(x + row * stride + j, part) - m) - r) * s);
-    }
-    store(first + j, load(first + j, part) + sum, part);
-    store(second + j, load(second + j, part) + sum_xhat, part);
-  });
-}
-
-/// The same with g = dz * weight in place of dz, one weight for each row, and the gradients of these weights:
-/// dweight[row] += sum of dz * xhat, dbias[row] += sum of dz. weight and both gradients may be null.
-template <int rows, class D, class S, class T>
-[[gnu::always_inline]] inline void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride, const S* x,
-                                                     int64_t stride, const T* weight, const T* mean, const T* rest,
-                                                     const T* rstd, T* first, T* second, double* dweight,
-                                                     double* dbias) {
-  Lanes<T> dw[rows] = {};
-  Lanes<T> db[rows] = {};
-  T w[rows];
-  for (int row = 0; row < rows; ++row) {
-    w[row] = weight == nullptr ? T(1) : weight[row];
-  }
-  for_each_lanes<T>(width, [&](int64_t j, auto part) {
-    const Lanes<T> m = load(mean + j, part);
-    const Lanes<T> r = load(rest + j, part);
-    const Lanes<T> s = load(rstd + j, part);
-    Lanes<T> sum = load(first + j, part);
-    Lanes<T> sum_xhat = load(second + j, part);
-#pragma GCC unroll 4
-    for (int row = 0; row < rows; ++row) {
-      const Lanes<T> d = load(dz + row * dz_stride + j, part);
-      const Lanes<T> d_xhat = keep<T>(d * (((load(x + row * stride + j, part) - m) - r) * s), part);
-      db[row] += d;
-      dw[row] += d_xhat;
-      sum += d * w[row];
-      sum_xhat += d_xhat * w[row];
-    }
-    store(first + j, sum, part);
-    store(second + j, sum_xhat, part);
-  });
-  for (int row = 0; row < rows && dweight != nullptr; ++row) {
-    const Pair<double> sums = add_lanes(dw[row], db[row]);
-    dweight[row] += sums.first;
-    dbias[row] += sums.second;
-  }
-}
 
 /// Backward, as one thread does it.
 template <class S, class T = Compute<S>>
@@ -238,7 +180,7 @@ class ColumnsBackward {
       for_each_lanes<T>(width, [&](int64_t j, auto part) {
         const Lanes<T> d = load(dz + j, part);
         const Lanes<T> d_xhat =
-            d * (((load(x + j, part) - load(mean_ + j, part)) - load(rest_ + j, part)) * load(rstd_ + j, part));
+            d * (difference(x, j, part, Varying<T>{mean_}, Varying<T>{rest_}) * load(rstd_ + j, part));
         store(first_ + j, load(first_ + j, part) + d * w.get(j, part), part);
         store(second_ + j, load(second_ + j, part) + d_xhat * w.get(j, part), part);
         store(by_xhat_ + j, d_xhat, part);

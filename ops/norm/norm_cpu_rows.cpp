@@ -109,7 +109,8 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
 #pragma GCC unroll 4
       for (int row = 0; row < rows; ++row) {
         const Lanes<T> d = load(dz + row * count + i, part);
-        const Lanes<T> xhat = ((load(x + row * count + i, part) - c[row].mean) - c[row].rest) * c[row].rstd;
+        const Lanes<T> xhat =
+            difference(x + row * count, i, part, Same<T>{c[row].mean}, Same<T>{c[row].rest}) * c[row].rstd;
         dw += d * xhat;
         db += d;
         if constexpr (with_dx) {

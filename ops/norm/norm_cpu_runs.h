@@ -15,13 +15,22 @@ namespace norma::norm_kernels::cpu {
 /// Vectors that one chain of sums in T may take before it is carried on in double.
 inline constexpr int64_t kChain = 32;
 
+/// (x - mean) - rest. 16 bits have no digits for which the rest would matter: there it is neither loaded nor
+/// subtracted.
+template <class S, class Mean, class Rest, class Part>
+[[gnu::always_inline]] inline Lanes<Compute<S>> difference(const S* x, int64_t i, Part part, Mean mean, Rest rest) {
+  if constexpr (sizeof(S) == 2) {
+    return load(x + i, part) - mean.get(i, part);
+  } else {
+    return (load(x + i, part) - mean.get(i, part)) - rest.get(i, part);
+  }
+}
+
 /// y = ((x - mean) - rest) * scale + shift
 template <class S, class O, class Mean, class Rest, class Scale, class Shift>
 inline void apply_run(int64_t count, const S* x, O* y, Mean mean, Rest rest, Scale scale, Shift shift) {
   for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
-    store(y + i,
-          ((load(x + i, part) - mean.get(i, part)) - rest.get(i, part)) * scale.get(i, part) + shift.get(i, part),
-          part);
+    store(y + i, difference(x, i, part, mean, rest) * scale.get(i, part) + shift.get(i, part), part);
   });
 }
 
@@ -36,7 +45,7 @@ inline void input_gradient_run(bool given, int64_t count, const D* dz, const S* 
     return;
   }
   for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
-    const auto xhat = ((load(x + i, part) - mean.get(i, part)) - rest.get(i, part)) * rstd.get(i, part);
+    const auto xhat = difference(x, i, part, mean, rest) * rstd.get(i, part);
     store(dx + i, load(dz + i, part) * by_dz.get(i, part) + (xhat * by_xhat.get(i, part) + shift.get(i, part)), part);
   });
 }
@@ -101,14 +110,14 @@ template <class D, class S, class Weight, class T = Compute<S>>
 inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T rest, T rstd, Weight weight) {
   return sum_run<T>(count, [=](int64_t i, auto part) {
     const Lanes<T> g = load(dz + i, part) * weight.get(i, part);
-    return Pair<Lanes<T>>{g, g * (((load(x + i, part) - mean) - rest) * rstd)};
+    return Pair<Lanes<T>>{g, g * (difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd)};
   });
 }
 template <class D, class S, class T = Compute<S>>
 inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T rest, T rstd) {
   return sum_run<T>(count, [=](int64_t i, auto part) {
     const Lanes<T> g = load(dz + i, part);
-    return Pair<Lanes<T>>{g, g * (((load(x + i, part) - mean) - rest) * rstd)};
+    return Pair<Lanes<T>>{g, g * (difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd)};
   });
 }
 
@@ -246,9 +255,7 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
   if (activation == Activation::relu) {
     const auto relu = [&](auto add) {
       for_each_lanes<T>(count, [&](int64_t i, auto part) {
-        const Lanes<T> z =
-            add(((load(x + i, part) - mean.get(i, part)) - rest.get(i, part)) * scale.get(i, part) + shift.get(i, part),
-                i, part);
+        const Lanes<T> z = add(difference(x, i, part, mean, rest) * scale.get(i, part) + shift.get(i, part), i, part);
         const Lanes<T> zero = {};
         const auto negative = z <= zero;
         store(y + i, negative ? zero : z, part);
@@ -279,8 +286,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
                       Mean mean, Rest rest, Scale scale, Shift shift) {
   if (activation == Activation::relu && residual == nullptr) {
     for_each_lanes<T>(count, [&](int64_t i, auto part) {
-      const Lanes<T> z =
-          ((load(x + i, part) - mean.get(i, part)) - rest.get(i, part)) * scale.get(i, part) + shift.get(i, part);
+      const Lanes<T> z = difference(x, i, part, mean, rest) * scale.get(i, part) + shift.get(i, part);
       const Lanes<T> zero = {};
       store(dz + i, z <= zero ? zero : load(dy + i, part), part);
     });
