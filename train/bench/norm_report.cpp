@@ -151,9 +151,10 @@ std::string to_gnuplot(const Sweep& sweep) {
                    dtype, options.formats.size());
     for (const bool is_backward : {false, true}) {
       for (const std::string& format : options.formats) {
-        fmt::format_to(out,
-                       "set title '{} {} {}'\nplot [0.001:100] 70 with lines dashtype 2 linecolor 'gray' title '70 %'",
-                       dtype, format, direction(is_backward));
+        fmt::format_to(
+            out,
+            "set title '{} {} {}' noenhanced\nplot [0.001:100] 70 with lines dashtype 2 linecolor 'gray' title '70 %'",
+            dtype, format, direction(is_backward));
         for (size_t i = 0; i < options.norms.size(); ++i) {
           fmt::format_to(out,
                          ", \\\n  'results.csv' using (pick('{}', '{}', '{}', '{}')):(100 * column(11)) with points "
