@@ -79,7 +79,7 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& description) {
     app->add_option(name, list, description)->type_name("LIST")->default_str("all")->group("What is measured");
   };
-  add_list("--norm,--norms", state->audit.norms, fmt::format("{}", fmt::join(train::audit::norm_names(), ", ")));
+  add_list("--norm,--norms", state->audit.norms, fmt::format("{}", fmt::join(train::audit::audited_names(), ", ")));
   add_list("--statistics", state->audit.statistics, "stable, welford, two_pass, compensated, sum_of_squares");
   add_list("--dtype,--dtypes", state->audit.dtypes, "float32, float64, bfloat16, float16");
   add_list("--case,--cases", state->audit.cases, "kinds of input; they are listed below");

@@ -37,6 +37,11 @@ std::string describe_norm_specs() {
       fmt::join(nn::norm_names(), ", "));
 }
 
+CLI::Validator norm_given() {
+  return {[](const std::string& text) { return std::string(text.empty() ? "expected a norm, got an empty text" : ""); },
+          ""};
+}
+
 template <class T>
 CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, T train::Recipe::*field,
                                 const std::string& type, const std::string& description,
@@ -77,7 +82,9 @@ void RecipeOptions::add_model(CLI::App& app) {
   add(app, "--model", &train::Recipe::model, "NAME",
       "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->group(kNetwork);
-  add(app, "--norm", &train::Recipe::norm, "SPEC", describe_norm_specs(), "the model's own")->group(kNetwork);
+  add(app, "--norm", &train::Recipe::norm, "SPEC", describe_norm_specs(), "the model's own")
+      ->check(norm_given())
+      ->group(kNetwork);
 }
 
 void RecipeOptions::add_model_details(CLI::App& app) {

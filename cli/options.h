@@ -16,6 +16,8 @@ namespace norma::cli {
 
 /// The norms that --norm takes, for its help.
 std::string describe_norm_specs();
+/// Refuses an empty text, which elsewhere means the model's own norm.
+CLI::Validator norm_given();
 
 /// The changes that the command line makes to a recipe. They are kept apart from the recipe, because what they change
 /// may be known only after parsing: the defaults of a command, or the recipe of a checkpoint.

@@ -115,6 +115,7 @@ Command add_run(CLI::App& program) {
       ->capture_default_str();
   app->add_option("--norm", state->options.norm, "the norm, as for 'norma train'")
       ->type_name("SPEC")
+      ->check(norm_given())
       ->default_str("the model's own");
   app->add_option_function<std::string>(
          "--norm-policy",

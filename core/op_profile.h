@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace norma {
@@ -65,6 +66,7 @@ class OpProfile {
 class OpScope {
  public:
   template <class Describe>
+  requires std::is_invocable_r_v<OpWork, Describe&>
   explicit OpScope(Describe&& describe) : profile_(OpProfile::active_) {
     if (profile_ != nullptr) {
       begin(describe());

@@ -109,6 +109,11 @@ class FrozenBatchNorm2d : public Norm {
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
+  [[nodiscard]] double eps() const { return eps_; }
+  [[nodiscard]] const Tensor& weight() const { return weight_; }
+  [[nodiscard]] const Tensor& bias() const { return bias_; }
+  [[nodiscard]] const Tensor& running_mean() const { return running_mean_; }
+  [[nodiscard]] const Tensor& running_var() const { return running_var_; }
 
  private:
   int64_t channels_;

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <typeinfo>
 
 namespace norma::nn {
@@ -42,10 +43,30 @@ bool is_of_kind(const Norm& norm, const NormChoice& from) {
   return typeid(own) == typeid(known) && (any || own.name() == known.name());
 }
 
+/// What a batch norm computes in evaluation; undefined tensors where it has none.
+struct Evaluation {
+  Tensor mean;
+  Tensor var;
+  Tensor weight;
+  Tensor bias;
+  double eps = 0;
+};
+
+/// Nothing for a module that is no batch norm.
+std::optional<Evaluation> evaluation_of(const Module& module) {
+  if (const auto* norm = dynamic_cast<const BatchNorm*>(&module)) {
+    return Evaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->options().eps};
+  }
+  if (const auto* norm = dynamic_cast<const FrozenBatchNorm2d*>(&module)) {
+    return Evaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->eps()};
+  }
+  return std::nullopt;
+}
+
 /// A convolution and the batch norm that reads its output.
 struct FoldPair {
   Conv2d* conv;
-  BatchNorm2d* norm;
+  Norm* norm;
   std::string path;  ///< of the norm
 };
 
@@ -67,7 +88,7 @@ std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
           watch->outputs.emplace_back(conv, y);
         }
       });
-    } else if (auto* norm = dynamic_cast<BatchNorm2d*>(module)) {
+    } else if (auto* norm = dynamic_cast<Norm*>(module); norm != nullptr && evaluation_of(*norm)) {
       norm->register_forward_hook([watch, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
         for (const auto& [from, y] : watch->outputs) {
           if (y.is_same(x)) {
@@ -96,21 +117,21 @@ struct Folded {
   Tensor bias;
 };
 
-Folded fold(const Conv2d& conv, const BatchNorm2d& norm) {
+Folded fold(const Conv2d& conv, const Evaluation& norm) {
   const auto values = [](const Tensor& x, size_t count, double otherwise) {
     return x.defined() ? doubles(x) : std::vector<double>(count, otherwise);
   };
-  const auto channels = static_cast<size_t>(norm.channels());
-  const std::vector<double> mean = values(norm.running_mean(), channels, 0);
-  const std::vector<double> var = values(norm.running_var(), channels, 1);
-  const std::vector<double> weight = values(norm.weight(), channels, 1);
-  const std::vector<double> shift = values(norm.bias(), channels, 0);
+  const auto channels = static_cast<size_t>(conv.weight().size(0));
+  const std::vector<double> mean = doubles(norm.mean);
+  const std::vector<double> var = doubles(norm.var);
+  const std::vector<double> weight = values(norm.weight, channels, 1);
+  const std::vector<double> shift = values(norm.bias, channels, 0);
   const std::vector<double> bias = values(conv.bias(), channels, 0);
   std::vector<double> conv_weight = doubles(conv.weight());
   const size_t per_channel = conv_weight.size() / channels;
   std::vector<double> folded_bias(channels);
   for (size_t c = 0; c < channels; ++c) {
-    const double scale = weight[c] / std::sqrt(var[c] + norm.options().eps);
+    const double scale = weight[c] / std::sqrt(var[c] + norm.eps);
     for (size_t i = 0; i < per_channel; ++i) {
       conv_weight[c * per_channel + i] *= scale;
     }
@@ -118,9 +139,9 @@ Folded fold(const Conv2d& conv, const BatchNorm2d& norm) {
   }
   const DType dtype = conv.weight().dtype();
   Folded result{.weight = empty_strided(conv.weight().sizes(), conv.weight().strides(), {.dtype = dtype}),
-                .bias = empty({norm.channels()}, {.dtype = dtype})};
+                .bias = empty({conv.weight().size(0)}, {.dtype = dtype})};
   copy_into(from_vector(conv_weight, conv.weight().sizes()), result.weight);
-  copy_into(from_vector(folded_bias, {norm.channels()}), result.bias);
+  copy_into(from_vector(folded_bias, result.bias.sizes()), result.bias);
   return result;
 }
 
@@ -193,7 +214,8 @@ int64_t fold_batch_norm(Module& model, const Tensor& example) {
   constexpr std::string_view op = "fold_batch_norm";
   check(!pairs.empty(), op, "model: expected a batch norm behind a convolution, got none");
   for (const FoldPair& pair : pairs) {
-    check(pair.norm->running_mean().defined(), op, "model: expected running statistics in '{}', got none", pair.path);
+    check(evaluation_of(*pair.norm)->mean.defined(), op, "model: expected running statistics in '{}', got none",
+          pair.path);
   }
 
   struct Old {
@@ -204,7 +226,7 @@ int64_t fold_batch_norm(Module& model, const Tensor& example) {
   std::vector<Old> olds;
   try {
     for (const FoldPair& pair : pairs) {
-      const Folded folded = fold(*pair.conv, *pair.norm);
+      const Folded folded = fold(*pair.conv, *evaluation_of(*pair.norm));
       const int64_t channels = pair.norm->channels();
       olds.push_back({pair.conv->weight(), pair.conv->bias(),
                       model.replace_module(pair.path, std::make_shared<NoNorm>(channels))});

@@ -183,6 +183,25 @@ TEST_CASE("fold_batch_norm: a convolution's bias, grouped weights, no affine; an
   CHECK(max_difference(net(other), expected) <= 1e-12);
 }
 
+TEST_CASE("fold_batch_norm: frozen, ghost and renorm, which are batch norms in evaluation") {
+  const std::vector<std::shared_ptr<Norm>> norms = {
+      std::make_shared<FrozenBatchNorm2d>(6, /* eps= */ 0.1),
+      std::make_shared<GhostBatchNorm2d>(6, /* sub_batch= */ 2, BatchNormLayerOptions{.eps = 0.1}),
+      std::make_shared<BatchRenorm2d>(6, /* r_max= */ 3, /* d_max= */ 5, BatchNormLayerOptions{.eps = 0.1})};
+  for (const auto& norm : norms) {
+    CAPTURE(norm->name());
+    Sequential net{std::make_shared<Conv2d>(4, 6, 3, nn::Conv2dOptions{.padding = 1, .groups = 2}), norm};
+    net.to(DType::float64);
+    randomize(net);
+    net.eval();
+    const NoGradGuard guard;
+    const Tensor x = random_tensor({2, 4, 5, 7}, 1);
+    const Tensor expected = net(x);
+    CHECK(fold_batch_norm(net, x) == 1);
+    CHECK(max_difference(net(x), expected) <= 1e-12);
+  }
+}
+
 TEST_CASE("fold_batch_norm: errors leave the model as it was") {
   // The convolution's output is read twice: by the norm and by the addition.
   struct Twice : Module {

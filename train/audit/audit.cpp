@@ -40,7 +40,7 @@ std::vector<std::string> chosen(std::string_view argument, std::string_view kind
 
 /// What is measured.
 struct Plan {
-  std::vector<const Norm*> norms;
+  std::vector<std::string> norms;
   std::vector<Statistics> statistics;
   std::vector<DType> dtypes;
   std::vector<const Case*> cases;
@@ -48,9 +48,7 @@ struct Plan {
 
 Plan plan_of(const AuditOptions& options) {
   Plan plan;
-  for (const std::string& name : chosen("norms", "norm", options.norms, norm_names())) {
-    plan.norms.push_back(&norm_called(name));
-  }
+  plan.norms = chosen("norms", "norm", options.norms, audited_names());
   for (const std::string& name : chosen("statistics", "statistics", options.statistics, names_of(all_statistics()))) {
     plan.statistics.push_back(statistics_from_string(name));
   }
@@ -89,6 +87,30 @@ void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vecto
   }
 }
 
+/// The same for a composite.
+void measure_case(const Case& c, const Composite& composite, DType dtype, const std::vector<Statistics>& statistics,
+                  bool quick, std::vector<Measurement>& measurements) {
+  const CompositeInputs inputs = make_inputs(c, composite, dtype);
+  const CompositeDefinition definition(composite, inputs);
+  std::vector<Layout> layouts = layouts_of(inputs.x.rank());
+  if (quick) {
+    layouts.resize(1);
+  }
+  for (const Statistics kind : composite.has_statistics ? statistics : std::vector{Statistics::stable}) {
+    for (const Layout layout : layouts) {
+      measurements.push_back({.norm = composite.name,
+                              .statistics = kind,
+                              .dtype = dtype,
+                              .case_name = c.name,
+                              .layout = layout,
+                              .sizes = inputs.x.sizes(),
+                              .accuracy = definition.accuracy(apply_composite(composite, inputs, kind, layout)),
+                              .has_bias = composite.has_bias(),
+                              .has_weight = !composite.parameters.empty()});
+    }
+  }
+}
+
 /// Adds `what`, once.
 void omit(Audit& audit, const std::string& what, const std::string& reason) {
   const auto same = [&](const Omission& omission) { return omission.what == what; };
@@ -113,6 +135,35 @@ NormResults apply_norm(const Norm& norm, const NormInputs& inputs, Statistics st
   return {.y = y.detach(), .dx = x.grad(), .dweight = weight.grad(), .dbias = bias.defined() ? bias.grad() : Tensor{}};
 }
 
+CompositeResults apply_composite(const Composite& composite, const CompositeInputs& inputs, Statistics statistics,
+                                 Layout layout) {
+  const Tensor x = in_layout(inputs.x, layout).detach().set_requires_grad();
+  Tensors parameters;
+  for (const Tensor& parameter : inputs.parameters) {
+    parameters.push_back(parameter.detach().set_requires_grad());
+  }
+  const Tensor y = composite.apply(x, parameters, statistics, inputs.eps);
+  y.backward(in_layout(inputs.dy, layout));
+  CompositeResults results{.y = y.detach(), .dx = x.grad(), .gradients = {}};
+  for (const Tensor& parameter : parameters) {
+    results.gradients.push_back(parameter.grad());
+  }
+  return results;
+}
+
+std::vector<std::string> audited_names() {
+  std::vector<std::string> names = norm_names();
+  for (const Composite& composite : all_composites()) {
+    names.push_back(composite.name);
+  }
+  return names;
+}
+
+bool has_statistics(const std::string& name) {
+  const Composite* composite = composite_called(name);
+  return composite != nullptr ? composite->has_statistics : norm_called(name).has_statistics;
+}
+
 Audit run_audit(const AuditOptions& options) {
   const Plan plan = plan_of(options);
   const auto start = std::chrono::steady_clock::now();
@@ -130,23 +181,28 @@ Audit run_audit(const AuditOptions& options) {
               .date = local_time(),
               .quick = options.quick};
   for (const DType dtype : plan.dtypes) {
-    for (const Norm* norm : plan.norms) {
+    for (const std::string& name : plan.norms) {
+      const Composite* composite = composite_called(name);
+      const Norm* norm = composite == nullptr ? &norm_called(name) : nullptr;
       for (const Case* c : plan.cases) {
         if (interrupted()) {
           break;
         }
-        if (const std::string reason = why_not_taken(*c, *norm); !reason.empty()) {
+        if (const std::string reason = composite != nullptr ? why_not_taken(*c, *composite) : why_not_taken(*c, *norm);
+            !reason.empty()) {
           if (!c->is_published()) {
-            omit(audit, norm->name + " " + c->name, reason);
+            omit(audit, name + " " + c->name, reason);
           }
         } else if (const std::string too_much = why_not_held(*c, dtype); !too_much.empty()) {
           omit(audit, fmt::format("{} {}", to_string(dtype), c->name), too_much);
+        } else if (composite != nullptr) {
+          measure_case(*c, *composite, dtype, plan.statistics, options.quick, audit.measurements);
         } else {
           measure_case(*c, *norm, dtype, plan.statistics, options.quick, audit.measurements);
         }
       }
-      say(fmt::format("{} {}: {} measurements so far, {:.0f} s", to_string(dtype), norm->name,
-                      audit.measurements.size(), seconds()));
+      say(fmt::format("{} {}: {} measurements so far, {:.0f} s", to_string(dtype), name, audit.measurements.size(),
+                      seconds()));
     }
   }
   for (const DType dtype : plan.dtypes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "train/audit/composite.h"
 #include "train/audit/definition.h"
 #include "train/audit/norms.h"
 #include "train/environment.h"
@@ -20,6 +21,7 @@ struct Measurement {
   Sizes sizes;
   Accuracy accuracy;
   bool has_bias = true;
+  bool has_weight = true;  ///< or another parameter that is no bias
 };
 
 /// What was left out, and why.
@@ -69,6 +71,14 @@ Audit run_audit(const AuditOptions& options);
 
 /// Forward and backward of a norm on inputs that lie in this layout.
 NormResults apply_norm(const Norm& norm, const NormInputs& inputs, Statistics statistics, Layout layout);
+
+CompositeResults apply_composite(const Composite& composite, const CompositeInputs& inputs, Statistics statistics,
+                                 Layout layout);
+
+/// Names of the norms and of the composites.
+std::vector<std::string> audited_names();
+/// Whether the choice of statistics makes a difference to the norm or composite.
+bool has_statistics(const std::string& name);
 
 /// Times every one of `statistics`, and `stable`, on one input for each walk.
 std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -208,6 +209,13 @@ std::string why_not_taken(const Case& c, const Norm& norm) {
   return "";
 }
 
+std::string why_not_taken(const Case& c, const Composite& composite) {
+  if (c.one_element && !composite.one_each) {
+    return composite.why_not_one_each;
+  }
+  return c.is_published() ? "published for layer norm" : "";
+}
+
 NormInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick) {
   const Sizes sizes = c.is_published() ? (quick ? c.published_quick : c.published)
                       : c.one_element  ? *norm.one_each
@@ -241,6 +249,34 @@ NormInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick)
   inputs.weight = uniform_numbers(affine, 0.5, 0.5, dtype, 1);
   inputs.bias = norm.has_bias ? uniform_numbers(affine, -0.5, 1, dtype, 2) : Tensor{};
   inputs.dy = rounded(normal_numbers(index.numel(), 3), sizes, dtype);
+  return inputs;
+}
+
+CompositeInputs make_inputs(const Case& c, const Composite& composite, DType dtype) {
+  const Sizes& sizes = c.one_element ? *composite.one_each : composite.sizes;
+  int64_t numel = 1;
+  for (const int64_t size : sizes) {
+    numel *= size;
+  }
+  const auto is_weight = [](const CompositeParameter& p) { return p.length == CompositeParameter::Length::first_axis; };
+  const bool standardized = std::any_of(composite.parameters.begin(), composite.parameters.end(), is_weight);
+  const int64_t set_size = numel / (standardized ? sizes[0] : sizes[0] * sizes[1]);
+  std::vector<double> values = normal_numbers(numel, 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] =
+        c.value({.normal = values[i], .element = i, .numel = values.size(), .set = i / static_cast<size_t>(set_size)});
+  }
+  CompositeInputs inputs{.x = rounded(values, sizes, dtype),
+                         .parameters = {},
+                         .dy = rounded(normal_numbers(numel, 3), sizes, dtype),
+                         .eps = c.eps};
+  uint64_t stream = 4;
+  for (const CompositeParameter& parameter : composite.parameters) {
+    const int64_t length = parameter.length == CompositeParameter::Length::one        ? 1
+                           : parameter.length == CompositeParameter::Length::channels ? sizes[1]
+                                                                                      : sizes[0];
+    inputs.parameters.push_back(uniform_numbers({length}, parameter.low, 0.5, dtype, stream++));
+  }
   return inputs;
 }
 

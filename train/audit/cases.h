@@ -1,5 +1,6 @@
 #pragma once
 
+#include "train/audit/composite.h"
 #include "train/audit/definition.h"
 #include "train/audit/norms.h"
 
@@ -48,8 +49,11 @@ const Case& case_called(const std::string& name);
 std::string why_not_held(const Case& c, DType dtype);
 /// Why the norm has no such input. "" if it has.
 std::string why_not_taken(const Case& c, const Norm& norm);
+std::string why_not_taken(const Case& c, const Composite& composite);
 
 /// The input of a norm, rounded to `dtype`, with random weight, bias and dy: the same in every call.
 NormInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick);
+/// The same for a composite; each map, or output channel of a weight, is a set to `c`.
+CompositeInputs make_inputs(const Case& c, const Composite& composite, DType dtype);
 
 }  // namespace norma::train::audit

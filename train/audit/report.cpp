@@ -35,8 +35,10 @@ Json to_json(const Measurement& m) {
                {"layout", to_string(m.layout)},
                {"sizes", std::vector<int64_t>(m.sizes.begin(), m.sizes.end())},
                {"output", to_json(m.accuracy.output)},
-               {"dx", to_json(m.accuracy.dx)},
-               {"dweight", to_json(m.accuracy.dweight)}};
+               {"dx", to_json(m.accuracy.dx)}};
+  if (m.has_weight) {
+    json["dweight"] = to_json(m.accuracy.dweight);
+  }
   if (m.has_bias) {
     json["dbias"] = to_json(m.accuracy.dbias);
   }
@@ -54,9 +56,14 @@ std::string to_csv(const Audit& audit) {
   auto out = std::back_inserter(csv);
   for (const Measurement& m : audit.measurements) {
     const Accuracy& a = m.accuracy;
-    fmt::format_to(out, "{},{},{},{},{},{},{},{},{},{},{},{},", m.norm, to_string(m.statistics), to_string(m.dtype),
+    fmt::format_to(out, "{},{},{},{},{},{},{},{},{},{},", m.norm, to_string(m.statistics), to_string(m.dtype),
                    m.case_name, to_string(m.layout), sizes_text(m.sizes), a.output.worst, a.output.mean, a.dx.worst,
-                   a.dx.mean, a.dweight.worst, a.dweight.mean);
+                   a.dx.mean);
+    if (m.has_weight) {
+      fmt::format_to(out, "{},{},", a.dweight.worst, a.dweight.mean);
+    } else {
+      csv += ",,";
+    }
     if (m.has_bias) {
       fmt::format_to(out, "{},{},", a.dbias.worst, a.dbias.mean);
     } else {

@@ -24,6 +24,8 @@ constexpr const char* kUnits =
     "  outputs       1; or the root mean square of the set's true outputs, where that is above 1\n"
     "  dx            1 / sqrt(var + eps) of the set; times the root mean square of dx in it, where that is above 1\n"
     "  dweight, db   the sum of |dy| (or of |dy * xhat|, if larger) over the elements with that weight\n"
+    "From ghost_batch on, units are taken over the whole tensor: outputs of grn and local_response relative to their\n"
+    "root mean square; dx relative to that of the sum of |dy * dy/dx|, and at least 1 for dyt.\n"
     "wrong: outputs and gradients that are NaN or infinite where the definition is not, or the other way round.\n"
     "The largest errors are shown; a dash means not measured.\n";
 
@@ -93,7 +95,8 @@ void add_errors(const Audit& audit, const Filter& filter, const std::vector<std:
     line.push_back(format_error(largest(audit, here, worst_output)));
   }
   line.push_back(format_error(largest(audit, listed, worst_dx)));
-  line.push_back(format_error(largest(audit, listed, worst_dweight)));
+  const Filter with_weight = [&](const Measurement& m) { return listed(m) && m.has_weight; };
+  line.push_back(format_error(largest(audit, with_weight, worst_dweight)));
   const Filter with_bias = [&](const Measurement& m) { return listed(m) && m.has_bias; };
   line.push_back(format_error(largest(audit, with_bias, worst_dbias)));
   int64_t wrong = 0;
@@ -135,8 +138,7 @@ std::string by_norm(const Audit& audit, const std::vector<std::string>& columns)
           return m.norm == norm && m.dtype == dtype && m.statistics == kind;
         };
         if (std::any_of(audit.measurements.begin(), audit.measurements.end(), filter)) {
-          std::vector<std::string> line = {norm,
-                                           norm_called(norm).has_statistics ? std::string(to_string(kind)) : "any",
+          std::vector<std::string> line = {norm, has_statistics(norm) ? std::string(to_string(kind)) : "any",
                                            std::string(to_string(dtype))};
           add_errors(audit, filter, columns, line);
           lines.push_back(line);
@@ -176,7 +178,7 @@ std::string summary(const Audit& audit, const std::vector<std::string>& columns)
   for (const DType dtype : distinct(audit, [](const Measurement& m) { return m.dtype; })) {
     for (const Statistics kind : distinct(audit, [](const Measurement& m) { return m.statistics; })) {
       const Filter filter = [&](const Measurement& m) {
-        return m.dtype == dtype && m.statistics == kind && norm_called(m.norm).has_statistics;
+        return m.dtype == dtype && m.statistics == kind && has_statistics(m.norm);
       };
       if (std::none_of(audit.measurements.begin(), audit.measurements.end(), filter)) {
         continue;
@@ -206,7 +208,7 @@ std::string means(const Audit& audit, const std::vector<std::string>& columns) {
       bool any = false;
       for (const std::string& column : columns) {
         const Filter here = [&](const Measurement& m) {
-          return m.dtype == dtype && m.statistics == kind && norm_called(m.norm).has_statistics &&
+          return m.dtype == dtype && m.statistics == kind && has_statistics(m.norm) &&
                  case_called(m.case_name).column == column;
         };
         const std::optional<double> mean = largest(audit, here, mean_output);
