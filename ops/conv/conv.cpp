@@ -6,6 +6,7 @@
 #include "core/tape.h"
 #include "ops/conv/conv_gradient.h"
 #include "ops/conv/kernels.h"
+#include "ops/matmul/product.h"
 #include "ops/reduce/reduce.h"
 
 #include <fmt/format.h>
@@ -151,7 +152,8 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
     const auto& implementation = kernels::conv2d_implementation(x.device(), conv, Conv2dPass::forward);
     const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, implementation); });
     implementation.forward(conv, x_read.raw_data(), weight_read.raw_data(),
-                           bias_read.defined() ? bias_read.raw_data() : nullptr, y.raw_data());
+                           bias_read.defined() ? bias_read.raw_data() : nullptr, y.raw_data(),
+                           is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
   }
   // Each operand is needed for the other's gradient only.
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();

@@ -352,7 +352,8 @@ int64_t packed_size(const Conv2dCase& conv) {
   return ChannelBlocks<T>{conv.c}.count() * Vector<T>::kLanes * conv.kh * conv.kw;
 }
 
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+             Storage* /* keep */) {
   dispatch_width(conv, [&](auto zero, auto width) {
     using T = decltype(zero);
     const Buffer<T> packed(packed_size<T>(conv));

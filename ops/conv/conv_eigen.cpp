@@ -307,7 +307,8 @@ bool supports(const Conv2dCase& conv, Conv2dPass) {
   return conv.dtype == DType::float32 || conv.dtype == DType::float64;
 }
 
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+             Storage* /* keep */) {
   dispatch_floating("conv2d", conv.dtype, [&](auto zero) {
     using T = decltype(zero);
     with_ordered_weight<T>(conv, weight, [&](const T* ordered) {

@@ -96,8 +96,8 @@ std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass,
   fail("conv2d", "unknown pass {}", static_cast<int>(pass));
 }
 
-/// Runs with the pointers in the order make_plan declares the operands.
-void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> pointers) {
+/// Runs with the pointers in the order make_plan declares the operands. `keep`: see Conv2dImplementation::forward.
+void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> pointers, Storage* keep = nullptr) {
   // A primitive is made for a number of threads, hence part of the key.
   using Key = std::tuple<Conv2dCase, Conv2dPass, bool, int>;
   constexpr size_t kMaxPlans = 1024;
@@ -111,7 +111,7 @@ void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> poi
     if (plan == nullptr) {
       plan = make_plan(conv, pass, has_bias);
     }
-    plan->execute(pointers);
+    plan->execute(pointers, keep);
   } catch (const dnnl::error& error) {
     fail("conv2d", "oneDNN: {}", error.what());
   }
@@ -132,13 +132,13 @@ void* writable(const void* pointer) {
   return const_cast<void*>(pointer);
 }  // oneDNN's handles are not const
 
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep) {
   if (pixel_product::serves(conv)) {
-    pixel_product::forward(conv, x, weight, bias, y);
+    pixel_product::forward(conv, x, weight, bias, y, keep);
     return;
   }
   const std::array<void*, 4> pointers{writable(x), writable(weight), y, writable(bias)};
-  execute(conv, Conv2dPass::forward, std::span(pointers).first(bias == nullptr ? 3 : 4));
+  execute(conv, Conv2dPass::forward, std::span(pointers).first(bias == nullptr ? 3 : 4), keep);
 }
 
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {

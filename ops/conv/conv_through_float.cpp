@@ -49,7 +49,8 @@ bool supports(const Conv2dCase& conv, Conv2dPass) {
   return is_half(conv.dtype);
 }
 
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+             Storage* /* keep */) {
   const Conv2dCase wide = wide_case(conv);
   const Widened wide_x(conv.dtype, x, input_count(conv));
   const Widened wide_weight(conv.dtype, weight, weight_count(conv));
@@ -57,7 +58,7 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
   const int64_t count = output_count(conv);
   const Buffer<float> wide_y(count);
   implementation_of(wide, Conv2dPass::forward)
-      .forward(wide, wide_x.data(), wide_weight.data(), wide_bias.data(), wide_y.data());
+      .forward(wide, wide_x.data(), wide_weight.data(), wide_bias.data(), wide_y.data(), /* keep= */ nullptr);
   round_to(conv.dtype, wide_y.data(), 1, count, count, y);
 }
 

@@ -2,6 +2,7 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/storage.h"
 
 #include <compare>
 #include <cstdint>
@@ -52,8 +53,9 @@ inline double fewest_bytes(const Conv2dCase& conv) {
 struct Conv2dImplementation {
   std::string_view name;
   bool (*supports)(const Conv2dCase& conv, Conv2dPass pass);
-  /// y = x * weight + bias; bias may be nullptr.
-  void (*forward)(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y);
+  /// y = x * weight + bias; bias may be nullptr. `keep`, unless nullptr, is the storage of the weight: an
+  /// implementation that reorders weights may keep the reordered ones there.
+  void (*forward)(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep);
   void (*input_gradient)(const Conv2dCase& conv, const void* dy, const void* weight, void* dx);
   void (*weight_gradient)(const Conv2dCase& conv, const void* x, const void* dy, void* dweight);
 };

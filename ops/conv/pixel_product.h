@@ -11,7 +11,7 @@ namespace norma::kernels::pixel_product {
 /// True iff the convolution is one: float32, NHWC, one group, a 1x1 kernel, no padding.
 bool serves(const Conv2dCase& conv);
 
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y);
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep);
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx);
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight);
 

@@ -80,7 +80,7 @@ bool serves(const Conv2dCase& conv) {
 }
 
 // y (pixels, o) = x (pixels, c) weightᵀ
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep) {
   const MatmulCase product{.m = pixels(conv),
                            .n = conv.o,
                            .k = conv.c,
@@ -89,7 +89,7 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
                            .b_row = 1,
                            .b_column = conv.c,
                            .c_row = conv.o};
-  with_met_pixels(conv, x, [&](const void* met) { matmul_onednn()->multiply(product, met, weight, bias, y); });
+  with_met_pixels(conv, x, [&](const void* met) { matmul_onednn()->multiply(product, met, weight, bias, y, keep); });
 }
 
 // dx = dy weight
@@ -103,11 +103,11 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
                            .b_column = 1,
                            .c_row = conv.c};
   if (!strided(conv)) {
-    matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, dx);
+    matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, dx, /* keep= */ nullptr);
     return;
   }
   const Buffer<float> met(pixels(conv) * conv.c);
-  matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, met.data());
+  matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, met.data(), /* keep= */ nullptr);
   scatter(conv, met.data(), static_cast<float*>(dx));
 }
 
@@ -121,8 +121,9 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
                            .b_row = conv.c,
                            .b_column = 1,
                            .c_row = conv.c};
-  with_met_pixels(conv, x,
-                  [&](const void* met) { matmul_onednn()->multiply(product, dy, met, /* bias= */ nullptr, dweight); });
+  with_met_pixels(conv, x, [&](const void* met) {
+    matmul_onednn()->multiply(product, dy, met, /* bias= */ nullptr, dweight, /* keep= */ nullptr);
+  });
 }
 
 }  // namespace norma::kernels::pixel_product

@@ -2,6 +2,7 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/storage.h"
 
 #include <compare>
 #include <cstdint>
@@ -38,8 +39,9 @@ inline double fewest_bytes(const MatmulCase& product) {
 struct MatmulImplementation {
   std::string_view name;
   bool (*supports)(const MatmulCase& product);
-  /// bias: n values added to every row, or nullptr. c is overwritten.
-  void (*multiply)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c);
+  /// bias: n values added to every row, or nullptr. c is overwritten. `keep`, unless nullptr, is the storage of b: an
+  /// implementation that reorders b may keep the reordered one there.
+  void (*multiply)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* keep);
 };
 
 /// nullptr in a build without oneDNN.

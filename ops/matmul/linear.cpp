@@ -153,8 +153,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (y.numel() > 0) {
     const Tensor matrix = x.rank() == 2 ? x : rows.matrix();
     const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+    const bool keep = is_constant_weight(weight);
     const NoGradGuard no_grad;
-    multiply_into(matrix_view(matrix), matrix_view(transpose(weight, 0, 1)), bias_read, y.raw_data(), outputs);
+    multiply_into(matrix_view(matrix), matrix_view(transpose(weight, 0, 1)), bias_read, y.raw_data(), outputs, keep);
   }
   // Each operand is needed for the other's gradient only.
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();

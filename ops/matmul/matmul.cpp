@@ -82,7 +82,8 @@ void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const 
     const OpScope scope([&] { return work_of(product, implementation); });
     implementation.multiply(product, static_cast<const std::byte*>(left.tensor.raw_data()) + offsets[1] * element,
                             static_cast<const std::byte*>(right.tensor.raw_data()) + offsets[2] * element,
-                            /* bias= */ nullptr, static_cast<std::byte*>(out.raw_data()) + offsets[0] * element);
+                            /* bias= */ nullptr, static_cast<std::byte*>(out.raw_data()) + offsets[0] * element,
+                            /* keep= */ nullptr);
   }
 }
 
@@ -113,7 +114,7 @@ MatrixView matrix_view(const Tensor& x) {
   return {copy, std::max<int64_t>(columns, 1), 1};
 }
 
-void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row) {
+void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row, bool keep_b) {
   const kernels::MatmulCase product{.dtype = a.tensor.dtype(),
                                     .m = a.tensor.size(0),
                                     .n = b.tensor.size(1),
@@ -126,7 +127,11 @@ void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias,
   const auto& implementation = kernels::matmul_implementation(a.tensor.device(), product);
   const OpScope scope([&] { return work_of(product, implementation); });
   implementation.multiply(product, a.tensor.raw_data(), b.tensor.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
-                          c);
+                          c, keep_b ? b.tensor.storage().get() : nullptr);
+}
+
+bool is_constant_weight(const Tensor& x) {
+  return !grad_enabled() && x.is_leaf() && x.requires_grad();
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {

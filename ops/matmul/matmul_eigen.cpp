@@ -70,7 +70,8 @@ bool supports(const MatmulCase& product) {
   return product.dtype == DType::float32 || product.dtype == DType::float64;
 }
 
-void multiply_any(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c) {
+void multiply_any(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
+                  Storage* /* keep */) {
   dispatch_floating("matmul", product.dtype, [&](auto zero) {
     using T = decltype(zero);
     multiply(product, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<const T*>(bias),

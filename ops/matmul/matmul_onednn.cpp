@@ -38,11 +38,14 @@ enum class Arrangement : uint8_t {
 /// b and pays it back where many rows of a meet it, or where rows of b lie so far apart that they collide in the cache
 /// (up to 1.6 times as fast). A gradient of weights (a lies transposed) wants at least as many rows as columns of c, up
 /// to 1.35 times as fast, unless it sums over few rows: then packing b is cheap.
-Arrangement arrangement(const MatmulCase& p, bool has_bias) {
+Arrangement arrangement(const MatmulCase& p, bool has_bias, bool kept) {
   constexpr int64_t kFew = 512;
   constexpr int64_t kMany = 1024;
   if (p.batch != 1 || p.m * p.n * p.k < kFew * kFew * kFew / 8) {
     return Arrangement::plain;
+  }
+  if (kept) {
+    return Arrangement::packed;
   }
   const bool a_transposed = p.a_column != 1;
   const bool b_transposed = p.b_column != 1;
@@ -70,8 +73,8 @@ std::unique_ptr<onednn::Plan> make_transposed(const MatmulCase& p) {
   return plan;
 }
 
-std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias) {
-  const Arrangement arranged = arrangement(p, has_bias);
+std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias, bool kept) {
+  const Arrangement arranged = arrangement(p, has_bias, kept);
   if (arranged == Arrangement::transposed) {
     return make_transposed(p);
   }
@@ -105,22 +108,23 @@ void* writable(const void* pointer) {
   return const_cast<void*>(pointer);
 }  // oneDNN's handles are not const
 
-void multiply(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c) {
+void multiply(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* keep) {
   // A primitive is made for a number of threads, hence part of the key.
-  using Key = std::tuple<MatmulCase, bool, int>;
+  using Key = std::tuple<MatmulCase, bool, bool, int>;
   constexpr size_t kMaxPlans = 1024;
   thread_local std::map<Key, std::unique_ptr<onednn::Plan>> plans;
   const bool has_bias = bias != nullptr;
+  const bool kept = keep != nullptr;
   try {
     if (plans.size() >= kMaxPlans) {
       plans.clear();
     }
-    auto& plan = plans[Key(product, has_bias, num_threads())];
+    auto& plan = plans[Key(product, has_bias, kept, num_threads())];
     if (plan == nullptr) {
-      plan = make_product(product, has_bias);
+      plan = make_product(product, has_bias, kept);
     }
     const std::array<void*, 4> pointers{writable(a), writable(b), c, writable(bias)};
-    plan->execute(std::span(pointers).first(has_bias ? 4 : 3));
+    plan->execute(std::span(pointers).first(has_bias ? 4 : 3), keep);
   } catch (const dnnl::error& error) {
     fail("matmul", "oneDNN: {}", error.what());
   }

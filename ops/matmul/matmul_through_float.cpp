@@ -22,7 +22,7 @@ void widen_operand(DType dtype, const void* x, int64_t batch, int64_t batch_stri
   }
 }
 
-void multiply(const MatmulCase& p, const void* a, const void* b, const void* bias, void* c) {
+void multiply(const MatmulCase& p, const void* a, const void* b, const void* bias, void* c, Storage* /* keep */) {
   const bool a_rows = p.a_column == 1;
   const bool b_rows = p.b_column == 1;
   const int64_t a_count = p.a_batch == 0 ? 1 : p.batch;
@@ -49,7 +49,8 @@ void multiply(const MatmulCase& p, const void* a, const void* b, const void* bia
   wide.c_batch = p.m * p.n;
   wide.c_row = p.n;
   matmul_implementation(kCpu, wide)
-      .multiply(wide, wide_a.data(), wide_b.data(), bias == nullptr ? nullptr : wide_bias.data(), wide_c.data());
+      .multiply(wide, wide_a.data(), wide_b.data(), bias == nullptr ? nullptr : wide_bias.data(), wide_c.data(),
+                /* keep= */ nullptr);
   for (int64_t i = 0; i < p.batch; ++i) {
     const auto offset = static_cast<size_t>(i * p.c_batch) * size_of(p.dtype);
     round_to(p.dtype, wide_c.data() + i * p.m * p.n, p.m, p.c_row, p.n, static_cast<std::byte*>(c) + offset);

@@ -16,7 +16,11 @@ struct MatrixView {
 MatrixView matrix_view(const Tensor& x);
 
 /// Writes a b + bias into the matrix at `c`, whose rows are `c_row` elements apart. All of rank 2; bias may be
-/// undefined.
-void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row);
+/// undefined. `keep_b`: b is a weight in use as it is, so that what a library made of it may be kept for the next call.
+void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row,
+                   bool keep_b = false);
+
+/// True iff no gradients are recorded and x is a parameter, which stays as it is from call to call.
+bool is_constant_weight(const Tensor& x);
 
 }  // namespace norma

@@ -2,6 +2,8 @@
 
 #include <dnnl.hpp>
 
+#include "core/storage.h"
+
 #include <cstddef>
 #include <span>
 #include <unordered_map>
@@ -27,8 +29,9 @@ class Plan {
   void add_input(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours);
   void add_output(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours);
 
-  /// Runs with one pointer for each operand, in the order they were declared, and waits for the end.
-  void execute(std::span<void* const> pointers);
+  /// Runs with one pointer for each operand, in the order they were declared, and waits for the end. The second
+  /// operand, the weights, lies in `keep`, if that is given: reordered, they are kept there for the next call.
+  void execute(std::span<void* const> pointers, Storage* keep = nullptr);
 
  private:
   struct Operand {

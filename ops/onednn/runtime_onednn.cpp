@@ -1,6 +1,10 @@
 #include "core/allocator.h"
+#include "core/buffer.h"
 #include "ops/onednn/onednn.h"
 
+#include <list>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 namespace norma::onednn {
@@ -44,6 +48,40 @@ dnnl::stream& stream() {
 size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
+
+/// Weights in the layouts that primitives wanted so far.
+class PackedWeights : public DerivedData {
+ public:
+  /// The memory behind `theirs` in the layout of `ours`.
+  void* get(const dnnl::memory& theirs, dnnl::memory& ours, const dnnl::reorder& reorder, const dnnl::stream& stream) {
+    const std::lock_guard lock(mutex_);
+    for (const Packed& packed : packed_) {
+      if (packed.source == theirs.get_data_handle() && packed.from == theirs.get_desc() &&
+          packed.to == ours.get_desc()) {
+        return packed.memory.data();
+      }
+    }
+    const Packed& packed = packed_.emplace_back(theirs, ours);
+    ours.set_data_handle(packed.memory.data());
+    dnnl::reorder(reorder).execute(stream, const_cast<dnnl::memory&>(theirs), ours);
+    return packed.memory.data();
+  }
+
+ private:
+  struct Packed {
+    Packed(const dnnl::memory& theirs, const dnnl::memory& ours)
+        : source(theirs.get_data_handle()),
+          from(theirs.get_desc()),
+          to(ours.get_desc()),
+          memory(static_cast<int64_t>(to.get_size())) {}
+    const void* source;
+    dnnl::memory::desc from, to;
+    Buffer<std::byte> memory;
+  };
+
+  std::mutex mutex_;
+  std::list<Packed> packed_;
+};
 
 }  // namespace
 
@@ -89,13 +127,18 @@ void Plan::add(int argument, const dnnl::memory::desc& theirs, const dnnl::memor
   operands_.push_back(std::move(operand));
 }
 
-void Plan::execute(std::span<void* const> pointers) {
+void Plan::execute(std::span<void* const> pointers, Storage* keep) {
+  constexpr size_t kWeights = 1;
   std::byte* const memory = workspace(workspace_bytes_);
   scratchpad_.set_data_handle(memory);
+  std::shared_ptr<PackedWeights> packed;
   for (size_t i = 0; i < operands_.size(); ++i) {
     Operand& operand = operands_[i];
     operand.theirs.set_data_handle(pointers[i]);
-    if (operand.ours) {
+    if (operand.ours && i == kWeights && keep != nullptr) {
+      packed = keep->derived<PackedWeights>();
+      operand.ours.set_data_handle(packed->get(operand.theirs, operand.ours, operand.reorder, stream()));
+    } else if (operand.ours) {
       operand.ours.set_data_handle(memory + operand.offset);
       if (!operand.is_output) {
         operand.reorder.execute(stream(), operand.theirs, operand.ours);

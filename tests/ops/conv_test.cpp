@@ -4,6 +4,7 @@
 #include "core/tape.h"
 #include "error_text.h"
 #include "ops/conv/kernels.h"
+#include "ops/shape/view.h"
 
 #include <cstdlib>
 #include <string>
@@ -254,6 +255,34 @@ TEST_CASE("conv2d: strided 1x1 in channels_last against Eigen, where the stride 
       CAPTURE(i);
       CHECK(max_difference(results[0][i], results[1][i]) <= 1e-5);  // sums of up to 108 products below 1
     }
+  }
+}
+
+TEST_CASE("conv2d: reordered weights that inference keeps follow every change of the weight") {
+  struct Shape {
+    int64_t c, o, kernel, stride;
+  };
+  const NoGradGuard no_grad;
+  // A 3x3 kernel, a matrix product large enough to be given packed weights, and one that skips pixels.
+  for (const Shape s : {Shape{19, 33, 3, 1}, Shape{64, 80, 1, 1}, Shape{64, 80, 1, 2}}) {
+    CAPTURE(s.kernel);
+    const Conv2dOptions options{.stride = s.stride, .padding = s.kernel / 2};
+    const Tensor x = in_layout(random_tensor({3, s.c, 35, 34}, 1, DType::float32), Layout::channels_last);
+    const Tensor weight = random_tensor({s.o, s.c, s.kernel, s.kernel}, 2, DType::float32).set_requires_grad();
+    const auto expected = [&] {
+      const Forced forced("eigen");
+      return conv2d(x, weight, {}, options);
+    };
+    const Tensor before = conv2d(x, weight, {}, options);
+    CHECK(max_difference(before, expected()) <= 1e-4);
+    CHECK(max_difference(conv2d(x, weight, {}, options), before) == 0);
+    CHECK(max_difference(conv2d(narrow(x, 0, 0, 2), weight, {}, options), narrow(before, 0, 0, 2)) <= 1e-5);
+    fill_(narrow(weight.detach(), 0, 1, 2), 0.5);
+    CHECK(max_difference(conv2d(x, weight, {}, options), before) > 1);
+    CHECK(max_difference(conv2d(x, weight, {}, options), expected()) <= 1e-3);  // sums of up to 171 products
+    // Another tensor with the same values in the same memory order is not taken for the first.
+    const Tensor other = random_tensor({s.o, s.c, s.kernel, s.kernel}, 3, DType::float32).set_requires_grad();
+    CHECK(max_difference(conv2d(x, other, {}, options), conv2d(x, weight, {}, options)) > 1);
   }
 }
 

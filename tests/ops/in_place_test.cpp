@@ -215,10 +215,9 @@ TEST_CASE("in place: error texts") {
   Tensor whole = zeros({3}, {.dtype = DType::int32});
   CHECK(error_of([&] { add_(whole, zeros({3})); }) == "add_: b: expected a dtype that int32 can hold, got float32");
   CHECK(error_of([&] { add_(whole, 0.5); }) == "add_: b: expected a whole number that fits into int32, got 0.5");
-  CHECK(error_of([&] { div_(whole, whole); }) == 
+  CHECK(error_of([&] { div_(whole, whole); }) ==
         "div_: expected dtype float32, float64, bfloat16 or float16, got int32");
-  CHECK(error_of([&] { exp_(whole); }) == 
-        "exp_: expected dtype float32, float64, bfloat16 or float16, got int32");
+  CHECK(error_of([&] { exp_(whole); }) == "exp_: expected dtype float32, float64, bfloat16 or float16, got int32");
   Tensor flags = zeros({3}, {.dtype = DType::boolean});
   CHECK(error_of([&] { mul_(flags, 2); }) ==
         "mul_: expected dtype float32, float64, bfloat16, float16, int64 or int32, got bool");

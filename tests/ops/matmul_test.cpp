@@ -210,6 +210,18 @@ TEST_CASE("linear: float32 gradients of every implementation against float64") {
   }
 }
 
+TEST_CASE("linear: reordered weights that inference keeps follow every change of the weight") {
+  const NoGradGuard no_grad;
+  const Tensor x = random_tensor({49, 300}, 1, DType::float32);
+  const Tensor weight = random_tensor({330, 300}, 2, DType::float32).set_requires_grad();
+  const Tensor before = linear(x, weight, {});
+  CHECK(max_difference(before, reference(x, transpose(weight, 0, 1))) <= 1e-4);
+  CHECK(max_difference(linear(x, weight, {}), before) == 0);
+  fill_(narrow(weight.detach(), 0, 1, 2), 0.5);
+  CHECK(max_difference(linear(x, weight, {}), reference(x, transpose(weight, 0, 1))) <= 1e-3);  // sums of up to 150
+  CHECK(max_difference(linear(x, weight, {}), before) > 1);
+}
+
 TEST_CASE("linear: an empty batch gives an empty result and zero gradients") {
   const Tensor weight = random_tensor({3, 5}, 2, DType::float32).set_requires_grad();
   const Tensor y = linear(zeros({0, 5}), weight);

@@ -311,8 +311,7 @@ TEST_CASE("pointwise: error texts") {
   CHECK(error_of([&] { mul(x, zeros({4})); }).starts_with("mul: "));
   CHECK(error_of([&] { add(flags, flags); }) ==
         "add: expected dtype float32, float64, bfloat16, float16, int64 or int32, got bool");
-  CHECK(error_of([&] { div(whole, whole); }) ==
-        "div: expected dtype float32, float64, bfloat16 or float16, got int64");
+  CHECK(error_of([&] { div(whole, whole); }) == "div: expected dtype float32, float64, bfloat16 or float16, got int64");
   CHECK(error_of([&] { gelu(whole); }) == "gelu: expected dtype float32, float64, bfloat16 or float16, got int64");
   CHECK(error_of([&] { exp(whole); }) == "exp: expected dtype float32, float64, bfloat16 or float16, got int64");
   CHECK(error_of([&] { abs(flags); }) ==

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Times PyTorch on random images and prints one line of JSON: a network's training step or inference, or single norms.
+
+Networks are timm's where timm is installed, else torchvision's. peers.py runs this beside Norma.
+"""
+import argparse
+import json
+import resource
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+
+def create_network(name):
+    try:
+        import timm
+        return timm.create_model(name), f"timm {timm.__version__}"
+    except ImportError:
+        import torchvision
+        return torchvision.models.get_model(name), f"torchvision {torchvision.__version__}"
+
+
+def time_network(options):
+    model, definition = create_network(options.model)
+    memory_format = torch.channels_last if options.channels_last else torch.contiguous_format
+    dtype = torch.bfloat16 if options.precision == "bfloat16" else torch.float32
+    model = model.to(memory_format=memory_format, dtype=dtype).train(options.bench == "train")
+    images = torch.randn(options.batch_size, 3, options.img_size, options.img_size)
+    images = images.to(memory_format=memory_format, dtype=dtype)
+    labels = torch.randint(0, 1000, (options.batch_size,))
+    forward = torch.compile(model) if options.compile else model
+    amp = torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "amp_bfloat16")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05)
+
+    def train():
+        optimizer.zero_grad(set_to_none=True)
+        with amp:
+            loss = F.cross_entropy(forward(images).float(), labels)
+        loss.backward()
+        optimizer.step()
+
+    def infer():
+        with torch.inference_mode(), amp:
+            forward(images)
+
+    step = train if options.bench == "train" else infer
+    for _ in range(options.warmup):
+        step()
+    seconds = []
+    for _ in range(options.steps):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    return {"definition": definition, "seconds": seconds,
+            "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+
+
+def norm_function(norm, channels):
+    """y = f(x, weight, bias), as PyTorch users write the norm."""
+    if norm == "batch":
+        mean, var = torch.zeros(channels), torch.ones(channels)
+        return lambda x, w, b: F.batch_norm(x, mean, var, w, b, training=True)
+    if norm == "layer2d":
+        return lambda x, w, b: F.layer_norm(x.permute(0, 2, 3, 1), (channels,), w, b, 1e-6).permute(0, 3, 1, 2)
+    if norm == "rms2d":
+        return lambda x, w, b: F.rms_norm(x.permute(0, 2, 3, 1), (channels,), w, 1e-6).permute(0, 3, 1, 2)
+    if norm == "instance":
+        return lambda x, w, b: F.instance_norm(x, weight=w, bias=b)
+    groups = int(norm.split(":")[1])
+    return lambda x, w, b: F.group_norm(x, groups, w, b)
+
+
+def milliseconds(f, budget=0.4, least=5):
+    """Median over about `budget` seconds."""
+    f()
+    times = []
+    end = time.perf_counter() + budget
+    while len(times) < least or time.perf_counter() < end:
+        start = time.perf_counter()
+        f()
+        times.append(time.perf_counter() - start)
+    return 1e3 * sorted(times)[len(times) // 2]
+
+
+def time_norms(options):
+    rows = []
+    for shape in options.shapes.split(","):
+        n, c, h, w = (int(size) for size in shape.split("x"))
+        for norm in options.norms.split(","):
+            if norm == "rms2d" and not hasattr(F, "rms_norm"):
+                continue
+            for name, memory_format in (("contiguous", torch.contiguous_format), ("channels_last", torch.channels_last)):
+                x = torch.randn(n, c, h, w).to(memory_format=memory_format).requires_grad_()
+                weight, bias = torch.rand(c, requires_grad=True), torch.rand(c, requires_grad=True)
+                dy = torch.randn(n, c, h, w).to(memory_format=memory_format)
+                f = norm_function(norm, c)
+                y = f(x, weight, bias)
+                inputs = [x, weight] if norm == "rms2d" else [x, weight, bias]
+                rows.append({"norm": norm, "sizes": shape, "format": name, "direction": "forward",
+                             "ms": milliseconds(lambda: f(x, weight, bias))})
+                rows.append({"norm": norm, "sizes": shape, "format": name, "direction": "backward",
+                             "ms": milliseconds(lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True))})
+    return {"rows": rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bench", choices=("train", "infer", "norms"), default="train")
+    parser.add_argument("--model", default="resnet50")
+    parser.add_argument("-b", "--batch-size", type=int, default=8)
+    parser.add_argument("--img-size", type=int, default=224)
+    parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "amp_bfloat16"), default="float32")
+    parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--norms", default="batch,layer2d,group:32,group:1,instance,rms2d")
+    parser.add_argument("--shapes", default="8x256x56x56")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    result = time_norms(options) if options.bench == "norms" else time_network(options)
+    print(json.dumps({"framework": f"PyTorch {torch.__version__}", "threads": torch.get_num_threads()} | result))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
