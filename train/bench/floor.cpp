@@ -49,7 +49,7 @@ FloorCandidate own_candidate(const Conv2dCall& call) {
   switch (call.pass) {
     case Conv2dPass::forward:
       return {name, x, 0, y, [=, weight = filled_memory(weight_bytes)](const FloorMemory& m) {
-                implementation->forward(conv, m.a, weight.raw_data(), /* bias= */ nullptr, m.c);
+                implementation->forward(conv, m.a, weight.raw_data(), /* bias= */ nullptr, m.c, /* keep= */ nullptr);
               }};
     case Conv2dPass::input_gradient:
       return {name, y, 0, x, [=, weight = filled_memory(weight_bytes)](const FloorMemory& m) {
@@ -71,8 +71,9 @@ FloorCandidate own_candidate(const MatmulCase& p) {
   return {std::string(implementation->name),
           elements_bytes(extent(p.batch, p.a_batch, p.m, p.a_row, p.k, p.a_column), p.dtype),
           elements_bytes(extent(p.batch, p.b_batch, p.k, p.b_row, p.n, p.b_column), p.dtype),
-          elements_bytes(extent(p.batch, p.c_batch, p.m, p.c_row, p.n, 1), p.dtype),
-          [=](const FloorMemory& m) { implementation->multiply(p, m.a, m.b, /* bias= */ nullptr, m.c); }};
+          elements_bytes(extent(p.batch, p.c_batch, p.m, p.c_row, p.n, 1), p.dtype), [=](const FloorMemory& m) {
+            implementation->multiply(p, m.a, m.b, /* bias= */ nullptr, m.c, /* keep= */ nullptr);
+          }};
 }
 
 std::string text_of(const Conv2dCall& call) {
