@@ -137,7 +137,7 @@ inline void store_sets(const NormProblem& problem, const NormForward<S>& arrays,
 #pragma omp simd reduction(| : lost)
   for (int64_t i = 0; i < sets; ++i) {
     const double from_pivot = centred ? sum[i] * by_count : 0.0;
-    const double m2 = squares[i] - sum[i] * from_pivot;
+    const double m2 = centred ? squares[i] - sum[i] * from_pivot : squares[i];  // an infinite sum times 0 is NaN
     const double wide_var = (m2 < 0 ? 0.0 : m2) / freedom;
     const T rounded = static_cast<T>(pivot[i] + from_pivot);
     mean[i] = rounded;
@@ -148,8 +148,7 @@ inline void store_sets(const NormProblem& problem, const NormForward<S>& arrays,
   }
   if (lost) [[unlikely]] {
     for (int64_t i = 0; i < sets; ++i) {
-      const double from_pivot = centred ? sum[i] * by_count : 0.0;
-      const double m2 = squares[i] - sum[i] * from_pivot;
+      const double m2 = centred ? squares[i] - sum[i] * (sum[i] * by_count) : squares[i];
       if (squares_are_lost<T>(problem, (m2 < 0 ? 0.0 : m2) / freedom)) {
         store_scaled_statistics(problem, arrays, first_set + i);
       }
