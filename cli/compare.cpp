@@ -91,6 +91,7 @@ int run(const State& state) {
     comparison = load_comparison(state.resume);
     options.output = state.resume;
   }
+  print_if_slow(train::precision_of(comparison.recipe));
   fmt::print("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
              comparison.recipe.dataset, comparison.recipe.image_size, comparison.recipe.image_size, num_threads(),
              options.output.string());
@@ -141,6 +142,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   state->recipe.add_data(*app);
   state->recipe.add_training_data(*app);
   state->recipe.add_optimisation(*app);
+  state->recipe.add_precision(*app, train::training_precision_names());
   app->add_option("--output", state->output, "folder for the report")
       ->type_name("FOLDER")
       ->default_str("runs/compare-<date>-<time>")

@@ -35,7 +35,14 @@ int run(const State& state) {
       state.recipe.applied_to(weights_only ? state.recipe.defaults() : train::recipe_of(train::load_checkpoint(file)));
   train::check_recipe(recipe);
   const auto dataset = train::make_dataset(recipe, data::Split::test);
-  const auto model = train::make_model(recipe, dataset->info().num_classes());
+  const train::Precision precision = train::precision_of(recipe);
+  print_if_slow(precision);
+  // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
+  train::Recipe wide = recipe;
+  wide.precision = precision.dtype == DType::float64 ? "float64" : "float32";
+  wide.cast_policy.clear();
+  wide.cast_policy_file.clear();
+  const auto model = train::make_model(wide, dataset->info().num_classes());
   model->load_state_dict(train::load_weights(file));
   if (state.recalibrate > 0) {
     data::Loader training =
@@ -50,7 +57,8 @@ int run(const State& state) {
     fmt::print("{} batch norms are folded into the convolutions before them\n", folded);
   }
   const train::InterruptGuard guard;
-  const train::Evaluation result = train::evaluate(*model, batches);
+  train::convert_model(*model, precision);
+  const train::Evaluation result = train::evaluate(*model, batches, precision);
   fmt::print("{} {} on {}: accuracy {:.2f} %, loss {:.4f} ({} images, {:.1f} img/s){}\n", recipe.model,
              recipe.norm.empty() ? "with its own norm" : recipe.norm, recipe.dataset, 100 * result.accuracy,
              result.loss, result.images, static_cast<double>(result.images) / result.seconds,
@@ -79,6 +87,7 @@ Command add_eval(CLI::App& program) {
   state->recipe.add_model(*app);
   state->recipe.add_model_details(*app);
   state->recipe.add_data(*app);
+  state->recipe.add_precision(*app, train::precision_names());
   state->running.add_threads(*app);
   state->running.add_workers(*app);
   state->model = app->get_option("--model");

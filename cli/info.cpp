@@ -4,6 +4,7 @@
 #include "nn/norm_factory.h"
 #include "ops/conv/conv.h"
 #include "train/environment.h"
+#include "train/precision.h"
 #include "train/report.h"
 
 #include <fmt/format.h>
@@ -43,6 +44,7 @@ int run() {
     line(name, version);
   }
   line("CLI11", CLI11_VERSION);
+  line("bfloat16", train::bfloat16_text());
   line("convolutions", fmt::format("{}", fmt::join(conv2d_implementations(), " ")));
   line("models", fmt::format("{}", fmt::join(models::model_names(), " ")));
   line("norms", norm_texts());

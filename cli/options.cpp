@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "nn/cast_policy.h"
 #include "nn/norm_factory.h"
 #include "nn/norm_policy.h"
 #include "train/environment.h"
@@ -192,6 +193,32 @@ void RecipeOptions::add_optimisation(CLI::App& app) {
 void RecipeOptions::add_seed(CLI::App& app) {
   add(app, "--seed", &train::Recipe::seed, "N", "of start values, image order and dropping; same seed, same bits")
       ->group(kOptimisation);
+}
+
+void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>& names) {
+  add(app, "--precision", &train::Recipe::precision, "NAME", or_list(names) + "; amp: float32 parameters, autocast ops")
+      ->group(kRunning);
+  const auto note = [edits = edits_](const std::string& file) {
+    edits->push_back([file](train::Recipe& recipe) {
+      recipe.cast_policy = nn::read_cast_policy(file);
+      recipe.cast_policy_file = file;
+      nn::parse_cast_policy(recipe.cast_policy, file);
+    });
+  };
+  app.add_option_function<std::string>("--cast-policy", note,
+                                       "amp: what ops compute in, a file of lines \"batch_norm\" = \"float32\"; rules: "
+                                       "lower, float32, keep")
+      ->type_name("FILE.toml")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->group(kRunning);
+}
+
+void print_if_slow(const train::Precision& precision) {
+  const std::string text = train::slow_precision_text(precision);
+  if (!text.empty()) {
+    fmt::print("{}\n", text);
+    std::fflush(stdout);
+  }
 }
 
 void RunOptions::add_threads(CLI::App& app) {

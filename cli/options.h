@@ -35,6 +35,8 @@ class RecipeOptions {
   void add_optimisation(CLI::App& app);
   void add_update(CLI::App& app);  ///< what one step does; add_optimisation() has it too
   void add_seed(CLI::App& app);
+  /// --precision and --cast-policy; `names` are those to choose from.
+  void add_precision(CLI::App& app, const std::vector<std::string>& names);
 
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
   /// True iff an option was given.
@@ -86,6 +88,9 @@ struct RunOptions {
 std::vector<std::string> split_list(const std::string& text);
 /// All items of all texts.
 std::vector<std::string> split_lists(const std::vector<std::string>& texts);
+
+/// Says so if this machine is slow in a precision.
+void print_if_slow(const train::Precision& precision);
 
 /// "runs/train-20261121-140307", with a number behind it if that is taken.
 std::string new_run_folder(const std::string& kind);

@@ -4,8 +4,10 @@
 #include "core/tape.h"
 #include "data/safetensors.h"
 #include "models/registry.h"
+#include "nn/cast_policy.h"
 #include "ops/shape/copy.h"
 #include "train/checkpoint.h"
+#include "train/precision.h"
 
 #include <fmt/format.h>
 
@@ -26,17 +28,10 @@ struct State {
   bool backward = false;
   bool channels_last = false;
   std::string precision = "float32";
+  std::string cast_policy;
   std::string device = "cpu";
   RunOptions running;
 };
-
-DType precision_of(const std::string& name) {
-  const DType dtype = dtype_from_string(name);
-  check(is_floating(dtype), "run", "precision: expected float32, float64, bfloat16 or float16, got {}", name);
-  check(dtype == DType::float32 || dtype == DType::float64, "run",
-        "precision: {} is not supported yet: expected float32 or float64", name);
-  return dtype;
-}
 
 /// A tensor of the input file, converted. Throws Error when it is not there or has other than four (two) axes.
 Tensor take(const data::Safetensors& file, const std::string& path, const std::string& name, int64_t rank,
@@ -49,12 +44,15 @@ Tensor take(const data::Safetensors& file, const std::string& path, const std::s
 
 int run(const State& state) {
   state.running.apply();
-  const DType dtype = precision_of(state.precision);
+  const train::Precision precision = train::parse_precision(
+      state.precision, state.cast_policy.empty() ? "" : nn::read_cast_policy(state.cast_policy), state.cast_policy);
+  const DType dtype = precision.dtype;
+  print_if_slow(precision);
   check_available("run", device_from_string(state.device));
   const MemoryFormat format = state.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 
   const auto model = models::create_model(state.model, state.options);
-  model->to(dtype);  // before the weights arrive, so that float64 ones keep all their digits
+  train::convert_model(*model, precision);  // before the weights arrive, so that float64 ones keep all their digits
   model->to(format);
   model->load_state_dict(train::load_weights(state.weights));
   model->train(state.train);
@@ -71,10 +69,14 @@ int run(const State& state) {
   }
 
   const std::optional<NoGradGuard> no_grad = state.backward ? std::nullopt : std::optional<NoGradGuard>(std::in_place);
-  const Tensor output = (*model)(input);
+  Tensor output;
+  {
+    const train::PrecisionScope scope(precision);
+    output = (*model)(input);
+  }
   data::NamedTensors result = {{"output", output.detach()}};
   if (state.backward) {
-    backward(output, grad_output);
+    backward(output, to(grad_output, output.dtype()));
     result.emplace_back("grad.input", input.grad());
     for (const auto& [name, parameter] : model->named_parameters()) {
       result.emplace_back("grad." + name, parameter.grad().defined() ? parameter.grad() : zeros_like(parameter));
@@ -86,6 +88,9 @@ int run(const State& state) {
         result.emplace_back("buffer." + name, buffer);
       }
     }
+  }
+  for (auto& [name, x] : result) {
+    x = train::widened(x.detach());
   }
   data::save_safetensors(state.output, result);
   return kSuccess;
@@ -130,7 +135,10 @@ Command add_run(CLI::App& program) {
   app->add_flag("--train", state->train, "training mode: batch statistics");
   app->add_flag("--backward", state->backward, "also compute all gradients");
   app->add_flag("--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  app->add_option("--precision", state->precision, "float32 or float64")->type_name("DTYPE")->capture_default_str();
+  app->add_option("--precision", state->precision, "float32, float64, bfloat16, float16 or amp_bfloat16")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app->add_option("--cast-policy", state->cast_policy, "of amp_bfloat16, as for 'norma train'")->type_name("FILE.toml");
   app->add_option("--device", state->device, "cpu or cuda")->type_name("DEVICE")->capture_default_str();
   app->add_option("--in-chans", state->options.in_channels, "channels of the input")
       ->type_name("C")

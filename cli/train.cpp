@@ -36,6 +36,7 @@ void check_same_run(const train::Recipe& before, const train::Recipe& now) {
   same("batch-size", before.batch_size, now.batch_size);
   same("opt", before.opt, now.opt);
   same("seed", before.seed, now.seed);
+  same("precision", before.precision, now.precision);
 }
 
 train::Trainer make_trainer(const State& state) {
@@ -70,6 +71,7 @@ int run(const State& state) {
   state.running.apply();
   const train::InterruptGuard guard;
   train::Trainer trainer = make_trainer(state);
+  print_if_slow(trainer.precision());
   const std::string file = trainer.checkpoint_file().string();
   fmt::print("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
              trainer.total_steps(), file);
@@ -102,6 +104,7 @@ Command add_train(CLI::App& program) {
   state->recipe.add_training_data(*app);
   state->recipe.add_optimisation(*app);
   state->recipe.add_seed(*app);
+  state->recipe.add_precision(*app, train::training_precision_names());
   app->add_option("--output", state->output, "folder for the checkpoint and the log")
       ->type_name("FOLDER")
       ->default_str("runs/train-<date>-<time>")

@@ -1,5 +1,6 @@
 #include "core/accumulate.h"
 #include "core/anomaly.h"
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
@@ -87,6 +88,7 @@ class BackwardWalk {
   void run() {
     const GradModeGuard mode(options_.create_graph);
     const OpPassGuard pass(OpPass::backward);
+    const AutocastOff no_autocast;  // gradients have the dtypes that forward gave them
     const auto& nodes = tape_.nodes();
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
       step(*node);

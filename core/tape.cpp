@@ -52,6 +52,7 @@ std::shared_ptr<Node> make_node(std::string_view op, const Tensors& inputs, std:
   }
   for (const Tensor& output : outputs) {
     node->output_sizes.push_back(output.sizes());
+    node->output_dtypes.push_back(output.dtype());
   }
   node->output_hooks.resize(outputs.size());
   node->backward = std::move(backward);

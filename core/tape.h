@@ -78,6 +78,7 @@ struct Node {
   std::vector<Edge> inputs;
   std::vector<SavedTensor> saved;
   std::vector<Sizes> output_sizes;
+  std::vector<DType> output_dtypes;
   std::vector<std::vector<GradientHook>> output_hooks;
   BackwardFunction backward;
   bool released = false;  ///< backward() ran over it and dropped what it had saved
@@ -169,7 +170,8 @@ class Tape {
   /// Bytes that live only because backward will need them: a storage saved by several nodes counts once, leaves
   /// (parameters) do not count.
   [[nodiscard]] size_t saved_bytes() const;
-  /// A table: one line per op name with how often it was recorded, what it saves in all, and the total.
+  /// A table: one line per op name and dtype of its (first) result, with how often it was recorded, what it saves in
+  /// all, and the total.
   [[nodiscard]] std::string summary() const;
   /// A picture of the nodes and edges for Graphviz.
   [[nodiscard]] std::string graphviz() const;

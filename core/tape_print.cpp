@@ -2,6 +2,7 @@
 
 #include <map>
 #include <unordered_set>
+#include <utility>
 
 namespace norma {
 namespace {
@@ -50,18 +51,19 @@ std::string Tape::summary() const {
     size_t count = 0;
     size_t bytes = 0;
   };
-  std::map<std::string, Line> lines;
+  std::map<std::pair<std::string, std::string_view>, Line> lines;
   const std::vector<size_t> bytes = saved_bytes_by_node(nodes_);
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    Line& line = lines[nodes_[i]->name];
+    Line& line = lines[{nodes_[i]->name, to_string(nodes_[i]->output_dtypes.front())}];
     ++line.count;
     line.bytes += bytes[i];
   }
-  std::string text = fmt::format("{:<28} {:>8} {:>12}\n", "op", "recorded", "saved");
-  for (const auto& [name, line] : lines) {
-    text += fmt::format("{:<28} {:>8} {:>12}\n", name, line.count, bytes_text(line.bytes));
+  constexpr auto kLine = "{:<28} {:<9} {:>8} {:>12}\n";
+  std::string text = fmt::format(kLine, "op", "dtype", "recorded", "saved");
+  for (const auto& [key, line] : lines) {
+    text += fmt::format(kLine, key.first, key.second, line.count, bytes_text(line.bytes));
   }
-  return text + fmt::format("{:<28} {:>8} {:>12}\n", "total", nodes_.size(), bytes_text(saved_bytes()));
+  return text + fmt::format(kLine, "total", "", nodes_.size(), bytes_text(saved_bytes()));
 }
 
 std::string Tape::graphviz() const {

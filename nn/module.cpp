@@ -238,9 +238,12 @@ void Module::train(bool on) {
 }
 
 void Module::convert_tensors(const std::function<bool(const Tensor&)>& wanted,
-                             const std::function<Tensor(const Tensor&)>& convert) {
+                             const std::function<Tensor(const Tensor&)>& convert, bool buffers) {
   walk(*this, "", [&](const std::string&, Module& module) {
     for (const NamedTensors* tensors : {&module.parameters_, &module.buffers_}) {
+      if (tensors == &module.buffers_ && !buffers) {
+        continue;
+      }
       for (const auto& [name, x] : *tensors) {
         if (wanted(x)) {
           convert_in_place(x, convert);
@@ -254,6 +257,12 @@ void Module::to(DType dtype) {
   check(is_floating(dtype), "to", "dtype: expected a floating dtype, got {}", to_string(dtype));
   convert_tensors([&](const Tensor& x) { return is_floating(x.dtype()) && x.dtype() != dtype; },
                   [&](const Tensor& x) { return copy_of(x, MemoryFormat::preserve, dtype); });
+}
+
+void Module::parameters_to(DType dtype) {
+  check(is_floating(dtype), "parameters_to", "dtype: expected a floating dtype, got {}", to_string(dtype));
+  convert_tensors([&](const Tensor& x) { return is_floating(x.dtype()) && x.dtype() != dtype; },
+                  [&](const Tensor& x) { return copy_of(x, MemoryFormat::preserve, dtype); }, /* buffers= */ false);
 }
 
 void Module::to(MemoryFormat format) {

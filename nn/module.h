@@ -94,6 +94,8 @@ class Module {
   // --- conversion, in place: handles on the parameters held elsewhere (by an optimizer) see it ---------------------
   /// Converts floating parameters, their gradients and floating buffers. Throws Error unless `dtype` is floating.
   void to(DType dtype);
+  /// Converts floating parameters and their gradients only: buffers, which hold statistics, keep their dtype.
+  void parameters_to(DType dtype);
   /// Gives every parameter and buffer of rank 4, and their gradients, the strides of `format`.
   void to(MemoryFormat format);
 
@@ -134,7 +136,7 @@ class Module {
   void add_child(const std::string& name, std::shared_ptr<Module> module, bool replaceable);
   void check_name(const std::string& name) const;
   void convert_tensors(const std::function<bool(const Tensor&)>& wanted,
-                       const std::function<Tensor(const Tensor&)>& convert);
+                       const std::function<Tensor(const Tensor&)>& convert, bool buffers = true);
 
   NamedTensors parameters_;
   NamedTensors buffers_;

@@ -26,6 +26,18 @@ Tensor aligned(const Tensor& x, const Tensor& like) {
   return y;
 }
 
+// In front of the name of a parameter: its master weight in a state dict.
+const std::string kMaster = "master.";
+
+// x's values in the strides of a parameter, in float32 for one of 16 bits.
+Tensor wide_copy(const Tensor& x, const Tensor& parameter) {
+  const DType dtype = is_half(parameter.dtype()) ? DType::float32 : parameter.dtype();
+  const Tensor y = empty_strided(parameter.sizes(), preserved_strides(parameter.sizes(), parameter.strides()),
+                                 {.dtype = dtype, .device = parameter.device()});
+  copy_into(x, y);
+  return y;
+}
+
 bool is_dense(const Tensor& x) {
   return is_non_overlapping_and_dense(x.sizes(), x.strides());
 }
@@ -60,6 +72,7 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, double lr) : groups_(st
             "{}: expected every parameter once, got it twice", name);
     }
     states_.emplace_back(group.parameters.size());
+    masters_.emplace_back(group.parameters.size());
   }
 }
 
@@ -79,6 +92,39 @@ void Optimizer::zero_grad() {
   }
 }
 
+Tensor Optimizer::begin_update(const Tensor& parameter, Master& master) {
+  if (!is_half(parameter.dtype())) {
+    return is_dense(parameter) ? parameter.detach() : copy_of(parameter.detach());
+  }
+  if (!master.weight.defined() || master.version != parameter.version()) {
+    master.weight = copy_of(parameter.detach(), MemoryFormat::preserve, DType::float32);
+  }
+  return master.weight;
+}
+
+void Optimizer::end_update(const Tensor& parameter, const Tensor& values, Master& master) {
+  if (values.storage() == parameter.storage()) {
+    parameter.bump_version();
+  } else {
+    copy_into(values, parameter.detach());
+  }
+  master.version = parameter.version();
+}
+
+NamedTensors Optimizer::master_weights() const {
+  NamedTensors result;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < masters_[g].size(); ++i) {
+      const auto& [name, parameter] = groups_[g].parameters[i];
+      const Master& master = masters_[g][i];
+      if (master.weight.defined() && master.version == parameter.version()) {
+        result.emplace_back(name, master.weight);
+      }
+    }
+  }
+  return result;
+}
+
 void Optimizer::step() {
   const NoGradGuard no_grad;
   const OpPassGuard pass(OpPass::optimizer);
@@ -92,18 +138,14 @@ void Optimizer::step() {
       }
       // The loops below run over memory, so everything has to lie in one order. It nearly always does: gradients and
       // averages are made with their parameter's strides.
-      const Tensor values = is_dense(parameter) ? parameter.detach() : copy_of(parameter.detach());
+      const Tensor values = begin_update(parameter, masters_[g][i]);
       Tensors& state = states_[g][i];
       state.resize(averages);
       for (Tensor& average : state) {
         average = average.defined() ? aligned(average, values) : average;
       }
       update(values, aligned(parameter.grad(), values), state, groups_[g]);
-      if (is_dense(parameter)) {
-        parameter.bump_version();
-      } else {
-        copy_into(values, parameter.detach());
-      }
+      end_update(parameter, values, masters_[g][i]);
     }
   }
 }
@@ -115,6 +157,10 @@ NamedTensors Optimizer::state_dict() const {
   Tensor states = zeros({}, {.dtype = DType::int64});  // how many follow, so that none can be lost unseen
   dict.emplace_back("step", step);
   dict.emplace_back("states", states);
+  for (const auto& [name, weight] : master_weights()) {
+    dict.emplace_back(kMaster + name, weight);
+    ++*states.data<int64_t>();
+  }
   const std::vector<std::string> names = state_names();
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < states_[g].size(); ++i) {
@@ -150,8 +196,15 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
   int64_t present = 0;
   for (const ParameterGroup& group : groups_) {
     for (const auto& [name, parameter] : group.parameters) {
+      std::vector<std::string> kept;
       for (const std::string& state : names) {
-        const std::string full = state + "." + name;
+        kept.push_back(state + ".");
+      }
+      if (is_half(parameter.dtype())) {
+        kept.push_back(kMaster);
+      }
+      for (const std::string& state : kept) {
+        const std::string full = state + name;
         known.insert(full);
         const auto found = given.find(full);
         if (found == given.end()) {
@@ -189,9 +242,14 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
       state.assign(names.size(), {});
       for (size_t s = 0; s < names.size(); ++s) {
         if (const auto found = given.find(names[s] + "." + name); found != given.end()) {
-          state[s] = empty_like(parameter.detach());
-          copy_into(found->second, state[s]);
+          state[s] = wide_copy(found->second, parameter);
         }
+      }
+      masters_[g][i] = {};
+      if (const auto found = given.find(kMaster + name); found != given.end()) {
+        masters_[g][i] = {.weight = wide_copy(found->second, parameter), .version = 0};
+        copy_into(masters_[g][i].weight, parameter.detach());
+        masters_[g][i].version = parameter.version();
       }
     }
   }

@@ -37,15 +37,16 @@ int64_t count_correct(const Tensor& logits, const Tensor& labels) {
 
 }  // namespace
 
-Evaluation evaluate(nn::Module& model, data::Loader& batches) {
+Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision) {
   const EvaluationMode mode(model);
   const NoGradGuard no_grad;
+  const PrecisionScope scope(precision);
   const auto start = std::chrono::steady_clock::now();
   Evaluation result;
   int64_t correct = 0;
   double loss_sum = 0;
   while (const auto batch = batches.next()) {
-    const Tensor logits = model(batch->images);
+    const Tensor logits = widened(model(convert_input(batch->images, precision)));
     correct += count_correct(logits, batch->labels);
     loss_sum += cross_entropy(logits, batch->labels, {.reduction = Reduction::sum}).to_vector<double>().front();
     result.images += batch->labels.numel();

@@ -2,6 +2,7 @@
 
 #include "data/loader.h"
 #include "nn/module.h"
+#include "train/precision.h"
 
 #include <cstdint>
 
@@ -16,6 +17,7 @@ struct Evaluation {
 };
 
 /// Runs the model in evaluation mode over all batches, without gradients; its mode is as before afterwards.
-Evaluation evaluate(nn::Module& model, data::Loader& batches);
+/// `model` is in the precision (convert_model()); the images are converted, and the loss is computed from wide logits.
+Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision = {});
 
 }  // namespace norma::train

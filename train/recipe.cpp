@@ -52,6 +52,9 @@ void for_each_field(R& recipe, F&& visit) {
   visit("smoothing", recipe.smoothing);
   visit("clip_grad", recipe.clip_grad);
   visit("seed", recipe.seed);
+  visit("precision", recipe.precision);
+  visit("cast_policy", recipe.cast_policy);
+  visit("cast_policy_file", recipe.cast_policy_file);
 }
 
 template <class T>
@@ -135,6 +138,7 @@ void check_recipe(const Recipe& recipe) {
     nn::parse_norm(recipe.norm);
   }
   policy_of(recipe);
+  precision_of(recipe);
   check_known("dataset", recipe.dataset, data::dataset_names());
   check_known("optimizer", recipe.opt, optimizer_names());
   check_known("schedule", recipe.sched, schedule_names());
@@ -159,6 +163,10 @@ void check_recipe(const Recipe& recipe) {
   check_positive("decay-rate", recipe.decay_rate);
   check_in_range("smoothing", recipe.smoothing, 0, 1);
   check_not_negative("clip-grad", recipe.clip_grad);
+}
+
+Precision precision_of(const Recipe& recipe) {
+  return parse_precision(recipe.precision, recipe.cast_policy, recipe.cast_policy_file);
 }
 
 std::string to_json(const Recipe& recipe) {
@@ -244,6 +252,7 @@ std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes
   if (recipe.channels_last) {
     model->to(MemoryFormat::channels_last);
   }
+  convert_model(*model, precision_of(recipe));
   return model;
 }
 

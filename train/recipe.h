@@ -4,6 +4,7 @@
 #include "models/registry.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
+#include "train/precision.h"
 
 #include <cstdint>
 #include <memory>
@@ -50,6 +51,11 @@ struct Recipe {
   double smoothing = 0;            ///< of the labels
   double clip_grad = 0;            ///< largest norm of all gradients together; 0: not clipped
   uint64_t seed = 0;               ///< of the start values, the order of the images, and dropping
+
+  // What it is computed in.
+  std::string precision = "float32";  ///< one of training_precision_names(); float16 too for evaluation
+  std::string cast_policy;            ///< text of nn/cast_policy.h; "": the default
+  std::string cast_policy_file;       ///< where it came from, for messages
 };
 
 std::vector<std::string> optimizer_names();
@@ -74,7 +80,9 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
 /// The test images in order, as they are.
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers);
 
-/// Initialised, float32, in the recipe's memory format.
+/// The recipe's precision with its cast policy. Throws Error.
+Precision precision_of(const Recipe& recipe);
+/// Initialised, in the recipe's precision and memory format.
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes);
 /// Weight decay is on matrices and convolution weights only.
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model);

@@ -9,11 +9,13 @@
 #include "train/output.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 namespace norma::train {
@@ -64,6 +66,10 @@ Recipe recipe_of(const Checkpoint& checkpoint) {
 
 Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(recipe)), options_(std::move(options)) {
   check_recipe(recipe_);
+  precision_ = precision_of(recipe_);
+  const std::vector<std::string> precisions = training_precision_names();
+  check(std::find(precisions.begin(), precisions.end(), recipe_.precision) != precisions.end(), "train",
+        "precision: expected {}, got {}", fmt::join(precisions, ", "), recipe_.precision);
   train_set_ = make_dataset(recipe_, data::Split::train);
   test_set_ = make_dataset(recipe_, data::Split::test);
   model_ = make_model(recipe_, train_set_->info().num_classes());
@@ -91,8 +97,19 @@ std::filesystem::path Trainer::checkpoint_file() const {
   return options_.output.empty() ? std::filesystem::path() : options_.output / "last.safetensors";
 }
 
+nn::NamedTensors Trainer::wide_state() const {
+  const nn::NamedTensors masters = optimizer_->master_weights();
+  const std::unordered_map<std::string, Tensor> by_name(masters.begin(), masters.end());
+  nn::NamedTensors state = model_->state_dict();
+  for (auto& [name, x] : state) {
+    const auto found = by_name.find(name);
+    x = found != by_name.end() ? found->second : widened(x);
+  }
+  return state;
+}
+
 Checkpoint Trainer::checkpoint() const {
-  return {.model = model_->state_dict(),
+  return {.model = wide_state(),
           .optimizer = optimizer_->state_dict(),
           .step = step_,
           .epoch = step_ / steps_per_epoch_,
@@ -117,9 +134,13 @@ double Trainer::train_step(const data::Batch& batch) {
   }
   optimizer_->zero_grad();
   default_generator() = random_;  // whatever else has drawn from it since the step before
-  const Tensor logits = (*model_)(batch.images);
-  const Tensor loss = cross_entropy(logits, batch.labels, {.label_smoothing = recipe_.smoothing});
-  const double value = loss.item<float>();
+  Tensor loss;
+  {
+    const PrecisionScope scope(precision_);
+    const Tensor logits = (*model_)(convert_input(batch.images, precision_));
+    loss = cross_entropy(widened(logits), batch.labels, {.label_smoothing = recipe_.smoothing});
+  }
+  const double value = loss.to_vector<double>().front();
   check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",
         value, step_ + 1, recipe_.lr);
   loss.backward();
@@ -152,7 +173,7 @@ void Trainer::log(double images_per_second, const Evaluation& test) {
 
 Evaluation Trainer::evaluate_now() {
   data::Loader batches = make_test_loader(recipe_, test_set_, options_.workers);
-  return evaluate(*model_, batches);
+  return evaluate(*model_, batches, precision_);
 }
 
 TrainResult Trainer::run() {

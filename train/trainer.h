@@ -57,6 +57,7 @@ class Trainer {
   TrainResult run();
 
   [[nodiscard]] const std::shared_ptr<nn::Module>& model() const { return model_; }
+  [[nodiscard]] const Precision& precision() const { return precision_; }
   [[nodiscard]] int64_t step() const { return step_; }
   [[nodiscard]] int64_t total_steps() const { return total_steps_; }
   [[nodiscard]] Checkpoint checkpoint() const;
@@ -64,6 +65,8 @@ class Trainer {
   [[nodiscard]] std::filesystem::path checkpoint_file() const;
 
  private:
+  /// The model's state dict, with float32 master weights in the place of 16-bit parameters.
+  [[nodiscard]] nn::NamedTensors wide_state() const;
   double train_step(const data::Batch& batch);
   void save() const;
   void train(TrainResult& result, Progress& progress, ResidentPeak& resident);
@@ -71,6 +74,7 @@ class Trainer {
   Evaluation evaluate_now();
 
   Recipe recipe_;
+  Precision precision_;
   TrainerOptions options_;
   std::shared_ptr<const data::Dataset> train_set_;
   std::shared_ptr<const data::Dataset> test_set_;

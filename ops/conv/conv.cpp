@@ -1,5 +1,6 @@
 #include "ops/conv/conv.h"
 
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
@@ -131,7 +132,12 @@ Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat form
 
 }  // namespace
 
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+Tensor conv2d(const Tensor& given_x, const Tensor& given_weight, const Tensor& given_bias,
+              const Conv2dOptions& options) {
+  const AutocastOp cast("conv2d");
+  const Tensor x = cast.input(given_x);
+  const Tensor weight = cast.beside(given_weight, x);
+  const Tensor bias = cast.beside(given_bias, x);
   check_arguments(x, weight, bias, options);
   const bool channels_last = x.suggest_memory_format() == MemoryFormat::channels_last ||
                              weight.suggest_memory_format() == MemoryFormat::channels_last;

@@ -1,5 +1,6 @@
 #include "ops/loss/loss.h"
 
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
@@ -32,7 +33,9 @@ Tensor composed_softmax_backward(const Tensor& y, const Tensor& dy, int64_t axis
   return mul(y, sub(dy, sum(mul(dy, y), {axis}, {.keepdim = true})));
 }
 
-Tensor any_softmax(std::string_view op, const Tensor& x, int64_t axis, bool logarithm) {
+Tensor any_softmax(std::string_view op, const Tensor& given, int64_t axis, bool logarithm) {
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
   check_defined(op, "x", x);
   check_floating(op, "x", x);
   axis = normalize_axis(op, axis, x.rank());
@@ -110,8 +113,11 @@ Tensor log_softmax(const Tensor& x, int64_t axis) {
   return any_softmax("log_softmax", x, axis, /* logarithm= */ true);
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, const CrossEntropyOptions& options) {
   constexpr std::string_view kOp = "cross_entropy";
+  const AutocastOp cast(kOp);
+  const Tensor logits = cast.input(given_logits);
+  const Tensor target = cast.beside(given_target, logits);
   check_defined(kOp, "logits", logits);
   check_defined(kOp, "target", target);
   check_floating(kOp, "logits", logits);

@@ -1,3 +1,4 @@
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
@@ -144,7 +145,11 @@ Tensors recorded_gradients(const Tensor& dy, const BackwardContext& context, con
 
 }  // namespace
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& given_x, const Tensor& given_weight, const Tensor& given_bias) {
+  const AutocastOp cast("linear");
+  const Tensor x = cast.input(given_x);
+  const Tensor weight = cast.beside(given_weight, x);
+  const Tensor bias = cast.beside(given_bias, x);
   check_arguments(x, weight, bias);
   const int64_t outputs = weight.size(0);
   const Rows rows(x);

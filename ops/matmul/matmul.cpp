@@ -1,5 +1,6 @@
 #include "ops/matmul/matmul.h"
 
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
@@ -134,7 +135,10 @@ bool is_constant_weight(const Tensor& x) {
   return !grad_enabled() && x.is_leaf() && x.requires_grad();
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+Tensor matmul(const Tensor& given_a, const Tensor& given_b) {
+  const AutocastOp cast("matmul");
+  const Tensor a = cast.input(given_a);
+  const Tensor b = cast.beside(given_b, a);
   check_arguments(a, b);
   const Sizes batch = broadcast_sizes("matmul", leading(a.sizes(), 2), leading(b.sizes(), 2));
   Sizes sizes = batch;

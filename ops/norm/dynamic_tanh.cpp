@@ -1,5 +1,6 @@
 #include "ops/norm/dynamic_tanh.h"
 
+#include "core/autocast.h"
 #include "ops/norm/composing.h"
 #include "ops/norm/implementation.h"
 #include "ops/pointwise/pointwise.h"
@@ -10,9 +11,11 @@ namespace norma {
 
 using namespace norm_kernels;
 
-Tensor dynamic_tanh(const Tensor& x, const Tensor& alpha, const Tensor& weight, const Tensor& bias,
+Tensor dynamic_tanh(const Tensor& given, const Tensor& alpha, const Tensor& weight, const Tensor& bias,
                     const DynamicTanhOptions& options) {
   constexpr std::string_view op = "dynamic_tanh";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
   check_input(op, x, 1, kMaxRank);
   check_defined(op, "alpha", alpha);
   check(alpha.numel() == 1 && alpha.rank() <= 1, op, "alpha: expected sizes [1] or [], got {}",

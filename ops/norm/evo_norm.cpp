@@ -1,5 +1,6 @@
 #include "ops/norm/evo_norm.h"
 
+#include "core/autocast.h"
 #include "ops/norm/composing.h"
 #include "ops/norm/implementation.h"
 #include "ops/pointwise/pointwise.h"
@@ -19,9 +20,11 @@ void check_parameters(std::string_view op, const Tensor& x, const Tensor& v, con
 
 }  // namespace
 
-Tensor evo_norm_b0(const Tensor& x, const Tensor& running_var, const Tensor& v, const Tensor& weight,
+Tensor evo_norm_b0(const Tensor& given, const Tensor& running_var, const Tensor& v, const Tensor& weight,
                    const Tensor& bias, const EvoNormB0Options& options) {
   constexpr std::string_view op = "evo_norm_b0";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
   check_input(op, x, 3, 5);
   check_parameters(op, x, v, weight, bias);
   check_optional_per_channel(op, "running_var", running_var, x);
@@ -50,9 +53,11 @@ Tensor evo_norm_b0(const Tensor& x, const Tensor& running_var, const Tensor& v, 
   return leave(scale_and_shift(div(wide, maximum(right, left)), weight, bias), x);
 }
 
-Tensor evo_norm_s0(const Tensor& x, int64_t num_groups, const Tensor& v, const Tensor& weight, const Tensor& bias,
+Tensor evo_norm_s0(const Tensor& given, int64_t num_groups, const Tensor& v, const Tensor& weight, const Tensor& bias,
                    const EvoNormS0Options& options) {
   constexpr std::string_view op = "evo_norm_s0";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
   check_input(op, x, 3, 5);
   check(num_groups >= 1, op, "num_groups: expected at least 1, got {}", num_groups);
   check_parameters(op, x, v, weight, bias);

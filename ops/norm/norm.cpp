@@ -1,5 +1,6 @@
 #include "ops/norm/norm.h"
 
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
@@ -220,8 +221,12 @@ class SavedList {
 
 }  // namespace
 
-Tensor run_norm(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
-                const NormExtras& extras) {
+Tensor run_norm(std::string_view op, const Tensor& given_x, const NormSpec& spec, const Tensor& weight,
+                const Tensor& bias, const NormExtras& given_extras) {
+  const AutocastOp cast(CastPolicy::knows(op) ? op : "normalize");
+  const Tensor x = cast.input(given_x);
+  NormExtras extras = given_extras;
+  extras.then.residual = cast.beside(extras.then.residual, x);
   const Tensor& residual = extras.then.residual;
   const Activation activation = extras.then.activation;
   if (residual.defined()) {

@@ -1,5 +1,6 @@
 #include "ops/norm/response_norm.h"
 
+#include "core/autocast.h"
 #include "ops/norm/composing.h"
 #include "ops/norm/implementation.h"
 #include "ops/pointwise/pointwise.h"
@@ -35,8 +36,10 @@ Tensor window_sums(const Tensor& x, int64_t below, int64_t above) {
 
 }  // namespace
 
-Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormOptions& options) {
+Tensor local_response_norm(const Tensor& given, int64_t size, const LocalResponseNormOptions& options) {
   constexpr std::string_view op = "local_response_norm";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
   check_input(op, x, 3, kMaxRank);
   check(size >= 1, op, "size: expected at least 1, got {}", size);
   const Tensor wide = enter(x);
@@ -46,9 +49,11 @@ Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNor
   return leave(mul(wide, pow(base, -options.beta)), x);
 }
 
-Tensor filter_response_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& tau,
+Tensor filter_response_norm(const Tensor& given, const Tensor& weight, const Tensor& bias, const Tensor& tau,
                             const FilterResponseNormOptions& options) {
   constexpr std::string_view op = "filter_response_norm";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
   check_input(op, x, 3, 5);
   check_optional_per_channel(op, "weight", weight, x);
   check_optional_per_channel(op, "bias", bias, x);
@@ -62,9 +67,11 @@ Tensor filter_response_norm(const Tensor& x, const Tensor& weight, const Tensor&
   return leave(y, x);
 }
 
-Tensor global_response_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+Tensor global_response_norm(const Tensor& given, const Tensor& weight, const Tensor& bias,
                             const GlobalResponseNormOptions& options) {
   constexpr std::string_view op = "global_response_norm";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
   check_input(op, x, 3, 5);
   check_optional_per_channel(op, "weight", weight, x);
   check_optional_per_channel(op, "bias", bias, x);

@@ -1,3 +1,4 @@
+#include "core/autocast.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
@@ -33,7 +34,8 @@ Operands arithmetic_operands(std::string_view op, Binary f, const Tensor& left, 
   check_defined(op, "a", left);
   check_defined(op, "b", right);
   pointwise::check_binary_dtype(op, f, pointwise::result_dtype(left, right));
-  return {op, left, right};
+  const AutocastOp cast(op);
+  return {op, cast.input(left), cast.input(right)};
 }
 
 /// f(a, b) for a number b; not recorded.
@@ -120,22 +122,26 @@ Tensor maximum(const Tensor& left, const Tensor& right) {
                 });
 }
 
-Tensor add(const Tensor& a, double b) {
+Tensor add(const Tensor& given, double b) {
+  const Tensor a = autocast_input("add", given);
   return record("add", {a}, with_number("add", Binary::add, a, b), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
-Tensor sub(const Tensor& a, double b) {
+Tensor sub(const Tensor& given, double b) {
+  const Tensor a = autocast_input("sub", given);
   return record("sub", {a}, with_number("sub", Binary::sub, a, b), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
-Tensor mul(const Tensor& a, double b) {
+Tensor mul(const Tensor& given, double b) {
+  const Tensor a = autocast_input("mul", given);
   return record("mul", {a}, with_number("mul", Binary::mul, a, b), {},
                 [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
 }
 
-Tensor div(const Tensor& a, double b) {
+Tensor div(const Tensor& given, double b) {
+  const Tensor a = autocast_input("div", given);
   return record("div", {a}, with_number("div", Binary::div, a, b), {},
                 [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {div(dy, b)}; });
 }
@@ -143,7 +149,9 @@ Tensor div(const Tensor& a, double b) {
 Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   check_defined("where", "condition", condition);
   check_dtype("where", "condition", condition, DType::boolean);
-  const auto [a, b] = Operands("where", left, right);
+  check_defined("where", "a", left);
+  check_defined("where", "b", right);
+  const auto [a, b] = Operands("where", autocast_input("where", left), autocast_input("where", right));
   check_device("where", "condition", condition, a.device());
   const Sizes sizes = broadcast_sizes("where", condition.sizes(), broadcast_sizes("where", a.sizes(), b.sizes()));
   Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, a, b});

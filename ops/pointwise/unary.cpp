@@ -1,3 +1,4 @@
+#include "core/autocast.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/pointwise/derivatives.h"
@@ -16,8 +17,9 @@ namespace {
 
 /// f(x), recorded with x or f(x) saved. Backward is one kernel, or `composed` of differentiable functions when it is
 /// recorded itself.
-Tensor smooth(std::string_view op, Unary f, const Tensor& x,
+Tensor smooth(std::string_view op, Unary f, const Tensor& given,
               Tensor (*composed)(const Tensor& saved, const Tensor& dy)) {
+  const Tensor x = autocast_input(op, given);
   const Tensor y = pointwise::unary(op, f, x);
   return record(op, {x}, y, {kernel_saves_output(f) ? y : x},
                 [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -27,18 +29,21 @@ Tensor smooth(std::string_view op, Unary f, const Tensor& x,
 
 }  // namespace
 
-Tensor neg(const Tensor& x) {
+Tensor neg(const Tensor& given) {
+  const Tensor x = autocast_input("neg", given);
   return record("neg", {x}, pointwise::unary("neg", Unary::neg, x), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
 }
 
-Tensor exp(const Tensor& x) {
+Tensor exp(const Tensor& given) {
+  const Tensor x = autocast_input("exp", given);
   const Tensor y = pointwise::unary("exp", Unary::exp, x);
   return record("exp", {x}, y, {y},
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
 }
 
-Tensor log(const Tensor& x) {
+Tensor log(const Tensor& given) {
+  const Tensor x = autocast_input("log", given);
   return record("log", {x}, pointwise::unary("log", Unary::log, x), {x},
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, c.saved(0))}; });
 }
@@ -51,7 +56,8 @@ Tensor rsqrt(const Tensor& x) {
   return smooth("rsqrt", Unary::rsqrt, x, [](const Tensor& y, const Tensor& dy) { return dy * -0.5 * (y * y * y); });
 }
 
-Tensor pow(const Tensor& x, double exponent) {
+Tensor pow(const Tensor& given, double exponent) {
+  const Tensor x = autocast_input("pow", given);
   const Tensor y = pointwise::unary("pow", Unary::pow, x, {.first = exponent});
   return record("pow", {x}, y, {x}, [exponent](const Tensor& dy, const BackwardContext& c) -> Tensors {
     if (exponent == 0) {
@@ -61,7 +67,8 @@ Tensor pow(const Tensor& x, double exponent) {
   });
 }
 
-Tensor abs(const Tensor& x) {
+Tensor abs(const Tensor& given) {
+  const Tensor x = autocast_input("abs", given);
   return record("abs", {x}, pointwise::unary("abs", Unary::abs, x), {x},
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {straight_backward("abs_backward", Unary::abs, c.saved(0), dy)};
@@ -82,7 +89,8 @@ Tensor erf(const Tensor& x) {
   });
 }
 
-Tensor relu(const Tensor& x) {
+Tensor relu(const Tensor& given) {
+  const Tensor x = autocast_input("relu", given);
   const Tensor y = pointwise::unary("relu", Unary::relu, x);
   return record("relu", {x}, y, {y},
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {relu_backward(c.saved(0), dy)}; });
@@ -122,7 +130,8 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate) {
   return smooth("gelu", Unary::gelu, x, gelu_backward);
 }
 
-Tensor clamp(const Tensor& x, double low, double high) {
+Tensor clamp(const Tensor& given, double low, double high) {
+  const Tensor x = autocast_input("clamp", given);
   const Scalars bounds{low, high};
   return record("clamp", {x}, pointwise::unary("clamp", Unary::clamp, x, bounds), {x},
                 [bounds](const Tensor& dy, const BackwardContext& c) -> Tensors {

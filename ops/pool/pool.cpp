@@ -1,5 +1,6 @@
 #include "ops/pool/pool.h"
 
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
@@ -170,7 +171,8 @@ Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& 
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
+Tensor max_pool2d(const Tensor& given, const Pool2dOptions& options) {
+  const Tensor x = autocast_input("max_pool2d", given);
   const SharedGeometry geometry = sliding_geometry("max_pool2d", x, options);
   check(x.size(2) * x.size(3) <= std::numeric_limits<int32_t>::max(), "max_pool2d",
         "x: expected at most 2147483647 pixels in an image, got sizes {}", norma::to_string(x.sizes()));
@@ -184,12 +186,14 @@ Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options) {
   });
 }
 
-Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options) {
+Tensor avg_pool2d(const Tensor& given, const Pool2dOptions& options) {
+  const Tensor x = autocast_input("avg_pool2d", given);
   return average_pool("avg_pool2d", x, sliding_geometry("avg_pool2d", x, options));
 }
 
-Tensor adaptive_avg_pool2d(const Tensor& x, const Pair& output) {
+Tensor adaptive_avg_pool2d(const Tensor& given, const Pair& output) {
   constexpr auto op = "adaptive_avg_pool2d";
+  const Tensor x = autocast_input(op, given);
   check_input(op, x);
   check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", to_string(output));
   return average_pool(

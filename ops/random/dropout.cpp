@@ -1,5 +1,6 @@
 #include "ops/random/dropout.h"
 
+#include "core/autocast.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
@@ -30,7 +31,9 @@ Tensor masked(std::string_view op, const Tensor& x, const Mask& mask) {
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double rate, bool training, Generator& generator) {
+Tensor dropout(const Tensor& given, double rate, bool training, Generator& generator) {
+  const AutocastOp cast("dropout");
+  const Tensor x = cast.input(given);
   check_arguments("dropout", x, rate);
   if (!training || rate == 0) {
     return x;
@@ -39,7 +42,9 @@ Tensor dropout(const Tensor& x, double rate, bool training, Generator& generator
   return masked("dropout", x, {.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate});
 }
 
-Tensor drop_path(const Tensor& x, double rate, bool training, Generator& generator) {
+Tensor drop_path(const Tensor& given, double rate, bool training, Generator& generator) {
+  const AutocastOp cast("drop_path");
+  const Tensor x = cast.input(given);
   check_arguments("drop_path", x, rate);
   check(x.rank() >= 1, "drop_path", "x: expected rank 1 or more (axis 0 counts samples), got rank 0");
   if (!training || rate == 0) {

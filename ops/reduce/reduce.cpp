@@ -1,5 +1,6 @@
 #include "ops/reduce/reduce.h"
 
+#include "core/autocast.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/strided_loop.h"
@@ -73,7 +74,9 @@ Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool ke
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
+Tensor sum(const Tensor& given, const Axes& axes, const ReduceOptions& options) {
+  const AutocastOp cast("sum");
+  const Tensor x = cast.input(given);
   const Plan plan = make_plan("sum", x, axes);
   if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
     return sum(to(x, DType::int64), axes, options);
@@ -81,13 +84,17 @@ Tensor sum(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
   return sum_times("sum", x, plan, options.keepdim, 1);
 }
 
-Tensor mean(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
+Tensor mean(const Tensor& given, const Axes& axes, const ReduceOptions& options) {
+  const AutocastOp cast("mean");
+  const Tensor x = cast.input(given);
   const Plan plan = make_plan("mean", x, axes);
   check_floating("mean", "x", x);
   return sum_times("mean", x, plan, options.keepdim, 1 / static_cast<double>(plan.count));
 }
 
-Tensor var(const Tensor& x, const Axes& axes, const VarOptions& options) {
+Tensor var(const Tensor& given, const Axes& axes, const VarOptions& options) {
+  const AutocastOp cast("var");
+  const Tensor x = cast.input(given);
   const Plan plan = make_plan("var", x, axes);
   check_floating("var", "x", x);
   check(options.correction >= 0, "var", "correction: expected at least 0, got {}", options.correction);
@@ -116,7 +123,9 @@ Tensor var(const Tensor& x, const Axes& axes, const VarOptions& options) {
                 });
 }
 
-Tensor max(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
+Tensor max(const Tensor& given, const Axes& axes, const ReduceOptions& options) {
+  const AutocastOp cast("max");
+  const Tensor x = cast.input(given);
   const Plan plan = make_plan("max", x, axes);
   check(plan.count > 0, "max", "x: expected at least one element to reduce, got sizes {}, axes {}",
         to_string(x.sizes()), to_string(plan.axes));

@@ -1,5 +1,6 @@
 #include "ops/shape/copy.h"
 
+#include "core/cast.h"
 #include "core/copy.h"
 #include "core/tape.h"
 
@@ -41,16 +42,7 @@ Tensor to(const Tensor& x, MemoryFormat format) {
 }
 
 Tensor to(const Tensor& x, DType dtype) {
-  check_defined("to", "x", x);
-  if (x.dtype() == dtype) {
-    return x;
-  }
-  const Tensor y = copy_of(x, MemoryFormat::preserve, dtype);
-  if (!is_floating(dtype)) {
-    return y;  // a step function has no gradient
-  }
-  return record("to", {x}, y, {},
-                [from = x.dtype()](const Tensor& dy, const BackwardContext&) { return Tensors{to(dy, from)}; });
+  return cast(x, dtype);
 }
 
 }  // namespace norma

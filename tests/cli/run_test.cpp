@@ -5,6 +5,7 @@
 #include "models/registry.h"
 #include "support.h"
 
+#include <fstream>
 #include <set>
 #include <string>
 
@@ -135,6 +136,29 @@ TEST_CASE("norma run: num_batches_tracked may be missing") {
   CHECK(files.run("").code == 0);
 }
 
+TEST_CASE("norma run: 16-bit precisions give float32 files near to float32's results") {
+  const Files files;
+  REQUIRE(files.run("").code == 0);
+  const Tensor expected = files.result().find("output");
+  double largest = 0;
+  for (const double value : expected.to_vector<double>()) {
+    largest = std::max(largest, std::abs(value));
+  }
+  for (const std::string precision : {"bfloat16", "float16", "amp_bfloat16"}) {
+    INFO(precision);
+    const Outcome outcome = files.run("--backward --precision " + precision);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    const data::Safetensors result = files.result();
+    for (const auto& [name, x] : result.tensors) {
+      INFO(name);
+      CHECK(x.dtype() == DType::float32);
+    }
+    // 18 layers of roundings by up to 2^-9 (2^-12 for float16), of which some cancel.
+    CHECK(max_difference(result.find("output"), expected) <= (precision == "float16" ? 0.01 : 0.06) * largest);
+    CHECK(max_difference(result.find("output"), expected) > 0);
+  }
+}
+
 TEST_CASE("norma run: bad input gives one line each and no output") {
   const Files files;
   const auto error = [&](const std::string& options) {
@@ -143,12 +167,14 @@ TEST_CASE("norma run: bad input gives one line each and no output") {
     CHECK_FALSE(std::filesystem::exists(files.folder / "Y.safetensors"));
     return outcome.err;
   };
-  CHECK(error("--precision bfloat16") ==
-        "norma: run: precision: bfloat16 is not supported yet: expected float32 or float64\n");
-  CHECK(error("--precision float16") ==
-        "norma: run: precision: float16 is not supported yet: expected float32 or float64\n");
-  CHECK(error("--precision int64") ==
-        "norma: run: precision: expected float32, float64, bfloat16 or float16, got int64\n");
+  CHECK(error("--precision bfloat") == "norma: precision: unknown precision 'bfloat'; did you mean 'bfloat16'?\n");
+  CHECK(error("--cast-policy nowhere.toml") == "norma: cast policy: cannot read 'nowhere.toml'\n");
+  std::ofstream(files.folder / "policy.toml") << "\"relu\" = \"float32\"\n\"convolve\" = \"keep\"\n";
+  CHECK(error("--precision bfloat16 --cast-policy policy.toml") ==
+        "norma: precision: cast-policy: expected precision amp_bfloat16, which it is for, got bfloat16 (cast policy "
+        "'policy.toml')\n");
+  CHECK(error("--precision amp_bfloat16 --cast-policy policy.toml")
+            .starts_with("norma: cast policy: policy.toml:2:1: unknown op 'convolve'"));
   CHECK(error("--device cuda") == "norma: run: this build of Norma has no CUDA\n");
   CHECK(error("--norm bath").find("unknown norm 'bath'; did you mean 'batch'?") != std::string::npos);
 

@@ -1,0 +1,143 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma {
+
+// Mixed precision. Parameters stay float32 (the master weights); while an Autocast is alive, each op of this thread
+// first converts its inputs as a policy says, on the tape, so that the gradient of a parameter arrives in float32:
+//
+//   Tensor loss;
+//   {
+//     const Autocast autocast(DType::bfloat16);
+//     loss = cross_entropy(model(images), labels);   // convolutions in bfloat16, the loss in float32
+//   }
+//   loss.backward();
+
+/// What an op does with its inputs. float64, integers and bool are never converted.
+enum class CastRule : uint8_t {
+  lower,    ///< to the dtype of the Autocast: speed
+  float32,  ///< to float32: range and accuracy
+  keep,     ///< none: computes in the dtype of its first input
+};
+/// "lower", "float32", "keep", and back. The second throws Error for another text.
+std::string_view to_string(CastRule rule);
+CastRule cast_rule_from_string(std::string_view name);
+
+/// A rule for every op that calculates. (Ops that only move elements keep their dtype.) By default
+///   lower:    conv2d, linear, matmul;
+///   float32:  softmax, log_softmax, cross_entropy;
+///   keep:     all others: norms (whose statistics and parameters are float32 in any case), pointwise functions,
+///             pooling, reductions.
+/// An op that wants one dtype converts its other operands, such as a weight, to that of its first one.
+class CastPolicy {
+ public:
+  CastPolicy();
+
+  /// Changes the rule of every op whose name matches a pattern of the shell: "batch_norm", "*_norm*".
+  /// Throws Error for a pattern that matches none.
+  void set(std::string_view pattern, CastRule rule);
+  /// Throws Error for a name that is not in ops().
+  [[nodiscard]] CastRule rule(std::string_view op) const;
+  [[nodiscard]] static bool knows(std::string_view op);
+  /// All names, by family.
+  [[nodiscard]] static const std::vector<std::string>& ops();
+
+  friend bool operator==(const CastPolicy&, const CastPolicy&) = default;
+
+ private:
+  std::vector<CastRule> rules_;  // in the order of ops()
+};
+
+class CastCache;
+
+namespace detail {
+/// What the innermost Autocast of a thread asks for.
+struct AutocastState {
+  DType dtype;
+  const CastPolicy* policy;
+  CastCache* cache;
+};
+/// nullptr: nothing is converted.
+extern constinit thread_local const AutocastState* autocast_state;
+}  // namespace detail
+
+/// Turns autocast on for this thread while it lives; an inner one takes over until it ends. The conversion of a
+/// parameter is kept until the outermost one ends or the parameter changes, so that it is done once per step however
+/// often the parameter is used.
+class Autocast {
+ public:
+  /// Throws Error unless dtype is bfloat16 or float16.
+  explicit Autocast(DType dtype = DType::bfloat16, CastPolicy policy = {});
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  CastPolicy policy_;
+  std::unique_ptr<CastCache> own_cache_;  // of the outermost one
+  detail::AutocastState state_;
+  const detail::AutocastState* before_;
+};
+
+/// Turns autocast off while it lives. backward() does that itself.
+class AutocastOff {
+ public:
+  AutocastOff() : before_(detail::autocast_state) { detail::autocast_state = nullptr; }
+  ~AutocastOff() { detail::autocast_state = before_; }
+  AutocastOff(const AutocastOff&) = delete;
+  AutocastOff& operator=(const AutocastOff&) = delete;
+
+ private:
+  const detail::AutocastState* before_;
+};
+
+inline bool autocast_enabled() {
+  return detail::autocast_state != nullptr;
+}
+
+/// What an op of the policy opens with:
+///   const AutocastOp op("conv2d");
+///   const Tensor x = op.input(given_x);
+///   const Tensor weight = op.beside(given_weight, x);
+/// Autocast is off until the end of its life, so that the ops that this one is made of follow its rule. Without an
+/// Autocast it costs one load.
+class AutocastOp {
+ public:
+  /// `op` must be in CastPolicy::ops().
+  explicit AutocastOp(std::string_view op) : state_(detail::autocast_state) {
+    if (state_ != nullptr) {
+      rule_ = state_->policy->rule(op);
+      detail::autocast_state = nullptr;
+    }
+  }
+  ~AutocastOp() { detail::autocast_state = state_; }
+  AutocastOp(const AutocastOp&) = delete;
+  AutocastOp& operator=(const AutocastOp&) = delete;
+
+  /// An operand in the dtype that the rule asks for.
+  [[nodiscard]] Tensor input(const Tensor& x) const { return state_ == nullptr ? x : converted_input(x); }
+  /// An operand of an op that wants one dtype: `other` in the dtype of x, which input() returned.
+  [[nodiscard]] Tensor beside(const Tensor& other, const Tensor& x) const {
+    return state_ == nullptr ? other : converted_beside(other, x);
+  }
+
+ private:
+  [[nodiscard]] Tensor converted_input(const Tensor& x) const;
+  [[nodiscard]] Tensor converted_beside(const Tensor& other, const Tensor& x) const;
+
+  const detail::AutocastState* state_;
+  CastRule rule_ = CastRule::keep;
+};
+
+/// AutocastOp(op).input(x), for ops of one operand that call no other ops.
+inline Tensor autocast_input(std::string_view op, const Tensor& x) {
+  return autocast_enabled() ? AutocastOp(op).input(x) : x;
+}
+
+}  // namespace norma

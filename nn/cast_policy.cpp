@@ -1,0 +1,83 @@
+#include "nn/cast_policy.h"
+
+#include "core/error.h"
+
+#include <fmt/format.h>
+#define TOML_HEADER_ONLY 1
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+namespace norma::nn {
+namespace {
+
+constexpr std::string_view kOp = "cast policy";
+
+std::string at(const std::string& source, const toml::source_region& region) {
+  return fmt::format("{}:{}:{}", source, region.begin.line, region.begin.column);
+}
+
+toml::table parse_toml(std::string_view text, const std::string& source) {
+  try {
+    return toml::parse(text, source);
+  } catch (const toml::parse_error& error) {
+    fail(kOp, "{}: {}", at(source, error.source()), error.description());
+  }
+}
+
+/// The text of an Error behind its op.
+std::string reason(const Error& error) {
+  const std::string text = error.what();
+  return text.substr(text.find(": ") + 2);
+}
+
+}  // namespace
+
+CastPolicy parse_cast_policy(std::string_view text, const std::string& source) {
+  struct Line {
+    toml::source_position position;
+    std::string place, pattern;
+    CastRule rule;
+  };
+  std::vector<Line> lines;
+  const toml::table table = parse_toml(text, source);
+  for (const auto& [key, node] : table) {
+    const std::string place = at(source, key.source());
+    const std::optional<std::string> rule = node.value_exact<std::string>();
+    check(rule.has_value(), kOp, "{}: '{}': expected \"lower\", \"float32\" or \"keep\", got another type", place,
+          key.str());
+    try {
+      lines.push_back({key.source().begin, place, std::string(key.str()), cast_rule_from_string(*rule)});
+    } catch (const Error& error) {
+      fail(kOp, "{}: '{}': {}", place, key.str(), reason(error));
+    }
+  }
+  check(!lines.empty(), kOp, "{}: expected lines \"op\" = \"rule\", got none", source);
+  // A TOML table is sorted by name; the order of the file is what counts here.
+  std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
+    return std::tie(a.position.line, a.position.column) < std::tie(b.position.line, b.position.column);
+  });
+  CastPolicy policy;
+  for (const Line& line : lines) {
+    try {
+      policy.set(line.pattern, line.rule);
+    } catch (const Error& error) {
+      fail(kOp, "{}: {}", line.place, reason(error));
+    }
+  }
+  return policy;
+}
+
+std::string read_cast_policy(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  // A folder opens like a file, and fails only when it is read.
+  check(in.good() && !std::filesystem::is_directory(file), kOp, "cannot read '{}'", file.string());
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace norma::nn

@@ -1,0 +1,57 @@
+#include "nn/cast_policy.h"
+
+#include "core/error.h"
+#include "error_text.h"
+#include "files.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+using namespace norma;
+using namespace norma::nn;
+using test::error_of;
+
+TEST_CASE("cast policy: the default") {
+  const CastPolicy policy;
+  for (const char* op : {"conv2d", "linear", "matmul"}) {
+    CHECK(policy.rule(op) == CastRule::lower);
+  }
+  for (const char* op : {"softmax", "log_softmax", "cross_entropy"}) {
+    CHECK(policy.rule(op) == CastRule::float32);
+  }
+  for (const char* op : {"batch_norm", "layer_norm_2d", "group_norm", "relu", "gelu", "add", "sum", "max_pool2d"}) {
+    CHECK(policy.rule(op) == CastRule::keep);
+  }
+}
+
+TEST_CASE("cast policy: a file changes what it names, its last line wins") {
+  const CastPolicy policy = parse_cast_policy(
+      "# norms in float32, but for one\n"
+      "\"*_norm*\" = \"float32\"\n"
+      "\"layer_norm_2d\" = \"lower\"\n"
+      "gelu = 'lower'\n",
+      "policy.toml");
+  CHECK(policy.rule("batch_norm") == CastRule::float32);
+  CHECK(policy.rule("evo_norm_b0") == CastRule::float32);
+  CHECK(policy.rule("layer_norm_2d") == CastRule::lower);
+  CHECK(policy.rule("gelu") == CastRule::lower);
+  CHECK(policy.rule("conv2d") == CastRule::lower);
+  const CastPolicy other = parse_cast_policy("\"layer_norm_2d\" = \"lower\"\n\"*_norm*\" = \"float32\"\n", "p");
+  CHECK(other.rule("layer_norm_2d") == CastRule::float32);
+  CHECK_FALSE(other == policy);
+}
+
+TEST_CASE("cast policy: error texts name file, line and column") {
+  const auto error = [](const char* text) { return error_of([&] { parse_cast_policy(text, "p.toml"); }); };
+  CHECK(error("\"relu\" = \"keep\"\n\"rulu\" = \"keep\"\n") ==
+        "cast policy: p.toml:2:1: unknown op 'rulu'; did you mean 'relu'?");
+  CHECK(error("\"conv*d3\" = \"keep\"\n").starts_with("cast policy: p.toml:1:1: unknown op 'conv*d3'"));
+  CHECK(error("relu = \"fp32\"\n") == "cast policy: p.toml:1:1: 'relu': expected lower, float32 or keep, got 'fp32'");
+  CHECK(error("relu = 32\n") ==
+        "cast policy: p.toml:1:1: 'relu': expected \"lower\", \"float32\" or \"keep\", got another type");
+  CHECK(error("[relu]\n").starts_with("cast policy: p.toml:1:"));
+  CHECK(error("") == "cast policy: p.toml: expected lines \"op\" = \"rule\", got none");
+  CHECK(error("relu = ").starts_with("cast policy: p.toml:1:"));
+  CHECK(error_of([] { read_cast_policy("/no/such/file"); }) == "cast policy: cannot read '/no/such/file'");
+}

@@ -1,0 +1,160 @@
+#include "train/precision.h"
+
+#include "error_text.h"
+#include "files.h"
+#include "models/registry.h"
+#include "ops/half/bfloat16.h"
+#include "support.h"
+#include "train/trainer.h"
+
+#include <map>
+#include <numeric>
+
+using namespace norma;
+using namespace norma::train;
+using test::error_of;
+using test::TemporaryFolder;
+
+namespace {
+
+Recipe small_recipe(const std::string& model, const std::string& precision) {
+  Recipe recipe;
+  recipe.model = model;
+  recipe.norm = model == "resnet18" ? "batch" : "layer2d";
+  recipe.small_stem = model == "resnet18";
+  if (model != "resnet18") {
+    recipe.layer_scale = 1;
+  }
+  recipe.dataset = "shapes";
+  recipe.image_size = 16;
+  recipe.batch_size = 16;
+  recipe.images = 16 * 14;
+  recipe.test_images = 32;
+  recipe.lr = 1e-3;
+  recipe.seed = 3;
+  recipe.precision = precision;
+  return recipe;
+}
+
+TrainResult train_quietly(const Recipe& recipe) {
+  return Trainer(recipe, {.evaluate_each_epoch = false, .quiet = true}).run();
+}
+
+double mean_of_last(const std::vector<double>& losses, size_t count) {
+  return std::accumulate(losses.end() - static_cast<std::ptrdiff_t>(count), losses.end(), 0.0) /
+         static_cast<double>(count);
+}
+
+}  // namespace
+
+TEST_CASE("precision: small networks train in bfloat16 to nearly the loss of float32") {
+  for (const char* model : {"resnet18", "convnext_atto"}) {
+    const TrainResult wide = train_quietly(small_recipe(model, "float32"));
+    const double before = wide.losses.front();
+    const double expected = mean_of_last(wide.losses, 4);
+    REQUIRE(expected < before - 0.2);
+    for (const char* precision : {"amp_bfloat16", "bfloat16"}) {
+      INFO(model << " " << precision);
+      const TrainResult low = train_quietly(small_recipe(model, precision));
+      CHECK(low.losses != wide.losses);
+      CHECK(std::abs(low.losses.front() - before) <= 0.05 * before);
+      // Of the way that float32 has come, at least four fifths.
+      CHECK(mean_of_last(low.losses, 4) <= before - 0.8 * (before - expected));
+      CHECK(low.test.complete);
+      CHECK(std::isfinite(low.test.loss));
+    }
+  }
+}
+
+TEST_CASE("precision: float64 trains, too") {
+  Recipe recipe = small_recipe("convnext_atto", "float64");
+  recipe.images = 32;
+  const TrainResult result = train_quietly(recipe);
+  recipe.precision = "float32";
+  CHECK(std::abs(result.losses.front() - train_quietly(recipe).losses.front()) < 1e-4);
+}
+
+TEST_CASE("precision: checkpoints hold float32, and a resumed run has the same bits") {
+  for (const char* precision : {"bfloat16", "amp_bfloat16"}) {
+    INFO(precision);
+    Recipe recipe = small_recipe("resnet18", precision);
+    recipe.images = 16 * 4;
+    recipe.epochs = 1;
+    const TemporaryFolder whole;
+    Trainer straight(recipe, {.output = whole.path(), .evaluate_each_epoch = false, .quiet = true});
+    straight.run();
+    const Checkpoint end = load_checkpoint(straight.checkpoint_file());
+    for (const auto& [name, x] : end.model) {
+      INFO(name);
+      CHECK((x.dtype() == DType::float32 || name.ends_with("num_batches_tracked")));
+    }
+    for (const auto& [name, x] : end.optimizer) {
+      INFO(name);
+      CHECK((x.dtype() == DType::float32 || x.dtype() == DType::int64));
+    }
+    Trainer again(recipe, {.evaluate_each_epoch = false, .quiet = true}, end);
+    const Checkpoint loaded = again.checkpoint();
+    REQUIRE(loaded.model.size() == end.model.size());
+    for (size_t i = 0; i < end.model.size(); ++i) {
+      INFO(end.model[i].first);
+      CHECK(test::max_difference(loaded.model[i].second, end.model[i].second) == 0);
+    }
+    const bool low = std::string(precision) == "bfloat16";
+    for (const auto& [name, x] : again.model()->named_parameters()) {
+      CHECK(x.dtype() == (low ? DType::bfloat16 : DType::float32));
+    }
+    for (const auto& [name, x] : again.model()->named_buffers()) {
+      CHECK((x.dtype() == DType::float32 || !is_floating(x.dtype())));
+    }
+  }
+}
+
+TEST_CASE("precision: activations of networks have the dtype of the policy") {
+  const auto model = models::create_model("resnet18", {.num_classes = 3, .seed = 1});
+  model->to(MemoryFormat::channels_last);
+  std::map<std::string, DType> dtypes;
+  for (const auto& [path, module] : model->named_modules()) {
+    module->register_forward_hook(
+        [&dtypes, name = path](const nn::Module&, const Tensor&, const Tensor& y) { dtypes[name] = y.dtype(); });
+  }
+  const Tensor images = copy_of(test::random_tensor({2, 3, 32, 32}, 1, DType::float32), MemoryFormat::channels_last);
+  const auto run = [&](const Precision& precision) {
+    dtypes.clear();
+    const PrecisionScope scope(precision);
+    return (*model)(images);
+  };
+  CHECK(run(parse_precision("amp_bfloat16")).dtype() == DType::bfloat16);
+  for (const auto& [name, dtype] : dtypes) {
+    INFO(name);
+    CHECK(dtype == DType::bfloat16);
+  }
+  run(parse_precision("amp_bfloat16", "\"batch_norm\" = \"float32\"\nlinear = \"float32\"", "p.toml"));
+  CHECK(dtypes.at("conv1") == DType::bfloat16);
+  CHECK(dtypes.at("layer2.0.downsample") == DType::float32);
+  CHECK(dtypes.at("fc") == DType::float32);
+  run(parse_precision("float32"));
+  CHECK(dtypes.at("conv1") == DType::float32);
+}
+
+TEST_CASE("precision: what is slow is said") {
+  CHECK(slow_precision_text(parse_precision("float32")).empty());
+  for (const char* name : {"bfloat16", "amp_bfloat16"}) {
+    const std::string text = slow_precision_text(parse_precision(name));
+    CHECK(text.empty() == bfloat16_in_hardware());
+    CHECK((bfloat16_in_hardware() || text.starts_with(std::string(name) + " is slower than float32 here: ")));
+  }
+  CHECK_FALSE(bfloat16_text().empty());
+}
+
+TEST_CASE("precision: error texts") {
+  CHECK(error_of([] { parse_precision("bf16"); }).starts_with("precision: unknown precision 'bf16'"));
+  CHECK(error_of([] { parse_precision("float32", "relu = \"keep\"", "p.toml"); }) ==
+        "precision: cast-policy: expected precision amp_bfloat16, which it is for, got float32 (cast policy 'p.toml')");
+  Recipe recipe = small_recipe("resnet18", "float16");
+  CHECK(error_of([&] { Trainer trainer(recipe, {.quiet = true}); }) ==
+        "train: precision: expected float32, float64, bfloat16, amp_bfloat16, got float16");
+  recipe.precision = "amp_bfloat16";
+  recipe.cast_policy = "relo = \"keep\"";
+  recipe.cast_policy_file = "p.toml";
+  CHECK(error_of([&] { check_recipe(recipe); }) == "cast policy: p.toml:1:1: unknown op 'relo'; did you mean 'relu'?");
+}

@@ -1,0 +1,87 @@
+#include "train/precision.h"
+
+#include "core/error.h"
+#include "core/nearest_name.h"
+#include "nn/cast_policy.h"
+#include "ops/half/bfloat16.h"
+#include "ops/shape/copy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace norma::train {
+
+namespace {
+
+constexpr const char* kAmp = "amp_bfloat16";
+
+}  // namespace
+
+std::vector<std::string> precision_names() {
+  return {"float32", "float64", "bfloat16", "float16", kAmp};
+}
+
+std::vector<std::string> training_precision_names() {
+  std::vector<std::string> names = precision_names();
+  std::erase(names, "float16");
+  return names;
+}
+
+Precision parse_precision(const std::string& name, std::string_view cast_policy, const std::string& source) {
+  const std::vector<std::string> known = precision_names();
+  check(std::find(known.begin(), known.end(), name) != known.end(), "precision", "{}",
+        unknown_name("precision", name, known));
+  Precision precision{.name = name};
+  if (name == kAmp) {
+    precision.autocast = DType::bfloat16;
+  } else {
+    precision.dtype = dtype_from_string(name);
+  }
+  if (!cast_policy.empty() || !source.empty()) {
+    check(precision.autocast.has_value(), "precision",
+          "cast-policy: expected precision {}, which it is for, got {} (cast policy '{}')", kAmp, name, source);
+    precision.policy = nn::parse_cast_policy(cast_policy, source);
+  }
+  return precision;
+}
+
+void convert_model(nn::Module& model, const Precision& precision) {
+  // Running statistics are averages of small steps, which 16-bit numbers would lose.
+  is_half(precision.dtype) ? model.parameters_to(precision.dtype) : model.to(precision.dtype);
+}
+
+Tensor convert_input(const Tensor& images, const Precision& precision) {
+  return to(images, precision.dtype);
+}
+
+Tensor widened(const Tensor& x) {
+  return is_half(x.dtype()) ? to(x, DType::float32) : x;
+}
+
+PrecisionScope::PrecisionScope(const Precision& precision) {
+  if (precision.autocast) {
+    autocast_.emplace(*precision.autocast, precision.policy);
+  }
+}
+
+std::string bfloat16_text() {
+  if (bfloat16_in_hardware()) {
+    return "convolutions and matrix products in hardware (AVX512_BF16 or better)";
+  }
+  return has_bfloat16_primitives() ? "through float32: this CPU has no AVX512_BF16"
+                                   : "through float32: needs oneDNN and a CPU with AVX512_BF16";
+}
+
+std::string slow_precision_text(const Precision& precision) {
+  const DType computed = precision.autocast.value_or(precision.dtype);
+  if (computed == DType::bfloat16 && !bfloat16_in_hardware()) {
+    return fmt::format("{} is slower than float32 here: {}", precision.name, bfloat16_text());
+  }
+  if (computed == DType::float16) {
+    return "float16 is slower than float32 here: its products are computed through float32";
+  }
+  return "";
+}
+
+}  // namespace norma::train
