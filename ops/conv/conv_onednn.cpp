@@ -21,7 +21,7 @@ struct Layouts {
 };
 
 Layouts make_layouts(const Conv2dCase& conv, bool has_bias, Tag activations, Tag weights) {
-  constexpr auto type = memory::data_type::f32;
+  const auto type = onednn::data_type(conv.dtype);
   const memory::dims weight_dims =
       conv.groups == 1 ? memory::dims{conv.o, conv.c, conv.kh, conv.kw}
                        : memory::dims{conv.groups, conv.o / conv.groups, conv.c / conv.groups, conv.kh, conv.kw};
@@ -118,7 +118,7 @@ void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> poi
 }
 
 bool supports(const Conv2dCase& conv, Conv2dPass pass) {
-  if (conv.dtype != DType::float32) {
+  if (!onednn::does_dtype(conv.dtype)) {
     return false;
   }
   // oneDNN (2.6.3, and still in 3.x: uxlfoundation/oneDNN#6035) writes outside its workspace in the weight gradient of

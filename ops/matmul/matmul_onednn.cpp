@@ -15,9 +15,8 @@ namespace {
 using dnnl::memory;
 
 /// A batch of matrices; a stride of 0 between them is oneDNN's broadcast of an axis of size 1.
-memory::desc matrices(int64_t batch, int64_t batch_stride, int64_t rows, int64_t columns, int64_t row_stride,
-                      int64_t column_stride) {
-  constexpr auto type = memory::data_type::f32;
+memory::desc matrices(memory::data_type type, int64_t batch, int64_t batch_stride, int64_t rows, int64_t columns,
+                      int64_t row_stride, int64_t column_stride) {
   if (batch == 1) {
     return {{rows, columns}, type, memory::dims{row_stride, column_stride}};
   }
@@ -62,10 +61,11 @@ Arrangement arrangement(const MatmulCase& p, bool has_bias, bool kept) {
 }
 
 std::unique_ptr<onednn::Plan> make_transposed(const MatmulCase& p) {
-  const memory::desc a = matrices(1, 0, p.k, p.m, p.a_column, p.a_row);
-  const memory::desc b = matrices(1, 0, p.n, p.k, p.b_column, p.b_row);
-  const memory::desc c = matrices(1, 0, p.n, p.m, 1, p.c_row);
-  const auto descriptor = onednn::matmul(b, a, {}, matrices(1, 0, p.n, p.m, p.m, 1));
+  const auto type = onednn::data_type(p.dtype);
+  const memory::desc a = matrices(type, 1, 0, p.k, p.m, p.a_column, p.a_row);
+  const memory::desc b = matrices(type, 1, 0, p.n, p.k, p.b_column, p.b_row);
+  const memory::desc c = matrices(type, 1, 0, p.n, p.m, 1, p.c_row);
+  const auto descriptor = onednn::matmul(b, a, {}, matrices(type, 1, 0, p.n, p.m, p.m, 1));
   auto plan = std::make_unique<onednn::Plan>(dnnl::matmul(descriptor), descriptor.scratchpad_desc());
   plan->add_input(DNNL_ARG_WEIGHTS, a, descriptor.weights_desc());
   plan->add_input(DNNL_ARG_SRC, b, descriptor.src_desc());
@@ -78,17 +78,18 @@ std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias, b
   if (arranged == Arrangement::transposed) {
     return make_transposed(p);
   }
-  const memory::desc a = matrices(p.batch, p.a_batch, p.m, p.k, p.a_row, p.a_column);
-  const memory::desc b = matrices(p.batch, p.b_batch, p.k, p.n, p.b_row, p.b_column);
-  const memory::desc c = matrices(p.batch, p.c_batch, p.m, p.n, p.c_row, 1);
+  const auto type = onednn::data_type(p.dtype);
+  const memory::desc a = matrices(type, p.batch, p.a_batch, p.m, p.k, p.a_row, p.a_column);
+  const memory::desc b = matrices(type, p.batch, p.b_batch, p.k, p.n, p.b_row, p.b_column);
+  const memory::desc c = matrices(type, p.batch, p.c_batch, p.m, p.n, p.c_row, 1);
   memory::desc bias;
   if (has_bias) {
     const memory::dims dims = p.batch == 1 ? memory::dims{1, p.n} : memory::dims{1, 1, p.n};
     const memory::dims strides = p.batch == 1 ? memory::dims{p.n, 1} : memory::dims{p.n, p.n, 1};
-    bias = memory::desc(dims, memory::data_type::f32, strides);
+    bias = memory::desc(dims, type, strides);
   }
   const memory::desc offered =
-      arranged == Arrangement::packed ? memory::desc({p.k, p.n}, memory::data_type::f32, memory::format_tag::any) : b;
+      arranged == Arrangement::packed ? memory::desc({p.k, p.n}, type, memory::format_tag::any) : b;
   const auto descriptor = onednn::matmul(a, offered, bias, c);
   auto plan = std::make_unique<onednn::Plan>(dnnl::matmul(descriptor), descriptor.scratchpad_desc());
   plan->add_input(DNNL_ARG_SRC, a, descriptor.src_desc());
@@ -101,7 +102,7 @@ std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias, b
 }
 
 bool supports(const MatmulCase& product) {
-  return product.dtype == DType::float32;
+  return onednn::does_dtype(product.dtype);
 }
 
 void* writable(const void* pointer) {

@@ -1,3 +1,4 @@
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
@@ -115,10 +116,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   return y;
 }
 
-Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
+Tensor ghost_batch_norm(const Tensor& given, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
                         const Tensor& weight, const Tensor& bias, const BatchNormOptions& options,
-                        const NormActOptions& then) {
+                        const NormActOptions& given_then) {
   constexpr std::string_view op = "ghost_batch_norm";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
+  const NormActOptions then{given_then.activation, cast.beside(given_then.residual, x)};
   check_input(op, x, 2, 5);
   check_options(op, options);
   check(sub_batch >= 1, op, "sub_batch: expected at least 1, got {}", sub_batch);
@@ -196,9 +200,12 @@ Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& runnin
   return with_strides_of(op, x, parts.size() == 1 ? parts[0] : cat(parts, 0));
 }
 
-Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-                    const Tensor& bias, const BatchRenormOptions& options, const NormActOptions& then) {
+Tensor batch_renorm(const Tensor& given, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                    const Tensor& bias, const BatchRenormOptions& options, const NormActOptions& given_then) {
   constexpr std::string_view op = "batch_renorm";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
+  const NormActOptions then{given_then.activation, cast.beside(given_then.residual, x)};
   check_input(op, x, 2, 5);
   check(check_running_statistics(op, running_mean, running_var, x), op,
         "running_mean: expected running statistics, got none");

@@ -1,10 +1,22 @@
 #pragma once
 
+#include "core/dtype.h"
+#include "ops/half/bfloat16.h"
 #include "ops/onednn/onednn.h"
 
 namespace norma::onednn {
 
 // Primitive descriptors, made the same way for oneDNN 2 (which wants an operation descriptor first) and 3.
+
+/// True iff primitives are to do a dtype: float32, and bfloat16 where they are used for it.
+inline bool does_dtype(DType dtype) {
+  return dtype == DType::float32 || (dtype == DType::bfloat16 && uses_bfloat16_primitives());
+}
+
+/// float32 or bfloat16 as oneDNN has it.
+inline dnnl::memory::data_type data_type(DType dtype) {
+  return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
 
 struct ConvolutionGeometry {
   dnnl::memory::dims stride;

@@ -194,7 +194,8 @@ namespace {
 /// How many conversions of dtype the tape of y holds.
 size_t conversions(const Tensor& y) {
   size_t count = 0;
-  for (const auto& node : Tape(y).nodes()) {
+  const Tape tape(y);
+  for (const auto& node : tape.nodes()) {
     count += node->name == "to" ? 1 : 0;
   }
   return count;

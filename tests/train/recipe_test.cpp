@@ -94,17 +94,20 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.smoothing = 0.1;
   recipe.clip_grad = 1;
   recipe.seed = 0xFFFFFFFFFFFFFFFFU;
+  recipe.precision = "amp_bfloat16";
+  recipe.cast_policy = "relu = \"lower\"";
+  recipe.cast_policy_file = "c.toml";
   const Recipe back = train::recipe_from_json(train::to_json(recipe));
   CHECK(train::differences(recipe, back).empty());
   CHECK(back.seed == recipe.seed);
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
-  // All 30 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 33 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
-               f24, f25, f26, f27, f28, f29, f30] = recipe;
-  CHECK(f30 == recipe.seed);
-  CHECK(train::differences(Recipe{}, recipe).size() == 30);
+               f24, f25, f26, f27, f28, f29, f30, f31, f32, f33] = recipe;
+  CHECK(f33 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 33);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
