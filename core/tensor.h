@@ -54,8 +54,8 @@ class Tensor {
   [[nodiscard]] MemoryFormat suggest_memory_format() const;
 
   // --- elements -----------------------------------------------------------------------------------------------
-  /// The first element. Throws Error unless T is the tensor's dtype. Who writes through the pointer after the tensor was
-  /// used calls bump_version(): saved tensors are checked by it, and reordered weights are kept by it.
+  /// The first element. Throws Error unless T is the tensor's dtype. Who writes through the pointer after the tensor
+  /// was used calls bump_version(): saved tensors are checked by it, and reordered weights are kept by it.
   template <class T>
   [[nodiscard]] T* data() const;
   [[nodiscard]] void* raw_data() const;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 namespace norma::kernels {
@@ -21,9 +20,6 @@ constexpr int kVectorBytes = 64;
 constexpr int kVectorBytes = 32;
 #endif
 
-// Images are elements of S in memory and vectors of T = compute_t<S> in registers: bfloat16 is widened as it is loaded,
-// summed in float, and rounded as it is stored.
-
 template <class T>
 struct Vector {
   using type [[gnu::vector_size(kVectorBytes)]] = T;
@@ -32,46 +28,16 @@ struct Vector {
 template <class T>
 using vector_t = typename Vector<T>::type;
 
-// bfloat16 is the upper half of a float.
-using Halves [[gnu::vector_size(kVectorBytes / 2)]] = uint16_t;
-using Words [[gnu::vector_size(kVectorBytes)]] = uint32_t;
-
-[[gnu::always_inline]] inline vector_t<float> load_bfloat16(const bfloat16* pointer) {
-  Halves bits;
-  std::memcpy(&bits, pointer, sizeof(bits));
-  const Words words = __builtin_convertvector(bits, Words) << 16;
-  vector_t<float> value;
-  std::memcpy(&value, &words, sizeof(value));
+template <class T>
+[[gnu::always_inline]] inline vector_t<T> load(const T* pointer) {
+  vector_t<T> value;
+  std::memcpy(&value, pointer, sizeof(value));
   return value;
 }
 
-[[gnu::always_inline]] inline void store_bfloat16(bfloat16* pointer, const vector_t<float>& value) {
-  Words words;
-  std::memcpy(&words, &value, sizeof(words));
-  const Words rounded = (words + 0x7FFFU + ((words >> 16) & 1U)) >> 16;
-  const Words upper = (words & 0x7FFFFFFFU) > 0x7F800000U ? ((words >> 16) | 0x0040U) : rounded;  // NaN stays NaN
-  const Halves bits = __builtin_convertvector(upper, Halves);
-  std::memcpy(static_cast<void*>(pointer), &bits, sizeof(bits));
-}
-
-template <class S>
-[[gnu::always_inline]] inline vector_t<compute_t<S>> load(const S* pointer) {
-  if constexpr (std::is_same_v<S, bfloat16>) {
-    return load_bfloat16(pointer);
-  } else {
-    vector_t<S> value;
-    std::memcpy(&value, pointer, sizeof(value));
-    return value;
-  }
-}
-
-template <class S>
-[[gnu::always_inline]] inline void store(S* pointer, const vector_t<compute_t<S>>& value) {
-  if constexpr (std::is_same_v<S, bfloat16>) {
-    store_bfloat16(pointer, value);
-  } else {
-    std::memcpy(pointer, &value, sizeof(value));
-  }
+template <class T>
+[[gnu::always_inline]] inline void store(T* pointer, const vector_t<T>& value) {
+  std::memcpy(pointer, &value, sizeof(value));
 }
 
 /// Calls f(integral_constant 0), …, f(integral_constant count - 1).
@@ -120,24 +86,23 @@ struct ChannelBlocks {
 };
 
 /// Weights (c, kh, kw) as (block, kh, kw, lane), turned by half a turn if `flip`.
-template <class S, class T>
-void pack_weights(int64_t channels, int64_t taps, const S* weight, bool flip, T* packed) {
+template <class T>
+void pack_weights(int64_t channels, int64_t taps, const T* weight, bool flip, T* packed) {
   const ChannelBlocks<T> blocks{channels};
   for (int64_t block = 0; block < blocks.count(); ++block) {
     for (int64_t tap = 0; tap < taps; ++tap) {
       const int64_t source = flip ? taps - 1 - tap : tap;
       for (int64_t lane = 0; lane < blocks.kLanes; ++lane) {
-        packed[(block * taps + tap) * blocks.kLanes + lane] =
-            static_cast<T>(weight[(blocks.start(block) + lane) * taps + source]);
+        packed[(block * taps + tap) * blocks.kLanes + lane] = weight[(blocks.start(block) + lane) * taps + source];
       }
     }
   }
 }
 
 /// out[j] = start + sum over kh, kw of in[oh + kh - padding_h, column + j + kw - padding_w] * weight[kh, kw].
-template <class S, class T, int kWidth, int kOutputs>
-[[gnu::always_inline]] inline void outputs_block(const Plane& p, const S* in, const T* weight, const vector_t<T>& start,
-                                                 int64_t oh, int64_t column, S* out) {
+template <class T, int kWidth, int kOutputs>
+[[gnu::always_inline]] inline void outputs_block(const Plane& p, const T* in, const T* weight, const vector_t<T>& start,
+                                                 int64_t oh, int64_t column, T* out) {
   vector_t<T> sum[kOutputs];
   unroll<kOutputs>([&](auto j) { sum[j] = start; });
   const int64_t first = std::max<int64_t>(0, p.padding_h - oh);
@@ -171,10 +136,10 @@ int64_t rows_of_strip(const Plane& p, int64_t element_bytes) {
 }
 
 /// bias: c values or nullptr.
-template <class S, int kWidth, class T = compute_t<S>>
-void convolve(const Plane& p, const S* in, const T* packed, const S* bias, S* out) {
+template <class T, int kWidth>
+void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* out) {
   const ChannelBlocks<T> blocks{p.c};
-  const int64_t strip = rows_of_strip(p, sizeof(S));
+  const int64_t strip = rows_of_strip(p, sizeof(T));
   const int64_t strips = (p.oh + strip - 1) / strip;
   parallel_for(0, p.n * strips, /* grain= */ 1, [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
@@ -182,14 +147,14 @@ void convolve(const Plane& p, const S* in, const T* packed, const S* bias, S* ou
       const int64_t oh_begin = i % strips * strip;
       const int64_t oh_end = std::min(p.oh, oh_begin + strip);
       for (int64_t block = 0; block < blocks.count(); ++block) {
-        const S* image = in + n * p.h * p.w * p.c + blocks.start(block);
+        const T* image = in + n * p.h * p.w * p.c + blocks.start(block);
         const T* weight = packed + block * p.kh * kWidth * blocks.kLanes;
         const vector_t<T> start = bias == nullptr ? vector_t<T>{} : load(bias + blocks.start(block));
         for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
-          S* row = out + (n * p.oh + oh) * p.ow * p.c + blocks.start(block);
+          T* row = out + (n * p.oh + oh) * p.ow * p.c + blocks.start(block);
           for_each_block(
               p.ow, [&](auto length, int64_t column) __attribute__((always_inline)) {
-                outputs_block<S, T, kWidth, length>(p, image, weight, start, oh, column, row + column * p.c);
+                outputs_block<T, kWidth, length>(p, image, weight, start, oh, column, row + column * p.c);
               });
         }
       }
@@ -198,8 +163,8 @@ void convolve(const Plane& p, const S* in, const T* packed, const S* bias, S* ou
 }
 
 /// sum[k] += sum over j of dy[j] * x[column + j + k - padding_w], for one row of dy and of x.
-template <class S, class T, int kWidth, int kOutputs>
-[[gnu::always_inline]] inline void weights_block(const Plane& p, const S* x, const S* dy, int64_t column,
+template <class T, int kWidth, int kOutputs>
+[[gnu::always_inline]] inline void weights_block(const Plane& p, const T* x, const T* dy, int64_t column,
                                                  vector_t<T> (&sum)[kWidth]) {
   vector_t<T> gradient[kOutputs];
   unroll<kOutputs>([&](auto j) { gradient[j] = load(dy + (column + j) * p.c); });
@@ -243,8 +208,8 @@ struct Runs {
 };
 
 /// Adds the products of one run and channel block to `total` (kh, kw, lane).
-template <class S, int kWidth, class T = compute_t<S>>
-void weights_of_run(const Plane& p, const Run& run, const S* x, const S* dy, T* total) {
+template <class T, int kWidth>
+void weights_of_run(const Plane& p, const Run& run, const T* x, const T* dy, T* total) {
   for (int64_t kh = 0; kh < p.kh; ++kh) {
     vector_t<T> sum[kWidth];
     unroll<kWidth>([&](auto k) { sum[k] = vector_t<T>{}; });
@@ -252,11 +217,11 @@ void weights_of_run(const Plane& p, const Run& run, const S* x, const S* dy, T* 
     const int64_t oh_end = std::min(run.oh_end, p.h + p.padding_h - kh);
     for (int64_t n = run.n_begin; n < run.n_end; ++n) {
       for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
-        const S* x_row = x + (n * p.h + oh + kh - p.padding_h) * p.w * p.c;
-        const S* dy_row = dy + (n * p.oh + oh) * p.ow * p.c;
+        const T* x_row = x + (n * p.h + oh + kh - p.padding_h) * p.w * p.c;
+        const T* dy_row = dy + (n * p.oh + oh) * p.ow * p.c;
         for_each_block(
             p.ow, [&](auto length, int64_t column) __attribute__((always_inline)) {
-              weights_block<S, T, kWidth, length>(p, x_row, dy_row, column, sum);
+              weights_block<T, kWidth, length>(p, x_row, dy_row, column, sum);
             });
       }
     }
@@ -267,8 +232,8 @@ void weights_of_run(const Plane& p, const Run& run, const S* x, const S* dy, T* 
   }
 }
 
-template <class S, int kWidth, class T = compute_t<S>>
-void weights_gradient(const Plane& p, const S* x, const S* dy, S* dweight) {
+template <class T, int kWidth>
+void weights_gradient(const Plane& p, const T* x, const T* dy, T* dweight) {
   const ChannelBlocks<T> blocks{p.c};
   const int64_t taps = p.kh * kWidth;
   const int64_t block_size = taps * blocks.kLanes;
@@ -284,7 +249,7 @@ void weights_gradient(const Plane& p, const S* x, const S* dy, S* dweight) {
       for (int64_t r = part * runs.count / parts; r < (part + 1) * runs.count / parts; ++r) {
         for (int64_t block = 0; block < blocks.count(); ++block) {
           const int64_t start = blocks.start(block);
-          weights_of_run<S, kWidth>(p, runs[r], x + start, dy + start, total + block * block_size);
+          weights_of_run<T, kWidth>(p, runs[r], x + start, dy + start, total + block * block_size);
         }
       }
     }
@@ -296,7 +261,7 @@ void weights_gradient(const Plane& p, const S* x, const S* dy, S* dweight) {
         for (int64_t part = 0; part < parts; ++part) {
           total += partial.data()[part * part_size + block * block_size + tap * blocks.kLanes + lane];
         }
-        assign(dweight[(blocks.start(block) + lane) * taps + tap], total);
+        dweight[(blocks.start(block) + lane) * taps + tap] = total;
       }
     }
   }
@@ -349,22 +314,21 @@ void write_channels_last(const Conv2dCase& conv, void* data, int64_t pixels, F&&
 /// Calls f(T{}, integral_constant kw).
 template <class F>
 void dispatch_width(const Conv2dCase& conv, F&& f) {
-  const auto with_dtype = [&](auto zero) {
+  dispatch_floating("conv2d", conv.dtype, [&](auto zero) {
     switch (conv.kw) {
       case 3: return f(zero, std::integral_constant<int, 3>{});
       case 5: return f(zero, std::integral_constant<int, 5>{});
       case 7: return f(zero, std::integral_constant<int, 7>{});
       default: fail("conv2d", "depthwise: expected a kernel of width 3, 5 or 7, got {}", conv.kw);
     }
-  };
-  conv.dtype == DType::bfloat16 ? with_dtype(bfloat16{}) : dispatch_floating("conv2d", conv.dtype, with_dtype);
+  });
 }
 
 bool supports(const Conv2dCase& conv, Conv2dPass) {
-  if (conv.dtype == DType::float16 || !is_floating(conv.dtype)) {
+  if (conv.dtype != DType::float32 && conv.dtype != DType::float64) {
     return false;
   }
-  const int64_t lanes = conv.dtype == DType::float64 ? Vector<double>::kLanes : Vector<float>::kLanes;
+  const int64_t lanes = kVectorBytes / static_cast<int64_t>(size_of(conv.dtype));
   // The input gradient is a convolution of dy with padding k - 1 - padding, which must not be negative.
   return conv.groups == conv.c && conv.o == conv.c && conv.c >= lanes &&
          (conv.kw == 3 || conv.kw == 5 || conv.kw == 7) && conv.stride_h == 1 && conv.stride_w == 1 &&
@@ -392,7 +356,7 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
              Storage* /* keep */) {
   dispatch_width(conv, [&](auto zero, auto width) {
     using T = decltype(zero);
-    const Buffer<compute_t<T>> packed(packed_size<compute_t<T>>(conv));
+    const Buffer<T> packed(packed_size<T>(conv));
     pack_weights(conv.c, conv.kh * conv.kw, static_cast<const T*>(weight), /* flip= */ false, packed.data());
     read_channels_last<T>(conv, x, conv.h * conv.w, [&](const T* in) {
       write_channels_last<T>(conv, y, conv.oh * conv.ow, [&](T* out) {
@@ -410,7 +374,7 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
     std::swap(plane.w, plane.ow);
     plane.padding_h = conv.kh - 1 - conv.padding_h;
     plane.padding_w = conv.kw - 1 - conv.padding_w;
-    const Buffer<compute_t<T>> packed(packed_size<compute_t<T>>(conv));
+    const Buffer<T> packed(packed_size<T>(conv));
     pack_weights(conv.c, conv.kh * conv.kw, static_cast<const T*>(weight), /* flip= */ true, packed.data());
     read_channels_last<T>(conv, dy, conv.oh * conv.ow, [&](const T* in) {
       write_channels_last<T>(conv, dx, conv.h * conv.w,
