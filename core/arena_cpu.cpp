@@ -1,6 +1,5 @@
 #include "core/arena_cpu.h"
 
-#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -85,9 +84,7 @@ void Arena::release_free_pages() {
     const size_t first = (offset + page - 1) / page * page;
     const size_t last = (offset + block.size) / page * page;
     if (first < last) {
-      ASAN_UNPOISON_MEMORY_REGION(base_ + first, last - first);
       madvise(base_ + first, last - first, MADV_DONTNEED);
-      ASAN_POISON_MEMORY_REGION(base_ + first, last - first);
     }
     reserved_ -= block.used;
     block.used = 0;
