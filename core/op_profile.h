@@ -66,8 +66,8 @@ class OpProfile {
 class OpScope {
  public:
   template <class Describe>
-  requires std::is_invocable_r_v<OpWork, Describe&>
-  explicit OpScope(Describe&& describe) : profile_(OpProfile::active_) {
+  requires std::is_invocable_r_v<OpWork, const Describe&>
+  explicit OpScope(const Describe& describe) : profile_(OpProfile::active_) {
     if (profile_ != nullptr) {
       begin(describe());
     }

@@ -38,8 +38,8 @@ struct Conv2dCall {
 
 /// Multiplications and additions of one pass; all three have the same number.
 inline double flops(const Conv2dCase& conv) {
-  return 2 * static_cast<double>(conv.n * conv.o * conv.oh * conv.ow) *
-         static_cast<double>(conv.c / conv.groups * conv.kh * conv.kw);
+  const int64_t terms = conv.c / conv.groups * conv.kh * conv.kw;  // of one output
+  return 2 * static_cast<double>(conv.n * conv.o * conv.oh * conv.ow) * static_cast<double>(terms);
 }
 
 /// Bytes of x, weight and y.
