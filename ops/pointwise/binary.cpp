@@ -46,7 +46,9 @@ Tensor with_number(std::string_view op, Binary f, const Tensor& a, double b) {
 }
 
 Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tensor& right) {
-  const auto [a, b] = Operands(op, left, right);
+  const Operands operands(op, left, right);
+  const Tensor& a = operands.a;
+  const Tensor& b = operands.b;
   const Sizes sizes = broadcast_sizes(op, a.sizes(), b.sizes());
   Tensor y = pointwise::empty_for(sizes, DType::boolean, {a, b});
   using pointwise::operand_of;
@@ -151,7 +153,9 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   check_dtype("where", "condition", condition, DType::boolean);
   check_defined("where", "a", left);
   check_defined("where", "b", right);
-  const auto [a, b] = Operands("where", autocast_input("where", left), autocast_input("where", right));
+  const Operands operands("where", autocast_input("where", left), autocast_input("where", right));
+  const Tensor& a = operands.a;
+  const Tensor& b = operands.b;
   check_device("where", "condition", condition, a.device());
   const Sizes sizes = broadcast_sizes("where", condition.sizes(), broadcast_sizes("where", a.sizes(), b.sizes()));
   Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, a, b});
