@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   app.add_option("--model", options.recipe.model)->capture_default_str();
   app.add_option("-b,--batch-size", options.recipe.batch_size)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--img-size", options.recipe.image_size)->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--precision", options.precision)->capture_default_str();
+  app.add_option("--precision", options.recipe.precision)->capture_default_str();
   app.add_flag("--infer", infer, "a forward pass instead of a training step");
   app.add_option("--rounds", rounds, "runs, of which the median counts")
       ->capture_default_str()

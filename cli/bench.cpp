@@ -65,6 +65,9 @@ int run(const State& state) {
   options.recipe = state.recipe.applied_to(state.recipe.defaults());
   const std::string format = format_of(state);
   train::bench::check_options(options);
+  if (!state.running.quiet) {
+    print_if_slow(train::precision_of(options.recipe));
+  }
   if (!state.results_file.empty()) {
     const std::filesystem::path file = state.results_file;
     check(!std::filesystem::is_directory(file), "bench", "results-file: expected a file, got the folder {}",
@@ -133,7 +136,6 @@ Command add_bench(CLI::App& program) {
         ->group(kMeasured);
   };
   add("--bench", state->mode, "MODE", "train, infer (or inference), or both");
-  add("--precision", bench.precision, "NAME", fmt::format("{}", fmt::join(train::bench::precision_names(), ", ")));
   add("--num-classes", bench.num_classes, "N", "outputs of the network");
   add("--num-warm-iter", bench.warm_steps, "N", "steps before timing starts");
   add("--num-bench-iter", bench.steps, "N", "steps that are timed");
@@ -149,6 +151,7 @@ Command add_bench(CLI::App& program) {
   state->recipe.add_image_shape(*app);
   state->recipe.add_update(*app);
   state->recipe.add_seed(*app);
+  state->recipe.add_precision(*app, train::precision_names());
   app->add_option("--results-file", state->results_file, "file for the rows")->type_name("FILE")->group(kResults);
   app->add_option("--results-format", state->results_format, "csv or json")
       ->type_name("NAME")

@@ -38,11 +38,7 @@ int run(const State& state) {
   const train::Precision precision = train::precision_of(recipe);
   print_if_slow(precision);
   // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
-  train::Recipe wide = recipe;
-  wide.precision = precision.dtype == DType::float64 ? "float64" : "float32";
-  wide.cast_policy.clear();
-  wide.cast_policy_file.clear();
-  const auto model = train::make_model(wide, dataset->info().num_classes());
+  const auto model = train::make_model(train::widened(recipe), dataset->info().num_classes());
   model->load_state_dict(train::load_weights(file));
   if (state.recalibrate > 0) {
     data::Loader training =

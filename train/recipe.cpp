@@ -169,6 +169,14 @@ Precision precision_of(const Recipe& recipe) {
   return parse_precision(recipe.precision, recipe.cast_policy, recipe.cast_policy_file);
 }
 
+Recipe widened(const Recipe& recipe) {
+  Recipe wide = recipe;
+  wide.precision = precision_of(recipe).dtype == DType::float64 ? "float64" : "float32";
+  wide.cast_policy.clear();
+  wide.cast_policy_file.clear();
+  return wide;
+}
+
 std::string to_json(const Recipe& recipe) {
   return fields_to_json(recipe).dump();
 }

@@ -99,8 +99,8 @@ TEST_CASE("bench: options that make no sense") {
   CHECK(complaint([](BenchOptions& o) { o.steps = 0; }) == "bench: num-bench-iter: expected at least 1, got 0");
   CHECK(complaint([](BenchOptions& o) { o.warm_steps = -1; }) == "bench: num-warm-iter: expected at least 0, got -1");
   CHECK(complaint([](BenchOptions& o) { o.num_classes = 0; }) == "bench: num-classes: expected at least 1, got 0");
-  CHECK(complaint([](BenchOptions& o) { o.precision = "float31"; }) ==
-        "bench: unknown precision 'float31'; did you mean 'float32'?");
+  CHECK(complaint([](BenchOptions& o) { o.recipe.precision = "float31"; }) ==
+        "precision: unknown precision 'float31'; did you mean 'float32'?");
   CHECK(complaint([](BenchOptions& o) {
           o.norms = {"batch", "batch"};
         }) == "bench: norm: expected each once, got batch twice");
@@ -297,7 +297,7 @@ TEST_CASE("bench: folded batch norms, float64, NCHW") {
   options.modes = {Mode::infer};
   options.steps = 1;
   options.fold = true;
-  options.precision = "float64";
+  options.recipe.precision = "float64";
   options.recipe.channels_last = false;
   std::string log;
   options.log = [&](const std::string& line) { log += line + "\n"; };
@@ -307,6 +307,28 @@ TEST_CASE("bench: folded batch norms, float64, NCHW") {
   CHECK(json["fold"] == true);
   CHECK(json["precision"] == "float64");
   CHECK(json["format"] == "contiguous");
+}
+
+TEST_CASE("bench: every precision trains and infers, and ops compute in it") {
+  for (const std::string& precision : precision_names()) {
+    CAPTURE(precision);
+    for (const Mode mode : {Mode::infer, Mode::train}) {
+      Step step({.recipe = {.model = "resnet18", .image_size = 32, .batch_size = 2, .precision = precision},
+                 .num_classes = 3,
+                 .mode = mode,
+                 .fold = mode == Mode::infer});
+      CHECK(step.folded() == (mode == Mode::infer ? 20 : 0));
+      const OpProfile profile;
+      CHECK(step.run().total() > 0);
+      // two images and the stem's weights come in, two maps of 64 channels go out
+      const double elements = 2 * 3 * 32 * 32 + 64 * 3 * 7 * 7 + 2 * 64 * 16 * 16;
+      const auto stem = std::find_if(profile.records().begin(), profile.records().end(),
+                                     [](const OpRecord& record) { return record.work.flops > 0; });
+      REQUIRE(stem != profile.records().end());
+      const bool half = precision == "bfloat16" || precision == "float16" || precision == "amp_bfloat16";
+      CHECK(stem->work.bytes == elements * (precision == "float64" ? 8 : half ? 2 : 4));
+    }
+  }
 }
 
 TEST_CASE("bench: options of the update are honoured") {

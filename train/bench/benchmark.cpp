@@ -40,11 +40,7 @@ class Session {
     if (options_.before_build) {
       options_.before_build(batch_size);
     }
-    StepOptions step{.recipe = options.recipe,
-                     .num_classes = options.num_classes,
-                     .precision = options.precision,
-                     .mode = mode,
-                     .fold = options.fold};
+    StepOptions step{.recipe = options.recipe, .num_classes = options.num_classes, .mode = mode, .fold = options.fold};
     step.recipe.model = row.model;
     step.recipe.norm = row.norm;
     step.recipe.channels_last = row.channels_last;
@@ -189,7 +185,7 @@ class Runner {
   Benchmark run() {
     const BenchOptions& options = benchmark_.options;
     if (options.log) {
-      options.log(fmt::format("Benchmarking in {} precision. {} layout. {} {}", options.precision,
+      options.log(fmt::format("Benchmarking in {} precision. {} layout. {} {}", options.recipe.precision,
                               options.both_formats           ? "NCHW and NHWC"
                               : options.recipe.channels_last ? "NHWC"
                                                              : "NCHW",
@@ -373,7 +369,6 @@ void check_options(const BenchOptions& options) {
   for (const std::string& norm : options.norms) {
     check(norms.insert(norm).second, op, "norm: expected each once, got {} twice", norm.empty() ? "''" : norm);
   }
-  check_known("precision", options.precision, precision_names());
   check(options.num_classes >= 1, op, "num-classes: expected at least 1, got {}", options.num_classes);
   check(options.warm_steps >= 0, op, "num-warm-iter: expected at least 0, got {}", options.warm_steps);
   check(options.steps >= 1, op, "num-bench-iter: expected at least 1, got {}", options.steps);

@@ -17,10 +17,9 @@ struct BenchOptions {
   std::vector<std::string> models = {"resnet50"};  ///< names, or patterns of the shell: "resnet*"
   std::vector<std::string> norms = {""};           ///< norm specs; "" is the model's own
   std::vector<Mode> modes = {Mode::infer, Mode::train};
-  Recipe recipe;              ///< the rest of the network, image and batch size, format, optimizer
+  Recipe recipe;              ///< the rest of the network, image and batch size, format, precision, optimizer
   bool both_formats = false;  ///< a row in NCHW and one in NHWC, instead of the recipe's format
   int64_t num_classes = 1000;
-  std::string precision = "float32";
   int64_t warm_steps = 10;  ///< before timing starts
   int64_t steps = 40;       ///< that are timed
   bool fold = false;        ///< inference: with folded batch norms

@@ -102,7 +102,7 @@ Json to_row(const BenchOptions& options, const BenchRow& row) {
     json["param_count"] = rounded(1e-6 * static_cast<double>(row.parameters), 2);
   }
   json["norm"] = row.norm;
-  json["precision"] = options.precision;
+  json["precision"] = options.recipe.precision;
   json["format"] = format_name(row);
   json["threads"] = num_threads();
   if (row.train) {

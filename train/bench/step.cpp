@@ -16,41 +16,47 @@ std::string_view to_string(Mode mode) {
   return mode == Mode::train ? "train" : "infer";
 }
 
-std::vector<std::string> precision_names() {
-  return {"float32", "float64", "bfloat16"};
-}
-
-Step::Step(const StepOptions& options) : options_(options) {
+Step::Step(const StepOptions& options) : options_(options), precision_(precision_of(options.recipe)) {
   const Recipe& recipe = options_.recipe;
-  const DType dtype = dtype_from_string(options_.precision);
-  model_ = make_model(recipe, options_.num_classes);
-  model_->to(dtype);
   const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
   Generator random(recipe.seed);
-  images_ = copy_of(randn({recipe.batch_size, 3, recipe.image_size, recipe.image_size}, {}, random), format, dtype);
+  images_ = copy_of(randn({recipe.batch_size, 3, recipe.image_size, recipe.image_size}, {}, random), format,
+                    precision_.dtype);
   if (options_.mode == Mode::train) {
+    model_ = make_model(recipe, options_.num_classes);
     labels_ = randint(0, options_.num_classes, {recipe.batch_size}, {.dtype = DType::int64}, random);
     optimizer_ = make_optimizer(recipe, *model_);
     return;
   }
+  model_ = make_model(widened(recipe), options_.num_classes);
   model_->eval();
   if (options_.fold) {
-    folded_ = nn::fold_batch_norm(*model_, images_);
+    folded_ = nn::fold_batch_norm(*model_, widened(images_));
   }
+  convert_model(*model_, precision_);
+}
+
+Tensor Step::logits() {
+  return widened((*model_)(images_));
 }
 
 StepParts Step::run() {
   const Clock::time_point start = Clock::now();
   if (options_.mode == Mode::infer) {
     const NoGradGuard no_grad;
-    (*model_)(images_);
+    const PrecisionScope scope(precision_);
+    logits();
     return {.forward = seconds_between(start, Clock::now())};
   }
   Clock::time_point forward_end;
   Clock::time_point backward_end;
   {
     optimizer_->zero_grad();
-    const Tensor loss = cross_entropy((*model_)(images_), labels_, {.label_smoothing = options_.recipe.smoothing});
+    Tensor loss;
+    {
+      const PrecisionScope scope(precision_);
+      loss = cross_entropy(logits(), labels_, {.label_smoothing = options_.recipe.smoothing});
+    }
     forward_end = Clock::now();
     backward(loss);
     backward_end = Clock::now();

@@ -5,8 +5,7 @@
 #include "train/recipe.h"
 
 #include <memory>
-#include <string>
-#include <vector>
+#include <string_view>
 
 namespace norma::train::bench {
 
@@ -14,13 +13,9 @@ enum class Mode { infer, train };
 /// "infer", "train"
 std::string_view to_string(Mode mode);
 
-/// Names of --precision.
-std::vector<std::string> precision_names();
-
 struct StepOptions {
-  Recipe recipe;  ///< network, image size, batch size, format, optimizer
+  Recipe recipe;  ///< network, image size, batch size, format, precision, optimizer
   int64_t num_classes = 1000;
-  std::string precision = "float32";
   Mode mode = Mode::train;
   bool fold = false;  ///< inference: fold batch norms into the convolutions before them
 };
@@ -47,7 +42,10 @@ class Step {
   [[nodiscard]] int64_t folded() const { return folded_; }
 
  private:
+  Tensor logits();
+
   StepOptions options_;
+  Precision precision_;
   std::shared_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   Tensor images_;
