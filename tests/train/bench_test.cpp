@@ -310,7 +310,7 @@ TEST_CASE("bench: folded batch norms, float64, NCHW") {
 }
 
 TEST_CASE("bench: every precision trains and infers, and ops compute in it") {
-  for (const std::string& precision : precision_names()) {
+  for (const std::string& precision : train::precision_names()) {
     CAPTURE(precision);
     for (const Mode mode : {Mode::infer, Mode::train}) {
       Step step({.recipe = {.model = "resnet18", .image_size = 32, .batch_size = 2, .precision = precision},
