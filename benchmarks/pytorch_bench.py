@@ -6,6 +6,7 @@ Networks are timm's where timm is installed, else torchvision's. peers.py runs t
 import argparse
 import json
 import resource
+import statistics
 import sys
 import time
 
@@ -72,16 +73,19 @@ def norm_function(norm, channels):
     return lambda x, w, b: F.group_norm(x, groups, w, b)
 
 
-def milliseconds(f, budget=0.4, least=5):
-    """Median over about `budget` seconds."""
-    f()
-    times = []
+def forward_and_backward(f, inputs, dy, budget=0.8, least=5):
+    """Median milliseconds of each, run in turns as `norma bench-norms` does: the caches hold what a pair leaves there."""
+    forward, backward = [], []
     end = time.perf_counter() + budget
-    while len(times) < least or time.perf_counter() < end:
+    while len(forward) < least + 1 or time.perf_counter() < end:
         start = time.perf_counter()
-        f()
-        times.append(time.perf_counter() - start)
-    return 1e3 * sorted(times)[len(times) // 2]
+        y = f()
+        middle = time.perf_counter()
+        torch.autograd.grad(y, inputs, dy)
+        backward.append(time.perf_counter() - middle)
+        forward.append(middle - start)
+        del y
+    return [1e3 * statistics.median(times[1:]) for times in (forward, backward)]
 
 
 def time_norms(options):
@@ -96,12 +100,9 @@ def time_norms(options):
                 weight, bias = torch.rand(c, requires_grad=True), torch.rand(c, requires_grad=True)
                 dy = torch.randn(n, c, h, w).to(memory_format=memory_format)
                 f = norm_function(norm, c)
-                y = f(x, weight, bias)
                 inputs = [x, weight] if norm == "rms2d" else [x, weight, bias]
-                rows.append({"norm": norm, "sizes": shape, "format": name, "direction": "forward",
-                             "ms": milliseconds(lambda: f(x, weight, bias))})
-                rows.append({"norm": norm, "sizes": shape, "format": name, "direction": "backward",
-                             "ms": milliseconds(lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True))})
+                for direction, ms in zip(("forward", "backward"), forward_and_backward(lambda: f(x, weight, bias), inputs, dy)):
+                    rows.append({"norm": norm, "sizes": shape, "format": name, "direction": direction, "ms": ms})
     return {"rows": rows}
 
 

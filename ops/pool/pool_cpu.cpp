@@ -3,6 +3,8 @@
 #include "ops/pool/kernels.h"
 
 #include <algorithm>
+#include <array>
+#include <type_traits>
 #include <utility>
 
 namespace norma::kernels {
@@ -15,6 +17,9 @@ int64_t output_h(const PoolCase& pool) {
 int64_t output_w(const PoolCase& pool) {
   return static_cast<int64_t>(pool.columns->windows.size());
 }
+
+/// Lanes whose sums registers can hold.
+constexpr int64_t kMaxLanes = 64;
 
 /// Sums over `lanes` neighbours: in their place in memory, or, for the 16-bit dtypes, in float beside it, so that they
 /// are rounded once.
@@ -68,9 +73,62 @@ void for_each_row(const PoolCase& pool, int64_t rows, int64_t row_elements, F&& 
   });
 }
 
+/// Whether a value takes the place of the largest before: it is larger, or the first NaN.
+template <class V>
+bool is_better(V value, V before) {
+  return before == before && !(value <= before);
+}
+
+/// One lane: the outputs of a row are computed side by side, each over its own window.
+template <class T>
+void max_forward_of_planes(const PoolCase& pool, const T* x, T* y, int32_t* index) {
+  const int64_t ows = output_w(pool);
+  Buffer<int32_t> begins(ows);
+  Buffer<int32_t> ends(ows);
+  int32_t widest = 0;
+  for (int64_t ow = 0; ow < ows; ++ow) {
+    const PoolWindow columns = pool.columns->windows[static_cast<size_t>(ow)];
+    begins.data()[ow] = static_cast<int32_t>(columns.begin);
+    ends.data()[ow] = static_cast<int32_t>(columns.end);
+    widest = std::max(widest, ends.data()[ow] - begins.data()[ow]);
+  }
+  const int32_t* begin = begins.data();
+  const int32_t* end = ends.data();
+  for_each_row(pool, output_h(pool), ows * widest, [&](int64_t image, int64_t oh) {
+    const T* source = x + image * pool.h * pool.w;
+    const PoolWindow rows = pool.rows->windows[static_cast<size_t>(oh)];
+    const int64_t out = (image * output_h(pool) + oh) * ows;
+    T* best = y + out;
+    int32_t* where = index + out;
+    for (int64_t ow = 0; ow < ows; ++ow) {
+      where[ow] = static_cast<int32_t>(rows.begin * pool.w) + begin[ow];
+      best[ow] = source[where[ow]];
+    }
+    for (int64_t h = rows.begin; h < rows.end; ++h) {
+      const auto row = static_cast<int32_t>(h * pool.w);
+      for (int32_t i = 0; i < widest; ++i) {
+#pragma omp simd
+        for (int64_t ow = 0; ow < ows; ++ow) {
+          // Behind the end of a window its last value comes again, which changes nothing.
+          const int32_t at = row + std::min(begin[ow] + i, end[ow] - 1);
+          const auto value = static_cast<compute_t<T>>(source[at]);
+          const auto before = static_cast<compute_t<T>>(best[ow]);
+          const bool better = is_better(value, before);
+          assign(best[ow], better ? value : before);
+          where[ow] = better ? at : where[ow];
+        }
+      }
+    }
+  });
+}
+
 template <class T>
 void max_forward(const PoolCase& pool, const T* x, T* y, int32_t* index) {
   const int64_t lanes = pool.lanes;
+  if (lanes == 1) {
+    max_forward_of_planes(pool, x, y, index);
+    return;
+  }
   const int64_t ows = output_w(pool);
   for_each_row(pool, output_h(pool), ows * lanes, [&](int64_t image, int64_t oh) {
     const T* source = x + image * pool.h * pool.w * lanes;
@@ -89,10 +147,9 @@ void max_forward(const PoolCase& pool, const T* x, T* y, int32_t* index) {
           const T* values = source + position * lanes;
 #pragma omp simd
           for (int64_t c = 0; c < lanes; ++c) {
-            // Larger, or the first NaN.
             const auto value = static_cast<compute_t<T>>(values[c]);
             const auto before = static_cast<compute_t<T>>(best[c]);
-            const bool better = before == before && !(value <= before);
+            const bool better = is_better(value, before);
             assign(best[c], better ? value : before);
             where[c] = better ? position : where[c];
           }
@@ -102,28 +159,72 @@ void max_forward(const PoolCase& pool, const T* x, T* y, int32_t* index) {
   });
 }
 
+/// dx of `count` lanes (a constant where it may be) of one position: the sums stay in registers over its windows.
+template <class T, class Count>
+void max_gradient_of(Count count, const PoolCase& pool, PoolAxis::Holders rows, PoolAxis::Holders columns,
+                     int32_t position, const T* dy, const int32_t* index, T* dx) {
+  std::array<compute_t<T>, kMaxLanes> sum{};
+  for (int64_t oh = rows.first; oh < rows.last; ++oh) {
+    for (int64_t ow = columns.first; ow < columns.last; ++ow) {
+      const int64_t out = (oh * output_w(pool) + ow) * pool.lanes;
+#pragma omp simd
+      for (int64_t c = 0; c < count; ++c) {
+        const auto value = static_cast<compute_t<T>>(dy[out + c]);
+        sum[c] += index[out + c] == position ? value : compute_t<T>(0);
+      }
+    }
+  }
+#pragma omp simd
+  for (int64_t c = 0; c < count; ++c) {
+    assign(dx[c], sum[c]);
+  }
+}
+
+/// One lane: each output adds to the place that it came from, a quarter of the work of asking at each place.
+template <class T>
+void max_gradient_of_planes(const PoolCase& pool, const T* dy, const int32_t* index, T* dx) {
+  const int64_t plane = pool.h * pool.w;
+  const int64_t out_plane = output_h(pool) * output_w(pool);
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / std::max<int64_t>(1, plane));
+  parallel_for(0, pool.images, grain, [&](int64_t begin, int64_t end) {
+    Buffer<compute_t<T>> sums(plane);
+    for (int64_t image = begin; image < end; ++image) {
+      std::fill_n(sums.data(), plane, compute_t<T>(0));
+      for (int64_t i = image * out_plane; i < (image + 1) * out_plane; ++i) {
+        sums.data()[index[i]] += static_cast<compute_t<T>>(dy[i]);
+      }
+      for (int64_t i = 0; i < plane; ++i) {
+        assign(dx[image * plane + i], sums.data()[i]);
+      }
+    }
+  });
+}
+
 template <class T>
 void max_gradient(const PoolCase& pool, const T* dy, const int32_t* index, T* dx) {
   const int64_t lanes = pool.lanes;
-  const int64_t ows = output_w(pool);
+  if (lanes == 1) {
+    max_gradient_of_planes(pool, dy, index, dx);
+    return;
+  }
+  const int64_t out_image = output_h(pool) * output_w(pool) * lanes;
   for_each_row(pool, pool.h, pool.w * lanes, [&](int64_t image, int64_t h) {
-    LaneSums<T> sums(lanes);
     const PoolAxis::Holders rows = pool.rows->holders[static_cast<size_t>(h)];
     for (int64_t w = 0; w < pool.w; ++w) {
       const PoolAxis::Holders columns = pool.columns->holders[static_cast<size_t>(w)];
       const auto position = static_cast<int32_t>(h * pool.w + w);
       T* place = dx + ((image * pool.h + h) * pool.w + w) * lanes;
-      auto* sum = sums.start(place);
-      for (int64_t oh = rows.first; oh < rows.last; ++oh) {
-        for (int64_t ow = columns.first; ow < columns.last; ++ow) {
-          const int64_t out = ((image * output_h(pool) + oh) * ows + ow) * lanes;
-#pragma omp simd
-          for (int64_t c = 0; c < lanes; ++c) {
-            sum[c] += index[out + c] == position ? static_cast<compute_t<T>>(dy[out + c]) : compute_t<T>(0);
-          }
+      for (int64_t c = 0; c < lanes; c += kMaxLanes) {
+        const auto run = [&](auto count) {
+          max_gradient_of(count, pool, rows, columns, position, dy + image * out_image + c,
+                          index + image * out_image + c, place + c);
+        };
+        if (lanes - c >= kMaxLanes) {
+          run(std::integral_constant<int64_t, kMaxLanes>());
+        } else {
+          run(lanes - c);
         }
       }
-      sums.finish(sum, place);
     }
   });
 }
