@@ -3,7 +3,8 @@
 
 PyTorch 2 with timm comes from PyPI into an environment of its own (build/peers); where that fails, Debian's torch is
 taken. The programs take turns over several rounds, each in a process of its own; PyTorch runs in both memory formats,
-and its better one counts. Prints Markdown tables and writes all figures to benchmarks/results/peers.json.
+and its better one counts. Prints Markdown tables and writes all figures to benchmarks/results/peers.json, where parts
+that this run leaves out stay as they were.
 
     ./run build && python3 benchmarks/peers.py
     python3 benchmarks/peers.py --only norms --rounds 5
@@ -182,8 +183,7 @@ def main():
     if not options.norma.exists():
         sys.exit(f"peers: {options.norma} does not exist; build it first: ./run build")
     programs = Programs(options)
-    report = {"date": datetime.date.today().isoformat(), "cpu": cpu_name(), "threads": options.threads,
-              "rounds": options.rounds, "steps": options.steps}
+    report = {}
     tables = []
 
     def networks(part, title, cases):
@@ -208,11 +208,13 @@ def main():
     if "norms" in options.only:
         report["norms"] = norms(programs)
         tables.extend(norms_table(report["norms"]))
-    report["versions"] = programs.versions
+    made = {"date": datetime.date.today().isoformat(), "cpu": cpu_name(), "threads": options.threads,
+            "rounds": options.rounds, "steps": options.steps, "versions": programs.versions}
     options.results.mkdir(parents=True, exist_ok=True)
     path = options.results / "peers.json"
-    path.write_text(json.dumps(report, indent=2) + "\n")
-    print(f"\n{report['cpu']}, {options.threads} threads, {programs.versions.get('pytorch', '')}, {report['date']}")
+    before = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(before | {part: made | {"rows": rows} for part, rows in report.items()}, indent=1) + "\n")
+    print(f"\n{made['cpu']}, {options.threads} threads, {programs.versions.get('pytorch', '')}, {made['date']}")
     print("\n".join(tables))
     print(f"\nwritten: {os.path.relpath(path)}")
 
