@@ -2,8 +2,8 @@
 """Norma beside PyTorch in the same run: whole networks, batch sizes, inference, memory, single norms.
 
 PyTorch 2 with timm comes from PyPI into an environment of its own (build/peers); where that fails, Debian's torch is
-taken. The programs take turns over several rounds, each in a process of its own; PyTorch runs in both memory formats,
-and its better one counts. Prints Markdown tables and writes all figures to benchmarks/results/peers.json, where parts
+taken. The programs run as processes of their own that take turns step by step, so that all meet the same moments of the
+machine; PyTorch runs in both memory formats, and its better one counts. Prints Markdown tables and writes all figures to benchmarks/results/peers.json, where parts
 that this run leaves out stay as they were.
 
     ./run build && python3 benchmarks/peers.py
@@ -15,6 +15,7 @@ import datetime
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -60,51 +61,82 @@ class Programs:
             sys.exit(f"peers: {' '.join(map(str, command))}\n{done.stderr.strip()[-2000:]}")
         return done.stdout
 
-    def pytorch(self, arguments):
-        result = json.loads(self.run([self.python, HERE / "pytorch_bench.py", *arguments]).splitlines()[-1])
-        self.versions["pytorch"] = result["framework"] + (", " + result["definition"] if "definition" in result else "")
-        return result
+    def pytorch_norms(self, arguments):
+        lines = self.run([self.python, HERE / "pytorch_bench.py", "--bench", "norms", *arguments]).splitlines()
+        self.note_versions(json.loads(lines[0]))
+        return json.loads(lines[1])["rows"]
 
-    def norma(self, arguments):
-        """The row of `norma bench`."""
-        output = self.run([self.options.norma, "bench", *arguments])
-        return json.loads(output[output.index("--result\n") + len("--result\n"):])
+    def note_versions(self, line):
+        self.versions["pytorch"] = line["framework"] + (", " + line["definition"] if "definition" in line else "")
+
+    def start_pytorch(self, arguments):
+        contender = Contender([self.python, HERE / "pytorch_bench.py", *arguments], self.environment)
+        self.note_versions(json.loads(contender.read()))
+        return contender
+
+    def start_norma(self, arguments):
+        return Contender([self.options.turns, *arguments], self.environment)
 
 
-def network(programs, model, bench, batch, precision="float32", norma_options=(), steps=None):
-    """Seconds per step by contender, from rounds in which they take turns, and the largest resident memory of each."""
+class Contender:
+    """A process that does a step of its network whenever it is told to."""
+
+    def __init__(self, command, environment):
+        self.command = [str(part) for part in command]
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+                                        env=environment)
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"peers: {' '.join(self.command)}: ended early")
+        return line
+
+    def step(self):
+        """Seconds of one step."""
+        self.process.stdin.write("step\n")
+        return float(self.read())
+
+    def stop(self):
+        """The most bytes that were resident."""
+        with open(f"/proc/{self.process.pid}/status") as status:
+            peak = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+        self.process.stdin.close()
+        self.process.wait()
+        return peak
+
+
+def network(programs, model, bench, batch, precision="float32", norma_options=(), rounds=None):
+    """Seconds of each round by contender, and the largest resident memory of each."""
     options = programs.options
-    steps = steps or options.steps
     common = ["--model", model, "--bench", bench, "-b", batch, "--img-size", 224, "--precision", precision]
-    seconds, memory = {}, {}
-
-    def note(name, value, rss):
-        seconds.setdefault(name, []).append(value)
-        memory[name] = max(memory.get(name, 0), rss)
-
-    for _ in range(options.rounds):
-        row = programs.norma([*common, "--channels-last", "--num-warm-iter", 2, "--num-bench-iter", steps,
-                              "--weight-decay", 0.05, *norma_options])
-        note("norma", row[f"{bench}_step_time"] / 1e3, row[f"{bench}_peak_rss"] * 1e6)
-        for name, extra in (("pytorch channels_last", ["--channels-last"]), ("pytorch contiguous", [])):
-            line = programs.pytorch([*common, *extra, "--warmup", 2, "--steps", steps])
-            note(name, statistics.median(line["seconds"]), line["peak_rss"])
-        if options.compile:
-            line = programs.pytorch([*common, "--channels-last", "--compile", "--warmup", 3, "--steps", steps])
-            note("pytorch compiled", statistics.median(line["seconds"]), line["peak_rss"])
-    return {"batch_size": batch, "seconds": seconds, "peak_rss": memory}
+    contenders = {"norma": programs.start_norma([*common, "--channels-last", *norma_options]),
+                  "pytorch channels_last": programs.start_pytorch([*common, "--channels-last"]),
+                  "pytorch contiguous": programs.start_pytorch(common)}
+    if options.compile:
+        contenders["pytorch compiled"] = programs.start_pytorch([*common, "--channels-last", "--compile"])
+    for contender in contenders.values():
+        for _ in range(2):  # memory and plans are made
+            contender.step()
+    seconds = {name: [] for name in contenders}
+    for _ in range(rounds or options.rounds):
+        for name, contender in contenders.items():
+            seconds[name].append(contender.step())
+    return {"batch_size": batch, "seconds": seconds, "peak_rss": {name: c.stop() for name, c in contenders.items()}}
 
 
 def ratio(result):
-    """PyTorch's better format / Norma: minimum, median and maximum over the rounds."""
+    """PyTorch's better format, and its seconds / Norma's: lower quartile, median and upper quartile of the rounds."""
     seconds = result["seconds"]
     best = min((name for name in seconds if name != "norma"), key=lambda name: statistics.median(seconds[name]))
     ratios = [theirs / ours for theirs, ours in zip(seconds[best], seconds["norma"])]
-    return best, min(ratios), statistics.median(ratios), max(ratios)
+    low, middle, high = statistics.quantiles(ratios, method="inclusive") if len(ratios) > 1 else ratios * 3
+    return best, low, middle, high
 
 
 def network_table(title, results):
-    lines = [f"\n### {title}\n", "| network | batch | Norma img/s | PyTorch img/s | its format | Norma / PyTorch | of the rounds |",
+    lines = [f"\n### {title}\n",
+             "| network | batch | Norma img/s | PyTorch img/s | its format | Norma / PyTorch | half of the rounds |",
              "|---|---|---|---|---|---|---|"]
     for name, result in results:
         best, low, middle, high = ratio(result)
@@ -125,10 +157,28 @@ def memory_table(results):
     return lines
 
 
+def plot_batches(folder, results):
+    """batches.gp, and batches.png where gnuplot is installed: images per second of each contender by batch size."""
+    contenders = list(results[0]["seconds"])
+    lines = ["set terminal pngcairo size 900,450", "set output 'batches.png'", "set style data histogram",
+             "set style histogram clustered gap 1", "set style fill solid 0.8 border -1", "set yrange [0:*]",
+             "set grid ytics", "set key outside right", "set xlabel 'batch size'", "set ylabel 'images per second'",
+             "set title 'ResNet-50, training, float32, 224 pixels'", "$data << EOD",
+             "batch " + " ".join(json.dumps(name) for name in contenders)]
+    for result in results:
+        rates = (result["batch_size"] / statistics.median(result["seconds"][name]) for name in contenders)
+        lines.append(f"{result['batch_size']} " + " ".join(f"{rate:.3f}" for rate in rates))
+    columns = ", ".join(f"$data using {i + 2}:xtic(1) title columnheader" for i in range(len(contenders)))
+    lines += ["EOD", "plot " + columns]
+    (folder / "batches.gp").write_text("\n".join(lines) + "\n")
+    if shutil.which("gnuplot"):
+        subprocess.run(["gnuplot", "batches.gp"], cwd=folder, check=True)
+
+
 def norms(programs):
     """Milliseconds of each norm × sizes × format × direction in both programs: medians over the rounds."""
     ours, theirs = {}, {}
-    for _ in range(programs.options.rounds):
+    for _ in range(programs.options.norm_rounds):
         for shape in SHAPES.split(","):
             n, c, h, _ = shape.split("x")
             with tempfile.TemporaryDirectory() as folder:
@@ -139,7 +189,7 @@ def norms(programs):
                     for row in csv.DictReader(file):
                         key = (row["norm"], row["sizes"], row["format"], row["direction"])
                         ours.setdefault(key, []).append((float(row["ms"]), float(row["share"])))
-        for row in programs.pytorch(["--bench", "norms", "--norms", NORMS, "--shapes", SHAPES])["rows"]:
+        for row in programs.pytorch_norms(["--norms", NORMS, "--shapes", SHAPES]):
             theirs.setdefault((row["norm"], row["sizes"], row["format"], row["direction"]), []).append(row["ms"])
     return [{"norm": key[0], "sizes": key[1], "format": key[2], "direction": key[3],
              "norma_ms": statistics.median(ms for ms, _ in ours[key]),
@@ -170,26 +220,30 @@ def norms_table(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--norma", type=pathlib.Path, default=ROOT / "build/cpu-release/cli/norma", help="the program")
+    parser.add_argument("--turns", type=pathlib.Path, default=ROOT / "build/cpu-release/benchmarks/turns",
+                        help="the program that does steps when told to")
     parser.add_argument("--python", type=pathlib.Path, help="a Python that has torch")
     parts = ("train", "bfloat16", "infer", "batches", "memory", "norms")
     parser.add_argument("--only", choices=parts, nargs="+", default=parts, help="these parts only")
     parser.add_argument("--model", choices=MODELS, nargs="+", default=MODELS)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=5, help="timed steps in each round")
+    parser.add_argument("--rounds", type=int, default=15, help="steps of each network")
+    parser.add_argument("--norm-rounds", type=int, default=3, help="runs of each single norm")
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results")
     options = parser.parse_args()
-    if not options.norma.exists():
-        sys.exit(f"peers: {options.norma} does not exist; build it first: ./run build")
+    for program in (options.norma, options.turns):
+        if not program.exists():
+            sys.exit(f"peers: {program} does not exist; build it first: ./run build")
     programs = Programs(options)
     report = {}
-    tables = []
+
+    def show(lines):
+        print("\n".join(lines), flush=True)
 
     def networks(part, title, cases):
         report[part] = [{"name": name} | network(programs, *arguments, **more) for name, arguments, more in cases]
-        tables.extend(network_table(title, [(result["name"], result) for result in report[part]]))
-        print("\n".join(tables[-len(cases) - 4:]), flush=True)
+        show(network_table(title, [(result["name"], result) for result in report[part]]))
 
     if "train" in options.only:
         networks("train", "Training, float32", [(m, (m, "train", 8), {}) for m in options.model])
@@ -201,22 +255,23 @@ def main():
                  [(m, (m, "infer", 8), {"norma_options": ["--fold"] if m == "resnet50" else []}) for m in options.model])
     if "batches" in options.only:
         networks("batches", "Training ResNet-50 by batch size, float32",
-                 [("resnet50", ("resnet50", "train", b), {"steps": max(options.steps, 16 // b)}) for b in BATCHES])
+                 [("resnet50", ("resnet50", "train", b), {}) for b in BATCHES])
     if "memory" in options.only:
-        report["memory"] = [{"name": m} | network(programs, m, "train", 32, steps=1) for m in options.model]
-        tables.extend(memory_table([(result["name"], result) for result in report["memory"]]))
+        report["memory"] = [{"name": m} | network(programs, m, "train", 32, rounds=1) for m in options.model]
+        show(memory_table([(result["name"], result) for result in report["memory"]]))
     if "norms" in options.only:
         report["norms"] = norms(programs)
-        tables.extend(norms_table(report["norms"]))
+        show(norms_table(report["norms"]))
     made = {"date": datetime.date.today().isoformat(), "cpu": cpu_name(), "threads": options.threads,
-            "rounds": options.rounds, "steps": options.steps, "versions": programs.versions}
+            "rounds": options.rounds, "norm_rounds": options.norm_rounds, "versions": programs.versions}
     options.results.mkdir(parents=True, exist_ok=True)
     path = options.results / "peers.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps(before | {part: made | {"rows": rows} for part, rows in report.items()}, indent=1) + "\n")
+    if "batches" in report:
+        plot_batches(options.results, report["batches"])
     print(f"\n{made['cpu']}, {options.threads} threads, {programs.versions.get('pytorch', '')}, {made['date']}")
-    print("\n".join(tables))
-    print(f"\nwritten: {os.path.relpath(path)}")
+    print(f"written: {os.path.relpath(path)}")
 
 
 if __name__ == "__main__":

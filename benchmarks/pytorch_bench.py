@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Times PyTorch on random images and prints one line of JSON: a network's training step or inference, or single norms.
+"""Times PyTorch on random images: a network's training step or inference, or single norms.
 
-Networks are timm's where timm is installed, else torchvision's. peers.py runs this beside Norma.
+Networks are timm's where timm is installed, else torchvision's. First a line of JSON with the versions, then a network
+does one step for each line on standard input and prints its seconds; norms are printed as a second line of JSON.
+peers.py runs this beside Norma.
 """
 import argparse
 import json
-import resource
 import statistics
 import sys
 import time
 
 import torch
 import torch.nn.functional as F
+
+
+def say(more):
+    print(json.dumps({"framework": f"PyTorch {torch.__version__}", "threads": torch.get_num_threads()} | more), flush=True)
 
 
 def create_network(name):
@@ -23,8 +28,9 @@ def create_network(name):
         return torchvision.models.get_model(name), f"torchvision {torchvision.__version__}"
 
 
-def time_network(options):
+def run_network(options):
     model, definition = create_network(options.model)
+    say({"definition": definition})
     memory_format = torch.channels_last if options.channels_last else torch.contiguous_format
     dtype = torch.bfloat16 if options.precision == "bfloat16" else torch.float32
     model = model.to(memory_format=memory_format, dtype=dtype).train(options.bench == "train")
@@ -47,15 +53,10 @@ def time_network(options):
             forward(images)
 
     step = train if options.bench == "train" else infer
-    for _ in range(options.warmup):
-        step()
-    seconds = []
-    for _ in range(options.steps):
+    for _ in sys.stdin:
         start = time.perf_counter()
         step()
-        seconds.append(time.perf_counter() - start)
-    return {"definition": definition, "seconds": seconds,
-            "peak_rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+        print(time.perf_counter() - start, flush=True)
 
 
 def norm_function(norm, channels):
@@ -115,14 +116,15 @@ def main():
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--precision", choices=("float32", "bfloat16", "amp_bfloat16"), default="float32")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
-    parser.add_argument("--warmup", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--norms", default="batch,layer2d,group:32,group:1,instance,rms2d")
     parser.add_argument("--shapes", default="8x256x56x56")
     options = parser.parse_args()
     torch.manual_seed(0)
-    result = time_norms(options) if options.bench == "norms" else time_network(options)
-    print(json.dumps({"framework": f"PyTorch {torch.__version__}", "threads": torch.get_num_threads()} | result))
+    if options.bench == "norms":
+        say({})
+        print(json.dumps(time_norms(options)))
+    else:
+        run_network(options)
 
 
 if __name__ == "__main__":

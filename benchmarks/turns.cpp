@@ -1,0 +1,41 @@
+// Does one step of a network for each line that comes on standard input and prints its seconds, so that a script can
+// let programs take turns step by step. peers.py runs it beside PyTorch.
+
+#include "train/bench/step.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <string>
+
+int main(int argc, char** argv) {
+  namespace bench = norma::train::bench;
+  bench::StepOptions options{.recipe = {.model = "resnet50", .image_size = 224, .batch_size = 8, .weight_decay = 0.05}};
+  norma::train::Recipe& recipe = options.recipe;
+  std::string mode = "train";
+  CLI::App app("Does one step of a network for each line on standard input and prints its seconds.");
+  app.add_option("--model", recipe.model)->capture_default_str();
+  app.add_option("--norm", recipe.norm, "norm spec; the model's own by default");
+  app.add_option("--bench", mode)->capture_default_str()->check(CLI::IsMember({"train", "infer"}));
+  app.add_option("-b,--batch-size", recipe.batch_size)->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--img-size", recipe.image_size)->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--precision", recipe.precision)->capture_default_str();
+  app.add_flag("--channels-last", recipe.channels_last);
+  app.add_flag("--fold", options.fold, "inference: fold batch norms into the convolutions before them");
+  CLI11_PARSE(app, argc, argv);
+  options.mode = mode == "train" ? bench::Mode::train : bench::Mode::infer;
+  try {
+    bench::Step step(options);
+    for (std::string line; std::getline(std::cin, line);) {
+      fmt::print("{}\n", step.run().total());
+      std::fflush(stdout);
+    }
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "turns: %s\n", e.what());
+    return 1;
+  }
+}
