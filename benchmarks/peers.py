@@ -162,7 +162,7 @@ def plot_batches(folder, results):
     contenders = list(results[0]["seconds"])
     lines = ["set terminal pngcairo size 900,450", "set output 'batches.png'", "set style data histogram",
              "set style histogram clustered gap 1", "set style fill solid 0.8 border -1", "set yrange [0:*]",
-             "set grid ytics", "set key outside right", "set xlabel 'batch size'", "set ylabel 'images per second'",
+             "set grid ytics", "set key outside right noenhanced", "set xlabel 'batch size'", "set ylabel 'images per second'",
              "set title 'ResNet-50, training, float32, 224 pixels'", "$data << EOD",
              "batch " + " ".join(json.dumps(name) for name in contenders)]
     for result in results:

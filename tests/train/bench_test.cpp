@@ -280,6 +280,30 @@ TEST_CASE("bench: both memory formats") {
   CHECK(csv.find(",channels_last,") != std::string::npos);
 }
 
+TEST_CASE("bench: the tax of norms that take turns is that of the middle round") {
+  const auto row = [](const std::string& norm, std::vector<double> seconds) {
+    BenchRow row{.model = "resnet18", .norm = norm};
+    row.train = Measured{.step = spread_of(seconds), .seconds = seconds, .batch_size = 2};
+    return row;
+  };
+  // The machine slows down by 2 in the second round, and a third program disturbs the last step of group.
+  Benchmark benchmark;
+  benchmark.options.modes = {Mode::train};
+  benchmark.options.alternate = true;
+  benchmark.rows = {row("batch", {1, 2, 1}), row("group:32", {1.25, 2.5, 9}), row("layer2d", {1, 2})};
+  CHECK(*norm_tax(benchmark, benchmark.rows[0], Mode::train) == 0);
+  CHECK(*norm_tax(benchmark, benchmark.rows[1], Mode::train) == doctest::Approx(0.2));
+  CHECK(*norm_tax(benchmark, benchmark.rows[2], Mode::train) == doctest::Approx(1.0 / 3));  // other rounds: medians
+  CHECK(!norm_tax(benchmark, benchmark.rows[1], Mode::infer));
+  benchmark.options.alternate = false;
+  CHECK(*norm_tax(benchmark, benchmark.rows[1], Mode::train) == doctest::Approx(0.6));
+  const auto json = nlohmann::json::parse(to_json(benchmark));
+  CHECK(json[0]["norm"] == "batch");
+  CHECK(json[0]["train_norm_tax"] == 0);
+  benchmark.rows[0].norm = "instance";
+  CHECK(!norm_tax(benchmark, benchmark.rows[1], Mode::train));
+}
+
 TEST_CASE("bench: norms that take turns") {
   BenchOptions options = small_options();
   options.modes = {Mode::train};

@@ -89,6 +89,7 @@ class Session {
   /// Puts what was measured into the row.
   void finish(int64_t retries) {
     measured_.step = spread_of(seconds_);
+    measured_.seconds = seconds_;
     measured_.parts = {.forward = spread_of(forward_).median,
                        .backward = spread_of(backward_).median,
                        .optimizer = spread_of(optimizer_).median};

@@ -35,8 +35,9 @@ struct BenchOptions {
 
 /// One mode of one row.
 struct Measured {
-  Spread step;      ///< seconds
-  StepParts parts;  ///< medians
+  Spread step;                  ///< seconds
+  std::vector<double> seconds;  ///< of each step, in order
+  StepParts parts;              ///< medians
   int64_t batch_size = 0;
   int64_t retries = 0;           ///< how often the batch was made smaller
   double gmacs = 0;              ///< multiplications with an addition per image, forward, in 1e9
@@ -81,6 +82,10 @@ int64_t smaller_batch(int64_t batch_size);
 /// Measures all rows. What goes wrong with one becomes its `error`, and the others go on; but where there is only one,
 /// the Error is thrown.
 Benchmark run_benchmark(const BenchOptions& options);
+
+/// The share of batch norm's throughput that a row loses with the same model and format, or nothing where that was not
+/// measured. Of norms that took turns: the median over the rounds, each of which met one moment of the machine.
+std::optional<double> norm_tax(const Benchmark& benchmark, const BenchRow& row, Mode mode);
 
 // --- results ---------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 // Rows as JSON, CSV and text.
 
@@ -91,11 +92,16 @@ void add_measured(Json& row, const BenchOptions& options, Mode mode, const Measu
 }
 
 /// All columns of a row, in order.
-Json to_row(const BenchOptions& options, const BenchRow& row) {
+Json to_row(const Benchmark& benchmark, const BenchRow& row) {
+  const BenchOptions& options = benchmark.options;
   Json json = {{"model", row.model}};
   for (const Mode mode : options.modes) {
     if (const auto& measured = row.measured(mode)) {
       add_measured(json, options, mode, *measured);
+      const std::optional<double> tax = norm_tax(benchmark, row, mode);
+      if (tax && benchmark.rows.size() > 1) {
+        json[fmt::format("{}_norm_tax", to_string(mode))] = rounded(100 * *tax, 2);
+      }
     }
   }
   if (row.parameters > 0) {
@@ -127,24 +133,32 @@ std::vector<Json> rows_of(const Benchmark& benchmark) {
   std::stable_sort(rows.begin(), rows.end(), [](const BenchRow& a, const BenchRow& b) { return speed(a) > speed(b); });
   std::vector<Json> result;
   for (const BenchRow& row : rows) {
-    result.push_back(to_row(benchmark.options, row));
+    result.push_back(to_row(benchmark, row));
   }
   return result;
 }
 
-/// "+3.1 %": the throughput that is lost against batch with the same model.
-std::string tax(const Benchmark& benchmark, const BenchRow& row, Mode mode) {
-  for (const BenchRow& other : benchmark.rows) {
-    if (other.model == row.model && other.channels_last == row.channels_last && other.norm == "batch" &&
-        other.measured(mode)) {
-      const double lost = 1 - row.measured(mode)->samples_per_second() / other.measured(mode)->samples_per_second();
-      return fmt::format("{:.1f}", 100 * lost);
-    }
-  }
-  return "-";
-}
-
 }  // namespace
+
+std::optional<double> norm_tax(const Benchmark& benchmark, const BenchRow& row, Mode mode) {
+  const auto& mine = row.measured(mode);
+  const auto batch = std::find_if(benchmark.rows.begin(), benchmark.rows.end(), [&](const BenchRow& other) {
+    return other.model == row.model && other.channels_last == row.channels_last && other.norm == "batch" &&
+           other.measured(mode);
+  });
+  if (!mine || batch == benchmark.rows.end()) {
+    return std::nullopt;
+  }
+  const auto& theirs = batch->measured(mode);
+  if (!benchmark.options.alternate || mine->seconds.size() != theirs->seconds.size()) {
+    return 1 - mine->samples_per_second() / theirs->samples_per_second();
+  }
+  std::vector<double> lost;
+  for (size_t round = 0; round < mine->seconds.size(); ++round) {
+    lost.push_back(1 - theirs->seconds[round] / mine->seconds[round]);
+  }
+  return spread_of(lost).median;
+}
 
 std::string to_json(const Benchmark& benchmark) {
   const std::vector<Json> rows = rows_of(benchmark);
@@ -188,9 +202,10 @@ std::string to_table(const Benchmark& benchmark) {
             {row.model, row.norm, format_name(row), std::string(to_string(mode)), row.error.empty() ? "-" : row.error});
         continue;
       }
+      const std::optional<double> tax = norm_tax(benchmark, row, mode);
       cells.push_back({row.model, row.norm, format_name(row), std::string(to_string(mode)),
                        fmt::format("{}", m->batch_size), fmt::format("{:.2f}", m->samples_per_second()),
-                       tax(benchmark, row, mode), fmt::format("{:.3f}", 1e3 * m->step.median),
+                       tax ? fmt::format("{:.1f}", 100 * *tax) : "-", fmt::format("{:.3f}", 1e3 * m->step.median),
                        fmt::format("{:.3f}", 1e3 * m->step.min), fmt::format("{:.3f}", 1e3 * m->step.max),
                        benchmark.options.alternate ? "-" : fmt::format("{:.0f}", megabytes(m->resident_growth))});
     }
