@@ -281,7 +281,7 @@ TEST_CASE("bench: both memory formats") {
 }
 
 TEST_CASE("bench: the tax of norms that take turns is that of the middle round") {
-  const auto row = [](const std::string& norm, std::vector<double> seconds) {
+  const auto made = [](const std::string& norm, std::vector<double> seconds) {
     BenchRow row{.model = "resnet18", .norm = norm};
     row.train = Measured{.step = spread_of(seconds), .seconds = seconds, .batch_size = 2};
     return row;
@@ -290,7 +290,7 @@ TEST_CASE("bench: the tax of norms that take turns is that of the middle round")
   Benchmark benchmark;
   benchmark.options.modes = {Mode::train};
   benchmark.options.alternate = true;
-  benchmark.rows = {row("batch", {1, 2, 1}), row("group:32", {1.25, 2.5, 9}), row("layer2d", {1, 2})};
+  benchmark.rows = {made("batch", {1, 2, 1}), made("group:32", {1.25, 2.5, 9}), made("layer2d", {1, 2})};
   CHECK(*norm_tax(benchmark, benchmark.rows[0], Mode::train) == 0);
   CHECK(*norm_tax(benchmark, benchmark.rows[1], Mode::train) == doctest::Approx(0.2));
   CHECK(*norm_tax(benchmark, benchmark.rows[2], Mode::train) == doctest::Approx(1.0 / 3));  // other rounds: medians
