@@ -50,12 +50,9 @@ bool prefers_blocked(const Conv2dCase& conv, Conv2dPass pass) {
   const bool strided = conv.stride_h > 1 || conv.stride_w > 1;
   const int64_t map = conv.oh * conv.ow;
   switch (pass) {
-    case Conv2dPass::forward:
-      return map <= kTinyMap;
-    case Conv2dPass::input_gradient:
-      return map <= kSmallMap && !strided;
-    case Conv2dPass::weight_gradient:
-      return conv.c >= kLanes && (map <= kSmallMap || strided);
+    case Conv2dPass::forward: return map <= kTinyMap;
+    case Conv2dPass::input_gradient: return map <= kSmallMap && !strided;
+    case Conv2dPass::weight_gradient: return conv.c >= kLanes && (map <= kSmallMap || strided);
   }
   return false;
 }
