@@ -135,11 +135,10 @@ TEST_CASE("networks: resnet with its large stem keeps the memory format") {
   }
 }
 
-TEST_CASE("networks: every norm trains in both families") {
+TEST_CASE("networks: norms with options train in both families") {
   for (const std::string name : {"resnet18", "convnext_atto"}) {
     const nn::NamedTensors start = create_model(name, small(name, ""))->state_dict();
-    for (const std::string norm : {"batch", "batch[momentum=none]", "layer2d", "group", "group/8", "instance", "none",
-                                   "layer2d[statistics=sum_of_squares]"}) {
+    for (const std::string norm : {"batch[momentum=none]", "group/8", "layer2d[statistics=sum_of_squares]"}) {
       CAPTURE(name);
       CAPTURE(norm);
       ModelOptions options = small(name, norm);
