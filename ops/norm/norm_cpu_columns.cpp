@@ -62,12 +62,10 @@ class ColumnsForward {
     tile.sum_sets<T>(squares_, nullptr, squares);
   }
 
-  /// y of some rows, last row first: the end of a tile was in the cache last.
+  /// y of some rows.
   void apply(const ColumnTile& tile, int64_t begin, int64_t end) {
     prepare(tile);
-    for (int64_t row = end - 1; row >= begin; --row) {
-      apply_row(tile, row);
-    }
+    for_each_row_from_the_end(tile, begin, end, sizeof(S), [&](int64_t row) { apply_row(tile, row); });
   }
 
  private:

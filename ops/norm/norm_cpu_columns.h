@@ -104,6 +104,17 @@ struct ColumnTiling {
   int64_t width;   ///< of the widest tile
 };
 
+/// Calls f(row) for the rows of [begin, end), the last block first, as the end of a tile was in the cache last.
+template <class F>
+void for_each_row_from_the_end(const ColumnTile& tile, int64_t begin, int64_t end, int64_t element_bytes, F&& f) {
+  const int64_t block = std::max<int64_t>(1, kBackwardsBytes / (tile.width * element_bytes));
+  for_each_block_from_the_end(begin, end, block, [&](int64_t first, int64_t last) {
+    for (int64_t row = first; row < last; ++row) {
+      f(row);
+    }
+  });
+}
+
 /// Where weight and bias of one outer index begin.
 inline int64_t affine_offset(const AffineShape& affine, int64_t outer) {
   return affine.present ? (outer % affine.outer_period) * affine.per_outer() : 0;

@@ -117,12 +117,12 @@ class ColumnsBackward {
     });
   }
 
-  /// dx and dresidual of some rows, last row first: the end of a tile was in the cache last.
+  /// dx and dresidual of some rows.
   void write(const ColumnTile& tile, int64_t begin, int64_t end) {
-    for (int64_t row = end - 1; row >= begin; --row) {
+    for_each_row_from_the_end(tile, begin, end, sizeof(S), [&](int64_t row) {
       if (!staged_) {
         write_row(tile, row, arrays_.dy + tile.offset + row * tile.stride);
-        continue;
+        return;
       }
       T* dz = dz_;
       if constexpr (std::is_same_v<S, T>) {
@@ -135,7 +135,7 @@ class ColumnsBackward {
         }
       }
       write_row(tile, row, dz);
-    }
+    });
   }
 
  private:

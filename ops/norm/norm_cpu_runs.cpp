@@ -62,19 +62,33 @@ struct Runs {
   [[nodiscard]] int64_t weight(const Outer& o, int64_t k, int64_t r) const {
     return o.weight + k * kept_weights + r * run_weights;
   }
-  /// Calls f(k, r) for the runs of sets first … last - 1 in the order of memory, or in the opposite order.
+  /// Calls f(k, r) for the runs of sets first … last - 1 in the order of memory.
   template <class F>
-  void for_each(int64_t first, int64_t last, bool backwards, F&& f) const {
+  void for_each(int64_t first, int64_t last, F&& f) const {
+    const int64_t sets = last - first;
+    for (int64_t i = 0; i < (set_by_set ? sets : runs); ++i) {
+      for (int64_t j = 0; j < (set_by_set ? runs : sets); ++j) {
+        set_by_set ? f(first + i, j) : f(first + j, i);
+      }
+    }
+  }
+  /// The same, the last block first, as the end of a tile was in the cache last; inside a block in the order of memory.
+  template <class F>
+  void for_each_from_the_end(int64_t first, int64_t last, int64_t element_bytes, F&& f) const {
     const int64_t sets = last - first;
     const int64_t slow = set_by_set ? sets : runs;
     const int64_t fast = set_by_set ? runs : sets;
-    for (int64_t i = 0; i < slow; ++i) {
-      for (int64_t j = 0; j < fast; ++j) {
-        const int64_t a = backwards ? slow - 1 - i : i;
-        const int64_t b = backwards ? fast - 1 - j : j;
-        set_by_set ? f(first + a, b) : f(first + b, a);
-      }
-    }
+    const int64_t block = std::max<int64_t>(1, kBackwardsBytes / (length * element_bytes));
+    const int64_t slow_block = std::max<int64_t>(1, block / fast);
+    for_each_block_from_the_end(0, slow, slow_block, [&](int64_t slow_begin, int64_t slow_end) {
+      for_each_block_from_the_end(0, fast, slow_block > 1 ? fast : block, [&](int64_t fast_begin, int64_t fast_end) {
+        for (int64_t i = slow_begin; i < slow_end; ++i) {
+          for (int64_t j = fast_begin; j < fast_end; ++j) {
+            set_by_set ? f(first + i, j) : f(first + j, i);
+          }
+        }
+      });
+    });
   }
 
   int64_t outer = 1;
@@ -113,8 +127,7 @@ class RunsForward {
       statistics(outer, first, last);
     }
     if (arrays_.y != nullptr) {
-      // Backwards, as the end of the tile was in the cache last.
-      runs_.for_each(first, last, /* backwards= */ true, [&](int64_t k, int64_t r) { apply(outer, k, r); });
+      runs_.for_each_from_the_end(first, last, sizeof(S), [&](int64_t k, int64_t r) { apply(outer, k, r); });
     }
   }
 
@@ -140,7 +153,7 @@ class RunsForward {
       }
       std::fill_n(sum, sets, 0.0);
       std::fill_n(squares, sets, 0.0);
-      runs_.for_each(first, last, /* backwards= */ false, [&](int64_t k, int64_t r) {
+      runs_.for_each(first, last, [&](int64_t k, int64_t r) {
         const int64_t i = k - first;
         const Pair<double> of_run = shifted_sums(runs_.length, arrays_.x + runs_.offset(outer, k, r), pivot[i]);
         sum[i] += of_run.first;
@@ -202,7 +215,7 @@ class RunsBackward {
     std::fill_n(sum, sets, 0.0);
     std::fill_n(sum_xhat, sets, 0.0);
     if (weights_wanted_ || !problem_.given_statistics) {
-      runs_.for_each(first, last, /* backwards= */ false, [&](int64_t k, int64_t r) {
+      runs_.for_each(first, last, [&](int64_t k, int64_t r) {
         const int64_t weight = runs_.weight(outer, k, r);
         const double w = arrays_.weight == nullptr ? 1.0 : static_cast<double>(arrays_.weight[weight]);
         const Pair<double> of_run = sums(outer, k, r);
@@ -217,7 +230,7 @@ class RunsBackward {
     if (arrays_.dx == nullptr && arrays_.dresidual == nullptr) {
       return;
     }
-    runs_.for_each(first, last, /* backwards= */ true, [&](int64_t k, int64_t r) {
+    runs_.for_each_from_the_end(first, last, sizeof(S), [&](int64_t k, int64_t r) {
       write(outer, k, r, of_dx_.of(arrays_.rstd[outer.set + k], sum[k - first], sum_xhat[k - first]));
     });
   }
