@@ -15,7 +15,7 @@ constexpr int64_t kRowsInT = 512;
 
 /// Rows that are worked on together: their constants are computed side by side, and a second pass finds them in L1.
 int64_t batch_of(int64_t count, int64_t row_bytes) {
-  constexpr int64_t kBytes = 24 * 1024;
+  constexpr int64_t kBytes = 12 * 1024;  // and as many of the next rows, fetched meanwhile, and of the result
   return std::clamp<int64_t>(kBytes / (count * row_bytes) / 4 * 4, 4, kMaxBatch);
 }
 
@@ -70,12 +70,13 @@ void rows_forward(const NormProblem& problem, const NormForward<S>& arrays) {
         const Same<T> rest{arrays.rest[set]};
         const Times scale{Same<T>{arrays.rstd[set]}, Varying<T>{arrays.weight + weight}};
         const Varying<T> shift{arrays.bias + weight};
+        const Fetch<S> next{arrays.x + offset + batch * count};
         if (plain) {
-          apply_run(count, arrays.x + offset, arrays.y + offset, mean, rest, scale, shift);
+          apply_run(count, arrays.x + offset, arrays.y + offset, mean, rest, scale, shift, next);
         } else {
           activate_run(arrays.activation, count, arrays.x + offset,
                        arrays.residual == nullptr ? nullptr : arrays.residual + offset, arrays.y + offset,
-                       arrays.bits == nullptr ? nullptr : arrays.bits + offset / 8, z, mean, rest, scale, shift);
+                       arrays.bits == nullptr ? nullptr : arrays.bits + offset / 8, z, mean, rest, scale, shift, next);
         }
       }
     }

@@ -26,10 +26,21 @@ template <class S, class Mean, class Rest, class Part>
   }
 }
 
+/// Memory to fetch while a run is written, since memory can do both at a time: as many numbers as the run has.
+template <class S>
+struct Fetch {
+  const S* numbers;
+  [[gnu::always_inline]] void operator()(int64_t i) const { __builtin_prefetch(numbers + i); }
+};
+struct FetchNothing {
+  [[gnu::always_inline]] void operator()(int64_t) const {}
+};
+
 /// y = ((x - mean) - rest) * scale + shift
-template <class S, class O, class Mean, class Rest, class Scale, class Shift>
-inline void apply_run(int64_t count, const S* x, O* y, Mean mean, Rest rest, Scale scale, Shift shift) {
+template <class S, class O, class Mean, class Rest, class Scale, class Shift, class Next = FetchNothing>
+inline void apply_run(int64_t count, const S* x, O* y, Mean mean, Rest rest, Scale scale, Shift shift, Next next = {}) {
   for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
+    next(i);
     store(y + i, difference(x, i, part, mean, rest) * scale.get(i, part) + shift.get(i, part), part);
   });
 }
@@ -249,12 +260,13 @@ inline void add_run(int64_t count, const S* from, T* to) {
 
 /// y = f(z + residual) with z = ((x - mean) - rest) * scale + shift. `scratch`: room for z. `bits`, if not null, is
 /// where the bits of the run begin.
-template <class S, class Mean, class Rest, class Scale, class Shift, class T = Compute<S>>
+template <class S, class Mean, class Rest, class Scale, class Shift, class Next = FetchNothing, class T = Compute<S>>
 inline void activate_run(Activation activation, int64_t count, const S* x, const S* residual, S* y, uint8_t* bits,
-                         T* scratch, Mean mean, Rest rest, Scale scale, Shift shift) {
+                         T* scratch, Mean mean, Rest rest, Scale scale, Shift shift, Next next = {}) {
   if (activation == Activation::relu) {
     const auto relu = [&](auto add) {
       for_each_lanes<T>(count, [&](int64_t i, auto part) {
+        next(i);
         const Lanes<T> z = add(difference(x, i, part, mean, rest) * scale.get(i, part) + shift.get(i, part), i, part);
         const Lanes<T> zero = {};
         const auto negative = z <= zero;
@@ -268,7 +280,7 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
                         : relu([=](Lanes<T> z, int64_t i, auto part) { return z + load(residual + i, part); });
     return;
   }
-  apply_run(count, x, scratch, mean, rest, scale, shift);
+  apply_run(count, x, scratch, mean, rest, scale, shift, next);
   if (residual != nullptr) {
     add_run(count, residual, scratch);
   }
