@@ -273,7 +273,8 @@ ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t e
   if (shape.kept * shape.reduce_inner > kMaxWidth) {
     // As many columns as leave the tile in the cache: a multiple of a few vectors if columns are sets, else of a byte
     // of bits.
-    const int64_t column_bytes = shape.reduce_outer * element_bytes * arrays;
+    // The pieces of rows should not be short either: backward, which has two arrays, may fill the cache twice as far.
+    const int64_t column_bytes = shape.reduce_outer * element_bytes;
     const int64_t wanted = std::clamp(kCacheBytes / column_bytes, kMinColumns, kMaxColumns);
     sets_per_tile = std::clamp<int64_t>(wanted / shape.reduce_inner, 1, shape.kept);
     sets_per_tile = ceil_div(shape.kept, ceil_div(shape.kept, sets_per_tile));  // tiles of about the same size

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-// Sums over a few rows at a time, column by column: the sums are loaded and stored once for all of them.
+// Sums over a few rows at a time, column by column: the sums are loaded and stored once for all of them. The rows after
+// them are fetched meanwhile: where a tile is a part of each row, the hardware does not foresee them.
 
 namespace norma::norm_kernels::cpu {
 
@@ -18,6 +19,7 @@ template <int rows, class S, class T>
     Lanes<T> squares = {};
 #pragma GCC unroll 4
     for (int row = 0; row < rows; ++row) {
+      __builtin_prefetch(x + (row + rows) * stride + j);
       const Lanes<T> d = load(x + row * stride + j, part) - p;
       sum += d;
       squares += d * d;
@@ -37,6 +39,8 @@ template <int rows, class D, class S, class T>
     Lanes<T> sum_xhat = {};
 #pragma GCC unroll 4
     for (int row = 0; row < rows; ++row) {
+      __builtin_prefetch(x + (row + rows) * stride + j);
+      __builtin_prefetch(dz + (row + rows) * dz_stride + j);
       const Lanes<T> d = load(dz + row * dz_stride + j, part);
       sum += d;
       sum_xhat += d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s);
@@ -65,6 +69,8 @@ template <int rows, class D, class S, class T>
     Lanes<T> sum_xhat = load(second + j, part);
 #pragma GCC unroll 4
     for (int row = 0; row < rows; ++row) {
+      __builtin_prefetch(x + (row + rows) * stride + j);
+      __builtin_prefetch(dz + (row + rows) * dz_stride + j);
       const Lanes<T> d = load(dz + row * dz_stride + j, part);
       const Lanes<T> d_xhat =
           keep<T>(d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s), part);
