@@ -6,7 +6,7 @@ namespace norma::norm_kernels::cpu {
 
 Loops loops_of(const NormProblem& problem) {
   /// Runs shorter than this are walked as columns.
-  constexpr int64_t kLongRun = 32;
+  constexpr int64_t kLongRun = 64;
   const AffineShape& affine = problem.affine;
   switch (problem.walk) {
     case Walk::rows: return affine.present && affine.segment == 1 ? Loops::rows : Loops::runs;
