@@ -3,11 +3,11 @@
 
 PyTorch 2 with timm comes from PyPI into an environment of its own (build/peers); where that fails, Debian's torch is
 taken. The programs run as processes of their own that take turns step by step, so that all meet the same moments of the
-machine; PyTorch runs in both memory formats, and its better one counts. Prints Markdown tables and writes all figures to benchmarks/results/peers.json, where parts
-that this run leaves out stay as they were.
+machine; PyTorch runs in both memory formats, and its better one counts. Prints Markdown tables and writes all figures to
+benchmarks/results/peers.json, where parts that this run leaves out stay as they were.
 
     ./run build && python3 benchmarks/peers.py
-    python3 benchmarks/peers.py --only norms --rounds 5
+    python3 benchmarks/peers.py --only norms --norm-rounds 5
 """
 import argparse
 import csv
@@ -67,7 +67,8 @@ class Programs:
         return json.loads(lines[1])["rows"]
 
     def note_versions(self, line):
-        self.versions["pytorch"] = line["framework"] + (", " + line["definition"] if "definition" in line else "")
+        if "definition" in line or "pytorch" not in self.versions:  # single norms have none
+            self.versions["pytorch"] = line["framework"] + (", " + line["definition"] if "definition" in line else "")
 
     def start_pytorch(self, arguments):
         contender = Contender([self.python, HERE / "pytorch_bench.py", *arguments], self.environment)
@@ -263,11 +264,13 @@ def main():
         report["norms"] = norms(programs)
         show(norms_table(report["norms"]))
     made = {"date": datetime.date.today().isoformat(), "cpu": cpu_name(), "threads": options.threads,
-            "rounds": options.rounds, "norm_rounds": options.norm_rounds, "versions": programs.versions}
+            "versions": programs.versions}
+    rounds = {"memory": 1, "norms": options.norm_rounds}
     options.results.mkdir(parents=True, exist_ok=True)
     path = options.results / "peers.json"
     before = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps(before | {part: made | {"rows": rows} for part, rows in report.items()}, indent=1) + "\n")
+    parts = {part: made | {"rounds": rounds.get(part, options.rounds), "rows": rows} for part, rows in report.items()}
+    path.write_text(json.dumps(before | parts, indent=1) + "\n")
     if "batches" in report:
         plot_batches(options.results, report["batches"])
     print(f"\n{made['cpu']}, {options.threads} threads, {programs.versions.get('pytorch', '')}, {made['date']}")

@@ -14,7 +14,12 @@
 
 int main(int argc, char** argv) {
   namespace bench = norma::train::bench;
-  bench::StepOptions options{.recipe = {.model = "resnet50", .image_size = 224, .batch_size = 8, .weight_decay = 0.05}};
+  bench::StepOptions options{.recipe = {.model = "resnet50",
+                                        .image_size = 224,
+                                        .batch_size = 8,
+                                        .channels_last = false,
+                                        .lr = 1e-4,
+                                        .weight_decay = 0.05}};
   norma::train::Recipe& recipe = options.recipe;
   std::string mode = "train";
   CLI::App app("Does one step of a network for each line on standard input and prints its seconds.");

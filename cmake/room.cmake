@@ -13,8 +13,8 @@ function(norma_add_room name)
   endif()
   list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$")  # this build has no CUDA: the *_cuda_stub.cpp serve
 
-  # What the sanitizers add to unrolled inlined code takes minutes to compile. There AddressSanitizer alone watches, and
-  # only memory that was allocated.
+  # The pointer checks of UBSan and those of arrays on the stack take minutes to compile in unrolled inlined code. There
+  # AddressSanitizer watches allocated memory.
   if(NORMA_SANITIZE MATCHES "undefined")
     set(unrolled ${sources})
     list(FILTER unrolled INCLUDE REGEX "(_eigen|_depthwise_cpu)\\.cpp$")
@@ -70,7 +70,8 @@ function(norma_compile_options target)
         target_compile_options(${target} PRIVATE -mmove-max=128 -mstore-max=128)
       endif()
     endif()
-  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Without AVX-512 a vector of 64 bytes has no agreed way through a call; ours are in inlined functions only.
     target_compile_options(${target} PRIVATE -Wno-psabi)
   endif()

@@ -54,8 +54,9 @@ class ColumnsBackward {
   void add_up(const ColumnTile& tile, int64_t begin, int64_t end) {
     clear_sums(tile);
     for_each_block(tile, begin, end, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
-      add_rows<rows>(rows == 1 ? tile.width_of(row) : tile.width, dz, dz_stride,
-                     arrays_.x + tile.offset + row * tile.stride, tile.stride, mean_, rest_, rstd_, first_, second_);
+      const int64_t at = tile.offset + row * tile.stride;
+      add_rows<rows>(rows == 1 ? tile.width_of(row) : tile.width, dz, dz_stride, arrays_.dy + at, arrays_.x + at,
+                     tile.stride, mean_, rest_, rstd_, first_, second_);
     });
     tile.fold(sum_);
     tile.fold(sum_xhat_);
@@ -68,9 +69,10 @@ class ColumnsBackward {
     const int64_t at = weights_;
     for_each_block(tile, 0, tile.rows, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
       const S* x = arrays_.x + tile.offset + row * tile.stride;
+      const S* dy = arrays_.dy + tile.offset + row * tile.stride;
       const int64_t width = rows == 1 ? tile.width_of(row) : tile.width;
       if (along_ == Along::rows) {
-        add_weighted_rows<rows>(width, dz, dz_stride, x, tile.stride,
+        add_weighted_rows<rows>(width, dz, dz_stride, dy, x, tile.stride,
                                 arrays_.weight == nullptr ? nullptr : arrays_.weight + at + row, mean_, rest_, rstd_,
                                 first_, second_, dweight == nullptr ? nullptr : dweight + at + row,
                                 dbias == nullptr ? nullptr : dbias + at + row);

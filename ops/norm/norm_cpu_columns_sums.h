@@ -29,10 +29,11 @@ template <int rows, class S, class T>
   });
 }
 
-/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows.
+/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows. dy: what dz was made of, or dz itself.
 template <int rows, class D, class S, class T>
-[[gnu::always_inline]] inline void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* x, int64_t stride,
-                                            const T* mean, const T* rest, const T* rstd, T* first, T* second) {
+[[gnu::always_inline]] inline void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x,
+                                            int64_t stride, const T* mean, const T* rest, const T* rstd, T* first,
+                                            T* second) {
   for_each_lanes<T>(width, [&](int64_t j, auto part) {
     const Lanes<T> s = load(rstd + j, part);
     Lanes<T> sum = {};
@@ -40,7 +41,7 @@ template <int rows, class D, class S, class T>
 #pragma GCC unroll 4
     for (int row = 0; row < rows; ++row) {
       __builtin_prefetch(x + (row + rows) * stride + j);
-      __builtin_prefetch(dz + (row + rows) * dz_stride + j);
+      __builtin_prefetch(dy + (row + rows) * stride + j);
       const Lanes<T> d = load(dz + row * dz_stride + j, part);
       sum += d;
       sum_xhat += d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s);
@@ -53,9 +54,9 @@ template <int rows, class D, class S, class T>
 /// The same with g = dz * weight in place of dz, one weight for each row, and the gradients of these weights:
 /// dweight[row] += sum of dz * xhat, dbias[row] += sum of dz. weight and both gradients may be null.
 template <int rows, class D, class S, class T>
-[[gnu::always_inline]] inline void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride, const S* x,
-                                                     int64_t stride, const T* weight, const T* mean, const T* rest,
-                                                     const T* rstd, T* first, T* second, double* dweight,
+[[gnu::always_inline]] inline void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy,
+                                                     const S* x, int64_t stride, const T* weight, const T* mean,
+                                                     const T* rest, const T* rstd, T* first, T* second, double* dweight,
                                                      double* dbias) {
   Lanes<T> dw[rows] = {};
   Lanes<T> db[rows] = {};
@@ -70,7 +71,7 @@ template <int rows, class D, class S, class T>
 #pragma GCC unroll 4
     for (int row = 0; row < rows; ++row) {
       __builtin_prefetch(x + (row + rows) * stride + j);
-      __builtin_prefetch(dz + (row + rows) * dz_stride + j);
+      __builtin_prefetch(dy + (row + rows) * stride + j);
       const Lanes<T> d = load(dz + row * dz_stride + j, part);
       const Lanes<T> d_xhat =
           keep<T>(d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s), part);

@@ -33,6 +33,8 @@ void rows_forward(const NormProblem& problem, const NormForward<S>& arrays) {
   const int64_t batch = batch_of(count, sizeof(S));
   const bool raw = problem.raw_sums();
   const bool plain = arrays.activation == Activation::identity && arrays.residual == nullptr;
+  const bool long_rows = batch * count * static_cast<int64_t>(sizeof(S)) > kCacheBytes;  // too long to be fetched
+  const int64_t ahead = long_rows ? 0 : batch * count;
   parallel_for(0, ceil_div(sets, batch), ceil_div(kPointwiseGrain, batch * count), [&](int64_t begin, int64_t end) {
     Scratch scratch;
     T* z = plain ? nullptr : scratch.take<T>(count);
@@ -70,7 +72,7 @@ void rows_forward(const NormProblem& problem, const NormForward<S>& arrays) {
         const Same<T> rest{arrays.rest[set]};
         const Times scale{Same<T>{arrays.rstd[set]}, Varying<T>{arrays.weight + weight}};
         const Varying<T> shift{arrays.bias + weight};
-        const Fetch<S> next{arrays.x + offset + batch * count};
+        const Fetch<S> next{arrays.x + offset + ahead};
         if (plain) {
           apply_run(count, arrays.x + offset, arrays.y + offset, mean, rest, scale, shift, next);
         } else {

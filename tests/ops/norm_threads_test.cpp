@@ -51,8 +51,8 @@ Tensors run(const NormSpec& spec, const Sizes& sizes, DType dtype, Layout layout
 
 TEST_CASE("norms: the same bits for 1, 2 and 3 threads: dtypes, memory formats, activations") {
   const int before = num_threads();
-  // Images shared among threads, an image for each, sets that fit no vector.
-  for (const Sizes& sizes : {Sizes{3, 64, 48, 40}, Sizes{2, 48, 14, 14}, Sizes{4, 36, 7, 7}}) {
+  // Images shared among threads, an image for each, sets that fit no vector, those of more columns than a tile has.
+  for (const Sizes& sizes : {Sizes{3, 64, 48, 40}, Sizes{2, 48, 14, 14}, Sizes{4, 36, 7, 7}, Sizes{4, 64, 7, 7}}) {
     for (const auto& [name, spec] : specs(zeros(sizes))) {
       for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
         for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {

@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "core/tape.h"
 #include "error_text.h"
+#include "ops/shape/view.h"
 
 #include <algorithm>
 #include <limits>
@@ -34,7 +35,7 @@ Tensor repeated(const Tensor& x, int64_t channels) {
 /// Checks f on `channels` channels in every layout and dtype.
 template <class F>
 void check_values(F&& f, const Tensor& x, const std::vector<double>& expected, const Sizes& expected_sizes) {
-  for (const int64_t channels : {1, 3, 33}) {
+  for (const int64_t channels : {1, 3, 33, 64, 130}) {
     for (const Layout layout : kLayouts) {
       for (const DType dtype : {DType::float32, DType::float64}) {
         CAPTURE(to_string(layout));
@@ -148,6 +149,25 @@ TEST_CASE("max_pool2d: NaN counts as largest, and -inf is a value") {
     CHECK(y.to_vector<double>()[1] == -INFINITY);
     y.backward(ones(y.sizes(), {.dtype = DType::float64}));
     CHECK(in.grad().to_vector<double>() == std::vector<double>{0, 1, 0, 0, 1, 0, 0, 0});
+  }
+}
+
+TEST_CASE("max_pool2d: many channels at once have the gradients of each alone") {
+  const Pool2dOptions options{.kernel = 3, .stride = 2, .padding = 1};
+  for (const int64_t channels : {16, 64, 130}) {
+    const Tensor x = random_tensor({2, channels, 9, 7}, 1, DType::float32);
+    const Tensor dy = random_tensor({2, channels, 5, 4}, 2, DType::float32);
+    for (const Layout layout : kLayouts) {
+      CAPTURE(channels);
+      CAPTURE(to_string(layout));
+      const Tensor in = in_layout(x, layout).set_requires_grad();
+      max_pool2d(in, options).backward(in_layout(dy, layout));
+      for (int64_t c = 0; c < channels; ++c) {
+        const Tensor one = copy_of(narrow(x, 1, c, 1), MemoryFormat::contiguous, DType::float32).set_requires_grad();
+        max_pool2d(one, options).backward(narrow(dy, 1, c, 1));
+        CHECK(max_difference(narrow(in.grad(), 1, c, 1), one.grad()) <= 1e-6);
+      }
+    }
   }
 }
 
