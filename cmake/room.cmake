@@ -71,10 +71,8 @@ function(norma_compile_options target)
       endif()
     endif()
   endif()
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Without AVX-512 a vector of 64 bytes has no agreed way through a call; ours are in inlined functions only.
-    target_compile_options(${target} PRIVATE -Wno-psabi)
-  endif()
+  # Without AVX-512 a vector of 64 bytes has no agreed way through a call; ours are in inlined functions only.
+  target_compile_options(${target} PRIVATE -Wno-psabi)
   # Sums keep the order they are written in; only contraction to fused multiply-add and errno are given up.
   target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=fast)
   # Eigen must not start threads of its own below our OpenMP loops.

@@ -12,8 +12,7 @@
 #endif
 
 // Vectors of numbers as the compiler's own type, so that the loops of the norms keep them in registers on every CPU.
-// Everything here is inlined: how such a vector would be handed to a function does not matter.
-#pragma GCC diagnostic ignored "-Wpsabi"
+// Everything here is inlined: how such a vector would be handed to a function does not matter (-Wno-psabi).
 
 namespace norma::norm_kernels::cpu {
 

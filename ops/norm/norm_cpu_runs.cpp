@@ -65,20 +65,20 @@ struct Runs {
   /// Calls f(k, r) for the runs of sets first … last - 1 in the order of memory.
   template <class F>
   void for_each(int64_t first, int64_t last, F&& f) const {
-    const int64_t sets = last - first;
-    for (int64_t i = 0; i < (set_by_set ? sets : runs); ++i) {
-      for (int64_t j = 0; j < (set_by_set ? runs : sets); ++j) {
-        set_by_set ? f(first + i, j) : f(first + j, i);
-      }
-    }
+    const int64_t all = runs * (last - first);
+    for_each_by_blocks(first, last, all, f);
   }
   /// The same, the last block first, as the end of a tile was in the cache last; inside a block in the order of memory.
   template <class F>
   void for_each_from_the_end(int64_t first, int64_t last, int64_t element_bytes, F&& f) const {
+    for_each_by_blocks(first, last, std::max<int64_t>(1, kBackwardsBytes / (length * element_bytes)), f);
+  }
+  /// The last block of about `block` runs first, those of a block in the order of memory.
+  template <class F>
+  void for_each_by_blocks(int64_t first, int64_t last, int64_t block, F&& f) const {
     const int64_t sets = last - first;
     const int64_t slow = set_by_set ? sets : runs;
     const int64_t fast = set_by_set ? runs : sets;
-    const int64_t block = std::max<int64_t>(1, kBackwardsBytes / (length * element_bytes));
     const int64_t slow_block = std::max<int64_t>(1, block / fast);
     for_each_block_from_the_end(0, slow, slow_block, [&](int64_t slow_begin, int64_t slow_end) {
       for_each_block_from_the_end(0, fast, slow_block > 1 ? fast : block, [&](int64_t fast_begin, int64_t fast_end) {
