@@ -2,6 +2,8 @@
 #include "models/registry.h"
 #include "nn/optimizer.h"
 #include "ops/loss/loss.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 #include "support.h"
 
 #include <cmath>
@@ -16,6 +18,7 @@ struct Entry {
   std::string norm;
   int64_t parameters;  ///< of resnet50
   size_t tensors;
+  double fall = 0.01;  ///< of the loss in one step
 };
 // resnet50 has 53 norms of 26,560 channels together; 25,503,912 parameters in 55 tensors belong to none of them. timm
 // has batch, layer2d, group, rms2d and simple2d too, and gives the same figures.
@@ -36,13 +39,24 @@ const std::vector<Entry> kCatalogue = {
     {"evonorm_s0", kOthers + 3 * kChannels, 55 + 3 * 53},
     {"frn", kOthers + 3 * kChannels, 55 + 3 * 53},  // tau
     {"grn", kOthers + 2 * kChannels, 161},
-    {"dyt", kOthers + 2 * kChannels + 53, 55 + 3 * 53},  // one alpha each
+    {"dyt", kOthers + 2 * kChannels + 53, 55 + 3 * 53, 1e-4},  // one alpha each
     {"none", kOthers, 55}};
 
-// The losses before, between and after two steps on four images.
-std::vector<double> two_steps(nn::Module& model, int64_t size) {
+// The square of the length of all gradients together.
+double squared_length(const nn::Module& model) {
+  double result = 0;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    const Tensor gradient = parameter.grad();
+    result += sum(gradient * gradient).item<float>();
+  }
+  return result;
+}
+
+// The losses before, between and after two steps on four images. Each step goes down the gradient as far as would lower
+// the loss by `fall`, were it a plane: a wrong gradient of a norm shows as another fall.
+std::vector<double> two_steps(nn::Module& model, int64_t size, double fall) {
   model.to(MemoryFormat::channels_last);
-  nn::AdamW optimizer(nn::parameter_groups(model, 0), {.lr = 1e-4});
+  nn::Sgd optimizer(nn::parameter_groups(model, 0), {.momentum = 0});
   const Tensor x = copy_of(random_tensor({4, 3, size, size}, 3, DType::float32), MemoryFormat::channels_last);
   const Tensor target = from_vector<int64_t>({0, 1, 2, 3}, {4});
   std::vector<double> losses;
@@ -54,6 +68,7 @@ std::vector<double> two_steps(nn::Module& model, int64_t size) {
     }
     optimizer.zero_grad();
     loss.backward();
+    optimizer.set_lr(fall / squared_length(model));
     optimizer.step();
   }
 }
@@ -82,10 +97,9 @@ TEST_CASE("catalogue: parameters and tensors of resnet50 with every norm") {
 }
 
 TEST_CASE("catalogue: both families train with every norm") {
-  // The large networks are made of the same blocks.
-  for (const std::string name : {"resnet18", "convnext_atto"}) {
+  for (const std::string name : {"resnet50", "convnext_tiny"}) {
     ModelOptions options{.num_classes = 4, .seed = 1};
-    if (name == "resnet18") {
+    if (name == "resnet50") {
       options.small_stem = true;
     } else {
       options.patch_size = 2;
@@ -96,13 +110,17 @@ TEST_CASE("catalogue: both families train with every norm") {
     for (const Entry& entry : kCatalogue) {
       CAPTURE(name);
       CAPTURE(entry.norm);
-      options.norm = entry.norm;
+      // Its running statistics would move the loss from step to step.
+      options.norm = entry.norm == "batch_renorm" ? "batch_renorm[momentum=0]" : entry.norm;
       const auto model = create_model(name, options);
       model->load_state_dict(start, {.strict = false});
-      const std::vector<double> losses = two_steps(*model, name == "resnet18" ? 16 : 32);
-      CHECK(std::isfinite(losses[0]));
-      CHECK(losses[2] < losses[0]);
-      CHECK(losses[2] > 0);
+      const std::vector<double> losses = two_steps(*model, name == "resnet50" ? 16 : 32, entry.fall);
+      for (const size_t step : {0, 1}) {
+        const double fraction = (losses[step] - losses[step + 1]) / entry.fall;
+        CAPTURE(step);
+        CHECK(fraction > 0.6);  // evonorm_b0 is so steep that the loss curves within one step; the others reach 0.8
+        CHECK(fraction < 1.05);
+      }
     }
   }
 }
