@@ -1,5 +1,6 @@
 #include "nn/norm.h"
 
+#include "core/autocast.h"
 #include "core/factory.h"
 #include "nn/norm_text.h"
 #include "ops/pointwise/pointwise.h"
@@ -37,12 +38,14 @@ Tensor act_after(const Tensor& y, const NormActOptions& then) {
   if (then.activation == Activation::identity && !then.residual.defined()) {
     return y;
   }
+  const AutocastOp cast("normalize");
+  const Tensor residual = cast.beside(then.residual, y);
   const DType dtype = y.dtype() == DType::float64 ? DType::float64 : DType::float32;
   Tensor z = to(y, dtype);
-  if (then.residual.defined()) {
-    check_dtype("norm_act", "residual", then.residual, y.dtype());
-    check_sizes("norm_act", "residual", then.residual, y.sizes());
-    z = add(z, to(then.residual, dtype));
+  if (residual.defined()) {
+    check_dtype("norm_act", "residual", residual, y.dtype());
+    check_sizes("norm_act", "residual", residual, y.sizes());
+    z = add(z, to(residual, dtype));
   }
   switch (then.activation) {
     case Activation::identity: break;

@@ -1,4 +1,7 @@
+#include "core/autocast.h"
 #include "error_text.h"
+#include "nn/norm_factory.h"
+#include "nn/std_conv.h"
 #include "norm_cases.h"
 #include "ops/shape/join.h"
 
@@ -210,6 +213,27 @@ TEST_CASE("instance norm: one image without the batch axis") {
   const Tensor sum = layer.forward_act(x, {.residual = residual});
   CHECK(sum.sizes() == x.sizes());
   CHECK(max_difference(sum, add(y, residual)) <= 1e-6);
+}
+
+TEST_CASE("norms: under autocast a residual is converted with the input, for every norm") {
+  const Tensor x = to(random_tensor({3, 8, 4, 5}, 1), DType::bfloat16);
+  Tensor residual = random_tensor({3, 8, 4, 5}, 2, DType::float32);
+  residual.set_requires_grad();
+  for (const std::string& name : norm_names()) {
+    CAPTURE(name);
+    residual.set_grad({});
+    Tensor y;
+    {
+      const Autocast autocast;
+      REQUIRE_NOTHROW(y = nn::norm_act(*make_norm(name, 8), x, {.activation = Activation::silu, .residual = residual}));
+    }
+    CHECK(y.dtype() == DType::bfloat16);
+    const Tensor narrow = to(residual.detach(), DType::bfloat16);
+    const Tensor expected = nn::norm_act(*make_norm(name, 8), x, {.activation = Activation::silu, .residual = narrow});
+    CHECK(max_difference(y, expected) == 0);
+    y.backward(ones_like(y));
+    CHECK(residual.grad().dtype() == DType::float32);
+  }
 }
 
 TEST_CASE("norms: eps of the functions where none is given") {
