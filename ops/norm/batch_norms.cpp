@@ -7,7 +7,6 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
-#include "ops/shape/join.h"
 #include "ops/shape/view.h"
 
 #include <algorithm>
@@ -76,22 +75,44 @@ double variance_factor(int64_t count, const BatchNormOptions& options) {
   return options.biased_running_var ? 1 : n / (n - 1);
 }
 
-/// y with the strides of a norm's output. Reshaping loses those of axes of size 1, which tell the memory format where
-/// it is ambiguous.
-Tensor with_strides_of(std::string_view op, const Tensor& x, const Tensor& y) {
-  const Strides wanted = preserved_strides(x.sizes(), x.strides());
-  if (y.strides() == wanted) {
-    return y;
-  }
-  bool same_memory = true;
+/// Whether the elements of x lie where the strides `wanted` put them. Those of axes of size 1 do not matter.
+bool same_places(const Tensor& x, const Strides& wanted) {
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    same_memory = same_memory && (x.size(axis) == 1 || y.stride(axis) == wanted[axis]);
+    if (x.size(axis) != 1 && x.stride(axis) != wanted[axis]) {
+      return false;
+    }
   }
-  if (!same_memory) {
-    return to(y, x.suggest_memory_format());
+  return true;
+}
+
+/// The parts of x's images one after the other, with the strides of a norm's output. No view, whatever the parts are:
+/// nobody else has their memory.
+Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
+  const Strides strides = preserved_strides(x.sizes(), x.strides());
+  Tensor y;
+  if (parts.size() == 1 && same_places(parts[0], strides)) {
+    y = Tensor(parts[0].storage(), x.sizes(), strides, parts[0].offset(), x.dtype());
+  } else {
+    y = empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});
+    int64_t first = 0;
+    for (const Tensor& part : parts) {
+      copy_into(part, alias(y, part.sizes(), strides, first * strides[0]));
+      first += part.size(0);
+    }
   }
-  return record(op, {y}, alias(y, y.sizes(), wanted, y.offset()), {},
-                [](const Tensor& dy, const BackwardContext&) { return Tensors{dy}; });
+  std::vector<int64_t> counts;
+  for (const Tensor& part : parts) {
+    counts.push_back(part.size(0));
+  }
+  return record(op, parts, y, {}, [counts](const Tensor& dy, const BackwardContext& c) {
+    Tensors gradients;
+    int64_t first = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      gradients.push_back(c.needs_grad(i) ? narrow(dy, 0, first, counts[i]) : Tensor());
+      first += counts[i];
+    }
+    return gradients;
+  });
 }
 
 }  // namespace
@@ -197,7 +218,7 @@ Tensor ghost_batch_norm(const Tensor& given, int64_t sub_batch, const Tensor& ru
     update_running(running_mean, average(&NormStatistics::mean, false), options.momentum, 1);
     update_running(running_var, average(&NormStatistics::var, true), options.momentum, 1);
   }
-  return with_strides_of(op, x, parts.size() == 1 ? parts[0] : cat(parts, 0));
+  return joined(op, x, parts);
 }
 
 Tensor batch_renorm(const Tensor& given, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,

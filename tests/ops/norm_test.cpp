@@ -94,6 +94,42 @@ TEST_CASE("norms: ambiguous channels_last strides are kept") {
   CHECK(group_norm(x, 1).strides() == x.strides());
 }
 
+TEST_CASE("ghost_batch_norm: a tensor of its own in the strides of the input, whether sub_batch divides N or not") {
+  struct Case {
+    Sizes sizes;
+    Strides strides;
+  };
+  const Case cases[] = {
+      {{6, 4, 4, 3}, {48, 12, 3, 1}}, {{6, 4, 4, 3}, {48, 12, 1, 4}},  // (N, C, W, H)
+      {{6, 4, 4, 3}, {48, 1, 12, 4}}, {{6, 4, 4, 3}, {1, 72, 18, 6}},  // N innermost
+      {{6, 1, 4, 3}, {12, 1, 3, 1}},  {{6, 4, 1, 1}, {4, 1, 4, 4}},
+      {{6, 4, 3}, {12, 1, 4}},        {{6, 4, 2, 2, 3}, {48, 1, 24, 12, 4}}  // 5-d channels last
+  };
+  for (const auto& [sizes, strides] : cases) {
+    Tensor x = empty_strided(sizes, strides, {.dtype = DType::float64});
+    copy_into(random_tensor(sizes, 1), x);
+    x.set_requires_grad();
+    Tensor row_major = copy_of(x, MemoryFormat::contiguous).detach();
+    row_major.set_requires_grad();
+    const Tensor dy = random_tensor(sizes, 2);
+    for (const int64_t sub_batch : {2, 3, 4, 6, 32}) {
+      CAPTURE(to_string(sizes));
+      CAPTURE(to_string(strides));
+      CAPTURE(sub_batch);
+      Tensor y = ghost_batch_norm(x, sub_batch, {}, {});
+      CHECK(y.strides() == strides);
+      const Tensor expected = relu(ghost_batch_norm(row_major, sub_batch, {}, {}));
+      REQUIRE_NOTHROW(relu_(y));
+      CHECK(max_difference(y, expected) <= 1e-13);
+      x.set_grad({});
+      row_major.set_grad({});
+      y.backward(dy);
+      expected.backward(dy);
+      CHECK(max_difference(x.grad(), row_major.grad()) <= 1e-12);
+    }
+  }
+}
+
 TEST_CASE("norms: values and gradients of PyTorch") {
   // i = torch.arange(24, dtype=torch.float64)
   // x = (torch.sin(i * i) * 3 + 1).reshape(1, 4, 2, 3).requires_grad_()
