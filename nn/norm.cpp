@@ -60,6 +60,10 @@ void check_eps(std::string_view layer, double eps) {
   check(eps >= 0, layer, "eps: expected a value >= 0, got {}", eps);
 }
 
+void check_momentum(std::string_view layer, double momentum) {
+  check(momentum >= 0 && momentum <= 1, layer, "momentum: expected a value in [0, 1], got {}", momentum);
+}
+
 void check_momentum(std::string_view layer, std::optional<double> momentum) {
   check(!momentum || (*momentum >= 0 && *momentum <= 1), layer, "momentum: expected a value in [0, 1] or none, got {}",
         momentum.value_or(0));

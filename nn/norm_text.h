@@ -20,6 +20,7 @@ Tensor act_after(const Tensor& y, const NormActOptions& then);
 
 /// Throw Error, in the name of `layer`.
 void check_eps(std::string_view layer, double eps);
+void check_momentum(std::string_view layer, double momentum);
 void check_momentum(std::string_view layer, std::optional<double> momentum);
 
 /// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.

@@ -37,6 +37,8 @@ std::string LocalResponseNorm::name() const {
 EvoNorm2dB0::EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options)
     : channels_(channels), options_(options) {
   check_channels("EvoNorm2dB0", channels);
+  check_eps("EvoNorm2dB0", options.eps);
+  check_momentum("EvoNorm2dB0", options.momentum);
   weight_ = register_parameter("weight", ones({channels}));
   bias_ = register_parameter("bias", zeros({channels}));
   v_ = register_parameter("v", ones({channels}));
@@ -60,6 +62,7 @@ std::string EvoNorm2dB0::name() const {
 EvoNorm2dS0::EvoNorm2dS0(int64_t groups, int64_t channels, const EvoNormS0Options& options)
     : groups_(groups), channels_(channels), options_(options) {
   check_channels("EvoNorm2dS0", channels);
+  check_eps("EvoNorm2dS0", options.eps);
   check(groups > 0 && channels % groups == 0, "evo_norm_s0",
         "num_channels must be divisible by num_groups, got num_channels {}, num_groups {}", channels, groups);
   weight_ = register_parameter("weight", ones({channels}));
@@ -80,6 +83,7 @@ std::string EvoNorm2dS0::name() const {
 FilterResponseNormTlu2d::FilterResponseNormTlu2d(int64_t channels, const FilterResponseNormOptions& options)
     : channels_(channels), options_(options) {
   check_channels("FilterResponseNormTlu2d", channels);
+  check_eps("FilterResponseNormTlu2d", options.eps);
   weight_ = register_parameter("weight", ones({channels}));
   bias_ = register_parameter("bias", zeros({channels}));
   tau_ = register_parameter("tau", zeros({channels}));
@@ -97,6 +101,7 @@ std::string FilterResponseNormTlu2d::name() const {
 GlobalResponseNorm::GlobalResponseNorm(int64_t channels, const GlobalResponseNormOptions& options)
     : channels_(channels), options_(options) {
   check_channels("GlobalResponseNorm", channels);
+  check_eps("GlobalResponseNorm", options.eps);
   weight_ = register_parameter("weight", zeros({channels}));
   bias_ = register_parameter("bias", zeros({channels}));
 }

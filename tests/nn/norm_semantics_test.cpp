@@ -269,7 +269,7 @@ TEST_CASE("norm layers: error texts of options") {
   CHECK(error_of([] { BatchNorm3d(3).set_momentum(-0.5); }) ==
         "BatchNorm3d: momentum: expected a value in [0, 1] or none, got -0.5");
   CHECK(error_of([] { InstanceNorm3d(3, {.momentum = 1.5}); }) ==
-        "InstanceNorm3d: momentum: expected a value in [0, 1] or none, got 1.5");
+        "InstanceNorm3d: momentum: expected a value in [0, 1], got 1.5");
   CHECK(error_of([] { InstanceNorm1d(3, {.eps = NAN}); }) == "InstanceNorm1d: eps: expected a value >= 0, got nan");
   CHECK(error_of([] { FrozenBatchNorm2d(3, -1); }) == "FrozenBatchNorm2d: eps: expected a value >= 0, got -1");
   CHECK(error_of([] { LayerNorm({3}, {.eps = -1}); }) == "LayerNorm: eps: expected a value >= 0, got -1");
@@ -281,6 +281,17 @@ TEST_CASE("norm layers: error texts of options") {
   CHECK(error_of([] { BatchRenorm2d(3, 0.5); }) == "BatchRenorm2d: r_max: expected a value >= 1, got 0.5");
   CHECK(error_of([] { BatchRenorm2d(3, 3, 5, {.track_running_stats = false}); }) ==
         "BatchRenorm2d: track_running_stats: expected true, got false");
+  CHECK(error_of([] { EvoNorm2dB0(4, {.eps = -1}); }) == "EvoNorm2dB0: eps: expected a value >= 0, got -1");
+  CHECK(error_of([] { EvoNorm2dB0(4, {.momentum = 3}); }) ==
+        "EvoNorm2dB0: momentum: expected a value in [0, 1], got 3");
+  CHECK(error_of([] { EvoNorm2dS0(2, 4, {.eps = -1}); }) == "EvoNorm2dS0: eps: expected a value >= 0, got -1");
+  CHECK(error_of([] { FilterResponseNormTlu2d(4, {.eps = -1}); }) ==
+        "FilterResponseNormTlu2d: eps: expected a value >= 0, got -1");
+  CHECK(error_of([] { GlobalResponseNorm(4, {.eps = -1}); }) ==
+        "GlobalResponseNorm: eps: expected a value >= 0, got -1");
+  CHECK(error_of([] { StdConv2d(4, 6, 3, {.eps = -1}); }) == "StdConv2d: eps: expected a value >= 0, got -1");
+  CHECK(error_of([] { ScaledStdConv2d(4, 6, 3, {.eps = NAN}); }) ==
+        "ScaledStdConv2d: eps: expected a value >= 0, got nan");
 }
 
 TEST_CASE("norm layers: error texts of inputs") {
