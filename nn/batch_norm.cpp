@@ -148,9 +148,16 @@ InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLay
 Tensor InstanceNorm::forward_act(const Tensor& x, const NormActOptions& then) {
   constexpr std::string_view op = "instance_norm";
   check_defined(op, "x", x);
-  if (x.rank() == axes_ + 1) {  // one image
+  if (x.rank() == axes_ + 1) {  // one image; what is wrong is said of its sizes, not of those of a batch of one
+    check(x.size(0) == channels_, op, "x: expected {} channels, got {} (sizes {})", channels_, x.size(0),
+          to_string(x.sizes()));
+    const bool tracked = options_.track_running_stats;
+    check(x.numel() != channels_ || (tracked && !is_training()), op,
+          "input: expected more than 1 spatial element{}, got sizes {}", tracked ? " when training" : "",
+          to_string(x.sizes()));
     NormActOptions batched = then;
     if (then.residual.defined()) {
+      check_sizes(op, "residual", then.residual, x.sizes());
       batched.residual = unsqueeze(then.residual, 0);
     }
     return squeeze(forward_act(unsqueeze(x, 0), batched), 0);

@@ -301,7 +301,14 @@ TEST_CASE("norm layers: error texts of inputs") {
   CHECK(error(InstanceNorm2d(3), {2, 3}) == "instance_norm: x: expected rank 4, got rank 2 (sizes [2, 3])");
   // PyTorch only warns without affine, and counts N · C weights with it.
   CHECK(error(InstanceNorm2d(3), {2, 4, 5, 5}) == "instance_norm: x: expected 3 channels, got 4 (sizes [2, 4, 5, 5])");
-  CHECK(error(InstanceNorm2d(3), {4, 5, 5}) == "instance_norm: x: expected 3 channels, got 4 (sizes [1, 4, 5, 5])");
+  CHECK(error(InstanceNorm2d(3), {4, 5, 5}) == "instance_norm: x: expected 3 channels, got 4 (sizes [4, 5, 5])");
+  CHECK(error(InstanceNorm2d(3), {3, 1, 1}) ==
+        "instance_norm: input: expected more than 1 spatial element, got sizes [3, 1, 1]");
+  CHECK(error(InstanceNorm2d(3, {.track_running_stats = true}), {3, 1, 1}) ==
+        "instance_norm: input: expected more than 1 spatial element when training, got sizes [3, 1, 1]");
+  CHECK(error_of([] {
+          InstanceNorm2d(3).forward_act(zeros({3, 5, 5}), {.residual = zeros({1, 3, 5, 5})});
+        }) == "instance_norm: residual: expected sizes [3, 5, 5], got [1, 3, 5, 5]");
   CHECK(error(GroupNorm(2, 4), {2, 6, 3}) == "group_norm: x: expected 4 channels, got 6 (sizes [2, 6, 3])");
   CHECK(error(LayerNorm({4}), {2, 3, 5}) ==
         "layer_norm: normalized_shape: expected the last sizes of the input [2, 3, 5], got [4]");
