@@ -14,7 +14,7 @@ BatchNorm::BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t h
   check_eps(layer_, options.eps);
   check_momentum(layer_, options.momentum);
   weight_ = register_parameter("weight", options.affine ? ones({channels}) : Tensor());
-  bias_ = register_parameter("bias", options.affine ? zeros({channels}) : Tensor());
+  bias_ = register_parameter("bias", options.affine && options.bias ? zeros({channels}) : Tensor());
   if (options.track_running_stats) {
     running_mean_ = register_buffer("running_mean", zeros({channels}));
     running_var_ = register_buffer("running_var", ones({channels}));
@@ -65,7 +65,7 @@ void BatchNorm::reset_running_stats() {
 std::string BatchNorm::name() const {
   const std::string momentum = options_.momentum ? fmt::format("{}", *options_.momentum) : "none";
   return fmt::format("{}({}{}, eps={}, momentum={}{}{}{})", layer_, channels_, own_options(), options_.eps, momentum,
-                     norm_option_text(options_.affine, options_.statistics),
+                     norm_option_text(options_.affine, options_.statistics, options_.bias),
                      options_.track_running_stats ? "" : ", track_running_stats=false",
                      options_.biased_running_var ? ", biased_running_var=true" : "");
 }
@@ -137,7 +137,7 @@ InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLay
   check_eps(layer, options.eps);
   check_momentum(layer, options.momentum);
   weight_ = register_parameter("weight", options.affine ? ones({channels}) : Tensor());
-  bias_ = register_parameter("bias", options.affine ? zeros({channels}) : Tensor());
+  bias_ = register_parameter("bias", options.affine && options.bias ? zeros({channels}) : Tensor());
   if (options.track_running_stats) {
     running_mean_ = register_buffer("running_mean", zeros({channels}));
     running_var_ = register_buffer("running_var", ones({channels}));
@@ -177,7 +177,7 @@ Tensor InstanceNorm::forward_act(const Tensor& x, const NormActOptions& then) {
 std::string InstanceNorm::name() const {
   return fmt::format(
       "InstanceNorm{}d({}, eps={}{}{})", axes_, channels_, options_.eps,
-      norm_option_text(options_.affine, options_.statistics),
+      norm_option_text(options_.affine, options_.statistics, options_.bias),
       options_.track_running_stats ? fmt::format(", track_running_stats=true, momentum={}", options_.momentum) : "");
 }
 

@@ -14,6 +14,7 @@ struct BatchNormLayerOptions {
   /// Share of the new batch in the running statistics; none: their plain average over all batches; 0: they are frozen.
   std::optional<double> momentum = 0.1;
   bool affine = true;
+  bool bias = true;                 ///< false: affine is a weight alone
   bool track_running_stats = true;  ///< false: batch statistics also in evaluation
   Statistics statistics = Statistics::stable;
   bool biased_running_var = false;  ///< as Keras, Flax and Paddle keep it
@@ -128,6 +129,7 @@ struct InstanceNormLayerOptions {
   double eps = 1e-5;
   double momentum = 0.1;
   bool affine = false;               ///< PyTorch's default
+  bool bias = true;                  ///< false: affine is a weight alone
   bool track_running_stats = false;  ///< running statistics in evaluation
   Statistics statistics = Statistics::stable;
 };

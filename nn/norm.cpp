@@ -26,8 +26,8 @@ LayerNormOptions layer_norm_options(const NormOptions& options) {
 
 }  // namespace
 
-std::string norm_option_text(bool affine, Statistics statistics) {
-  std::string text = affine ? "" : ", affine=false";
+std::string norm_option_text(bool affine, Statistics statistics, bool bias) {
+  std::string text = !affine ? ", affine=false" : !bias ? ", bias=false" : "";
   if (statistics != Statistics::stable) {
     text += fmt::format(", statistics={}", to_string(statistics));
   }
@@ -102,7 +102,7 @@ LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
   check_shape("LayerNorm", shape_);
   check_eps("LayerNorm", options.eps);
   weight_ = register_parameter("weight", weight_of(shape_, options.affine));
-  bias_ = register_parameter("bias", bias_of(shape_, options.affine));
+  bias_ = register_parameter("bias", bias_of(shape_, options.affine && options.bias));
 }
 
 Tensor LayerNorm::forward_act(const Tensor& x, const NormActOptions& then) {
@@ -111,7 +111,7 @@ Tensor LayerNorm::forward_act(const Tensor& x, const NormActOptions& then) {
 
 std::string LayerNorm::name() const {
   return fmt::format("LayerNorm({}, eps={}{})", to_string(shape_), options_.eps,
-                     norm_option_text(options_.affine, options_.statistics));
+                     norm_option_text(options_.affine, options_.statistics, options_.bias));
 }
 
 RMSNorm::RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options)
@@ -153,7 +153,7 @@ ChannelNorm::ChannelNorm(std::string layer, int64_t channels, const NormOptions&
   check(channels > 0, layer_name, "channels: expected a positive number, got {}", channels);
   check_eps(layer_name, options.eps);
   weight_ = register_parameter("weight", weight_of({channels}, options.affine));
-  bias_ = register_parameter("bias", bias_of({channels}, options.affine && with_bias));
+  bias_ = register_parameter("bias", bias_of({channels}, options.affine && options.bias && with_bias));
 }
 
 void ChannelNorm::check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const {
@@ -162,7 +162,7 @@ void ChannelNorm::check_input(std::string_view op, const Tensor& x, int64_t low,
 
 std::string ChannelNorm::name() const {
   return fmt::format("{}{}, eps={}{})", layer_ + (layer_.find('(') == std::string::npos ? "(" : ", "), channels_,
-                     options_.eps, norm_option_text(options_.affine, options_.statistics));
+                     options_.eps, norm_option_text(options_.affine, options_.statistics, options_.bias));
 }
 
 LayerNorm2d::LayerNorm2d(int64_t channels, const NormOptions& options)

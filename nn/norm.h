@@ -39,6 +39,7 @@ Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then);
 struct NormOptions {
   double eps = 1e-5;
   bool affine = true;
+  bool bias = true;  ///< false: affine is a weight alone
   Statistics statistics = Statistics::stable;
 };
 

@@ -11,8 +11,8 @@ namespace norma::nn {
 
 // What the norm layers share.
 
-/// ", affine=false" and ", statistics=sum_of_squares" where they are not the default.
-std::string norm_option_text(bool affine, Statistics statistics);
+/// ", affine=false", or else ", bias=false", and ", statistics=sum_of_squares" where they are not the default.
+std::string norm_option_text(bool affine, Statistics statistics, bool bias = true);
 
 /// activation(y + residual), in ops of their own. bfloat16 and float16 are computed in float32 and rounded once. Under
 /// an Autocast the residual is converted to y's dtype.

@@ -135,6 +135,41 @@ TEST_CASE("norm layers: hand weight, bias and options to their functions") {
   CHECK(LayerNorm2d(6).name() == "LayerNorm2d(6, eps=1e-06)");
 }
 
+TEST_CASE("norm layers: a weight without a bias") {
+  const auto keys = [](const Module& layer) {
+    std::string text;
+    for (const auto& [name, x] : layer.state_dict()) {
+      text += name + " ";
+    }
+    return text;
+  };
+  const std::string statistics = "running_mean running_var num_batches_tracked ";
+  const BatchNorm1d batch1d(4, {.bias = false});
+  const BatchNorm2d batch2d(4, {.bias = false});
+  const BatchNorm3d batch3d(4, {.bias = false});
+  const GhostBatchNorm2d ghost(4, 2, {.bias = false});
+  const BatchRenorm2d renorm(4, 3, 5, {.bias = false});
+  for (const BatchNorm* layer :
+       std::initializer_list<const BatchNorm*>{&batch1d, &batch2d, &batch3d, &ghost, &renorm}) {
+    CHECK(keys(*layer) == "weight " + statistics);
+    CHECK(layer->weight().defined());
+    CHECK(!layer->bias().defined());
+  }
+  CHECK(keys(LayerNorm({4}, {.bias = false})) == "weight ");
+  CHECK(keys(LayerNorm2d(4, {.bias = false})) == "weight ");
+  CHECK(keys(GroupNorm(2, 4, {.bias = false})) == "weight ");
+  CHECK(keys(InstanceNorm2d(4, {.affine = true, .bias = false})) == "weight ");
+  CHECK(keys(InstanceNorm2d(4, {.bias = true})).empty());  // not affine
+  CHECK(batch2d.name() == "BatchNorm2d(4, eps=1e-05, momentum=0.1, bias=false)");
+  CHECK(ghost.name() == "GhostBatchNorm2d(4, sub_batch=2, eps=1e-05, momentum=0.1, bias=false)");
+  CHECK(LayerNorm({4}, {.bias = false}).name() == "LayerNorm([4], eps=1e-05, bias=false)");
+  CHECK(LayerNorm2d(4, {.eps = 1e-6, .bias = false}).name() == "LayerNorm2d(4, eps=1e-06, bias=false)");
+  CHECK(GroupNorm(2, 4, {.bias = false, .statistics = Statistics::welford}).name() ==
+        "GroupNorm(2, 4, eps=1e-05, bias=false, statistics=welford)");
+  CHECK(InstanceNorm1d(4, {.affine = true, .bias = false}).name() == "InstanceNorm1d(4, eps=1e-05, bias=false)");
+  CHECK(InstanceNorm1d(4, {.bias = false}).name() == "InstanceNorm1d(4, eps=1e-05, affine=false)");
+}
+
 TEST_CASE("norm layers: weights start at 1 and biases at 0") {
   BatchNorm2d bn(3);
   CHECK(bn.weight().to_vector<float>() == std::vector<float>{1, 1, 1});

@@ -28,14 +28,16 @@ struct NormCase {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
   bool affine = true;
+  bool bias = true;
   bool track_running_stats = true;
   bool training = true;
 };
 
 inline std::string to_string(const NormCase& c) {
-  return fmt::format("{} {} groups={} shape={} eps={} momentum={} affine={} track={} training={}", c.kind,
+  return fmt::format("{} {} groups={} shape={} eps={} momentum={} affine={} bias={} track={} training={}", c.kind,
                      norma::to_string(c.sizes), c.groups, norma::to_string(c.shape), c.eps,
-                     c.momentum ? fmt::format("{}", *c.momentum) : "none", c.affine, c.track_running_stats, c.training);
+                     c.momentum ? fmt::format("{}", *c.momentum) : "none", c.affine, c.bias, c.track_running_stats,
+                     c.training);
 }
 
 /// Undefined where the case has none.
@@ -59,13 +61,17 @@ inline bool starts_with(const NormCase& c, std::string_view prefix) {
 inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
   using namespace norma::nn;
   const int64_t channels = c.sizes.size() > 1 ? c.sizes[1] : 0;
-  const BatchNormLayerOptions batch{
-      .eps = c.eps, .momentum = c.momentum, .affine = c.affine, .track_running_stats = c.track_running_stats};
+  const BatchNormLayerOptions batch{.eps = c.eps,
+                                    .momentum = c.momentum,
+                                    .affine = c.affine,
+                                    .bias = c.bias,
+                                    .track_running_stats = c.track_running_stats};
   const InstanceNormLayerOptions instance{.eps = c.eps,
                                           .momentum = c.momentum.value_or(0),
                                           .affine = c.affine,
+                                          .bias = c.bias,
                                           .track_running_stats = c.track_running_stats};
-  const NormOptions plain{.eps = c.eps, .affine = c.affine};
+  const NormOptions plain{.eps = c.eps, .affine = c.affine, .bias = c.bias};
   const RmsNormLayerOptions rms{.eps = c.eps, .affine = c.affine};
   const std::map<std::string, std::function<std::shared_ptr<Norm>()>> makers = {
       {"batch1d", [&] { return std::make_shared<BatchNorm1d>(channels, batch); }},

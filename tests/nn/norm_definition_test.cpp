@@ -31,6 +31,10 @@ std::vector<NormCase> catalogue() {
   for (const char* kind : {"batch2d", "ghost", "renorm", "frozen", "layer2d", "rms2d", "simple2d", "group"}) {
     cases.push_back({.kind = kind, .sizes = kPixel});
   }
+  for (const char* kind : {"batch2d", "ghost", "renorm", "instance2d", "layer2d", "group"}) {
+    cases.push_back({.kind = kind, .sizes = kImages[0], .bias = false});
+  }
+  cases.push_back({.kind = "layer", .sizes = kImages[0], .shape = {4, 3}, .bias = false});
   for (const Sizes& sizes : {Sizes{7, 33}, Sizes{3, 4, 5}, Sizes{5, 1, 2}}) {
     cases.push_back({.kind = "batch1d", .sizes = sizes});
     cases.push_back({.kind = "group", .sizes = sizes, .groups = sizes[1] % 2 == 0 ? 2 : 1});
@@ -59,7 +63,7 @@ NormInputs inputs_for(const NormCase& c, DType dtype, DType parameters, double o
   const Sizes affine = affine_sizes(in.x, spec);
   if (c.affine && c.kind != "response") {
     in.weight = rounded(random_tensor(affine, 3), parameters);
-    in.bias = biased ? rounded(random_tensor(affine, 4), parameters) : Tensor{};
+    in.bias = biased && c.bias ? rounded(random_tensor(affine, 4), parameters) : Tensor{};
   }
   const bool keeps_statistics = starts_with(c, "batch") || starts_with(c, "instance") || c.kind == "ghost" ||
                                 c.kind == "renorm" || c.kind == "frozen";
