@@ -133,7 +133,8 @@ Layer make_batch_renorm(const NormChoice& choice, int64_t channels) {
 }
 
 Layer make_layer2d(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<LayerNorm2d>(channels, norm_options(choice, 1e-6));
+  return std::make_shared<LayerNorm2d>(
+      channels, LayerNorm2dLayerOptions{.eps = eps_of(choice, 1e-6), .statistics = statistics_of(choice)});
 }
 
 Layer make_group(const NormChoice& choice, int64_t channels) {
@@ -147,11 +148,12 @@ Layer make_instance(const NormChoice& choice, int64_t channels) {
 }
 
 Layer make_rms2d(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<RMSNorm2d>(channels, NormOptions{.eps = eps_of(choice, 1e-6)});
+  return std::make_shared<RMSNorm2d>(channels, RmsNorm2dLayerOptions{.eps = eps_of(choice, 1e-6)});
 }
 
 Layer make_simple2d(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<SimpleNorm2d>(channels, norm_options(choice, 1e-6));
+  return std::make_shared<SimpleNorm2d>(
+      channels, SimpleNormLayerOptions{.eps = eps_of(choice, 1e-6), .statistics = statistics_of(choice)});
 }
 
 Layer make_local_response(const NormChoice& choice, int64_t channels) {

@@ -20,10 +20,6 @@ Tensor bias_of(const Sizes& sizes, bool affine) {
   return affine ? zeros(sizes) : Tensor();
 }
 
-LayerNormOptions layer_norm_options(const NormOptions& options) {
-  return {.eps = options.eps, .statistics = options.statistics};
-}
-
 }  // namespace
 
 std::string norm_option_text(bool affine, Statistics statistics, bool bias) {
@@ -106,7 +102,7 @@ LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
 }
 
 Tensor LayerNorm::forward_act(const Tensor& x, const NormActOptions& then) {
-  return layer_norm(x, shape_, weight_, bias_, layer_norm_options(options_), then);
+  return layer_norm(x, shape_, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics}, then);
 }
 
 std::string LayerNorm::name() const {
@@ -131,7 +127,7 @@ std::string RMSNorm::name() const {
                      norm_option_text(options_.affine, Statistics::stable));
 }
 
-SimpleNorm::SimpleNorm(const Sizes& normalized_shape, const NormOptions& options)
+SimpleNorm::SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options)
     : shape_(normalized_shape), options_(options) {
   check_shape("SimpleNorm", shape_);
   check_eps("SimpleNorm", options.eps);
@@ -165,24 +161,28 @@ std::string ChannelNorm::name() const {
                      options_.eps, norm_option_text(options_.affine, options_.statistics, options_.bias));
 }
 
-LayerNorm2d::LayerNorm2d(int64_t channels, const NormOptions& options)
-    : ChannelNorm("LayerNorm2d", channels, options) {}
+LayerNorm2d::LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options)
+    : ChannelNorm(
+          "LayerNorm2d", channels,
+          {.eps = options.eps, .affine = options.affine, .bias = options.bias, .statistics = options.statistics}) {}
 
 Tensor LayerNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
   check_input("layer_norm_2d", x, 4, 4);
-  return layer_norm_2d(x, weight(), bias(), layer_norm_options(options()), then);
+  return layer_norm_2d(x, weight(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
 }
 
-RMSNorm2d::RMSNorm2d(int64_t channels, const NormOptions& options)
-    : ChannelNorm("RMSNorm2d", channels, options, /* with_bias= */ false) {}
+RMSNorm2d::RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options)
+    : ChannelNorm("RMSNorm2d", channels, {.eps = options.eps, .affine = options.affine}, /* with_bias= */ false) {}
 
 Tensor RMSNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
   check_input("rms_norm_2d", x, 4, 4);
   return rms_norm_2d(x, weight(), {.eps = options().eps}, then);
 }
 
-SimpleNorm2d::SimpleNorm2d(int64_t channels, const NormOptions& options)
-    : ChannelNorm("SimpleNorm2d", channels, options, /* with_bias= */ false) {}
+SimpleNorm2d::SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& options)
+    : ChannelNorm("SimpleNorm2d", channels,
+                  {.eps = options.eps, .affine = options.affine, .statistics = options.statistics},
+                  /* with_bias= */ false) {}
 
 Tensor SimpleNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
   check_input("simple_norm_2d", x, 4, 4);

@@ -62,7 +62,7 @@ struct RmsNormLayerOptions {
   bool affine = true;
 };
 
-/// Root mean square over the last axes, whose sizes are `normalized_shape`.
+/// Root mean square over the last axes, whose sizes are `normalized_shape`. A weight, no bias.
 class RMSNorm : public Norm {
  public:
   explicit RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options = {});
@@ -75,16 +75,22 @@ class RMSNorm : public Norm {
   Tensor weight_;
 };
 
-/// x / deviation over the last axes, whose sizes are `normalized_shape`.
+struct SimpleNormLayerOptions {
+  double eps = 1e-6;
+  bool affine = true;
+  Statistics statistics = Statistics::stable;
+};
+
+/// x / deviation over the last axes, whose sizes are `normalized_shape`. A weight, no bias.
 class SimpleNorm : public Norm {
  public:
-  explicit SimpleNorm(const Sizes& normalized_shape, const NormOptions& options = {.eps = 1e-6});
+  explicit SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
   [[nodiscard]] std::string name() const override;
 
  private:
   Sizes shape_;
-  NormOptions options_;
+  SimpleNormLayerOptions options_;
   Tensor weight_;
 };
 
@@ -111,24 +117,36 @@ class ChannelNorm : public Norm {
   Tensor bias_;
 };
 
+struct LayerNorm2dLayerOptions {
+  double eps = 1e-6;
+  bool affine = true;
+  bool bias = true;  ///< false: affine is a weight alone
+  Statistics statistics = Statistics::stable;
+};
+
 /// Over the channels of (N, channels, H, W), at each pixel.
 class LayerNorm2d : public ChannelNorm {
  public:
-  explicit LayerNorm2d(int64_t channels, const NormOptions& options = {.eps = 1e-6});
+  explicit LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+};
+
+struct RmsNorm2dLayerOptions {
+  double eps = 1e-6;
+  bool affine = true;
 };
 
 /// Root mean square over the channels of (N, channels, H, W), at each pixel. A weight, no bias.
 class RMSNorm2d : public ChannelNorm {
  public:
-  explicit RMSNorm2d(int64_t channels, const NormOptions& options = {.eps = 1e-6});
+  explicit RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
 };
 
 /// x / deviation over the channels of (N, channels, H, W), at each pixel. A weight, no bias.
 class SimpleNorm2d : public ChannelNorm {
  public:
-  explicit SimpleNorm2d(int64_t channels, const NormOptions& options = {.eps = 1e-6});
+  explicit SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
 };
 

@@ -44,7 +44,7 @@ Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& 
                   bias, then, nullptr, op);
 }
 
-Tensor layer_norm_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const LayerNormOptions& options,
+Tensor layer_norm_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const LayerNorm2dOptions& options,
                      const NormActOptions& then) {
   constexpr std::string_view op = "layer_norm_2d";
   check_rank(op, "input", x, 4);

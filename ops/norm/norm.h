@@ -84,10 +84,13 @@ struct LayerNormOptions {
 /// Ba, Kiros and Hinton, 2016: statistics over the last normalized_shape.size() axes, whose sizes those must be.
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   const LayerNormOptions& options = {}, const NormActOptions& then = {});
-/// Layer norm over the channels of (N, C, H, W), at each pixel, without permuting. weight, bias: (C). The default eps
-/// is 1e-6, as in ConvNeXt.
+struct LayerNorm2dOptions {
+  double eps = 1e-6;  ///< as in timm and ConvNeXt
+  Statistics statistics = Statistics::stable;
+};
+/// Layer norm over the channels of (N, C, H, W), at each pixel, without permuting. weight, bias: (C).
 Tensor layer_norm_2d(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                     const LayerNormOptions& options = {.eps = 1e-6}, const NormActOptions& then = {});
+                     const LayerNorm2dOptions& options = {}, const NormActOptions& then = {});
 
 struct RmsNormOptions {
   std::optional<double> eps = {};  ///< none: the distance from 1 to the next number of the dtype, float32's for 16 bits

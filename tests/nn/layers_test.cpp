@@ -135,6 +135,18 @@ TEST_CASE("norm layers: hand weight, bias and options to their functions") {
   CHECK(LayerNorm2d(6).name() == "LayerNorm2d(6, eps=1e-06)");
 }
 
+TEST_CASE("norm layers: another option leaves the default eps alone") {
+  const auto two_pass = Statistics::two_pass;
+  CHECK(LayerNorm2d(4, {.affine = false}).name() == "LayerNorm2d(4, eps=1e-06, affine=false)");
+  CHECK(LayerNorm2d(4, {.statistics = two_pass}).name() == "LayerNorm2d(4, eps=1e-06, statistics=two_pass)");
+  CHECK(RMSNorm2d(4, {.affine = false}).name() == "RMSNorm2d(4, eps=1e-06, affine=false)");
+  CHECK(SimpleNorm2d(4, {.statistics = two_pass}).name() == "SimpleNorm2d(4, eps=1e-06, statistics=two_pass)");
+  CHECK(SimpleNorm({4}, {.affine = false}).name() == "SimpleNorm([4], eps=1e-06, affine=false)");
+  CHECK(LayerNorm({4}, {.affine = false}).name() == "LayerNorm([4], eps=1e-05, affine=false)");
+  CHECK(GroupNorm(2, 4, {.statistics = two_pass}).name() == "GroupNorm(2, 4, eps=1e-05, statistics=two_pass)");
+  CHECK(BatchNorm2d(4, {.affine = false}).name() == "BatchNorm2d(4, eps=1e-05, momentum=0.1, affine=false)");
+}
+
 TEST_CASE("norm layers: a weight without a bias") {
   const auto keys = [](const Module& layer) {
     std::string text;
@@ -163,11 +175,23 @@ TEST_CASE("norm layers: a weight without a bias") {
   CHECK(batch2d.name() == "BatchNorm2d(4, eps=1e-05, momentum=0.1, bias=false)");
   CHECK(ghost.name() == "GhostBatchNorm2d(4, sub_batch=2, eps=1e-05, momentum=0.1, bias=false)");
   CHECK(LayerNorm({4}, {.bias = false}).name() == "LayerNorm([4], eps=1e-05, bias=false)");
-  CHECK(LayerNorm2d(4, {.eps = 1e-6, .bias = false}).name() == "LayerNorm2d(4, eps=1e-06, bias=false)");
+  CHECK(LayerNorm2d(4, {.bias = false}).name() == "LayerNorm2d(4, eps=1e-06, bias=false)");
   CHECK(GroupNorm(2, 4, {.bias = false, .statistics = Statistics::welford}).name() ==
         "GroupNorm(2, 4, eps=1e-05, bias=false, statistics=welford)");
   CHECK(InstanceNorm1d(4, {.affine = true, .bias = false}).name() == "InstanceNorm1d(4, eps=1e-05, bias=false)");
   CHECK(InstanceNorm1d(4, {.bias = false}).name() == "InstanceNorm1d(4, eps=1e-05, affine=false)");
+}
+
+namespace {
+template <class Options>
+concept HasStatistics = requires(Options options) {
+  options.statistics;
+};
+}  // namespace
+
+TEST_CASE("RMS norms: no choice of statistics, which would make no difference") {
+  CHECK_FALSE(HasStatistics<RmsNorm2dLayerOptions>);
+  CHECK_FALSE(HasStatistics<RmsNormLayerOptions>);
 }
 
 TEST_CASE("norm layers: weights start at 1 and biases at 0") {

@@ -72,6 +72,9 @@ inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
                                           .bias = c.bias,
                                           .track_running_stats = c.track_running_stats};
   const NormOptions plain{.eps = c.eps, .affine = c.affine, .bias = c.bias};
+  const LayerNorm2dLayerOptions layer2d{.eps = c.eps, .affine = c.affine, .bias = c.bias};
+  const SimpleNormLayerOptions simple{.eps = c.eps, .affine = c.affine};
+  const RmsNorm2dLayerOptions rms2d{.eps = c.eps, .affine = c.affine};
   const RmsNormLayerOptions rms{.eps = c.eps, .affine = c.affine};
   const std::map<std::string, std::function<std::shared_ptr<Norm>()>> makers = {
       {"batch1d", [&] { return std::make_shared<BatchNorm1d>(channels, batch); }},
@@ -84,12 +87,12 @@ inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
       {"instance2d", [&] { return std::make_shared<InstanceNorm2d>(channels, instance); }},
       {"instance3d", [&] { return std::make_shared<InstanceNorm3d>(channels, instance); }},
       {"layer", [&] { return std::make_shared<LayerNorm>(c.shape, plain); }},
-      {"layer2d", [&] { return std::make_shared<LayerNorm2d>(channels, plain); }},
+      {"layer2d", [&] { return std::make_shared<LayerNorm2d>(channels, layer2d); }},
       {"group", [&] { return std::make_shared<GroupNorm>(c.groups, channels, plain); }},
       {"rms", [&] { return std::make_shared<RMSNorm>(c.shape, rms); }},
-      {"rms2d", [&] { return std::make_shared<RMSNorm2d>(channels, plain); }},
-      {"simple", [&] { return std::make_shared<SimpleNorm>(c.shape, plain); }},
-      {"simple2d", [&] { return std::make_shared<SimpleNorm2d>(channels, plain); }},
+      {"rms2d", [&] { return std::make_shared<RMSNorm2d>(channels, rms2d); }},
+      {"simple", [&] { return std::make_shared<SimpleNorm>(c.shape, simple); }},
+      {"simple2d", [&] { return std::make_shared<SimpleNorm2d>(channels, simple); }},
       {"response", [&] { return std::make_shared<LocalResponseNorm>(c.window, c.response); }},
   };
   const auto found = makers.find(c.kind);

@@ -244,6 +244,8 @@ TEST_CASE("norms: eps of the functions where none is given") {
   CHECK(max_difference(group_norm(x, 2), group_norm(x, 2, {}, {}, {.eps = 1e-5})) == 0);
   CHECK(max_difference(layer_norm(x, {3, 2}), layer_norm(x, {3, 2}, {}, {}, {.eps = 1e-5})) == 0);
   CHECK(max_difference(layer_norm_2d(x), layer_norm_2d(x, {}, {}, {.eps = 1e-6})) == 0);
+  CHECK(max_difference(layer_norm_2d(x), layer_norm_2d(x, {}, {}, {}, {.activation = Activation::identity})) == 0);
+  CHECK(max_difference(layer_norm_2d(x), layer_norm_2d(x, {}, {}, {.statistics = Statistics::stable})) == 0);
   CHECK(max_difference(rms_norm_2d(x), rms_norm_2d(x, {}, {.eps = 1e-6})) == 0);
   CHECK(max_difference(simple_norm(x, {3, 2}), simple_norm(x, {3, 2}, {}, {.eps = 1e-6})) == 0);
   CHECK(max_difference(simple_norm_2d(x), simple_norm_2d(x, {}, {.eps = 1e-6})) == 0);
