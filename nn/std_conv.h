@@ -3,13 +3,21 @@
 #include "nn/conv.h"
 #include "ops/norm/standardize_weight.h"
 
+#include <optional>
+
 namespace norma::nn {
 
 // Convolutions whose weight is standardised in each forward pass; see standardize_weight(). Names, defaults and start
 // values are timm's. Neither is a Conv2d: what multiplies the weight of one has no effect here.
 
 struct StdConv2dOptions {
-  Conv2dOptions conv = {.bias = false};
+  Pair stride = 1;
+  /// none: (stride - 1 + dilation * (kernel - 1)) / 2, rounded down, with which odd kernels of stride 1 keep the size
+  std::optional<Pair> padding = {};
+  Pair dilation = 1;
+  int64_t groups = 1;
+  bool bias = false;
+  bool initialize = true;  ///< as in Conv2dOptions
   double eps = 1e-6;
   Statistics statistics = Statistics::stable;
 };
@@ -23,9 +31,14 @@ class StdConv2d : public ConvolutionModule {
 };
 
 struct ScaledStdConv2dOptions {
-  Conv2dOptions conv = {};
-  double gamma = 1;  ///< of the activation in front: 1.7139588594436646 for relu
-  double gain = 1;   ///< start value
+  Pair stride = 1;
+  std::optional<Pair> padding = {};  ///< as in StdConv2dOptions
+  Pair dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  bool initialize = true;  ///< as in Conv2dOptions
+  double gamma = 1;        ///< of the activation in front: 1.7139588594436646 for relu
+  double gain = 1;         ///< start value
   double eps = 1e-6;
   Statistics statistics = Statistics::stable;
 };

@@ -143,12 +143,11 @@ TEST_CASE("response norm layers: error texts") {
 
 TEST_CASE("StdConv2d, ScaledStdConv2d: convolutions with a standardised weight") {
   const Tensor x = random_tensor({2, 4, 5, 6}, 1);
-  StdConv2d plain(4, 6, Pair(3, 2), {.conv = {.stride = 2, .padding = 1, .groups = 2, .bias = true}, .eps = 1e-3});
+  StdConv2d plain(4, 6, Pair(3, 2), {.stride = 2, .padding = 1, .groups = 2, .bias = true, .eps = 1e-3});
   const Tensors of_plain = randomize(plain);
   CHECK(max_difference(plain(x), conv2d(x, standardize_weight(of_plain[0], {}, {.eps = 1e-3}), of_plain[1],
                                         {.stride = 2, .padding = 1, .groups = 2})) == 0);
   CHECK(plain.name() == "StdConv2d(4, 6, kernel=(3, 2), stride=(2, 2), padding=(1, 1), groups=2)");
-  CHECK(StdConv2d(4, 6, 3).name() == "StdConv2d(4, 6, kernel=(3, 3), stride=(1, 1), bias=false)");
 
   ScaledStdConv2d scaled(4, 6, 3, {.gamma = 1.7, .gain = 0.5});
   CHECK(max_difference(scaled.state_dict()[2].second, full({6, 1, 1, 1}, 0.5)) == 0);
@@ -159,14 +158,35 @@ TEST_CASE("StdConv2d, ScaledStdConv2d: convolutions with a standardised weight")
   CHECK(names == "weight[6, 4, 3, 3] bias[6] gain[6, 1, 1, 1] ");
   const Tensors of_scaled = randomize(scaled);
   const Tensor y = scaled(x);
-  CHECK(max_difference(y, conv2d(x, standardize_weight(of_scaled[0], of_scaled[2], {.gamma = 1.7}), of_scaled[1])) ==
-        0);
+  CHECK(max_difference(y, conv2d(x, standardize_weight(of_scaled[0], of_scaled[2], {.gamma = 1.7}), of_scaled[1],
+                                 {.padding = 1})) == 0);
   y.backward(random_tensor(y.sizes(), 2));
   for (const Tensor& parameter : scaled.parameters()) {
     CHECK(max_difference(parameter.grad(), zeros(parameter.sizes())) > 1e-3);
   }
-  CHECK(scaled.name() == "ScaledStdConv2d(4, 6, kernel=(3, 3), stride=(1, 1))");
+  CHECK(scaled.name() == "ScaledStdConv2d(4, 6, kernel=(3, 3), stride=(1, 1), padding=(1, 1))");
   CHECK(error_of([] { nn::StdConv2d(0, 6, 3); }) == "StdConv2d: channels: expected positive numbers, got in 0, out 6");
-  CHECK(error_of([] { nn::ScaledStdConv2d(4, 6, 3, {.conv = {.groups = 3}}); }) ==
+  CHECK(error_of([] { nn::ScaledStdConv2d(4, 6, 3, {.groups = 3}); }) ==
         "ScaledStdConv2d: groups: expected a divisor of in and out channels, got groups 3, in 4, out 6");
+}
+
+TEST_CASE("StdConv2d, ScaledStdConv2d: timm's bias and padding where they are not given") {
+  const Tensor x = random_tensor({2, 4, 7, 6}, 1, DType::float32);
+  CHECK(StdConv2d(4, 6, 3).name() == "StdConv2d(4, 6, kernel=(3, 3), stride=(1, 1), padding=(1, 1), bias=false)");
+  CHECK(StdConv2d(4, 6, 3, {.stride = 2}).state_dict().size() == 1);
+  CHECK(ScaledStdConv2d(4, 6, 3, {.stride = 2}).state_dict().size() == 3);
+  CHECK(StdConv2d(4, 6, 3)(x).sizes() == Sizes{2, 6, 7, 6});
+  CHECK(ScaledStdConv2d(4, 6, Pair(5, 1), {.dilation = Pair(1, 3)})(x).sizes() == Sizes{2, 6, 7, 6});
+  CHECK(StdConv2d(4, 6, 3, {.padding = 0})(x).sizes() == Sizes{2, 6, 5, 4});
+  const auto padding = [](const Pair& kernel, const StdConv2dOptions& options) {
+    const std::string name = StdConv2d(4, 6, kernel, options).name();
+    const size_t start = name.find("padding=");
+    return start == std::string::npos ? "none" : name.substr(start, name.find(')', start) + 1 - start);
+  };
+  // from timm.layers.padding import get_padding; get_padding(7, 2, 1), get_padding(3, 1, 2), …
+  CHECK(padding(7, {.stride = 2}) == "padding=(3, 3)");
+  CHECK(padding(3, {.dilation = 2}) == "padding=(2, 2)");
+  CHECK(padding(1, {.stride = 2}) == "none");
+  CHECK(padding(2, {}) == "none");
+  CHECK(padding(Pair(3, 5), {.stride = Pair(3, 2)}) == "padding=(2, 2)");
 }
