@@ -76,6 +76,8 @@ TEST_CASE("recalibrate: running statistics are the plain average over the batche
     CHECK(std::abs(norm->running_mean().to_vector<float>()[c] - mean[c]) <= 1e-5);
     CHECK(std::abs(norm->running_var().to_vector<float>()[c] - var[c]) <= 1e-5);
   }
+  data::Loader all = batches_of(recipe);
+  CHECK(recalibrate(net, all) == 4);  // 32 images
   // Modes and momentum are as before.
   CHECK(!norm->is_training());
   CHECK(net.children()[1].second->is_training());
