@@ -7,11 +7,12 @@
 namespace norma::nn {
 
 // Norms that keep statistics: parameters weight and bias, buffers running_mean, running_var and num_batches_tracked
-// (int64), all of (channels).
+// (int64), all of (channels). ops/norm/norm.h says which other libraries differ.
 
 struct BatchNormLayerOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;  ///< Keras has 1e-3, dlib 1e-4
   /// Share of the new batch in the running statistics; none: their plain average over all batches; 0: they are frozen.
+  /// Keras, Flax (0.99) and Paddle (0.9) give the share of the old ones, 1 - momentum.
   std::optional<double> momentum = 0.1;
   bool affine = true;
   bool bias = true;                 ///< false: affine is a weight alone
@@ -126,9 +127,9 @@ class FrozenBatchNorm2d : public Norm {
 };
 
 struct InstanceNormLayerOptions {
-  double eps = 1e-5;
-  double momentum = 0.1;
-  bool affine = false;               ///< PyTorch's default
+  double eps = 1e-5;                 ///< Flax has 1e-6
+  double momentum = 0.1;             ///< as BatchNormLayerOptions::momentum, but never none
+  bool affine = false;               ///< PyTorch's default; Flax's is true
   bool bias = true;                  ///< false: affine is a weight alone
   bool track_running_stats = false;  ///< running statistics in evaluation
   Statistics statistics = Statistics::stable;

@@ -37,7 +37,7 @@ class NoNorm : public Norm {
 Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then);
 
 struct NormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;  ///< PyTorch's; see layer_norm() and group_norm() for who differs
   bool affine = true;
   bool bias = true;  ///< false: affine is a weight alone
   Statistics statistics = Statistics::stable;
@@ -150,7 +150,8 @@ class SimpleNorm2d : public ChannelNorm {
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
 };
 
-/// Over groups of channels of (N, channels, …). Throws Error when `groups` does not divide `channels`.
+/// Over groups of channels of (N, channels, …). timm's layer takes the channels first, then the groups (32 by default).
+/// Throws Error when `groups` does not divide `channels`.
 class GroupNorm : public ChannelNorm {
  public:
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});

@@ -9,7 +9,8 @@ namespace norma {
 
 // Every norm is one op. Same meaning everywhere:
 //  - the biased variance normalises; the unbiased variance goes into running statistics;
-//  - running = (1 - momentum) * running + momentum * batch;
+//  - running = (1 - momentum) * running + momentum * batch, as in PyTorch. In Keras, Flax (both 0.99 by default) and
+//    Paddle (0.9) momentum is the share of the old statistics: 1 - ours;
 //  - eps stands inside the root; statistics are float32 or wider;
 //  - an absent weight is 1, an absent bias is 0;
 //  - the output keeps the input's dtype and memory format;
@@ -46,8 +47,8 @@ NormStatistics norm_statistics(const Tensor& x, const NormSpec& spec, std::strin
 
 struct BatchNormOptions {
   bool training = true;
-  double momentum = 0.1;
-  double eps = 1e-5;
+  double momentum = 0.1;  ///< share of the new batch in the running statistics
+  double eps = 1e-5;      ///< Keras has 1e-3, dlib 1e-4
   Statistics statistics = Statistics::stable;
   /// running_var takes the biased variance, as in Keras, Flax and Paddle; PyTorch's is unbiased.
   bool biased_running_var = false;
@@ -73,15 +74,17 @@ struct BatchRenormOptions {
 /// Ioffe, 2017: batch norm whose output is moved to what the running statistics would give,
 /// y = ((x - mean_b) / s_b * r + d) * weight + bias with s = sqrt(var + eps), r = clamp(s_b / s, 1 / r_max, r_max) and
 /// d = clamp((mean_b - mean) / s, -d_max, d_max), both taken for constants. Running statistics must be given.
-/// Evaluation is that of batch_norm().
+/// Evaluation is that of batch_norm(). The paper and Keras keep a running s, with the biased variance; here the
+/// variance is kept, unbiased unless the options say otherwise.
 Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
                     const Tensor& bias = {}, const BatchRenormOptions& options = {}, const NormActOptions& then = {});
 
 struct LayerNormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;  ///< timm and Flax have 1e-6, Keras 1e-3
   Statistics statistics = Statistics::stable;
 };
 /// Ba, Kiros and Hinton, 2016: statistics over the last normalized_shape.size() axes, whose sizes those must be.
+/// weight, bias: of these sizes or undefined, as in Keras; Flax's vary along the last axis alone by default.
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   const LayerNormOptions& options = {}, const NormActOptions& then = {});
 struct LayerNorm2dOptions {
@@ -93,7 +96,9 @@ Tensor layer_norm_2d(const Tensor& x, const Tensor& weight = {}, const Tensor& b
                      const LayerNorm2dOptions& options = {}, const NormActOptions& then = {});
 
 struct RmsNormOptions {
-  std::optional<double> eps = {};  ///< none: the distance from 1 to the next number of the dtype, float32's for 16 bits
+  /// none: the distance from 1 to the next number of the dtype, float32's for 16 bits, as in PyTorch. timm, Flax and
+  /// Keras have 1e-6.
+  std::optional<double> eps = {};
 };
 /// Zhang and Sennrich, 2019: x / sqrt(mean(x²) + eps) * weight over the last normalized_shape.size() axes.
 Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
@@ -115,15 +120,16 @@ Tensor simple_norm_2d(const Tensor& x, const Tensor& weight = {}, const SimpleNo
                       const NormActOptions& then = {});
 
 struct GroupNormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;  ///< Flax has 1e-6
   Statistics statistics = Statistics::stable;
 };
-/// Wu and He, 2018: x (N, C, …), statistics over C / num_groups channels and all axes behind. weight, bias: (C).
+/// Wu and He, 2018: x (N, C, …), statistics over C / num_groups channels and all axes behind. weight, bias: (C). The
+/// channels of a group are neighbours; MLX takes every num_groups-th channel, unless it is told pytorch_compatible.
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   const GroupNormOptions& options = {}, const NormActOptions& then = {});
 
 struct InstanceNormOptions {
-  double eps = 1e-5;
+  double eps = 1e-5;  ///< Flax has 1e-6
   Statistics statistics = Statistics::stable;
 };
 /// Ulyanov et al., 2016: x (N, C, …), statistics over all axes behind the channels. weight, bias: (C). Throws Error for
