@@ -93,6 +93,8 @@ class BatchRenorm2d : public BatchNorm {
                          const BatchNormLayerOptions& options = {});
   /// Papers let them grow during training, from 1 and 0. Throws Error unless r_max >= 1 and d_max >= 0.
   void set_bounds(double r_max, double d_max);
+  [[nodiscard]] double r_max() const { return r_max_; }
+  [[nodiscard]] double d_max() const { return d_max_; }
 
  protected:
   Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) override;

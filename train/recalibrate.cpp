@@ -12,21 +12,36 @@ namespace norma::train {
 
 namespace {
 
-/// Puts a batch norm into training with the average of all batches as momentum, and back.
+/// Puts a batch norm into training with the average of all batches as momentum, and back. Batch renorm would correct
+/// towards the statistics that have just been reset: its bounds are those of a batch norm meanwhile.
 class Averaging {
  public:
-  explicit Averaging(nn::BatchNorm& norm) : norm_(norm), momentum_(norm.options().momentum) {
+  explicit Averaging(nn::BatchNorm& norm)
+      : norm_(norm), momentum_(norm.options().momentum), renorm_(dynamic_cast<nn::BatchRenorm2d*>(&norm)) {
+    if (renorm_ != nullptr) {
+      r_max_ = renorm_->r_max();
+      d_max_ = renorm_->d_max();
+      renorm_->set_bounds(/* r_max= */ 1, /* d_max= */ 0);
+    }
     norm_.reset_running_stats();
     norm_.set_momentum(std::nullopt);
     norm_.train();
   }
-  ~Averaging() { norm_.set_momentum(momentum_); }
+  ~Averaging() {
+    norm_.set_momentum(momentum_);
+    if (renorm_ != nullptr) {
+      renorm_->set_bounds(r_max_, d_max_);
+    }
+  }
   Averaging(const Averaging&) = delete;
   Averaging& operator=(const Averaging&) = delete;
 
  private:
   nn::BatchNorm& norm_;
   std::optional<double> momentum_;
+  nn::BatchRenorm2d* renorm_;  ///< the same norm, if it is one
+  double r_max_ = 1;
+  double d_max_ = 0;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "data/dataset.h"
 #include "error_text.h"
 #include "nn/batch_norm.h"
+#include "nn/conv.h"
 #include "nn/dropout.h"
 #include "nn/sequential.h"
 #include "ops/shape/copy.h"
@@ -83,6 +84,56 @@ TEST_CASE("recalibrate: running statistics are the plain average over the batche
   CHECK(net.children()[1].second->is_training());
   CHECK(norm->options().momentum == 0.1);
   CHECK(ghost->running_mean().to_vector<float>()[0] == doctest::Approx(0).epsilon(0.1));
+}
+
+TEST_CASE("recalibrate: nothing is left of the old statistics, and dropout drops nothing") {
+  const Recipe recipe = recipe_of_shapes();
+  const auto recalibrated = [&](const std::shared_ptr<nn::Module>& between, bool trained_before) {
+    auto first = std::make_shared<nn::BatchNorm2d>(3);
+    auto last = std::make_shared<nn::BatchNorm2d>(3);
+    nn::Sequential net{first, between, last};
+    if (trained_before) {
+      data::Loader batches = batches_of(recipe);
+      net(batches.next()->images);
+    }
+    data::Loader batches = batches_of(recipe);
+    CHECK(recalibrate(net, batches, 2) == 2);
+    return net.state_dict();
+  };
+  const nn::NamedTensors plain = recalibrated(std::make_shared<nn::Identity>(), false);
+  const nn::NamedTensors other = recalibrated(std::make_shared<nn::Dropout>(0.5), true);
+  REQUIRE(plain.size() == other.size());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    CAPTURE(plain[i].first);
+    CHECK(test::max_difference(plain[i].second, other[i].second) == 0);
+  }
+}
+
+TEST_CASE("recalibrate: batch renorm gives later layers what batch norm would, and has its bounds again afterwards") {
+  const Recipe recipe = recipe_of_shapes();
+  const auto recalibrated = [&](const std::shared_ptr<nn::BatchNorm>& first,
+                                const std::shared_ptr<nn::BatchNorm>& last) {
+    const auto conv = std::make_shared<nn::Conv2d>(3, 8, 3);
+    const auto next = std::make_shared<nn::Conv2d>(8, 8, 3);
+    conv->set_parameters(test::random_tensor({8, 3, 3, 3}, 1, DType::float32), full({8}, 2));
+    next->set_parameters(test::random_tensor({8, 8, 3, 3}, 2, DType::float32), full({8}, -1));
+    nn::Sequential net{conv, first, next, last};
+    data::Loader batches = batches_of(recipe);
+    CHECK(recalibrate(net, batches, 2) == 2);
+  };
+  const auto batch = std::make_shared<nn::BatchNorm2d>(8);
+  const auto renorm = std::make_shared<nn::BatchRenorm2d>(8, 2.5, 4);
+  const std::string name = renorm->name();
+  recalibrated(std::make_shared<nn::BatchNorm2d>(8), batch);
+  recalibrated(std::make_shared<nn::BatchRenorm2d>(8), renorm);
+  CHECK(test::max_difference(renorm->running_mean(), batch->running_mean()) <= 1e-4);
+  CHECK(test::max_difference(renorm->running_var(), batch->running_var()) <= 1e-3);
+  CHECK(renorm->name() == name);
+
+  nn::Sequential broken{std::make_shared<nn::Conv2d>(3, 8, 3), renorm, std::make_shared<nn::Conv2d>(5, 8, 3)};
+  data::Loader batches = batches_of(recipe);
+  CHECK(error_of([&] { recalibrate(broken, batches, 1); }).starts_with("conv2d: "));
+  CHECK(renorm->name() == name);
 }
 
 TEST_CASE("recalibrate: error texts") {
