@@ -1,15 +1,63 @@
 #include "ops/norm/dynamic_tanh.h"
 
 #include "core/autocast.h"
+#include "core/op_profile.h"
 #include "ops/norm/composing.h"
 #include "ops/norm/implementation.h"
+#include "ops/norm/map_norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
+#include <utility>
+
 namespace norma {
 
 using namespace norm_kernels;
+
+namespace {
+
+/// inputs: x, alpha, weight, bias
+Tensor composed(const Tensors& inputs, int64_t axis) {
+  const Tensor& x = inputs[0];
+  const DType dtype = compute_dtype(x.dtype());
+  Sizes along = Sizes::filled(x.rank(), 1);
+  Tensor y = tanh(mul(enter(x), reshape(to(inputs[1], dtype), along)));
+  along[axis] = x.size(axis);
+  if (inputs[2].defined()) {
+    y = mul(y, reshape(to(inputs[2], dtype), along));
+  }
+  if (inputs[3].defined()) {
+    y = add(y, reshape(to(inputs[3], dtype), along));
+  }
+  return leave(y, x);
+}
+
+/// alpha, weight, bias
+MapRows numbers(const MapLayout& layout, const Tensors& inputs) {
+  const int64_t channels = layout.channels();
+  return {Doubles(static_cast<size_t>(layout.maps()), numbers_from(inputs[1], 1, 0)[0]),
+          for_maps(layout, numbers_from(inputs[2], channels, 1)),
+          for_maps(layout, numbers_from(inputs[3], channels, 0))};
+}
+
+Tensors backward(const Tensor& dy, const Tensors& inputs, int64_t axis) {
+  const MapLayout layout(inputs[0], axis);
+  const DType dtype = inputs[0].dtype();
+  const Tensor x = layout.in_order(inputs[0], dtype);
+  const Tensor dz = layout.in_order(dy, dtype);
+  const MapRows rows = numbers(layout, inputs);
+  const MapRows sums = map_sums(layout, dz, x, MapFunction::tanh, rows);
+  double dalpha = 0;
+  for (size_t map = 0; map < sums[2].size(); ++map) {
+    dalpha += rows[1][map] * sums[2][map];
+  }
+  const Tensor dx = map_gradient(layout, dz, x, MapFunction::tanh, rows, {});
+  return {layout.in_place(dx), gradient_of(inputs[1], {dalpha}), gradient_of(inputs[2], over_maps(layout, sums[1])),
+          gradient_of(inputs[3], over_maps(layout, sums[0]))};
+}
+
+}  // namespace
 
 Tensor dynamic_tanh(const Tensor& given, const Tensor& alpha, const Tensor& weight, const Tensor& bias,
                     const DynamicTanhOptions& options) {
@@ -22,22 +70,26 @@ Tensor dynamic_tanh(const Tensor& given, const Tensor& alpha, const Tensor& weig
         to_string(alpha.sizes()));
   check_parameter(op, "alpha", alpha, x);
   const int64_t axis = normalize_axis(op, options.axis, x.rank());
-  const DType dtype = compute_dtype(x.dtype());
-  Sizes along = Sizes::filled(x.rank(), 1);
-  Tensor y = tanh(mul(enter(x), reshape(to(alpha, dtype), along)));
-  along[axis] = x.size(axis);
-  const auto checked = [&](std::string_view argument, const Tensor& parameter) {
-    check_sizes(op, argument, parameter, {x.size(axis)});
-    check_parameter(op, argument, parameter, x);
-    return reshape(to(parameter, dtype), along);
-  };
-  if (weight.defined()) {
-    y = mul(y, checked("weight", weight));
+  for (const auto& [argument, parameter] : {std::pair{"weight", weight}, std::pair{"bias", bias}}) {
+    if (parameter.defined()) {
+      check_sizes(op, argument, parameter, {x.size(axis)});
+      check_parameter(op, argument, parameter, x);
+    }
   }
-  if (bias.defined()) {
-    y = add(y, checked("bias", bias));
+  const Tensors inputs{x, alpha, weight, bias};
+  if (x.numel() == 0) {
+    return composed(inputs, axis);
   }
-  return leave(y, x);
+  const MapLayout layout(x, axis);
+  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
+  const Tensor y = map_forward(layout, layout.in_order(x, x.dtype()), MapFunction::tanh, numbers(layout, inputs));
+  return record_own(
+      {.op = op,
+       .inputs = inputs,
+       .statistics = {},
+       .y = layout.in_place(y),
+       .composed = [axis](const Tensors& in) { return composed(in, axis); },
+       .backward = [axis](const Tensor& dy, const Tensors& in, const Tensors&) { return backward(dy, in, axis); }});
 }
 
 }  // namespace norma

@@ -21,6 +21,8 @@ void check_norm_dtype(std::string_view op, const Tensor& x);
 void check_parameter(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x);
 /// A parameter of (C).
 void check_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x);
+/// The spec with its axes sorted and not negative. Throws Error for one that x cannot have.
+NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec);
 /// running_mean and running_var are there, or neither.
 bool check_running_statistics(std::string_view op, const Tensor& running_mean, const Tensor& running_var,
                               const Tensor& x);

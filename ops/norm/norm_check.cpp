@@ -91,7 +91,9 @@ int64_t elements_of_a_set(const Tensor& x, const NormSpec& spec) {
   return count / spec.groups;
 }
 
-NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec) {
+}  // namespace
+
+NormSpec norm_kernels::checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec) {
   check_defined(op, "input", x);
   check_norm_dtype(op, x);
   check(spec.eps >= 0, op, "eps: expected a value >= 0, got {}", spec.eps);
@@ -117,6 +119,8 @@ NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec
   }
   return result;
 }
+
+namespace {
 
 void check_affine(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
                   const Axes& affine) {

@@ -1,14 +1,17 @@
 #include "ops/norm/response_norm.h"
 
 #include "core/autocast.h"
+#include "core/op_profile.h"
 #include "ops/norm/composing.h"
 #include "ops/norm/implementation.h"
+#include "ops/norm/map_norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace norma {
 
@@ -49,6 +52,51 @@ Tensor local_response_norm(const Tensor& given, int64_t size, const LocalRespons
   return leave(mul(wide, pow(base, -options.beta)), x);
 }
 
+namespace {
+
+NormSpec filter_response_spec(const Tensor& x, double eps) {
+  return {.reduce = axes_from(2, x.rank()), .affine = {1}, .eps = eps, .centring = Centring::none};
+}
+
+/// inputs: x, weight, bias, tau
+Tensor composed_filter_response(const Tensors& inputs, double eps) {
+  const Tensor& x = inputs[0];
+  const Tensor wide = enter(x);
+  const Tensor y = normalize(wide, filter_response_spec(x, eps), in_dtype(inputs[1], wide.dtype()),
+                             in_dtype(inputs[2], wide.dtype()));
+  return leave(maximum(y, along_channels(inputs[3], y)), x);
+}
+
+/// rstd, weight, bias, tau
+MapRows filter_response_numbers(const MapLayout& layout, const Tensors& inputs, const Tensor& rows) {
+  const int64_t channels = layout.channels();
+  return {row_of(rows, 2), for_maps(layout, numbers_from(inputs[1], channels, 1)),
+          for_maps(layout, numbers_from(inputs[2], channels, 0)),
+          for_maps(layout, numbers_from(inputs[3], channels, 0))};
+}
+
+Tensors filter_response_backward(const Tensor& dy, const Tensors& inputs, const Tensor& rows) {
+  const MapLayout layout(inputs[0]);
+  const DType dtype = inputs[0].dtype();
+  const Tensor x = layout.in_order(inputs[0], dtype);
+  const Tensor dz = layout.in_order(dy, dtype);
+  const MapRows numbers = filter_response_numbers(layout, inputs, rows);
+  const MapRows sums = map_sums(layout, dz, x, MapFunction::threshold, numbers);
+  // With g = dz * weight where z > tau, and xhat = x * rstd: dx = rstd * (g - xhat * mean(g * xhat))
+  const Doubles& rstd = numbers[0];
+  const Doubles& weight = numbers[1];
+  const Doubles zero(rstd.size(), 0.0);
+  Doubles by = zero;
+  for (size_t map = 0; map < by.size(); ++map) {
+    by[map] = -rstd[map] * weight[map] * sums[1][map] / layout.pixels();
+  }
+  const Tensor dx = map_gradient(layout, dz, x, MapFunction::threshold, numbers, {zero, zero, rstd, by, zero});
+  return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, sums[1])),
+          gradient_of(inputs[2], over_maps(layout, sums[0])), gradient_of(inputs[3], over_maps(layout, sums[2]))};
+}
+
+}  // namespace
+
 Tensor filter_response_norm(const Tensor& given, const Tensor& weight, const Tensor& bias, const Tensor& tau,
                             const FilterResponseNormOptions& options) {
   constexpr std::string_view op = "filter_response_norm";
@@ -58,14 +106,111 @@ Tensor filter_response_norm(const Tensor& given, const Tensor& weight, const Ten
   check_optional_per_channel(op, "weight", weight, x);
   check_optional_per_channel(op, "bias", bias, x);
   check_optional_per_channel(op, "tau", tau, x);
-  const NormSpec spec{.reduce = axes_from(2, x.rank()), .affine = {1}, .eps = options.eps, .centring = Centring::none};
-  const Tensor wide = enter(x);
-  Tensor y = normalize(wide, spec, in_dtype(weight, wide.dtype()), in_dtype(bias, wide.dtype()), nullptr, op);
-  if (tau.defined()) {
-    y = maximum(y, along_channels(tau, y));
+  check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
+  const NormSpec spec = filter_response_spec(x, options.eps);
+  if (!tau.defined() || x.numel() == 0) {
+    const Tensor y = normalize(x, spec, weight, bias, nullptr, op);
+    return tau.defined() ? composed_filter_response({x, weight, bias, tau}, options.eps) : y;
   }
-  return leave(y, x);
+  const Tensors inputs{x, weight, bias, tau};
+  const MapLayout layout(x);
+  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
+  const Tensor in_order = layout.in_order(x, x.dtype());
+  const Tensor rows = statistics_rows_of(op, in_order, spec);
+  const Tensor y = map_forward(layout, in_order, MapFunction::threshold, filter_response_numbers(layout, inputs, rows));
+  return record_own(
+      {.op = op,
+       .inputs = inputs,
+       .statistics = {rows},
+       .y = layout.in_place(y),
+       .composed = [eps = options.eps](const Tensors& in) { return composed_filter_response(in, eps); },
+       .backward = [](const Tensor& dy, const Tensors& in,
+                      const Tensors& statistics) { return filter_response_backward(dy, in, statistics[0]); }});
 }
+
+namespace {
+
+/// inputs: x, weight, bias
+Tensor composed_global_response(const Tensors& inputs, double eps) {
+  const Tensor& x = inputs[0];
+  const Tensor wide = enter(x);
+  const Tensor mean_square =
+      variance("global_response_norm", wide, {.reduce = axes_from(2, x.rank()), .centring = Centring::none});
+  const double pixels = static_cast<double>(x.numel()) / static_cast<double>(std::max<int64_t>(1, mean_square.numel()));
+  const Tensor g = sqrt_flat_at_zero(mul(mean_square, pixels));
+  const Tensor n = div(g, add(mean(g, {1}, {.keepdim = true}), eps));
+  // x + weight * (x * n) + bias = x * (1 + weight * n) + bias: the bracket is one number per map.
+  const Tensor scale = add(inputs[1].defined() ? mul(n, along_channels(inputs[1], wide)) : n, 1);
+  return leave(scale_and_shift(mul(wide, scale), {}, inputs[2]), x);
+}
+
+/// What the maps of an image respond, and what that becomes.
+struct Responses {
+  Doubles g;        ///< sqrt(sum of x²) of each map
+  Doubles n;        ///< g / (mean of g over the channels + eps)
+  Doubles mean;     ///< that denominator, one per image
+  Doubles weight;   ///< of each map
+  MapRows numbers;  ///< 1 + weight * n, bias
+};
+
+Responses responses(const MapLayout& layout, const Tensors& inputs, const Tensor& rows, double eps) {
+  Responses r;
+  r.g = row_of(rows, 2);
+  const auto channels = static_cast<size_t>(layout.channels());
+  r.weight = for_maps(layout, numbers_from(inputs[1], layout.channels(), 1));
+  for (double& g : r.g) {
+    g = std::sqrt(layout.pixels()) / g;  // was 1 / sqrt(mean of x²)
+  }
+  r.n = r.g;
+  Doubles scale = r.g;
+  for (size_t first = 0; first < r.g.size(); first += channels) {
+    double sum = 0;
+    for (size_t c = 0; c < channels; ++c) {
+      sum += r.g[first + c];
+    }
+    r.mean.push_back(sum / static_cast<double>(channels) + eps);
+    for (size_t c = first; c < first + channels; ++c) {
+      r.n[c] = r.g[c] / r.mean.back();
+      scale[c] = 1 + r.weight[c] * r.n[c];
+    }
+  }
+  r.numbers = {scale, for_maps(layout, numbers_from(inputs[2], layout.channels(), 0))};
+  return r;
+}
+
+Tensors global_response_backward(const Tensor& dy, const Tensors& inputs, const Tensor& rows, double eps) {
+  const MapLayout layout(inputs[0]);
+  const DType dtype = inputs[0].dtype();
+  const Tensor x = layout.in_order(inputs[0], dtype);
+  const Tensor dz = layout.in_order(dy, dtype);
+  const Responses r = responses(layout, inputs, rows, eps);
+  const MapRows sums = map_sums(layout, dz, x, MapFunction::affine, r.numbers);
+  // dn = weight * sum(dy * x);  dg = (dn - mean over the channels of dn * n) / mean of g;  dx = dy * scale + x / g * dg
+  const auto channels = static_cast<size_t>(layout.channels());
+  Doubles dweight = sums[1];
+  Doubles by(sums[1].size(), 0.0);
+  Doubles inverse = by;
+  for (size_t first = 0; first < by.size(); first += channels) {
+    double shared = 0;
+    for (size_t c = first; c < first + channels; ++c) {
+      dweight[c] *= r.n[c];
+      shared += r.weight[c] * sums[1][c] * r.n[c];
+    }
+    shared /= static_cast<double>(channels);
+    for (size_t c = first; c < first + channels; ++c) {
+      if (r.g[c] != 0) {  // a map of zeros has no gradient through g
+        inverse[c] = 1 / r.g[c];
+        by[c] = (r.weight[c] * sums[1][c] - shared) / r.mean[first / channels];
+      }
+    }
+  }
+  const Doubles zero(by.size(), 0.0);
+  const Tensor dx = map_gradient(layout, dz, x, MapFunction::affine, r.numbers, {zero, zero, inverse, by, zero});
+  return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, dweight)),
+          gradient_of(inputs[2], over_maps(layout, sums[0]))};
+}
+
+}  // namespace
 
 Tensor global_response_norm(const Tensor& given, const Tensor& weight, const Tensor& bias,
                             const GlobalResponseNormOptions& options) {
@@ -76,14 +221,27 @@ Tensor global_response_norm(const Tensor& given, const Tensor& weight, const Ten
   check_optional_per_channel(op, "weight", weight, x);
   check_optional_per_channel(op, "bias", bias, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
-  const Tensor wide = enter(x);
-  const Tensor mean_square = variance(op, wide, {.reduce = axes_from(2, x.rank()), .centring = Centring::none});
-  const double pixels = static_cast<double>(x.numel()) / static_cast<double>(std::max<int64_t>(1, mean_square.numel()));
-  const Tensor g = sqrt_flat_at_zero(mul(mean_square, pixels));
-  const Tensor n = div(g, add(mean(g, {1}, {.keepdim = true}), options.eps));
-  // x + weight * (x * n) + bias = x * (1 + weight * n) + bias: the bracket is one number per map.
-  const Tensor scale = add(weight.defined() ? mul(n, along_channels(weight, wide)) : n, 1);
-  return leave(scale_and_shift(mul(wide, scale), {}, bias), x);
+  const Tensors inputs{x, weight, bias};
+  const auto composed = [eps = options.eps](const Tensors& in) { return composed_global_response(in, eps); };
+  if (x.numel() == 0) {
+    return composed(inputs);
+  }
+  const MapLayout layout(x);
+  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
+  const Tensor in_order = layout.in_order(x, x.dtype());
+  // Without eps its rstd is the inverse of the root mean square, whatever the range of x.
+  const Tensor rows =
+      statistics_rows_of(op, in_order, {.reduce = axes_from(2, x.rank()), .eps = 0, .centring = Centring::none});
+  const Tensor y =
+      map_forward(layout, in_order, MapFunction::affine, responses(layout, inputs, rows, options.eps).numbers);
+  return record_own({.op = op,
+                     .inputs = inputs,
+                     .statistics = {rows},
+                     .y = layout.in_place(y),
+                     .composed = composed,
+                     .backward = [eps = options.eps](const Tensor& dy, const Tensors& in, const Tensors& statistics) {
+                       return global_response_backward(dy, in, statistics[0], eps);
+                     }});
 }
 
 }  // namespace norma
