@@ -70,9 +70,9 @@ Tensors backward_b0(const Tensor& dy, const Tensors& inputs, const Tensor& maps,
   MapRows sums = map_sums(layout, dz, x, MapFunction::evo, numbers);
   const Doubles& weight = numbers[3];
   for (size_t map = 0; map < weight.size(); ++map) {
-    for (const size_t k : {2, 3, 4}) {
-      sums[k][map] *= -weight[map];
-    }
+    sums[2][map] *= -weight[map];
+    sums[3][map] *= -weight[map];
+    sums[4][map] *= -weight[map];
   }
   // root = sqrt(var + eps), so dx = droot / (root * n) * (x - mean) for each of both. The means differ:
   // (x - mean of the batch) = (x - mean of the map) + (mean of the map - mean of the batch).

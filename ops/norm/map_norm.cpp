@@ -114,6 +114,7 @@ Tensor gradient_of(const Tensor& parameter, const Doubles& numbers) {
 
 Doubles for_maps(const MapLayout& layout, const Doubles& of_channels) {
   Doubles result;
+  result.reserve(static_cast<size_t>(layout.maps()));
   for (int64_t o = 0; o < layout.shape().outer; ++o) {
     result.insert(result.end(), of_channels.begin(), of_channels.end());
   }
@@ -122,8 +123,10 @@ Doubles for_maps(const MapLayout& layout, const Doubles& of_channels) {
 
 Doubles over_maps(const MapLayout& layout, const Doubles& of_maps) {
   Doubles sums(static_cast<size_t>(layout.channels()), 0.0);
-  for (size_t map = 0; map < of_maps.size(); ++map) {
-    sums[map % sums.size()] += of_maps[map];
+  for (size_t first = 0; first < of_maps.size(); first += sums.size()) {
+    for (size_t c = 0; c < sums.size(); ++c) {
+      sums[c] += of_maps[first + c];
+    }
   }
   return sums;
 }
@@ -142,9 +145,13 @@ Tensor statistics_rows_of(std::string_view op, const Tensor& x, const NormSpec& 
 }
 
 Doubles row_of(const Tensor& rows, int64_t row) {
-  const Tensor wide = converted(rows, DType::float64);
-  const double* from = wide.data<double>() + row * wide.size(1);
-  return {from, from + wide.size(1)};
+  const int64_t sets = rows.size(1);
+  Doubles result;
+  dispatch_floating("normalize", rows.dtype(), [&](auto tag) {
+    const auto* from = rows.data<decltype(tag)>() + row * sets;
+    result.assign(from, from + sets);
+  });
+  return result;
 }
 
 namespace {
@@ -152,10 +159,9 @@ namespace {
 template <class T>
 std::vector<T> flat(const MapRows& rows) {
   std::vector<T> result;
+  result.reserve(rows.empty() ? 0 : rows.size() * rows[0].size());
   for (const Doubles& row : rows) {
-    for (const double number : row) {
-      result.push_back(static_cast<T>(number));
-    }
+    result.insert(result.end(), row.begin(), row.end());
   }
   return result;
 }
