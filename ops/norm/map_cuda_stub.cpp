@@ -1,5 +1,6 @@
 #include "core/error.h"
 #include "core/half.h"
+#include "ops/norm/local_response_kernels.h"
 #include "ops/norm/map_kernels.h"
 
 namespace norma::norm_kernels::cuda {
@@ -19,6 +20,11 @@ void map_gradient(const MapProblem&, const MapGradient<S>&) {
   fail("normalize", "this build of Norma has no CUDA");
 }
 
+template <class S>
+void local_response(const LocalResponseProblem&, const LocalResponse<S>&) {
+  fail("local_response_norm", "this build of Norma has no CUDA");
+}
+
 template void map_forward(const MapProblem&, const MapForward<float>&);
 template void map_forward(const MapProblem&, const MapForward<double>&);
 template void map_forward(const MapProblem&, const MapForward<bfloat16>&);
@@ -31,5 +37,9 @@ template void map_gradient(const MapProblem&, const MapGradient<float>&);
 template void map_gradient(const MapProblem&, const MapGradient<double>&);
 template void map_gradient(const MapProblem&, const MapGradient<bfloat16>&);
 template void map_gradient(const MapProblem&, const MapGradient<float16>&);
+template void local_response(const LocalResponseProblem&, const LocalResponse<float>&);
+template void local_response(const LocalResponseProblem&, const LocalResponse<double>&);
+template void local_response(const LocalResponseProblem&, const LocalResponse<bfloat16>&);
+template void local_response(const LocalResponseProblem&, const LocalResponse<float16>&);
 
 }  // namespace norma::norm_kernels::cuda

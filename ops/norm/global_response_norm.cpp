@@ -7,8 +7,6 @@
 #include "ops/norm/map_norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
-#include "ops/shape/join.h"
-#include "ops/shape/view.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,117 +14,6 @@
 namespace norma {
 
 using namespace norm_kernels;
-
-namespace {
-
-/// The sum over channels c - below to c + above of each channel c.
-Tensor window_sums(const Tensor& x, int64_t below, int64_t above) {
-  const int64_t channels = x.size(1);
-  // Neighbours further away than the last channel are 0 for every channel.
-  below = std::min(below, std::max<int64_t>(0, channels - 1));
-  above = std::min(above, std::max<int64_t>(0, channels - 1));
-  Sizes before = Sizes::filled(x.rank(), 0);
-  Sizes after = Sizes::filled(x.rank(), 0);
-  before[1] = below;
-  after[1] = above;
-  const Tensor padded = pad(x, before, after);
-  Tensor sums = narrow(padded, 1, 0, channels);
-  for (int64_t shift = 1; shift <= below + above; ++shift) {
-    sums = add(sums, narrow(padded, 1, shift, channels));
-  }
-  return sums;
-}
-
-}  // namespace
-
-Tensor local_response_norm(const Tensor& given, int64_t size, const LocalResponseNormOptions& options) {
-  constexpr std::string_view op = "local_response_norm";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(given);
-  check_input(op, x, 3, kMaxRank);
-  check(size >= 1, op, "size: expected at least 1, got {}", size);
-  const Tensor wide = enter(x);
-  // y = x * (k + alpha / size * sums)^-beta
-  const Tensor sums = window_sums(mul(wide, wide), size / 2, (size - 1) / 2);
-  const Tensor base = add(mul(sums, options.alpha / static_cast<double>(size)), options.k);
-  return leave(mul(wide, pow(base, -options.beta)), x);
-}
-
-namespace {
-
-NormSpec filter_response_spec(const Tensor& x, double eps) {
-  return {.reduce = axes_from(2, x.rank()), .affine = {1}, .eps = eps, .centring = Centring::none};
-}
-
-/// inputs: x, weight, bias, tau
-Tensor composed_filter_response(const Tensors& inputs, double eps) {
-  const Tensor& x = inputs[0];
-  const Tensor wide = enter(x);
-  const Tensor y = normalize(wide, filter_response_spec(x, eps), in_dtype(inputs[1], wide.dtype()),
-                             in_dtype(inputs[2], wide.dtype()));
-  return leave(maximum(y, along_channels(inputs[3], y)), x);
-}
-
-/// rstd, weight, bias, tau
-MapRows filter_response_numbers(const MapLayout& layout, const Tensors& inputs, const Tensor& rows) {
-  const int64_t channels = layout.channels();
-  return {row_of(rows, 2), for_maps(layout, numbers_from(inputs[1], channels, 1)),
-          for_maps(layout, numbers_from(inputs[2], channels, 0)),
-          for_maps(layout, numbers_from(inputs[3], channels, 0))};
-}
-
-Tensors filter_response_backward(const Tensor& dy, const Tensors& inputs, const Tensor& rows) {
-  const MapLayout layout(inputs[0]);
-  const DType dtype = inputs[0].dtype();
-  const Tensor x = layout.in_order(inputs[0], dtype);
-  const Tensor dz = layout.in_order(dy, dtype);
-  const MapRows numbers = filter_response_numbers(layout, inputs, rows);
-  const MapRows sums = map_sums(layout, dz, x, MapFunction::threshold, numbers);
-  // With g = dz * weight where z > tau, and xhat = x * rstd: dx = rstd * (g - xhat * mean(g * xhat))
-  const Doubles& rstd = numbers[0];
-  const Doubles& weight = numbers[1];
-  const Doubles zero(rstd.size(), 0.0);
-  Doubles by = zero;
-  for (size_t map = 0; map < by.size(); ++map) {
-    by[map] = -rstd[map] * weight[map] * sums[1][map] / layout.pixels();
-  }
-  const Tensor dx = map_gradient(layout, dz, x, MapFunction::threshold, numbers, {zero, zero, rstd, by, zero});
-  return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, sums[1])),
-          gradient_of(inputs[2], over_maps(layout, sums[0])), gradient_of(inputs[3], over_maps(layout, sums[2]))};
-}
-
-}  // namespace
-
-Tensor filter_response_norm(const Tensor& given, const Tensor& weight, const Tensor& bias, const Tensor& tau,
-                            const FilterResponseNormOptions& options) {
-  constexpr std::string_view op = "filter_response_norm";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(given);
-  check_input(op, x, 3, 5);
-  check_optional_per_channel(op, "weight", weight, x);
-  check_optional_per_channel(op, "bias", bias, x);
-  check_optional_per_channel(op, "tau", tau, x);
-  check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
-  const NormSpec spec = filter_response_spec(x, options.eps);
-  if (!tau.defined() || x.numel() == 0) {
-    const Tensor y = normalize(x, spec, weight, bias, nullptr, op);
-    return tau.defined() ? composed_filter_response({x, weight, bias, tau}, options.eps) : y;
-  }
-  const Tensors inputs{x, weight, bias, tau};
-  const MapLayout layout(x);
-  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
-  const Tensor in_order = layout.in_order(x, x.dtype());
-  const Tensor rows = statistics_rows_of(op, in_order, spec);
-  const Tensor y = map_forward(layout, in_order, MapFunction::threshold, filter_response_numbers(layout, inputs, rows));
-  return record_own(
-      {.op = op,
-       .inputs = inputs,
-       .statistics = {rows},
-       .y = layout.in_place(y),
-       .composed = [eps = options.eps](const Tensors& in) { return composed_filter_response(in, eps); },
-       .backward = [](const Tensor& dy, const Tensors& in,
-                      const Tensors& statistics) { return filter_response_backward(dy, in, statistics[0]); }});
-}
 
 namespace {
 
