@@ -36,18 +36,13 @@ template <class T>
 template <class T>
 void window_sums(int64_t count, const T* from, int64_t width, int64_t first, int64_t last, T offset, T scale,
                  T* result) {
-  std::fill_n(result, count, T(0));
-  for (int64_t j = first; j <= last; ++j) {
-    const T* shifted = from + j * width;
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) {
-      result[i] += shifted[i];
+  for_each_lanes<T>(count, [&](int64_t i, auto part) {
+    Lanes<T> sum = {};
+    for (int64_t j = first; j <= last; ++j) {
+      sum += load(from + i + j * width, part);
     }
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    result[i] = offset + scale * result[i];
-  }
+    store(result + i, offset + scale * sum, part);
+  });
 }
 
 /// The memory of a thread for one tile after another.
@@ -96,7 +91,7 @@ void run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool 
 template <class S>
 void local_response(const LocalResponseProblem& p, const LocalResponse<S>& a) {
   using T = Compute<S>;
-  constexpr int64_t kTileNumbers = 8192;
+  constexpr int64_t kTileNumbers = 2048;
   const MapShape& shape = p.shape;
   const int64_t channels = shape.channels;
   const int64_t pixels = shape.channels_last ? 1 : shape.inner;
