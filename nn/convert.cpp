@@ -1,5 +1,6 @@
 #include "nn/convert.h"
 
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
@@ -7,6 +8,7 @@
 #include "nn/conv.h"
 #include "nn/modes.h"
 #include "nn/norm.h"
+#include "nn/replace_data.h"
 #include "nn/response_norm.h"
 #include "ops/shape/copy.h"
 
@@ -75,6 +77,39 @@ struct Watch {
   bool on = true;
   std::vector<std::pair<Conv2d*, Tensor>> outputs;
   std::map<const Module*, FoldPair> pairs;
+};
+
+/// x in float32 if it has 16 bits, else x.
+Tensor widened(const Tensor& x) {
+  const bool narrow = x.dtype() == DType::bfloat16 || x.dtype() == DType::float16;
+  return narrow ? copy_of(x, MemoryFormat::preserve, DType::float32) : x;
+}
+
+/// All 16-bit tensors of a model in float32, and as they were at the end of the scope.
+class Widened {
+ public:
+  explicit Widened(const Module& model) {
+    for (const NamedTensors& tensors : {model.named_parameters(), model.named_buffers()}) {
+      for (const auto& [name, x] : tensors) {
+        const Tensor narrow = x.detach();
+        const Tensor wide = widened(narrow);
+        if (wide.dtype() != narrow.dtype()) {
+          narrow_.emplace_back(x, narrow);
+          replace_data(x, wide);
+        }
+      }
+    }
+  }
+  ~Widened() {
+    for (const auto& [x, narrow] : narrow_) {
+      replace_data(x, narrow);
+    }
+  }
+  Widened(const Widened&) = delete;
+  Widened& operator=(const Widened&) = delete;
+
+ private:
+  std::vector<std::pair<Tensor, Tensor>> narrow_;
 };
 
 /// Sees in a forward pass which batch norm reads which convolution's output.
@@ -205,10 +240,18 @@ int64_t convert_norm(Module& model, const std::string& from, const std::string& 
   return static_cast<int64_t>(replacements.size());
 }
 
-int64_t fold_batch_norm(Module& model, const Tensor& example) {
+int64_t fold_batch_norm(Module& model, const Tensor& given_example) {
   const NoGradGuard no_grad;
   Modes modes(model);
   model.eval();
+  std::map<const Module*, DType> dtypes;
+  for (const auto& [path, module] : model.named_modules()) {
+    dtypes.emplace(module, dtype_of(*module, DType::float32));
+  }
+  // 16 bits round too much to tell a right fold from a wrong one.
+  const AutocastOff no_autocast;
+  const Widened wide(model);
+  const Tensor example = widened(given_example);
   const Tensor before = model(example);
   const std::vector<FoldPair> pairs = find_pairs(model, example);
   constexpr std::string_view op = "fold_batch_norm";
@@ -245,6 +288,9 @@ int64_t fold_batch_norm(Module& model, const Tensor& example) {
       model.replace_module(pairs[i].path, olds[i].norm);
     }
     throw;
+  }
+  for (const FoldPair& pair : pairs) {
+    pair.conv->to(dtypes.at(pair.conv));
   }
   modes.forget();
   return static_cast<int64_t>(pairs.size());

@@ -27,9 +27,10 @@ int64_t convert_norm(Module& model, const std::string& from, const std::string& 
 /// Folds every batch norm of (N, C, H, W), frozen, ghost and renorm among them, that directly follows a convolution
 /// into it, for inference: y = conv(x) becomes conv(x) · s + (bias - mean · s) with s = weight / sqrt(var + eps), and a
 /// NoNorm stands in the norm's place. Which norm follows which convolution is seen in a forward pass of `example`,
-/// which also proves the result: the outputs before and after must agree. The model is put into evaluation mode and
-/// stays there. Returns how many were folded. Throws Error when there is none, when a running statistic is missing, or
-/// when the output has changed, because something else reads a convolution's output too; nothing has changed then.
+/// which also proves the result: the outputs before and after must agree, in float32 where the model has 16 bits. The
+/// model is put into evaluation mode and stays there. Returns how many were folded. Throws Error when there is none,
+/// when a running statistic is missing, or when the output has changed, because something else reads a convolution's
+/// output too; nothing has changed then.
 int64_t fold_batch_norm(Module& model, const Tensor& example);
 
 }  // namespace norma::nn

@@ -4,6 +4,7 @@
 #include "core/factory.h"
 #include "core/nearest_name.h"
 #include "core/tape.h"
+#include "nn/replace_data.h"
 
 #include <fmt/format.h>
 
@@ -26,17 +27,6 @@ void walk(M& module, const std::string& prefix, F&& f) {
   for (const auto& [name, child] : module.children()) {
     walk<M>(*child, join_names(prefix, name), f);
   }
-}
-
-// Puts `data` in the place of x's storage, so that every handle on x sees it.
-void replace_data(const Tensor& x, const Tensor& data) {
-  TensorImpl& impl = x.impl();
-  impl.storage = data.storage();
-  impl.sizes = data.sizes();
-  impl.strides = data.strides();
-  impl.offset = data.offset();
-  impl.dtype = data.dtype();
-  impl.is_view = false;
 }
 
 // Replaces x, and its gradient, by convert() of them.

@@ -10,6 +10,7 @@
 #include "nn/norm.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
 #include "support.h"
 
 using namespace norma;
@@ -168,6 +169,41 @@ TEST_CASE("fold_batch_norm: whole networks give the same output without their no
   }
 }
 
+TEST_CASE("fold_batch_norm: 16-bit networks, all of them or with float32 norms, keep their dtypes") {
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    for (const bool wide_norms : {false, true}) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(wide_norms);
+      const auto model = models::create_model("resnet18", {.num_classes = 3, .small_stem = true});
+      for (const auto& [path, module] : model->named_modules()) {
+        if (dynamic_cast<BatchNorm*>(module) != nullptr) {  // random convolutions would overflow float16
+          randomize(*module);
+        }
+      }
+      if (wide_norms) {
+        model->parameters_to(dtype);
+      } else {
+        model->to(dtype);
+      }
+      model->eval();
+      const NoGradGuard guard;
+      const Tensor x = to(random_tensor({2, 3, 16, 16}, 1), dtype);
+      const Tensor before = (*model)(x);
+      const Tensor handle = model->named_parameters().back().second;
+      const Tensor weight = copy_of(handle);
+      CHECK(fold_batch_norm(*model, x) == 20);
+      for (const auto& [name, tensor] : model->state_dict()) {
+        CAPTURE(name);
+        CHECK(tensor.dtype() == dtype);
+      }
+      CHECK(max_difference(handle, weight) == 0);
+      const double scale = max_difference(before, zeros_like(before));
+      REQUIRE(std::isfinite(scale));
+      CHECK(max_difference((*model)(x), before) <= (dtype == DType::bfloat16 ? 0.05 : 0.01) * scale);
+    }
+  }
+}
+
 TEST_CASE("fold_batch_norm: a convolution's bias, grouped weights, no affine; another example of the input") {
   Sequential net{std::make_shared<Conv2d>(4, 6, 3, nn::Conv2dOptions{.padding = 1, .groups = 2}),
                  std::make_shared<BatchNorm2d>(6, BatchNormLayerOptions{.eps = 0.1, .affine = false}),
@@ -242,6 +278,27 @@ TEST_CASE("fold_batch_norm: errors leave the model as it was") {
   CHECK(error_of([&] {
           fold_batch_norm(untracked, random_tensor({1, 2, 3, 3}, 1, DType::float32));
         }) == "fold_batch_norm: model: expected running statistics in '1', got none");
+}
+
+TEST_CASE("fold_batch_norm: after an error a 16-bit model has its dtype and weights") {
+  const auto conv = std::make_shared<Conv2d>(3, 3, 1);
+  Sequential net{conv, std::make_shared<BatchNorm2d>(3), conv, std::make_shared<BatchNorm2d>(3)};
+  randomize(net);
+  net.to(DType::bfloat16);
+  NamedTensors before;
+  for (const auto& [name, value] : net.state_dict()) {
+    before.emplace_back(name, copy_of(value));
+  }
+  CHECK(error_of([&] {
+          fold_batch_norm(net, to(random_tensor({2, 3, 4, 3}, 1), DType::bfloat16));
+        }).starts_with("fold_batch_norm: model: expected the same output without the norms"));
+  const NamedTensors after = net.state_dict();
+  REQUIRE(after.size() == before.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    CAPTURE(before[i].first);
+    CHECK(after[i].second.dtype() == before[i].second.dtype());
+    CHECK(max_difference(after[i].second, before[i].second) == 0);
+  }
 }
 
 TEST_CASE("fold_batch_norm: after an error every module has its mode and weights, in every order of folding") {
