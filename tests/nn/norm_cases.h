@@ -1,8 +1,10 @@
 #pragma once
 
+#include "composed_definitions.h"
 #include "nn/batch_norm.h"
 #include "nn/norm.h"
 #include "nn/response_norm.h"
+#include "nn/std_conv.h"
 #include "ops/norm_reference.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
@@ -15,6 +17,10 @@
 namespace norma::test {
 
 /// One layer of the catalogue with its options, for inputs of some sizes.
+/// Not every kind has every option. frozen: weight and bias are there always; without `affine` they stay at 1 and 0.
+/// response: has no parameters. evonorm_b0, evonorm_s0, frn, grn and dyt: only the functions can do without weight,
+/// bias, tau and running_var, and then a FunctionLayer calls them. std_conv and scaled_std_conv: `affine` is the bias
+/// alone. evonorm_s0, frn, grn, dyt and the convolutions do the same in training and in evaluation.
 struct NormCase {
   std::string kind;  ///< "batch1d", …, as make_layer() lists them
   Sizes sizes;
@@ -25,6 +31,11 @@ struct NormCase {
   double d_max = 0.5;
   int64_t window = 5;  ///< of response, as the next one
   LocalResponseNormOptions response = {};
+  int64_t axis = 1;          ///< of dyt's channels
+  bool threshold = true;     ///< of frn
+  int64_t out_channels = 6;  ///< of the convolutions, as the next ones
+  Pair kernel = 3;
+  Pair stride = 1;
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;
   bool affine = true;
@@ -34,10 +45,44 @@ struct NormCase {
 };
 
 inline std::string to_string(const NormCase& c) {
-  return fmt::format("{} {} groups={} shape={} eps={} momentum={} affine={} bias={} track={} training={}", c.kind,
-                     norma::to_string(c.sizes), c.groups, norma::to_string(c.shape), c.eps,
-                     c.momentum ? fmt::format("{}", *c.momentum) : "none", c.affine, c.bias, c.track_running_stats,
-                     c.training);
+  return fmt::format(
+      "{} {} groups={} shape={} window={} alpha={} beta={} k={} axis={} threshold={} out={} kernel={}x{} stride={}x{} "
+      "eps={} momentum={} affine={} bias={} track={} training={}",
+      c.kind, norma::to_string(c.sizes), c.groups, norma::to_string(c.shape), c.window, c.response.alpha,
+      c.response.beta, c.response.k, c.axis, c.threshold, c.out_channels, c.kernel.h, c.kernel.w, c.stride.h,
+      c.stride.w, c.eps, c.momentum ? fmt::format("{}", *c.momentum) : "none", c.affine, c.bias, c.track_running_stats,
+      c.training);
+}
+
+inline bool is_convolution(const NormCase& c) {
+  return c.kind == "std_conv" || c.kind == "scaled_std_conv";
+}
+
+inline constexpr double kScaledGamma = 1.7;  ///< of scaled_std_conv
+
+/// As timm pads.
+inline Conv2dOptions convolution_of(const NormCase& c) {
+  return {.stride = c.stride,
+          .padding = Pair((c.stride.h - 1 + c.kernel.h - 1) / 2, (c.stride.w - 1 + c.kernel.w - 1) / 2),
+          .groups = c.groups};
+}
+
+/// Whether the kind is one of response_norm.h with parameters.
+inline bool is_composed(const NormCase& c) {
+  return c.kind == "evonorm_b0" || c.kind == "evonorm_s0" || c.kind == "frn" || c.kind == "grn" || c.kind == "dyt";
+}
+
+/// The parameter besides weight and bias; "" for most kinds.
+inline std::string own_parameter(const NormCase& c) {
+  return c.kind == "evonorm_b0" || c.kind == "evonorm_s0" ? "v"
+         : c.kind == "frn" && c.threshold                 ? "tau"
+         : c.kind == "dyt"                                ? "alpha"
+         : c.kind == "scaled_std_conv"                    ? "gain"
+                                                          : "";
+}
+
+inline int64_t channels_of(const NormCase& c) {
+  return c.axis < 0 ? c.sizes[c.sizes.size() + c.axis] : c.sizes.size() > 1 ? c.sizes[1] : 0;
 }
 
 /// Undefined where the case has none.
@@ -48,19 +93,68 @@ struct NormInputs {
   Tensor bias = {};
   Tensor running_mean = {};
   Tensor running_var = {};
+  Tensor own = {};  ///< of own_parameter()
 };
 
 /// "y", "dx", "dweight", "dbias", "running_mean", "running_var" of one forward and backward pass.
 using NormResults = std::map<std::string, Tensor>;
-using NormValues = std::map<std::string, std::vector<double>>;
 
 inline bool starts_with(const NormCase& c, std::string_view prefix) {
   return c.kind.starts_with(prefix);
 }
 
-inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
+/// The function of a kind with just the tensors that the case has, as a layer.
+class FunctionLayer : public nn::ComposedNorm {
+ public:
+  explicit FunctionLayer(const NormCase& c) : c_(c) {
+    const Sizes sizes{test::channels_of(c)};
+    weight_ = register_parameter("weight", c.affine ? ones(sizes) : Tensor());
+    bias_ = register_parameter("bias", c.affine && c.bias ? zeros(sizes) : Tensor());
+    if (const std::string name = own_parameter(c); !name.empty()) {
+      own_ = register_parameter(name, ones(name == "alpha" ? Sizes{1} : sizes));
+    }
+    if (c.kind == "evonorm_b0" && c.track_running_stats) {
+      running_var_ = register_buffer("running_var", ones(sizes));
+    }
+  }
+  [[nodiscard]] std::string name() const override { return c_.kind; }
+
+ protected:
+  Tensor apply(const Tensor& x) override {
+    if (c_.kind == "evonorm_b0") {
+      return evo_norm_b0(x, running_var_, own_, weight_, bias_,
+                         {.training = is_training(), .momentum = c_.momentum.value_or(0), .eps = c_.eps});
+    }
+    if (c_.kind == "evonorm_s0") {
+      return evo_norm_s0(x, c_.groups, own_, weight_, bias_, {.eps = c_.eps});
+    }
+    if (c_.kind == "frn") {
+      return filter_response_norm(x, weight_, bias_, own_, {.eps = c_.eps});
+    }
+    if (c_.kind == "grn") {
+      return global_response_norm(x, weight_, bias_, {.eps = c_.eps});
+    }
+    return dynamic_tanh(x, own_, weight_, bias_, {.axis = c_.axis});
+  }
+
+ private:
+  NormCase c_;
+  Tensor weight_, bias_, own_, running_var_;
+};
+
+/// Whether the kind's layer lacks what the case asks for.
+inline bool is_function_alone(const NormCase& c) {
+  const bool any_rank = c.kind == "grn" || c.kind == "dyt";
+  return is_composed(c) &&
+         (!c.affine || !c.bias || !c.threshold || !c.track_running_stats || (!any_rank && c.sizes.size() != 4));
+}
+
+inline std::shared_ptr<nn::Module> make_layer(const NormCase& c) {
   using namespace norma::nn;
-  const int64_t channels = c.sizes.size() > 1 ? c.sizes[1] : 0;
+  if (is_function_alone(c)) {
+    return std::make_shared<FunctionLayer>(c);
+  }
+  const int64_t channels = channels_of(c);
   const BatchNormLayerOptions batch{.eps = c.eps,
                                     .momentum = c.momentum,
                                     .affine = c.affine,
@@ -76,7 +170,10 @@ inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
   const SimpleNormLayerOptions simple{.eps = c.eps, .affine = c.affine};
   const RmsNorm2dLayerOptions rms2d{.eps = c.eps, .affine = c.affine};
   const RmsNormLayerOptions rms{.eps = c.eps, .affine = c.affine};
-  const std::map<std::string, std::function<std::shared_ptr<Norm>()>> makers = {
+  const StdConv2dOptions std_conv{.stride = c.stride, .groups = c.groups, .bias = c.affine, .eps = c.eps};
+  const ScaledStdConv2dOptions scaled{
+      .stride = c.stride, .groups = c.groups, .bias = c.affine, .gamma = kScaledGamma, .eps = c.eps};
+  const std::map<std::string, std::function<std::shared_ptr<Module>()>> makers = {
       {"batch1d", [&] { return std::make_shared<BatchNorm1d>(channels, batch); }},
       {"batch2d", [&] { return std::make_shared<BatchNorm2d>(channels, batch); }},
       {"batch3d", [&] { return std::make_shared<BatchNorm3d>(channels, batch); }},
@@ -94,6 +191,19 @@ inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
       {"simple", [&] { return std::make_shared<SimpleNorm>(c.shape, simple); }},
       {"simple2d", [&] { return std::make_shared<SimpleNorm2d>(channels, simple); }},
       {"response", [&] { return std::make_shared<LocalResponseNorm>(c.window, c.response); }},
+      {"evonorm_b0",
+       [&] {
+         return std::make_shared<EvoNorm2dB0>(channels,
+                                              EvoNormB0LayerOptions{.eps = c.eps, .momentum = c.momentum.value_or(0)});
+       }},
+      {"evonorm_s0", [&] { return std::make_shared<EvoNorm2dS0>(c.groups, channels, EvoNormS0Options{.eps = c.eps}); }},
+      {"frn",
+       [&] { return std::make_shared<FilterResponseNormTlu2d>(channels, FilterResponseNormOptions{.eps = c.eps}); }},
+      {"grn", [&] { return std::make_shared<GlobalResponseNorm>(channels, GlobalResponseNormOptions{.eps = c.eps}); }},
+      {"dyt", [&] { return std::make_shared<DynamicTanh>(channels, DynamicTanhLayerOptions{.axis = c.axis}); }},
+      {"std_conv", [&] { return std::make_shared<StdConv2d>(channels, c.out_channels, c.kernel, std_conv); }},
+      {"scaled_std_conv",
+       [&] { return std::make_shared<ScaledStdConv2d>(channels, c.out_channels, c.kernel, scaled); }},
   };
   const auto found = makers.find(c.kind);
   REQUIRE_MESSAGE(found != makers.end(), c.kind);
@@ -101,12 +211,13 @@ inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c) {
 }
 
 /// A layer with parameters and statistics of these values, the floating ones in `dtype`, in the mode of the case.
-inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c, const NormInputs& in, DType dtype) {
-  const std::shared_ptr<nn::Norm> layer = make_layer(c);
+inline std::shared_ptr<nn::Module> make_layer(const NormCase& c, const NormInputs& in, DType dtype) {
+  const std::shared_ptr<nn::Module> layer = make_layer(c);
   layer->to(dtype);
   nn::NamedTensors values;
-  for (const auto& [name, value] : {std::pair("weight", in.weight),
+  for (const auto& [name, value] : {std::pair(std::string("weight"), in.weight),
                                     {"bias", in.bias},
+                                    {own_parameter(c), in.own},
                                     {"running_mean", in.running_mean},
                                     {"running_var", in.running_var}}) {
     if (value.defined()) {
@@ -118,7 +229,7 @@ inline std::shared_ptr<nn::Norm> make_layer(const NormCase& c, const NormInputs&
   return layer;
 }
 
-inline NormResults run_layer(nn::Norm& layer, const NormInputs& in, Layout layout) {
+inline NormResults run_layer(nn::Module& layer, const NormInputs& in, Layout layout) {
   Tensor x = in_layout(in.x, layout);
   x.set_requires_grad();
   layer.zero_grad();
@@ -134,7 +245,9 @@ inline NormResults run_layer(nn::Norm& layer, const NormInputs& in, Layout layou
     }
   }
   CHECK(y.dtype() == in.x.dtype());
-  CHECK(y.strides() == preserved_strides(x.sizes(), x.strides()));
+  const bool is_norm = dynamic_cast<const nn::Norm*>(&layer) != nullptr;
+  CHECK(y.strides() ==
+        (is_norm ? preserved_strides(x.sizes(), x.strides()) : strides_for(y.sizes(), x.suggest_memory_format())));
   CHECK(x.grad().dtype() == in.x.dtype());
   return results;
 }
@@ -202,48 +315,49 @@ inline std::vector<double> running(const Tensor& old, const std::vector<double>&
   return result;
 }
 
-/// Local response norm: with D = k + alpha / size * sum of x² over the window, y = x D^-beta and
-/// dx = dy D^-beta - 2 alpha beta / size * x * sum of dy x D^(-beta - 1) over the windows that x is in.
-inline NormValues response_definition(const NormCase& c, const NormInputs& in) {
-  const std::vector<double> x = in.x.to_vector<double>();
-  const std::vector<double> dy = in.dy.to_vector<double>();
-  const auto channels = in.x.size(1);
-  const int64_t pixels = in.x.numel() / (in.x.size(0) * channels);
-  const double share = c.response.alpha / static_cast<double>(c.window);
-  // f(other) for the elements `first` to `last` channels away, where they exist
-  const auto for_window = [&](size_t i, int64_t first, int64_t last, auto&& f) {
-    const int64_t channel = static_cast<int64_t>(i) / pixels % channels;
-    for (int64_t away = first; away <= last; ++away) {
-      if (channel + away >= 0 && channel + away < channels) {
-        f(static_cast<size_t>(static_cast<int64_t>(i) + away * pixels));
-      }
-    }
-  };
-  const int64_t below = c.window / 2;
-  const int64_t above = (c.window - 1) / 2;
-  std::vector<double> d(x.size(), c.response.k), y, dx;
-  for (size_t i = 0; i < x.size(); ++i) {
-    for_window(i, -below, above, [&](size_t j) { d[i] += share * x[j] * x[j]; });
-    y.push_back(x[i] * std::pow(d[i], -c.response.beta));
-  }
-  for (size_t i = 0; i < x.size(); ++i) {
-    double sum = 0;
-    for_window(i, -above, below, [&](size_t j) { sum += dy[j] * x[j] * std::pow(d[j], -c.response.beta - 1); });
-    dx.push_back(dy[i] * std::pow(d[i], -c.response.beta) - 2 * share * c.response.beta * x[i] * sum);
-  }
-  return {{"y", y}, {"dx", dx}};
-}
-
 inline void insert(NormValues& values, const ReferenceNorm& norm) {
   values.insert(
       {{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}, {"terms", norm.terms}});
 }
 
+/// definition() of what composed_definitions.h has. Where a formula has two branches, x must meet both.
+inline NormValues composed_definition(const NormCase& c, const NormInputs& in) {
+  if (is_convolution(c)) {
+    return std_conv_definition(in.x, in.dy, in.weight, in.bias, in.own, convolution_of(c), kScaledGamma, c.eps);
+  }
+  const ComposedInputs inputs(in.x, in.dy, in.weight, in.bias, c.axis);
+  const auto values = [](const Tensor& x) { return x.defined() ? x.to_vector<double>() : std::vector<double>(); };
+  Edge edge{.below = true, .above = true};
+  NormValues result;
+  if (c.kind == "response") {
+    return local_response_definition(inputs, c.window, c.response.alpha, c.response.beta, c.response.k);
+  }
+  if (c.kind == "evonorm_b0") {
+    edge = {};
+    result = evonorm_b0_definition(inputs, values(in.own), c.eps, values(in.running_var), c.training,
+                                   c.momentum.value_or(0), edge);
+  } else if (c.kind == "evonorm_s0") {
+    return evonorm_s0_definition(inputs, values(in.own), static_cast<size_t>(c.groups), c.eps);
+  } else if (c.kind == "frn") {
+    edge = {.below = !c.threshold, .above = !c.threshold};
+    result = frn_definition(inputs, values(in.own), c.eps, edge);
+  } else if (c.kind == "grn") {
+    return grn_definition(inputs, c.eps);
+  } else {
+    return dyt_definition(inputs, values(in.own)[0]);
+  }
+  CAPTURE(to_string(c));
+  CHECK(edge.below);
+  CHECK(edge.above);
+  CHECK(edge.nearest > 1e-6);
+  return result;
+}
+
 /// What the layer should give for `in`, as plain loops in float64; "terms": what dx is a difference of. Momentum none:
 /// that of a first batch, 1.
 inline NormValues definition(const NormCase& c, const NormInputs& in) {
-  if (c.kind == "response") {
-    return response_definition(c, in);
+  if (c.kind == "response" || is_composed(c) || is_convolution(c)) {
+    return composed_definition(c, in);
   }
   const NormSpec spec = spec_of(c);
   const bool tracked = in.running_mean.defined();

@@ -121,7 +121,7 @@ TEST_CASE("norms: an empty batch gives an empty output and gradients, and leaves
         c.training = training;
         CAPTURE(test::to_string(c));
         const NormInputs in{.x = zeros(sizes), .dy = zeros(sizes)};
-        const std::shared_ptr<Norm> layer = make_layer(c, in, DType::float32);
+        const std::shared_ptr<Module> layer = make_layer(c, in, DType::float32);
         const NormResults results = run_layer(*layer, in, Layout::contiguous);
         CHECK(results.at("y").sizes() == sizes);
         CHECK(results.at("dx").sizes() == sizes);

@@ -117,7 +117,7 @@ TEST_CASE("norms: no further from float64 than PyTorch") {
       if (c.track_running_stats) {
         NormCase training = c;
         training.training = true;
-        const std::shared_ptr<nn::Norm> layer = make_layer(training, fresh, parameters);
+        const std::shared_ptr<nn::Module> layer = make_layer(training, fresh, parameters);
         for (const double factor : {1.0, 2.0, -0.5}) {
           layer->forward(in_layout(to(mul(to(in.x, DType::float64), factor), in.x.dtype()), layout));
         }
@@ -130,7 +130,7 @@ TEST_CASE("norms: no further from float64 than PyTorch") {
           }
         }
       }
-      const std::shared_ptr<nn::Norm> layer = make_layer(c, in, parameters);
+      const std::shared_ptr<nn::Module> layer = make_layer(c, in, parameters);
       for (const auto& [name, ours] : run_layer(*layer, in, layout)) {
         if (!name.starts_with("running_")) {
           check_against(label + " " + name, ours, tensor(name), tensor(name + "64").to_vector<double>(),
