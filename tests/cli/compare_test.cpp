@@ -1,4 +1,5 @@
 #include "cli/program.h"
+#include "models/registry.h"
 
 #include <nlohmann/json.hpp>
 
@@ -37,6 +38,16 @@ TEST_CASE("norma compare: table, CSV, JSON and page") {
   CHECK(json["cells"][3]["losses"].size() == 2);
   CHECK(json["command"].get<std::string>().find("'batch[eps=1e-3,momentum=0.2],group/8'") != std::string::npos);
   CHECK(read_file(folder / "o/report.html").starts_with("<!DOCTYPE html>"));
+}
+
+TEST_CASE("norma compare: --norm-policy puts other norms in") {
+  const TemporaryFolder folder;
+  test::write_file(folder / "p.toml", "\"stages.3.*\" = \"none\"\n");
+  const Outcome outcome = run_norma(folder.path(), kTiny + "--images 8 --norms group --norm-policy p.toml --output o");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  // Each norm of the last stage has a weight and a bias: the downsampling's of 160 channels, two blocks' of 320.
+  const int64_t without = models::create_model("convnext_atto", {.num_classes = 10})->parameter_count();
+  CHECK(results(folder / "o")["cells"][0]["parameters"] == without - 2 * (160 + 320 + 320));
 }
 
 TEST_CASE("norma compare: a failed cell costs its exit code, not the others") {

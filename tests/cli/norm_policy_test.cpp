@@ -21,6 +21,10 @@ TEST_CASE("norma train: a norm policy is part of the run, also when it is evalua
   write_file(folder / "p.toml", "\"layer4.*\" = \"group:8\"\n\"bn1\" = \"layer2d\"\n");
   const Outcome trained = run_norma(folder.path(), kTiny + "--norm-policy p.toml");
   CHECK_MESSAGE(trained.code == 0, trained.err);
+  const Outcome weights = run_norma(
+      folder.path(),
+      "eval --checkpoint o/last.safetensors --model resnet18 --dataset shapes --test-images 4 --norm-policy p.toml");
+  CHECK_MESSAGE(weights.code == 0, weights.err);
   std::filesystem::remove(folder / "p.toml");
   // Group norm and layer norm have no running statistics: the checkpoint fits only the same policy.
   const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");

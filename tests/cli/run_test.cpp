@@ -86,6 +86,20 @@ TEST_CASE("norma run: training with backward gives every gradient and running st
   }
 }
 
+TEST_CASE("norma run: --norm-policy puts other norms in") {
+  const Files files;
+  test::write_file(files.folder / "p.toml", "\"layer4.*\" = \"group:8\"\n");
+  const auto model = models::create_model(
+      "resnet18",
+      {.num_classes = 5, .seed = 1, .norm_policy = nn::parse_norm_policy("\"layer4.*\" = \"group:8\"\n", "p.toml")});
+  data::save_safetensors(files.folder / "W.safetensors", model->state_dict());
+  const Outcome outcome = files.run("--norm-policy p.toml");
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  model->eval();
+  const NoGradGuard no_grad;
+  CHECK(max_difference(files.result().find("output"), (*model)(files.input)) == 0);
+}
+
 TEST_CASE("norma run: float64 and channels_last agree with float32, each in its precision") {
   const Files files;
   REQUIRE(files.run("--train --backward").code == 0);

@@ -100,6 +100,21 @@ TEST_CASE("convert_norm: weights, dtype and mode are carried over, and the netwo
   CHECK(convert_norm(mixed, "group", "batch") == 1);
 }
 
+TEST_CASE("convert_norm: running statistics are carried over") {
+  Sequential net{std::make_shared<BatchNorm2d>(4)};
+  randomize(net);
+  const NamedTensors before = net.state_dict();
+  CHECK(convert_norm(net, "batch", "batch_renorm") == 1);
+  CHECK(net.children()[0].second->name().starts_with("BatchRenorm2d"));
+  const NamedTensors after = net.state_dict();
+  REQUIRE(after.size() == before.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    CAPTURE(before[i].first);
+    CHECK(after[i].first == before[i].first);
+    CHECK(max_difference(after[i].second, before[i].second) == 0);
+  }
+}
+
 TEST_CASE("convert_norm: what was not trained is not trained afterwards") {
   Sequential net{std::make_shared<BatchNorm2d>(4), std::make_shared<BatchNorm2d>(4)};
   for (auto& [name, p] : net.children()[0].second->named_parameters()) {

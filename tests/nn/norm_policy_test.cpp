@@ -83,6 +83,9 @@ TEST_CASE("norm policy: the last matching line decides, in every network") {
   CHECK(layers.at("stages.3.blocks.0.norm") == "GroupNorm(8, 320, eps=1e-06)");
   CHECK(layers.at("stages.3.blocks.1.norm").starts_with("BatchNorm2d(320, eps=0.0001"));
   CHECK(layers.at("stages.3.downsample.0") == "GroupNorm(8, 160, eps=1e-06)");
+  const auto version_2 = models::create_model(
+      "convnextv2_atto", {.num_classes = 3, .norm_policy = parse_norm_policy("\"stem.1\" = \"none\"\n", "p.toml")});
+  CHECK(norms_of(*version_2).at("stem.1") == "NoNorm");
 }
 
 TEST_CASE("norm policy: start values are those of the network without it; a zero stays zero") {

@@ -229,6 +229,37 @@ TEST_CASE("audit: a dual number has no slope where it does not depend on the var
   CHECK(std::isnan(maximum(x, nan).value));
 }
 
+TEST_CASE("audit: the inputs of the published cases have the published mean and deviation") {
+  struct Published {
+    std::string name;
+    int64_t numel;
+    double low, high, mean, mean_error, deviation, deviation_error;
+  };
+  // The errors are four standard errors.
+  const Published kPublished[] = {{"rand_100", 100, 1e4, 1e4 + 1, 1e4 + 0.5, 0.12, 0.2887, 0.06},
+                                  {"randn_1024x32768", 16 * 32768, 99.9, 100.1, 100, 6e-5, 0.01, 4e-5}};
+  for (const Published& published : kPublished) {
+    CAPTURE(published.name);
+    const NormInputs in =
+        make_inputs(case_called(published.name), norm_called("layer"), DType::float32, /* quick= */ true);
+    CHECK(in.x.numel() == published.numel);
+    const std::vector<double> values = in.x.to_vector<double>();
+    bool within = true;
+    double mean = 0;
+    double var = 0;
+    for (const double value : values) {
+      within = within && value >= published.low && value <= published.high;
+      mean += value / static_cast<double>(values.size());
+    }
+    for (const double value : values) {
+      var += (value - mean) * (value - mean) / static_cast<double>(values.size());
+    }
+    CHECK(within);
+    CHECK(std::abs(mean - published.mean) <= published.mean_error);
+    CHECK(std::abs(std::sqrt(var) - published.deviation) <= published.deviation_error);
+  }
+}
+
 TEST_CASE("audit: E[x²] - E[x]² fails where it must") {
   for (const char* name : {"offset_1e4", "rand_100", "randn_1024x32768"}) {
     const NormInputs inputs = make_inputs(case_called(name), norm_called("layer"), DType::float32, /* quick= */ true);
