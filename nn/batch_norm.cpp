@@ -2,10 +2,27 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/tape.h"
 #include "nn/norm_text.h"
 #include "ops/shape/view.h"
 
 namespace norma::nn {
+
+namespace {
+
+/// The image of a norm's output (1, C, …). No view: nobody else has its memory, so that it can be changed in place.
+Tensor only_image(std::string_view op, const Tensor& y) {
+  Sizes sizes;
+  Strides strides;
+  for (int64_t axis = 1; axis < y.rank(); ++axis) {
+    sizes.push_back(y.size(axis));
+    strides.push_back(y.stride(axis));
+  }
+  const Tensor image(y.storage(), sizes, strides, y.offset(), y.dtype());
+  return record(op, {y}, image, {}, [](const Tensor& dy, const BackwardContext&) { return Tensors{unsqueeze(dy, 0)}; });
+}
+
+}  // namespace
 
 BatchNorm::BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t high,
                      const BatchNormLayerOptions& options)
@@ -160,9 +177,9 @@ Tensor InstanceNorm::forward_act(const Tensor& x, const NormActOptions& then) {
       check_sizes(op, "residual", then.residual, x.sizes());
       batched.residual = unsqueeze(then.residual, 0);
     }
-    return squeeze(forward_act(unsqueeze(x, 0), batched), 0);
+    return only_image(op, forward_act(unsqueeze(x, 0), batched));
   }
-  check_norm_input(op, x, channels_, axes_ + 2, axes_ + 2);
+  check_norm_input(op, x, channels_, axes_ + 1, axes_ + 2);
   if (!options_.track_running_stats) {
     return instance_norm(x, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics}, then);
   }

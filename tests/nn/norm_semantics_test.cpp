@@ -215,6 +215,37 @@ TEST_CASE("instance norm: one image without the batch axis") {
   CHECK(max_difference(sum, add(y, residual)) <= 1e-6);
 }
 
+TEST_CASE("instance norm: the output of one image without the batch axis may be changed in place, in every layout") {
+  for (const bool tracked : {false, true}) {
+    for (const bool training : {true, false}) {
+      InstanceNorm2d layer(3, {.affine = true, .track_running_stats = tracked});
+      layer.to(DType::float64);
+      layer.train(training);
+      for (const Layout layout : {Layout::contiguous, Layout::strided}) {
+        CAPTURE(layer.name());
+        CAPTURE(to_string(layout));
+        const Tensor dy = random_tensor({3, 4, 5}, 2);
+        Tensor x = in_layout(random_tensor({3, 4, 5}, 1), layout);
+        x.set_requires_grad();
+        Tensor y = layer(x);
+        CHECK(y.strides() == preserved_strides(x.sizes(), x.strides()));
+        relu_(y);
+        y.backward(dy);
+        InstanceNorm2d other(3, {.affine = true, .track_running_stats = tracked});
+        other.to(DType::float64);
+        other.train(training);
+        other.load_state_dict(layer.state_dict());
+        Tensor batch = unsqueeze(x.detach(), 0);
+        batch.set_requires_grad();
+        const Tensor expected = relu(other(batch));
+        expected.backward(unsqueeze(dy, 0));
+        CHECK(max_difference(unsqueeze(y, 0), expected) == 0);
+        CHECK(max_difference(unsqueeze(x.grad(), 0), batch.grad()) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("norms: under autocast a residual is converted with the input, for every norm") {
   const Tensor x = to(random_tensor({3, 8, 4, 5}, 1), DType::bfloat16);
   Tensor residual = random_tensor({3, 8, 4, 5}, 2, DType::float32);
@@ -300,7 +331,7 @@ TEST_CASE("norm layers: error texts of inputs") {
   const auto error = [](Norm&& layer, const Sizes& sizes) { return error_of([&] { layer(zeros(sizes)); }); };
   CHECK(error(BatchNorm1d(3), {2, 3, 4, 5}) == "batch_norm: x: expected rank 2 to 3, got rank 4 (sizes [2, 3, 4, 5])");
   CHECK(error(BatchNorm3d(3), {2, 3, 4, 5}) == "batch_norm: x: expected rank 5, got rank 4 (sizes [2, 3, 4, 5])");
-  CHECK(error(InstanceNorm2d(3), {2, 3}) == "instance_norm: x: expected rank 4, got rank 2 (sizes [2, 3])");
+  CHECK(error(InstanceNorm2d(3), {2, 3}) == "instance_norm: x: expected rank 3 to 4, got rank 2 (sizes [2, 3])");
   // PyTorch only warns without affine, and counts N · C weights with it.
   CHECK(error(InstanceNorm2d(3), {2, 4, 5, 5}) == "instance_norm: x: expected 3 channels, got 4 (sizes [2, 4, 5, 5])");
   CHECK(error(InstanceNorm2d(3), {4, 5, 5}) == "instance_norm: x: expected 3 channels, got 4 (sizes [4, 5, 5])");
