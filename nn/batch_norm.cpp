@@ -79,6 +79,10 @@ void BatchNorm::reset_running_stats() {
   }
 }
 
+int64_t BatchNorm::num_batches_tracked() const {
+  return num_batches_tracked_.defined() ? *num_batches_tracked_.data<int64_t>() : 0;
+}
+
 std::string BatchNorm::name() const {
   const std::string momentum = options_.momentum ? fmt::format("{}", *options_.momentum) : "none";
   return fmt::format("{}({}{}, eps={}, momentum={}{}{}{})", layer_, channels_, own_options(), options_.eps, momentum,
@@ -107,9 +111,15 @@ std::string GhostBatchNorm2d::own_options() const {
   return fmt::format(", sub_batch={}", sub_batch_);
 }
 
-BatchRenorm2d::BatchRenorm2d(int64_t channels, double r_max, double d_max, const BatchNormLayerOptions& options)
-    : BatchNorm("BatchRenorm2d", channels, 4, 4, options) {
+BatchRenorm2d::BatchRenorm2d(int64_t channels, double r_max, double d_max, const BatchNormLayerOptions& options,
+                             const BatchRenormSchedule& schedule)
+    : BatchNorm("BatchRenorm2d", channels, 4, 4, options), schedule_(schedule) {
   check(options.track_running_stats, "BatchRenorm2d", "track_running_stats: expected true, got false");
+  for (const auto& [name, steps] : {std::pair("warmup_steps", schedule.warmup_steps),
+                                    {"r_ramp_steps", schedule.r_ramp_steps},
+                                    {"d_ramp_steps", schedule.d_ramp_steps}}) {
+    check(steps >= 0, "BatchRenorm2d", "{}: expected a number >= 0, got {}", name, steps);
+  }
   set_bounds(r_max, d_max);
 }
 
@@ -121,12 +131,26 @@ void BatchRenorm2d::set_bounds(double r_max, double d_max) {
 }
 
 Tensor BatchRenorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) {
+  const int64_t before = num_batches_tracked() - (options.training ? 1 : 0);  // this batch is counted already
+  const auto grown = [&](int64_t ramp_steps) {
+    const int64_t steps = before - schedule_.warmup_steps;
+    return steps < 0 ? 0.0 : steps >= ramp_steps ? 1.0 : static_cast<double>(steps) / static_cast<double>(ramp_steps);
+  };
   return batch_renorm(x, running_mean(), running_var(), weight(), bias(),
-                      {.batch_norm = options, .r_max = r_max_, .d_max = d_max_}, then);
+                      {.batch_norm = options,
+                       .r_max = 1 + (r_max_ - 1) * grown(schedule_.r_ramp_steps),
+                       .d_max = d_max_ * grown(schedule_.d_ramp_steps)},
+                      then);
 }
 
 std::string BatchRenorm2d::own_options() const {
-  return fmt::format(", r_max={}, d_max={}", r_max_, d_max_);
+  std::string text = fmt::format(", r_max={}, d_max={}", r_max_, d_max_);
+  for (const auto& [name, steps] : {std::pair("warmup_steps", schedule_.warmup_steps),
+                                    {"r_ramp_steps", schedule_.r_ramp_steps},
+                                    {"d_ramp_steps", schedule_.d_ramp_steps}}) {
+    text += steps == 0 ? "" : fmt::format(", {}={}", name, steps);
+  }
+  return text;
 }
 
 FrozenBatchNorm2d::FrozenBatchNorm2d(int64_t channels, double eps) : channels_(channels), eps_(eps) {

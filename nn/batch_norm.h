@@ -36,6 +36,8 @@ class BatchNorm : public Norm {
   [[nodiscard]] const Tensor& bias() const { return bias_; }
   [[nodiscard]] const Tensor& running_mean() const { return running_mean_; }
   [[nodiscard]] const Tensor& running_var() const { return running_var_; }
+  /// Batches seen in training; 0 without statistics.
+  [[nodiscard]] int64_t num_batches_tracked() const;
 
  protected:
   BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t high, const BatchNormLayerOptions& options);
@@ -86,12 +88,21 @@ class GhostBatchNorm2d : public BatchNorm {
   int64_t sub_batch_;
 };
 
+/// How the bounds of batch renorm grow from 1 and 0, where it is batch norm, in steps of training; counted by
+/// num_batches_tracked, so that a checkpoint knows where it was. All 0: the bounds do not change. In the paper (Ioffe,
+/// 2017) 5000, 35000 and 20000.
+struct BatchRenormSchedule {
+  int64_t warmup_steps = 0;  ///< as batch norm
+  int64_t r_ramp_steps = 0;  ///< after these, until the bound of r has grown in equal steps to r_max
+  int64_t d_ramp_steps = 0;  ///< the same for d_max
+};
+
 /// x: (N, channels, H, W); see batch_renorm(). The running statistics must be tracked.
 class BatchRenorm2d : public BatchNorm {
  public:
   explicit BatchRenorm2d(int64_t channels, double r_max = 3, double d_max = 5,
-                         const BatchNormLayerOptions& options = {});
-  /// Papers let them grow during training, from 1 and 0. Throws Error unless r_max >= 1 and d_max >= 0.
+                         const BatchNormLayerOptions& options = {}, const BatchRenormSchedule& schedule = {});
+  /// With a schedule these are where it ends. Throws Error unless r_max >= 1 and d_max >= 0.
   void set_bounds(double r_max, double d_max);
   [[nodiscard]] double r_max() const { return r_max_; }
   [[nodiscard]] double d_max() const { return d_max_; }
@@ -103,6 +114,7 @@ class BatchRenorm2d : public BatchNorm {
  private:
   double r_max_ = 1;
   double d_max_ = 0;
+  BatchRenormSchedule schedule_;
 };
 
 /// Batch norm of (N, channels, H, W) whose statistics, weight and bias are all buffers: nothing of it is trained. As

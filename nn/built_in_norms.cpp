@@ -53,15 +53,38 @@ Statistics statistics_of(const NormChoice& choice) {
   return statistics_from_string(choice.text("statistics", std::string(to_string(Statistics::stable))));
 }
 
+bool affine_of(const NormChoice& choice) {
+  return choice.flag("affine", true);
+}
+
+bool bias_of(const NormChoice& choice) {
+  return choice.flag("bias", true);
+}
+
 NormOptions norm_options(const NormChoice& choice, double eps) {
-  return {.eps = eps_of(choice, eps), .statistics = statistics_of(choice)};
+  return {.eps = eps_of(choice, eps),
+          .affine = affine_of(choice),
+          .bias = bias_of(choice),
+          .statistics = statistics_of(choice)};
 }
 
 BatchNormLayerOptions batch_options(const NormChoice& choice) {
   return {.eps = eps_of(choice, 1e-5),
           .momentum = momentum_of(choice),
+          .affine = affine_of(choice),
+          .bias = bias_of(choice),
+          .track_running_stats = choice.flag("track_running_stats", true),
           .statistics = statistics_of(choice),
           .biased_running_var = choice.flag("biased_running_var", false)};
+}
+
+InstanceNormLayerOptions instance_options(const NormChoice& choice) {
+  return {.eps = eps_of(choice, 1e-5),
+          .momentum = fixed_momentum_of(choice),
+          .affine = affine_of(choice),
+          .bias = bias_of(choice),
+          .track_running_stats = choice.flag("track_running_stats", false),
+          .statistics = statistics_of(choice)};
 }
 
 int64_t sub_batch_of(const NormChoice& choice) {
@@ -74,6 +97,19 @@ struct Bounds {
 };
 Bounds bounds_of(const NormChoice& choice) {
   return {at_least(1, choice, "r_max", 3), at_least(0, choice, "d_max", 5)};
+}
+
+int64_t steps_of(const NormChoice& choice, const std::string& option) {
+  const double steps = at_least(0, choice, option, 0);
+  check(steps == std::floor(steps) && steps <= 1e15, "norm", "{}: {}: expected a whole number >= 0, got {}",
+        choice.name, option, steps);
+  return static_cast<int64_t>(steps);
+}
+
+BatchRenormSchedule schedule_of(const NormChoice& choice) {
+  return {.warmup_steps = steps_of(choice, "warmup_steps"),
+          .r_ramp_steps = steps_of(choice, "r_ramp_steps"),
+          .d_ramp_steps = steps_of(choice, "d_ramp_steps")};
 }
 
 int64_t window_of(const NormChoice& choice) {
@@ -129,12 +165,16 @@ Layer make_ghost_batch(const NormChoice& choice, int64_t channels) {
 
 Layer make_batch_renorm(const NormChoice& choice, int64_t channels) {
   const Bounds bounds = bounds_of(choice);
-  return std::make_shared<BatchRenorm2d>(channels, bounds.r_max, bounds.d_max, batch_options(choice));
+  return std::make_shared<BatchRenorm2d>(channels, bounds.r_max, bounds.d_max, batch_options(choice),
+                                         schedule_of(choice));
 }
 
 Layer make_layer2d(const NormChoice& choice, int64_t channels) {
+  const NormOptions options = norm_options(choice, 1e-6);
   return std::make_shared<LayerNorm2d>(
-      channels, LayerNorm2dLayerOptions{.eps = eps_of(choice, 1e-6), .statistics = statistics_of(choice)});
+      channels,
+      LayerNorm2dLayerOptions{
+          .eps = options.eps, .affine = options.affine, .bias = options.bias, .statistics = options.statistics});
 }
 
 Layer make_group(const NormChoice& choice, int64_t channels) {
@@ -142,18 +182,18 @@ Layer make_group(const NormChoice& choice, int64_t channels) {
 }
 
 Layer make_instance(const NormChoice& choice, int64_t channels) {
-  const NormOptions options = norm_options(choice, 1e-5);
-  return std::make_shared<InstanceNorm2d>(
-      channels, InstanceNormLayerOptions{.eps = options.eps, .affine = true, .statistics = options.statistics});
+  return std::make_shared<InstanceNorm2d>(channels, instance_options(choice));
 }
 
 Layer make_rms2d(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<RMSNorm2d>(channels, RmsNorm2dLayerOptions{.eps = eps_of(choice, 1e-6)});
+  return std::make_shared<RMSNorm2d>(channels,
+                                     RmsNorm2dLayerOptions{.eps = eps_of(choice, 1e-6), .affine = affine_of(choice)});
 }
 
 Layer make_simple2d(const NormChoice& choice, int64_t channels) {
   return std::make_shared<SimpleNorm2d>(
-      channels, SimpleNormLayerOptions{.eps = eps_of(choice, 1e-6), .statistics = statistics_of(choice)});
+      channels, SimpleNormLayerOptions{
+                    .eps = eps_of(choice, 1e-6), .affine = affine_of(choice), .statistics = statistics_of(choice)});
 }
 
 Layer make_local_response(const NormChoice& choice, int64_t channels) {
@@ -196,6 +236,15 @@ void check_eps_and_statistics(const NormChoice& choice) {
   (void)norm_options(choice, 0);
 }
 
+void check_rms2d(const NormChoice& choice) {
+  check_eps(choice);
+  (void)affine_of(choice);
+}
+
+void check_instance(const NormChoice& choice) {
+  (void)instance_options(choice);
+}
+
 void check_batch(const NormChoice& choice) {
   (void)batch_options(choice);
 }
@@ -208,6 +257,7 @@ void check_ghost_batch(const NormChoice& choice) {
 void check_batch_renorm(const NormChoice& choice) {
   (void)batch_options(choice);
   (void)bounds_of(choice);
+  (void)schedule_of(choice);
 }
 
 void check_local_response(const NormChoice& choice) {
@@ -224,7 +274,7 @@ void check_dyt(const NormChoice& choice) {
 }
 
 std::vector<std::string> batch_option_names(std::initializer_list<std::string> more = {}) {
-  std::vector<std::string> names{"eps", "momentum", "statistics", "biased_running_var"};
+  std::vector<std::string> names{"eps", "momentum", "affine", "bias", "statistics", "biased_running_var"};
   names.insert(names.end(), more);
   return names;
 }
@@ -233,22 +283,31 @@ std::vector<std::string> batch_option_names(std::initializer_list<std::string> m
 
 NormRegistry built_in_norms() {
   return {
-      {"batch", {.make = make_batch, .options = batch_option_names(), .check = check_batch}},
+      {"batch", {.make = make_batch, .options = batch_option_names({"track_running_stats"}), .check = check_batch}},
       {"frozen_batch", {.make = make_frozen_batch, .options = {"eps"}, .check = check_eps}},
       {"ghost_batch",
-       {.make = make_ghost_batch, .options = batch_option_names({"sub_batch"}), .check = check_ghost_batch}},
+       {.make = make_ghost_batch,
+        .options = batch_option_names({"track_running_stats", "sub_batch"}),
+        .check = check_ghost_batch}},
       {"batch_renorm",
-       {.make = make_batch_renorm, .options = batch_option_names({"r_max", "d_max"}), .check = check_batch_renorm}},
-      {"layer2d", {.make = make_layer2d, .options = {"eps", "statistics"}, .check = check_eps_and_statistics}},
+       {.make = make_batch_renorm,
+        .options = batch_option_names({"r_max", "d_max", "warmup_steps", "r_ramp_steps", "d_ramp_steps"}),
+        .check = check_batch_renorm}},
+      {"layer2d",
+       {.make = make_layer2d, .options = {"eps", "affine", "bias", "statistics"}, .check = check_eps_and_statistics}},
       {"group",
-       {.make = make_group, .options = {"eps", "statistics"}, .takes_groups = true, .check = check_eps_and_statistics}},
+       {.make = make_group,
+        .options = {"eps", "affine", "bias", "statistics"},
+        .takes_groups = true,
+        .check = check_eps_and_statistics}},
       {"instance",
        {.make = make_instance,
-        .options = {"eps", "statistics"},
+        .options = {"eps", "momentum", "affine", "bias", "track_running_stats", "statistics"},
         .needs_pixels = true,
-        .check = check_eps_and_statistics}},
-      {"rms2d", {.make = make_rms2d, .options = {"eps"}, .check = check_eps}},
-      {"simple2d", {.make = make_simple2d, .options = {"eps", "statistics"}, .check = check_eps_and_statistics}},
+        .check = check_instance}},
+      {"rms2d", {.make = make_rms2d, .options = {"eps", "affine"}, .check = check_rms2d}},
+      {"simple2d",
+       {.make = make_simple2d, .options = {"eps", "affine", "statistics"}, .check = check_eps_and_statistics}},
       {"local_response",
        {.make = make_local_response, .options = {"size", "alpha", "beta", "k"}, .check = check_local_response}},
       {"evonorm_b0",

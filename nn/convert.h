@@ -16,7 +16,8 @@ class Norm;
 
 /// A norm for the same channels as `norm`, a layer of `model`, with its mode and its dtype, or the model's where it has
 /// no tensors. Weight, bias and all other parameters and buffers
-/// whose name and sizes both have are copied; parameters that both have want a gradient in both or in neither.
+/// whose name and sizes both have are copied; parameters that both have want a gradient in both or in neither. `to`
+/// decides which there are: those that `norm` lacks have their start values, and are trained.
 std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, const NormChoice& to);
 
 /// Replaces every norm layer (in a ChildSlot) of the kind `from` by one of the kind `to` (both specs of

@@ -18,7 +18,7 @@ namespace norma::nn {
 //   group      32 groups, or the largest divisor of the channels below that; evonorm_s0 likewise
 //   group:32   32 groups; an Error where they do not divide the channels
 //   group/8    8 channels per group
-//   batch[momentum=0.01,eps=1e-3], layer2d[statistics=sum_of_squares], group:8[eps=1e-3]   options in brackets
+//   batch[momentum=0.01,eps=1e-3], layer2d[statistics=sum_of_squares], group:8[affine=false]   options in brackets
 // docs/norms.md has the options of each and their defaults, which are those of PyTorch and timm.
 
 /// A parsed and checked norm spec.

@@ -33,6 +33,21 @@ TEST_CASE("norma train: a norm policy is part of the run, also when it is evalua
   CHECK_MESSAGE(resumed.code == 0, resumed.err);
 }
 
+TEST_CASE("norma train: options that leave out weights and add statistics, from the command line and from a policy") {
+  const TemporaryFolder folder;
+  write_file(folder / "p.toml", "\"layer4.*\" = \"group:8[affine=false]\"\n\"bn1\" = \"batch[bias=false]\"\n");
+  const Outcome trained = run_norma(
+      folder.path(), kTiny + "--norm 'instance[track_running_stats=true,momentum=0.01]' --norm-policy p.toml");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(evaluated.out.starts_with("resnet18 instance[track_running_stats=true,momentum=0.01] on shapes: "));
+  // Without the options other tensors are asked for.
+  const Outcome other = run_norma(folder.path(), "eval --checkpoint o --norm instance");
+  CHECK(other.code == 2);
+  CHECK(other.err.find("layer1.0.bn1.running_mean") != std::string::npos);
+}
+
 TEST_CASE("norma: norm policies that are wrong give one line with the place") {
   const TemporaryFolder folder;
   write_file(folder / "syntax.toml", "\"bn1\" = \"none\"\n\"layer1 = \"none\"\n");

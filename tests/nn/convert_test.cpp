@@ -142,6 +142,31 @@ TEST_CASE("convert_norm: the weight of a global response norm, 0 at first, means
   CHECK(max_difference(net.children()[0].second->named_parameters()[0].second, ones({4})) == 0);
 }
 
+TEST_CASE("convert_norm: the spec decides which of weight, bias and statistics there are") {
+  const auto names = [](const Module& net) {
+    std::string text;
+    for (const auto& [name, x] : net.state_dict()) {
+      text += name + " ";
+    }
+    return text;
+  };
+  Sequential net{make_norm("batch[bias=false]", 4)};
+  randomize(net);
+  const Tensor weight = copy_of(net.state_dict()[0].second);
+  convert_norm(net, "batch", "group:2[bias=false]");
+  CHECK(names(net) == "0.weight ");
+  CHECK(max_difference(net.state_dict()[0].second, weight) == 0);
+  // A bias that was not there starts at 0, and is trained.
+  convert_norm(net, "group:2[bias=false]", "instance[track_running_stats=true,momentum=0.01]");
+  CHECK(names(net) == "0.weight 0.bias 0.running_mean 0.running_var 0.num_batches_tracked ");
+  CHECK(max_difference(net.state_dict()[0].second, weight) == 0);
+  CHECK(max_difference(net.state_dict()[1].second, zeros({4})) == 0);
+  CHECK(net.parameters()[1].requires_grad());
+  convert_norm(net, "instance", "group:4[affine=false]");
+  CHECK(net.state_dict().empty());
+  CHECK(layer_names(net) == std::vector<std::string>{"GroupNorm(4, 4, eps=1e-05, affine=false)"});
+}
+
 TEST_CASE("convert_norm: groups that do not divide a layer's channels are not that layer's") {
   Sequential net{std::make_shared<GroupNorm>(2, 4), std::make_shared<GroupNorm>(2, 14),
                  std::make_shared<BatchNorm2d>(3)};

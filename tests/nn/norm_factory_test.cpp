@@ -76,6 +76,28 @@ TEST_CASE("norm factory: options in brackets") {
   CHECK(built("frn[eps=1e-6]", 8) == "FilterResponseNormTlu2d(8, eps=1e-06)");
   CHECK(built("grn[eps=1e-3]", 8) == "GlobalResponseNorm(8, eps=0.001)");
   CHECK(built("dyt[alpha=1]", 8) == "DynamicTanh(8, alpha=1)");
+  CHECK(built("batch[bias=false]", 8) == "BatchNorm2d(8, eps=1e-05, momentum=0.1, bias=false)");
+  CHECK(built("batch[affine=false]", 8) == "BatchNorm2d(8, eps=1e-05, momentum=0.1, affine=false)");
+  CHECK(built("batch[track_running_stats=false]", 8) ==
+        "BatchNorm2d(8, eps=1e-05, momentum=0.1, track_running_stats=false)");
+  CHECK(built("ghost_batch[bias=false,track_running_stats=false]", 8) ==
+        "GhostBatchNorm2d(8, sub_batch=32, eps=1e-05, momentum=0.1, bias=false, track_running_stats=false)");
+  CHECK(built("batch_renorm[bias=false]", 8) ==
+        "BatchRenorm2d(8, r_max=3, d_max=5, eps=1e-05, momentum=0.1, bias=false)");
+  CHECK(built("batch_renorm[warmup_steps=5000,r_ramp_steps=35000,d_ramp_steps=20000]", 8) ==
+        "BatchRenorm2d(8, r_max=3, d_max=5, warmup_steps=5000, r_ramp_steps=35000, d_ramp_steps=20000, eps=1e-05, "
+        "momentum=0.1)");
+  CHECK(built("batch_renorm[warmup_steps=0]", 8) == built("batch_renorm", 8));
+  CHECK(built("layer2d[bias=false]", 8) == "LayerNorm2d(8, eps=1e-06, bias=false)");
+  CHECK(built("group:2[affine=false]", 8) == "GroupNorm(2, 8, eps=1e-05, affine=false)");
+  CHECK(built("group/2[bias=false,eps=1]", 8) == "GroupNorm(4, 8, eps=1, bias=false)");
+  CHECK(built("group[bias=false]", 8) == "GroupNorm(8, 8, eps=1e-05, bias=false)");
+  CHECK(built("instance[track_running_stats=true,momentum=0.01]", 8) ==
+        "InstanceNorm2d(8, eps=1e-05, track_running_stats=true, momentum=0.01)");
+  CHECK(built("instance[affine=false]", 8) == "InstanceNorm2d(8, eps=1e-05, affine=false)");
+  CHECK(built("instance[bias=false]", 8) == "InstanceNorm2d(8, eps=1e-05, bias=false)");
+  CHECK(built("rms2d[affine=false]", 8) == "RMSNorm2d(8, eps=1e-06, affine=false)");
+  CHECK(built("simple2d[affine=false]", 8) == "SimpleNorm2d(8, eps=1e-06, affine=false)");
   CHECK(to_string(parse_norm("batch[momentum=0.01,eps=1e-3]")) == "batch[eps=1e-3,momentum=0.01]");
   CHECK(to_string(parse_norm("group/8")) == "group/8");
   CHECK(to_string(parse_norm("group:8[eps=0]")) == "group:8[eps=0]");
@@ -109,6 +131,19 @@ TEST_CASE("norm factory: error texts") {
         "norm: ghost_batch: sub_batch: expected a positive whole number, got '1.5'");
   CHECK(error("ghost_batch[momentum=-1]") ==
         "norm: ghost_batch: momentum: expected a number in [0, 1] or none, got -1");
+  CHECK(error("batch[bias=0]") == "norm: batch: bias: expected true or false, got '0'");
+  CHECK(error("group:8[affine=no]") == "norm: group: affine: expected true or false, got 'no'");
+  CHECK(error("rms2d[affine=1]") == "norm: rms2d: affine: expected true or false, got '1'");
+  CHECK(error("rms2d[bias=false]") == "norm: rms2d: unknown option 'bias'; did you mean 'eps'?");
+  CHECK(error("instance[momentum=none]") == "norm: instance: momentum: expected a number, got 'none'");
+  CHECK(error("instance[track_running_stats=yes]") ==
+        "norm: instance: track_running_stats: expected true or false, got 'yes'");
+  CHECK(error("batch_renorm[warmup_steps=-1]") == "norm: batch_renorm: warmup_steps: expected a number >= 0, got -1");
+  CHECK(error("batch_renorm[r_ramp_steps=1.5]") ==
+        "norm: batch_renorm: r_ramp_steps: expected a whole number >= 0, got 1.5");
+  CHECK(error("batch_renorm[d_ramp_steps=x]") == "norm: batch_renorm: d_ramp_steps: expected a number, got 'x'");
+  CHECK(error("batch_renorm[track_running_stats=false]") ==
+        "norm: batch_renorm: unknown option 'track_running_stats'; did you mean 'biased_running_var'?");
   CHECK(error("batch_renorm[r_max=0.5]") == "norm: batch_renorm: r_max: expected a number >= 1, got 0.5");
   CHECK(error("batch_renorm[d_max=-1]") == "norm: batch_renorm: d_max: expected a number >= 0, got -1");
   CHECK(error("batch_renorm[d_max=inf]") == "norm: batch_renorm: d_max: expected a number >= 0, got inf");
@@ -118,7 +153,7 @@ TEST_CASE("norm factory: error texts") {
   CHECK(error("evonorm_b0[momentum=none]") == "norm: evonorm_b0: momentum: expected a number, got 'none'");
   CHECK(error("evonorm_b0[momentum=2]") == "norm: evonorm_b0: momentum: expected a number in [0, 1], got 2");
   CHECK(error("evonorm_s0:0") == "norm: evonorm_s0: groups: expected a positive whole number, got '0'");
-  CHECK(error("rms2d[statistics=welford]") == "norm: rms2d: unknown option 'statistics'; did you mean 'eps'?");
+  CHECK(error("rms2d[statistics=welford]") == "norm: rms2d: unknown option 'statistics'; did you mean 'affine'?");
   CHECK(error("frn[eps=-1]") == "norm: frn: eps: expected a number >= 0, got -1");
   CHECK(error("grn[eps=x]") == "norm: grn: eps: expected a number, got 'x'");
   CHECK(error("dyt[alpha=inf]") == "norm: dyt: alpha: expected a finite number, got inf");
@@ -175,12 +210,23 @@ TEST_CASE("norm factory: every norm keeps sizes, dtype and memory format, and gi
 }
 
 TEST_CASE("norm factory: every option of every norm changes what the layer computes") {
-  const std::map<std::string, std::string> values = {{"eps", "0.5"},     {"momentum", "0.9"},
-                                                     {"alpha", "0.25"},  {"statistics", "sum_of_squares"},
-                                                     {"sub_batch", "2"}, {"biased_running_var", "true"},
-                                                     {"r_max", "1"},     {"d_max", "0"},
-                                                     {"size", "3"},      {"beta", "0.5"},
-                                                     {"k", "2"}};
+  const std::map<std::string, std::string> values = {{"eps", "0.5"},
+                                                     {"momentum", "0.9"},
+                                                     {"alpha", "0.25"},
+                                                     {"statistics", "sum_of_squares"},
+                                                     {"sub_batch", "2"},
+                                                     {"biased_running_var", "true"},
+                                                     {"r_max", "1"},
+                                                     {"d_max", "0"},
+                                                     {"size", "3"},
+                                                     {"beta", "0.5"},
+                                                     {"k", "2"},
+                                                     {"warmup_steps", "5"},
+                                                     {"r_ramp_steps", "5"},
+                                                     {"d_ramp_steps", "5"},
+                                                     {"affine", "false"},
+                                                     {"bias", "false"},
+                                                     {"track_running_stats", "false"}};
   // One step of training, then evaluation; near 0, and far from it, where E[x²] - E[x]² cancels.
   const auto results = [](const std::string& spec) {
     std::vector<double> numbers;
@@ -188,8 +234,8 @@ TEST_CASE("norm factory: every option of every norm changes what the layer compu
       const Tensor x = to(add(test::random_tensor({6, 8, 3, 5}, 1), offset), DType::float32);
       const auto norm = make_norm(spec, 8);
       for (const auto& [name, p] : norm->named_parameters()) {
-        if (name == "weight") {  // that of grn starts at 0
-          copy_into(ones(p.sizes()), p);
+        if (name == "weight" || name == "bias") {  // that of grn starts at 0, as every bias
+          copy_into(full(p.sizes(), 1.5), p);
         }
       }
       const NoGradGuard guard;
@@ -202,12 +248,16 @@ TEST_CASE("norm factory: every option of every norm changes what the layer compu
     return numbers;
   };
   for (const std::string& name : norm_names()) {
-    const std::vector<double> plain = results(name);
+    // Instance norms have a momentum only where they have running statistics, which they do not by themselves.
+    const std::string with_statistics = name == "instance" ? "track_running_stats=true" : "";
     for (const std::string& option : norm_definition(name).options) {
       CAPTURE(name);
       CAPTURE(option);
       REQUIRE(values.contains(option));
-      const std::vector<double> other = results(fmt::format("{}[{}={}]", name, option, values.at(option)));
+      const std::string given = with_statistics.empty() || option == "track_running_stats" ? "" : with_statistics + ",";
+      const std::string value = name == "instance" && option == "track_running_stats" ? "true" : values.at(option);
+      const std::vector<double> plain = results(given.empty() ? name : fmt::format("{}[{}]", name, with_statistics));
+      const std::vector<double> other = results(fmt::format("{}[{}{}={}]", name, given, option, value));
       double difference = 0;
       for (size_t i = 0; i < plain.size(); ++i) {
         difference = std::max(difference, std::abs(plain[i] - other[i]));

@@ -192,6 +192,39 @@ TEST_CASE("batch renorm: bounds of 1 and 0 make it batch norm") {
   CHECK(max_difference(batch(x), renorm(x)) == 0);
 }
 
+TEST_CASE("batch renorm: the bounds grow with the batches seen, also across a checkpoint") {
+  // Running statistics stay at 0 and 1, so that r = 20 and d = 100 are cut off at the bounds.
+  const Tensor x = add(mul(random_tensor({4, 3, 2, 5}, 1), 20), 100);
+  const BatchNormLayerOptions frozen{.momentum = 0};
+  const BatchRenormSchedule schedule{.warmup_steps = 2, .r_ramp_steps = 4, .d_ramp_steps = 2};
+  const auto make = [&] {
+    const auto layer = std::make_shared<BatchRenorm2d>(3, 3, 5, frozen, schedule);
+    layer->to(DType::float64);
+    return layer;
+  };
+  std::shared_ptr<BatchRenorm2d> layer = make();
+  const std::vector<std::pair<double, double>> bounds = {{1, 0}, {1, 0},   {1, 0}, {1.5, 2.5},
+                                                         {2, 5}, {2.5, 5}, {3, 5}, {3, 5}};
+  for (size_t step = 0; step < bounds.size(); ++step) {
+    CAPTURE(step);
+    if (step == 4) {
+      const std::shared_ptr<BatchRenorm2d> resumed = make();
+      resumed->load_state_dict(layer->state_dict());
+      layer = resumed;
+    }
+    const auto [r_max, d_max] = bounds[step];
+    BatchRenorm2d expected(3, r_max, d_max, frozen);
+    expected.to(DType::float64);
+    CHECK(max_difference((*layer)(x), expected(x)) == 0);
+    CHECK(max_difference(expected(x), BatchRenorm2d(3, r_max + 0.5, d_max, frozen)(to(x, DType::float32))) > 0.1);
+    layer->eval();  // counts nothing
+    (*layer)(x);
+    layer->train();
+  }
+  CHECK(batches_of(*layer) == 8);
+  CHECK(layer->r_max() == 3);
+}
+
 TEST_CASE("frozen batch norm: nothing in it is trained, in either mode") {
   FrozenBatchNorm2d layer(3);
   CHECK(layer.parameters().empty());
@@ -314,6 +347,8 @@ TEST_CASE("norm layers: error texts of options") {
   CHECK(error_of([] { BatchRenorm2d(3, 0.5); }) == "BatchRenorm2d: r_max: expected a value >= 1, got 0.5");
   CHECK(error_of([] { BatchRenorm2d(3, 3, 5, {.track_running_stats = false}); }) ==
         "BatchRenorm2d: track_running_stats: expected true, got false");
+  CHECK(error_of([] { BatchRenorm2d(3, 3, 5, {}, {.d_ramp_steps = -1}); }) ==
+        "BatchRenorm2d: d_ramp_steps: expected a number >= 0, got -1");
   CHECK(error_of([] { EvoNorm2dB0(4, {.eps = -1}); }) == "EvoNorm2dB0: eps: expected a value >= 0, got -1");
   CHECK(error_of([] { EvoNorm2dB0(4, {.momentum = 3}); }) ==
         "EvoNorm2dB0: momentum: expected a value in [0, 1], got 3");
