@@ -81,21 +81,21 @@ Tensors backward_b0(const Tensor& dy, const Tensors& inputs, const Tensor& maps,
   const Doubles rest = row_of(maps, 1);
   const Doubles batch_mean = row_of(batch, 0);
   const Doubles batch_rest = row_of(batch, 1);
-  const Doubles one(weight.size(), 1.0);
+  const Doubles rstd = row_of(maps, 2);  // by itself, since 1 / root² need not fit T
   Doubles by = sums[3];
   Doubles shift(weight.size(), 0.0);
   const size_t channels = of_batch.size();
   const double images = static_cast<double>(layout.shape().outer);
   for (size_t map = 0; map < by.size(); ++map) {
-    by[map] /= numbers[1][map] * layout.pixels();
+    by[map] /= layout.pixels();
     if (!fixed) {
       const size_t c = map % channels;
       const double through_batch = of_batch[c] / (numbers[2][map] * layout.pixels() * images);
-      by[map] += through_batch;
+      by[map] += through_batch * numbers[1][map];
       shift[map] = through_batch * ((mean[map] - batch_mean[c]) + (rest[map] - batch_rest[c]));
     }
   }
-  const Tensor dx = map_gradient(layout, dz, x, MapFunction::evo, numbers, {mean, rest, one, by, shift});
+  const Tensor dx = map_gradient(layout, dz, x, MapFunction::evo, numbers, {mean, rest, rstd, by, shift});
   return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, sums[2])),
           gradient_of(inputs[2], over_maps(layout, sums[1])), gradient_of(inputs[3], over_maps(layout, sums[0]))};
 }

@@ -37,7 +37,7 @@ struct Responses {
   Doubles n;        ///< g / (mean of g over the channels + eps)
   Doubles mean;     ///< that denominator, one per image
   Doubles weight;   ///< of each map
-  MapRows numbers;  ///< 1 + weight * n, bias
+  MapRows numbers;  ///< 1 + weight * n, bias, 1 / g or 0
 };
 
 Responses responses(const MapLayout& layout, const Tensors& inputs, const Tensor& rows, double eps) {
@@ -50,6 +50,7 @@ Responses responses(const MapLayout& layout, const Tensors& inputs, const Tensor
   }
   r.n = r.g;
   Doubles scale = r.g;
+  Doubles inverse = r.g;
   for (size_t first = 0; first < r.g.size(); first += channels) {
     double sum = 0;
     for (size_t c = 0; c < channels; ++c) {
@@ -59,9 +60,10 @@ Responses responses(const MapLayout& layout, const Tensors& inputs, const Tensor
     for (size_t c = first; c < first + channels; ++c) {
       r.n[c] = r.g[c] / r.mean.back();
       scale[c] = 1 + r.weight[c] * r.n[c];
+      inverse[c] = r.g[c] == 0 ? 0 : 1 / r.g[c];
     }
   }
-  r.numbers = {scale, for_maps(layout, numbers_from(inputs[2], layout.channels(), 0))};
+  r.numbers = {scale, for_maps(layout, numbers_from(inputs[2], layout.channels(), 0)), inverse};
   return r;
 }
 
@@ -74,25 +76,24 @@ Tensors global_response_backward(const Tensor& dy, const Tensors& inputs, const 
   const MapRows sums = map_sums(layout, dz, x, MapFunction::affine, r.numbers);
   // dn = weight * sum(dy * x);  dg = (dn - mean over the channels of dn * n) / mean of g;  dx = dy * scale + x / g * dg
   const auto channels = static_cast<size_t>(layout.channels());
+  Doubles dn = sums[1];
   Doubles dweight = sums[1];
-  Doubles by(sums[1].size(), 0.0);
-  Doubles inverse = by;
-  for (size_t first = 0; first < by.size(); first += channels) {
+  Doubles dg(dn.size(), 0.0);
+  for (size_t first = 0; first < dn.size(); first += channels) {
     double shared = 0;
     for (size_t c = first; c < first + channels; ++c) {
-      dweight[c] *= r.n[c];
-      shared += r.weight[c] * sums[1][c] * r.n[c];
+      dn[c] *= r.weight[c] * r.g[c];
+      dweight[c] *= r.g[c] * r.n[c];
+      shared += dn[c] * r.n[c];
     }
     shared /= static_cast<double>(channels);
     for (size_t c = first; c < first + channels; ++c) {
-      if (r.g[c] != 0) {  // a map of zeros has no gradient through g
-        inverse[c] = 1 / r.g[c];
-        by[c] = (r.weight[c] * sums[1][c] - shared) / r.mean[first / channels];
-      }
+      dg[c] = (dn[c] - shared) / r.mean[first / channels];
     }
   }
-  const Doubles zero(by.size(), 0.0);
-  const Tensor dx = map_gradient(layout, dz, x, MapFunction::affine, r.numbers, {zero, zero, inverse, by, zero});
+  const Doubles zero(dn.size(), 0.0);
+  const Doubles& inverse = r.numbers[2];  // 0 for a map of zeros, which has no gradient through g
+  const Tensor dx = map_gradient(layout, dz, x, MapFunction::affine, r.numbers, {zero, zero, inverse, dg, zero});
   return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, dweight)),
           gradient_of(inputs[2], over_maps(layout, sums[0]))};
 }

@@ -115,19 +115,19 @@ struct EvoMap {
   }
 };
 
-/// y = x * scale + shift
+/// y = x * scale + shift. The third number only keeps a sum in the range of T.
 struct AffineMap {
-  static constexpr int kNumbers = 2;
+  static constexpr int kNumbers = 3;
   static constexpr int kSums = 2;
 
   template <class T, class N>
   static T value(T x, const N& n, int64_t i) {
     return x * n(0, i) + n(1, i);
   }
-  /// of shift, scale
+  /// of shift, and of scale times the third number
   template <class T, class N>
-  static Terms<T> terms(T dy, T x, const N&, int64_t) {
-    return {.a = dy, .b = dy * x};
+  static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
+    return {.a = dy, .b = dy * (x * n(2, i))};
   }
   template <class T, class N>
   static T slope(T dy, T, const N& n, int64_t i) {

@@ -14,7 +14,7 @@ enum class MapFunction : uint8_t {
   threshold,  ///< filter response norm with its threshold: rstd, weight, bias, tau
   gate,       ///< EvoNorm S0: v, rstd, weight, bias
   evo,        ///< EvoNorm B0: v, the root of the map, the root of the batch, weight, bias
-  affine,     ///< global response norm: scale, shift
+  affine,     ///< global response norm: scale, shift, 1 / what the map responds
   tanh,       ///< dynamic tanh: alpha, weight, bias
 };
 int64_t numbers_of(MapFunction function);
