@@ -45,7 +45,7 @@ Tensor act_after(const Tensor& y, const NormActOptions& then) {
   }
   switch (then.activation) {
     case Activation::identity: break;
-    case Activation::relu: z = relu(z); break;
+    case Activation::relu: return relu(to(z, y.dtype()));  // keeps its output, in y's dtype
     case Activation::gelu: z = gelu(z); break;
     case Activation::silu: z = silu(z); break;
   }

@@ -13,7 +13,7 @@ void check_channels(std::string_view layer, int64_t channels) {
 }  // namespace
 
 Tensor ComposedNorm::forward_act(const Tensor& x, const NormActOptions& then) {
-  return act_after(apply(x), then);
+  return then.residual.defined() ? act_after(apply(x, Activation::identity), then) : apply(x, then.activation);
 }
 
 LocalResponseNorm::LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options, int64_t channels)
@@ -22,11 +22,12 @@ LocalResponseNorm::LocalResponseNorm(int64_t size, const LocalResponseNormOption
   check(size >= 1, "LocalResponseNorm", "size: expected a positive number, got {}", size);
 }
 
-Tensor LocalResponseNorm::apply(const Tensor& x) {
+Tensor LocalResponseNorm::apply(const Tensor& x, Activation activation) {
   if (channels_ > 0) {
     check_norm_input("local_response_norm", x, channels_, 3, kMaxRank);
   }
-  return local_response_norm(x, size_, options_);
+  return local_response_norm(
+      x, size_, {.alpha = options_.alpha, .beta = options_.beta, .k = options_.k, .activation = activation});
 }
 
 std::string LocalResponseNorm::name() const {
@@ -45,13 +46,14 @@ EvoNorm2dB0::EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options)
   running_var_ = register_buffer("running_var", ones({channels}));
 }
 
-Tensor EvoNorm2dB0::apply(const Tensor& x) {
+Tensor EvoNorm2dB0::apply(const Tensor& x, Activation activation) {
   check_norm_input("evo_norm_b0", x, channels_, 4, 4);
   return evo_norm_b0(x, running_var_, v_, weight_, bias_,
                      {.training = is_training(),
                       .momentum = options_.momentum,
                       .eps = options_.eps,
-                      .statistics = options_.statistics});
+                      .statistics = options_.statistics,
+                      .activation = activation});
 }
 
 std::string EvoNorm2dB0::name() const {
@@ -70,9 +72,10 @@ EvoNorm2dS0::EvoNorm2dS0(int64_t groups, int64_t channels, const EvoNormS0Option
   v_ = register_parameter("v", ones({channels}));
 }
 
-Tensor EvoNorm2dS0::apply(const Tensor& x) {
+Tensor EvoNorm2dS0::apply(const Tensor& x, Activation activation) {
   check_norm_input("evo_norm_s0", x, channels_, 4, 4);
-  return evo_norm_s0(x, groups_, v_, weight_, bias_, options_);
+  return evo_norm_s0(x, groups_, v_, weight_, bias_,
+                     {.eps = options_.eps, .statistics = options_.statistics, .activation = activation});
 }
 
 std::string EvoNorm2dS0::name() const {
@@ -89,9 +92,9 @@ FilterResponseNormTlu2d::FilterResponseNormTlu2d(int64_t channels, const FilterR
   tau_ = register_parameter("tau", zeros({channels}));
 }
 
-Tensor FilterResponseNormTlu2d::apply(const Tensor& x) {
+Tensor FilterResponseNormTlu2d::apply(const Tensor& x, Activation activation) {
   check_norm_input("filter_response_norm", x, channels_, 4, 4);
-  return filter_response_norm(x, weight_, bias_, tau_, options_);
+  return filter_response_norm(x, weight_, bias_, tau_, {.eps = options_.eps, .activation = activation});
 }
 
 std::string FilterResponseNormTlu2d::name() const {
@@ -106,9 +109,9 @@ GlobalResponseNorm::GlobalResponseNorm(int64_t channels, const GlobalResponseNor
   bias_ = register_parameter("bias", zeros({channels}));
 }
 
-Tensor GlobalResponseNorm::apply(const Tensor& x) {
+Tensor GlobalResponseNorm::apply(const Tensor& x, Activation activation) {
   check_norm_input("global_response_norm", x, channels_, 3, 5);
-  return global_response_norm(x, weight_, bias_, options_);
+  return global_response_norm(x, weight_, bias_, {.eps = options_.eps, .activation = activation});
 }
 
 std::string GlobalResponseNorm::name() const {
@@ -123,11 +126,11 @@ DynamicTanh::DynamicTanh(int64_t channels, const DynamicTanhLayerOptions& option
   bias_ = register_parameter("bias", zeros({channels}));
 }
 
-Tensor DynamicTanh::apply(const Tensor& x) {
+Tensor DynamicTanh::apply(const Tensor& x, Activation activation) {
   if (options_.axis == 1) {
     check_norm_input("dynamic_tanh", x, channels_, 2, kMaxRank);
   }
-  return dynamic_tanh(x, alpha_, weight_, bias_, {.axis = options_.axis});
+  return dynamic_tanh(x, alpha_, weight_, bias_, {.axis = options_.axis, .activation = activation});
 }
 
 std::string DynamicTanh::name() const {

@@ -8,17 +8,17 @@
 namespace norma::nn {
 
 // Layers around the norms that are more than one normalize(), where the meaning of each is described: response_norm.h,
-// evo_norm.h and dynamic_tanh.h of ops/norm/. Names of parameters and buffers are those of timm and PyTorch. A residual
-// and an activation are computed after the norm, in ops of their own.
+// evo_norm.h and dynamic_tanh.h of ops/norm/. Names of parameters and buffers are those of timm and PyTorch. relu is
+// computed with the norm; a residual, and what comes behind it, in ops of their own.
 
-/// A norm that leaves residual and activation to other ops.
+/// A norm that computes relu at most, and leaves a residual and other activations to other ops.
 class ComposedNorm : public Norm {
  public:
   Tensor forward_act(const Tensor& x, const NormActOptions& then) final;
 
  protected:
-  /// The norm alone.
-  virtual Tensor apply(const Tensor& x) = 0;
+  /// f(norm(x))
+  virtual Tensor apply(const Tensor& x, Activation activation) = 0;
 };
 
 /// See local_response_norm(). No parameters.
@@ -30,7 +30,7 @@ class LocalResponseNorm : public ComposedNorm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
-  Tensor apply(const Tensor& x) override;
+  Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
   int64_t size_;
@@ -52,7 +52,7 @@ class EvoNorm2dB0 : public ComposedNorm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
-  Tensor apply(const Tensor& x) override;
+  Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
   int64_t channels_;
@@ -72,7 +72,7 @@ class EvoNorm2dS0 : public ComposedNorm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
-  Tensor apply(const Tensor& x) override;
+  Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
   int64_t groups_;
@@ -91,7 +91,7 @@ class FilterResponseNormTlu2d : public ComposedNorm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
-  Tensor apply(const Tensor& x) override;
+  Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
   int64_t channels_;
@@ -110,7 +110,7 @@ class GlobalResponseNorm : public ComposedNorm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
-  Tensor apply(const Tensor& x) override;
+  Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
   int64_t channels_;
@@ -131,7 +131,7 @@ class DynamicTanh : public ComposedNorm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
-  Tensor apply(const Tensor& x) override;
+  Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
   int64_t channels_;

@@ -80,6 +80,16 @@ Tensor variance(std::string_view op, const Tensor& x, const NormSpec& spec) {
   });
 }
 
+Tensor activated(const Tensor& y, Activation activation) {
+  switch (activation) {
+    case Activation::identity: break;
+    case Activation::relu: return relu(y);
+    case Activation::gelu: return gelu(y);
+    case Activation::silu: return silu(y);
+  }
+  return y;
+}
+
 Tensor sqrt_flat_at_zero(const Tensor& x) {
   const Tensor zero = full({}, 0, {.dtype = x.dtype(), .device = x.device()});
   const Tensor one = full({}, 1, {.dtype = x.dtype(), .device = x.device()});

@@ -30,6 +30,9 @@ Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias
 /// any number of times. `spec` has no groups; its eps is not used.
 Tensor variance(std::string_view op, const Tensor& x, const NormSpec& spec);
 
+/// f(y)
+Tensor activated(const Tensor& y, Activation activation);
+
 /// sqrt(x) for x >= 0, whose gradient at 0 is 0 rather than infinite.
 Tensor sqrt_flat_at_zero(const Tensor& x);
 

@@ -41,18 +41,19 @@ MapRows numbers(const MapLayout& layout, const Tensors& inputs) {
           for_maps(layout, numbers_from(inputs[3], channels, 0))};
 }
 
-Tensors backward(const Tensor& dy, const Tensors& inputs, int64_t axis) {
+Tensors backward(const Tensor& dy, const Tensors& inputs, int64_t axis, bool with_relu) {
+  const MapCall call{.function = MapFunction::tanh, .relu = with_relu};
   const MapLayout layout(inputs[0], axis);
   const DType dtype = inputs[0].dtype();
   const Tensor x = layout.in_order(inputs[0], dtype);
   const Tensor dz = layout.in_order(dy, dtype);
   const MapRows rows = numbers(layout, inputs);
-  const MapRows sums = map_sums(layout, dz, x, MapFunction::tanh, rows);
+  const MapRows sums = map_sums(layout, dz, x, call, rows);
   double dalpha = 0;
   for (size_t map = 0; map < sums[2].size(); ++map) {
     dalpha += rows[1][map] * sums[2][map];
   }
-  const Tensor dx = map_gradient(layout, dz, x, MapFunction::tanh, rows, {});
+  const Tensor dx = map_gradient(layout, dz, x, call, rows, {});
   return {layout.in_place(dx), gradient_of(inputs[1], {dalpha}), gradient_of(inputs[2], over_maps(layout, sums[1])),
           gradient_of(inputs[3], over_maps(layout, sums[0]))};
 }
@@ -78,18 +79,21 @@ Tensor dynamic_tanh(const Tensor& given, const Tensor& alpha, const Tensor& weig
   }
   const Tensors inputs{x, alpha, weight, bias};
   if (x.numel() == 0) {
-    return composed(inputs, axis);
+    return activated(composed(inputs, axis), options.activation);
   }
+  const bool with_relu = options.activation == Activation::relu;
   const MapLayout layout(x, axis);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
-  const Tensor y = map_forward(layout, layout.in_order(x, x.dtype()), MapFunction::tanh, numbers(layout, inputs));
-  return record_own(
-      {.op = op,
-       .inputs = inputs,
-       .statistics = {},
-       .y = layout.in_place(y),
-       .composed = [axis](const Tensors& in) { return composed(in, axis); },
-       .backward = [axis](const Tensor& dy, const Tensors& in, const Tensors&) { return backward(dy, in, axis); }});
+  const Tensor y =
+      map_forward(layout, layout.in_order(x, x.dtype()), {MapFunction::tanh, with_relu}, numbers(layout, inputs));
+  return record_own({.op = op,
+                     .activation = options.activation,
+                     .inputs = inputs,
+                     .statistics = {},
+                     .y = layout.in_place(y),
+                     .composed = [axis](const Tensors& in) { return composed(in, axis); },
+                     .backward = [axis, with_relu](const Tensor& dy, const Tensors& in,
+                                                   const Tensors&) { return backward(dy, in, axis, with_relu); }});
 }
 
 }  // namespace norma

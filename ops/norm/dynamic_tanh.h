@@ -1,11 +1,13 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/norm/spec.h"
 
 namespace norma {
 
 struct DynamicTanhOptions {
   int64_t axis = 1;  ///< along which weight and bias lie; the paper's code has the last one by default
+  Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// Zhu et al., "Transformers without normalization", 2025 (DyT): y = tanh(alpha * x) * weight + bias, in place of a
 /// norm. alpha: one number, [1] or [], which the paper's layer starts at 0.5; weight, bias: (x.size(axis)) or

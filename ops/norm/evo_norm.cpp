@@ -61,13 +61,15 @@ MapRows numbers_b0(const MapLayout& layout, const Tensors& inputs, const Tensor&
           for_maps(layout, numbers_from(inputs[3], channels, 0))};
 }
 
-Tensors backward_b0(const Tensor& dy, const Tensors& inputs, const Tensor& maps, const Tensor& batch, bool fixed) {
+Tensors backward_b0(const Tensor& dy, const Tensors& inputs, const Tensor& maps, const Tensor& batch, bool fixed,
+                    bool with_relu) {
+  const MapCall call{.function = MapFunction::evo, .relu = with_relu};
   const MapLayout layout(inputs[0]);
   const DType dtype = inputs[0].dtype();
   const Tensor x = layout.in_order(inputs[0], dtype);
   const Tensor dz = layout.in_order(dy, dtype);
   const MapRows numbers = numbers_b0(layout, inputs, maps, batch);
-  MapRows sums = map_sums(layout, dz, x, MapFunction::evo, numbers);
+  MapRows sums = map_sums(layout, dz, x, call, numbers);
   const Doubles& weight = numbers[3];
   for (size_t map = 0; map < weight.size(); ++map) {
     sums[2][map] *= -weight[map];
@@ -95,7 +97,7 @@ Tensors backward_b0(const Tensor& dy, const Tensors& inputs, const Tensor& maps,
       shift[map] = through_batch * ((mean[map] - batch_mean[c]) + (rest[map] - batch_rest[c]));
     }
   }
-  const Tensor dx = map_gradient(layout, dz, x, MapFunction::evo, numbers, {mean, rest, rstd, by, shift});
+  const Tensor dx = map_gradient(layout, dz, x, call, numbers, {mean, rest, rstd, by, shift});
   return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, sums[2])),
           gradient_of(inputs[2], over_maps(layout, sums[1])), gradient_of(inputs[3], over_maps(layout, sums[0]))};
 }
@@ -139,13 +141,14 @@ MapRows numbers_s0(const MapLayout& layout, const Tensors& inputs, const Tensor&
           for_maps(layout, numbers_from(inputs[3], channels, 0))};
 }
 
-Tensors backward_s0(const Tensor& dy, const Tensors& inputs, const Tensor& rows) {
+Tensors backward_s0(const Tensor& dy, const Tensors& inputs, const Tensor& rows, bool with_relu) {
+  const MapCall call{.function = MapFunction::gate, .relu = with_relu};
   const MapLayout layout(inputs[0]);
   const DType dtype = inputs[0].dtype();
   const Tensor x = layout.in_order(inputs[0], dtype);
   const Tensor dz = layout.in_order(dy, dtype);
   const MapRows numbers = numbers_s0(layout, inputs, rows);
-  MapRows sums = map_sums(layout, dz, x, MapFunction::gate, numbers);
+  MapRows sums = map_sums(layout, dz, x, call, numbers);
   const Doubles& rstd = numbers[1];
   const Doubles& weight = numbers[2];
   // y - bias = f * rstd, so through rstd = (var + eps)^-1/2 comes
@@ -164,7 +167,7 @@ Tensors backward_s0(const Tensor& dy, const Tensors& inputs, const Tensor& rows)
     }
   }
   const Tensor dx = map_gradient(
-      layout, dz, x, MapFunction::gate, numbers,
+      layout, dz, x, call, numbers,
       {groups_for_maps(layout, rows, 3), groups_for_maps(layout, rows, 4), rstd, by, Doubles(rstd.size(), 0.0)});
   return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, sums[2])),
           gradient_of(inputs[2], over_maps(layout, sums[1])), gradient_of(inputs[3], over_maps(layout, sums[0]))};
@@ -189,8 +192,9 @@ Tensor evo_norm_b0(const Tensor& given, const Tensor& running_var, const Tensor&
         options.training ? "when training" : "without running statistics", to_string(x.sizes()));
   const Tensors inputs{x, v, weight, bias};
   if (count == 0) {
-    return composed_b0(inputs, fixed ? running_var : Tensor{}, options);
+    return activated(composed_b0(inputs, fixed ? running_var : Tensor{}, options), options.activation);
   }
+  const bool with_relu = options.activation == Activation::relu;
   const MapLayout layout(x);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
   const Tensor in_order = layout.in_order(x, x.dtype());
@@ -208,16 +212,18 @@ Tensor evo_norm_b0(const Tensor& given, const Tensor& running_var, const Tensor&
       update_running(running_var, batch_var, options.momentum, n / (n - 1));
     }
   }
-  const Tensor y = map_forward(layout, in_order, MapFunction::evo, numbers_b0(layout, inputs, maps, batch));
+  const Tensor y =
+      map_forward(layout, in_order, {MapFunction::evo, with_relu}, numbers_b0(layout, inputs, maps, batch));
   return record_own(
       {.op = op,
+       .activation = options.activation,
        .inputs = inputs,
        .statistics = {maps, batch},
        .y = layout.in_place(y),
        .composed = [fixed_var, options](const Tensors& in) { return composed_b0(in, fixed_var, options); },
        .backward =
-           [fixed](const Tensor& dy, const Tensors& in, const Tensors& statistics) {
-             return backward_b0(dy, in, statistics[0], statistics[1], fixed);
+           [fixed, with_relu](const Tensor& dy, const Tensors& in, const Tensors& statistics) {
+             return backward_b0(dy, in, statistics[0], statistics[1], fixed, with_relu);
            }});
 }
 
@@ -233,20 +239,22 @@ Tensor evo_norm_s0(const Tensor& given, int64_t num_groups, const Tensor& v, con
   const Tensors inputs{x, v, weight, bias};
   const auto composed = [spec](const Tensors& in) { return composed_s0(in, spec); };
   if (x.numel() == 0) {
-    return composed(inputs);
+    return activated(composed(inputs), options.activation);
   }
+  const bool with_relu = options.activation == Activation::relu;
   const MapLayout layout(x);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
   const Tensor in_order = layout.in_order(x, x.dtype());
   const Tensor rows = statistics_rows_of(op, in_order, spec);
-  const Tensor y = map_forward(layout, in_order, MapFunction::gate, numbers_s0(layout, inputs, rows));
+  const Tensor y = map_forward(layout, in_order, {MapFunction::gate, with_relu}, numbers_s0(layout, inputs, rows));
   return record_own({.op = op,
+                     .activation = options.activation,
                      .inputs = inputs,
                      .statistics = {rows},
                      .y = layout.in_place(y),
                      .composed = composed,
-                     .backward = [](const Tensor& dy, const Tensors& in, const Tensors& statistics) {
-                       return backward_s0(dy, in, statistics[0]);
+                     .backward = [with_relu](const Tensor& dy, const Tensors& in, const Tensors& statistics) {
+                       return backward_s0(dy, in, statistics[0], with_relu);
                      }});
 }
 

@@ -15,6 +15,7 @@ struct EvoNormB0Options {
   double momentum = 0.1;
   double eps = 1e-3;
   Statistics statistics = Statistics::stable;
+  Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// y = x / max(sqrt(var_batch + eps), v * x + sqrt(var_instance + eps)) * weight + bias, with the biased variances over
 /// N and all axes behind the channels, and over those axes alone. running_var: (C) or undefined; takes the unbiased
@@ -27,6 +28,7 @@ Tensor evo_norm_b0(const Tensor& x, const Tensor& running_var, const Tensor& v, 
 struct EvoNormS0Options {
   double eps = 1e-5;
   Statistics statistics = Statistics::stable;
+  Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// y = x * sigmoid(v * x) / sqrt(var_group + eps) * weight + bias, with the biased variance over a group of C /
 /// num_groups channels and all axes behind them. timm has 32 groups by default. The mean is not subtracted.

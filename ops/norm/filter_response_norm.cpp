@@ -34,13 +34,14 @@ MapRows filter_response_numbers(const MapLayout& layout, const Tensors& inputs, 
           for_maps(layout, numbers_from(inputs[3], channels, 0))};
 }
 
-Tensors filter_response_backward(const Tensor& dy, const Tensors& inputs, const Tensor& rows) {
+Tensors filter_response_backward(const Tensor& dy, const Tensors& inputs, const Tensor& rows, bool with_relu) {
+  const MapCall call{.function = MapFunction::threshold, .relu = with_relu};
   const MapLayout layout(inputs[0]);
   const DType dtype = inputs[0].dtype();
   const Tensor x = layout.in_order(inputs[0], dtype);
   const Tensor dz = layout.in_order(dy, dtype);
   const MapRows numbers = filter_response_numbers(layout, inputs, rows);
-  const MapRows sums = map_sums(layout, dz, x, MapFunction::threshold, numbers);
+  const MapRows sums = map_sums(layout, dz, x, call, numbers);
   // With g = dz * weight where z > tau, and xhat = x * rstd: dx = rstd * (g - xhat * mean(g * xhat))
   const Doubles& rstd = numbers[0];
   const Doubles& weight = numbers[1];
@@ -49,7 +50,7 @@ Tensors filter_response_backward(const Tensor& dy, const Tensors& inputs, const 
   for (size_t map = 0; map < by.size(); ++map) {
     by[map] = -rstd[map] * weight[map] * sums[1][map] / layout.pixels();
   }
-  const Tensor dx = map_gradient(layout, dz, x, MapFunction::threshold, numbers, {zero, zero, rstd, by, zero});
+  const Tensor dx = map_gradient(layout, dz, x, call, numbers, {zero, zero, rstd, by, zero});
   return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, sums[1])),
           gradient_of(inputs[2], over_maps(layout, sums[0])), gradient_of(inputs[3], over_maps(layout, sums[2]))};
 }
@@ -67,24 +68,30 @@ Tensor filter_response_norm(const Tensor& given, const Tensor& weight, const Ten
   check_optional_per_channel(op, "tau", tau, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
   const NormSpec spec = filter_response_spec(x, options.eps);
-  if (!tau.defined() || x.numel() == 0) {
-    const Tensor y = normalize(x, spec, weight, bias, nullptr, op);
-    return tau.defined() ? composed_filter_response({x, weight, bias, tau}, options.eps) : y;
+  if (!tau.defined()) {
+    return norm_act(x, spec, weight, bias, {.activation = options.activation}, nullptr, op);
   }
   const Tensors inputs{x, weight, bias, tau};
+  if (x.numel() == 0) {
+    return activated(composed_filter_response(inputs, options.eps), options.activation);
+  }
+  const bool with_relu = options.activation == Activation::relu;
   const MapLayout layout(x);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
   const Tensor in_order = layout.in_order(x, x.dtype());
   const Tensor rows = statistics_rows_of(op, in_order, spec);
-  const Tensor y = map_forward(layout, in_order, MapFunction::threshold, filter_response_numbers(layout, inputs, rows));
-  return record_own(
-      {.op = op,
-       .inputs = inputs,
-       .statistics = {rows},
-       .y = layout.in_place(y),
-       .composed = [eps = options.eps](const Tensors& in) { return composed_filter_response(in, eps); },
-       .backward = [](const Tensor& dy, const Tensors& in,
-                      const Tensors& statistics) { return filter_response_backward(dy, in, statistics[0]); }});
+  const Tensor y =
+      map_forward(layout, in_order, {MapFunction::threshold, with_relu}, filter_response_numbers(layout, inputs, rows));
+  return record_own({.op = op,
+                     .activation = options.activation,
+                     .inputs = inputs,
+                     .statistics = {rows},
+                     .y = layout.in_place(y),
+                     .composed = [eps = options.eps](const Tensors& in) { return composed_filter_response(in, eps); },
+                     .backward =
+                         [with_relu](const Tensor& dy, const Tensors& in, const Tensors& statistics) {
+                           return filter_response_backward(dy, in, statistics[0], with_relu);
+                         }});
 }
 
 }  // namespace norma

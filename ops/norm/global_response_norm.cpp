@@ -67,13 +67,15 @@ Responses responses(const MapLayout& layout, const Tensors& inputs, const Tensor
   return r;
 }
 
-Tensors global_response_backward(const Tensor& dy, const Tensors& inputs, const Tensor& rows, double eps) {
+Tensors global_response_backward(const Tensor& dy, const Tensors& inputs, const Tensor& rows,
+                                 const GlobalResponseNormOptions& options) {
+  const MapCall call{.function = MapFunction::affine, .relu = options.activation == Activation::relu};
   const MapLayout layout(inputs[0]);
   const DType dtype = inputs[0].dtype();
   const Tensor x = layout.in_order(inputs[0], dtype);
   const Tensor dz = layout.in_order(dy, dtype);
-  const Responses r = responses(layout, inputs, rows, eps);
-  const MapRows sums = map_sums(layout, dz, x, MapFunction::affine, r.numbers);
+  const Responses r = responses(layout, inputs, rows, options.eps);
+  const MapRows sums = map_sums(layout, dz, x, call, r.numbers);
   // dn = weight * sum(dy * x);  dg = (dn - mean over the channels of dn * n) / mean of g;  dx = dy * scale + x / g * dg
   const auto channels = static_cast<size_t>(layout.channels());
   Doubles dn = sums[1];
@@ -93,7 +95,7 @@ Tensors global_response_backward(const Tensor& dy, const Tensors& inputs, const 
   }
   const Doubles zero(dn.size(), 0.0);
   const Doubles& inverse = r.numbers[2];  // 0 for a map of zeros, which has no gradient through g
-  const Tensor dx = map_gradient(layout, dz, x, MapFunction::affine, r.numbers, {zero, zero, inverse, dg, zero});
+  const Tensor dx = map_gradient(layout, dz, x, call, r.numbers, {zero, zero, inverse, dg, zero});
   return {layout.in_place(dx), gradient_of(inputs[1], over_maps(layout, dweight)),
           gradient_of(inputs[2], over_maps(layout, sums[0]))};
 }
@@ -112,7 +114,7 @@ Tensor global_response_norm(const Tensor& given, const Tensor& weight, const Ten
   const Tensors inputs{x, weight, bias};
   const auto composed = [eps = options.eps](const Tensors& in) { return composed_global_response(in, eps); };
   if (x.numel() == 0) {
-    return composed(inputs);
+    return activated(composed(inputs), options.activation);
   }
   const MapLayout layout(x);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
@@ -120,15 +122,16 @@ Tensor global_response_norm(const Tensor& given, const Tensor& weight, const Ten
   // Without eps its rstd is the inverse of the root mean square, whatever the range of x.
   const Tensor rows =
       statistics_rows_of(op, in_order, {.reduce = axes_from(2, x.rank()), .eps = 0, .centring = Centring::none});
-  const Tensor y =
-      map_forward(layout, in_order, MapFunction::affine, responses(layout, inputs, rows, options.eps).numbers);
+  const Tensor y = map_forward(layout, in_order, {MapFunction::affine, options.activation == Activation::relu},
+                               responses(layout, inputs, rows, options.eps).numbers);
   return record_own({.op = op,
+                     .activation = options.activation,
                      .inputs = inputs,
                      .statistics = {rows},
                      .y = layout.in_place(y),
                      .composed = composed,
-                     .backward = [eps = options.eps](const Tensor& dy, const Tensors& in, const Tensors& statistics) {
-                       return global_response_backward(dy, in, statistics[0], eps);
+                     .backward = [options](const Tensor& dy, const Tensors& in, const Tensors& statistics) {
+                       return global_response_backward(dy, in, statistics[0], options);
                      }});
 }
 

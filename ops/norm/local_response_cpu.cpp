@@ -70,9 +70,16 @@ void run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool 
   if (!gradient) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
-      b.sums[i] = b.x[i] * b.power[i];
+      const T y = b.x[i] * b.power[i];
+      b.sums[i] = p.relu && y <= 0 ? T(0) : y;
     }
     return;
+  }
+  if (p.relu) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      b.dy[i] = b.x[i] * b.power[i] <= 0 ? T(0) : b.dy[i];
+    }
   }
   T* shares = b.shares + p.above * width;
 #pragma omp simd

@@ -13,6 +13,7 @@ struct LocalResponseProblem {
   double scale;  ///< of their squares: alpha / size
   double k;
   double beta;
+  bool relu = false;  ///< y = max(…, 0), which has the sign of x
 };
 
 /// With s = k + scale * sum of x² over the window of each element:

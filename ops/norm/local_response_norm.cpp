@@ -55,7 +55,8 @@ Tensor run_local_response(const MapLayout& layout, const Tensor& x, const Tensor
                                      .above = std::min((size - 1) / 2, furthest),
                                      .scale = options.alpha / static_cast<double>(size),
                                      .k = options.k,
-                                     .beta = options.beta};
+                                     .beta = options.beta,
+                                     .relu = options.activation == Activation::relu};
   dispatch_stored("local_response_norm", x.dtype(), [&](auto tag) {
     using S = decltype(tag);
     const LocalResponse<S> arrays{.x = x.data<S>(), .dy = data_or_null<S>(dy), .result = result.data<S>()};
@@ -74,12 +75,13 @@ Tensor local_response_norm(const Tensor& given, int64_t size, const LocalRespons
   check(size >= 1, op, "size: expected at least 1, got {}", size);
   const auto composed = [size, options](const Tensors& in) { return composed_local_response(in[0], size, options); };
   if (x.numel() == 0) {
-    return composed({x});
+    return activated(composed({x}), options.activation);
   }
   const MapLayout layout(x, 1);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
   return record_own(
       {.op = op,
+       .activation = options.activation,
        .inputs = {x},
        .statistics = {},
        .y = run_local_response(layout, layout.in_order(x, x.dtype()), {}, size, options),

@@ -4,7 +4,9 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "ops/norm/composing.h"
 #include "ops/norm/implementation.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 
 #include <algorithm>
@@ -168,29 +170,29 @@ std::vector<T> flat(const MapRows& rows) {
 
 }  // namespace
 
-Tensor map_forward(const MapLayout& layout, const Tensor& x, MapFunction function, const MapRows& numbers) {
+Tensor map_forward(const MapLayout& layout, const Tensor& x, const MapCall& call, const MapRows& numbers) {
   OpScope::set_implementation("maps");
   Tensor y = layout.empty(x.dtype(), x.device());
   dispatch_stored("normalize", x.dtype(), [&](auto tag) {
     using S = decltype(tag);
     const auto all = flat<Compute<S>>(numbers);
-    const MapProblem problem{.function = function, .shape = layout.shape()};
+    const MapProblem problem{.function = call.function, .shape = layout.shape(), .relu = call.relu};
     const MapForward<S> arrays{.x = x.data<S>(), .numbers = all.data(), .y = y.data<S>()};
     x.device().type == DeviceType::cpu ? cpu::map_forward(problem, arrays) : cuda::map_forward(problem, arrays);
   });
   return y;
 }
 
-MapRows map_sums(const MapLayout& layout, const Tensor& dy, const Tensor& x, MapFunction function,
+MapRows map_sums(const MapLayout& layout, const Tensor& dy, const Tensor& x, const MapCall& call,
                  const MapRows& numbers) {
   OpScope::set_implementation("maps");
   const auto maps = static_cast<size_t>(layout.maps());
-  const auto count = static_cast<size_t>(sums_of(function));
+  const auto count = static_cast<size_t>(sums_of(call.function));
   Doubles sums(count * maps);
   dispatch_stored("normalize", x.dtype(), [&](auto tag) {
     using S = decltype(tag);
     const auto all = flat<Compute<S>>(numbers);
-    const MapProblem problem{.function = function, .shape = layout.shape()};
+    const MapProblem problem{.function = call.function, .shape = layout.shape(), .relu = call.relu};
     const MapSums<S> arrays{.dy = dy.data<S>(), .x = x.data<S>(), .numbers = all.data(), .sums = sums.data()};
     x.device().type == DeviceType::cpu ? cpu::map_sums(problem, arrays) : cuda::map_sums(problem, arrays);
   });
@@ -202,7 +204,7 @@ MapRows map_sums(const MapLayout& layout, const Tensor& dy, const Tensor& x, Map
   return result;
 }
 
-Tensor map_gradient(const MapLayout& layout, const Tensor& dy, const Tensor& x, MapFunction function,
+Tensor map_gradient(const MapLayout& layout, const Tensor& dy, const Tensor& x, const MapCall& call,
                     const MapRows& numbers, const MapRows& centred) {
   Tensor dx = layout.empty(x.dtype(), x.device());
   dispatch_stored("normalize", x.dtype(), [&](auto tag) {
@@ -210,7 +212,7 @@ Tensor map_gradient(const MapLayout& layout, const Tensor& dy, const Tensor& x, 
     using T = Compute<S>;
     const auto all = flat<T>(numbers);
     const auto five = flat<T>(centred);
-    const MapProblem problem{.function = function, .shape = layout.shape()};
+    const MapProblem problem{.function = call.function, .shape = layout.shape(), .relu = call.relu};
     const MapGradient<S> arrays{.dy = dy.data<S>(),
                                 .x = x.data<S>(),
                                 .numbers = all.data(),
@@ -221,6 +223,29 @@ Tensor map_gradient(const MapLayout& layout, const Tensor& dy, const Tensor& x, 
   return dx;
 }
 
+namespace {
+
+/// The gradients of y = composed(inputs), on the tape.
+Tensors composed_gradients(const Tensor& y, const Tensors& inputs, const Tensor& dy, const BackwardContext& c) {
+  Tensors wanted;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (c.needs_grad(i)) {
+      wanted.push_back(inputs[i]);
+    }
+  }
+  const Tensors gradients = grad({y}, wanted, {dy}, {.create_graph = true});
+  Tensors result(inputs.size());
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (c.needs_grad(i)) {
+      result[i] = gradients[next++];
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 Tensor record_own(const OwnNorm& norm) {
   Tensors saved;
   std::vector<bool> is_there;
@@ -230,42 +255,32 @@ Tensor record_own(const OwnNorm& norm) {
       saved.push_back(input);
     }
   }
+  const bool with_relu = norm.activation == Activation::relu;
+  const size_t statistics_at = saved.size();
   saved.insert(saved.end(), norm.statistics.begin(), norm.statistics.end());
-  const size_t statistics = norm.statistics.size();
-  return record(norm.op, norm.inputs, norm.y, saved,
-                [op = norm.op, is_there, statistics, composed = norm.composed, own = norm.backward](
-                    const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  Tensors inputs;
-                  size_t at = 0;
-                  for (const bool there : is_there) {
-                    inputs.push_back(there ? c.saved(at++) : Tensor{});
-                  }
-                  if (!c.create_graph()) {
-                    Tensors rows;
-                    for (size_t i = 0; i < statistics; ++i) {
-                      rows.push_back(c.saved(at++));
-                    }
-                    const OpScope scope([&] {
-                      return OpWork{.op = std::string(op) + "_backward", .bytes = bytes_of(dy, inputs[0], inputs[0])};
-                    });
-                    return own(dy, inputs, rows);
-                  }
-                  Tensors wanted;
-                  for (size_t i = 0; i < inputs.size(); ++i) {
-                    if (c.needs_grad(i)) {
-                      wanted.push_back(inputs[i]);
-                    }
-                  }
-                  const Tensors gradients = grad({composed(inputs)}, wanted, {dy}, {.create_graph = true});
-                  Tensors result(inputs.size());
-                  size_t next = 0;
-                  for (size_t i = 0; i < inputs.size(); ++i) {
-                    if (c.needs_grad(i)) {
-                      result[i] = gradients[next++];
-                    }
-                  }
-                  return result;
-                });
+  const Tensor y =
+      record(norm.op, norm.inputs, norm.y, saved,
+             [op = norm.op, is_there, statistics_at, count = saved.size(), with_relu, composed = norm.composed,
+              own = norm.backward](const Tensor& dy, const BackwardContext& c) -> Tensors {
+               Tensors inputs;
+               size_t at = 0;
+               for (const bool there : is_there) {
+                 inputs.push_back(there ? c.saved(at++) : Tensor{});
+               }
+               if (c.create_graph()) {
+                 const Tensor again = composed(inputs);
+                 return composed_gradients(with_relu ? relu(again) : again, inputs, dy, c);
+               }
+               Tensors statistics;
+               for (at = statistics_at; at < count; ++at) {
+                 statistics.push_back(c.saved(at));
+               }
+               const OpScope scope([&] {
+                 return OpWork{.op = std::string(op) + "_backward", .bytes = bytes_of(dy, inputs[0], inputs[0])};
+               });
+               return own(dy, inputs, statistics);
+             });
+  return with_relu ? y : activated(y, norm.activation);
 }
 
 }  // namespace norma::norm_kernels

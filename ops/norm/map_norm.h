@@ -59,22 +59,29 @@ Doubles row_of(const Tensor& rows, int64_t row);
 
 /// One row for each number, each with one for every map.
 using MapRows = std::vector<Doubles>;
+/// What the kernels compute: the function, and relu behind it.
+struct MapCall {
+  MapFunction function;
+  bool relu = false;
+};
 /// f(x), x in the order of the layout. The result too.
-Tensor map_forward(const MapLayout& layout, const Tensor& x, MapFunction function, const MapRows& numbers);
+Tensor map_forward(const MapLayout& layout, const Tensor& x, const MapCall& call, const MapRows& numbers);
 /// The sums of MapSums.
-MapRows map_sums(const MapLayout& layout, const Tensor& dy, const Tensor& x, MapFunction function,
+MapRows map_sums(const MapLayout& layout, const Tensor& dy, const Tensor& x, const MapCall& call,
                  const MapRows& numbers);
 /// dx; `centred` has the five rows of MapGradient or none.
-Tensor map_gradient(const MapLayout& layout, const Tensor& dy, const Tensor& x, MapFunction function,
+Tensor map_gradient(const MapLayout& layout, const Tensor& dy, const Tensor& x, const MapCall& call,
                     const MapRows& numbers, const MapRows& centred);
 
 /// A norm with kernels of its own. It saves its inputs and `statistics`, and nothing that it computes on the way.
 struct OwnNorm {
-  std::string_view op;  ///< a literal
-  Tensors inputs;       ///< x first, then the parameters, some of which may be undefined
-  Tensors statistics;   ///< what `backward` wants beside the inputs
+  std::string_view op;    ///< a literal
+  Activation activation;  ///< relu is part of y and of `backward`; the others follow as ops of their own
+  Tensors inputs;         ///< x first, then the parameters, some of which may be undefined
+  Tensors statistics;     ///< what `backward` wants beside the inputs
   Tensor y;
-  /// The same function of the inputs, composed of differentiable ones: higher derivatives are taken from it.
+  /// The same function of the inputs without an activation, composed of differentiable ones: higher derivatives are
+  /// taken from it.
   std::function<Tensor(const Tensors& inputs)> composed;
   /// The gradients of the inputs. The second argument has the inputs, the third the statistics.
   std::function<Tensors(const Tensor& dy, const Tensors& inputs, const Tensors& statistics)> backward;

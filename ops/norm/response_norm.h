@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/norm/spec.h"
 
 #include <cstdint>
 
@@ -15,6 +16,7 @@ struct LocalResponseNormOptions {
   double alpha = 1e-4;
   double beta = 0.75;
   double k = 1;
+  Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// Krizhevsky, Sutskever and Hinton, 2012, as PyTorch has it: x (N, C, …) of rank 3 or more,
 /// y = x / (k + alpha / size * sum of x² over a window of `size` channels) ^ beta.
@@ -24,7 +26,8 @@ struct LocalResponseNormOptions {
 Tensor local_response_norm(const Tensor& x, int64_t size, const LocalResponseNormOptions& options = {});
 
 struct FilterResponseNormOptions {
-  double eps = 1e-5;  ///< timm's; the paper has 1e-6
+  double eps = 1e-5;                             ///< timm's; the paper has 1e-6
+  Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// Singh and Krishnan, 2020, as timm has it: x (N, C, …) of rank 3 to 5,
 /// y = max(x / sqrt(mean(x²) + eps) * weight + bias, tau), with the mean over all axes behind the channels. weight,
@@ -35,6 +38,7 @@ Tensor filter_response_norm(const Tensor& x, const Tensor& weight = {}, const Te
 
 struct GlobalResponseNormOptions {
   double eps = 1e-6;
+  Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// Woo et al., "ConvNeXt V2", 2023: x (N, C, …) of rank 3 to 5,
 /// y = x + weight * (x * n) + bias, n = g / (mean of g over the channels + eps), g = sqrt(sum of x² behind the
