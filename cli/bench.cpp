@@ -85,9 +85,9 @@ int run(const State& state) {
   for (const train::bench::BenchRow& row : benchmark.rows) {
     for (const Mode mode : options.modes) {
       if (const auto& measured = row.measured(mode); measured && measured->detail) {
-        fmt::print("\n{} {} with norm {} in {}, batch size {}:\n{}", row.model, to_string(mode), row.norm,
-                   row.channels_last ? "NHWC" : "NCHW", measured->batch_size,
-                   train::bench::to_table(*measured->detail));
+        fmt::print("\n{} {} with norm {} in {}, batch size {}:\n{}", row.model, to_string(mode),
+                   train::norm_label(row.norm, options.recipe), row.channels_last ? "NHWC" : "NCHW",
+                   measured->batch_size, train::bench::to_table(*measured->detail));
       }
     }
   }

@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "models/registry.h"
 #include "nn/convert.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
@@ -56,9 +57,9 @@ int run(const State& state) {
   train::convert_model(*model, precision);
   const train::Evaluation result = train::evaluate(*model, batches, precision);
   fmt::print("{} {} on {}: accuracy {:.2f} %, loss {:.4f} ({} images, {:.1f} img/s){}\n", recipe.model,
-             recipe.norm.empty() ? "with its own norm" : recipe.norm, recipe.dataset, 100 * result.accuracy,
-             result.loss, result.images, static_cast<double>(result.images) / result.seconds,
-             result.complete ? "" : "; interrupted");
+             train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
+             recipe.dataset, 100 * result.accuracy, result.loss, result.images,
+             static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted");
   return result.complete ? kSuccess : kInterrupted;
 }
 

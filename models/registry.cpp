@@ -13,7 +13,7 @@ namespace {
 struct Entry {
   std::string name;
   std::function<std::shared_ptr<nn::Module>(const std::string& name, const ModelOptions& options)> make;
-  std::vector<std::pair<std::string, std::string>> norm_defaults;
+  nn::NetworkNorms norms;
   std::string own_norm;
 };
 
@@ -31,7 +31,7 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
           },
-          {{"eps", std::string(kConvNeXtEps)}},
+          {.defaults = {{"eps", std::string(kConvNeXtEps)}}, .one_pixel = {"head.norm"}},
           std::string(kConvNeXtNorm)};
 }
 
@@ -88,7 +88,7 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   const Entry& entry = find(name);
   const std::shared_ptr<nn::Module> model = entry.make(name, options);
   if (!options.norm_policy.rules.empty()) {
-    nn::apply_norm_policy(*model, options.norm_policy, entry.norm_defaults);
+    nn::apply_norm_policy(*model, options.norm_policy, entry.norms);
   }
   return model;
 }

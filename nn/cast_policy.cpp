@@ -1,14 +1,11 @@
 #include "nn/cast_policy.h"
 
 #include "core/error.h"
+#include "nn/policy_file.h"
 
 #include <fmt/format.h>
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -17,18 +14,6 @@ namespace norma::nn {
 namespace {
 
 constexpr std::string_view kOp = "cast policy";
-
-std::string at(const std::string& source, const toml::source_region& region) {
-  return fmt::format("{}:{}:{}", source, region.begin.line, region.begin.column);
-}
-
-toml::table parse_toml(std::string_view text, const std::string& source) {
-  try {
-    return toml::parse(text, source);
-  } catch (const toml::parse_error& error) {
-    fail(kOp, "{}: {}", at(source, error.source()), error.description());
-  }
-}
 
 /// The text of an Error behind its op.
 std::string reason(const Error& error) {
@@ -45,9 +30,9 @@ CastPolicy parse_cast_policy(std::string_view text, const std::string& source) {
     CastRule rule;
   };
   std::vector<Line> lines;
-  const toml::table table = parse_toml(text, source);
+  const toml::table table = parse_policy_file(kOp, text, source);
   for (const auto& [key, node] : table) {
-    const std::string place = at(source, key.source());
+    const std::string place = at(source, key.source().begin);
     const std::optional<std::string> rule = node.value_exact<std::string>();
     check(rule.has_value(), kOp, "{}: '{}': expected \"lower\", \"float32\" or \"keep\", got another type", place,
           key.str());
@@ -74,10 +59,7 @@ CastPolicy parse_cast_policy(std::string_view text, const std::string& source) {
 }
 
 std::string read_cast_policy(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  // A folder opens like a file, and fails only when it is read.
-  check(in.good() && !std::filesystem::is_directory(file), kOp, "cannot read '{}'", file.string());
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return read_policy_file(kOp, file);
 }
 
 }  // namespace norma::nn

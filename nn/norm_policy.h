@@ -37,11 +37,18 @@ NormPolicy parse_norm_policy(std::string_view text, const std::string& source);
 /// The text of a file. Throws Error when it cannot be read.
 std::string read_norm_policy(const std::filesystem::path& file);
 
+/// What a network says of its norms.
+struct NetworkNorms {
+  /// Options, "eps" = "1e-6", for norms that have them and do not say otherwise.
+  std::vector<std::pair<std::string, std::string>> defaults = {};
+  /// Layers whose input has one pixel, which NormDefinition::needs_pixels norms cannot take.
+  std::vector<std::string> one_pixel = {};
+};
+
 /// Replaces norm layers (class Norm of (N, channels, …), in a ChildSlot) of a model by those the policy names, as
-/// convert_norm() does. `defaults`: options of the network's own, "eps" = "1e-6", for norms that have them and do not
-/// say otherwise. Returns how many were replaced. Throws Error for a pattern that matches no norm layer, and for
-/// groups that do not divide a layer's channels; nothing has changed then.
-int64_t apply_norm_policy(Module& model, const NormPolicy& policy,
-                          const std::vector<std::pair<std::string, std::string>>& defaults = {});
+/// convert_norm() does. Returns how many were replaced. Throws Error, with file and line, for a pattern that matches no
+/// norm layer, for one whose layers are all decided by later lines, for groups that do not divide a layer's channels,
+/// and for a norm that a layer's single pixel is too little for; nothing has changed then.
+int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network = {});
 
 }  // namespace norma::nn

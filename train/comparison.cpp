@@ -78,6 +78,9 @@ Comparison plan_comparison(const ComparisonOptions& options) {
                         .command = options.command,
                         .date = local_time()};
   for (const std::string& model : options.models) {
+    Recipe recipe = options.recipe;
+    recipe.model = model;
+    check_norm_policy(recipe);
     for (const std::string& norm : options.norms) {
       check(!norm.empty(), "compare", "norms: expected a name, got an empty one");
       for (const uint64_t seed : options.seeds) {
@@ -106,8 +109,9 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     if (cell.state == CellState::finished) {
       continue;
     }
-    const std::string name = several_seeds ? fmt::format("{} {} seed {}", cell.model, cell.norm, cell.seed)
-                                           : fmt::format("{} {}", cell.model, cell.norm);
+    const std::string norm = norm_label(cell.norm, comparison.recipe);
+    const std::string name = several_seeds ? fmt::format("{} {} seed {}", cell.model, norm, cell.seed)
+                                           : fmt::format("{} {}", cell.model, norm);
     const std::string label = fmt::format("[{}/{}] {}", i + 1, comparison.cells.size(), name);
     cell.reason.clear();
     try {

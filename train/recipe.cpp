@@ -132,6 +132,16 @@ nn::NormPolicy policy_of(const Recipe& recipe) {
 
 }  // namespace
 
+void check_norm_policy(const Recipe& recipe) {
+  if (!recipe.norm_policy.empty()) {
+    models::create_model(recipe.model, {.norm_policy = policy_of(recipe), .initialize = false});
+  }
+}
+
+std::string norm_label(const std::string& norm, const Recipe& recipe) {
+  return recipe.norm_policy.empty() ? norm : fmt::format("{} + {}", norm, recipe.norm_policy_file);
+}
+
 void check_recipe(const Recipe& recipe) {
   check_known("model", recipe.model, models::model_names());
   if (!recipe.norm.empty()) {

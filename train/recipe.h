@@ -64,6 +64,13 @@ std::vector<std::string> schedule_names();
 /// Throws Error "train: name: expected …, got …" for the first value that makes no sense. Looks at no file.
 void check_recipe(const Recipe& recipe);
 
+/// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
+/// start values.
+void check_norm_policy(const Recipe& recipe);
+
+/// For people: "batch", or with a norm policy "batch + p.toml", the policy's file.
+std::string norm_label(const std::string& norm, const Recipe& recipe);
+
 /// As JSON text, and back. The second throws Error for a text that is no recipe; absent fields keep their defaults.
 std::string to_json(const Recipe& recipe);
 Recipe recipe_from_json(const std::string& text);

@@ -206,7 +206,7 @@ std::string to_table(const Comparison& comparison) {
   constexpr size_t kTextColumns = 2;
   std::vector<std::vector<std::string>> lines = {heads};
   for (const Row& row : summarize(comparison)) {
-    std::vector<std::string> line = {row.model, row.norm};
+    std::vector<std::string> line = {row.model, norm_label(row.norm, comparison.recipe)};
     if (row.finished > 0) {
       line.insert(line.end(), {format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
                                format_spread(row.images_per_second, 1), format_tax(row.tax),
@@ -228,7 +228,8 @@ std::string to_csv(const Comparison& comparison) {
   const std::vector<Row> rows = summarize(comparison);
   for (const Cell& cell : comparison.cells) {
     auto out = std::back_inserter(csv);
-    fmt::format_to(out, "{},{},{},{},", csv_field(cell.model), csv_field(cell.norm), cell.seed, to_string(cell.state));
+    fmt::format_to(out, "{},{},{},{},", csv_field(cell.model), csv_field(norm_label(cell.norm, comparison.recipe)),
+                   cell.seed, to_string(cell.state));
     if (cell.state == CellState::finished) {
       // The tax of one seed, against the mean of the reference's seeds.
       std::string tax;

@@ -81,7 +81,7 @@ std::vector<double> smoothed(const std::vector<double>& values) {
   return result;
 }
 
-void put_table(std::string& page, const std::vector<Row>& rows) {
+void put_table(std::string& page, const std::vector<Row>& rows, const Recipe& recipe) {
   auto out = std::back_inserter(page);
   page +=
       "<div class=\"scroll\"><table>\n<tr><th>model</th><th>norm</th><th>accuracy</th><th>test loss</th>"
@@ -90,7 +90,8 @@ void put_table(std::string& page, const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     const std::string_view start = model.empty() || model == row.model ? "<tr>" : "<tr class=\"group\">";
     model = row.model;
-    fmt::format_to(out, "{}<td>{}</td><td>{}</td>", start, escape_html(row.model), escape_html(row.norm));
+    fmt::format_to(out, "{}<td>{}</td><td>{}</td>", start, escape_html(row.model),
+                   escape_html(norm_label(row.norm, recipe)));
     if (row.finished > 0) {
       fmt::format_to(out, "<td>{} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
                      format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
@@ -122,8 +123,10 @@ void put_loss_curves(std::string& page, const Comparison& comparison, const Colo
       }
       chart.series.push_back(
           {.name = cell.norm, .colour = colours.of(cell.norm), .x = images, .y = cell.losses, .faint = true});
-      chart.series.push_back(
-          {.name = cell.norm, .colour = colours.of(cell.norm), .x = images, .y = smoothed(cell.losses)});
+      chart.series.push_back({.name = norm_label(cell.norm, comparison.recipe),
+                              .colour = colours.of(cell.norm),
+                              .x = images,
+                              .y = smoothed(cell.losses)});
     }
     if (!chart.series.empty()) {
       fmt::format_to(std::back_inserter(page), "<figure><figcaption>{}</figcaption>\n{}</figure>\n",
@@ -132,12 +135,12 @@ void put_loss_curves(std::string& page, const Comparison& comparison, const Colo
   }
 }
 
-void put_bars(std::string& page, const std::vector<Row>& rows, const Colours& colours) {
+void put_bars(std::string& page, const std::vector<Row>& rows, const Recipe& recipe, const Colours& colours) {
   BarChart accuracy{.title = "Test accuracy", .bars = {}, .end = 100};
   BarChart speed{.title = "Training images per second", .bars = {}};
   for (const Row& row : rows) {
     if (row.finished > 0) {
-      const std::string name = row.model + " " + row.norm;
+      const std::string name = row.model + " " + norm_label(row.norm, recipe);
       accuracy.bars.push_back({.name = name,
                                .colour = colours.of(row.norm),
                                .value = 100 * row.accuracy.mean,
@@ -232,11 +235,11 @@ std::string to_html(const Comparison& comparison) {
       kStyle, escape_html(length_of(comparison.recipe)), escape_html(comparison.recipe.dataset),
       comparison.recipe.image_size, comparison.recipe.image_size, escape_html(comparison.environment.cpu),
       escape_html(comparison.date));
-  put_table(page, rows);
+  put_table(page, rows, comparison.recipe);
   page += "<h2>Learning</h2>\n";
   put_loss_curves(page, comparison, colours);
   page += "<h2>Accuracy and speed</h2>\n";
-  put_bars(page, rows, colours);
+  put_bars(page, rows, comparison.recipe, colours);
   page += "<h2>What the columns mean</h2>\n";
   put_explanations(page, comparison.recipe);
   page += "<h2>Recipe</h2>\n";

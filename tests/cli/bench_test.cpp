@@ -64,6 +64,16 @@ TEST_CASE("norma bench: several norms, a file of rows, --detail") {
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 3);
 }
 
+TEST_CASE("norma bench: a norm policy stands behind the norm, in text and JSON") {
+  const TemporaryFolder folder;
+  test::write_file(folder / "p.toml", "\"layer4.*\" = \"group:8\"\n");
+  const Outcome outcome = run_norma(
+      folder.path(), "bench " + kSmall + "--bench infer --num-warm-iter 0 --num-bench-iter 1 --norm-policy p.toml");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out.find("inference benchmark on resnet18 with norm batch + p.toml for 1 steps") != std::string::npos);
+  CHECK(result_of(outcome)["norm"] == "batch + p.toml");
+}
+
 TEST_CASE("norma bench: JSON by the name of the file, or as asked for") {
   const TemporaryFolder folder;
   const std::string arguments = "bench " + kSmall + "--bench infer --num-warm-iter 0 --num-bench-iter 1 --quiet ";

@@ -48,6 +48,23 @@ TEST_CASE("norma compare: --norm-policy puts other norms in") {
   // Each norm of the last stage has a weight and a bias: the downsampling's of 160 channels, two blocks' of 320.
   const int64_t without = models::create_model("convnext_atto", {.num_classes = 10})->parameter_count();
   CHECK(results(folder / "o")["cells"][0]["parameters"] == without - 2 * (160 + 320 + 320));
+  CHECK(outcome.out.find("\nconvnext_atto  group + p.toml ") != std::string::npos);
+  CHECK(read_file(folder / "o/results.csv").find("\nconvnext_atto,group + p.toml,0,finished,") != std::string::npos);
+  CHECK(read_file(folder / "o/report.html").find("<td>group + p.toml</td>") != std::string::npos);
+}
+
+TEST_CASE("norma compare: a norm policy that does not fit the second model is found before the first is trained") {
+  const TemporaryFolder folder;
+  test::write_file(folder / "p.toml", "\"layer4.*\" = \"none\"\n");
+  const Outcome outcome =
+      run_norma(folder.path(),
+                "compare --models resnet18,convnext_atto --dataset shapes --batch-size 4 --images 8 "
+                "--test-images 8 --norms batch --norm-policy p.toml --output o");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: norm policy: p.toml:1: 'layer4.*': expected the name of a norm layer"),
+                outcome.err);
+  CHECK(outcome.out.empty());
+  CHECK(!std::filesystem::exists(folder / "o"));
 }
 
 TEST_CASE("norma compare: a failed cell costs its exit code, not the others") {

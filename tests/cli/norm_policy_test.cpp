@@ -25,6 +25,7 @@ TEST_CASE("norma train: a norm policy is part of the run, also when it is evalua
       folder.path(),
       "eval --checkpoint o/last.safetensors --model resnet18 --dataset shapes --test-images 4 --norm-policy p.toml");
   CHECK_MESSAGE(weights.code == 0, weights.err);
+  CHECK(weights.out.starts_with("resnet18 batch + p.toml on shapes: accuracy "));
   std::filesystem::remove(folder / "p.toml");
   // Group norm and layer norm have no running statistics: the checkpoint fits only the same policy.
   const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");

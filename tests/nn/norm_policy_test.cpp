@@ -51,7 +51,12 @@ TEST_CASE("norm policy: error texts have line and column") {
   CHECK(error_of_text("x = \"none\"\n  \"bn1\" = \"bath\"\n") ==
         "norm policy: p.toml:2:11: 'bn1': norm: unknown norm 'bath'; did you mean 'batch'?");
   CHECK(error_of_text("# nothing\n") == "norm policy: p.toml: expected lines \"pattern\" = \"norm\", got none");
-  CHECK(error_of_text("\"bn1\" = \"batch\"\n\"bn1\" = \"none\"\n").starts_with("norm policy: p.toml:2:"));  // twice
+  CHECK(error_of_text("\"bn1\" = \"batch\"\n\"bn1\" = \"none\"\n") ==
+        "norm policy: p.toml:2:9: 'bn1': expected each pattern once, got it again");
+  CHECK(
+      error_of_text("layer1.0.bn1 = \"none\"\n") ==
+      "norm policy: p.toml:1:1: 'layer1': expected a norm spec such as \"group:32\", got a table: a pattern with dots "
+      "needs quotes, \"layer1.0.bn1\"");
   TemporaryFolder folder;
   CHECK(error_of([&] { read_norm_policy(folder / "absent.toml"); }) ==
         "norm policy: cannot read '" + (folder / "absent.toml").string() + "'");
@@ -117,4 +122,31 @@ TEST_CASE("norm policy: a pattern that matches no norm is an error, and nothing 
         "norm policy: p:2: 'layer1.*.bn1': layer1.0.bn1: group_norm: num_channels must be divisible by num_groups, got "
         "num_channels 64, num_groups 7");
   CHECK(norms_of(*model) == before);
+}
+
+TEST_CASE("norm policy: a rule that decides no layer is an error, and nothing changes") {
+  const auto model = models::create_model("resnet18", {.num_classes = 3});
+  const auto before = norms_of(*model);
+  CHECK(error_of([&] {
+          apply_norm_policy(*model,
+                            parse_norm_policy("\"layer1.0.bn?\" = \"none\"\n\"layer1.*\" = \"layer2d\"\n", "p.toml"));
+        }) ==
+        "norm policy: p.toml:1: 'layer1.0.bn?': expected a norm layer that no later line decides, got layer1.0.bn1, "
+        "layer1.0.bn2");
+  CHECK(norms_of(*model) == before);
+}
+
+TEST_CASE("norm policy: convnext's head has one pixel, which some norms cannot take") {
+  const auto with = [](const std::string& text) {
+    return models::create_model("convnext_atto", {.num_classes = 3, .norm_policy = parse_norm_policy(text, "p.toml")});
+  };
+  for (const char* norm : {"instance", "frn"}) {
+    CHECK(error_of([&] { with(fmt::format("\"*\" = \"{}\"\n", norm)); }) ==
+          fmt::format("norm policy: p.toml:1: '*': head.norm: expected a norm for a single pixel, got {}; a later line "
+                      "\"head.norm\" = \"layer2d\" is what --norm {} does",
+                      norm, norm));
+  }
+  const auto model = with("\"*\" = \"instance\"\n\"head.norm\" = \"layer2d\"\n");
+  const auto plain = models::create_model("convnext_atto", {.num_classes = 3, .norm = "instance"});
+  CHECK(norms_of(*model) == norms_of(*plain));
 }

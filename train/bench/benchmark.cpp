@@ -52,7 +52,7 @@ class Session {
       log("{} batch norms are folded into the convolutions before them", step_->folded());
     }
     log("Running {} benchmark on {} with norm {}{} for {} steps w/ input size (3, {}, {}) and batch size {}.",
-        mode_ == Mode::train ? "train" : "inference", row_.model, row_.norm, in_format(), options.steps,
+        mode_ == Mode::train ? "train" : "inference", row_.model, norm(), in_format(), options.steps,
         options.recipe.image_size, options.recipe.image_size, batch_size);
   }
 
@@ -81,7 +81,7 @@ class Session {
       count_work(profile.records());
     }
     if (options_.detail) {
-      log("Looking at each op of {} with norm {}.", row_.model, row_.norm);
+      log("Looking at each op of {} with norm {}.", row_.model, norm());
       measured_.detail = measure_detail(*step_, floor);
     }
   }
@@ -96,7 +96,7 @@ class Session {
     measured_.batch_size = batch_size_;
     measured_.retries = retries;
     log("{} benchmark of {} with norm {}{} done. {:.2f} samples/sec, {:.2f} ms/sample",
-        mode_ == Mode::train ? "Train" : "Infer", row_.model, row_.norm, in_format(), measured_.samples_per_second(),
+        mode_ == Mode::train ? "Train" : "Infer", row_.model, norm(), in_format(), measured_.samples_per_second(),
         1e3 / measured_.samples_per_second());
     (mode_ == Mode::train ? row_.train : row_.infer) = measured_;
   }
@@ -104,6 +104,8 @@ class Session {
   Measured& measured() { return measured_; }
 
  private:
+  [[nodiscard]] std::string norm() const { return norm_label(row_.norm, options_.recipe); }
+
   /// Said where it differs between rows.
   [[nodiscard]] std::string_view in_format() const {
     return !options_.both_formats ? "" : row_.channels_last ? " in NHWC" : " in NCHW";
@@ -246,7 +248,8 @@ class Runner {
         row->error = text;
       }
       if (benchmark_.options.log) {
-        benchmark_.options.log(fmt::format("{} with norm {}: {}", rows.front()->model, rows.front()->norm, text));
+        benchmark_.options.log(fmt::format("{} with norm {}: {}", rows.front()->model,
+                                           norm_label(rows.front()->norm, benchmark_.options.recipe), text));
       }
       return true;
     };
