@@ -72,7 +72,8 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
       "Each norm runs forward and backward on inputs that are known to be hard, and is compared with its definition,\n"
       "computed in extended precision from the same numbers. A second table shows what each choice of statistics\n"
       "costs. The output folder gets results.csv (a line per measurement), costs.csv (a line per timing),\n"
-      "results.json (both, the machine and the versions) and table.txt (what is printed).\n\n" +
+      "results.json (both, the machine and the versions; what is no number is \"inf\", \"-inf\" or \"nan\") and\n"
+      "table.txt (what is printed).\n\n" +
       describe_cases());
   auto state = std::make_shared<State>();
   state->audit.command = command_line;

@@ -28,6 +28,7 @@ struct State {
 
 int run(const State& state) {
   state.running.apply();
+  check(state.recalibrate >= 0, "eval", "recalibrate: expected at least 0, got {}", state.recalibrate);
   const std::filesystem::path given = state.checkpoint;
   const std::filesystem::path file = std::filesystem::is_directory(given) ? given / "last.safetensors" : given;
   // A file of weights alone says nothing of the network they are for.
@@ -78,8 +79,7 @@ Command add_eval(CLI::App& program) {
   app->add_option("--recalibrate", state->recalibrate,
                   "first replace the running statistics of batch norms by their average over N training batches")
       ->type_name("N")
-      ->default_str("0: keep those of the checkpoint")
-      ->check(CLI::NonNegativeNumber);
+      ->default_str("0: keep those of the checkpoint");
   app->add_flag("--fold", state->fold, "first fold batch norms into the convolutions before them");
   state->recipe.add_model(*app);
   state->recipe.add_model_details(*app);

@@ -334,6 +334,16 @@ TEST_CASE("audit: the report holds every measurement, timing and omission") {
   CHECK(json["costs"].size() == 18);
   CHECK(json["omissions"][0]["reason"] == "float16 ends at 65504");
 
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Audit bad = audit;
+  bad.measurements[0].accuracy.output = {.worst = kInfinity, .mean = -kInfinity};
+  bad.measurements[0].accuracy.dx = {.worst = std::nan(""), .mean = 2};
+  const auto first = nlohmann::json::parse(to_json(bad))["measurements"][0];
+  CHECK(first["output"]["worst"] == "inf");
+  CHECK(first["output"]["mean"] == "-inf");
+  CHECK(first["dx"]["worst"] == "nan");
+  CHECK(first["dx"]["mean"] == 2);
+
   const std::string table = test::read_file(folder / "table.txt");
   CHECK(table == to_table(audit));
   const std::vector<std::string> lines = lines_of(table);

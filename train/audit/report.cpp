@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <iterator>
 
 // The files.
@@ -23,8 +24,13 @@ std::string sizes_text(const Sizes& sizes) {
   return fmt::format("{}", fmt::join(sizes.begin(), sizes.end(), "x"));
 }
 
+/// JSON has no infinities and no NaN: they are texts.
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
 Json to_json(const Errors& errors) {
-  return {{"worst", errors.worst}, {"mean", errors.mean}};
+  return {{"worst", number(errors.worst)}, {"mean", number(errors.mean)}};
 }
 
 Json to_json(const Measurement& m) {
@@ -108,7 +114,7 @@ std::string to_json(const Audit& audit) {
                      {"sizes", std::vector<int64_t>(cost.sizes.begin(), cost.sizes.end())},
                      {"statistics", to_string(cost.statistics)},
                      {"seconds", cost.seconds},
-                     {"relative_to_stable", cost.relative}});
+                     {"relative_to_stable", number(cost.relative)}});
   }
   json["costs"] = std::move(costs);
   Json omissions = Json::array();

@@ -14,7 +14,7 @@ std::string to_table(const Audit& audit);
 std::string to_csv(const Audit& audit);
 /// A line per timing, with a header.
 std::string costs_to_csv(const Audit& audit);
-/// Everything. Errors that are infinite are null.
+/// Everything. Errors that are no numbers are "inf", "-inf" or "nan".
 std::string to_json(const Audit& audit);
 
 /// Writes table.txt, results.csv, costs.csv and results.json into a folder. Throws Error that names the file.
