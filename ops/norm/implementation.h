@@ -84,6 +84,8 @@ struct SavedNorm {
 
 /// The gradients of x, weight, bias and residual for dy. 16-bit gradients are rounded once.
 Tensors fused_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients needs);
+/// The same as an op of its own on the tape, for higher derivatives.
+Tensors recorded_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients needs);
 /// Where norm.bits are set dy, else 0.
 Tensor masked_by_bits(const SavedNorm& norm, const Tensor& dy);
 /// bits: one bit per element in memory order: y > 0 or NaN. y: dense.

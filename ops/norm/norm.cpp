@@ -275,19 +275,12 @@ Tensor run_norm(std::string_view op, const Tensor& given_x, const NormSpec& spec
     norm.residual = SavedList::get(c, residual_at);
     norm.bits = SavedList::get(c, bits_at);
     const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2), c.needs_grad(3)};
-    const bool composed = c.create_graph();
     const OpScope scope([&] {  // dx has the size of x; where bits were kept, they stand for the residual
       return OpWork{.op = fixed.op + "_backward",
                     .bytes = bytes_of(dy, norm.x, needs.x ? norm.x : Tensor(), norm.residual, norm.bits,
                                       needs.residual ? dy : Tensor())};
     });
-    if (!composed) {
-      return fused_backward(norm, dy, needs);
-    }
-    const Tensor dz = norm.activation == Activation::identity ? dy : composed_activation_backward(norm, dy);
-    Tensors gradients = composed_backward(norm, dz, needs);
-    gradients.push_back(needs.residual ? to(dz, dy.dtype()) : Tensor{});
-    return gradients;
+    return c.create_graph() ? recorded_backward(norm, dy, needs) : fused_backward(norm, dy, needs);
   });
 }
 

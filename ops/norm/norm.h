@@ -38,6 +38,12 @@ struct NormActOptions {
 Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight = {}, const Tensor& bias = {},
                  NormStatistics* statistics = nullptr, std::string_view op = "normalize");
 
+/// The gradients of sum(dy * normalize(x, spec, weight, bias)) for x, weight and bias, in that order; undefined for a
+/// weight or bias that is. dy: sizes and dtype of x. dx has the memory format of x. The statistics are taken from x
+/// again; inside normalize() itself they are kept. Differentiable like normalize(), and throws what it throws.
+Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& spec, const Tensor& weight = {},
+                           const Tensor& bias = {});
+
 /// normalize(), and what follows it. Throws Error also for a residual of other sizes or dtype.
 Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
                 const NormActOptions& then, NormStatistics* statistics = nullptr, std::string_view op = "norm_act");
