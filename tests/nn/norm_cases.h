@@ -120,21 +120,22 @@ class FunctionLayer : public nn::ComposedNorm {
   [[nodiscard]] std::string name() const override { return c_.kind; }
 
  protected:
-  Tensor apply(const Tensor& x) override {
+  Tensor apply(const Tensor& x, Activation activation) override {
     if (c_.kind == "evonorm_b0") {
-      return evo_norm_b0(x, running_var_, own_, weight_, bias_,
-                         {.training = is_training(), .momentum = c_.momentum.value_or(0), .eps = c_.eps});
+      return evo_norm_b0(
+          x, running_var_, own_, weight_, bias_,
+          {.training = is_training(), .momentum = c_.momentum.value_or(0), .eps = c_.eps, .activation = activation});
     }
     if (c_.kind == "evonorm_s0") {
-      return evo_norm_s0(x, c_.groups, own_, weight_, bias_, {.eps = c_.eps});
+      return evo_norm_s0(x, c_.groups, own_, weight_, bias_, {.eps = c_.eps, .activation = activation});
     }
     if (c_.kind == "frn") {
-      return filter_response_norm(x, weight_, bias_, own_, {.eps = c_.eps});
+      return filter_response_norm(x, weight_, bias_, own_, {.eps = c_.eps, .activation = activation});
     }
     if (c_.kind == "grn") {
-      return global_response_norm(x, weight_, bias_, {.eps = c_.eps});
+      return global_response_norm(x, weight_, bias_, {.eps = c_.eps, .activation = activation});
     }
-    return dynamic_tanh(x, own_, weight_, bias_, {.axis = c_.axis});
+    return dynamic_tanh(x, own_, weight_, bias_, {.axis = c_.axis, .activation = activation});
   }
 
  private:
