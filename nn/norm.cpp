@@ -10,7 +10,7 @@ namespace norma::nn {
 namespace {
 
 void check_shape(std::string_view layer, const Sizes& shape) {
-  check(!shape.empty(), layer, "normalized_shape: expected one size or more, got none");
+  check(!shape.empty(), layer, "normalized_shape: expected at least 1 size, got []");
 }
 
 Tensor weight_of(const Sizes& sizes, bool affine) {

@@ -213,7 +213,7 @@ TEST_CASE("norm layers: error texts") {
   CHECK(error_of([] { GroupNorm(4, 30); }) ==
         "group_norm: num_channels must be divisible by num_groups, got num_channels 30, num_groups 4");
   CHECK(error_of([] { LayerNorm2d(0); }) == "LayerNorm2d: channels: expected a positive number, got 0");
-  CHECK(error_of([] { LayerNorm(Sizes{}); }) == "LayerNorm: normalized_shape: expected one size or more, got none");
+  CHECK(error_of([] { LayerNorm(Sizes{}); }) == "LayerNorm: normalized_shape: expected at least 1 size, got []");
 }
 
 TEST_CASE("activations, pools, flatten and identity are their functions") {
