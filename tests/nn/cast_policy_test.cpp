@@ -47,6 +47,8 @@ TEST_CASE("cast policy: error texts name file, line and column") {
   CHECK(error("\"relu\" = \"keep\"\n\"rulu\" = \"keep\"\n") ==
         "cast policy: p.toml:2:1: unknown op 'rulu'; did you mean 'relu'?");
   CHECK(error("\"conv*d3\" = \"keep\"\n").starts_with("cast policy: p.toml:1:1: unknown op 'conv*d3'"));
+  CHECK(error("relu = \"keep\"\n\"relu\" = \"float32\"\n") ==
+        "cast policy: p.toml:2:10: 'relu': expected each pattern once, got it again");
   CHECK(error("relu = \"fp32\"\n") == "cast policy: p.toml:1:1: 'relu': expected lower, float32 or keep, got 'fp32'");
   CHECK(error("relu = 32\n") ==
         "cast policy: p.toml:1:1: 'relu': expected \"lower\", \"float32\" or \"keep\", got another type");
