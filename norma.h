@@ -35,6 +35,7 @@
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/conv.h"
+#include "nn/conv_factory.h"
 #include "nn/convert.h"
 #include "nn/dropout.h"
 #include "nn/init.h"

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "nn/cast_policy.h"
+#include "nn/conv_factory.h"
 #include "nn/norm_factory.h"
 #include "nn/norm_policy.h"
 #include "train/environment.h"
@@ -36,6 +37,10 @@ std::string describe_norm_specs() {
   return fmt::format(
       "{}; group:8 is 8 groups, group/8 is 8 channels per group; options in brackets: batch[momentum=0.01,eps=1e-3]",
       fmt::join(nn::norm_names(), ", "));
+}
+
+std::string describe_conv_layers() {
+  return fmt::format("the convolutions: {}", or_list(nn::conv_layer_names()));
 }
 
 CLI::Validator norm_given() {
@@ -90,6 +95,7 @@ void RecipeOptions::add_model(CLI::App& app) {
 
 void RecipeOptions::add_model_details(CLI::App& app) {
   add_norm_policy(app);
+  add(app, "--conv-layer", &train::Recipe::conv_layer, "NAME", describe_conv_layers())->group(kNetwork);
   add_switch(app, "--small-stem,!--no-small-stem", &train::Recipe::small_stem,
              "ResNet: begin with a 3x3 convolution without stride and pooling, for small images")
       ->group(kNetwork);

@@ -16,6 +16,8 @@ namespace norma::cli {
 
 /// The norms that --norm takes, for its help.
 std::string describe_norm_specs();
+/// The same for --conv-layer.
+std::string describe_conv_layers();
 /// Refuses an empty text, which elsewhere means the model's own norm.
 CLI::Validator norm_given();
 

@@ -129,6 +129,9 @@ Command add_run(CLI::App& program) {
          },
          "other norms for some layers, as for 'norma train'")
       ->type_name("FILE.toml");
+  app->add_option("--conv-layer", state->options.conv_layer, describe_conv_layers())
+      ->type_name("NAME")
+      ->capture_default_str();
   app->add_option("--weights", state->weights, "state dict")->type_name("W.safetensors")->required();
   app->add_option("--input", state->input, "input and output gradient")->type_name("X.safetensors")->required();
   app->add_option("--output", state->output, "where the results go")->type_name("Y.safetensors")->required();

@@ -2,7 +2,7 @@
 
 #include "core/factory.h"
 #include "nn/activation.h"
-#include "nn/conv.h"
+#include "nn/conv_factory.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "nn/pool.h"
@@ -24,6 +24,7 @@ constexpr double kInitDeviation = 0.02;
 // What all parts of one network share.
 struct Build {
   nn::NormChoice norm;
+  std::string conv_layer;
   Generator& generator;
   bool conv_mlp;
   bool grn;
@@ -40,7 +41,7 @@ struct Build {
 // A convolution whose kernel is its stride, or a 7x7 depthwise one, with ConvNeXt's start values.
 ModulePointer convolution(int64_t in, int64_t out, int64_t kernel, nn::Conv2dOptions options, const Build& build) {
   options.initialize = false;
-  auto conv = std::make_shared<nn::Conv2d>(in, out, kernel, options);
+  auto conv = nn::make_conv(build.conv_layer, in, out, kernel, options);
   build.fill(conv->weight());
   return conv;
 }
@@ -198,6 +199,7 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
   Generator generator(options.seed);
   const nn::NormChoice norm = nn::parse_norm(options.norm.empty() ? std::string(kConvNeXtNorm) : options.norm);
   const Build build{.norm = nn::with_default(norm, "eps", std::string(kConvNeXtEps)),
+                    .conv_layer = options.conv_layer,
                     .generator = generator,
                     .conv_mlp = config.conv_mlp,
                     .grn = config.grn,

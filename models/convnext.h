@@ -27,7 +27,8 @@ struct ConvNeXtConfig {
 
 class ConvNeXt : public nn::Module {
  public:
-  /// Throws Error for options that ConvNeXt does not have (small_stem, zero_init_last).
+  /// Throws Error for options that ConvNeXt does not have (small_stem, zero_init_last). `conv_layer` is for the stem,
+  /// what halves the images and the depthwise convolutions; the layers of each block's MLP are linear.
   ///
   /// Every norm has eps 1e-6 unless its spec says otherwise. The norm of the head acts on one pixel, the result of
   /// global pooling; where that leaves a norm nothing to normalise (NormDefinition::needs_pixels: instance, frn) the

@@ -3,6 +3,7 @@
 #include "core/nearest_name.h"
 #include "models/convnext.h"
 #include "models/resnet.h"
+#include "nn/conv_factory.h"
 
 #include <array>
 #include <functional>
@@ -85,6 +86,7 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   check(options.in_channels > 0, "model", "in_channels: expected a positive number, got {}", options.in_channels);
   check(options.drop_path >= 0 && options.drop_path < 1, "model", "drop_path: expected a value in [0, 1), got {}",
         options.drop_path);
+  nn::check_conv_layer(options.conv_layer);
   const Entry& entry = find(name);
   const std::shared_ptr<nn::Module> model = entry.make(name, options);
   if (!options.norm_policy.rules.empty()) {

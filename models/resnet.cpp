@@ -1,5 +1,6 @@
 #include "models/resnet.h"
 
+#include "nn/conv_factory.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "nn/norm.h"
@@ -15,19 +16,21 @@ using nn::make_norm;
 using ModulePointer = std::shared_ptr<nn::Module>;
 
 constexpr std::array<int64_t, 4> kWidths = {64, 128, 256, 512};
-constexpr int64_t kExpansion = 4;  // of the output of a bottleneck block against its width
+constexpr double kReluGamma = 1.7139588594436646;  // sqrt(2 / (1 - 1 / pi)), of scaled_std_conv
+constexpr int64_t kExpansion = 4;                  // of the output of a bottleneck block against its width
 
 // What all blocks of one network share.
 struct Build {
   nn::NormChoice norm;
+  std::string conv_layer;
   Generator& generator;
   bool zero_init_last;
   bool initialize;
 };
 
-std::shared_ptr<nn::Conv2d> convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride, const Build& build) {
-  auto conv = std::make_shared<nn::Conv2d>(
-      in, out, kernel, nn::Conv2dOptions{.stride = stride, .padding = kernel / 2, .bias = false, .initialize = false});
+ModulePointer convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride, const Build& build) {
+  auto conv = nn::make_conv(build.conv_layer, in, out, kernel,
+                            {.stride = stride, .padding = kernel / 2, .bias = false, .initialize = false}, kReluGamma);
   if (build.initialize) {
     nn::kaiming_normal_(conv->weight(), nn::Fan::out, nn::kReluGain, build.generator);
   }
@@ -121,6 +124,7 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
   check(!options.layer_scale, "model", "layer_scale: {} has no layer scale", name);
   Generator generator(options.seed);
   const Build build{.norm = nn::parse_norm(options.norm.empty() ? std::string(kResNetNorm) : options.norm),
+                    .conv_layer = options.conv_layer,
                     .generator = generator,
                     .zero_init_last = options.zero_init_last,
                     .initialize = options.initialize};

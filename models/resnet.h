@@ -2,7 +2,6 @@
 
 #include "core/random.h"
 #include "models/registry.h"
-#include "nn/conv.h"
 #include "nn/linear.h"
 #include "nn/norm_factory.h"
 
@@ -25,7 +24,8 @@ struct ResNetConfig {
 
 class ResNet : public nn::Module {
  public:
-  /// Throws Error for options that ResNet does not have (patch_size, layer_scale).
+  /// Throws Error for options that ResNet does not have (patch_size, layer_scale). With `conv_layer` scaled_std_conv
+  /// every convolution has the gamma of relu, as in timm.
   ResNet(const std::string& name, const ResNetConfig& config, const ModelOptions& options);
 
   /// x: (N, in_channels, H, W) → (N, num_classes).
@@ -34,7 +34,7 @@ class ResNet : public nn::Module {
 
  private:
   std::string name_;
-  std::shared_ptr<nn::Conv2d> conv1_;
+  std::shared_ptr<nn::Module> conv1_;
   nn::ChildSlot bn1_;
   std::shared_ptr<nn::Module> maxpool_;
   std::array<std::shared_ptr<nn::Module>, 4> layers_;

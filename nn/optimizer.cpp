@@ -49,7 +49,8 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
   ParameterGroup decaying{.parameters = {}, .weight_decay = weight_decay};
   ParameterGroup others{.parameters = {}, .weight_decay = 0};
   for (const auto& [name, x] : module.named_parameters()) {
-    const bool decays = options.decay_vectors || x.rank() > 1;
+    const bool is_gain = x.rank() == 4 && x.numel() == x.size(0);
+    const bool decays = options.decay_vectors || (x.rank() > 1 && !is_gain);
     (decays ? decaying : others).parameters.emplace_back(name, x);
   }
   std::vector<ParameterGroup> groups;

@@ -16,7 +16,7 @@ struct ParameterGroup {
 };
 
 struct ParameterGroupsOptions {
-  /// Norms' parameters, biases and layer scales, all that has rank 0 or 1, do not decay.
+  /// Norms' parameters, biases, layer scales and gains do not decay: all that has rank 0 or 1, or sizes (n, 1, 1, 1).
   bool decay_vectors = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "nn/conv_factory.h"
 #include "nn/norm_factory.h"
 
 #include <nlohmann/json.hpp>
@@ -26,6 +27,7 @@ void for_each_field(R& recipe, F&& visit) {
   visit("norm", recipe.norm);
   visit("norm_policy", recipe.norm_policy);
   visit("norm_policy_file", recipe.norm_policy_file);
+  visit("conv_layer", recipe.conv_layer);
   visit("small_stem", recipe.small_stem);
   visit("patch_size", recipe.patch_size);
   visit("layer_scale", recipe.layer_scale);
@@ -148,6 +150,7 @@ void check_recipe(const Recipe& recipe) {
     nn::parse_norm(recipe.norm);
   }
   policy_of(recipe);
+  nn::check_conv_layer(recipe.conv_layer);
   precision_of(recipe);
   check_known("dataset", recipe.dataset, data::dataset_names());
   check_known("optimizer", recipe.opt, optimizer_names());
@@ -260,6 +263,7 @@ std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes
   }
   auto model = models::create_model(recipe.model, {.num_classes = num_classes,
                                                    .norm = recipe.norm,
+                                                   .conv_layer = recipe.conv_layer,
                                                    .small_stem = recipe.small_stem,
                                                    .patch_size = patch_size,
                                                    .zero_init_last = recipe.zero_init_last,

@@ -18,9 +18,10 @@ namespace norma::train {
 struct Recipe {
   // The network.
   std::string model = "resnet18";
-  std::string norm;              ///< "": the family's own
-  std::string norm_policy;       ///< text of nn/norm_policy.h: other norms for some layers; "": none
-  std::string norm_policy_file;  ///< where it came from, for messages
+  std::string norm;                 ///< "": the family's own
+  std::string norm_policy;          ///< text of nn/norm_policy.h: other norms for some layers; "": none
+  std::string norm_policy_file;     ///< where it came from, for messages
+  std::string conv_layer = "conv";  ///< a name of nn/conv_factory.h
   bool small_stem = false;
   std::optional<int64_t> patch_size;  ///< none: 2 for a ConvNeXt on images below 64 pixels, else the family's own
   std::optional<double> layer_scale;

@@ -43,6 +43,27 @@ TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees
   CHECK_MESSAGE(weights.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy), weights.err);
 }
 
+TEST_CASE("norma train: --conv-layer is part of the run, also when it is resumed or evaluated") {
+  const TemporaryFolder folder;
+  const std::string network = "--model convnext_atto --patch-size 4 --norm none --conv-layer scaled_std_conv ";
+  const std::string data = "--dataset shapes --batch-size 4 --test-images 4 ";
+  const Outcome trained = run_norma(folder.path(), "train " + network + data + "--images 8 --quiet --output o");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  const Outcome resumed = run_norma(folder.path(), "train --resume o --images 16 --quiet");
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  const std::string figures = evaluated.out.substr(0, evaluated.out.find(" ("));
+  CHECK(figures.find("accuracy ") != std::string::npos);
+
+  // The same file as plain weights.
+  const Outcome weights = run_norma(folder.path(), "eval --checkpoint o/last.safetensors " + network + data);
+  CHECK_MESSAGE(weights.out.starts_with(figures), weights.out, weights.err);
+  const Outcome other = run_norma(folder.path(), "eval --checkpoint o --conv-layer std_conv");
+  CHECK(other.code == 2);
+  CHECK_MESSAGE(other.err.find("stem.0.gain") != std::string::npos, other.err);
+}
+
 TEST_CASE("norma train: the length in epochs or images, whichever is given") {
   const TemporaryFolder folder;
   const std::string idx = "--model resnet18 --dataset shapes --batch-size 4 --test-images 4 --log-interval 1 ";

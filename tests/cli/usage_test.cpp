@@ -70,6 +70,13 @@ TEST_CASE("norma: unknown norms and norm options") {
   CHECK(complaint("train --norm 'batch[ep=1e-3]'").find("did you mean 'eps'?\n") != std::string::npos);
 }
 
+TEST_CASE("norma: unknown convolutions") {
+  const std::string text = "norma: conv_layer: unknown convolution 'stdconv'; did you mean 'std_conv'?\n";
+  CHECK(complaint("train --conv-layer stdconv") == text);
+  CHECK(complaint("compare --conv-layer stdconv") == text);
+  CHECK(complaint("eval --checkpoint x --model resnet18 --conv-layer stdconv") == text);
+}
+
 TEST_CASE("norma: values that are none") {
   CHECK(complaint("train --lr fast") == "norma: train: Could not convert: --lr = fast\n");
   CHECK(complaint("train --lr -1") == "norma: train: lr: expected a positive number, got -1\n");

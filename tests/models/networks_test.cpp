@@ -135,6 +135,43 @@ TEST_CASE("networks: resnet with its large stem keeps the memory format") {
   }
 }
 
+TEST_CASE("networks: every convolution layer keeps the memory format") {
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    for (const std::string conv_layer : {"std_conv", "scaled_std_conv"}) {
+      for (const std::string name : {"resnet18", "resnet50", "convnext_atto", "convnextv2_atto"}) {
+        CAPTURE(name);
+        CAPTURE(conv_layer);
+        CAPTURE(to_string(format));
+        ModelOptions options = small(name, "group");
+        options.conv_layer = conv_layer;
+        options.initialize = false;
+        const Walk result = walk(name, options, 32, format);
+        CHECK_MESSAGE(result.wrong.empty(), *result.wrong.begin());
+        CHECK(result.activations > 60);
+      }
+    }
+  }
+}
+
+TEST_CASE("networks: two steps with every convolution layer, with the norms that they are for") {
+  for (const std::string name : {"resnet18", "convnext_atto", "convnextv2_atto"}) {
+    const nn::NamedTensors start = create_model(name, small(name, ""))->state_dict();
+    for (const auto& [conv_layer, norm] : {std::pair("std_conv", "group"), {"scaled_std_conv", "none"}}) {
+      CAPTURE(name);
+      CAPTURE(conv_layer);
+      ModelOptions options = small(name, norm);
+      options.conv_layer = conv_layer;
+      options.initialize = false;  // drawing the values would take longer than the training
+      const auto model = create_model(name, options);
+      model->load_state_dict(start, {.strict = false});
+      const std::vector<double> run = losses(*model, 2, 1e-4, MemoryFormat::channels_last);
+      CHECK(run[1] < run[0]);
+      CHECK(run[2] < run[1]);
+      CHECK(run[2] > 0);
+    }
+  }
+}
+
 TEST_CASE("networks: norms with options train in both families") {
   for (const std::string name : {"resnet18", "convnext_atto"}) {
     const nn::NamedTensors start = create_model(name, small(name, ""))->state_dict();

@@ -6,6 +6,7 @@
 #include "nn/conv.h"
 #include "nn/norm.h"
 #include "nn/sequential.h"
+#include "nn/std_conv.h"
 
 using namespace norma;
 using namespace norma::nn;
@@ -175,6 +176,11 @@ TEST_CASE("optimizer: groups keep norms, biases and scales from decaying") {
   CHECK(groups[1].parameters[1].first == "1.weight");
   CHECK(groups[1].weight_decay == 0);
   CHECK(parameter_groups(net, 0.05, {.decay_vectors = true}).size() == 1);
+  // A gain has sizes [4, 1, 1, 1].
+  const std::vector<ParameterGroup> scaled = parameter_groups(ScaledStdConv2d(3, 4, 3), 0.05);
+  REQUIRE(scaled.size() == 2);
+  CHECK(scaled[0].parameters.size() == 1);
+  CHECK(scaled[1].parameters[1].first == "gain");
 }
 
 TEST_CASE("optimizer: state out and in continues with the same bits") {

@@ -68,6 +68,7 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.norm = "group:8[eps=1e-3]";
   recipe.norm_policy = "\"*\" = \"none\"";
   recipe.norm_policy_file = "p.toml";
+  recipe.conv_layer = "std_conv";
   recipe.small_stem = true;
   recipe.patch_size = 2;
   recipe.layer_scale = 1e-6;
@@ -102,12 +103,12 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.seed == recipe.seed);
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
-  // All 33 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 34 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
-               f24, f25, f26, f27, f28, f29, f30, f31, f32, f33] = recipe;
-  CHECK(f33 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 33);
+               f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34] = recipe;
+  CHECK(f34 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 34);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
