@@ -14,11 +14,6 @@
 
 namespace norma::norm_kernels {
 
-int64_t numbers_of(MapFunction function) {
-  int64_t result = 0;
-  with_map_function({.function = function, .shape = {}}, [&](auto f) { result = decltype(f)::kNumbers; });
-  return result;
-}
 int64_t sums_of(MapFunction function) {
   int64_t result = 0;
   with_map_function({.function = function, .shape = {}}, [&](auto f) { result = decltype(f)::kSums; });

@@ -17,7 +17,7 @@ enum class MapFunction : uint8_t {
   affine,     ///< global response norm: scale, shift, 1 / what the map responds
   tanh,       ///< dynamic tanh: alpha, weight, bias
 };
-int64_t numbers_of(MapFunction function);
+/// Sums that its gradients need, for each map.
 int64_t sums_of(MapFunction function);
 
 /// A dense tensor of outer * channels maps. Element i of map (o, c) lies at (o * channels + c) * inner + i, or for
