@@ -42,7 +42,7 @@ TEST_CASE("norma train: options that leave out weights and add statistics, from 
   CHECK_MESSAGE(trained.code == 0, trained.err);
   const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
   CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
-  CHECK(evaluated.out.starts_with("resnet18 instance[track_running_stats=true,momentum=0.01] on shapes: "));
+  CHECK(evaluated.out.starts_with("resnet18 instance[track_running_stats=true,momentum=0.01] + p.toml on shapes: "));
   // Without the options other tensors are asked for.
   const Outcome other = run_norma(folder.path(), "eval --checkpoint o --norm instance");
   CHECK(other.code == 2);
