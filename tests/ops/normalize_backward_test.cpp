@@ -61,7 +61,7 @@ TEST_CASE("normalize_backward: the gradients of normalize, in the order input, w
 
 TEST_CASE("normalize_backward: finite differences") {
   for (const NormSpec& spec : specs()) {
-    const Tensor x = random_tensor({2, 4, 3, 2}, 1);
+    const Tensor x = random_tensor({2, 4, 3, 1}, 1);
     const Sizes sizes = along(x, spec.affine);
     check_gradients(
         "normalize_backward",

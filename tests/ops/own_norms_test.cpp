@@ -103,11 +103,14 @@ Tensor dy_of(const Tensor& y, int order) {
 
 TEST_CASE("own norms: the gradients of the kernels are those of the composed functions") {
   // Rows and runs shorter and longer than a vector, blocks that end early, one channel, one image, one pixel.
-  for (const Sizes& sizes : {Sizes{3, 70, 23, 29}, Sizes{2, 5, 37, 41}, Sizes{1, 35, 3, 2}, Sizes{4, 1, 5, 7},
+  for (const Sizes& sizes : {Sizes{3, 70, 13, 29}, Sizes{2, 5, 37, 41}, Sizes{1, 35, 3, 2}, Sizes{4, 1, 5, 7},
                              Sizes{5, 40, 1, 1}, Sizes{2, 300, 9, 9}}) {
     for (int order = 0; order < kOrders; ++order) {
       for (const OwnNormCase& norm : cases()) {
         for (const Activation activation : {Activation::identity, Activation::relu, Activation::gelu}) {
+          if (activation == Activation::gelu && order != 0) {
+            continue;  // it is an op of its own
+          }
           CAPTURE(norm.name);
           CAPTURE(to_string(sizes));
           CAPTURE(to_string(activation));
@@ -166,7 +169,7 @@ TEST_CASE("own norms: finite differences with relu") {
 
 TEST_CASE("own norms: the same bits for 1, 2 and 3 threads") {
   const int before = num_threads();
-  for (const Sizes& sizes : {Sizes{3, 70, 40, 48}, Sizes{2, 300, 9, 9}}) {
+  for (const Sizes& sizes : {Sizes{3, 70, 20, 24}, Sizes{2, 300, 9, 9}}) {
     for (const int order : {0, 1}) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
         for (const OwnNormCase& norm : cases()) {
