@@ -75,22 +75,12 @@ double variance_factor(int64_t count, const BatchNormOptions& options) {
   return options.biased_running_var ? 1 : n / (n - 1);
 }
 
-/// Whether the elements of x lie where the strides `wanted` put them. Those of axes of size 1 do not matter.
-bool same_places(const Tensor& x, const Strides& wanted) {
-  for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    if (x.size(axis) != 1 && x.stride(axis) != wanted[axis]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 /// The parts of x's images one after the other, with the strides of a norm's output. No view, whatever the parts are:
 /// nobody else has their memory.
 Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
   const Strides strides = preserved_strides(x.sizes(), x.strides());
   Tensor y;
-  if (parts.size() == 1 && same_places(parts[0], strides)) {
+  if (parts.size() == 1 && same_places(x.sizes(), parts[0].strides(), strides)) {
     y = Tensor(parts[0].storage(), x.sizes(), strides, parts[0].offset(), x.dtype());
   } else {
     y = empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});

@@ -35,10 +35,8 @@ Tensor composed(const Tensors& inputs, int64_t axis) {
 
 /// alpha, weight, bias
 MapRows numbers(const MapLayout& layout, const Tensors& inputs) {
-  const int64_t channels = layout.channels();
   return {Doubles(static_cast<size_t>(layout.maps()), numbers_from(inputs[1], 1, 0)[0]),
-          for_maps(layout, numbers_from(inputs[2], channels, 1)),
-          for_maps(layout, numbers_from(inputs[3], channels, 0))};
+          parameter_row(layout, inputs[2], 1), parameter_row(layout, inputs[3], 0)};
 }
 
 Tensors backward(const Tensor& dy, const Tensors& inputs, int64_t axis, bool with_relu) {

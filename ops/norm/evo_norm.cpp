@@ -48,7 +48,6 @@ Tensor composed_b0(const Tensors& inputs, const Tensor& fixed_var, const EvoNorm
 
 /// v, root of the map, root of the batch, weight, bias. `batch`: mean, rest and rstd of the channels.
 MapRows numbers_b0(const MapLayout& layout, const Tensors& inputs, const Tensor& maps, const Tensor& batch) {
-  const int64_t channels = layout.channels();
   Doubles right = row_of(maps, 2);
   Doubles left = row_of(batch, 2);
   for (Doubles* root : {&right, &left}) {
@@ -56,9 +55,8 @@ MapRows numbers_b0(const MapLayout& layout, const Tensors& inputs, const Tensor&
       number = 1 / number;
     }
   }
-  return {for_maps(layout, numbers_from(inputs[1], channels, 1)), right, for_maps(layout, left),
-          for_maps(layout, numbers_from(inputs[2], channels, 1)),
-          for_maps(layout, numbers_from(inputs[3], channels, 0))};
+  return {parameter_row(layout, inputs[1], 1), right, for_maps(layout, left), parameter_row(layout, inputs[2], 1),
+          parameter_row(layout, inputs[3], 0)};
 }
 
 Tensors backward_b0(const Tensor& dy, const Tensors& inputs, const Tensor& maps, const Tensor& batch, bool fixed,
@@ -135,10 +133,8 @@ Doubles groups_for_maps(const MapLayout& layout, const Tensor& rows, int64_t row
 
 /// v, rstd, weight, bias
 MapRows numbers_s0(const MapLayout& layout, const Tensors& inputs, const Tensor& rows) {
-  const int64_t channels = layout.channels();
-  return {for_maps(layout, numbers_from(inputs[1], channels, 1)), groups_for_maps(layout, rows, 2),
-          for_maps(layout, numbers_from(inputs[2], channels, 1)),
-          for_maps(layout, numbers_from(inputs[3], channels, 0))};
+  return {parameter_row(layout, inputs[1], 1), groups_for_maps(layout, rows, 2), parameter_row(layout, inputs[2], 1),
+          parameter_row(layout, inputs[3], 0)};
 }
 
 Tensors backward_s0(const Tensor& dy, const Tensors& inputs, const Tensor& rows, bool with_relu) {

@@ -28,10 +28,8 @@ Tensor composed_filter_response(const Tensors& inputs, double eps) {
 
 /// rstd, weight, bias, tau
 MapRows filter_response_numbers(const MapLayout& layout, const Tensors& inputs, const Tensor& rows) {
-  const int64_t channels = layout.channels();
-  return {row_of(rows, 2), for_maps(layout, numbers_from(inputs[1], channels, 1)),
-          for_maps(layout, numbers_from(inputs[2], channels, 0)),
-          for_maps(layout, numbers_from(inputs[3], channels, 0))};
+  return {row_of(rows, 2), parameter_row(layout, inputs[1], 1), parameter_row(layout, inputs[2], 0),
+          parameter_row(layout, inputs[3], 0)};
 }
 
 Tensors filter_response_backward(const Tensor& dy, const Tensors& inputs, const Tensor& rows, bool with_relu) {

@@ -44,7 +44,7 @@ Responses responses(const MapLayout& layout, const Tensors& inputs, const Tensor
   Responses r;
   r.g = row_of(rows, 2);
   const auto channels = static_cast<size_t>(layout.channels());
-  r.weight = for_maps(layout, numbers_from(inputs[1], layout.channels(), 1));
+  r.weight = parameter_row(layout, inputs[1], 1);
   for (double& g : r.g) {
     g = std::sqrt(layout.pixels()) / g;  // was 1 / sqrt(mean of x²)
   }
@@ -63,7 +63,7 @@ Responses responses(const MapLayout& layout, const Tensors& inputs, const Tensor
       inverse[c] = r.g[c] == 0 ? 0 : 1 / r.g[c];
     }
   }
-  r.numbers = {scale, for_maps(layout, numbers_from(inputs[2], layout.channels(), 0)), inverse};
+  r.numbers = {scale, parameter_row(layout, inputs[2], 0), inverse};
   return r;
 }
 

@@ -42,6 +42,9 @@ DType compute_dtype(DType dtype);
 /// undefined tensor stays undefined.
 Tensor converted(const Tensor& x, DType dtype);
 
+/// Whether both strides put the elements in the same places. Those of axes of size 1 do not matter.
+bool same_places(const Sizes& sizes, const Strides& a, const Strides& b);
+
 /// Rows mean, rest, rstd of constants, one per channel: mean and biased variance of rank 1.
 Tensor given_statistics(const Tensor& mean, const Tensor& var, double eps, DType dtype);
 

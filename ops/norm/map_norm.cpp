@@ -42,16 +42,6 @@ std::pair<int64_t, int64_t> around(const Sizes& sizes, const Strides& strides, i
   return {outer, inner};
 }
 
-/// Where sizes are 1 the strides say nothing.
-bool same_order(const Sizes& sizes, const Strides& a, const Strides& b) {
-  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] > 1 && a[axis] != b[axis]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 MapLayout::MapLayout(const Tensor& x) : sizes_(x.sizes()), wanted_(preserved_strides(x.sizes(), x.strides())) {
@@ -84,7 +74,7 @@ Tensor MapLayout::empty(DType dtype, Device device) const {
 }
 
 Tensor MapLayout::in_order(const Tensor& x, DType dtype) const {
-  if (x.dtype() == dtype && same_order(sizes_, x.strides(), order_)) {
+  if (x.dtype() == dtype && same_places(sizes_, x.strides(), order_)) {
     return x;
   }
   Tensor result = empty(dtype, x.device());
@@ -110,10 +100,6 @@ Doubles numbers_from(const Tensor& parameter, int64_t count, double otherwise) {
   return {from, from + wide.numel()};
 }
 
-Tensor gradient_of(const Tensor& parameter, const Doubles& numbers) {
-  return parameter.defined() ? converted(from_vector(numbers, parameter.sizes()), parameter.dtype()) : Tensor{};
-}
-
 Doubles for_maps(const MapLayout& layout, const Doubles& of_channels) {
   Doubles result;
   result.reserve(static_cast<size_t>(layout.maps()));
@@ -121,6 +107,14 @@ Doubles for_maps(const MapLayout& layout, const Doubles& of_channels) {
     result.insert(result.end(), of_channels.begin(), of_channels.end());
   }
   return result;
+}
+
+Doubles parameter_row(const MapLayout& layout, const Tensor& parameter, double otherwise) {
+  return for_maps(layout, numbers_from(parameter, layout.channels(), otherwise));
+}
+
+Tensor gradient_of(const Tensor& parameter, const Doubles& numbers) {
+  return parameter.defined() ? converted(from_vector(numbers, parameter.sizes()), parameter.dtype()) : Tensor{};
 }
 
 Doubles over_maps(const MapLayout& layout, const Doubles& of_maps) {
@@ -135,7 +129,7 @@ Doubles over_maps(const MapLayout& layout, const Doubles& of_maps) {
 
 Tensor statistics_rows_of(std::string_view op, const Tensor& x, const NormSpec& spec, Tensor* var) {
   const TensorOptions options{.dtype = compute_dtype(x.dtype()), .device = x.device()};
-  const NormLayout layout(x.sizes(), x.strides(), spec, /* affine= */ false);
+  const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
   const int64_t sets = layout.shape().sets();
   const Tensor rows = empty({statistics_rows(spec), sets}, options);
   const Tensor variances = var == nullptr ? Tensor{} : empty({sets}, options);

@@ -48,6 +48,8 @@ Doubles numbers_from(const Tensor& parameter, int64_t count, double otherwise);
 Tensor gradient_of(const Tensor& parameter, const Doubles& numbers);
 /// One number per map: that of its channel.
 Doubles for_maps(const MapLayout& layout, const Doubles& of_channels);
+/// The numbers of a parameter of (C), or `otherwise`, one per map.
+Doubles parameter_row(const MapLayout& layout, const Tensor& parameter, double otherwise);
 /// One number per channel: the sum over its maps.
 Doubles over_maps(const MapLayout& layout, const Doubles& of_maps);
 

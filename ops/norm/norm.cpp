@@ -28,6 +28,15 @@ Tensor converted(const Tensor& x, DType dtype) {
   return result;
 }
 
+bool same_places(const Sizes& sizes, const Strides& a, const Strides& b) {
+  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] != 1 && a[axis] != b[axis]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Tensor writable_in_order(const NormLayout& layout, const Tensor& x) {
   const Tensor view = layout.view_in_order(x);
   return view.is_contiguous() ? view : empty(view.sizes(), {.dtype = x.dtype(), .device = x.device()});
