@@ -217,29 +217,6 @@ Tensor map_gradient(const MapLayout& layout, const Tensor& dy, const Tensor& x, 
   return dx;
 }
 
-namespace {
-
-/// The gradients of y = composed(inputs), on the tape.
-Tensors composed_gradients(const Tensor& y, const Tensors& inputs, const Tensor& dy, const BackwardContext& c) {
-  Tensors wanted;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (c.needs_grad(i)) {
-      wanted.push_back(inputs[i]);
-    }
-  }
-  const Tensors gradients = grad({y}, wanted, {dy}, {.create_graph = true});
-  Tensors result(inputs.size());
-  size_t next = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (c.needs_grad(i)) {
-      result[i] = gradients[next++];
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
 Tensor record_own(const OwnNorm& norm) {
   Tensors saved;
   std::vector<bool> is_there;
@@ -263,7 +240,7 @@ Tensor record_own(const OwnNorm& norm) {
                }
                if (c.create_graph()) {
                  const Tensor again = composed(inputs);
-                 return composed_gradients(with_relu ? relu(again) : again, inputs, dy, c);
+                 return needed_gradients({with_relu ? relu(again) : again}, {dy}, inputs, c);
                }
                Tensors statistics;
                for (at = statistics_at; at < count; ++at) {

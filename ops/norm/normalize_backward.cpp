@@ -3,6 +3,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/norm/implementation.h"
+#include "ops/norm/map_norm.h"
 #include "ops/shape/copy.h"
 
 #include <array>
@@ -55,27 +56,29 @@ Tensors second_backward(const SavedNorm& norm, const Tensors& inputs, NeededGrad
       starts.push_back(start);
     }
   }
+  return roots.empty() ? Tensors(kInputs) : needed_gradients(roots, starts, inputs, c);
+}
+
+}  // namespace
+
+Tensors norm_kernels::needed_gradients(const Tensors& roots, const Tensors& starts, const Tensors& inputs,
+                                       const BackwardContext& c) {
   Tensors wanted;
-  for (size_t i = 0; i < kInputs; ++i) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
     if (c.needs_grad(i)) {
       wanted.push_back(inputs[i]);
     }
   }
-  Tensors result(kInputs);
-  if (roots.empty()) {
-    return result;
-  }
   const Tensors found = grad(roots, wanted, starts, {.create_graph = c.create_graph()});
-  next = 0;
-  for (size_t i = 0; i < kInputs; ++i) {
+  Tensors result(inputs.size());
+  size_t next = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
     if (c.needs_grad(i)) {
       result[i] = found[next++];
     }
   }
   return result;
 }
-
-}  // namespace
 
 Tensors norm_kernels::recorded_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients needs) {
   Tensors gradients;
@@ -165,12 +168,8 @@ Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& sp
   norm.bias_dtype = bias.defined() ? bias.dtype() : x.dtype();
   norm.x = x;
   norm.weight = weight;
-  const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), norm.spec, /* affine= */ false);
-  norm.rows = zeros({statistics_rows(norm.spec), layout.shape().sets()},
-                    {.dtype = compute_dtype(x.dtype()), .device = x.device()});
-  if (x.numel() > 0) {
-    forward_kernel(op, layout, norm.spec, /* given= */ false, {.x = x, .rows = norm.rows});
-  }
+  norm.rows = x.numel() == 0 ? zeros({statistics_rows(norm.spec), 0}, {.dtype = compute_dtype(x.dtype())})
+                             : statistics_rows_of(op, x, norm.spec);
   Tensors gradients = recorded_backward(norm, dy, {true, weight.defined(), bias.defined(), false});
   gradients.pop_back();
   return gradients;
