@@ -7,6 +7,7 @@
 #include "core/tape.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,18 +15,6 @@
 
 namespace norma {
 namespace {
-
-/// Sets whether gradients are on for as long as it lives.
-class GradModeGuard {
- public:
-  explicit GradModeGuard(bool enabled) : before_(grad_enabled()) { set_grad_enabled(enabled); }
-  ~GradModeGuard() { set_grad_enabled(before_); }
-  GradModeGuard(const GradModeGuard&) = delete;
-  GradModeGuard& operator=(const GradModeGuard&) = delete;
-
- private:
-  bool before_;
-};
 
 /// True iff nobody but `x` can see its elements, so that they may be overwritten. Those of an expanded tensor see
 /// each other.
@@ -55,11 +44,22 @@ void run_hooks(const std::vector<GradientHook>& hooks, Tensor& gradient) {
   }
 }
 
+/// The number of the first node that can lie between the targets and a root: what was recorded before all targets leads
+/// to none of them.
+uint64_t first_of_interest(const Tensors& targets) {
+  uint64_t first = std::numeric_limits<uint64_t>::max();
+  for (const Tensor& target : targets) {
+    first = std::min(first, target.is_leaf() ? 0 : target.impl().node->sequence);
+  }
+  return first;
+}
+
 /// One walk over the tape, from last to first.
 class BackwardWalk {
  public:
-  BackwardWalk(const Tensors& roots, const Tensors& gradients, const BackwardOptions& options)
-      : options_(options), tape_(roots) {
+  /// `first`: nodes before this number are left alone.
+  BackwardWalk(const Tensors& roots, const Tensors& gradients, const BackwardOptions& options, uint64_t first = 0)
+      : options_(options), tape_(roots, first) {
     for (const std::shared_ptr<Node>& node : tape_.nodes()) {
       check(!node->released, "backward",
             "this graph was walked before and what {} had saved is gone; pass retain_graph = true the first time",
@@ -198,7 +198,7 @@ class BackwardWalk {
     for (size_t i = 0; i < count; ++i) {
       needs[i] = is_wanted(node->inputs[i]);
     }
-    Tensors results = node->backward(gradients, BackwardContext(node, {needs.get(), count}));
+    Tensors results = node->backward(gradients, BackwardContext(node, {needs.get(), count}, options_.create_graph));
     gradients.clear();  // so that a gradient which was passed on has one owner
     check(results.size() == count, node->name, "backward: expected {} gradients, got {}", count, results.size());
     if (anomaly_enabled()) {
@@ -242,6 +242,7 @@ class BackwardWalk {
 
 Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gradient) {
   check_defined(op, "root", root);
+  check(!has_lost_history(root), op, "root: is a view whose storage was changed in place since; make the view again");
   check(root.requires_grad(), op, "root: expected a tensor that requires a gradient, got {} that does not",
         describe(root));
   const TensorImpl& impl = root.impl();
@@ -280,13 +281,49 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
   for (size_t i = 0; i < outputs.size(); ++i) {
     starts.push_back(start_gradient("grad", outputs[i], grad_outputs.empty() ? Tensor() : grad_outputs[i]));
   }
-  BackwardWalk walk(outputs, starts, options);
+  BackwardWalk walk(outputs, starts, options, first_of_interest(inputs));
   walk.restrict_to(inputs);
   walk.run();
   walk.finish_leaves();
   Tensors result;
   for (const Tensor& input : inputs) {
     result.push_back(walk.gradient_of(input));
+  }
+  return result;
+}
+
+Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, const Tensors& grad_outputs,
+                              const BackwardContext& context) {
+  const GradModeGuard on(true);
+  Tensors again(inputs.size());
+  Tensors wanted;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) {
+      continue;
+    }
+    again[i] = context.create_graph() ? identity(inputs[i]) : inputs[i].detach();
+    if (context.needs_grad(i)) {
+      wanted.push_back(context.create_graph() ? again[i] : again[i].set_requires_grad());
+    }
+  }
+  const Tensors outputs = f(again);
+  Tensors roots;
+  Tensors starts;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (grad_outputs[i].defined() && outputs[i].requires_grad()) {
+      roots.push_back(outputs[i]);
+      starts.push_back(grad_outputs[i]);
+    }
+  }
+  Tensors result(inputs.size());
+  if (roots.empty()) {
+    return result;
+  }
+  const Tensors found = grad(roots, wanted, starts, {.create_graph = context.create_graph()});
+  for (size_t i = 0, next = 0; i < inputs.size(); ++i) {
+    if (inputs[i].defined() && context.needs_grad(i)) {
+      result[i] = found[next++];
+    }
   }
   return result;
 }

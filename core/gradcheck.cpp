@@ -1,9 +1,11 @@
 #include "core/gradcheck.h"
 
+#include "core/accumulate.h"
 #include "core/factory.h"
-#include "core/tape.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
 
 namespace norma {
 namespace {
@@ -42,9 +44,10 @@ Tensors inputs_with_gradient(const Tensors& inputs) {
   return result;
 }
 
-/// Analytic gradients of the weighted sum; zeros for inputs that the outputs do not depend on.
-std::vector<std::vector<double>> analytic_gradients(const Tensors& outputs, const Tensors& weights,
-                                                    const Tensors& inputs) {
+using Gradients = std::vector<std::vector<double>>;
+
+/// Gradients of the sum over all outputs of output · weight; undefined for inputs that they do not depend on.
+Tensors gradients_of(const Tensors& outputs, const Tensors& weights, const Tensors& inputs, bool create_graph) {
   Tensors connected;
   Tensors starts;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -53,16 +56,125 @@ std::vector<std::vector<double>> analytic_gradients(const Tensors& outputs, cons
       starts.push_back(weights[i]);
     }
   }
-  Tensors gradients(inputs.size());
-  if (!connected.empty()) {
-    gradients = grad(connected, inputs, starts);
-  }
-  std::vector<std::vector<double>> result;
+  return connected.empty() ? Tensors(inputs.size()) : grad(connected, inputs, starts, {.create_graph = create_graph});
+}
+
+/// Their values; zeros for undefined ones.
+Gradients values_of(const Tensors& gradients, const Tensors& inputs) {
+  Gradients result;
   for (size_t i = 0; i < inputs.size(); ++i) {
     result.push_back(gradients[i].defined() ? gradients[i].to_vector<double>()
                                             : std::vector<double>(static_cast<size_t>(inputs[i].numel()), 0.0));
   }
   return result;
+}
+
+// --- inputs that depend on each other ---------------------------------------------------------------------------
+
+constexpr double kCoupling = 0.05;
+
+/// A tensor filled with factor * sum(x). Linear, and its gradient is of the same kind.
+Tensor spread(const Tensor& x, const Sizes& sizes, double factor) {
+  double total = 0;
+  for (const double value : x.to_vector<double>()) {
+    total += value;
+  }
+  return record("spread", {x}, full(sizes, factor * total, {.dtype = x.dtype()}), {},
+                [from = x.sizes(), factor](const Tensor& dy, const BackwardContext&) -> Tensors {
+                  return {spread(dy, from, factor)};
+                });
+}
+
+double factor_behind(const Tensor& previous) {
+  return kCoupling / static_cast<double>(std::max<int64_t>(1, previous.numel()));
+}
+
+/// The inputs with a gradient become x + kCoupling * mean(the one before).
+Tensors coupled(const Tensors& inputs) {
+  Tensors result;
+  Tensor previous;
+  for (const Tensor& x : inputs) {
+    if (!x.requires_grad()) {
+      result.push_back(x);
+      continue;
+    }
+    previous = previous.defined() ? accumulate(x, spread(previous, x.sizes(), factor_behind(previous))) : identity(x);
+    result.push_back(previous);
+  }
+  return result;
+}
+
+/// From the gradients of what coupled() returned, as if they were independent, to those of its arguments.
+void through_coupling(Gradients& gradients, const Tensors& inputs) {
+  for (size_t k = gradients.size(); k-- > 1;) {
+    double total = 0;
+    for (const double value : gradients[k]) {
+      total += value;
+    }
+    for (double& value : gradients[k - 1]) {
+      value += factor_behind(inputs[k - 1]) * total;
+    }
+  }
+}
+
+// --- comparing --------------------------------------------------------------------------------------------------
+
+/// One failure is kept: the first.
+class Comparison {
+ public:
+  Comparison(const Tensors& inputs, const GradcheckOptions& options) : inputs_(inputs), options_(options) {}
+
+  void element(size_t input, int64_t index, std::string_view how, double got, std::string_view what, double expected) {
+    const double error = std::abs(got - expected);
+    result_.worst = std::isnan(error) ? error : std::max(result_.worst, error);
+    if (!(error <= options_.atol + options_.rtol * std::abs(expected))) {  // also NaN
+      failed(input, fmt::format("element {}: {} gives {:.10g}, {} {:.10g}", index, how, got, what, expected));
+    }
+  }
+
+  void all(std::string_view how, const Gradients& got, std::string_view what, const Gradients& expected) {
+    for (size_t n = 0; n < got.size(); ++n) {
+      for (size_t i = 0; i < got[n].size(); ++i) {
+        element(n, static_cast<int64_t>(i), how, got[n][i], what, expected[n][i]);
+      }
+    }
+  }
+
+  void failed(size_t input, const std::string& message) {
+    if (result_.passed) {
+      result_.passed = false;
+      result_.message = fmt::format("input {} ({}), {}", input, describe(inputs_[input]), message);
+    }
+  }
+
+  [[nodiscard]] const GradcheckResult& result() const { return result_; }
+
+ private:
+  const Tensors& inputs_;
+  const GradcheckOptions& options_;
+  GradcheckResult result_{.passed = true};
+};
+
+/// f of inputs that depend on each other, against the chain rule over f of independent ones with the same values.
+void check_coupled(const TensorFunction& f, const Tensors& inputs, const Tensors& checked, const Tensors& weights,
+                   Comparison& comparison) {
+  const Tensors related = coupled(inputs);
+  Tensors apart;
+  Tensors apart_checked;
+  for (const Tensor& x : related) {
+    apart.push_back(x.requires_grad() ? x.detach().set_requires_grad() : x);
+    if (x.requires_grad()) {
+      apart_checked.push_back(apart.back());
+    }
+  }
+  Gradients expected = values_of(gradients_of(f(apart), weights, apart_checked, false), apart_checked);
+  through_coupling(expected, checked);
+  for (const bool create_graph : {false, true}) {
+    const Gradients got = values_of(gradients_of(f(coupled(inputs)), weights, checked, create_graph), checked);
+    comparison.all(create_graph ? "for inputs that depend on each other, create_graph"
+                                : "for inputs that depend on each other, backward",
+                   got, "the chain rule", expected);
+  }
 }
 
 }  // namespace
@@ -79,9 +191,10 @@ GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const 
     weights.push_back(weight);
     weight_values.push_back(weight.to_vector<double>());
   }
-  const auto analytic = analytic_gradients(outputs, weights, checked);
+  const Tensors plain = gradients_of(outputs, weights, checked, false);
+  const Gradients analytic = values_of(plain, checked);
 
-  GradcheckResult result{.passed = true};
+  Comparison comparison(checked, options);
   for (size_t n = 0; n < checked.size(); ++n) {
     auto* data = checked[n].data<double>();
     for (int64_t i = 0; i < checked[n].numel(); ++i) {
@@ -92,21 +205,17 @@ GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const 
       element = before - options.eps;
       const double below = weighted_sum(f(inputs), weight_values);
       element = before;
-
-      const double numeric = (above - below) / (2 * options.eps);
-      const double expected = analytic[n][static_cast<size_t>(i)];
-      const double error = std::abs(expected - numeric);
-      const bool passed = error <= options.atol + options.rtol * std::abs(numeric);  // false for NaN
-      result.worst = std::isnan(error) ? error : std::max(result.worst, error);
-      if (!passed && result.passed) {
-        result.passed = false;
-        result.message =
-            fmt::format("input {} ({}), element {}: backward gives {:.10g}, the central difference {:.10g}", n,
-                        describe(checked[n]), i, expected, numeric);
-      }
+      comparison.element(n, i, "backward", analytic[n][static_cast<size_t>(i)], "the central difference",
+                         (above - below) / (2 * options.eps));
+    }
+    if (plain[n].defined() && plain[n].requires_grad()) {
+      comparison.failed(n, "its gradient stays on the tape without create_graph");
     }
   }
-  return result;
+  comparison.all("create_graph", values_of(gradients_of(f(inputs), weights, checked, true), checked), "backward",
+                 analytic);
+  check_coupled(f, inputs, checked, weights, comparison);
+  return comparison.result();
 }
 
 GradcheckResult gradgradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
@@ -119,7 +228,10 @@ GradcheckResult gradgradcheck(const TensorFunction& f, const Tensors& inputs, co
   }
   const size_t count = inputs.size();
   auto gradients = [&f, count](const Tensors& arguments) {
-    const Tensors xs(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(count));
+    Tensors xs;
+    for (size_t i = 0; i < count; ++i) {
+      xs.push_back(identity(arguments[i]));
+    }
     const Tensors weights(arguments.begin() + static_cast<std::ptrdiff_t>(count), arguments.end());
     const Tensors wanted = inputs_with_gradient(xs);
     Tensors result = grad(f(xs), wanted, weights, {.create_graph = true});

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "core/tape.h"
 #include "core/tensor.h"
 
-#include <functional>
 #include <string>
 
 namespace norma {
@@ -22,12 +22,13 @@ struct GradcheckResult {
   explicit operator bool() const { return passed; }
 };
 
-/// A differentiable function of tensors. It must give the same values every time it is called.
-using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
-
 /// Compares backward() of `f` with central differences, for every element of every floating input that requires a
 /// gradient. The outputs are reduced to one number with fixed random weights. Inputs should be float64, of any strides,
-/// with no two elements in the same place. NaN and Inf fail.
+/// with no two elements in the same place. NaN and Inf fail. f must give the same values every time it is called.
+///
+/// The same gradients must come with create_graph, and, with it and without, when f is given inputs that depend on each
+/// other (each but the first moved by a twentieth of the mean of the one before). An f that calls grad() for its own
+/// inputs takes identity() of them first, or it differentiates through those dependences too.
 GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 
 /// The same for second derivatives: gradcheck of the function (inputs, grad_outputs) → gradients.

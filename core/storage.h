@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace norma {
 
@@ -35,11 +37,20 @@ class Storage {
   [[nodiscard]] int64_t version() const { return version_; }
   void bump_version() { ++version_; }
 
+  /// A number for a tensor that shares this memory but not its history (detach()).
+  uint64_t new_family() { return ++families_; }
+  /// The version is that of a recorded change made through a tensor of this family.
+  void note_recorded_change(uint64_t family);
+  /// The version after the last such change; -1 if there was none.
+  [[nodiscard]] int64_t recorded_version(uint64_t family) const {
+    return has_recorded_changes_ ? find_recorded_version(family) : -1;
+  }
+
   /// The T that belongs to this version of the memory, empty at first. It goes when the version changes, at the latest
   /// when it is asked for then; a pointer that is still held stays valid. May be called from any thread.
   template <class T>
   std::shared_ptr<T> derived() {
-    const std::lock_guard lock(derived_mutex_);
+    const std::lock_guard lock(mutex_);
     auto current = derived_version_ == version() ? std::dynamic_pointer_cast<T>(derived_) : nullptr;
     if (current == nullptr) {
       derived_version_ = version();
@@ -49,11 +60,16 @@ class Storage {
   }
 
  private:
+  [[nodiscard]] int64_t find_recorded_version(uint64_t family) const;
+
   void* data_;
   size_t bytes_;
   Device device_;
   std::atomic<int64_t> version_ = 0;
-  std::mutex derived_mutex_;
+  std::atomic<uint64_t> families_ = 0;
+  std::atomic<bool> has_recorded_changes_ = false;
+  mutable std::mutex mutex_;  // of what follows
+  std::vector<std::pair<uint64_t, int64_t>> recorded_versions_;
   int64_t derived_version_ = -1;
   std::shared_ptr<DerivedData> derived_;
 };

@@ -15,7 +15,12 @@ std::atomic<uint64_t> next_sequence = 0;
 
 /// Where the gradient of `input` goes.
 Edge edge_to(std::string_view op, const Tensor& input) {
-  if (!input.defined() || !input.requires_grad()) {
+  if (!input.defined()) {
+    return {};
+  }
+  check(!has_lost_history(input), op,
+        "an input is a view whose storage was changed by a recorded op since; make the view again");
+  if (!input.requires_grad()) {
     return {};
   }
   const TensorImpl& impl = input.impl();
@@ -74,9 +79,15 @@ void set_grad_enabled(bool enabled) {
   grad_enabled_ = enabled;
 }
 
+bool has_lost_history(const Tensor& x) {
+  const TensorImpl& impl = x.impl();
+  return impl.is_view && impl.node == nullptr && impl.storage->recorded_version(impl.family) > impl.node_version;
+}
+
 bool will_record(const Tensors& inputs) {
-  return grad_enabled() &&
-         std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.defined() && x.requires_grad(); });
+  return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) {
+           return x.defined() && (x.requires_grad() || has_lost_history(x));
+         });
 }
 
 Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
@@ -102,6 +113,11 @@ Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, 
     return output;
   }
   return record(op, inputs, Tensors{output}, saved, with_one_output(std::move(backward)))[0];
+}
+
+Tensor identity(const Tensor& x) {
+  return record("identity", {x}, x.detach(), {},
+                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
 void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs) {
@@ -133,6 +149,7 @@ void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_
     return;
   }
   attach(x, make_node(op, inputs, {&x, 1}, saved, with_one_output(std::move(backward))), 0);
+  x.storage()->note_recorded_change(x.impl().family);
 }
 
 // --- saved tensors --------------------------------------------------------------------------------------------
@@ -181,9 +198,6 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, size_t position) 
 Tensor BackwardContext::saved(size_t i) const {
   return node_->saved.at(i).unpack(node_, i);
 }
-bool BackwardContext::create_graph() const {
-  return grad_enabled();
-}
 
 // --- nodes ----------------------------------------------------------------------------------------------------
 
@@ -222,11 +236,11 @@ Node::~Node() {
 
 // --- the part of the tape that leads to some tensors -------------------------------------------------------------
 
-Tape::Tape(const Tensors& roots) {
+Tape::Tape(const Tensors& roots, uint64_t first) {
   std::unordered_set<const Node*> seen;
   std::vector<std::shared_ptr<Node>> stack;
   auto visit = [&](const std::shared_ptr<Node>& node) {
-    if (node != nullptr && seen.insert(node.get()).second) {
+    if (node != nullptr && node->sequence >= first && seen.insert(node.get()).second) {
       stack.push_back(node);
     }
   };

@@ -42,18 +42,20 @@ class SavedTensor {
 /// What a backward function may ask for.
 class BackwardContext {
  public:
-  BackwardContext(const std::shared_ptr<Node>& node, std::span<const bool> needs) : node_(node), needs_(needs) {}
+  BackwardContext(const std::shared_ptr<Node>& node, std::span<const bool> needs, bool create_graph)
+      : node_(node), needs_(needs), create_graph_(create_graph) {}
 
   /// Saved tensor number i, in the order given to record().
   [[nodiscard]] Tensor saved(size_t i) const;
   /// True iff the gradient of input i is wanted; otherwise return an undefined tensor for it.
   [[nodiscard]] bool needs_grad(size_t i) const { return needs_[i]; }
   /// True iff the backward pass is itself recorded (create_graph): then only differentiable ops may be used.
-  [[nodiscard]] bool create_graph() const;
+  [[nodiscard]] bool create_graph() const { return create_graph_; }
 
  private:
   const std::shared_ptr<Node>& node_;
   std::span<const bool> needs_;
+  bool create_graph_;
 };
 
 /// From the gradients of the outputs (undefined where none arrived) to those of the inputs, in order.
@@ -97,7 +99,14 @@ Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, 
 Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
                BackwardFunction backward);
 
-/// True iff record() with these inputs would put a node on the tape. For ops that save less when it would not.
+/// x on a place of its own on the tape: the same storage, behind x. A gradient taken for it is that of its uses alone.
+Tensor identity(const Tensor& x);
+
+/// True iff x is a view without history whose elements have got one since, through the tensor that it shows.
+bool has_lost_history(const Tensor& x);
+
+/// True iff record() with these inputs would put a node on the tape. For ops that save less when it would not. Also
+/// true for an input that record() will refuse: a view whose storage was changed by a recorded op since.
 bool will_record(const Tensors& inputs);
 
 /// Every in-place op calls this before it writes into x. Throws Error when two elements of x share a place, and, if the
@@ -127,22 +136,39 @@ void backward(const Tensor& root, const Tensor& gradient = {}, const BackwardOpt
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
              const BackwardOptions& options = {});
 
+/// A differentiable function of tensors.
+using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
+
+/// For backward functions whose own derivative has no kernel: the gradients of sum(f(inputs) · grad_outputs) for the
+/// inputs of which `context` wants one, each in its place; undefined for the others. f is composed of differentiable
+/// ops. It is called with the inputs on places of their own on the tape, so that each gradient is the partial one, also
+/// where one input depends on another or both are the same tensor. Inputs and grad_outputs may be undefined (none, and
+/// zero). The results are on the tape iff context.create_graph().
+Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, const Tensors& grad_outputs,
+                              const BackwardContext& context);
+
 // --- modes ----------------------------------------------------------------------------------------------------
 
 /// True unless a NoGradGuard is alive on this thread.
 bool grad_enabled();
 void set_grad_enabled(bool enabled);
 
-/// Nothing is recorded while it lives.
-class NoGradGuard {
+/// Sets whether gradients are on for as long as it lives.
+class GradModeGuard {
  public:
-  NoGradGuard() : before_(grad_enabled()) { set_grad_enabled(false); }
-  ~NoGradGuard() { set_grad_enabled(before_); }
-  NoGradGuard(const NoGradGuard&) = delete;
-  NoGradGuard& operator=(const NoGradGuard&) = delete;
+  explicit GradModeGuard(bool enabled) : before_(grad_enabled()) { set_grad_enabled(enabled); }
+  ~GradModeGuard() { set_grad_enabled(before_); }
+  GradModeGuard(const GradModeGuard&) = delete;
+  GradModeGuard& operator=(const GradModeGuard&) = delete;
 
  private:
   bool before_;
+};
+
+/// Nothing is recorded while it lives.
+class NoGradGuard : public GradModeGuard {
+ public:
+  NoGradGuard() : GradModeGuard(false) {}
 };
 
 /// While it lives, every recorded op and every gradient is searched for NaN and Inf; the first one found is an Error
@@ -164,7 +190,8 @@ class AnomalyGuard {
 class Tape {
  public:
   explicit Tape(const Tensor& root) : Tape(Tensors{root}) {}
-  explicit Tape(const Tensors& roots);
+  /// Nodes recorded before number `first` are left out.
+  explicit Tape(const Tensors& roots, uint64_t first = 0);
 
   [[nodiscard]] const std::vector<std::shared_ptr<Node>>& nodes() const { return nodes_; }
   /// Bytes that live only because backward will need them: a storage saved by several nodes counts once, leaves

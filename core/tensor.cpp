@@ -163,6 +163,8 @@ Tensor Tensor::detach() const {
   const TensorImpl& impl = defined_impl(impl_);
   Tensor result(impl.storage, impl.sizes, impl.strides, impl.offset, impl.dtype);
   result.impl_->is_view = impl.is_view;
+  result.impl_->node_version = impl.storage->version();
+  result.impl_->family = impl.storage->new_family();
   return result;
 }
 
@@ -188,7 +190,10 @@ void Tensor::backward(const Tensor& gradient) const {
 
 Tensor alias(const Tensor& x, const Sizes& sizes, const Strides& strides, int64_t offset) {
   Tensor view(x.storage(), sizes, strides, offset, x.dtype());
-  view.impl().is_view = true;
+  TensorImpl& impl = view.impl();
+  impl.is_view = true;
+  impl.node_version = x.impl().is_view ? x.impl().node_version : x.version();
+  impl.family = x.impl().family;
   return view;
 }
 

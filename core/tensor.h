@@ -106,7 +106,8 @@ struct TensorImpl {
   bool requires_grad = false;
   std::shared_ptr<Node> node;  ///< the op that made it; none for leaves
   size_t output_index = 0;     ///< which output of `node`
-  int64_t node_version = 0;    ///< version of the storage when `node` was recorded
+  int64_t node_version = 0;    ///< version of the storage when `node` was recorded, or when a view was made
+  uint64_t family = 0;         ///< of a tensor and its views: a recorded change of one gives history to all
   Tensor grad;
   std::vector<GradientHook> hooks;  ///< of a leaf; those of other tensors are kept by their node
 };

@@ -90,9 +90,6 @@ struct SavedNorm {
 Tensors fused_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients needs);
 /// The same as an op of its own on the tape, for higher derivatives.
 Tensors recorded_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients needs);
-/// The gradients of sum(roots * starts) for the inputs of which c wants one, each in its place; on the tape if
-/// c.create_graph().
-Tensors needed_gradients(const Tensors& roots, const Tensors& starts, const Tensors& inputs, const BackwardContext& c);
 /// Where norm.bits are set dy, else 0.
 Tensor masked_by_bits(const SavedNorm& norm, const Tensor& dy);
 /// bits: one bit per element in memory order: y > 0 or NaN. y: dense.

@@ -239,8 +239,11 @@ Tensor record_own(const OwnNorm& norm) {
                  inputs.push_back(there ? c.saved(at++) : Tensor{});
                }
                if (c.create_graph()) {
-                 const Tensor again = composed(inputs);
-                 return needed_gradients({with_relu ? relu(again) : again}, {dy}, inputs, c);
+                 const auto with_activation = [&](const Tensors& in) -> Tensors {
+                   const Tensor z = composed(in);
+                   return {with_relu ? relu(z) : z};
+                 };
+                 return gradients_of_composed(with_activation, inputs, {dy}, c);
                }
                Tensors statistics;
                for (at = statistics_at; at < count; ++at) {

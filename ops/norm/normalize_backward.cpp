@@ -6,7 +6,9 @@
 #include "ops/norm/map_norm.h"
 #include "ops/shape/copy.h"
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 
 // Backward as an op of its own, for higher derivatives: its values are those of the kernels, its derivatives those of
 // the same gradients composed of differentiable functions.
@@ -17,19 +19,14 @@ using namespace norm_kernels;
 
 namespace {
 
-class GradOn {
- public:
-  GradOn() : before_(grad_enabled()) { set_grad_enabled(true); }
-  ~GradOn() { set_grad_enabled(before_); }
-  GradOn(const GradOn&) = delete;
-  GradOn& operator=(const GradOn&) = delete;
-
- private:
-  bool before_;
-};
-
 /// dy, x, weight, bias, residual: what the gradients depend on.
 constexpr size_t kInputs = 5;
+
+Tensors defined_ones(const Tensors& tensors) {
+  Tensors result;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(result), [](const Tensor& x) { return x.defined(); });
+  return result;
+}
 
 /// The gradients of x, weight, bias and residual, in differentiable functions.
 Tensors composed_gradients(const SavedNorm& norm, const Tensor& dy, NeededGradients needs) {
@@ -39,46 +36,7 @@ Tensors composed_gradients(const SavedNorm& norm, const Tensor& dy, NeededGradie
   return gradients;
 }
 
-/// The gradients of sum(gradients * given) for the inputs.
-Tensors second_backward(const SavedNorm& norm, const Tensors& inputs, NeededGradients needs, const Tensors& given,
-                        const BackwardContext& c) {
-  const Tensors gradients = composed_gradients(norm, inputs[0], needs);
-  Tensors roots;
-  Tensors starts;
-  size_t next = 0;
-  for (const Tensor& gradient : gradients) {
-    if (!gradient.defined()) {
-      continue;
-    }
-    const Tensor& start = given[next++];
-    if (start.defined() && gradient.requires_grad()) {
-      roots.push_back(gradient);
-      starts.push_back(start);
-    }
-  }
-  return roots.empty() ? Tensors(kInputs) : needed_gradients(roots, starts, inputs, c);
-}
-
 }  // namespace
-
-Tensors norm_kernels::needed_gradients(const Tensors& roots, const Tensors& starts, const Tensors& inputs,
-                                       const BackwardContext& c) {
-  Tensors wanted;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (c.needs_grad(i)) {
-      wanted.push_back(inputs[i]);
-    }
-  }
-  const Tensors found = grad(roots, wanted, starts, {.create_graph = c.create_graph()});
-  Tensors result(inputs.size());
-  size_t next = 0;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (c.needs_grad(i)) {
-      result[i] = found[next++];
-    }
-  }
-  return result;
-}
 
 Tensors norm_kernels::recorded_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients needs) {
   Tensors gradients;
@@ -93,21 +51,10 @@ Tensors norm_kernels::recorded_backward(const SavedNorm& norm, const Tensor& dy,
     recorded.residual = false;
   }
   const std::array<Tensor, kInputs> inputs{dy, norm.x, norm.weight, norm.bias, norm.residual};
-  Tensors saved;
-  for (const Tensor& x : inputs) {
-    if (x.defined()) {
-      saved.push_back(x);
-    }
-  }
+  Tensors saved = defined_ones({inputs.begin(), inputs.end()});
   saved.push_back(norm.rows);
   if (norm.bits.defined()) {
     saved.push_back(norm.bits);
-  }
-  Tensors outputs;
-  for (const Tensor& gradient : gradients) {
-    if (gradient.defined()) {
-      outputs.push_back(gradient);
-    }
   }
   SavedNorm fixed = norm;
   fixed.x = fixed.rows = fixed.weight = fixed.bias = fixed.residual = fixed.bits = {};
@@ -115,32 +62,25 @@ Tensors norm_kernels::recorded_backward(const SavedNorm& norm, const Tensor& dy,
   for (size_t i = 0; i < kInputs; ++i) {
     there[i] = inputs[i].defined();
   }
-  record(norm.op + "_backward", {inputs.begin(), inputs.end()}, outputs, saved,
+  record(norm.op + "_backward", {inputs.begin(), inputs.end()}, defined_ones(gradients), saved,
          [fixed, there, recorded, has_bits = norm.bits.defined()](const Tensors& given,
                                                                   const BackwardContext& c) -> Tensors {
            size_t at = 0;
-           Tensors again(kInputs);
+           Tensors now(kInputs);
            for (size_t i = 0; i < kInputs; ++i) {
-             if (!there[i]) {
-               continue;
-             }
-             again[i] = c.saved(at++);
-             if (!c.create_graph()) {  // a tape of its own, for this call
-               again[i] = again[i].detach();
-               if (c.needs_grad(i)) {
-                 again[i].set_requires_grad();
-               }
-             }
+             now[i] = there[i] ? c.saved(at++) : Tensor{};
            }
-           SavedNorm now = fixed;
-           now.rows = c.saved(at++).detach();
-           now.bits = has_bits ? c.saved(at).detach() : Tensor{};
-           now.x = again[1];
-           now.weight = again[2];
-           now.bias = again[3];
-           now.residual = again[4];
-           const GradOn on;
-           return second_backward(now, again, recorded, given, c);
+           SavedNorm norm = fixed;
+           norm.rows = c.saved(at++).detach();
+           norm.bits = has_bits ? c.saved(at).detach() : Tensor{};
+           const auto composed = [&](const Tensors& in) {
+             norm.x = in[1];
+             norm.weight = in[2];
+             norm.bias = in[3];
+             norm.residual = in[4];
+             return defined_ones(composed_gradients(norm, in[0], recorded));
+           };
+           return gradients_of_composed(composed, now, given, c);
          });
   if (passes_dy) {
     gradients[3] = dy;

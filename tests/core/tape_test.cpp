@@ -128,6 +128,56 @@ TEST_CASE("tape: a view whose base changed since cannot be used with its old his
   CHECK(max_difference(x.grad(), from_vector<double>({6, 6}, {2})) == 0);
 }
 
+TEST_CASE("tape: a view without history whose base gets one is refused") {
+  const std::string text =
+      "mul: an input is a view whose storage was changed by a recorded op since; make the view again";
+  Tensor base = zeros({3}, {.dtype = DType::float64});
+  const Tensor part = view(base, {3, 1});
+  const Tensor of_part = slice(part, 0, 0, 2);
+  Tensor own = view(base, {1, 3}).set_requires_grad();
+  const Tensor apart = part.detach();
+  const Tensor apart_too = base.detach();
+  const Tensor copy = copy_of(part);
+  const Tensor w = leaf({1, 1, 1}, {3});
+  Tensor p = leaf({1, 2, 3}, {3, 1});
+  add_(base, 1.0);  // off the tape: the views follow
+  CHECK(max_difference(mul(part, p), p) == 0);
+  add_(base, w);
+  CHECK_THROWS_WITH_AS(mul(part, p), text.c_str(), Error);
+  CHECK_THROWS_WITH_AS(mul(p, part), text.c_str(), Error);
+  CHECK_THROWS_WITH_AS(mul(of_part, 2), text.c_str(), Error);  // also where no other input is on the tape
+  CHECK_THROWS_WITH_AS(mul(own, 2), text.c_str(), Error);
+  CHECK_THROWS_WITH_AS(backward(own, own.detach()),
+                       "backward: root: is a view whose storage was changed in place since; make the view again",
+                       Error);
+  CHECK_THROWS_WITH_AS(backward(part, ones_like(part)),
+                       "backward: root: is a view whose storage was changed in place since; make the view again",
+                       Error);
+  {
+    const NoGradGuard guard;
+    CHECK(max_difference(mul(part, 2), from_vector<double>({4, 4, 4}, {3, 1})) == 0);
+  }
+  sum(mul(view(base, {3, 1}), p)).backward();
+  CHECK(max_difference(w.grad(), from_vector<double>({1, 2, 3}, {3})) == 0);
+  // What was detached or copied has no history to lose.
+  for (const Tensor& other : {apart, copy, view(apart_too, {3, 1})}) {
+    const Tensor y = mul(other, p);
+    p.set_grad({});
+    sum(y).backward();
+    CHECK(max_difference(p.grad(), copy_of(other)) == 0);
+  }
+}
+
+TEST_CASE("tape: a recorded change of a detached tensor is that of its own views alone") {
+  const Tensor base = zeros({2}, {.dtype = DType::float64});
+  const Tensor of_base = view(base, {2, 1});
+  Tensor apart = base.detach();
+  const Tensor of_apart = view(apart, {2, 1});
+  add_(apart, leaf({1, 1}, {2}));
+  CHECK(max_difference(mul(of_base, leaf({2, 2}, {2, 1})), full({2, 1}, 2, {.dtype = DType::float64})) == 0);
+  CHECK_THROWS_AS(mul(of_apart, 2), Error);
+}
+
 TEST_CASE("tape: no_grad and detach cut it") {
   const Tensor x = leaf({3}, {1});
   {
@@ -267,6 +317,52 @@ TEST_CASE("tape: memory is free again after backward") {
     const Tensor y = sum(exp(square(x)));  // dropped without backward
   }
   CHECK(allocator(kCpu).statistics().allocated == before);
+}
+
+TEST_CASE("gradcheck: finds gradients that are wrong with create_graph, stay on the tape, or count a path twice") {
+  const Tensor x = leaf({1, 2}, {2});
+  const Tensor w = leaf({3, 4}, {2});
+  const auto wrong_recorded = [](const Tensors& xs) -> Tensors {
+    return {record("wrong", {xs[0]}, square(xs[0].detach()), {xs[0]},
+                   [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     return {mul(mul(dy, c.saved(0)), c.create_graph() ? 3.0 : 2.0)};
+                   })};
+  };
+  CHECK(gradcheck(wrong_recorded, {x}).message ==
+        "input 0 (float64 [2]), element 0: create_graph gives -5.413670071, backward -3.60911338");
+  const auto on_the_tape = [](const Tensors& xs) -> Tensors {
+    return {record("kept", {xs[0]}, square(xs[0].detach()), {xs[0]},
+                   [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     const GradModeGuard on(true);
+                     return {mul(mul(dy, c.saved(0)), 2)};
+                   })};
+  };
+  CHECK(gradcheck(on_the_tape, {x}).message ==
+        "input 0 (float64 [2]), its gradient stays on the tape without create_graph");
+  // x w, whose derivatives are those of a composed function walked to the end
+  const auto counts_twice = [](const Tensors& xs) -> Tensors {
+    return {record("twice", xs, mul(xs[0].detach(), xs[1].detach()), xs,
+                   [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     const GradModeGuard on(true);
+                     Tensors in{c.saved(0), c.saved(1)};
+                     if (!c.create_graph()) {
+                       in = {in[0].detach().set_requires_grad(), in[1].detach().set_requires_grad()};
+                     }
+                     return grad({mul(in[0], in[1])}, in, {dy}, {.create_graph = c.create_graph()});
+                   })};
+  };
+  CHECK(gradcheck(counts_twice, {x, w})
+            .message.find(
+                "input 0 (float64 [2]), element 0: for inputs that depend on each other, create_graph gives ") == 0);
+  const auto right = [](const Tensors& xs) -> Tensors {
+    return {record("right", xs, mul(xs[0].detach(), xs[1].detach()), xs,
+                   [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     const auto product = [](const Tensors& in) { return Tensors{mul(in[0], in[1])}; };
+                     return gradients_of_composed(product, {c.saved(0), c.saved(1)}, {dy}, c);
+                   })};
+  };
+  CHECK(gradcheck(right, {x, w}).passed);
+  CHECK(gradgradcheck(right, {x, w}).passed);
 }
 
 TEST_CASE("gradcheck: finds a wrong gradient, a NaN and a missing dependence") {

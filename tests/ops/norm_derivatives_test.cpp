@@ -18,7 +18,11 @@ Tensor leaf(const Sizes& sizes, uint64_t seed) {
 
 /// The gradients of sum(|gradients|²) of f, for finite differences: the third derivatives of f.
 void check_third(const std::string& name, const TensorFunction& f, const Tensors& inputs, const Tensor& direction) {
-  const auto second = [&](const Tensors& in) {
+  const auto second = [&](const Tensors& arguments) {
+    Tensors in;
+    for (const Tensor& x : arguments) {
+      in.push_back(identity(x));
+    }
     const Tensor y = f(in)[0];
     const Tensors first = grad({sum(mul(mul(y, y), direction))}, in, {}, {.create_graph = true});
     Tensor norm;
