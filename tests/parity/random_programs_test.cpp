@@ -1,0 +1,56 @@
+#include "parity/program.h"
+#include "support.h"
+
+#include <fstream>
+
+// Twenty programs that tests/parity/random_programs.py made, with the results that PyTorch gave; the file names the
+// command that wrote it.
+
+using namespace norma;
+using namespace norma::test;
+using json = nlohmann::json;
+
+TEST_CASE("random programs: the kept ones give PyTorch's values, gradients and second derivatives") {
+  const json kept = json::parse(std::ifstream(NORMA_SOURCE_DIR "/tests/parity/random_programs.json"));
+  REQUIRE(kept.at("programs").size() == 20);
+  for (size_t number = 0; number < 20; ++number) {
+    CAPTURE(number);
+    const json& entry = kept.at("programs")[number];
+    const json got = run_program(entry.at("program"));
+    CAPTURE(got.value("error", "no error"));
+    REQUIRE(got.contains("values"));
+    size_t second_derivatives = 0;
+    for (const auto& [name, values] : entry.at("values").items()) {
+      CAPTURE(name);
+      second_derivatives += name.starts_with("ddx") ? 1 : 0;
+      const std::vector<double> expected = numbers_of(values);
+      // No gradient is one of zeros.
+      const std::vector<double> found =
+          got["values"].contains(name) ? numbers_of(got["values"][name]) : std::vector<double>(expected.size(), 0.0);
+      REQUIRE(found.size() == expected.size());
+      double scale = 1;
+      for (const double value : expected) {
+        scale = std::max(scale, std::abs(value));
+      }
+      for (size_t i = 0; i < expected.size(); ++i) {
+        CHECK(std::abs(found[i] - expected[i]) <= 1e-10 * scale);  // false for NaN; both compute in float64
+      }
+    }
+    CHECK(second_derivatives > 0);
+  }
+}
+
+TEST_CASE("random programs: what an op refuses is told, numbers that are not finite are texts") {
+  json program = {
+      {"inputs",
+       {{{"sizes", {2}}, {"dtype", "float64"}, {"layout", "gapped"}, {"grad", true}, {"values", {-1.0, "inf"}}}}},
+      {"steps", {{{"op", "log"}, {"args", {0}}}}},
+      {"outputs", {1}},
+      {"order", 1}};
+  const json got = run_program(program);
+  CHECK(got["values"]["y.1"] == json{"nan", "inf"});
+  CHECK(got["values"]["dx.0"] == json{"nan", "nan"});
+  CHECK(got["strides"]["y.1"] == json{1});
+  program["steps"][0] = {{"op", "view"}, {"args", {0}}, {"sizes", {3}}};
+  CHECK(run_program(program)["error"] == "view: sizes: expected 2 elements, as in [2], got [3]");
+}
