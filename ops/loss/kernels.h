@@ -20,10 +20,12 @@ struct CrossEntropyShape {
   int64_t x_row, x_step;
   int64_t target_row, target_step;  ///< of probabilities
   double smoothing;
+  const double* class_weights;  ///< (classes); null: 1 each
+  int64_t ignore_index;         ///< rows of this class number have loss and gradient 0
 };
 
 /// Softmax and cross entropy of one device; float32 and float64.
-/// `target` is int64 (rows), dense and valid, or probabilities of the logits' dtype.
+/// `target` is int64 (rows), dense, each a class or ignore_index, or probabilities of the logits' dtype.
 struct LossKernels {
   /// Tensors: x, y. y = exp(x) / sum(exp(x)) along the axis, or its logarithm.
   void (*softmax)(const SoftmaxShape& shape, DType dtype, bool logarithm, const void* x, void* y);

@@ -64,7 +64,16 @@ Tensor any_softmax(std::string_view op, const Tensor& given, int64_t axis, bool 
   });
 }
 
-kernels::CrossEntropyShape cross_entropy_shape(const Tensor& logits, const Tensor& target, double smoothing) {
+/// What a cross entropy computes, beside its arguments.
+struct CrossEntropy {
+  double smoothing;
+  int64_t ignore_index;
+  Tensor class_weights;  ///< float64 (C), dense, or undefined
+  bool per_row;
+  double scale;  ///< of each row's loss
+};
+
+kernels::CrossEntropyShape shape_of(const CrossEntropy& loss, const Tensor& logits, const Tensor& target) {
   const bool probabilities = target.rank() == 2;
   return {.rows = logits.size(0),
           .classes = logits.size(1),
@@ -72,33 +81,64 @@ kernels::CrossEntropyShape cross_entropy_shape(const Tensor& logits, const Tenso
           .x_step = logits.stride(1),
           .target_row = probabilities ? target.stride(0) : 0,
           .target_step = probabilities ? target.stride(1) : 0,
-          .smoothing = smoothing};
+          .smoothing = loss.smoothing,
+          .class_weights = loss.class_weights.defined() ? loss.class_weights.data<double>() : nullptr,
+          .ignore_index = loss.ignore_index};
 }
 
-void check_classes(const Tensor& target, int64_t classes) {
+/// Throws Error for a number that is no class. Returns the sum of the weights of those that count.
+double checked_weight_of_classes(const Tensor& target, int64_t classes, const CrossEntropy& loss) {
   const std::vector<int64_t> values = target.to_vector<int64_t>();
+  const double* weights = loss.class_weights.defined() ? loss.class_weights.data<double>() : nullptr;
+  double total = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    check(values[i] >= 0 && values[i] < classes, "cross_entropy",
-          "target: expected classes in [0, {}), got {} at index {}", classes, values[i], i);
+    if (values[i] != loss.ignore_index) {
+      check(values[i] >= 0 && values[i] < classes, "cross_entropy",
+            "target: expected classes in [0, {}) or {}, got {} at index {}", classes, loss.ignore_index, values[i], i);
+      total += weights == nullptr ? 1 : weights[values[i]];
+    }
   }
+  return total;
 }
 
-/// The gradients of cross_entropy from differentiable ops. `weight` (N, 1) or rank 0 is what each row's loss counts.
-Tensors composed_cross_entropy_backward(const Tensor& logits, const Tensor& target, const Tensor& weight,
-                                        double smoothing, const BackwardContext& c) {
+/// weight as the kernels want it.
+Tensor checked_class_weights(const Tensor& weight, const Tensor& logits) {
+  if (!weight.defined()) {
+    return {};
+  }
+  check_sizes("cross_entropy", "weight", weight, {logits.size(1)});
+  check_floating("cross_entropy", "weight", weight);
+  check_device("cross_entropy", "weight", weight, logits.device());
+  check(!weight.requires_grad(), "cross_entropy", "weight: expected constants, got a tensor that requires a gradient");
+  return copy_of(weight, MemoryFormat::contiguous, DType::float64);
+}
+
+/// The gradients of cross_entropy from differentiable ops.
+Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& logits, const Tensor& target,
+                                        const Tensor& dy, const BackwardContext& c) {
   const int64_t classes = logits.size(1);
+  Tensor weight = mul(loss.per_row ? unsqueeze(dy, 1) : dy, loss.scale);
   Tensor q = target;
   if (target.rank() == 1) {
     q = to(equal(unsqueeze(target, 1), unsqueeze(arange(classes), 0)), logits.dtype());
+    const Tensor ignored = equal(unsqueeze(target, 1), full({1, 1}, static_cast<double>(loss.ignore_index),
+                                                            {.dtype = DType::int64, .device = target.device()}));
+    weight = where(ignored, zeros_like(weight), weight);
   }
-  q = add(mul(q, 1 - smoothing), smoothing / static_cast<double>(classes));
+  q = add(mul(q, 1 - loss.smoothing), loss.smoothing / static_cast<double>(classes));
+  Tensor of_target = mul(weight, loss.smoothing - 1);
+  if (loss.class_weights.defined()) {
+    const Tensor class_weights = unsqueeze(to(loss.class_weights, logits.dtype()), 0);
+    q = mul(q, class_weights);
+    of_target = mul(of_target, class_weights);
+  }
   Tensors gradients(2);
   if (c.needs_grad(0)) {
     const Tensor total = sum(q, {1}, {.keepdim = true});
     gradients[0] = mul(sub(mul(softmax(logits, 1), total), q), weight);
   }
   if (c.needs_grad(1)) {
-    gradients[1] = mul(mul(log_softmax(logits, 1), smoothing - 1), weight);
+    gradients[1] = mul(log_softmax(logits, 1), of_target);
   }
   return gradients;
 }
@@ -136,30 +176,32 @@ Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, con
     const Tensor wide = class_numbers ? target : to(target, DType::float32);
     return to(cross_entropy(to(logits, DType::float32), wide, options), logits.dtype());
   }
-  Tensor kept_target = target;
-  if (class_numbers) {
-    check_classes(target, logits.size(1));
-    kept_target = contiguous_copy(target);
-  }
+  CrossEntropy fixed{.smoothing = smoothing,
+                     .ignore_index = options.ignore_index,
+                     .class_weights = checked_class_weights(options.weight, logits),
+                     .per_row = options.reduction == Reduction::none,
+                     .scale = 1};
+  const double counted =
+      class_numbers ? checked_weight_of_classes(target, logits.size(1), fixed) : static_cast<double>(rows);
+  const Tensor kept_target = class_numbers ? contiguous_copy(target) : target;
 
   const TensorOptions statistics{.dtype = DType::float64, .device = logits.device()};
   const Tensor losses = empty({rows}, statistics);
   const Tensor log_sum = empty({rows}, statistics);
   const OpScope scope([&] { return OpWork{.op = "cross_entropy", .bytes = bytes_of(logits, target)}; });
   kernels::loss_kernels(logits.device())
-      .cross_entropy(cross_entropy_shape(logits, kept_target, smoothing), logits.dtype(), class_numbers,
-                     logits.raw_data(), kept_target.raw_data(), losses.data<double>(), log_sum.data<double>());
-  const bool per_row = options.reduction == Reduction::none;
-  const double scale = options.reduction == Reduction::mean ? 1 / static_cast<double>(rows) : 1;
-  const Tensor loss = to(per_row ? losses : mul(sum(losses), scale), logits.dtype());
+      .cross_entropy(shape_of(fixed, logits, kept_target), logits.dtype(), class_numbers, logits.raw_data(),
+                     kept_target.raw_data(), losses.data<double>(), log_sum.data<double>());
+  const double divisor = options.reduction == Reduction::mean ? counted : 1;
+  fixed.scale = divisor == 0 ? 0 : 1 / divisor;  // where nothing counts the loss is NaN, and its gradient 0
+  const Tensor loss = to(fixed.per_row ? losses : div(sum(losses), divisor), logits.dtype());
 
   return record(
       kOp, {logits, target}, loss, {logits, kept_target, log_sum}, [=](const Tensor& dy, const BackwardContext& c) {
         const Tensor x = c.saved(0);
         const Tensor t = c.saved(1);
         if (c.create_graph()) {
-          const Tensor weight = mul(per_row ? unsqueeze(dy, 1) : dy, scale);
-          return composed_cross_entropy_backward(x, t, weight, smoothing, c);
+          return composed_cross_entropy_backward(fixed, x, t, dy, c);
         }
         const TensorOptions dense{.dtype = x.dtype(), .device = x.device()};
         Tensors gradients(2);
@@ -171,9 +213,9 @@ Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, con
           return OpWork{.op = "cross_entropy_backward", .bytes = bytes_of(x, t, gradients[0], gradients[1])};
         });
         kernels::loss_kernels(x.device())
-            .cross_entropy_backward(cross_entropy_shape(x, t, smoothing), x.dtype(), class_numbers, x.raw_data(),
-                                    t.raw_data(), c.saved(2).data<double>(), dy.raw_data(), per_row ? dy.stride(0) : 0,
-                                    scale, data(gradients[0]), data(gradients[1]));
+            .cross_entropy_backward(shape_of(fixed, x, t), x.dtype(), class_numbers, x.raw_data(), t.raw_data(),
+                                    c.saved(2).data<double>(), dy.raw_data(), fixed.per_row ? dy.stride(0) : 0,
+                                    fixed.scale, data(gradients[0]), data(gradients[1]));
         return gradients;
       });
 }

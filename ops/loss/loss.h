@@ -16,14 +16,17 @@ enum class Reduction { mean, sum, none };
 struct CrossEntropyOptions {
   double label_smoothing = 0;  ///< in [0, 1): this share of each target is spread evenly over all classes
   Reduction reduction = Reduction::mean;
+  Tensor weight = {};           ///< (C), what each class counts; a constant. Undefined: 1 each
+  int64_t ignore_index = -100;  ///< rows of this class number do not count; it may lie outside [0, C)
 };
 
-/// -sum over classes of target · log_softmax(logits). logits: (N, C), of a floating dtype; 16-bit ones are
-/// computed in float32 and the loss is rounded once.
-/// target: int64 (N) class numbers in [0, C), or probabilities (N, C) of the logits' dtype.
-/// Result: rank 0, or (N) for Reduction::none, in the logits' dtype. Any strides. Differentiable in logits (and in
-/// probabilities), also twice. Row sums are carried in float64.
-/// Throws Error for a class outside [0, C), for label_smoothing outside [0, 1), and for no rows.
+/// -sum over classes of weight · target · log_softmax(logits), as in PyTorch. logits: (N, C), of a floating dtype;
+/// 16-bit ones are computed in float32 and the loss is rounded once. target: int64 (N) class numbers in [0, C) or
+/// ignore_index, or probabilities (N, C) of the logits' dtype. Result: rank 0, or (N) for Reduction::none, in the
+/// logits' dtype. The mean of class numbers divides by the sum of the weights of their classes, ignored rows left out
+/// (NaN where none is left); that of probabilities by N. Any strides. Differentiable in logits (and in probabilities),
+/// also twice. Row sums are carried in float64. Throws Error for a class outside [0, C), for label_smoothing outside
+/// [0, 1), for a weight of other sizes or one that requires a gradient, and for no rows.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 
 }  // namespace norma

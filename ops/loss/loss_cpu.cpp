@@ -96,7 +96,16 @@ void softmax_backward_rows(const SoftmaxShape& shape, bool logarithm, const T* y
   for_each_run(loop, body, row_grain(shape.length));
 }
 
-/// The smoothed target of one row: (1 - smoothing) · target + smoothing / classes.
+/// Whether the row does not count.
+bool is_ignored(const CrossEntropyShape& shape, bool class_numbers, const void* target, int64_t row) {
+  return class_numbers && static_cast<const int64_t*>(target)[row] == shape.ignore_index;
+}
+
+double weight_of(const CrossEntropyShape& shape, int64_t label) {
+  return shape.class_weights == nullptr ? 1 : shape.class_weights[label];
+}
+
+/// q, the smoothed and weighted target of one row: ((1 - smoothing) · target + smoothing / classes) · class weight.
 template <class T>
 void smoothed_target(const CrossEntropyShape& shape, bool class_numbers, const void* target, int64_t row, Row<T>& q) {
   if (class_numbers) {
@@ -106,6 +115,9 @@ void smoothed_target(const CrossEntropyShape& shape, bool class_numbers, const v
     gather(static_cast<const T*>(target) + row * shape.target_row, shape.target_step, q);
   }
   q = q * static_cast<T>(1 - shape.smoothing) + static_cast<T>(shape.smoothing / static_cast<double>(shape.classes));
+  if (shape.class_weights != nullptr) {
+    q *= Eigen::Map<const Row<double>>(shape.class_weights, shape.classes).template cast<T>();
+  }
 }
 
 template <class T>
@@ -115,13 +127,17 @@ void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, cons
     Row<T> logits(shape.classes);
     Row<T> work(shape.classes);
     for (int64_t row = begin; row < end; ++row) {
+      if (is_ignored(shape, class_numbers, target, row)) {
+        loss[row] = log_sum[row] = 0;
+        continue;
+      }
       gather(x + row * shape.x_row, shape.x_step, logits);
       const LogSum<T> sum(logits, work);
       log_sum[row] = static_cast<double>(sum.max) + sum.rest;
       if (class_numbers && shape.smoothing == 0) {
         // The other classes' logits, which may be infinite, do not enter.
         const auto label = static_cast<const int64_t*>(target)[row];
-        loss[row] = log_sum[row] - static_cast<double>(logits[label]);
+        loss[row] = weight_of(shape, label) * (log_sum[row] - static_cast<double>(logits[label]));
         continue;
       }
       // loss = sum of q · (log_sum - x)
@@ -136,7 +152,7 @@ void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, cons
   });
 }
 
-// dx = dy · (softmax(x) · sum(q) - q),  dtarget = dy · (1 - smoothing) · (log_sum - x)
+// dx = dy · (softmax(x) · sum(q) - q),  dtarget = dy · (1 - smoothing) · class weight · (log_sum - x)
 template <class T>
 void cross_entropy_backward_rows(const CrossEntropyShape& shape, bool class_numbers, const T* x, const void* target,
                                  const double* log_sum, const T* dy, int64_t dy_step, double scale, T* dx, T* dtarget) {
@@ -144,17 +160,24 @@ void cross_entropy_backward_rows(const CrossEntropyShape& shape, bool class_numb
     Row<T> below(shape.classes);  // x - log_sum
     Row<T> q(shape.classes);
     for (int64_t row = begin; row < end; ++row) {
+      if (is_ignored(shape, class_numbers, target, row)) {
+        std::fill_n(dx + row * shape.classes, shape.classes, T(0));  // class numbers have no gradient: dx is there
+        continue;
+      }
       const double weight = scale * static_cast<double>(dy[row * dy_step]);
       for (int64_t i = 0; i < shape.classes; ++i) {
         below[i] = static_cast<T>(static_cast<double>(x[row * shape.x_row + i * shape.x_step]) - log_sum[row]);
       }
       if (dtarget != nullptr) {
-        Eigen::Map<Row<T>>(dtarget + row * shape.classes, shape.classes) =
-            below * static_cast<T>(weight * (shape.smoothing - 1));
+        Eigen::Map<Row<T>> gradient(dtarget + row * shape.classes, shape.classes);
+        gradient = below * static_cast<T>(weight * (shape.smoothing - 1));
+        if (shape.class_weights != nullptr) {
+          gradient *= Eigen::Map<const Row<double>>(shape.class_weights, shape.classes).template cast<T>();
+        }
       }
       if (dx != nullptr) {
         smoothed_target(shape, class_numbers, target, row, q);
-        const double total = class_numbers ? 1 : sum_of(q);
+        const double total = class_numbers && shape.class_weights == nullptr ? 1 : sum_of(q);
         below = (below.exp() * static_cast<T>(total) - q) * static_cast<T>(weight);
         Eigen::Map<Row<T>>(dx + row * shape.classes, shape.classes) = below;
       }
