@@ -25,28 +25,22 @@ struct State {
 int run(const State& state) {
   state.running.apply();
   train::audit::AuditOptions options = state.audit;
-  for (auto* list : {&options.norms, &options.statistics, &options.dtypes, &options.cases}) {
-    *list = split_lists(*list);
-  }
   train::audit::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("audit") : state.output;
-  check(!std::filesystem::exists(folder / "results.json"), "audit",
+  check(!train::path_exists("audit", folder / "results.json"), "audit",
         "'{}' holds other results: choose another output folder", folder.string());
   train::make_output_folder("audit", folder);
   if (!state.running.quiet) {
-    options.progress = [](const std::string& text) {
-      fmt::print("{}\n", text);
-      std::fflush(stdout);
-    };
+    options.progress = [](const std::string& text) { train::say("{}\n", text); };
   }
   const train::InterruptGuard guard;
   const train::audit::Audit audit = train::audit::run_audit(options);
   train::audit::write_report(audit, folder);
-  fmt::print("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", train::audit::to_table(audit),
+  train::say("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", train::audit::to_table(audit),
              audit.measurements.size(), audit.seconds, (folder / "results.csv").string());
   if (!audit.complete) {
-    fmt::print("interrupted\n");
-    return kInterrupted;
+    train::say("interrupted\n");
+    return interrupted_code();
   }
   return kSuccess;
 }
@@ -78,20 +72,23 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
   auto state = std::make_shared<State>();
   state->audit.command = command_line;
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& description) {
-    app->add_option(name, list, description)->type_name("LIST")->default_str("all")->group("What is measured");
+    cli::add_list(*app, name, "a name", list, description)
+        ->type_name("LIST")
+        ->default_str("all")
+        ->group("What is measured");
   };
   add_list("--norm,--norms", state->audit.norms, fmt::format("{}", fmt::join(train::audit::audited_names(), ", ")));
   add_list("--statistics", state->audit.statistics, "stable, welford, two_pass, compensated, sum_of_squares");
   add_list("--dtype,--dtypes", state->audit.dtypes, "float32, float64, bfloat16, float16");
   add_list("--case,--cases", state->audit.cases, "kinds of input; they are listed below");
-  app->add_flag("--quick", state->audit.quick, "one memory layout, smaller published cases, fewer timings")
+  add_switch(*app, "--quick", state->audit.quick, "one memory layout, smaller published cases, fewer timings")
       ->group("What is measured");
-  app->add_option("--output", state->output, "folder for the results")
+  add_path(*app, "--output", state->output, "folder for the results")
       ->type_name("FOLDER")
       ->default_str("runs/audit-<date>-<time>")
       ->group("Running");
   state->running.add_threads(*app);
-  app->add_flag("--quiet", state->running.quiet, "show no progress")->group("Running");
+  state->running.add_quiet(*app);
   return {app, [state] { return run(*state); }};
 }
 

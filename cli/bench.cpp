@@ -3,6 +3,7 @@
 #include "train/bench/benchmark.h"
 #include "train/interrupt.h"
 #include "train/output.h"
+#include "train/ranges.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -59,8 +60,6 @@ std::string format_of(const State& state) {
 int run(const State& state) {
   state.running.apply();
   BenchOptions options = state.bench;
-  options.models = split_lists(options.models);
-  options.norms = split_lists(options.norms);
   options.modes = modes_of(state.mode);
   options.recipe = state.recipe.applied_to(state.recipe.defaults());
   const std::string format = format_of(state);
@@ -70,38 +69,34 @@ int run(const State& state) {
   }
   if (!state.results_file.empty()) {
     const std::filesystem::path file = state.results_file;
-    check(!std::filesystem::is_directory(file), "bench", "results-file: expected a file, got the folder {}",
-          file.string());
+    check(!train::is_folder("bench", file), "bench", "results-file: expected a file, got the folder {}", file.string());
     train::make_output_folder("bench", file.has_parent_path() ? file.parent_path() : ".");
   }
   if (!state.running.quiet) {
-    options.log = [](const std::string& line) {
-      fmt::print("{}\n", line);
-      std::fflush(stdout);
-    };
+    options.log = [](const std::string& line) { train::say("{}\n", line); };
   }
   const train::InterruptGuard guard;
   const train::bench::Benchmark benchmark = train::bench::run_benchmark(options);
   for (const train::bench::BenchRow& row : benchmark.rows) {
     for (const Mode mode : options.modes) {
       if (const auto& measured = row.measured(mode); measured && measured->detail) {
-        fmt::print("\n{} {} with norm {} in {}, batch size {}:\n{}", row.model, to_string(mode),
+        train::say("\n{} {} with norm {} in {}, batch size {}:\n{}", row.model, to_string(mode),
                    train::norm_label(row.norm, options.recipe), row.channels_last ? "NHWC" : "NCHW",
                    measured->batch_size, train::bench::to_table(*measured->detail));
       }
     }
   }
   if (benchmark.rows.size() > 1) {
-    fmt::print("\n{}", train::bench::to_table(benchmark));
+    train::say("\n{}", train::bench::to_table(benchmark));
   }
   if (!state.results_file.empty()) {
     train::write_text_file("bench", state.results_file,
                            format == "json" ? train::bench::to_json(benchmark) : train::bench::to_csv(benchmark));
   }
-  fmt::print("--result\n{}", train::bench::to_json(benchmark));
+  train::say("--result\n{}", train::bench::to_json(benchmark));
   if (!benchmark.complete) {
-    fmt::print("interrupted\n");
-    return kInterrupted;
+    train::say("interrupted\n");
+    return interrupted_code();
   }
   const bool failed = std::any_of(benchmark.rows.begin(), benchmark.rows.end(),
                                   [](const train::bench::BenchRow& row) { return !row.error.empty(); });
@@ -124,23 +119,27 @@ Command add_bench(CLI::App& program) {
   BenchOptions& bench = state->bench;
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& type,
                             const std::string& shown, const std::string& description) {
-    app->add_option(name, list, description)->type_name(type)->default_str(shown)->group(kMeasured);
+    cli::add_list(*app, name, "a name", list, description)->type_name(type)->default_str(shown)->group(kMeasured);
   };
   add_list("-m,--model", bench.models, "LIST", "resnet50", "names, patterns ('resnet*') or all");
   add_list("--norm", bench.norms, "LIST", "the model's own", "norm specs, a row for each: batch,layer2d,group:32");
-  const auto add = [&](const std::string& name, auto& value, const std::string& type, const std::string& description) {
-    return app->add_option(name, value, description)
-        ->type_name(type)
-        ->capture_default_str()
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+  add_text(*app, "--bench", "a name", state->mode, "train, infer (or inference), or both")
+      ->type_name("MODE")
+      ->default_str(state->mode)
+      ->group(kMeasured);
+  const auto add = [&](const std::string& name, const Range<int64_t>& range, int64_t& value,
+                       const std::string& description) {
+    add_value<int64_t>(
+        *app, name, range, [&value](int64_t n) { value = n; }, description)
+        ->type_name("N")
+        ->default_str(std::to_string(value))
         ->group(kMeasured);
   };
-  add("--bench", state->mode, "MODE", "train, infer (or inference), or both");
-  add("--num-classes", bench.num_classes, "N", "outputs of the network");
-  add("--num-warm-iter", bench.warm_steps, "N", "steps before timing starts");
-  add("--num-bench-iter", bench.steps, "N", "steps that are timed");
+  add("--num-classes", train::ranges::kClasses, bench.num_classes, "outputs of the network");
+  add("--num-warm-iter", train::ranges::kStepsOrNone, bench.warm_steps, "steps before timing starts");
+  add("--num-bench-iter", train::ranges::kSteps, bench.steps, "steps that are timed");
   const auto flag = [&](const std::string& name, bool& value, const std::string& description) {
-    app->add_flag(name, value, description)->group(kMeasured);
+    add_switch(*app, name, value, description)->group(kMeasured);
   };
   flag("--fold", bench.fold, "inference: fold batch norms into the convolutions before them");
   flag("--detail", bench.detail, "time, bytes and floor of every op");
@@ -152,13 +151,14 @@ Command add_bench(CLI::App& program) {
   state->recipe.add_update(*app);
   state->recipe.add_seed(*app);
   state->recipe.add_precision(*app, train::precision_names());
-  app->add_option("--results-file", state->results_file, "file for the rows")->type_name("FILE")->group(kResults);
-  app->add_option("--results-format", state->results_format, "csv or json")
+  exclude(*app, {"--both-formats", "--channels-last"});
+  add_path(*app, "--results-file", state->results_file, "file for the rows")->type_name("FILE")->group(kResults);
+  add_text(*app, "--results-format", "a name", state->results_format, "csv or json")
       ->type_name("NAME")
       ->default_str("by the file's name, else csv")
       ->group(kResults);
   state->running.add_threads(*app);
-  app->add_flag("--quiet", state->running.quiet, "show no progress")->group("Running");
+  state->running.add_quiet(*app);
   return {app, [state] { return run(*state); }};
 }
 

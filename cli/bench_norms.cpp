@@ -3,6 +3,7 @@
 #include "train/bench/norm_sweep.h"
 #include "train/interrupt.h"
 #include "train/output.h"
+#include "train/ranges.h"
 
 #include <fmt/format.h>
 
@@ -23,35 +24,29 @@ struct State {
 int run(const State& state) {
   state.running.apply();
   train::bench::SweepOptions options = state.sweep;
-  for (auto* list : {&options.norms, &options.formats, &options.dtypes, &options.shapes}) {
-    *list = split_lists(*list);
-  }
   options.max_bytes = state.max_megabytes << 20;
   train::bench::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("bench-norms") : state.output;
-  check(!std::filesystem::exists(folder / "results.csv"), "bench-norms",
+  check(!train::path_exists("bench-norms", folder / "results.csv"), "bench-norms",
         "'{}' holds other results: choose another output folder", folder.string());
   train::make_output_folder("bench-norms", folder);
   if (!state.running.quiet) {
-    options.log = [](const std::string& line) {
-      fmt::print("{}\n", line);
-      std::fflush(stdout);
-    };
+    options.log = [](const std::string& line) { train::say("{}\n", line); };
   }
   const train::InterruptGuard guard;
   const train::bench::Sweep sweep = train::bench::run_sweep(options);
   const bool drawn = train::bench::write_report(sweep, folder);
-  fmt::print("\nShares of the copy rate:\n{}\n{} measurements in {:.0f} s; all of them: {}\n",
+  train::say("\nShares of the copy rate:\n{}\n{} measurements in {:.0f} s; all of them: {}\n",
              train::bench::to_table(sweep), sweep.rows.size(), sweep.seconds, (folder / "results.csv").string());
   if (drawn) {
-    fmt::print("plots: {}\n", (folder / "share-*.png").string());
+    train::say("plots: {}\n", (folder / "share-*.png").string());
   } else {
-    fmt::print("no plots, since gnuplot is not there or could not draw; later: cd {} && gnuplot share.gp\n",
+    train::say("no plots, since gnuplot is not there or could not draw; later: cd {} && gnuplot share.gp\n",
                folder.string());
   }
   if (!sweep.complete) {
-    fmt::print("interrupted\n");
-    return kInterrupted;
+    train::say("interrupted\n");
+    return interrupted_code();
   }
   return kSuccess;
 }
@@ -74,9 +69,13 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   train::bench::SweepOptions& sweep = state->sweep;
   sweep.command = command_line;
   constexpr const char* kMeasured = "What is measured";
-  const auto add_list = [&](const std::string& name, auto& list, const std::string& shown,
+  const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,
                             const std::string& description) {
-    return app->add_option(name, list, description)->type_name("LIST")->default_str(shown)->group(kMeasured);
+    cli::add_list(*app, name, "a name", list, description)->type_name("LIST")->default_str(shown)->group(kMeasured);
+  };
+  const auto add_sizes = [&](const std::string& name, const Range<int64_t>& range, std::vector<int64_t>& list,
+                             const std::string& shown, const std::string& description) {
+    add_values(*app, name, range, list, description)->type_name("LIST")->default_str(shown)->group(kMeasured);
   };
   add_list("--norm,--norms", sweep.norms, "batch,layer2d,group:32,group:1,instance,rms2d", "norm specs");
   add_list("--format,--formats", sweep.formats, "both", "contiguous, channels_last");
@@ -84,20 +83,22 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   add_list("--shapes", sweep.shapes, "all",
            "images (N, C, H, W); rows (2048, features) with layer and rms norm; volume (64, 16, 224, 224) with layer "
            "norm over its last three axes");
-  add_list("--batch-sizes", sweep.batch_sizes, "8 to 256", "N of the images")->delimiter(',');
-  add_list("--channels", sweep.channels, "24 to 2048", "C of the images")->delimiter(',');
-  add_list("--img-sizes", sweep.image_sizes, "7 to 112", "H and W of the images")->delimiter(',');
-  app->add_option("--max-mb", state->max_megabytes, "leave out images with more MiB of float32")
+  add_sizes("--batch-sizes", train::ranges::kSweepBatch, sweep.batch_sizes, "8 to 256", "N of the images");
+  add_sizes("--channels", train::ranges::kChannels, sweep.channels, "24 to 2048", "C of the images");
+  add_sizes("--img-sizes", train::ranges::kImageSize, sweep.image_sizes, "7 to 112", "H and W of the images");
+  add_value<int64_t>(
+      *app, "--max-mb", train::ranges::kMebibytes, [s = state.get()](int64_t n) { s->max_megabytes = n; },
+      "leave out images with more MiB of float32")
       ->type_name("N")
       ->default_str("64; with --quick 16")
       ->group(kMeasured);
-  app->add_flag("--quick", sweep.quick, "fewer and smaller shapes, fewer repetitions")->group(kMeasured);
-  app->add_option("--output", state->output, "folder for the results")
+  add_switch(*app, "--quick", sweep.quick, "fewer and smaller shapes, fewer repetitions")->group(kMeasured);
+  add_path(*app, "--output", state->output, "folder for the results")
       ->type_name("FOLDER")
       ->default_str("runs/bench-norms-<date>-<time>")
       ->group("Running");
   state->running.add_threads(*app);
-  app->add_flag("--quiet", state->running.quiet, "show no progress")->group("Running");
+  state->running.add_quiet(*app);
   return {app, [state] { return run(*state); }};
 }
 

@@ -12,9 +12,9 @@ namespace norma::cli {
 
 // Exit codes.
 inline constexpr int kSuccess = 0;
-inline constexpr int kFailure = 1;        ///< something failed, and the rest is done
-inline constexpr int kBadInput = 2;       ///< an Error: wrong options, files or shapes
-inline constexpr int kInterrupted = 130;  ///< ended by Ctrl-C, with everything saved
+inline constexpr int kFailure = 1;   ///< something failed, and the rest is done; or the output cannot be written
+inline constexpr int kBadInput = 2;  ///< an Error: wrong options, files or shapes
+// 128 + the signal that ended it, with everything saved: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
 
 /// A subcommand: its options, and what runs after they are parsed and returns the exit code.
 struct Command {

@@ -3,11 +3,12 @@
 #include "core/parallel.h"
 #include "train/comparison.h"
 #include "train/interrupt.h"
+#include "train/output.h"
+#include "train/ranges.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -28,7 +29,7 @@ struct State {
   RunOptions running;
   std::vector<std::string> models = {"resnet50", "convnext_atto"};
   std::vector<std::string> norms = {"batch", "layer2d", "group"};
-  std::vector<std::string> seeds = {"0"};
+  std::vector<uint64_t> seeds = {0};
   std::string output;
   std::string resume;
   std::string command_line;
@@ -37,18 +38,6 @@ struct State {
 
 bool any_given(const std::vector<const CLI::Option*>& options) {
   return std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
-}
-
-std::vector<uint64_t> parse_seeds(const std::vector<std::string>& texts) {
-  std::vector<uint64_t> seeds;
-  for (const std::string& text : texts) {
-    uint64_t seed = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-    check(error == std::errc() && end == text.data() + text.size(), "compare",
-          "seeds: expected whole numbers, got '{}'", text);
-    seeds.push_back(seed);
-  }
-  return seeds;
 }
 
 train::Comparison load_comparison(const std::filesystem::path& folder) {
@@ -69,12 +58,12 @@ int run(const State& state) {
   state.running.apply();
   const train::InterruptGuard guard;
   train::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
-                                   .models = split_lists(state.models),
-                                   .norms = split_lists(state.norms),
-                                   .seeds = parse_seeds(split_lists(state.seeds)),
+                                   .models = state.models,
+                                   .norms = state.norms,
+                                   .seeds = state.seeds,
                                    .output = state.output,
                                    .command = state.command_line,
-                                   .workers = state.running.workers,
+                                   .workers = static_cast<int>(state.running.workers),
                                    .log_interval = state.running.log_interval,
                                    .quiet = state.running.quiet};
   train::Comparison comparison;
@@ -83,7 +72,7 @@ int run(const State& state) {
     if (options.output.empty()) {
       options.output = new_run_folder("compare");
     }
-    check(!std::filesystem::exists(options.output / "results.json"), "compare",
+    check(!train::path_exists("compare", options.output / "results.json"), "compare",
           "'{}' holds another comparison: resume it, or choose another output folder", options.output.string());
   } else {
     check(!state.recipe.any() && !any_given(state.grid), "resume",
@@ -92,20 +81,19 @@ int run(const State& state) {
     options.output = state.resume;
   }
   print_if_slow(train::precision_of(comparison.recipe));
-  fmt::print("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
+  train::say("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
              comparison.recipe.dataset, comparison.recipe.image_size, comparison.recipe.image_size, num_threads(),
              options.output.string());
-  std::fflush(stdout);
   try {
     train::run_comparison(comparison, options);
   } catch (const Error&) {
-    fmt::print("\n{}", train::to_table(comparison));  // a full disk must not lose what is known
+    train::say("\n{}", train::to_table(comparison));  // a full disk must not lose what is known
     throw;
   }
-  fmt::print("\n{}\nreport: {}\n", train::to_table(comparison), (options.output / "report.html").string());
+  train::say("\n{}\nreport: {}\n", train::to_table(comparison), (options.output / "report.html").string());
   if (any_in_state(comparison, {train::CellState::interrupted, train::CellState::pending})) {
-    fmt::print("interrupted; go on with: norma compare --resume {}\n", options.output.string());
-    return kInterrupted;
+    train::say("interrupted; go on with: norma compare --resume {}\n", options.output.string());
+    return interrupted_code();
   }
   return any_in_state(comparison, {train::CellState::failed}) ? kFailure : kSuccess;
 }
@@ -124,16 +112,17 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "rest.");
   auto state = std::make_shared<State>();
   state->command_line = command_line;
-  app->add_option("--model,--models", state->models,
-                  "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
+  add_list(*app, "--model,--models", "a name", state->models,
+           "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->type_name("LIST")
       ->default_str("resnet50,convnext_atto")
       ->group("Network");
-  app->add_option("--norm,--norms", state->norms, describe_norm_specs())
+  add_list(*app, "--norm,--norms", "a norm", state->norms, describe_norm_specs())
       ->type_name("LIST")
       ->default_str("batch,layer2d,group")
       ->group("Network");
-  app->add_option("--seed,--seeds", state->seeds, "of start values and image order; several show the spread")
+  add_values(*app, "--seed,--seeds", train::ranges::kSeed, state->seeds,
+             "of start values and image order; several show the spread")
       ->type_name("LIST")
       ->default_str("0")
       ->group("Network");
@@ -143,13 +132,14 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   state->recipe.add_training_data(*app);
   state->recipe.add_optimisation(*app);
   state->recipe.add_precision(*app, train::training_precision_names());
-  app->add_option("--output", state->output, "folder for the report")
+  add_path(*app, "--output", state->output, "folder for the report")
       ->type_name("FOLDER")
       ->default_str("runs/compare-<date>-<time>")
       ->group("Running");
-  app->add_option("--resume", state->resume, "do what is left of the comparison in this folder")
+  add_path(*app, "--resume", state->resume, "do what is left of the comparison in this folder")
       ->type_name("FOLDER")
       ->group("Running");
+  exclude(*app, {"--output", "--resume"});
   state->running.add_all(*app);
   return {app, [state] { return run(*state); }};
 }

@@ -5,6 +5,8 @@
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/interrupt.h"
+#include "train/output.h"
+#include "train/ranges.h"
 #include "train/recalibrate.h"
 #include "train/trainer.h"
 
@@ -28,9 +30,8 @@ struct State {
 
 int run(const State& state) {
   state.running.apply();
-  check(state.recalibrate >= 0, "eval", "recalibrate: expected at least 0, got {}", state.recalibrate);
   const std::filesystem::path given = state.checkpoint;
-  const std::filesystem::path file = std::filesystem::is_directory(given) ? given / "last.safetensors" : given;
+  const std::filesystem::path file = train::is_folder("eval", given) ? given / "last.safetensors" : given;
   // A file of weights alone says nothing of the network they are for.
   const bool weights_only = state.model->count() > 0;
   const train::Recipe recipe =
@@ -43,25 +44,25 @@ int run(const State& state) {
   const auto model = train::make_model(train::widened(recipe), dataset->info().num_classes());
   model->load_state_dict(train::load_weights(file));
   if (state.recalibrate > 0) {
-    data::Loader training =
-        train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), state.running.workers);
+    data::Loader training = train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train),
+                                                     static_cast<int>(state.running.workers));
     const int64_t used = train::recalibrate(*model, training, state.recalibrate);
-    fmt::print("running statistics are the average over {} training batches\n", used);
+    train::say("running statistics are the average over {} training batches\n", used);
   }
-  data::Loader batches = train::make_test_loader(recipe, dataset, state.running.workers);
+  data::Loader batches = train::make_test_loader(recipe, dataset, static_cast<int>(state.running.workers));
   if (state.fold) {
     data::Loader example = train::make_test_loader(recipe, dataset, 0);
     const int64_t folded = nn::fold_batch_norm(*model, example.next()->images);
-    fmt::print("{} batch norms are folded into the convolutions before them\n", folded);
+    train::say("{} batch norms are folded into the convolutions before them\n", folded);
   }
   const train::InterruptGuard guard;
   train::convert_model(*model, precision);
   const train::Evaluation result = train::evaluate(*model, batches, precision);
-  fmt::print("{} {} on {}: accuracy {:.2f} %, loss {:.4f} ({} images, {:.1f} img/s){}\n", recipe.model,
+  train::say("{} {} on {}: accuracy {:.2f} %, loss {:.4f} ({} images, {:.1f} img/s){}\n", recipe.model,
              train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
              recipe.dataset, 100 * result.accuracy, result.loss, result.images,
              static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted");
-  return result.complete ? kSuccess : kInterrupted;
+  return result.complete ? kSuccess : interrupted_code();
 }
 
 }  // namespace
@@ -75,12 +76,13 @@ Command add_eval(CLI::App& program) {
       "  norma eval --checkpoint runs/mine --recalibrate 100 --fold\n"
       "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
   auto state = std::make_shared<State>();
-  app->add_option("--checkpoint", state->checkpoint, "the file, or the folder of a run")->type_name("PATH")->required();
-  app->add_option("--recalibrate", state->recalibrate,
-                  "first replace the running statistics of batch norms by their average over N training batches")
+  add_path(*app, "--checkpoint", state->checkpoint, "the file, or the folder of a run")->type_name("PATH")->required();
+  add_value<int64_t>(
+      *app, "--recalibrate", train::ranges::kStepsOrNone, [s = state.get()](int64_t n) { s->recalibrate = n; },
+      "first replace the running statistics of batch norms by their average over N training batches")
       ->type_name("N")
       ->default_str("0: keep those of the checkpoint");
-  app->add_flag("--fold", state->fold, "first fold batch norms into the convolutions before them");
+  add_switch(*app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
   state->recipe.add_model(*app);
   state->recipe.add_model_details(*app);
   state->recipe.add_data(*app);

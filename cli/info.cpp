@@ -4,6 +4,7 @@
 #include "nn/norm_factory.h"
 #include "ops/conv/conv.h"
 #include "train/environment.h"
+#include "train/output.h"
 #include "train/precision.h"
 #include "train/report.h"
 
@@ -15,7 +16,7 @@ namespace norma::cli {
 namespace {
 
 void line(std::string_view name, const std::string& value) {
-  fmt::print("{:<18}{}\n", name, value);
+  train::say("{:<18}{}\n", name, value);
 }
 
 /// Names with options: "group:G group/C", as they are typed.
@@ -50,7 +51,7 @@ int run() {
   line("norms", norm_texts());
   line("datasets", "");
   for (const std::string& name : data::dataset_names()) {
-    fmt::print("  {:<16}{}\n", name, data::dataset_description(name));
+    train::say("  {:<16}{}\n", name, data::dataset_description(name));
   }
   return kSuccess;
 }

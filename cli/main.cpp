@@ -1,14 +1,22 @@
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/option.h"
 #include "core/nearest_name.h"
 #include "core/version.h"
+#include "train/output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -57,6 +65,20 @@ std::vector<std::string> subcommand_names(const CLI::App& app) {
   return names;
 }
 
+/// The words of the command line, the last one first, as CLI11 takes them; those of a subcommand are checked.
+std::vector<std::string> parsed_words(const CLI::App& program, int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  for (const CLI::App* subcommand : program.get_subcommands({})) {
+    if (!words.empty() && words.front() == subcommand->get_name()) {
+      words = checked_words(*subcommand, {words.begin() + 1, words.end()});
+      words.insert(words.begin(), subcommand->get_name());
+      break;
+    }
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
 /// What is wrong with words that no option took: "" if there are none.
 std::string complaint(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
@@ -81,10 +103,36 @@ std::string complaint(const CLI::App& program) {
   return fmt::format("{}unexpected argument '{}'", where, rest.front());
 }
 
+/// A line on the standard error, where nothing can be done about a failure.
+void complain(const std::string& text) {
+  std::fputs(fmt::format("norma: {}\n", text).c_str(), stderr);
+}
+
 int fail_with(const std::string& text) {
-  std::fflush(stdout);
-  fmt::print(stderr, "norma: {}\n", text);
+  complain(text);
   return kBadInput;
+}
+
+/// A file must not get the number of a standard stream that is closed: what is printed would go into it. In its place
+/// stands one on which reading and writing fail.
+void occupy_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) == -1) {
+      // The lowest number that is free: this one.
+      [[maybe_unused]] const int opened =
+          ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY | O_CLOEXEC);
+    }
+  }
+}
+
+/// `code`, or that of a failure where some of the output could not be written.
+int checked_output(int code) {
+  const int error = train::output_error();
+  if (error == 0) {
+    return code;
+  }
+  complain(fmt::format("cannot write to the standard output: {}", std::strerror(error)));
+  return code == kSuccess ? kFailure : code;
 }
 
 int run(int argc, char** argv) {
@@ -117,9 +165,12 @@ int run(int argc, char** argv) {
   }
 
   try {
-    program.parse(argc, argv);
+    program.parse(parsed_words(program, argc, argv));
   } catch (const CLI::Success& e) {  // --help, --version
-    return program.exit(e);
+    std::ostringstream text;
+    const int code = program.exit(e, text, text);
+    train::say("{}", text.str());
+    return code;
   } catch (const CLI::ParseError& e) {
     const std::string unknown = complaint(program);
     const auto chosen = program.get_subcommands();
@@ -129,12 +180,15 @@ int run(int argc, char** argv) {
   if (const std::string unknown = complaint(program); !unknown.empty()) {
     return fail_with(unknown);
   }
+  for (const CLI::App* chosen : program.get_subcommands()) {
+    check_given(*chosen);
+  }
   for (const Command& command : commands) {
     if (command.app->parsed()) {
       return command.run();
     }
   }
-  fmt::print("{}", program.help());
+  train::say("{}", program.help());
   return kBadInput;
 }
 
@@ -143,11 +197,15 @@ int run(int argc, char** argv) {
 }  // namespace norma::cli
 
 int main(int argc, char** argv) {
+  norma::cli::occupy_standard_streams();
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of writing, and no reason to lose the rest
+  int code = norma::cli::kBadInput;
   try {
-    return norma::cli::run(argc, argv);
+    code = norma::cli::run(argc, argv);
   } catch (const std::bad_alloc&) {
-    return norma::cli::fail_with("out of memory");
+    norma::cli::complain("out of memory");
   } catch (const std::exception& e) {
-    return norma::cli::fail_with(e.what());
+    norma::cli::complain(e.what());
   }
+  return norma::cli::checked_output(code);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cli/option.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>
@@ -18,8 +19,6 @@ namespace norma::cli {
 std::string describe_norm_specs();
 /// The same for --conv-layer.
 std::string describe_conv_layers();
-/// Refuses an empty text, which elsewhere means the model's own norm.
-CLI::Validator norm_given();
 
 /// The changes that the command line makes to a recipe. They are kept apart from the recipe, because what they change
 /// may be known only after parsing: the defaults of a command, or the recipe of a checkpoint.
@@ -28,7 +27,7 @@ class RecipeOptions {
   /// `defaults` is shown in the help.
   explicit RecipeOptions(train::Recipe defaults) : defaults_(std::move(defaults)), edits_(std::make_shared<Edits>()) {}
 
-  // Which options a command has.
+  // Which options a command has. The object must live as long as the command.
   void add_model(CLI::App& app);          ///< --model and --norm
   void add_model_details(CLI::App& app);  ///< stem, patch size, drop path, norm policy, …
   void add_data(CLI::App& app);           ///< where the images come from
@@ -56,15 +55,24 @@ class RecipeOptions {
 
   /// An option for one field; `default_text` "" shows the field's default.
   template <class T>
-  CLI::Option* add(CLI::App& app, const std::string& name, T train::Recipe::*field, const std::string& type,
-                   const std::string& description, const std::string& default_text = "");
+  CLI::Option* add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
+                   const std::string& type, const std::string& description, const std::string& default_text = "");
   /// The same for a field that need not be set.
   template <class T>
   CLI::Option* add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
-                   const std::string& type, const std::string& description, const std::string& default_text);
+                   const Range<T>& range, const std::string& type, const std::string& description,
+                   const std::string& default_text);
+  /// The same for a text; `what` is "a name".
+  CLI::Option* add(CLI::App& app, const std::string& name, std::string train::Recipe::*field, const std::string& what,
+                   const std::string& type, const std::string& description, const std::string& default_text = "");
   void add_norm_policy(CLI::App& app);
-  CLI::Option* add_switch(CLI::App& app, const std::string& names, bool train::Recipe::*field,
-                          const std::string& description);
+  CLI::Option* add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field,
+                        const std::string& description);
+  /// What changes one field to `value`.
+  template <class F, class T>
+  void note(F train::Recipe::*field, const T& value) {
+    edits_->push_back([field, value](train::Recipe& recipe) { recipe.*field = value; });
+  }
 
   train::Recipe defaults_;
   std::shared_ptr<Edits> edits_;
@@ -72,27 +80,26 @@ class RecipeOptions {
 
 /// What does not change the result of a run.
 struct RunOptions {
-  int workers = 1;
-  int threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
+  int64_t workers = 1;
+  int64_t threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
   int64_t log_interval = 50;
   bool quiet = false;
 
   void add_threads(CLI::App& app);
   void add_workers(CLI::App& app);
-  void add_display(CLI::App& app);
-  /// The three above, for what trains.
+  void add_display(CLI::App& app);  ///< --log-interval and --quiet
+  void add_quiet(CLI::App& app);
+  /// All of them, for what trains.
   void add_all(CLI::App& app);
-  /// Checks the values and sets the number of threads. Throws Error.
+  /// Sets the number of threads. Throws Error when OMP_NUM_THREADS asks for too many.
   void apply() const;
 };
 
-/// The items of a list, separated by commas that stand outside brackets: "batch[eps=1e-3,momentum=0.1],layer2d".
-std::vector<std::string> split_list(const std::string& text);
-/// All items of all texts.
-std::vector<std::string> split_lists(const std::vector<std::string>& texts);
-
 /// Says so if this machine is slow in a precision.
 void print_if_slow(const train::Precision& precision);
+
+/// The exit code of a command that a signal ended: 128 + the signal; for a closed pipe that of a failure.
+int interrupted_code();
 
 /// "runs/train-20261121-140307", with a number behind it if that is taken.
 std::string new_run_folder(const std::string& kind);

@@ -8,6 +8,7 @@
 #include "ops/shape/copy.h"
 #include "train/checkpoint.h"
 #include "train/precision.h"
+#include "train/ranges.h"
 
 #include <fmt/format.h>
 
@@ -111,50 +112,50 @@ Command add_run(CLI::App& program) {
       "  norma run --model resnet18 --num-classes 10 --weights W.safetensors --input X.safetensors \\\n"
       "            --output Y.safetensors --train --backward");
   auto state = std::make_shared<State>();
-  app->add_option("--model", state->model,
-                  "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
+  models::ModelOptions& options = state->options;
+  add_text(*app, "--model", "a name", state->model,
+           "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
       ->type_name("NAME")
       ->required();
-  app->add_option("--num-classes", state->options.num_classes, "length of the output")
-      ->type_name("K")
-      ->capture_default_str();
-  app->add_option("--norm", state->options.norm, "the norm, as for 'norma train'")
+  const auto add_size = [&](const std::string& name, const Range<int64_t>& range, auto& size, const std::string& type,
+                            const std::string& shown, const std::string& description) {
+    add_value<int64_t>(
+        *app, name, range, [&size](int64_t n) { size = n; }, description)
+        ->type_name(type)
+        ->default_str(shown);
+  };
+  add_size("--num-classes", train::ranges::kClasses, options.num_classes, "K", std::to_string(options.num_classes),
+           "length of the output");
+  add_text(*app, "--norm", "a norm", options.norm, "the norm, as for 'norma train'")
       ->type_name("SPEC")
-      ->check(norm_given())
       ->default_str("the model's own");
-  app->add_option_function<std::string>(
-         "--norm-policy",
-         [s = state.get()](const std::string& file) {
-           s->options.norm_policy = nn::parse_norm_policy(nn::read_norm_policy(file), file);
-         },
-         "other norms for some layers, as for 'norma train'")
+  const auto read_policy = [&options](const std::string& file) {
+    options.norm_policy = nn::parse_norm_policy(nn::read_norm_policy(file), file);
+  };
+  add_text(*app, "--norm-policy", "a path", read_policy, "other norms for some layers, as for 'norma train'")
       ->type_name("FILE.toml");
-  app->add_option("--conv-layer", state->options.conv_layer, describe_conv_layers())
+  add_text(*app, "--conv-layer", "a name", options.conv_layer, describe_conv_layers())
       ->type_name("NAME")
-      ->capture_default_str();
-  app->add_option("--weights", state->weights, "state dict")->type_name("W.safetensors")->required();
-  app->add_option("--input", state->input, "input and output gradient")->type_name("X.safetensors")->required();
-  app->add_option("--output", state->output, "where the results go")->type_name("Y.safetensors")->required();
-  app->add_flag("--train", state->train, "training mode: batch statistics");
-  app->add_flag("--backward", state->backward, "also compute all gradients");
-  app->add_flag("--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  app->add_option("--precision", state->precision, "float32, float64, bfloat16, float16 or amp_bfloat16")
+      ->default_str(options.conv_layer);
+  add_path(*app, "--weights", state->weights, "state dict")->type_name("W.safetensors")->required();
+  add_path(*app, "--input", state->input, "input and output gradient")->type_name("X.safetensors")->required();
+  add_path(*app, "--output", state->output, "where the results go")->type_name("Y.safetensors")->required();
+  add_switch(*app, "--train", state->train, "training mode: batch statistics");
+  add_switch(*app, "--backward", state->backward, "also compute all gradients");
+  add_switch(*app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
+  add_text(*app, "--precision", "a name", state->precision, "float32, float64, bfloat16, float16 or amp_bfloat16")
       ->type_name("NAME")
-      ->capture_default_str();
-  app->add_option("--cast-policy", state->cast_policy, "of amp_bfloat16, as for 'norma train'")->type_name("FILE.toml");
-  app->add_option("--device", state->device, "cpu or cuda")->type_name("DEVICE")->capture_default_str();
-  app->add_option("--in-chans", state->options.in_channels, "channels of the input")
-      ->type_name("C")
-      ->capture_default_str();
-  app->add_flag("--small-stem", state->options.small_stem, "ResNet: the stem for small images");
-  app->add_option_function<int64_t>(
-         "--patch-size", [s = state.get()](const int64_t& size) { s->options.patch_size = size; },
-         "ConvNeXt: size and stride of the first convolution")
-      ->type_name("P")
-      ->default_str("4");
-  app->add_option_function<double>(
-         "--layer-scale", [s = state.get()](const double& scale) { s->options.layer_scale = scale; },
-         "ConvNeXt: 0 for a network without layer scale")
+      ->default_str(state->precision);
+  add_path(*app, "--cast-policy", state->cast_policy, "of amp_bfloat16, as for 'norma train'")->type_name("FILE.toml");
+  add_text(*app, "--device", "a name", state->device, "cpu or cuda")->type_name("DEVICE")->default_str(state->device);
+  add_size("--in-chans", train::ranges::kChannels, options.in_channels, "C", std::to_string(options.in_channels),
+           "channels of the input");
+  add_switch(*app, "--small-stem", options.small_stem, "ResNet: the stem for small images");
+  add_size("--patch-size", train::ranges::kPatchSize, options.patch_size, "P", "4",
+           "ConvNeXt: size and stride of the first convolution");
+  add_value<double>(
+      *app, "--layer-scale", train::ranges::kLayerScale, [&options](double scale) { options.layer_scale = scale; },
+      "ConvNeXt: 0 for a network without layer scale")
       ->type_name("X")
       ->default_str("1e-6");
   state->running.add_threads(*app);

@@ -1,6 +1,8 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "train/interrupt.h"
+#include "train/output.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
@@ -22,27 +24,13 @@ struct State {
 /// A checkpoint file, given as such or by the folder of its run.
 std::filesystem::path checkpoint_path(const std::string& given) {
   const std::filesystem::path path = given;
-  return std::filesystem::is_directory(path) ? path / "last.safetensors" : path;
-}
-
-/// What makes a run another one cannot change when it is resumed.
-void check_same_run(const train::Recipe& before, const train::Recipe& now) {
-  const auto same = [](std::string_view name, const auto& a, const auto& b) {
-    check(a == b, "resume", "{}: the run was started with '{}', and cannot go on with '{}'", name, a, b);
-  };
-  same("model", before.model, now.model);
-  same("norm", before.norm, now.norm);
-  same("dataset", before.dataset, now.dataset);
-  same("batch-size", before.batch_size, now.batch_size);
-  same("opt", before.opt, now.opt);
-  same("seed", before.seed, now.seed);
-  same("precision", before.precision, now.precision);
+  return train::is_folder("train", path) ? path / "last.safetensors" : path;
 }
 
 train::Trainer make_trainer(const State& state) {
   train::TrainerOptions options{.output = state.output,
                                 .resumed = {},
-                                .workers = state.running.workers,
+                                .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
                                 .quiet = state.running.quiet,
                                 .label = ""};
@@ -56,9 +44,9 @@ train::Trainer make_trainer(const State& state) {
   const train::Checkpoint checkpoint = train::load_checkpoint(file);
   const train::Recipe before = train::recipe_of(checkpoint);
   const train::Recipe recipe = state.recipe.applied_to(before);
-  check_same_run(before, recipe);
+  train::check_same_run(before, recipe);
   for (const std::string& line : train::differences(before, recipe)) {
-    fmt::print("changed on resuming: {}\n", line);
+    train::say("changed on resuming: {}\n", line);
   }
   if (options.output.empty()) {
     options.output = file.parent_path().empty() ? "." : file.parent_path();
@@ -73,16 +61,15 @@ int run(const State& state) {
   train::Trainer trainer = make_trainer(state);
   print_if_slow(trainer.precision());
   const std::string file = trainer.checkpoint_file().string();
-  fmt::print("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
+  train::say("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
              trainer.total_steps(), file);
-  std::fflush(stdout);
   const train::TrainResult result = trainer.run();
   if (!result.finished) {
-    fmt::print("interrupted after step {} of {}; go on with: norma train --resume {}\n", result.step,
+    train::say("interrupted after step {} of {}; go on with: norma train --resume {}\n", result.step,
                result.total_steps, file);
-    return kInterrupted;
+    return interrupted_code();
   }
-  fmt::print("test accuracy {:.2f} %, test loss {:.4f}; {:.1f} img/s; {}\n", 100 * result.test.accuracy,
+  train::say("test accuracy {:.2f} %, test loss {:.4f}; {:.1f} img/s; {}\n", 100 * result.test.accuracy,
              result.test.loss, result.images_per_second, file);
   return kSuccess;
 }
@@ -105,11 +92,11 @@ Command add_train(CLI::App& program) {
   state->recipe.add_optimisation(*app);
   state->recipe.add_seed(*app);
   state->recipe.add_precision(*app, train::training_precision_names());
-  app->add_option("--output", state->output, "folder for the checkpoint and the log")
+  add_path(*app, "--output", state->output, "folder for the checkpoint and the log")
       ->type_name("FOLDER")
       ->default_str("runs/train-<date>-<time>")
       ->group("Running");
-  app->add_option("--resume", state->resume, "go on from this checkpoint, or the one in this folder")
+  add_path(*app, "--resume", state->resume, "go on from this checkpoint, or the one in this folder")
       ->type_name("PATH")
       ->group("Running");
   state->running.add_all(*app);

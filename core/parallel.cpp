@@ -1,6 +1,6 @@
 #include "core/parallel.h"
 
-#include "core/error.h"
+#include "core/range.h"
 
 #include <omp.h>
 
@@ -8,12 +8,15 @@
 
 namespace norma {
 
+/// The runtime ends the program when the system does not give it a thread, so that this has to be well below.
+constexpr int kMaxThreads = 1024;
+
 int num_threads() {
   return omp_get_max_threads();
 }
 
 void set_num_threads(int count) {
-  check(count >= 1, "set_num_threads", "count: expected at least 1, got {}", count);
+  check_range("set_num_threads", "count", count, Range<int>{1, kMaxThreads});
   omp_set_num_threads(count);
 }
 

@@ -8,7 +8,7 @@ namespace norma {
 
 /// Threads a parallel loop uses. The start value is OMP_NUM_THREADS, or the number of cores.
 int num_threads();
-/// Throws Error unless count >= 1.
+/// Throws Error unless 1 <= count <= 1024.
 void set_num_threads(int count);
 /// True inside parallel_for: a nested loop then runs on its thread alone.
 bool in_parallel();

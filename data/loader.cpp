@@ -3,14 +3,17 @@
 #include "core/error.h"
 #include "core/factory.h"
 #include "core/random.h"
+#include "core/range.h"
 
 #include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <exception>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -42,11 +45,10 @@ class Loader::Implementation {
   Implementation(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options)
       : dataset_(std::move(dataset)), transform_(std::move(transform)), options_(options) {
     check(dataset_ != nullptr, "loader", "dataset: expected a dataset, got none");
-    check(options.batch_size > 0, "loader", "batch_size: expected at least 1, got {}", options.batch_size);
-    check(options.epochs > 0, "loader", "epochs: expected at least 1, got {}", options.epochs);
+    check_range("loader", "batch_size", options.batch_size, Range<int64_t>{1, kMaxBatchSize});
     check(options.total_images >= 0, "loader", "total_images: expected at least 0, got {}", options.total_images);
-    check(options.num_workers >= 0, "loader", "num_workers: expected at least 0, got {}", options.num_workers);
-    check(options.prefetch > 0, "loader", "prefetch: expected at least 1, got {}", options.prefetch);
+    check_range("loader", "num_workers", options.num_workers, Range<int64_t>{0, kMaxWorkers});
+    check_range("loader", "prefetch", options.prefetch, Range<int64_t>{1, 65'536});
     check(options.first_step >= 0, "loader", "first_step: expected at least 0, got {}", options.first_step);
     const int64_t size = dataset_->info().size;
     const int64_t batch = options.batch_size;
@@ -54,6 +56,8 @@ class Loader::Implementation {
     check(epoch_images_ > 0, "loader",
           "batch_size: expected at most {}, the images of {}, to drop the last batch, got {}", size,
           dataset_->info().name, batch);
+    check_range("loader", "epochs", options.epochs,
+                Range<int64_t>{1, std::numeric_limits<int64_t>::max() / epoch_images_});
     epoch_batches_ = (epoch_images_ + batch - 1) / batch;
     num_images_ = options.total_images > 0 ? options.total_images : options.epochs * epoch_images_;
     const int64_t rest = num_images_ % epoch_images_;
@@ -67,8 +71,13 @@ class Loader::Implementation {
           options.first_step);
     next_to_make_ = next_to_take_ = options.first_step;
     slots_.resize(static_cast<size_t>(options.prefetch));
-    for (int i = 0; i < options.num_workers; ++i) {
-      workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    try {
+      for (int i = 0; i < options.num_workers; ++i) {
+        workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+      }
+    } catch (const std::system_error& error) {
+      fail("loader", "num_workers: the system gives {} of {} threads: {}", workers_.size(), options.num_workers,
+           error.code().message());
     }
   }
 

@@ -19,6 +19,9 @@ struct Batch {
   int64_t step = 0;   ///< in the run, from 0: what LoaderOptions::first_step counts
 };
 
+inline constexpr int64_t kMaxBatchSize = 1 << 20;
+inline constexpr int64_t kMaxWorkers = 256;
+
 struct LoaderOptions {
   int64_t batch_size = 128;
   bool shuffle = false;      ///< a new order each epoch, given by seed and epoch
@@ -36,7 +39,8 @@ struct LoaderOptions {
 /// options only, not on num_workers or on time.
 class Loader {
  public:
-  /// Throws Error for options that make no sense, and when the run would have no batch.
+  /// Throws Error for options that make no sense, when the run would have no batch, and when the system does not give
+  /// the threads.
   Loader(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options = {});
   /// Stops the threads, whether or not all batches were taken.
   ~Loader();

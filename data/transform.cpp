@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
+#include "core/range.h"
 
 #include <algorithm>
 
@@ -11,6 +12,9 @@ namespace {
 
 // Keeps these numbers apart from those that other parts draw from the same seed.
 constexpr uint64_t kAugmentationStream = uint64_t{1} << 62;
+
+/// Of a side. Shifts up to here are drawn from 32 bits, and the elements of an image fit an int64.
+constexpr int64_t kMaxPixels = 1 << 20;
 
 /// In [-limit, limit].
 int64_t random_shift(uint32_t bits, int64_t limit) {
@@ -27,7 +31,8 @@ Transform::Transform(const DatasetInfo& info, const TransformOptions& options)
   check(options.channels == info.channels || (info.channels == 1 && options.channels > 0), "transform",
         "channels: expected {}, got {}", info.channels == 1 ? "at least 1" : std::to_string(info.channels),
         options.channels);
-  check(options.crop_padding >= 0, "transform", "crop_padding: expected at least 0, got {}", options.crop_padding);
+  check_range("transform", "image_size", options.image_size, Range<int64_t>{1, kMaxPixels});
+  check_range("transform", "crop_padding", options.crop_padding, Range<int64_t>{0, kMaxPixels});
   if (options_.mean.empty()) {
     options_.mean = info.mean;
   }

@@ -2,6 +2,8 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "core/factory.h"
+#include "core/tape.h"
 #include "nn/norm_factory.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -11,6 +13,10 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
+#include <memory>
+#include <new>
+#include <set>
 #include <utility>
 
 namespace norma::train {
@@ -43,13 +49,49 @@ Recipe recipe_of(const Recipe& common, const Cell& cell) {
   return recipe;
 }
 
+/// Throws Error unless the network of a cell can make a step with its images.
+void rehearse(const Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set) {
+  check_training(recipe);
+  make_train_loader(recipe, train_set, /* workers= */ 0);
+  const auto model = make_model(recipe, train_set->info().num_classes());
+  const Precision precision = precision_of(recipe);
+  const int64_t images = std::min<int64_t>(recipe.batch_size, 2);  // enough for batch statistics, if the batch is
+  const Tensor black = zeros({images, kImageChannels, recipe.image_size, recipe.image_size},
+                             {.format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous});
+  const NoGradGuard no_grad;
+  const PrecisionScope scope(precision);
+  (*model)(convert_input(black, precision));
+}
+
+/// Throws the Error of the first network that cannot make a step. Its memory is another matter: that is a result.
+void rehearse_all(const Comparison& comparison, const std::shared_ptr<const data::Dataset>& train_set) {
+  std::set<std::pair<std::string, std::string>> seen;
+  for (const Cell& cell : comparison.cells) {
+    if (cell.state == CellState::finished || interrupted() || !seen.emplace(cell.model, cell.norm).second) {
+      continue;
+    }
+    try {
+      rehearse(recipe_of(comparison.recipe, cell), train_set);
+    } catch (const OutOfMemory&) {
+    } catch (const Error& error) {
+      fail("compare", "{} with norm {}: {}", cell.model, norm_label(cell.norm, comparison.recipe), error.what());
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  allocator(kCpu).empty_cache();
+}
+
 void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
+  const auto index = static_cast<size_t>(&cell - comparison.cells.data());
   Trainer trainer(recipe_of(comparison.recipe, cell), {.output = {},
                                                        .workers = options.workers,
                                                        .log_interval = options.log_interval,
                                                        .evaluate_each_epoch = false,
                                                        .quiet = options.quiet,
-                                                       .label = label});
+                                                       .label = label,
+                                                       .time_after = [&comparison, index](double seconds) {
+                                                         return seconds_after(comparison, index, seconds);
+                                                       }});
   TrainResult result = trainer.run();
   if (!result.finished) {
     cell.state = CellState::interrupted;
@@ -88,7 +130,7 @@ Comparison plan_comparison(const ComparisonOptions& options) {
         cell.model = model;
         cell.norm = norm;
         cell.seed = seed;
-        check_recipe(recipe_of(comparison.recipe, cell));
+        check_training(recipe_of(comparison.recipe, cell));
         comparison.cells.push_back(std::move(cell));
       }
     }
@@ -96,10 +138,37 @@ Comparison plan_comparison(const ComparisonOptions& options) {
   return comparison;
 }
 
+double seconds_after(const Comparison& comparison, size_t current, double seconds) {
+  const std::string& model_now = comparison.cells[current].model;
+  std::map<std::string, std::pair<double, int>> known;  // by model: sum and count
+  double sum = 0;
+  int count = 0;
+  for (const Cell& cell : comparison.cells) {
+    if (cell.state == CellState::finished) {
+      known[cell.model].first += cell.seconds;
+      ++known[cell.model].second;
+      sum += cell.seconds;
+      ++count;
+    }
+  }
+  known.try_emplace(model_now, seconds, 1);
+  const double typical = (sum + seconds) / (count + 1);
+  double after = 0;
+  for (size_t i = current + 1; i < comparison.cells.size(); ++i) {
+    const Cell& cell = comparison.cells[i];
+    if (cell.state != CellState::finished) {
+      const auto found = known.find(cell.model);
+      after += found != known.end() ? found->second.first / found->second.second : typical;
+    }
+  }
+  return after;
+}
+
 void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
-  // Once before the first cell, since every cell would fail without data or a place for the report.
-  make_dataset(comparison.recipe, data::Split::train);
-  make_dataset(comparison.recipe, data::Split::test);
+  // All that can be known before the first cell, which may take hours.
+  const auto train_set = make_dataset(comparison.recipe, data::Split::train);
+  make_test_loader(comparison.recipe, make_dataset(comparison.recipe, data::Split::test), /* workers= */ 0);
+  rehearse_all(comparison, train_set);
   make_output_folder("compare", options.output);
   write_report(comparison, options.output);
   const bool several_seeds = std::any_of(comparison.cells.begin(), comparison.cells.end(),
@@ -120,7 +189,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
       cell.state = CellState::failed;
       cell.reason = e.what();
       if (!options.quiet) {
-        fmt::print("{}  failed: {}\n", label, cell.reason);
+        say("{}  failed: {}\n", label, cell.reason);
       }
     }
     // The next cell must not find its memory warm, or cold, because of this one.

@@ -28,9 +28,15 @@ struct ComparisonOptions {
 /// sense.
 Comparison plan_comparison(const ComparisonOptions& options);
 
-/// Runs the cells that are neither finished nor failed, one after another, until interrupted() (interrupt.h), and
-/// writes the report after each. A cell that throws is noted as failed with the reason, and the next one starts. Throws
-/// Error when the data cannot be read or the report cannot be written.
+/// Runs the cells that are not finished, one after another, until interrupted() (interrupt.h), and writes the report
+/// after each. A cell that throws is noted as failed with the reason, and the next one starts. Before the first step
+/// each network sees a black image or two: throws Error "compare: MODEL with norm NORM: …" when it cannot take them.
+/// Throws Error also when the data cannot be read or the report cannot be written.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
+
+/// Estimates the seconds that all cells behind `current` take that are not finished, if that one takes `seconds`: as
+/// long as the finished ones of their model on average, else as long as `current` if it is of their model, else as long
+/// as all of these on average.
+double seconds_after(const Comparison& comparison, size_t current, double seconds);
 
 }  // namespace norma::train

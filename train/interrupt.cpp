@@ -1,26 +1,49 @@
 #include "train/interrupt.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
 #include <ctime>
+#include <string_view>
 
 namespace norma::train {
 
 namespace {
 
-volatile std::sig_atomic_t signal_came = 0;
-timespec first_signal{};  // read and written by the handler only
+volatile std::sig_atomic_t signal_came = 0;  // its number
+timespec first_signal{};                     // read and written by the handler only
+
+std::string_view message_of(int signal) {
+  switch (signal) {
+    case SIGINT: return "\nnorma: interrupted: ending soon, with what is done saved; Ctrl-C again ends at once\n";
+    case SIGTERM: return "\nnorma: SIGTERM came: ending soon, with what is done saved\n";
+    case SIGHUP: return "\nnorma: SIGHUP came: ending soon, with what is done saved\n";
+    default: return "";
+  }
+}
 
 // Calls nothing but what POSIX allows in a signal handler.
-void note_signal(int signal) {
+void note_signal(int signal, siginfo_t* info, void* /* context */) {
+  const int error = errno;
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (signal_came == 0) {
-    signal_came = 1;
+    signal_came = signal;
     first_signal = now;
+    const std::string_view message = message_of(signal);
+    // Nothing can be done about a failure.
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
+    errno = error;
     return;
   }
+  errno = error;
+  if (signal == SIGPIPE) {
+    return;
+  }
+  const bool from_terminal = info->si_code > 0;  // not from kill()
   const int64_t nanoseconds = (now.tv_sec - first_signal.tv_sec) * 1'000'000'000 + (now.tv_nsec - first_signal.tv_nsec);
-  if (nanoseconds > 1'000'000'000) {
+  if (from_terminal || nanoseconds > 1'000'000'000) {
     std::signal(signal, SIG_DFL);
     raise(signal);  // arrives when the handler returns
   }
@@ -31,24 +54,34 @@ void note_signal(int signal) {
 InterruptGuard::InterruptGuard() {
   signal_came = 0;
   struct sigaction action {};
-  action.sa_handler = note_signal;
+  action.sa_sigaction = note_signal;
   sigemptyset(&action.sa_mask);
-  // Each signal waits while the other is handled. RESTART: files being written do not notice.
-  sigaddset(&action.sa_mask, SIGINT);
-  sigaddset(&action.sa_mask, SIGTERM);
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, &before_interrupt_);
-  sigaction(SIGTERM, &action, &before_terminate_);
+  // Each signal waits while another is handled. RESTART: files being written do not notice.
+  for (const int signal : kSignals) {
+    sigaddset(&action.sa_mask, signal);
+  }
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], nullptr, &before_[i]);
+    if (kSignals[i] != SIGHUP || before_[i].sa_handler != SIG_IGN) {
+      sigaction(kSignals[i], &action, nullptr);
+    }
+  }
 }
 
 InterruptGuard::~InterruptGuard() {
-  sigaction(SIGINT, &before_interrupt_, nullptr);
-  sigaction(SIGTERM, &before_terminate_, nullptr);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    sigaction(kSignals[i], &before_[i], nullptr);
+  }
   signal_came = 0;
 }
 
 bool interrupted() {
   return signal_came != 0;
+}
+
+int interrupting_signal() {
+  return signal_came;
 }
 
 }  // namespace norma::train

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <array>
 #include <csignal>
 
 namespace norma::train {
 
-/// While one lives, the first SIGINT (Ctrl-C) or SIGTERM only sets a flag, which the training loops look at once a
-/// step: they write what they have and return. A signal more than a second later ends the program at once; one that
+/// While one lives, the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (unless it was ignored, as nohup has it) says at once
+/// that it was heard and sets a flag, which the training loops look at once a step: they write what they have and
+/// return. Ctrl-C after that ends the program at once. So does any other signal more than a second later; one that
 /// comes sooner is taken for the same (timeout(1) signals the process and then its group).
+/// SIGPIPE, by which the reader of the output is gone, sets the flag only.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -14,12 +17,15 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+
  private:
-  struct sigaction before_interrupt_ {};
-  struct sigaction before_terminate_ {};
+  std::array<struct sigaction, kSignals.size()> before_{};
 };
 
 /// True iff a signal came since the guard that lives now was made.
 bool interrupted();
+/// That signal; 0: none.
+int interrupting_signal();
 
 }  // namespace norma::train

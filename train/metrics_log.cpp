@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
@@ -18,14 +19,24 @@ namespace {
 
 constexpr std::string_view kHeader = "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy";
 
-/// The rows of an earlier log up to `last_step`, without the header.
-std::vector<std::string> rows_until(const std::filesystem::path& file, int64_t last_step) {
+constexpr std::ptrdiff_t kCommas = 7;
+
+int64_t step_of(const std::string& row) {
+  return std::strtoll(row.c_str(), nullptr, 10);
+}
+
+/// The rows that count, without the header.
+std::vector<std::string> rows_of(const EarlierRows& earlier) {
   std::vector<std::string> rows;
-  std::ifstream in(file);
+  std::ifstream in(earlier.file);
   std::string line;
   std::getline(in, line);
-  while (std::getline(in, line)) {
-    if (std::strtoll(line.c_str(), nullptr, 10) > last_step) {
+  // A row that was cut while it was written has no end of the line.
+  while (std::getline(in, line) && !in.eof()) {
+    const bool whole = std::count(line.begin(), line.end(), ',') == kCommas;
+    const bool evaluated = !line.ends_with(",");
+    if (!whole || step_of(line) > earlier.last_step ||
+        (step_of(line) == earlier.last_step && earlier.evaluated && !evaluated)) {
       break;
     }
     rows.push_back(line);
@@ -39,8 +50,9 @@ std::string optional_number(const std::optional<double>& value) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(std::filesystem::path file, int64_t resume_step) : path_(std::move(file)) {
-  const std::vector<std::string> rows = resume_step > 0 ? rows_until(path_, resume_step) : std::vector<std::string>{};
+MetricsLog::MetricsLog(std::filesystem::path file, const EarlierRows& earlier) : path_(std::move(file)) {
+  const std::vector<std::string> rows = earlier.last_step > 0 ? rows_of(earlier) : std::vector<std::string>{};
+  has_last_step_ = !rows.empty() && step_of(rows.back()) == earlier.last_step;
   // What is kept of an earlier log is written as a whole first: a full disk must not cut it.
   std::string text = std::string(kHeader) + "\n";
   for (const std::string& row : rows) {

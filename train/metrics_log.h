@@ -21,13 +21,22 @@ struct Metrics {
   std::optional<double> test_accuracy = {};
 };
 
+/// What a log begins with when a run goes on.
+struct EarlierRows {
+  std::filesystem::path file = {};  ///< of the rows; one that is not there has none
+  int64_t last_step = 0;            ///< rows of later steps are left out: those steps are done again
+  bool evaluated = false;           ///< the row of last_step counts with test figures only
+};
+
 /// A CSV file of what happened during training. Every row is on the disk when write() returns.
 class MetricsLog {
  public:
-  /// Starts the file, or with `resume_step` > 0 keeps the rows of an existing one up to that step.
+  /// Starts the file with the whole rows of an earlier one, which may be the same file.
   /// Throws Error that names the file when it cannot be written.
-  MetricsLog(std::filesystem::path file, int64_t resume_step);
+  explicit MetricsLog(std::filesystem::path file, const EarlierRows& earlier = {});
   void write(const Metrics& metrics);
+  /// True iff there was an earlier row of EarlierRows::last_step.
+  [[nodiscard]] bool has_last_step() const { return has_last_step_; }
 
  private:
   struct Close {
@@ -38,6 +47,7 @@ class MetricsLog {
 
   std::filesystem::path path_;
   std::unique_ptr<std::FILE, Close> file_;
+  bool has_last_step_ = false;
 };
 
 }  // namespace norma::train

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "data/atomic_file.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -11,6 +12,40 @@
 #include <system_error>
 
 namespace norma::train {
+
+namespace {
+
+std::atomic<int> first_error = 0;
+
+std::filesystem::file_status status_of(std::string_view op, const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  check(status.type() != std::filesystem::file_type::none, op, "cannot read {}: {}", path.string(),
+        std::strerror(error.value()));
+  return status;
+}
+
+}  // namespace
+
+void put(std::FILE* out, std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0) {
+    int none = 0;
+    first_error.compare_exchange_strong(none, errno != 0 ? errno : EIO);
+  }
+}
+
+int output_error() {
+  return first_error;
+}
+
+bool path_exists(std::string_view op, const std::filesystem::path& path) {
+  return std::filesystem::exists(status_of(op, path));
+}
+
+bool is_folder(std::string_view op, const std::filesystem::path& path) {
+  return std::filesystem::is_directory(status_of(op, path));
+}
 
 void cannot_write(std::string_view op, const std::filesystem::path& file, int error) {
   fail(op, "cannot write {}: {}", file.string(), std::strerror(error));

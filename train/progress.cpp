@@ -1,5 +1,7 @@
 #include "train/progress.h"
 
+#include "train/output.h"
+
 #include <fmt/format.h>
 
 #include <sys/ioctl.h>
@@ -39,8 +41,9 @@ std::string progress_line(const ProgressOptions& options, const ProgressState& s
   const int64_t total = std::max<int64_t>(options.total_steps, 1);
   const double share = std::clamp(static_cast<double>(state.step) / static_cast<double>(total), 0.0, 1.0);
   const std::string front = fmt::format("{}{}{:3.0f}%", options.label, options.label.empty() ? "" : "  ", 100 * share);
-  const std::string back = fmt::format("step {}/{}  loss {:.4f}  {:.0f} img/s  {} left", state.step, total, state.loss,
-                                       state.images_per_second, format_duration(seconds_left));
+  const std::string back =
+      fmt::format("step {}/{}  loss {:.4f}  {:.0f} img/s  {} left{}", state.step, total, state.loss,
+                  state.images_per_second, format_duration(seconds_left), options.time_after ? " in all" : "");
   const int room = width - static_cast<int>(front.size() + back.size()) - 6;  // two gaps, brackets, last column
   if (room < kShortestBar) {
     return fmt::format("{}  {}", front, back);
@@ -59,8 +62,7 @@ Progress::Progress(ProgressOptions options)
 
 Progress::~Progress() {
   if (drawn_) {
-    std::fputc('\n', options_.out);
-    std::fflush(options_.out);
+    put(options_.out, "\n");
   }
 }
 
@@ -83,22 +85,24 @@ void Progress::update(const ProgressState& state) {
 void Progress::draw(const ProgressState& state) {
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
   const int64_t done = std::max<int64_t>(state.step - options_.first_step, 1);
-  const double left =
-      spent.count() / static_cast<double>(done) * static_cast<double>(options_.total_steps - state.step);
+  const double step_seconds = spent.count() / static_cast<double>(done);
+  double left = step_seconds * static_cast<double>(options_.total_steps - state.step);
+  if (options_.time_after) {
+    left += options_.time_after(step_seconds * static_cast<double>(options_.total_steps));
+  }
   if (!terminal_) {
-    fmt::print(options_.out, "{}\n", progress_line(options_, state, left, /* width= */ 0));
+    put(options_.out, progress_line(options_, state, left, /* width= */ 0) + "\n");
   } else {
     const int width = terminal_width(options_.out);
     const std::string line = progress_line(options_, state, left, width);
-    fmt::print(options_.out, "\r{}\x1b[K", line.substr(0, static_cast<size_t>(std::max(width - 1, 1))));
+    put(options_.out, fmt::format("\r{}\x1b[K", line.substr(0, static_cast<size_t>(std::max(width - 1, 1)))));
     drawn_ = true;
   }
-  std::fflush(options_.out);
 }
 
 void Progress::clear() {
   if (drawn_) {
-    std::fputs("\r\x1b[K", options_.out);
+    put(options_.out, "\r\x1b[K");
     drawn_ = false;
   }
 }
@@ -108,8 +112,7 @@ void Progress::print(std::string_view text) {
     return;
   }
   clear();
-  fmt::print(options_.out, "{}\n", text);
-  std::fflush(options_.out);
+  put(options_.out, fmt::format("{}\n", text));
 }
 
 }  // namespace norma::train

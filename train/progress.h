@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -21,7 +22,9 @@ struct ProgressOptions {
   int64_t first_step = 0;     ///< steps done before (resumed)
   int64_t log_interval = 50;  ///< steps between two plain lines
   bool quiet = false;         ///< print nothing
-  std::FILE* out = stdout;
+  std::FILE* out = stdout;    ///< a failure to write there does not throw (output.h)
+  /// Seconds that come after these steps, given those that the steps take in all; the time left is then that of all.
+  std::function<double(double seconds)> time_after = {};
 };
 
 /// Shows how far a run is: one line redrawn in place on a terminal, else a plain line every log_interval steps.

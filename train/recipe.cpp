@@ -4,7 +4,9 @@
 #include "core/nearest_name.h"
 #include "nn/conv_factory.h"
 #include "nn/norm_factory.h"
+#include "train/ranges.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -87,23 +89,6 @@ void check_known(std::string_view kind, const std::string& name, const std::vect
   check(std::find(known.begin(), known.end(), name) != known.end(), "train", "{}", unknown_name(kind, name, known));
 }
 
-void check_at_least(std::string_view name, int64_t value, int64_t low) {
-  check(value >= low, "train", "{}: expected at least {}, got {}", name, low, value);
-}
-
-/// `low` itself is allowed, `high` is not.
-void check_in_range(std::string_view name, double value, double low, double high) {
-  check(value >= low && value < high, "train", "{}: expected a number in [{}, {}), got {}", name, low, high, value);
-}
-
-void check_not_negative(std::string_view name, double value) {
-  check(std::isfinite(value) && value >= 0, "train", "{}: expected a number of at least 0, got {}", name, value);
-}
-
-void check_positive(std::string_view name, double value) {
-  check(std::isfinite(value) && value > 0, "train", "{}: expected a positive number, got {}", name, value);
-}
-
 /// The factor rises in equal steps to 1 before `schedule` takes over.
 nn::Schedule with_warmup(nn::Schedule schedule, int64_t warmup_steps) {
   if (warmup_steps == 0) {
@@ -155,27 +140,36 @@ void check_recipe(const Recipe& recipe) {
   check_known("dataset", recipe.dataset, data::dataset_names());
   check_known("optimizer", recipe.opt, optimizer_names());
   check_known("schedule", recipe.sched, schedule_names());
-  check_at_least("img-size", recipe.image_size, 1);
-  check_at_least("random-crop", recipe.crop_padding, 0);
-  check_at_least("batch-size", recipe.batch_size, 1);
-  check_at_least("epochs", recipe.epochs, 1);
-  check_at_least("images", recipe.images, 0);
-  check_at_least("test-images", recipe.test_images, 0);
+  check_range("train", "img-size", recipe.image_size, ranges::kImageSize);
+  check_range("train", "random-crop", recipe.crop_padding, ranges::kCropPadding);
+  check(recipe.crop_padding <= recipe.image_size, "train", "random-crop: expected at most the {} of img-size, got {}",
+        recipe.image_size, recipe.crop_padding);
+  check_range("train", "batch-size", recipe.batch_size, ranges::kBatchSize);
+  check_range("train", "epochs", recipe.epochs, ranges::kEpochs);
+  check_range("train", "images", recipe.images, ranges::kImages);
+  check_range("train", "test-images", recipe.test_images, ranges::kImages);
   if (recipe.patch_size) {
-    check_at_least("patch-size", *recipe.patch_size, 1);
+    check_range("train", "patch-size", *recipe.patch_size, ranges::kPatchSize);
   }
   if (recipe.layer_scale) {
-    check_not_negative("layer-scale", *recipe.layer_scale);
+    check_range("train", "layer-scale", *recipe.layer_scale, ranges::kLayerScale);
   }
-  check_in_range("drop-path", recipe.drop_path, 0, 1);
-  check_positive("lr", recipe.lr);
-  check_not_negative("weight-decay", recipe.weight_decay);
-  check_in_range("momentum", recipe.momentum, 0, 1);
-  check_not_negative("warmup-epochs", recipe.warmup_epochs);
-  check_positive("decay-epochs", recipe.decay_epochs);
-  check_positive("decay-rate", recipe.decay_rate);
-  check_in_range("smoothing", recipe.smoothing, 0, 1);
-  check_not_negative("clip-grad", recipe.clip_grad);
+  check_range("train", "drop-path", recipe.drop_path, ranges::kDropPath);
+  check_range("train", "lr", recipe.lr, ranges::kLr);
+  check_range("train", "weight-decay", recipe.weight_decay, ranges::kWeightDecay);
+  check_range("train", "momentum", recipe.momentum, ranges::kMomentum);
+  check_range("train", "warmup-epochs", recipe.warmup_epochs, ranges::kWarmupEpochs);
+  check_range("train", "decay-epochs", recipe.decay_epochs, ranges::kDecayEpochs);
+  check_range("train", "decay-rate", recipe.decay_rate, ranges::kDecayRate);
+  check_range("train", "smoothing", recipe.smoothing, ranges::kSmoothing);
+  check_range("train", "clip-grad", recipe.clip_grad, ranges::kClipGrad);
+}
+
+void check_training(const Recipe& recipe) {
+  check_recipe(recipe);
+  const std::vector<std::string> precisions = training_precision_names();
+  check(std::find(precisions.begin(), precisions.end(), recipe.precision) != precisions.end(), "train",
+        "precision: expected {}, got {}", fmt::join(precisions, ", "), recipe.precision);
 }
 
 Precision precision_of(const Recipe& recipe) {

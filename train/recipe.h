@@ -65,6 +65,9 @@ std::vector<std::string> schedule_names();
 /// Throws Error "train: name: expected …, got …" for the first value that makes no sense. Looks at no file.
 void check_recipe(const Recipe& recipe);
 
+/// check_recipe(), and that the precision is one to train in.
+void check_training(const Recipe& recipe);
+
 /// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
 /// start values.
 void check_norm_policy(const Recipe& recipe);
@@ -82,6 +85,9 @@ std::vector<std::string> differences(const Recipe& before, const Recipe& after);
 // --- what a recipe asks for ------------------------------------------------------------------------------------
 
 std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Split split);
+/// Of the images that networks see, grey ones included.
+inline constexpr int64_t kImageChannels = 3;
+
 /// Shuffled and augmented batches of a training run, from batch `first_step` on.
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step = 0);

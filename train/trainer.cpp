@@ -7,13 +7,16 @@
 #include "ops/loss/loss.h"
 #include "train/interrupt.h"
 #include "train/output.h"
+#include "train/ranges.h"
+#include "train/resume.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -22,10 +25,32 @@ namespace norma::train {
 
 namespace {
 
+// Of Checkpoint::options.
 constexpr const char* kRecipeKey = "recipe";
+constexpr const char* kLossSumKey = "loss_sum";
+constexpr const char* kLossStepsKey = "loss_steps";
+constexpr const char* kClassesKey = "num_classes";
+
+constexpr const char* kLogName = "metrics.csv";
 
 /// Steps whose time is not counted: kernels are being generated and memory is being fetched.
 constexpr size_t kWarmupSteps = 5;
+
+/// A number that a checkpoint keeps, or `missing`: earlier versions kept less. Throws Error for another text.
+template <class T>
+T number_of(const Checkpoint& checkpoint, const char* key, T missing) {
+  const auto found = checkpoint.options.find(key);
+  if (found == checkpoint.options.end()) {
+    return missing;
+  }
+  const std::string& text = found->second;
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  check(whole && value >= 0 && value <= std::numeric_limits<T>::max(), "checkpoint",
+        "{}: expected a number of at least 0, got '{}'", key, text);
+  return value;
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -65,11 +90,10 @@ Recipe recipe_of(const Checkpoint& checkpoint) {
 }
 
 Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(recipe)), options_(std::move(options)) {
-  check_recipe(recipe_);
+  check_training(recipe_);
+  check_range("train", "workers", options_.workers, ranges::kWorkers);
+  check(options_.log_interval >= 0, "train", "log-interval: expected at least 0, got {}", options_.log_interval);
   precision_ = precision_of(recipe_);
-  const std::vector<std::string> precisions = training_precision_names();
-  check(std::find(precisions.begin(), precisions.end(), recipe_.precision) != precisions.end(), "train",
-        "precision: expected {}, got {}", fmt::join(precisions, ", "), recipe_.precision);
   train_set_ = make_dataset(recipe_, data::Split::train);
   test_set_ = make_dataset(recipe_, data::Split::test);
   model_ = make_model(recipe_, train_set_->info().num_classes());
@@ -86,10 +110,20 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(reci
 
 Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint)
     : Trainer(std::move(recipe), std::move(options)) {
+  if (checkpoint.options.contains(kRecipeKey)) {
+    check_same_run(recipe_of(checkpoint), recipe_);
+  }
+  const int64_t classes = train_set_->info().num_classes();
+  const int64_t classes_before = number_of(checkpoint, kClassesKey, classes);
+  check(classes == classes_before, "resume",
+        "num_classes: the run was started with {}, and cannot go on with the {} of dataset '{}'", classes_before,
+        classes, train_set_->info().name);
   model_->load_state_dict(checkpoint.model);
   optimizer_->load_state_dict(checkpoint.optimizer);
   random_.set_state(checkpoint.generator_seed, checkpoint.generator_offset);
   step_ = checkpoint.step;
+  loss_sum_ = number_of<double>(checkpoint, kLossSumKey, 0);
+  loss_steps_ = number_of<int64_t>(checkpoint, kLossStepsKey, 0);
   check(step_ <= total_steps_, "train", "the checkpoint is at step {}, but the run has only {}", step_, total_steps_);
 }
 
@@ -118,12 +152,23 @@ Checkpoint Trainer::checkpoint() const {
           .generator_offset = random_.offset(),
           .model_name = recipe_.model,
           .norm = recipe_.norm,
-          .options = {{kRecipeKey, to_json(recipe_)}}};
+          .options = {{kRecipeKey, to_json(recipe_)},
+                      {kLossSumKey, fmt::format("{}", loss_sum_)},
+                      {kLossStepsKey, std::to_string(loss_steps_)},
+                      {kClassesKey, std::to_string(train_set_->info().num_classes())}}};
 }
 
-void Trainer::save() const {
-  if (!options_.output.empty()) {
+void Trainer::enter(std::string_view stage) const {
+  if (options_.before_stage) {
+    options_.before_stage(stage);
+  }
+}
+
+void Trainer::save() {
+  if (!options_.output.empty() && saved_step_ != step_) {
+    enter("save");
     save_checkpoint(checkpoint_file(), checkpoint());
+    saved_step_ = step_;
   }
 }
 
@@ -152,23 +197,62 @@ double Trainer::train_step(const data::Batch& batch) {
   return value;
 }
 
+void Trainer::open_log() {
+  EarlierRows earlier;
+  if (step_ > 0) {
+    earlier = {.file = options_.resumed.parent_path() / kLogName, .last_step = step_, .evaluated = evaluation_is_due()};
+  }
+  log_.emplace(options_.output / kLogName, earlier);
+  row_written_ = log_->has_last_step();
+}
+
+bool Trainer::evaluation_is_due() const {
+  return step_ == total_steps_ || (options_.evaluate_each_epoch && step_ % steps_per_epoch_ == 0);
+}
+
+bool Trainer::row_is_due() const {
+  return step_ == total_steps_ || step_ % steps_per_epoch_ == 0 ||
+         (options_.log_interval > 0 && step_ % options_.log_interval == 0);
+}
+
+void Trainer::report_step(TrainResult& result, Progress& progress, double images_per_second) {
+  Evaluation test;
+  if (evaluation_is_due()) {
+    if (interrupted()) {
+      return;
+    }
+    enter("evaluate");
+    test = evaluate_now();
+    if (!test.complete) {
+      return;
+    }
+    result.test = test;
+    progress.print(fmt::format("{}{}after {} images: test accuracy {:.2f} %, test loss {:.4f}", options_.label,
+                               options_.label.empty() ? "" : "  ", step_ * recipe_.batch_size, 100 * test.accuracy,
+                               test.loss));
+  }
+  if (row_is_due()) {
+    log(images_per_second, test);
+  }
+}
+
 void Trainer::log(double images_per_second, const Evaluation& test) {
+  row_written_ = true;
   if (!log_) {
     return;
   }
+  enter("log");
   Metrics metrics{.step = step_,
                   .epoch = static_cast<double>(step_) / static_cast<double>(steps_per_epoch_),
                   .images = step_ * recipe_.batch_size,
-                  .lr = optimizer_->lr(),
-                  .loss = unlogged_steps_ > 0 ? unlogged_loss_ / static_cast<double>(unlogged_steps_) : 0,
+                  .lr = recipe_.lr * schedules_.lr(step_ - 1),
+                  .loss = loss_sum_ / static_cast<double>(loss_steps_),
                   .images_per_second = images_per_second};
   if (test.complete) {
     metrics.test_loss = test.loss;
     metrics.test_accuracy = test.accuracy;
   }
   log_->write(metrics);
-  unlogged_loss_ = 0;
-  unlogged_steps_ = 0;
 }
 
 Evaluation Trainer::evaluate_now() {
@@ -184,7 +268,7 @@ TrainResult Trainer::run() {
               std::filesystem::equivalent(checkpoint_file(), options_.resumed, none),
           "train", "'{}' is the checkpoint of another run: resume it, or choose another output folder",
           checkpoint_file().string());
-    log_.emplace(options_.output / "metrics.csv", step_);
+    open_log();
   }
   TrainResult result;
   result.total_steps = total_steps_;
@@ -197,8 +281,12 @@ TrainResult Trainer::run() {
                      .total_steps = total_steps_,
                      .first_step = step_,
                      .log_interval = options_.log_interval,
-                     .quiet = options_.quiet});
-  if (step_ < total_steps_) {
+                     .quiet = options_.quiet,
+                     .time_after = options_.time_after});
+  if (loss_steps_ > 0 && !row_written_) {  // the run ended between its last checkpoint and the row of that step
+    report_step(result, progress, /* images_per_second= */ 0);
+  }
+  if (step_ < total_steps_ && !interrupted()) {
     train(result, progress, resident);
   }
   if (!interrupted() && !result.test.complete) {  // a run that was complete but for its evaluation
@@ -220,31 +308,25 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
   std::vector<double> step_seconds;
   auto step_start = std::chrono::steady_clock::now();
   while (const auto batch = loader.next()) {
+    enter("step");
     const double loss = train_step(*batch);
     ++step_;
     step_seconds.push_back(seconds_since(step_start));
     resident.sample();  // the allocator keeps what a step has freed, so the end of a step shows its peak
     result.losses.push_back(loss);
-    unlogged_loss_ += loss;
-    ++unlogged_steps_;
+    if (std::exchange(row_written_, false)) {
+      loss_sum_ = 0;
+      loss_steps_ = 0;
+    }
+    loss_sum_ += loss;
+    ++loss_steps_;
     const double recent = recent_rate(step_seconds, recipe_.batch_size);
     progress.update({.step = step_, .images_per_second = recent, .loss = loss});
 
-    const bool last = step_ == total_steps_;
-    if (last || step_ % steps_per_epoch_ == 0) {
+    if (step_ == total_steps_ || step_ % steps_per_epoch_ == 0 || interrupted()) {
       save();  // before the evaluation, which may take long
-      Evaluation test;
-      if (!interrupted() && (last || options_.evaluate_each_epoch)) {
-        test = evaluate_now();
-        result.test = test;
-        progress.print(fmt::format("{}{}after {} images: test accuracy {:.2f} %, test loss {:.4f}", options_.label,
-                                   options_.label.empty() ? "" : "  ", step_ * recipe_.batch_size, 100 * test.accuracy,
-                                   test.loss));
-      }
-      log(recent, test);
-    } else if (options_.log_interval > 0 && step_ % options_.log_interval == 0) {
-      log(recent, {});
     }
+    report_step(result, progress, recent);
     if (interrupted()) {
       break;
     }

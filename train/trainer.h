@@ -10,9 +10,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::train {
@@ -26,6 +28,10 @@ struct TrainerOptions {
   bool evaluate_each_epoch = true;  ///< else only at the end
   bool quiet = false;               ///< print nothing
   std::string label;                ///< in front of the progress display
+  /// For the display: seconds that come after this run, given those that it takes in all. Empty: none.
+  std::function<double(double seconds)> time_after = {};
+  /// Called before each "step", "save", "evaluate" and "log". What it throws ends the run there.
+  std::function<void(std::string_view stage)> before_stage = {};
 };
 
 struct TrainResult {
@@ -48,11 +54,13 @@ class Trainer {
   /// Throws Error for a recipe that makes no sense, data that cannot be read, and an output folder that cannot be
   /// written.
   explicit Trainer(Recipe recipe, TrainerOptions options = {});
-  /// Goes on from a checkpoint of this recipe. Throws Error when its tensors do not fit the network.
+  /// Goes on from a checkpoint. Throws Error when its run was another one (check_same_run()), and when its tensors do
+  /// not fit the network.
   Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint);
 
   /// Trains to the end, or until interrupted() (interrupt.h). Writes a checkpoint at the end of every epoch, at the
-  /// end, and when interrupted. Throws Error when the output folder holds the checkpoint of another run, when a file
+  /// end, and when interrupted. However a run ended, the log of the resumed one has the rows of an uninterrupted one,
+  /// times aside. Throws Error when the output folder holds the checkpoint of another run, when a file
   /// cannot be written, and when the loss becomes NaN or infinite; the last checkpoint stays.
   TrainResult run();
 
@@ -68,9 +76,16 @@ class Trainer {
   /// The model's state dict, with float32 master weights in the place of 16-bit parameters.
   [[nodiscard]] nn::NamedTensors wide_state() const;
   double train_step(const data::Batch& batch);
-  void save() const;
+  void save();
   void train(TrainResult& result, Progress& progress, ResidentPeak& resident);
+  /// Goes on with the log of the checkpoint.
+  void open_log();
+  [[nodiscard]] bool evaluation_is_due() const;
+  [[nodiscard]] bool row_is_due() const;
+  /// The evaluation and the row of the log that belong to this step, unless a signal came: resuming does it then.
+  void report_step(TrainResult& result, Progress& progress, double images_per_second);
   void log(double images_per_second, const Evaluation& test);
+  void enter(std::string_view stage) const;
   Evaluation evaluate_now();
 
   Recipe recipe_;
@@ -86,8 +101,11 @@ class Trainer {
   int64_t step_ = 0;
   int64_t total_steps_ = 0;
   int64_t steps_per_epoch_ = 0;
-  double unlogged_loss_ = 0;  // sum over the steps since the last row of the log
-  int64_t unlogged_steps_ = 0;
+  // What the row of this step is made of, written or not: a checkpoint has it, so that resuming can write the row.
+  double loss_sum_ = 0;
+  int64_t loss_steps_ = 0;
+  bool row_written_ = false;
+  int64_t saved_step_ = -1;
 };
 
 /// The recipe a checkpoint was made with. Throws Error when it holds none.

@@ -71,7 +71,7 @@ TEST_CASE("norma audit: what is wrong is said before anything runs") {
   CHECK(complaint("audit --dtypes int64").starts_with("norma: audit: dtypes: unknown dtype 'int64'"));
   CHECK(complaint("audit --cases nan,nan") == "norma: audit: cases: expected each once, got nan twice\n");
   CHECK(complaint("audit --quik") == "norma: audit: unknown option '--quik'; did you mean '--quick'?\n");
-  CHECK(complaint("audit --threads -1") == "norma: threads: expected at least 0, got -1\n");
+  CHECK(complaint("audit --threads -1") == "norma: audit: --threads: expected a whole number from 0 to 1024, got -1\n");
   const TemporaryFolder folder;
   test::write_file(folder / "file", "");
   CHECK(run_norma(folder.path(), "audit --output file").err == "norma: audit: cannot write file: Not a directory\n");

@@ -44,6 +44,7 @@ TEST_CASE("norma bench-norms: SIGINT writes what is measured") {
 TEST_CASE("norma bench-norms: what is wrong is said before anything runs") {
   CHECK(complaint("bench-norms --norms bath") == "norma: norm: unknown norm 'bath'; did you mean 'batch'?\n");
   CHECK(complaint("bench-norms --formats nhwc").starts_with("norma: bench-norms: formats: unknown name 'nhwc'"));
-  CHECK(complaint("bench-norms --max-mb -3") == "norma: bench-norms: max-mb: expected at least 0, got -3\n");
+  CHECK(complaint("bench-norms --max-mb -3") ==
+        "norma: bench-norms: --max-mb: expected a whole number from 1 to 1048576, got -3\n");
   CHECK(complaint("bench-norms --quik") == "norma: bench-norms: unknown option '--quik'; did you mean '--quick'?\n");
 }

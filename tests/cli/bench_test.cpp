@@ -97,7 +97,8 @@ TEST_CASE("norma bench: what is wrong is said before anything runs") {
   CHECK(complaint("bench --results-file x --results-format xml") ==
         "norma: bench: results-format: expected csv or json, got xml\n");
   CHECK(complaint("bench --results-file .") == "norma: bench: results-file: expected a file, got the folder .\n");
-  CHECK(complaint("bench --num-bench-iter 0") == "norma: bench: num-bench-iter: expected at least 1, got 0\n");
+  CHECK(complaint("bench --num-bench-iter 0") ==
+        "norma: bench: --num-bench-iter: expected a whole number from 1 to 1000000, got 0\n");
   CHECK(complaint("bench --bach-size 3") ==
         "norma: bench: unknown option '--bach-size'; did you mean '--batch-size'?\n");
   CHECK(complaint("bench --opt adm").find("adm") != std::string::npos);

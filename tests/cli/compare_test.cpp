@@ -67,14 +67,20 @@ TEST_CASE("norma compare: a norm policy that does not fit the second model is fo
   CHECK(!std::filesystem::exists(folder / "o"));
 }
 
-TEST_CASE("norma compare: a failed cell costs its exit code, not the others") {
+TEST_CASE("norma compare: a cell that cannot run is found before the first one runs") {
   const TemporaryFolder folder;
-  const Outcome outcome = run_norma(folder.path(), kTiny + "--images 8 --norms group:7 layer2d --output o");
-  CHECK(outcome.code == 1);
-  const nlohmann::json json = results(folder / "o");
-  CHECK(json["cells"][0]["state"] == "failed");
-  CHECK(json["cells"][1]["state"] == "finished");
-  CHECK_MESSAGE(outcome.out.find("group:7  failed: ") != std::string::npos, outcome.out);
+  const Outcome outcome = run_norma(folder.path(), kTiny + "--images 8 --norms layer2d group:7 --output o");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: compare: convnext_atto with norm group:7: "), outcome.err);
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("norma compare: the time left is that of all runs") {
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      run_norma(folder.path(), kTiny + "--images 8 --norms layer2d,batch --log-interval 1 --output o");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(outcome.out.find(" left in all\n") != std::string::npos, outcome.out);
 }
 
 TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume does the rest") {
@@ -101,6 +107,8 @@ TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume
 TEST_CASE("norma compare: what is wrong is said before anything runs") {
   const TemporaryFolder folder;
   CHECK(run_norma(folder.path(), "compare --resume none").err == "norma: resume: cannot read 'none/results.json'\n");
+  CHECK(run_norma(folder.path(), "compare --resume none --output o").err ==
+        "norma: compare: --output, --resume: expected one of them\n");
   test::write_file(folder / "file", "");
   CHECK(run_norma(folder.path(), kTiny + "--norms batch --output file").err ==
         "norma: compare: cannot write file: Not a directory\n");

@@ -11,10 +11,12 @@ using test::TemporaryFolder;
 
 namespace {
 
-/// Six steps that take a moment, with everything that draws random numbers.
-const std::string kTiny =
-    "--model convnext_atto --patch-size 4 --norm batch --drop-path 0.1 --dataset shapes --batch-size 4 --images 24 "
-    "--test-images 8 --flip --random-crop 2 --log-interval 2 ";
+/// Steps that take a moment, with everything that draws random numbers.
+const std::string kEndless =
+    "--model convnext_atto --patch-size 4 --norm batch --drop-path 0.1 --dataset shapes --batch-size 4 --test-images 8 "
+    "--flip --random-crop 2 --log-interval 2 ";
+/// Six of them.
+const std::string kTiny = kEndless + "--images 24 ";
 
 }  // namespace
 
@@ -64,16 +66,17 @@ TEST_CASE("norma train: --conv-layer is part of the run, also when it is resumed
   CHECK_MESSAGE(other.err.find("stem.0.gain") != std::string::npos, other.err);
 }
 
-TEST_CASE("norma train: the length in epochs or images, whichever is given") {
+TEST_CASE("norma train: the length in epochs or images, one of them") {
   const TemporaryFolder folder;
   const std::string idx = "--model resnet18 --dataset shapes --batch-size 4 --test-images 4 --log-interval 1 ";
-  const Outcome images = run_norma(folder.path(), "train " + idx + "--epochs 7 --images 8 --output a");
+  const Outcome images = run_norma(folder.path(), "train " + idx + "--images 8 --output a");
   CHECK(images.out.find("step 0 of 2;") != std::string::npos);
   const Outcome longer = run_norma(folder.path(), "train --resume a --images 12 --quiet");
   CHECK_MESSAGE(longer.out.find("step 2 of 3;") != std::string::npos, longer.err);
   const Outcome epochs = run_norma(folder.path(), "train --resume a --epochs 1", "timeout --signal=INT 5");
   CHECK_MESSAGE(epochs.out.find("images 12 → 0\n") != std::string::npos, epochs.out, epochs.err);
   CHECK(epochs.out.find("step 3 of 3;") == std::string::npos);
+  CHECK(test::complaint("train --epochs 7 --images 8") == "norma: train: --epochs, --images: expected one of them\n");
 }
 
 TEST_CASE("norma train: quiet, and the default output folder") {
@@ -88,7 +91,7 @@ TEST_CASE("norma train: quiet, and the default output folder") {
 TEST_CASE("norma train: SIGINT leaves a checkpoint, and resuming gives the bits of a whole run") {
   const TemporaryFolder folder;
   // Long enough that the signal comes in between, however fast the machine.
-  const Outcome cut = run_norma(folder.path(), "train " + kTiny + "--images 4000000 --sched constant --output cut",
+  const Outcome cut = run_norma(folder.path(), "train " + kEndless + "--images 4000000 --sched constant --output cut",
                                 "timeout --preserve-status --signal=INT 3");
   CHECK_MESSAGE(cut.code == 130, cut.err);
   REQUIRE_MESSAGE(cut.out.find("; go on with: norma train --resume cut/last.safetensors\n") != std::string::npos,
@@ -100,7 +103,7 @@ TEST_CASE("norma train: SIGINT leaves a checkpoint, and resuming gives the bits 
   const Outcome resumed = run_norma(folder.path(), "train --resume cut " + end);
   CHECK_MESSAGE(resumed.code == 0, resumed.err);
   CHECK(resumed.out.find("changed on resuming: images 4000000 → ") != std::string::npos);
-  const Outcome whole = run_norma(folder.path(), "train " + kTiny + "--sched constant " + end + "--output whole");
+  const Outcome whole = run_norma(folder.path(), "train " + kEndless + "--sched constant " + end + "--output whole");
   CHECK_MESSAGE(whole.code == 0, whole.err);
   CHECK(read_file(folder / "cut/last.safetensors") == read_file(folder / "whole/last.safetensors"));
 }
@@ -111,6 +114,11 @@ TEST_CASE("norma train: what cannot be resumed") {
   const std::string before = read_file(folder / "o/last.safetensors");
   CHECK(run_norma(folder.path(), "train --resume o --model resnet18").err ==
         "norma: resume: model: the run was started with 'convnext_atto', and cannot go on with 'resnet18'\n");
+  CHECK(run_norma(folder.path(), "train --resume o --conv-layer std_conv").err ==
+        "norma: resume: conv-layer: the run was started with 'conv', and cannot go on with 'std_conv'\n");
+  test::write_file(folder / "p.toml", "\"stages.3.*\" = \"none\"\n");
+  CHECK(run_norma(folder.path(), "train --resume o --norm-policy p.toml").err ==
+        "norma: resume: norm-policy: the run was started with none, and cannot go on with that of 'p.toml'\n");
   CHECK(run_norma(folder.path(), "train --resume o --images 4").err ==
         "norma: train: the checkpoint is at step 6, but the run has only 1\n");
   CHECK(run_norma(folder.path(), "train --resume nowhere").err ==

@@ -78,13 +78,16 @@ TEST_CASE("norma: unknown convolutions") {
 }
 
 TEST_CASE("norma: values that are none") {
-  CHECK(complaint("train --lr fast") == "norma: train: Could not convert: --lr = fast\n");
-  CHECK(complaint("train --lr -1") == "norma: train: lr: expected a positive number, got -1\n");
-  CHECK(complaint("train --batch-size 0") == "norma: train: batch-size: expected at least 1, got 0\n");
-  CHECK(complaint("train --threads -1") == "norma: threads: expected at least 0, got -1\n");
-  CHECK(complaint("train --workers -1") == "norma: workers: expected at least 0, got -1\n");
-  CHECK(complaint("train --log-interval 0") == "norma: log-interval: expected at least 1, got 0\n");
-  CHECK(complaint("compare --seeds 1,x") == "norma: compare: seeds: expected whole numbers, got 'x'\n");
+  CHECK(complaint("train --lr fast") == "norma: train: --lr: expected a number in (0, 1000], got fast\n");
+  CHECK(complaint("train --lr -1") == "norma: train: --lr: expected a number in (0, 1000], got -1\n");
+  CHECK(complaint("train --batch-size 0") ==
+        "norma: train: --batch-size: expected a whole number from 1 to 1048576, got 0\n");
+  CHECK(complaint("train --threads -1") == "norma: train: --threads: expected a whole number from 0 to 1024, got -1\n");
+  CHECK(complaint("train --workers -1") == "norma: train: --workers: expected a whole number from 0 to 256, got -1\n");
+  CHECK(complaint("train --log-interval 0") ==
+        "norma: train: --log-interval: expected a whole number from 1 to 1000000000, got 0\n");
+  CHECK(complaint("compare --seeds 1,x") ==
+        "norma: compare: --seed: expected a whole number from 0 to 18446744073709551615, got x\n");
   CHECK(complaint("compare --norms batch,batch") == "norma: compare: norms: expected each once, got batch twice\n");
   CHECK(complaint("eval") == "norma: eval: --checkpoint is required\n");
   CHECK(complaint("run") == "norma: run: --model is required\n");

@@ -267,11 +267,11 @@ TEST_CASE("loader: bad options, each with its error") {
     return error_of([&] { Loader(dataset, transform_of(*dataset), options); });
   };
   CHECK(error_of([&] { Loader(nullptr, transform_of(*dataset)); }) == "loader: dataset: expected a dataset, got none");
-  CHECK(error_for({.batch_size = 0}) == "loader: batch_size: expected at least 1, got 0");
+  CHECK(error_for({.batch_size = 0}) == "loader: batch_size: expected a whole number from 1 to 1048576, got 0");
   CHECK(error_for({.epochs = 0}) == "loader: epochs: expected at least 1, got 0");
   CHECK(error_for({.total_images = -1}) == "loader: total_images: expected at least 0, got -1");
-  CHECK(error_for({.num_workers = -1}) == "loader: num_workers: expected at least 0, got -1");
-  CHECK(error_for({.prefetch = 0}) == "loader: prefetch: expected at least 1, got 0");
+  CHECK(error_for({.num_workers = -1}) == "loader: num_workers: expected a whole number from 0 to 256, got -1");
+  CHECK(error_for({.prefetch = 0}) == "loader: prefetch: expected a whole number from 1 to 65536, got 0");
   CHECK(error_for({.first_step = -1}) == "loader: first_step: expected at least 0, got -1");
   CHECK(error_for({.batch_size = 3, .first_step = 4}) == "loader: first_step: expected at most 3, got 4");
   CHECK(error_for({.batch_size = 8, .drop_last = true}) ==

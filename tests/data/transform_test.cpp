@@ -185,7 +185,8 @@ TEST_CASE("transform: bad options, each with its error") {
         "transform: image_size: expected at least 30 for images of 28 x 30, got 29");
   CHECK(error_for(info_of(3, 8, 8), {.channels = 1}) == "transform: channels: expected 3, got 1");
   CHECK(error_for(info_of(1, 8, 8), {.channels = 0}) == "transform: channels: expected at least 1, got 0");
-  CHECK(error_for(info_of(1, 8, 8), {.crop_padding = -1}) == "transform: crop_padding: expected at least 0, got -1");
+  CHECK(error_for(info_of(1, 8, 8), {.crop_padding = -1}) ==
+        "transform: crop_padding: expected a whole number from 0 to 1048576, got -1");
   CHECK(error_for(info_of(3, 8, 8), {.mean = {0.5F}}) == "transform: mean: expected 3 numbers, got 1");
   CHECK(error_for(info_of(1, 8, 8), {.std = {0.5F, 0.5F}}) == "transform: std: expected 1 numbers, got 2");
   CHECK(error_for(info_of(1, 8, 8), {.std = {0.0F}}) == "transform: std: expected positive numbers, got 0");

@@ -96,9 +96,12 @@ TEST_CASE("bench: options that make no sense") {
     change(options);
     return error_of([&] { check_options(options); });
   };
-  CHECK(complaint([](BenchOptions& o) { o.steps = 0; }) == "bench: num-bench-iter: expected at least 1, got 0");
-  CHECK(complaint([](BenchOptions& o) { o.warm_steps = -1; }) == "bench: num-warm-iter: expected at least 0, got -1");
-  CHECK(complaint([](BenchOptions& o) { o.num_classes = 0; }) == "bench: num-classes: expected at least 1, got 0");
+  CHECK(complaint([](BenchOptions& o) { o.steps = 0; }) ==
+        "bench: num-bench-iter: expected a whole number from 1 to 1000000, got 0");
+  CHECK(complaint([](BenchOptions& o) { o.warm_steps = -1; }) ==
+        "bench: num-warm-iter: expected a whole number from 0 to 1000000, got -1");
+  CHECK(complaint([](BenchOptions& o) { o.num_classes = 0; }) ==
+        "bench: num-classes: expected a whole number from 1 to 1000000, got 0");
   CHECK(complaint([](BenchOptions& o) { o.recipe.precision = "float31"; }) ==
         "precision: unknown precision 'float31'; did you mean 'float32'?");
   CHECK(complaint([](BenchOptions& o) {

@@ -1,12 +1,16 @@
 #include "train/comparison.h"
 
 #include "core/error.h"
+#include "core/tape.h"
 #include "files.h"
+#include "nn/module.h"
+#include "nn/norm_factory.h"
 #include "train/interrupt.h"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
+#include <memory>
 #include <string>
 
 using namespace norma;
@@ -29,6 +33,16 @@ ComparisonOptions small(const std::filesystem::path& output) {
   options.quiet = true;
   return options;
 }
+
+/// Fails where a gradient is asked for: not before the first step.
+class Breaking : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override {
+    check(!grad_enabled(), "breaking", "a gradient, at last");
+    return x.detach();
+  }
+  [[nodiscard]] std::string name() const override { return "Breaking"; }
+};
 
 }  // namespace
 
@@ -65,17 +79,18 @@ TEST_CASE("comparison: lists are checked before anything runs") {
   CHECK_THROWS_WITH_AS(plan_comparison(options), "compare: seeds: expected each once, got 1 twice", Error);
   options.seeds = {1};
   options.recipe.lr = -1;
-  CHECK_THROWS_WITH_AS(plan_comparison(options), "train: lr: expected a positive number, got -1", Error);
+  CHECK_THROWS_WITH_AS(plan_comparison(options), "train: lr: expected a number in (0, 1000], got -1", Error);
 }
 
 TEST_CASE("comparison: a cell that fails says why, and the others finish") {
+  nn::register_norm("breaks_in_training", [](int64_t) { return std::make_shared<Breaking>(); });
   const TemporaryFolder folder;
   ComparisonOptions options = small(folder / "report");
-  options.norms = {"group:7", "batch"};
+  options.norms = {"breaks_in_training", "batch"};
   Comparison comparison = plan_comparison(options);
   run_comparison(comparison, options);
   CHECK(comparison.cells[0].state == CellState::failed);
-  CHECK_MESSAGE(comparison.cells[0].reason.find("7") != std::string::npos, comparison.cells[0].reason);
+  CHECK(comparison.cells[0].reason == "breaking: a gradient, at last");
   const Cell& cell = comparison.cells[1];
   CHECK(cell.state == CellState::finished);
   CHECK(cell.losses.size() == 2);
@@ -119,6 +134,59 @@ TEST_CASE("comparison: an interrupted one reports what is done, and a later one 
   CHECK(found.cells[1].state == CellState::finished);
   CHECK(found.cells[1].losses == whole.cells[1].losses);
   CHECK(found.cells[0].images_per_second == whole.cells[0].images_per_second);  // it did not run again
+}
+
+TEST_CASE("comparison: every cell is tried before the first step") {
+  const TemporaryFolder folder;
+  const auto error_with = [&](auto&& change) {
+    ComparisonOptions options = small(folder / "report");
+    change(options);
+    return test::error_of([&] {
+      Comparison comparison = plan_comparison(options);
+      run_comparison(comparison, options);
+    });
+  };
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.norms = {"layer2d", "group:7"};
+        }).starts_with("compare: convnext_atto with norm group:7: "));
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.models = {"resnet18"};
+          o.norms = {"batch"};
+          o.recipe.batch_size = 1;
+          o.recipe.small_stem = false;
+        }).starts_with("compare: resnet18 with norm batch: batch_norm: "));
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.recipe.image_size = 20;
+          o.recipe.patch_size = 8;
+        }).starts_with("compare: convnext_atto with norm batch: "));
+  CHECK(error_with([](ComparisonOptions& o) { o.recipe.images = 3; }) ==
+        "compare: convnext_atto with norm batch: loader: total_images: expected at least 4, a batch, to drop the last "
+        "one, got 3");
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.recipe.precision = "float16";
+        }).starts_with("train: precision: expected "));
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("comparison: the time left is that of all cells") {
+  Comparison comparison;
+  const auto add = [&](const char* model, CellState state, double seconds) {
+    Cell cell;
+    cell.model = model;
+    cell.state = state;
+    cell.seconds = seconds;
+    comparison.cells.push_back(cell);
+  };
+  add("a", CellState::finished, 10);
+  add("a", CellState::finished, 20);
+  add("b", CellState::pending, 0);
+  add("a", CellState::pending, 0);
+  add("b", CellState::pending, 0);
+  add("c", CellState::failed, 0);
+  add("a", CellState::finished, 60);
+  // 30 for the a, 6 for the b as for the one that runs, and the mean of all four for c.
+  CHECK(seconds_after(comparison, 2, 6) == doctest::Approx(30 + 6 + 24));
+  CHECK(seconds_after(comparison, 5, 6) == 0);
 }
 
 TEST_CASE("comparison: data and output are looked at before the first cell") {

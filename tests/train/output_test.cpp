@@ -55,7 +55,7 @@ TEST_CASE("output: on a full disk the file stays as it was and nothing else is l
 TEST_CASE("metrics log: rows, with test values where there are any") {
   const TemporaryFolder folder;
   {
-    MetricsLog log(folder / "metrics.csv", /* resume_step= */ 0);
+    MetricsLog log(folder / "metrics.csv");
     log.write({.step = 50, .epoch = 0.5, .images = 6400, .lr = 0.001, .loss = 1.25, .images_per_second = 100});
     log.write({.step = 100,
                .epoch = 1,
@@ -75,13 +75,13 @@ TEST_CASE("metrics log: rows, with test values where there are any") {
 TEST_CASE("metrics log: resuming keeps the rows up to its step and drops those after it") {
   const TemporaryFolder folder;
   {
-    MetricsLog log(folder / "metrics.csv", 0);
+    MetricsLog log(folder / "metrics.csv");
     for (int64_t step = 10; step <= 40; step += 10) {
       log.write({.step = step});
     }
   }
   {
-    MetricsLog log(folder / "metrics.csv", /* resume_step= */ 25);
+    MetricsLog log(folder / "metrics.csv", {.file = folder / "metrics.csv", .last_step = 25});
     log.write({.step = 30, .loss = 7});
   }
   const std::string text = read_file(folder / "metrics.csv");
@@ -91,10 +91,33 @@ TEST_CASE("metrics log: resuming keeps the rows up to its step and drops those a
   CHECK(text.find("\n30,0.0000,0,0,7,") == text.rfind("\n30,"));
 }
 
+TEST_CASE("metrics log: a row that is cut, or lacks its test figures, is written again") {
+  const TemporaryFolder folder;
+  const std::string head = "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy\n";
+  const std::string rows = "10,1.0000,40,0.1,2,5.0,,\n20,2.0000,80,0.1,1,5.0,,\n";
+  bool has = false;
+  const auto kept = [&](const std::string& text, int64_t last_step, bool evaluated) {
+    test::write_file(folder / "a.csv", text);
+    const MetricsLog log(folder / "b.csv", {.file = folder / "a.csv", .last_step = last_step, .evaluated = evaluated});
+    has = log.has_last_step();
+    return read_file(folder / "b.csv");
+  };
+  CHECK(kept(head + rows, 20, false) == head + rows);
+  CHECK(has);
+  CHECK(kept(head + rows, 20, true) == head + rows.substr(0, 25));
+  CHECK_FALSE(has);
+  CHECK(kept(head + rows + "30,3.0000,120,0.1", 30, false) == head + rows);
+  CHECK_FALSE(has);
+  CHECK(kept(head + rows.substr(0, rows.size() - 1), 20, false) == head + rows.substr(0, 25));
+  CHECK_FALSE(has);
+  CHECK(kept(head + rows, 0, false) == head);
+  CHECK_FALSE(has);
+}
+
 TEST_CASE("metrics log: a full disk on resuming leaves the old rows") {
   const TemporaryFolder folder;
   {
-    MetricsLog log(folder / "metrics.csv", 0);
+    MetricsLog log(folder / "metrics.csv");
     for (int64_t step = 1; step <= 50; ++step) {
       log.write({.step = step});
     }
@@ -102,7 +125,7 @@ TEST_CASE("metrics log: a full disk on resuming leaves the old rows") {
   const std::string before = read_file(folder / "metrics.csv");
   {
     const test::FileSizeLimit limit(500);
-    CHECK_THROWS_AS(MetricsLog(folder / "metrics.csv", 50), Error);
+    CHECK_THROWS_AS(MetricsLog(folder / "metrics.csv", {.file = folder / "metrics.csv", .last_step = 50}), Error);
   }
   CHECK(read_file(folder / "metrics.csv") == before);
 }
@@ -110,9 +133,9 @@ TEST_CASE("metrics log: a full disk on resuming leaves the old rows") {
 TEST_CASE("metrics log: errors name the file") {
   const TemporaryFolder folder;
   const std::string file = (folder / "none/metrics.csv").string();
-  CHECK_THROWS_WITH_AS(MetricsLog(file, 0), ("metrics: cannot write " + file + ": No such file or directory").c_str(),
+  CHECK_THROWS_WITH_AS(MetricsLog(file, {}), ("metrics: cannot write " + file + ": No such file or directory").c_str(),
                        Error);
-  MetricsLog log(folder / "metrics.csv", 0);
+  MetricsLog log(folder / "metrics.csv");
   const test::FileSizeLimit limit(100);
   CHECK_THROWS_WITH_AS(
       log.write({.step = 1, .loss = 1.0 / 3, .images_per_second = 1e9, .test_loss = 1.0 / 7, .test_accuracy = 1.0 / 7}),

@@ -38,28 +38,37 @@ TEST_CASE("recipe: errors name the value and what was expected") {
         "train: unknown dataset 'fashon_mnist'; did you mean 'fashion_mnist'?");
   CHECK(complaint([](Recipe& r) { r.opt = "adam"; }) == "train: unknown optimizer 'adam'; did you mean 'adamw'?");
   CHECK(complaint([](Recipe& r) { r.sched = "cosin"; }) == "train: unknown schedule 'cosin'; did you mean 'cosine'?");
-  CHECK(complaint([](Recipe& r) { r.image_size = 0; }) == "train: img-size: expected at least 1, got 0");
-  CHECK(complaint([](Recipe& r) { r.crop_padding = -1; }) == "train: random-crop: expected at least 0, got -1");
-  CHECK(complaint([](Recipe& r) { r.batch_size = 0; }) == "train: batch-size: expected at least 1, got 0");
-  CHECK(complaint([](Recipe& r) { r.epochs = 0; }) == "train: epochs: expected at least 1, got 0");
-  CHECK(complaint([](Recipe& r) { r.images = -5; }) == "train: images: expected at least 0, got -5");
-  CHECK(complaint([](Recipe& r) { r.test_images = -5; }) == "train: test-images: expected at least 0, got -5");
-  CHECK(complaint([](Recipe& r) { r.patch_size = 0; }) == "train: patch-size: expected at least 1, got 0");
+  CHECK(complaint([](Recipe& r) { r.image_size = 0; }) ==
+        "train: img-size: expected a whole number from 1 to 8192, got 0");
+  CHECK(complaint([](Recipe& r) { r.crop_padding = -1; }) ==
+        "train: random-crop: expected a whole number from 0 to 8192, got -1");
+  CHECK(complaint([](Recipe& r) { r.batch_size = 0; }) ==
+        "train: batch-size: expected a whole number from 1 to 1048576, got 0");
+  CHECK(complaint([](Recipe& r) { r.epochs = 0; }) ==
+        "train: epochs: expected a whole number from 1 to 1000000, got 0");
+  CHECK(complaint([](Recipe& r) { r.images = -5; }) ==
+        "train: images: expected a whole number from 0 to 1000000000000, got -5");
+  CHECK(complaint([](Recipe& r) { r.test_images = -5; }) ==
+        "train: test-images: expected a whole number from 0 to 1000000000000, got -5");
+  CHECK(complaint([](Recipe& r) { r.patch_size = 0; }) ==
+        "train: patch-size: expected a whole number from 1 to 1024, got 0");
   CHECK(complaint([](Recipe& r) { r.layer_scale = -1; }) ==
-        "train: layer-scale: expected a number of at least 0, got -1");
+        "train: layer-scale: expected a number from 0 to 1000, got -1");
   CHECK(complaint([](Recipe& r) { r.drop_path = 1; }) == "train: drop-path: expected a number in [0, 1), got 1");
-  CHECK(complaint([](Recipe& r) { r.lr = 0; }) == "train: lr: expected a positive number, got 0");
+  CHECK(complaint([](Recipe& r) { r.lr = 0; }) == "train: lr: expected a number in (0, 1000], got 0");
   CHECK(complaint([](Recipe& r) { r.lr = std::numeric_limits<double>::quiet_NaN(); }) ==
-        "train: lr: expected a positive number, got nan");
+        "train: lr: expected a number in (0, 1000], got nan");
   CHECK(complaint([](Recipe& r) { r.weight_decay = -0.5; }) ==
-        "train: weight-decay: expected a number of at least 0, got -0.5");
+        "train: weight-decay: expected a number from 0 to 1000, got -0.5");
   CHECK(complaint([](Recipe& r) { r.momentum = 1.5; }) == "train: momentum: expected a number in [0, 1), got 1.5");
   CHECK(complaint([](Recipe& r) { r.warmup_epochs = -1; }) ==
-        "train: warmup-epochs: expected a number of at least 0, got -1");
-  CHECK(complaint([](Recipe& r) { r.decay_epochs = 0; }) == "train: decay-epochs: expected a positive number, got 0");
-  CHECK(complaint([](Recipe& r) { r.decay_rate = -1; }) == "train: decay-rate: expected a positive number, got -1");
+        "train: warmup-epochs: expected a number from 0 to 1000000, got -1");
+  CHECK(complaint([](Recipe& r) { r.decay_epochs = 0; }) ==
+        "train: decay-epochs: expected a number in (0, 1000000], got 0");
+  CHECK(complaint([](Recipe& r) { r.decay_rate = -1; }) == "train: decay-rate: expected a number in (0, 1000], got -1");
   CHECK(complaint([](Recipe& r) { r.smoothing = 1; }) == "train: smoothing: expected a number in [0, 1), got 1");
-  CHECK(complaint([](Recipe& r) { r.clip_grad = -2; }) == "train: clip-grad: expected a number of at least 0, got -2");
+  CHECK(complaint([](Recipe& r) { r.clip_grad = -2; }) ==
+        "train: clip-grad: expected a number from 0 to 1000000000, got -2");
 }
 
 TEST_CASE("recipe: JSON keeps every field") {

@@ -7,6 +7,7 @@
 #include "nn/norm_factory.h"
 #include "train/environment.h"
 #include "train/interrupt.h"
+#include "train/ranges.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -373,9 +374,9 @@ void check_options(const BenchOptions& options) {
   for (const std::string& norm : options.norms) {
     check(norms.insert(norm).second, op, "norm: expected each once, got {} twice", norm.empty() ? "''" : norm);
   }
-  check(options.num_classes >= 1, op, "num-classes: expected at least 1, got {}", options.num_classes);
-  check(options.warm_steps >= 0, op, "num-warm-iter: expected at least 0, got {}", options.warm_steps);
-  check(options.steps >= 1, op, "num-bench-iter: expected at least 1, got {}", options.steps);
+  check_range(op, "num-classes", options.num_classes, ranges::kClasses);
+  check_range(op, "num-warm-iter", options.warm_steps, ranges::kStepsOrNone);
+  check_range(op, "num-bench-iter", options.steps, ranges::kSteps);
   check(!options.fold || std::find(options.modes.begin(), options.modes.end(), Mode::infer) != options.modes.end(), op,
         "fold: expected --bench infer or both, since training needs the norms");
   check(!(options.alternate && options.retry), op,

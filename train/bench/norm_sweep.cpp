@@ -9,6 +9,7 @@
 #include "train/bench/floor.h"
 #include "train/bench/spread.h"
 #include "train/interrupt.h"
+#include "train/ranges.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -256,17 +257,17 @@ void check_options(const SweepOptions& options) {
     nn::parse_norm(norm);
     check(seen.insert(norm).second, kOp, "norms: expected each once, got {} twice", norm);
   }
-  const auto check_positive = [](std::string_view name, const std::vector<int64_t>& values) {
+  const auto check_all = [](std::string_view name, const std::vector<int64_t>& values, const Range<int64_t>& range) {
     for (const int64_t value : values) {
-      check(value >= 1, kOp, "{}: expected numbers of at least 1, got {}", name, value);
+      check_range(kOp, name, value, range);
     }
   };
-  check_positive("batch-sizes", options.batch_sizes);
-  check_positive("channels", options.channels);
-  check_positive("img-sizes", options.image_sizes);
+  check_all("batch-sizes", options.batch_sizes, ranges::kSweepBatch);
+  check_all("channels", options.channels, ranges::kChannels);
+  check_all("img-sizes", options.image_sizes, ranges::kImageSize);
   check(options.max_bytes >= 0, kOp, "max-mb: expected at least 0, got {}", options.max_bytes >> 20);
-  check(!all_cases(options).empty(), kOp, "max-mb: expected room for at least one of the shapes, got {} bytes",
-        max_bytes(options));
+  check(!all_cases(options).empty(), kOp, "max-mb: expected room for at least one of the shapes, got {} MiB",
+        max_bytes(options) >> 20);
 }
 
 Sweep run_sweep(const SweepOptions& options) {

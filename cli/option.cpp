@@ -1,0 +1,239 @@
+#include "cli/option.h"
+
+#include "core/error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
+
+namespace norma::cli {
+
+namespace {
+
+/// What CLI11 has no place for.
+struct Notes {
+  std::map<const CLI::Option*, std::string> expected;  // "a whole number from 1 to 8"
+  std::vector<std::pair<const CLI::App*, std::vector<std::string>>> exclusive;
+};
+
+Notes& notes() {
+  static Notes instance;
+  return instance;
+}
+
+/// A value as a message shows it: on one line, and not the whole of a long one.
+std::string shown(const std::string& text) {
+  constexpr size_t kLongest = 100;
+  if (text.empty()) {
+    return "an empty text";
+  }
+  std::string line = text.size() > kLongest ? text.substr(0, kLongest) + "…" : text;
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  return line;
+}
+
+/// The first long name of "-b,--batch-size".
+std::string shown_name(const std::string& names) {
+  const size_t start = names.find("--");
+  return names.substr(start, names.find(',', start) - start);
+}
+
+/// `take` returns false for a text that is no value.
+using Take = std::function<bool(const std::string&)>;
+
+CLI::Option* note(CLI::Option* option, const std::string& expected) {
+  notes().expected[option] = expected;
+  // Else CLI11 would drop values, or complain in its own words, before we see them.
+  return option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+CLI::Option* add_one(CLI::App& app, const std::string& names, const std::string& expected, Take take,
+                     const std::string& description) {
+  const std::string name = shown_name(names);
+  const auto callback = [&app, name, expected, take = std::move(take)](const CLI::results_t& given) {
+    check(given.size() == 1, app.get_name(), "{}: expected once, got {} times", name, given.size());
+    check(take(given.front()), app.get_name(), "{}: expected {}, got {}", name, expected, shown(given.front()));
+    return true;
+  };
+  return note(app.add_option(names, callback, description), expected);
+}
+
+/// `take` gets one item after another.
+CLI::Option* add_several(CLI::App& app, const std::string& names, const std::string& expected,
+                         std::function<void()> begin, Take take, const std::string& description) {
+  const std::string name = shown_name(names);
+  const auto callback = [&app, name, expected, begin = std::move(begin),
+                         take = std::move(take)](const CLI::results_t& given) {
+    begin();
+    for (const std::string& text : given) {
+      for (const std::string& item : split_list(text)) {
+        check(take(item), app.get_name(), "{}: expected {}, got {}", name, expected, shown(item));
+      }
+    }
+    return true;
+  };
+  return note(app.add_option(names, callback, description), expected)->expected(CLI::detail::expected_max_vector_size);
+}
+
+template <class T>
+bool parse(const std::string& text, const Range<T>& range, T& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && range.contains(value);
+}
+
+/// The option of that name, "--seed" or "-b"; nullptr: there is none.
+const CLI::Option* find(const CLI::App& app, const std::string& name) {
+  return name.size() > 1 && name[0] == '-' ? app.get_option_no_throw(name) : nullptr;
+}
+
+bool is_switch(const CLI::Option& option) {
+  return notes().expected.count(&option) == 0;
+}
+
+}  // namespace
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && depth <= 0) {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return items;
+}
+
+template <class T>
+CLI::Option* add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
+                       const std::string& description) {
+  const auto take_text = [range, take = std::move(take)](const std::string& text) {
+    T value{};
+    const bool fits = parse(text, range, value);
+    if (fits) {
+      take(value);
+    }
+    return fits;
+  };
+  return add_one(app, names, to_string(range), take_text, description);
+}
+
+template CLI::Option* add_value(CLI::App&, const std::string&, const Range<int64_t>&, std::function<void(int64_t)>,
+                                const std::string&);
+template CLI::Option* add_value(CLI::App&, const std::string&, const Range<uint64_t>&, std::function<void(uint64_t)>,
+                                const std::string&);
+template CLI::Option* add_value(CLI::App&, const std::string&, const Range<double>&, std::function<void(double)>,
+                                const std::string&);
+
+CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string& what,
+                      std::function<void(const std::string&)> take, const std::string& description) {
+  const auto take_text = [take = std::move(take)](const std::string& text) {
+    if (!text.empty()) {
+      take(text);
+    }
+    return !text.empty();
+  };
+  return add_one(app, names, what, take_text, description);
+}
+
+CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
+                      const std::string& description) {
+  return add_text(
+      app, names, what, [&text](const std::string& given) { text = given; }, description);
+}
+
+CLI::Option* add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description) {
+  return add_text(app, names, "a path", path, description);
+}
+
+CLI::Option* add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
+                      const std::string& description) {
+  const auto take = [&items](const std::string& item) {
+    items.push_back(item);
+    return !item.empty();
+  };
+  return add_several(
+      app, names, what, [&items] { items.clear(); }, take, description);
+}
+
+template <class T>
+CLI::Option* add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
+                        const std::string& description) {
+  const auto take = [range, &items](const std::string& item) { return parse(item, range, items.emplace_back()); };
+  return add_several(
+      app, names, to_string(range), [&items] { items.clear(); }, take, description);
+}
+
+template CLI::Option* add_values(CLI::App&, const std::string&, const Range<int64_t>&, std::vector<int64_t>&,
+                                 const std::string&);
+template CLI::Option* add_values(CLI::App&, const std::string&, const Range<uint64_t>&, std::vector<uint64_t>&,
+                                 const std::string&);
+
+CLI::Option* add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
+                        const std::string& description) {
+  const std::function<void(int64_t)> count = [take = std::move(take)](int64_t given) { take(given > 0); };
+  return app.add_flag_function(names, count, description);
+}
+
+CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description) {
+  return add_switch(
+      app, names, [&value](bool on) { value = on; }, description);
+}
+
+void exclude(CLI::App& app, const std::vector<std::string>& names) {
+  notes().exclusive.emplace_back(&app, names);
+}
+
+std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<std::string> checked;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    const CLI::Option* option = find(app, name);
+    if (option == nullptr || is_switch(*option)) {
+      check(option == nullptr || equals == std::string::npos, app.get_name(), "{}: expected no value, got {}", name,
+            equals == std::string::npos ? "" : shown(words[i].substr(equals + 1)));
+      checked.push_back(words[i]);
+      continue;
+    }
+    if (equals + 1 == words[i].size()) {
+      checked.insert(checked.end(), {name, ""});
+      continue;
+    }
+    checked.push_back(words[i]);
+    if (equals == std::string::npos) {
+      check(i + 1 < words.size() && find(app, words[i + 1]) == nullptr, app.get_name(), "{}: expected {}, got nothing",
+            name, notes().expected.at(option));
+      checked.push_back(words[++i]);
+    }
+  }
+  return checked;
+}
+
+void check_given(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    check(!is_switch(*option) || option->count() <= 1, app.get_name(), "{}: expected once, got {} times",
+          option->get_name(), option->count());
+  }
+  for (const auto& [of, names] : notes().exclusive) {
+    if (of != &app) {
+      continue;
+    }
+    std::vector<std::string> given;
+    for (const std::string& name : names) {
+      if (app.get_option(name)->count() > 0) {
+        given.push_back(name);
+      }
+    }
+    check(given.size() <= 1, app.get_name(), "{}: expected one of them", fmt::join(given, ", "));
+  }
+}
+
+}  // namespace norma::cli

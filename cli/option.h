@@ -1,0 +1,53 @@
+#pragma once
+
+#include "core/range.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace norma::cli {
+
+// Every option of every command is made by one of these functions, so that all are refused alike:
+// "COMMAND: --name: expected …, got …". An option that takes one value is an error where it comes twice.
+
+/// A number of type int64_t, uint64_t or double.
+template <class T>
+CLI::Option* add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
+                       const std::string& description);
+/// A text that is not empty; `what` is "a name", "a norm".
+CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string& what,
+                      std::function<void(const std::string&)> take, const std::string& description);
+CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
+                      const std::string& description);
+/// The same for the name of a file or folder.
+CLI::Option* add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description);
+/// Texts, separated by commas that stand outside brackets ("batch[eps=1e-3,momentum=0.1],layer2d") or as words; they
+/// take the place of what is in `items`.
+CLI::Option* add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
+                      const std::string& description);
+/// The same for numbers.
+template <class T>
+CLI::Option* add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
+                        const std::string& description);
+/// "--name", or "--name,!--no-name" for one that can be turned off.
+CLI::Option* add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
+                        const std::string& description);
+CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description);
+
+/// The items of a list, separated by commas that stand outside brackets.
+std::vector<std::string> split_list(const std::string& text);
+
+/// Of these options of a command at most one may be given.
+void exclude(CLI::App& app, const std::vector<std::string>& names);
+
+/// Before parsing: throws Error for an option without its value, and for a switch with one. Returns the words with
+/// "--name=" cut in two, which CLI11 takes for an option whose value comes next.
+std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words);
+/// After parsing: throws Error for a switch that came twice and for options that exclude each other.
+void check_given(const CLI::App& app);
+
+}  // namespace norma::cli

@@ -1,0 +1,225 @@
+#include "train/resume.h"
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "files.h"
+#include "train/trainer.h"
+
+#include <doctest/doctest.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using namespace norma::train;
+using test::error_of;
+using test::read_file;
+using test::TemporaryFolder;
+
+namespace {
+
+/// Twelve images of noise: epochs of three steps.
+class Noise final : public data::Dataset {
+ public:
+  Noise() {
+    info_.name = "twelve_noises";
+    info_.size = 12;
+    info_.height = info_.width = 32;
+    info_.class_names = {"even", "odd"};
+    info_.mean = {0.5F};
+    info_.std = {0.25F};
+  }
+  [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
+  int64_t get(int64_t index, std::span<uint8_t> image) const override {
+    Generator generator(static_cast<uint64_t>(index));
+    for (uint8_t& pixel : image) {
+      pixel = static_cast<uint8_t>(generator.below(256));
+    }
+    return index % 2;
+  }
+
+ private:
+  data::DatasetInfo info_;
+};
+
+/// Six steps in two epochs, with evaluations after steps 3 and 6.
+Recipe two_epochs() {
+  static const bool known = [] {
+    data::register_dataset("twelve_noises", "a test's",
+                           [](const data::DatasetOptions&) { return std::make_shared<Noise>(); });
+    return true;
+  }();
+  REQUIRE(known);
+  Recipe recipe;
+  recipe.model = "convnext_atto";
+  recipe.patch_size = 4;
+  recipe.drop_path = 0.2;
+  recipe.dataset = "twelve_noises";
+  recipe.batch_size = 4;
+  recipe.opt = "sgd";
+  recipe.epochs = 2;
+  return recipe;
+}
+
+/// Steps so small are not worth a second thread, least of all on a machine that is busy.
+class OneThread {
+ public:
+  OneThread() { set_num_threads(1); }
+  ~OneThread() { set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = num_threads();
+};
+
+/// Stops a run as a kill does: nothing that it has not written is written.
+struct Killed {};
+
+TrainerOptions writing_to(const std::filesystem::path& output) {
+  return {.output = output, .resumed = {}, .workers = 0, .log_interval = 2, .quiet = true, .label = ""};
+}
+
+/// The log without its column of times.
+std::string without_times(const std::filesystem::path& folder) {
+  std::string kept;
+  int column = 0;
+  for (const char c : read_file(folder / "metrics.csv")) {
+    column = c == '\n' ? 0 : column + (c == ',' ? 1 : 0);
+    if (column != 5) {
+      kept += c;
+    }
+  }
+  return kept;
+}
+
+/// Runs to the end, or up to stage number `last`; goes on from a checkpoint in the folder.
+bool run_until(const std::filesystem::path& folder, int last) {
+  TrainerOptions options = writing_to(folder);
+  int stage = 0;
+  options.before_stage = [&](std::string_view) {
+    if (stage++ == last) {
+      throw Killed();
+    }
+  };
+  try {
+    if (const auto file = folder / "last.safetensors"; std::filesystem::exists(file)) {
+      options.resumed = file;
+      const Checkpoint checkpoint = load_checkpoint(file);
+      Trainer(recipe_of(checkpoint), options, checkpoint).run();
+    } else {
+      Trainer(two_epochs(), options).run();
+    }
+    return true;
+  } catch (const Killed&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("resume: after a kill between any two stages the log is that of an uninterrupted run") {
+  const OneThread one;
+  const TemporaryFolder folder;
+  REQUIRE(run_until(folder / "whole", 1000));
+  const std::string whole = without_times(folder / "whole");
+  CHECK(std::count(whole.begin(), whole.end(), '\n') == 5);  // the head; steps 2, 3, 4 and 6
+  int last = 0;
+  for (bool done = false; !done; ++last) {
+    CAPTURE(last);
+    const std::filesystem::path cut = folder / std::to_string(last);
+    done = run_until(cut, last);
+    CHECK(run_until(cut, 1000));
+    CHECK(without_times(cut) == whole);
+    CHECK(read_file(cut / "last.safetensors") == read_file(folder / "whole/last.safetensors"));
+    std::filesystem::remove_all(cut);
+  }
+  CHECK(last > 12);
+}
+
+TEST_CASE("resume: into another folder, with the rows so far") {
+  const OneThread one;
+  const TemporaryFolder folder;
+  REQUIRE(run_until(folder / "whole", 1000));
+  CHECK_FALSE(run_until(folder / "cut", 8));
+  TrainerOptions options = writing_to(folder / "other");
+  options.resumed = folder / "cut/last.safetensors";
+  const Checkpoint checkpoint = load_checkpoint(options.resumed);
+  REQUIRE(checkpoint.step > 0);
+  Trainer(recipe_of(checkpoint), options, checkpoint).run();
+  CHECK(without_times(folder / "other") == without_times(folder / "whole"));
+}
+
+TEST_CASE("resume: another network, other data or another precision is another run") {
+  const auto refused = [](auto&& change) {
+    const Recipe before = two_epochs();
+    Recipe now = before;
+    change(now);
+    return error_of([&] { check_same_run(before, now); });
+  };
+  CHECK(refused([](Recipe& r) { r.model = "resnet18"; }) ==
+        "resume: model: the run was started with 'convnext_atto', and cannot go on with 'resnet18'");
+  CHECK(refused([](Recipe& r) { r.norm = "batch"; }) ==
+        "resume: norm: the run was started with 'layer2d', and cannot go on with 'batch'");
+  CHECK(refused([](Recipe& r) { r.norm_policy = "\"a\" = \"none\"", r.norm_policy_file = "p.toml"; }) ==
+        "resume: norm-policy: the run was started with none, and cannot go on with that of 'p.toml'");
+  CHECK(refused([](Recipe& r) { r.conv_layer = "std_conv"; }) ==
+        "resume: conv-layer: the run was started with 'conv', and cannot go on with 'std_conv'");
+  CHECK(refused([](Recipe& r) { r.small_stem = true; }) ==
+        "resume: small-stem: the run was started with off, and cannot go on with on");
+  CHECK(refused([](Recipe& r) { r.patch_size = 2; }) ==
+        "resume: patch-size: the run was started with 4, and cannot go on with 2");
+  CHECK(refused([](Recipe& r) { r.layer_scale = 0.5; }) ==
+        "resume: layer-scale: the run was started with the model's own, and cannot go on with 0.5");
+  CHECK(refused([](Recipe& r) { r.zero_init_last = true; }) ==
+        "resume: zero-init-last: the run was started with off, and cannot go on with on");
+  CHECK(refused([](Recipe& r) { r.dataset = "shapes"; }) ==
+        "resume: dataset: the run was started with 'twelve_noises', and cannot go on with 'shapes'");
+  CHECK(refused([](Recipe& r) { r.batch_size = 5; }) ==
+        "resume: batch-size: the run was started with 4, and cannot go on with 5");
+  CHECK(refused([](Recipe& r) { r.opt = "adamw"; }) ==
+        "resume: opt: the run was started with 'sgd', and cannot go on with 'adamw'");
+  CHECK(refused([](Recipe& r) { r.seed = 1; }) == "resume: seed: the run was started with 0, and cannot go on with 1");
+  CHECK(refused([](Recipe& r) { r.precision = "bfloat16"; }) ==
+        "resume: precision: the run was started with 'float32', and cannot go on with 'bfloat16'");
+  CHECK(refused([](Recipe& r) { r.cast_policy = "\"a\" = \"keep\"", r.cast_policy_file = "c.toml"; }) ==
+        "resume: cast-policy: the run was started with none, and cannot go on with that of 'c.toml'");
+  // The family's own norm by its name, and what steers the steps to come.
+  check_same_run(two_epochs(), [] {
+    Recipe recipe = two_epochs();
+    recipe.norm = "layer2d";
+    recipe.epochs = 7;
+    recipe.lr = 0.1;
+    recipe.drop_path = 0;
+    recipe.flip = true;
+    return recipe;
+  }());
+  Recipe policy = two_epochs();
+  policy.norm_policy = "\"a\" = \"none\"";
+  policy.norm_policy_file = "p.toml";
+  Recipe other = policy;
+  other.norm_policy = "\"a\" = \"batch\"";
+  CHECK(error_of([&] { check_same_run(policy, other); }) ==
+        "resume: norm-policy: the run was started with that of 'p.toml', and cannot go on with another text in that "
+        "file");
+}
+
+TEST_CASE("resume: a trainer looks at the recipe and the classes of its checkpoint") {
+  Trainer trainer(two_epochs(), {.workers = 0, .quiet = true});
+  Checkpoint checkpoint = trainer.checkpoint();
+  Recipe other = two_epochs();
+  other.conv_layer = "std_conv";
+  CHECK(error_of([&] { Trainer(other, {.quiet = true}, checkpoint); }) ==
+        "resume: conv-layer: the run was started with 'conv', and cannot go on with 'std_conv'");
+  checkpoint.options["num_classes"] = "10";
+  CHECK(error_of([&] { Trainer(two_epochs(), {.quiet = true}, checkpoint); }) ==
+        "resume: num_classes: the run was started with 10, and cannot go on with the 2 of dataset 'twelve_noises'");
+  checkpoint.options["num_classes"] = "2";
+  for (const char* text : {"", "x", "nan", "inf", "-1", "1 "}) {
+    checkpoint.options["loss_sum"] = text;
+    CHECK(error_of([&] { Trainer(two_epochs(), {.quiet = true}, checkpoint); }) ==
+          fmt::format("checkpoint: loss_sum: expected a number of at least 0, got '{}'", text));
+  }
+}

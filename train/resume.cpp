@@ -1,0 +1,70 @@
+#include "train/resume.h"
+
+#include "core/error.h"
+#include "models/registry.h"
+
+#include <fmt/format.h>
+
+namespace norma::train {
+
+namespace {
+
+std::string to_text(const std::string& value) {
+  return fmt::format("'{}'", value);
+}
+std::string to_text(bool value) {
+  return value ? "on" : "off";
+}
+template <class T>
+std::string to_text(const T& value) {
+  return fmt::format("{}", value);
+}
+template <class T>
+std::string to_text(const std::optional<T>& value) {
+  return value ? fmt::format("{}", *value) : "the model's own";
+}
+
+/// A policy by the name of its file.
+std::string policy_text(const std::string& text, const std::string& file) {
+  return text.empty() ? "none" : fmt::format("that of '{}'", file);
+}
+
+void refuse(std::string_view name, const std::string& before, const std::string& now) {
+  fail("resume", "{}: the run was started with {}, and cannot go on with {}", name, before, now);
+}
+
+}  // namespace
+
+void check_same_run(const Recipe& before, const Recipe& now) {
+  const auto same = [](std::string_view name, const auto& a, const auto& b) {
+    if (a != b) {
+      refuse(name, to_text(a), to_text(b));
+    }
+  };
+  const auto same_policy = [&](std::string_view name, const std::string& a, const std::string& a_file,
+                               const std::string& b, const std::string& b_file) {
+    if (a != b) {
+      const bool same_file = !a.empty() && !b.empty() && a_file == b_file;
+      refuse(name, policy_text(a, a_file), same_file ? "another text in that file" : policy_text(b, b_file));
+    }
+  };
+  const auto norm_of = [](const Recipe& recipe) {
+    return recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+  };
+  same("model", before.model, now.model);
+  same("norm", norm_of(before), norm_of(now));
+  same_policy("norm-policy", before.norm_policy, before.norm_policy_file, now.norm_policy, now.norm_policy_file);
+  same("conv-layer", before.conv_layer, now.conv_layer);
+  same("small-stem", before.small_stem, now.small_stem);
+  same("patch-size", before.patch_size, now.patch_size);
+  same("layer-scale", before.layer_scale, now.layer_scale);
+  same("zero-init-last", before.zero_init_last, now.zero_init_last);
+  same("dataset", before.dataset, now.dataset);
+  same("batch-size", before.batch_size, now.batch_size);
+  same("opt", before.opt, now.opt);
+  same("seed", before.seed, now.seed);
+  same("precision", before.precision, now.precision);
+  same_policy("cast-policy", before.cast_policy, before.cast_policy_file, now.cast_policy, now.cast_policy_file);
+}
+
+}  // namespace norma::train
