@@ -38,6 +38,9 @@ class CachingCpuAllocator final : public Allocator {
       return nullptr;
     }
     const std::lock_guard lock(mutex_);
+    if (bytes > PTRDIFF_MAX) {  // rounding up must not begin again at 0
+      throw_out_of_memory(bytes);
+    }
     void* pointer = bytes >= kLargeBlock ? take_from_arena(rounded_large(bytes)) : nullptr;
     if (pointer == nullptr) {
       const size_t size = rounded(bytes);
@@ -118,6 +121,11 @@ class CachingCpuAllocator final : public Allocator {
     statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.reserved);
   }
 
+  [[noreturn]] void throw_out_of_memory(size_t size) const {
+    throw OutOfMemory(
+        fmt::format("allocator: the system has no {} bytes left ({} in use)", size, statistics_.allocated));
+  }
+
   void* take_from_system(size_t size) {
     // The system promises more than the machine has, and ends the process when the pages are written.
     const bool possible = size <= memory_;
@@ -127,8 +135,7 @@ class CachingCpuAllocator final : public Allocator {
       pointer = std::aligned_alloc(kAlignment, size);
     }
     if (pointer == nullptr) {
-      throw OutOfMemory(
-          fmt::format("allocator: the system has no {} bytes left ({} in use)", size, statistics_.allocated));
+      throw_out_of_memory(size);
     }
     sizes_.emplace(pointer, size);
     ++statistics_.system_allocations;

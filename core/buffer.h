@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/allocator.h"
+#include "core/sizes.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,9 @@ template <class T>
 class Buffer {
  public:
   explicit Buffer(int64_t count)
-      : data_(static_cast<T*>(allocator(kCpu).allocate(static_cast<size_t>(count) * sizeof(T)))) {}
+      : data_(static_cast<T*>(
+            allocator(kCpu).allocate(static_cast<size_t>(checked_mul("buffer", "count", count, int64_t{sizeof(T)}))))) {
+  }
   ~Buffer() { allocator(kCpu).deallocate(data_); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

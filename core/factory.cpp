@@ -6,6 +6,7 @@
 #include "core/tape.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace norma {
@@ -58,19 +59,37 @@ TensorOptions options_like(const Tensor& x) {
   return {.dtype = x.dtype(), .device = x.device(), .format = x.suggest_memory_format()};
 }
 
-Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options) {
-  check_available("empty", options.device);
+namespace {
+
+void check_sizes_of_new(const Sizes& sizes) {
   for (const int64_t size : sizes) {
     if (size < 0) {
       fail("empty", "sizes: expected numbers of at least 0, got {}", to_string(sizes));
     }
   }
-  const auto bytes = static_cast<size_t>(reach(sizes, strides)) * size_of(options.dtype);
-  return {std::make_shared<Storage>(bytes, options.device), sizes, strides, 0, options.dtype};
+  checked_numel("empty", sizes);
+}
+
+Tensor allocated(const Sizes& sizes, const Strides& strides, const TensorOptions& options) {
+  check_available("empty", options.device);
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(reach(sizes, strides), static_cast<int64_t>(size_of(options.dtype)), &bytes)) {
+    fail("empty", "sizes: expected at most {} bytes, got {} of {}", std::numeric_limits<int64_t>::max(),
+         to_string(sizes), to_string(options.dtype));
+  }
+  return {std::make_shared<Storage>(static_cast<size_t>(bytes), options.device), sizes, strides, 0, options.dtype};
+}
+
+}  // namespace
+
+Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options) {
+  check_sizes_of_new(sizes);
+  return allocated(sizes, strides, options);
 }
 
 Tensor empty(const Sizes& sizes, const TensorOptions& options) {
-  return empty_strided(sizes, strides_for(sizes, options.format), options);
+  check_sizes_of_new(sizes);
+  return allocated(sizes, strides_for(sizes, options.format), options);
 }
 
 Tensor full(const Sizes& sizes, double value, const TensorOptions& options) {

@@ -17,6 +17,8 @@ struct TensorOptions {
 /// The dtype, device and suggested format of x.
 TensorOptions options_like(const Tensor& x);
 
+// Throw Error when the elements or their bytes cannot be counted in 64 bits, and OutOfMemory when there is no room.
+
 /// Uninitialised.
 Tensor empty(const Sizes& sizes, const TensorOptions& options = {});
 Tensor zeros(const Sizes& sizes, const TensorOptions& options = {});
@@ -27,8 +29,8 @@ Tensor scalar(double value, DType dtype = DType::float32);
 /// Uninitialised with exactly these strides (in elements).
 Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options = {});
 
-/// Same sizes, dtype and device as x; format `preserve` keeps x's strides when those are dense
-/// (see preserved_strides).
+/// Same sizes, dtype and device as x; format `preserve` keeps x's strides when those are dense, else the order of its
+/// axes (see preserved_strides).
 Tensor empty_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 Tensor zeros_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 Tensor ones_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);

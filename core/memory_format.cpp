@@ -8,6 +8,48 @@ namespace {
 // Axes of (N, C, H, W) from fastest to slowest in channels_last.
 constexpr int64_t kChannelsLastOrder[] = {1, 3, 2, 0};
 
+/// True iff axis a must stand inside axis b; `unknown` when no operand tells.
+enum class Order { inside, outside, unknown };
+
+Order compare_axes(const Sizes& sizes, std::span<const Strides> strides, int64_t a, int64_t b) {
+  for (const Strides& s : strides) {
+    if (s[a] == 0 || s[b] == 0) {
+      continue;  // broadcast along one of them
+    }
+    if (s[a] != s[b]) {
+      return s[a] < s[b] ? Order::inside : Order::outside;
+    }
+    if (sizes[a] > sizes[b]) {  // equal strides: one of the axes has size 1 and stands inside
+      return Order::outside;
+    }
+  }
+  return Order::unknown;
+}
+
+/// Axes from the innermost to the outermost.
+Axes axis_order(const Sizes& sizes, std::span<const Strides> strides) {
+  const int64_t rank = sizes.size();
+  Axes order;
+  for (int64_t axis = rank - 1; axis >= 0; --axis) {
+    order.push_back(axis);
+  }
+  // Insertion sort, since the comparison may not know: an axis moves inwards past those it cannot be compared with
+  // only when a later one says that it belongs inside.
+  for (int64_t i = 1; i < rank; ++i) {
+    int64_t place = i;
+    for (int64_t j = i - 1; j >= 0; --j) {
+      const Order found = compare_axes(sizes, strides, order[j], order[place]);
+      if (found == Order::outside) {
+        std::swap(order[j], order[place]);
+        place = j;
+      } else if (found == Order::inside) {
+        break;
+      }
+    }
+  }
+  return order;
+}
+
 }  // namespace
 
 std::string_view to_string(MemoryFormat format) {
@@ -22,7 +64,7 @@ std::string_view to_string(MemoryFormat format) {
 Strides contiguous_strides(const Sizes& sizes) {
   Strides strides = Strides::filled(sizes.size(), 1);
   for (int64_t axis = sizes.size() - 2; axis >= 0; --axis) {
-    strides[axis] = strides[axis + 1] * std::max<int64_t>(sizes[axis + 1], 1);
+    strides[axis] = checked_mul("contiguous", "sizes", strides[axis + 1], std::max<int64_t>(sizes[axis + 1], 1));
   }
   return strides;
 }
@@ -33,7 +75,7 @@ Strides channels_last_strides(const Sizes& sizes) {
   int64_t step = 1;
   for (const int64_t axis : kChannelsLastOrder) {
     strides[axis] = step;
-    step *= std::max<int64_t>(sizes[axis], 1);
+    step = checked_mul("channels_last", "sizes", step, std::max<int64_t>(sizes[axis], 1));
   }
   return strides;
 }
@@ -49,9 +91,9 @@ int64_t reach(const Sizes& sizes, const Strides& strides) {
   }
   int64_t last = 0;
   for (int64_t axis = 0; axis < sizes.size(); ++axis) {
-    last += (sizes[axis] - 1) * strides[axis];
+    last = checked_add("reach", "strides", last, checked_mul("reach", "strides", sizes[axis] - 1, strides[axis]));
   }
-  return last + 1;
+  return checked_add("reach", "strides", last, 1);
 }
 
 bool is_contiguous(const Sizes& sizes, const Strides& strides) {
@@ -132,11 +174,21 @@ bool is_non_overlapping_and_dense(const Sizes& sizes, const Strides& strides) {
   return true;
 }
 
-Strides preserved_strides(const Sizes& sizes, const Strides& strides) {
-  if (sizes.numel() > 0 && is_non_overlapping_and_dense(sizes, strides)) {
-    return strides;
+Strides ordered_strides(const Sizes& sizes, std::span<const Strides> strides) {
+  Strides result = Strides::filled(sizes.size(), 0);
+  int64_t step = 1;
+  for (const int64_t axis : axis_order(sizes, strides)) {
+    result[axis] = step;
+    step = checked_mul("strides", "sizes", step, std::max<int64_t>(sizes[axis], 1));
   }
-  return strides_for(sizes, suggest_memory_format(sizes, strides));
+  return result;
+}
+
+Strides preserved_strides(const Sizes& sizes, const Strides& strides) {
+  if (sizes.numel() == 0) {
+    return strides_for(sizes, suggest_memory_format(sizes, strides));
+  }
+  return is_non_overlapping_and_dense(sizes, strides) ? strides : ordered_strides(sizes, {&strides, 1});
 }
 
 }  // namespace norma

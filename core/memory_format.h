@@ -3,6 +3,7 @@
 #include "core/sizes.h"
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace norma {
@@ -41,8 +42,12 @@ MemoryFormat suggest_memory_format(const Sizes& sizes, const Strides& strides);
 /// True iff the elements fill one block of memory, each place used once, in any order of axes.
 bool is_non_overlapping_and_dense(const Sizes& sizes, const Strides& strides);
 
-/// Strides of a new tensor like one with these sizes and strides: the same strides if those are
-/// non-overlapping and dense, otherwise those of suggest_memory_format.
+/// Strides of a dense block of `sizes` whose axes stand in the order of one or more operands' strides. For each pair of
+/// axes the first operand decides that is repeated (stride 0) along neither; where none tells, the order is row-major.
+Strides ordered_strides(const Sizes& sizes, std::span<const Strides> strides);
+
+/// Strides of a new tensor like one with these sizes and strides: the same strides if those are non-overlapping and
+/// dense, otherwise dense ones in the same order of axes; those of suggest_memory_format for an empty tensor.
 Strides preserved_strides(const Sizes& sizes, const Strides& strides);
 
 }  // namespace norma

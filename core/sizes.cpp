@@ -2,6 +2,8 @@
 
 #include "core/error.h"
 
+#include <limits>
+
 namespace norma {
 
 Sizes::Sizes(std::span<const int64_t> values) {
@@ -35,10 +37,55 @@ void Sizes::erase(int64_t position) {
   --size_;
 }
 
+namespace {
+
+[[noreturn]] void fail_too_many(std::string_view op, const std::string& got) {
+  fail(op, "expected at most {} elements, got {}", std::numeric_limits<int64_t>::max(), got);
+}
+
+/// The product of the sizes in `product`; false when it does not fit.
+bool multiply(const Sizes& sizes, int64_t& product) {
+  bool fits = true;
+  bool empty = false;
+  product = 1;
+  for (const int64_t size : sizes) {
+    empty = empty || size == 0;
+    fits = !__builtin_mul_overflow(product, size == 0 ? 1 : size, &product) && fits;
+  }
+  product = empty ? 0 : product;
+  return fits;
+}
+
+}  // namespace
+
 int64_t Sizes::numel() const {
-  int64_t product = 1;
-  for (const int64_t size : *this) {
-    product *= size;
+  int64_t product = 0;
+  if (!multiply(*this, product)) [[unlikely]] {
+    fail_too_many("sizes", to_string(*this));
+  }
+  return product;
+}
+
+int64_t checked_numel(std::string_view op, const Sizes& sizes) {
+  int64_t product = 0;
+  if (!multiply(sizes, product)) [[unlikely]] {
+    fail_too_many(fmt::format("{}: sizes", op), to_string(sizes));
+  }
+  return product;
+}
+
+int64_t checked_add(std::string_view op, std::string_view argument, int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) [[unlikely]] {
+    fail_too_many(fmt::format("{}: {}", op, argument), fmt::format("{} + {}", a, b));
+  }
+  return sum;
+}
+
+int64_t checked_mul(std::string_view op, std::string_view argument, int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) [[unlikely]] {
+    fail_too_many(fmt::format("{}: {}", op, argument), fmt::format("{} * {}", a, b));
   }
   return product;
 }
@@ -83,6 +130,7 @@ Sizes broadcast_sizes(std::string_view op, const Sizes& a, const Sizes& b) {
           to_string(a), to_string(b));
     result[rank - i] = size_a == 1 ? size_b : size_a;
   }
+  checked_numel(op, result);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace norma {
 
@@ -37,7 +38,7 @@ class Sizes {
   void erase(int64_t position);
 
   [[nodiscard]] bool contains(int64_t value) const { return std::find(begin(), end(), value) != end(); }
-  /// The product of all entries; 1 when there is none.
+  /// The product of all entries; 1 when there is none. Throws Error when it does not fit, as checked_numel() does.
   [[nodiscard]] int64_t numel() const;
 
   friend bool operator==(const Sizes& a, const Sizes& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
@@ -50,6 +51,17 @@ class Sizes {
 using Strides = Sizes;
 using Axes = Sizes;
 
+// Arithmetic on numbers that callers choose. What does not fit into 64 bits is an Error with one text:
+// "op: argument: expected at most 9223372036854775807 elements, got …".
+
+/// The product of the sizes, "[8589934592, 8589934592]" in the text. An axis of size 0 makes it 0 but counts as 1 when
+/// asking whether it fits, so that strides and products of some of the sizes always fit, too.
+int64_t checked_numel(std::string_view op, const Sizes& sizes);
+/// a + b, "1 + 2" in the text.
+int64_t checked_add(std::string_view op, std::string_view argument, int64_t a, int64_t b);
+/// a · b, "1 * 2" in the text.
+int64_t checked_mul(std::string_view op, std::string_view argument, int64_t a, int64_t b);
+
 /// "[2, 3, 4]"
 std::string to_string(const Sizes& sizes);
 
@@ -60,7 +72,8 @@ int64_t normalize_axis(std::string_view op, int64_t axis, int64_t rank);
 /// All of `axes` normalized and sorted; an axis named twice is an Error. With no axes: every axis.
 Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank);
 
-/// The size two operands broadcast to, by NumPy's rule. Throws Error that names `op` and both sizes.
+/// The size two operands broadcast to, by NumPy's rule. Throws Error that names `op` and both sizes, also when the
+/// number of elements does not fit.
 Sizes broadcast_sizes(std::string_view op, const Sizes& a, const Sizes& b);
 
 }  // namespace norma

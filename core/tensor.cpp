@@ -28,9 +28,12 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strid
     if (strides[axis] < 0) {
       fail("tensor", "expected strides of at least 0, got {}", to_string(strides));
     }
+    // Also where the tensor is empty: loops and views may step over a whole axis.
+    checked_mul("tensor", "strides", sizes[axis], strides[axis]);
   }
+  const int64_t numel = checked_numel("tensor", sizes);
   const auto capacity = static_cast<int64_t>(storage->bytes() / size_of(dtype));
-  if (offset < 0 || offset + reach(sizes, strides) > capacity) {
+  if (offset < 0 || offset > capacity || reach(sizes, strides) > capacity - offset) {
     fail("tensor", "expected a view inside a storage of {} elements, got offset {}, sizes {}, strides {}", capacity,
          offset, to_string(sizes), to_string(strides));
   }
@@ -38,7 +41,7 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strid
   impl_->sizes = sizes;
   impl_->strides = strides;
   impl_->offset = offset;
-  impl_->numel = sizes.numel();
+  impl_->numel = numel;
   impl_->dtype = dtype;
 }
 

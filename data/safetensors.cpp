@@ -123,13 +123,15 @@ Entry parse_entry(const std::string& file, const std::string& name, const nlohma
         "{}: tensor '{}': shape: expected a list of sizes, got {}", file, name, shape.dump());
   check(shape.size() <= static_cast<size_t>(kMaxRank), kOp, "{}: tensor '{}': shape: expected at most {} axes, got {}",
         file, name, kMaxRank, shape.size());
-  uint64_t bytes = size_of(entry.dtype);
+  // A size of 0 counts as 1 here, as in a tensor: strides are products of the others.
+  int64_t most = static_cast<int64_t>(size_of(entry.dtype));
   bool fits = true;
   for (const nlohmann::json& size : shape) {
     entry.sizes.push_back(size.get<int64_t>());
-    fits = fits && !__builtin_mul_overflow(bytes, size.get<uint64_t>(), &bytes);
+    fits = fits && !__builtin_mul_overflow(most, std::max<int64_t>(entry.sizes.back(), 1), &most);
   }
   check(fits, kOp, "{}: tensor '{}': shape: {} is too large", file, name, shape.dump());
+  const auto bytes = static_cast<uint64_t>(entry.sizes.contains(0) ? 0 : most);
 
   const nlohmann::json& offsets = value["data_offsets"];
   check(offsets.is_array() && offsets.size() == 2 && std::all_of(offsets.begin(), offsets.end(), is_size), kOp,

@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace norma {
 
 namespace {
@@ -58,8 +60,14 @@ void check_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   check(weight.size(1) * groups == channels, op,
         "weight: expected {} input channels per group ({} channels in {} groups), got {} (sizes {})", channels / groups,
         channels, groups, weight.size(1), norma::to_string(weight.sizes()));
-  const Pair padded(x.size(2) + 2 * options.padding.h, x.size(3) + 2 * options.padding.w);
-  const Pair reach(options.dilation.h * (weight.size(2) - 1) + 1, options.dilation.w * (weight.size(3) - 1) + 1);
+  const auto padded_size = [](int64_t size, int64_t padding) {
+    return checked_add(op, "padding", size, checked_mul(op, "padding", 2, padding));
+  };
+  const auto reach_of = [](int64_t kernel, int64_t dilation) {
+    return checked_add(op, "dilation", checked_mul(op, "dilation", dilation, kernel - 1), 1);
+  };
+  const Pair padded(padded_size(x.size(2), options.padding.h), padded_size(x.size(3), options.padding.w));
+  const Pair reach(reach_of(weight.size(2), options.dilation.h), reach_of(weight.size(3), options.dilation.w));
   check(reach.h <= padded.h && reach.w <= padded.w, op,
         "weight: expected a kernel no larger than the padded input {}, got {}", to_string(padded), to_string(reach));
   if (bias.defined()) {
@@ -87,8 +95,9 @@ Conv2dCase make_case(DType dtype, const Sizes& x, const Sizes& weight, const Str
   conv.o = weight[0];
   conv.kh = weight[2];
   conv.kw = weight[3];
-  conv.stride_h = options.stride.h;
-  conv.stride_w = options.stride.w;
+  // A stride beyond the padded input leads out of it, like one of its size: kernels and libraries see small numbers.
+  conv.stride_h = std::min(options.stride.h, std::max<int64_t>(1, conv.h + 2 * options.padding.h));
+  conv.stride_w = std::min(options.stride.w, std::max<int64_t>(1, conv.w + 2 * options.padding.w));
   conv.padding_h = options.padding.h;
   conv.padding_w = options.padding.w;
   conv.dilation_h = options.dilation.h;

@@ -43,7 +43,7 @@ struct Blocks {
 struct Range {
   int64_t first, last;
   Range(int64_t size, int64_t outputs, int64_t stride, int64_t offset) {
-    first = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
+    first = offset >= 0 ? 0 : (-offset - 1) / stride + 1;
     last = offset >= size ? 0 : (size - 1 - offset) / stride + 1;
     first = std::min(first, outputs);
     last = std::clamp(last, first, outputs);

@@ -4,7 +4,9 @@
 #include "ops/conv/pixel_product.h"
 #include "ops/onednn/primitives.h"
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -127,8 +129,17 @@ void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> poi
   }
 }
 
+/// oneDNN's kernels compute places along an axis in int32.
+bool fits_int32(const Conv2dCase& conv) {
+  const auto fits = [](int64_t size, int64_t padding, int64_t stride, int64_t dilation) {
+    return std::max({size + 2 * padding, stride, dilation}) <= std::numeric_limits<int32_t>::max();
+  };
+  return fits(conv.h, conv.padding_h, conv.stride_h, conv.dilation_h) &&
+         fits(conv.w, conv.padding_w, conv.stride_w, conv.dilation_w);
+}
+
 bool supports(const Conv2dCase& conv, Conv2dPass pass) {
-  if (!onednn::does_dtype(conv.dtype)) {
+  if (!onednn::does_dtype(conv.dtype) || !fits_int32(conv)) {
     return false;
   }
   // oneDNN (2.6.3, and still in 3.x: uxlfoundation/oneDNN#6035) writes outside its workspace in the weight gradient of

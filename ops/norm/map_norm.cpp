@@ -127,9 +127,9 @@ Doubles over_maps(const MapLayout& layout, const Doubles& of_maps) {
   return sums;
 }
 
-Tensor statistics_rows_of(std::string_view op, const Tensor& x, const NormSpec& spec, Tensor* var) {
+Tensor statistics_rows_of(std::string_view op, const Tensor& x, const NormSpec& spec, Tensor* var, bool affine) {
   const TensorOptions options{.dtype = compute_dtype(x.dtype()), .device = x.device()};
-  const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
+  const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, affine);
   const int64_t sets = layout.shape().sets();
   const Tensor rows = empty({statistics_rows(spec), sets}, options);
   const Tensor variances = var == nullptr ? Tensor{} : empty({sets}, options);

@@ -109,7 +109,7 @@ Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& sp
   norm.x = x;
   norm.weight = weight;
   norm.rows = x.numel() == 0 ? zeros({statistics_rows(norm.spec), 0}, {.dtype = compute_dtype(x.dtype())})
-                             : statistics_rows_of(op, x, norm.spec);
+                             : statistics_rows_of(op, x, norm.spec, nullptr, norm.affine);
   Tensors gradients = recorded_backward(norm, dy, {true, weight.defined(), bias.defined(), false});
   gradients.pop_back();
   return gradients;

@@ -22,6 +22,9 @@ using kernels::PoolAxis;
 using kernels::PoolCase;
 using kernels::PoolWindow;
 
+/// Along one axis of an image and of the result: kernels count pixels in int32, and products of two such numbers fit.
+constexpr int64_t kMaxPixels = std::numeric_limits<int32_t>::max();
+
 std::string to_string(const Pair& pair) {
   return fmt::format("({}, {})", pair.h, pair.w);
 }
@@ -57,24 +60,33 @@ void check_input(std::string_view op, const Tensor& x) {
   check_available(op, x.device());
   check(x.size(1) > 0 && x.size(2) > 0 && x.size(3) > 0, op, "x: expected no size of 0 behind the first, got sizes {}",
         norma::to_string(x.sizes()));
+  check(x.size(2) <= kMaxPixels && x.size(3) <= kMaxPixels, op, "x: expected at most {} rows and columns, got sizes {}",
+        kMaxPixels, norma::to_string(x.sizes()));
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
 
+int64_t divide_up(int64_t a, int64_t b) {
+  return a / b + (a % b > 0 ? 1 : 0);
+}
+
 /// kernel, stride > 0 and padding along one axis.
 std::vector<PoolWindow> sliding_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
                                         const Pool2dOptions& options) {
-  const int64_t slack = options.ceil_mode ? stride - 1 : 0;
-  int64_t count = floor_divide(size + 2 * padding - kernel + slack, stride) + 1;
-  if (options.ceil_mode && (count - 1) * stride >= size + padding) {
+  const int64_t span = size + 2 * padding - kernel;  // from the first window's begin to the last one's
+  int64_t count = floor_divide(span, stride) + 1;
+  if (options.ceil_mode && span % stride != 0) {
+    ++count;
+  }
+  if (options.ceil_mode && count - 1 >= divide_up(size + padding, stride)) {
     --count;  // the last window would begin behind the image
   }
   std::vector<PoolWindow> windows;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = i * stride - padding;
-    const int64_t end = std::min(begin + kernel, size + padding);
+    const int64_t end = begin + std::min(kernel, size + padding - begin);
     PoolWindow window{.begin = std::max<int64_t>(begin, 0), .end = std::min(end, size)};
     window.count = options.count_include_pad ? end - begin : window.end - window.begin;
     windows.push_back(window);
@@ -89,13 +101,14 @@ SharedGeometry sliding_geometry(std::string_view op, const Tensor& x, const Pool
   check(kernel.h >= 1 && kernel.w >= 1, op, "kernel: expected values of at least 1, got {}", to_string(kernel));
   check(options.stride.h >= 0 && options.stride.w >= 0, op,
         "stride: expected values of at least 1, or 0 for the kernel's, got {}", to_string(options.stride));
-  check(padding.h >= 0 && padding.w >= 0 && 2 * padding.h <= kernel.h && 2 * padding.w <= kernel.w, op,
+  check(padding.h >= 0 && padding.w >= 0 && padding.h <= kernel.h / 2 && padding.w <= kernel.w / 2, op,
         "padding: expected values from 0 to half the kernel {}, got {}", to_string(kernel), to_string(padding));
   const Pair stride(options.stride.h == 0 ? kernel.h : options.stride.h,
                     options.stride.w == 0 ? kernel.w : options.stride.w);
+  const Pair padded(checked_add(op, "padding", x.size(2), 2 * padding.h),
+                    checked_add(op, "padding", x.size(3), 2 * padding.w));
   auto rows = sliding_windows(x.size(2), kernel.h, stride.h, padding.h, options);
   auto columns = sliding_windows(x.size(3), kernel.w, stride.w, padding.w, options);
-  const Pair padded(x.size(2) + 2 * padding.h, x.size(3) + 2 * padding.w);
   check(!rows.empty() && !columns.empty(), op, "kernel: expected no larger than the padded input {}, got {}",
         to_string(padded), to_string(kernel));
   return std::make_shared<const Geometry>(Geometry{.rows = PoolAxis(std::move(rows), x.size(2)),
@@ -174,8 +187,8 @@ Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& 
 Tensor max_pool2d(const Tensor& given, const Pool2dOptions& options) {
   const Tensor x = autocast_input("max_pool2d", given);
   const SharedGeometry geometry = sliding_geometry("max_pool2d", x, options);
-  check(x.size(2) * x.size(3) <= std::numeric_limits<int32_t>::max(), "max_pool2d",
-        "x: expected at most 2147483647 pixels in an image, got sizes {}", norma::to_string(x.sizes()));
+  check(x.size(2) * x.size(3) <= kMaxPixels, "max_pool2d", "x: expected at most {} pixels in an image, got sizes {}",
+        kMaxPixels, norma::to_string(x.sizes()));
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
   const Tensor index = empty_for(*geometry, geometry->y_sizes(), DType::int32, x.device());
@@ -196,6 +209,8 @@ Tensor adaptive_avg_pool2d(const Tensor& given, const Pair& output) {
   const Tensor x = autocast_input(op, given);
   check_input(op, x);
   check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", to_string(output));
+  check(output.h <= kMaxPixels && output.w <= kMaxPixels, op, "output: expected values of at most {}, got {}",
+        kMaxPixels, to_string(output));
   return average_pool(
       op, x,
       std::make_shared<const Geometry>(Geometry{.rows = PoolAxis(adaptive_windows(x.size(2), output.h), x.size(2)),

@@ -9,6 +9,7 @@
 #include "ops/shape/view.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace norma {
 namespace {
@@ -23,6 +24,17 @@ Tensor part_of(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
   sizes[axis] = length;
   const int64_t skipped = sizes.numel() == 0 ? 0 : start * x.stride(axis);
   return alias(x, sizes, x.strides(), x.offset() + skipped);
+}
+
+/// size + before + after, of which the last two may be negative; less than 0 when they crop too much.
+int64_t padded_size(int64_t size, int64_t before, int64_t after) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();  // has no opposite
+  const int64_t least = std::min(before, after);
+  const int64_t most = std::max(before, after);
+  if (least == kLeast || (most < 0 && least < -size - most)) {
+    return -1;
+  }
+  return checked_add("pad", "before, after", checked_add("pad", "before, after", size, least), most);
 }
 
 /// Throws unless index is int64 of rank 1 with values in [0, size).
@@ -102,7 +114,7 @@ Tensor cat(const Tensors& xs, int64_t axis) {
     check(x.sizes() == expected, "cat", "{}: expected sizes {} but for axis {}, got {}", numbered(i),
           to_string(first.sizes()), axis, to_string(x.sizes()));
     lengths.push_back(x.size(axis));
-    sizes[axis] += x.size(axis);
+    sizes[axis] = checked_add("cat", "xs", sizes[axis], x.size(axis));
     channels_last = channels_last && x.suggest_memory_format() == MemoryFormat::channels_last;
   }
   const Tensor y = empty(sizes, {.dtype = first.dtype(),
@@ -143,9 +155,10 @@ Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double valu
         to_string(after));
   Sizes sizes = x.sizes();
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    sizes[axis] += before[axis] + after[axis];
+    const int64_t size = x.size(axis);
+    sizes[axis] = padded_size(size, before[axis], after[axis]);
     check(sizes[axis] >= 0, "pad", "before, after: expected to crop at most {} elements of axis {}, got {} and {}",
-          x.size(axis), axis, before[axis], after[axis]);
+          size, axis, before[axis], after[axis]);
   }
   const MemoryFormat format = x.suggest_memory_format();
   const Tensor y = full(sizes, value, {.dtype = x.dtype(), .device = x.device(), .format = format});

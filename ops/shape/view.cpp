@@ -6,6 +6,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace norma {
@@ -16,15 +17,18 @@ Sizes infer_sizes(std::string_view op, const Tensor& x, const Sizes& sizes) {
   Sizes result = sizes;
   int64_t unknown = -1;
   int64_t known = 1;
+  bool empty = false;
   for (int64_t axis = 0; axis < sizes.size(); ++axis) {
     if (sizes[axis] == -1) {
       check(unknown < 0, op, "sizes: expected at most one -1, got {}", to_string(sizes));
       unknown = axis;
     } else {
       check(sizes[axis] >= 0, op, "sizes: expected sizes of at least 0 (or one -1), got {}", to_string(sizes));
-      known *= sizes[axis];
+      known = checked_mul(op, "sizes", known, std::max<int64_t>(sizes[axis], 1));
+      empty = empty || sizes[axis] == 0;
     }
   }
+  known = empty ? 0 : known;
   if (unknown >= 0) {
     check(known != 0, op, "sizes: -1 could be anything in {}", to_string(sizes));
     result[unknown] = x.numel() / known;
@@ -97,7 +101,8 @@ Tensor alias_of_part(const Tensor& x, const Part& part) {
   Sizes sizes = x.sizes();
   Strides strides = x.strides();
   sizes[part.axis] = part.length;
-  strides[part.axis] *= part.step;
+  // No step leads past the axis: one that is larger shows a single element, whose stride has to fit all the same.
+  strides[part.axis] *= std::min(part.step, std::max<int64_t>(x.size(part.axis), 1));
   // An empty part may start behind the last element; it keeps x's offset.
   const int64_t skipped = sizes.numel() == 0 ? 0 : part.start * x.strides()[part.axis];
   return alias(x, sizes, strides, x.offset() + skipped);
@@ -167,12 +172,13 @@ Tensor reshape(const Tensor& x, const Sizes& sizes) {
 
 Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
   check_defined("flatten", "x", x);
+  const int64_t rank = std::max<int64_t>(x.rank(), 1);  // rank 0 counts as one axis of size 1
+  const int64_t first = normalize_axis("flatten", start, rank);
+  const int64_t last = normalize_axis("flatten", end, rank);
+  check(first <= last, "flatten", "end: expected an axis at or behind start {}, got {}", start, end);
   if (x.rank() == 0) {
     return reshape(x, {1});
   }
-  const int64_t first = normalize_axis("flatten", start, x.rank());
-  const int64_t last = normalize_axis("flatten", end, x.rank());
-  check(first <= last, "flatten", "end: expected an axis at or behind start {}, got {}", start, end);
   Sizes sizes;
   int64_t merged = 1;
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
@@ -221,17 +227,24 @@ Tensor expand(const Tensor& x, const Sizes& sizes) {
         to_string(sizes));
   Sizes target = sizes;
   Strides strides = Strides::filled(sizes.size(), 0);
-  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+  for (int64_t axis = sizes.size() - 1; axis >= 0; --axis) {
     const int64_t own = axis < added ? 1 : x.sizes()[axis - added];
     if (sizes[axis] == -1 && axis >= added) {
       target[axis] = own;
     }
     check(target[axis] >= 0 && (own == 1 || own == target[axis]), "expand", "sizes: {} cannot be expanded to {}",
           to_string(x.sizes()), to_string(sizes));
-    if (axis >= added && target[axis] == own) {
+    if (target[axis] != own) {
+      continue;  // repeated
+    }
+    if (axis >= added) {
       strides[axis] = x.strides()[axis - added];
+    } else if (x.rank() > 0) {
+      // A new axis that repeats nothing stands outside of those behind it, as in unsqueeze().
+      strides[axis] = target[axis + 1] * strides[axis + 1];
     }
   }
+  checked_numel("expand", target);
   return record(
       "expand", {x}, alias(x, target, strides, x.offset()), {},
       [from = x.sizes()](const Tensor& dy, const BackwardContext&) { return Tensors{sum_to_size(dy, from)}; });
@@ -247,7 +260,8 @@ Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t 
   };
   const int64_t first = bound(start);
   const int64_t length = std::max<int64_t>(bound(end) - first, 0);
-  return recorded_part(x, {.axis = axis, .start = first, .length = (length + step - 1) / step, .step = step});
+  return recorded_part(
+      x, {.axis = axis, .start = first, .length = length / step + (length % step == 0 ? 0 : 1), .step = step});
 }
 
 Tensor narrow(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
@@ -256,7 +270,7 @@ Tensor narrow(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
   const int64_t size = x.size(axis);
   const int64_t first = start < 0 ? start + size : start;
   check(first >= 0 && first <= size, "narrow", "start: expected a value in [{}, {}], got {}", -size, size, start);
-  check(length >= 0 && first + length <= size, "narrow", "length: expected a value in [0, {}] from start {}, got {}",
+  check(length >= 0 && length <= size - first, "narrow", "length: expected a value in [0, {}] from start {}, got {}",
         size - first, start, length);
   return recorded_part(x, {.axis = axis, .start = first, .length = length, .step = 1});
 }

@@ -13,11 +13,12 @@ namespace norma {
 Tensor view(const Tensor& x, const Sizes& sizes);
 /// view() if x's strides allow it, else a contiguous copy with these sizes.
 Tensor reshape(const Tensor& x, const Sizes& sizes);
-/// Merges axes [start, end] into one, as reshape().
+/// Merges axes [start, end] into one, as reshape(). Rank 0 counts as one axis of size 1.
 Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
 Tensor permute(const Tensor& x, const Axes& order);
 Tensor transpose(const Tensor& x, int64_t a, int64_t b);
-/// Repeats axes of size 1 with stride 0; new axes are added in front; -1 keeps a size.
+/// Repeats axes of size 1 with stride 0; new axes are added in front, those of size 1 with the stride of unsqueeze();
+/// -1 keeps a size. Throws Error when the number of elements does not fit into 64 bits.
 Tensor expand(const Tensor& x, const Sizes& sizes);
 /// Elements start, start + step, … below end of one axis. Negative start and end count from the end. step >= 1.
 Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t step = 1);

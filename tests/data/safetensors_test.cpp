@@ -215,6 +215,8 @@ TEST_CASE("safetensors: bad files, each with its error") {
           prefix + "tensor 'x': shape: expected at most 8 axes, got 9");
     CHECK(header_error("{" + entry("x", "F32", "[4294967296,4294967296]", 0, 4) + "}") ==
           prefix + "tensor 'x': shape: [4294967296,4294967296] is too large");
+    CHECK(header_error("{" + entry("x", "F32", "[0,4294967296,4294967296]", 0, 0) + "}") ==
+          prefix + "tensor 'x': shape: [0,4294967296,4294967296] is too large");
   }
   SUBCASE("offsets out of range") {
     CHECK(header_error("{" + entry("x", "U8", "[5]", 0, 5) + "}") ==

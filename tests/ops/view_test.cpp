@@ -109,6 +109,9 @@ TEST_CASE("flatten: merges a range of axes in row-major order, whatever the form
   CHECK(flatten(y, 1).to_vector<double>() == x.to_vector<double>());
   CHECK(flatten(y, 2).strides() == Strides{60, 1, 3});
   CHECK(flatten(scalar(3)).sizes() == Sizes{1});
+  CHECK(flatten(scalar(3), -1, 0).sizes() == Sizes{1});
+  CHECK_THROWS_WITH_AS(flatten(scalar(3), 5), "flatten: axis: expected a value in [-1, 1), got 5", Error);
+  CHECK_THROWS_WITH_AS(flatten(scalar(3), 0, 1), "flatten: axis: expected a value in [-1, 1), got 1", Error);
   CHECK_THROWS_WITH_AS(flatten(x, 2, 1), "flatten: end: expected an axis at or behind start 2, got 1", Error);
 }
 
@@ -136,6 +139,22 @@ TEST_CASE("expand: repeats without copying") {
   CHECK_THROWS_WITH_AS(expand(x, {4, 1}), "expand: sizes: [3, 1] cannot be expanded to [4, 1]", Error);
   CHECK_THROWS_WITH_AS(expand(x, {-1, 3, 1}), "expand: sizes: [3, 1] cannot be expanded to [-1, 3, 1]", Error);
   CHECK_THROWS_WITH_AS(expand(x, {3}), "expand: sizes: expected at least 2 axes, as in [3, 1], got [3]", Error);
+}
+
+// torch.zeros(3, 4, 5).expand(1, 3, 4, 5).stride() == (60, 20, 5, 1), and so on, PyTorch 2
+TEST_CASE("expand: a new axis that repeats nothing keeps the order of the others") {
+  const Tensor x = counting({3, 4, 5});
+  CHECK(expand(x, {1, 3, 4, 5}).strides() == Strides{60, 20, 5, 1});
+  CHECK(expand(x, {2, 1, 3, 4, 5}).strides() == Strides{0, 60, 20, 5, 1});
+  CHECK(expand(x, {1, 2, 3, 4, 5}).strides() == Strides{0, 0, 20, 5, 1});
+  CHECK(expand(scalar(3), {1, 1}).strides() == Strides{0, 0});
+  // The order of (C, H, W) with C innermost is still told by every stride.
+  const Tensor pixels = permute(counting({4, 5, 3}), {2, 0, 1});
+  const Tensor image = expand(pixels, {1, 3, 4, 5});
+  CHECK(image.strides() == Strides{3, 1, 15, 3});
+  CHECK(image.strides() == unsqueeze(pixels, 0).strides());
+  CHECK(image.is_contiguous(MemoryFormat::channels_last));
+  CHECK(image.to_vector<double>() == pixels.to_vector<double>());
 }
 
 TEST_CASE("slice: bounds are clamped as in Python") {
