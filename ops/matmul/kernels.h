@@ -12,7 +12,7 @@ namespace norma::kernels {
 
 /// `batch` products c = a b + bias of a (m, k) and b (k, n), in plain numbers. Strides are in elements. In a and b
 /// either the rows or the columns are runs of memory: one of the two strides is 1, the other at least the length of a
-/// run. c's columns are adjacent.
+/// run. c's columns are adjacent. At most one of a_batch and b_batch is 0 when batch > 1. m, n > 0; k may be 0.
 struct MatmulCase {
   DType dtype = DType::float32;
   int64_t batch = 1, m = 0, n = 0, k = 0;

@@ -80,10 +80,11 @@ struct Rows {
     return alias(tensor.detach(), {count, features}, {features, 1}, tensor.offset());
   }
 
- private:
   static int64_t leading_numel(const Tensor& x) {
     return std::accumulate(x.sizes().begin(), x.sizes().end() - 1, int64_t{1}, std::multiplies<>());
   }
+
+ private:
   /// The strides of axes that have more than one element.
   static Strides without_size_1(const Sizes& sizes, const Strides& strides) {
     Strides kept;
@@ -106,7 +107,7 @@ Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const 
     copy_into(dy, dy_read);
   }
   const int64_t features = x_sizes.back();
-  const int64_t rows = dy.numel() / std::max<int64_t>(outputs, 1);
+  const int64_t rows = Rows::leading_numel(dy);
   const TensorOptions tensor_options{.dtype = dy.dtype(), .device = dy.device()};
   const Tensor dy_rows = alias(dy_read, {rows, outputs}, {outputs, 1}, dy_read.offset());
   Tensors gradients(3);
@@ -129,13 +130,15 @@ Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const 
 
 /// The same composed of differentiable ops.
 Tensors recorded_gradients(const Tensor& dy, const BackwardContext& context, const Sizes& x_sizes, int64_t outputs) {
-  const Tensor dy_rows = reshape(dy, {-1, outputs});
+  // -1 would stand for anything where there are no elements.
+  const int64_t rows = Rows::leading_numel(dy);
+  const Tensor dy_rows = reshape(dy, {rows, outputs});
   Tensors gradients(3);
   if (context.needs_grad(0)) {
     gradients[0] = reshape(matmul(dy_rows, context.saved(1)), x_sizes);
   }
   if (context.needs_grad(1)) {
-    gradients[1] = matmul(transpose(dy_rows, 0, 1), reshape(context.saved(0), {-1, x_sizes.back()}));
+    gradients[1] = matmul(transpose(dy_rows, 0, 1), reshape(context.saved(0), {rows, x_sizes.back()}));
   }
   if (context.needs_grad(2)) {
     gradients[2] = sum(dy_rows, {0});

@@ -88,10 +88,52 @@ void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const 
   }
 }
 
+/// The part of x with one index along each of these axes of `batch`; off the tape.
+Tensor first_along(const Tensor& x, const Axes& axes, const Sizes& batch) {
+  Sizes sizes = x.sizes();
+  const int64_t added = batch.size() + 2 - x.rank();
+  for (const int64_t axis : axes) {
+    if (axis >= added) {
+      sizes[axis - added] = 1;
+    }
+  }
+  return alias(x, sizes, x.strides(), x.offset());
+}
+
+/// multiply_batch() with each product computed once: along the axes of the batch where neither operand changes, the
+/// result is copied. No library is asked for the same product twice.
+void multiply_distinct(const Tensor& a, const Tensor& b, const Sizes& batch, const Tensor& out) {
+  const Strides a_strides = broadcast_strides(leading(a.sizes(), 2), leading(a.strides(), 2), batch);
+  const Strides b_strides = broadcast_strides(leading(b.sizes(), 2), leading(b.strides(), 2), batch);
+  Axes repeated;
+  Sizes distinct = batch;
+  for (int64_t axis = 0; axis < batch.size(); ++axis) {
+    if (batch[axis] > 1 && a_strides[axis] == 0 && b_strides[axis] == 0) {
+      repeated.push_back(axis);
+      distinct[axis] = 1;
+    }
+  }
+  multiply_batch(first_along(a, repeated, batch), first_along(b, repeated, batch), distinct,
+                 first_along(out, repeated, batch));
+  while (!repeated.empty()) {
+    const int64_t axis = repeated.back();
+    repeated.erase(repeated.size() - 1);
+    // Along the axes that are left only the first products are there.
+    const Tensor there = first_along(out, repeated, batch);
+    copy_into(narrow(there, axis, 0, 1), narrow(there, axis, 1, batch[axis] - 1));
+  }
+}
+
+/// x (…, columns) as one matrix, also when it has no elements.
+Tensor as_rows(const Tensor& x) {
+  const int64_t columns = x.size(-1);
+  return reshape(x, {leading(x.sizes(), 1).numel(), columns});
+}
+
 /// aᵀ dy, added up over the axes that b was broadcast along.
 Tensor right_gradient(const Tensor& a, const Tensor& dy, const Sizes& b_sizes) {
   if (b_sizes.size() == 2) {  // the whole batch is one sum
-    return matmul(transpose(reshape(a, {-1, b_sizes[0]}), 0, 1), reshape(dy, {-1, b_sizes[1]}));
+    return matmul(transpose(as_rows(a), 0, 1), as_rows(dy));
   }
   return sum_to_size(matmul(transpose(a, -2, -1), dy), b_sizes);
 }
@@ -125,6 +167,9 @@ void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias,
                                     .b_row = b.row,
                                     .b_column = b.column,
                                     .c_row = c_row};
+  if (product.m == 0 || product.n == 0) {
+    return;
+  }
   const auto& implementation = kernels::matmul_implementation(a.tensor.device(), product);
   const OpScope scope([&] { return work_of(product, implementation); });
   implementation.multiply(product, a.tensor.raw_data(), b.tensor.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
@@ -148,7 +193,8 @@ Tensor matmul(const Tensor& given_a, const Tensor& given_b) {
   if (a.size(-1) == 0) {
     zero_(out);  // an empty sum
   } else if (out.numel() > 0) {
-    multiply_batch(a, b, batch, out);
+    const NoGradGuard no_grad;
+    multiply_distinct(a, b, batch, out);
   }
   // Each operand is needed for the other's gradient only.
   const Tensor a_saved = b.requires_grad() ? a : Tensor();

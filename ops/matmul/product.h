@@ -15,8 +15,9 @@ struct MatrixView {
 /// x itself if the rows or the columns of its matrices (last two axes) are runs of memory, else a contiguous copy.
 MatrixView matrix_view(const Tensor& x);
 
-/// Writes a b + bias into the matrix at `c`, whose rows are `c_row` elements apart. All of rank 2; bias may be
-/// undefined. `keep_b`: b is a weight in use as it is, so that what a library made of it may be kept for the next call.
+/// Writes a b + bias into the matrix at `c`, whose rows are `c_row` elements apart. All of rank 2, any of the sizes may
+/// be 0; bias may be undefined. `keep_b`: b is a weight in use as it is, so that what a library made of it may be kept
+/// for the next call.
 void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row,
                    bool keep_b = false);
 
