@@ -1,6 +1,7 @@
 #include "core/parallel.h"
 #include "core/strided_loop.h"
 #include "ops/loss/kernels.h"
+#include "ops/pointwise/vector_math.h"
 
 #include <Eigen/Core>
 #include <algorithm>
@@ -30,6 +31,17 @@ double sum_of(const Row<T>& row) {
   return sum;
 }
 
+/// exp(row), in place. Eigen's is not 0 at -inf, and has other bits in lanes than in what is left over.
+template <class T>
+void exponentials(Row<T>& row) {
+  T* values = row.data();
+  const int64_t count = row.size();
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = vector_math::exp(values[i]);
+  }
+}
+
 /// log(sum(exp(x))) = max + log(sum(exp(x - max))). `work` holds exp(x - max) afterwards.
 template <class T>
 struct LogSum {
@@ -37,7 +49,8 @@ struct LogSum {
   double rest;  ///< log(sum(exp(x - max)))
 
   LogSum(const Row<T>& x, Row<T>& work) : max(x.maxCoeff()) {
-    work = (x - max).exp();
+    work = x - max;
+    exponentials(work);
     rest = std::log(sum_of(work));
   }
 };
@@ -82,7 +95,8 @@ void softmax_backward_rows(const SoftmaxShape& shape, bool logarithm, const T* y
       gather(y + offsets[0] + r * strides[0], shape.steps[0], value);
       gather(dy + offsets[1] + r * strides[1], shape.steps[1], gradient);
       if (logarithm) {
-        work = gradient - value.exp() * static_cast<T>(sum_of(gradient));
+        exponentials(value);
+        work = gradient - value * static_cast<T>(sum_of(gradient));
       } else {
         work = gradient * value;
         work = value * (gradient - static_cast<T>(sum_of(work)));
@@ -178,7 +192,8 @@ void cross_entropy_backward_rows(const CrossEntropyShape& shape, bool class_numb
       if (dx != nullptr) {
         smoothed_target(shape, class_numbers, target, row, q);
         const double total = class_numbers && shape.class_weights == nullptr ? 1 : sum_of(q);
-        below = (below.exp() * static_cast<T>(total) - q) * static_cast<T>(weight);
+        exponentials(below);
+        below = (below * static_cast<T>(total) - q) * static_cast<T>(weight);
         Eigen::Map<Row<T>>(dx + row * shape.classes, shape.classes) = below;
       }
     }

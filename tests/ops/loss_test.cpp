@@ -85,6 +85,59 @@ TEST_CASE("softmax and log_softmax: large, infinite and NaN inputs") {
   CHECK(softmax(full({1}, 3), 0).item<float>() == 1);
 }
 
+TEST_CASE("softmax, log_softmax and cross_entropy: exp(-inf) is 0 in every place of a row, every dtype") {
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+    for (const int64_t length : {2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 67}) {
+      // All but one are -inf, or so far below that the exponential is no number; that one stands anywhere.
+      for (const double below : {-kInfinity, -50'000.0}) {
+        for (const int64_t top : {int64_t{0}, length / 2, length - 1}) {
+          CAPTURE(to_string(dtype));
+          CAPTURE(length);
+          CAPTURE(below);
+          Tensor x = full({3, length}, below, {.dtype = dtype});
+          fill_(select(x, 1, top), 2);
+          x.set_requires_grad();
+          Tensor expected = zeros({3, length});
+          fill_(select(expected, 1, top), 1);
+          CHECK(softmax(x, 1).to_vector<double>() == expected.to_vector<double>());
+          for (const Layout layout : {Layout::contiguous, Layout::strided}) {
+            CHECK(softmax(in_layout(x.detach(), layout), 1).to_vector<double>() == expected.to_vector<double>());
+          }
+          const Tensor dy = to(random_tensor({3, length}, 5), dtype);
+          const Tensor flat = ones_like(dy);
+          // The gradient of log_softmax for sum(y) is 1 - length * softmax(x): 1 wherever softmax is 0.
+          const std::vector<double> of_log = grad({log_softmax(x, 1)}, {x}, {flat})[0].to_vector<double>();
+          const Tensor target = full({3}, static_cast<double>(top), {.dtype = DType::int64});
+          const std::vector<double> of_loss = grad({cross_entropy(x, target)}, {x})[0].to_vector<double>();
+          const std::vector<double> of_soft = grad({softmax(x, 1)}, {x}, {dy})[0].to_vector<double>();
+          bool right = true;
+          for (int64_t i = 0; i < 3 * length; ++i) {
+            const bool is_top = i % length == top;
+            const auto at = static_cast<size_t>(i);
+            right = right && of_log[at] == (is_top ? 1.0 - static_cast<double>(length) : 1.0);
+            right = right && of_loss[at] == 0 && of_soft[at] == 0;
+          }
+          CHECK(right);
+          CHECK(cross_entropy(x, target).item<float>() == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("softmax: an element's bits do not depend on where in the row it stands") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    for (const int64_t length : {2, 9, 16, 17, 35}) {
+      Tensor x = full({length}, -0.7, {.dtype = dtype});
+      fill_(narrow(x, 0, 0, 1), 0.3);
+      const std::vector<double> y = softmax(x, 0).to_vector<double>();
+      for (size_t i = 1; i < y.size(); ++i) {
+        CHECK(y[i] == y[1]);
+      }
+    }
+  }
+}
+
 TEST_CASE("softmax and log_softmax: gradients, once and twice, every axis") {
   for (int64_t axis = 0; axis < 4; ++axis) {
     const Tensors inputs = {random_tensor({2, 3, 4, 2}, 1)};
