@@ -54,8 +54,8 @@ Doubles parameter_row(const MapLayout& layout, const Tensor& parameter, double o
 Doubles over_maps(const MapLayout& layout, const Doubles& of_maps);
 
 /// (rows, sets) as normalize() keeps them: mean, rest, rstd; for Centring::deviation then centre and its rest. x: in
-/// the order of the layout. `var`, if not null, receives the variances. `affine`: in the walk of a normalize() with weight
-/// or bias, and so with its bits.
+/// the order of the layout. `var`, if not null, receives the variances. `affine`: in the walk of a normalize() with
+/// weight or bias, and so with its bits.
 Tensor statistics_rows_of(std::string_view op, const Tensor& x, const NormSpec& spec, Tensor* var = nullptr,
                           bool affine = false);
 /// Row `row` of them.

@@ -2,6 +2,7 @@
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "ops/norm/implementation.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace norma::norm_kernels {
 
@@ -61,6 +62,11 @@ Tensors fused_backward(const SavedNorm& norm, const Tensor& dy, NeededGradients 
                       .dresidual = data_or_null<S>(dresidual_in_order)});
   });
   if (needs.x) {
+    if (norm.spec.centring == Centring::mean && !norm.given && layout.shape().set_size() == 1) {
+      // x - x depends on nothing, but its terms were rounded; a product leaves NaN as it is.
+      Tensor nothing = dx_in_order;
+      mul_(nothing, 0);
+    }
     put_in_place(layout, dx_in_order, dx);
   }
   if (dresidual_in_order.defined()) {

@@ -1,7 +1,7 @@
 #include "core/half.h"
 #include "ops/norm/norm_cpu_statistics.h"
 
-// Statistics of sets whose squares leave the range of T, as at 1e20 or 1e-25 in float32.
+// Statistics of sets whose squares leave the range of T, as at 1e20 or 1e-25 in float32, and of infinite elements.
 
 namespace norma::norm_kernels::cpu {
 
@@ -33,7 +33,16 @@ bool store_scaled_statistics(const NormProblem& problem, const NormForward<S>& a
     finite = finite && std::isfinite(value);
   });
   if (!finite) {
-    return false;
+    if (problem.centring == Centring::none) {
+      return false;
+    }
+    // Where a pivot was infinite, the mean is lost in what was subtracted. The sum itself has the sign of the infinite
+    // elements; deviations from such a mean are NaN.
+    double sum = 0;
+    for_each_element(shape, arrays.x, set, [&](double value) { sum += value; });
+    constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+    store_set(problem, arrays, set, static_cast<T>(sum / static_cast<double>(shape.set_size())), T(0), kNaN, kNaN);
+    return true;
   }
   // The largest element times the scale is about 1.
   constexpr int kMaxExponent = std::numeric_limits<double>::max_exponent - 1;

@@ -75,8 +75,9 @@ inline bool squares_are_lost(const NormProblem& problem, double var) {
   const bool asked_for = problem.statistics == Statistics::sum_of_squares && problem.centring != Centring::none;
   return !asked_for && (!std::isfinite(var) || var + problem.eps < kLeast);
 }
-/// The statistics of such a set, from its elements multiplied by a power of two, in double. False, with nothing done,
-/// where an element is NaN or infinite.
+/// The statistics of such a set, from its elements multiplied by a power of two, in double. Where an element is NaN or
+/// infinite: the mean is the plain one, infinite or NaN, and the variance NaN; without centring false, with nothing
+/// done.
 template <class S>
 bool store_scaled_statistics(const NormProblem& problem, const NormForward<S>& arrays, int64_t set);
 

@@ -19,8 +19,10 @@ namespace {
 struct Operands {
   Tensor a;
   Tensor b;
+  Tensors given;  ///< before the conversion, which may change how operands with gaps lie in memory: they tell how the
+                  ///< result lies
 
-  Operands(std::string_view op, const Tensor& left, const Tensor& right) {
+  Operands(std::string_view op, const Tensor& left, const Tensor& right) : given{left, right} {
     check_defined(op, "a", left);
     check_defined(op, "b", right);
     check_device(op, "b", right, left.device());
@@ -42,7 +44,8 @@ Operands arithmetic_operands(std::string_view op, Binary f, const Tensor& left, 
 Tensor with_number(std::string_view op, Binary f, const Tensor& a, double b) {
   check_defined(op, "a", a);
   pointwise::check_binary_dtype(op, f, a.dtype());
-  return pointwise::binary(op, f, a, pointwise::number_beside(op, a, b));
+  const Tensor number = pointwise::number_beside(op, a, b);
+  return pointwise::binary(op, f, a, number, {a, number});
 }
 
 Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tensor& right) {
@@ -50,7 +53,7 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
   const Tensor& a = operands.a;
   const Tensor& b = operands.b;
   const Sizes sizes = broadcast_sizes(op, a.sizes(), b.sizes());
-  Tensor y = pointwise::empty_for(sizes, DType::boolean, {a, b});
+  Tensor y = pointwise::empty_for(sizes, DType::boolean, operands.given);
   using pointwise::operand_of;
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(a, b, y)}; });
   pointwise::kernels_for(y.device())
@@ -61,8 +64,8 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
 }  // namespace
 
 Tensor add(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = arithmetic_operands("add", Binary::add, left, right);
-  return record("add", {a, b}, pointwise::binary("add", Binary::add, a, b), {},
+  const auto [a, b, given] = arithmetic_operands("add", Binary::add, left, right);
+  return record("add", {a, b}, pointwise::binary("add", Binary::add, a, b, given), {},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
                           c.needs_grad(1) ? unbroadcast(dy, b_sizes) : Tensor()};
@@ -70,8 +73,8 @@ Tensor add(const Tensor& left, const Tensor& right) {
 }
 
 Tensor sub(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = arithmetic_operands("sub", Binary::sub, left, right);
-  return record("sub", {a, b}, pointwise::binary("sub", Binary::sub, a, b), {},
+  const auto [a, b, given] = arithmetic_operands("sub", Binary::sub, left, right);
+  return record("sub", {a, b}, pointwise::binary("sub", Binary::sub, a, b, given), {},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
                           c.needs_grad(1) ? neg(unbroadcast(dy, b_sizes)) : Tensor()};
@@ -79,9 +82,9 @@ Tensor sub(const Tensor& left, const Tensor& right) {
 }
 
 Tensor mul(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = arithmetic_operands("mul", Binary::mul, left, right);
+  const auto [a, b, given] = arithmetic_operands("mul", Binary::mul, left, right);
   // Each operand serves the gradient of the other.
-  return record("mul", {a, b}, pointwise::binary("mul", Binary::mul, a, b),
+  return record("mul", {a, b}, pointwise::binary("mul", Binary::mul, a, b, given),
                 {b.requires_grad() ? a : Tensor(), a.requires_grad() ? b : Tensor()},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {c.needs_grad(0) ? unbroadcast(mul(dy, c.saved(1)), a_sizes) : Tensor(),
@@ -90,8 +93,9 @@ Tensor mul(const Tensor& left, const Tensor& right) {
 }
 
 Tensor div(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = arithmetic_operands("div", Binary::div, left, right);
-  return record("div", {a, b}, pointwise::binary("div", Binary::div, a, b), {b.requires_grad() ? a : Tensor(), b},
+  const auto [a, b, given] = arithmetic_operands("div", Binary::div, left, right);
+  return record("div", {a, b}, pointwise::binary("div", Binary::div, a, b, given),
+                {b.requires_grad() ? a : Tensor(), b},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   const Tensor b_saved = c.saved(1);
                   Tensors gradients(2);
@@ -106,8 +110,8 @@ Tensor div(const Tensor& left, const Tensor& right) {
 }
 
 Tensor maximum(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = arithmetic_operands("maximum", Binary::maximum, left, right);
-  return record("maximum", {a, b}, pointwise::binary("maximum", Binary::maximum, a, b), {a, b},
+  const auto [a, b, given] = arithmetic_operands("maximum", Binary::maximum, left, right);
+  return record("maximum", {a, b}, pointwise::binary("maximum", Binary::maximum, a, b, given), {a, b},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   const Tensor x = c.saved(0);
                   const Tensor y = c.saved(1);
@@ -158,7 +162,7 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   const Tensor& b = operands.b;
   check_device("where", "condition", condition, a.device());
   const Sizes sizes = broadcast_sizes("where", condition.sizes(), broadcast_sizes("where", a.sizes(), b.sizes()));
-  Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, a, b});
+  Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, operands.given[0], operands.given[1]});
   using pointwise::operand_of;
   const OpScope scope([&] { return OpWork{.op = "where", .bytes = bytes_of(condition, a, b, y)}; });
   pointwise::kernels_for(y.device())

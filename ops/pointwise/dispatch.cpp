@@ -112,8 +112,8 @@ Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, cons
                 });
 }
 
-Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b) {
-  Tensor y = empty_for(broadcast_sizes(op, a.sizes(), b.sizes()), a.dtype(), {a, b});
+Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& given) {
+  Tensor y = empty_for(broadcast_sizes(op, a.sizes(), b.sizes()), a.dtype(), given);
   binary_into(f, a, b, y);
   return y;
 }

@@ -32,8 +32,9 @@ Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scal
 Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, const Tensor& dy,
                          const Scalars& scalars = {});
 
-/// A new tensor f(a, b) of two tensors of one dtype.
-Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b);
+/// A new tensor f(a, b) of two tensors of one dtype, in the result_strides() of `given`: a and b as they were before
+/// they were converted to it.
+Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& given);
 /// y = f(a, b), where y may be a or b; both broadcast to y's sizes.
 void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y);
 

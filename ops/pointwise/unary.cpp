@@ -100,9 +100,29 @@ Tensor relu_backward(const Tensor& x, const Tensor& dy) {
   return straight_backward("relu_backward", Unary::relu, x, dy);
 }
 
+namespace {
+
+/// sigmoid(v) from the smaller of it and 1 - sigmoid(v), which keeps its digits, and so do its derivatives: 1 - y of a
+/// y near 1 has lost them. x has the sign of v.
+class Sides {
+ public:
+  Sides(const Tensor& x, const Tensor& v)
+      : positive_(greater(x, 0)), smaller_(norma::sigmoid(where(positive_, neg(v), v))) {}
+
+  [[nodiscard]] Tensor sigmoid() const { return where(positive_, 1 - smaller_, smaller_); }
+  /// sigmoid(v) (1 - sigmoid(v))
+  [[nodiscard]] Tensor slope() const { return smaller_ * (1 - smaller_); }
+
+ private:
+  Tensor positive_;
+  Tensor smaller_;
+};
+
+}  // namespace
+
 Tensor silu_backward(const Tensor& x, const Tensor& dy) {
-  const Tensor s = sigmoid(x);
-  return dy * (s * (x * (1 - s) + 1));
+  const Sides side(x, x);
+  return dy * (side.sigmoid() + x * side.slope());
 }
 
 Tensor silu(const Tensor& x) {
@@ -122,9 +142,9 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate) {
       constexpr double kTwice = 1.59576912160573071176;
       constexpr double kCubic = 0.044715;
       const Tensor square = saved * saved;
-      const Tensor s = sigmoid(saved * (square * kCubic + 1) * kTwice);
+      const Sides side(saved, saved * (square * kCubic + 1) * kTwice);
       const Tensor slope = (square * (3 * kCubic) + 1) * kTwice;
-      return dy * (s + saved * (s * (1 - s)) * slope);
+      return dy * (side.sigmoid() + saved * side.slope() * slope);
     });
   }
   return smooth("gelu", Unary::gelu, x, gelu_backward);

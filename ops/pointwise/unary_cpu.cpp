@@ -15,12 +15,10 @@ template <class T>
 struct GeluTanh {
   static constexpr T kScale = T(0.79788456080286535588);  // sqrt(2 / pi)
   static constexpr T kCubic = T(0.044715);
-  T gate;   // sigmoid(2 u)
-  T slope;  // d(2 u)/dx
 
-  explicit GeluTanh(T x)
-      : gate(vm::sigmoid(T(2) * kScale * x * (T(1) + kCubic * x * x))),
-        slope(T(2) * kScale * (T(1) + T(3) * kCubic * x * x)) {}
+  static T twice_u(T x) { return T(2) * kScale * x * (T(1) + kCubic * x * x); }
+  /// d(2 u)/dx
+  static T slope(T x) { return T(2) * kScale * (T(1) + T(3) * kCubic * x * x); }
 };
 
 template <class S>
@@ -109,7 +107,7 @@ void unary_floating(Unary f, const Sizes& sizes, const Operand& y, const Operand
     case Unary::relu: return map<S, S>(sizes, y, x, [](T v) { return v <= T(0) ? T(0) : v; });
     case Unary::silu: return map<S, S>(sizes, y, x, [](T v) { return v * vm::sigmoid(v); });
     case Unary::gelu: return map<S, S>(sizes, y, x, [](T v) { return v * vm::normal(v).distribution; });
-    case Unary::gelu_tanh: return map<S, S>(sizes, y, x, [](T v) { return v * GeluTanh<T>(v).gate; });
+    case Unary::gelu_tanh: return map<S, S>(sizes, y, x, [](T v) { return v * vm::sigmoid(GeluTanh<T>::twice_u(v)); });
     case Unary::neg:
     case Unary::abs:
     case Unary::clamp: return unary_numeric<S>(f, sizes, y, x, scalars);
@@ -128,13 +126,14 @@ void backward(Unary f, const Sizes& sizes, const Operand& dx, const Operand& sav
     case Unary::tanh: return run([](T y, T dy) { return dy * (T(1) - y * y); });
     case Unary::sigmoid: return run([](T y, T dy) { return dy * (y * (T(1) - y)); });
     case Unary::relu: return run([](T y, T dy) { return y <= T(0) ? T(0) : dy; });
-    case Unary::abs: return run([](T x, T dy) { return x > T(0) ? dy : (x < T(0) ? -dy : T(0)); });
+    case Unary::abs:  // a product, so that a gradient of NaN stays one where the slope is 0
+      return run([](T x, T dy) { return dy * (x > T(0) ? T(1) : (x < T(0) ? T(-1) : T(0))); });
     case Unary::erf:
       return run([](T x, T dy) { return dy * T(1.12837916709551257390) * vm::exp(-x * x); });  // 2 / sqrt(pi)
     case Unary::silu:
       return run([](T x, T dy) {
-        const T s = vm::sigmoid(x);
-        return dy * (s * (T(1) + x * (T(1) - s)));
+        const vm::Sigmoid<T> s(x);
+        return dy * (s.value + x * s.slope);
       });
     case Unary::gelu:
       return run([](T x, T dy) {
@@ -143,8 +142,8 @@ void backward(Unary f, const Sizes& sizes, const Operand& dx, const Operand& sav
       });
     case Unary::gelu_tanh:
       return run([](T x, T dy) {
-        const GeluTanh<T> g(x);
-        return dy * (g.gate + x * g.gate * (T(1) - g.gate) * g.slope);
+        const vm::Sigmoid<T> gate(GeluTanh<T>::twice_u(x));
+        return dy * (gate.value + x * gate.slope * GeluTanh<T>::slope(x));
       });
     case Unary::clamp: {
       const T low = static_cast<T>(scalars.first);

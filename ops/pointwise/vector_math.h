@@ -149,6 +149,21 @@ T sigmoid(T x) {
   return T(1) / (T(1) + exp(-x));
 }
 
+/// sigmoid(x) and its slope, sigmoid(x) (1 - sigmoid(x)), both to a few units: 1 - y of a y near 1 has lost its digits.
+template <class T>
+struct Sigmoid {
+  T value;
+  T slope;
+
+  explicit Sigmoid(T x) {
+    const T e = exp(-std::fabs(x));
+    const T larger = T(1) / (T(1) + e);
+    const T smaller = e * larger;
+    value = x < T(0) ? smaller : larger;
+    slope = smaller * larger;
+  }
+};
+
 /// The normal density and distribution function at one place.
 template <class T>
 struct Normal {

@@ -115,6 +115,34 @@ TEST_CASE("pointwise: a mixed dtype does not change the strides of the result") 
   check_strides("N + int64 L", n(kSizes) + ints, kContiguous);
 }
 
+// S = (2, 3, 4, 5); gaps = torch.empty_strided(S, (120, 1, 30, 6)); wide = torch.zeros(S, dtype=torch.float64)
+// reverse = torch.empty_strided(S, (2, 4, 12, 48)); column = torch.zeros(4, 1, dtype=torch.float64)
+// (gaps + wide).stride(), gaps.double().stride(), torch.empty_like(reverse).stride() and so on   (torch 2.15)
+TEST_CASE("pointwise: a mixed dtype or a copy does not lose the order of axes with gaps") {
+  const Tensor gaps = strided(kSizes, {120, 1, 30, 6});  // channels_last, with a gap behind every pixel
+  const Tensor reverse = strided(kSizes, {2, 4, 12, 48});
+  const Strides dense_reverse{1, 2, 6, 24};
+  const Tensor dense = strided(kSizes, dense_reverse);
+  const Tensor wide = zeros(kSizes, {.dtype = DType::float64});
+  const Tensor column = zeros({4, 1}, {.dtype = DType::float64});
+  check_strides("gaps + wide", gaps + wide, kChannelsLast);
+  check_strides("wide + gaps", wide + gaps, kContiguous);
+  check_strides("gaps * (4, 1)", gaps * column, kChannelsLast);
+  check_strides("reverse - wide", reverse - wide, dense_reverse);
+  check_strides("dense + wide", dense + wide, dense_reverse);
+  check_strides("maximum", maximum(reverse, wide), dense_reverse);
+  check_strides("greater", greater(reverse, wide), dense_reverse);
+  check_strides("where", where(greater(scalar(1), 0), reverse, wide), dense_reverse);
+  check_strides("integers", to(gaps, DType::int32) + zeros(kSizes, {.dtype = DType::int64}), kChannelsLast);
+  check_strides("converted", to(reverse, DType::float64), dense_reverse);
+  check_strides("cloned", clone(reverse, MemoryFormat::preserve), dense_reverse);
+  check_strides("like", zeros_like(reverse), dense_reverse);
+  // A batch of one image repeated keeps the order of the image.
+  const Tensor repeated = expand(l({1, 3, 4, 5}), kSizes);
+  check_strides("repeated, converted", to(repeated, DType::float64), kChannelsLast);
+  check_strides("repeated + wide", repeated + wide, kChannelsLast);
+}
+
 TEST_CASE("pointwise: gradients have the format of the input, whatever that of the incoming gradient") {
   using Function = Tensor (*)(const Tensor&);
   const Function functions[] = {

@@ -168,6 +168,38 @@ TEST_CASE("relu and abs: the gradient at 0 is 0") {
   CHECK(gradient_of(x) == std::vector<double>{-1, 0, 2});
 }
 
+// x = torch.tensor([-1., 0., -0., 2., math.nan], requires_grad=True); g = torch.full((5,), math.nan)
+// torch.autograd.grad(f(x), x, g) for f = abs, relu, lambda x: x.clamp(-0.5, 0.5), lambda x: torch.where(x > 0, x, 1.)
+TEST_CASE("pointwise: a NaN gradient passes where PyTorch passes it, and a NaN input is seen") {
+  const double nan = std::nan("");
+  const auto nan_mask = [&](const TensorFunction& f, const std::vector<double>& gradient) {
+    Tensor x = leaf({-1, 0, -0.0, 2, nan});
+    std::string mask;
+    for (const double value : grad(f({x}), {x}, {from_vector(gradient, {5})})[0].to_vector<double>()) {
+      mask += std::isnan(value) ? 'n' : value == 0 ? '0' : value > 0 ? '+' : '-';
+    }
+    return mask;
+  };
+  const std::vector<double> nans(5, nan);
+  const std::vector<double> ones(5, 1);
+  const TensorFunction of_abs = [](const Tensors& in) -> Tensors { return {abs(in[0])}; };
+  const TensorFunction of_relu = [](const Tensors& in) -> Tensors { return {relu(in[0])}; };
+  const TensorFunction of_clamp = [](const Tensors& in) -> Tensors { return {clamp(in[0], -0.5, 0.5)}; };
+  const TensorFunction of_where = [](const Tensors& in) -> Tensors {
+    return {where(greater(in[0], 0), in[0], ones_like(in[0]))};
+  };
+  const TensorFunction of_max = [](const Tensors& in) -> Tensors { return {maximum(in[0], zeros_like(in[0]))}; };
+  CHECK(nan_mask(of_abs, nans) == "nnnnn");
+  CHECK(nan_mask(of_abs, ones) == "-00+0");
+  CHECK(nan_mask(of_relu, nans) == "000nn");
+  CHECK(nan_mask(of_relu, ones) == "000++");
+  CHECK(nan_mask(of_clamp, nans) == "0nn00");
+  CHECK(nan_mask(of_where, nans) == "000n0");
+  CHECK(nan_mask(of_max, nans) == "0nnnn");
+  // An infinite gradient times a slope of 0 is no number.
+  CHECK(nan_mask(of_abs, std::vector<double>(5, INFINITY)) == "-nn+n");
+}
+
 TEST_CASE("pow: the gradient of x^0 and x^1 is finite at 0") {
   Tensor x = leaf({0, 2});
   sum(pow(x, 0) + pow(x, 1)).backward();

@@ -138,6 +138,52 @@ TEST_CASE("pointwise: far negative numbers give the limits of sigmoid, silu and 
   CHECK(max_difference(gelu(x, GeluApproximation::tanh), zeros({3})) == 0);
 }
 
+// x = torch.tensor([-math.inf, math.inf], dtype=…)
+// for f in (torch.exp, torch.sigmoid, torch.tanh, torch.erf, F.silu, F.gelu, lambda x: F.gelu(x, approximate='tanh'),
+//           torch.relu, torch.abs, torch.log, torch.sqrt, torch.rsqrt): print(f(x))
+// silu and both gelus of -inf are NaN there, too: -inf * 0. Its gelu of inf is NaN in float32 and inf in float64.
+// (2.15)
+TEST_CASE("pointwise: infinities give the limits that PyTorch has, in lanes and tails, every dtype") {
+  struct Limits {
+    std::string name;
+    Function f;
+    double below, above;
+  };
+  const double none = std::nan("");
+  const std::vector<Limits> all = {
+      {"exp", [](const Tensor& x) { return exp(x); }, 0, INFINITY},
+      {"sigmoid", [](const Tensor& x) { return sigmoid(x); }, 0, 1},
+      {"tanh", [](const Tensor& x) { return tanh(x); }, -1, 1},
+      {"erf", [](const Tensor& x) { return erf(x); }, -1, 1},
+      {"silu", [](const Tensor& x) { return silu(x); }, none, INFINITY},
+      {"gelu", [](const Tensor& x) { return gelu(x); }, none, INFINITY},
+      {"gelu, tanh", [](const Tensor& x) { return gelu(x, GeluApproximation::tanh); }, none, INFINITY},
+      {"relu", [](const Tensor& x) { return relu(x); }, 0, INFINITY},
+      {"abs", [](const Tensor& x) { return abs(x); }, INFINITY, INFINITY},
+      {"log", [](const Tensor& x) { return log(x); }, none, INFINITY},
+      {"sqrt", [](const Tensor& x) { return sqrt(x); }, none, INFINITY},
+      {"rsqrt", [](const Tensor& x) { return rsqrt(x); }, none, 0},
+  };
+  const auto is = [](double got, double expected) { return std::isnan(expected) ? std::isnan(got) : got == expected; };
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+    for (const int64_t size : {1, 7, 8, 15, 16, 17, 31, 32, 33, 100}) {
+      for (const Limits& test : all) {
+        CAPTURE(test.name);
+        CAPTURE(to_string(dtype));
+        CAPTURE(size);
+        bool right = true;
+        for (const double value : test.f(full({size}, -INFINITY, {.dtype = dtype})).to_vector<double>()) {
+          right = right && is(value, test.below);
+        }
+        for (const double value : test.f(full({size}, INFINITY, {.dtype = dtype})).to_vector<double>()) {
+          right = right && is(value, test.above);
+        }
+        CHECK(right);
+      }
+    }
+  }
+}
+
 TEST_CASE("pointwise: odd functions keep the sign of zero") {
   const Tensor x = from_vector<float>({-0.0F, 0.0F}, {2});
   for (const Function f :
@@ -159,8 +205,34 @@ TEST_CASE("gelu: float32 gradients against float64 from -15 to 15") {
     x.set_requires_grad();
     gelu(x, approximate).backward(ones_like(x));
     gelu(x64, approximate).backward(ones_like(x64));
-    // 1 - tanh^2 cancels in the tanh form.
-    CHECK(max_difference(x.grad(), x64.grad()) <= (approximate == GeluApproximation::none ? 3e-7 : 3e-6));
+    CHECK(max_difference(x.grad(), x64.grad()) <= 3e-7);
+  }
+}
+
+TEST_CASE("silu and gelu: float32 second derivatives against float64 from -15 to 15") {
+  std::vector<float> in{0, -0.0F, 5, -5};
+  for (float x = -15; x < 15; x += 0.00731F) {
+    in.push_back(x);
+  }
+  const std::vector<std::pair<std::string, Function>> functions = {
+      {"silu", [](const Tensor& x) { return silu(x); }},
+      {"gelu", [](const Tensor& x) { return gelu(x); }},
+      {"gelu, tanh", [](const Tensor& x) { return gelu(x, GeluApproximation::tanh); }},
+  };
+  for (const auto& [name, f] : functions) {
+    const auto derivative = [&f = f](const Tensor& x, int order) {
+      Tensor y = f(x);
+      for (int i = 0; i < order; ++i) {
+        y = grad({y}, {x}, {ones_like(y)}, {.create_graph = true})[0];
+      }
+      return y.detach();
+    };
+    Tensor x = from_vector<float>(in, {static_cast<int64_t>(in.size())});
+    Tensor x64 = copy_of(x, MemoryFormat::contiguous, DType::float64).set_requires_grad();
+    x.set_requires_grad();
+    CAPTURE(name);
+    CHECK(max_difference(derivative(x, 1), derivative(x64, 1)) <= 4e-7);
+    CHECK(max_difference(derivative(x, 2), derivative(x64, 2)) <= 8e-7);
   }
 }
 
