@@ -61,7 +61,7 @@ function(norma_compile_options target)
     target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
   endif()
   if(NORMA_NATIVE)
-    target_compile_options(${target} PRIVATE -march=native)
+    target_compile_options(${target} PRIVATE -march=${NORMA_ARCHITECTURE})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       target_compile_options(${target} PRIVATE -mprefer-vector-width=512)
       if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
@@ -73,8 +73,9 @@ function(norma_compile_options target)
   endif()
   # Without AVX-512 a vector of 64 bytes has no agreed way through a call; ours are in inlined functions only.
   target_compile_options(${target} PRIVATE -Wno-psabi)
-  # Sums keep the order they are written in; only contraction to fused multiply-add and errno are given up.
-  target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=fast)
+  # Bits depend on what is written, not on what is inlined where: sums keep their order, and the compiler makes no
+  # fused multiply-add of its own (core/multiply_add.h). Only errno and traps are given up.
+  target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=off)
   # Eigen must not start threads of its own below our OpenMP loops.
   target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE EIGEN_MPL2_ONLY)
   if(NORMA_SANITIZE)

@@ -1,4 +1,5 @@
 #include "core/buffer.h"
+#include "core/multiply_add.h"
 #include "core/parallel.h"
 #include "ops/conv/kernels.h"
 
@@ -118,7 +119,7 @@ template <class T, int kWidth, int kOutputs>
         unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
           constexpr int kOutput = q - k;
           if constexpr (kOutput >= 0 && kOutput < kOutputs) {
-            sum[kOutput] += value * weights[k];
+            sum[kOutput] = multiply_add(value, weights[k], sum[kOutput]);
           }
         });
       }
@@ -175,7 +176,7 @@ template <class T, int kWidth, int kOutputs>
       unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
         constexpr int kOutput = q - k;
         if constexpr (kOutput >= 0 && kOutput < kOutputs) {
-          sum[k] += value * gradient[kOutput];
+          sum[k] = multiply_add(value, gradient[kOutput], sum[k]);
         }
       });
     }

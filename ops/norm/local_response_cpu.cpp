@@ -41,7 +41,7 @@ void window_sums(int64_t count, const T* from, int64_t width, int64_t first, int
     for (int64_t j = first; j <= last; ++j) {
       sum += load(from + i + j * width, part);
     }
-    store(result + i, offset + scale * sum, part);
+    store(result + i, multiply_add(broadcast(scale), sum, broadcast(offset)), part);
   });
 }
 

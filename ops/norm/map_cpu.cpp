@@ -102,30 +102,48 @@ template <class F, class T, class N, class C>
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     const T centred = ((x[i] - c(0, i)) - c(1, i)) * c(2, i);
-    dx[i] = F::slope(dy[i], x[i], n, i) + (centred * c(3, i) + c(4, i));
+    dx[i] = F::slope(dy[i], x[i], n, i) + multiply_add(centred, c(3, i), c(4, i));
   }
 }
 
-/// Adds the terms of a run to its sums. count: at most kRunOfSums.
+/// The terms of elements i to i + count - 1 of a run, sum by sum, as rows of a vector each.
+template <class F, class T, class N>
+[[gnu::always_inline]] inline void run_terms(int64_t i, int64_t count, const T* dy, const T* x, const N& n,
+                                             T (&terms)[5][kLanes<T>]) {
+#pragma omp simd
+  for (int64_t lane = 0; lane < count; ++lane) {
+    const Terms<T> t = F::terms(dy[i + lane], x[i + lane], n, i + lane);
+    terms[0][lane] = t.a;
+    terms[1][lane] = t.b;
+    terms[2][lane] = t.c;
+    terms[3][lane] = t.d;
+    terms[4][lane] = t.e;
+  }
+}
+
+/// Adds the terms of a run to its sums. count: at most kRunOfSums. The lanes are ours: in a reduction their number
+/// would be the compiler's choice, and with it the bits.
 template <class F, class T, class N>
 [[gnu::flatten]] void add_run_terms(int64_t count, const T* dy, const T* x, const N& n, double* sums) {
-  T a = 0;
-  T b = 0;
-  T c = 0;
-  T d = 0;
-  T e = 0;
-#pragma omp simd reduction(+ : a, b, c, d, e)
-  for (int64_t i = 0; i < count; ++i) {
-    const Terms<T> t = F::terms(dy[i], x[i], n, i);
-    a += t.a;
-    b += t.b;
-    c += t.c;
-    d += t.d;
-    e += t.e;
+  Lanes<T> all[F::kSums] = {};
+  const auto add = [&all](const T(&terms)[5][kLanes<T>]) {
+    for (int k = 0; k < F::kSums; ++k) {
+      all[k] += load(terms[k], Whole{});
+    }
+  };
+  int64_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) {
+    T terms[5][kLanes<T>];
+    run_terms<F>(i, kLanes<T>, dy, x, n, terms);
+    add(terms);
   }
-  const std::array<T, 5> all{a, b, c, d, e};
-  for (size_t k = 0; k < F::kSums; ++k) {
-    sums[k] += static_cast<double>(all[k]);
+  if (i < count) {
+    T terms[5][kLanes<T>] = {};
+    run_terms<F>(i, count - i, dy, x, n, terms);
+    add(terms);
+  }
+  for (int k = 0; k < F::kSums; ++k) {
+    sums[k] += add_lanes(all[k]);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/multiply_add.h"
 #include "ops/norm/map_kernels.h"
 #include "ops/pointwise/vector_math.h"
 
@@ -27,7 +28,7 @@ struct ThresholdMap {
 
   template <class T, class N>
   static T before(T x, const N& n, int64_t i) {
-    return (x * n(0, i)) * n(1, i) + n(2, i);
+    return multiply_add(x * n(0, i), n(1, i), n(2, i));
   }
   template <class T>
   static T passes(T z, T tau) {
@@ -60,7 +61,7 @@ struct GateMap {
 
   template <class T, class N>
   static T value(T x, const N& n, int64_t i) {
-    return (x * n(1, i)) * vector_math::sigmoid(n(0, i) * x) * n(2, i) + n(3, i);
+    return multiply_add((x * n(1, i)) * vector_math::sigmoid(n(0, i) * x), n(2, i), n(3, i));
   }
   /// of bias, weight, and of v / weight
   template <class T, class N>
@@ -89,14 +90,14 @@ struct EvoMap {
   };
   template <class T, class N>
   static Denominator<T> denominator(T x, const N& n, int64_t i) {
-    const T right = n(0, i) * x + n(1, i);
+    const T right = multiply_add(n(0, i), x, n(1, i));
     const T left = n(2, i);
     const T above = right < left ? T(0) : T(1);
     return {.value = right < left || left != left ? left : right, .right = right == left ? T(0.5) : above};
   }
   template <class T, class N>
   static T value(T x, const N& n, int64_t i) {
-    return x / denominator(x, n, i).value * n(3, i) + n(4, i);
+    return multiply_add(x / denominator(x, n, i).value, n(3, i), n(4, i));
   }
   /// of bias and weight, and of v, the root of the map and that of the batch, each divided by -weight
   template <class T, class N>
@@ -122,7 +123,7 @@ struct AffineMap {
 
   template <class T, class N>
   static T value(T x, const N& n, int64_t i) {
-    return x * n(0, i) + n(1, i);
+    return multiply_add(x, n(0, i), n(1, i));
   }
   /// of shift, and of scale times the third number
   template <class T, class N>
@@ -142,7 +143,7 @@ struct TanhMap {
 
   template <class T, class N>
   static T value(T x, const N& n, int64_t i) {
-    return vector_math::tanh(n(0, i) * x) * n(1, i) + n(2, i);
+    return multiply_add(vector_math::tanh(n(0, i) * x), n(1, i), n(2, i));
   }
   /// of bias, weight, and of alpha / weight
   template <class T, class N>

@@ -183,8 +183,8 @@ class ColumnsBackward {
         const Lanes<T> d = load(dz + j, part);
         const Lanes<T> d_xhat =
             d * (difference(x, j, part, Varying<T>{mean_}, Varying<T>{rest_}) * load(rstd_ + j, part));
-        store(first_ + j, load(first_ + j, part) + d * w.get(j, part), part);
-        store(second_ + j, load(second_ + j, part) + d_xhat * w.get(j, part), part);
+        store(first_ + j, multiply_add(d, w.get(j, part), load(first_ + j, part)), part);
+        store(second_ + j, multiply_add(d_xhat, w.get(j, part), load(second_ + j, part)), part);
         store(by_xhat_ + j, d_xhat, part);
         store(shift_ + j, d, part);
       });

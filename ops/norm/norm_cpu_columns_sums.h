@@ -22,7 +22,7 @@ template <int rows, class S, class T>
       __builtin_prefetch(x + (row + rows) * stride + j);
       const Lanes<T> d = load(x + row * stride + j, part) - p;
       sum += d;
-      squares += d * d;
+      squares = multiply_add(d, d, squares);
     }
     store(first + j, load(first + j, part) + sum, part);
     store(second + j, load(second + j, part) + squares, part);
@@ -44,7 +44,8 @@ template <int rows, class D, class S, class T>
       __builtin_prefetch(dy + (row + rows) * stride + j);
       const Lanes<T> d = load(dz + row * dz_stride + j, part);
       sum += d;
-      sum_xhat += d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s);
+      const Lanes<T> xhat = difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s;
+      sum_xhat = multiply_add(d, xhat, sum_xhat);
     }
     store(first + j, load(first + j, part) + sum, part);
     store(second + j, load(second + j, part) + sum_xhat, part);
@@ -77,8 +78,8 @@ template <int rows, class D, class S, class T>
           keep<T>(d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s), part);
       db[row] += d;
       dw[row] += d_xhat;
-      sum += d * w[row];
-      sum_xhat += d_xhat * w[row];
+      sum = multiply_add(d, broadcast(w[row]), sum);
+      sum_xhat = multiply_add(d_xhat, broadcast(w[row]), sum_xhat);
     }
     store(first + j, sum, part);
     store(second + j, sum_xhat, part);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/half.h"
+#include "core/multiply_add.h"
 #include "ops/norm/kernels.h"
 #include "ops/norm/norm_cpu_statistics.h"
 

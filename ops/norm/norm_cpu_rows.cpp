@@ -114,10 +114,11 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
         const Lanes<T> d = load(dz + row * count + i, part);
         const Lanes<T> xhat =
             difference(x + row * count, i, part, Same<T>{c[row].mean}, Same<T>{c[row].rest}) * c[row].rstd;
-        dw += d * xhat;
+        dw = multiply_add(d, xhat, dw);
         db += d;
         if constexpr (with_dx) {
-          store(dx + row * count + i, d * (w * c[row].rstd) + (xhat * c[row].by_xhat + c[row].shift), part);
+          const Lanes<T> of_statistics = multiply_add(xhat, broadcast(c[row].by_xhat), broadcast(c[row].shift));
+          store(dx + row * count + i, multiply_add(d, w * c[row].rstd, of_statistics), part);
         }
       }
       if constexpr (with_weights) {

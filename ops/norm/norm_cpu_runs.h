@@ -41,7 +41,7 @@ template <class S, class O, class Mean, class Rest, class Scale, class Shift, cl
 inline void apply_run(int64_t count, const S* x, O* y, Mean mean, Rest rest, Scale scale, Shift shift, Next next = {}) {
   for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
     next(i);
-    store(y + i, difference(x, i, part, mean, rest) * scale.get(i, part) + shift.get(i, part), part);
+    store(y + i, multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part)), part);
   });
 }
 
@@ -57,11 +57,25 @@ inline void input_gradient_run(bool given, int64_t count, const D* dz, const S* 
   }
   for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
     const auto xhat = difference(x, i, part, mean, rest) * rstd.get(i, part);
-    store(dx + i, load(dz + i, part) * by_dz.get(i, part) + (xhat * by_xhat.get(i, part) + shift.get(i, part)), part);
+    const auto of_statistics = multiply_add(xhat, by_xhat.get(i, part), shift.get(i, part));
+    store(dx + i, multiply_add(load(dz + i, part), by_dz.get(i, part), of_statistics), part);
   });
 }
 
-/// The sums of both lanes that term(i, part) gives for a run: in T over kChain vectors in four chains, then in double.
+/// What a vector of elements adds to two sums: `first` to one, left * right to the other.
+template <class T>
+struct Addends {
+  Lanes<T> first;
+  Lanes<T> left;
+  Lanes<T> right;
+  template <class Part>
+  [[gnu::always_inline]] void add_to(Pair<Lanes<T>>& sums, Part part) const {
+    sums.first += keep<T>(first, part);
+    sums.second = multiply_add(keep<T>(left, part), keep<T>(right, part), sums.second);
+  }
+};
+
+/// The sums of the Addends that term(i, part) gives for a run: in T over kChain vectors in four chains, then in double.
 template <class T, class Term>
 [[gnu::always_inline]] inline Pair<double> sum_run(int64_t count, Term term) {
   constexpr int64_t lanes = kLanes<T>;
@@ -69,11 +83,7 @@ template <class T, class Term>
   int64_t i = 0;
   if (count < 8 * lanes) {  // short: less to begin and to end
     Pair<Lanes<T>> chain = {};
-    for_each_lanes<T>(count, [&](int64_t at, auto part) {
-      const Pair<Lanes<T>> t = term(at, part);
-      chain.first += keep<T>(t.first, part);
-      chain.second += keep<T>(t.second, part);
-    });
+    for_each_lanes<T>(count, [&](int64_t at, auto part) { term(at, part).add_to(chain, part); });
     return add_lanes(chain.first, chain.second);
   }
   do {
@@ -82,21 +92,15 @@ template <class T, class Term>
     for (; i + 4 * lanes <= end; i += 4 * lanes) {
 #pragma GCC unroll 4
       for (int c = 0; c < 4; ++c) {
-        const Pair<Lanes<T>> t = term(i + c * lanes, Whole{});
-        chain[c].first += t.first;
-        chain[c].second += t.second;
+        term(i + c * lanes, Whole{}).add_to(chain[c], Whole{});
       }
     }
     for (; i + lanes <= end; i += lanes) {
-      const Pair<Lanes<T>> t = term(i, Whole{});
-      chain[0].first += t.first;
-      chain[0].second += t.second;
+      term(i, Whole{}).add_to(chain[0], Whole{});
     }
     if (i < end) {
       const First part{static_cast<int>(end - i)};
-      const Pair<Lanes<T>> t = term(i, part);
-      chain[1].first += keep<T>(t.first, part);
-      chain[1].second += keep<T>(t.second, part);
+      term(i, part).add_to(chain[1], part);
       i = end;
     }
     const Pair<double> part = add_lanes((chain[0].first + chain[1].first) + (chain[2].first + chain[3].first),
@@ -112,7 +116,7 @@ template <class S, class T = Compute<S>>
 inline Pair<double> shifted_sums(int64_t count, const S* x, T pivot) {
   return sum_run<T>(count, [=](int64_t i, auto part) {
     const Lanes<T> d = load(x + i, part) - pivot;
-    return Pair<Lanes<T>>{d, d * d};
+    return Addends<T>{d, d, d};
   });
 }
 
@@ -121,14 +125,14 @@ template <class D, class S, class Weight, class T = Compute<S>>
 inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T rest, T rstd, Weight weight) {
   return sum_run<T>(count, [=](int64_t i, auto part) {
     const Lanes<T> g = load(dz + i, part) * weight.get(i, part);
-    return Pair<Lanes<T>>{g, g * (difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd)};
+    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd};
   });
 }
 template <class D, class S, class T = Compute<S>>
 inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T rest, T rstd) {
   return sum_run<T>(count, [=](int64_t i, auto part) {
     const Lanes<T> g = load(dz + i, part);
-    return Pair<Lanes<T>>{g, g * (difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd)};
+    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd};
   });
 }
 
@@ -267,7 +271,8 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
     const auto relu = [&](auto add) {
       for_each_lanes<T>(count, [&](int64_t i, auto part) {
         next(i);
-        const Lanes<T> z = add(difference(x, i, part, mean, rest) * scale.get(i, part) + shift.get(i, part), i, part);
+        const Lanes<T> z =
+            add(multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part)), i, part);
         const Lanes<T> zero = {};
         const auto negative = z <= zero;
         store(y + i, negative ? zero : z, part);
@@ -298,7 +303,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
                       Mean mean, Rest rest, Scale scale, Shift shift) {
   if (activation == Activation::relu && residual == nullptr) {
     for_each_lanes<T>(count, [&](int64_t i, auto part) {
-      const Lanes<T> z = difference(x, i, part, mean, rest) * scale.get(i, part) + shift.get(i, part);
+      const Lanes<T> z = multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part));
       const Lanes<T> zero = {};
       store(dz + i, z <= zero ? zero : load(dy + i, part), part);
     });

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/multiply_add.h"
+
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -41,16 +43,16 @@ inline float exp(float x) {
   const float low = -104.0F > x ? -104.0F : x;
   const float clamped = 89.0F < low ? 89.0F : low;
   // x = n ln 2 + r, |r| <= ln 2 / 2
-  const float shifted = clamped * kLog2E + kRound;
+  const float shifted = multiply_add(clamped, kLog2E, kRound);
   const float n = shifted - kRound;
-  const float r = (clamped - n * kLn2High) - n * kLn2Low;
+  const float r = multiply_add(-n, kLn2Low, multiply_add(-n, kLn2High, clamped));
   // e^r = 1 + r + r^2 q(r)
   float q = 0.0013926184F;
-  q = q * r + 0.00836317893F;
-  q = q * r + 0.0416665561F;
-  q = q * r + 0.166665763F;
-  q = q * r + 0.5F;
-  const float p = 1.0F + (r + r * r * q);
+  q = multiply_add(q, r, 0.00836317893F);
+  q = multiply_add(q, r, 0.0416665561F);
+  q = multiply_add(q, r, 0.166665763F);
+  q = multiply_add(q, r, 0.5F);
+  const float p = 1.0F + multiply_add(r * r, q, r);
   // 2^n in two factors, since n reaches from -150 to 128
   const uint32_t power = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound);
   const auto half = static_cast<uint32_t>(static_cast<int32_t>(power) >> 1);
@@ -71,17 +73,17 @@ inline float log(float x) {
   const float f = std::bit_cast<float>((bits & 0x007FFFFFU) + kSqrtHalf) - 1.0F;
   // ln(1 + f) = f - f^2 / 2 + f^3 q(f)
   float q = 0.0697161183F;
-  q = q * f - 0.114797339F;
-  q = q * f + 0.116854198F;
-  q = q * f - 0.124256872F;
-  q = q * f + 0.142490581F;
-  q = q * f - 0.166678026F;
-  q = q * f + 0.200007156F;
-  q = q * f - 0.24999997F;
-  q = q * f + 0.333333313F;
+  q = multiply_add(q, f, -0.114797339F);
+  q = multiply_add(q, f, 0.116854198F);
+  q = multiply_add(q, f, -0.124256872F);
+  q = multiply_add(q, f, 0.142490581F);
+  q = multiply_add(q, f, -0.166678026F);
+  q = multiply_add(q, f, 0.200007156F);
+  q = multiply_add(q, f, -0.24999997F);
+  q = multiply_add(q, f, 0.333333313F);
   const float square = f * f;
-  const float rest = square * f * q + n * kLn2Low - 0.5F * square;
-  const float value = (f + rest) + n * kLn2High;
+  const float rest = multiply_add(-0.5F, square, multiply_add(square * f, q, n * kLn2Low));
+  const float value = multiply_add(n, kLn2High, f + rest);
   const float infinity = std::bit_cast<float>(0x7F800000U);
   const float invalid = std::bit_cast<float>(0x7FC00000U);
   const float positive = x == infinity ? infinity : value;
@@ -95,11 +97,11 @@ inline float tanh(float x) {
   // small: x + x^3 q(x^2)
   const float u = x * x;
   float q = -0.00661022775F;
-  q = q * u + 0.0213093888F;
-  q = q * u - 0.0539094284F;
-  q = q * u + 0.133331135F;
-  q = q * u - 0.333333313F;
-  const float near = a + a * u * q;
+  q = multiply_add(q, u, 0.0213093888F);
+  q = multiply_add(q, u, -0.0539094284F);
+  q = multiply_add(q, u, 0.133331135F);
+  q = multiply_add(q, u, -0.333333313F);
+  const float near = multiply_add(a * u, q, a);
   // large: 1 - 2 / (e^2|x| + 1)
   const float far = 1.0F - 2.0F / (exp(2.0F * a) + 1.0F);
   return std::copysign(a < 0.55F ? near : far, x);
@@ -112,15 +114,15 @@ inline float scaled_normal_tail(float t) {
   const float k = 1.0F / (bounded + 2.5F);
   const float w = bounded * k;
   float p = -0.0629931763F;
-  p = p * w + 0.216628507F;
-  p = p * w - 0.21518527F;
-  p = p * w + 0.0562483855F;
-  p = p * w - 0.110492848F;
-  p = p * w + 0.0451398566F;
-  p = p * w + 0.293521672F;
-  p = p * w + 0.169487596F;
-  p = p * w - 1.24338937F;
-  p = p * w + 1.25F;
+  p = multiply_add(p, w, 0.216628507F);
+  p = multiply_add(p, w, -0.21518527F);
+  p = multiply_add(p, w, 0.0562483855F);
+  p = multiply_add(p, w, -0.110492848F);
+  p = multiply_add(p, w, 0.0451398566F);
+  p = multiply_add(p, w, 0.293521672F);
+  p = multiply_add(p, w, 0.169487596F);
+  p = multiply_add(p, w, -1.24338937F);
+  p = multiply_add(p, w, 1.25F);
   return p * k;
 }
 
@@ -131,15 +133,15 @@ inline float erf(float x) {
   // small: x + x q(x^2)
   const float u = x * x;
   float q = 7.87587487e-05F;
-  q = q * u - 0.00080168643F;
-  q = q * u + 0.00518908724F;
-  q = q * u - 0.0268542115F;
-  q = q * u + 0.112835944F;
-  q = q * u - 0.37612626F;
-  q = q * u + 0.128379166F;
-  const float near = a + a * q;
+  q = multiply_add(q, u, -0.00080168643F);
+  q = multiply_add(q, u, 0.00518908724F);
+  q = multiply_add(q, u, -0.0268542115F);
+  q = multiply_add(q, u, 0.112835944F);
+  q = multiply_add(q, u, -0.37612626F);
+  q = multiply_add(q, u, 0.128379166F);
+  const float near = multiply_add(a, q, a);
   // large: 1 - 2 e^(-x^2) R(sqrt(2) |x|)
-  const float far = 1.0F - 2.0F * exp(-u) * scaled_normal_tail(kSqrt2 * a);
+  const float far = multiply_add(-2.0F * exp(-u), scaled_normal_tail(kSqrt2 * a), 1.0F);
   return std::copysign(a < 1.0F ? near : far, x);
 }
 

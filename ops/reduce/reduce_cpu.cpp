@@ -1,3 +1,4 @@
+#include "core/multiply_add.h"
 #include "core/parallel.h"
 #include "core/strided_loop.h"
 #include "ops/reduce/kernels.h"
@@ -48,7 +49,7 @@ struct SquaredDifferences {
   static constexpr Accumulator kStart = 0;
   static Accumulator add(Accumulator a, T x, Accumulator mean) {
     const double difference = static_cast<double>(x) - mean;
-    return a + difference * difference;
+    return multiply_add(difference, difference, a);
   }
   static Accumulator merge(Accumulator a, Accumulator b) { return a + b; }
 };
