@@ -1,5 +1,7 @@
 #include "core/nearest_name.h"
 
+#include "core/excerpt.h"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -53,8 +55,8 @@ std::string nearest_name(std::string_view given, const std::vector<std::string>&
 
 std::string unknown_name(std::string_view kind, std::string_view given, const std::vector<std::string>& known) {
   const std::string nearest = nearest_name(given, known);
-  return nearest.empty() ? fmt::format("unknown {} '{}'", kind, given)
-                         : fmt::format("unknown {} '{}'; did you mean '{}'?", kind, given, nearest);
+  return nearest.empty() ? fmt::format("unknown {} '{}'", kind, excerpt(given))
+                         : fmt::format("unknown {} '{}'; did you mean '{}'?", kind, excerpt(given), nearest);
 }
 
 }  // namespace norma

@@ -3,7 +3,6 @@
 #include "core/error.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -12,13 +11,13 @@ namespace norma::data {
 namespace {
 
 constexpr size_t kInputBytes = size_t{1} << 18;
+constexpr uint64_t kMaxFile = uint64_t{8} << 30;
 constexpr int kGzipWindow = 15 + 16;  // the largest window; +16 makes zlib expect gzip's header and checksum
 
 }  // namespace
 
-ByteReader::ByteReader(std::string op, std::filesystem::path file) : op_(std::move(op)), file_(std::move(file)) {
-  stream_.reset(std::fopen(file_.c_str(), "rb"));
-  check(stream_ != nullptr, op_, "cannot open {}: {}", file_.string(), std::strerror(errno));
+ByteReader::ByteReader(std::string op, std::filesystem::path file)
+    : op_(std::move(op)), file_(std::move(file)), source_(op_, file_, kMaxFile) {
   input_.resize(kInputBytes);
   fill_input();
   is_gzip_ = z_.avail_in >= 2 && input_[0] == 0x1F && input_[1] == 0x8B;
@@ -34,8 +33,7 @@ ByteReader::~ByteReader() {
 }
 
 size_t ByteReader::fill_input() {
-  const size_t count = std::fread(input_.data(), 1, input_.size(), stream_.get());
-  check(std::ferror(stream_.get()) == 0, op_, "cannot read {}: {}", file_.string(), std::strerror(errno));
+  const size_t count = source_.read(input_.data(), input_.size());
   z_.next_in = input_.data();
   z_.avail_in = static_cast<uInt>(count);
   return count;

@@ -1,12 +1,12 @@
 #pragma once
 
+#include "core/input_file.h"
+
 #include <zlib.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ namespace norma::data {
 /// gzread: bytes after the packed data and a cut or damaged stream are errors.
 class ByteReader {
  public:
-  /// `op` begins every error text. Throws Error when the file cannot be opened.
+  /// `op` begins every error text. Throws as InputFile.
   ByteReader(std::string op, std::filesystem::path file);
   ~ByteReader();
   ByteReader(const ByteReader&) = delete;
@@ -31,17 +31,13 @@ class ByteReader {
   [[nodiscard]] const std::filesystem::path& file() const { return file_; }
 
  private:
-  struct CloseFile {
-    void operator()(std::FILE* stream) const { std::fclose(stream); }
-  };
-
   size_t fill_input();
   size_t read_plain(std::span<uint8_t> bytes);
   size_t read_gzip(std::span<uint8_t> bytes);
 
   std::string op_;
   std::filesystem::path file_;
-  std::unique_ptr<std::FILE, CloseFile> stream_;
+  InputFile source_;
   std::vector<uint8_t> input_;  ///< bytes from the disk that z_ has not used up
   z_stream z_{};
   bool is_gzip_ = false;

@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;  // the type code of IDX files that hold uint8
 constexpr size_t kChunk = size_t{1} << 24;
+constexpr size_t kMaxBytes = size_t{8} << 30;  // a small file can unpack to a thousand times its size
 
 uint32_t big_endian(const uint8_t* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | uint32_t{bytes[3]};
@@ -42,8 +43,8 @@ IdxArray read_idx(const std::filesystem::path& file, int64_t rank) {
   for (int64_t axis = 0; axis < rank; ++axis) {
     const uint32_t size = big_endian(header.data() + 4 + 4 * axis);
     check(size > 0, "idx", "{}: expected sizes of at least 1, got 0 on axis {}", name, axis);
-    check(!__builtin_mul_overflow(count, size_t{size}, &count), "idx", "{}: the sizes in the header are too large",
-          name);
+    check(!__builtin_mul_overflow(count, size_t{size}, &count) && count <= kMaxBytes, "idx",
+          "{}: the sizes in the header are too large", name);
     array.sizes.push_back(size);
   }
 

@@ -2,8 +2,11 @@
 
 #include "core/copy.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/factory.h"
+#include "core/input_file.h"
 #include "data/atomic_file.h"
+#include "data/json.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,9 +15,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <set>
 
 namespace norma::data {
@@ -26,6 +26,7 @@ namespace {
 constexpr const char* kOp = "safetensors";
 constexpr const char* kMetadata = "__metadata__";
 constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
+constexpr uint64_t kMaxFile = uint64_t{64} << 30;
 constexpr size_t kHeaderAlignment = 8;
 
 struct DTypeName {
@@ -67,21 +68,10 @@ struct Entry {
 /// The header's JSON. Throws Error for a name that comes twice, which a JSON object would hide.
 nlohmann::json parse_header(const std::string& file, const std::string& text) {
   std::set<std::string> names;
-  std::string twice;
-  const auto note_names = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    if (event == nlohmann::json::parse_event_t::key && depth == 1 && !names.insert(value.get<std::string>()).second) {
-      twice = value.get<std::string>();
-    }
-    return true;
-  };
-  nlohmann::json header;
-  try {
-    header = nlohmann::json::parse(text, note_names);
-  } catch (const nlohmann::json::exception& error) {
-    fail(kOp, "{}: the header is not JSON ({})", file, error.what());
-  }
+  nlohmann::json header = parse_json(kOp, file + ": the header", text, [&](const std::string& key, int depth) {
+    check(depth != 1 || names.insert(key).second, kOp, "{}: tensor '{}': the name appears twice", file, excerpt(key));
+  });
   check(header.is_object(), kOp, "{}: expected the header to be a JSON object, got {}", file, header.type_name());
-  check(twice.empty(), kOp, "{}: tensor '{}': the name appears twice", file, twice);
   return header;
 }
 
@@ -89,7 +79,8 @@ std::map<std::string, std::string> parse_metadata(const std::string& file, const
   check(value.is_object(), kOp, "{}: expected {} to be an object, got {}", file, kMetadata, value.type_name());
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {
-    check(text.is_string(), kOp, "{}: {}: expected a text for '{}', got {}", file, kMetadata, key, text.type_name());
+    check(text.is_string(), kOp, "{}: {}: expected a text for '{}', got {}", file, kMetadata, excerpt(key),
+          text.type_name());
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -103,10 +94,13 @@ DType parse_dtype(const std::string& file, const std::string& name, const nlohma
     }
     names.emplace_back(known.name);
   }
-  fail(kOp, "{}: tensor '{}': dtype: expected one of {}, got {}", file, name, fmt::join(names, ", "), value.dump());
+  fail(kOp, "{}: tensor '{}': dtype: expected one of {}, got {}", file, name, fmt::join(names, ", "),
+       json_excerpt(value));
 }
 
-Entry parse_entry(const std::string& file, const std::string& name, const nlohmann::json& value, uint64_t data_bytes) {
+Entry parse_entry(const std::string& file, const std::string& full_name, const nlohmann::json& value,
+                  uint64_t data_bytes) {
+  const std::string name = excerpt(full_name);
   check(value.is_object(), kOp, "{}: tensor '{}': expected an object, got {}", file, name, value.type_name());
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
     check(value.contains(key), kOp, "{}: tensor '{}': {} is missing", file, name, key);
@@ -115,12 +109,12 @@ Entry parse_entry(const std::string& file, const std::string& name, const nlohma
     return number.is_number_unsigned() && number.get<uint64_t>() <= uint64_t{INT64_MAX};
   };
   Entry entry;
-  entry.name = name;
+  entry.name = full_name;
   entry.dtype = parse_dtype(file, name, value["dtype"]);
 
   const nlohmann::json& shape = value["shape"];
   check(shape.is_array() && std::all_of(shape.begin(), shape.end(), is_size), kOp,
-        "{}: tensor '{}': shape: expected a list of sizes, got {}", file, name, shape.dump());
+        "{}: tensor '{}': shape: expected a list of sizes, got {}", file, name, json_excerpt(shape));
   check(shape.size() <= static_cast<size_t>(kMaxRank), kOp, "{}: tensor '{}': shape: expected at most {} axes, got {}",
         file, name, kMaxRank, shape.size());
   // A size of 0 counts as 1 here, as in a tensor: strides are products of the others.
@@ -130,19 +124,19 @@ Entry parse_entry(const std::string& file, const std::string& name, const nlohma
     entry.sizes.push_back(size.get<int64_t>());
     fits = fits && !__builtin_mul_overflow(most, std::max<int64_t>(entry.sizes.back(), 1), &most);
   }
-  check(fits, kOp, "{}: tensor '{}': shape: {} is too large", file, name, shape.dump());
+  check(fits, kOp, "{}: tensor '{}': shape: {} is too large", file, name, json_excerpt(shape));
   const auto bytes = static_cast<uint64_t>(entry.sizes.contains(0) ? 0 : most);
 
   const nlohmann::json& offsets = value["data_offsets"];
   check(offsets.is_array() && offsets.size() == 2 && std::all_of(offsets.begin(), offsets.end(), is_size), kOp,
-        "{}: tensor '{}': data_offsets: expected [begin, end], got {}", file, name, offsets.dump());
+        "{}: tensor '{}': data_offsets: expected [begin, end], got {}", file, name, json_excerpt(offsets));
   entry.begin = offsets[0].get<uint64_t>();
   entry.end = offsets[1].get<uint64_t>();
   check(entry.begin <= entry.end && entry.end <= data_bytes, kOp,
         "{}: tensor '{}': data_offsets: expected a range within the {} bytes of data, got {}", file, name, data_bytes,
-        offsets.dump());
+        json_excerpt(offsets));
   check(entry.end - entry.begin == bytes, kOp, "{}: tensor '{}': expected {} bytes for dtype {} and shape {}, got {}",
-        file, name, bytes, name_of(entry.dtype), shape.dump(), entry.end - entry.begin);
+        file, name, bytes, name_of(entry.dtype), json_excerpt(shape), entry.end - entry.begin);
   return entry;
 }
 
@@ -152,16 +146,56 @@ void check_coverage(const std::string& file, const std::vector<Entry>& entries, 
   const Entry* previous = nullptr;
   for (const Entry& entry : entries) {
     if (entry.begin < covered) {
-      fail(kOp, "{}: tensor '{}': its bytes [{}, {}) overlap those of '{}'", file, entry.name, entry.begin, entry.end,
-           previous->name);
+      fail(kOp, "{}: tensor '{}': its bytes [{}, {}) overlap those of '{}'", file, excerpt(entry.name), entry.begin,
+           entry.end, excerpt(previous->name));
     }
     check(entry.begin == covered, kOp, "{}: tensor '{}': expected its data to begin at byte {}, got {}: a gap", file,
-          entry.name, covered, entry.begin);
+          excerpt(entry.name), covered, entry.begin);
     covered = entry.end;
     previous = &entry;
   }
   check(covered == data_bytes, kOp, "{}: expected {} bytes of data, as the header says, got {}", file, covered,
         data_bytes);
+}
+
+struct Header {
+  std::vector<Entry> entries;  // in the order of their data
+  std::map<std::string, std::string> metadata;
+};
+
+void read_bytes(InputFile& input, const std::string& file, void* bytes, uint64_t count) {
+  const size_t got = input.read(bytes, count);
+  check(got == count, kOp, "cannot read {}: expected {} more bytes, got {}", file, count, got);
+}
+
+Header read_header(InputFile& input, const std::string& file) {
+  uint64_t length = 0;
+  const uint64_t file_bytes = input.size();
+  check(file_bytes >= sizeof(length), kOp, "{}: expected a header length of 8 bytes, got a file of {} bytes", file,
+        file_bytes);
+  read_bytes(input, file, &length, sizeof(length));
+  check(length <= kMaxHeader, kOp, "{}: expected a header of at most {} bytes, got length {}", file, kMaxHeader,
+        length);
+  check(length <= file_bytes - sizeof(length), kOp, "{}: the header should have {} bytes, but only {} follow", file,
+        length, file_bytes - sizeof(length));
+  std::string text(length, '\0');
+  read_bytes(input, file, text.data(), length);
+  const uint64_t data_bytes = file_bytes - sizeof(length) - length;
+
+  Header header;
+  const nlohmann::json json = parse_header(file, text);
+  for (const auto& [name, value] : json.items()) {
+    if (name == kMetadata) {
+      header.metadata = parse_metadata(file, value);
+    } else {
+      header.entries.push_back(parse_entry(file, name, value, data_bytes));
+    }
+  }
+  // Of tensors that begin at the same byte, empty ones come first.
+  std::sort(header.entries.begin(), header.entries.end(),
+            [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  check_coverage(file, header.entries, data_bytes);
+  return header;
 }
 
 }  // namespace
@@ -222,54 +256,25 @@ void save_safetensors(const std::filesystem::path& file, const NamedTensors& ten
 
 Safetensors load_safetensors(const std::filesystem::path& path) {
   const std::string file = path.string();
-  std::error_code error;
-  const uint64_t file_bytes = std::filesystem::file_size(path, error);
-  check(!error, kOp, "cannot open {}: {}", file, error.message());
-  std::ifstream input(path, std::ios::binary);
-  check(input.is_open(), kOp, "cannot open {}: {}", file, std::strerror(errno));
-  const auto read = [&](void* bytes, uint64_t count) {
-    input.read(static_cast<char*>(bytes), static_cast<std::streamsize>(count));
-    check(static_cast<uint64_t>(input.gcount()) == count, kOp, "cannot read {}", file);
-  };
-
-  uint64_t length = 0;
-  check(file_bytes >= sizeof(length), kOp, "{}: expected a header length of 8 bytes, got a file of {} bytes", file,
-        file_bytes);
-  read(&length, sizeof(length));
-  check(length <= kMaxHeader, kOp, "{}: expected a header of at most {} bytes, got length {}", file, kMaxHeader,
-        length);
-  check(length <= file_bytes - sizeof(length), kOp, "{}: the header should have {} bytes, but only {} follow", file,
-        length, file_bytes - sizeof(length));
-  std::string text(length, '\0');
-  read(text.data(), length);
-  const uint64_t data_bytes = file_bytes - sizeof(length) - length;
-
-  Safetensors result;
-  std::vector<Entry> entries;
-  const nlohmann::json header = parse_header(file, text);
-  for (const auto& [name, value] : header.items()) {
-    if (name == kMetadata) {
-      result.metadata = parse_metadata(file, value);
-    } else {
-      entries.push_back(parse_entry(file, name, value, data_bytes));
-    }
-  }
-  // Of tensors that begin at the same byte, empty ones come first.
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
-  check_coverage(file, entries, data_bytes);
-
-  for (const Entry& entry : entries) {
+  InputFile input(kOp, path, kMaxFile);
+  Header header = read_header(input, file);
+  Safetensors result{.tensors = {}, .metadata = std::move(header.metadata)};
+  for (const Entry& entry : header.entries) {
     Tensor x = empty(entry.sizes, {.dtype = entry.dtype});
-    read(x.raw_data(), entry.end - entry.begin);
+    read_bytes(input, file, x.raw_data(), entry.end - entry.begin);
     if (entry.dtype == DType::boolean) {
       const auto* bytes = static_cast<const uint8_t*>(x.raw_data());
       check(std::all_of(bytes, bytes + x.numel(), [](uint8_t byte) { return byte <= 1; }), kOp,
-            "{}: tensor '{}': expected 0 or 1 in every byte of a BOOL", file, entry.name);
+            "{}: tensor '{}': expected 0 or 1 in every byte of a BOOL", file, excerpt(entry.name));
     }
     result.tensors.emplace_back(entry.name, std::move(x));
   }
   return result;
+}
+
+std::map<std::string, std::string> load_safetensors_metadata(const std::filesystem::path& path) {
+  InputFile input(kOp, path, kMaxFile);
+  return read_header(input, path.string()).metadata;
 }
 
 }  // namespace norma::data

@@ -36,4 +36,7 @@ void save_safetensors(const std::filesystem::path& file, const NamedTensors& ten
 /// overlaps.
 Safetensors load_safetensors(const std::filesystem::path& file);
 
+/// The texts under "__metadata__" of such a file, without its data. Throws Error as load_safetensors().
+std::map<std::string, std::string> load_safetensors_metadata(const std::filesystem::path& file);
+
 }  // namespace norma::data

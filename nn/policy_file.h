@@ -1,14 +1,17 @@
 #pragma once
 
 #include "core/error.h"
+#include "core/excerpt.h"
+#include "core/input_file.h"
 
 #include <fmt/format.h>
 #define TOML_HEADER_ONLY 1
+#define TOML_MAX_NESTED_VALUES 4  // a policy nests none
 #include <toml++/toml.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -51,25 +54,38 @@ inline std::string key_of_line(std::string_view text, size_t line) {
   }
 }
 
+inline constexpr uint64_t kMaxPolicyBytes = uint64_t{1} << 20;
+
+/// Throws Error of `op` for a text or a line that is far longer than policies are: each dot of a key is a table in a
+/// table for toml++, which walks them by recursion.
+inline void check_policy_length(std::string_view op, std::string_view text, const std::string& source) {
+  constexpr size_t kMaxLine = 1000;
+  check(text.size() <= kMaxPolicyBytes, op, "{}: expected at most {}, got {}", source, byte_text(kMaxPolicyBytes),
+        byte_text(text.size()));
+  for (size_t line = 1; !text.empty(); ++line) {
+    const size_t length = std::min(text.find('\n'), text.size());
+    check(length <= kMaxLine, op, "{}:{}: expected a line of at most {} bytes, got {}", source, line, kMaxLine, length);
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+}
+
 /// Throws Error of `op` with line and column for text that is no TOML and for a key that comes twice.
 inline toml::table parse_policy_file(std::string_view op, std::string_view text, const std::string& source) {
+  check_policy_length(op, text, source);
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error& error) {
     const std::string place = at(source, error.source().begin);
     const bool twice = error.description().find("cannot redefine") != std::string_view::npos;
     const std::string key = twice ? key_of_line(text, error.source().begin.line) : "";
-    check(key.empty(), op, "{}: '{}': expected each pattern once, got it again", place, key);
-    fail(op, "{}: {}", place, error.description());
+    check(key.empty(), op, "{}: '{}': expected each pattern once, got it again", place, excerpt(key));
+    fail(op, "{}: {}", place, excerpt(error.description(), 300));
   }
 }
 
 /// The text of a file. Throws Error of `op` when it cannot be read.
 inline std::string read_policy_file(std::string_view op, const std::filesystem::path& file) {
-  std::ifstream in(file);
-  // A folder opens like a file, and fails only when it is read.
-  check(in.good() && !std::filesystem::is_directory(file), op, "cannot read '{}'", file.string());
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  return read_text_file(op, file, kMaxPolicyBytes);
 }
 
 }  // namespace norma::nn

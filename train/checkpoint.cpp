@@ -1,8 +1,8 @@
 #include "train/checkpoint.h"
 
 #include "core/error.h"
-
-#include <nlohmann/json.hpp>
+#include "core/excerpt.h"
+#include "data/json.h"
 
 #include <charconv>
 
@@ -29,7 +29,7 @@ T number_of(const std::string& file, const Metadata& metadata, const char* key) 
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   check(error == std::errc() && end == text.data() + text.size(), kOp,
-        "{}: metadata '{}': expected a whole number, got '{}'", file, key, text);
+        "{}: metadata '{}': expected a whole number, got '{}'", file, key, excerpt(text));
   return value;
 }
 
@@ -70,22 +70,25 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
   const Metadata& metadata = content.metadata;
   check(metadata.contains(kVersionKey), kOp, "{}: expected a checkpoint, got a file with weights only", file);
   const std::string& version = metadata.at(kVersionKey);
-  check(version == kVersion, kOp, "{}: expected a checkpoint of version {}, got version {}", file, kVersion, version);
+  check(version == kVersion, kOp, "{}: expected a checkpoint of version {}, got version {}", file, kVersion,
+        excerpt(version));
 
   Checkpoint checkpoint;
   checkpoint.step = number_of<int64_t>(file, metadata, "step");
   checkpoint.epoch = number_of<int64_t>(file, metadata, "epoch");
+  check(checkpoint.step >= 0, kOp, "{}: metadata 'step': expected at least 0, got {}", file, checkpoint.step);
+  check(checkpoint.epoch >= 0 && checkpoint.epoch <= checkpoint.step, kOp,
+        "{}: metadata 'epoch': expected a number from 0 to {}, the step, got {}", file, checkpoint.step,
+        checkpoint.epoch);
   checkpoint.seed = number_of<uint64_t>(file, metadata, "seed");
   checkpoint.generator_seed = number_of<uint64_t>(file, metadata, "generator_seed");
   checkpoint.generator_offset = number_of<uint64_t>(file, metadata, "generator_offset");
   checkpoint.model_name = text_of(file, metadata, "model");
   checkpoint.norm = text_of(file, metadata, "norm");
-  const std::string& options = text_of(file, metadata, "options");
-  try {
-    checkpoint.options = nlohmann::json::parse(options).get<std::map<std::string, std::string>>();
-  } catch (const nlohmann::json::exception&) {
-    fail(kOp, "{}: metadata 'options': expected a JSON object of texts, got '{}'", file, options);
-  }
+  const std::string where = fmt::format("{}: {}", kOp, file);
+  const std::string key = "metadata 'options'";
+  checkpoint.options =
+      data::json_as<Metadata>(where, key, data::parse_json(where, key, text_of(file, metadata, "options")));
   for (auto& [name, tensor] : content.tensors) {
     if (name.starts_with(kOptimizerPrefix)) {
       checkpoint.optimizer.emplace_back(name.substr(kOptimizerPrefix.size()), std::move(tensor));

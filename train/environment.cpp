@@ -150,6 +150,7 @@ Environment environment() {
   result.libraries.emplace_back("nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
                                                              NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH));
   result.libraries.emplace_back("zlib", zlibVersion());
+  std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};
   return result;
 }

@@ -18,15 +18,15 @@ struct Environment {
   int64_t threads = 0;                                         ///< that parallel loops use
   int64_t memory = 0;                                          ///< bytes of the machine
   std::vector<std::string> instruction_sets;                   ///< of the CPU, those that matter to tensors
-  std::vector<std::pair<std::string, std::string>> libraries;  ///< name, version
+  std::vector<std::pair<std::string, std::string>> libraries;  ///< name, version; by name
   std::vector<std::string> devices;                            ///< "cpu"
 };
 
 Environment environment();
 
-/// As a JSON object, and back. The second throws nlohmann::json::exception for a text that is none.
+/// As a JSON object, and back. The second throws Error, with `where` before it, for a text that is none.
 std::string to_json(const Environment& environment);
-Environment environment_from_json(const std::string& text);
+Environment environment_from_json(const std::string& text, const std::string& where = "environment");
 
 /// Name and version of the library that does convolutions and matrix products; empty where there is none.
 std::vector<std::pair<std::string, std::string>> compute_libraries();

@@ -1,6 +1,6 @@
 #include "train/environment.h"
 
-#include <nlohmann/json.hpp>
+#include "data/json.h"
 
 namespace norma::train {
 
@@ -20,21 +20,22 @@ std::string to_json(const Environment& e) {
   return json.dump();
 }
 
-Environment environment_from_json(const std::string& text) {
-  const Json json = Json::parse(text);
+Environment environment_from_json(const std::string& text, const std::string& where) {
+  const nlohmann::json json = data::parse_json(where, "the environment", text);
   Environment e;
-  json.at("norma").get_to(e.norma);
-  json.at("cpu").get_to(e.cpu);
-  json.at("system").get_to(e.system);
-  json.at("compiler").get_to(e.compiler);
-  json.at("build").get_to(e.build);
-  json.at("cores").get_to(e.cores);
-  json.at("threads").get_to(e.threads);
-  json.at("memory").get_to(e.memory);
-  json.at("instruction_sets").get_to(e.instruction_sets);
-  json.at("devices").get_to(e.devices);
-  for (const auto& [name, version] : json.at("libraries").items()) {
-    e.libraries.emplace_back(name, version.get<std::string>());
+  const auto read = [&]<class T>(const char* name, T& value) { value = data::json_field<T>(where, json, name); };
+  read("norma", e.norma);
+  read("cpu", e.cpu);
+  read("system", e.system);
+  read("compiler", e.compiler);
+  read("build", e.build);
+  read("cores", e.cores);
+  read("threads", e.threads);
+  read("memory", e.memory);
+  read("instruction_sets", e.instruction_sets);
+  read("devices", e.devices);
+  for (const auto& library : data::json_field<std::map<std::string, std::string>>(where, json, "libraries")) {
+    e.libraries.push_back(library);
   }
   return e;
 }

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "data/json.h"
 #include "nn/conv_factory.h"
 #include "nn/norm_factory.h"
 #include "train/ranges.h"
@@ -68,15 +69,6 @@ Json field_to_json(const T& value) {
 template <class T>
 Json field_to_json(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
-}
-
-template <class T>
-void field_from_json(const Json& json, T& value) {
-  json.get_to(value);
-}
-template <class T>
-void field_from_json(const Json& json, std::optional<T>& value) {
-  value = json.is_null() ? std::nullopt : std::optional<T>(json.get<T>());
 }
 
 Json fields_to_json(const Recipe& recipe) {
@@ -188,18 +180,15 @@ std::string to_json(const Recipe& recipe) {
   return fields_to_json(recipe).dump();
 }
 
-Recipe recipe_from_json(const std::string& text) {
+Recipe recipe_from_json(const std::string& text, const std::string& where) {
+  const nlohmann::json json = data::parse_json(where, "the recipe", text);
+  check(json.is_object(), where, "expected a recipe, got {}", data::json_excerpt(json));
   Recipe recipe;
-  try {
-    const Json json = Json::parse(text);
-    for_each_field(recipe, [&](const char* name, auto& field) {
-      if (json.contains(name)) {
-        field_from_json(json[name], field);
-      }
-    });
-  } catch (const nlohmann::json::exception& e) {
-    fail("recipe_from_json", "expected a recipe, got a text that is none ({})", e.what());
-  }
+  for_each_field(recipe, [&]<class T>(const char* name, T& field) {
+    if (json.contains(name)) {
+      field = data::json_as<T>(where, name, json[name]);
+    }
+  });
   return recipe;
 }
 

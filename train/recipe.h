@@ -75,9 +75,10 @@ void check_norm_policy(const Recipe& recipe);
 /// For people: "batch", or with a norm policy "batch + p.toml", the policy's file.
 std::string norm_label(const std::string& norm, const Recipe& recipe);
 
-/// As JSON text, and back. The second throws Error for a text that is no recipe; absent fields keep their defaults.
+/// As JSON text, and back. The second throws Error, with `where` before it, for a text that is no recipe and a field of
+/// another type (3.7 is no whole number); absent fields keep their defaults.
 std::string to_json(const Recipe& recipe);
-Recipe recipe_from_json(const std::string& text);
+Recipe recipe_from_json(const std::string& text, const std::string& where = "recipe");
 
 /// One difference per line, "lr 0.002 → 0.01"; for showing what changed.
 std::vector<std::string> differences(const Recipe& before, const Recipe& after);

@@ -1,12 +1,13 @@
 #include "train/report.h"
 
 #include "core/error.h"
+#include "core/excerpt.h"
+#include "data/json.h"
 #include "nn/norm_factory.h"
 #include "train/output.h"
 #include "train/text_table.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -20,15 +21,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kFormat = "norma comparison 1";
+
 constexpr std::array kStates = {CellState::pending, CellState::finished, CellState::failed, CellState::interrupted};
 
-CellState state_from_string(std::string_view name) {
+CellState state_from_string(std::string_view name, std::string_view where) {
   for (const CellState state : kStates) {
     if (to_string(state) == name) {
       return state;
     }
   }
-  fail("comparison_from_json", "state: expected pending, finished, failed or interrupted, got '{}'", name);
+  fail(where, "state: expected pending, finished, failed or interrupted, got '{}'", excerpt(name));
 }
 
 Spread spread_of(const std::vector<double>& values) {
@@ -111,23 +114,27 @@ Json cell_to_json(const Cell& cell) {
   return json;
 }
 
-Cell cell_from_json(const Json& json) {
+Cell cell_from_json(const nlohmann::json& json, const std::string& where) {
   Cell cell;
-  json.at("model").get_to(cell.model);
-  json.at("norm").get_to(cell.norm);
-  json.at("seed").get_to(cell.seed);
-  cell.state = state_from_string(json.at("state").get<std::string>());
-  cell.reason = json.value("reason", "");
+  const auto read = [&]<class T>(const char* name, T& value) { value = data::json_field<T>(where, json, name); };
+  read("model", cell.model);
+  read("norm", cell.norm);
+  read("seed", cell.seed);
+  cell.state = state_from_string(data::json_field<std::string>(where, json, "state"), where);
+  if (json.contains("reason")) {
+    read("reason", cell.reason);
+  }
   if (cell.state == CellState::finished) {
-    json.at("accuracy").get_to(cell.accuracy);
-    const Json& loss = json.at("loss");  // JSON has no NaN: null stands for it
-    cell.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
-    json.at("images_per_second").get_to(cell.images_per_second);
-    json.at("seconds").get_to(cell.seconds);
-    json.at("peak_bytes").get_to(cell.peak_bytes);
-    json.at("peak_resident").get_to(cell.peak_resident);
-    json.at("parameters").get_to(cell.parameters);
-    json.at("losses").get_to(cell.losses);
+    read("accuracy", cell.accuracy);
+    std::optional<double> loss;  // JSON has no NaN: null stands for it
+    read("loss", loss);
+    cell.loss = loss.value_or(std::numeric_limits<double>::quiet_NaN());
+    read("images_per_second", cell.images_per_second);
+    read("seconds", cell.seconds);
+    read("peak_bytes", cell.peak_bytes);
+    read("peak_resident", cell.peak_resident);
+    read("parameters", cell.parameters);
+    read("losses", cell.losses);
   }
   return cell;
 }
@@ -250,7 +257,7 @@ std::string to_csv(const Comparison& comparison) {
 }
 
 std::string to_json(const Comparison& comparison) {
-  Json json = {{"format", "norma comparison 1"},
+  Json json = {{"format", kFormat},
                {"date", comparison.date},
                {"command", comparison.command},
                {"environment", Json::parse(to_json(comparison.environment))},
@@ -263,19 +270,22 @@ std::string to_json(const Comparison& comparison) {
   return json.dump(1) + "\n";
 }
 
-Comparison comparison_from_json(const std::string& text) {
+Comparison comparison_from_json(const std::string& text, const std::string& where) {
+  const nlohmann::json json = data::parse_json(where, "the comparison", text);
+  const auto format = data::json_field<std::string>(where, json, "format");
+  check(format == kFormat, where, "format: expected '{}', got '{}'", kFormat, excerpt(format));
+  for (const char* part : {"environment", "recipe", "cells"}) {
+    check(json.contains(part), where, "{}: missing", part);
+  }
   Comparison comparison;
-  try {
-    const Json json = Json::parse(text);
-    json.at("date").get_to(comparison.date);
-    json.at("command").get_to(comparison.command);
-    comparison.environment = environment_from_json(json.at("environment").dump());
-    comparison.recipe = recipe_from_json(json.at("recipe").dump());
-    for (const Json& cell : json.at("cells")) {
-      comparison.cells.push_back(cell_from_json(cell));
-    }
-  } catch (const nlohmann::json::exception& e) {
-    fail("comparison_from_json", "expected a comparison, got a text that is none ({})", e.what());
+  comparison.date = data::json_field<std::string>(where, json, "date");
+  comparison.command = data::json_field<std::string>(where, json, "command");
+  comparison.environment = environment_from_json(json["environment"].dump(), where + ": environment");
+  comparison.recipe = recipe_from_json(json["recipe"].dump(), where + ": recipe");
+  const nlohmann::json& cells = json["cells"];
+  check(cells.is_array() && !cells.empty(), where, "cells: expected a list, got {}", data::json_excerpt(cells));
+  for (size_t i = 0; i < cells.size(); ++i) {
+    comparison.cells.push_back(cell_from_json(cells[i], fmt::format("{}: cell {}", where, i + 1)));
   }
   return comparison;
 }

@@ -72,9 +72,9 @@ std::vector<Row> summarize(const Comparison& comparison);
 std::string to_table(const Comparison& comparison);
 /// One line per cell, with a header.
 std::string to_csv(const Comparison& comparison);
-/// Everything. The second throws Error for a text that is no comparison.
+/// Everything. The second throws Error, with `where` before it, for a text that is no comparison of this format.
 std::string to_json(const Comparison& comparison);
-Comparison comparison_from_json(const std::string& text);
+Comparison comparison_from_json(const std::string& text, const std::string& where = "comparison");
 /// One page that needs nothing else: table, loss curves, bars, recipe and environment.
 std::string to_html(const Comparison& comparison);
 

@@ -1,6 +1,7 @@
 #include "train/resume.h"
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "models/registry.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@ namespace norma::train {
 namespace {
 
 std::string to_text(const std::string& value) {
-  return fmt::format("'{}'", value);
+  return fmt::format("'{}'", excerpt(value));
 }
 std::string to_text(bool value) {
   return value ? "on" : "off";

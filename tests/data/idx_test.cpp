@@ -78,7 +78,7 @@ TEST_CASE("idx: bad files, each with its error") {
   }
   SUBCASE("a folder") {
     CHECK(error_of([&] { read_idx(folder.path(), 3); }) ==
-          "idx: cannot read " + folder.path().string() + ": Is a directory");
+          "idx: cannot open " + folder.path().string() + ": expected a regular file, got a folder");
   }
   SUBCASE("empty") {
     CHECK(error_for("", 3) == "idx: " + file + ": expected a header of 16 bytes, got 0 bytes");
@@ -132,7 +132,7 @@ TEST_CASE("idx: bad files, each with its error") {
     CHECK(error_for(idx_bytes({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, "x"), 3) ==
           "idx: " + file + ": the sizes in the header are too large");
     CHECK(error_for(idx_bytes({0xFFFFFFFF, 0xFFFFFFFF}, "x"), 2) ==
-          "idx: " + file + ": expected 18446744065119617025 bytes of data for sizes [4294967295, 4294967295], got 1");
+          "idx: " + file + ": the sizes in the header are too large");
   }
 }
 

@@ -157,7 +157,7 @@ TEST_CASE("safetensors: bad files, each with its error") {
   }
   SUBCASE("a folder") {
     CHECK(error_of([&] { load_safetensors(folder.path()); }) ==
-          "safetensors: cannot open " + folder.path().string() + ": Is a directory");
+          "safetensors: cannot open " + folder.path().string() + ": expected a regular file, got a folder");
   }
   SUBCASE("shorter than a header length") {
     CHECK(error_for("") == prefix + "expected a header length of 8 bytes, got a file of 0 bytes");
@@ -174,12 +174,38 @@ TEST_CASE("safetensors: bad files, each with its error") {
   SUBCASE("no JSON") {
     CHECK(header_error("{\"x\":") ==
           prefix +
-              "the header is not JSON ([json.exception.parse_error.101] parse error at line 1, column 6: syntax error "
-              "while parsing value - unexpected end of input; expected '[', '{', or a literal)");
-    CHECK(header_error("").starts_with(prefix + "the header is not JSON ("));
-    CHECK(header_error("{\"\xFF\":1}").starts_with(prefix + "the header is not JSON ("));
-    CHECK(header_error("{}x").starts_with(prefix + "the header is not JSON ("));
-    CHECK(header_error(std::string(100000, '[')).starts_with(prefix + "the header is not JSON ("));
+              "the header: not JSON: parse error at line 1, column 6: syntax error while parsing value - unexpected "
+              "end of input; expected '[', '{', or a literal");
+    CHECK(header_error("").starts_with(prefix + "the header: not JSON: "));
+    CHECK(header_error("{\"\xFF\":1}").starts_with(prefix + "the header: not JSON: "));
+    CHECK(header_error("{}x").starts_with(prefix + "the header: not JSON: "));
+  }
+  SUBCASE("lists in lists, wherever they are") {
+    const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+    const std::string too_deep = prefix + "the header: expected at most 32 objects and lists in each other, got more";
+    for (const char* field : {"dtype", "shape", "data_offsets"}) {
+      std::string header = R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4],")" + std::string(field) + "\":";
+      CHECK(header_error(header + deep + "}}") == too_deep);
+      header += std::string(25, '[') + std::string(25, ']') + "}}";
+      CHECK(header_error(header).starts_with(prefix + "tensor 'x': " + field + ": expected "));
+    }
+    CHECK(header_error(deep) == too_deep);
+    CHECK(header_error(std::string(100000, '[')) == too_deep);
+  }
+  SUBCASE("texts of a length that nobody reads") {
+    const std::string name(1000000, 'x');
+    CHECK(header_error("{" + entry(name, "F7", "[4]", 0, 4) + "}").size() < 500);
+    CHECK(header_error("{" + entry("x", name, "[4]", 0, 4) + "}").size() < 500);
+    std::string many = "[1";
+    for (int i = 0; i < 100000; ++i) {
+      many += ",1";
+    }
+    CHECK(header_error("{" + entry("x", "U8", many + "]", 0, 4) + "}") ==
+          prefix + "tensor 'x': shape: expected at most 8 axes, got 100001");
+    CHECK(header_error("{" + entry("x", "U8", many + ",-1]", 0, 4) + "}") ==
+          prefix + "tensor 'x': shape: expected a list of sizes, got a list of 100002 items");
+    CHECK(header_error("{" + entry("a\\u001b[31m\\n", "F7", "[4]", 0, 4) + "}")
+              .starts_with(prefix + "tensor 'a?[31m?': dtype: "));
   }
   SUBCASE("no object") {
     CHECK(header_error("[]") == prefix + "expected the header to be a JSON object, got array");
@@ -345,4 +371,12 @@ TEST_CASE("safetensors: a new file replaces the old one as a whole") {
   REQUIRE(loaded.tensors.size() == 1);
   CHECK(loaded.tensors[0].first == "y");
   CHECK(folder.names() == std::vector<std::string>{"file"});
+}
+
+TEST_CASE("safetensors: the metadata alone") {
+  const TemporaryFolder folder;
+  save_safetensors(folder / "file", {{"x", ones({2})}}, {{"key", "value"}});
+  CHECK(load_safetensors_metadata(folder / "file") == std::map<std::string, std::string>{{"key", "value"}});
+  CHECK(error_of([&] { load_safetensors_metadata(folder / "none"); }) ==
+        "safetensors: cannot open " + (folder / "none").string() + ": No such file or directory");
 }

@@ -59,8 +59,12 @@ TEST_CASE("norm policy: error texts have line and column") {
       "needs quotes, \"layer1.0.bn1\"");
   TemporaryFolder folder;
   CHECK(error_of([&] { read_norm_policy(folder / "absent.toml"); }) ==
-        "norm policy: cannot read '" + (folder / "absent.toml").string() + "'");
-  CHECK(error_of([&] { read_norm_policy(folder.path()); }).starts_with("norm policy: cannot read '"));
+        "norm policy: cannot open " + (folder / "absent.toml").string() + ": No such file or directory");
+  norma::test::write_file(folder / "large", std::string((size_t{1} << 20) + 1, '\n'));
+  CHECK(error_of([&] { read_norm_policy(folder / "large"); }) ==
+        "norm policy: cannot open " + (folder / "large").string() + ": expected at most 1 MiB, got 1 MiB");
+  CHECK(error_of([&] { read_norm_policy(folder.path()); }) ==
+        "norm policy: cannot open " + folder.path().string() + ": expected a regular file, got a folder");
   write_file(folder / "p.toml", "\"bn1\" = \"none\"\n");
   CHECK(read_norm_policy(folder / "p.toml") == "\"bn1\" = \"none\"\n");
 }
@@ -149,4 +153,28 @@ TEST_CASE("norm policy: convnext's head has one pixel, which some norms cannot t
   const auto model = with("\"*\" = \"instance\"\n\"head.norm\" = \"layer2d\"\n");
   const auto plain = models::create_model("convnext_atto", {.num_classes = 3, .norm = "instance"});
   CHECK(norms_of(*model) == norms_of(*plain));
+}
+
+TEST_CASE("norm policy: tables in tables without end are refused before anything walks them") {
+  const auto error = [](const std::string& text) { return error_of([&] { parse_norm_policy(text, "p"); }); };
+  std::string dots;
+  for (int i = 0; i < 400'000; ++i) {
+    dots += "a.";
+  }
+  CHECK(error("\n" + dots + "a = \"batch\"") == "norm policy: p:2: expected a line of at most 1000 bytes, got 800011");
+  CHECK(error("[" + dots + "a]") == "norm policy: p:1: expected a line of at most 1000 bytes, got 800003");
+  CHECK(error("\"a\" = \"" + dots + "\"").size() < 100);
+  std::string lists;
+  for (int i = 0; i < 400'000; ++i) {
+    lists += "[\n";
+  }
+  CHECK(error("a = " + lists).size() < 500);
+  CHECK(error(std::string((size_t{1} << 20) + 2048, '\n')) == "norm policy: p: expected at most 1 MiB, got 1 MiB");
+  // As deep as a file of lines can be.
+  std::string nested = "a = ";
+  for (int i = 0; i < 4; ++i) {
+    nested += "[{" + dots.substr(0, 900) + "a = [\n";
+  }
+  CHECK(error(nested).starts_with("norm policy: p:"));
+  CHECK(error("\"a\" = \"\"\"\n" + std::string(500, 'x') + "\n" + std::string(500, 'x') + "\"\"\"").size() < 500);
 }

@@ -115,8 +115,19 @@ TEST_CASE("checkpoint: bad files, each with its error") {
   CHECK(error_for("epoch", "two") == "checkpoint: " + file + ": metadata 'epoch': expected a whole number, got 'two'");
   CHECK(error_for("epoch", "2x") == "checkpoint: " + file + ": metadata 'epoch': expected a whole number, got '2x'");
   CHECK(error_for("seed", "-1") == "checkpoint: " + file + ": metadata 'seed': expected a whole number, got '-1'");
-  CHECK(error_for("options", "{\"a\":1}") ==
-        "checkpoint: " + file + ": metadata 'options': expected a JSON object of texts, got '{\"a\":1}'");
+  CHECK(error_for("options", "{\"a\":1}") == "checkpoint: " + file + ": metadata 'options'.a: expected a text, got 1");
+  CHECK(error_for("options", "{").starts_with("checkpoint: " + file + ": metadata 'options': not JSON: "));
+  CHECK(error_for("options", "[]") == "checkpoint: " + file + ": metadata 'options': expected an object, got []");
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  CHECK(error_for("options", deep) == "checkpoint: " + file +
+                                          ": metadata 'options': expected at most 32 objects and lists in each other, "
+                                          "got more");
+  CHECK(error_for("step", std::string(100000, '1')).size() < 300);
+  CHECK(error_for("step", "-1") == "checkpoint: " + file + ": metadata 'step': expected at least 0, got -1");
+  CHECK(error_for("epoch", "18") ==
+        "checkpoint: " + file + ": metadata 'epoch': expected a number from 0 to 17, the step, got 18");
+  CHECK(error_for("epoch", "-1") ==
+        "checkpoint: " + file + ": metadata 'epoch': expected a number from 0 to 17, the step, got -1");
 }
 
 TEST_CASE("checkpoint: bad arguments of save, each with its error") {

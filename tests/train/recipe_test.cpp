@@ -1,6 +1,7 @@
 #include "train/recipe.h"
 
 #include "core/error.h"
+#include "error_text.h"
 
 #include <doctest/doctest.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 
 using namespace norma;
+using norma::test::error_of;
 using train::Recipe;
 
 namespace {
@@ -123,8 +125,16 @@ TEST_CASE("recipe: JSON keeps every field") {
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
   CHECK(train::recipe_from_json("{\"lr\": 0.5}").lr == 0.5);
   CHECK(train::recipe_from_json("{\"lr\": 0.5}").batch_size == Recipe{}.batch_size);
-  CHECK_THROWS_AS(train::recipe_from_json("no recipe"), Error);
-  CHECK_THROWS_AS(train::recipe_from_json("{\"lr\": \"fast\"}"), Error);
+  const auto error = [](const std::string& text) { return error_of([&] { train::recipe_from_json(text); }); };
+  CHECK(error("no recipe").starts_with("recipe: the recipe: not JSON: "));
+  CHECK(error("[]") == "recipe: expected a recipe, got []");
+  CHECK(error("{\"lr\": \"fast\"}") == "recipe: lr: expected a number, got \"fast\"");
+  CHECK(error("{\"batch_size\": 3.7}") == "recipe: batch_size: expected a whole number, got 3.7");
+  CHECK(error("{\"seed\": -1}") == "recipe: seed: expected a whole number of at least 0, got -1");
+  CHECK(error("{\"flip\": 1}") == "recipe: flip: expected true or false, got 1");
+  CHECK(error("{\"patch_size\": true}") == "recipe: patch_size: expected a whole number, got true");
+  CHECK(error("{\"model\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}") ==
+        "recipe: the recipe: expected at most 32 objects and lists in each other, got more");
 }
 
 TEST_CASE("recipe: differences are shown with both values") {

@@ -151,7 +151,7 @@ TEST_CASE("report: a text that is no comparison is an error") {
   text.replace(text.find("\"interrupted\""), 13, "\"interruptet\"");
   CHECK_THROWS_WITH_AS(
       comparison_from_json(text),
-      "comparison_from_json: state: expected pending, finished, failed or interrupted, got 'interruptet'", Error);
+      "comparison: cell 4: state: expected pending, finished, failed or interrupted, got 'interruptet'", Error);
 }
 
 TEST_CASE("report: the page stands alone, escapes its texts and closes its elements") {

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma {
+
+/// A text from a file or a user, for an error text of one line: at most `limit` bytes, cut between characters with "…"
+/// for the rest. Control characters become '?'.
+std::string excerpt(std::string_view text, size_t limit = 100);
+
+/// "a, b, c", or of more than six names "a, b, c, d, e, f and 58 more". Each is cut to `limit` bytes as by excerpt().
+std::string excerpt_list(const std::vector<std::string>& names, std::string_view separator = ", ", size_t limit = 100);
+
+/// "17 bytes", "1 MiB", "2.5 GiB".
+std::string byte_text(uint64_t bytes);
+
+}  // namespace norma

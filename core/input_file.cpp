@@ -1,0 +1,91 @@
+#include "core/input_file.h"
+
+#include "core/error.h"
+#include "core/excerpt.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace norma {
+
+namespace {
+
+std::string_view kind_of(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFDIR: return "a folder";
+    case S_IFIFO: return "a pipe";
+    case S_IFSOCK: return "a socket";
+    case S_IFCHR:
+    case S_IFBLK: return "a device";
+    default: return "something else";
+  }
+}
+
+}  // namespace
+
+InputFile::InputFile(std::string_view op, const std::filesystem::path& file, uint64_t limit)
+    : op_(op), name_(file.string()) {
+  // `failed` is an argument, so that errno is read after the call.
+  const auto check_done = [&](bool failed) { check(!failed, op_, "cannot open {}: {}", name_, std::strerror(errno)); };
+  const auto check_regular = [&](const struct stat& status) {
+    check(S_ISREG(status.st_mode), op_, "cannot open {}: expected a regular file, got {}", name_,
+          kind_of(status.st_mode));
+  };
+  struct stat status {};
+  // Before it is opened, since that alone does something to a pipe and to some devices.
+  check_done(::stat(name_.c_str(), &status) != 0);
+  check_regular(status);
+  // What the name stands for may change in between: NONBLOCK lets a pipe be opened at once, to be refused.
+  const int descriptor = ::open(name_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  check_done(descriptor < 0);
+  try {
+    check_done(::fstat(descriptor, &status) != 0);
+    check_regular(status);
+    size_ = static_cast<uint64_t>(status.st_size);
+    check(size_ <= limit, op_, "cannot open {}: expected at most {}, got {}", name_, byte_text(limit),
+          byte_text(size_));
+  } catch (const Error&) {
+    ::close(descriptor);
+    throw;
+  }
+  descriptor_ = descriptor;
+}
+
+InputFile::~InputFile() {
+  ::close(descriptor_);
+}
+
+size_t InputFile::read(void* bytes, size_t count) {
+  size_t done = 0;
+  while (done < count) {
+    const ssize_t got = ::read(descriptor_, static_cast<char*>(bytes) + done, count - done);
+    if (got == 0) {
+      break;
+    }
+    check(got > 0 || errno == EINTR, op_, "cannot read {}: {}", name_, std::strerror(errno));
+    done += static_cast<size_t>(std::max<ssize_t>(got, 0));
+  }
+  return done;
+}
+
+std::string read_text_file(std::string_view op, const std::filesystem::path& file, uint64_t limit) {
+  constexpr size_t kChunk = size_t{1} << 16;
+  InputFile input(op, file, limit);
+  // The size is asked for, not believed: the file may grow, and files of /proc say 0.
+  std::string text;
+  for (size_t got = kChunk; got == kChunk;) {
+    const size_t before = text.size();
+    check(before <= limit, op, "cannot read {}: expected at most {}, got more", file.string(), byte_text(limit));
+    text.resize(before + kChunk);
+    got = input.read(text.data() + before, kChunk);
+    text.resize(before + got);
+  }
+  return text;
+}
+
+}  // namespace norma

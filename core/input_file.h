@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace norma {
+
+/// A file that is read from front to back. Every file that a user names is opened here.
+///
+/// Only regular files (and links to them) are: a pipe could block for ever, a device has no end.
+class InputFile {
+ public:
+  /// `op` begins every error text. Throws Error "op: cannot open FILE: …" for a file that is not there, may not be
+  /// read, is not a regular one or is larger than `limit` bytes.
+  InputFile(std::string_view op, const std::filesystem::path& file, uint64_t limit);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  /// Bytes, when it was opened.
+  [[nodiscard]] uint64_t size() const { return size_; }
+  /// Reads `count` bytes, less only at the end of the file, and returns how many. Throws Error "op: cannot read FILE:
+  /// …".
+  size_t read(void* bytes, size_t count);
+
+ private:
+  std::string op_;
+  std::string name_;
+  int descriptor_ = -1;
+  uint64_t size_ = 0;
+};
+
+/// The bytes of a whole file of at most `limit` bytes. Throws as InputFile.
+std::string read_text_file(std::string_view op, const std::filesystem::path& file, uint64_t limit);
+
+}  // namespace norma

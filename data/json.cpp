@@ -1,0 +1,50 @@
+#include "data/json.h"
+
+namespace norma::data {
+
+namespace {
+
+constexpr int kMaxDepth = 32;
+constexpr size_t kMaxReason = 200;
+
+/// "syntax error while parsing value - …" out of "[json.exception.parse_error.101] parse error at line 1, column 2: …",
+/// with the place behind it.
+std::string reason_of(const nlohmann::json::exception& error) {
+  std::string_view text = error.what();
+  if (const size_t end = text.find("] "); end != std::string_view::npos) {
+    text.remove_prefix(end + 2);
+  }
+  return excerpt(text, kMaxReason);
+}
+
+}  // namespace
+
+nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text,
+                          const JsonKeyVisitor& on_key) {
+  using Event = nlohmann::json::parse_event_t;
+  const auto watch = [&](int depth, Event event, nlohmann::json& value) {
+    if (event == Event::object_start || event == Event::array_start) {
+      check(depth < kMaxDepth, op, "{}: expected at most {} objects and lists in each other, got more", source,
+            kMaxDepth);
+    } else if (event == Event::key && on_key) {
+      on_key(value.get_ref<const std::string&>(), depth);
+    }
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, watch);
+  } catch (const nlohmann::json::exception& error) {
+    fail(op, "{}: not JSON: {}", source, reason_of(error));
+  }
+}
+
+std::string json_excerpt(const nlohmann::json& value) {
+  constexpr size_t kMaxItems = 20;
+  if ((value.is_array() || value.is_object()) && value.size() > kMaxItems) {
+    return fmt::format("{} of {} items", value.is_array() ? "a list" : "an object", value.size());
+  }
+  // Broken UTF-8 cannot come out of the parser, but must not throw here either.
+  return excerpt(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace norma::data

@@ -1,0 +1,122 @@
+#pragma once
+
+#include "core/error.h"
+#include "core/excerpt.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+// All JSON that comes from files is read with these functions.
+
+namespace norma::data {
+
+/// Called with each key and how many objects and lists it is in.
+using JsonKeyVisitor = std::function<void(const std::string& key, int depth)>;
+
+/// The JSON in `text`. Throws Error "op: source: …" for a text that is none, and for lists and objects more than 32
+/// deep: whatever walks JSON later does so by recursion.
+nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text,
+                          const JsonKeyVisitor& on_key = {});
+
+/// A value as it would be written, cut to a length for error texts.
+std::string json_excerpt(const nlohmann::json& value);
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_vector = false;
+template <class T>
+inline constexpr bool is_vector<std::vector<T>> = true;
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+template <class T>
+const char* json_type() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::is_unsigned_v<T>) {
+    return "a whole number of at least 0";
+  } else if constexpr (std::is_integral_v<T>) {
+    return "a whole number";
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return "a number";
+  } else if constexpr (is_vector<T>) {
+    return "a list";
+  } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
+    return "an object";
+  } else {
+    return "a text";
+  }
+}
+
+template <class T>
+bool json_fits(const nlohmann::json& value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value.is_boolean();
+  } else if constexpr (std::is_unsigned_v<T>) {
+    return value.is_number_unsigned() && value.get<uint64_t>() <= std::numeric_limits<T>::max();
+  } else if constexpr (std::is_integral_v<T>) {
+    return value.is_number_unsigned()
+               ? value.get<uint64_t>() <= uint64_t{std::numeric_limits<T>::max()}
+               : value.is_number_integer() && value.get<int64_t>() >= int64_t{std::numeric_limits<T>::min()};
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return value.is_number();
+  } else if constexpr (is_vector<T>) {
+    return value.is_array();
+  } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
+    return value.is_object();
+  } else {
+    return value.is_string();
+  }
+}
+
+}  // namespace detail
+
+/// `value` as a T: bool, a number, a text, a list of such, an object of texts, or an optional (null) of one. Nothing is
+/// converted: 3.7 is no whole number. Throws Error "op: name: expected a whole number, got 3.7".
+template <class T>
+T json_as(std::string_view op, const std::string& name, const nlohmann::json& value) {
+  if constexpr (detail::is_optional<T>) {
+    return value.is_null() ? T{} : T{json_as<typename T::value_type>(op, name, value)};
+  } else {
+    check(detail::json_fits<T>(value), op, "{}: expected {}, got {}", excerpt(name), detail::json_type<T>(),
+          json_excerpt(value));
+    if constexpr (detail::is_vector<T>) {
+      T list;
+      for (const nlohmann::json& item : value) {
+        list.push_back(json_as<typename T::value_type>(op, name, item));
+      }
+      return list;
+    } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
+      T object;
+      for (const auto& [key, text] : value.items()) {
+        object[key] = json_as<std::string>(op, name + "." + key, text);
+      }
+      return object;
+    } else {
+      return value.get<T>();
+    }
+  }
+}
+
+/// The field of an object, as json_as(); Error "op: name: missing" when it is not there.
+template <class T>
+T json_field(std::string_view op, const nlohmann::json& object, const std::string& name) {
+  check(object.is_object(), op, "expected an object, got {}", json_excerpt(object));
+  check(object.contains(name), op, "{}: missing", name);
+  return json_as<T>(op, name, object[name]);
+}
+
+}  // namespace norma::data
