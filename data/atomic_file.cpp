@@ -4,31 +4,133 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstring>
+#include <optional>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace norma::data {
 
+namespace {
+
+constexpr std::string_view kSuffix = ".tmp";
+
+std::filesystem::path folder_of(const std::filesystem::path& file) {
+  return file.has_parent_path() ? file.parent_path() : ".";
+}
+
+/// The process whose temporary file of `target` this name is: 4711 for "last.safetensors.4711-0.tmp".
+std::optional<pid_t> writer_of(std::string_view name, std::string_view target) {
+  if (!name.starts_with(target) || !name.ends_with(kSuffix)) {
+    return std::nullopt;
+  }
+  name.remove_prefix(target.size());
+  if (name.size() <= kSuffix.size() || name.front() != '.') {
+    return std::nullopt;
+  }
+  const std::string_view numbers = name.substr(1, name.size() - 1 - kSuffix.size());
+  const char* const end = numbers.data() + numbers.size();
+  pid_t process = 0;
+  int count = 0;
+  const auto [dash, error] = std::from_chars(numbers.data(), end, process);
+  if (error != std::errc() || process <= 0 || dash == end || *dash != '-') {
+    return std::nullopt;
+  }
+  const auto [rest, count_error] = std::from_chars(dash + 1, end, count);
+  return count_error == std::errc() && rest == end ? std::optional(process) : std::nullopt;
+}
+
+bool is_alive(pid_t process) {
+  return ::kill(process, 0) == 0 || errno != ESRCH;
+}
+
+/// Removes a temporary file unless somebody is writing it.
+void remove_if_abandoned(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor >= 0) {
+    // The lock of its writer; there may be one where the process is not seen, on another host or in another container.
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
+      ::unlink(file.c_str());
+    }
+    ::close(descriptor);
+  }
+}
+
+/// Removes what processes that were killed have left beside `file`.
+void remove_abandoned(const std::filesystem::path& file) {
+  const std::string target = file.filename().string();
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder_of(file), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::optional<pid_t> process = writer_of(entry->path().filename().string(), target);
+    // In containers all programs may have the same number: of files with our own the lock alone decides.
+    if (process && (*process == ::getpid() || !is_alive(*process))) {
+      remove_if_abandoned(entry->path());
+    }
+  }
+}
+
+/// A new file that no other process takes for an abandoned one; -1 with errno when it cannot be made.
+int create_locked(const std::filesystem::path& file) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) {
+    return -1;
+  }
+  ::flock(descriptor, LOCK_EX | LOCK_NB);  // a file system without locks is no reason to fail
+  struct stat status {};
+  if (::fstat(descriptor, &status) == 0 && status.st_nlink == 0) {
+    ::close(descriptor);  // taken for abandoned before the lock was there
+    errno = EEXIST;
+    return -1;
+  }
+  return descriptor;
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(std::string op, std::filesystem::path file) : op_(std::move(op)), file_(std::move(file)) {
   static std::atomic<int> count = 0;  // so that two threads never share a temporary file
-  temporary_ = file_;
-  temporary_ += fmt::format(".{}-{}.tmp", ::getpid(), count++);
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  std::error_code error;
+  if (std::filesystem::is_symlink(file_, error)) {
+    // What the link stands for is replaced, not the link.
+    if (std::filesystem::path target = std::filesystem::canonical(file_, error); !error) {
+      target_ = std::move(target);
+    }
+  }
+  if (target_.empty()) {
+    target_ = file_;
+  }
+  struct stat status {};
+  if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    check(!S_ISDIR(status.st_mode), op_, "cannot write {}: {}", file_.string(), std::strerror(EISDIR));
+    fail(op_, "cannot write {}: expected a regular file or none, got another kind", file_.string());
+  }
+  remove_abandoned(target_);
+  do {
+    temporary_ = target_;
+    temporary_ += fmt::format(".{}-{}{}", ::getpid(), count++, kSuffix);
+    descriptor_ = create_locked(temporary_);
+  } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) {
     fail_with(errno);
   }
 }
 
 AtomicFile::~AtomicFile() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
-  }
   if (!committed_) {
     ::unlink(temporary_.c_str());
+  }
+  if (descriptor_ >= 0) {
+    ::close(descriptor_);
   }
 }
 
@@ -53,16 +155,19 @@ void AtomicFile::write(const void* bytes, size_t count) {
 
 void AtomicFile::commit() {
   // Without this the name could survive a power cut and the bytes not.
-  if (::fsync(descriptor_) != 0 || ::close(std::exchange(descriptor_, -1)) != 0) {
+  if (::fsync(descriptor_) != 0) {
     fail_with(errno);
   }
-  if (::rename(temporary_.c_str(), file_.c_str()) != 0) {
+  // Before it is closed, which ends the lock.
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     fail_with(errno);
   }
   committed_ = true;
+  if (::close(std::exchange(descriptor_, -1)) != 0) {
+    fail_with(errno);
+  }
   // Also the folder's new entry; a file system that cannot do this is no reason to fail.
-  const std::filesystem::path folder = file_.has_parent_path() ? file_.parent_path() : ".";
-  const int folder_descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int folder_descriptor = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_descriptor >= 0) {
     ::fsync(folder_descriptor);
     ::close(folder_descriptor);

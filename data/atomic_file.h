@@ -7,10 +7,12 @@
 namespace norma::data {
 
 /// A file that appears under its name as a whole or not at all. Until commit() the bytes go to a temporary file in the
-/// same folder; the destructor removes it when there was no commit().
+/// same folder, "NAME.PROCESS-NUMBER.tmp"; the destructor removes it when there was no commit(), and the next
+/// AtomicFile of the same name when the process was killed. Under a symbolic link lies the file that it stands for.
 class AtomicFile {
  public:
-  /// `op` begins every error text. Throws Error that names the file when the folder cannot be written.
+  /// `op` begins every error text. Throws Error that names the file when the folder cannot be written, or the name is
+  /// taken by something other than a file.
   AtomicFile(std::string op, std::filesystem::path file);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -26,6 +28,7 @@ class AtomicFile {
 
   std::string op_;
   std::filesystem::path file_;
+  std::filesystem::path target_;  ///< file_, without a symbolic link at its end
   std::filesystem::path temporary_;
   int descriptor_ = -1;
   bool committed_ = false;

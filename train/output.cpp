@@ -1,8 +1,10 @@
 #include "train/output.h"
 
 #include "core/error.h"
+#include "core/input_file.h"
 #include "data/atomic_file.h"
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -64,6 +66,37 @@ void make_output_folder(std::string_view op, const std::filesystem::path& folder
   }
   std::fclose(file);
   std::remove(probe.c_str());
+}
+
+void check_free(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names) {
+  std::error_code error;
+  for (const char* name : names) {
+    const auto status = std::filesystem::symlink_status(folder / name, error);
+    check(!std::filesystem::exists(status), op, "'{}' holds other results ({}): choose another output folder",
+          folder.string(), name);
+  }
+}
+
+void check_replaceable(std::string_view op, const std::filesystem::path& file, std::string_view kind,
+                       const std::function<bool(std::string_view beginning)>& is_former) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(status)) {
+    return;
+  }
+  constexpr uint64_t kAnySize = UINT64_MAX;
+  std::array<char, 4096> bytes{};
+  InputFile input(op, file, kAnySize);
+  const size_t count = input.read(bytes.data(), bytes.size());
+  check(count == 0 || is_former(std::string_view(bytes.data(), count)), op,
+        "'{}' is not {}: remove it, or choose another name", file.string(), kind);
+}
+
+void check_other_file(std::string_view op, std::string_view output_name, const std::filesystem::path& output,
+                      std::string_view input_name, const std::filesystem::path& input) {
+  std::error_code error;  // files that are not there are the same as no other
+  check(!std::filesystem::equivalent(output, input, error), op, "{}: expected another file than that of {}, got '{}'",
+        output_name, input_name, output.string());
 }
 
 void write_text_file(std::string_view op, const std::filesystem::path& file, std::string_view text) {

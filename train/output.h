@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -33,6 +35,19 @@ bool is_folder(std::string_view op, const std::filesystem::path& path);
 
 /// Makes a folder and those above it, and tries whether a file can be made in it. Throws as cannot_write().
 void make_output_folder(std::string_view op, const std::filesystem::path& folder);
+
+/// Throws Error when one of the files that are to be written into a folder is there already.
+void check_free(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names);
+
+/// Throws Error when there is a file of this name and it is not what would be written over: is_former() gets its first
+/// bytes. `kind` is for the text: "a result of 'norma bench'". An empty file is nobody's.
+void check_replaceable(std::string_view op, const std::filesystem::path& file, std::string_view kind,
+                       const std::function<bool(std::string_view beginning)>& is_former);
+
+/// Throws Error when `output`, which is to be written, is `input`, under whatever names and links; the other two are
+/// what users call them: "--output".
+void check_other_file(std::string_view op, std::string_view output_name, const std::filesystem::path& output,
+                      std::string_view input_name, const std::filesystem::path& input);
 
 /// Writes a whole text file: under a temporary name first, so that a file of this name is replaced by all of `text` or
 /// stays as it was. Throws as cannot_write().

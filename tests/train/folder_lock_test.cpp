@@ -1,0 +1,38 @@
+#include "train/folder_lock.h"
+
+#include "files.h"
+
+#include <unistd.h>
+
+#include <memory>
+
+using namespace norma;
+using norma::test::error_of;
+using norma::test::TemporaryFolder;
+using train::FolderLock;
+
+TEST_CASE("folder lock: one at a time, and nothing is left") {
+  const TemporaryFolder folder;
+  auto first = std::make_unique<FolderLock>("op", folder.path());
+  CHECK(error_of([&] { FolderLock second("op", folder.path()); }) ==
+        fmt::format("op: '{}' is being written by another process ({}): wait for it, or choose another output folder",
+                    folder.path().string(), ::getpid()));
+  first.reset();
+  CHECK(folder.names().empty());
+  first = std::make_unique<FolderLock>("op", folder.path());
+  first.reset();
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("folder lock: the file of a process that was killed does not matter") {
+  const TemporaryFolder folder;
+  norma::test::write_file(folder / ".norma-lock", "12345678901234567890");
+  const FolderLock lock("op", folder.path());
+  CHECK(norma::test::read_file(folder / ".norma-lock") == fmt::format("{}\n", ::getpid()));
+}
+
+TEST_CASE("folder lock: a folder that cannot be written") {
+  const TemporaryFolder folder;
+  CHECK(error_of([&] { FolderLock lock("op", folder / "none"); }) ==
+        "op: cannot write " + (folder / "none/.norma-lock").string() + ": No such file or directory");
+}
