@@ -5,14 +5,26 @@
 #include "models/resnet.h"
 #include "nn/conv_factory.h"
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 #include <functional>
 
 namespace norma::models {
 namespace {
 
+/// What tells networks apart in their state dicts.
+struct Outline {
+  bool is_convnext = false;
+  bool variant = false;               // ResNet: bottlenecks; ConvNeXt: global response norms
+  std::array<int64_t, 4> blocks{};    // of each stage
+  std::array<int64_t, 4> channels{};  // ConvNeXt: of each stage
+  bool operator==(const Outline&) const = default;
+};
+
 struct Entry {
   std::string name;
+  Outline outline;
   std::function<std::shared_ptr<nn::Module>(const std::string& name, const ModelOptions& options)> make;
   nn::NetworkNorms norms;
   std::string own_norm;
@@ -20,6 +32,7 @@ struct Entry {
 
 Entry entry(const std::string& name, const ResNetConfig& config) {
   return {name,
+          {.variant = config.bottleneck, .blocks = config.layers},
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ResNet>(own_name, config, options);
           },
@@ -29,6 +42,7 @@ Entry entry(const std::string& name, const ResNetConfig& config) {
 
 Entry entry(const std::string& name, const ConvNeXtConfig& config) {
   return {name,
+          {.is_convnext = true, .variant = config.grn, .blocks = config.depths, .channels = config.widths},
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
           },
@@ -93,6 +107,36 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
     nn::apply_norm_policy(*model, options.norm_policy, entry.norms);
   }
   return model;
+}
+
+std::string recognize_model(const nn::NamedTensors& tensors) {
+  Outline outline;
+  for (const auto& [name, x] : tensors) {
+    size_t stage = 0;
+    size_t block = 0;
+    int length = 0;  // of what was matched
+    if (std::sscanf(name.c_str(), "layer%1zu.%3zu.%n", &stage, &block, &length) == 2 && length > 0 && stage >= 1 &&
+        stage <= outline.blocks.size()) {
+      --stage;
+      outline.variant = outline.variant || name.find(".conv3.") != std::string::npos;
+    } else if (std::sscanf(name.c_str(), "stages.%1zu.blocks.%3zu.%n", &stage, &block, &length) == 2 && length > 0 &&
+               stage < outline.blocks.size()) {
+      outline.is_convnext = true;
+      outline.variant = outline.variant || name.find(".grn.") != std::string::npos;
+      if (name.ends_with(".conv_dw.weight") && x.rank() > 0) {
+        outline.channels[stage] = x.size(0);
+      }
+    } else {
+      continue;
+    }
+    outline.blocks[stage] = std::max(outline.blocks[stage], static_cast<int64_t>(block) + 1);
+  }
+  for (const Entry& known : entries()) {
+    if (known.outline == outline) {
+      return known.name;
+    }
+  }
+  return "";
 }
 
 std::string own_norm(const std::string& name) {

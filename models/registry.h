@@ -36,6 +36,10 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
 /// name.
 std::string own_norm(const std::string& name);
 
+/// The network whose state dict these tensors could be, by their names and sizes, whatever its norm, classes and options;
+/// "" when they are of none. Not all of its tensors need be there.
+std::string recognize_model(const nn::NamedTensors& tensors);
+
 /// All names: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge.
 std::vector<std::string> model_names();
 

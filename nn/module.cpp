@@ -1,6 +1,7 @@
 #include "nn/module.h"
 
 #include "core/copy.h"
+#include "core/excerpt.h"
 #include "core/factory.h"
 #include "core/nearest_name.h"
 #include "core/tape.h"
@@ -67,7 +68,7 @@ void copy_values(const Tensor& from, const Tensor& to) {
 }
 
 std::string list(std::string_view title, const std::vector<std::string>& names) {
-  return names.empty() ? "" : fmt::format("{}: {}", title, fmt::join(names, ", "));
+  return names.empty() ? "" : fmt::format("{}: {}", title, excerpt_list(names));
 }
 
 void append_tree(const Module& module, const std::string& label, int depth, std::string& text) {
@@ -295,7 +296,7 @@ LoadReport Module::load_state_dict(const NamedTensors& dict, const LoadOptions& 
   }
 
   LoadReport report;
-  std::vector<std::string> misshapen;
+  std::vector<std::string> unlike;
   std::unordered_map<std::string, bool> known;
   for (const auto& [name, x] : own) {
     known[name] = true;
@@ -305,8 +306,13 @@ LoadReport Module::load_state_dict(const NamedTensors& dict, const LoadOptions& 
         report.missing.push_back(name);
       }
     } else if (!loadable(found->second.sizes(), x.sizes())) {
-      misshapen.push_back(
+      unlike.push_back(
           fmt::format("{}: expected sizes {}, got {}", name, to_string(x.sizes()), to_string(found->second.sizes())));
+    } else if (is_floating(found->second.dtype()) != is_floating(x.dtype())) {
+      // Integers have the bytes of some float, and are no weights.
+      unlike.push_back(fmt::format("{}: expected {} dtype, got {}", name,
+                                   is_floating(x.dtype()) ? "a floating" : "an integer",
+                                   to_string(found->second.dtype())));
     }
   }
   for (const auto& [name, x] : dict) {
@@ -315,7 +321,10 @@ LoadReport Module::load_state_dict(const NamedTensors& dict, const LoadOptions& 
     }
   }
 
-  std::vector<std::string> problems = misshapen;
+  std::vector<std::string> problems;
+  if (!unlike.empty()) {
+    problems.push_back(excerpt_list(unlike, "; ", /* limit= */ 200));
+  }
   const auto put_in_front = [&](const std::string& text) {
     if (!text.empty()) {
       problems.insert(problems.begin(), text);

@@ -1,6 +1,7 @@
 #include "nn/optimizer.h"
 
 #include "core/copy.h"
+#include "core/excerpt.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/parallel.h"
@@ -184,6 +185,8 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
     problems.emplace_back("missing: step");
   } else if (step->second.numel() != 1 || step->second.dtype() != DType::int64) {
     problems.push_back(fmt::format("step: expected one int64, got {}", describe(step->second)));
+  } else if (const auto steps = step->second.item<int64_t>(); steps < 0) {
+    problems.push_back(fmt::format("step: expected at least 0, got {}", steps));
   }
   const auto states = given.find("states");
   if (states == given.end()) {
@@ -216,6 +219,9 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
         if (found != given.end() && !(found->second.sizes() == parameter.sizes())) {
           problems.push_back(fmt::format("{}: expected sizes {}, got {}", full, to_string(parameter.sizes()),
                                          to_string(found->second.sizes())));
+        } else if (found != given.end() && !is_floating(found->second.dtype())) {
+          problems.push_back(
+              fmt::format("{}: expected a floating dtype, got {}", full, to_string(found->second.dtype())));
         }
       }
     }
@@ -227,13 +233,13 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
     }
   }
   if (!unexpected.empty()) {
-    problems.insert(problems.begin(), fmt::format("unexpected: {}", fmt::join(unexpected, ", ")));
+    problems.insert(problems.begin(), fmt::format("unexpected: {}", excerpt_list(unexpected)));
   }
   if (problems.empty() && unexpected.empty() && present != states->second.item<int64_t>()) {
     problems.push_back(
-        fmt::format("missing: {} of {}", states->second.item<int64_t>() - present, fmt::join(absent, ", ")));
+        fmt::format("missing: {} of {}", states->second.item<int64_t>() - present, excerpt_list(absent)));
   }
-  check(problems.empty(), "optimizer.load_state_dict", "{}", fmt::join(problems, "; "));
+  check(problems.empty(), "optimizer.load_state_dict", "{}", excerpt_list(problems, "; ", /* limit= */ 800));
 
   steps_ = step->second.item<int64_t>();
   for (size_t g = 0; g < groups_.size(); ++g) {

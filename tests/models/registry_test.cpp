@@ -270,3 +270,20 @@ TEST_CASE("models: error texts") {
   CHECK(error("convnext_atto", {.patch_size = 0}) == "model: patch_size: expected a positive number, got 0");
   CHECK(error("convnext_atto", {.layer_scale = -1}) == "model: layer_scale: expected a number >= 0, got -1");
 }
+
+TEST_CASE("registry: networks are recognised by their tensors, whatever the norm and the classes") {
+  for (const char* name : {"resnet18", "resnet34", "resnet50", "convnext_atto", "convnextv2_atto", "convnext_femto"}) {
+    for (const char* norm : {"", "group:8"}) {
+      CAPTURE(name);
+      CAPTURE(norm);
+      const auto model = create_model(name, {.num_classes = 7, .norm = norm, .initialize = false});
+      CHECK(recognize_model(model->state_dict()) == name);
+    }
+  }
+  CHECK(recognize_model({}) == "");
+  CHECK(recognize_model(
+            {{"layer0.0.x", zeros({3})}, {"layer9.0.x", zeros({3})}, {"stages.7.blocks.0.y", zeros({3})}}) == "");
+  nn::NamedTensors longer = create_model("resnet18", {.initialize = false})->state_dict();
+  longer.emplace_back("layer4.2.conv1.weight", zeros({3}));
+  CHECK(recognize_model(longer) == "");
+}

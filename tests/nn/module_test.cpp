@@ -190,6 +190,48 @@ TEST_CASE("module: load_state_dict without strict still refuses wrong sizes") {
         "load_state_dict: scale: expected sizes [4], got [3]");
 }
 
+TEST_CASE("module: load_state_dict refuses integers for numbers, and numbers for counters") {
+  Small module;
+  NamedTensors dict = module.state_dict();
+  const auto error_with = [&](const std::string& name, DType dtype) {
+    NamedTensors changed = dict;
+    for (auto& [own, x] : changed) {
+      if (own == name) {
+        x = zeros(x.sizes(), {.dtype = dtype});
+      }
+    }
+    return error_of([&] { module.load_state_dict(changed); });
+  };
+  for (const DType dtype : {DType::int32, DType::int64, DType::uint8, DType::boolean}) {
+    CHECK(error_with("scale", dtype) ==
+          "load_state_dict: scale: expected a floating dtype, got " + std::string(to_string(dtype)));
+  }
+  CHECK(error_with("bn.running_mean", DType::int32) ==
+        "load_state_dict: bn.running_mean: expected a floating dtype, got int32");
+  CHECK(error_with("bn.num_batches_tracked", DType::float32) ==
+        "load_state_dict: bn.num_batches_tracked: expected an integer dtype, got float32");
+  for (const DType dtype : {DType::float64, DType::bfloat16, DType::float16}) {
+    CHECK(error_with("scale", dtype) == "no error");
+  }
+}
+
+TEST_CASE("module: load_state_dict shows the first of many names and says how many there are") {
+  Small module;
+  NamedTensors dict = module.state_dict();
+  for (int i = 0; i < 1000; ++i) {
+    dict.emplace_back(fmt::format("other.{}", i), zeros({1}));
+  }
+  CHECK(error_of([&] { module.load_state_dict(dict); }) ==
+        "load_state_dict: unexpected: other.0, other.1, other.2, other.3, other.4, other.5 and 994 more");
+  dict = module.state_dict();
+  for (auto& [name, x] : dict) {
+    x = zeros({7, 7});
+  }
+  const std::string text = error_of([&] { module.load_state_dict(dict); });
+  CHECK(text.starts_with("load_state_dict: scale: expected sizes [4], got [7, 7]; "));
+  CHECK(text.ends_with(" more"));
+}
+
 TEST_CASE("module: num_batches_tracked may be missing or unexpected") {
   Small module;
   NamedTensors dict = module.state_dict();

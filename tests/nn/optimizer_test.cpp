@@ -258,6 +258,16 @@ TEST_CASE("optimizer: error texts") {
   CHECK(error_of([&] {
           optimizer.load_state_dict(lost);
         }).starts_with("optimizer.load_state_dict: missing: 1 of exp_avg_sq.w"));
+  NamedTensors negative = optimizer.state_dict();
+  for (auto& [name, x] : negative) {
+    if (name == "step") {
+      x = full({}, -2, {.dtype = DType::int64});
+    }
+  }
+  negative.emplace_back("exp_avg.w", zeros({2, 2}, {.dtype = DType::int32}));
+  CHECK(
+      error_of([&] { optimizer.load_state_dict(negative); }) ==
+      "optimizer.load_state_dict: step: expected at least 0, got -2; exp_avg.w: expected a floating dtype, got int32");
 }
 
 TEST_CASE("clip: by norm, PyTorch's numbers") {

@@ -1,0 +1,69 @@
+#include "train/weights.h"
+
+#include "core/copy.h"
+#include "core/dtype.h"
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "models/registry.h"
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+namespace norma::train {
+
+namespace {
+
+constexpr const char* kOp = "weights";
+
+/// "of resnet50 with norm group:32 (by its metadata)", "of resnet50 (by its names)", or "of no known network".
+std::string origin_of(const nn::NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
+  const auto text = [&](const char* key) {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? "" : excerpt(found->second);
+  };
+  if (const std::string model = text("model"); !model.empty()) {
+    const std::string norm = text("norm");
+    return fmt::format("of {}{} (by its metadata)", model, norm.empty() ? "" : " with norm " + norm);
+  }
+  const std::string model = models::recognize_model(tensors);
+  return model.empty() ? "of no known network" : fmt::format("of {} (by its names)", model);
+}
+
+int64_t count_not_finite(const Tensor& x) {
+  const Tensor rows = copy_of(x, MemoryFormat::contiguous);
+  return dispatch_any_floating(kOp, rows.dtype(), [&]<class T>(T) {
+    const T* values = rows.data<T>();
+    int64_t count = 0;
+    for (int64_t i = 0; i < rows.numel(); ++i) {
+      count += std::isfinite(static_cast<compute_t<T>>(values[i])) ? 0 : 1;
+    }
+    return count;
+  });
+}
+
+}  // namespace
+
+void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file) {
+  const nn::NamedTensors tensors = load_weights(file);
+  try {
+    model.load_state_dict(tensors);
+  } catch (const Error& error) {
+    fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), name,
+         origin_of(tensors, data::load_safetensors_metadata(file)), error.what());
+  }
+}
+
+void check_finite(std::string_view op, std::string_view where, const nn::NamedTensors& tensors) {
+  for (const auto& [name, x] : tensors) {
+    if (is_floating(x.dtype())) {
+      const int64_t count = count_not_finite(x);
+      check(count == 0, op, "{}: tensor '{}': expected finite numbers, got {} of {} that are NaN or infinite", where,
+            excerpt(name), count, x.numel());
+    }
+  }
+}
+
+}  // namespace norma::train
