@@ -3,6 +3,7 @@
 #include "cli/options.h"
 #include "train/audit/cases.h"
 #include "train/audit/report.h"
+#include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 
@@ -27,9 +28,13 @@ int run(const State& state) {
   train::audit::AuditOptions options = state.audit;
   train::audit::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("audit") : state.output;
-  check(!train::path_exists("audit", folder / "results.json"), "audit",
-        "'{}' holds other results: choose another output folder", folder.string());
+  const auto check_free = [&] {
+    train::check_free("audit", folder, {"results.json", "results.csv", "costs.csv", "table.txt"});
+  };
+  check_free();
   train::make_output_folder("audit", folder);
+  const train::FolderLock lock("audit", folder);
+  check_free();
   if (!state.running.quiet) {
     options.progress = [](const std::string& text) { train::say("{}\n", text); };
   }

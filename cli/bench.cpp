@@ -69,8 +69,12 @@ int run(const State& state) {
   }
   if (!state.results_file.empty()) {
     const std::filesystem::path file = state.results_file;
+    const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
     check(!train::is_folder("bench", file), "bench", "results-file: expected a file, got the folder {}", file.string());
-    train::make_output_folder("bench", file.has_parent_path() ? file.parent_path() : ".");
+    check(train::is_folder("bench", folder), "bench", "results-file: expected a file in a folder that is there, got {}",
+          file.string());
+    train::check_replaceable("bench", file, "a result of 'norma bench'", train::bench::is_result);
+    train::make_output_folder("bench", folder);
   }
   if (!state.running.quiet) {
     options.log = [](const std::string& line) { train::say("{}\n", line); };

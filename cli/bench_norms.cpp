@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "train/bench/norm_sweep.h"
+#include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
@@ -27,9 +28,11 @@ int run(const State& state) {
   options.max_bytes = state.max_megabytes << 20;
   train::bench::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("bench-norms") : state.output;
-  check(!train::path_exists("bench-norms", folder / "results.csv"), "bench-norms",
-        "'{}' holds other results: choose another output folder", folder.string());
+  const auto check_free = [&] { train::check_free("bench-norms", folder, {"results.csv", "table.txt", "share.gp"}); };
+  check_free();
   train::make_output_folder("bench-norms", folder);
+  const train::FolderLock lock("bench-norms", folder);
+  check_free();
   if (!state.running.quiet) {
     options.log = [](const std::string& line) { train::say("{}\n", line); };
   }

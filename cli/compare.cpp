@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "core/input_file.h"
 #include "core/parallel.h"
 #include "train/comparison.h"
 #include "train/interrupt.h"
@@ -10,8 +11,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
 namespace norma::cli {
@@ -42,10 +41,8 @@ bool any_given(const std::vector<const CLI::Option*>& options) {
 
 train::Comparison load_comparison(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "results.json";
-  std::ifstream in(file);
-  check(in.good(), "resume", "cannot read '{}'", file.string());
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  return train::comparison_from_json(text);
+  constexpr uint64_t kMaxBytes = uint64_t{256} << 20;  // ten million steps
+  return train::comparison_from_json(read_text_file("resume", file, kMaxBytes), "resume: " + file.string());
 }
 
 bool any_in_state(const train::Comparison& comparison, std::initializer_list<train::CellState> states) {
@@ -56,7 +53,6 @@ bool any_in_state(const train::Comparison& comparison, std::initializer_list<tra
 
 int run(const State& state) {
   state.running.apply();
-  const train::InterruptGuard guard;
   train::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
                                    .models = state.models,
                                    .norms = state.norms,
@@ -74,6 +70,7 @@ int run(const State& state) {
     }
     check(!train::path_exists("compare", options.output / "results.json"), "compare",
           "'{}' holds another comparison: resume it, or choose another output folder", options.output.string());
+    train::check_free("compare", options.output, {"results.csv", "report.html"});
   } else {
     check(!state.recipe.any() && !any_given(state.grid), "resume",
           "models, norms, seeds and recipe are those of the beginning: leave these options out");
@@ -84,6 +81,7 @@ int run(const State& state) {
   train::say("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
              comparison.recipe.dataset, comparison.recipe.image_size, comparison.recipe.image_size, num_threads(),
              options.output.string());
+  const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   try {
     train::run_comparison(comparison, options);
   } catch (const Error&) {

@@ -9,9 +9,11 @@
 #include "train/ranges.h"
 #include "train/recalibrate.h"
 #include "train/trainer.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -42,7 +44,8 @@ int run(const State& state) {
   print_if_slow(precision);
   // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
   const auto model = train::make_model(train::widened(recipe), dataset->info().num_classes());
-  model->load_state_dict(train::load_weights(file));
+  train::load_model_weights(*model, recipe.model, file);
+  train::check_finite("eval", file.string(), model->state_dict());
   if (state.recalibrate > 0) {
     data::Loader training = train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train),
                                                      static_cast<int>(state.running.workers));
@@ -62,6 +65,11 @@ int run(const State& state) {
              train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
              recipe.dataset, 100 * result.accuracy, result.loss, result.images,
              static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted");
+  if (!std::isfinite(result.loss)) {
+    train::put(stderr, fmt::format("norma: eval: the loss is {}, though all weights are finite (precision: {})\n",
+                                   result.loss, recipe.precision));
+    return kFailure;
+  }
   return result.complete ? kSuccess : interrupted_code();
 }
 

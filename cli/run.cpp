@@ -6,18 +6,22 @@
 #include "models/registry.h"
 #include "nn/cast_policy.h"
 #include "ops/shape/copy.h"
-#include "train/checkpoint.h"
+#include "train/output.h"
 #include "train/precision.h"
 #include "train/ranges.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 
 namespace norma::cli {
 
 namespace {
+
+constexpr const char* kResultKey = "norma_run";  // in the metadata of what is written
 
 struct State {
   std::string model;
@@ -43,8 +47,25 @@ Tensor take(const data::Safetensors& file, const std::string& path, const std::s
   return to(x, dtype).detach();
 }
 
+/// Refuses to write over what this command reads, and over what it has not written.
+void check_output(const State& state) {
+  train::check_other_file("run", "--output", state.output, "--weights", state.weights);
+  train::check_other_file("run", "--output", state.output, "--input", state.input);
+  std::error_code error;
+  if (std::filesystem::exists(state.output, error)) {
+    bool is_former = false;
+    try {
+      is_former = data::load_safetensors_metadata(state.output).contains(kResultKey);
+    } catch (const Error&) {  // no safetensors at all
+    }
+    check(is_former, "run", "--output: '{}' is not a result of 'norma run': remove it, or choose another name",
+          state.output);
+  }
+}
+
 int run(const State& state) {
   state.running.apply();
+  check_output(state);
   const train::Precision precision = train::parse_precision(
       state.precision, state.cast_policy.empty() ? "" : nn::read_cast_policy(state.cast_policy), state.cast_policy);
   const DType dtype = precision.dtype;
@@ -55,7 +76,7 @@ int run(const State& state) {
   const auto model = models::create_model(state.model, state.options);
   train::convert_model(*model, precision);  // before the weights arrive, so that float64 ones keep all their digits
   model->to(format);
-  model->load_state_dict(train::load_weights(state.weights));
+  train::load_model_weights(*model, state.model, state.weights);
   model->train(state.train);
 
   const data::Safetensors file = data::load_safetensors(state.input);
@@ -93,7 +114,7 @@ int run(const State& state) {
   for (auto& [name, x] : result) {
     x = train::widened(x.detach());
   }
-  data::save_safetensors(state.output, result);
+  data::save_safetensors(state.output, result, {{kResultKey, "1"}});
   return kSuccess;
 }
 

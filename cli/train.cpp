@@ -57,8 +57,8 @@ train::Trainer make_trainer(const State& state) {
 
 int run(const State& state) {
   state.running.apply();
-  const train::InterruptGuard guard;
   train::Trainer trainer = make_trainer(state);
+  const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   print_if_slow(trainer.precision());
   const std::string file = trainer.checkpoint_file().string();
   train::say("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),

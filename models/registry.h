@@ -36,7 +36,8 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
 /// name.
 std::string own_norm(const std::string& name);
 
-/// The network whose state dict these tensors could be, by their names and sizes, whatever its norm, classes and options;
+/// The network whose state dict these tensors could be, by their names and sizes, whatever its norm, classes and
+/// options;
 /// "" when they are of none. Not all of its tensors need be there.
 std::string recognize_model(const nn::NamedTensors& tensors);
 

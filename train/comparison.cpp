@@ -5,6 +5,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "nn/norm_factory.h"
+#include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/trainer.h"
@@ -170,6 +171,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
   make_test_loader(comparison.recipe, make_dataset(comparison.recipe, data::Split::test), /* workers= */ 0);
   rehearse_all(comparison, train_set);
   make_output_folder("compare", options.output);
+  const FolderLock lock("compare", options.output);
   write_report(comparison, options.output);
   const bool several_seeds = std::any_of(comparison.cells.begin(), comparison.cells.end(),
                                          [&](const Cell& cell) { return cell.seed != comparison.cells.front().seed; });

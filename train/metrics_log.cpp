@@ -1,5 +1,6 @@
 #include "train/metrics_log.h"
 
+#include "core/input_file.h"
 #include "train/output.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,8 +28,12 @@ int64_t step_of(const std::string& row) {
 
 /// The rows that count, without the header.
 std::vector<std::string> rows_of(const EarlierRows& earlier) {
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
   std::vector<std::string> rows;
-  std::ifstream in(earlier.file);
+  if (!path_exists("metrics", earlier.file)) {
+    return rows;
+  }
+  std::istringstream in(read_text_file("metrics", earlier.file, kMaxBytes));
   std::string line;
   std::getline(in, line);
   // A row that was cut while it was written has no end of the line.
@@ -51,6 +56,8 @@ std::string optional_number(const std::optional<double>& value) {
 }  // namespace
 
 MetricsLog::MetricsLog(std::filesystem::path file, const EarlierRows& earlier) : path_(std::move(file)) {
+  check_replaceable("metrics", path_, "the log of a training run",
+                    [](std::string_view beginning) { return beginning.starts_with("step,epoch,"); });
   const std::vector<std::string> rows = earlier.last_step > 0 ? rows_of(earlier) : std::vector<std::string>{};
   has_last_step_ = !rows.empty() && step_of(rows.back()) == earlier.last_step;
   // What is kept of an earlier log is written as a whole first: a full disk must not cut it.

@@ -2,13 +2,16 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/random.h"
 #include "core/tape.h"
 #include "ops/loss/loss.h"
+#include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
 #include "train/resume.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 
@@ -48,7 +51,7 @@ T number_of(const Checkpoint& checkpoint, const char* key, T missing) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size();
   check(whole && value >= 0 && value <= std::numeric_limits<T>::max(), "checkpoint",
-        "{}: expected a number of at least 0, got '{}'", key, text);
+        "{}: expected a number of at least 0, got '{}'", key, excerpt(text));
   return value;
 }
 
@@ -86,7 +89,15 @@ double median(std::vector<double> values) {
 Recipe recipe_of(const Checkpoint& checkpoint) {
   const auto found = checkpoint.options.find(kRecipeKey);
   check(found != checkpoint.options.end(), "checkpoint", "expected the recipe of its run, got none");
-  return recipe_from_json(found->second);
+  Recipe recipe = recipe_from_json(found->second, "checkpoint: recipe");
+  const auto same = [](std::string_view name, const auto& in_recipe, const auto& in_metadata) {
+    check(in_recipe == in_metadata, "checkpoint", "{}: '{}' in the recipe, but '{}' in the metadata", name,
+          excerpt(fmt::format("{}", in_recipe)), excerpt(fmt::format("{}", in_metadata)));
+  };
+  same("model", recipe.model, checkpoint.model_name);
+  same("norm", recipe.norm, checkpoint.norm);
+  same("seed", recipe.seed, checkpoint.seed);
+  return recipe;
 }
 
 Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(recipe)), options_(std::move(options)) {
@@ -118,6 +129,7 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   check(classes == classes_before, "resume",
         "num_classes: the run was started with {}, and cannot go on with the {} of dataset '{}'", classes_before,
         classes, train_set_->info().name);
+  check_finite("train", "the checkpoint", checkpoint.model);
   model_->load_state_dict(checkpoint.model);
   optimizer_->load_state_dict(checkpoint.optimizer);
   random_.set_state(checkpoint.generator_seed, checkpoint.generator_offset);
@@ -125,6 +137,11 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   loss_sum_ = number_of<double>(checkpoint, kLossSumKey, 0);
   loss_steps_ = number_of<int64_t>(checkpoint, kLossStepsKey, 0);
   check(step_ <= total_steps_, "train", "the checkpoint is at step {}, but the run has only {}", step_, total_steps_);
+  check(checkpoint.epoch == step_ / steps_per_epoch_, "train",
+        "the checkpoint is at step {} in epoch {}, but an epoch has {} steps", step_, checkpoint.epoch,
+        steps_per_epoch_);
+  check(optimizer_->steps() == step_, "train", "the checkpoint is at step {}, but its optimizer at step {}", step_,
+        optimizer_->steps());
 }
 
 std::filesystem::path Trainer::checkpoint_file() const {
@@ -262,7 +279,9 @@ Evaluation Trainer::evaluate_now() {
 
 TrainResult Trainer::run() {
   const auto start = std::chrono::steady_clock::now();
+  std::optional<FolderLock> lock;
   if (!options_.output.empty()) {
+    lock.emplace("train", options_.output);
     std::error_code none;
     check(!std::filesystem::exists(checkpoint_file()) ||
               std::filesystem::equivalent(checkpoint_file(), options_.resumed, none),

@@ -55,12 +55,13 @@ class Trainer {
   /// written.
   explicit Trainer(Recipe recipe, TrainerOptions options = {});
   /// Goes on from a checkpoint. Throws Error when its run was another one (check_same_run()), and when its tensors do
-  /// not fit the network.
+  /// not fit the network, are not finite, or contradict its metadata.
   Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint);
 
   /// Trains to the end, or until interrupted() (interrupt.h). Writes a checkpoint at the end of every epoch, at the
   /// end, and when interrupted. However a run ended, the log of the resumed one has the rows of an uninterrupted one,
-  /// times aside. Throws Error when the output folder holds the checkpoint of another run, when a file
+  /// times aside. Throws Error when the output folder holds the checkpoint of another run or another process is writing
+  /// there, when a file
   /// cannot be written, and when the loss becomes NaN or infinite; the last checkpoint stays.
   TrainResult run();
 

@@ -34,7 +34,7 @@ TEST_CASE("norma audit: table on the terminal, files in the folder") {
 
   const Outcome again = run_norma(folder.path(), "audit --quick --output o");
   CHECK(again.code == 2);
-  CHECK(again.err == "norma: audit: 'o' holds other results: choose another output folder\n");
+  CHECK(again.err == "norma: audit: 'o' holds other results (results.json): choose another output folder\n");
 }
 
 TEST_CASE("norma audit: --quiet shows no progress, and the folder has a name of its own") {

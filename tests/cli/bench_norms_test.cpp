@@ -29,7 +29,7 @@ TEST_CASE("norma bench-norms: table on the terminal, files in the folder") {
 
   const Outcome again = run_norma(folder.path(), arguments);
   CHECK(again.code == 2);
-  CHECK(again.err == "norma: bench-norms: 'it is' holds other results: choose another output folder\n");
+  CHECK(again.err == "norma: bench-norms: 'it is' holds other results (results.csv): choose another output folder\n");
 }
 
 TEST_CASE("norma bench-norms: SIGINT writes what is measured") {

@@ -182,7 +182,8 @@ TEST_CASE("norma run: bad input gives one line each and no output") {
     return outcome.err;
   };
   CHECK(error("--precision bfloat") == "norma: precision: unknown precision 'bfloat'; did you mean 'bfloat16'?\n");
-  CHECK(error("--cast-policy nowhere.toml") == "norma: cast policy: cannot read 'nowhere.toml'\n");
+  CHECK(error("--cast-policy nowhere.toml") ==
+        "norma: cast policy: cannot open nowhere.toml: No such file or directory\n");
   std::ofstream(files.folder / "policy.toml") << "\"relu\" = \"float32\"\n\"convolve\" = \"keep\"\n";
   CHECK(error("--precision bfloat16 --cast-policy policy.toml") ==
         "norma: precision: cast-policy: expected precision amp_bfloat16, which it is for, got bfloat16 (cast policy "

@@ -55,5 +55,6 @@ TEST_CASE("cast policy: error texts name file, line and column") {
   CHECK(error("[relu]\n").starts_with("cast policy: p.toml:1:"));
   CHECK(error("") == "cast policy: p.toml: expected lines \"op\" = \"rule\", got none");
   CHECK(error("relu = ").starts_with("cast policy: p.toml:1:"));
-  CHECK(error_of([] { read_cast_policy("/no/such/file"); }) == "cast policy: cannot open /no/such/file: No such file or directory");
+  CHECK(error_of([] { read_cast_policy("/no/such/file"); }) ==
+        "cast policy: cannot open /no/such/file: No such file or directory");
 }

@@ -94,6 +94,8 @@ std::optional<double> norm_tax(const Benchmark& benchmark, const BenchRow& row, 
 std::string to_json(const Benchmark& benchmark);
 /// A line for each row under the columns of all rows; what a row lacks is empty.
 std::string to_csv(const Benchmark& benchmark);
+/// True iff a file that begins like this is what one of the two above has made.
+bool is_result(std::string_view beginning);
 /// For reading: one line per row, with the throughput lost against `batch` where that was measured too.
 std::string to_table(const Benchmark& benchmark);
 

@@ -191,6 +191,13 @@ std::string to_csv(const Benchmark& benchmark) {
   return csv;
 }
 
+bool is_result(std::string_view beginning) {
+  if (beginning.starts_with("model,")) {
+    return beginning.substr(0, beginning.find('\n')).find(",norm,precision,format,threads") != std::string_view::npos;
+  }
+  return beginning.starts_with("{\n    \"model\": ") || beginning.starts_with("[\n    {\n        \"model\": ");
+}
+
 std::string to_table(const Benchmark& benchmark) {
   std::vector<std::vector<std::string>> cells = {
       {"model", "norm", "format", "bench", "batch", "img/s", "tax %", "ms/step", "min", "max", "memory MB"}};
