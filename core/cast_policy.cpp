@@ -41,7 +41,7 @@ constexpr std::array kDefaults{
     Entry{"dropout", kKeep}, Entry{"drop_path", kKeep},
     // Sums are carried in float64 and rounded once.
     Entry{"max_pool2d", kKeep}, Entry{"avg_pool2d", kKeep}, Entry{"adaptive_avg_pool2d", kKeep}, Entry{"sum", kKeep},
-    Entry{"mean", kKeep}, Entry{"var", kKeep}, Entry{"max", kKeep}};
+    Entry{"mean", kKeep}, Entry{"var", kKeep}, Entry{"max", kKeep}, Entry{"max_along", kKeep}, Entry{"prod", kKeep}};
 
 const std::unordered_map<std::string_view, size_t>& places() {
   static const auto map = [] {

@@ -28,10 +28,11 @@ void check_arguments(const Tensor& a, const Tensor& b) {
   check_floating(op, "a", a);
   check_dtype(op, "b", b, a.dtype());
   check_device(op, "b", b, a.device());
-  check(a.rank() >= 2, op, "a: expected rank 2 or more, got rank {} (sizes {})", a.rank(), to_string(a.sizes()));
-  check(b.rank() >= 2, op, "b: expected rank 2 or more, got rank {} (sizes {})", b.rank(), to_string(b.sizes()));
-  check(a.size(-1) == b.size(-2), op, "b: expected {} rows, as a (sizes {}) has columns, got {} (sizes {})", a.size(-1),
-        to_string(a.sizes()), b.size(-2), to_string(b.sizes()));
+  check(a.rank() >= 1, op, "a: expected rank 1 or more, got rank 0");
+  check(b.rank() >= 1, op, "b: expected rank 1 or more, got rank 0");
+  const int64_t rows = b.size(b.rank() == 1 ? 0 : -2);
+  check(a.size(-1) == rows, op, "b: expected {} rows, as a (sizes {}) has columns, got {} (sizes {})", a.size(-1),
+        to_string(a.sizes()), rows, to_string(b.sizes()));
 }
 
 /// What a profile is told.
@@ -180,11 +181,10 @@ bool is_constant_weight(const Tensor& x) {
   return !grad_enabled() && x.is_leaf() && x.requires_grad();
 }
 
-Tensor matmul(const Tensor& given_a, const Tensor& given_b) {
-  const AutocastOp cast("matmul");
-  const Tensor a = cast.input(given_a);
-  const Tensor b = cast.beside(given_b, a);
-  check_arguments(a, b);
+namespace {
+
+/// Of checked operands of rank 2 or more.
+Tensor product(const Tensor& a, const Tensor& b) {
   const Sizes batch = broadcast_sizes("matmul", leading(a.sizes(), 2), leading(b.sizes(), 2));
   Sizes sizes = batch;
   sizes.push_back(a.size(-2));
@@ -211,6 +211,27 @@ Tensor matmul(const Tensor& given_a, const Tensor& given_b) {
         }
         return gradients;
       });
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& given_a, const Tensor& given_b) {
+  const AutocastOp cast("matmul");
+  const Tensor a = cast.input(given_a);
+  const Tensor b = cast.beside(given_b, a);
+  check_arguments(a, b);
+  if (a.rank() >= 2 && b.rank() >= 2) {
+    return product(a, b);
+  }
+  const Tensor y = product(a.rank() == 1 ? unsqueeze(a, 0) : a, b.rank() == 1 ? unsqueeze(b, 1) : b);
+  Sizes sizes = y.sizes();
+  if (b.rank() == 1) {
+    sizes.erase(sizes.size() - 1);
+  }
+  if (a.rank() == 1) {
+    sizes.erase(sizes.size() - (b.rank() == 1 ? 1 : 2));
+  }
+  return view(y, sizes);
 }
 
 }  // namespace norma

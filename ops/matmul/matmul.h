@@ -7,9 +7,10 @@
 
 namespace norma {
 
-/// Matrix product of (…, M, K) and (…, K, N) over broadcast leading axes: (…, M, N), contiguous. Rank 2 or more.
-/// Floating dtypes (16-bit ones are summed in float32 and rounded once), any strides (transposed operands are not
-/// copied). Differentiable, also twice.
+/// Matrix product of (…, M, K) and (…, K, N) over broadcast leading axes: (…, M, N), contiguous. A vector (rank 1) on
+/// the left is a row, on the right a column, and that axis is missing from the result: (K) and (…, K, N) give (…, N),
+/// (…, M, K) and (K) give (…, M), two vectors a number of rank 0. Floating dtypes (16-bit ones are summed in float32
+/// and rounded once), any strides (transposed operands are not copied). Differentiable, also twice.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// x · weightᵀ + bias over the last axis: x (…, in), weight (out, in), bias (out) or undefined; result (…, out).

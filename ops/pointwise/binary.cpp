@@ -61,6 +61,17 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
   return y;
 }
 
+/// a and b; both bool.
+Tensor both(const Tensor& a, const Tensor& b) {
+  return where(a, b, full({}, 0, {.dtype = DType::boolean, .device = a.device()}));
+}
+
+/// e >= 0
+Tensor not_negative(const Tensor& e) {
+  const Tensor zero = full({}, 0, {.dtype = e.dtype(), .device = e.device()});
+  return where(equal(e, zero), equal(zero, zero), greater(e, zero));
+}
+
 }  // namespace
 
 Tensor add(const Tensor& left, const Tensor& right) {
@@ -123,6 +134,30 @@ Tensor maximum(const Tensor& left, const Tensor& right) {
                   }
                   if (c.needs_grad(1)) {
                     gradients[1] = unbroadcast(where(greater(x, y), zero, shared), b_sizes);
+                  }
+                  return gradients;
+                });
+}
+
+Tensor pow(const Tensor& left, const Tensor& right) {
+  const auto [a, b, given] = arithmetic_operands("pow", Binary::pow, left, right);
+  return record("pow", {a, b}, pointwise::binary("pow", Binary::pow, a, b, given), {a, b},
+                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  const Tensor x = c.saved(0);
+                  const Tensor e = c.saved(1);
+                  const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+                  const Tensor one = full({}, 1, {.dtype = dy.dtype(), .device = dy.device()});
+                  const Tensor at_zero = equal(x, zero);
+                  Tensors gradients(2);
+                  // Where a factor is 0, the other one must be finite: so at 0 another number takes the place of what
+                  // would be infinite. Only there, since derivatives of the rest go on.
+                  if (c.needs_grad(0)) {  // e x^(e - 1), 0 for 0^0
+                    const Tensor lowered = sub(where(both(at_zero, equal(e, zero)), one, e), 1);
+                    gradients[0] = unbroadcast(mul(dy, mul(e, pow(x, lowered))), a_sizes);
+                  }
+                  if (c.needs_grad(1)) {  // x^e ln x, 0 at x = 0 unless e < 0
+                    const Tensor base = where(both(at_zero, not_negative(e)), one, x);
+                    gradients[1] = unbroadcast(mul(dy, mul(pow(x, e), log(base))), b_sizes);
                   }
                   return gradients;
                 });

@@ -24,11 +24,15 @@ using arithmetic_t =
 }  // namespace
 
 void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
-  if (f == Binary::div) {
-    return dispatch_any_floating("div", dtype, [&](auto tag) {
+  if (f == Binary::div || f == Binary::pow) {
+    return dispatch_any_floating("binary", dtype, [&](auto tag) {
       using S = decltype(tag);
       using T = compute_t<S>;
-      map<S, S, S>(sizes, y, a, b, [](T u, T v) { return u / v; });
+      if (f == Binary::div) {
+        map<S, S, S>(sizes, y, a, b, [](T u, T v) { return u / v; });
+      } else {
+        map<S, S, S>(sizes, y, a, b, [](T u, T v) { return std::pow(u, v); });
+      }
     });
   }
   dispatch_numeric("binary", dtype, [&](auto tag) {
@@ -41,7 +45,8 @@ void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const O
       case Binary::sub: return map<M, M, M>(sizes, y, a, b, [](A u, A v) { return u - v; });
       case Binary::mul: return map<M, M, M>(sizes, y, a, b, [](A u, A v) { return u * v; });
       case Binary::maximum: return map<S, S, S>(sizes, y, a, b, [](T u, T v) { return larger(u, v); });
-      case Binary::div: return;  // above
+      case Binary::div:
+      case Binary::pow: return;  // above
     }
   });
 }

@@ -32,7 +32,7 @@ std::string_view name_of(Unary f) {
 }
 
 std::string_view name_of(Binary f) {
-  static constexpr std::string_view kNames[] = {"add", "sub", "mul", "div", "maximum"};
+  static constexpr std::string_view kNames[] = {"add", "sub", "mul", "div", "maximum", "pow"};
   return kNames[static_cast<size_t>(f)];
 }
 
@@ -73,7 +73,7 @@ Tensor number_beside(std::string_view op, const Tensor& x, double b) {
 
 void check_binary_dtype(std::string_view op, Binary f, DType dtype) {
   const auto nothing = [](auto) {};
-  if (f == Binary::div) {
+  if (f == Binary::div || f == Binary::pow) {
     dispatch_any_floating(op, dtype, nothing);
   } else {
     dispatch_numeric(op, dtype, nothing);

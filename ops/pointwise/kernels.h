@@ -18,7 +18,7 @@ struct Operand {
 };
 
 enum class Unary { neg, exp, log, sqrt, rsqrt, pow, abs, tanh, sigmoid, erf, relu, silu, gelu, gelu_tanh, clamp };
-enum class Binary { add, sub, mul, div, maximum };
+enum class Binary { add, sub, mul, div, maximum, pow };
 enum class Comparison { equal, greater };
 
 /// Numbers a function takes beside its tensor: pow {exponent}, clamp {low, high}.
@@ -34,7 +34,7 @@ struct Kernels {
   /// Not for neg, exp, log and pow, whose derivatives are single functions of this family.
   void (*unary_backward)(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
                          const Operand& dy, const Scalars& scalars);
-  /// y = f(a, b). Floating dtypes, int64, int32; div only the floating ones.
+  /// y = f(a, b). Floating dtypes, int64, int32; div and pow only the floating ones.
   void (*binary)(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
   /// y = f(a, b) as bool; a and b of any dtype.
   void (*compare)(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);

@@ -31,6 +31,10 @@ Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
+/// x to the power of each element of `exponent`, as std::pow. Floating dtypes. The gradient of x is 0 where the
+/// exponent is 0, and that of the exponent where x is 0 and the exponent is not negative, as in PyTorch; it is NaN
+/// where x < 0.
+Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor abs(const Tensor& x);
 Tensor tanh(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
@@ -44,7 +48,8 @@ enum class GeluApproximation { none, tanh };
 /// tanh: x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2.
 /// Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
 Tensor gelu(const Tensor& x, GeluApproximation approximate = GeluApproximation::none);
-/// min(max(x, low), high); infinite bounds leave a side open. The gradient passes where low <= x <= high.
+/// min(max(x, low), high); infinite bounds leave a side open. The gradient passes where low < x < high, so not on the
+/// bounds: as in PyTorch 2.15 (before, it passed there).
 Tensor clamp(const Tensor& x, double low, double high);
 
 /// Comparisons give bool and have no gradient.

@@ -148,7 +148,15 @@ void backward(Unary f, const Sizes& sizes, const Operand& dx, const Operand& sav
     case Unary::clamp: {
       const T low = static_cast<T>(scalars.first);
       const T high = static_cast<T>(scalars.second);
-      return run([low, high](T x, T dy) { return x >= low && x <= high ? dy : T(0); });
+      // An open side has no bound to lie on.
+      constexpr T kInfinity = std::numeric_limits<T>::infinity();
+      const bool below_is_open = low == -kInfinity;
+      const bool above_is_open = high == kInfinity;
+      return run([=](T x, T dy) {
+        const bool above_low = x > low || (below_is_open && x == low);
+        const bool below_high = x < high || (above_is_open && x == high);
+        return above_low && below_high ? dy : T(0);
+      });
     }
     case Unary::neg:
     case Unary::exp:

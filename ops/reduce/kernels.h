@@ -21,11 +21,14 @@ struct ReduceKernels {
   /// y = scale · sum of (x - mean)², mean laid out as y. float32 and float64.
   void (*squared_differences)(const ReduceShape& shape, DType dtype, const void* x, const void* mean, void* y,
                               double scale);
+  /// y = the product of x. Floating dtypes and int64.
+  void (*product)(const ReduceShape& shape, DType dtype, const void* x, void* y);
   /// y = the largest x, NaN if there is one. Floating dtypes, int64, int32.
   void (*max)(const ReduceShape& shape, DType dtype, const void* x, void* y);
-  /// y[i] (dense, int64) = where along an axis of `length` and `stride` the largest element is, starting from element
-  /// offset i of the loop over `sizes` with `x_strides` in row-major order. Floating dtypes, int64, int32.
-  void (*argmax)(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_t stride, DType dtype,
+  /// y[i] (dense, int64) = where along an axis of `length` and `stride` the largest element is, the last of equal ones
+  /// if `last`, starting from element offset i of the loop over `sizes` with `x_strides` in row-major order. Floating
+  /// dtypes, int64, int32.
+  void (*argmax)(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_t stride, bool last, DType dtype,
                  const void* x, int64_t* y);
 };
 

@@ -147,12 +147,12 @@ Tensor max(const Tensor& given, const Axes& axes, const ReduceOptions& options) 
   });
 }
 
-Tensor argmax(const Tensor& x, int64_t axis, const ReduceOptions& options) {
-  check_defined("argmax", "x", x);
-  axis = normalize_axis("argmax", axis, x.rank());
-  const Plan plan = make_plan("argmax", x, {axis});
-  check(plan.count > 0, "argmax", "x: expected at least one element along axis {}, got sizes {}", axis,
-        to_string(x.sizes()));
+namespace {
+
+/// argmax() with the axis kept or not.
+Tensor index_of_largest(std::string_view op, const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
+  const Plan plan = make_plan(op, x, {axis});
+  check(plan.count > 0, op, "x: expected at least one element along axis {}, got sizes {}", axis, to_string(x.sizes()));
   Sizes sizes = x.sizes();
   Strides strides = x.strides();
   sizes.erase(axis);
@@ -161,13 +161,47 @@ Tensor argmax(const Tensor& x, int64_t axis, const ReduceOptions& options) {
   if (y.numel() != 0) {
     const OpScope scope([&] { return OpWork{.op = "argmax", .bytes = bytes_of(x, y)}; });
     kernels::reduce_kernels(x.device())
-        .argmax(sizes, strides, x.size(axis), x.stride(axis), x.dtype(), x.raw_data(), y.data<int64_t>());
+        .argmax(sizes, strides, x.size(axis), x.stride(axis), options.last, x.dtype(), x.raw_data(), y.data<int64_t>());
   }
   if (!options.keepdim) {
     return y;
   }
   const Tensor kept = alias(y, plan.kept, contiguous_strides(plan.kept), 0);
   return x.suggest_memory_format() == MemoryFormat::channels_last ? to(kept, MemoryFormat::channels_last) : kept;
+}
+
+}  // namespace
+
+Tensor argmax(const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
+  check_defined("argmax", "x", x);
+  return index_of_largest("argmax", x, normalize_axis("argmax", axis, x.rank()), options);
+}
+
+MaxAlong max_along(const Tensor& given, int64_t axis, const ArgmaxOptions& options) {
+  constexpr std::string_view op = "max_along";
+  const AutocastOp cast(op);
+  const Tensor x = cast.input(given);
+  check_defined(op, "x", x);
+  axis = normalize_axis(op, axis, x.rank());
+  const Tensor index = index_of_largest(op, x, axis, {.last = options.last});
+  const Plan plan = make_plan(op, x, {axis});
+  const Tensor kept_index = alias(index, plan.kept, contiguous_strides(plan.kept), 0);
+  const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
+  if (x.numel() != 0) {
+    const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
+    kernels::reduce_kernels(x.device()).max(kernel_shape(x, y), x.dtype(), x.raw_data(), y.raw_data());
+  }
+  const Tensor values = record(op, {x}, finish(y, plan, options.keepdim), {kept_index},
+                               [axis, kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format()](
+                                   const Tensor& dy, const BackwardContext& c) {
+                                 Sizes along = Sizes::filled(sizes.size(), 1);
+                                 along[axis] = sizes[axis];
+                                 const Tensor is_it = equal(c.saved(0), reshape(arange(sizes[axis]), along));
+                                 const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+                                 const Tensor dx = where(is_it, reshape(dy, kept), zero);
+                                 return Tensors{to(dx, format)};
+                               });
+  return {.values = values, .index = options.keepdim ? to(kept_index, x.suggest_memory_format()) : index};
 }
 
 Tensor argmax(const Tensor& x) {

@@ -30,9 +30,27 @@ Tensor var(const Tensor& x, const Axes& axes = {}, const VarOptions& options = {
 /// The largest value; NaN if there is one. Floating dtypes, int64, int32. The gradient is shared equally among equal
 /// maxima, as that of PyTorch's amax. Throws Error for the maximum of nothing.
 Tensor max(const Tensor& x, const Axes& axes = {}, const ReduceOptions& options = {});
+/// The product. Floating dtypes and int64; smaller integers and bool are multiplied as int64, which wraps around. The
+/// product of nothing is 1. Floating numbers are carried in float64. Gradients are right where elements are 0, too,
+/// also the second ones; they take log2(count) times the memory of x while they are computed.
+Tensor prod(const Tensor& x, const Axes& axes = {}, const ReduceOptions& options = {});
+
+/// Options of what looks for a largest value along one axis.
+struct ArgmaxOptions {
+  bool keepdim = false;  ///< keep the axis with size 1
+  bool last = false;     ///< the last of equal values (or of several NaN) instead of the first
+};
 /// Where the largest value along one axis is, int64; the first of equal ones; NaN counts as largest. No gradient.
 /// Floating dtypes, int64, int32. Throws Error when the axis is empty.
-Tensor argmax(const Tensor& x, int64_t axis, const ReduceOptions& options = {});
+Tensor argmax(const Tensor& x, int64_t axis, const ArgmaxOptions& options = {});
+/// The largest value along one axis, and where it is.
+struct MaxAlong {
+  Tensor values;  ///< NaN if there is one
+  Tensor index;   ///< as argmax()
+};
+/// max() and argmax() along one axis. The gradient goes to the element that index names, whole, as that of PyTorch's
+/// max(dim); that of max() is shared among equal maxima.
+MaxAlong max_along(const Tensor& x, int64_t axis, const ArgmaxOptions& options = {});
 /// Argmax over all elements in row-major order, rank 0.
 Tensor argmax(const Tensor& x);
 

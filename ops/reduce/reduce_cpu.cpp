@@ -55,6 +55,22 @@ struct SquaredDifferences {
 };
 
 template <class T>
+struct Product {
+  using Accumulator = sum_t<T>;
+  static constexpr Accumulator kStart = 1;
+  static Accumulator merge(Accumulator a, Accumulator b) {
+    if constexpr (std::is_integral_v<Accumulator>) {  // wraps around; signed overflow would be undefined
+      return static_cast<Accumulator>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    } else {
+      return a * b;
+    }
+  }
+  static Accumulator add(Accumulator a, T x, Accumulator /*mean*/) {
+    return merge(a, static_cast<Accumulator>(value_of(x)));
+  }
+};
+
+template <class T>
 struct Max {
   using Accumulator = compute_t<T>;
   static constexpr Accumulator kStart = std::is_floating_point_v<Accumulator>
@@ -357,6 +373,15 @@ void squared_differences(const ReduceShape& shape, DType dtype, const void* x, c
   });
 }
 
+void product(const ReduceShape& shape, DType dtype, const void* x, void* y) {
+  dispatch_numeric("prod", dtype, [&]<class T>(T) {
+    T* out = static_cast<T*>(y);
+    Reduction<Product<T>, T>(shape, static_cast<const T*>(x), nullptr).run([&](int64_t i, sum_t<T> value) {
+      assign(out[i], static_cast<compute_t<T>>(value));
+    });
+  });
+}
+
 void max(const ReduceShape& shape, DType dtype, const void* x, void* y) {
   dispatch_numeric("max", dtype, [&]<class T>(T) {
     T* out = static_cast<T*>(y);
@@ -366,8 +391,8 @@ void max(const ReduceShape& shape, DType dtype, const void* x, void* y) {
   });
 }
 
-void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_t stride, DType dtype, const void* x,
-            int64_t* y) {
+void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_t stride, bool last, DType dtype,
+            const void* x, int64_t* y) {
   dispatch_numeric("argmax", dtype, [&]<class T>(T) {
     const int64_t grain = std::max<int64_t>(kTaskElements / length, 1);
     parallel_for(0, sizes.numel(), grain, [&](int64_t begin, int64_t end) {
@@ -376,9 +401,10 @@ void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_
         const T* row = static_cast<const T*>(x) + position.offset();
         int64_t best = 0;
         auto largest = value_of(row[0]);
-        for (int64_t i = 1; i < length && largest == largest; ++i) {
+        for (int64_t i = 1; i < length && (last || largest == largest); ++i) {
           const auto value = value_of(row[i * stride]);
-          if (value > largest || value != value) {
+          const bool is_better = value > largest || (last && value == largest && largest == largest);
+          if (is_better || value != value) {
             best = i;
             largest = value;
           }
@@ -394,7 +420,7 @@ void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_
 
 const ReduceKernels& reduce_cpu() {
   static constexpr ReduceKernels kKernels{
-      .sum = sum, .squared_differences = squared_differences, .max = max, .argmax = argmax};
+      .sum = sum, .squared_differences = squared_differences, .product = product, .max = max, .argmax = argmax};
   return kKernels;
 }
 

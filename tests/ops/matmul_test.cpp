@@ -112,6 +112,42 @@ TEST_CASE("matmul: leading axes broadcast") {
   }
 }
 
+// A = torch.arange(6.).reshape(2, 3) - 2; u = torch.tensor([1., -1, 2]); w = torch.tensor([3., -2])
+// A @ u, w @ A, u @ u, (torch.zeros(4, 2, 3) @ u).shape, (u @ torch.zeros(4, 3, 2)).shape   (torch 2.15)
+TEST_CASE("matmul: vectors are a row on the left and a column on the right, as in PyTorch") {
+  const Tensor a = from_vector<float>({-2, -1, 0, 1, 2, 3}, {2, 3});
+  const Tensor u = from_vector<float>({1, -1, 2}, {3});
+  const Tensor w = from_vector<float>({3, -2}, {2});
+  for (const std::string& name : matmul_implementations()) {
+    const Forced forced(name);
+    CHECK(matmul(a, u).sizes() == Sizes{2});
+    CHECK(matmul(a, u).to_vector<float>() == std::vector<float>{-1, 5});
+    CHECK(matmul(w, a).sizes() == Sizes{3});
+    CHECK(matmul(w, a).to_vector<float>() == std::vector<float>{-8, -7, -6});
+    CHECK(matmul(u, u).sizes() == Sizes{});
+    CHECK(matmul(u, u).item<float>() == 6);
+    CHECK(matmul(zeros({4, 2, 3}), u).sizes() == Sizes{4, 2});
+    CHECK(matmul(u, zeros({4, 3, 2})).sizes() == Sizes{4, 2});
+    CHECK(matmul(u, zeros({5, 4, 3, 2})).sizes() == Sizes{5, 4, 2});
+    CHECK(matmul(zeros({0}), zeros({0})).item<float>() == 0);
+    CHECK(matmul(zeros({2, 0}), zeros({0})).to_vector<float>() == std::vector<float>{0, 0});
+    // Longer than a vector register, with gaps.
+    const Tensor big = random_tensor({33, 70}, 1, DType::float32);
+    const Tensor gaps = slice(random_tensor({140}, 2, DType::float32), 0, 0, 140, 2);
+    CHECK(max_difference(matmul(big, gaps), select(reference(big, unsqueeze(gaps, 1)), 1, 0)) <= 1e-4);
+    CHECK(max_difference(matmul(gaps, transpose(big, 0, 1)), select(reference(big, unsqueeze(gaps, 1)), 1, 0)) <= 1e-4);
+  }
+  for (const DType dtype : {DType::float16, DType::bfloat16, DType::float64}) {
+    CHECK(matmul(copy_of(a, MemoryFormat::contiguous, dtype), copy_of(u, MemoryFormat::contiguous, dtype))
+              .to_vector<float>() == std::vector<float>{-1, 5});
+  }
+  check_gradients("matrix and vector", matmul_function(), {random_tensor({3, 4}, 1), random_tensor({4}, 2)}, true);
+  check_gradients("vector and matrix", matmul_function(), {random_tensor({3}, 1), random_tensor({3, 4}, 2)}, true);
+  check_gradients("two vectors", matmul_function(), {random_tensor({5}, 1), random_tensor({5}, 2)}, true);
+  check_gradients("batch and vector", matmul_function(), {random_tensor({2, 3, 4}, 1), random_tensor({4}, 2)}, true);
+  check_gradients("vector and batch", matmul_function(), {random_tensor({3}, 1), random_tensor({2, 3, 4}, 2)}, true);
+}
+
 TEST_CASE("matmul: empty sums and empty results") {
   CHECK(max_difference(matmul(zeros({2, 0}), zeros({0, 3})), zeros({2, 3})) == 0);
   CHECK(matmul(zeros({0, 4}), zeros({4, 3})).sizes() == Sizes{0, 3});
@@ -245,8 +281,12 @@ TEST_CASE("matmul: Eigen gives the same bits for any number of threads") {
 TEST_CASE("matmul and linear: error texts") {
   const Tensor a = zeros({2, 4});
   CHECK(error_of([&] { matmul({}, a); }) == "matmul: a: expected a tensor, got none");
-  CHECK(error_of([&] { matmul(zeros({4}), a); }) == "matmul: a: expected rank 2 or more, got rank 1 (sizes [4])");
-  CHECK(error_of([&] { matmul(a, zeros({4})); }) == "matmul: b: expected rank 2 or more, got rank 1 (sizes [4])");
+  CHECK(error_of([&] { matmul(scalar(1), a); }) == "matmul: a: expected rank 1 or more, got rank 0");
+  CHECK(error_of([&] { matmul(a, scalar(1)); }) == "matmul: b: expected rank 1 or more, got rank 0");
+  CHECK(error_of([&] { matmul(zeros({4}), a); }) ==
+        "matmul: b: expected 4 rows, as a (sizes [4]) has columns, got 2 (sizes [2, 4])");
+  CHECK(error_of([&] { matmul(a, zeros({3})); }) ==
+        "matmul: b: expected 4 rows, as a (sizes [2, 4]) has columns, got 3 (sizes [3])");
   CHECK(error_of([&] {
           matmul(a, zeros({5, 3}));
         }) == "matmul: b: expected 4 rows, as a (sizes [2, 4]) has columns, got 5 (sizes [5, 3])");

@@ -1,5 +1,6 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
 #include "support.h"
 
 #include <string>
@@ -70,6 +71,7 @@ const BinaryCase kBinaryCases[] = {
     {"mul", [](const Tensor& a, const Tensor& b) { return mul(a, b); }},
     {"div", [](const Tensor& a, const Tensor& b) { return div(a, b); }},
     {"maximum", [](const Tensor& a, const Tensor& b) { return maximum(a, b); }},
+    {"pow", [](const Tensor& a, const Tensor& b) { return pow(abs(a), b); }},
     {"where",
      [](const Tensor& a, const Tensor& b) {
        const Tensor condition = greater(random_tensor({2, 1, 2, 3}, 5), 0);
@@ -152,11 +154,26 @@ TEST_CASE("maximum: the gradient is halved where both are equal") {
   CHECK(gradient_of(b) == std::vector<double>{1, 1, 0});
 }
 
-// x = torch.tensor([-2., -1., 0., 1., 2.], requires_grad=True); x.clamp(-1, 1).sum().backward(); x.grad
-TEST_CASE("clamp: the gradient passes on the bounds") {
-  Tensor x = leaf({-2, -1, 0, 1, 2});
-  sum(clamp(x, -1, 1)).backward();
-  CHECK(gradient_of(x) == std::vector<double>{0, 1, 1, 1, 0});
+// x = torch.tensor([-2., -1., 0., 1., 2.], requires_grad=True)
+// torch.autograd.grad(x.clamp(-1, 1).sum(), x), with clamp(min=-1), clamp(max=1), clamp(1, 1), clamp(2, -2)
+// (torch 2.15)
+TEST_CASE("clamp: the gradient does not pass on the bounds, and an open side has none") {
+  const auto gradient = [](double low, double high, std::vector<double> values = {-2, -1, 0, 1, 2}) {
+    const Tensor x = leaf(values);
+    Tensor in_place = x * 1.0;
+    clamp_(in_place, low, high);
+    const std::vector<double> found = grad({sum(clamp(x, low, high))}, {x})[0].to_vector<double>();
+    CHECK(grad({sum(in_place)}, {x})[0].to_vector<double>() == found);
+    return found;
+  };
+  CHECK(gradient(-1, 1) == std::vector<double>{0, 0, 1, 0, 0});
+  CHECK(gradient(-1, INFINITY) == std::vector<double>{0, 0, 1, 1, 1});
+  CHECK(gradient(-INFINITY, 1) == std::vector<double>{1, 1, 1, 0, 0});
+  CHECK(gradient(1, 1) == std::vector<double>{0, 0, 0, 0, 0});
+  CHECK(gradient(2, -2) == std::vector<double>{0, 0, 0, 0, 0});
+  // torch.tensor([-math.inf, math.inf, math.nan]).clamp(min=-1)
+  CHECK(gradient(-1, INFINITY, {-INFINITY, INFINITY, NAN}) == std::vector<double>{0, 1, 0});
+  CHECK(gradient(-INFINITY, 1, {-INFINITY, INFINITY, NAN}) == std::vector<double>{1, 0, 0});
 }
 
 // x = torch.tensor([-1., 0., 2.], requires_grad=True); x.relu().sum().backward(); x.abs().sum().backward(); x.grad
@@ -198,6 +215,47 @@ TEST_CASE("pointwise: a NaN gradient passes where PyTorch passes it, and a NaN i
   CHECK(nan_mask(of_max, nans) == "0nnnn");
   // An infinite gradient times a slope of 0 is no number.
   CHECK(nan_mask(of_abs, std::vector<double>(5, INFINITY)) == "-nn+n");
+}
+
+// b = torch.tensor([0., 0., 0., 2., -2., 1.5, -1.5], dtype=torch.float64, requires_grad=True)
+// e = torch.tensor([0., 2., -1., 3., 2., -0.5, 0.5], dtype=torch.float64, requires_grad=True)
+// p = b ** e; torch.autograd.grad(p.sum(), (b, e))     (torch 2.15)
+TEST_CASE("pow: values and gradients of a tensor exponent are those of PyTorch") {
+  const Tensor b = leaf({0, 0, 0, 2, -2, 1.5, -1.5});
+  const Tensor e = leaf({0, 2, -1, 3, 2, -0.5, 0.5});
+  const auto same = [](const Tensor& got, const std::vector<double>& expected) {
+    const std::vector<double> values = got.to_vector<double>();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      CAPTURE(i);
+      CHECK((std::isnan(expected[i]) ? std::isnan(values[i])
+                                     : values[i] == expected[i] || std::abs(values[i] - expected[i]) <= 1e-14));
+    }
+  };
+  const Tensor p = pow(b, e);
+  same(p, {1, 0, INFINITY, 8, 4, 0.816496580927726, NAN});
+  for (const bool create_graph : {false, true}) {
+    const Tensors found = grad({sum(p)}, {b, e}, {}, {.retain_graph = true, .create_graph = create_graph});
+    same(found[0], {0, 0, -INFINITY, 12, -4, -0.2721655269759087, NAN});
+    same(found[1], {0, 0, -INFINITY, 5.545177444479562, NAN, 0.331060874455807, NAN});
+  }
+}
+
+TEST_CASE("pow: dtypes and formats of a tensor exponent, and second derivatives at 0") {
+  const Tensor x = from_vector<float>({2, 3}, {2});
+  CHECK(max_difference(pow(x, from_vector<double>({0.5, 2}, {2, 1})),
+                       from_vector<double>({std::sqrt(2.0), std::sqrt(3.0), 4, 9}, {2, 2})) <= 1e-15);
+  CHECK(pow(x, scalar(2, DType::float64)).dtype() == DType::float32);
+  CHECK(pow(to(x, DType::bfloat16), to(x, DType::bfloat16)).to_vector<float>() == std::vector<float>{4, 27});
+  CHECK(pow(x, from_vector<int64_t>({3, 2}, {2})).to_vector<float>() == std::vector<float>{8, 9});
+  const Tensor image = copy_of(ones({2, 3, 4, 5}), MemoryFormat::channels_last);
+  CHECK(pow(image, ones({3, 1, 1})).suggest_memory_format() == MemoryFormat::channels_last);
+  CHECK_THROWS_WITH_AS(pow(from_vector<int64_t>({1}, {1}), from_vector<int64_t>({1}, {1})),
+                       "pow: expected dtype float32, float64, bfloat16 or float16, got int64", Error);
+  // d2/dx2 of x^2 and x^3 at 0, with an exponent that wants a gradient: nothing infinite meets a 0.
+  const Tensor zero = leaf({0, 0, 0});
+  const Tensor exponent = leaf({2, 3, 4});
+  const Tensor slope = grad({sum(pow(zero, exponent))}, {zero}, {}, {.create_graph = true})[0];
+  CHECK(grad({sum(slope)}, {zero})[0].to_vector<double>() == std::vector<double>{2, 0, 0});
 }
 
 TEST_CASE("pow: the gradient of x^0 and x^1 is finite at 0") {

@@ -1,0 +1,100 @@
+#include "core/autocast.h"
+#include "core/factory.h"
+#include "core/op_profile.h"
+#include "core/strided_loop.h"
+#include "core/tape.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/kernels.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/join.h"
+#include "ops/shape/view.h"
+
+namespace norma {
+namespace {
+
+/// The axes that stay, then the reduced ones.
+Axes reduced_last(int64_t rank, const Axes& reduced) {
+  Axes order;
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    if (!reduced.contains(axis)) {
+      order.push_back(axis);
+    }
+  }
+  for (const int64_t axis : reduced) {
+    order.push_back(axis);
+  }
+  return order;
+}
+
+/// x (sets, count) -> the product of the elements before each (or behind it) in its row. By doubling: after step k
+/// every element holds the product of its 2^k neighbours. No division, so that zeros do no harm, to derivatives
+/// neither.
+Tensor products_beside(const Tensor& x, bool before) {
+  const int64_t count = x.size(1);
+  const auto shifted = [&](const Tensor& t, int64_t by) {
+    const Sizes front{0, before ? by : -by};
+    const Sizes back{0, before ? -by : by};
+    return pad(t, front, back, 1);
+  };
+  Tensor products = shifted(x, 1);
+  for (int64_t step = 1; step < count; step *= 2) {
+    products = mul(products, shifted(products, step));
+  }
+  return products;
+}
+
+/// dy times the product of all other elements of each set; written in differentiable functions.
+Tensor prod_backward(const Tensor& x, const Tensor& dy, const Axes& axes, const Sizes& kept, int64_t count) {
+  const Axes order = reduced_last(x.rank(), axes);
+  const Tensor ordered = permute(x, order);
+  // In float64, as the product itself: what is in between may leave the range of x's dtype.
+  const Tensor rows = to(reshape(ordered, {count == 0 ? 0 : x.numel() / count, count}), DType::float64);
+  const Tensor others = mul(products_beside(rows, /* before= */ true), products_beside(rows, /* before= */ false));
+  Axes inverse = order;
+  for (int64_t i = 0; i < order.size(); ++i) {
+    inverse[order[i]] = i;
+  }
+  const Tensor dx = mul(permute(reshape(others, ordered.sizes()), inverse), reshape(dy, kept));
+  return to(to(dx, dy.dtype()), x.suggest_memory_format());
+}
+
+}  // namespace
+
+Tensor prod(const Tensor& given, const Axes& given_axes, const ReduceOptions& options) {
+  const AutocastOp cast("prod");
+  const Tensor x = cast.input(given);
+  check_defined("prod", "x", x);
+  if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
+    return prod(to(x, DType::int64), given_axes, options);
+  }
+  const Axes axes = normalize_axes("prod", given_axes, x.rank());
+  Sizes kept = x.sizes();
+  Sizes squeezed;
+  int64_t count = 1;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (axes.contains(axis)) {
+      count *= x.size(axis);
+      kept[axis] = 1;
+    } else {
+      squeezed.push_back(x.size(axis));
+    }
+  }
+  const MemoryFormat format = options.keepdim ? x.suggest_memory_format() : MemoryFormat::contiguous;
+  const Tensor y = empty(kept, {.dtype = x.dtype(), .device = x.device(), .format = format});
+  if (x.numel() == 0) {
+    fill_(y, 1);
+  } else {
+    const OpScope scope([&] { return OpWork{.op = "prod", .bytes = bytes_of(x, y)}; });
+    const kernels::ReduceShape shape{.sizes = x.sizes(),
+                                     .x_strides = x.strides(),
+                                     .y_strides = broadcast_strides(y.sizes(), y.strides(), x.sizes())};
+    kernels::reduce_kernels(x.device()).product(shape, x.dtype(), x.raw_data(), y.raw_data());
+  }
+  const Tensor result = options.keepdim ? y : alias(y, squeezed, contiguous_strides(squeezed), 0);
+  return record("prod", {x}, result, {x}, [axes, kept, count](const Tensor& dy, const BackwardContext& c) {
+    return Tensors{prod_backward(c.saved(0), dy, axes, kept, count)};
+  });
+}
+
+}  // namespace norma
