@@ -85,7 +85,9 @@ int run(const State& state) {
   try {
     train::run_comparison(comparison, options);
   } catch (const Error&) {
-    train::say("\n{}", train::to_table(comparison));  // a full disk must not lose what is known
+    if (any_in_state(comparison, {train::CellState::finished, train::CellState::failed})) {
+      train::say("\n{}", train::to_table(comparison));  // a full disk must not lose what is known
+    }
     throw;
   }
   train::say("\n{}\nreport: {}\n", train::to_table(comparison), (options.output / "report.html").string());

@@ -16,6 +16,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 namespace norma::cli {
@@ -273,6 +276,17 @@ void RunOptions::apply() const {
     set_num_threads(static_cast<int>(threads));
   }
   check_range("threads", "OMP_NUM_THREADS", num_threads(), train::ranges::kThreads);
+  // The runtime behind parallel loops ends the program when it does not get a thread, with a text of its own.
+  std::mutex until_all_are_there;
+  std::vector<std::jthread> trial;
+  try {
+    const std::lock_guard lock(until_all_are_there);
+    for (int i = 1; i < num_threads(); ++i) {
+      trial.emplace_back([&] { const std::lock_guard wait(until_all_are_there); });
+    }
+  } catch (const std::system_error& error) {
+    fail("threads", "the system gives {} of {}: {}", trial.size() + 1, num_threads(), error.code().message());
+  }
 }
 
 int interrupted_code() {

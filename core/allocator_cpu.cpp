@@ -1,6 +1,7 @@
 #include "core/allocator_cpu.h"
 
 #include "core/arena_cpu.h"
+#include "core/memory_text.h"
 
 #include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
@@ -122,8 +123,7 @@ class CachingCpuAllocator final : public Allocator {
   }
 
   [[noreturn]] void throw_out_of_memory(size_t size) const {
-    throw OutOfMemory(
-        fmt::format("allocator: the system has no {} bytes left ({} in use)", size, statistics_.allocated));
+    throw OutOfMemory("allocator: " + no_room_text(size, static_cast<size_t>(statistics_.allocated)));
   }
 
   void* take_from_system(size_t size) {

@@ -10,6 +10,7 @@
 #include "nn/sequential.h"
 #include "ops/matmul/matmul.h"
 
+#include <cmath>
 #include <optional>
 
 namespace norma::models {
@@ -195,7 +196,8 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
   const int64_t patch = options.patch_size.value_or(4);
   check(patch > 0, "model", "patch_size: expected a positive number, got {}", patch);
   const double layer_scale = options.layer_scale.value_or(config.grn ? 0 : 1e-6);
-  check(layer_scale >= 0, "model", "layer_scale: expected a number >= 0, got {}", layer_scale);
+  check(std::isfinite(layer_scale) && layer_scale >= 0, "model", "layer_scale: expected a number >= 0, got {}",
+        layer_scale);
   Generator generator(options.seed);
   const nn::NormChoice norm = nn::parse_norm(options.norm.empty() ? std::string(kConvNeXtNorm) : options.norm);
   const Build build{.norm = nn::with_default(norm, "eps", std::string(kConvNeXtEps)),

@@ -43,6 +43,10 @@ bool is_dense(const Tensor& x) {
   return is_non_overlapping_and_dense(x.sizes(), x.strides());
 }
 
+void check_not_negative(std::string_view op, std::string_view name, double value) {
+  check(std::isfinite(value) && value >= 0, op, "{}: expected a finite number of at least 0, got {}", name, value);
+}
+
 }  // namespace
 
 std::vector<ParameterGroup> parameter_groups(const Module& module, double weight_decay,
@@ -64,9 +68,12 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
 }
 
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, double lr) : groups_(std::move(groups)), lr_(lr) {
+  check_not_negative("optimizer", "lr", lr);
   std::unordered_set<const TensorImpl*> seen;
   std::unordered_set<std::string> names;
   for (const ParameterGroup& group : groups_) {
+    check_not_negative("optimizer", "weight_decay", group.weight_decay);
+    check_not_negative("optimizer", "lr_scale", group.lr_scale);
     for (const auto& [name, x] : group.parameters) {
       check_defined("optimizer", name, x);
       check(x.requires_grad() && x.is_leaf(), "optimizer", "{}: expected a leaf that requires a gradient", name);
@@ -264,6 +271,8 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
 
 Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
     : Optimizer(std::move(groups), options.lr), options_(options) {
+  check_not_negative("sgd", "momentum", options.momentum);
+  check(std::isfinite(options.dampening), "sgd", "dampening: expected a finite number, got {}", options.dampening);
   check(!options.nesterov || (options.momentum > 0 && options.dampening == 0), "sgd",
         "nesterov: expected momentum > 0 and dampening 0, got momentum {}, dampening {}", options.momentum,
         options.dampening);
@@ -311,6 +320,7 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
     : Optimizer(std::move(groups), options.lr), options_(options) {
   check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, "adamw",
         "beta1, beta2: expected values in [0, 1), got {}, {}", options.beta1, options.beta2);
+  check_not_negative("adamw", "eps", options.eps);
 }
 
 void AdamW::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {

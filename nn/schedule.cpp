@@ -32,6 +32,13 @@ void check_one_cycle(std::string_view op, const OneCycleOptions& options) {
   check(options.div_factor > 0 && options.final_div_factor > 0, op,
         "div_factor, final_div_factor: expected positive numbers, got {}, {}", options.div_factor,
         options.final_div_factor);
+  check(std::isfinite(options.div_factor) && std::isfinite(options.final_div_factor), op,
+        "div_factor, final_div_factor: expected finite numbers, got {}, {}", options.div_factor,
+        options.final_div_factor);
+  for (const double momentum : {options.base_momentum, options.max_momentum}) {
+    check(momentum >= 0 && momentum < 1, op, "base_momentum, max_momentum: expected values in [0, 1), got {}, {}",
+          options.base_momentum, options.max_momentum);
+  }
 }
 
 }  // namespace
@@ -44,6 +51,8 @@ Schedule cosine_schedule(const CosineOptions& options) {
   check(options.steps > 0, "cosine_schedule", "steps: expected a positive number, got {}", options.steps);
   check(options.warmup_steps >= 0 && options.warmup_steps <= options.steps, "cosine_schedule",
         "warmup_steps: expected a value in [0, {}], got {}", options.steps, options.warmup_steps);
+  check(std::isfinite(options.warmup_start) && std::isfinite(options.final), "cosine_schedule",
+        "warmup_start, final: expected finite numbers, got {}, {}", options.warmup_start, options.final);
   return [options](int64_t step) {
     if (step < options.warmup_steps) {
       const double position = static_cast<double>(step) / static_cast<double>(options.warmup_steps);
@@ -71,6 +80,8 @@ Schedule one_cycle_momentum(const OneCycleOptions& options) {
 
 Schedule step_schedule(const StepOptions& options) {
   check(options.every >= 0, "step_schedule", "every: expected a number >= 0, got {}", options.every);
+  check(std::isfinite(options.gamma) && options.gamma >= 0, "step_schedule",
+        "gamma: expected a finite number of at least 0, got {}", options.gamma);
   return [options](int64_t step) {
     auto times = std::count_if(options.milestones.begin(), options.milestones.end(),
                                [&](int64_t milestone) { return step >= milestone; });

@@ -3,6 +3,7 @@
 #include "core/allocator.h"
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
 #include "ops/loss/loss.h"
@@ -19,7 +20,9 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <new>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -73,6 +76,31 @@ double recent_rate(const std::vector<double>& step_seconds, int64_t batch_size) 
   const double seconds =
       std::accumulate(step_seconds.end() - static_cast<std::ptrdiff_t>(count), step_seconds.end(), 0.0);
   return seconds > 0 ? static_cast<double>(batch_size) * static_cast<double>(count) / seconds : 0;
+}
+
+/// For a run whose batches do not fit: the largest that does, found by steps with half the images, a quarter, … of
+/// which nothing remains but what they have done to the network.
+std::string largest_batch_text(const Recipe& recipe, int workers, const std::function<void(const data::Batch&)>& step) {
+  const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+  for (int64_t count = recipe.batch_size / 2; count > 0; count /= 2) {
+    if (interrupted()) {
+      return "";
+    }
+    try {
+      allocator(kCpu).empty_cache();
+      const auto batches = [&](int64_t n) {
+        return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size}, {.format = format});
+      };
+      const Tensor waiting = batches(data::LoaderOptions().prefetch + workers);  // what the loader holds
+      step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64})});
+      return fmt::format("; --batch-size {} would fit", count);
+    } catch (const OutOfMemory&) {
+    } catch (const std::bad_alloc&) {
+    } catch (const Error&) {  // one image may be too few for batch statistics
+      return "";
+    }
+  }
+  return "; a single one did not fit either";
 }
 
 }  // namespace
@@ -306,7 +334,21 @@ TrainResult Trainer::run() {
     report_step(result, progress, /* images_per_second= */ 0);
   }
   if (step_ < total_steps_ && !interrupted()) {
-    train(result, progress, resident);
+    const auto fail_for_memory = [&](const std::string& reason) {
+      const auto fits = [&](const data::Batch& batch) {
+        optimizer_->zero_grad();
+        train_step(batch);
+      };
+      throw OutOfMemory(fmt::format("train: batch-size: {} images do not fit into memory ({}){}", recipe_.batch_size,
+                                    reason, largest_batch_text(recipe_, options_.workers, fits)));
+    };
+    try {
+      train(result, progress, resident);
+    } catch (const OutOfMemory& error) {
+      fail_for_memory(error.what());
+    } catch (const std::bad_alloc&) {
+      fail_for_memory("the system has none left");
+    }
   }
   if (!interrupted() && !result.test.complete) {  // a run that was complete but for its evaluation
     result.test = evaluate_now();

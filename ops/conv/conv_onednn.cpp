@@ -114,9 +114,11 @@ void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> poi
   using Key = std::tuple<Conv2dCase, Conv2dPass, bool, int>;
   constexpr size_t kMaxPlans = 1024;
   thread_local std::map<Key, std::unique_ptr<onednn::Plan>> plans;
+  thread_local int64_t failures = 0;
   const bool has_bias = pointers.size() == 4;
   try {
-    if (plans.size() >= kMaxPlans) {
+    if (plans.size() >= kMaxPlans || failures != onednn::room_failures()) {
+      failures = onednn::room_failures();
       plans.clear();
     }
     auto& plan = plans[Key(conv, pass, has_bias, num_threads())];
@@ -125,7 +127,7 @@ void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> poi
     }
     plan->execute(pointers, keep);
   } catch (const dnnl::error& error) {
-    fail("conv2d", "oneDNN: {}", error.what());
+    onednn::fail_with("conv2d", error);
   }
 }
 

@@ -114,10 +114,12 @@ void multiply(const MatmulCase& product, const void* a, const void* b, const voi
   using Key = std::tuple<MatmulCase, bool, bool, int>;
   constexpr size_t kMaxPlans = 1024;
   thread_local std::map<Key, std::unique_ptr<onednn::Plan>> plans;
+  thread_local int64_t failures = 0;
   const bool has_bias = bias != nullptr;
   const bool kept = keep != nullptr;
   try {
-    if (plans.size() >= kMaxPlans) {
+    if (plans.size() >= kMaxPlans || failures != onednn::room_failures()) {
+      failures = onednn::room_failures();
       plans.clear();
     }
     auto& plan = plans[Key(product, has_bias, kept, num_threads())];
@@ -127,7 +129,7 @@ void multiply(const MatmulCase& product, const void* a, const void* b, const voi
     const std::array<void*, 4> pointers{writable(a), writable(b), c, writable(bias)};
     plan->execute(std::span(pointers).first(has_bias ? 4 : 3), keep);
   } catch (const dnnl::error& error) {
-    fail("matmul", "oneDNN: {}", error.what());
+    onednn::fail_with("matmul", error);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -16,7 +17,17 @@ namespace norma::onednn {
 /// The CPU engine, one for the process.
 const dnnl::engine& engine();
 
+/// Throws OutOfMemory where the process cannot get some tens of megabytes more. oneDNN's code generator writes to
+/// memory without a look at whether it got any, which ends the program; hence this before every primitive.
+void ensure_room();
+/// How often that has thrown. Plans that are kept hold memory too: who keeps some drops them when this has changed.
+int64_t room_failures();
+
+/// Throws what oneDNN threw as OutOfMemory or Error "op: oneDNN: …".
+[[noreturn]] void fail_with(std::string_view op, const dnnl::error& error);
+
 /// Attributes of every primitive: its scratchpad comes from us, since Debian's build would allocate one per primitive.
+/// Throws as ensure_room().
 dnnl::primitive_attr attributes();
 
 /// A primitive with its memory objects, made once per shape and used with new pointers at every call. Operands that the

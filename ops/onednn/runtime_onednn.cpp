@@ -1,7 +1,14 @@
 #include "core/allocator.h"
 #include "core/buffer.h"
+#include "core/error.h"
+#include "core/memory_text.h"
 #include "ops/onednn/onednn.h"
 
+#include <fmt/format.h>
+#include <malloc.h>
+#include <sys/mman.h>
+
+#include <atomic>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -83,6 +90,8 @@ class PackedWeights : public DerivedData {
   std::list<Packed> packed_;
 };
 
+std::atomic<int64_t> failures = 0;
+
 }  // namespace
 
 const dnnl::engine& engine() {
@@ -90,7 +99,41 @@ const dnnl::engine& engine() {
   return engine;
 }
 
+int64_t room_failures() {
+  return failures;
+}
+
+void ensure_room() {
+  // A primitive generates tens of kernels, each in a buffer of a quarter of a megabyte.
+  constexpr size_t kRoom = size_t{64} << 20U;
+  const auto has_room = [] {
+    void* const pages = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages != MAP_FAILED && munmap(pages, kRoom) == 0;
+  };
+  if (has_room()) {
+    return;
+  }
+  allocator(kCpu).empty_cache();
+  malloc_trim(0);
+  if (!has_room()) {
+    ++failures;
+    const int capacity = dnnl::get_primitive_cache_capacity();
+    dnnl::set_primitive_cache_capacity(0);  // empties it
+    dnnl::set_primitive_cache_capacity(capacity);
+    const auto in_use = static_cast<size_t>(allocator(kCpu).statistics().allocated);
+    throw OutOfMemory("oneDNN: " + no_room_text(kRoom, in_use));
+  }
+}
+
+void fail_with(std::string_view op, const dnnl::error& error) {
+  if (error.status == dnnl_out_of_memory) {
+    throw OutOfMemory(fmt::format("{}: oneDNN: {}", op, error.what()));
+  }
+  fail(op, "oneDNN: {}", error.what());
+}
+
 dnnl::primitive_attr attributes() {
+  ensure_room();
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attributes;
@@ -117,6 +160,7 @@ void Plan::add(int argument, const dnnl::memory::desc& theirs, const dnnl::memor
   if (theirs == ours) {
     arguments_[argument] = operand.theirs;
   } else {
+    ensure_room();
     operand.ours = dnnl::memory(ours, engine(), nullptr);
     operand.reorder =
         is_output ? dnnl::reorder(operand.ours, operand.theirs) : dnnl::reorder(operand.theirs, operand.ours);

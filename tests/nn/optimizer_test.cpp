@@ -8,6 +8,8 @@
 #include "nn/sequential.h"
 #include "nn/std_conv.h"
 
+#include <cmath>
+
 using namespace norma;
 using namespace norma::nn;
 using norma::test::error_of;
@@ -309,4 +311,24 @@ TEST_CASE("clip: error texts") {
         "clip_gradients_by_norm: max_norm: expected a positive number, got 0");
   CHECK(error_of([] { clip_gradients_by_value({}, -1); }) ==
         "clip_gradients_by_value: limit: expected a number >= 0, got -1");
+}
+
+TEST_CASE("optimizer: numbers that are none, each with its error") {
+  const auto groups = [](double weight_decay = 0, double lr_scale = 1) {
+    return std::vector<ParameterGroup>{
+        {.parameters = {{"w", ones({2}).set_requires_grad()}}, .weight_decay = weight_decay, .lr_scale = lr_scale}};
+  };
+  CHECK(error_of([&] { Sgd(groups(), {.lr = NAN}); }) ==
+        "optimizer: lr: expected a finite number of at least 0, got nan");
+  CHECK(error_of([&] { AdamW(groups(), {.lr = -1}); }) ==
+        "optimizer: lr: expected a finite number of at least 0, got -1");
+  CHECK(error_of([&] { Sgd(groups(-0.5)); }) ==
+        "optimizer: weight_decay: expected a finite number of at least 0, got -0.5");
+  CHECK(error_of([&] { Sgd(groups(0, INFINITY)); }) ==
+        "optimizer: lr_scale: expected a finite number of at least 0, got inf");
+  CHECK(error_of([&] { Sgd(groups(), {.momentum = -1}); }) ==
+        "sgd: momentum: expected a finite number of at least 0, got -1");
+  CHECK(error_of([&] { Sgd(groups(), {.dampening = NAN}); }) == "sgd: dampening: expected a finite number, got nan");
+  CHECK(error_of([&] { AdamW(groups(), {.eps = -1e-8}); }) ==
+        "adamw: eps: expected a finite number of at least 0, got -1e-08");
 }

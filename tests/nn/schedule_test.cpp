@@ -2,6 +2,8 @@
 
 #include "error_text.h"
 
+#include <cmath>
+
 using namespace norma::nn;
 using norma::test::error_of;
 
@@ -87,4 +89,12 @@ TEST_CASE("schedule: error texts") {
   CHECK(error_of([] { cosine_schedule({.steps = 4, .warmup_steps = 5}); }) ==
         "cosine_schedule: warmup_steps: expected a value in [0, 4], got 5");
   CHECK(error_of([] { step_schedule({.every = -1}); }) == "step_schedule: every: expected a number >= 0, got -1");
+  CHECK(error_of([] { step_schedule({.gamma = NAN}); }) ==
+        "step_schedule: gamma: expected a finite number of at least 0, got nan");
+  CHECK(error_of([] { cosine_schedule({.steps = 4, .final = INFINITY}); }) ==
+        "cosine_schedule: warmup_start, final: expected finite numbers, got 0.01, inf");
+  CHECK(error_of([] { one_cycle_momentum({.steps = 4, .max_momentum = 1}); }) ==
+        "one_cycle_momentum: base_momentum, max_momentum: expected values in [0, 1), got 0.85, 1");
+  CHECK(error_of([] { one_cycle_schedule({.steps = 4, .div_factor = INFINITY}); }) ==
+        "one_cycle_schedule: div_factor, final_div_factor: expected finite numbers, got inf, 10000");
 }

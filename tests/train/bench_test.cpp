@@ -199,14 +199,22 @@ TEST_CASE("bench: an injected lack of memory makes the batch smaller, and every 
   options.warm_steps = 0;
   options.steps = 1;
   std::vector<int64_t> tried;
-  options.before_build = [&](int64_t batch_size) {
+  const auto needs_room_for_three = [&](int64_t batch_size) {
     tried.push_back(batch_size);
     if (batch_size > 3) {
-      throw OutOfMemory("allocator: the system has no 1 bytes left (0 in use)");
+      throw OutOfMemory("allocator: none");
     }
   };
-  CHECK(error_of([&] { run_benchmark(options); }) == "allocator: the system has no 1 bytes left (0 in use)");
-  CHECK(tried == std::vector<int64_t>{6});  // a fixed batch by default
+  options.before_build = needs_room_for_three;
+  CHECK(error_of([&] { run_benchmark(options); }) ==
+        "bench: batch-size: 6 images do not fit into memory (allocator: none); --batch-size 3 would fit");
+  CHECK(tried == std::vector<int64_t>{6, 4, 3});  // a fixed batch by default; the others are tried for the text
+  tried.clear();
+  options.before_build = [&](int64_t) { throw std::bad_alloc(); };
+  CHECK(error_of([&] { run_benchmark(options); }) ==
+        "bench: batch-size: 6 images do not fit into memory (the system has none left); a single one did not fit "
+        "either");
+  options.before_build = needs_room_for_three;
 
   tried.clear();
   options.retry = true;

@@ -2,26 +2,31 @@
 
 #include <doctest/doctest.h>
 
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <initializer_list>
+#include <string>
 #include <thread>
 
 using norma::train::interrupted;
 using norma::train::InterruptGuard;
+using norma::train::interrupting_signal;
 
 TEST_CASE("interrupt: the first signal sets the flag, and the next guard starts without") {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) {
     {
       const InterruptGuard guard;
       CHECK_FALSE(interrupted());
       std::raise(signal);
       CHECK(interrupted());
+      CHECK(interrupting_signal() == signal);
     }
     CHECK_FALSE(interrupted());
+    CHECK(interrupting_signal() == 0);
   }
 }
 
@@ -49,4 +54,45 @@ TEST_CASE("interrupt: the guard puts the earlier action back") {
   struct sigaction after {};
   sigaction(SIGINT, nullptr, &after);
   CHECK((before.sa_handler == after.sa_handler));
+}
+
+TEST_CASE("interrupt: a SIGHUP that was ignored stays so, as nohup has it") {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    const InterruptGuard guard;
+    std::raise(SIGHUP);
+    CHECK_FALSE(interrupted());
+  }
+  std::signal(SIGHUP, before);
+}
+
+TEST_CASE("interrupt: Ctrl-C is heard at once, and the second one ends the program at once") {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {  // its standard streams are the terminal's
+    const InterruptGuard guard;
+    [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, "ready", 5);
+    std::this_thread::sleep_for(std::chrono::seconds(60));  // the first signal ends this
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+    _exit(0);
+  }
+  REQUIRE(child > 0);
+  std::string shown;
+  const auto read_until = [&](const std::string& text) {
+    for (char c = 0; shown.find(text) == std::string::npos && ::read(terminal, &c, 1) == 1;) {
+      shown += c;
+    }
+    return shown.find(text) != std::string::npos;
+  };
+  CHECK(read_until("ready"));
+  REQUIRE(::write(terminal, "\x03", 1) == 1);
+  CHECK(read_until("norma: interrupted: ending soon, with what is done saved; Ctrl-C again ends at once"));
+  const auto start = std::chrono::steady_clock::now();
+  REQUIRE(::write(terminal, "\x03", 1) == 1);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGINT);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+  ::close(terminal);
 }

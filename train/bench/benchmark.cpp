@@ -282,18 +282,50 @@ class Runner {
       };
       try {
         return measure({&row}, mode, batch_size, retries);
-      } catch (const OutOfMemory&) {
+      } catch (const OutOfMemory& error) {
+        if (!options.retry) {
+          fail_for_memory(row, mode, error.what());
+        }
         if (next == 0) {
           throw;
         }
         shrink();
       } catch (const std::bad_alloc&) {
+        if (!options.retry) {
+          fail_for_memory(row, mode, "the system has none left");
+        }
         if (next == 0) {
           throw;
         }
         shrink();
       }
     }
+  }
+
+  /// Throws OutOfMemory with the reason and the largest of the smaller batches that fits: it is tried.
+  [[noreturn]] void fail_for_memory(const BenchRow& row, Mode mode, const std::string& reason) {
+    BenchOptions options = benchmark_.options;
+    options.log = {};
+    const auto fits = [&](int64_t batch_size) {
+      try {
+        allocator(kCpu).empty_cache();
+        BenchRow trial = row;
+        Session(options, trial, mode, batch_size).warm();
+        return true;
+      } catch (const OutOfMemory&) {
+      } catch (const std::bad_alloc&) {
+      }
+      return false;
+    };
+    const int64_t asked = options.recipe.batch_size;
+    int64_t found = smaller_batch(asked);
+    while (found > 0 && !interrupted() && !fits(found)) {
+      found = smaller_batch(found);
+    }
+    throw OutOfMemory(fmt::format("bench: batch-size: {} images do not fit into memory ({}){}", asked, reason,
+                                  interrupted() ? ""
+                                  : found == 0  ? "; a single one did not fit either"
+                                                : fmt::format("; --batch-size {} would fit", found)));
   }
 
   bool measure(const std::vector<BenchRow*>& rows, Mode mode, int64_t batch_size, int64_t retries) {

@@ -1,0 +1,89 @@
+#include "cli/program.h"
+
+#include <nlohmann/json.hpp>
+
+#include <regex>
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+// The address sanitizer takes terabytes of addresses, so that no limit can be set.
+#if defined(__SANITIZE_ADDRESS__)
+#define NORMA_LIMITED_TEST_CASE(name) TEST_CASE(name* doctest::skip(true))
+#else
+#define NORMA_LIMITED_TEST_CASE(name) TEST_CASE(name)
+#endif
+
+namespace {
+
+const std::string kData = "--dataset shapes --test-images 4 --threads 1 -j 1 --output o ";
+
+}  // namespace
+
+NORMA_LIMITED_TEST_CASE(
+    "norma train: where memory does not suffice it says what did not fit, and the batch that would") {
+  for (const int64_t limit : {400'000, 700'000}) {
+    CAPTURE(limit);
+    const TemporaryFolder folder;
+    const std::string run = "train --model resnet50 --opt sgd --images 256 " + kData;
+    const std::string prefix = fmt::format("ulimit -v {};", limit);
+    const Outcome outcome = run_norma(folder.path(), run + "--batch-size 256", prefix);
+    CHECK(outcome.code == 2);
+    std::smatch found;
+    const std::regex text(
+        "norma: train: batch-size: 256 images do not fit into memory \\(.*expected room for [0-9.]+ MB, got none: "
+        "tensors hold [0-9.]+ (MB|bytes), and the process may have [0-9.]+ MB of addresses \\(ulimit -v\\)\\)"
+        "(; --batch-size ([0-9]+) would fit|; a single one did not fit either|)\n");
+    REQUIRE_MESSAGE(std::regex_match(outcome.err, found, text), outcome.err);
+    if (found[3].matched) {
+      // On the half of it there is room for what differs between two runs.
+      const int64_t fits = std::max<int64_t>(std::stoll(found[3].str()) / 2, 2);
+      const Outcome smaller = run_norma(
+          folder.path(),
+          fmt::format("{} --images {} --batch-size {}", "train --model resnet50 --opt sgd " + kData, 2 * fits, fits),
+          prefix);
+      CHECK_MESSAGE(smaller.code == 0, smaller.err);
+    }
+  }
+}
+
+NORMA_LIMITED_TEST_CASE("norma bench: where memory does not suffice") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(),
+                                    "bench --model resnet18 --img-size 64 --bench infer --num-warm-iter 0 "
+                                    "--num-bench-iter 1 --quiet --threads 1 -b 2048",
+                                    "ulimit -v 600000;");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: bench: batch-size: 2048 images do not fit into memory ("), outcome.err);
+  CHECK_MESSAGE(outcome.err.find("; --batch-size ") != std::string::npos, outcome.err);
+}
+
+NORMA_LIMITED_TEST_CASE("norma compare: a cell that does not fit is a result, and the others go on") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(),
+                                    "compare --models resnet50,convnext_atto --norms batch --opt sgd --images 128 "
+                                    "--batch-size 64 --patch-size 4 --quiet " +
+                                        kData,
+                                    "ulimit -v 400000;");
+  CHECK_MESSAGE(outcome.code == 1, outcome.err);
+  const nlohmann::json json = nlohmann::json::parse(read_file(folder / "o/results.json"));
+  CHECK(json["cells"][0]["state"] == "failed");
+  const std::string reason = json["cells"][0]["reason"];
+  CHECK_MESSAGE(reason.find("expected room for ") != std::string::npos, reason);
+  CHECK_MESSAGE(json["cells"][1]["state"] == "finished", json["cells"][1].dump());
+  CHECK(outcome.out.find("expected room for ") != std::string::npos);
+}
+
+NORMA_LIMITED_TEST_CASE("norma: threads that the system does not give") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(), "audit --quick --threads 1000 --output o", "ulimit -v 600000;");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(std::regex_match(outcome.err, std::regex("norma: threads: the system gives [0-9]+ of 1000: .*\n")),
+                outcome.err);
+  CHECK(run_norma(folder.path(), "audit --quick --output o", "OMP_NUM_THREADS=100000").err ==
+        "norma: threads: OMP_NUM_THREADS: expected a whole number from 0 to 1024, got 100000\n");
+}

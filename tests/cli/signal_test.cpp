@@ -1,0 +1,147 @@
+#include "cli/program.h"
+#include "train/checkpoint.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+const std::string kTiny =
+    "train --model convnext_atto --patch-size 4 --dataset shapes --batch-size 4 --test-images 4 --opt sgd "
+    "--log-interval 1 --threads 1 --output o ";
+const std::string kEndless = kTiny + "--images 4000000 --sched constant ";
+
+/// Twelve images for training and four for testing.
+void write_idx(const std::filesystem::path& folder) {
+  for (const auto& [name, count] : {std::pair<std::string, uint32_t>{"train", 12}, {"t10k", 4}}) {
+    std::string pixels;
+    std::string labels;
+    for (uint32_t i = 0; i < count; ++i) {
+      for (uint32_t k = 0; k < 28 * 28; ++k) {
+        pixels.push_back(static_cast<char>((i * 37 + k * k % 251) % 256));
+      }
+      labels.push_back(static_cast<char>(i % 2));
+    }
+    test::write_file(folder / (name + "-images-idx3-ubyte"), test::idx_bytes({count, 28, 28}, pixels));
+    test::write_file(folder / (name + "-labels-idx1-ubyte"), test::idx_bytes({count}, labels));
+  }
+}
+
+/// The log without its column of times.
+std::string without_times(const std::filesystem::path& file) {
+  std::string kept;
+  int column = 0;
+  for (const char c : read_file(file)) {
+    column = c == '\n' ? 0 : column + (c == ',' ? 1 : 0);
+    if (column != 5) {
+      kept += c;
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+TEST_CASE("norma train: SIGTERM and SIGHUP are heard at once, save, and have exit codes of their own") {
+  for (const auto& [name, code] : {std::pair<std::string, int>{"TERM", 143}, {"HUP", 129}}) {
+    CAPTURE(name);
+    const TemporaryFolder folder;
+    // SIGHUP may be ignored where the tests run, as nohup has it.
+    const Outcome cut = run_norma(folder.path(), kEndless,
+                                  "env --default-signal=HUP timeout --preserve-status --signal=" + name + " 3");
+    CHECK_MESSAGE(cut.code == code, cut.err);
+    CHECK(cut.err == "\nnorma: SIG" + name + " came: ending soon, with what is done saved\n");
+    CHECK(cut.out.find("; go on with: norma train --resume o/last.safetensors\n") != std::string::npos);
+    CHECK(train::load_checkpoint(folder / "o/last.safetensors").step > 0);
+  }
+}
+
+TEST_CASE("norma train: an output that nobody reads any more ends the run, with what is done saved") {
+  const TemporaryFolder folder;
+  const Outcome cut =
+      run_norma(folder.path(), kEndless, "timeout 60 bash -c '\"$0\" \"$@\" | head -n 3; exit ${PIPESTATUS[0]}'");
+  CHECK_MESSAGE(cut.code == 1, cut.out);
+  CHECK(cut.err == "norma: cannot write to the standard output: Broken pipe\n");
+  CHECK(train::load_checkpoint(folder / "o/last.safetensors").step > 0);
+}
+
+TEST_CASE("norma: output that cannot be written is said, and exit code 1") {
+  const std::string full = "bash -c '\"$0\" \"$@\" > /dev/full'";
+  const std::string text = "norma: cannot write to the standard output: No space left on device\n";
+  const TemporaryFolder folder;
+  for (const char* arguments : {"info", "--help", "--version", "train --help"}) {
+    const Outcome outcome = run_norma(folder.path(), arguments, full);
+    CHECK(outcome.code == 1);
+    CHECK(outcome.err == text);
+  }
+  // A training goes on to its end: its checkpoint is elsewhere.
+  const Outcome trained = run_norma(folder.path(), kTiny + "--images 8", full);
+  CHECK(trained.code == 1);
+  CHECK(trained.err == text);
+  CHECK(train::load_checkpoint(folder / "o/last.safetensors").step == 2);
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o", full);
+  CHECK(evaluated.code == 1);
+  CHECK(evaluated.err == text);
+  // A standard output that is closed: nothing that is opened later takes its place.
+  const Outcome closed = run_norma(folder.path(), "eval --checkpoint o", "bash -c '\"$0\" \"$@\" >&-'");
+  CHECK(closed.code == 1);
+  CHECK(closed.err == "norma: cannot write to the standard output: Bad file descriptor\n");
+}
+
+TEST_CASE("norma train: killed again and again, the log is that of a whole run") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "d");
+  write_idx(folder / "d");
+  const std::string run =
+      "train --model convnext_atto --patch-size 4 --dataset idx --data-dir d --batch-size 4 --epochs 4 --opt sgd "
+      "--log-interval 2 --threads 1 --quiet --output ";
+  REQUIRE(run_norma(folder.path(), run + "whole").code == 0);
+  int code = 137;
+  int kills = 0;
+  for (; code == 137 && kills < 60; ++kills) {
+    const bool begun = std::filesystem::exists(folder / "cut/last.safetensors");
+    // Later and later, so that it gets on however slow the machine is.
+    const std::string killed = fmt::format("timeout -s KILL {}", 0.3 + 0.07 * kills);
+    code = run_norma(folder.path(), begun ? "train --resume cut --threads 1 --quiet --log-interval 2" : run + "cut",
+                     killed)
+               .code;
+  }
+  CHECK(code == 0);
+  CHECK(without_times(folder / "cut/metrics.csv") == without_times(folder / "whole/metrics.csv"));
+  CHECK(read_file(folder / "cut/last.safetensors") == read_file(folder / "whole/last.safetensors"));
+}
+
+TEST_CASE("norma: paths that cannot be looked at have a text") {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("loop", folder / "loop");
+  const auto error_of = [&](const std::string& arguments) { return run_norma(folder.path(), arguments).err; };
+  const std::string loop = "Too many levels of symbolic links\n";
+  CHECK(error_of("train --resume loop") == "norma: train: cannot read loop: " + loop);
+  CHECK(error_of("eval --checkpoint loop") == "norma: eval: cannot read loop: " + loop);
+  CHECK(error_of(kTiny.substr(0, kTiny.find("--output")) + "--output loop") ==
+        "norma: train: cannot write loop: " + loop);
+  CHECK(error_of("compare --resume loop").find(loop) != std::string::npos);
+  CHECK(error_of("audit --quick --output loop").find(loop) != std::string::npos);
+  CHECK(error_of("bench --results-file loop/x").find(loop) != std::string::npos);
+  const std::string longest(300, 'a');
+  CHECK(error_of("train --resume " + longest) == "norma: train: cannot read " + longest + ": File name too long\n");
+  std::filesystem::create_directories(folder / "o/results.json");
+  CHECK(error_of("compare --resume o").find("o/results.json") != std::string::npos);
+  if (::geteuid() == 0) {
+    MESSAGE("root may write everywhere: folders without permission are not tried");
+    return;
+  }
+  std::filesystem::create_directory(folder / "closed");
+  std::filesystem::permissions(folder / "closed", std::filesystem::perms::none);
+  CHECK(error_of("train --resume closed/x") == "norma: train: cannot read closed/x: Permission denied\n");
+  CHECK(error_of(kTiny.substr(0, kTiny.find("--output")) + "--output closed") ==
+        "norma: train: cannot write closed: Permission denied\n");
+  std::filesystem::permissions(folder / "closed", std::filesystem::perms::owner_all);
+}
