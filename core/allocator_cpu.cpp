@@ -3,7 +3,6 @@
 #include "core/arena_cpu.h"
 #include "core/memory_text.h"
 
-#include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
 
 #include <bit>
