@@ -1,4 +1,5 @@
 #include "core/autocast.h"
+#include "core/excerpt.h"
 #include "core/nearest_name.h"
 
 #include <fnmatch.h>
@@ -73,7 +74,7 @@ CastRule cast_rule_from_string(std::string_view name) {
       return rule;
     }
   }
-  fail("cast policy", "expected lower, float32 or keep, got '{}'", name);
+  fail("cast policy", "expected lower, float32 or keep, got '{}'", excerpt(name));
 }
 
 CastPolicy::CastPolicy() {

@@ -35,11 +35,11 @@ CastPolicy parse_cast_policy(std::string_view text, const std::string& source) {
     const std::string place = at(source, key.source().begin);
     const std::optional<std::string> rule = node.value_exact<std::string>();
     check(rule.has_value(), kOp, "{}: '{}': expected \"lower\", \"float32\" or \"keep\", got another type", place,
-          key.str());
+          excerpt(key.str()));
     try {
       lines.push_back({key.source().begin, place, std::string(key.str()), cast_rule_from_string(*rule)});
     } catch (const Error& error) {
-      fail(kOp, "{}: '{}': {}", place, key.str(), reason(error));
+      fail(kOp, "{}: '{}': {}", place, excerpt(key.str()), reason(error));
     }
   }
   check(!lines.empty(), kOp, "{}: expected lines \"op\" = \"rule\", got none", source);

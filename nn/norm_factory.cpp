@@ -1,5 +1,6 @@
 #include "nn/norm_factory.h"
 
+#include "core/excerpt.h"
 #include "core/nearest_name.h"
 #include "nn/built_in_norms.h"
 
@@ -29,9 +30,9 @@ void parse_options(const std::string& text, const std::string& inside, NormChoic
     const std::string entry = inside.substr(start, comma - start);
     const size_t equals = entry.find('=');
     check(equals != std::string::npos && equals > 0 && equals + 1 < entry.size(), "norm",
-          "options: expected name[option=value,...], got '{}'", text);
+          "options: expected name[option=value,...], got '{}'", excerpt(text));
     const std::string option = entry.substr(0, equals);
-    check(!definition.options.empty(), "norm", "{}: takes no options, got '{}'", choice.name, option);
+    check(!definition.options.empty(), "norm", "{}: takes no options, got '{}'", choice.name, excerpt(option));
     bool known = false;
     for (const std::string& name : definition.options) {
       known = known || name == option;
@@ -51,20 +52,22 @@ double NormChoice::number(const std::string& option, double otherwise) const {
     return otherwise;
   }
   const std::optional<double> value = parse_number<double>(found->second);
-  check(value.has_value(), "norm", "{}: {}: expected a number, got '{}'", name, option, found->second);
+  check(value.has_value(), "norm", "{}: {}: expected a number, got '{}'", name, option, excerpt(found->second));
   return *value;
 }
 
 int64_t NormChoice::count(const std::string& option, int64_t otherwise) const {
   const std::string given = text(option, std::to_string(otherwise));
   const std::optional<int64_t> value = parse_number<int64_t>(given);
-  check(value && *value > 0, "norm", "{}: {}: expected a positive whole number, got '{}'", name, option, given);
+  check(value && *value > 0, "norm", "{}: {}: expected a positive whole number, got '{}'", name, option,
+        excerpt(given));
   return *value;
 }
 
 bool NormChoice::flag(const std::string& option, bool otherwise) const {
   const std::string given = text(option, otherwise ? "true" : "false");
-  check(given == "true" || given == "false", "norm", "{}: {}: expected true or false, got '{}'", name, option, given);
+  check(given == "true" || given == "false", "norm", "{}: {}: expected true or false, got '{}'", name, option,
+        excerpt(given));
   return given == "true";
 }
 
@@ -96,15 +99,15 @@ NormChoice parse_norm(const std::string& text) {
   choice.name = head.substr(0, separator);
   const NormDefinition& definition = norm_definition(choice.name);
   if (separator != std::string::npos) {
-    check(definition.takes_groups, "norm", "{}: takes no groups, got '{}'", choice.name, head);
+    check(definition.takes_groups, "norm", "{}: takes no groups, got '{}'", choice.name, excerpt(head));
     const std::optional<int64_t> count = parse_number<int64_t>(head.substr(separator + 1));
     check(count && *count > 0, "norm", "{}: groups: expected a positive whole number, got '{}'", choice.name,
-          head.substr(separator + 1));
+          excerpt(head.substr(separator + 1)));
     (head[separator] == ':' ? choice.groups : choice.channels_per_group) = count;
   }
   if (bracket != std::string::npos) {
     check(text.back() == ']' && bracket + 2 < text.size(), "norm", "options: expected name[option=value,...], got '{}'",
-          text);
+          excerpt(text));
     parse_options(text, text.substr(bracket + 1, text.size() - bracket - 2), choice);
   }
   if (definition.check) {

@@ -32,12 +32,12 @@ NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
   for (const auto& [key, node] : table) {
     const std::string place = at(source, node.source().begin);
     const std::optional<std::string> norm = node.value_exact<std::string>();
-    check(norm.has_value(), kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", place, key.str(),
-          type_text(std::string(key.str()), node));
+    check(norm.has_value(), kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", place,
+          excerpt(key.str()), type_text(std::string(key.str()), node));
     try {
       parse_norm(*norm);
     } catch (const Error& error) {
-      fail(kOp, "{}: '{}': {}", place, key.str(), error.what());
+      fail(kOp, "{}: '{}': {}", place, excerpt(key.str()), error.what());
     }
     rules.emplace_back(node.source().begin, NormRule{.pattern = std::string(key.str()),
                                                      .norm = *norm,

@@ -57,21 +57,28 @@ inline std::string key_of_line(std::string_view text, size_t line) {
 inline constexpr uint64_t kMaxPolicyBytes = uint64_t{1} << 20;
 
 /// Throws Error of `op` for a text or a line that is far longer than policies are: each dot of a key is a table in a
-/// table for toml++, which walks them by recursion.
-inline void check_policy_length(std::string_view op, std::string_view text, const std::string& source) {
+/// table for toml++, which walks them by recursion. Behind the bracket of a table, toml++ 3.3 assumes a
+/// key without looking.
+inline void check_policy_text(std::string_view op, std::string_view text, const std::string& source) {
   constexpr size_t kMaxLine = 1000;
+  constexpr std::string_view kKeyStart = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-\"'";
   check(text.size() <= kMaxPolicyBytes, op, "{}: expected at most {}, got {}", source, byte_text(kMaxPolicyBytes),
         byte_text(text.size()));
   for (size_t line = 1; !text.empty(); ++line) {
     const size_t length = std::min(text.find('\n'), text.size());
     check(length <= kMaxLine, op, "{}:{}: expected a line of at most {} bytes, got {}", source, line, kMaxLine, length);
+    const std::string_view whole = text.substr(0, length);
+    const std::string_view content = whole.substr(std::min(whole.find_first_not_of(" \t"), length));
+    const size_t head = content.starts_with('[') ? content.find_first_not_of(" \t", 1) : 0;
+    check(head == 0 || (head < content.size() && kKeyStart.find(content[head]) != std::string_view::npos), op,
+          "{}:{}: expected a line \"pattern\" = \"text\", got '{}'", source, line, excerpt(content));
     text.remove_prefix(std::min(length + 1, text.size()));
   }
 }
 
 /// Throws Error of `op` with line and column for text that is no TOML and for a key that comes twice.
 inline toml::table parse_policy_file(std::string_view op, std::string_view text, const std::string& source) {
-  check_policy_length(op, text, source);
+  check_policy_text(op, text, source);
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error& error) {

@@ -282,3 +282,13 @@ TEST_CASE("norm factory: a norm of the user") {
   CHECK(error_of([] { register_norm("a:b", [](int64_t) { return std::make_shared<Identity>(); }); }) ==
         "register_norm: name: expected letters without any of ':/[],= ', got 'a:b'");
 }
+
+TEST_CASE("norm factory: errors quote no more than a line of a spec") {
+  for (const std::string& spec :
+       {"batch[eps=" + std::string(1'000'000, 'x') + "]", "batch[" + std::string(1'000'000, '[') + "]",
+        "group:" + std::string(1'000'000, 'x'), std::string(10'000, '\n')}) {
+    const std::string text = norma::test::error_of([&] { parse_norm(spec); });
+    CHECK(text.size() < 500);
+    CHECK(text.find('\n') == std::string::npos);
+  }
+}

@@ -170,6 +170,8 @@ TEST_CASE("norm policy: tables in tables without end are refused before anything
   }
   CHECK(error("a = " + lists).size() < 500);
   CHECK(error(std::string((size_t{1} << 20) + 2048, '\n')) == "norm policy: p: expected at most 1 MiB, got 1 MiB");
+  CHECK(error("\"bn1\" = \"batch\"\n [[[a") == "norm policy: p:2: expected a line \"pattern\" = \"text\", got '[[[a'");
+  CHECK(error("[{}]\n") == "norm policy: p:1: expected a line \"pattern\" = \"text\", got '[{}]'");
   // As deep as a file of lines can be.
   std::string nested = "a = ";
   for (int i = 0; i < 4; ++i) {

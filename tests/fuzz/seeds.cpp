@@ -1,0 +1,90 @@
+#include "core/factory.h"
+#include "data/safetensors.h"
+#include "train/checkpoint.h"
+#include "train/recipe.h"
+#include "train/report.h"
+
+#include <zlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+// seeds FOLDER: writes what each fuzz program begins with into FOLDER/NAME.
+
+using namespace norma;
+
+namespace {
+
+void write(const std::filesystem::path& file, const std::string& bytes) {
+  std::filesystem::create_directories(file.parent_path());
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+std::string read(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+train::Comparison comparison() {
+  train::Comparison comparison{.environment = train::environment(), .command = "norma compare", .date = "today"};
+  comparison.recipe.patch_size = 2;
+  train::Cell finished;
+  finished.model = "resnet18";
+  finished.norm = "batch";
+  finished.state = train::CellState::finished;
+  finished.losses = {2.5, 1.25};
+  train::Cell failed = finished;
+  failed.norm = "group:7";
+  failed.state = train::CellState::failed;
+  failed.reason = "no";
+  comparison.cells = {finished, failed};
+  return comparison;
+}
+
+void write_seeds(const std::filesystem::path& folder) {
+  const data::NamedTensors tensors = {{"layer1.0.conv1.weight", ones({2, 3, 1, 1})},
+                                      {"bn1.num_batches_tracked", full({}, 3, {.dtype = DType::int64})},
+                                      {"mask", zeros({2}, {.dtype = DType::boolean})}};
+  std::filesystem::create_directories(folder / "safetensors");
+  data::save_safetensors(folder / "safetensors/tensors", tensors, {{"key", "value"}});
+  std::filesystem::create_directories(folder / "checkpoint");
+  train::save_checkpoint(folder / "checkpoint/checkpoint",
+                         {.model = tensors,
+                          .optimizer = {{"step", full({}, 3, {.dtype = DType::int64})}},
+                          .step = 3,
+                          .model_name = "resnet18",
+                          .norm = "",
+                          .options = {{"recipe", train::to_json(train::Recipe{})}}});
+
+  const std::string labels = {0, 0, 8, 1, 0, 0, 0, 2, 5, 7};
+  const std::string images = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3, 4};
+  write(folder / "idx/labels", labels);
+  write(folder / "idx/images", images);
+  const std::filesystem::path packed = folder / "idx/packed";
+  gzFile out = gzopen(packed.c_str(), "wb");
+  gzwrite(out, images.data(), static_cast<unsigned>(images.size()));
+  gzclose(out);
+  write(folder / "idx/packed_twice", read(packed) + read(packed));
+
+  write(folder / "norm_policy/policy",
+        "# comment\n\"layer4.*\" = \"group:32[eps=1e-3]\"\n'bn1' = \"none\"\na.b = [{}]\n");
+  write(folder / "cast_policy/policy", "\"conv2d\" = \"lower\"\n\"*_norm\" = \"float32\"\nrelu = \"keep\"\n");
+  write(folder / "norm_spec/spec", "batch[eps=1e-3,momentum=0.1,affine=false]");
+  write(folder / "norm_spec/groups", "group/16");
+  write(folder / "recipe/recipe", train::to_json(train::Recipe{}));
+  write(folder / "comparison/comparison", train::to_json(comparison()));
+  write(folder / "metrics/log",
+        "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy\n1,0.5,4,0.001,2.5,3.1,,\n"
+        "2,1,8,0.001,2.4,3.2,2.3,0.5\n5,2,16,0.001,2,3,,\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    return 1;
+  }
+  write_seeds(argv[1]);
+  return 0;
+}
