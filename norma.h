@@ -30,6 +30,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/join.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
 #include "nn/activation.h"

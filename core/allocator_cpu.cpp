@@ -3,6 +3,7 @@
 #include "core/arena_cpu.h"
 #include "core/memory_text.h"
 
+#include <malloc.h>
 #include <sanitizer/asan_interface.h>
 
 #include <bit>
@@ -33,6 +34,16 @@ size_t rounded_large(size_t bytes) {
 
 class CachingCpuAllocator final : public Allocator {
  public:
+  CachingCpuAllocator() {
+#ifdef M_MMAP_THRESHOLD
+    if (arena_.capacity() == 0) {
+      // Left alone, the C library's threshold grows with what is freed, and large blocks stay in its heap: what a run
+      // that did not fit leaves free would not serve the next one.
+      mallopt(M_MMAP_THRESHOLD, kLargeBlock);
+    }
+#endif
+  }
+
   void* allocate(size_t bytes) override {
     if (bytes == 0) {
       return nullptr;

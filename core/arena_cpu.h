@@ -26,6 +26,8 @@ class Arena {
     const auto* p = static_cast<const std::byte*>(pointer);
     return p >= base_ && p < base_ + capacity_;
   }
+  /// 0 where the system refused the addresses.
+  [[nodiscard]] size_t capacity() const { return capacity_; }
   /// Gives the pages of all free blocks back to the system.
   void release_free_pages();
   /// Bytes that were handed out at least once since their pages were given back, at most.

@@ -7,7 +7,7 @@
 #include "ops/norm/local_response_kernels.h"
 #include "ops/norm/map_norm.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/shape/join.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
 #include <algorithm>

@@ -70,15 +70,15 @@ Tensors norm_kernels::recorded_backward(const SavedNorm& norm, const Tensor& dy,
            for (size_t i = 0; i < kInputs; ++i) {
              now[i] = there[i] ? c.saved(at++) : Tensor{};
            }
-           SavedNorm norm = fixed;
-           norm.rows = c.saved(at++).detach();
-           norm.bits = has_bits ? c.saved(at).detach() : Tensor{};
+           SavedNorm again = fixed;
+           again.rows = c.saved(at++).detach();
+           again.bits = has_bits ? c.saved(at).detach() : Tensor{};
            const auto composed = [&](const Tensors& in) {
-             norm.x = in[1];
-             norm.weight = in[2];
-             norm.bias = in[3];
-             norm.residual = in[4];
-             return defined_ones(composed_gradients(norm, in[0], recorded));
+             again.x = in[1];
+             again.weight = in[2];
+             again.bias = in[3];
+             again.residual = in[4];
+             return defined_ones(composed_gradients(again, in[0], recorded));
            };
            return gradients_of_composed(composed, now, given, c);
          });

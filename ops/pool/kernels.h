@@ -7,13 +7,18 @@
 
 namespace norma::kernels {
 
-/// The window of one output position along one axis.
+/// The window of one output position along one axis: positions begin + offset, begin + offset + step, … below end.
 struct PoolWindow {
   int64_t begin = 0, end = 0;  ///< cut to the image; never empty
   int64_t count = 0;           ///< how many positions the average divides by, along this axis
+  int64_t offset = 0;          ///< of the first position of a dilated window that is cut
+  int64_t step = 1;            ///< dilation, the same for all windows; max_pool alone looks at it
+
+  [[nodiscard]] int64_t first() const { return begin + offset; }
+  [[nodiscard]] int64_t last() const { return first() + (end - 1 - first()) / step * step; }
 };
 
-/// The windows of both axes, and for each input position the windows [first, last) that hold it.
+/// The windows of an axis, and for each input position the windows [first, last) that reach over it.
 struct PoolAxis {
   struct Holders {
     int64_t first = 0, last = 0;
@@ -34,6 +39,11 @@ struct PoolCase {
   int64_t h = 0, w = 0;
   const PoolAxis* rows = nullptr;
   const PoolAxis* columns = nullptr;
+  int64_t divisor = 0;  ///< of averages; 0: the product of the counts of a window
+
+  [[nodiscard]] int64_t divisor_of(const PoolWindow& row, const PoolWindow& column) const {
+    return divisor != 0 ? divisor : row.count * column.count;
+  }
 };
 
 /// y = largest value of each window, index = its h * w_size + w: the first of equal ones, NaN above all.

@@ -32,6 +32,7 @@ std::string to_string(const Pair& pair) {
 /// What forward and backward need to know besides the values.
 struct Geometry {
   PoolAxis rows, columns;
+  int64_t divisor = 0;  ///< of averages; 0: the positions of each window
   Sizes x_sizes;
   MemoryFormat format;
   DType dtype;
@@ -48,7 +49,8 @@ struct Geometry {
             .h = x_sizes[2],
             .w = x_sizes[3],
             .rows = &rows,
-            .columns = &columns};
+            .columns = &columns,
+            .divisor = divisor};
   }
 };
 using SharedGeometry = std::shared_ptr<const Geometry>;
@@ -72,8 +74,13 @@ int64_t divide_up(int64_t a, int64_t b) {
   return a / b + (a % b > 0 ? 1 : 0);
 }
 
-/// kernel, stride > 0 and padding along one axis.
-std::vector<PoolWindow> sliding_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
+/// What a dilated kernel spans.
+int64_t spanned(std::string_view op, int64_t kernel, int64_t dilation) {
+  return checked_add(op, "dilation", checked_mul(op, "dilation", kernel - 1, dilation), 1);
+}
+
+/// What a kernel spans, stride > 0, padding and dilation along one axis.
+std::vector<PoolWindow> sliding_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
                                         const Pool2dOptions& options) {
   const int64_t span = size + 2 * padding - kernel;  // from the first window's begin to the last one's
   int64_t count = floor_divide(span, stride) + 1;
@@ -87,11 +94,16 @@ std::vector<PoolWindow> sliding_windows(int64_t size, int64_t kernel, int64_t st
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = i * stride - padding;
     const int64_t end = begin + std::min(kernel, size + padding - begin);
-    PoolWindow window{.begin = std::max<int64_t>(begin, 0), .end = std::min(end, size)};
+    PoolWindow window{.begin = std::max<int64_t>(begin, 0), .end = std::min(end, size), .step = dilation};
     window.count = options.count_include_pad ? end - begin : window.end - window.begin;
+    window.offset = (dilation - (window.begin - begin) % dilation) % dilation;
     windows.push_back(window);
   }
   return windows;
+}
+
+bool is_inside(const PoolWindow& window) {
+  return window.first() < window.end;
 }
 
 SharedGeometry sliding_geometry(std::string_view op, const Tensor& x, const Pool2dOptions& options) {
@@ -107,12 +119,19 @@ SharedGeometry sliding_geometry(std::string_view op, const Tensor& x, const Pool
                     options.stride.w == 0 ? kernel.w : options.stride.w);
   const Pair padded(checked_add(op, "padding", x.size(2), 2 * padding.h),
                     checked_add(op, "padding", x.size(3), 2 * padding.w));
-  auto rows = sliding_windows(x.size(2), kernel.h, stride.h, padding.h, options);
-  auto columns = sliding_windows(x.size(3), kernel.w, stride.w, padding.w, options);
-  check(!rows.empty() && !columns.empty(), op, "kernel: expected no larger than the padded input {}, got {}",
-        to_string(padded), to_string(kernel));
+  const Pair& dilation = options.dilation;
+  check(dilation.h >= 1 && dilation.w >= 1, op, "dilation: expected values of at least 1, got {}", to_string(dilation));
+  const Pair span(spanned(op, kernel.h, dilation.h), spanned(op, kernel.w, dilation.w));
+  auto rows = sliding_windows(x.size(2), span.h, stride.h, padding.h, dilation.h, options);
+  auto columns = sliding_windows(x.size(3), span.w, stride.w, padding.w, dilation.w, options);
+  check(!rows.empty() && !columns.empty(), op, "kernel: expected to span no more than the padded input {}, got {}",
+        to_string(padded), to_string(span));
+  check(std::all_of(rows.begin(), rows.end(), is_inside) && std::all_of(columns.begin(), columns.end(), is_inside), op,
+        "dilation: expected a position inside the image for every window, got {} for sizes {}", to_string(dilation),
+        norma::to_string(x.sizes()));
   return std::make_shared<const Geometry>(Geometry{.rows = PoolAxis(std::move(rows), x.size(2)),
                                                    .columns = PoolAxis(std::move(columns), x.size(3)),
+                                                   .divisor = options.divisor_override,
                                                    .x_sizes = x.sizes(),
                                                    .format = x.suggest_memory_format(),
                                                    .dtype = x.dtype()});
@@ -187,6 +206,8 @@ Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& 
 Tensor max_pool2d(const Tensor& given, const Pool2dOptions& options) {
   const Tensor x = autocast_input("max_pool2d", given);
   const SharedGeometry geometry = sliding_geometry("max_pool2d", x, options);
+  check(options.divisor_override == 0, "max_pool2d",
+        "divisor_override: expected 0, as a maximum divides nothing, got {}", options.divisor_override);
   check(x.size(2) * x.size(3) <= kMaxPixels, "max_pool2d", "x: expected at most {} pixels in an image, got sizes {}",
         kMaxPixels, norma::to_string(x.sizes()));
   const Tensor x_read = contiguous_copy(x, geometry->format);
@@ -201,6 +222,8 @@ Tensor max_pool2d(const Tensor& given, const Pool2dOptions& options) {
 
 Tensor avg_pool2d(const Tensor& given, const Pool2dOptions& options) {
   const Tensor x = autocast_input("avg_pool2d", given);
+  check(options.dilation.h == 1 && options.dilation.w == 1, "avg_pool2d",
+        "dilation: expected 1, which is all that an average has, got {}", to_string(options.dilation));
   return average_pool("avg_pool2d", x, sliding_geometry("avg_pool2d", x, options));
 }
 

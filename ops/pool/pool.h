@@ -11,6 +11,8 @@ struct Pool2dOptions {
   Pair padding = 0;  ///< at most half the kernel
   bool ceil_mode = false;
   bool count_include_pad = true;  ///< avg_pool2d: padding counts in the divisor, as in PyTorch
+  Pair dilation = 1;              ///< max_pool2d: from one position of a window to the next
+  int64_t divisor_override = 0;   ///< avg_pool2d: what every sum is divided by; 0: the number of positions
 };
 
 // x is (N, C, H, W); the result keeps its memory format. Floating dtypes; 16-bit ones are summed in float32 and rounded

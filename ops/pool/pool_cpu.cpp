@@ -83,34 +83,35 @@ bool is_better(V value, V before) {
 template <class T>
 void max_forward_of_planes(const PoolCase& pool, const T* x, T* y, int32_t* index) {
   const int64_t ows = output_w(pool);
-  Buffer<int32_t> begins(ows);
-  Buffer<int32_t> ends(ows);
-  int32_t widest = 0;
+  Buffer<int32_t> firsts(ows);
+  Buffer<int32_t> lasts(ows);
+  const auto step = static_cast<int32_t>(pool.columns->windows.front().step);
+  int32_t widest = 0;  // what the widest window spans, but for its last position
   for (int64_t ow = 0; ow < ows; ++ow) {
     const PoolWindow columns = pool.columns->windows[static_cast<size_t>(ow)];
-    begins.data()[ow] = static_cast<int32_t>(columns.begin);
-    ends.data()[ow] = static_cast<int32_t>(columns.end);
-    widest = std::max(widest, ends.data()[ow] - begins.data()[ow]);
+    firsts.data()[ow] = static_cast<int32_t>(columns.first());
+    lasts.data()[ow] = static_cast<int32_t>(columns.last());
+    widest = std::max(widest, lasts.data()[ow] - firsts.data()[ow]);
   }
-  const int32_t* begin = begins.data();
-  const int32_t* end = ends.data();
-  for_each_row(pool, output_h(pool), ows * widest, [&](int64_t image, int64_t oh) {
+  const int32_t* first = firsts.data();
+  const int32_t* last = lasts.data();
+  for_each_row(pool, output_h(pool), ows * (widest / step + 1), [&](int64_t image, int64_t oh) {
     const T* source = x + image * pool.h * pool.w;
     const PoolWindow rows = pool.rows->windows[static_cast<size_t>(oh)];
     const int64_t out = (image * output_h(pool) + oh) * ows;
     T* best = y + out;
     int32_t* where = index + out;
     for (int64_t ow = 0; ow < ows; ++ow) {
-      where[ow] = static_cast<int32_t>(rows.begin * pool.w) + begin[ow];
+      where[ow] = static_cast<int32_t>(rows.first() * pool.w) + first[ow];
       best[ow] = source[where[ow]];
     }
-    for (int64_t h = rows.begin; h < rows.end; ++h) {
+    for (int64_t h = rows.first(); h < rows.end; h += rows.step) {
       const auto row = static_cast<int32_t>(h * pool.w);
-      for (int32_t i = 0; i < widest; ++i) {
+      for (int32_t i = 0; i <= widest; i += step) {
 #pragma omp simd
         for (int64_t ow = 0; ow < ows; ++ow) {
           // Behind the end of a window its last value comes again, which changes nothing.
-          const int32_t at = row + std::min(begin[ow] + i, end[ow] - 1);
+          const int32_t at = row + std::min(first[ow] + i, last[ow]);
           const auto value = static_cast<compute_t<T>>(source[at]);
           const auto before = static_cast<compute_t<T>>(best[ow]);
           const bool better = is_better(value, before);
@@ -138,11 +139,11 @@ void max_forward(const PoolCase& pool, const T* x, T* y, int32_t* index) {
       const int64_t out = ((image * output_h(pool) + oh) * ows + ow) * lanes;
       T* best = y + out;
       int32_t* where = index + out;
-      const int64_t start = rows.begin * pool.w + columns.begin;
+      const int64_t start = rows.first() * pool.w + columns.first();
       std::copy_n(source + start * lanes, lanes, best);
       std::fill_n(where, lanes, static_cast<int32_t>(start));
-      for (int64_t h = rows.begin; h < rows.end; ++h) {
-        for (int64_t w = columns.begin; w < columns.end; ++w) {
+      for (int64_t h = rows.first(); h < rows.end; h += rows.step) {
+        for (int64_t w = columns.first(); w < columns.end; w += columns.step) {
           const auto position = static_cast<int32_t>(h * pool.w + w);
           const T* values = source + position * lanes;
 #pragma omp simd
@@ -253,7 +254,7 @@ void average_forward(const PoolCase& pool, const T* x, T* y) {
     const PoolWindow rows = pool.rows->windows[static_cast<size_t>(oh)];
     for (int64_t ow = 0; ow < ows; ++ow) {
       const PoolWindow columns = pool.columns->windows[static_cast<size_t>(ow)];
-      const auto divisor = static_cast<Value>(rows.count * columns.count);
+      const auto divisor = static_cast<Value>(pool.divisor_of(rows, columns));
       T* place = y + ((image * output_h(pool) + oh) * ows + ow) * lanes;
       if (lanes == 1) {  // a row of the window is a run of memory
         Value total = 0;
@@ -296,8 +297,8 @@ void average_gradient(const PoolCase& pool, const T* dy, T* dx) {
       auto* sum = sums.start(place);
       for (int64_t oh = rows.first; oh < rows.last; ++oh) {
         for (int64_t ow = columns.first; ow < columns.last; ++ow) {
-          const int64_t count =
-              pool.rows->windows[static_cast<size_t>(oh)].count * pool.columns->windows[static_cast<size_t>(ow)].count;
+          const int64_t count = pool.divisor_of(pool.rows->windows[static_cast<size_t>(oh)],
+                                                pool.columns->windows[static_cast<size_t>(ow)]);
           const Value share = Value(1) / static_cast<Value>(count);
           const T* values = dy + ((image * output_h(pool) + oh) * ows + ow) * lanes;
 #pragma omp simd

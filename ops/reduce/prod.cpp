@@ -7,7 +7,7 @@
 #include "ops/reduce/kernels.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
-#include "ops/shape/join.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
 namespace norma {

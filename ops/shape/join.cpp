@@ -8,9 +8,6 @@
 #include "ops/shape/kernels.h"
 #include "ops/shape/view.h"
 
-#include <algorithm>
-#include <limits>
-
 namespace norma {
 namespace {
 
@@ -24,17 +21,6 @@ Tensor part_of(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
   sizes[axis] = length;
   const int64_t skipped = sizes.numel() == 0 ? 0 : start * x.stride(axis);
   return alias(x, sizes, x.strides(), x.offset() + skipped);
-}
-
-/// size + before + after, of which the last two may be negative; less than 0 when they crop too much.
-int64_t padded_size(int64_t size, int64_t before, int64_t after) {
-  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();  // has no opposite
-  const int64_t least = std::min(before, after);
-  const int64_t most = std::max(before, after);
-  if (least == kLeast || (most < 0 && least < -size - most)) {
-    return -1;
-  }
-  return checked_add("pad", "before, after", checked_add("pad", "before, after", size, least), most);
 }
 
 /// Throws unless index is int64 of rank 1 with values in [0, size).
@@ -145,45 +131,6 @@ Tensor stack(const Tensors& xs, int64_t axis) {
     raised.push_back(unsqueeze(xs[i], normalize_axis("stack", axis, xs[0].rank() + 1)));
   }
   return cat(raised, axis);
-}
-
-Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double value) {
-  check_defined("pad", "x", x);
-  check(before.size() == x.rank(), "pad", "before: expected {} numbers, one per axis, got {}", x.rank(),
-        to_string(before));
-  check(after.size() == x.rank(), "pad", "after: expected {} numbers, one per axis, got {}", x.rank(),
-        to_string(after));
-  Sizes sizes = x.sizes();
-  for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    const int64_t size = x.size(axis);
-    sizes[axis] = padded_size(size, before[axis], after[axis]);
-    check(sizes[axis] >= 0, "pad", "before, after: expected to crop at most {} elements of axis {}, got {} and {}",
-          size, axis, before[axis], after[axis]);
-  }
-  const MemoryFormat format = x.suggest_memory_format();
-  const Tensor y = full(sizes, value, {.dtype = x.dtype(), .device = x.device(), .format = format});
-  // What stays of x, and where it goes.
-  Tensor from = x;
-  Tensor to = y;
-  for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    const int64_t start = std::max<int64_t>(-before[axis], 0);
-    const int64_t end = x.size(axis) - std::max<int64_t>(-after[axis], 0);
-    const int64_t length = std::max<int64_t>(end - start, 0);
-    from = part_of(from, axis, start, length);
-    to = part_of(to, axis, std::max<int64_t>(before[axis], 0), length);
-  }
-  if (from.numel() > 0) {
-    copy_into(from, to);
-  }
-  return record("pad", {x}, y, {}, [before, after](const Tensor& dy, const BackwardContext&) {
-    Sizes minus_before = before;
-    Sizes minus_after = after;
-    for (int64_t axis = 0; axis < before.size(); ++axis) {
-      minus_before[axis] = -before[axis];
-      minus_after[axis] = -after[axis];
-    }
-    return Tensors{pad(dy, minus_before, minus_after)};
-  });
 }
 
 Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {

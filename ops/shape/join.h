@@ -10,10 +10,6 @@ Tensor cat(const Tensors& xs, int64_t axis);
 /// Joins tensors of equal sizes along a new axis.
 Tensor stack(const Tensors& xs, int64_t axis);
 
-/// Adds `before[i]` elements of `value` in front of axis i and `after[i]` behind it (negative crops).
-/// Any dtype. Keeps the memory format. Differentiable.
-Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double value = 0);
-
 /// Rows of x by number along `axis`; index is int64 of rank 1, each in [0, size). Keeps the memory format.
 /// Differentiable in x; gradients of a row taken twice are added in the order of index.
 Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index);

@@ -14,7 +14,8 @@ using test::TemporaryFolder;
 
 namespace {
 
-const std::string kSmall = "--model resnet18 --img-size 32 -b 2 --num-classes 10 --num-warm-iter 1 --num-bench-iter 2 ";
+const std::string kModel = "--model resnet18 --img-size 32 -b 2 --num-classes 10 ";
+const std::string kSmall = kModel + "--num-warm-iter 1 --num-bench-iter 2 ";
 
 /// What stands behind "--result".
 nlohmann::json result_of(const Outcome& outcome) {
@@ -68,7 +69,7 @@ TEST_CASE("norma bench: a norm policy stands behind the norm, in text and JSON")
   const TemporaryFolder folder;
   test::write_file(folder / "p.toml", "\"layer4.*\" = \"group:8\"\n");
   const Outcome outcome = run_norma(
-      folder.path(), "bench " + kSmall + "--bench infer --num-warm-iter 0 --num-bench-iter 1 --norm-policy p.toml");
+      folder.path(), "bench " + kModel + "--bench infer --num-warm-iter 0 --num-bench-iter 1 --norm-policy p.toml");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out.find("inference benchmark on resnet18 with norm batch + p.toml for 1 steps") != std::string::npos);
   CHECK(result_of(outcome)["norm"] == "batch + p.toml");
@@ -76,7 +77,7 @@ TEST_CASE("norma bench: a norm policy stands behind the norm, in text and JSON")
 
 TEST_CASE("norma bench: JSON by the name of the file, or as asked for") {
   const TemporaryFolder folder;
-  const std::string arguments = "bench " + kSmall + "--bench infer --num-warm-iter 0 --num-bench-iter 1 --quiet ";
+  const std::string arguments = "bench " + kModel + "--bench infer --num-warm-iter 0 --num-bench-iter 1 --quiet ";
   CHECK(run_norma(folder.path(), arguments + "--results-file a.json").code == 0);
   CHECK(nlohmann::json::parse(read_file(folder / "a.json"))["model"] == "resnet18");
   CHECK(run_norma(folder.path(), arguments + "--results-file b --results-format json").code == 0);

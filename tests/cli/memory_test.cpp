@@ -65,10 +65,10 @@ NORMA_LIMITED_TEST_CASE("norma bench: where memory does not suffice") {
 NORMA_LIMITED_TEST_CASE("norma compare: a cell that does not fit is a result, and the others go on") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
-                                    "compare --models resnet50,convnext_atto --norms batch --opt sgd --images 128 "
-                                    "--batch-size 64 --patch-size 4 --quiet " +
+                                    "compare --models resnet50,convnext_atto --norms batch --opt sgd --images 256 "
+                                    "--batch-size 256 --patch-size 4 --quiet " +
                                         kData,
-                                    "ulimit -v 400000;");
+                                    "ulimit -v 700000;");
   CHECK_MESSAGE(outcome.code == 1, outcome.err);
   const nlohmann::json json = nlohmann::json::parse(read_file(folder / "o/results.json"));
   CHECK(json["cells"][0]["state"] == "failed");

@@ -89,5 +89,5 @@ TEST_CASE("norma eval: recalibrated and folded") {
   CHECK(both.out.starts_with("running statistics are the average over 2 training batches\n20 batch norms"));
   CHECK(figures(both.out) != figures(plain.out));
   CHECK(run_norma(folder.path(), "eval --checkpoint o --recalibrate -1").err ==
-        "norma: eval: recalibrate: expected at least 0, got -1\n");
+        "norma: eval: --recalibrate: expected a whole number from 0 to 1000000, got -1\n");
 }

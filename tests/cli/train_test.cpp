@@ -100,7 +100,7 @@ TEST_CASE("norma train: SIGINT leaves a checkpoint, and resuming gives the bits 
   REQUIRE(checkpoint.step > 0);
 
   const std::string end = fmt::format("--images {} ", 4 * (checkpoint.step + 3));
-  const Outcome resumed = run_norma(folder.path(), "train --resume cut " + end);
+  const Outcome resumed = run_norma(folder.path(), "train --resume cut --log-interval 2 " + end);
   CHECK_MESSAGE(resumed.code == 0, resumed.err);
   CHECK(resumed.out.find("changed on resuming: images 4000000 → ") != std::string::npos);
   const Outcome whole = run_norma(folder.path(), "train " + kEndless + "--sched constant " + end + "--output whole");

@@ -268,7 +268,7 @@ TEST_CASE("loader: bad options, each with its error") {
   };
   CHECK(error_of([&] { Loader(nullptr, transform_of(*dataset)); }) == "loader: dataset: expected a dataset, got none");
   CHECK(error_for({.batch_size = 0}) == "loader: batch_size: expected a whole number from 1 to 1048576, got 0");
-  CHECK(error_for({.epochs = 0}) == "loader: epochs: expected at least 1, got 0");
+  CHECK(error_for({.epochs = 0}) == "loader: epochs: expected a whole number from 1 to 1317624576693539401, got 0");
   CHECK(error_for({.total_images = -1}) == "loader: total_images: expected at least 0, got -1");
   CHECK(error_for({.num_workers = -1}) == "loader: num_workers: expected a whole number from 0 to 256, got -1");
   CHECK(error_for({.prefetch = 0}) == "loader: prefetch: expected a whole number from 1 to 65536, got 0");

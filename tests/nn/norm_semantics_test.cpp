@@ -171,7 +171,7 @@ TEST_CASE("group norm: a group of one value is its bias") {
   // PyTorch raises "Expected more than 1 value per channel when training, got input size [1, 4]" for one image, though
   // not for two, and groups know nothing of the batch.
   GroupNorm layer(4, 4);
-  layer.load_state_dict({{"weight", full({4}, 3.0)}, {"bias", arange(4)}});
+  layer.load_state_dict({{"weight", full({4}, 3.0)}, {"bias", arange(4, DType::float32)}});
   for (const int64_t images : {1, 2}) {
     const Tensor y = layer(random_tensor({images, 4}, 1, DType::float32));
     CHECK(max_difference(y, copy_of(reshape(cat(Tensors(static_cast<size_t>(images), arange(4)), 0), {images, 4}))) ==

@@ -11,6 +11,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/join.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 #include "tests/error_text.h"
 #include "tests/support.h"

@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 #include "tests/support.h"
 

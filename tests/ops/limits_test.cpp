@@ -5,6 +5,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/pool/pool.h"
 #include "ops/shape/join.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 #include "tests/error_text.h"
 
@@ -132,7 +133,8 @@ TEST_CASE("limits: pooling with kernels and strides near the end of int64") {
   const Tensor x = random_tensor({1, 1, 4, 5}, 1, DType::float32);
   CHECK(error_of([&] {
           max_pool2d(x, {.kernel = {kMax, 2}});
-        }) == "max_pool2d: kernel: expected no larger than the padded input (4, 5), got (9223372036854775807, 2)");
+        }) ==
+        "max_pool2d: kernel: expected to span no more than the padded input (4, 5), got (9223372036854775807, 2)");
   CHECK(error_of([&] {
           avg_pool2d(x, {.kernel = {2, kMax}, .padding = {0, kMax}});
         }) ==

@@ -77,6 +77,41 @@ TEST_CASE("max_pool2d: values as PyTorch, padding, stride and ceil_mode") {
       example(), {0.75, 3.25, 3.5, 3.75, 1.25, 3.75}, {1, 1, 3, 2});
 }
 
+TEST_CASE("max_pool2d: dilation as PyTorch, with padding, stride and ceil_mode") {
+  // F.max_pool2d(x, 2, 1, 0, 2), F.max_pool2d(x, (3, 2), (1, 2), 1, (2, 3)),
+  // F.max_pool2d(x, (2, 3), 2, (0, 1), (3, 2), ceil_mode=True)      (torch 2.15)
+  check_values([](const Tensor& x) { return max_pool2d(x, {.kernel = 2, .stride = 1, .dilation = 2}); }, example(),
+               {1.75, 3.5, 3.25, 2.75, 2.5, 2, 3.75, 2, 3, 3.5, 3, 2.75}, {1, 1, 3, 4});
+  check_values(
+      [](const Tensor& x) {
+        return max_pool2d(x, {.kernel = {3, 2}, .stride = {1, 2}, .padding = 1, .dilation = {2, 3}});
+      },
+      example(), {2.5, 3.75, 2, 3, 3.5, 1.5, 2.5, 3.75, 2}, {1, 1, 3, 3});
+  check_values(
+      [](const Tensor& x) {
+        return max_pool2d(x, {.kernel = {2, 3}, .stride = 2, .padding = {0, 1}, .ceil_mode = true, .dilation = {3, 2}});
+      },
+      example(), {2, 2, 2, 3.5, 3.5, 2.75}, {1, 1, 2, 3});
+}
+
+TEST_CASE("avg_pool2d: divisor_override as PyTorch") {
+  // F.avg_pool2d(x, 3, 2, 1, divisor_override=4) and
+  // F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False, divisor_override=-2)      (torch 2.15)
+  check_values(
+      [](const Tensor& x) { return avg_pool2d(x, {.kernel = 3, .stride = 2, .padding = 1, .divisor_override = 4}); },
+      example(), {-1.5, -0.25, -0.8125, 0.0625, 0.1875, 0.3125, -1, 0.5, -0.0625}, {1, 1, 3, 3});
+  check_values(
+      [](const Tensor& x) {
+        return avg_pool2d(x, {.kernel = 3,
+                              .stride = 2,
+                              .padding = 1,
+                              .ceil_mode = true,
+                              .count_include_pad = false,
+                              .divisor_override = -2});
+      },
+      example(), {3, 0.5, 1.625, 1.375, -0.125, -0.375, -0.625, -0.25, 2, -1, 0.125, 0.875}, {1, 1, 3, 4});
+}
+
 TEST_CASE("avg_pool2d: values as PyTorch, with and without counting the padding, ceil_mode") {
   // F.avg_pool2d(x, 3, 2, 1, ceil_mode=…, count_include_pad=…)      (torch 1.13)
   const auto pool = [](bool ceil_mode, bool count_include_pad) {
@@ -184,6 +219,12 @@ TEST_CASE("pooling: gradients by finite differences, also twice") {
   const Tensor x = distinct({2, 3, 5, 6});
   check_gradients("max, overlapping", max({.kernel = 3, .stride = 2, .padding = 1}), {x}, true);
   check_gradients("max, ceil_mode", max({.kernel = {2, 3}, .stride = {3, 2}, .ceil_mode = true}), {x}, true);
+  check_gradients("max, dilated", max({.kernel = {3, 2}, .stride = {1, 2}, .padding = 1, .dilation = {2, 3}}), {x},
+                  true);
+  check_gradients("max, dilated, many lanes", max({.kernel = 2, .stride = 1, .padding = 1, .dilation = 2}),
+                  {distinct({1, 9, 3, 4})}, true);
+  check_gradients("avg, divisor_override", average({.kernel = 3, .stride = 2, .padding = 1, .divisor_override = -2}),
+                  {x}, true);
   check_gradients("avg, overlapping", average({.kernel = 3, .stride = 2, .padding = 1}), {x}, true);
   check_gradients("avg, ceil_mode, padding not counted",
                   average({.kernel = 3, .stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false}), {x},
@@ -255,8 +296,22 @@ TEST_CASE("pooling: error texts") {
   CHECK(error_of([&] {
           max_pool2d(x, {.kernel = {3, 2}, .padding = 2});
         }) == "max_pool2d: padding: expected values from 0 to half the kernel (3, 2), got (2, 2)");
+  CHECK(error_of([&] {
+          max_pool2d(x, {.dilation = {1, 0}});
+        }) == "max_pool2d: dilation: expected values of at least 1, got (1, 0)");
+  CHECK(error_of([&] { avg_pool2d(x, {.dilation = 2}); }) ==
+        "avg_pool2d: dilation: expected 1, which is all that an average has, got (2, 2)");
+  CHECK(error_of([&] { max_pool2d(x, {.divisor_override = 3}); }) ==
+        "max_pool2d: divisor_override: expected 0, as a maximum divides nothing, got 3");
+  CHECK(error_of([&] { max_pool2d(x, {.kernel = 3, .dilation = 2}); }) ==
+        "max_pool2d: kernel: expected to span no more than the padded input (4, 5), got (5, 5)");
+  CHECK(error_of([&] {
+          max_pool2d(zeros({1, 2, 2, 2}), {.kernel = 2, .stride = 1, .padding = 1, .dilation = 3});
+        }) ==
+        "max_pool2d: dilation: expected a position inside the image for every window, got (3, 3) for sizes "
+        "[1, 2, 2, 2]");
   CHECK(error_of([&] { avg_pool2d(x, {.kernel = 5}); }) ==
-        "avg_pool2d: kernel: expected no larger than the padded input (4, 5), got (5, 5)");
+        "avg_pool2d: kernel: expected to span no more than the padded input (4, 5), got (5, 5)");
   CHECK(error_of([&] {
           adaptive_avg_pool2d(x, {0, 1});
         }) == "adaptive_avg_pool2d: output: expected values of at least 1, got (0, 1)");

@@ -14,6 +14,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/join.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
 #include <cmath>
@@ -43,6 +44,10 @@ MemoryFormat format_named(const std::string& name) {
   return name == "channels_last" ? MemoryFormat::channels_last
          : name == "preserve"    ? MemoryFormat::preserve
                                  : MemoryFormat::contiguous;
+}
+
+PadMode mode_named(const std::string& name) {
+  return name == "reflect" ? PadMode::reflect : name == "replicate" ? PadMode::replicate : PadMode::circular;
 }
 
 /// The values of x, with the axes in the other order in memory, or with gaps between elements.
@@ -142,7 +147,9 @@ Pool2dOptions pool_options(const Step& s) {
           .stride = s.pair("stride"),
           .padding = s.pair("padding"),
           .ceil_mode = s.flag("ceil_mode"),
-          .count_include_pad = !s.flag("exclude_pad")};
+          .count_include_pad = !s.flag("exclude_pad"),
+          .dilation = s.integer("dilation", 1),
+          .divisor_override = s.integer("divisor_override", 0)};
 }
 
 std::map<std::string, Op> pointwise_ops() {
@@ -204,6 +211,8 @@ std::map<std::string, Op> shape_ops() {
       {"cat", [](const Step& s) { return cat(s.all(), s.integer("axis")); }},
       {"stack", [](const Step& s) { return stack(s.all(), s.integer("axis")); }},
       {"pad", [](const Step& s) { return pad(s[0], s.list("before"), s.list("after"), s.number("value")); }},
+      {"pad_mode",
+       [](const Step& s) { return pad(s[0], s.list("before"), s.list("after"), mode_named(s.text("mode"))); }},
       {"index_select",
        [](const Step& s) {
          const Sizes index = s.list("index");

@@ -197,7 +197,13 @@ class Maker:
             return False
         x, rng = self.variables[i], self.rng
         axis = rng.randrange(x.dim())
-        op = rng.choice(["cat", "stack", "pad", "index_select"])
+        op = rng.choice(["cat", "stack", "pad", "pad_mode", "index_select"])
+        if op == "pad_mode":
+            if not 3 <= x.dim() <= 5:
+                return False
+            mode, inner = rng.choice(["reflect", "replicate", "circular"]), x.dim() - 2
+            return self.add(op, i, before=[0, 0] + [rng.choice([0, 1, 2]) for _ in range(inner)],
+                            after=[0, 0] + [rng.choice([0, 1, -1]) for _ in range(inner)], mode=mode)
         if op == "pad":
             return self.add(op, i, before=[rng.choice([0, 0, 1, 2, -1]) for _ in x.shape],
                             after=[rng.choice([0, 0, 1, -1]) for _ in x.shape], value=rng.choice([0.0, 0.5]))
@@ -258,6 +264,9 @@ class Maker:
                    "padding": rng.choice([[0, 0], [1, 1]]), "ceil_mode": rng.random() < 0.3}
         if op == "avg_pool2d":
             options["exclude_pad"] = rng.random() < 0.5
+            options["divisor_override"] = rng.choice([0, 0, 3])
+        else:
+            options["dilation"] = rng.choice([1, 1, 2])
         return self.add(op, i, **options)
 
     def loss(self):

@@ -30,8 +30,11 @@ def numbers(x):
             for v in x.detach().double().reshape(-1).tolist()]
 
 
-def padded(x, before, after, value):
-    return F.pad(x, [n for pair in reversed(list(zip(before, after))) for n in pair], value=value)
+def padded(x, before, after, mode="constant", value=None):
+    amounts = [n for pair in reversed(list(zip(before, after))) for n in pair]
+    if mode == "constant":
+        return F.pad(x, amounts, value=value)
+    return F.pad(x, amounts[:2 * (x.dim() - 2)], mode=mode)  # images and channels are not padded
 
 
 
@@ -96,7 +99,8 @@ OPS = {
     "contiguous": lambda a, s: a[0].contiguous(memory_format=FORMATS[s["format"]]),
     "cat": lambda a, s: torch.cat(a, s["axis"]),
     "stack": lambda a, s: torch.stack(a, s["axis"]),
-    "pad": lambda a, s: padded(a[0], s["before"], s["after"], s["value"]),
+    "pad": lambda a, s: padded(a[0], s["before"], s["after"], value=s["value"]),
+    "pad_mode": lambda a, s: padded(a[0], s["before"], s["after"], s["mode"]),
     "index_select": lambda a, s: a[0].index_select(s["axis"], torch.tensor(s["index"])),
     "sum": lambda a, s: a[0].sum(s["axes"], keepdim=s["keepdim"]),
     "mean": lambda a, s: a[0].mean(s["axes"], keepdim=s["keepdim"]),
@@ -106,9 +110,11 @@ OPS = {
     "linear": lambda a, s: F.linear(*a),
     "conv2d": lambda a, s: F.conv2d(*a, stride=s["stride"], padding=s["padding"], dilation=s["dilation"],
                                     groups=s["groups"]),
-    "max_pool2d": lambda a, s: F.max_pool2d(a[0], s["kernel"], s["stride"], s["padding"], ceil_mode=s["ceil_mode"]),
+    "max_pool2d": lambda a, s: F.max_pool2d(a[0], s["kernel"], s["stride"], s["padding"], s["dilation"],
+                                            ceil_mode=s["ceil_mode"]),
     "avg_pool2d": lambda a, s: F.avg_pool2d(a[0], s["kernel"], s["stride"], s["padding"], ceil_mode=s["ceil_mode"],
-                                            count_include_pad=not s["exclude_pad"]),
+                                            count_include_pad=not s["exclude_pad"],
+                                            divisor_override=s["divisor_override"] or None),
     "adaptive_avg_pool2d": lambda a, s: F.adaptive_avg_pool2d(a[0], s["output"]),
     "softmax": lambda a, s: a[0].softmax(s["axis"]),
     "log_softmax": lambda a, s: a[0].log_softmax(s["axis"]),

@@ -105,9 +105,9 @@ TEST_CASE("bench-norms: options that make no sense") {
         }) == "bench-norms: norms: expected each once, got batch twice");
   CHECK(complaint([](SweepOptions& o) { o.norms = {}; }) == "bench-norms: norms: expected at least one");
   CHECK(complaint([](SweepOptions& o) { o.channels = {0}; }) ==
-        "bench-norms: channels: expected numbers of at least 1, got 0");
+        "bench-norms: channels: expected a whole number from 1 to 65536, got 0");
   CHECK(complaint([](SweepOptions& o) { o.max_bytes = -(1 << 20); }) ==
         "bench-norms: max-mb: expected at least 0, got -1");
   CHECK(complaint([](SweepOptions& o) { o.max_bytes = 5; }) ==
-        "bench-norms: max-mb: expected room for at least one of the shapes, got 5 bytes");
+        "bench-norms: max-mb: expected room for at least one of the shapes, got 4.77e-06 MiB");
 }

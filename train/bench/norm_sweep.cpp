@@ -266,8 +266,8 @@ void check_options(const SweepOptions& options) {
   check_all("channels", options.channels, ranges::kChannels);
   check_all("img-sizes", options.image_sizes, ranges::kImageSize);
   check(options.max_bytes >= 0, kOp, "max-mb: expected at least 0, got {}", options.max_bytes >> 20);
-  check(!all_cases(options).empty(), kOp, "max-mb: expected room for at least one of the shapes, got {} MiB",
-        max_bytes(options) >> 20);
+  check(!all_cases(options).empty(), kOp, "max-mb: expected room for at least one of the shapes, got {:.3g} MiB",
+        static_cast<double>(max_bytes(options)) / (1 << 20));
 }
 
 Sweep run_sweep(const SweepOptions& options) {
