@@ -38,10 +38,10 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
     return;
   }
   errno = error;
-  if (signal == SIGPIPE) {
-    return;
+  if (signal == SIGPIPE || signal == SIGHUP) {
+    return;  // of a terminal that is closed the shell tells first, and then the system
   }
-  const bool from_terminal = info->si_code > 0;  // not from kill()
+  const bool from_terminal = signal == SIGINT && info->si_code > 0;  // not from kill()
   const int64_t nanoseconds = (now.tv_sec - first_signal.tv_sec) * 1'000'000'000 + (now.tv_nsec - first_signal.tv_nsec);
   if (from_terminal || nanoseconds > 1'000'000'000) {
     std::signal(signal, SIG_DFL);

@@ -7,9 +7,9 @@ namespace norma::train {
 
 /// While one lives, the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (unless it was ignored, as nohup has it) says at once
 /// that it was heard and sets a flag, which the training loops look at once a step: they write what they have and
-/// return. Ctrl-C after that ends the program at once. So does any other signal more than a second later; one that
-/// comes sooner is taken for the same (timeout(1) signals the process and then its group).
-/// SIGPIPE, by which the reader of the output is gone, sets the flag only.
+/// return. Ctrl-C after that ends the program at once. So does another SIGINT or SIGTERM more than a second later; one
+/// that comes sooner is taken for the same (timeout(1) signals the process and then its group). A further SIGHUP ends
+/// nothing: closing a terminal sends several. SIGPIPE, by which the reader of the output is gone, sets the flag only.
 class InterruptGuard {
  public:
   InterruptGuard();

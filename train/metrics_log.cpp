@@ -57,7 +57,7 @@ std::string optional_number(const std::optional<double>& value) {
 
 MetricsLog::MetricsLog(std::filesystem::path file, const EarlierRows& earlier) : path_(std::move(file)) {
   check_replaceable("metrics", path_, "the log of a training run",
-                    [](std::string_view beginning) { return beginning.starts_with("step,epoch,"); });
+                    [](std::string_view beginning) { return beginning.starts_with(std::string(kHeader) + "\n"); });
   const std::vector<std::string> rows = earlier.last_step > 0 ? rows_of(earlier) : std::vector<std::string>{};
   has_last_step_ = !rows.empty() && step_of(rows.back()) == earlier.last_step;
   // What is kept of an earlier log is written as a whole first: a full disk must not cut it.

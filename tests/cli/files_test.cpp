@@ -107,7 +107,7 @@ TEST_CASE("norma train: a signal ends what loads") {
   }
   write_file(folder / "train-labels-idx1-ubyte", test::idx_bytes({1}, "1"));
   const Outcome outcome = run_norma(folder.path(), "train --model resnet18 --dataset idx --data-dir .",
-                                    "ulimit -v 6000000; timeout --preserve-status --signal TERM --kill-after 20 1");
+                                    "timeout --preserve-status --signal TERM --kill-after 20 1");
   CHECK(outcome.code == 143);
 }
 
@@ -180,6 +180,13 @@ TEST_CASE("norma bench: --results-file replaces results, and nothing else") {
   write_file(folder / "mine.json", "{\"model\": \"Beetle\"}");
   CHECK(refused("mine.csv") == "norma: bench: 'mine.csv" + text);
   CHECK(refused("mine.json") == "norma: bench: 'mine.json" + text);
+  for (const std::string foreign :
+       {"{\n    \"model\": \"Beetle\",\n    \"year\": 1938\n}\n", "[\n    {\n        \"model\": \"Beetle\"\n    }\n]\n",
+        "{\n    \"model\": \"resnet50\",\n    \"infer_samples_per_sec\": 7.5\n}\n"}) {
+    write_file(folder / "mine.json", foreign);
+    CHECK(refused("mine.json") == "norma: bench: 'mine.json" + text);
+    CHECK(read_file(folder / "mine.json") == foreign);
+  }
   CHECK(refused("/dev/null") == "norma: bench: cannot open /dev/null: expected a regular file, got a device\n");
   CHECK(refused("none/r.csv") ==
         "norma: bench: results-file: expected a file in a folder that is there, got none/r.csv\n");
@@ -195,11 +202,11 @@ TEST_CASE("norma bench: --results-file replaces results, and nothing else") {
 TEST_CASE("norma: results of other programs in an output folder stay") {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "o");
-  const auto refused = [&](const std::string& name, const std::string& arguments) {
-    write_file(folder / "o" / name, "mine");
+  const auto refused = [&](const std::string& name, const std::string& arguments, const std::string& mine = "mine") {
+    write_file(folder / "o" / name, mine);
     const Outcome outcome = run_norma(folder.path(), arguments + " --output o");
     CHECK(outcome.code == 2);
-    CHECK(read_file(folder / "o" / name) == "mine");
+    CHECK(read_file(folder / "o" / name) == mine);
     CHECK(std::distance(std::filesystem::directory_iterator(folder / "o"), {}) == 1);
     std::filesystem::remove(folder / "o" / name);
     return outcome.err;
@@ -213,20 +220,22 @@ TEST_CASE("norma: results of other programs in an output folder stay") {
   CHECK(refused("share.gp", "bench-norms --quick") == text("bench-norms", "share.gp"));
   CHECK(refused("results.csv", compare) == text("compare", "results.csv"));
   CHECK(refused("report.html", compare) == text("compare", "report.html"));
-  CHECK(refused("metrics.csv", "train " + kTiny) ==
-        "norma: metrics: 'o/metrics.csv' is not the log of a training run: remove it, or choose another name\n");
+  for (const std::string mine : {"mine", "step,epoch,loss\n1,0,2.5\n"}) {
+    CHECK(refused("metrics.csv", "train " + kTiny, mine) ==
+          "norma: metrics: 'o/metrics.csv' is not the log of a training run: remove it, or choose another name\n");
+  }
 }
 
 TEST_CASE("norma train, compare: one at a time in a folder; a killed one leaves nothing for ever") {
   const TemporaryFolder folder;
   const auto start = [&](const std::string& arguments) {
     return fmt::format(
-        "sh -c \"cd '{0}' && exec '{1}' {2} > log.txt 2>&1\" & echo $! > '{0}/pid'; i=0; "
+        "sh -c \"cd '{0}' && exec timeout 120 '{1}' {2} > log.txt 2>&1\" & i=0; "
         "while [ ! -s '{0}/o/.norma-lock' ] && [ $i -lt 600 ]; do sleep 0.05; i=$((i + 1)); done",
         folder.path().string(), NORMA_PROGRAM, arguments);
   };
   const auto kill = [&] {
-    const int process = std::stoi(read_file(folder / "pid"));
+    const int process = std::stoi(read_file(folder / "o/.norma-lock"));
     ::kill(process, SIGKILL);
     return process;
   };
@@ -245,7 +254,8 @@ TEST_CASE("norma train, compare: one at a time in a folder; a killed one leaves 
                       process));
     // What the dead one left is cleared away.
     write_file(folder / "o" / fmt::format("last.safetensors.{}-3.tmp", process), "half");
-    std::system("sleep 0.2");
+    // It is dead when its lock is free.
+    REQUIRE(std::system(fmt::format("flock -w 60 '{}' true", (folder / "o/.norma-lock").string()).c_str()) == 0);
     const Outcome third = run_norma(folder.path(), train + "--images 4");
     CHECK_MESSAGE(third.code == 0, third.err);
     CHECK(std::filesystem::exists(folder / "o/last.safetensors"));

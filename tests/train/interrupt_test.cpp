@@ -66,6 +66,31 @@ TEST_CASE("interrupt: a SIGHUP that was ignored stays so, as nohup has it") {
   std::signal(SIGHUP, before);
 }
 
+TEST_CASE("interrupt: a terminal that is closed hangs up twice, and the run has its time to save") {
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    std::signal(SIGHUP, SIG_DFL);  // it may be ignored where the tests run
+    const InterruptGuard guard;
+    [[maybe_unused]] const ssize_t written = ::write(STDOUT_FILENO, "ready", 5);
+    while (!interrupted()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+    std::raise(SIGHUP);
+    _exit(7);
+  }
+  REQUIRE(child > 0);
+  char c = 0;
+  REQUIRE(::read(terminal, &c, 1) == 1);
+  ::kill(child, SIGHUP);  // as a shell does for its jobs
+  ::close(terminal);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
+}
+
 TEST_CASE("interrupt: Ctrl-C is heard at once, and the second one ends the program at once") {
   int terminal = -1;
   const pid_t child = forkpty(&terminal, nullptr, nullptr, nullptr);

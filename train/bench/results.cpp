@@ -195,7 +195,11 @@ bool is_result(std::string_view beginning) {
   if (beginning.starts_with("model,")) {
     return beginning.substr(0, beginning.find('\n')).find(",norm,precision,format,threads") != std::string_view::npos;
   }
-  return beginning.starts_with("{\n    \"model\": ") || beginning.starts_with("[\n    {\n        \"model\": ");
+  const auto has = [&](std::string_view text) { return beginning.find(text) != std::string_view::npos; };
+  const bool measured = has("_step_time_min\": ");
+  const bool failed = has("\"precision\": ") && has("\"format\": ") && has("\"threads\": ");
+  return (beginning.starts_with("{\n    \"model\": ") || beginning.starts_with("[\n    {\n        \"model\": ")) &&
+         (measured || failed);
 }
 
 std::string to_table(const Benchmark& benchmark) {
