@@ -3,6 +3,7 @@
 #include "core/input_file.h"
 #include "core/parallel.h"
 #include "train/comparison.h"
+#include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 namespace norma::cli {
 
@@ -45,6 +47,13 @@ train::Comparison load_comparison(const std::filesystem::path& folder) {
   return train::comparison_from_json(read_text_file("resume", file, kMaxBytes), "resume: " + file.string());
 }
 
+/// Throws Error when the folder of a new comparison holds results.
+void check_free(const std::filesystem::path& folder) {
+  check(!train::path_exists("compare", folder / "results.json"), "compare",
+        "'{}' holds another comparison: resume it, or choose another output folder", folder.string());
+  train::check_free("compare", folder, {"results.csv", "report.html"});
+}
+
 bool any_in_state(const train::Comparison& comparison, std::initializer_list<train::CellState> states) {
   return std::any_of(comparison.cells.begin(), comparison.cells.end(), [&](const train::Cell& cell) {
     return std::find(states.begin(), states.end(), cell.state) != states.end();
@@ -63,24 +72,32 @@ int run(const State& state) {
                                    .log_interval = state.running.log_interval,
                                    .quiet = state.running.quiet};
   train::Comparison comparison;
+  std::optional<train::FolderLock> lock;
   if (state.resume.empty()) {
     comparison = train::plan_comparison(options);
     if (options.output.empty()) {
       options.output = new_run_folder("compare");
     }
-    check(!train::path_exists("compare", options.output / "results.json"), "compare",
-          "'{}' holds another comparison: resume it, or choose another output folder", options.output.string());
-    train::check_free("compare", options.output, {"results.csv", "report.html"});
+    check_free(options.output);
   } else {
     check(!state.recipe.any() && !any_given(state.grid), "resume",
           "models, norms, seeds and recipe are those of the beginning: leave these options out");
-    comparison = load_comparison(state.resume);
     options.output = state.resume;
+    if (train::path_exists("resume", options.output / "results.json")) {
+      lock.emplace("compare", options.output);  // before they are read: what another process adds would be lost
+    }
+    comparison = load_comparison(options.output);
   }
   print_if_slow(train::precision_of(comparison.recipe));
   train::say("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
              comparison.recipe.dataset, comparison.recipe.image_size, comparison.recipe.image_size, num_threads(),
              options.output.string());
+  train::rehearse_comparison(comparison);
+  if (!lock) {  // only now: a mistake leaves no folder
+    train::make_output_folder("compare", options.output);
+    lock.emplace("compare", options.output);
+    check_free(options.output);  // another process may have written meanwhile
+  }
   const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   try {
     train::run_comparison(comparison, options);

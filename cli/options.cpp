@@ -277,16 +277,20 @@ void RunOptions::apply() const {
   }
   check_range("threads", "OMP_NUM_THREADS", num_threads(), train::ranges::kThreads);
   // The runtime behind parallel loops ends the program when it does not get a thread, with a text of its own.
-  std::mutex until_all_are_there;
-  std::vector<std::jthread> trial;
-  try {
-    const std::lock_guard lock(until_all_are_there);
-    for (int i = 1; i < num_threads(); ++i) {
-      trial.emplace_back([&] { const std::lock_guard wait(until_all_are_there); });
+  {
+    std::mutex until_all_are_there;
+    std::vector<std::jthread> trial;
+    try {
+      const std::lock_guard lock(until_all_are_there);
+      for (int i = 1; i < num_threads(); ++i) {
+        trial.emplace_back([&] { const std::lock_guard wait(until_all_are_there); });
+      }
+    } catch (const std::system_error& error) {
+      fail("threads", "the system gives {} of {}: {}", trial.size() + 1, num_threads(), error.code().message());
     }
-  } catch (const std::system_error& error) {
-    fail("threads", "the system gives {} of {}: {}", trial.size() + 1, num_threads(), error.code().message());
   }
+  // It takes its threads now, before other memory takes the room for their stacks, and keeps them.
+  parallel_for(0, num_threads(), 1, [](int64_t, int64_t) {});
 }
 
 int interrupted_code() {

@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/resume.h"
@@ -9,6 +10,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 namespace norma::cli {
 
@@ -30,6 +32,7 @@ std::filesystem::path checkpoint_path(const std::string& given) {
 train::Trainer make_trainer(const State& state) {
   train::TrainerOptions options{.output = state.output,
                                 .resumed = {},
+                                .lock = {},
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
                                 .quiet = state.running.quiet,
@@ -41,15 +44,20 @@ train::Trainer make_trainer(const State& state) {
     return train::Trainer(state.recipe.applied_to(state.recipe.defaults()), options);
   }
   const std::filesystem::path file = checkpoint_path(state.resume);
+  if (options.output.empty()) {
+    options.output = file.parent_path().empty() ? "." : file.parent_path();
+  }
+  std::error_code none;
+  if (std::filesystem::equivalent(file, options.output / "last.safetensors", none)) {
+    // Before it is read: what another process adds would be lost.
+    options.lock = std::make_shared<train::FolderLock>("train", options.output);
+  }
   const train::Checkpoint checkpoint = train::load_checkpoint(file);
   const train::Recipe before = train::recipe_of(checkpoint);
   const train::Recipe recipe = state.recipe.applied_to(before);
   train::check_same_run(before, recipe);
   for (const std::string& line : train::differences(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
-  }
-  if (options.output.empty()) {
-    options.output = file.parent_path().empty() ? "." : file.parent_path();
   }
   options.resumed = file;
   return train::Trainer(recipe, options, checkpoint);

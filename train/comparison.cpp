@@ -5,7 +5,6 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "nn/norm_factory.h"
-#include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/trainer.h"
@@ -165,13 +164,14 @@ double seconds_after(const Comparison& comparison, size_t current, double second
   return after;
 }
 
-void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
-  // All that can be known before the first cell, which may take hours.
+void rehearse_comparison(const Comparison& comparison) {
   const auto train_set = make_dataset(comparison.recipe, data::Split::train);
   make_test_loader(comparison.recipe, make_dataset(comparison.recipe, data::Split::test), /* workers= */ 0);
   rehearse_all(comparison, train_set);
+}
+
+void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
   make_output_folder("compare", options.output);
-  const FolderLock lock("compare", options.output);
   write_report(comparison, options.output);
   const bool several_seeds = std::any_of(comparison.cells.begin(), comparison.cells.end(),
                                          [&](const Cell& cell) { return cell.seed != comparison.cells.front().seed; });

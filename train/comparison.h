@@ -28,10 +28,14 @@ struct ComparisonOptions {
 /// sense.
 Comparison plan_comparison(const ComparisonOptions& options);
 
+/// Tries all that can be known before the first step, which may be hours before the last: reads the data, and shows
+/// each network that is not finished a black image or two. Writes nothing. Throws Error "compare: MODEL with norm NORM:
+/// …" when a network cannot take them, and Error when the data cannot be read.
+void rehearse_comparison(const Comparison& comparison);
+
 /// Runs the cells that are not finished, one after another, until interrupted() (interrupt.h), and writes the report
-/// after each. A cell that throws is noted as failed with the reason, and the next one starts. Before the first step
-/// each network sees a black image or two: throws Error "compare: MODEL with norm NORM: …" when it cannot take them.
-/// Throws Error also when the data cannot be read or the report cannot be written.
+/// after each. A cell that throws is noted as failed with the reason, and the next one starts. Whoever calls holds the
+/// lock of the output folder (folder_lock.h). Throws Error when the report cannot be written.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds that all cells behind `current` take that are not finished, if that one takes `seconds`: as

@@ -7,7 +7,6 @@
 #include "core/random.h"
 #include "core/tape.h"
 #include "ops/loss/loss.h"
-#include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
@@ -97,7 +96,7 @@ std::string largest_batch_text(const Recipe& recipe, int workers, const std::fun
     } catch (const OutOfMemory&) {
     } catch (const std::bad_alloc&) {
     } catch (const Error&) {  // one image may be too few for batch statistics
-      return "";
+      return 2 * count < recipe.batch_size ? fmt::format("; {} did not fit either", 2 * count) : "";
     }
   }
   return "; a single one did not fit either";
@@ -309,7 +308,9 @@ TrainResult Trainer::run() {
   const auto start = std::chrono::steady_clock::now();
   std::optional<FolderLock> lock;
   if (!options_.output.empty()) {
-    lock.emplace("train", options_.output);
+    if (!options_.lock) {
+      lock.emplace("train", options_.output);
+    }
     std::error_code none;
     check(!std::filesystem::exists(checkpoint_file()) ||
               std::filesystem::equivalent(checkpoint_file(), options_.resumed, none),

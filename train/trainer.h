@@ -4,6 +4,7 @@
 #include "train/checkpoint.h"
 #include "train/environment.h"
 #include "train/evaluate.h"
+#include "train/folder_lock.h"
 #include "train/metrics_log.h"
 #include "train/progress.h"
 #include "train/recipe.h"
@@ -21,8 +22,10 @@ namespace norma::train {
 
 /// What does not change the result of a run.
 struct TrainerOptions {
-  std::filesystem::path output;     ///< folder for last.safetensors and metrics.csv; empty: write no files
-  std::filesystem::path resumed;    ///< the checkpoint that is resumed, which may be written over
+  std::filesystem::path output;   ///< folder for last.safetensors and metrics.csv; empty: write no files
+  std::filesystem::path resumed;  ///< the checkpoint that is resumed, which may be written over
+  /// Of the output folder, from before the checkpoint was read; none: run() takes it.
+  std::shared_ptr<const FolderLock> lock = {};
   int workers = 1;                  ///< background threads of the loader
   int64_t log_interval = 50;        ///< steps between two lines of the progress display and of metrics.csv
   bool evaluate_each_epoch = true;  ///< else only at the end

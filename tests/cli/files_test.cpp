@@ -2,8 +2,11 @@
 #include "core/factory.h"
 #include "data/safetensors.h"
 #include "models/registry.h"
+#include "train/folder_lock.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -93,7 +96,7 @@ TEST_CASE("norma: a pipe, a device or a folder in the place of a file is refused
         "norma: resume: cannot open c/results.json: expected a regular file, got a folder\n");
 }
 
-TEST_CASE("norma train: a signal ends what loads") {
+TEST_CASE("norma train, compare: a signal ends what loads") {
   const TemporaryFolder folder;
   // Eight GB of zeros in a few MB.
   const std::string zeros = test::gzip(std::string(size_t{1} << 24, '\0'));
@@ -106,9 +109,14 @@ TEST_CASE("norma train: a signal ends what loads") {
     }
   }
   write_file(folder / "train-labels-idx1-ubyte", test::idx_bytes({1}, "1"));
-  const Outcome outcome = run_norma(folder.path(), "train --model resnet18 --dataset idx --data-dir .",
-                                    "timeout --preserve-status --signal TERM --kill-after 20 1");
-  CHECK(outcome.code == 143);
+  for (const std::string command : {"train --model resnet18", "compare --models resnet18"}) {
+    CAPTURE(command);
+    const Outcome outcome = run_norma(folder.path(), command + " --dataset idx --data-dir . --output o",
+                                      "timeout --preserve-status --signal TERM --kill-after 20 1");
+    CHECK(outcome.code == 143);
+    CHECK(outcome.err.empty());
+    CHECK_FALSE(std::filesystem::exists(folder / "o"));
+  }
 }
 
 TEST_CASE("norma compare: --resume of results that are deeply nested, of another format or of another type") {
@@ -262,6 +270,22 @@ TEST_CASE("norma train, compare: one at a time in a folder; a killed one leaves 
     CHECK_FALSE(std::filesystem::exists(folder / "o" / fmt::format("last.safetensors.{}-3.tmp", process)));
     CHECK_FALSE(std::filesystem::exists(folder / "o/.norma-lock"));
     std::filesystem::remove_all(folder / "o");
+  }
+}
+
+TEST_CASE("norma train, compare: nothing is resumed that another process is writing") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "o");
+  // Neither could be read: the lock comes first.
+  write_file(folder / "o/last.safetensors", "half");
+  write_file(folder / "o/results.json", "half");
+  const train::FolderLock lock("test", folder / "o");
+  for (const std::string command : {"train", "compare"}) {
+    const Outcome outcome = run_norma(folder.path(), command + " --resume o");
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err == fmt::format("norma: {}: 'o' is being written by another process ({}): wait for it, or choose "
+                                     "another output folder\n",
+                                     command, ::getpid()));
   }
 }
 

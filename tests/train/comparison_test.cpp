@@ -143,7 +143,7 @@ TEST_CASE("comparison: every cell is tried before the first step") {
     change(options);
     return test::error_of([&] {
       Comparison comparison = plan_comparison(options);
-      run_comparison(comparison, options);
+      rehearse_comparison(comparison);
     });
   };
   CHECK(error_with([](ComparisonOptions& o) {
@@ -195,7 +195,7 @@ TEST_CASE("comparison: data and output are looked at before the first cell") {
   options.recipe.dataset = "idx";
   options.recipe.data_dir = (folder / "nowhere").string();
   Comparison comparison = plan_comparison(options);
-  CHECK_THROWS_AS(run_comparison(comparison, options), Error);
+  CHECK_THROWS_AS(rehearse_comparison(comparison), Error);
   test::write_file(folder / "file", "");
   options = small(folder / "file");
   comparison = plan_comparison(options);
