@@ -43,6 +43,11 @@ std::string shown_name(const std::string& names) {
   return names.substr(start, names.find(',', start) - start);
 }
 
+/// The last name of "--model,--models", of which several can be given.
+std::string shown_plural(const std::string& names) {
+  return names.substr(names.rfind("--"));
+}
+
 /// `take` returns false for a text that is no value.
 using Take = std::function<bool(const std::string&)>;
 
@@ -66,7 +71,7 @@ CLI::Option* add_one(CLI::App& app, const std::string& names, const std::string&
 /// `take` gets one item after another.
 CLI::Option* add_several(CLI::App& app, const std::string& names, const std::string& expected,
                          std::function<void()> begin, Take take, const std::string& description) {
-  const std::string name = shown_name(names);
+  const std::string name = shown_plural(names);
   const auto callback = [&app, name, expected, begin = std::move(begin),
                          take = std::move(take)](const CLI::results_t& given) {
     begin();

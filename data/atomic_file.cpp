@@ -11,9 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstring>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -28,14 +26,14 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
   return file.has_parent_path() ? file.parent_path() : ".";
 }
 
-/// The process whose temporary file of `target` this name is: 4711 for "last.safetensors.4711-0.tmp".
-std::optional<pid_t> writer_of(std::string_view name, std::string_view target) {
+/// True for the name of a temporary file of `target`: "last.safetensors.4711-0.tmp", by process 4711.
+bool is_temporary_of(std::string_view name, std::string_view target) {
   if (!name.starts_with(target) || !name.ends_with(kSuffix)) {
-    return std::nullopt;
+    return false;
   }
   name.remove_prefix(target.size());
   if (name.size() <= kSuffix.size() || name.front() != '.') {
-    return std::nullopt;
+    return false;
   }
   const std::string_view numbers = name.substr(1, name.size() - 1 - kSuffix.size());
   const char* const end = numbers.data() + numbers.size();
@@ -43,21 +41,18 @@ std::optional<pid_t> writer_of(std::string_view name, std::string_view target) {
   int count = 0;
   const auto [dash, error] = std::from_chars(numbers.data(), end, process);
   if (error != std::errc() || process <= 0 || dash == end || *dash != '-') {
-    return std::nullopt;
+    return false;
   }
   const auto [rest, count_error] = std::from_chars(dash + 1, end, count);
-  return count_error == std::errc() && rest == end ? std::optional(process) : std::nullopt;
-}
-
-bool is_alive(pid_t process) {
-  return ::kill(process, 0) == 0 || errno != ESRCH;
+  return count_error == std::errc() && rest == end;
 }
 
 /// Removes a temporary file unless somebody is writing it.
 void remove_if_abandoned(const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor >= 0) {
-    // The lock of its writer; there may be one where the process is not seen, on another host or in another container.
+    // The lock of its writer alone decides: the process may be on another host or in another container, where it is not
+    // seen, and its number may be that of another one meanwhile.
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
       ::unlink(file.c_str());
     }
@@ -71,9 +66,7 @@ void remove_abandoned(const std::filesystem::path& file) {
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder_of(file), error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::optional<pid_t> process = writer_of(entry->path().filename().string(), target);
-    // In containers all programs may have the same number: of files with our own the lock alone decides.
-    if (process && (*process == ::getpid() || !is_alive(*process))) {
+    if (is_temporary_of(entry->path().filename().string(), target)) {
       remove_if_abandoned(entry->path());
     }
   }
@@ -85,9 +78,10 @@ int create_locked(const std::filesystem::path& file) {
   if (descriptor < 0) {
     return -1;
   }
-  ::flock(descriptor, LOCK_EX | LOCK_NB);  // a file system without locks is no reason to fail
+  // A file system without locks is no reason to fail.
+  const bool taken = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   struct stat status {};
-  if (::fstat(descriptor, &status) == 0 && status.st_nlink == 0) {
+  if (taken || (::fstat(descriptor, &status) == 0 && status.st_nlink == 0)) {
     ::close(descriptor);  // taken for abandoned before the lock was there
     errno = EEXIST;
     return -1;

@@ -14,6 +14,9 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
 
 namespace norma::train {
 
@@ -135,6 +138,16 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where) {
     read("peak_resident", cell.peak_resident);
     read("parameters", cell.parameters);
     read("losses", cell.losses);
+    check(cell.accuracy >= 0 && cell.accuracy <= 1, where, "accuracy: expected a number from 0 to 1, got {}",
+          cell.accuracy);
+    const auto check_not_negative = [&](const char* name, auto value) {
+      check(value >= 0, where, "{}: expected at least 0, got {}", name, value);
+    };
+    check_not_negative("images_per_second", cell.images_per_second);
+    check_not_negative("seconds", cell.seconds);
+    check_not_negative("peak_bytes", cell.peak_bytes);
+    check_not_negative("peak_resident", cell.peak_resident);
+    check_not_negative("parameters", cell.parameters);
   }
   return cell;
 }
@@ -283,9 +296,15 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   comparison.environment = environment_from_json(json["environment"].dump(), where + ": environment");
   comparison.recipe = recipe_from_json(json["recipe"].dump(), where + ": recipe");
   const nlohmann::json& cells = json["cells"];
-  check(cells.is_array() && !cells.empty(), where, "cells: expected a list, got {}", data::json_excerpt(cells));
+  check(cells.is_array(), where, "cells: expected a list, got {}", data::json_excerpt(cells));
+  check(!cells.empty(), where, "cells: expected at least one, got none");
+  std::set<std::tuple<std::string, std::string, uint64_t>> seen;
   for (size_t i = 0; i < cells.size(); ++i) {
-    comparison.cells.push_back(cell_from_json(cells[i], fmt::format("{}: cell {}", where, i + 1)));
+    Cell cell = cell_from_json(cells[i], fmt::format("{}: cell {}", where, i + 1));
+    check(seen.emplace(cell.model, cell.norm, cell.seed).second, where,
+          "cell {}: expected each once, got {} with norm {} and seed {} twice", i + 1, excerpt(cell.model),
+          excerpt(cell.norm), cell.seed);
+    comparison.cells.push_back(std::move(cell));
   }
   return comparison;
 }

@@ -87,7 +87,7 @@ TEST_CASE("norma: values that are none") {
   CHECK(complaint("train --log-interval 0") ==
         "norma: train: --log-interval: expected a whole number from 1 to 1000000000, got 0\n");
   CHECK(complaint("compare --seeds 1,x") ==
-        "norma: compare: --seed: expected a whole number from 0 to 18446744073709551615, got x\n");
+        "norma: compare: --seeds: expected a whole number from 0 to 18446744073709551615, got x\n");
   CHECK(complaint("compare --norms batch,batch") == "norma: compare: norms: expected each once, got batch twice\n");
   CHECK(complaint("eval") == "norma: eval: --checkpoint is required\n");
   CHECK(complaint("run") == "norma: run: --model is required\n");

@@ -43,9 +43,9 @@ TEST_CASE("atomic file: what killed processes left is removed by the next that w
     return fmt::format("{}.{}{}", file, process, rest);
   };
   const std::vector<std::string> stale = {name("a", dead, "-0.tmp"), name("a", dead, "-12.tmp"),
-                                          name("a", ::getpid(), "-1000000.tmp")};
-  std::vector<std::string> others = {name("a", ::getppid(), "-0.tmp"),  // alive
-                                     name("b", dead, "-0.tmp"),         // of another file
+                                          name("a", ::getpid(), "-1000000.tmp"),
+                                          name("a", ::getppid(), "-0.tmp")};  // alive, and another program by now
+  std::vector<std::string> others = {name("b", dead, "-0.tmp"),               // of another file
                                      name("a", dead, ".tmp"),
                                      name("a", dead, "-0.tmp2"),
                                      name("a", dead, "-x.tmp"),

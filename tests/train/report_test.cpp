@@ -1,6 +1,7 @@
 #include "train/report.h"
 
 #include "core/error.h"
+#include "error_text.h"
 #include "files.h"
 
 #include <doctest/doctest.h>
@@ -152,6 +153,25 @@ TEST_CASE("report: a text that is no comparison is an error") {
   CHECK_THROWS_WITH_AS(
       comparison_from_json(text),
       "comparison: cell 4: state: expected pending, finished, failed or interrupted, got 'interruptet'", Error);
+}
+
+TEST_CASE("report: cells that contradict themselves are an error") {
+  const auto error = [](auto&& change) {
+    Comparison comparison = example();
+    change(comparison);
+    return test::error_of([&] { comparison_from_json(to_json(comparison)); });
+  };
+  CHECK(error([](Comparison& c) { c.cells[0].accuracy = 1.5; }) ==
+        "comparison: cell 1: accuracy: expected a number from 0 to 1, got 1.5");
+  CHECK(error([](Comparison& c) { c.cells[0].accuracy = -0.5; }) ==
+        "comparison: cell 1: accuracy: expected a number from 0 to 1, got -0.5");
+  CHECK(error([](Comparison& c) { c.cells[1].seconds = -60; }) ==
+        "comparison: cell 2: seconds: expected at least 0, got -60");
+  CHECK(error([](Comparison& c) { c.cells[1].peak_bytes = -1; }) ==
+        "comparison: cell 2: peak_bytes: expected at least 0, got -1");
+  CHECK(error([](Comparison& c) { c.cells[1].norm = "batch"; }) ==
+        "comparison: cell 2: expected each once, got resnet50 with norm batch and seed 0 twice");
+  CHECK(error([](Comparison& c) { c.cells.clear(); }) == "comparison: cells: expected at least one, got none");
 }
 
 TEST_CASE("report: the page stands alone, escapes its texts and closes its elements") {
