@@ -47,11 +47,14 @@ int run(const State& state) {
     train::say("no plots, since gnuplot is not there or could not draw; later: cd {} && gnuplot share.gp\n",
                folder.string());
   }
+  for (const std::string& failure : sweep.failed) {
+    train::say("failed: {}\n", failure);
+  }
   if (!sweep.complete) {
     train::say("interrupted\n");
     return interrupted_code();
   }
-  return kSuccess;
+  return sweep.failed.empty() ? kSuccess : kFailure;
 }
 
 }  // namespace

@@ -78,6 +78,19 @@ NORMA_LIMITED_TEST_CASE("norma compare: a cell that does not fit is a result, an
   CHECK(outcome.out.find("expected room for ") != std::string::npos);
 }
 
+NORMA_LIMITED_TEST_CASE("norma bench-norms: a shape that does not fit is said, and the others go on") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(),
+                                    "bench-norms --norms layer2d --formats contiguous --dtypes float32 --shapes "
+                                    "images,volume --batch-sizes 2 --channels 64 --img-sizes 7 --threads 1 --quiet "
+                                    "--output o",
+                                    "ulimit -v 600000;");
+  CHECK_MESSAGE(outcome.code == 1, outcome.err);
+  CHECK_MESSAGE(outcome.out.find("\nfailed: ") != std::string::npos, outcome.out);
+  CHECK(outcome.out.find("expected room for ") != std::string::npos);
+  CHECK(read_file(folder / "o/results.csv").find("\nlayer2d,images,2x64x7x7,float32,") != std::string::npos);
+}
+
 NORMA_LIMITED_TEST_CASE("norma: threads that the system does not give") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(), "audit --quick --threads 1000 --output o", "ulimit -v 600000;");

@@ -1,5 +1,6 @@
 #include "train/bench/norm_sweep.h"
 
+#include "core/allocator.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/nearest_name.h"
@@ -15,6 +16,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <new>
 #include <set>
 
 namespace norma::train::bench {
@@ -155,23 +157,52 @@ class Runner {
  public:
   explicit Runner(const SweepOptions& options) : cases_(all_cases(options)) {
     sweep_.options = options;
-    int64_t most = 1;
-    for (const Case& c : cases_) {
-      most = std::max(most, c.sizes.numel());
+    while (!cases_.empty()) {
+      const auto largest = std::max_element(
+          cases_.begin(), cases_.end(), [](const Case& a, const Case& b) { return a.sizes.numel() < b.sizes.numel(); });
+      const bool fits = unless_memory_ends(*largest, [&] {
+        numbers_ = random_numbers(largest->sizes.numel());
+        gradients_ = random_numbers(largest->sizes.numel());
+      });
+      if (fits) {
+        break;
+      }
+      numbers_ = {};
+      cases_.erase(largest);
     }
-    numbers_ = random_numbers(most);
-    gradients_ = random_numbers(most);
   }
 
   Sweep run() {
     sweep_.environment = environment();
     const Clock::time_point start = Clock::now();
     sweep_.complete = run_all();
+    check(!sweep_.rows.empty() || sweep_.failed.empty(), kOp, "no shape fits into memory: {}",
+          sweep_.failed.empty() ? "" : sweep_.failed.back());
     sweep_.seconds = seconds_between(start, Clock::now());
     return std::move(sweep_);
   }
 
  private:
+  /// Calls f(). Where that runs out of memory, notes the case as failed and returns false.
+  template <class F>
+  bool unless_memory_ends(const Case& c, F&& f) {
+    std::string reason;
+    try {
+      f();
+      return true;
+    } catch (const OutOfMemory& error) {
+      reason = error.what();
+    } catch (const std::bad_alloc&) {
+      reason = "the system has no memory left";
+    }
+    sweep_.failed.push_back(fmt::format("{}: {}", to_string(c.sizes), reason));
+    if (sweep_.options.log) {
+      sweep_.options.log("failed: " + sweep_.failed.back());
+    }
+    allocator(kCpu).empty_cache();
+    return false;
+  }
+
   bool run_all() {
     for (const std::string& dtype : sweep_.options.dtypes) {
       for (size_t i = 0; i < cases_.size(); ++i) {
@@ -181,8 +212,12 @@ class Runner {
             continue;  // one order only
           }
           const bool channels_last = images && format == "channels_last";
-          if (!run_case(cases_[i], dtype_from_string(dtype),
-                        channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous)) {
+          bool goes_on = true;
+          unless_memory_ends(cases_[i], [&] {
+            goes_on = run_case(cases_[i], dtype_from_string(dtype),
+                               channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous);
+          });
+          if (!goes_on) {
             return false;
           }
         }

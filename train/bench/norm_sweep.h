@@ -53,6 +53,7 @@ struct Sweep {
   SweepOptions options;
   Environment environment;
   std::vector<SweepRow> rows;
+  std::vector<std::string> failed;  ///< "64x16x224x224: REASON" for what did not fit into memory
   double seconds = 0;
   bool complete = false;  ///< false: a signal came before the end (interrupt.h)
 };
@@ -60,7 +61,8 @@ struct Sweep {
 /// Throws Error "bench-norms: name: expected …, got …" for the first option that makes no sense.
 void check_options(const SweepOptions& options);
 
-/// Measures all of it. Groups that do not divide the channels are left out.
+/// Measures all of it. Groups that do not divide the channels are left out; what does not fit into memory is noted in
+/// `failed`, and the rest goes on. Throws Error when nothing fits.
 Sweep run_sweep(const SweepOptions& options);
 
 // --- results ---------------------------------------------------------------------------------------------------------
