@@ -34,13 +34,13 @@ std::string json_excerpt(const nlohmann::json& value);
 namespace detail {
 
 template <class T>
-inline constexpr bool is_vector = false;
+inline constexpr bool kIsVector = false;
 template <class T>
-inline constexpr bool is_vector<std::vector<T>> = true;
+inline constexpr bool kIsVector<std::vector<T>> = true;
 template <class T>
-inline constexpr bool is_optional = false;
+inline constexpr bool kIsOptional = false;
 template <class T>
-inline constexpr bool is_optional<std::optional<T>> = true;
+inline constexpr bool kIsOptional<std::optional<T>> = true;
 
 template <class T>
 const char* json_type() {
@@ -52,7 +52,7 @@ const char* json_type() {
     return "a whole number";
   } else if constexpr (std::is_floating_point_v<T>) {
     return "a number";
-  } else if constexpr (is_vector<T>) {
+  } else if constexpr (kIsVector<T>) {
     return "a list";
   } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
     return "an object";
@@ -73,7 +73,7 @@ bool json_fits(const nlohmann::json& value) {
                : value.is_number_integer() && value.get<int64_t>() >= int64_t{std::numeric_limits<T>::min()};
   } else if constexpr (std::is_floating_point_v<T>) {
     return value.is_number();
-  } else if constexpr (is_vector<T>) {
+  } else if constexpr (kIsVector<T>) {
     return value.is_array();
   } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
     return value.is_object();
@@ -88,12 +88,12 @@ bool json_fits(const nlohmann::json& value) {
 /// converted: 3.7 is no whole number. Throws Error "op: name: expected a whole number, got 3.7".
 template <class T>
 T json_as(std::string_view op, const std::string& name, const nlohmann::json& value) {
-  if constexpr (detail::is_optional<T>) {
+  if constexpr (detail::kIsOptional<T>) {
     return value.is_null() ? T{} : T{json_as<typename T::value_type>(op, name, value)};
   } else {
     check(detail::json_fits<T>(value), op, "{}: expected {}, got {}", excerpt(name), detail::json_type<T>(),
           json_excerpt(value));
-    if constexpr (detail::is_vector<T>) {
+    if constexpr (detail::kIsVector<T>) {
       T list;
       for (const nlohmann::json& item : value) {
         list.push_back(json_as<typename T::value_type>(op, name, item));

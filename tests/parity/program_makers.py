@@ -135,8 +135,12 @@ class Maker:
         return self.add(op, *self.rng.sample([i, j], 2))
 
     def in_place(self):
+        # Whether these copy depends on strides, which need not be PyTorch's behind a norm, say.
+        perhaps_views = {v for k, s in enumerate(self.steps, len(self.inputs))
+                         if s["op"] in ("contiguous", "reshape", "flatten") for v in (k, s["args"][0])}
+
         def can_change(i):
-            return i >= len(self.inputs) or not self.inputs[i]["grad"]
+            return i not in perhaps_views and (i >= len(self.inputs) or not self.inputs[i]["grad"])
 
         found = [i for i in self.floats() if can_change(i)]
         if not found:
@@ -307,8 +311,10 @@ class Maker:
                 if not self.add("mean", i, axes=[a for a in range(x.dim()) if a != 1], keepdim=False):
                     return False
                 weight = bias = self.last()
-            if op == "global_response_norm":
-                return 3 <= x.dim() <= 5 and self.add(op, i, weight, bias)
+            if op == "global_response_norm":  # without maps of zeros, where a root has no second derivative
+                if not 3 <= x.dim() <= 5 or x.flatten(2).abs().amax(2).min() == 0:
+                    return False
+                return self.add(op, i, weight, bias)
             alpha = self.pick(lambda y: y.shape in ((1,), ()) and y.dtype == x.dtype)
             if alpha is None:
                 if not self.add("mean", i, axes=list(range(x.dim())), keepdim=False):

@@ -38,6 +38,12 @@ def padded(x, before, after, mode="constant", value=None):
 
 
 
+def batch_norm(x, weight, bias):
+    # Its gradient reads a weight with gaps as if there were none (PyTorch 2.15, x of rank 2).
+    weight, bias = (None if p is None else p.contiguous() for p in (weight, bias))
+    return F.batch_norm(x, None, None, weight, bias, training=True)
+
+
 def dynamic_tanh(x, alpha, weight, bias):
     along = [1, -1] + [1] * (x.dim() - 2)
     return torch.tanh(alpha * x) * weight.view(along) + bias.view(along)
@@ -45,7 +51,7 @@ def dynamic_tanh(x, alpha, weight, bias):
 
 def global_response_norm(x, weight, bias):
     along = [1, -1] + [1] * (x.dim() - 2)
-    g = x.square().sum(list(range(2, x.dim())), keepdim=True).sqrt()
+    g = torch.linalg.vector_norm(x, dim=list(range(2, x.dim())), keepdim=True)  # no gradient for a map of zeros
     n = g / (g.mean(1, keepdim=True) + 1e-6)
     return x + weight.view(along) * (x * n) + bias.view(along)
 
@@ -119,7 +125,7 @@ OPS = {
     "softmax": lambda a, s: a[0].softmax(s["axis"]),
     "log_softmax": lambda a, s: a[0].log_softmax(s["axis"]),
     "cross_entropy": lambda a, s: F.cross_entropy(a[0], a[1], label_smoothing=s["label_smoothing"], reduction="none"),
-    "batch_norm": lambda a, s: F.batch_norm(a[0], None, None, a[1], a[2], training=True),
+    "batch_norm": lambda a, s: batch_norm(*a),
     "layer_norm": lambda a, s: F.layer_norm(a[0], s["sizes"], a[1], a[2]),
     "group_norm": lambda a, s: F.group_norm(a[0], s["groups"], a[1], a[2]),
     "instance_norm": lambda a, s: F.instance_norm(a[0], weight=a[1], bias=a[2]),
