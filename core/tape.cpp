@@ -116,7 +116,7 @@ Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, 
 }
 
 Tensor identity(const Tensor& x) {
-  return record("identity", {x}, x.detach(), {},
+  return record("identity", {x}, alias(x, x.sizes(), x.strides(), x.offset()), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
@@ -135,6 +135,9 @@ void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_i
   check(!(x.is_leaf() && x.requires_grad()), op,
         "x: a leaf that requires a gradient cannot be changed in place while gradients are on");
   check(!x.impl().is_view, op, "x: a view cannot be changed in place while gradients are on; clone() it first");
+  for (const Tensor& other : other_inputs) {  // what recording would refuse, before anything is written
+    edge_to(op, other);
+  }
 }
 
 void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs, const Tensors& saved,

@@ -114,9 +114,10 @@ Tensor checked_class_weights(const Tensor& weight, const Tensor& logits) {
 }
 
 /// The gradients of cross_entropy from differentiable ops.
-Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& logits, const Tensor& target,
+Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& given_logits, const Tensor& target,
                                         const Tensor& dy, const BackwardContext& c) {
-  const int64_t classes = logits.size(1);
+  const int64_t classes = given_logits.size(1);
+  Tensor logits = given_logits;
   Tensor weight = mul(loss.per_row ? unsqueeze(dy, 1) : dy, loss.scale);
   Tensor q = target;
   if (target.rank() == 1) {
@@ -124,6 +125,7 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
     const Tensor ignored = equal(unsqueeze(target, 1), full({1, 1}, static_cast<double>(loss.ignore_index),
                                                             {.dtype = DType::int64, .device = target.device()}));
     weight = where(ignored, zeros_like(weight), weight);
+    logits = where(ignored, zeros_like(logits), logits);  // which may be infinite or NaN
   }
   q = add(mul(q, 1 - loss.smoothing), loss.smoothing / static_cast<double>(classes));
   Tensor of_target = mul(weight, loss.smoothing - 1);

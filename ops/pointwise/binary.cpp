@@ -153,7 +153,11 @@ Tensor pow(const Tensor& left, const Tensor& right) {
                   // would be infinite. Only there, since derivatives of the rest go on.
                   if (c.needs_grad(0)) {  // e x^(e - 1), 0 for 0^0
                     const Tensor lowered = sub(where(both(at_zero, equal(e, zero)), one, e), 1);
-                    gradients[0] = unbroadcast(mul(dy, mul(e, pow(x, lowered))), a_sizes);
+                    Tensor slope = mul(e, pow(x, lowered));
+                    if (!c.create_graph()) {  // x^-1 may leave the range; with it, d/de is not 0
+                      slope = where(equal(e, zero), zero, slope);
+                    }
+                    gradients[0] = unbroadcast(mul(dy, slope), a_sizes);
                   }
                   if (c.needs_grad(1)) {  // x^e ln x, 0 at x = 0 unless e < 0
                     const Tensor base = where(both(at_zero, not_negative(e)), one, x);

@@ -76,7 +76,7 @@ void check_reach(PadMode mode, int64_t axis, int64_t before, int64_t after, int6
       break;
     case PadMode::circular:
       check(most <= rest.size, "pad", "before, after: expected at most the {} elements of axis {}, got {} and {}",
-            rest.size, axis, before, after);
+            std::max<int64_t>(rest.size, 0), axis, before, after);
       break;
     case PadMode::replicate:
       check(size > 0, "pad", "x: expected an element to repeat along axis {}, got size 0", axis);
@@ -124,6 +124,7 @@ Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, PadMode mod
     return pad(x, before, after);
   }
   const Sizes padded = padded_sizes(x, before, after);
+  checked_numel("pad", padded);
   Tensor y = x;
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
     if (before[axis] == 0 && after[axis] == 0) {
@@ -133,12 +134,11 @@ Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, PadMode mod
     const int64_t first = std::max<int64_t>(-before[axis], 0);
     const Rest rest{.first = first, .size = size - first + std::min<int64_t>(after[axis], 0)};
     check_reach(mode, axis, before[axis], after[axis], size, rest);
-    std::vector<int64_t> sources;
-    sources.reserve(static_cast<size_t>(padded[axis]));
+    const Tensor sources = empty({padded[axis]}, {.dtype = DType::int64});
     for (int64_t i = 0; i < padded[axis]; ++i) {
-      sources.push_back(source_of(mode, i - before[axis], size, rest));
+      sources.data<int64_t>()[i] = source_of(mode, i - before[axis], size, rest);
     }
-    y = index_select(y, axis, from_vector(sources, {padded[axis]}));
+    y = index_select(y, axis, sources);
   }
   return y;
 }

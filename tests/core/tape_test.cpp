@@ -168,6 +168,28 @@ TEST_CASE("tape: a view without history whose base gets one is refused") {
   }
 }
 
+TEST_CASE("tape: identity is a view, and shares its rules") {
+  const Tensor w = leaf({1, 1}, {2});
+  Tensor x = leaf({3, 4}, {2});
+  Tensor of_leaf = identity(x);
+  CHECK_THROWS_AS(add_(of_leaf, w), Error);
+  Tensor base = zeros({2}, {.dtype = DType::float64});
+  const Tensor y = identity(base);
+  add_(base, w);
+  CHECK_THROWS_AS(sum(y), Error);
+}
+
+TEST_CASE("tape: an operand that is refused is refused before anything changes") {
+  Tensor base = zeros({2}, {.dtype = DType::float64});
+  const Tensor stale = view(base, {2});
+  const Tensor w = leaf({1, 1}, {2});
+  add_(base, w);
+  Tensor y = mul(w, 3);
+  CHECK_THROWS_AS(add_(y, stale), Error);
+  CHECK(y.version() == 0);
+  CHECK(max_difference(y, from_vector<double>({3, 3}, {2})) == 0);
+}
+
 TEST_CASE("tape: a recorded change of a detached tensor is that of its own views alone") {
   const Tensor base = zeros({2}, {.dtype = DType::float64});
   const Tensor of_base = view(base, {2, 1});

@@ -322,6 +322,8 @@ TEST_CASE("cross_entropy: ignored rows have no loss and no gradient, whatever th
   CHECK(gradient[2] == 0);
   CHECK(gradient[3] == 0);
   CHECK(gradient[0] > 0);
+  const Tensor recorded = grad({cross_entropy(x, classes, {.ignore_index = -1})}, {x}, {}, {.create_graph = true})[0];
+  CHECK(max_difference(recorded, x.grad()) < 1e-15);
 
   // PyTorch: F.cross_entropy(x, torch.tensor([-100, -100, -100])) is nan, and its gradient 0.
   const Tensor y = random_tensor({3, 2}, 1).set_requires_grad();

@@ -101,6 +101,11 @@ TEST_CASE("pad: error texts of the modes") {
   CHECK(error_of([&] {
           pad(x, {1}, {1, 1}, PadMode::replicate);
         }) == "pad: before: expected 2 numbers, one per axis, got [1]");
+  CHECK(error_of([&] {
+          pad(x, {0, -4}, {0, 1}, PadMode::circular);
+        }) == "pad: before, after: expected at most the 0 elements of axis 1, got -4 and 1");
+  const std::string text = error_of([&] { pad(x, {0, (int64_t{1} << 60) + 5}, {0, 0}, PadMode::replicate); });
+  CHECK_MESSAGE(text.find("expected at most 9223372036854775807 ") != std::string::npos, text);
   constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
   CHECK(error_of([&] {
           pad(x, {0, kLargest}, {0, kLargest}, PadMode::replicate);

@@ -258,6 +258,14 @@ TEST_CASE("pow: dtypes and formats of a tensor exponent, and second derivatives 
   CHECK(grad({sum(slope)}, {zero})[0].to_vector<double>() == std::vector<double>{2, 0, 0});
 }
 
+TEST_CASE("pow: the gradient of x^0 is 0 also where 1 / x is not finite") {
+  // torch.tensor(x, requires_grad=True).pow(torch.zeros(3)) has the gradient 0 for x = [1e-40, nan, inf] (PyTorch 2.15)
+  const Tensor x =
+      from_vector<float>({1e-40F, std::numeric_limits<float>::quiet_NaN(), INFINITY}, {3}).set_requires_grad();
+  sum(pow(x, zeros({3}))).backward();
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{0, 0, 0});
+}
+
 TEST_CASE("pow: the gradient of x^0 and x^1 is finite at 0") {
   Tensor x = leaf({0, 2});
   sum(pow(x, 0) + pow(x, 1)).backward();

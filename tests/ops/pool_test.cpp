@@ -94,6 +94,16 @@ TEST_CASE("max_pool2d: dilation as PyTorch, with padding, stride and ceil_mode")
       example(), {2, 2, 2, 3.5, 3.5, 2.75}, {1, 1, 2, 3});
 }
 
+TEST_CASE("max_pool2d: a dilation beyond the image, for a kernel of one position") {
+  const Tensor x = distinct({1, 2, 3, 4});
+  for (const int64_t dilation : {int64_t{3}, int64_t{1} << 31, int64_t{1} << 32, std::numeric_limits<int64_t>::max()}) {
+    for (const Layout layout : kLayouts) {
+      CAPTURE(dilation);
+      CHECK(max_difference(max_pool2d(in_layout(x, layout), {.kernel = 1, .stride = 1, .dilation = dilation}), x) == 0);
+    }
+  }
+}
+
 TEST_CASE("avg_pool2d: divisor_override as PyTorch") {
   // F.avg_pool2d(x, 3, 2, 1, divisor_override=4) and
   // F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False, divisor_override=-2)      (torch 2.15)

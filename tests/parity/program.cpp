@@ -168,6 +168,7 @@ std::map<std::string, Op> pointwise_ops() {
       {"log", unary([](T x) { return log(x); })},
       {"sqrt", unary([](T x) { return sqrt(x); })},
       {"rsqrt", unary([](T x) { return rsqrt(x); })},
+      {"pow", binary([](T a, T b) { return pow(a, b); })},
       {"pow_number", [](const Step& s) { return pow(s[0], s.number("number")); }},
       {"abs", unary([](T x) { return abs(x); })},
       {"tanh", unary([](T x) { return tanh(x); })},
@@ -231,6 +232,9 @@ std::map<std::string, Op> other_ops() {
          return var(s[0], s.list("axes"), {.correction = s.integer("correction"), .keepdim = s.flag("keepdim")});
        }},
       {"max", [](const Step& s) { return max(s[0], s.list("axes"), {.keepdim = s.flag("keepdim")}); }},
+      {"prod", [](const Step& s) { return prod(s[0], s.list("axes"), {.keepdim = s.flag("keepdim")}); }},
+      {"max_along",
+       [](const Step& s) { return max_along(s[0], s.integer("axis"), {.keepdim = s.flag("keepdim")}).values; }},
       {"matmul", [](const Step& s) { return matmul(s[0], s[1]); }},
       {"linear", [](const Step& s) { return linear(s[0], s[1], s[2]); }},
       {"conv2d",
@@ -249,7 +253,10 @@ std::map<std::string, Op> other_ops() {
       {"cross_entropy",
        [](const Step& s) {
          return cross_entropy(s[0], s[1],
-                              {.label_smoothing = s.number("label_smoothing"), .reduction = Reduction::none});
+                              {.label_smoothing = s.number("label_smoothing"),
+                               .reduction = s.flag("mean") ? Reduction::mean : Reduction::none,
+                               .weight = s[2].defined() ? s[2].detach() : Tensor{},
+                               .ignore_index = s.integer("ignore_index", -100)});
        }},
       {"batch_norm", [](const Step& s) { return batch_norm(s[0], {}, {}, s[1], s[2]); }},
       {"layer_norm", [](const Step& s) { return layer_norm(s[0], s.list("sizes"), s[1], s[2]); }},

@@ -125,7 +125,9 @@ class Maker:
         j = self.operand(i)
         if j is None:
             return False
-        op = self.rng.choice(["add", "sub", "mul", "mul", "mul", "div", "maximum", "where"])
+        op = self.rng.choice(["add", "sub", "mul", "mul", "mul", "div", "maximum", "where", "pow"])
+        if op == "pow":
+            return self.positive(i) and self.add(op, self.last(), j)
         if op == "div":
             if not self.positive(j):
                 return False
@@ -221,7 +223,9 @@ class Maker:
         i = self.pick()
         x, rng = self.variables[i], self.rng
         axes = sorted(rng.sample(range(x.dim()), rng.randint(1, x.dim()))) if x.dim() else []
-        op = rng.choice(["sum", "mean", "var", "max"])
+        op = rng.choice(["sum", "mean", "var", "max", "prod", "max_along"])
+        if op == "max_along":
+            return x.dim() > 0 and self.add(op, i, axis=rng.randrange(x.dim()), keepdim=rng.random() < 0.5)
         options = {"axes": axes, "keepdim": rng.random() < 0.5}
         if op == "var":
             options["correction"] = rng.choice([0, 1])
@@ -230,12 +234,14 @@ class Maker:
         return self.add(op, i, **options)
 
     def product(self):
-        i = self.pick(lambda x: x.dim() >= 2)
+        i = self.pick(lambda x: x.dim() >= 1)
         if i is None:
             return False
         x, rng = self.variables[i], self.rng
-        if rng.random() < 0.5:
-            j = self.pick(lambda y: y.dim() >= 2 and y.shape[-2] == x.shape[-1] and y.dtype == x.dtype)
+        if rng.random() < 0.6 or x.dim() < 2:
+            j = self.pick(lambda y: y.dim() >= 1 and y.shape[-2:][0] == x.shape[-1] and y.dtype == x.dtype)
+            if j is None and x.dim() < 2:
+                return False
             if j is None:  # x times itself, turned
                 return self.add("transpose", i, a=x.dim() - 1, b=x.dim() - 2) and self.add("matmul", i, self.last())
             return self.add("matmul", i, j)
@@ -280,11 +286,16 @@ class Maker:
             i = self.pick(lambda x: x.dim() == 2 and x.shape[0] > 0)
             if i is None:
                 return False
-            rows = self.variables[i].shape[0]
-            target = [j for j, y in enumerate(self.variables) if y.dtype == torch.int64 and y.shape == (rows,)]
+            rows, classes = self.variables[i].shape
+            target = [j for j, y in enumerate(self.variables) if y.dtype == torch.int64 and y.shape == (rows,)
+                      and y.max() < classes]
             if not target:
                 return False
-            return self.add(op, i, target[0], label_smoothing=rng.choice([0.0, 0.1]))
+            weight = self.parameter(self.variables[i].shape[1], self.variables[i])
+            if weight is not None:
+                weight = self.last() if self.positive(weight) else None
+            return self.add(op, i, target[0], weight, label_smoothing=rng.choice([0.0, 0.1]),
+                            ignore_index=rng.choice([-100, 0]), mean=rng.random() < 0.5)
         i = self.pick(lambda x: x.dim() > 0)
         return i is not None and self.add(op, i, axis=rng.randrange(self.variables[i].dim()))
 
@@ -341,6 +352,7 @@ def make_program(seed, number, steps):
     if not any(x["grad"] for x in maker.inputs):
         maker.inputs[0]["grad"] = True
     if rng.random() < 0.3:
+        maker.new_input([n, c], dtype)
         maker.new_input([n], "int64", layout="contiguous", grad=False, values=[float(rng.randrange(c)) for _ in range(n)])
     program = {"inputs": maker.inputs, "steps": maker.steps, "outputs": [], "order": rng.choice([1, 2, 2])}
     maker.variables = [x.detach() for x in torch_programs.make_inputs(program)]

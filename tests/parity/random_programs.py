@@ -59,8 +59,11 @@ def allowed(program, name, expected):
     if "error" in exact or "error" in shaken or name not in exact["values"] or name not in shaken["values"]:
         return 0.0
     exact, shaken = (x["values"][name].double().reshape(-1) for x in (exact, shaken))
-    own = (expected - exact).abs().nan_to_num(0).max().item() if single and expected.numel() else 0.0
-    condition = (shaken - exact).abs().nan_to_num(0).max().item() if expected.numel() else 0.0
+    def largest(x):  # of what is finite
+        return x.abs().nan_to_num(0, posinf=0).max().item() if x.numel() else 0.0
+
+    own = largest(expected - exact) if single else 0.0
+    condition = largest(shaken - exact)
     return 8 * own + 30 * condition + (2e-6 if single else 1e-11) * scale
 
 

@@ -38,6 +38,12 @@ def padded(x, before, after, mode="constant", value=None):
 
 
 
+def prod(x, axes, keepdim):
+    for axis in reversed(axes):
+        x = x.prod(axis, keepdim=keepdim)
+    return x
+
+
 def batch_norm(x, weight, bias):
     # Its gradient reads a weight with gaps as if there were none (PyTorch 2.15, x of rank 2).
     weight, bias = (None if p is None else p.contiguous() for p in (weight, bias))
@@ -71,6 +77,7 @@ OPS = {
     "log": lambda a, s: a[0].log(),
     "sqrt": lambda a, s: a[0].sqrt(),
     "rsqrt": lambda a, s: a[0].rsqrt(),
+    "pow": lambda a, s: a[0].pow(a[1]),
     "pow_number": lambda a, s: a[0].pow(s["number"]),
     "abs": lambda a, s: a[0].abs(),
     "tanh": lambda a, s: a[0].tanh(),
@@ -112,6 +119,8 @@ OPS = {
     "mean": lambda a, s: a[0].mean(s["axes"], keepdim=s["keepdim"]),
     "var": lambda a, s: a[0].var(s["axes"], correction=s["correction"], keepdim=s["keepdim"]),
     "max": lambda a, s: a[0].amax(s["axes"], keepdim=s["keepdim"]),
+    "prod": lambda a, s: prod(a[0], s["axes"], s["keepdim"]),
+    "max_along": lambda a, s: a[0].max(s["axis"], keepdim=s["keepdim"]).values,
     "matmul": lambda a, s: torch.matmul(a[0], a[1]),
     "linear": lambda a, s: F.linear(*a),
     "conv2d": lambda a, s: F.conv2d(*a, stride=s["stride"], padding=s["padding"], dilation=s["dilation"],
@@ -124,7 +133,9 @@ OPS = {
     "adaptive_avg_pool2d": lambda a, s: F.adaptive_avg_pool2d(a[0], s["output"]),
     "softmax": lambda a, s: a[0].softmax(s["axis"]),
     "log_softmax": lambda a, s: a[0].log_softmax(s["axis"]),
-    "cross_entropy": lambda a, s: F.cross_entropy(a[0], a[1], label_smoothing=s["label_smoothing"], reduction="none"),
+    "cross_entropy": lambda a, s: F.cross_entropy(
+        a[0], a[1], weight=None if a[2] is None else a[2].detach(), label_smoothing=s["label_smoothing"],
+        ignore_index=s["ignore_index"], reduction="mean" if s["mean"] else "none"),
     "batch_norm": lambda a, s: batch_norm(*a),
     "layer_norm": lambda a, s: F.layer_norm(a[0], s["sizes"], a[1], a[2]),
     "group_norm": lambda a, s: F.group_norm(a[0], s["groups"], a[1], a[2]),
@@ -155,8 +166,8 @@ def make_inputs(program, dtype=None, noise=0.0):
 
 def apply(step, variables, dtype=None):
     args = [None if a is None else variables[a] for a in step["args"]]
-    if dtype is not None and step["op"] == "to":
-        step = {**step, "dtype": "float64"}
+    if dtype is not None and step["op"] == "to":  # a copy stays one
+        return args[0].to(dtype, copy=step["dtype"] == "float32")
     return OPS[step["op"]](args, step)
 
 
