@@ -13,6 +13,7 @@ using json = nlohmann::json;
 TEST_CASE("random programs: the kept ones give PyTorch's values, gradients and second derivatives") {
   const json kept = json::parse(std::ifstream(NORMA_SOURCE_DIR "/tests/parity/random_programs.json"));
   REQUIRE(kept.at("programs").size() == 20);
+  size_t compared_strides = 0;
   for (size_t number = 0; number < 20; ++number) {
     CAPTURE(number);
     const json& entry = kept.at("programs")[number];
@@ -37,7 +38,13 @@ TEST_CASE("random programs: the kept ones give PyTorch's values, gradients and s
       }
     }
     CHECK(second_derivatives > 0);
+    for (const auto& [name, strides] : entry.at("strides").items()) {
+      CAPTURE(name);
+      ++compared_strides;
+      CHECK(got["strides"][name] == strides);
+    }
   }
+  CHECK(compared_strides > 0);
 }
 
 TEST_CASE("random programs: what an op refuses is told, numbers that are not finite are texts") {

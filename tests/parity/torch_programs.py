@@ -45,8 +45,8 @@ def prod(x, axes, keepdim):
 
 
 def batch_norm(x, weight, bias):
-    # Its gradient reads a weight with gaps as if there were none (PyTorch 2.15, x of rank 2).
-    weight, bias = (None if p is None else p.contiguous() for p in (weight, bias))
+    # PyTorch 2.15's gradient contradicts itself for weights with gaps (x of rank 2) and for x whose strides fit two formats.
+    x, weight, bias = (None if p is None else p.contiguous() for p in (x, weight, bias))
     return F.batch_norm(x, None, None, weight, bias, training=True)
 
 
@@ -139,7 +139,7 @@ OPS = {
     "batch_norm": lambda a, s: batch_norm(*a),
     "layer_norm": lambda a, s: F.layer_norm(a[0], s["sizes"], a[1], a[2]),
     "group_norm": lambda a, s: F.group_norm(a[0], s["groups"], a[1], a[2]),
-    "instance_norm": lambda a, s: F.instance_norm(a[0], weight=a[1], bias=a[2]),
+    "instance_norm": lambda a, s: F.instance_norm(a[0].contiguous(), weight=a[1], bias=a[2]),
     "rms_norm": lambda a, s: F.rms_norm(a[0], s["sizes"], a[1], 1e-5),
     "local_response_norm": lambda a, s: F.local_response_norm(a[0], s["size"]),
     "dynamic_tanh": lambda a, s: dynamic_tanh(*a),
