@@ -15,7 +15,8 @@ Storage::~Storage() {
 
 void Storage::note_recorded_change(uint64_t family) {
   const std::lock_guard lock(mutex_);
-  const auto known = std::find_if(recorded_versions_.rbegin(), recorded_versions_.rend(),  // the latest is asked for most
+  // The latest is asked for most.
+  const auto known = std::find_if(recorded_versions_.rbegin(), recorded_versions_.rend(),
                                   [&](const auto& entry) { return entry.first == family; });
   if (known == recorded_versions_.rend()) {
     recorded_versions_.emplace_back(family, version());

@@ -94,7 +94,8 @@ std::vector<PoolWindow> sliding_windows(int64_t size, int64_t kernel, int64_t st
   for (int64_t i = 0; i < count; ++i) {
     const int64_t begin = i * stride - padding;
     const int64_t end = begin + std::min(kernel, size + padding - begin);
-    PoolWindow window{.begin = std::max<int64_t>(begin, 0), .end = std::min(end, size), .step = std::min(dilation, size)};
+    PoolWindow window{
+        .begin = std::max<int64_t>(begin, 0), .end = std::min(end, size), .step = std::min(dilation, size)};
     window.count = options.count_include_pad ? end - begin : window.end - window.begin;
     window.offset = (dilation - (window.begin - begin) % dilation) % dilation;
     windows.push_back(window);
