@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace norma::cli {
@@ -44,8 +45,13 @@ class RecipeOptions {
   [[nodiscard]] bool any() const { return !edits_->empty(); }
   /// `recipe` with what was given on the command line.
   [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const {
+    const std::string dataset = recipe.dataset;
+    const std::string folder = std::exchange(recipe.data_dir, "");
     for (const auto& edit : *edits_) {
       edit(recipe);
+    }
+    if (recipe.data_dir.empty() && recipe.dataset == dataset) {
+      recipe.data_dir = folder;  // another dataset is not in the folder of the former
     }
     return recipe;
   }

@@ -130,6 +130,8 @@ void check_recipe(const Recipe& recipe) {
   nn::check_conv_layer(recipe.conv_layer);
   precision_of(recipe);
   check_known("dataset", recipe.dataset, data::dataset_names());
+  check(recipe.dataset != "shapes" || recipe.data_dir.empty(), "train",
+        "data-dir: expected none for dataset 'shapes', which is generated, got '{}'", recipe.data_dir);
   check_known("optimizer", recipe.opt, optimizer_names());
   check_known("schedule", recipe.sched, schedule_names());
   check_range("train", "img-size", recipe.image_size, ranges::kImageSize);

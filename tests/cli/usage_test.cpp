@@ -112,6 +112,10 @@ TEST_CASE("norma: one value per channel in training") {
 }
 
 TEST_CASE("norma: missing and broken data") {
+  for (const std::string command : {"train", "compare"}) {
+    CHECK(complaint(command + " --dataset shapes --data-dir d") ==
+          "norma: train: data-dir: expected none for dataset 'shapes', which is generated, got 'd'\n");
+  }
   CHECK(complaint("train --dataset idx --data-dir nowhere").find("nowhere") != std::string::npos);
   const TemporaryFolder folder;
   test::write_file(folder / "train-images-idx3-ubyte", test::idx_bytes({10, 28, 28}, "short"));
