@@ -45,9 +45,13 @@ def prod(x, axes, keepdim):
 
 
 def batch_norm(x, weight, bias):
-    # PyTorch 2.15's gradient contradicts itself for weights with gaps (x of rank 2) and for x whose strides fit two formats.
+    # PyTorch 2.15's gradient contradicts itself for weights with gaps (x of rank 2), for x whose strides fit two formats,
+    # and for a gradient in another format than x.
     x, weight, bias = (None if p is None else p.contiguous() for p in (x, weight, bias))
-    return F.batch_norm(x, None, None, weight, bias, training=True)
+    y = F.batch_norm(x, None, None, weight, bias, training=True)
+    if y.requires_grad:
+        y.register_hook(lambda dy: dy.contiguous())
+    return y
 
 
 def dynamic_tanh(x, alpha, weight, bias):
