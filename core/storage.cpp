@@ -4,6 +4,16 @@
 
 namespace norma {
 
+namespace {
+
+/// The entry of a family, from the latest on, which is asked for most; rend() where there is none.
+template <class Versions>
+auto find_family(Versions& versions, uint64_t family) {
+  return std::find_if(versions.rbegin(), versions.rend(), [&](const auto& entry) { return entry.first == family; });
+}
+
+}  // namespace
+
 Storage::Storage(size_t bytes, Device device)
     : data_(allocator(device).allocate(bytes)), bytes_(bytes), device_(device) {}
 
@@ -15,9 +25,7 @@ Storage::~Storage() {
 
 void Storage::note_recorded_change(uint64_t family) {
   const std::lock_guard lock(mutex_);
-  // The latest is asked for most.
-  const auto known = std::find_if(recorded_versions_.rbegin(), recorded_versions_.rend(),
-                                  [&](const auto& entry) { return entry.first == family; });
+  const auto known = find_family(recorded_versions_, family);
   if (known == recorded_versions_.rend()) {
     recorded_versions_.emplace_back(family, version());
   } else {
@@ -28,9 +36,8 @@ void Storage::note_recorded_change(uint64_t family) {
 
 int64_t Storage::find_recorded_version(uint64_t family) const {
   const std::lock_guard lock(mutex_);
-  const auto known = std::find_if(recorded_versions_.begin(), recorded_versions_.end(),
-                                  [&](const auto& entry) { return entry.first == family; });
-  return known == recorded_versions_.end() ? -1 : known->second;
+  const auto known = find_family(recorded_versions_, family);
+  return known == recorded_versions_.rend() ? -1 : known->second;
 }
 
 }  // namespace norma
