@@ -1,11 +1,11 @@
 // Runs all convolutions and matrix products of one step of a network and nothing else, each in the layout that is
 // fastest, and a copy: no step can take less. By hand: floor --model resnet50 -b 8
 
-#include "train/bench/floor.h"
-#include "train/bench/detail.h"
-#include "train/bench/spread.h"
-#include "train/bench/step.h"
-#include "train/text_table.h"
+#include "lab/bench/floor.h"
+#include "lab/bench/detail.h"
+#include "lab/bench/spread.h"
+#include "lab/bench/step.h"
+#include "lab/report/text_table.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>

@@ -1,7 +1,7 @@
 // Does one step of a network for each line that comes on standard input and prints its seconds, so that a script can
 // let programs take turns step by step. peers.py runs it beside PyTorch.
 
-#include "train/bench/step.h"
+#include "lab/bench/step.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
-#include "train/bench/benchmark.h"
+#include "lab/bench/benchmark.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"

@@ -1,6 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
-#include "train/bench/norm_sweep.h"
+#include "lab/bench/norm_sweep.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"

@@ -2,7 +2,7 @@
 #include "cli/options.h"
 #include "core/input_file.h"
 #include "core/parallel.h"
-#include "train/comparison.h"
+#include "lab/compare/comparison.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"

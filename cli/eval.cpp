@@ -1,7 +1,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "models/registry.h"
-#include "nn/convert.h"
+#include "nn/norm/convert.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/interrupt.h"

@@ -1,12 +1,12 @@
 #include "cli/command.h"
 #include "data/dataset.h"
+#include "lab/report/report.h"
 #include "models/registry.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
 #include "ops/conv/conv.h"
 #include "train/environment.h"
 #include "train/output.h"
 #include "train/precision.h"
-#include "train/report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

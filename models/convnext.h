@@ -2,7 +2,7 @@
 
 #include "models/registry.h"
 #include "nn/linear.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
 
 #include <array>
 #include <memory>

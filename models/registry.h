@@ -1,7 +1,7 @@
 #pragma once
 
 #include "nn/module.h"
-#include "nn/norm_policy.h"
+#include "nn/norm/policy.h"
 
 #include <cstdint>
 #include <memory>
@@ -15,7 +15,7 @@ namespace norma::models {
 struct ModelOptions {
   int64_t num_classes = 1000;
   int64_t in_channels = 3;
-  std::string norm;  ///< any spec of nn/norm_factory.h; "" is the family's own: batch for ResNet, layer2d for ConvNeXt
+  std::string norm;  ///< any spec of nn/norm/factory.h; "" is the family's own: batch for ResNet, layer2d for ConvNeXt
   std::string conv_layer = "conv";    ///< a name of nn/conv_factory.h: what the network's convolutions are
   bool small_stem = false;            ///< ResNet: 3x3 stride 1 without pooling, for small images
   std::optional<int64_t> patch_size;  ///< ConvNeXt: size and stride of the first convolution; 4 by default

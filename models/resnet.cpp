@@ -3,9 +3,9 @@
 #include "nn/conv_factory.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
-#include "nn/norm.h"
+#include "nn/norm/norm.h"
+#include "nn/norm/response_norm.h"
 #include "nn/pool.h"
-#include "nn/response_norm.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
 

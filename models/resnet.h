@@ -3,7 +3,7 @@
 #include "core/random.h"
 #include "models/registry.h"
 #include "nn/linear.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
 
 #include <array>
 #include <memory>

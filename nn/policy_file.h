@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-// What the policy files (nn/norm_policy.h, nn/cast_policy.h) share: TOML with a pattern and a text in each line.
+// What the policy files (nn/norm/policy.h, nn/cast_policy.h) share: TOML with a pattern and a text in each line.
 
 namespace norma::nn {
 

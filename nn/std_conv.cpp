@@ -1,7 +1,7 @@
 #include "nn/std_conv.h"
 
 #include "core/factory.h"
-#include "nn/norm_text.h"
+#include "nn/norm/options.h"
 
 namespace norma::nn {
 namespace {

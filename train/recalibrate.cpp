@@ -1,8 +1,8 @@
 #include "train/recalibrate.h"
 
 #include "core/tape.h"
-#include "nn/batch_norm.h"
 #include "nn/modes.h"
+#include "nn/norm/batch_norm.h"
 
 #include <memory>
 #include <optional>

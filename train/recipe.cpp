@@ -4,7 +4,10 @@
 #include "core/nearest_name.h"
 #include "data/json.h"
 #include "nn/conv_factory.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
+#include "nn/optim/adamw.h"
+#include "nn/optim/parameter_groups.h"
+#include "nn/optim/sgd.h"
 #include "train/ranges.h"
 
 #include <fmt/ranges.h>

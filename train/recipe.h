@@ -2,8 +2,8 @@
 
 #include "data/loader.h"
 #include "models/registry.h"
-#include "nn/optimizer.h"
-#include "nn/schedule.h"
+#include "nn/optim/optimizer.h"
+#include "nn/optim/schedule.h"
 #include "train/precision.h"
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Recipe {
   // The network.
   std::string model = "resnet18";
   std::string norm;                 ///< "": the family's own
-  std::string norm_policy;          ///< text of nn/norm_policy.h: other norms for some layers; "": none
+  std::string norm_policy;          ///< text of nn/norm/policy.h: other norms for some layers; "": none
   std::string norm_policy_file;     ///< where it came from, for messages
   std::string conv_layer = "conv";  ///< a name of nn/conv_factory.h
   bool small_stem = false;

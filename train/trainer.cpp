@@ -6,6 +6,7 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
+#include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
 #include "train/interrupt.h"
 #include "train/output.h"

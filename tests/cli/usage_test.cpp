@@ -1,5 +1,5 @@
 #include "cli/program.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
 
 #include <string>
 

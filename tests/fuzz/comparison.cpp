@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "train/report.h"
+#include "lab/report/report.h"
 
 using namespace norma;
 

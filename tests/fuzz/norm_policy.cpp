@@ -1,4 +1,4 @@
-#include "nn/norm_policy.h"
+#include "nn/norm/policy.h"
 
 #include "fuzz.h"
 

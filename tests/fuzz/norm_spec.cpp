@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
 
 using namespace norma;
 

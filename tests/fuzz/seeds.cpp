@@ -1,8 +1,8 @@
 #include "core/factory.h"
 #include "data/safetensors.h"
+#include "lab/report/report.h"
 #include "train/checkpoint.h"
 #include "train/recipe.h"
-#include "train/report.h"
 
 #include <zlib.h>
 

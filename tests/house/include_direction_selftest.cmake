@@ -25,6 +25,9 @@ run_check(downwards 1 "core/a.cpp: core must not include ops (ops/b.h)")
 file(WRITE ${WORK}/sideways/data/a.cu "#include <models/b.h>\n")
 run_check(sideways 1 "data/a.cu: data must not include models (models/b.h)")
 
+file(WRITE ${WORK}/lab/train/a.cpp "#include \"lab/b.h\"\n")
+run_check(lab 1 "train/a.cpp: train must not include lab (lab/b.h)")
+
 file(WRITE ${WORK}/relative/ops/norm/a.cpp "#include \"../../train/b.h\"\n")
 run_check(relative 1 "ops/norm/a.cpp: write the include from the root (../../train/b.h)")
 

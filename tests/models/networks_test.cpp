@@ -1,6 +1,6 @@
 #include "error_text.h"
 #include "models/registry.h"
-#include "nn/optimizer.h"
+#include "nn/optim/adamw.h"
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

@@ -4,7 +4,7 @@
 #include "error_text.h"
 #include "nn/conv.h"
 #include "nn/linear.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
 #include "nn/sequential.h"
 
 #include <fstream>

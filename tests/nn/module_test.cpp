@@ -1,9 +1,9 @@
 #include "nn/module.h"
 
 #include "error_text.h"
-#include "nn/batch_norm.h"
 #include "nn/conv.h"
 #include "nn/linear.h"
+#include "nn/norm/batch_norm.h"
 #include "nn/sequential.h"
 
 using namespace norma;

@@ -1,9 +1,9 @@
 #pragma once
 
 #include "composed_definitions.h"
-#include "nn/batch_norm.h"
-#include "nn/norm.h"
-#include "nn/response_norm.h"
+#include "nn/norm/batch_norm.h"
+#include "nn/norm/norm.h"
+#include "nn/norm/response_norm.h"
 #include "nn/std_conv.h"
 #include "ops/norm_reference.h"
 #include "ops/shape/copy.h"

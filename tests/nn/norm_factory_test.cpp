@@ -1,7 +1,7 @@
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
 
 #include "error_text.h"
-#include "nn/norm.h"
+#include "nn/norm/norm.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"

@@ -1,6 +1,6 @@
 #include "core/tape.h"
-#include "nn/norm.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
+#include "nn/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "support.h"

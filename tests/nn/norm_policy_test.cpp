@@ -1,9 +1,9 @@
-#include "nn/norm_policy.h"
+#include "nn/norm/policy.h"
 
 #include "error_text.h"
 #include "files.h"
 #include "models/registry.h"
-#include "nn/norm.h"
+#include "nn/norm/norm.h"
 #include "support.h"
 
 #include <map>

@@ -1,6 +1,6 @@
 #include "core/autocast.h"
 #include "error_text.h"
-#include "nn/norm_factory.h"
+#include "nn/norm/factory.h"
 #include "nn/std_conv.h"
 #include "norm_cases.h"
 #include "ops/shape/join.h"

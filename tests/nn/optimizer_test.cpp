@@ -1,10 +1,12 @@
-#include "nn/optimizer.h"
+#include "nn/optim/adamw.h"
+#include "nn/optim/clip.h"
+#include "nn/optim/sgd.h"
 
 #include "core/parallel.h"
 #include "error_text.h"
-#include "nn/batch_norm.h"
 #include "nn/conv.h"
-#include "nn/norm.h"
+#include "nn/norm/batch_norm.h"
+#include "nn/norm/norm.h"
 #include "nn/sequential.h"
 #include "nn/std_conv.h"
 

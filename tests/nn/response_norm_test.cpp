@@ -1,4 +1,4 @@
-#include "nn/response_norm.h"
+#include "nn/norm/response_norm.h"
 
 #include "error_text.h"
 #include "nn/std_conv.h"

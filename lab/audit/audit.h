@@ -1,0 +1,86 @@
+#pragma once
+
+#include "lab/audit/composite.h"
+#include "lab/audit/definition.h"
+#include "lab/audit/norms.h"
+#include "train/environment.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace norma::train::audit {
+
+/// One norm with one kind of statistics and dtype on one case in one layout.
+struct Measurement {
+  std::string norm;
+  Statistics statistics = Statistics::stable;
+  DType dtype = DType::float32;
+  std::string case_name;
+  Layout layout = Layout::contiguous;
+  Sizes sizes;
+  Accuracy accuracy;
+  bool has_bias = true;
+  bool has_weight = true;  ///< or another parameter that is no bias
+};
+
+/// What was left out, and why.
+struct Omission {
+  std::string what;  ///< "float16 offset_1e6", "batch one_element"
+  std::string reason;
+};
+
+/// The time of one forward pass.
+struct Cost {
+  DType dtype = DType::float32;
+  std::string walk;  ///< rows, columns, groups
+  Sizes sizes;
+  Statistics statistics = Statistics::stable;
+  double seconds = 0;   ///< median
+  double relative = 1;  ///< median of the ratios to `stable`, which was timed in turn with it
+};
+
+struct AuditOptions {
+  // All that there are, where a list is empty.
+  std::vector<std::string> norms = {};
+  std::vector<std::string> statistics = {};
+  std::vector<std::string> dtypes = {};
+  std::vector<std::string> cases = {};
+  bool quick = false;        ///< smaller published cases, one layout, fewer timings
+  std::string command = {};  ///< the command line, for the report
+  std::function<void(const std::string& text)> progress = {};
+};
+
+struct Audit {
+  std::vector<Measurement> measurements;
+  std::vector<Omission> omissions;
+  std::vector<Cost> costs;
+  Environment environment;
+  std::string command;
+  std::string date;
+  double seconds = 0;
+  bool quick = false;
+  bool complete = true;  ///< false after an interruption
+};
+
+/// Throws Error for names that are unknown or come twice.
+void check_options(const AuditOptions& options);
+
+/// Measures everything, until interrupted() (interrupt.h). Throws Error as check_options().
+Audit run_audit(const AuditOptions& options);
+
+/// Forward and backward of a norm on inputs that lie in this layout.
+NormResults apply_norm(const Norm& norm, const NormInputs& inputs, Statistics statistics, Layout layout);
+
+CompositeResults apply_composite(const Composite& composite, const CompositeInputs& inputs, Statistics statistics,
+                                 Layout layout);
+
+/// Names of the norms and of the composites.
+std::vector<std::string> audited_names();
+/// Whether the choice of statistics makes a difference to the norm or composite.
+bool has_statistics(const std::string& name);
+
+/// Times every one of `statistics`, and `stable`, on one input for each walk.
+std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick);
+
+}  // namespace norma::train::audit

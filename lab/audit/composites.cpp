@@ -1,0 +1,356 @@
+#include "core/copy.h"
+#include "core/factory.h"
+#include "lab/audit/composite.h"
+#include "ops/norm/dynamic_tanh.h"
+#include "ops/norm/evo_norm.h"
+#include "ops/norm/norm.h"
+#include "ops/norm/response_norm.h"
+#include "ops/norm/standardize_weight.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace norma::train::audit {
+
+namespace {
+
+using Arguments = CompositeArguments;
+using Length = CompositeParameter::Length;
+
+// Small and odd, since the definition runs once for every number that goes in.
+const Sizes kSizes = {5, 6, 4, 3};
+constexpr int64_t kSubBatch = 2;
+constexpr int64_t kGroups = 2;
+constexpr int64_t kWindow = 5;
+constexpr double kRMax = 3;
+constexpr double kDMax = 5;
+
+constexpr CompositeParameter kWeight{.length = Length::channels, .low = 0.5};
+constexpr CompositeParameter kBias{.length = Length::channels, .low = -0.25, .is_bias = true};
+
+Dual constant(long double value) {
+  return {.value = value};
+}
+
+/// The places of x (N, C, H, W), in row-major order.
+struct Places {
+  explicit Places(const Sizes& sizes)
+      : channels(static_cast<size_t>(sizes[1])),
+        images(static_cast<size_t>(sizes[0])),
+        pixels(static_cast<size_t>(sizes[2] * sizes[3])) {}
+  [[nodiscard]] size_t channel(size_t i) const { return i / pixels % channels; }
+  [[nodiscard]] size_t image(size_t i) const { return i / pixels / channels; }
+  [[nodiscard]] size_t map(size_t i) const { return i / pixels; }
+
+  size_t channels;
+  size_t images;
+  size_t pixels;
+};
+
+struct Moments {
+  std::vector<Dual> mean;
+  std::vector<Dual> rest;      ///< what the mean has lost to rounding
+  std::vector<Dual> variance;  ///< biased
+  [[nodiscard]] Dual centred(const Dual& x, size_t set) const { return (x - mean[set]) - rest[set]; }
+};
+
+/// mean = sum(x) / n, var = sum((x - mean)²) / n over the elements with the same set_of(i).
+template <class SetOf>
+Moments moments(const std::vector<Dual>& x, size_t sets, const SetOf& set_of) {
+  Moments m{std::vector<Dual>(sets), std::vector<Dual>(sets), std::vector<Dual>(sets)};
+  std::vector<long double> count(sets, 0);
+  for (size_t i = 0; i < x.size(); ++i) {
+    count[set_of(i)] += 1;
+  }
+  for (std::vector<Dual>* part : {&m.mean, &m.rest}) {
+    std::vector<Dual> sums(sets);
+    for (size_t i = 0; i < x.size(); ++i) {
+      sums[set_of(i)] = sums[set_of(i)] + m.centred(x[i], set_of(i));
+    }
+    for (size_t set = 0; set < sets; ++set) {
+      (*part)[set] = sums[set] * constant(1 / count[set]);
+    }
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t set = set_of(i);
+    const Dual d = m.centred(x[i], set);
+    m.variance[set] = m.variance[set] + d * d;
+  }
+  for (size_t set = 0; set < sets; ++set) {
+    m.variance[set] = m.variance[set] * constant(1 / count[set]);
+  }
+  return m;
+}
+
+/// sqrt(var + eps)
+Dual deviation(const Dual& variance, double eps) {
+  return sqrt(variance + constant(eps));
+}
+
+/// The sum of x² of each map.
+std::vector<Dual> square_sums(const Arguments& a, const Places& places) {
+  std::vector<Dual> sums(places.images * places.channels);
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    sums[places.map(i)] = sums[places.map(i)] + a.x[i] * a.x[i];
+  }
+  return sums;
+}
+
+std::vector<Dual> ghost_batch(const Arguments& a) {
+  const Places places(a.sizes);
+  const size_t parts = (places.images + kSubBatch - 1) / kSubBatch;
+  const auto set_of = [&](size_t i) { return places.image(i) / kSubBatch * places.channels + places.channel(i); };
+  const Moments m = moments(a.x, parts * places.channels, set_of);
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    y.push_back(m.centred(a.x[i], set_of(i)) / deviation(m.variance[set_of(i)], a.eps) * a.parameters[0][c] +
+                a.parameters[1][c]);
+  }
+  return y;
+}
+
+/// The running mean of a channel; the running variance is 1.
+double running_mean_of(size_t channel) {
+  return 0.25 * static_cast<double>(channel);
+}
+
+// y = (xhat * r + d) * weight + bias with r and d of the batch's values, constants for the gradient
+std::vector<Dual> batch_renorm_definition(const Arguments& a) {
+  const Places places(a.sizes);
+  const Moments m = moments(a.x, places.channels, [&](size_t i) { return places.channel(i); });
+  const long double running = std::sqrt(1 + static_cast<long double>(a.eps));
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    const Dual s = deviation(m.variance[c], a.eps);
+    const long double mean = m.mean[c].value + m.rest[c].value;
+    const long double r = std::clamp<long double>(s.value / running, 1 / kRMax, kRMax);
+    const long double d = std::clamp<long double>((mean - running_mean_of(c)) / running, -kDMax, kDMax);
+    y.push_back((m.centred(a.x[i], c) / s * constant(r) + constant(d)) * a.parameters[0][c] + a.parameters[1][c]);
+  }
+  return y;
+}
+
+// x / max(sqrt(var_batch + eps), v * x + sqrt(var_instance + eps)) * weight + bias
+std::vector<Dual> evonorm_b0(const Arguments& a) {
+  const Places places(a.sizes);
+  const Moments batch = moments(a.x, places.channels, [&](size_t i) { return places.channel(i); });
+  const Moments instance = moments(a.x, places.images * places.channels, [&](size_t i) { return places.map(i); });
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    const Dual right = a.parameters[2][c] * a.x[i] + deviation(instance.variance[places.map(i)], a.eps);
+    const Dual divisor = maximum(right, deviation(batch.variance[c], a.eps));
+    y.push_back(a.x[i] / divisor * a.parameters[0][c] + a.parameters[1][c]);
+  }
+  return y;
+}
+
+// x * sigmoid(v * x) / sqrt(var_group + eps) * weight + bias
+std::vector<Dual> evonorm_s0(const Arguments& a) {
+  const Places places(a.sizes);
+  const size_t per_group = std::max<size_t>(1, places.channels / kGroups);
+  const auto set_of = [&](size_t i) { return places.map(i) / per_group; };
+  const Moments m = moments(a.x, places.images * places.channels / per_group, set_of);
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    const Dual gate = sigmoid(a.parameters[2][c] * a.x[i]);
+    y.push_back(a.x[i] / deviation(m.variance[set_of(i)], a.eps) * gate * a.parameters[0][c] + a.parameters[1][c]);
+  }
+  return y;
+}
+
+// max(x / sqrt(mean(x²) + eps) * weight + bias, tau)
+std::vector<Dual> filter_response(const Arguments& a) {
+  const Places places(a.sizes);
+  const std::vector<Dual> sums = square_sums(a, places);
+  const Dual share = constant(1 / static_cast<long double>(places.pixels));
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    const Dual xhat = a.x[i] / deviation(sums[places.map(i)] * share, a.eps);
+    y.push_back(maximum(xhat * a.parameters[0][c] + a.parameters[1][c], a.parameters[2][c]));
+  }
+  return y;
+}
+
+// x + weight * x * n + bias, n = g / (mean of g over the channels + eps), g = sqrt(sum of x² of the map)
+std::vector<Dual> global_response(const Arguments& a) {
+  const Places places(a.sizes);
+  std::vector<Dual> g;
+  for (const Dual& sum : square_sums(a, places)) {
+    g.push_back(sqrt(sum));
+  }
+  std::vector<Dual> means(places.images);
+  for (size_t map = 0; map < g.size(); ++map) {
+    means[map / places.channels] =
+        means[map / places.channels] + g[map] * constant(1 / static_cast<long double>(places.channels));
+  }
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    const Dual n = g[places.map(i)] / (means[places.image(i)] + constant(a.eps));
+    y.push_back(a.x[i] + a.parameters[0][c] * a.x[i] * n + a.parameters[1][c]);
+  }
+  return y;
+}
+
+// x * (k + alpha / size * sum of x² over the window of channels) ^ -beta
+std::vector<Dual> local_response(const Arguments& a) {
+  const Places places(a.sizes);
+  const LocalResponseNormOptions options;
+  const Dual factor = constant(static_cast<long double>(options.alpha) / kWindow);
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    Dual sum;
+    for (size_t from = 0; from < places.channels; ++from) {
+      if (from + kWindow / 2 >= c && from <= c + (kWindow - 1) / 2) {
+        const Dual& neighbour = a.x[i - c * places.pixels + from * places.pixels];
+        sum = sum + neighbour * neighbour;
+      }
+    }
+    y.push_back(a.x[i] * pow(constant(options.k) + factor * sum, -static_cast<long double>(options.beta)));
+  }
+  return y;
+}
+
+std::vector<Dual> dynamic_tanh_definition(const Arguments& a) {
+  const Places places(a.sizes);
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    y.push_back(tanh(a.parameters[2][0] * a.x[i]) * a.parameters[0][c] + a.parameters[1][c]);
+  }
+  return y;
+}
+
+// (weight - mean) / sqrt(var + eps) * gain [* gamma / sqrt(fan-in)] of each output channel
+std::vector<Dual> standardized(const Arguments& a, long double gamma) {
+  const auto out = static_cast<size_t>(a.sizes[0]);
+  const size_t fan_in = a.x.size() / out;
+  const auto set_of = [&](size_t i) { return i / fan_in; };
+  const Moments m = moments(a.x, out, set_of);
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t o = set_of(i);
+    y.push_back(m.centred(a.x[i], o) / deviation(m.variance[o], a.eps) * a.parameters[0][o] * constant(gamma));
+  }
+  return y;
+}
+
+constexpr double kGamma = 1.7139588594436646;  // of relu
+
+std::vector<Composite> make_composites() {
+  const std::string one_is_error = "one element in a set is an error";
+  constexpr CompositeParameter kGain{.length = Length::first_axis, .low = 0.5};
+  return {
+      {.name = "ghost_batch",
+       .sizes = kSizes,
+       .why_not_one_each = one_is_error,
+       .parameters = {kWeight, kBias},
+       .apply =
+           [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
+             return ghost_batch_norm(x, kSubBatch, {}, {}, p[0], p[1], {.eps = eps, .statistics = statistics});
+           },
+       .define = ghost_batch},
+      {.name = "batch_renorm",
+       .sizes = kSizes,
+       .why_not_one_each = one_is_error,
+       .parameters = {kWeight, kBias},
+       .apply =
+           [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
+             // Written to by every call.
+             const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
+             std::vector<double> means;
+             for (int64_t c = 0; c < x.size(1); ++c) {
+               means.push_back(running_mean_of(static_cast<size_t>(c)));
+             }
+             const Tensor mean = from_vector<double>(means, {x.size(1)}, {.dtype = dtype});
+             const Tensor var = ones({x.size(1)}, {.dtype = dtype});
+             return batch_renorm(
+                 x, mean, var, p[0], p[1],
+                 {.batch_norm = {.eps = eps, .statistics = statistics}, .r_max = kRMax, .d_max = kDMax});
+           },
+       .define = batch_renorm_definition},
+      {.name = "evonorm_b0",
+       .sizes = kSizes,
+       .one_each = Sizes{7, 5, 1, 1},
+       .parameters = {kWeight, kBias, kWeight},
+       .apply = [](const Tensor& x, const Tensors& p, Statistics statistics,
+                   double eps) { return evo_norm_b0(x, {}, p[2], p[0], p[1], {.eps = eps, .statistics = statistics}); },
+       .define = evonorm_b0},
+      {.name = "evonorm_s0",
+       .sizes = kSizes,
+       .one_each = Sizes{7, kGroups, 1, 1},
+       .parameters = {kWeight, kBias, kWeight},
+       .apply =
+           [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
+             return evo_norm_s0(x, kGroups, p[2], p[0], p[1], {.eps = eps, .statistics = statistics});
+           },
+       .define = evonorm_s0},
+      {.name = "frn",
+       .sizes = kSizes,
+       .one_each = Sizes{7, 5, 1, 1},
+       .has_statistics = false,
+       .parameters = {kWeight, kBias, {.length = Length::channels, .low = -0.5}},
+       .apply = [](const Tensor& x, const Tensors& p, Statistics,
+                   double eps) { return filter_response_norm(x, p[0], p[1], p[2], {.eps = eps}); },
+       .define = filter_response},
+      {.name = "grn",
+       .sizes = kSizes,
+       .one_each = Sizes{7, 5, 1, 1},
+       .has_statistics = false,
+       .relative = true,
+       .parameters = {kWeight, kBias},
+       .apply = [](const Tensor& x, const Tensors& p, Statistics,
+                   double eps) { return global_response_norm(x, p[0], p[1], {.eps = eps}); },
+       .define = global_response},
+      {.name = "local_response",
+       .sizes = kSizes,
+       .one_each = Sizes{7, 1, 2, 1},
+       .has_statistics = false,
+       .relative = true,
+       .apply = [](const Tensor& x, const Tensors&, Statistics, double) { return local_response_norm(x, kWindow); },
+       .define = local_response},
+      {.name = "dyt",
+       .sizes = kSizes,
+       .why_not_one_each = "it has no sets",
+       .has_statistics = false,
+       .least_dx = 1,
+       .parameters = {kWeight, kBias, {.length = Length::one, .low = 0.5}},
+       .apply = [](const Tensor& x, const Tensors& p, Statistics, double) { return dynamic_tanh(x, p[2], p[0], p[1]); },
+       .define = dynamic_tanh_definition},
+      {.name = "std_conv",
+       .sizes = kSizes,
+       .why_not_one_each = one_is_error,
+       .parameters = {kGain},
+       .apply = [](const Tensor& x, const Tensors& p, Statistics statistics,
+                   double eps) { return standardize_weight(x, p[0], {.eps = eps, .statistics = statistics}); },
+       .define = [](const Arguments& a) { return standardized(a, 1); }},
+      {.name = "scaled_std_conv",
+       .sizes = kSizes,
+       .why_not_one_each = one_is_error,
+       .parameters = {kGain},
+       .apply =
+           [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
+             return standardize_weight(x, p[0], {.eps = eps, .statistics = statistics, .gamma = kGamma});
+           },
+       .define =
+           [](const Arguments& a) {
+             const auto fan_in = static_cast<long double>(a.x.size()) / static_cast<long double>(a.sizes[0]);
+             return standardized(a, kGamma / std::sqrt(fan_in));
+           }},
+  };
+}
+
+}  // namespace
+
+const std::vector<Composite>& all_composites() {
+  static const std::vector<Composite> composites = make_composites();
+  return composites;
+}
+
+}  // namespace norma::train::audit

@@ -1,0 +1,135 @@
+#include "lab/audit/report.h"
+
+#include "lab/audit/cases.h"
+#include "lab/report/text_table.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <iterator>
+
+// The files.
+
+namespace norma::train::audit {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// "16x12x18x17"
+std::string sizes_text(const Sizes& sizes) {
+  return fmt::format("{}", fmt::join(sizes.begin(), sizes.end(), "x"));
+}
+
+/// JSON has no infinities and no NaN: they are texts.
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
+Json to_json(const Errors& errors) {
+  return {{"worst", number(errors.worst)}, {"mean", number(errors.mean)}};
+}
+
+Json to_json(const Measurement& m) {
+  Json json = {{"norm", m.norm},
+               {"statistics", to_string(m.statistics)},
+               {"dtype", to_string(m.dtype)},
+               {"case", m.case_name},
+               {"layout", to_string(m.layout)},
+               {"sizes", std::vector<int64_t>(m.sizes.begin(), m.sizes.end())},
+               {"output", to_json(m.accuracy.output)},
+               {"dx", to_json(m.accuracy.dx)}};
+  if (m.has_weight) {
+    json["dweight"] = to_json(m.accuracy.dweight);
+  }
+  if (m.has_bias) {
+    json["dbias"] = to_json(m.accuracy.dbias);
+  }
+  json["wrong_outputs"] = m.accuracy.wrong_outputs;
+  json["wrong_gradients"] = m.accuracy.wrong_gradients;
+  return json;
+}
+
+}  // namespace
+
+std::string to_csv(const Audit& audit) {
+  std::string csv =
+      "norm,statistics,dtype,case,layout,sizes,output_worst,output_mean,dx_worst,dx_mean,dweight_worst,dweight_mean,"
+      "dbias_worst,dbias_mean,wrong_outputs,wrong_gradients\n";
+  auto out = std::back_inserter(csv);
+  for (const Measurement& m : audit.measurements) {
+    const Accuracy& a = m.accuracy;
+    fmt::format_to(out, "{},{},{},{},{},{},{},{},{},{},", m.norm, to_string(m.statistics), to_string(m.dtype),
+                   m.case_name, to_string(m.layout), sizes_text(m.sizes), a.output.worst, a.output.mean, a.dx.worst,
+                   a.dx.mean);
+    if (m.has_weight) {
+      fmt::format_to(out, "{},{},", a.dweight.worst, a.dweight.mean);
+    } else {
+      csv += ",,";
+    }
+    if (m.has_bias) {
+      fmt::format_to(out, "{},{},", a.dbias.worst, a.dbias.mean);
+    } else {
+      csv += ",,";
+    }
+    fmt::format_to(out, "{},{}\n", a.wrong_outputs, a.wrong_gradients);
+  }
+  return csv;
+}
+
+std::string costs_to_csv(const Audit& audit) {
+  std::string csv = "walk,dtype,sizes,statistics,seconds,relative_to_stable\n";
+  for (const Cost& cost : audit.costs) {
+    fmt::format_to(std::back_inserter(csv), "{},{},{},{},{},{}\n", cost.walk, to_string(cost.dtype),
+                   sizes_text(cost.sizes), to_string(cost.statistics), cost.seconds, cost.relative);
+  }
+  return csv;
+}
+
+std::string to_json(const Audit& audit) {
+  Json cases = Json::object();
+  for (const Case& c : all_cases()) {
+    cases[c.name] = c.description;
+  }
+  Json json = {{"format", "norma audit 1"},
+               {"date", audit.date},
+               {"command", audit.command},
+               {"quick", audit.quick},
+               {"complete", audit.complete},
+               {"seconds", audit.seconds},
+               {"environment", Json::parse(train::to_json(audit.environment))},
+               {"cases", std::move(cases)}};
+  Json measurements = Json::array();
+  for (const Measurement& m : audit.measurements) {
+    measurements.push_back(to_json(m));
+  }
+  json["measurements"] = std::move(measurements);
+  Json costs = Json::array();
+  for (const Cost& cost : audit.costs) {
+    costs.push_back({{"walk", cost.walk},
+                     {"dtype", to_string(cost.dtype)},
+                     {"sizes", std::vector<int64_t>(cost.sizes.begin(), cost.sizes.end())},
+                     {"statistics", to_string(cost.statistics)},
+                     {"seconds", cost.seconds},
+                     {"relative_to_stable", number(cost.relative)}});
+  }
+  json["costs"] = std::move(costs);
+  Json omissions = Json::array();
+  for (const Omission& omission : audit.omissions) {
+    omissions.push_back({{"what", omission.what}, {"reason", omission.reason}});
+  }
+  json["omissions"] = std::move(omissions);
+  return json.dump(1) + "\n";
+}
+
+void write_report(const Audit& audit, const std::filesystem::path& folder) {
+  write_text_file("audit", folder / "results.json", to_json(audit));
+  write_text_file("audit", folder / "results.csv", to_csv(audit));
+  write_text_file("audit", folder / "costs.csv", costs_to_csv(audit));
+  write_text_file("audit", folder / "table.txt", to_table(audit));
+}
+
+}  // namespace norma::train::audit

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "lab/audit/audit.h"
+
+#include <filesystem>
+#include <string>
+
+namespace norma::train::audit {
+
+/// What is printed: the units of the errors, the errors of each norm, the published cases, a summary over all norms
+/// with the costs, and what was left out.
+std::string to_table(const Audit& audit);
+/// A line per measurement, with a header.
+std::string to_csv(const Audit& audit);
+/// A line per timing, with a header.
+std::string costs_to_csv(const Audit& audit);
+/// Everything. Errors that are no numbers are "inf", "-inf" or "nan".
+std::string to_json(const Audit& audit);
+
+/// Writes table.txt, results.csv, costs.csv and results.json into a folder. Throws Error that names the file.
+void write_report(const Audit& audit, const std::filesystem::path& folder);
+
+}  // namespace norma::train::audit

@@ -1,0 +1,262 @@
+#include "core/error.h"
+#include "lab/audit/cases.h"
+#include "lab/audit/report.h"
+#include "lab/report/text_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+
+// The text that is printed.
+
+namespace norma::train::audit {
+
+namespace {
+
+using Lines = std::vector<std::vector<std::string>>;
+
+constexpr const char* kUnits =
+    "Errors are absolute differences from the definition, computed with plain loops in extended precision from the\n"
+    "same rounded inputs. They are measured in these units:\n"
+    "  outputs       1; or the root mean square of the set's true outputs, where that is above 1\n"
+    "  dx            1 / sqrt(var + eps) of the set; times the root mean square of dx in it, where that is above 1\n"
+    "  dweight, db   the sum of |dy| (or of |dy * xhat|, if larger) over the elements with that weight\n"
+    "From ghost_batch on, units are taken over the whole tensor: outputs of grn and local_response relative to their\n"
+    "root mean square; dx relative to that of the sum of |dy * dy/dx|, and at least 1 for dyt.\n"
+    "wrong: outputs and gradients that are NaN or infinite where the definition is not, or the other way round.\n"
+    "The largest errors are shown; a dash means not measured.\n";
+
+/// "1.3e-7", or a dash for none.
+std::string format_error(const std::optional<double>& error) {
+  if (!error) {
+    return "–";
+  }
+  if (*error == 0 || !std::isfinite(*error)) {
+    return *error == 0 ? "0" : "inf";
+  }
+  const std::string text = fmt::format("{:.1e}", *error);  // "1.3e-07"
+  const size_t e = text.find('e');
+  return fmt::format("{}e{}", text.substr(0, e), std::stoi(text.substr(e + 1)));
+}
+
+/// The columns of the cases that are there, in the order of all_cases().
+std::vector<std::string> columns_of_cases(const Audit& audit) {
+  std::vector<std::string> columns;
+  for (const Case& c : all_cases()) {
+    const bool there = std::any_of(audit.measurements.begin(), audit.measurements.end(),
+                                   [&](const Measurement& m) { return m.case_name == c.name; });
+    if (there && !c.column.empty() && !c.is_published() &&
+        std::find(columns.begin(), columns.end(), c.column) == columns.end()) {
+      columns.push_back(c.column);
+    }
+  }
+  return columns;
+}
+
+using Filter = std::function<bool(const Measurement&)>;
+using Value = double (*)(const Accuracy&);
+
+/// The largest value of the measurements that pass.
+std::optional<double> largest(const Audit& audit, const Filter& filter, Value value) {
+  std::optional<double> result;
+  for (const Measurement& m : audit.measurements) {
+    if (filter(m)) {
+      result = std::max(result.value_or(0), value(m.accuracy));
+    }
+  }
+  return result;
+}
+
+double worst_output(const Accuracy& a) {
+  return a.output.worst;
+}
+double mean_output(const Accuracy& a) {
+  return a.output.mean;
+}
+double worst_dx(const Accuracy& a) {
+  return a.dx.worst;
+}
+double worst_dweight(const Accuracy& a) {
+  return a.dweight.worst;
+}
+double worst_dbias(const Accuracy& a) {
+  return a.dbias.worst;
+}
+
+/// Adds the cells of one line: the output error in each column, the gradient errors, the number of wrong places.
+void add_errors(const Audit& audit, const Filter& filter, const std::vector<std::string>& columns,
+                std::vector<std::string>& line) {
+  const Filter listed = [&](const Measurement& m) { return filter(m) && !case_called(m.case_name).is_published(); };
+  for (const std::string& column : columns) {
+    const Filter here = [&](const Measurement& m) { return filter(m) && case_called(m.case_name).column == column; };
+    line.push_back(format_error(largest(audit, here, worst_output)));
+  }
+  line.push_back(format_error(largest(audit, listed, worst_dx)));
+  const Filter with_weight = [&](const Measurement& m) { return listed(m) && m.has_weight; };
+  line.push_back(format_error(largest(audit, with_weight, worst_dweight)));
+  const Filter with_bias = [&](const Measurement& m) { return listed(m) && m.has_bias; };
+  line.push_back(format_error(largest(audit, with_bias, worst_dbias)));
+  int64_t wrong = 0;
+  bool any = false;
+  for (const Measurement& m : audit.measurements) {
+    if (listed(m)) {
+      wrong += m.accuracy.wrong_outputs + m.accuracy.wrong_gradients;
+      any = true;
+    }
+  }
+  line.push_back(any ? std::to_string(wrong) : "–");
+}
+
+void add(std::vector<std::string>& line, const std::vector<std::string>& cells) {
+  line.insert(line.end(), cells.begin(), cells.end());
+}
+
+/// Values in the order in which they come first.
+template <class Get>
+auto distinct(const Audit& audit, Get get) {
+  std::vector<decltype(get(audit.measurements.front()))> values;
+  for (const Measurement& m : audit.measurements) {
+    if (std::find(values.begin(), values.end(), get(m)) == values.end()) {
+      values.push_back(get(m));
+    }
+  }
+  return values;
+}
+
+std::string by_norm(const Audit& audit, const std::vector<std::string>& columns) {
+  std::vector<std::string> heads = {"norm", "statistics", "dtype"};
+  add(heads, columns);
+  add(heads, {"dx", "dweight", "db", "wrong"});
+  Lines lines = {heads};
+  for (const std::string& norm : distinct(audit, [](const Measurement& m) { return m.norm; })) {
+    for (const DType dtype : distinct(audit, [](const Measurement& m) { return m.dtype; })) {
+      for (const Statistics kind : distinct(audit, [](const Measurement& m) { return m.statistics; })) {
+        const Filter filter = [&](const Measurement& m) {
+          return m.norm == norm && m.dtype == dtype && m.statistics == kind;
+        };
+        if (std::any_of(audit.measurements.begin(), audit.measurements.end(), filter)) {
+          std::vector<std::string> line = {norm, has_statistics(norm) ? std::string(to_string(kind)) : "any",
+                                           std::string(to_string(dtype))};
+          add_errors(audit, filter, columns, line);
+          lines.push_back(line);
+        }
+      }
+    }
+  }
+  return align_table(lines, 3);
+}
+
+std::string published(const Audit& audit) {
+  Lines lines = {{"case", "dtype", "statistics", "output", "mean", "dx", "wrong"}};
+  for (const Measurement& m : audit.measurements) {
+    if (case_called(m.case_name).is_published()) {
+      lines.push_back({m.case_name, std::string(to_string(m.dtype)), std::string(to_string(m.statistics)),
+                       format_error(m.accuracy.output.worst), format_error(m.accuracy.output.mean),
+                       format_error(m.accuracy.dx.worst),
+                       std::to_string(m.accuracy.wrong_outputs + m.accuracy.wrong_gradients)});
+    }
+  }
+  return lines.size() > 1 ? align_table(lines, 3) : "";
+}
+
+/// Worst errors over all norms that have a choice of statistics, and what the choice costs.
+std::string summary(const Audit& audit, const std::vector<std::string>& columns) {
+  std::vector<std::string> walks;
+  for (const Cost& cost : audit.costs) {
+    if (std::find(walks.begin(), walks.end(), cost.walk) == walks.end()) {
+      walks.push_back(cost.walk);
+    }
+  }
+  std::vector<std::string> heads = {"statistics", "dtype"};
+  add(heads, columns);
+  add(heads, {"dx", "dweight", "db", "wrong"});
+  add(heads, walks);
+  Lines lines = {heads};
+  for (const DType dtype : distinct(audit, [](const Measurement& m) { return m.dtype; })) {
+    for (const Statistics kind : distinct(audit, [](const Measurement& m) { return m.statistics; })) {
+      const Filter filter = [&](const Measurement& m) {
+        return m.dtype == dtype && m.statistics == kind && has_statistics(m.norm);
+      };
+      if (std::none_of(audit.measurements.begin(), audit.measurements.end(), filter)) {
+        continue;
+      }
+      std::vector<std::string> line = {std::string(to_string(kind)), std::string(to_string(dtype))};
+      add_errors(audit, filter, columns, line);
+      for (const std::string& walk : walks) {
+        const auto cost = std::find_if(audit.costs.begin(), audit.costs.end(), [&](const Cost& c) {
+          return c.walk == walk && c.dtype == dtype && c.statistics == kind;
+        });
+        line.push_back(cost == audit.costs.end() ? "–" : fmt::format("{:.2f}", cost->relative));
+      }
+      lines.push_back(line);
+    }
+  }
+  return lines.size() > 1 ? align_table(lines, 2) : "";
+}
+
+/// Mean output errors, the worst of all norms.
+std::string means(const Audit& audit, const std::vector<std::string>& columns) {
+  std::vector<std::string> heads = {"statistics", "dtype"};
+  add(heads, columns);
+  Lines lines = {heads};
+  for (const DType dtype : distinct(audit, [](const Measurement& m) { return m.dtype; })) {
+    for (const Statistics kind : distinct(audit, [](const Measurement& m) { return m.statistics; })) {
+      std::vector<std::string> line = {std::string(to_string(kind)), std::string(to_string(dtype))};
+      bool any = false;
+      for (const std::string& column : columns) {
+        const Filter here = [&](const Measurement& m) {
+          return m.dtype == dtype && m.statistics == kind && has_statistics(m.norm) &&
+                 case_called(m.case_name).column == column;
+        };
+        const std::optional<double> mean = largest(audit, here, mean_output);
+        any = any || mean.has_value();
+        line.push_back(format_error(mean));
+      }
+      if (any) {
+        lines.push_back(line);
+      }
+    }
+  }
+  return lines.size() > 1 ? align_table(lines, 2) : "";
+}
+
+}  // namespace
+
+std::string to_table(const Audit& audit) {
+  const std::vector<std::string> columns = columns_of_cases(audit);
+  std::string text = kUnits;
+  if (audit.measurements.empty()) {
+    return text;
+  }
+  const auto section = [&](const std::string& head, const std::string& table) {
+    if (!table.empty()) {
+      text += "\n" + head + "\n" + table;
+    }
+  };
+  const bool any_listed = std::any_of(audit.measurements.begin(), audit.measurements.end(),
+                                      [](const Measurement& m) { return !case_called(m.case_name).is_published(); });
+  if (any_listed) {
+    section("Each norm", by_norm(audit, columns));
+  }
+  section("Published cases (layer norm without weight and bias, dy = 1)", published(audit));
+  if (any_listed) {
+    section("All norms that have a choice of statistics; rows, columns, groups: time of forward, stable = 1",
+            summary(audit, columns));
+    if (!columns.empty()) {
+      section("The same, mean output error: that of the worst norm and case", means(audit, columns));
+    }
+  }
+  if (!audit.omissions.empty()) {
+    Lines lines = {{"left out", "because"}};
+    for (const Omission& omission : audit.omissions) {
+      lines.push_back({omission.what, omission.reason});
+    }
+    section("Not measured", align_table(lines, 2));
+  }
+  return text;
+}
+
+}  // namespace norma::train::audit

@@ -1,0 +1,168 @@
+#include "lab/bench/detail.h"
+
+#include "lab/bench/spread.h"
+#include "lab/report/text_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace norma::train::bench {
+
+namespace {
+
+using kernels::Conv2dCall;
+using kernels::Conv2dCase;
+using kernels::MatmulCase;
+
+/// "conv2d" of a 3x3 kernel with stride 2 is "conv2d 3x3/2".
+std::string label(const OpWork& work) {
+  const auto* call = std::any_cast<Conv2dCall>(&work.call);
+  if (call == nullptr) {
+    return work.op;
+  }
+  const Conv2dCase& conv = call->conv;
+  std::string text = fmt::format("{} {}x{}", work.op, conv.kh, conv.kw);
+  if (conv.stride_h > 1) {
+    text += fmt::format("/{}", conv.stride_h);
+  }
+  return conv.groups > 1 && conv.groups == conv.c ? text + " depthwise" : text;
+}
+
+bool is_product(const OpWork& work) {
+  return std::any_cast<Conv2dCall>(&work.call) != nullptr || std::any_cast<MatmulCase>(&work.call) != nullptr;
+}
+
+double percent(double part, double whole) {
+  return whole > 0 ? 100 * part / whole : 0;
+}
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.3f}", 1e3 * seconds);
+}
+
+}  // namespace
+
+double Detail::outside() const {
+  double inside = 0;
+  for (const OpLine& line : lines) {
+    inside += line.seconds;
+  }
+  return step() - inside;
+}
+
+Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts, const std::vector<double>& floors,
+                   double copy_rate) {
+  Detail detail{.parts = parts, .copy_rate = copy_rate};
+  std::map<std::tuple<std::string, OpPass, std::string>, OpLine> lines;
+  size_t next_floor = 0;
+  for (const OpRecord& record : records) {
+    const OpWork& work = record.work;
+    const std::string name = label(work);
+    OpLine& line = lines[{name, record.pass, work.implementation}];
+    line.op = name;
+    line.pass = record.pass;
+    line.implementation = work.implementation;
+    ++line.calls;
+    line.seconds += record.seconds;
+    line.bytes += work.bytes;
+    line.flops += work.flops;
+    if (is_product(work)) {
+      const double floor = floors.at(next_floor++);
+      line.floor += floor;
+      detail.product_floor += floor;
+    } else {
+      line.floor += work.bytes / copy_rate;
+      detail.moving_floor += work.bytes / copy_rate;
+    }
+  }
+  for (auto& [key, line] : lines) {
+    detail.lines.push_back(std::move(line));
+  }
+  std::stable_sort(detail.lines.begin(), detail.lines.end(),
+                   [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
+  return detail;
+}
+
+Detail measure_detail(Step& step, ProductFloor& floor) {
+  constexpr int kRounds = 5;
+  Copy copy(kBeyondCaches);
+  copy.run();
+  std::vector<std::vector<OpRecord>> records;
+  std::vector<StepParts> parts;
+  std::vector<double> totals;
+  std::vector<std::vector<double>> floors;
+  std::vector<double> floor_totals;
+  std::vector<double> copies;
+  // In turns, so that a slow moment of the machine meets all three.
+  for (int round = 0; round < kRounds; ++round) {
+    {
+      const OpProfile profile;
+      parts.push_back(step.run());
+      records.push_back(profile.records());
+    }
+    totals.push_back(parts.back().total());
+    if (round == 0) {
+      floor.run(product_calls(records.back()));  // finds the fastest ways
+    }
+    floors.push_back(floor.run(product_calls(records.back())));
+    double total = 0;
+    for (const double seconds : floors.back()) {
+      total += seconds;
+    }
+    floor_totals.push_back(total);
+    for (int i = 0; i < 3; ++i) {
+      copies.push_back(copy.run());
+    }
+  }
+  const size_t middle = median_index(totals);
+  return make_detail(records[middle], parts[middle], floors[median_index(floor_totals)],
+                     copy.bytes() / copies[median_index(copies)]);
+}
+
+std::string to_table(const Detail& detail) {
+  std::vector<std::vector<std::string>> cells = {
+      {"op", "pass", "by", "calls", "ms", "share %", "GB", "GB/s", "GFLOP/s", "floor ms", "of floor"}};
+  double product_seconds = 0;
+  double moving_seconds = 0;
+  double bytes = 0;
+  for (const OpLine& line : detail.lines) {
+    cells.push_back({line.op, std::string(to_string(line.pass)), line.implementation, fmt::format("{}", line.calls),
+                     milliseconds(line.seconds), fmt::format("{:.1f}", percent(line.seconds, detail.step())),
+                     fmt::format("{:.3f}", 1e-9 * line.bytes),
+                     line.is_product() ? "-" : fmt::format("{:.1f}", 1e-9 * line.bytes / line.seconds),
+                     line.is_product() ? fmt::format("{:.1f}", 1e-9 * line.flops / line.seconds) : "-",
+                     milliseconds(line.floor), fmt::format("{:.2f}", line.seconds / line.floor)});
+    (line.is_product() ? product_seconds : moving_seconds) += line.seconds;
+    bytes += line.is_product() ? 0 : line.bytes;
+  }
+  cells.push_back({"outside ops", "", "", "", milliseconds(detail.outside()),
+                   fmt::format("{:.1f}", percent(detail.outside(), detail.step())), "", "", "", "", ""});
+  std::string text = train::align_table(cells, 3);
+  const StepParts& parts = detail.parts;
+  const auto line = [&](std::string_view what, double seconds, const std::string& remark) {
+    text += fmt::format("{:<38}{:>11} ms {:>5.1f} %{}\n", what, milliseconds(seconds), percent(seconds, detail.step()),
+                        remark.empty() ? "" : "  " + remark);
+  };
+  text += '\n';
+  line("step", detail.step(), "");
+  line("  forward", parts.forward, "");
+  if (parts.backward > 0) {
+    line("  backward", parts.backward, "");
+    line("  optimizer", parts.optimizer, "");
+  }
+  line("= convolutions and products alone", detail.product_floor,
+       fmt::format("here they took {} ms", milliseconds(product_seconds)));
+  line("+ bytes of the others at the copy rate", detail.moving_floor,
+       fmt::format("{:.3f} GB at {:.1f} GB/s; here they took {} ms", 1e-9 * bytes, 1e-9 * detail.copy_rate,
+                   milliseconds(moving_seconds)));
+  line("+ rest", detail.rest(), "");
+  if (detail.product_floor > 0) {
+    text += fmt::format("step / convolutions and products alone = {:.3f}\n", detail.step() / detail.product_floor);
+  }
+  return text;
+}
+
+}  // namespace norma::train::bench

@@ -1,0 +1,179 @@
+#include "lab/bench/norm_sweep.h"
+
+#include "lab/bench/spread.h"
+#include "lab/report/text_table.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <tuple>
+
+// The files of `norma bench-norms`.
+
+namespace norma::train::bench {
+
+namespace {
+
+constexpr double kLarge = 4e6;  // bytes of an input that does not fit into the inner caches
+
+std::string_view format_name(const SweepRow& row) {
+  return row.format == MemoryFormat::channels_last ? "channels_last" : "contiguous";
+}
+
+std::string_view direction(bool backward) {
+  return backward ? "backward" : "forward";
+}
+
+/// "64x128x28x28"
+std::string sizes_text(const Sizes& sizes) {
+  return fmt::format("{}", fmt::join(sizes.begin(), sizes.end(), "x"));
+}
+
+/// The shares of some rows, and where the lowest is.
+struct Summary {
+  std::vector<double> all;
+  std::vector<double> large;
+  double lowest = 0;
+  Sizes lowest_at;
+
+  void add(const SweepRow& row) {
+    all.push_back(row.share());
+    if (row.x_bytes < kLarge) {
+      return;
+    }
+    if (large.empty() || row.share() < lowest) {
+      lowest = row.share();
+      lowest_at = row.sizes;
+    }
+    large.push_back(row.share());
+  }
+};
+
+std::string percent(double share) {
+  return fmt::format("{:.0f}", 100 * share);
+}
+
+bool has_images(const Sweep& sweep, const std::string& dtype) {
+  return std::any_of(sweep.rows.begin(), sweep.rows.end(),
+                     [&](const SweepRow& row) { return row.shape == "images" && to_string(row.dtype) == dtype; });
+}
+
+/// Runs gnuplot on share.gp in a folder; false where it is not installed or cannot draw.
+bool run_gnuplot(const std::filesystem::path& folder) {
+  std::string go = "cd '";
+  for (const char c : folder.string()) {
+    go += c == '\'' ? std::string("''") : std::string(1, c);
+  }
+  go += "'";
+  std::string program = "gnuplot";
+  std::string execute = "-e";
+  std::string script = "share.gp";
+  char* arguments[] = {program.data(), execute.data(), go.data(), script.data(), nullptr};
+  pid_t child = 0;
+  if (posix_spawnp(&child, program.c_str(), nullptr, nullptr, arguments, environ) != 0) {
+    return false;
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+std::string to_csv(const Sweep& sweep) {
+  std::string csv = "norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share\n";
+  for (const SweepRow& row : sweep.rows) {
+    fmt::format_to(std::back_inserter(csv), "{},{},{},{},{},{},{:.0f},{:.6f},{:.3f},{:.3f},{:.4f}\n",
+                   csv_field(row.norm), row.shape, sizes_text(row.sizes), to_string(row.dtype), format_name(row),
+                   direction(row.backward), row.x_bytes, 1e3 * row.seconds, 1e-9 * row.rate(), 1e-9 * row.copy_rate,
+                   row.share());
+  }
+  return csv;
+}
+
+std::string to_table(const Sweep& sweep) {
+  using Key = std::tuple<DType, bool, std::string, MemoryFormat, std::string>;
+  std::map<Key, Summary> summaries;
+  std::vector<Key> order;
+  for (const SweepRow& row : sweep.rows) {
+    const Key key(row.dtype, row.backward, row.shape, row.format, row.norm);
+    if (!summaries.contains(key)) {
+      order.push_back(key);
+    }
+    summaries[key].add(row);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const Key& a, const Key& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+  });
+  std::vector<std::vector<std::string>> cells = {{"dtype", "pass", "shape", "format", "norm", "cases", "median %",
+                                                  "of 4 MB and more", "median %", "lowest %", "at"}};
+  for (const Key& key : order) {
+    const auto& [dtype, is_backward, shape, format, norm] = key;
+    const Summary& s = summaries.at(key);
+    const bool large = !s.large.empty();
+    cells.push_back({std::string(to_string(dtype)), std::string(direction(is_backward)), shape,
+                     format == MemoryFormat::channels_last ? "channels_last" : "contiguous", norm,
+                     fmt::format("{}", s.all.size()), percent(spread_of(s.all).median),
+                     fmt::format("{}", s.large.size()), large ? percent(spread_of(s.large).median) : "-",
+                     large ? percent(s.lowest) : "-", large ? sizes_text(s.lowest_at) : "-"});
+  }
+  return align_table(cells, 5);
+}
+
+std::string to_gnuplot(const Sweep& sweep) {
+  const SweepOptions& options = sweep.options;
+  std::string script =
+      "# Share of the copy rate against the size of the input, from results.csv: gnuplot share.gp\n"
+      "set datafile separator ','\n"
+      "set logscale x\n"
+      "set xlabel 'MB of the input'\n"
+      "set ylabel 'share of the copy rate, %'\n"
+      "set yrange [0:150]\n"
+      "set grid\n"
+      "set key outside right\n"
+      "pick(norm, dtype, format, pass) = strcol(1) eq norm && strcol(4) eq dtype && strcol(5) eq format && "
+      "strcol(6) eq pass && strcol(2) eq 'images' ? column(7) / 1e6 : NaN\n";
+  auto out = std::back_inserter(script);
+  for (const std::string& dtype : options.dtypes) {
+    if (!has_images(sweep, dtype)) {
+      continue;
+    }
+    fmt::format_to(out,
+                   "\nset terminal pngcairo size 1500,1000\nset output 'share-{}.png'\nset multiplot layout 2,{}\n",
+                   dtype, options.formats.size());
+    for (const bool is_backward : {false, true}) {
+      for (const std::string& format : options.formats) {
+        fmt::format_to(
+            out,
+            "set title '{} {} {}' noenhanced\nplot [0.001:100] 70 with lines dashtype 2 linecolor 'gray' title '70 %'",
+            dtype, format, direction(is_backward));
+        for (size_t i = 0; i < options.norms.size(); ++i) {
+          fmt::format_to(out,
+                         ", \\\n  'results.csv' using (pick('{}', '{}', '{}', '{}')):(100 * column(11)) with points "
+                         "pointtype 7 pointsize 0.6 linecolor {} title '{}' noenhanced",
+                         options.norms[i], dtype, format, direction(is_backward), i + 1, options.norms[i]);
+        }
+        script += '\n';
+      }
+    }
+    script += "unset multiplot\n";
+  }
+  return script;
+}
+
+bool write_report(const Sweep& sweep, const std::filesystem::path& folder) {
+  write_text_file("bench-norms", folder / "results.csv", to_csv(sweep));
+  write_text_file("bench-norms", folder / "table.txt", to_table(sweep));
+  write_text_file("bench-norms", folder / "share.gp", to_gnuplot(sweep));
+  return run_gnuplot(folder);
+}
+
+}  // namespace norma::train::bench

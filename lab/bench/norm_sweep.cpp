@@ -1,0 +1,313 @@
+#include "lab/bench/norm_sweep.h"
+
+#include "core/allocator.h"
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/nearest_name.h"
+#include "core/tape.h"
+#include "lab/bench/floor.h"
+#include "lab/bench/spread.h"
+#include "nn/norm/factory.h"
+#include "nn/norm/norm.h"
+#include "train/interrupt.h"
+#include "train/ranges.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <new>
+#include <set>
+
+namespace norma::train::bench {
+
+namespace {
+
+constexpr auto kOp = "bench-norms";
+constexpr int64_t kRows = 2048;
+const Sizes kVolume = {64, 16, 224, 224};
+
+/// A shape with the norms that run on it.
+struct Case {
+  std::string shape;
+  Sizes sizes;
+  std::vector<std::string> norms;
+};
+
+/// How often a case runs: until `seconds` are spent, but at least and at most so many times.
+struct Patience {
+  int least;
+  int most;
+  double seconds;
+};
+
+std::vector<int64_t> or_default(const std::vector<int64_t>& given, const std::vector<int64_t>& all,
+                                const std::vector<int64_t>& quick, bool is_quick) {
+  return !given.empty() ? given : is_quick ? quick : all;
+}
+
+int64_t max_bytes(const SweepOptions& options) {
+  return options.max_bytes > 0 ? options.max_bytes : options.quick ? int64_t{16} << 20 : int64_t{64} << 20;
+}
+
+bool wants(const SweepOptions& options, std::string_view shape) {
+  return std::find(options.shapes.begin(), options.shapes.end(), shape) != options.shapes.end();
+}
+
+/// All but what depends on the dtype: the largest that fits as float32 counts.
+std::vector<Case> all_cases(const SweepOptions& options) {
+  std::vector<Case> cases;
+  if (wants(options, "images")) {
+    for (const int64_t n : or_default(options.batch_sizes, {8, 16, 32, 64, 128, 256}, {8, 32}, options.quick)) {
+      for (const int64_t c :
+           or_default(options.channels,
+                      {24, 40, 48, 56, 64, 72, 96, 128, 152, 184, 192, 200, 256, 368, 384, 512, 768, 1024, 2048},
+                      {64, 96, 256, 1024}, options.quick)) {
+        for (const int64_t side : or_default(options.image_sizes, {7, 14, 28, 56, 112}, {7, 28, 56}, options.quick)) {
+          if (n * c * side * side * int64_t{sizeof(float)} <= max_bytes(options)) {
+            cases.push_back({"images", {n, c, side, side}, options.norms});
+          }
+        }
+      }
+    }
+  }
+  if (wants(options, "rows")) {
+    const std::vector<int64_t> quick = {128, 1024};
+    const std::vector<int64_t> all = {128, 256, 384, 512, 640, 768, 896, 1024};
+    for (const int64_t features : options.quick ? quick : all) {
+      cases.push_back({"rows", {kRows, features}, {"layer", "rms"}});
+    }
+  }
+  if (wants(options, "volume") && !options.quick) {
+    cases.push_back({"volume", kVolume, {"layer"}});
+  }
+  return cases;
+}
+
+/// A million random numbers, over and over.
+Tensor random_numbers(int64_t count) {
+  const int64_t block = std::min<int64_t>(count, 1 << 20);
+  const Tensor some = randn({block});
+  const Tensor all = empty({count});
+  for (int64_t first = 0; first < count; first += block) {
+    const int64_t length = std::min(block, count - first);
+    copy_into(alias(some, {length}, {1}, 0), alias(all, {length}, {1}, first));
+  }
+  return all;
+}
+
+/// The layer, or nothing where groups do not divide the channels.
+std::shared_ptr<nn::Module> layer_for(const Case& c, const std::string& norm) {
+  if (c.shape == "images") {
+    const nn::NormChoice choice = nn::parse_norm(norm);
+    const int64_t channels = c.sizes[1];
+    const bool fits = (!choice.groups || channels % *choice.groups == 0) &&
+                      (!choice.channels_per_group || channels % *choice.channels_per_group == 0);
+    return fits ? nn::make_norm(choice, channels) : nullptr;
+  }
+  Sizes last = c.sizes;
+  last.erase(0);
+  if (norm == "rms") {
+    return std::make_shared<nn::RMSNorm>(last);
+  }
+  return std::make_shared<nn::LayerNorm>(last);
+}
+
+/// Seconds of a copy, a forward and a backward pass in turns: medians.
+struct Timing {
+  double copy = 0;
+  double forward = 0;
+  double backward = 0;
+};
+
+Timing time_norm(nn::Module& layer, const Tensor& x, const Tensor& dy, Copy& copy, const Patience& patience) {
+  std::vector<double> copies;
+  std::vector<double> forwards;
+  std::vector<double> backwards;
+  Tensor input = x.detach();
+  input.set_requires_grad();
+  const auto step = [&](bool counts) {
+    const Clock::time_point start = Clock::now();
+    const Tensor y = layer(input);
+    const Clock::time_point middle = Clock::now();
+    backward(y, dy);
+    const Clock::time_point end = Clock::now();
+    if (counts) {
+      forwards.push_back(seconds_between(start, middle));
+      backwards.push_back(seconds_between(middle, end));
+    }
+    input.set_grad({});
+    layer.zero_grad();
+  };
+  double spent = 0;
+  for (int round = 0; round < patience.most && (round < patience.least || spent < patience.seconds); ++round) {
+    // The first of each pair brings its own data back into the caches.
+    const Clock::time_point start = Clock::now();
+    copy.run();
+    copies.push_back(copy.run());
+    step(/* counts= */ false);
+    step(/* counts= */ true);
+    spent += seconds_between(start, Clock::now());
+  }
+  return {
+      .copy = spread_of(copies).median, .forward = spread_of(forwards).median, .backward = spread_of(backwards).median};
+}
+
+class Runner {
+ public:
+  explicit Runner(const SweepOptions& options) : cases_(all_cases(options)) {
+    sweep_.options = options;
+    while (!cases_.empty()) {
+      const auto largest = std::max_element(
+          cases_.begin(), cases_.end(), [](const Case& a, const Case& b) { return a.sizes.numel() < b.sizes.numel(); });
+      const bool fits = unless_memory_ends(*largest, [&] {
+        numbers_ = random_numbers(largest->sizes.numel());
+        gradients_ = random_numbers(largest->sizes.numel());
+      });
+      if (fits) {
+        break;
+      }
+      numbers_ = {};
+      cases_.erase(largest);
+    }
+  }
+
+  Sweep run() {
+    sweep_.environment = environment();
+    const Clock::time_point start = Clock::now();
+    sweep_.complete = run_all();
+    check(!sweep_.rows.empty() || sweep_.failed.empty(), kOp, "no shape fits into memory: {}",
+          sweep_.failed.empty() ? "" : sweep_.failed.back());
+    sweep_.seconds = seconds_between(start, Clock::now());
+    return std::move(sweep_);
+  }
+
+ private:
+  /// Calls f(). Where that runs out of memory, notes the case as failed and returns false.
+  template <class F>
+  bool unless_memory_ends(const Case& c, F&& f) {
+    std::string reason;
+    try {
+      f();
+      return true;
+    } catch (const OutOfMemory& error) {
+      reason = error.what();
+    } catch (const std::bad_alloc&) {
+      reason = "the system has no memory left";
+    }
+    sweep_.failed.push_back(fmt::format("{}: {}", to_string(c.sizes), reason));
+    if (sweep_.options.log) {
+      sweep_.options.log("failed: " + sweep_.failed.back());
+    }
+    allocator(kCpu).empty_cache();
+    return false;
+  }
+
+  bool run_all() {
+    for (const std::string& dtype : sweep_.options.dtypes) {
+      for (size_t i = 0; i < cases_.size(); ++i) {
+        const bool images = cases_[i].shape == "images";
+        for (const std::string& format : sweep_.options.formats) {
+          if (!images && format != sweep_.options.formats.front()) {
+            continue;  // one order only
+          }
+          const bool channels_last = images && format == "channels_last";
+          bool goes_on = true;
+          unless_memory_ends(cases_[i], [&] {
+            goes_on = run_case(cases_[i], dtype_from_string(dtype),
+                               channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous);
+          });
+          if (!goes_on) {
+            return false;
+          }
+        }
+        if (sweep_.options.log) {
+          sweep_.options.log(fmt::format("{} {} ({} of {})", dtype, to_string(cases_[i].sizes), i + 1, cases_.size()));
+        }
+      }
+    }
+    return true;
+  }
+
+  bool run_case(const Case& c, DType dtype, MemoryFormat format) {
+    const auto tensor = [&](const Tensor& source) {
+      return copy_of(alias(source, c.sizes, strides_for(c.sizes, format), 0), MemoryFormat::preserve, dtype);
+    };
+    const Tensor x = tensor(numbers_);
+    const Tensor dy = tensor(gradients_);
+    Copy copy(static_cast<int64_t>(bytes_of(x)));
+    const Patience patience = sweep_.options.quick ? Patience{3, 20, 0.01} : Patience{5, 100, 0.03};
+    for (const std::string& norm : c.norms) {
+      if (interrupted()) {
+        return false;
+      }
+      const std::shared_ptr<nn::Module> layer = layer_for(c, norm);
+      if (layer == nullptr) {
+        continue;
+      }
+      if (format == MemoryFormat::channels_last) {
+        layer->to(format);
+      }
+      const Timing timing = time_norm(*layer, x, dy, copy, patience);
+      for (const bool is_backward : {false, true}) {
+        sweep_.rows.push_back({.norm = norm,
+                               .shape = c.shape,
+                               .sizes = c.sizes,
+                               .dtype = dtype,
+                               .format = format,
+                               .backward = is_backward,
+                               .x_bytes = bytes_of(x),
+                               .seconds = is_backward ? timing.backward : timing.forward,
+                               .copy_rate = copy.bytes() / timing.copy});
+      }
+    }
+    return true;
+  }
+
+  std::vector<Case> cases_;
+  Tensor numbers_;    // that inputs are cut from
+  Tensor gradients_;  // the same for gradients
+  Sweep sweep_;
+};
+
+void check_list(std::string_view name, const std::vector<std::string>& given, const std::vector<std::string>& known) {
+  check(!given.empty(), kOp, "{}: expected at least one", name);
+  std::set<std::string> seen;
+  for (const std::string& item : given) {
+    check(std::find(known.begin(), known.end(), item) != known.end(), kOp, "{}: {}", name,
+          unknown_name("name", item, known));
+    check(seen.insert(item).second, kOp, "{}: expected each once, got {} twice", name, item);
+  }
+}
+
+}  // namespace
+
+void check_options(const SweepOptions& options) {
+  check_list("formats", options.formats, {"contiguous", "channels_last"});
+  check_list("dtypes", options.dtypes, {"float32", "float64", "bfloat16", "float16"});
+  check_list("shapes", options.shapes, {"images", "rows", "volume"});
+  check(!options.norms.empty(), kOp, "norms: expected at least one");
+  std::set<std::string> seen;
+  for (const std::string& norm : options.norms) {
+    nn::parse_norm(norm);
+    check(seen.insert(norm).second, kOp, "norms: expected each once, got {} twice", norm);
+  }
+  const auto check_all = [](std::string_view name, const std::vector<int64_t>& values, const Range<int64_t>& range) {
+    for (const int64_t value : values) {
+      check_range(kOp, name, value, range);
+    }
+  };
+  check_all("batch-sizes", options.batch_sizes, ranges::kSweepBatch);
+  check_all("channels", options.channels, ranges::kChannels);
+  check_all("img-sizes", options.image_sizes, ranges::kImageSize);
+  check(options.max_bytes >= 0, kOp, "max-mb: expected at least 0, got {}", options.max_bytes >> 20);
+  check(!all_cases(options).empty(), kOp, "max-mb: expected room for at least one of the shapes, got {:.3g} MiB",
+        static_cast<double>(max_bytes(options)) / (1 << 20));
+}
+
+Sweep run_sweep(const SweepOptions& options) {
+  check_options(options);
+  return Runner(options).run();
+}
+
+}  // namespace norma::train::bench

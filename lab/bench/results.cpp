@@ -1,0 +1,228 @@
+#include "lab/bench/benchmark.h"
+
+#include "core/parallel.h"
+#include "lab/report/text_table.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+// Rows as JSON, CSV and text.
+
+namespace norma::train::bench {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double rounded(double value, int digits) {
+  const double scale = std::pow(10, digits);
+  return std::round(value * scale) / scale;
+}
+
+double milliseconds(double seconds) {
+  return rounded(1e3 * seconds, 3);
+}
+
+double megabytes(int64_t bytes) {
+  return rounded(static_cast<double>(bytes) / 1e6, 1);
+}
+
+std::string format_name(const BenchRow& row) {
+  return row.channels_last ? "channels_last" : "contiguous";
+}
+
+Json ops_of(const Detail& detail) {
+  Json ops = Json::array();
+  for (const OpLine& line : detail.lines) {
+    Json op = {{"op", line.op},
+               {"pass", to_string(line.pass)},
+               {"implementation", line.implementation},
+               {"calls", line.calls},
+               {"time", milliseconds(line.seconds)},
+               {"gbytes", rounded(1e-9 * line.bytes, 6)},
+               {"floor", milliseconds(line.floor)}};
+    if (line.is_product()) {
+      op["gflops"] = rounded(1e-9 * line.flops, 6);
+    }
+    ops.push_back(std::move(op));
+  }
+  return ops;
+}
+
+void add_measured(Json& row, const BenchOptions& options, Mode mode, const Measured& m) {
+  const std::string prefix = fmt::format("{}_", to_string(mode));
+  const auto add = [&](std::string_view key, Json value) { row[prefix + std::string(key)] = std::move(value); };
+  add("samples_per_sec", rounded(m.samples_per_second(), 2));
+  add("step_time", milliseconds(m.step.median));
+  add("batch_size", m.batch_size);
+  add("img_size", options.recipe.image_size);
+  if (mode == Mode::infer) {
+    add("gmacs", rounded(m.gmacs, 2));
+    add("macts", rounded(m.macts, 2));
+  }
+  add("step_time_min", milliseconds(m.step.min));
+  add("step_time_mean", milliseconds(m.step.mean));
+  add("step_time_max", milliseconds(m.step.max));
+  if (!options.alternate) {
+    add("peak_memory", megabytes(m.resident_growth));
+    add("peak_rss", megabytes(m.peak_resident));
+    add("peak_allocated", megabytes(m.peak_allocated));
+  }
+  if (options.retry) {
+    add("requested_batch_size", options.recipe.batch_size);
+    add("retries", m.retries);
+  }
+  if (m.detail) {
+    if (mode == Mode::train) {
+      add("fwd_time", milliseconds(m.parts.forward));
+      add("bwd_time", milliseconds(m.parts.backward));
+      add("opt_time", milliseconds(m.parts.optimizer));
+    }
+    add("detail_step_time", milliseconds(m.detail->step()));
+    add("product_floor", milliseconds(m.detail->product_floor));
+    add("moving_floor", milliseconds(m.detail->moving_floor));
+    add("rest", milliseconds(m.detail->rest()));
+    add("copy_rate", rounded(1e-9 * m.detail->copy_rate, 2));
+    add("ops", ops_of(*m.detail));
+  }
+}
+
+/// All columns of a row, in order.
+Json to_row(const Benchmark& benchmark, const BenchRow& row) {
+  const BenchOptions& options = benchmark.options;
+  Json json = {{"model", row.model}};
+  for (const Mode mode : options.modes) {
+    if (const auto& measured = row.measured(mode)) {
+      add_measured(json, options, mode, *measured);
+      const std::optional<double> tax = norm_tax(benchmark, row, mode);
+      if (tax && benchmark.rows.size() > 1) {
+        json[fmt::format("{}_norm_tax", to_string(mode))] = rounded(100 * *tax, 2);
+      }
+    }
+  }
+  if (row.parameters > 0) {
+    json["param_count"] = rounded(1e-6 * static_cast<double>(row.parameters), 2);
+  }
+  json["norm"] = norm_label(row.norm, options.recipe);
+  json["precision"] = options.recipe.precision;
+  json["format"] = format_name(row);
+  json["threads"] = num_threads();
+  if (row.train) {
+    json["opt"] = options.recipe.opt;
+  }
+  if (row.infer) {
+    json["fold"] = options.fold;
+  }
+  if (!row.error.empty()) {
+    json["error"] = row.error;
+  }
+  return json;
+}
+
+/// For sorting: of training where that was measured.
+double speed(const BenchRow& row) {
+  return row.train ? row.train->samples_per_second() : row.infer ? row.infer->samples_per_second() : 0;
+}
+
+std::vector<Json> rows_of(const Benchmark& benchmark) {
+  std::vector<BenchRow> rows = benchmark.rows;
+  std::stable_sort(rows.begin(), rows.end(), [](const BenchRow& a, const BenchRow& b) { return speed(a) > speed(b); });
+  std::vector<Json> result;
+  for (const BenchRow& row : rows) {
+    result.push_back(to_row(benchmark, row));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::optional<double> norm_tax(const Benchmark& benchmark, const BenchRow& row, Mode mode) {
+  const auto& mine = row.measured(mode);
+  const auto batch = std::find_if(benchmark.rows.begin(), benchmark.rows.end(), [&](const BenchRow& other) {
+    return other.model == row.model && other.channels_last == row.channels_last && other.norm == "batch" &&
+           other.measured(mode);
+  });
+  if (!mine || batch == benchmark.rows.end()) {
+    return std::nullopt;
+  }
+  const auto& theirs = batch->measured(mode);
+  if (!benchmark.options.alternate || mine->seconds.size() != theirs->seconds.size()) {
+    return 1 - mine->samples_per_second() / theirs->samples_per_second();
+  }
+  std::vector<double> lost;
+  for (size_t round = 0; round < mine->seconds.size(); ++round) {
+    lost.push_back(1 - theirs->seconds[round] / mine->seconds[round]);
+  }
+  return spread_of(lost).median;
+}
+
+std::string to_json(const Benchmark& benchmark) {
+  const std::vector<Json> rows = rows_of(benchmark);
+  return (rows.size() == 1 ? rows.front() : Json(rows)).dump(4) + "\n";
+}
+
+std::string to_csv(const Benchmark& benchmark) {
+  const std::vector<Json> rows = rows_of(benchmark);
+  std::vector<std::string> columns;
+  for (const Json& row : rows) {
+    for (const auto& [key, value] : row.items()) {
+      const bool known = std::find(columns.begin(), columns.end(), key) != columns.end();
+      if (!known && !value.is_array()) {  // the ops are in the JSON only
+        columns.push_back(key);
+      }
+    }
+  }
+  std::string csv = fmt::format("{}\n", fmt::join(columns, ","));
+  for (const Json& row : rows) {
+    std::string line;
+    for (const std::string& column : columns) {
+      line += line.empty() && column == columns.front() ? "" : ",";
+      if (row.contains(column)) {
+        const Json& value = row[column];
+        line += csv_field(value.is_string() ? value.get<std::string>() : value.dump());
+      }
+    }
+    csv += line + '\n';
+  }
+  return csv;
+}
+
+bool is_result(std::string_view beginning) {
+  if (beginning.starts_with("model,")) {
+    return beginning.substr(0, beginning.find('\n')).find(",norm,precision,format,threads") != std::string_view::npos;
+  }
+  const auto has = [&](std::string_view text) { return beginning.find(text) != std::string_view::npos; };
+  const bool measured = has("_step_time_min\": ");
+  const bool failed = has("\"precision\": ") && has("\"format\": ") && has("\"threads\": ");
+  return (beginning.starts_with("{\n    \"model\": ") || beginning.starts_with("[\n    {\n        \"model\": ")) &&
+         (measured || failed);
+}
+
+std::string to_table(const Benchmark& benchmark) {
+  std::vector<std::vector<std::string>> cells = {
+      {"model", "norm", "format", "bench", "batch", "img/s", "tax %", "ms/step", "min", "max", "memory MB"}};
+  for (const BenchRow& row : benchmark.rows) {
+    const std::string norm = norm_label(row.norm, benchmark.options.recipe);
+    for (const Mode mode : benchmark.options.modes) {
+      const auto& m = row.measured(mode);
+      if (!m) {
+        cells.push_back(
+            {row.model, norm, format_name(row), std::string(to_string(mode)), row.error.empty() ? "-" : row.error});
+        continue;
+      }
+      const std::optional<double> tax = norm_tax(benchmark, row, mode);
+      cells.push_back({row.model, norm, format_name(row), std::string(to_string(mode)),
+                       fmt::format("{}", m->batch_size), fmt::format("{:.2f}", m->samples_per_second()),
+                       tax ? fmt::format("{:.1f}", 100 * *tax) : "-", fmt::format("{:.3f}", 1e3 * m->step.median),
+                       fmt::format("{:.3f}", 1e3 * m->step.min), fmt::format("{:.3f}", 1e3 * m->step.max),
+                       benchmark.options.alternate ? "-" : fmt::format("{:.0f}", megabytes(m->resident_growth))});
+    }
+  }
+  return align_table(cells, 4);
+}
+
+}  // namespace norma::train::bench

@@ -1,0 +1,56 @@
+#pragma once
+
+#include "nn/module.h"
+#include "nn/optim/optimizer.h"
+#include "train/recipe.h"
+
+#include <memory>
+#include <string_view>
+
+namespace norma::train::bench {
+
+enum class Mode { infer, train };
+/// "infer", "train"
+std::string_view to_string(Mode mode);
+
+struct StepOptions {
+  Recipe recipe;  ///< network, image size, batch size, format, precision, optimizer
+  int64_t num_classes = 1000;
+  Mode mode = Mode::train;
+  bool fold = false;  ///< inference: fold batch norms into the convolutions before them
+};
+
+/// Seconds of one step. Inference has only a forward part.
+struct StepParts {
+  double forward = 0;  ///< with the loss
+  double backward = 0;
+  double optimizer = 0;
+
+  [[nodiscard]] double total() const { return forward + backward + optimizer; }
+};
+
+/// One training step, or one forward pass, on random images. Everything it needs is made before the first: what is
+/// timed is dropping the old gradients, forward, loss, backward and the update, and nothing else.
+class Step {
+ public:
+  explicit Step(const StepOptions& options);
+
+  StepParts run();
+
+  [[nodiscard]] const nn::Module& model() const { return *model_; }
+  /// Batch norms that were folded.
+  [[nodiscard]] int64_t folded() const { return folded_; }
+
+ private:
+  Tensor logits();
+
+  StepOptions options_;
+  Precision precision_;
+  std::shared_ptr<nn::Module> model_;
+  std::unique_ptr<nn::Optimizer> optimizer_;
+  Tensor images_;
+  Tensor labels_;
+  int64_t folded_ = 0;
+};
+
+}  // namespace norma::train::bench

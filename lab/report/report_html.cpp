@@ -1,0 +1,253 @@
+#include "lab/report/chart.h"
+#include "lab/report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+namespace norma::train {
+
+namespace {
+
+constexpr std::string_view kStyle = R"css(
+:root { color-scheme: light dark; --text: #1d2127; --soft: #5c6570; --line: #d9dee4; --back: #ffffff; --panel: #f6f8fa; }
+@media (prefers-color-scheme: dark) {
+  :root { --text: #e6e9ed; --soft: #9aa4af; --line: #353c45; --back: #14171b; --panel: #1c2026; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back); max-width: 60rem;
+       margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; margin-bottom: 0; }
+h2 { font-size: 1.2rem; margin: 2.2rem 0 0.6rem; }
+.soft { color: var(--soft); margin-top: 0.2rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.35rem 0.7rem; text-align: right; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th:nth-child(-n+2), td:nth-child(-n+2), table.facts th, table.facts td { text-align: left; }
+table.facts th { font-weight: normal; color: var(--soft); width: 12rem; vertical-align: top; }
+table.facts td { white-space: normal; overflow-wrap: anywhere; }
+tr.group td { border-top: 2px solid var(--line); }
+td.problem { text-align: left; color: #c4432b; white-space: normal; }
+dl { margin: 0; } dt { font-weight: 600; margin-top: 0.5rem; } dd { margin: 0; color: var(--soft); }
+figure { margin: 0 0 1rem; padding: 0.8rem; background: var(--panel); border-radius: 8px; }
+figcaption { font-weight: 600; margin-bottom: 0.4rem; }
+svg { width: 100%; height: auto; display: block; }
+svg svg { width: auto; }
+.label { font-size: 12px; fill: var(--soft); } .grid { stroke: var(--line); } .axis { stroke: var(--soft); }
+.curve { fill: none; stroke-width: 2; stroke-linejoin: round; } .faint { stroke-width: 1; opacity: 0.22; }
+.legend { margin: 0.4rem 0 0; font-size: 0.9rem; } .legend span { margin-right: 1.2rem; white-space: nowrap; }
+.legend i { display: inline-block; width: 1.2em; height: 0.3em; margin-right: 0.4em; vertical-align: middle;
+            border-radius: 2px; }
+code { font-size: 0.9em; background: var(--panel); padding: 0.1em 0.3em; border-radius: 4px; overflow-wrap: anywhere; }
+)css";
+
+/// The norms of a comparison have one colour each, the same in all charts.
+class Colours {
+ public:
+  explicit Colours(const Comparison& comparison) {
+    for (const Cell& cell : comparison.cells) {
+      colours_.try_emplace(cell.norm, palette(colours_.size()));
+    }
+  }
+  [[nodiscard]] std::string of(const std::string& norm) const { return colours_.at(norm); }
+
+ private:
+  std::map<std::string, std::string> colours_;
+};
+
+std::vector<std::string> models_of(const Comparison& comparison) {
+  std::vector<std::string> models;
+  for (const Cell& cell : comparison.cells) {
+    if (std::find(models.begin(), models.end(), cell.model) == models.end()) {
+      models.push_back(cell.model);
+    }
+  }
+  return models;
+}
+
+/// Exponential moving average over about a fortieth of the run, without the pull towards 0 at the start.
+std::vector<double> smoothed(const std::vector<double>& values) {
+  const double keep = 1 - 1 / std::max(1.0, static_cast<double>(values.size()) / 40);
+  std::vector<double> result;
+  result.reserve(values.size());
+  double sum = 0;
+  double weight = 0;
+  for (const double value : values) {
+    sum = keep * sum + (1 - keep) * value;
+    weight = keep * weight + (1 - keep);
+    result.push_back(sum / weight);
+  }
+  return result;
+}
+
+void put_table(std::string& page, const std::vector<Row>& rows, const Recipe& recipe) {
+  auto out = std::back_inserter(page);
+  page +=
+      "<div class=\"scroll\"><table>\n<tr><th>model</th><th>norm</th><th>accuracy</th><th>test loss</th>"
+      "<th>img/s</th><th>tax</th><th>tensors</th><th>process</th><th>parameters</th></tr>\n";
+  std::string model;
+  for (const Row& row : rows) {
+    const std::string_view start = model.empty() || model == row.model ? "<tr>" : "<tr class=\"group\">";
+    model = row.model;
+    fmt::format_to(out, "{}<td>{}</td><td>{}</td>", start, escape_html(row.model),
+                   escape_html(norm_label(row.norm, recipe)));
+    if (row.finished > 0) {
+      fmt::format_to(out, "<td>{} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+                     format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
+                     format_spread(row.images_per_second, 1), format_tax(row.tax), format_bytes(row.peak_bytes),
+                     row.peak_resident > 0 ? format_bytes(row.peak_resident) : "–", format_count(row.parameters));
+    } else {
+      fmt::format_to(out, "<td class=\"problem\" colspan=\"7\">{}</td>", escape_html(row.problem));
+    }
+    page += "</tr>\n";
+    if (row.finished > 0 && !row.problem.empty()) {
+      fmt::format_to(out, "<tr><td></td><td></td><td class=\"problem\" colspan=\"7\">{} of {} seeds; {}</td></tr>\n",
+                     row.finished, row.seeds, escape_html(row.problem));
+    }
+  }
+  page += "</table></div>\n";
+}
+
+void put_loss_curves(std::string& page, const Comparison& comparison, const Colours& colours) {
+  for (const std::string& model : models_of(comparison)) {
+    LineChart chart{
+        .title = "Training loss of " + model, .x_label = "training images", .y_label = "loss", .series = {}};
+    for (const Cell& cell : comparison.cells) {
+      if (cell.model != model || cell.losses.empty()) {
+        continue;
+      }
+      std::vector<double> images;
+      for (size_t i = 0; i < cell.losses.size(); ++i) {
+        images.push_back(static_cast<double>(comparison.recipe.batch_size) * static_cast<double>(i + 1));
+      }
+      chart.series.push_back(
+          {.name = cell.norm, .colour = colours.of(cell.norm), .x = images, .y = cell.losses, .faint = true});
+      chart.series.push_back({.name = norm_label(cell.norm, comparison.recipe),
+                              .colour = colours.of(cell.norm),
+                              .x = images,
+                              .y = smoothed(cell.losses)});
+    }
+    if (!chart.series.empty()) {
+      fmt::format_to(std::back_inserter(page), "<figure><figcaption>{}</figcaption>\n{}</figure>\n",
+                     escape_html(chart.title), line_chart(chart));
+    }
+  }
+}
+
+void put_bars(std::string& page, const std::vector<Row>& rows, const Recipe& recipe, const Colours& colours) {
+  BarChart accuracy{.title = "Test accuracy", .bars = {}, .end = 100};
+  BarChart speed{.title = "Training images per second", .bars = {}};
+  for (const Row& row : rows) {
+    if (row.finished > 0) {
+      const std::string name = row.model + " " + norm_label(row.norm, recipe);
+      accuracy.bars.push_back({.name = name,
+                               .colour = colours.of(row.norm),
+                               .value = 100 * row.accuracy.mean,
+                               .text = format_spread(row.accuracy, 2, 100) + " %"});
+      speed.bars.push_back({.name = name,
+                            .colour = colours.of(row.norm),
+                            .value = row.images_per_second.mean,
+                            .text = format_spread(row.images_per_second, 0)});
+    }
+  }
+  for (const BarChart& chart : {accuracy, speed}) {
+    fmt::format_to(std::back_inserter(page), "<figure><figcaption>{}</figcaption>\n{}</figure>\n", chart.title,
+                   bar_chart(chart));
+  }
+}
+
+void put_explanations(std::string& page, const Recipe& recipe) {
+  fmt::format_to(std::back_inserter(page), R"html(<dl>
+<dt>accuracy</dt><dd>Share of the test images, none of which was trained on, whose most probable class is the right one.</dd>
+<dt>test loss</dt><dd>Mean cross-entropy on the test images: it also counts how sure the network was.</dd>
+<dt>img/s</dt><dd>Training images per second: {} over the median time of a training step, loading included, evaluation not.</dd>
+<dt>tax</dt><dd>Share of the images per second that the network loses when its batch norm is replaced by this norm; negative is faster.</dd>
+<dt>tensors</dt><dd>The most memory that tensors held at one time during training: parameters, gradients, optimizer, activations.</dd>
+<dt>process</dt><dd>The most memory that the whole process held during training, as the system counts it.</dd>
+<dt>parameters</dt><dd>Numbers that are trained.</dd>
+</dl>
+<p class="soft">A value after ± is the standard deviation over the seeds. In the loss curves, the pale line is the loss of each batch and the strong one its moving average.</p>
+)html",
+                 recipe.batch_size);
+}
+
+void put_fact(std::string& page, std::string_view name, std::string_view value) {
+  if (!value.empty()) {
+    fmt::format_to(std::back_inserter(page), "<tr><th>{}</th><td>{}</td></tr>\n", escape_html(name),
+                   escape_html(value));
+  }
+}
+
+std::string length_of(const Recipe& recipe) {
+  return recipe.images > 0 ? format_count(recipe.images) + " images"
+                           : fmt::format("{} epoch{}", recipe.epochs, recipe.epochs == 1 ? "" : "s");
+}
+
+void put_recipe(std::string& page, const Recipe& recipe) {
+  page += "<table class=\"facts\">\n";
+  put_fact(page, "data", fmt::format("{} at {}×{}", recipe.dataset, recipe.image_size, recipe.image_size));
+  put_fact(page, "augmentation",
+           fmt::format("{}{}", recipe.crop_padding > 0 ? fmt::format("crop by {} pixels ", recipe.crop_padding) : "",
+                       recipe.flip ? "flip" : (recipe.crop_padding > 0 ? "" : "none")));
+  put_fact(page, "length", length_of(recipe));
+  put_fact(page, "batch size", std::to_string(recipe.batch_size));
+  put_fact(page, "optimizer",
+           fmt::format("{}, learning rate {}, weight decay {} (not on norms and biases), momentum {}", recipe.opt,
+                       recipe.lr, recipe.weight_decay,
+                       recipe.sched == "onecycle" ? "0.95 to 0.85 and back" : fmt::format("{}", recipe.momentum)));
+  put_fact(page, "schedule", recipe.sched);
+  put_fact(page, "memory format", recipe.channels_last ? "channels_last" : "contiguous");
+  put_fact(page, "all of it", to_json(recipe));
+  page += "</table>\n";
+}
+
+void put_environment(std::string& page, const Comparison& comparison) {
+  const Environment& e = comparison.environment;
+  page += "<table class=\"facts\">\n";
+  put_fact(page, "date", comparison.date);
+  put_fact(page, "command", comparison.command);
+  put_fact(page, "Norma", e.norma);
+  put_fact(page, "CPU", fmt::format("{}, {} cores, {} threads used", e.cpu, e.cores, e.threads));
+  put_fact(page, "instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
+  put_fact(page, "memory", format_bytes(e.memory));
+  put_fact(page, "system", e.system);
+  put_fact(page, "compiler", e.compiler + ", " + e.build);
+  for (const auto& [name, version] : e.libraries) {
+    put_fact(page, name, version);
+  }
+  page += "</table>\n";
+}
+
+}  // namespace
+
+std::string to_html(const Comparison& comparison) {
+  const std::vector<Row> rows = summarize(comparison);
+  const Colours colours(comparison);
+  std::string page;
+  fmt::format_to(
+      std::back_inserter(page),
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>Norma: comparison of norms</title>\n<style>{}</style>\n</head>\n<body>\n"
+      "<h1>What the norm costs, and what it buys</h1>\n"
+      "<p class=\"soft\">{} of {} at {}×{}, on {}. Every network saw the same images in the same order. {}</p>\n",
+      kStyle, escape_html(length_of(comparison.recipe)), escape_html(comparison.recipe.dataset),
+      comparison.recipe.image_size, comparison.recipe.image_size, escape_html(comparison.environment.cpu),
+      escape_html(comparison.date));
+  put_table(page, rows, comparison.recipe);
+  page += "<h2>Learning</h2>\n";
+  put_loss_curves(page, comparison, colours);
+  page += "<h2>Accuracy and speed</h2>\n";
+  put_bars(page, rows, comparison.recipe, colours);
+  page += "<h2>What the columns mean</h2>\n";
+  put_explanations(page, comparison.recipe);
+  page += "<h2>Recipe</h2>\n";
+  put_recipe(page, comparison.recipe);
+  page += "<h2>Measured on</h2>\n";
+  put_environment(page, comparison);
+  page += "</body>\n</html>\n";
+  return page;
+}
+
+}  // namespace norma::train

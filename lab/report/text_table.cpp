@@ -1,0 +1,56 @@
+#include "lab/report/text_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace norma::train {
+
+size_t columns_of(std::string_view text) {
+  // All bytes but those that continue a letter.
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+std::string align_table(const std::vector<std::vector<std::string>>& lines, size_t text_columns) {
+  const size_t heads = lines.front().size();
+  std::vector<size_t> widths(heads, 0);
+  for (const auto& line : lines) {
+    const size_t columns = line.size() >= heads ? heads : std::min(text_columns, line.size());
+    for (size_t i = 0; i < columns; ++i) {
+      widths[i] = std::max(widths[i], columns_of(line[i]));
+    }
+  }
+  std::string table;
+  auto out = std::back_inserter(table);
+  for (const auto& line : lines) {
+    const bool whole = line.size() >= heads;
+    for (size_t i = 0; i < line.size(); ++i) {
+      const std::string_view gap = i > 0 ? "  " : "";
+      if (i >= heads || (!whole && i >= text_columns)) {
+        fmt::format_to(out, "{}{}", gap, line[i]);
+      } else if (i < text_columns) {
+        fmt::format_to(out, "{}{:<{}}", gap, line[i], widths[i]);
+      } else {
+        fmt::format_to(out, "{}{:>{}}", gap, line[i], widths[i]);
+      }
+    }
+    table.erase(table.find_last_not_of(' ') + 1);
+    table += '\n';
+  }
+  return table;
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) {
+    return text;
+  }
+  std::string quoted = "\"";
+  for (const char c : text) {
+    quoted += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return quoted + '"';
+}
+
+}  // namespace norma::train

@@ -1,0 +1,299 @@
+#include "nn/norm/convert.h"
+
+#include "core/autocast.h"
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "nn/conv.h"
+#include "nn/modes.h"
+#include "nn/norm/batch_norm.h"
+#include "nn/norm/norm.h"
+#include "nn/norm/response_norm.h"
+#include "nn/replace_data.h"
+#include "ops/shape/copy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <typeinfo>
+
+namespace norma::nn {
+namespace {
+
+/// That of the first floating tensor in the module; `otherwise` where it has none.
+DType dtype_of(const Module& module, DType otherwise) {
+  for (const auto& [name, x] : module.state_dict()) {
+    if (is_floating(x.dtype())) {
+      return x.dtype();
+    }
+  }
+  return otherwise;
+}
+
+/// True iff `norm` is what the spec `from` makes: of the same class, and, if the spec says more than its kind, with the
+/// same name, which has the options.
+bool is_of_kind(const Norm& norm, const NormChoice& from) {
+  const bool any = !from.groups && !from.channels_per_group && from.options.empty();
+  const int64_t divisor = from.groups.value_or(from.channels_per_group.value_or(1));
+  if (norm.channels() % divisor != 0) {
+    return false;
+  }
+  const std::shared_ptr<Module> made = make_norm(from, norm.channels());
+  const Module& known = *made;
+  const Module& own = norm;
+  return typeid(own) == typeid(known) && (any || own.name() == known.name());
+}
+
+/// What a batch norm computes in evaluation; undefined tensors where it has none.
+struct Evaluation {
+  Tensor mean;
+  Tensor var;
+  Tensor weight;
+  Tensor bias;
+  double eps = 0;
+};
+
+/// Nothing for a module that is no batch norm.
+std::optional<Evaluation> evaluation_of(const Module& module) {
+  if (const auto* norm = dynamic_cast<const BatchNorm*>(&module)) {
+    return Evaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->options().eps};
+  }
+  if (const auto* norm = dynamic_cast<const FrozenBatchNorm2d*>(&module)) {
+    return Evaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->eps()};
+  }
+  return std::nullopt;
+}
+
+/// A convolution and the batch norm that reads its output.
+struct FoldPair {
+  Conv2d* conv;
+  Norm* norm;
+  std::string path;  ///< of the norm
+};
+
+/// What the hooks of a forward pass have seen. They cannot be taken off again: once it is off they do nothing.
+struct Watch {
+  bool on = true;
+  std::vector<std::pair<Conv2d*, Tensor>> outputs;
+  std::map<const Module*, FoldPair> pairs;
+};
+
+/// x in float32 if it has 16 bits, else x.
+Tensor widened(const Tensor& x) {
+  const bool narrow = x.dtype() == DType::bfloat16 || x.dtype() == DType::float16;
+  return narrow ? copy_of(x, MemoryFormat::preserve, DType::float32) : x;
+}
+
+/// All 16-bit tensors of a model in float32, and as they were at the end of the scope.
+class Widened {
+ public:
+  explicit Widened(const Module& model) {
+    for (const NamedTensors& tensors : {model.named_parameters(), model.named_buffers()}) {
+      for (const auto& [name, x] : tensors) {
+        const Tensor narrow = x.detach();
+        const Tensor wide = widened(narrow);
+        if (wide.dtype() != narrow.dtype()) {
+          narrow_.emplace_back(x, narrow);
+          replace_data(x, wide);
+        }
+      }
+    }
+  }
+  ~Widened() {
+    for (const auto& [x, narrow] : narrow_) {
+      replace_data(x, narrow);
+    }
+  }
+  Widened(const Widened&) = delete;
+  Widened& operator=(const Widened&) = delete;
+
+ private:
+  std::vector<std::pair<Tensor, Tensor>> narrow_;
+};
+
+/// Sees in a forward pass which batch norm reads which convolution's output.
+std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
+  const auto watch = std::make_shared<Watch>();
+  const std::shared_ptr<void> off(nullptr, [watch](void*) { *watch = {.on = false, .outputs = {}, .pairs = {}}; });
+  for (const auto& [path, module] : model.named_modules()) {
+    if (auto* conv = dynamic_cast<Conv2d*>(module)) {
+      conv->register_forward_hook([watch, conv](const Module&, const Tensor&, const Tensor& y) {
+        if (watch->on) {
+          watch->outputs.emplace_back(conv, y);
+        }
+      });
+    } else if (auto* norm = dynamic_cast<Norm*>(module); norm != nullptr && evaluation_of(*norm)) {
+      norm->register_forward_hook([watch, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
+        for (const auto& [from, y] : watch->outputs) {
+          if (y.is_same(x)) {
+            watch->pairs.emplace(norm, FoldPair{from, norm, path});
+          }
+        }
+      });
+    }
+  }
+  model(example);
+  std::vector<FoldPair> result;
+  for (const auto& [path, module] : model.named_modules()) {
+    if (const auto found = watch->pairs.find(module); found != watch->pairs.end()) {
+      result.push_back(found->second);
+    }
+  }
+  return result;
+}
+
+std::vector<double> doubles(const Tensor& x) {
+  return to(x, DType::float64).to_vector<double>();
+}
+
+struct Folded {
+  Tensor weight;
+  Tensor bias;
+};
+
+Folded fold(const Conv2d& conv, const Evaluation& norm) {
+  const auto values = [](const Tensor& x, size_t count, double otherwise) {
+    return x.defined() ? doubles(x) : std::vector<double>(count, otherwise);
+  };
+  const auto channels = static_cast<size_t>(conv.weight().size(0));
+  const std::vector<double> mean = doubles(norm.mean);
+  const std::vector<double> var = doubles(norm.var);
+  const std::vector<double> weight = values(norm.weight, channels, 1);
+  const std::vector<double> shift = values(norm.bias, channels, 0);
+  const std::vector<double> bias = values(conv.bias(), channels, 0);
+  std::vector<double> conv_weight = doubles(conv.weight());
+  const size_t per_channel = conv_weight.size() / channels;
+  std::vector<double> folded_bias(channels);
+  for (size_t c = 0; c < channels; ++c) {
+    const double scale = weight[c] / std::sqrt(var[c] + norm.eps);
+    for (size_t i = 0; i < per_channel; ++i) {
+      conv_weight[c * per_channel + i] *= scale;
+    }
+    folded_bias[c] = (bias[c] - mean[c]) * scale + shift[c];
+  }
+  const DType dtype = conv.weight().dtype();
+  Folded result{.weight = empty_strided(conv.weight().sizes(), conv.weight().strides(), {.dtype = dtype}),
+                .bias = empty({conv.weight().size(0)}, {.dtype = dtype})};
+  copy_into(from_vector(conv_weight, conv.weight().sizes()), result.weight);
+  copy_into(from_vector(folded_bias, result.bias.sizes()), result.bias);
+  return result;
+}
+
+/// Largest difference, relative to the largest value; infinite on NaN.
+double relative_difference(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = doubles(a);
+  const std::vector<double> y = doubles(b);
+  double largest = 0;
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    largest = std::max(largest, std::abs(x[i]));
+    const double difference = std::abs(x[i] - y[i]);
+    worst = difference <= worst ? worst : std::isnan(difference) ? INFINITY : difference;
+  }
+  return worst == 0 ? 0 : worst / largest;
+}
+
+}  // namespace
+
+std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, const NormChoice& to) {
+  check(norm.channels() > 0, "convert_norm", "norm: expected a norm of (N, channels, …), got {}", norm.name());
+  std::shared_ptr<Module> result = make_norm(to, norm.channels());
+  result->to(dtype_of(norm, dtype_of(model, DType::float32)));
+  result->train(norm.is_training());
+  // The weight of a global response norm is no factor of the output: 0 there is 1 elsewhere.
+  const bool same_meaning = (dynamic_cast<const GlobalResponseNorm*>(&norm) != nullptr) ==
+                            (dynamic_cast<const GlobalResponseNorm*>(result.get()) != nullptr);
+  const NamedTensors before = same_meaning ? norm.state_dict() : NamedTensors{};
+  for (const auto& [name, x] : result->state_dict()) {
+    for (const auto& [old_name, old] : before) {
+      if (old_name == name && old.sizes() == x.sizes()) {
+        copy_into(old, x);
+      }
+    }
+  }
+  for (auto& [name, parameter] : result->named_parameters()) {
+    for (const auto& [old_name, old] : norm.named_parameters()) {
+      if (old_name == name) {
+        Tensor(parameter).set_requires_grad(old.requires_grad());
+      }
+    }
+  }
+  return result;
+}
+
+int64_t convert_norm(Module& model, const std::string& from, const std::string& to) {
+  const NormChoice from_choice = parse_norm(from);
+  const NormChoice to_choice = parse_norm(to);
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> replacements;
+  for (const auto& [path, module] : model.replaceable_modules()) {
+    const auto* norm = dynamic_cast<const Norm*>(module);
+    if (norm != nullptr && norm->channels() > 0 && is_of_kind(*norm, from_choice)) {
+      replacements.emplace_back(path, converted_norm(model, *norm, to_choice));
+    }
+  }
+  check(!replacements.empty(), "convert_norm", "from: expected a norm of the model, got '{}', which it has none of",
+        from);
+  for (auto& [path, norm] : replacements) {
+    model.replace_module(path, std::move(norm));
+  }
+  return static_cast<int64_t>(replacements.size());
+}
+
+int64_t fold_batch_norm(Module& model, const Tensor& given_example) {
+  const NoGradGuard no_grad;
+  Modes modes(model);
+  model.eval();
+  std::map<const Module*, DType> dtypes;
+  for (const auto& [path, module] : model.named_modules()) {
+    dtypes.emplace(module, dtype_of(*module, DType::float32));
+  }
+  // 16 bits round too much to tell a right fold from a wrong one.
+  const AutocastOff no_autocast;
+  const Widened wide(model);
+  const Tensor example = widened(given_example);
+  const Tensor before = model(example);
+  const std::vector<FoldPair> pairs = find_pairs(model, example);
+  constexpr std::string_view op = "fold_batch_norm";
+  check(!pairs.empty(), op, "model: expected a batch norm behind a convolution, got none");
+  for (const FoldPair& pair : pairs) {
+    check(evaluation_of(*pair.norm)->mean.defined(), op, "model: expected running statistics in '{}', got none",
+          pair.path);
+  }
+
+  struct Old {
+    Tensor weight;
+    Tensor bias;
+    std::shared_ptr<Module> norm;
+  };
+  std::vector<Old> olds;
+  try {
+    for (const FoldPair& pair : pairs) {
+      const Folded folded = fold(*pair.conv, *evaluation_of(*pair.norm));
+      const int64_t channels = pair.norm->channels();
+      olds.push_back({pair.conv->weight(), pair.conv->bias(),
+                      model.replace_module(pair.path, std::make_shared<NoNorm>(channels))});
+      pair.conv->set_parameters(folded.weight, folded.bias);
+    }
+    // Rounding grows by a small factor from layer to layer; a wrong fold changes everything.
+    const double tolerance = before.dtype() == DType::float64 ? 1e-9 : 1e-3;
+    const double difference = relative_difference(before, model(example));
+    check(difference <= tolerance, op,
+          "model: expected the same output without the norms, got one that differs by {:.2g}: the output of a "
+          "convolution goes elsewhere too",
+          difference);
+  } catch (...) {
+    for (size_t i = olds.size(); i-- > 0;) {  // backwards, as a convolution may have been folded into twice
+      pairs[i].conv->set_parameters(olds[i].weight, olds[i].bias);
+      model.replace_module(pairs[i].path, olds[i].norm);
+    }
+    throw;
+  }
+  for (const FoldPair& pair : pairs) {
+    pair.conv->to(dtypes.at(pair.conv));
+  }
+  modes.forget();
+  return static_cast<int64_t>(pairs.size());
+}
+
+}  // namespace norma::nn

@@ -1,0 +1,175 @@
+#include "nn/norm/factory.h"
+
+#include "core/excerpt.h"
+#include "core/nearest_name.h"
+#include "nn/norm/built_in_norms.h"
+
+#include <charconv>
+
+namespace norma::nn {
+namespace {
+
+// The whole text as a number, or none.
+template <class T>
+std::optional<T> parse_number(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional<T>(value) : std::nullopt;
+}
+
+NormRegistry& registry() {
+  static NormRegistry norms = built_in_norms();
+  return norms;
+}
+
+// "momentum=0.01,eps=1e-3"
+void parse_options(const std::string& text, const std::string& inside, NormChoice& choice) {
+  const NormDefinition& definition = norm_definition(choice.name);
+  for (size_t start = 0; start <= inside.size();) {
+    const size_t comma = std::min(inside.find(',', start), inside.size());
+    const std::string entry = inside.substr(start, comma - start);
+    const size_t equals = entry.find('=');
+    check(equals != std::string::npos && equals > 0 && equals + 1 < entry.size(), "norm",
+          "options: expected name[option=value,...], got '{}'", excerpt(text));
+    const std::string option = entry.substr(0, equals);
+    check(!definition.options.empty(), "norm", "{}: takes no options, got '{}'", choice.name, excerpt(option));
+    bool known = false;
+    for (const std::string& name : definition.options) {
+      known = known || name == option;
+    }
+    check(known, "norm", "{}: {}", choice.name, unknown_name("option", option, definition.options));
+    check(choice.options.emplace(option, entry.substr(equals + 1)).second, "norm", "{}: option '{}' is given twice",
+          choice.name, option);
+    start = comma + 1;
+  }
+}
+
+}  // namespace
+
+double NormChoice::number(const std::string& option, double otherwise) const {
+  const auto found = options.find(option);
+  if (found == options.end()) {
+    return otherwise;
+  }
+  const std::optional<double> value = parse_number<double>(found->second);
+  check(value.has_value(), "norm", "{}: {}: expected a number, got '{}'", name, option, excerpt(found->second));
+  return *value;
+}
+
+int64_t NormChoice::count(const std::string& option, int64_t otherwise) const {
+  const std::string given = text(option, std::to_string(otherwise));
+  const std::optional<int64_t> value = parse_number<int64_t>(given);
+  check(value && *value > 0, "norm", "{}: {}: expected a positive whole number, got '{}'", name, option,
+        excerpt(given));
+  return *value;
+}
+
+bool NormChoice::flag(const std::string& option, bool otherwise) const {
+  const std::string given = text(option, otherwise ? "true" : "false");
+  check(given == "true" || given == "false", "norm", "{}: {}: expected true or false, got '{}'", name, option,
+        excerpt(given));
+  return given == "true";
+}
+
+std::string NormChoice::text(const std::string& option, const std::string& otherwise) const {
+  const auto found = options.find(option);
+  return found == options.end() ? otherwise : found->second;
+}
+
+std::string to_string(const NormChoice& choice) {
+  std::string text = choice.name;
+  if (choice.groups) {
+    text += fmt::format(":{}", *choice.groups);
+  }
+  if (choice.channels_per_group) {
+    text += fmt::format("/{}", *choice.channels_per_group);
+  }
+  std::string options;
+  for (const auto& [option, value] : choice.options) {
+    options += fmt::format("{}{}={}", options.empty() ? "" : ",", option, value);
+  }
+  return options.empty() ? text : fmt::format("{}[{}]", text, options);
+}
+
+NormChoice parse_norm(const std::string& text) {
+  NormChoice choice;
+  const size_t bracket = text.find('[');
+  const std::string head = text.substr(0, bracket);
+  const size_t separator = head.find_first_of(":/");
+  choice.name = head.substr(0, separator);
+  const NormDefinition& definition = norm_definition(choice.name);
+  if (separator != std::string::npos) {
+    check(definition.takes_groups, "norm", "{}: takes no groups, got '{}'", choice.name, excerpt(head));
+    const std::optional<int64_t> count = parse_number<int64_t>(head.substr(separator + 1));
+    check(count && *count > 0, "norm", "{}: groups: expected a positive whole number, got '{}'", choice.name,
+          excerpt(head.substr(separator + 1)));
+    (head[separator] == ':' ? choice.groups : choice.channels_per_group) = count;
+  }
+  if (bracket != std::string::npos) {
+    check(text.back() == ']' && bracket + 2 < text.size(), "norm", "options: expected name[option=value,...], got '{}'",
+          excerpt(text));
+    parse_options(text, text.substr(bracket + 1, text.size() - bracket - 2), choice);
+  }
+  if (definition.check) {
+    definition.check(choice);
+  }
+  return choice;
+}
+
+NormChoice with_default(NormChoice choice, const std::string& option, const std::string& value) {
+  for (const std::string& known : norm_definition(choice.name).options) {
+    if (known == option) {
+      choice.options.emplace(option, value);
+    }
+  }
+  return choice;
+}
+
+std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels) {
+  check(channels > 0, "norm", "channels: expected a positive number, got {}", channels);
+  std::shared_ptr<Module> norm = norm_definition(choice.name).make(choice, channels);
+  check(norm != nullptr, "norm", "{}: expected a module from its factory, got none", choice.name);
+  return norm;
+}
+
+std::shared_ptr<Module> make_norm(const std::string& text, int64_t channels) {
+  return make_norm(parse_norm(text), channels);
+}
+
+std::vector<std::string> norm_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, definition] : registry()) {
+    names.push_back(name);
+  }
+  return names;
+}
+
+const NormDefinition& norm_definition(const std::string& name) {
+  for (const auto& [known, definition] : registry()) {
+    if (known == name) {
+      return definition;
+    }
+  }
+  fail("norm", "{}", unknown_name("norm", name, norm_names()));
+}
+
+void register_norm(const std::string& name, NormDefinition definition) {
+  check(!name.empty() && name.find_first_of(":/[],= ") == std::string::npos, "register_norm",
+        "name: expected letters without any of ':/[],= ', got '{}'", name);
+  check(definition.make != nullptr, "register_norm", "make: expected a function, got none");
+  for (auto& [known, old] : registry()) {
+    if (known == name) {
+      old = std::move(definition);
+      return;
+    }
+  }
+  registry().emplace_back(name, std::move(definition));
+}
+
+void register_norm(const std::string& name, std::function<std::shared_ptr<Module>(int64_t channels)> make) {
+  check(make != nullptr, "register_norm", "make: expected a function, got none");
+  const auto ignore_choice = [make = std::move(make)](const NormChoice&, int64_t channels) { return make(channels); };
+  register_norm(name, NormDefinition{.make = ignore_choice, .options = {}});
+}
+
+}  // namespace norma::nn

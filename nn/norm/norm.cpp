@@ -1,0 +1,171 @@
+#include "nn/norm/norm.h"
+
+#include "core/autocast.h"
+#include "core/factory.h"
+#include "nn/norm/options.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
+
+namespace norma::nn {
+namespace {
+
+void check_shape(std::string_view layer, const Sizes& shape) {
+  check(!shape.empty(), layer, "normalized_shape: expected at least 1 size, got []");
+}
+
+Tensor weight_of(const Sizes& sizes, bool affine) {
+  return affine ? ones(sizes) : Tensor();
+}
+Tensor bias_of(const Sizes& sizes, bool affine) {
+  return affine ? zeros(sizes) : Tensor();
+}
+
+}  // namespace
+
+Tensor act_after(const Tensor& y, const NormActOptions& then) {
+  if (then.activation == Activation::identity && !then.residual.defined()) {
+    return y;
+  }
+  const AutocastOp cast("normalize");
+  const Tensor residual = cast.beside(then.residual, y);
+  const DType dtype = y.dtype() == DType::float64 ? DType::float64 : DType::float32;
+  Tensor z = to(y, dtype);
+  if (residual.defined()) {
+    check_dtype("norm_act", "residual", residual, y.dtype());
+    check_sizes("norm_act", "residual", residual, y.sizes());
+    z = add(z, to(residual, dtype));
+  }
+  switch (then.activation) {
+    case Activation::identity: break;
+    case Activation::relu: return relu(to(z, y.dtype()));  // keeps its output, in y's dtype
+    case Activation::gelu: z = gelu(z); break;
+    case Activation::silu: z = silu(z); break;
+  }
+  return to(z, y.dtype());
+}
+
+Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then) {
+  if (auto* layer = dynamic_cast<Norm*>(&norm)) {
+    Tensor y = layer->forward_act(x, then);
+    layer->run_forward_hooks(x, y);
+    return y;
+  }
+  return act_after(norm(x), then);
+}
+
+NoNorm::NoNorm(int64_t channels) : channels_(channels) {
+  check(channels > 0, "NoNorm", "channels: expected a positive number, got {}", channels);
+}
+
+Tensor NoNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  return act_after(x, then);
+}
+
+LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
+    : shape_(normalized_shape), options_(options) {
+  check_shape("LayerNorm", shape_);
+  check_eps("LayerNorm", options.eps);
+  weight_ = register_parameter("weight", weight_of(shape_, options.affine));
+  bias_ = register_parameter("bias", bias_of(shape_, options.affine && options.bias));
+}
+
+Tensor LayerNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  return layer_norm(x, shape_, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics}, then);
+}
+
+std::string LayerNorm::name() const {
+  return fmt::format("LayerNorm({}, eps={}{})", to_string(shape_), options_.eps,
+                     norm_option_text(options_.affine, options_.statistics, options_.bias));
+}
+
+RMSNorm::RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options)
+    : shape_(normalized_shape), options_(options) {
+  check_shape("RMSNorm", shape_);
+  check_eps("RMSNorm", options.eps.value_or(0));
+  weight_ = register_parameter("weight", weight_of(shape_, options.affine));
+}
+
+Tensor RMSNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  return rms_norm(x, shape_, weight_, {.eps = options_.eps}, then);
+}
+
+std::string RMSNorm::name() const {
+  return fmt::format("RMSNorm({}, eps={}{})", to_string(shape_),
+                     options_.eps ? fmt::format("{}", *options_.eps) : "none",
+                     norm_option_text(options_.affine, Statistics::stable));
+}
+
+SimpleNorm::SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options)
+    : shape_(normalized_shape), options_(options) {
+  check_shape("SimpleNorm", shape_);
+  check_eps("SimpleNorm", options.eps);
+  weight_ = register_parameter("weight", weight_of(shape_, options.affine));
+}
+
+Tensor SimpleNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  return simple_norm(x, shape_, weight_, {.eps = options_.eps, .statistics = options_.statistics}, then);
+}
+
+std::string SimpleNorm::name() const {
+  return fmt::format("SimpleNorm({}, eps={}{})", to_string(shape_), options_.eps,
+                     norm_option_text(options_.affine, options_.statistics));
+}
+
+ChannelNorm::ChannelNorm(std::string layer, int64_t channels, const NormOptions& options, bool with_bias)
+    : layer_(std::move(layer)), channels_(channels), options_(options) {
+  const std::string layer_name = layer_.substr(0, layer_.find('('));
+  check(channels > 0, layer_name, "channels: expected a positive number, got {}", channels);
+  check_eps(layer_name, options.eps);
+  weight_ = register_parameter("weight", weight_of({channels}, options.affine));
+  bias_ = register_parameter("bias", bias_of({channels}, options.affine && options.bias && with_bias));
+}
+
+void ChannelNorm::check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const {
+  check_norm_input(op, x, channels_, low, high);
+}
+
+std::string ChannelNorm::name() const {
+  return fmt::format("{}{}, eps={}{})", layer_ + (layer_.find('(') == std::string::npos ? "(" : ", "), channels_,
+                     options_.eps, norm_option_text(options_.affine, options_.statistics, options_.bias));
+}
+
+LayerNorm2d::LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options)
+    : ChannelNorm(
+          "LayerNorm2d", channels,
+          {.eps = options.eps, .affine = options.affine, .bias = options.bias, .statistics = options.statistics}) {}
+
+Tensor LayerNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_input("layer_norm_2d", x, 4, 4);
+  return layer_norm_2d(x, weight(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
+}
+
+RMSNorm2d::RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options)
+    : ChannelNorm("RMSNorm2d", channels, {.eps = options.eps, .affine = options.affine}, /* with_bias= */ false) {}
+
+Tensor RMSNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_input("rms_norm_2d", x, 4, 4);
+  return rms_norm_2d(x, weight(), {.eps = options().eps}, then);
+}
+
+SimpleNorm2d::SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& options)
+    : ChannelNorm("SimpleNorm2d", channels,
+                  {.eps = options.eps, .affine = options.affine, .statistics = options.statistics},
+                  /* with_bias= */ false) {}
+
+Tensor SimpleNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_input("simple_norm_2d", x, 4, 4);
+  return simple_norm_2d(x, weight(), {.eps = options().eps, .statistics = options().statistics}, then);
+}
+
+GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& options)
+    : ChannelNorm(fmt::format("GroupNorm({}", groups), channels, options), groups_(groups) {
+  check(groups > 0 && channels % groups == 0, "group_norm",
+        "num_channels must be divisible by num_groups, got num_channels {}, num_groups {}", channels, groups);
+}
+
+Tensor GroupNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+  check_input("group_norm", x, 2, 5);
+  return group_norm(x, groups_, weight(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
+}
+
+}  // namespace norma::nn

@@ -1,0 +1,119 @@
+#include "nn/norm/policy.h"
+
+#include "core/error.h"
+#include "nn/module.h"
+#include "nn/norm/convert.h"
+#include "nn/norm/factory.h"
+#include "nn/norm/norm.h"
+#include "nn/policy_file.h"
+
+#include <fmt/format.h>
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <map>
+
+namespace norma::nn {
+namespace {
+
+constexpr std::string_view kOp = "norm policy";
+
+bool matches(const std::string& pattern, const std::string& path) {
+  return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
+}
+
+}  // namespace
+
+NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
+  NormPolicy policy{.source = source, .rules = {}};
+  std::vector<std::pair<toml::source_position, NormRule>> rules;
+  const toml::table table = parse_policy_file(kOp, text, source);
+  for (const auto& [key, node] : table) {
+    const std::string place = at(source, node.source().begin);
+    const std::optional<std::string> norm = node.value_exact<std::string>();
+    check(norm.has_value(), kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", place,
+          excerpt(key.str()), type_text(std::string(key.str()), node));
+    try {
+      parse_norm(*norm);
+    } catch (const Error& error) {
+      fail(kOp, "{}: '{}': {}", place, excerpt(key.str()), error.what());
+    }
+    rules.emplace_back(node.source().begin, NormRule{.pattern = std::string(key.str()),
+                                                     .norm = *norm,
+                                                     .line = static_cast<int64_t>(node.source().begin.line)});
+  }
+  check(!rules.empty(), kOp, "{}: expected lines \"pattern\" = \"norm\", got none", source);
+  // A TOML table is sorted by name; the order of the file is what counts here.
+  std::sort(rules.begin(), rules.end(), [](const auto& a, const auto& b) {
+    return a.first.line != b.first.line ? a.first.line < b.first.line : a.first.column < b.first.column;
+  });
+  for (auto& [position, rule] : rules) {
+    policy.rules.push_back(std::move(rule));
+  }
+  return policy;
+}
+
+std::string read_norm_policy(const std::filesystem::path& file) {
+  return read_policy_file(kOp, file);
+}
+
+int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network) {
+  std::map<std::string, const NormRule*> chosen;
+  std::vector<std::string> layers;
+  for (const auto& [path, module] : model.replaceable_modules()) {
+    const auto* norm = dynamic_cast<const Norm*>(module);
+    if (norm != nullptr && norm->channels() > 0) {
+      layers.push_back(path);
+    }
+  }
+  std::map<const NormRule*, std::vector<std::string>> named_by;
+  for (const NormRule& rule : policy.rules) {
+    std::vector<std::string>& named = named_by[&rule];
+    for (const std::string& path : layers) {
+      if (matches(rule.pattern, path)) {
+        chosen[path] = &rule;
+        named.push_back(path);
+      }
+    }
+    check(!named.empty(), kOp, "{}:{}: '{}': expected the name of a norm layer, got none of {}", policy.source,
+          rule.line, rule.pattern,
+          layers.empty() ? "them: the model has no norms" : fmt::format("{}", fmt::join(layers, ", ")));
+  }
+  for (const NormRule& rule : policy.rules) {
+    const std::vector<std::string>& named = named_by[&rule];
+    check(std::any_of(named.begin(), named.end(), [&](const std::string& path) { return chosen[path] == &rule; }), kOp,
+          "{}:{}: '{}': expected a norm layer that no later line decides, got {}", policy.source, rule.line,
+          rule.pattern, fmt::join(named, ", "));
+  }
+  // All of them before the first is put in: groups may not divide the channels.
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> replacements;
+  for (const auto& [path, module] : model.replaceable_modules()) {
+    const auto found = chosen.find(path);
+    if (found == chosen.end()) {
+      continue;
+    }
+    NormChoice choice = parse_norm(found->second->norm);
+    const bool one_pixel =
+        std::find(network.one_pixel.begin(), network.one_pixel.end(), path) != network.one_pixel.end();
+    check(
+        !one_pixel || !norm_definition(choice.name).needs_pixels, kOp,
+        "{}:{}: '{}': {}: expected a norm for a single pixel, got {}; a later line \"{}\" = \"layer2d\" is what --norm "
+        "{} does",
+        policy.source, found->second->line, found->second->pattern, path, choice.name, path, choice.name);
+    for (const auto& [option, value] : network.defaults) {
+      choice = with_default(choice, option, value);
+    }
+    try {
+      replacements.emplace_back(path, converted_norm(model, dynamic_cast<const Norm&>(*module), choice));
+    } catch (const Error& error) {
+      fail(kOp, "{}:{}: '{}': {}: {}", policy.source, found->second->line, found->second->pattern, path, error.what());
+    }
+  }
+  for (auto& [path, norm] : replacements) {
+    model.replace_module(path, std::move(norm));
+  }
+  return static_cast<int64_t>(replacements.size());
+}
+
+}  // namespace norma::nn

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace norma::nn {
+
+class Module;
+
+// Which norm which layer gets. A policy is a TOML file of name patterns and norm specs (nn/norm/factory.h):
+//
+//   "layer4.*" = "group:32"
+//   "bn1" = "layer2d[eps=1e-3]"
+//   "layer[12].*.bn?" = "none"
+//
+// Patterns are those of the shell: * is any text, dots too; ? is one character; [12] one of these. The last line whose
+// pattern matches a layer decides.
+
+struct NormRule {
+  std::string pattern;
+  std::string norm;
+  int64_t line = 0;  ///< of the file
+};
+
+struct NormPolicy {
+  std::string source;           ///< the file's name, for messages
+  std::vector<NormRule> rules;  ///< in the order of the file
+};
+
+/// Reads a policy. Throws Error, with line and column, for text that is no TOML, for a value that is no norm spec, and
+/// for a text without rules.
+NormPolicy parse_norm_policy(std::string_view text, const std::string& source);
+/// The text of a file. Throws Error when it cannot be read.
+std::string read_norm_policy(const std::filesystem::path& file);
+
+/// What a network says of its norms.
+struct NetworkNorms {
+  /// Options, "eps" = "1e-6", for norms that have them and do not say otherwise.
+  std::vector<std::pair<std::string, std::string>> defaults = {};
+  /// Layers whose input has one pixel, which NormDefinition::needs_pixels norms cannot take.
+  std::vector<std::string> one_pixel = {};
+};
+
+/// Replaces norm layers (class Norm of (N, channels, …), in a ChildSlot) of a model by those the policy names, as
+/// convert_norm() does. Returns how many were replaced. Throws Error, with file and line, for a pattern that matches no
+/// norm layer, for one whose layers are all decided by later lines, for groups that do not divide a layer's channels,
+/// and for a norm that a layer's single pixel is too little for; nothing has changed then.
+int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network = {});
+
+}  // namespace norma::nn

@@ -1,0 +1,144 @@
+#pragma once
+
+#include "nn/norm/norm.h"
+#include "ops/norm/dynamic_tanh.h"
+#include "ops/norm/evo_norm.h"
+#include "ops/norm/response_norm.h"
+
+namespace norma::nn {
+
+// Layers around the norms that are more than one normalize(), where the meaning of each is described: response_norm.h,
+// evo_norm.h and dynamic_tanh.h of ops/norm/. Names of parameters and buffers are those of timm and PyTorch. relu is
+// computed with the norm; a residual, and what comes behind it, in ops of their own.
+
+/// A norm that computes relu at most, and leaves a residual and other activations to other ops.
+class ComposedNorm : public Norm {
+ public:
+  Tensor forward_act(const Tensor& x, const NormActOptions& then) final;
+
+ protected:
+  /// f(norm(x))
+  virtual Tensor apply(const Tensor& x, Activation activation) = 0;
+};
+
+/// See local_response_norm(). No parameters.
+class LocalResponseNorm : public ComposedNorm {
+ public:
+  /// `channels` of the inputs, which can be left open with 0.
+  explicit LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options = {}, int64_t channels = 0);
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
+
+ protected:
+  Tensor apply(const Tensor& x, Activation activation) override;
+
+ private:
+  int64_t size_;
+  LocalResponseNormOptions options_;
+  int64_t channels_;
+};
+
+struct EvoNormB0LayerOptions {
+  double eps = 1e-3;
+  double momentum = 0.1;
+  Statistics statistics = Statistics::stable;
+};
+/// See evo_norm_b0(). x: (N, channels, H, W). Parameters weight (1), bias (0) and v (1), buffer running_var (1), all of
+/// (channels). Unlike batch norm's there is no running mean and nothing counts batches.
+class EvoNorm2dB0 : public ComposedNorm {
+ public:
+  explicit EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options = {});
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
+
+ protected:
+  Tensor apply(const Tensor& x, Activation activation) override;
+
+ private:
+  int64_t channels_;
+  EvoNormB0LayerOptions options_;
+  Tensor weight_;
+  Tensor bias_;
+  Tensor v_;
+  Tensor running_var_;
+};
+
+/// See evo_norm_s0(). x: (N, channels, H, W). Parameters weight (1), bias (0) and v (1) of (channels). Throws Error
+/// when `groups` does not divide `channels`.
+class EvoNorm2dS0 : public ComposedNorm {
+ public:
+  EvoNorm2dS0(int64_t groups, int64_t channels, const EvoNormS0Options& options = {});
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
+
+ protected:
+  Tensor apply(const Tensor& x, Activation activation) override;
+
+ private:
+  int64_t groups_;
+  int64_t channels_;
+  EvoNormS0Options options_;
+  Tensor weight_;
+  Tensor bias_;
+  Tensor v_;
+};
+
+/// See filter_response_norm(). x: (N, channels, H, W). Parameters weight (1), bias (0) and tau (0) of (channels).
+class FilterResponseNormTlu2d : public ComposedNorm {
+ public:
+  explicit FilterResponseNormTlu2d(int64_t channels, const FilterResponseNormOptions& options = {});
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
+
+ protected:
+  Tensor apply(const Tensor& x, Activation activation) override;
+
+ private:
+  int64_t channels_;
+  FilterResponseNormOptions options_;
+  Tensor weight_;
+  Tensor bias_;
+  Tensor tau_;
+};
+
+/// See global_response_norm(). x: (N, channels, …) of rank 3 to 5. Parameters weight (0) and bias (0) of (channels):
+/// the layer starts as the identity.
+class GlobalResponseNorm : public ComposedNorm {
+ public:
+  explicit GlobalResponseNorm(int64_t channels, const GlobalResponseNormOptions& options = {});
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
+
+ protected:
+  Tensor apply(const Tensor& x, Activation activation) override;
+
+ private:
+  int64_t channels_;
+  GlobalResponseNormOptions options_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
+struct DynamicTanhLayerOptions {
+  double alpha = 0.5;  ///< start value
+  int64_t axis = 1;    ///< of the channels in the input; -1 for (N, L, channels)
+};
+/// See dynamic_tanh(). Parameters alpha of (1), weight (1) and bias (0) of (channels).
+class DynamicTanh : public ComposedNorm {
+ public:
+  explicit DynamicTanh(int64_t channels, const DynamicTanhLayerOptions& options = {});
+  [[nodiscard]] std::string name() const override;
+  [[nodiscard]] int64_t channels() const override { return channels_; }
+
+ protected:
+  Tensor apply(const Tensor& x, Activation activation) override;
+
+ private:
+  int64_t channels_;
+  DynamicTanhLayerOptions options_;
+  Tensor alpha_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
+}  // namespace norma::nn

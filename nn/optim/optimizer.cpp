@@ -1,0 +1,253 @@
+#include "nn/optim/optimizer.h"
+
+#include "core/copy.h"
+#include "core/excerpt.h"
+#include "core/factory.h"
+#include "core/op_profile.h"
+#include "core/tape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace norma::nn {
+namespace {
+
+// x's values with the strides of `like`: x itself if it has them.
+Tensor aligned(const Tensor& x, const Tensor& like) {
+  if (x.strides() == like.strides() && x.dtype() == like.dtype()) {
+    return x;
+  }
+  const Tensor y = empty_like(like);
+  copy_into(x, y);
+  return y;
+}
+
+// In front of the name of a parameter: its master weight in a state dict.
+const std::string kMaster = "master.";
+
+// x's values in the strides of a parameter, in float32 for one of 16 bits.
+Tensor wide_copy(const Tensor& x, const Tensor& parameter) {
+  const DType dtype = is_half(parameter.dtype()) ? DType::float32 : parameter.dtype();
+  const Tensor y = empty_strided(parameter.sizes(), preserved_strides(parameter.sizes(), parameter.strides()),
+                                 {.dtype = dtype, .device = parameter.device()});
+  copy_into(x, y);
+  return y;
+}
+
+bool is_dense(const Tensor& x) {
+  return is_non_overlapping_and_dense(x.sizes(), x.strides());
+}
+
+}  // namespace
+
+void Optimizer::check_not_negative(std::string_view op, std::string_view name, double value) {
+  check(std::isfinite(value) && value >= 0, op, "{}: expected a finite number of at least 0, got {}", name, value);
+}
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, double lr) : groups_(std::move(groups)), lr_(lr) {
+  check_not_negative("optimizer", "lr", lr);
+  std::unordered_set<const TensorImpl*> seen;
+  std::unordered_set<std::string> names;
+  for (const ParameterGroup& group : groups_) {
+    check_not_negative("optimizer", "weight_decay", group.weight_decay);
+    check_not_negative("optimizer", "lr_scale", group.lr_scale);
+    for (const auto& [name, x] : group.parameters) {
+      check_defined("optimizer", name, x);
+      check(x.requires_grad() && x.is_leaf(), "optimizer", "{}: expected a leaf that requires a gradient", name);
+      check(seen.insert(x.impl_pointer().get()).second && names.insert(name).second, "optimizer",
+            "{}: expected every parameter once, got it twice", name);
+    }
+    states_.emplace_back(group.parameters.size());
+    masters_.emplace_back(group.parameters.size());
+  }
+}
+
+Tensors Optimizer::parameters() const {
+  Tensors result;
+  for (const ParameterGroup& group : groups_) {
+    for (const auto& [name, x] : group.parameters) {
+      result.push_back(x);
+    }
+  }
+  return result;
+}
+
+void Optimizer::zero_grad() {
+  for (Tensor x : parameters()) {
+    x.set_grad({});
+  }
+}
+
+Tensor Optimizer::begin_update(const Tensor& parameter, Master& master) {
+  if (!is_half(parameter.dtype())) {
+    return is_dense(parameter) ? parameter.detach() : copy_of(parameter.detach());
+  }
+  if (!master.weight.defined() || master.version != parameter.version()) {
+    master.weight = copy_of(parameter.detach(), MemoryFormat::preserve, DType::float32);
+  }
+  return master.weight;
+}
+
+void Optimizer::end_update(const Tensor& parameter, const Tensor& values, Master& master) {
+  if (values.storage() == parameter.storage()) {
+    parameter.bump_version();
+  } else {
+    copy_into(values, parameter.detach());
+  }
+  master.version = parameter.version();
+}
+
+NamedTensors Optimizer::master_weights() const {
+  NamedTensors result;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < masters_[g].size(); ++i) {
+      const auto& [name, parameter] = groups_[g].parameters[i];
+      const Master& master = masters_[g][i];
+      if (master.weight.defined() && master.version == parameter.version()) {
+        result.emplace_back(name, master.weight);
+      }
+    }
+  }
+  return result;
+}
+
+void Optimizer::step() {
+  const NoGradGuard no_grad;
+  const OpPassGuard pass(OpPass::optimizer);
+  ++steps_;
+  const size_t averages = state_names().size();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
+      const Tensor& parameter = groups_[g].parameters[i].second;
+      if (!parameter.grad().defined()) {
+        continue;
+      }
+      // The loops below run over memory, so everything has to lie in one order. It nearly always does: gradients and
+      // averages are made with their parameter's strides.
+      const Tensor values = begin_update(parameter, masters_[g][i]);
+      Tensors& state = states_[g][i];
+      state.resize(averages);
+      for (Tensor& average : state) {
+        average = average.defined() ? aligned(average, values) : average;
+      }
+      update(values, aligned(parameter.grad(), values), state, groups_[g]);
+      end_update(parameter, values, masters_[g][i]);
+    }
+  }
+}
+
+NamedTensors Optimizer::state_dict() const {
+  NamedTensors dict;
+  Tensor step = zeros({}, {.dtype = DType::int64});
+  *step.data<int64_t>() = steps_;
+  Tensor states = zeros({}, {.dtype = DType::int64});  // how many follow, so that none can be lost unseen
+  dict.emplace_back("step", step);
+  dict.emplace_back("states", states);
+  for (const auto& [name, weight] : master_weights()) {
+    dict.emplace_back(kMaster + name, weight);
+    ++*states.data<int64_t>();
+  }
+  const std::vector<std::string> names = state_names();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < states_[g].size(); ++i) {
+      for (size_t s = 0; s < states_[g][i].size(); ++s) {
+        if (states_[g][i][s].defined()) {
+          dict.emplace_back(names[s] + "." + groups_[g].parameters[i].first, states_[g][i][s]);
+          ++*states.data<int64_t>();
+        }
+      }
+    }
+  }
+  return dict;
+}
+
+void Optimizer::load_state_dict(const NamedTensors& dict) {
+  std::unordered_map<std::string, Tensor> given(dict.begin(), dict.end());
+  std::vector<std::string> problems;
+  const auto step = given.find("step");
+  if (step == given.end()) {
+    problems.emplace_back("missing: step");
+  } else if (step->second.numel() != 1 || step->second.dtype() != DType::int64) {
+    problems.push_back(fmt::format("step: expected one int64, got {}", describe(step->second)));
+  } else if (const auto steps = step->second.item<int64_t>(); steps < 0) {
+    problems.push_back(fmt::format("step: expected at least 0, got {}", steps));
+  }
+  const auto states = given.find("states");
+  if (states == given.end()) {
+    problems.emplace_back("missing: states");
+  } else if (states->second.numel() != 1 || states->second.dtype() != DType::int64) {
+    problems.push_back(fmt::format("states: expected one int64, got {}", describe(states->second)));
+  }
+  const std::vector<std::string> names = state_names();
+  std::unordered_set<std::string> known{"step", "states"};
+  std::vector<std::string> absent;
+  int64_t present = 0;
+  for (const ParameterGroup& group : groups_) {
+    for (const auto& [name, parameter] : group.parameters) {
+      std::vector<std::string> kept;
+      for (const std::string& state : names) {
+        kept.push_back(state + ".");
+      }
+      if (is_half(parameter.dtype())) {
+        kept.push_back(kMaster);
+      }
+      for (const std::string& state : kept) {
+        const std::string full = state + name;
+        known.insert(full);
+        const auto found = given.find(full);
+        if (found == given.end()) {
+          absent.push_back(full);
+        } else {
+          ++present;
+        }
+        if (found != given.end() && !(found->second.sizes() == parameter.sizes())) {
+          problems.push_back(fmt::format("{}: expected sizes {}, got {}", full, to_string(parameter.sizes()),
+                                         to_string(found->second.sizes())));
+        } else if (found != given.end() && !is_floating(found->second.dtype())) {
+          problems.push_back(
+              fmt::format("{}: expected a floating dtype, got {}", full, to_string(found->second.dtype())));
+        }
+      }
+    }
+  }
+  std::vector<std::string> unexpected;
+  for (const auto& [name, x] : dict) {
+    if (!known.contains(name)) {
+      unexpected.push_back(name);
+    }
+  }
+  if (!unexpected.empty()) {
+    problems.insert(problems.begin(), fmt::format("unexpected: {}", excerpt_list(unexpected)));
+  }
+  if (problems.empty() && unexpected.empty() && present != states->second.item<int64_t>()) {
+    problems.push_back(
+        fmt::format("missing: {} of {}", states->second.item<int64_t>() - present, excerpt_list(absent)));
+  }
+  check(problems.empty(), "optimizer.load_state_dict", "{}", excerpt_list(problems, "; ", /* limit= */ 800));
+
+  steps_ = step->second.item<int64_t>();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < states_[g].size(); ++i) {
+      const auto& [name, parameter] = groups_[g].parameters[i];
+      Tensors& state = states_[g][i];
+      state.assign(names.size(), {});
+      for (size_t s = 0; s < names.size(); ++s) {
+        if (const auto found = given.find(names[s] + "." + name); found != given.end()) {
+          state[s] = wide_copy(found->second, parameter);
+        }
+      }
+      masters_[g][i] = {};
+      if (const auto found = given.find(kMaster + name); found != given.end()) {
+        masters_[g][i] = {.weight = wide_copy(found->second, parameter), .version = 0};
+        copy_into(masters_[g][i].weight, parameter.detach());
+        masters_[g][i].version = parameter.version();
+      }
+    }
+  }
+}
+
+}  // namespace norma::nn

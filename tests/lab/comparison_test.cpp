@@ -1,0 +1,204 @@
+#include "lab/compare/comparison.h"
+
+#include "core/error.h"
+#include "core/tape.h"
+#include "files.h"
+#include "nn/module.h"
+#include "nn/norm/factory.h"
+#include "train/interrupt.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+
+using namespace norma;
+using namespace norma::train;
+using test::TemporaryFolder;
+
+namespace {
+
+ComparisonOptions small(const std::filesystem::path& output) {
+  ComparisonOptions options;
+  options.recipe.dataset = "shapes";
+  options.recipe.patch_size = 4;
+  options.recipe.small_stem = true;
+  options.recipe.batch_size = 4;
+  options.recipe.images = 8;
+  options.recipe.test_images = 8;
+  options.models = {"convnext_atto"};
+  options.norms = {"batch", "layer2d"};
+  options.output = output;
+  options.quiet = true;
+  return options;
+}
+
+/// Fails where a gradient is asked for: not before the first step.
+class Breaking : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override {
+    check(!grad_enabled(), "breaking", "a gradient, at last");
+    return x.detach();
+  }
+  [[nodiscard]] std::string name() const override { return "Breaking"; }
+};
+
+}  // namespace
+
+TEST_CASE("comparison: every model with every norm with every seed, in this order") {
+  ComparisonOptions options = small("unused");
+  options.models = {"resnet18", "convnext_atto"};
+  options.seeds = {0, 7};
+  const Comparison comparison = plan_comparison(options);
+  REQUIRE(comparison.cells.size() == 8);
+  CHECK(comparison.cells[0].model == "resnet18");
+  CHECK(comparison.cells[1].seed == 7);
+  CHECK(comparison.cells[2].norm == "layer2d");
+  CHECK(comparison.cells[4].model == "convnext_atto");
+  for (const Cell& cell : comparison.cells) {
+    CHECK(cell.state == CellState::pending);
+  }
+}
+
+TEST_CASE("comparison: lists are checked before anything runs") {
+  ComparisonOptions options = small("unused");
+  options.norms = {"batch", "bath"};
+  CHECK_THROWS_AS(plan_comparison(options), Error);
+  options.norms = {"batch", "batch"};
+  CHECK_THROWS_WITH_AS(plan_comparison(options), "compare: norms: expected each once, got batch twice", Error);
+  options.norms = {};
+  CHECK_THROWS_WITH_AS(plan_comparison(options), "compare: norms: expected at least one, got none", Error);
+  options.norms = {"batch", ""};
+  CHECK_THROWS_WITH_AS(plan_comparison(options), "compare: norms: expected a name, got an empty one", Error);
+  options.norms = {"batch"};
+  options.models = {"resnet"};
+  CHECK_THROWS_AS(plan_comparison(options), Error);
+  options.models = {"resnet18"};
+  options.seeds = {1, 2, 1};
+  CHECK_THROWS_WITH_AS(plan_comparison(options), "compare: seeds: expected each once, got 1 twice", Error);
+  options.seeds = {1};
+  options.recipe.lr = -1;
+  CHECK_THROWS_WITH_AS(plan_comparison(options), "train: lr: expected a number in (0, 1000], got -1", Error);
+}
+
+TEST_CASE("comparison: a cell that fails says why, and the others finish") {
+  nn::register_norm("breaks_in_training", [](int64_t) { return std::make_shared<Breaking>(); });
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.norms = {"breaks_in_training", "batch"};
+  Comparison comparison = plan_comparison(options);
+  run_comparison(comparison, options);
+  CHECK(comparison.cells[0].state == CellState::failed);
+  CHECK(comparison.cells[0].reason == "breaking: a gradient, at last");
+  const Cell& cell = comparison.cells[1];
+  CHECK(cell.state == CellState::finished);
+  CHECK(cell.losses.size() == 2);
+  CHECK(cell.images_per_second > 0);
+  CHECK(cell.peak_bytes > 0);
+  CHECK(cell.parameters > 1'000'000);
+  CHECK(test::read_file(folder / "report/results.json") == to_json(comparison));
+  CHECK(test::read_file(folder / "report/results.csv") == to_csv(comparison));
+  CHECK(test::read_file(folder / "report/report.html") == to_html(comparison));
+}
+
+TEST_CASE("comparison: both families take the options that are theirs") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.models = {"resnet18", "convnext_atto"};
+  options.norms = {"layer2d"};
+  Comparison comparison = plan_comparison(options);
+  run_comparison(comparison, options);
+  for (const Cell& cell : comparison.cells) {
+    CHECK_MESSAGE(cell.state == CellState::finished, cell.reason);
+  }
+}
+
+TEST_CASE("comparison: an interrupted one reports what is done, and a later one does the rest") {
+  const TemporaryFolder folder;
+  const ComparisonOptions options = small(folder / "report");
+  Comparison whole = plan_comparison(options);
+  run_comparison(whole, options);
+
+  Comparison comparison = plan_comparison(options);
+  comparison.cells[0] = whole.cells[0];
+  {
+    const InterruptGuard guard;
+    std::raise(SIGINT);
+    run_comparison(comparison, options);
+  }
+  Comparison found = comparison_from_json(test::read_file(folder / "report/results.json"));
+  CHECK(found.cells[0].state == CellState::finished);
+  CHECK(found.cells[1].state == CellState::pending);
+  run_comparison(found, options);
+  CHECK(found.cells[1].state == CellState::finished);
+  CHECK(found.cells[1].losses == whole.cells[1].losses);
+  CHECK(found.cells[0].images_per_second == whole.cells[0].images_per_second);  // it did not run again
+}
+
+TEST_CASE("comparison: every cell is tried before the first step") {
+  const TemporaryFolder folder;
+  const auto error_with = [&](auto&& change) {
+    ComparisonOptions options = small(folder / "report");
+    change(options);
+    return test::error_of([&] {
+      Comparison comparison = plan_comparison(options);
+      rehearse_comparison(comparison);
+    });
+  };
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.norms = {"layer2d", "group:7"};
+        }).starts_with("compare: convnext_atto with norm group:7: "));
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.models = {"resnet18"};
+          o.norms = {"batch"};
+          o.recipe.batch_size = 1;
+          o.recipe.small_stem = false;
+        }).starts_with("compare: resnet18 with norm batch: batch_norm: "));
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.recipe.image_size = 20;
+          o.recipe.patch_size = 8;
+        }).starts_with("compare: convnext_atto with norm batch: "));
+  CHECK(error_with([](ComparisonOptions& o) { o.recipe.images = 3; }) ==
+        "compare: convnext_atto with norm batch: loader: total_images: expected at least 4, a batch, to drop the last "
+        "one, got 3");
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.recipe.precision = "float16";
+        }).starts_with("train: precision: expected "));
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("comparison: the time left is that of all cells") {
+  Comparison comparison;
+  const auto add = [&](const char* model, CellState state, double seconds) {
+    Cell cell;
+    cell.model = model;
+    cell.state = state;
+    cell.seconds = seconds;
+    comparison.cells.push_back(cell);
+  };
+  add("a", CellState::finished, 10);
+  add("a", CellState::finished, 20);
+  add("b", CellState::pending, 0);
+  add("a", CellState::pending, 0);
+  add("b", CellState::pending, 0);
+  add("c", CellState::failed, 0);
+  add("a", CellState::finished, 60);
+  // 30 for the a, 6 for the b as for the one that runs, and the mean of all four for c.
+  CHECK(seconds_after(comparison, 2, 6) == doctest::Approx(30 + 6 + 24));
+  CHECK(seconds_after(comparison, 5, 6) == 0);
+}
+
+TEST_CASE("comparison: data and output are looked at before the first cell") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.recipe.dataset = "idx";
+  options.recipe.data_dir = (folder / "nowhere").string();
+  Comparison comparison = plan_comparison(options);
+  CHECK_THROWS_AS(rehearse_comparison(comparison), Error);
+  test::write_file(folder / "file", "");
+  options = small(folder / "file");
+  comparison = plan_comparison(options);
+  CHECK_THROWS_WITH_AS(run_comparison(comparison, options),
+                       ("compare: cannot write " + (folder / "file").string() + ": Not a directory").c_str(), Error);
+}

@@ -1,0 +1,113 @@
+#include "lab/bench/norm_sweep.h"
+
+#include "error_text.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+using namespace norma;
+using namespace norma::train::bench;
+using test::error_of;
+
+namespace {
+
+SweepOptions small_options() {
+  SweepOptions options;
+  options.norms = {"batch", "group:32", "rms2d"};
+  options.dtypes = {"float32"};
+  options.shapes = {"images"};
+  options.batch_sizes = {2};
+  options.channels = {24, 64};
+  options.image_sizes = {7};
+  options.quick = true;
+  return options;
+}
+
+int64_t count_lines(const std::string& text) {
+  return std::count(text.begin(), text.end(), '\n');
+}
+
+}  // namespace
+
+TEST_CASE("bench-norms: every norm, format and direction; groups that do not divide are left out") {
+  const Sweep sweep = run_sweep(small_options());
+  CHECK(sweep.complete);
+  // 24 channels: two norms, 64: three; in two formats and directions.
+  REQUIRE(sweep.rows.size() == 20);
+  std::set<std::string> seen;
+  for (const SweepRow& row : sweep.rows) {
+    CAPTURE(row.norm);
+    CHECK(row.seconds > 0);
+    CHECK(row.copy_rate > 0);
+    CHECK(row.x_bytes == 4.0 * 2 * row.sizes[1] * 49);
+    CHECK(row.bytes() == (row.backward ? 3 : 2) * row.x_bytes);
+    CHECK(row.share() == row.bytes() / row.seconds / row.copy_rate);
+    CHECK(!(row.norm == "group:32" && row.sizes[1] == 24));
+    seen.insert(row.norm + (row.backward ? " backward" : " forward") +
+                (row.format == MemoryFormat::channels_last ? " nhwc" : " nchw"));
+  }
+  CHECK(seen.size() == 12);
+
+  const std::string csv = to_csv(sweep);
+  CHECK(
+      csv.starts_with("norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share\n"
+                      "batch,images,2x24x7x7,float32,contiguous,forward,9408,"));
+  CHECK(count_lines(csv) == 21);
+  const std::string table = to_table(sweep);
+  CHECK(count_lines(table) == 13);
+  CHECK(table.find("float32  backward  images  channels_last  group:32") != std::string::npos);
+  const std::string script = to_gnuplot(sweep);
+  CHECK(script.find("set output 'share-float32.png'") != std::string::npos);
+  CHECK(script.find("pick('rms2d', 'float32', 'channels_last', 'backward')") != std::string::npos);
+}
+
+TEST_CASE("bench-norms: bfloat16 moves half the bytes; rows have layer and rms norm") {
+  SweepOptions options = small_options();
+  options.norms = {"layer2d"};
+  options.dtypes = {"bfloat16"};
+  options.channels = {64};
+  options.shapes = {"images", "rows"};
+  const Sweep sweep = run_sweep(options);
+  REQUIRE(sweep.rows.size() == 4 + 8);  // images in two formats; 128 and 1024 features with two norms
+  CHECK(sweep.rows[0].x_bytes == 2.0 * 2 * 64 * 49);
+  CHECK(sweep.rows[4].shape == "rows");
+  CHECK(sweep.rows[4].norm == "layer");
+  CHECK(sweep.rows[4].sizes == Sizes{2048, 128});
+  CHECK(sweep.rows[6].norm == "rms");
+}
+
+TEST_CASE("bench-norms: images that are too large are left out") {
+  SweepOptions options = small_options();
+  options.max_bytes = 10000;
+  const Sweep sweep = run_sweep(options);
+  for (const SweepRow& row : sweep.rows) {
+    CHECK(row.sizes[1] == 24);
+  }
+  CHECK(sweep.rows.size() == 8);
+}
+
+TEST_CASE("bench-norms: options that make no sense") {
+  const auto complaint = [](auto&& change) {
+    SweepOptions options = small_options();
+    change(options);
+    return error_of([&] { check_options(options); });
+  };
+  CHECK(complaint([](SweepOptions& o) { o.formats = {"contigous"}; }) ==
+        "bench-norms: formats: unknown name 'contigous'; did you mean 'contiguous'?");
+  CHECK(complaint([](SweepOptions& o) { o.dtypes = {"int64"}; }).starts_with("bench-norms: dtypes: unknown name"));
+  CHECK(complaint([](SweepOptions& o) {
+          o.shapes = {"rows", "rows"};
+        }) == "bench-norms: shapes: expected each once, got rows twice");
+  CHECK(complaint([](SweepOptions& o) {
+          o.norms = {"batch", "batch"};
+        }) == "bench-norms: norms: expected each once, got batch twice");
+  CHECK(complaint([](SweepOptions& o) { o.norms = {}; }) == "bench-norms: norms: expected at least one");
+  CHECK(complaint([](SweepOptions& o) { o.channels = {0}; }) ==
+        "bench-norms: channels: expected a whole number from 1 to 65536, got 0");
+  CHECK(complaint([](SweepOptions& o) { o.max_bytes = -(1 << 20); }) ==
+        "bench-norms: max-mb: expected at least 0, got -1");
+  CHECK(complaint([](SweepOptions& o) { o.max_bytes = 5; }) ==
+        "bench-norms: max-mb: expected room for at least one of the shapes, got 4.77e-06 MiB");
+}

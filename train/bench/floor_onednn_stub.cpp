@@ -1,9 +1,0 @@
-#include "train/bench/floor.h"
-
-namespace norma::train::bench {
-
-std::vector<FloorCandidate> onednn_candidates(const ProductCall& /*call*/) {
-  return {};
-}
-
-}  // namespace norma::train::bench
