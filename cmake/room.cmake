@@ -1,7 +1,7 @@
 # norma_add_room(NAME [DEPENDS room…]): the library norma::NAME from every source file under NAME/.
 #
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
-# conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not. The same for CUDA.
+# conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not.
 function(norma_add_room name)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
@@ -11,7 +11,6 @@ function(norma_add_room name)
   else()
     list(FILTER sources EXCLUDE REGEX "_onednn\\.cpp$")
   endif()
-  list(FILTER sources EXCLUDE REGEX "_cuda\\.cpp$")  # this build has no CUDA: the *_cuda_stub.cpp serve
 
   # In unrolled inlined code the checks of arrays on the stack take minutes to compile too.
   if(NORMA_SANITIZE MATCHES "undefined")

@@ -1,5 +1,6 @@
 #include "core/anomaly.h"
 
+#include "core/kernels.h"
 #include "core/tape.h"
 
 #include <cmath>
@@ -14,10 +15,14 @@ void check_finite(std::string_view op, std::string_view pass, std::string_view w
     if (!tensors[i].defined() || !is_floating(tensors[i].dtype())) {
       continue;
     }
-    const std::vector<double> values = tensors[i].to_vector<double>();
-    for (size_t at = 0; at < values.size(); ++at) {
-      check(std::isfinite(values[at]), op, "{} gave {} in {} {} ({}), element {}", pass,
-            std::isnan(values[at]) ? "NaN" : "Inf", what, i, describe(tensors[i]), at);
+    const Tensor& x = tensors[i];
+    const int64_t at = x.numel() == 0 ? -1
+                                      : kernels::tensor_kernels.at(op, x.device())
+                                            ->find_not_finite(x.sizes(), x.strides(), x.dtype(), x.device_pointer());
+    if (at >= 0) {
+      const double value = x.to_vector<double>()[static_cast<size_t>(at)];
+      fail(op, "{} gave {} in {} {} ({}), element {}", pass, std::isnan(value) ? "NaN" : "Inf", what, i, describe(x),
+           at);
     }
   }
 }

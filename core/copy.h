@@ -7,7 +7,7 @@ namespace norma {
 // Off-tape copies. The differentiable forms (clone, contiguous, to) are in ops/shape/copy.h.
 
 /// Writes src, broadcast to dst's sizes and converted to dst's dtype, into dst, whatever the strides of both.
-/// Counts as an in-place change of dst. Throws Error if the sizes do not broadcast.
+/// Counts as an in-place change of dst. They may lie on different devices. Throws Error if the sizes do not broadcast.
 void copy_into(const Tensor& src, const Tensor& dst);
 
 /// A new tensor with x's values, in `format` and `dtype`.
@@ -16,5 +16,8 @@ Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype);
 
 /// x itself if it is contiguous in `format` (loose predicate), else a copy that is.
 Tensor contiguous_copy(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);
+
+/// x itself if it lies on `device`, else a copy there, with x's strides where those are dense.
+Tensor to_device(const Tensor& x, Device device);
 
 }  // namespace norma

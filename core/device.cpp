@@ -2,12 +2,45 @@
 
 #include "core/error.h"
 
+#include <atomic>
 #include <charconv>
+#include <cstdlib>
 
 namespace norma {
+namespace {
+
+/// The N of "prefix:N"; -1 where the name is another.
+int index_behind(std::string_view prefix, std::string_view name) {
+  if (!name.starts_with(prefix) || name.substr(prefix.size(), 1) != ":") {
+    return -1;
+  }
+  const std::string_view digits = name.substr(prefix.size() + 1);
+  int index = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  return error == std::errc{} && end == digits.data() + digits.size() && index >= 0 ? index : -1;
+}
+
+Device device_of_environment() {
+  const char* name = std::getenv("NORMA_DEVICE");
+  const Device device = name == nullptr || *name == '\0' ? kCpu : device_from_string(name);
+  check_available("NORMA_DEVICE", device);
+  return device;
+}
+
+std::atomic<Device>& default_device_state() {
+  static std::atomic<Device> device = device_of_environment();
+  return device;
+}
+
+}  // namespace
 
 std::string to_string(Device device) {
-  return device.type == DeviceType::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+  switch (device.type) {
+    case DeviceType::cpu: return "cpu";
+    case DeviceType::cuda: return fmt::format("cuda:{}", device.index);
+    case DeviceType::cuda_emulated: return fmt::format("cuda-emulated:{}", device.index);
+  }
+  return "?";
 }
 
 Device device_from_string(std::string_view name) {
@@ -15,18 +48,28 @@ Device device_from_string(std::string_view name) {
     return kCpu;
   }
   if (name == "cuda") {
-    return {DeviceType::cuda, 0};
+    return {.type = DeviceType::cuda};
   }
-  constexpr std::string_view kPrefix = "cuda:";
-  if (name.starts_with(kPrefix)) {
-    const std::string_view digits = name.substr(kPrefix.size());
-    int index = -1;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (error == std::errc{} && end == digits.data() + digits.size() && index >= 0) {
-      return {DeviceType::cuda, index};
-    }
+  if (name == "cuda-emulated" || name == "cuda-emulated:0") {
+    return kCudaEmulated;
   }
-  fail("device", "expected cpu, cuda or cuda:N, got '{}'", name);
+  if (const int index = index_behind("cuda", name); index >= 0) {
+    return {.type = DeviceType::cuda, .index = index};
+  }
+  fail("device", "expected cpu, cuda, cuda:N or cuda-emulated, got '{}'", name);
+}
+
+bool is_host(Device device) {
+  return device.type == DeviceType::cpu;
+}
+
+Device default_device() {
+  return default_device_state().load(std::memory_order_relaxed);
+}
+
+void set_default_device(Device device) {
+  check_available("set_default_device", device);
+  default_device_state().store(device, std::memory_order_relaxed);
 }
 
 }  // namespace norma

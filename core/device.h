@@ -6,7 +6,13 @@
 
 namespace norma {
 
-enum class DeviceType : uint8_t { cpu, cuda };
+enum class DeviceType : uint8_t {
+  cpu,
+  cuda,
+  /// For tests: host memory that only kernels may touch, so that a program which looks into the memory of a GPU stops
+  /// here, too. Its kernels are the CPU's.
+  cuda_emulated,
+};
 
 /// Where a tensor's storage lies.
 struct Device {
@@ -17,13 +23,36 @@ struct Device {
 };
 
 inline constexpr Device kCpu{};
+inline constexpr Device kCudaEmulated{.type = DeviceType::cuda_emulated};
 
-/// "cpu", "cuda:0"
+/// "cpu", "cuda:0", "cuda-emulated:0"
 std::string to_string(Device device);
-/// Inverse of to_string; "cuda" means "cuda:0". Throws Error for anything else.
+/// Inverse of to_string; "cuda" means "cuda:0", "cuda-emulated" means "cuda-emulated:0", the only one there is. Throws
+/// Error for anything else.
 Device device_from_string(std::string_view name);
+
+/// True iff the host may follow pointers to this device's memory.
+bool is_host(Device device);
 
 /// Throws Error("op: this build of Norma has no CUDA") unless the device can be used here.
 void check_available(std::string_view op, Device device);
+
+/// Where new tensors lie when nobody says: the one that was set, else the environment's NORMA_DEVICE, else the CPU.
+/// Throws Error when NORMA_DEVICE names none, or one that cannot be used here.
+Device default_device();
+/// For all threads. Throws Error unless the device can be used here.
+void set_default_device(Device device);
+
+/// Sets the default device for as long as it lives.
+class DefaultDeviceGuard {
+ public:
+  explicit DefaultDeviceGuard(Device device) : before_(default_device()) { set_default_device(device); }
+  ~DefaultDeviceGuard() { set_default_device(before_); }
+  DefaultDeviceGuard(const DefaultDeviceGuard&) = delete;
+  DefaultDeviceGuard& operator=(const DefaultDeviceGuard&) = delete;
+
+ private:
+  Device before_;
+};
 
 }  // namespace norma

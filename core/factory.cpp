@@ -1,56 +1,38 @@
 #include "core/factory.h"
 
 #include "core/copy.h"
+#include "core/kernels.h"
 #include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "core/tape.h"
 
-#include <cmath>
 #include <limits>
 #include <numeric>
 
 namespace norma {
 namespace {
 
-/// Fills x with f(i) for the row-major element number i, in any format.
-template <class T, class F>
-void fill_by_index(const Tensor& x, F&& f) {
-  const Tensor target = x.is_contiguous() ? x : empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
-  T* data = target.data<T>();
-  parallel_for(0, x.numel(), kPointwiseGrain / 8, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      data[i] = f(i);
-    }
-  });
-  if (target.is_same(x)) {
-    x.bump_version();
-  } else {
-    copy_into(target, x);
-  }
+/// A stream of the next `count` numbers of the generator.
+kernels::RandomStream take(Generator& generator, int64_t count) {
+  return {.seed = generator.seed(), .first = generator.reserve(static_cast<uint64_t>(count))};
 }
 
-/// Fills x with numbers made `PerCounter` at a time from one Philox counter.
-template <class T, size_t PerCounter, class F>
-void fill_random(const Tensor& x, Generator& generator, F&& make) {
-  const auto counters = static_cast<uint64_t>((x.numel() + int64_t{PerCounter} - 1) / int64_t{PerCounter});
-  const uint64_t first = generator.reserve(counters);
-  const uint64_t seed = generator.seed();
-  const Tensor target = x.is_contiguous() ? x : empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
-  T* data = target.data<T>();
-  const int64_t count = x.numel();
-  parallel_for(0, static_cast<int64_t>(counters), kPointwiseGrain / 32, [&](int64_t begin, int64_t end) {
-    for (int64_t counter = begin; counter < end; ++counter) {
-      const std::array<T, PerCounter> numbers = make(philox(seed, first + static_cast<uint64_t>(counter)));
-      for (int64_t i = 0; i < int64_t{PerCounter} && counter * int64_t{PerCounter} + i < count; ++i) {
-        data[counter * int64_t{PerCounter} + i] = numbers[static_cast<size_t>(i)];
-      }
-    }
-  });
-  if (target.is_same(x)) {
+/// What `per_counter` random numbers from each of a stream's need to fill x.
+int64_t counters_for(const Tensor& x, int64_t per_counter) {
+  return (x.numel() + per_counter - 1) / per_counter;
+}
+
+/// Calls fill(pointer, count) on the elements of x in row-major order, in any format.
+template <class F>
+void fill_dense(const Tensor& x, F&& fill) {
+  if (x.is_contiguous()) {
+    fill(x.device_pointer(), x.numel());
     x.bump_version();
-  } else {
-    copy_into(target, x);
+    return;
   }
+  const Tensor dense = empty(x.sizes(), {.dtype = x.dtype(), .device = x.device()});
+  fill(dense.device_pointer(), dense.numel());
+  copy_into(dense, x);
 }
 
 }  // namespace
@@ -104,8 +86,8 @@ Tensor zeros(const Sizes& sizes, const TensorOptions& options) {
 Tensor ones(const Sizes& sizes, const TensorOptions& options) {
   return full(sizes, 1, options);
 }
-Tensor scalar(double value, DType dtype) {
-  return full({}, value, {.dtype = dtype});
+Tensor scalar(double value, DType dtype, Device device) {
+  return full({}, value, {.dtype = dtype, .device = device});
 }
 
 Tensor empty_like(const Tensor& x, MemoryFormat format) {
@@ -126,9 +108,9 @@ Tensor ones_like(const Tensor& x, MemoryFormat format) {
   return result;
 }
 
-Tensor arange(int64_t count, DType dtype) {
-  Tensor x = empty({count}, {.dtype = DType::int64});
-  std::iota(x.data<int64_t>(), x.data<int64_t>() + count, int64_t{0});
+Tensor arange(int64_t count, DType dtype, Device device) {
+  Tensor x = empty({count}, {.dtype = DType::int64, .device = device});
+  kernels::tensor_kernels.at("arange", device)->arange(x.device_pointer<int64_t>(), count);
   return dtype == DType::int64 ? x : copy_of(x, MemoryFormat::contiguous, dtype);
 }
 
@@ -136,12 +118,12 @@ template <class T>
 Tensor from_vector(const std::vector<T>& values, const Sizes& sizes, const TensorOptions& options) {
   check(static_cast<int64_t>(values.size()) == sizes.numel(), "from_vector", "values: expected {} for sizes {}, got {}",
         sizes.numel(), to_string(sizes), values.size());
-  Tensor source = empty(sizes, {.dtype = dtype_of<T>()});
+  Tensor source = empty(sizes, {.dtype = dtype_of<T>(), .device = kCpu});
   std::copy(values.begin(), values.end(), source.data<T>());
   if (options.dtype == dtype_of<T>() && options.format == MemoryFormat::contiguous) {
-    return source;
+    return to_device(source, options.device);
   }
-  return copy_of(source, options.format, options.dtype);
+  return to_device(copy_of(source, options.format, options.dtype), options.device);
 }
 
 template Tensor from_vector<float>(const std::vector<float>&, const Sizes&, const TensorOptions&);
@@ -167,23 +149,20 @@ Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOption
   check(low < high, "randint", "high: expected a number above low {}, got {}", low, high);
   Tensor x = empty(sizes, {.dtype = DType::int64, .device = options.device, .format = options.format});
   const auto range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  fill_random<int64_t, 2>(x, generator, [&](const std::array<uint32_t, 4>& bits) {
-    auto number = [&](uint32_t upper, uint32_t lower) {
-      const uint64_t wide = (static_cast<uint64_t>(upper) << 32) | lower;
-      return static_cast<int64_t>(static_cast<uint64_t>(low) + wide % range);
-    };
-    return std::array{number(bits[0], bits[1]), number(bits[2], bits[3])};
+  const auto stream = take(generator, counters_for(x, 2));
+  fill_dense(x, [&](void* data, int64_t count) {
+    kernels::tensor_kernels.at("randint", x.device())->randint(static_cast<int64_t*>(data), count, stream, low, range);
   });
   return options.dtype == DType::int64 ? x : copy_of(x, MemoryFormat::preserve, options.dtype);
 }
 
 Tensor randperm(int64_t count, Generator& generator) {
-  Tensor x = arange(count);
-  auto* order = x.data<int64_t>();
-  for (int64_t i = count - 1; i > 0; --i) {  // Fisher and Yates
-    std::swap(order[i], order[generator.below(static_cast<uint64_t>(i) + 1)]);
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  for (size_t i = order.size(); i-- > 1;) {  // Fisher and Yates
+    std::swap(order[i], order[generator.below(i + 1)]);
   }
-  return x;
+  return from_vector(order, {count});
 }
 
 namespace {
@@ -194,36 +173,20 @@ void check_fill(std::string_view op, const Tensor& x) {
   check(!will_record({x}), op, "x: expected a tensor that takes part in no graph, got the result of an op on one");
 }
 
+void check_fillable_at_random(std::string_view op, const Tensor& x) {
+  check(x.dtype() == DType::float32 || x.dtype() == DType::float64, op, "expected dtype float32 or float64, got {}",
+        to_string(x.dtype()));
+}
+
 }  // namespace
 
 void fill_(const Tensor& x, double value) {
   check_fill("fill_", x);
-  dispatch_all(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    auto* data = x.data<T>();
-    const T element = [&] {
-      if constexpr (std::is_same_v<T, bool>) {
-        return value != 0;
-      } else {
-        return static_cast<T>(static_cast<compute_t<T>>(value));
-      }
-    }();
-    if (x.numel() == 0) {
-      return;
-    }
+  if (x.numel() != 0) {
     const OpScope scope([&] { return OpWork{.op = "fill", .bytes = bytes_of(x)}; });
-    for_each_run(make_strided_loop<1>(x.sizes(), {x.strides()}),
-                 [&](const auto& offsets, int64_t count, const auto& strides) {
-                   T* first = data + offsets[0];
-                   if (strides[0] == 1) {
-                     std::fill_n(first, count, element);
-                   } else {
-                     for (int64_t i = 0; i < count; ++i) {
-                       first[i * strides[0]] = element;
-                     }
-                   }
-                 });
-  });
+    kernels::tensor_kernels.at("fill_", x.device())
+        ->fill(make_strided_loop<1>(x.sizes(), {x.strides()}), x.dtype(), x.device_pointer(), value);
+  }
   x.bump_version();
 }
 
@@ -233,52 +196,30 @@ void zero_(const Tensor& x) {
 
 void uniform_(const Tensor& x, double low, double high, Generator& generator) {
   check_fill("uniform_", x);
-  dispatch_floating("uniform_", x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T start = static_cast<T>(low);
-    const T width = static_cast<T>(high - low);
-    if constexpr (std::is_same_v<T, float>) {
-      fill_random<T, 4>(x, generator, [=](const std::array<uint32_t, 4>& bits) {
-        return std::array<T, 4>{start + width * uniform_float(bits[0]), start + width * uniform_float(bits[1]),
-                                start + width * uniform_float(bits[2]), start + width * uniform_float(bits[3])};
-      });
-    } else {
-      fill_random<T, 2>(x, generator, [=](const std::array<uint32_t, 4>& bits) {
-        return std::array<T, 2>{start + width * uniform_double(bits[0], bits[1]),
-                                start + width * uniform_double(bits[2], bits[3])};
-      });
-    }
+  check_fillable_at_random("uniform_", x);
+  const auto stream = take(generator, counters_for(x, x.dtype() == DType::float32 ? 4 : 2));
+  fill_dense(x, [&](void* data, int64_t count) {
+    kernels::tensor_kernels.at("uniform_", x.device())->uniform(x.dtype(), data, count, stream, low, high);
   });
 }
 
 void normal_(const Tensor& x, double mean, double std, Generator& generator) {
   check_fill("normal_", x);
-  dispatch_floating("normal_", x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    fill_random<T, 2>(x, generator, [=](const std::array<uint32_t, 4>& bits) {
-      const auto numbers = box_muller(uniform_double(bits[0], bits[1]), uniform_double(bits[2], bits[3]));
-      return std::array<T, 2>{static_cast<T>(mean + std * numbers[0]), static_cast<T>(mean + std * numbers[1])};
-    });
+  check_fillable_at_random("normal_", x);
+  const auto stream = take(generator, counters_for(x, 2));
+  fill_dense(x, [&](void* data, int64_t count) {
+    kernels::tensor_kernels.at("normal_", x.device())->normal(x.dtype(), data, count, stream, mean, std);
   });
 }
 
 void truncated_normal_(const Tensor& x, double mean, double std, double low, double high, Generator& generator) {
   check(low < high, "truncated_normal_", "high: expected a number above low {}, got {}", low, high);
   check_fill("truncated_normal_", x);
-  const uint64_t first = generator.reserve(static_cast<uint64_t>(x.numel()));
-  const uint64_t seed = generator.seed();
-  dispatch_floating("truncated_normal_", x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    fill_by_index<T>(x, [&](int64_t i) {
-      for (uint64_t attempt = 0;; ++attempt) {  // each attempt is a subsequence of its own
-        const auto bits = philox(seed, first + static_cast<uint64_t>(i), attempt);
-        const double number =
-            mean + std * box_muller(uniform_double(bits[0], bits[1]), uniform_double(bits[2], bits[3]))[0];
-        if (number >= low && number <= high) {
-          return static_cast<T>(number);
-        }
-      }
-    });
+  check_fillable_at_random("truncated_normal_", x);
+  const auto stream = take(generator, x.numel());
+  fill_dense(x, [&](void* data, int64_t count) {
+    kernels::tensor_kernels.at("truncated_normal_", x.device())
+        ->truncated_normal(x.dtype(), data, count, stream, mean, std, low, high);
   });
 }
 

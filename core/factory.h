@@ -10,7 +10,7 @@ namespace norma {
 /// Properties of a new tensor.
 struct TensorOptions {
   DType dtype = DType::float32;
-  Device device = kCpu;
+  Device device = default_device();
   MemoryFormat format = MemoryFormat::contiguous;
 };
 
@@ -25,7 +25,7 @@ Tensor zeros(const Sizes& sizes, const TensorOptions& options = {});
 Tensor ones(const Sizes& sizes, const TensorOptions& options = {});
 Tensor full(const Sizes& sizes, double value, const TensorOptions& options = {});
 /// Rank 0.
-Tensor scalar(double value, DType dtype = DType::float32);
+Tensor scalar(double value, DType dtype = DType::float32, Device device = default_device());
 /// Uninitialised with exactly these strides (in elements).
 Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options = {});
 
@@ -36,9 +36,9 @@ Tensor zeros_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve)
 Tensor ones_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 
 /// [0, 1, …, count - 1]
-Tensor arange(int64_t count, DType dtype = DType::int64);
+Tensor arange(int64_t count, DType dtype = DType::int64, Device device = default_device());
 
-/// Copies `values`, given in row-major order. Throws Error unless there are sizes.numel() of them.
+/// Copies `values`, given in row-major order, to options.device. Throws Error unless there are sizes.numel() of them.
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Sizes& sizes,
                    const TensorOptions& options = {.dtype = dtype_of<T>()});
@@ -50,7 +50,7 @@ Tensor randn(const Sizes& sizes, const TensorOptions& options = {}, Generator& g
 /// Integers in [low, high), int64 by default.
 Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOptions& options = {.dtype = DType::int64},
                Generator& generator = default_generator());
-/// A random order of 0 … count - 1, int64.
+/// A random order of 0 … count - 1, int64, on the default device.
 Tensor randperm(int64_t count, Generator& generator = default_generator());
 
 /// Fill in place (counted as an in-place change). Throw Error for a tensor that takes part in a graph.

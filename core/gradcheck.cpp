@@ -79,7 +79,7 @@ Tensor spread(const Tensor& x, const Sizes& sizes, double factor) {
   for (const double value : x.to_vector<double>()) {
     total += value;
   }
-  return record("spread", {x}, full(sizes, factor * total, {.dtype = x.dtype()}), {},
+  return record("spread", {x}, full(sizes, factor * total, {.dtype = x.dtype(), .device = x.device()}), {},
                 [from = x.sizes(), factor](const Tensor& dy, const BackwardContext&) -> Tensors {
                   return {spread(dy, from, factor)};
                 });
@@ -196,15 +196,16 @@ GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const 
 
   Comparison comparison(checked, options);
   for (size_t n = 0; n < checked.size(); ++n) {
-    auto* data = checked[n].data<double>();
-    for (int64_t i = 0; i < checked[n].numel(); ++i) {
-      double& element = data[offset_of(checked[n], i)];
-      const double before = element;
-      element = before + options.eps;
+    const Tensor& x = checked[n];
+    const std::vector<double> values = x.to_vector<double>();
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const double before = values[static_cast<size_t>(i)];
+      const Tensor element = alias(x.detach(), {}, {}, x.offset() + offset_of(x, i));
+      fill_(element, before + options.eps);
       const double above = weighted_sum(f(inputs), weight_values);
-      element = before - options.eps;
+      fill_(element, before - options.eps);
       const double below = weighted_sum(f(inputs), weight_values);
-      element = before;
+      fill_(element, before);
       comparison.element(n, i, "backward", analytic[n][static_cast<size_t>(i)], "the central difference",
                          (above - below) / (2 * options.eps));
     }

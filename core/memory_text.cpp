@@ -1,6 +1,6 @@
 #include "core/memory_text.h"
 
-#include "core/arena_cpu.h"
+#include "core/cpu/arena.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>

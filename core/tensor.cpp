@@ -82,17 +82,29 @@ MemoryFormat Tensor::suggest_memory_format() const {
   return norma::suggest_memory_format(sizes(), strides());
 }
 
-void* Tensor::raw_data() const {
+void* Tensor::device_pointer() const {
   const TensorImpl& impl = defined_impl(impl_);
   auto* bytes = static_cast<std::byte*>(impl.storage->data());
   // An empty tensor has no memory, and arithmetic on a null pointer is undefined.
   return bytes == nullptr ? nullptr : bytes + impl.offset * static_cast<int64_t>(size_of(impl.dtype));
 }
 
+void* Tensor::raw_data() const {
+  const Device on = device();
+  if (!is_host(on)) {
+    fail("data", "tensor is on {}; copy it with to(kCpu)", norma::to_string(on));
+  }
+  return device_pointer();
+}
+
+void Tensor::check_dtype_is(DType expected) const {
+  check(dtype() == expected, "data", "expected dtype {}, got {}", norma::to_string(expected),
+        norma::to_string(dtype()));
+}
+
 template <class T>
 T* Tensor::data() const {
-  check(dtype() == dtype_of<T>(), "data", "expected dtype {}, got {}", norma::to_string(dtype_of<T>()),
-        norma::to_string(dtype()));
+  check_dtype_is(dtype_of<T>());
   return static_cast<T*>(raw_data());
 }
 
@@ -104,7 +116,7 @@ T Tensor::item() const {
 
 template <class T>
 std::vector<T> Tensor::to_vector() const {
-  const Tensor values = copy_of(detach(), MemoryFormat::contiguous, dtype_of<T>());
+  const Tensor values = to_device(copy_of(detach(), MemoryFormat::contiguous, dtype_of<T>()), kCpu);
   const T* first = values.data<T>();
   return std::vector<T>(first, first + values.numel());
 }

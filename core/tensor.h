@@ -54,11 +54,20 @@ class Tensor {
   [[nodiscard]] MemoryFormat suggest_memory_format() const;
 
   // --- elements -----------------------------------------------------------------------------------------------
-  /// The first element. Throws Error unless T is the tensor's dtype. Who writes through the pointer after the tensor
-  /// was used calls bump_version(): saved tensors are checked by it, and reordered weights are kept by it.
+  /// The first element, for the host. Throws Error unless T is the tensor's dtype and the host may touch its memory.
+  /// Who writes through the pointer after the tensor was used calls bump_version(): saved tensors are checked by it,
+  /// and reordered weights are kept by it.
   template <class T>
   [[nodiscard]] T* data() const;
   [[nodiscard]] void* raw_data() const;
+  /// Where the first element lies on the tensor's device: for kernels. The host must not follow it. The typed one
+  /// throws Error unless T is the tensor's dtype.
+  template <class T>
+  [[nodiscard]] T* device_pointer() const {
+    check_dtype_is(dtype_of<T>());
+    return static_cast<T*>(device_pointer());
+  }
+  [[nodiscard]] void* device_pointer() const;
   /// The value of a tensor with one element. Throws Error for any other number of elements.
   template <class T>
   [[nodiscard]] T item() const;
@@ -90,6 +99,8 @@ class Tensor {
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
+  void check_dtype_is(DType expected) const;
+
   std::shared_ptr<TensorImpl> impl_;
 };
 

@@ -34,7 +34,7 @@ inline Tensor in_layout(const Tensor& x, Layout layout) {
       strides[axis] = step;
       step *= padded[axis];
     }
-    Tensor storage = zeros({step + 4}, {.dtype = x.dtype()});
+    Tensor storage = zeros({step + 4}, {.dtype = x.dtype(), .device = x.device()});
     Tensor y = alias(storage, x.sizes(), strides, /* offset= */ 3);
     copy_into(x, y);
     return y.detach();

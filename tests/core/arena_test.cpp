@@ -1,4 +1,4 @@
-#include "core/arena_cpu.h"
+#include "core/cpu/arena.h"
 
 #include "core/allocator.h"
 #include "core/error.h"

@@ -62,7 +62,8 @@ TEST_CASE("tensor: errors name what was expected and what came") {
   CHECK_THROWS_WITH_AS(check_sizes("norm", "bias", x, {3}), "norm: bias: expected sizes [3], got [2, 3]", Error);
   CHECK_THROWS_WITH_AS(from_vector<float>({1, 2}, {3}), "from_vector: values: expected 3 for sizes [3], got 2", Error);
   CHECK_THROWS_WITH_AS(empty({2}, {.device = {DeviceType::cuda, 0}}), "empty: this build of Norma has no CUDA", Error);
-  CHECK_THROWS_WITH_AS(device_from_string("tpu"), "device: expected cpu, cuda or cuda:N, got 'tpu'", Error);
+  CHECK_THROWS_WITH_AS(device_from_string("tpu"), "device: expected cpu, cuda, cuda:N or cuda-emulated, got 'tpu'",
+                       Error);
   CHECK(to_string(device_from_string("cuda:3")) == "cuda:3");
 }
 

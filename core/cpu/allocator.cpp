@@ -1,6 +1,6 @@
-#include "core/allocator_cpu.h"
+#include "core/cpu/allocator.h"
 
-#include "core/arena_cpu.h"
+#include "core/cpu/arena.h"
 #include "core/memory_text.h"
 
 #include <malloc.h>

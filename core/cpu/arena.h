@@ -30,6 +30,8 @@ class Arena {
   [[nodiscard]] size_t capacity() const { return capacity_; }
   /// Gives the pages of all free blocks back to the system.
   void release_free_pages();
+  /// Makes all pages inaccessible, or readable and writable again, as at first.
+  void protect(bool inaccessible);
   /// Bytes that were handed out at least once since their pages were given back, at most.
   [[nodiscard]] size_t reserved() const { return reserved_; }
 

@@ -1,4 +1,4 @@
-#include "core/arena_cpu.h"
+#include "core/cpu/arena.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -89,6 +89,10 @@ void Arena::release_free_pages() {
     reserved_ -= block.used;
     block.used = 0;
   }
+}
+
+void Arena::protect(bool inaccessible) {
+  mprotect(base_, capacity_, inaccessible ? PROT_NONE : PROT_READ | PROT_WRITE);
 }
 
 size_t physical_memory() {

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "core/device.h"
+#include "core/emulated/memory.h"
+
+#include <optional>
+#include <string_view>
+
+namespace norma {
+
+namespace detail {
+[[noreturn]] void fail_no_kernels(std::string_view op, Device device);
+}
+
+/// The kernels of one device, for one call. While it lives they may touch that device's memory: use it as a temporary
+/// in the expression that calls the kernel.
+template <class K>
+class KernelCall {
+ public:
+  explicit KernelCall(const K& kernels) : kernels_(&kernels) {}
+  KernelCall(const K& kernels, std::in_place_t emulated) : kernels_(&kernels), access_(emulated) {}
+  KernelCall(const KernelCall&) = delete;
+  KernelCall& operator=(const KernelCall&) = delete;
+
+  const K* operator->() const { return kernels_; }
+  const K& operator*() const { return *kernels_; }
+
+ private:
+  const K* kernels_;
+  std::optional<emulated::Access> access_;
+};
+
+/// A family of ops has one struct K of function pointers, and one object of it for each device. Which of them does the
+/// work is decided here and nowhere else.
+template <class K>
+struct ByDevice {
+  const K* cpu;
+  const K* cuda;  ///< null in a build without CUDA
+  const K* emulated;
+
+  /// The kernels for tensors on `device`:
+  ///   kernels::pool_kernels.at("max_pool2d", x.device())->max_pool(…);
+  /// Throws Error("op: this build of Norma has no CUDA").
+  [[nodiscard]] KernelCall<K> at(std::string_view op, Device device) const {
+    switch (device.type) {
+      case DeviceType::cpu: return KernelCall<K>(*cpu);
+      case DeviceType::cuda:
+        if (cuda != nullptr) {
+          return KernelCall<K>(*cuda);
+        }
+        break;
+      case DeviceType::cuda_emulated: return KernelCall<K>(*emulated, std::in_place);
+    }
+    detail::fail_no_kernels(op, device);
+  }
+};
+
+}  // namespace norma

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "core/kernels.h"
+
+// The kernels of TensorKernels for the CPU, one file for each kind.
+
+namespace norma::kernels::cpu {
+
+void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src);
+
+void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b);
+int64_t find_not_finite(const Sizes& sizes, const Strides& strides, DType dtype, const void* x);
+
+void fill(const StridedLoop<1>& loop, DType dtype, void* x, double value);
+void arange(int64_t* x, int64_t count);
+
+void uniform(DType dtype, void* x, int64_t count, RandomStream stream, double low, double high);
+void normal(DType dtype, void* x, int64_t count, RandomStream stream, double mean, double std);
+void truncated_normal(DType dtype, void* x, int64_t count, RandomStream stream, double mean, double std, double low,
+                      double high);
+void randint(int64_t* x, int64_t count, RandomStream stream, int64_t low, uint64_t range);
+
+}  // namespace norma::kernels::cpu
