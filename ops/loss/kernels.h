@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/device.h"
+#include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/sizes.h"
 
@@ -24,7 +24,7 @@ struct CrossEntropyShape {
   int64_t ignore_index;         ///< rows of this class number have loss and gradient 0
 };
 
-/// Softmax and cross entropy of one device; float32 and float64.
+/// float32 and float64.
 /// `target` is int64 (rows), dense, each a class or ignore_index, or probabilities of the logits' dtype.
 struct LossKernels {
   /// Tensors: x, y. y = exp(x) / sum(exp(x)) along the axis, or its logarithm.
@@ -41,11 +41,7 @@ struct LossKernels {
                                  double scale, void* dx, void* dtarget);
 };
 
-const LossKernels& loss_cpu();
-const LossKernels& loss_cuda();
-
-inline const LossKernels& loss_kernels(Device device) {
-  return device.type == DeviceType::cuda ? loss_cuda() : loss_cpu();
-}
+extern const LossKernels loss_cpu;
+extern const ByDevice<LossKernels> loss_kernels;
 
 }  // namespace norma::kernels

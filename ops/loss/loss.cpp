@@ -45,8 +45,8 @@ Tensor any_softmax(std::string_view op, const Tensor& given, int64_t axis, bool 
   const Tensor y = empty_like(x);
   if (x.numel() > 0) {
     const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
-    kernels::loss_kernels(x.device())
-        .softmax(softmax_shape({x, y}, axis), x.dtype(), logarithm, x.raw_data(), y.raw_data());
+    kernels::loss_kernels.at(op, x.device())
+        ->softmax(softmax_shape({x, y}, axis), x.dtype(), logarithm, x.device_pointer(), y.device_pointer());
   }
   return record(op, {x}, y, {y}, [axis, logarithm](const Tensor& dy, const BackwardContext& c) {
     const Tensor output = c.saved(0);
@@ -56,9 +56,9 @@ Tensor any_softmax(std::string_view op, const Tensor& given, int64_t axis, bool 
     const Tensor dx = empty_like(output);
     if (dx.numel() > 0) {
       const OpScope scope([&] { return OpWork{.op = "softmax_backward", .bytes = bytes_of(output, dy, dx)}; });
-      kernels::loss_kernels(dx.device())
-          .softmax_backward(softmax_shape({output, dy, dx}, axis), dx.dtype(), logarithm, output.raw_data(),
-                            dy.raw_data(), dx.raw_data());
+      kernels::loss_kernels.at("softmax_backward", dx.device())
+          ->softmax_backward(softmax_shape({output, dy, dx}, axis), dx.dtype(), logarithm, output.device_pointer(),
+                             dy.device_pointer(), dx.device_pointer());
     }
     return Tensors{dx};
   });
@@ -82,20 +82,21 @@ kernels::CrossEntropyShape shape_of(const CrossEntropy& loss, const Tensor& logi
           .target_row = probabilities ? target.stride(0) : 0,
           .target_step = probabilities ? target.stride(1) : 0,
           .smoothing = loss.smoothing,
-          .class_weights = loss.class_weights.defined() ? loss.class_weights.data<double>() : nullptr,
+          .class_weights = loss.class_weights.defined() ? loss.class_weights.device_pointer<double>() : nullptr,
           .ignore_index = loss.ignore_index};
 }
 
 /// Throws Error for a number that is no class. Returns the sum of the weights of those that count.
 double checked_weight_of_classes(const Tensor& target, int64_t classes, const CrossEntropy& loss) {
   const std::vector<int64_t> values = target.to_vector<int64_t>();
-  const double* weights = loss.class_weights.defined() ? loss.class_weights.data<double>() : nullptr;
+  const std::vector<double> weights =
+      loss.class_weights.defined() ? loss.class_weights.to_vector<double>() : std::vector<double>();
   double total = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] != loss.ignore_index) {
       check(values[i] >= 0 && values[i] < classes, "cross_entropy",
             "target: expected classes in [0, {}) or {}, got {} at index {}", classes, loss.ignore_index, values[i], i);
-      total += weights == nullptr ? 1 : weights[values[i]];
+      total += weights.empty() ? 1 : weights[static_cast<size_t>(values[i])];
     }
   }
   return total;
@@ -121,7 +122,7 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
   Tensor weight = mul(loss.per_row ? unsqueeze(dy, 1) : dy, loss.scale);
   Tensor q = target;
   if (target.rank() == 1) {
-    q = to(equal(unsqueeze(target, 1), unsqueeze(arange(classes), 0)), logits.dtype());
+    q = to(equal(unsqueeze(target, 1), unsqueeze(arange(classes, DType::int64, target.device()), 0)), logits.dtype());
     const Tensor ignored = equal(unsqueeze(target, 1), full({1, 1}, static_cast<double>(loss.ignore_index),
                                                             {.dtype = DType::int64, .device = target.device()}));
     weight = where(ignored, zeros_like(weight), weight);
@@ -191,35 +192,36 @@ Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, con
   const Tensor losses = empty({rows}, statistics);
   const Tensor log_sum = empty({rows}, statistics);
   const OpScope scope([&] { return OpWork{.op = "cross_entropy", .bytes = bytes_of(logits, target)}; });
-  kernels::loss_kernels(logits.device())
-      .cross_entropy(shape_of(fixed, logits, kept_target), logits.dtype(), class_numbers, logits.raw_data(),
-                     kept_target.raw_data(), losses.data<double>(), log_sum.data<double>());
+  kernels::loss_kernels.at(kOp, logits.device())
+      ->cross_entropy(shape_of(fixed, logits, kept_target), logits.dtype(), class_numbers, logits.device_pointer(),
+                      kept_target.device_pointer(), losses.device_pointer<double>(), log_sum.device_pointer<double>());
   const double divisor = options.reduction == Reduction::mean ? counted : 1;
   fixed.scale = divisor == 0 ? 0 : 1 / divisor;  // where nothing counts the loss is NaN, and its gradient 0
   const Tensor loss = to(fixed.per_row ? losses : div(sum(losses), divisor), logits.dtype());
 
-  return record(
-      kOp, {logits, target}, loss, {logits, kept_target, log_sum}, [=](const Tensor& dy, const BackwardContext& c) {
-        const Tensor x = c.saved(0);
-        const Tensor t = c.saved(1);
-        if (c.create_graph()) {
-          return composed_cross_entropy_backward(fixed, x, t, dy, c);
-        }
-        const TensorOptions dense{.dtype = x.dtype(), .device = x.device()};
-        Tensors gradients(2);
-        for (size_t i = 0; i < 2; ++i) {
-          gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense) : Tensor();
-        }
-        const auto data = [](const Tensor& y) { return y.defined() ? y.raw_data() : nullptr; };
-        const OpScope backward_scope([&] {
-          return OpWork{.op = "cross_entropy_backward", .bytes = bytes_of(x, t, gradients[0], gradients[1])};
-        });
-        kernels::loss_kernels(x.device())
-            .cross_entropy_backward(shape_of(fixed, x, t), x.dtype(), class_numbers, x.raw_data(), t.raw_data(),
-                                    c.saved(2).data<double>(), dy.raw_data(), fixed.per_row ? dy.stride(0) : 0,
-                                    fixed.scale, data(gradients[0]), data(gradients[1]));
-        return gradients;
-      });
+  return record(kOp, {logits, target}, loss, {logits, kept_target, log_sum},
+                [=](const Tensor& dy, const BackwardContext& c) {
+                  const Tensor x = c.saved(0);
+                  const Tensor t = c.saved(1);
+                  if (c.create_graph()) {
+                    return composed_cross_entropy_backward(fixed, x, t, dy, c);
+                  }
+                  const TensorOptions dense{.dtype = x.dtype(), .device = x.device()};
+                  Tensors gradients(2);
+                  for (size_t i = 0; i < 2; ++i) {
+                    gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense) : Tensor();
+                  }
+                  const auto data = [](const Tensor& y) { return y.defined() ? y.device_pointer() : nullptr; };
+                  const OpScope backward_scope([&] {
+                    return OpWork{.op = "cross_entropy_backward", .bytes = bytes_of(x, t, gradients[0], gradients[1])};
+                  });
+                  kernels::loss_kernels.at("cross_entropy_backward", x.device())
+                      ->cross_entropy_backward(shape_of(fixed, x, t), x.dtype(), class_numbers, x.device_pointer(),
+                                               t.device_pointer(), c.saved(2).device_pointer<double>(),
+                                               dy.device_pointer(), fixed.per_row ? dy.stride(0) : 0, fixed.scale,
+                                               data(gradients[0]), data(gradients[1]));
+                  return gradients;
+                });
 }
 
 }  // namespace norma

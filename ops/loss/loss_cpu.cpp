@@ -230,12 +230,9 @@ void cross_entropy_backward(const CrossEntropyShape& shape, DType dtype, bool cl
 
 }  // namespace
 
-const LossKernels& loss_cpu() {
-  static constexpr LossKernels kKernels{.softmax = softmax,
-                                        .softmax_backward = softmax_backward,
-                                        .cross_entropy = cross_entropy,
-                                        .cross_entropy_backward = cross_entropy_backward};
-  return kKernels;
-}
+constinit const LossKernels loss_cpu{.softmax = softmax,
+                                     .softmax_backward = softmax_backward,
+                                     .cross_entropy = cross_entropy,
+                                     .cross_entropy_backward = cross_entropy_backward};
 
 }  // namespace norma::kernels

@@ -56,8 +56,8 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
   Tensor y = pointwise::empty_for(sizes, DType::boolean, operands.given);
   using pointwise::operand_of;
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(a, b, y)}; });
-  pointwise::kernels_for(y.device())
-      .compare(f, a.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
+  kernels::pointwise_kernels.at(op, y.device())
+      ->compare(f, a.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
   return y;
 }
 
@@ -204,9 +204,9 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, operands.given[0], operands.given[1]});
   using pointwise::operand_of;
   const OpScope scope([&] { return OpWork{.op = "where", .bytes = bytes_of(condition, a, b, y)}; });
-  pointwise::kernels_for(y.device())
-      .where(size_of(a.dtype()), sizes, operand_of(y, sizes), operand_of(condition, sizes), operand_of(a, sizes),
-             operand_of(b, sizes));
+  kernels::pointwise_kernels.at("where", y.device())
+      ->where(size_of(a.dtype()), sizes, operand_of(y, sizes), operand_of(condition, sizes), operand_of(a, sizes),
+              operand_of(b, sizes));
   return record("where", {a, b}, y, {condition},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});

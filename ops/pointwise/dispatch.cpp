@@ -49,7 +49,7 @@ void check_unary_dtype(std::string_view op, Unary f, DType dtype) {
 }  // namespace
 
 Operand operand_of(const Tensor& x, const Sizes& sizes) {
-  return {x.raw_data(), broadcast_strides(x.sizes(), x.strides(), sizes)};
+  return {x.device_pointer(), broadcast_strides(x.sizes(), x.strides(), sizes)};
 }
 
 DType result_dtype(const Tensor& a, const Tensor& b) {
@@ -91,7 +91,8 @@ Tensor unary(std::string_view op, Unary f, const Tensor& x, const Scalars& scala
 void unary_into(Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars) {
   const Sizes& sizes = x.sizes();
   const OpScope scope([&] { return OpWork{.op = std::string(name_of(f)), .bytes = bytes_of(x, y)}; });
-  kernels_for(x.device()).unary(f, x.dtype(), sizes, operand_of(y, sizes), operand_of(x, sizes), scalars);
+  kernels::pointwise_kernels.at(name_of(f), x.device())
+      ->unary(f, x.dtype(), sizes, operand_of(y, sizes), operand_of(x, sizes), scalars);
 }
 
 Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
@@ -99,9 +100,9 @@ Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scal
   Tensor dx = empty_for(sizes, dy.dtype(), {saved});
   const OpScope scope(
       [&] { return OpWork{.op = fmt::format("{}_backward", name_of(f)), .bytes = bytes_of(saved, dy, dx)}; });
-  kernels_for(dy.device())
-      .unary_backward(f, dy.dtype(), sizes, operand_of(dx, sizes), operand_of(saved, sizes), operand_of(dy, sizes),
-                      scalars);
+  kernels::pointwise_kernels.at(name_of(f), dy.device())
+      ->unary_backward(f, dy.dtype(), sizes, operand_of(dx, sizes), operand_of(saved, sizes), operand_of(dy, sizes),
+                       scalars);
   return dx;
 }
 
@@ -121,7 +122,8 @@ Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, c
 void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
   const Sizes& sizes = y.sizes();
   const OpScope scope([&] { return OpWork{.op = std::string(name_of(f)), .bytes = bytes_of(a, b, y)}; });
-  kernels_for(y.device()).binary(f, y.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
+  kernels::pointwise_kernels.at(name_of(f), y.device())
+      ->binary(f, y.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
 }
 
 Tensor unbroadcast(const Tensor& gradient, const Sizes& sizes) {

@@ -7,6 +7,12 @@
 
 namespace norma::pointwise {
 
+using kernels::Binary;
+using kernels::Comparison;
+using kernels::Operand;
+using kernels::Scalars;
+using kernels::Unary;
+
 // What the public functions of this family share: from tensors to kernels. Nothing here is recorded unless it says so.
 
 /// x as an operand of a loop over `sizes`, to which it broadcasts.

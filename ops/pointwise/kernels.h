@@ -1,15 +1,12 @@
 #pragma once
 
-#include "core/device.h"
+#include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/sizes.h"
 
 #include <cstddef>
 
-namespace norma::pointwise {
-
-// What a device must provide for this family. All kernels take operands of any strides over one set of sizes; an
-// output may be the same memory as an input with the same strides.
+namespace norma::kernels {
 
 /// First element and strides (in elements) of one operand; a stride is 0 along axes it is broadcast over.
 struct Operand {
@@ -27,7 +24,14 @@ struct Scalars {
   double second = 0;
 };
 
-struct Kernels {
+/// True iff unary_backward takes y = f(x) rather than x.
+constexpr bool kernel_saves_output(Unary f) {
+  return f == Unary::sqrt || f == Unary::rsqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
+}
+
+/// All take operands of any strides over one set of sizes; an output may be the same memory as an input with the same
+/// strides.
+struct PointwiseKernels {
   /// y = f(x). Floating dtypes; neg, abs and clamp also int64, int32. 16-bit dtypes compute in float.
   void (*unary)(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars);
   /// dx = dy * f'(x) in one pass; `saved` is x or y = f(x), as kernel_saves_output says. Floating dtypes.
@@ -43,24 +47,7 @@ struct Kernels {
                 const Operand& b);
 };
 
-/// True iff unary_backward takes y = f(x) rather than x.
-constexpr bool kernel_saves_output(Unary f) {
-  return f == Unary::sqrt || f == Unary::rsqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
-}
+extern const PointwiseKernels pointwise_cpu;
+extern const ByDevice<PointwiseKernels> pointwise_kernels;
 
-/// Throws Error when this build cannot use the device.
-const Kernels& kernels_for(Device device);
-
-const Kernels& cuda_kernels();
-
-namespace cpu {
-void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars);
-void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
-                    const Operand& dy, const Scalars& scalars);
-void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
-void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
-void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,
-           const Operand& b);
-}  // namespace cpu
-
-}  // namespace norma::pointwise
+}  // namespace norma::kernels

@@ -23,7 +23,7 @@ Tensor smooth(std::string_view op, Unary f, const Tensor& given,
   const Tensor y = pointwise::unary(op, f, x);
   return record(op, {x}, y, {kernel_saves_output(f) ? y : x},
                 [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  return {c.create_graph() ? composed(c.saved(0), dy) : unary_backward(f, c.saved(0), dy)};
+                  return {c.create_graph() ? composed(c.saved(0), dy) : pointwise::unary_backward(f, c.saved(0), dy)};
                 });
 }
 

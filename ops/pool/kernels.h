@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/by_device.h"
 #include "core/dtype.h"
 
 #include <cstdint>
@@ -46,14 +47,18 @@ struct PoolCase {
   }
 };
 
-/// y = largest value of each window, index = its h * w_size + w: the first of equal ones, NaN above all.
-void max_pool(const PoolCase& pool, const void* x, void* y, int32_t* index);
-/// dx = sum of dy over the windows whose index points here.
-void max_pool_gradient(const PoolCase& pool, const void* dy, const int32_t* index, void* dx);
-/// y = the value of x that index points to.
-void max_pool_pick(const PoolCase& pool, const void* x, const int32_t* index, void* y);
+struct PoolKernels {
+  /// y = largest value of each window, index = its h * w_size + w: the first of equal ones, NaN above all.
+  void (*max_pool)(const PoolCase& pool, const void* x, void* y, int32_t* index);
+  /// dx = sum of dy over the windows whose index points here.
+  void (*max_pool_gradient)(const PoolCase& pool, const void* dy, const int32_t* index, void* dx);
+  /// y = the value of x that index points to.
+  void (*max_pool_pick)(const PoolCase& pool, const void* x, const int32_t* index, void* y);
+  void (*average_pool)(const PoolCase& pool, const void* x, void* y);
+  void (*average_pool_gradient)(const PoolCase& pool, const void* dy, void* dx);
+};
 
-void average_pool(const PoolCase& pool, const void* x, void* y);
-void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx);
+extern const PoolKernels pool_cpu;
+extern const ByDevice<PoolKernels> pool_kernels;
 
 }  // namespace norma::kernels

@@ -13,8 +13,21 @@
 #include <limits>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace norma {
+
+kernels::PoolAxis::PoolAxis(std::vector<PoolWindow> all, int64_t size)
+    : windows(std::move(all)), holders(static_cast<size_t>(size)) {
+  for (int64_t i = 0; i < size; ++i) {
+    Holders& range = holders[static_cast<size_t>(i)];
+    const auto before = [&](const PoolWindow& window) { return window.end <= i; };
+    const auto reached = [&](const PoolWindow& window) { return window.begin <= i; };
+    range.first = std::partition_point(windows.begin(), windows.end(), before) - windows.begin();
+    range.last = std::partition_point(windows.begin(), windows.end(), reached) - windows.begin();
+    range.last = std::max(range.first, range.last);
+  }
+}
 
 namespace {
 
@@ -161,7 +174,9 @@ Tensor max_pool_gradient(const Tensor& dy, const Tensor& index, const SharedGeom
   const Tensor dy_read = contiguous_copy(dy, geometry->format);
   const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
   const OpScope scope([&] { return OpWork{.op = "max_pool2d_gradient", .bytes = bytes_of(dy_read, index, dx)}; });
-  kernels::max_pool_gradient(geometry->plain(), dy_read.raw_data(), index.data<int32_t>(), dx.raw_data());
+  kernels::pool_kernels.at("max_pool2d_gradient", dy.device())
+      ->max_pool_gradient(geometry->plain(), dy_read.device_pointer(), index.device_pointer<int32_t>(),
+                          dx.device_pointer());
   return record("max_pool2d_gradient", {dy}, dx, {index},
                 [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
                   return {max_pool_pick(gradient, context.saved(0), geometry)};
@@ -172,7 +187,8 @@ Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry&
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
   const OpScope scope([&] { return OpWork{.op = "max_pool2d_pick", .bytes = bytes_of(x_read, index, y)}; });
-  kernels::max_pool_pick(geometry->plain(), x_read.raw_data(), index.data<int32_t>(), y.raw_data());
+  kernels::pool_kernels.at("max_pool2d_pick", x.device())
+      ->max_pool_pick(geometry->plain(), x_read.device_pointer(), index.device_pointer<int32_t>(), y.device_pointer());
   return record("max_pool2d_pick", {x}, y, {index},
                 [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
                   return {max_pool_gradient(gradient, context.saved(0), geometry)};
@@ -185,7 +201,8 @@ Tensor average_pool_gradient(const Tensor& dy, const SharedGeometry& geometry) {
   const Tensor dy_read = contiguous_copy(dy, geometry->format);
   const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
   const OpScope scope([&] { return OpWork{.op = "avg_pool2d_gradient", .bytes = bytes_of(dy_read, dx)}; });
-  kernels::average_pool_gradient(geometry->plain(), dy_read.raw_data(), dx.raw_data());
+  kernels::pool_kernels.at("avg_pool2d_gradient", dy.device())
+      ->average_pool_gradient(geometry->plain(), dy_read.device_pointer(), dx.device_pointer());
   return record("avg_pool2d_gradient", {dy}, dx, {},
                 [geometry](const Tensor& gradient, const BackwardContext&) -> Tensors {
                   return {average_pool("avg_pool2d", gradient, geometry)};
@@ -196,7 +213,8 @@ Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& 
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x_read, y)}; });
-  kernels::average_pool(geometry->plain(), x_read.raw_data(), y.raw_data());
+  kernels::pool_kernels.at(op, x.device())
+      ->average_pool(geometry->plain(), x_read.device_pointer(), y.device_pointer());
   return record(op, {x}, y, {}, [geometry](const Tensor& dy, const BackwardContext&) -> Tensors {
     return {average_pool_gradient(dy, geometry)};
   });
@@ -215,7 +233,8 @@ Tensor max_pool2d(const Tensor& given, const Pool2dOptions& options) {
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
   const Tensor index = empty_for(*geometry, geometry->y_sizes(), DType::int32, x.device());
   const OpScope scope([&] { return OpWork{.op = "max_pool2d", .bytes = bytes_of(x_read, y, index)}; });
-  kernels::max_pool(geometry->plain(), x_read.raw_data(), y.raw_data(), index.data<int32_t>());
+  kernels::pool_kernels.at("max_pool2d", x.device())
+      ->max_pool(geometry->plain(), x_read.device_pointer(), y.device_pointer(), index.device_pointer<int32_t>());
   return record("max_pool2d", {x}, y, {index}, [geometry](const Tensor& dy, const BackwardContext& context) -> Tensors {
     return {max_pool_gradient(dy, context.saved(0), geometry)};
   });

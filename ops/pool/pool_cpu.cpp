@@ -312,20 +312,6 @@ void average_gradient(const PoolCase& pool, const T* dy, T* dx) {
   });
 }
 
-}  // namespace
-
-PoolAxis::PoolAxis(std::vector<PoolWindow> all, int64_t size)
-    : windows(std::move(all)), holders(static_cast<size_t>(size)) {
-  for (int64_t i = 0; i < size; ++i) {
-    Holders& range = holders[static_cast<size_t>(i)];
-    const auto before = [&](const PoolWindow& window) { return window.end <= i; };
-    const auto reached = [&](const PoolWindow& window) { return window.begin <= i; };
-    range.first = std::partition_point(windows.begin(), windows.end(), before) - windows.begin();
-    range.last = std::partition_point(windows.begin(), windows.end(), reached) - windows.begin();
-    range.last = std::max(range.first, range.last);
-  }
-}
-
 void max_pool(const PoolCase& pool, const void* x, void* y, int32_t* index) {
   dispatch_any_floating("max_pool2d", pool.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -360,5 +346,13 @@ void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx) {
     average_gradient(pool, static_cast<const T*>(dy), static_cast<T*>(dx));
   });
 }
+
+}  // namespace
+
+constinit const PoolKernels pool_cpu{.max_pool = max_pool,
+                                     .max_pool_gradient = max_pool_gradient,
+                                     .max_pool_pick = max_pool_pick,
+                                     .average_pool = average_pool,
+                                     .average_pool_gradient = average_pool_gradient};
 
 }  // namespace norma::kernels

@@ -9,7 +9,7 @@
 
 namespace norma {
 
-using random::Mask;
+using kernels::DropoutMask;
 
 namespace {
 
@@ -20,10 +20,11 @@ void check_arguments(std::string_view op, const Tensor& x, double rate) {
 }
 
 /// x times the mask. Linear in x, so that it is its own backward function at any order.
-Tensor masked(std::string_view op, const Tensor& x, const Mask& mask) {
+Tensor masked(std::string_view op, const Tensor& x, const DropoutMask& mask) {
   Tensor y = empty_like(x);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
-  random::dropout_kernel(x.device())(x.dtype(), x.sizes(), y.raw_data(), y.strides(), x.raw_data(), x.strides(), mask);
+  kernels::random_kernels.at(op, x.device())
+      ->dropout(x.dtype(), x.sizes(), y.device_pointer(), y.strides(), x.device_pointer(), x.strides(), mask);
   return record(op, {x}, y, {}, [mask](const Tensor& dy, const BackwardContext&) -> Tensors {
     return {masked("dropout_backward", dy, mask)};
   });
@@ -55,11 +56,11 @@ Tensor drop_path(const Tensor& given, double rate, bool training, Generator& gen
   Sizes sizes = Sizes::filled(x.rank(), 1);
   sizes[0] = samples;
   const auto counters = (static_cast<uint64_t>(samples) + 3) / 4;
-  const Mask mask{.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate};
+  const DropoutMask mask{.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate};
   const Tensor one = ones(sizes, {.dtype = x.dtype(), .device = x.device()});
   const Tensor factor = empty_like(one);
-  random::dropout_kernel(x.device())(x.dtype(), sizes, factor.raw_data(), factor.strides(), one.raw_data(),
-                                     one.strides(), mask);
+  kernels::random_kernels.at("drop_path", x.device())
+      ->dropout(x.dtype(), sizes, factor.device_pointer(), factor.strides(), one.device_pointer(), one.strides(), mask);
   return mul(x, factor);
 }
 

@@ -5,7 +5,7 @@
 
 #include <array>
 
-namespace norma::random {
+namespace norma::kernels {
 
 namespace {
 
@@ -32,10 +32,8 @@ class Words {
   std::array<uint32_t, 4> words_{};
 };
 
-}  // namespace
-
-void dropout_cpu(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
-                 const Strides& x_strides, const Mask& mask) {
+void dropout(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
+             const Strides& x_strides, const DropoutMask& mask) {
   dispatch_any_floating("dropout", dtype, [&](auto tag) {
     using S = decltype(tag);
     using T = compute_t<S>;
@@ -55,4 +53,8 @@ void dropout_cpu(DType dtype, const Sizes& sizes, void* y, const Strides& y_stri
   });
 }
 
-}  // namespace norma::random
+}  // namespace
+
+constinit const RandomKernels random_cpu{.dropout = dropout};
+
+}  // namespace norma::kernels

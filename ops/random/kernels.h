@@ -1,16 +1,16 @@
 #pragma once
 
-#include "core/device.h"
+#include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/sizes.h"
 
 #include <cstdint>
 
-namespace norma::random {
+namespace norma::kernels {
 
 /// Which elements a dropout keeps, as numbers: element i (row-major) is kept iff word i % 4 of
 /// philox(seed, first + i / 4), as a fraction of 2^32, is at least `rate`.
-struct Mask {
+struct DropoutMask {
   uint64_t seed = 0;
   uint64_t first = 0;
   double rate = 0;
@@ -19,17 +19,13 @@ struct Mask {
   [[nodiscard]] double scale() const { return rate < 1 ? 1 / (1 - rate) : 0; }
 };
 
-/// y = x * scale where kept, else 0. Operands of any strides, y and x may be the same memory. Floating dtypes.
-using DropoutKernel = void (*)(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
-                               const Strides& x_strides, const Mask& mask);
+struct RandomKernels {
+  /// y = x * scale where kept, else 0. Operands of any strides, y and x may be the same memory. Floating dtypes.
+  void (*dropout)(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
+                  const Strides& x_strides, const DropoutMask& mask);
+};
 
-void dropout_cpu(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
-                 const Strides& x_strides, const Mask& mask);
-void dropout_cuda(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
-                  const Strides& x_strides, const Mask& mask);
+extern const RandomKernels random_cpu;
+extern const ByDevice<RandomKernels> random_kernels;
 
-inline DropoutKernel dropout_kernel(Device device) {
-  return device.type == DeviceType::cuda ? dropout_cuda : dropout_cpu;
-}
-
-}  // namespace norma::random
+}  // namespace norma::kernels

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/device.h"
+#include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/sizes.h"
 
@@ -14,7 +14,6 @@ struct ReduceShape {
   Strides y_strides;
 };
 
-/// The reductions of one device.
 struct ReduceKernels {
   /// y = scale · sum of x. Floating dtypes and int64 (where scale must be 1).
   void (*sum)(const ReduceShape& shape, DType dtype, const void* x, void* y, double scale);
@@ -32,11 +31,7 @@ struct ReduceKernels {
                  const void* x, int64_t* y);
 };
 
-const ReduceKernels& reduce_cpu();
-const ReduceKernels& reduce_cuda();
-
-inline const ReduceKernels& reduce_kernels(Device device) {
-  return device.type == DeviceType::cuda ? reduce_cuda() : reduce_cpu();
-}
+extern const ReduceKernels reduce_cpu;
+extern const ByDevice<ReduceKernels> reduce_kernels;
 
 }  // namespace norma::kernels

@@ -89,7 +89,7 @@ Tensor prod(const Tensor& given, const Axes& given_axes, const ReduceOptions& op
     const kernels::ReduceShape shape{.sizes = x.sizes(),
                                      .x_strides = x.strides(),
                                      .y_strides = broadcast_strides(y.sizes(), y.strides(), x.sizes())};
-    kernels::reduce_kernels(x.device()).product(shape, x.dtype(), x.raw_data(), y.raw_data());
+    kernels::reduce_kernels.at("prod", x.device())->product(shape, x.dtype(), x.device_pointer(), y.device_pointer());
   }
   const Tensor result = options.keepdim ? y : alias(y, squeezed, contiguous_strides(squeezed), 0);
   return record("prod", {x}, result, {x}, [axes, kept, count](const Tensor& dy, const BackwardContext& c) {

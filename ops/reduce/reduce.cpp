@@ -63,7 +63,8 @@ Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool ke
     fill_(y, plan.count == 0 ? 0 * scale : 0);
   } else {
     const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
-    kernels::reduce_kernels(x.device()).sum(kernel_shape(x, y), x.dtype(), x.raw_data(), y.raw_data(), scale);
+    kernels::reduce_kernels.at(op, x.device())
+        ->sum(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer(), scale);
   }
   return record(op, {x}, finish(y, plan, keepdim), {},
                 [kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format(), scale](
@@ -110,9 +111,11 @@ Tensor var(const Tensor& given, const Axes& axes, const VarOptions& options) {
   if (x.numel() != 0) {
     const OpScope scope([&] { return OpWork{.op = "var", .bytes = bytes_of(x, y)}; });
     const kernels::ReduceShape shape = kernel_shape(x, y);
-    const kernels::ReduceKernels& device = kernels::reduce_kernels(x.device());
-    device.sum(shape, x.dtype(), x.raw_data(), average.raw_data(), 1 / static_cast<double>(plan.count));
-    device.squared_differences(shape, x.dtype(), x.raw_data(), average.raw_data(), y.raw_data(), scale);
+    kernels::reduce_kernels.at("var", x.device())
+        ->sum(shape, x.dtype(), x.device_pointer(), average.device_pointer(), 1 / static_cast<double>(plan.count));
+    kernels::reduce_kernels.at("var", x.device())
+        ->squared_differences(shape, x.dtype(), x.device_pointer(), average.device_pointer(), y.device_pointer(),
+                              scale);
   }
   // dx = dy · 2 (x - mean) / (count - correction); the mean's own gradient sums to zero.
   return record("var", {x}, finish(y, plan, options.keepdim), {x, average},
@@ -132,7 +135,8 @@ Tensor max(const Tensor& given, const Axes& axes, const ReduceOptions& options) 
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
     const OpScope scope([&] { return OpWork{.op = "max", .bytes = bytes_of(x, y)}; });
-    kernels::reduce_kernels(x.device()).max(kernel_shape(x, y), x.dtype(), x.raw_data(), y.raw_data());
+    kernels::reduce_kernels.at("max", x.device())
+        ->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
   }
   const Tensor result = finish(y, plan, options.keepdim);
   return record("max", {x}, result, {x, result}, [plan](const Tensor& dy, const BackwardContext& c) {
@@ -160,8 +164,9 @@ Tensor index_of_largest(std::string_view op, const Tensor& x, int64_t axis, cons
   const Tensor y = empty(sizes, {.dtype = DType::int64, .device = x.device()});
   if (y.numel() != 0) {
     const OpScope scope([&] { return OpWork{.op = "argmax", .bytes = bytes_of(x, y)}; });
-    kernels::reduce_kernels(x.device())
-        .argmax(sizes, strides, x.size(axis), x.stride(axis), options.last, x.dtype(), x.raw_data(), y.data<int64_t>());
+    kernels::reduce_kernels.at(op, x.device())
+        ->argmax(sizes, strides, x.size(axis), x.stride(axis), options.last, x.dtype(), x.device_pointer(),
+                 y.device_pointer<int64_t>());
   }
   if (!options.keepdim) {
     return y;
@@ -189,14 +194,16 @@ MaxAlong max_along(const Tensor& given, int64_t axis, const ArgmaxOptions& optio
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
     const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
-    kernels::reduce_kernels(x.device()).max(kernel_shape(x, y), x.dtype(), x.raw_data(), y.raw_data());
+    kernels::reduce_kernels.at("max", x.device())
+        ->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
   }
   const Tensor values = record(op, {x}, finish(y, plan, options.keepdim), {kept_index},
                                [axis, kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format()](
                                    const Tensor& dy, const BackwardContext& c) {
                                  Sizes along = Sizes::filled(sizes.size(), 1);
                                  along[axis] = sizes[axis];
-                                 const Tensor is_it = equal(c.saved(0), reshape(arange(sizes[axis]), along));
+                                 const Tensor is_it =
+                                     equal(c.saved(0), reshape(arange(sizes[axis], DType::int64, dy.device()), along));
                                  const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
                                  const Tensor dx = where(is_it, reshape(dy, kept), zero);
                                  return Tensors{to(dx, format)};

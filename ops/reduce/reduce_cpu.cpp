@@ -418,10 +418,7 @@ void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_
 
 }  // namespace
 
-const ReduceKernels& reduce_cpu() {
-  static constexpr ReduceKernels kKernels{
-      .sum = sum, .squared_differences = squared_differences, .product = product, .max = max, .argmax = argmax};
-  return kKernels;
-}
+constinit const ReduceKernels reduce_cpu{
+    .sum = sum, .squared_differences = squared_differences, .product = product, .max = max, .argmax = argmax};
 
 }  // namespace norma::kernels

@@ -44,9 +44,6 @@ void add(const IndexShape& shape, DType dtype, void* x, const int64_t* index, co
 
 }  // namespace
 
-const IndexKernels& index_cpu() {
-  static constexpr IndexKernels kKernels{.select = select, .add = add};
-  return kKernels;
-}
+constinit const IndexKernels index_cpu{.select = select, .add = add};
 
 }  // namespace norma::kernels

@@ -56,8 +56,9 @@ Tensor selected(const Tensor& x, int64_t axis, const Tensor& index);
 Tensor index_add(const Tensor& dy, int64_t axis, const Tensor& index, const Sizes& sizes, MemoryFormat format) {
   const Tensor dx = zeros(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
   const OpScope scope([&] { return OpWork{.op = "index_add", .bytes = bytes_of(dy, dx)}; });
-  kernels::index_kernels(dy.device())
-      .add(index_shape(dx, dy, axis), dy.dtype(), dx.raw_data(), index.data<int64_t>(), dy.raw_data());
+  kernels::index_kernels.at("index_add", dy.device())
+      ->add(index_shape(dx, dy, axis), dy.dtype(), dx.device_pointer(), index.device_pointer<int64_t>(),
+            dy.device_pointer());
   return record("index_add", {dy}, dx, {index}, [axis](const Tensor& ddx, const BackwardContext& c) {
     return Tensors{selected(ddx, axis, c.saved(0))};
   });
@@ -69,8 +70,9 @@ Tensor selected(const Tensor& x, int64_t axis, const Tensor& index) {
   const MemoryFormat format = x.suggest_memory_format();
   const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
   const OpScope scope([&] { return OpWork{.op = "index_select", .bytes = bytes_of(y, y)}; });
-  kernels::index_kernels(x.device())
-      .select(index_shape(x, y, axis), x.dtype(), x.raw_data(), index.data<int64_t>(), y.raw_data());
+  kernels::index_kernels.at("index_select", x.device())
+      ->select(index_shape(x, y, axis), x.dtype(), x.device_pointer(), index.device_pointer<int64_t>(),
+               y.device_pointer());
   return record("index_select", {x}, y, {index},
                 [axis, from = x.sizes(), format](const Tensor& dy, const BackwardContext& c) {
                   return Tensors{index_add(dy, axis, c.saved(0), from, format)};
@@ -146,7 +148,7 @@ Tensor gather_rows(const Tensor& x, const Tensor& index) {
   check_index("gather_rows", index, x.size(1), x.device());
   check_sizes("gather_rows", "index", index, {x.size(0)});
   // Element index[i] of row i is element i · C + index[i] of all.
-  const Tensor place = add(mul(arange(x.size(0)), static_cast<double>(x.size(1))), index);
+  const Tensor place = add(mul(arange(x.size(0), DType::int64, x.device()), static_cast<double>(x.size(1))), index);
   return selected(reshape(x, {-1}), 0, place);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/device.h"
+#include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/sizes.h"
 
@@ -16,7 +16,7 @@ struct IndexShape {
   int64_t count;  ///< rows of y, entries of index
 };
 
-/// The indexing of one device. index holds valid rows of x.
+/// index holds valid rows of x.
 struct IndexKernels {
   /// y[i] = x[index[i]] for every row i; any dtype.
   void (*select)(const IndexShape& shape, DType dtype, const void* x, const int64_t* index, void* y);
@@ -24,11 +24,7 @@ struct IndexKernels {
   void (*add)(const IndexShape& shape, DType dtype, void* x, const int64_t* index, const void* y);
 };
 
-const IndexKernels& index_cpu();
-const IndexKernels& index_cuda();
-
-inline const IndexKernels& index_kernels(Device device) {
-  return device.type == DeviceType::cuda ? index_cuda() : index_cpu();
-}
+extern const IndexKernels index_cpu;
+extern const ByDevice<IndexKernels> index_kernels;
 
 }  // namespace norma::kernels

@@ -134,11 +134,14 @@ Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, PadMode mod
     const int64_t first = std::max<int64_t>(-before[axis], 0);
     const Rest rest{.first = first, .size = size - first + std::min<int64_t>(after[axis], 0)};
     check_reach(mode, axis, before[axis], after[axis], size, rest);
-    const Tensor sources = empty({padded[axis]}, {.dtype = DType::int64});
+    // Made first: it refuses a size that does not fit, with a text of its own.
+    const Tensor index = empty({padded[axis]}, {.dtype = DType::int64, .device = x.device()});
+    std::vector<int64_t> sources(static_cast<size_t>(padded[axis]));
     for (int64_t i = 0; i < padded[axis]; ++i) {
-      sources.data<int64_t>()[i] = source_of(mode, i - before[axis], size, rest);
+      sources[static_cast<size_t>(i)] = source_of(mode, i - before[axis], size, rest);
     }
-    y = index_select(y, axis, sources);
+    copy_into(from_vector(sources, {padded[axis]}, {.dtype = DType::int64, .device = kCpu}), index);
+    y = index_select(y, axis, index);
   }
   return y;
 }

@@ -1,8 +1,9 @@
-#include "ops/pointwise/loops.h"
+#include "ops/pointwise/cpu/loops.h"
+#include "ops/pointwise/cpu/pointwise_kernels.h"
 
 #include <cmath>
 
-namespace norma::pointwise::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -74,4 +75,4 @@ void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Ope
   }
 }
 
-}  // namespace norma::pointwise::cpu
+}  // namespace norma::kernels::cpu

@@ -3,7 +3,7 @@
 #include "core/strided_loop.h"
 #include "ops/pointwise/kernels.h"
 
-namespace norma::pointwise {
+namespace norma::kernels {
 
 // Elementwise loops over operands of any strides. Where the innermost axis is dense (or broadcast, for an input) a
 // loop of its own runs, of which the compiler makes vector code. bfloat16 and float16 are read and written as such; the
@@ -120,4 +120,4 @@ void select(const Sizes& sizes, const Operand& y, const Operand& condition, cons
   detail::run_with<4>(sizes, {y.strides, condition.strides, a.strides, b.strides}, body);
 }
 
-}  // namespace norma::pointwise
+}  // namespace norma::kernels

@@ -1,10 +1,11 @@
-#include "ops/pointwise/loops.h"
+#include "ops/pointwise/cpu/loops.h"
+#include "ops/pointwise/cpu/pointwise_kernels.h"
 #include "ops/pointwise/vector_math.h"
 
 #include <cmath>
 #include <limits>
 
-namespace norma::pointwise::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -184,4 +185,4 @@ void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx,
                         [&](auto tag) { backward<decltype(tag)>(f, sizes, dx, saved, dy, scalars); });
 }
 
-}  // namespace norma::pointwise::cpu
+}  // namespace norma::kernels::cpu

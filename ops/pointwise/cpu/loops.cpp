@@ -1,6 +1,6 @@
-#include "ops/pointwise/loops.h"
+#include "ops/pointwise/cpu/loops.h"
 
-namespace norma::pointwise::detail {
+namespace norma::kernels::detail {
 
 template <size_t N>
 void run(const Sizes& sizes, const std::array<Strides, N>& strides, RunFunction<N> function, const void* body) {
@@ -14,4 +14,4 @@ template void run<2>(const Sizes&, const std::array<Strides, 2>&, RunFunction<2>
 template void run<3>(const Sizes&, const std::array<Strides, 3>&, RunFunction<3>, const void*);
 template void run<4>(const Sizes&, const std::array<Strides, 4>&, RunFunction<4>, const void*);
 
-}  // namespace norma::pointwise::detail
+}  // namespace norma::kernels::detail

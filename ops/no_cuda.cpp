@@ -1,0 +1,20 @@
+#include "ops/loss/kernels.h"
+#include "ops/pointwise/kernels.h"
+#include "ops/pool/kernels.h"
+#include "ops/random/kernels.h"
+#include "ops/reduce/kernels.h"
+#include "ops/shape/kernels.h"
+
+// The kernels of a build without CUDA, a line for each family.
+
+namespace norma::kernels {
+
+constinit const ByDevice<IndexKernels> index_kernels{.cpu = &index_cpu, .cuda = nullptr, .emulated = &index_cpu};
+constinit const ByDevice<LossKernels> loss_kernels{.cpu = &loss_cpu, .cuda = nullptr, .emulated = &loss_cpu};
+constinit const ByDevice<PointwiseKernels> pointwise_kernels{
+    .cpu = &pointwise_cpu, .cuda = nullptr, .emulated = &pointwise_cpu};
+constinit const ByDevice<PoolKernels> pool_kernels{.cpu = &pool_cpu, .cuda = nullptr, .emulated = &pool_cpu};
+constinit const ByDevice<RandomKernels> random_kernels{.cpu = &random_cpu, .cuda = nullptr, .emulated = &random_cpu};
+constinit const ByDevice<ReduceKernels> reduce_kernels{.cpu = &reduce_cpu, .cuda = nullptr, .emulated = &reduce_cpu};
+
+}  // namespace norma::kernels
