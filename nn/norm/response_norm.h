@@ -1,15 +1,16 @@
 #pragma once
 
 #include "nn/norm/norm.h"
-#include "ops/norm/dynamic_tanh.h"
-#include "ops/norm/evo_norm.h"
-#include "ops/norm/response_norm.h"
+#include "ops/map_norm/dynamic_tanh.h"
+#include "ops/map_norm/evo_norm.h"
+#include "ops/map_norm/filter_response_norm.h"
+#include "ops/map_norm/global_response_norm.h"
+#include "ops/map_norm/local_response_norm.h"
 
 namespace norma::nn {
 
-// Layers around the norms that are more than one normalize(), where the meaning of each is described: response_norm.h,
-// evo_norm.h and dynamic_tanh.h of ops/norm/. Names of parameters and buffers are those of timm and PyTorch. relu is
-// computed with the norm; a residual, and what comes behind it, in ops of their own.
+// Layers around the norms of ops/map_norm/, whose headers say what each computes. Names of parameters and buffers are
+// those of timm and PyTorch. relu is computed with the norm; a residual, and what comes behind it, in ops of their own.
 
 /// A norm that computes relu at most, and leaves a residual and other activations to other ops.
 class ComposedNorm : public Norm {

@@ -2,7 +2,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "ops/norm/implementation.h"
+#include "ops/norm/node.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

@@ -2,8 +2,8 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "ops/norm/implementation.h"
-#include "ops/norm/map_norm.h"
+#include "ops/map_norm/map_norm.h"
+#include "ops/norm/node.h"
 #include "ops/shape/copy.h"
 
 #include <algorithm>

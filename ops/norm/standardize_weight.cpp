@@ -1,7 +1,7 @@
 #include "ops/norm/standardize_weight.h"
 
 #include "core/factory.h"
-#include "ops/norm/implementation.h"
+#include "ops/norm/node.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"

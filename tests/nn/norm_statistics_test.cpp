@@ -2,7 +2,7 @@
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
 #include "nn/norm/response_norm.h"
-#include "ops/norm/evo_norm.h"
+#include "ops/map_norm/evo_norm.h"
 #include "ops/norm/standardize_weight.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"

@@ -1,7 +1,7 @@
 #include "core/allocator.h"
 #include "ops/conv/conv.h"
+#include "ops/map_norm/local_response_norm.h"
 #include "ops/matmul/matmul.h"
-#include "ops/norm/response_norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pool/pool.h"
 #include "ops/shape/join.h"

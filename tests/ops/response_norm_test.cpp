@@ -1,4 +1,6 @@
-#include "ops/norm/response_norm.h"
+#include "ops/map_norm/filter_response_norm.h"
+#include "ops/map_norm/global_response_norm.h"
+#include "ops/map_norm/local_response_norm.h"
 
 #include "error_text.h"
 #include "norm_properties.h"

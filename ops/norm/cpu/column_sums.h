@@ -1,0 +1,94 @@
+#pragma once
+
+#include "ops/norm/cpu/run_loops.h"
+
+#include <cstdint>
+
+// Sums over a few rows at a time, column by column: the sums are loaded and stored once for all of them. The rows after
+// them are fetched meanwhile: where a tile is a part of each row, the hardware does not foresee them.
+
+namespace norma::norm_kernels::cpu {
+
+/// first[j] += sum of d, second[j] += sum of d² over `rows` rows, with d = x - pivot[j].
+template <int rows, class S, class T>
+[[gnu::always_inline]] inline void add_shifted_rows(int64_t width, const S* x, int64_t stride, const T* pivot, T* first,
+                                                    T* second) {
+  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+    const Lanes<T> p = load(pivot + j, part);
+    Lanes<T> sum = {};
+    Lanes<T> squares = {};
+#pragma GCC unroll 4
+    for (int row = 0; row < rows; ++row) {
+      __builtin_prefetch(x + (row + rows) * stride + j);
+      const Lanes<T> d = load(x + row * stride + j, part) - p;
+      sum += d;
+      squares = multiply_add(d, d, squares);
+    }
+    store(first + j, load(first + j, part) + sum, part);
+    store(second + j, load(second + j, part) + squares, part);
+  });
+}
+
+/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows. dy: what dz was made of, or dz itself.
+template <int rows, class D, class S, class T>
+[[gnu::always_inline]] inline void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x,
+                                            int64_t stride, const T* mean, const T* rest, const T* rstd, T* first,
+                                            T* second) {
+  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+    const Lanes<T> s = load(rstd + j, part);
+    Lanes<T> sum = {};
+    Lanes<T> sum_xhat = {};
+#pragma GCC unroll 4
+    for (int row = 0; row < rows; ++row) {
+      __builtin_prefetch(x + (row + rows) * stride + j);
+      __builtin_prefetch(dy + (row + rows) * stride + j);
+      const Lanes<T> d = load(dz + row * dz_stride + j, part);
+      sum += d;
+      const Lanes<T> xhat = difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s;
+      sum_xhat = multiply_add(d, xhat, sum_xhat);
+    }
+    store(first + j, load(first + j, part) + sum, part);
+    store(second + j, load(second + j, part) + sum_xhat, part);
+  });
+}
+
+/// The same with g = dz * weight in place of dz, one weight for each row, and the gradients of these weights:
+/// dweight[row] += sum of dz * xhat, dbias[row] += sum of dz. weight and both gradients may be null.
+template <int rows, class D, class S, class T>
+[[gnu::always_inline]] inline void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy,
+                                                     const S* x, int64_t stride, const T* weight, const T* mean,
+                                                     const T* rest, const T* rstd, T* first, T* second, double* dweight,
+                                                     double* dbias) {
+  Lanes<T> dw[rows] = {};
+  Lanes<T> db[rows] = {};
+  T w[rows];
+  for (int row = 0; row < rows; ++row) {
+    w[row] = weight == nullptr ? T(1) : weight[row];
+  }
+  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+    const Lanes<T> s = load(rstd + j, part);
+    Lanes<T> sum = load(first + j, part);
+    Lanes<T> sum_xhat = load(second + j, part);
+#pragma GCC unroll 4
+    for (int row = 0; row < rows; ++row) {
+      __builtin_prefetch(x + (row + rows) * stride + j);
+      __builtin_prefetch(dy + (row + rows) * stride + j);
+      const Lanes<T> d = load(dz + row * dz_stride + j, part);
+      const Lanes<T> d_xhat =
+          keep<T>(d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s), part);
+      db[row] += d;
+      dw[row] += d_xhat;
+      sum = multiply_add(d, broadcast(w[row]), sum);
+      sum_xhat = multiply_add(d_xhat, broadcast(w[row]), sum_xhat);
+    }
+    store(first + j, sum, part);
+    store(second + j, sum_xhat, part);
+  });
+  for (int row = 0; row < rows && dweight != nullptr; ++row) {
+    const Pair<double> sums = add_lanes(dw[row], db[row]);
+    dweight[row] += sums.first;
+    dbias[row] += sums.second;
+  }
+}
+
+}  // namespace norma::norm_kernels::cpu

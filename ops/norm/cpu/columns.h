@@ -1,0 +1,164 @@
+#pragma once
+
+#include "ops/norm/cpu/run_loops.h"
+#include "ops/norm/cpu/scratch.h"
+#include "ops/norm/cpu/walks.h"
+
+// What forward and backward of the columns share: how memory is cut, and rows of numbers, one per column.
+
+namespace norma::norm_kernels::cpu {
+
+/// Some neighbouring sets of one outer index, with all their elements: rows of a matrix whose columns belong to the
+/// sets. Where the rows are narrow and adjacent in memory, several make one wide row (`copies`), so that the inner
+/// loops are never short.
+struct ColumnTile {
+  int64_t outer = 0;
+  int64_t number = 0;      ///< among the tiles of this outer index
+  int64_t offset = 0;      ///< of the first element
+  int64_t first_set = 0;   ///< number of the first set
+  int64_t first_kept = 0;  ///< its place along `kept`
+  int64_t sets = 0;
+  int64_t neighbours = 1;  ///< columns of one set that lie side by side
+  int64_t columns = 0;     ///< sets * neighbours
+  int64_t copies = 1;
+  int64_t rows = 0;        ///< wide rows
+  int64_t width = 0;       ///< columns * copies
+  int64_t last_width = 0;  ///< of the last row, which may have fewer copies
+  int64_t stride = 0;      ///< from row to row
+
+  [[nodiscard]] int64_t width_of(int64_t row) const { return row + 1 < rows ? width : last_width; }
+  /// Elements of one set in the rows before `end`.
+  [[nodiscard]] int64_t set_elements(int64_t end) const {
+    return (end * copies - (end == rows ? (width - last_width) / columns : 0)) * neighbours;
+  }
+
+  /// to[column] = f(set) for every column of a wide row.
+  template <class T, class F>
+  void spread(T* to, F&& f) const {
+    if (neighbours == 1) {
+      for (int64_t set = 0; set < sets; ++set) {
+        to[set] = f(set);
+      }
+    } else {
+      for (int64_t set = 0; set < sets; ++set) {
+        std::fill_n(to + set * neighbours, neighbours, f(set));
+      }
+    }
+    repeat(to);
+  }
+  /// Repeats the first `columns` entries `copies` times.
+  template <class T>
+  void repeat(T* row) const {
+    for (int64_t i = columns; i < width; ++i) {
+      row[i] = row[i - columns];
+    }
+  }
+  /// Adds the copies of a wide row up into its first `columns` entries.
+  template <class T>
+  void fold(T* row) const {
+    for (int64_t copy = 1; copy < copies; ++copy) {
+      for (int64_t i = 0; i < columns; ++i) {
+        row[i] += row[copy * columns + i];
+      }
+    }
+  }
+  /// to[set] = sum of weight[column] * row[column] over the columns of a set; weight: null for 1.
+  template <class T>
+  void sum_sets(const double* row, const T* weight, double* to) const {
+    for (int64_t set = 0, column = 0; set < sets; ++set) {
+      double total = 0;
+      for (int64_t i = 0; i < neighbours; ++i, ++column) {
+        total += weight == nullptr ? row[column] : static_cast<double>(weight[column]) * row[column];
+      }
+      to[set] = total;
+    }
+  }
+};
+
+/// How weight and bias vary inside a tile.
+enum class Along { none, columns, rows, both };
+Along along_of(const AffineShape& affine);
+
+/// How a problem is cut into tiles and each tile into chunks of rows. Depends on the problem alone. A chunk has its own
+/// sums, which are added up in order.
+struct ColumnTiling {
+  /// `arrays`: how many arrays of x's size are read twice.
+  ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t element_bytes);
+
+  [[nodiscard]] ColumnTile tile(int64_t outer, int64_t number) const;
+  [[nodiscard]] ColumnTile tile(int64_t task) const { return tile(task / tiles, task % tiles); }
+  [[nodiscard]] int64_t tasks() const { return shape.outer * tiles; }
+  [[nodiscard]] int64_t first_row(int64_t chunk) const { return chunk * rows_per_chunk; }
+  [[nodiscard]] int64_t last_row(int64_t chunk, const ColumnTile& tile) const {
+    return std::min((chunk + 1) * rows_per_chunk, tile.rows);
+  }
+  /// True iff a thread should take a tile after the other, false iff all share the chunks of all tiles.
+  [[nodiscard]] bool tile_by_tile() const;
+
+  NormShape shape;
+  bool widen;  ///< whether narrow rows may be joined
+  int64_t sets_per_tile;
+  int64_t tiles;  ///< of one outer index
+  int64_t rows_per_chunk;
+  int64_t chunks;  ///< of one tile
+  int64_t width;   ///< of the widest tile
+};
+
+/// Calls f(row) for the rows of [begin, end), the last block first, as the end of a tile was in the cache last.
+template <class F>
+void for_each_row_from_the_end(const ColumnTile& tile, int64_t begin, int64_t end, int64_t element_bytes, F&& f) {
+  const int64_t block = std::max<int64_t>(1, kBackwardsBytes / (tile.width * element_bytes));
+  for_each_block_from_the_end(begin, end, block, [&](int64_t first, int64_t last) {
+    for (int64_t row = first; row < last; ++row) {
+      f(row);
+    }
+  });
+}
+
+/// Where weight and bias of one outer index begin.
+inline int64_t affine_offset(const AffineShape& affine, int64_t outer) {
+  return affine.present ? (outer % affine.outer_period) * affine.per_outer() : 0;
+}
+
+/// Calls f(column, index) with the index, from affine_offset on, of each column's weight, for Along::columns.
+template <class F>
+void for_each_column_weight(const AffineShape& affine, const ColumnTile& tile, F&& f) {
+  if (tile.neighbours == 1 && affine.kept > 1) {
+    for (int64_t set = 0; set < tile.sets; ++set) {
+      f(set, tile.first_kept + set);
+    }
+    return;
+  }
+  int64_t column = 0;
+  for (int64_t set = 0; set < tile.sets; ++set) {
+    const int64_t of_set = affine.kept > 1 ? (tile.first_kept + set) * affine.inner : 0;
+    for (int64_t i = 0; i < tile.neighbours; ++i) {
+      f(column++, of_set + (affine.inner > 1 ? i : 0));
+    }
+  }
+}
+
+/// A row with the weight of each column, for Along::columns.
+template <class T>
+void gather_columns(const AffineShape& affine, const ColumnTile& tile, const T* weight, T* to) {
+  const T* base = weight + affine_offset(affine, tile.outer);
+  for_each_column_weight(affine, tile, [&](int64_t column, int64_t i) { to[column] = base[i]; });
+  tile.repeat(to);
+}
+
+/// Rows that are added up in T before they are carried on in double: fewer where there are few at all, as their errors
+/// do not average out.
+inline int64_t rows_in_t(const ColumnTile& tile) {
+  return tile.rows <= 32 ? 4 : 64;
+}
+
+/// sum[j] += part[j], and part[j] = 0.
+template <class T>
+void carry_on(int64_t width, T* part, double* sum) {
+  for (int64_t j = 0; j < width; ++j) {
+    sum[j] += part[j];
+    part[j] = 0;
+  }
+}
+
+}  // namespace norma::norm_kernels::cpu

@@ -1,0 +1,461 @@
+#include "ops/norm/cpu/column_sums.h"
+#include "ops/norm/cpu/columns.h"
+#include "ops/norm/cpu/weight_gradients.h"
+
+namespace norma::norm_kernels::cpu {
+
+namespace {
+
+/// Rows whose dz stands in L1 between two loops.
+constexpr int64_t kStagedRows = 4;
+
+/// Backward, as one thread does it.
+template <class S, class T = Compute<S>>
+class ColumnsBackward {
+ public:
+  ColumnsBackward(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling,
+                  Scratch& scratch)
+      : problem_(problem),
+        arrays_(arrays),
+        of_dx_(problem),
+        along_(along_of(problem.affine)),
+        staged_(arrays.activation != Activation::identity) {
+    for (T** row : {&mean_, &rest_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &first_, &second_}) {
+      *row = scratch.take<T>(tiling.width);
+    }
+    centre_ = arrays.centre == nullptr ? mean_ : scratch.take<T>(tiling.width);
+    centre_rest_ = arrays.centre == nullptr ? rest_ : scratch.take<T>(tiling.width);
+    for (double** row : {&sum_, &sum_xhat_, &set_sum_, &set_sum_xhat_}) {
+      *row = scratch.take<double>(tiling.width);
+    }
+    if (staged_) {
+      dz_ = scratch.take<T>(kStagedRows * tiling.width);
+    }
+  }
+
+  /// Loads what a tile needs for sums.
+  void begin_tile(const ColumnTile& tile) {
+    weights_ =
+        affine_offset(problem_.affine, tile.outer) + (along_ == Along::both ? tile.first_kept * tile.neighbours : 0);
+    tile.spread(mean_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
+    tile.spread(rest_, [&](int64_t set) { return arrays_.rest[tile.first_set + set]; });
+    tile.spread(rstd_, [&](int64_t set) { return arrays_.rstd[tile.first_set + set]; });
+    if (along_ == Along::columns) {
+      if (arrays_.weight != nullptr) {
+        gather_columns(problem_.affine, tile, arrays_.weight, weight_);
+      }
+      if (arrays_.bias != nullptr) {
+        gather_columns(problem_.affine, tile, arrays_.bias, bias_);
+      }
+    }
+  }
+
+  /// The sums of dz and dz * xhat over some rows for each column: at sum() and sum_xhat().
+  void add_up(const ColumnTile& tile, int64_t begin, int64_t end) {
+    clear_sums(tile);
+    for_each_block(tile, begin, end, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
+      const int64_t at = tile.offset + row * tile.stride;
+      add_rows<rows>(rows == 1 ? tile.width_of(row) : tile.width, dz, dz_stride, arrays_.dy + at, arrays_.x + at,
+                     tile.stride, mean_, rest_, rstd_, first_, second_);
+    });
+    tile.fold(sum_);
+    tile.fold(sum_xhat_);
+  }
+
+  /// The same of g = dz * weight over all rows, for weights that vary from row to row. Adds to their gradients, which
+  /// begin at dweight and dbias unless those are null.
+  void add_up_weighted(const ColumnTile& tile, double* dweight, double* dbias) {
+    clear_sums(tile);
+    const int64_t at = weights_;
+    for_each_block(tile, 0, tile.rows, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
+      const S* x = arrays_.x + tile.offset + row * tile.stride;
+      const S* dy = arrays_.dy + tile.offset + row * tile.stride;
+      const int64_t width = rows == 1 ? tile.width_of(row) : tile.width;
+      if (along_ == Along::rows) {
+        add_weighted_rows<rows>(width, dz, dz_stride, dy, x, tile.stride,
+                                arrays_.weight == nullptr ? nullptr : arrays_.weight + at + row, mean_, rest_, rstd_,
+                                first_, second_, dweight == nullptr ? nullptr : dweight + at + row,
+                                dbias == nullptr ? nullptr : dbias + at + row);
+        return;
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t first = at + (row + i) * tile.stride;
+        add_both(width, dz + i * dz_stride, x + i * tile.stride,
+                 arrays_.weight == nullptr ? nullptr : arrays_.weight + first,
+                 dweight == nullptr ? nullptr : dweight + first, dbias == nullptr ? nullptr : dbias + first);
+      }
+    });
+    tile.fold(sum_);
+    tile.fold(sum_xhat_);
+  }
+
+  [[nodiscard]] double* sum() { return sum_; }
+  [[nodiscard]] double* sum_xhat() { return sum_xhat_; }
+
+  /// From the columns' sums over all rows: the constants of dx.
+  void set_constants(const ColumnTile& tile, const double* sum, const double* sum_xhat) {
+    const bool weighted = along_ == Along::columns && arrays_.weight != nullptr;
+    tile.sum_sets(sum, weighted ? weight_ : nullptr, set_sum_);
+    tile.sum_sets(sum_xhat, weighted ? weight_ : nullptr, set_sum_xhat_);
+    const T* rstd = arrays_.rstd + tile.first_set;
+    tile.spread(by_xhat_, [&](int64_t set) { return static_cast<T>(of_dx_.by_xhat(rstd[set], set_sum_xhat_[set])); });
+    tile.spread(shift_, [&](int64_t set) { return static_cast<T>(of_dx_.shift(rstd[set], set_sum_[set])); });
+    if (arrays_.centre != nullptr) {
+      tile.spread(centre_, [&](int64_t set) { return arrays_.centre[tile.first_set + set]; });
+      tile.spread(centre_rest_, [&](int64_t set) { return arrays_.centre_rest[tile.first_set + set]; });
+    }
+    for (int64_t j = 0; j < tile.width; ++j) {
+      by_dz_[j] = weighted ? rstd_[j] * weight_[j] : rstd_[j];
+    }
+  }
+
+  /// Adds the columns' sums to the gradients of their weights, for Along::columns.
+  void add_weight_gradients(const ColumnTile& tile, const double* sum, const double* sum_xhat, double* dweight,
+                            double* dbias) const {
+    const int64_t offset = affine_offset(problem_.affine, tile.outer);
+    for_each_column_weight(problem_.affine, tile, [&](int64_t column, int64_t i) {
+      dweight[offset + i] += sum_xhat[column];
+      dbias[offset + i] += sum[column];
+    });
+  }
+
+  /// dx and dresidual of some rows.
+  void write(const ColumnTile& tile, int64_t begin, int64_t end) {
+    for_each_row_from_the_end(tile, begin, end, sizeof(S), [&](int64_t row) {
+      if (!staged_) {
+        write_row(tile, row, arrays_.dy + tile.offset + row * tile.stride);
+        return;
+      }
+      T* dz = dz_;
+      if constexpr (std::is_same_v<S, T>) {
+        dz = arrays_.dresidual == nullptr ? dz : arrays_.dresidual + tile.offset + row * tile.stride;
+      }
+      stage(tile, row, dz);
+      if constexpr (!std::is_same_v<S, T>) {
+        if (arrays_.dresidual != nullptr) {
+          store_run(tile.width_of(row), dz, arrays_.dresidual + tile.offset + row * tile.stride);
+        }
+      }
+      write_row(tile, row, dz);
+    });
+  }
+
+ private:
+  void clear_sums(const ColumnTile& tile) {
+    std::fill_n(first_, tile.width, T(0));
+    std::fill_n(second_, tile.width, T(0));
+    std::fill_n(sum_, tile.width, 0.0);
+    std::fill_n(sum_xhat_, tile.width, 0.0);
+  }
+
+  /// Calls f(row, how many rows, dz, its stride) for blocks of four rows or one, and moves the sums to double in time.
+  template <class F>
+  void for_each_block(const ColumnTile& tile, int64_t begin, int64_t end, F&& f) {
+    const auto block = [&](int64_t row, auto rows) {
+      if (staged_) {
+        for (int64_t i = 0; i < rows; ++i) {
+          stage(tile, row + i, dz_ + i * tile.width);
+        }
+        f(row, rows, static_cast<const T*>(dz_), tile.width);
+      } else {
+        f(row, rows, arrays_.dy + tile.offset + row * tile.stride, tile.stride);
+      }
+    };
+    int64_t row = begin;
+    while (row < end) {
+      const int64_t stop = std::min(end, row + rows_in_t(tile));
+      for (; row + kStagedRows <= std::min(stop, tile.rows - 1); row += kStagedRows) {
+        block(row, std::integral_constant<int, kStagedRows>{});
+      }
+      for (; row < stop; ++row) {
+        block(row, std::integral_constant<int, 1>{});
+      }
+      carry_on(tile.width, first_, sum_);
+      carry_on(tile.width, second_, sum_xhat_);
+    }
+  }
+
+  /// One row of weights that vary along it too.
+  template <class D>
+  void add_both(int64_t width, const D* dz, const S* x, const T* weight, double* dweight, double* dbias) {
+    const auto run = [&](auto w) {
+      for_each_lanes<T>(width, [&](int64_t j, auto part) {
+        const Lanes<T> d = load(dz + j, part);
+        const Lanes<T> d_xhat =
+            d * (difference(x, j, part, Varying<T>{mean_}, Varying<T>{rest_}) * load(rstd_ + j, part));
+        store(first_ + j, multiply_add(d, w.get(j, part), load(first_ + j, part)), part);
+        store(second_ + j, multiply_add(d_xhat, w.get(j, part), load(second_ + j, part)), part);
+        store(by_xhat_ + j, d_xhat, part);
+        store(shift_ + j, d, part);
+      });
+    };
+    weight == nullptr ? run(Same<T>{1}) : run(Varying<T>{weight});
+    for (int64_t j = 0; j < width && dweight != nullptr; ++j) {
+      dweight[j] += by_xhat_[j];
+      dbias[j] += shift_[j];
+    }
+  }
+
+  /// dz of a row, where it is not dy.
+  void stage(const ColumnTile& tile, int64_t row, T* dz) const {
+    const int64_t width = tile.width_of(row);
+    const int64_t at = tile.offset + row * tile.stride;
+    if (arrays_.bits != nullptr) {
+      masked_run(width, arrays_.bits, at, arrays_.dy + at, dz);
+      return;
+    }
+    const auto apply = [&](auto weight, auto bias) {
+      slope_run(arrays_.activation, width, arrays_.x + at,
+                arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.dy + at, dz, Varying<T>{mean_},
+                Varying<T>{rest_}, Times{Varying<T>{rstd_}, weight}, bias);
+    };
+    const auto with = [&](auto one) {  // one(pointer, number where it is null): an operand
+      apply(one(arrays_.weight, weight_, T(1)), one(arrays_.bias, bias_, T(0)));
+    };
+    switch (along_) {
+      case Along::none: apply(Same<T>{1}, Same<T>{0}); break;
+      case Along::columns:
+        if (arrays_.weight != nullptr && arrays_.bias != nullptr) {
+          apply(Varying<T>{weight_}, Varying<T>{bias_});
+        } else if (arrays_.weight != nullptr) {
+          apply(Varying<T>{weight_}, Same<T>{0});
+        } else if (arrays_.bias != nullptr) {
+          apply(Same<T>{1}, Varying<T>{bias_});
+        } else {
+          apply(Same<T>{1}, Same<T>{0});
+        }
+        break;
+      case Along::rows:
+        with([&](const T* numbers, const T*, T otherwise) {
+          return Same<T>{numbers == nullptr ? otherwise : numbers[weights_ + row]};
+        });
+        break;
+      case Along::both: {
+        const int64_t first = weights_ + row * tile.stride;
+        if (arrays_.weight != nullptr && arrays_.bias != nullptr) {
+          apply(Varying<T>{arrays_.weight + first}, Varying<T>{arrays_.bias + first});
+        } else if (arrays_.weight != nullptr) {
+          apply(Varying<T>{arrays_.weight + first}, Same<T>{0});
+        } else if (arrays_.bias != nullptr) {
+          apply(Same<T>{1}, Varying<T>{arrays_.bias + first});
+        } else {
+          apply(Same<T>{1}, Same<T>{0});
+        }
+        break;
+      }
+    }
+  }
+
+  template <class D>
+  void write_row(const ColumnTile& tile, int64_t row, const D* dz) const {
+    if (arrays_.dx == nullptr) {
+      return;
+    }
+    const int64_t at = tile.offset + row * tile.stride;
+    const auto run = [&](auto by_dz) {
+      input_gradient_run(problem_.given_statistics, tile.width_of(row), dz, arrays_.x + at, arrays_.dx + at,
+                         Varying<T>{centre_}, Varying<T>{centre_rest_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
+                         Varying<T>{shift_});
+    };
+    const Varying<T> by_dz{by_dz_};
+    if (along_ == Along::rows && arrays_.weight != nullptr) {
+      run(Times{by_dz, Same<T>{arrays_.weight[weights_ + row]}});
+    } else if (along_ == Along::both && arrays_.weight != nullptr) {
+      run(Times{by_dz, Varying<T>{arrays_.weight + weights_ + row * tile.stride}});
+    } else {
+      run(by_dz);
+    }
+  }
+
+  const NormProblem& problem_;
+  const NormBackward<S>& arrays_;
+  InputGradients of_dx_;
+  Along along_;
+  bool staged_;
+  int64_t weights_ = 0;  ///< that of the tile's first element, for weights that vary from row to row
+  T* mean_;
+  T* rest_;
+  T* rstd_;
+  T* centre_;
+  T* centre_rest_;
+  T* by_dz_;
+  T* by_xhat_;
+  T* shift_;
+  T* weight_;
+  T* bias_;
+  T* first_;
+  T* second_;
+  double* sum_;
+  double* sum_xhat_;
+  double* set_sum_;
+  double* set_sum_xhat_;
+  T* dz_ = nullptr;
+};
+
+bool varies_from_row_to_row(const AffineShape& affine) {
+  const Along along = along_of(affine);
+  return along == Along::rows || along == Along::both;
+}
+
+/// Which part of the weight gradients a tile adds to. Tiles whose weights are theirs alone share a part; a part serves
+/// several outer indices.
+struct WeightParts {
+  WeightParts(const NormProblem& problem, const ColumnTiling& tiling)
+      : own_weights(problem.affine.kept > 1),
+        tiles(tiling.tiles),
+        outer_per_part(ceil_div(problem.shape.outer, problem.affine.numel() > 4096 ? kMaxPartials / 8 : kMaxPartials)),
+        outer_parts(ceil_div(problem.shape.outer, outer_per_part)),
+        parts(own_weights ? outer_parts : outer_parts * tiles) {}
+
+  [[nodiscard]] int64_t of(const ColumnTile& tile) const {
+    const int64_t outer_part = tile.outer / outer_per_part;
+    return own_weights ? outer_part : outer_part * tiles + tile.number;
+  }
+
+  bool own_weights;
+  int64_t tiles;
+  int64_t outer_per_part;
+  int64_t outer_parts;
+  int64_t parts;
+};
+
+/// One tile after the other.
+template <class S>
+void backward_by_tiles(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling) {
+  const NormShape& shape = problem.shape;
+  const AffineShape& affine = problem.affine;
+  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+  const bool weighted_rows = varies_from_row_to_row(affine);
+
+  const WeightParts split(problem, tiling);
+  const int64_t tasks = split.outer_parts * tiling.tiles;
+  Scratch shared;
+  const WeightGradients gradients(shared, weights_wanted, split.parts, affine.numel());
+
+  const int64_t task_elements = std::max<int64_t>(1, shape.numel() / tasks);
+  parallel_for(0, tasks, ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
+    Scratch scratch;
+    ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
+    double* sum = scratch.take<double>(tiling.width);
+    double* sum_xhat = scratch.take<double>(tiling.width);
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t outer_part = task / tiling.tiles;
+      const int64_t last_outer = std::min((outer_part + 1) * split.outer_per_part, shape.outer);
+      for (int64_t outer = outer_part * split.outer_per_part; outer < last_outer; ++outer) {
+        const ColumnTile tile = tiling.tile(outer, task % tiling.tiles);
+        double* dweight = gradients.dweight(split.of(tile));
+        double* dbias = gradients.dbias(split.of(tile));
+        columns.begin_tile(tile);
+        if (weighted_rows) {
+          columns.add_up_weighted(tile, dweight, dbias);
+          std::copy_n(columns.sum(), tile.columns, sum);
+          std::copy_n(columns.sum_xhat(), tile.columns, sum_xhat);
+        } else {
+          std::fill_n(sum, tile.columns, 0.0);
+          std::fill_n(sum_xhat, tile.columns, 0.0);
+          for (int64_t chunk = 0; chunk < tiling.chunks && (weights_wanted || !problem.given_statistics); ++chunk) {
+            columns.add_up(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
+            for (int64_t j = 0; j < tile.columns; ++j) {
+              sum[j] += columns.sum()[j];
+              sum_xhat[j] += columns.sum_xhat()[j];
+            }
+          }
+          if (dweight != nullptr) {
+            columns.add_weight_gradients(tile, sum, sum_xhat, dweight, dbias);
+          }
+        }
+        if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
+          columns.set_constants(tile, sum, sum_xhat);
+          columns.write(tile, 0, tile.rows);
+        }
+      }
+    }
+  });
+  gradients.total(arrays.dweight, arrays.dbias);
+}
+
+/// All tiles at once, chunk by chunk.
+template <class S>
+void backward_by_chunks(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling) {
+  const NormShape& shape = problem.shape;
+  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+  const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
+  const int64_t pieces = tiling.tasks() * tiling.chunks;
+  const int64_t grain = ceil_div(kPointwiseGrain, std::max<int64_t>(1, shape.numel() / pieces));
+  // Tiles of one chunk are neighbours in memory: they come one after the other.
+  const auto piece = [&](int64_t i, auto&& f) {
+    const int64_t chunk = i / tiling.tiles % tiling.chunks;
+    const ColumnTile tile = tiling.tile(i / (tiling.tiles * tiling.chunks), i % tiling.tiles);
+    f(tile, chunk, tile.first_set * shape.reduce_inner);
+  };
+
+  // For each chunk a row with the sums of dz of all columns, and one with those of dz * xhat.
+  Scratch shared;
+  double* totals = shared.zeros<double>(2 * all_columns);
+  if (weights_wanted || !problem.given_statistics) {
+    double* chunks = shared.take<double>(2 * tiling.chunks * all_columns);
+    parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
+      Scratch scratch;
+      ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
+      for (int64_t i = begin; i < end; ++i) {
+        piece(i, [&](const ColumnTile& tile, int64_t chunk, int64_t first_column) {
+          columns.begin_tile(tile);
+          columns.add_up(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
+          double* to = chunks + 2 * chunk * all_columns + first_column;
+          std::copy_n(columns.sum(), tile.columns, to);
+          std::copy_n(columns.sum_xhat(), tile.columns, to + all_columns);
+        });
+      }
+    });
+    for (int64_t chunk = 0; chunk < tiling.chunks; ++chunk) {
+      for (int64_t i = 0; i < 2 * all_columns; ++i) {
+        totals[i] += chunks[2 * chunk * all_columns + i];
+      }
+    }
+  }
+  const double* sum = totals;
+  const double* sum_xhat = totals + all_columns;
+
+  if (weights_wanted) {
+    const WeightParts split(problem, tiling);
+    const WeightGradients gradients(shared, true, split.parts, problem.affine.numel());
+    const ColumnsBackward<S> columns(problem, arrays, tiling, shared);
+    for (int64_t task = 0; task < tiling.tasks(); ++task) {
+      const ColumnTile tile = tiling.tile(task);
+      const int64_t first = tile.first_set * shape.reduce_inner;
+      columns.add_weight_gradients(tile, sum + first, sum_xhat + first, gradients.dweight(split.of(tile)),
+                                   gradients.dbias(split.of(tile)));
+    }
+    gradients.total(arrays.dweight, arrays.dbias);
+  }
+  if (arrays.dx == nullptr && arrays.dresidual == nullptr) {
+    return;
+  }
+  parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
+    Scratch scratch;
+    ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
+    for (int64_t i = end - 1; i >= begin; --i) {
+      piece(i, [&](const ColumnTile& tile, int64_t chunk, int64_t first_column) {
+        columns.begin_tile(tile);
+        columns.set_constants(tile, sum + first_column, sum_xhat + first_column);
+        columns.write(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
+      });
+    }
+  });
+}
+
+}  // namespace
+
+template <class S>
+void columns_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
+  const ColumnTiling tiling(problem, 2, sizeof(S));
+  varies_from_row_to_row(problem.affine) || tiling.tile_by_tile() ? backward_by_tiles(problem, arrays, tiling)
+                                                                  : backward_by_chunks(problem, arrays, tiling);
+}
+
+template void columns_backward(const NormProblem&, const NormBackward<float>&);
+template void columns_backward(const NormProblem&, const NormBackward<double>&);
+template void columns_backward(const NormProblem&, const NormBackward<bfloat16>&);
+template void columns_backward(const NormProblem&, const NormBackward<float16>&);
+
+}  // namespace norma::norm_kernels::cpu

@@ -1,0 +1,326 @@
+#include "ops/norm/cpu/run_loops.h"
+#include "ops/norm/cpu/walks.h"
+#include "ops/norm/cpu/weight_gradients.h"
+
+// Rows: each set is one run of memory whose weights vary from element to element (layer norm over the last axes, layer
+// norm 2d in channels_last). A few rows at a time pass through the L1 cache.
+
+namespace norma::norm_kernels::cpu {
+
+namespace {
+
+constexpr int64_t kMaxBatch = 16;
+/// Rows whose weight gradients are added up in T before they are carried on in double.
+constexpr int64_t kRowsInT = 512;
+
+/// Rows that are worked on together: their constants are computed side by side, and a second pass finds them in L1.
+int64_t batch_of(int64_t count, int64_t row_bytes) {
+  constexpr int64_t kBytes = 12 * 1024;  // and as many of the next rows, fetched meanwhile, and of the result
+  return std::clamp<int64_t>(kBytes / (count * row_bytes) / 4 * 4, 4, kMaxBatch);
+}
+
+int64_t weight_of(const AffineShape& affine, int64_t set) {
+  return affine.outer_period == 1 ? 0 : (set % affine.outer_period) * affine.inner;
+}
+
+}  // namespace
+
+template <class S>
+void rows_forward(const NormProblem& problem, const NormForward<S>& arrays) {
+  using T = Compute<S>;
+  const int64_t sets = problem.shape.outer;
+  const int64_t count = problem.shape.reduce_inner;
+  const int64_t batch = batch_of(count, sizeof(S));
+  const bool raw = problem.raw_sums();
+  const bool plain = arrays.activation == Activation::identity && arrays.residual == nullptr;
+  const bool long_rows = batch * count * static_cast<int64_t>(sizeof(S)) > kCacheBytes;  // too long to be fetched
+  const int64_t ahead = long_rows ? 0 : batch * count;
+  parallel_for(0, ceil_div(sets, batch), ceil_div(kPointwiseGrain, batch * count), [&](int64_t begin, int64_t end) {
+    Scratch scratch;
+    T* z = plain ? nullptr : scratch.take<T>(count);
+    T pivot[kMaxBatch];
+    double sum[kMaxBatch];
+    double squares[kMaxBatch];
+    for (int64_t first = begin * batch; first < std::min(end * batch, sets); first += batch) {
+      const int64_t rows = std::min(batch, sets - first);
+      const S* x = arrays.x + first * count;
+      if (!problem.given_statistics) {
+        const auto add_up = [&] {
+          for (int64_t row = 0; row < rows; ++row) {
+            const Pair<double> sums = shifted_sums(count, x + row * count, pivot[row]);
+            sum[row] = sums.first;
+            squares[row] = sums.second;
+          }
+        };
+        for (int64_t row = 0; row < rows; ++row) {
+          pivot[row] = raw ? T(0) : mean_of_first(count, x + row * count);
+        }
+        add_up();
+        if (!raw && move_far_pivots(static_cast<double>(count), rows, pivot, sum, squares) > 0) [[unlikely]] {
+          add_up();
+        }
+        store_sets(problem, arrays, first, rows, pivot, sum, squares);
+      }
+      if (arrays.y == nullptr) {
+        continue;
+      }
+      for (int64_t row = 0; row < rows; ++row) {
+        const int64_t set = first + row;
+        const int64_t weight = weight_of(problem.affine, set);
+        const int64_t offset = set * count;
+        const Same<T> mean{arrays.mean[set]};
+        const Same<T> rest{arrays.rest[set]};
+        const Times scale{Same<T>{arrays.rstd[set]}, Varying<T>{arrays.weight + weight}};
+        const Varying<T> shift{arrays.bias + weight};
+        const Fetch<S> next{arrays.x + offset + ahead};
+        if (plain) {
+          apply_run(count, arrays.x + offset, arrays.y + offset, mean, rest, scale, shift, next);
+        } else {
+          activate_run(arrays.activation, count, arrays.x + offset,
+                       arrays.residual == nullptr ? nullptr : arrays.residual + offset, arrays.y + offset,
+                       arrays.bits == nullptr ? nullptr : arrays.bits + offset / 8, z, mean, rest, scale, shift, next);
+        }
+      }
+    }
+  });
+}
+
+namespace {
+
+/// The constants of a row in backward.
+template <class T>
+struct RowConstants {
+  T mean;
+  T rest;
+  T rstd;
+  T by_xhat;
+  T shift;
+};
+
+/// For `rows` rows with the same weights: dx = dz * weight * rstd + xhat * by_xhat + shift (dx may be null),
+/// dweight += dz * xhat, dbias += dz.
+template <int rows, class D, class S, class T, class Weight>
+void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowConstants<T>* rows_constants,
+                       Weight weight, T* dweight, T* dbias) {
+  RowConstants<T> c[rows];
+  std::copy_n(rows_constants, rows, c);
+  const auto run = [&](auto with_dx, auto with_weights) {
+    for_each_lanes<T>(count, [&](int64_t i, auto part) {
+      Lanes<T> dw = {};
+      Lanes<T> db = {};
+      const Lanes<T> w = weight.get(i, part);
+#pragma GCC unroll 4
+      for (int row = 0; row < rows; ++row) {
+        const Lanes<T> d = load(dz + row * count + i, part);
+        const Lanes<T> xhat =
+            difference(x + row * count, i, part, Same<T>{c[row].mean}, Same<T>{c[row].rest}) * c[row].rstd;
+        dw = multiply_add(d, xhat, dw);
+        db += d;
+        if constexpr (with_dx) {
+          const Lanes<T> of_statistics = multiply_add(xhat, broadcast(c[row].by_xhat), broadcast(c[row].shift));
+          store(dx + row * count + i, multiply_add(d, w * c[row].rstd, of_statistics), part);
+        }
+      }
+      if constexpr (with_weights) {
+        store(dweight + i, load(dweight + i, part) + dw, part);
+        store(dbias + i, load(dbias + i, part) + db, part);
+      }
+    });
+  };
+  if (dx != nullptr && dweight != nullptr) {
+    run(std::true_type{}, std::true_type{});
+  } else if (dx != nullptr) {
+    run(std::true_type{}, std::false_type{});
+  } else if (dweight != nullptr) {
+    run(std::false_type{}, std::true_type{});
+  }
+}
+
+/// Rows of one part of the weight gradients.
+template <class S, class T = Compute<S>>
+class RowsBackward {
+ public:
+  RowsBackward(const NormProblem& problem, const NormBackward<S>& arrays, int64_t batch, Scratch& scratch)
+      : problem_(problem),
+        arrays_(arrays),
+        of_dx_(problem),
+        count_(problem.shape.reduce_inner),
+        staged_(arrays.activation != Activation::identity),
+        in_place_(std::is_same_v<S, T> && arrays.dresidual != nullptr),
+        weights_wanted_(arrays.dweight != nullptr || arrays.dbias != nullptr) {
+    if (weights_wanted_) {
+      dweight_ = scratch.zeros<T>(problem.affine.numel());
+      dbias_ = scratch.zeros<T>(problem.affine.numel());
+    }
+    if (staged_) {
+      dz_ = scratch.take<T>(batch * count_);
+    }
+  }
+
+  void batch(int64_t first, int64_t rows) {
+    if (staged_) {
+      T* dz = dz_;
+      if constexpr (std::is_same_v<S, T>) {
+        dz = in_place_ ? arrays_.dresidual + first * count_ : dz;
+      }
+      for (int64_t row = 0; row < rows; ++row) {
+        stage(first + row, dz + row * count_);
+      }
+      gradients(first, rows, dz);
+    } else {
+      gradients(first, rows, arrays_.dy + first * count_);
+    }
+  }
+
+  /// Moves what has been added up in T.
+  void carry_on(double* dweight, double* dbias) {
+    for (int64_t i = 0; weights_wanted_ && i < problem_.affine.numel(); ++i) {
+      dweight[i] += dweight_[i];
+      dbias[i] += dbias_[i];
+      dweight_[i] = 0;
+      dbias_[i] = 0;
+    }
+  }
+
+ private:
+  /// dz of a row, also into dresidual.
+  void stage(int64_t set, T* dz) const {
+    const int64_t offset = set * count_;
+    if (arrays_.bits != nullptr) {
+      masked_run(count_, arrays_.bits, offset, arrays_.dy + offset, dz);
+    } else {
+      const int64_t weight = weight_of(problem_.affine, set);
+      const auto apply = [&](auto scale, auto shift) {
+        slope_run(arrays_.activation, count_, arrays_.x + offset,
+                  arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, arrays_.dy + offset, dz,
+                  Same<T>{arrays_.mean[set]}, Same<T>{arrays_.rest[set]}, Times{Same<T>{arrays_.rstd[set]}, scale},
+                  shift);
+      };
+      if (arrays_.weight == nullptr) {
+        arrays_.bias == nullptr ? apply(Same<T>{1}, Same<T>{0}) : apply(Same<T>{1}, Varying<T>{arrays_.bias + weight});
+      } else {
+        arrays_.bias == nullptr ? apply(Varying<T>{arrays_.weight + weight}, Same<T>{0})
+                                : apply(Varying<T>{arrays_.weight + weight}, Varying<T>{arrays_.bias + weight});
+      }
+    }
+    if (arrays_.dresidual != nullptr && !in_place_) {
+      store_run(count_, dz, arrays_.dresidual + offset);
+    }
+  }
+
+  template <class D>
+  void gradients(int64_t first, int64_t rows, const D* dz) {
+    const AffineShape& affine = problem_.affine;
+    const S* x = arrays_.x + first * count_;
+    S* dx = arrays_.dx == nullptr ? nullptr : arrays_.dx + first * count_;
+    RowConstants<T> constants[kMaxBatch];
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t set = first + row;
+      RowConstants<T>& c = constants[row];
+      c = {arrays_.mean[set], arrays_.rest[set], arrays_.rstd[set], 0, 0};
+      if (dx == nullptr || problem_.given_statistics) {
+        continue;
+      }
+      const D* dz_row = dz + row * count_;
+      const S* x_row = x + row * count_;
+      const Pair<double> sums = arrays_.weight == nullptr
+                                    ? gradient_sums(count_, dz_row, x_row, c.mean, c.rest, c.rstd)
+                                    : gradient_sums(count_, dz_row, x_row, c.mean, c.rest, c.rstd,
+                                                    Varying<T>{arrays_.weight + weight_of(affine, set)});
+      const InputGradient gradient = of_dx_.of(c.rstd, sums.first, sums.second);
+      c.by_xhat = static_cast<T>(gradient.by_xhat);
+      c.shift = static_cast<T>(gradient.shift);
+    }
+    const auto go = [&](auto weight_from) {
+      // xhat of dx is not that of dweight where the deviation alone is taken, and not computed where it is given.
+      const bool apart = dx != nullptr && (arrays_.centre != nullptr || problem_.given_statistics);
+      S* together = apart ? nullptr : dx;
+      int64_t row = 0;
+      if (affine.outer_period == 1) {
+        for (; row + 4 <= rows; row += 4) {
+          gradients_of_rows<4>(count_, dz + row * count_, x + row * count_,
+                               together == nullptr ? nullptr : dx + row * count_, constants + row, weight_from(0),
+                               dweight_, dbias_);
+        }
+      }
+      for (; row < rows; ++row) {
+        const int64_t weight = weight_of(affine, first + row);
+        gradients_of_rows<1>(count_, dz + row * count_, x + row * count_,
+                             together == nullptr ? nullptr : dx + row * count_, constants + row, weight_from(weight),
+                             weights_wanted_ ? dweight_ + weight : nullptr,
+                             weights_wanted_ ? dbias_ + weight : nullptr);
+      }
+      for (row = 0; apart && row < rows; ++row) {
+        const RowConstants<T>& c = constants[row];
+        const Pair<T> centre = centre_of(arrays_, first + row);
+        const Same<T> rstd{c.rstd};
+        input_gradient_run(problem_.given_statistics, count_, dz + row * count_, x + row * count_, dx + row * count_,
+                           Same<T>{centre.first}, Same<T>{centre.second}, rstd,
+                           Times{rstd, weight_from(weight_of(affine, first + row))}, Same<T>{c.by_xhat},
+                           Same<T>{c.shift});
+      }
+    };
+    if (arrays_.weight == nullptr) {
+      go([](int64_t) { return Same<T>{1}; });
+    } else {
+      go([this](int64_t at) { return Varying<T>{arrays_.weight + at}; });
+    }
+  }
+
+  const NormProblem& problem_;
+  const NormBackward<S>& arrays_;
+  InputGradients of_dx_;
+  int64_t count_;
+  bool staged_;
+  bool in_place_;  ///< dz is made where dresidual is wanted
+  bool weights_wanted_;
+  T* dweight_ = nullptr;
+  T* dbias_ = nullptr;
+  T* dz_ = nullptr;
+};
+
+}  // namespace
+
+template <class S>
+void rows_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
+  const int64_t sets = problem.shape.outer;
+  const int64_t count = problem.shape.reduce_inner;
+  const int64_t batch = batch_of(count, 2 * sizeof(S));
+
+  // A block of rows has its own part of the weight gradients; together the parts are small beside x.
+  const int64_t wanted_blocks = std::clamp<int64_t>(sets / 64, 8, kMaxPartials);
+  const int64_t rows_per_block = ceil_div(ceil_div(sets, wanted_blocks), batch) * batch;
+  const int64_t blocks = ceil_div(sets, rows_per_block);
+  Scratch shared;
+  const WeightGradients gradients(shared, arrays.dweight != nullptr || arrays.dbias != nullptr, blocks,
+                                  problem.affine.numel());
+
+  parallel_for(0, blocks, ceil_div(kPointwiseGrain, count * rows_per_block), [&](int64_t begin, int64_t end) {
+    Scratch scratch;
+    RowsBackward<S> rows(problem, arrays, batch, scratch);
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t last = std::min((block + 1) * rows_per_block, sets);
+      int64_t in_t = 0;
+      for (int64_t first = block * rows_per_block; first < last; first += batch) {
+        rows.batch(first, std::min(batch, last - first));
+        in_t += batch;
+        if (in_t >= kRowsInT || first + batch >= last) {
+          rows.carry_on(gradients.dweight(block), gradients.dbias(block));
+          in_t = 0;
+        }
+      }
+    }
+  });
+  gradients.total(arrays.dweight, arrays.dbias);
+}
+
+template void rows_forward(const NormProblem&, const NormForward<float>&);
+template void rows_forward(const NormProblem&, const NormForward<double>&);
+template void rows_forward(const NormProblem&, const NormForward<bfloat16>&);
+template void rows_forward(const NormProblem&, const NormForward<float16>&);
+template void rows_backward(const NormProblem&, const NormBackward<float>&);
+template void rows_backward(const NormProblem&, const NormBackward<double>&);
+template void rows_backward(const NormProblem&, const NormBackward<bfloat16>&);
+template void rows_backward(const NormProblem&, const NormBackward<float16>&);
+
+}  // namespace norma::norm_kernels::cpu

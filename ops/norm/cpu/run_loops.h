@@ -1,0 +1,339 @@
+#pragma once
+
+#include "ops/norm/cpu/lanes.h"
+#include "ops/norm/cpu/statistics.h"
+#include "ops/pointwise/vector_math.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+// Loops over one run of memory.
+
+namespace norma::norm_kernels::cpu {
+
+/// Vectors that one chain of sums in T may take before it is carried on in double.
+inline constexpr int64_t kChain = 32;
+
+/// (x - mean) - rest. 16 bits have no digits for which the rest would matter: there it is neither loaded nor
+/// subtracted.
+template <class S, class Mean, class Rest, class Part>
+[[gnu::always_inline]] inline Lanes<Compute<S>> difference(const S* x, int64_t i, Part part, Mean mean, Rest rest) {
+  if constexpr (sizeof(S) == 2) {
+    return load(x + i, part) - mean.get(i, part);
+  } else {
+    return (load(x + i, part) - mean.get(i, part)) - rest.get(i, part);
+  }
+}
+
+/// Memory to fetch while a run is written, since memory can do both at a time: as many numbers as the run has.
+template <class S>
+struct Fetch {
+  const S* numbers;
+  [[gnu::always_inline]] void operator()(int64_t i) const { __builtin_prefetch(numbers + i); }
+};
+struct FetchNothing {
+  [[gnu::always_inline]] void operator()(int64_t) const {}
+};
+
+/// y = ((x - mean) - rest) * scale + shift
+template <class S, class O, class Mean, class Rest, class Scale, class Shift, class Next = FetchNothing>
+inline void apply_run(int64_t count, const S* x, O* y, Mean mean, Rest rest, Scale scale, Shift shift, Next next = {}) {
+  for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
+    next(i);
+    store(y + i, multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part)), part);
+  });
+}
+
+/// dx = dz * by_dz + ((x - mean) - rest) * rstd * by_xhat + shift, or only the first term where the statistics are
+/// given. (rstd and by_xhat apart are of the size of dx. Their product need not fit T.)
+template <class D, class S, class Mean, class Rest, class Rstd, class ByDz, class ByXhat, class Shift>
+inline void input_gradient_run(bool given, int64_t count, const D* dz, const S* x, S* dx, Mean mean, Rest rest,
+                               Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift) {
+  if (given) {
+    for_each_lanes<Compute<S>>(
+        count, [&](int64_t i, auto part) { store(dx + i, load(dz + i, part) * by_dz.get(i, part), part); });
+    return;
+  }
+  for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
+    const auto xhat = difference(x, i, part, mean, rest) * rstd.get(i, part);
+    const auto of_statistics = multiply_add(xhat, by_xhat.get(i, part), shift.get(i, part));
+    store(dx + i, multiply_add(load(dz + i, part), by_dz.get(i, part), of_statistics), part);
+  });
+}
+
+/// What a vector of elements adds to two sums: `first` to one, left * right to the other.
+template <class T>
+struct Addends {
+  Lanes<T> first;
+  Lanes<T> left;
+  Lanes<T> right;
+  template <class Part>
+  [[gnu::always_inline]] void add_to(Pair<Lanes<T>>& sums, Part part) const {
+    sums.first += keep<T>(first, part);
+    sums.second = multiply_add(keep<T>(left, part), keep<T>(right, part), sums.second);
+  }
+};
+
+/// The sums of the Addends that term(i, part) gives for a run: in T over kChain vectors in four chains, then in double.
+template <class T, class Term>
+[[gnu::always_inline]] inline Pair<double> sum_run(int64_t count, Term term) {
+  constexpr int64_t lanes = kLanes<T>;
+  Pair<double> total;
+  int64_t i = 0;
+  if (count < 8 * lanes) {  // short: less to begin and to end
+    Pair<Lanes<T>> chain = {};
+    for_each_lanes<T>(count, [&](int64_t at, auto part) { term(at, part).add_to(chain, part); });
+    return add_lanes(chain.first, chain.second);
+  }
+  do {
+    const int64_t end = std::min(count, i + 4 * kChain * lanes);
+    Pair<Lanes<T>> chain[4] = {};
+    for (; i + 4 * lanes <= end; i += 4 * lanes) {
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {
+        term(i + c * lanes, Whole{}).add_to(chain[c], Whole{});
+      }
+    }
+    for (; i + lanes <= end; i += lanes) {
+      term(i, Whole{}).add_to(chain[0], Whole{});
+    }
+    if (i < end) {
+      const First part{static_cast<int>(end - i)};
+      term(i, part).add_to(chain[1], part);
+      i = end;
+    }
+    const Pair<double> part = add_lanes((chain[0].first + chain[1].first) + (chain[2].first + chain[3].first),
+                                        (chain[0].second + chain[1].second) + (chain[2].second + chain[3].second));
+    total.first += part.first;
+    total.second += part.second;
+  } while (i < count);
+  return total;
+}
+
+/// (sum of d, sum of d²) with d = x - pivot.
+template <class S, class T = Compute<S>>
+inline Pair<double> shifted_sums(int64_t count, const S* x, T pivot) {
+  return sum_run<T>(count, [=](int64_t i, auto part) {
+    const Lanes<T> d = load(x + i, part) - pivot;
+    return Addends<T>{d, d, d};
+  });
+}
+
+/// (sum of g, sum of g * xhat) with g = dz * weight and xhat = ((x - mean) - rest) * rstd.
+template <class D, class S, class Weight, class T = Compute<S>>
+inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T rest, T rstd, Weight weight) {
+  return sum_run<T>(count, [=](int64_t i, auto part) {
+    const Lanes<T> g = load(dz + i, part) * weight.get(i, part);
+    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd};
+  });
+}
+template <class D, class S, class T = Compute<S>>
+inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T rest, T rstd) {
+  return sum_run<T>(count, [=](int64_t i, auto part) {
+    const Lanes<T> g = load(dz + i, part);
+    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd};
+  });
+}
+
+/// The mean of the first few elements, exact where all are equal.
+template <class S, class T = Compute<S>>
+inline T mean_of_first(int64_t count, const S* x) {
+  const T first = static_cast<T>(x[0]);
+  if (count >= kLanes<T>) {
+    return first + static_cast<T>(add_lanes(load(x, Whole{}) - first)) / static_cast<T>(kLanes<T>);
+  }
+  const First part{static_cast<int>(count)};
+  return first + static_cast<T>(add_lanes(keep<T>(load(x, part) - first, part))) / static_cast<T>(count);
+}
+
+// --- what follows the norm --------------------------------------------------------------------------------------
+
+namespace detail {
+
+/// A bit per lane from a comparison's result.
+template <class T, class Mask>
+[[gnu::always_inline]] inline uint32_t bits_of(Mask mask) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+  if constexpr (sizeof(T) == 4) {
+    return _mm512_movepi32_mask(std::bit_cast<__m512i>(mask));
+  } else {
+    return _mm512_movepi64_mask(std::bit_cast<__m512i>(mask));
+  }
+#else
+  uint32_t bits = 0;
+  for (int lane = 0; lane < kLanes<T>; ++lane) {
+    bits |= (mask[lane] != 0 ? 1U : 0U) << lane;
+  }
+  return bits;
+#endif
+}
+
+/// value where a bit is set, else 0.
+template <class T>
+[[gnu::always_inline]] inline Lanes<T> where_bits(uint32_t bits, Lanes<T> value) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  if constexpr (sizeof(T) == 4) {
+    return std::bit_cast<FloatLanes>(_mm512_maskz_mov_ps(static_cast<__mmask16>(bits), std::bit_cast<__m512>(value)));
+  } else {
+    return std::bit_cast<DoubleLanes>(_mm512_maskz_mov_pd(static_cast<__mmask8>(bits), std::bit_cast<__m512d>(value)));
+  }
+#else
+  for (int lane = 0; lane < kLanes<T>; ++lane) {
+    value[lane] = (bits >> lane & 1U) != 0 ? value[lane] : T(0);
+  }
+  return value;
+#endif
+}
+
+/// `count` <= 16 bits from bit number `at` on, and no byte behind them.
+inline uint32_t load_bits(const uint8_t* bits, int64_t at, int count) {
+  const uint8_t* from = bits + at / 8;
+  const auto shift = static_cast<int>(at % 8);
+  if (shift == 0 && count == 16) {
+    uint16_t word;
+    std::memcpy(&word, from, sizeof(word));
+    return word;
+  }
+  const int bytes = (shift + count + 7) / 8;
+  uint32_t word = from[0];
+  word |= bytes > 1 ? static_cast<uint32_t>(from[1]) << 8 : 0U;
+  word |= bytes > 2 ? static_cast<uint32_t>(from[2]) << 16 : 0U;
+  return word >> shift;
+}
+
+/// bits i, i + 1, … of a run: whether no lane of `negative` is set.
+template <class T, class Mask, class Part>
+[[gnu::always_inline]] inline void store_bits(uint8_t* bits, int64_t i, Mask negative, Part part) {
+  const uint32_t word = ~bits_of<T>(negative);
+  if constexpr (std::is_same_v<Part, Whole>) {
+    std::memcpy(bits + i / 8, &word, kLanes<T> / 8);
+  } else {
+    const uint32_t some = word & ((1U << part.count) - 1U);
+    std::memcpy(bits + i / 8, &some, static_cast<size_t>(part.count + 7) / 8);
+  }
+}
+
+// GCC would call the functions of these loops rather than inline them.
+
+template <class T>
+[[gnu::flatten]] void gelu(int64_t count, T* z) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    z[i] *= vector_math::normal(z[i]).distribution;
+  }
+}
+template <class T>
+[[gnu::flatten]] void gelu_slope(int64_t count, T* z) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const auto normal = vector_math::normal(z[i]);
+    z[i] = normal.distribution + z[i] * normal.density;
+  }
+}
+template <class T>
+[[gnu::flatten]] void silu(int64_t count, T* z) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    z[i] *= vector_math::sigmoid(z[i]);
+  }
+}
+template <class T>
+[[gnu::flatten]] void silu_slope(int64_t count, T* z) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const T s = vector_math::sigmoid(z[i]);
+    z[i] = s * (T(1) + z[i] * (T(1) - s));
+  }
+}
+
+}  // namespace detail
+
+/// to = from, as S.
+template <class S, class T = Compute<S>>
+inline void store_run(int64_t count, const T* from, S* to) {
+  for_each_lanes<T>(count, [&](int64_t i, auto part) { store(to + i, load(from + i, part), part); });
+}
+
+/// to += from
+template <class S, class T = Compute<S>>
+inline void add_run(int64_t count, const S* from, T* to) {
+  for_each_lanes<T>(count,
+                    [&](int64_t i, auto part) { store(to + i, load(to + i, part) + load(from + i, part), part); });
+}
+
+/// y = f(z + residual) with z = ((x - mean) - rest) * scale + shift. `scratch`: room for z. `bits`, if not null, is
+/// where the bits of the run begin.
+template <class S, class Mean, class Rest, class Scale, class Shift, class Next = FetchNothing, class T = Compute<S>>
+inline void activate_run(Activation activation, int64_t count, const S* x, const S* residual, S* y, uint8_t* bits,
+                         T* scratch, Mean mean, Rest rest, Scale scale, Shift shift, Next next = {}) {
+  if (activation == Activation::relu) {
+    const auto relu = [&](auto add) {
+      for_each_lanes<T>(count, [&](int64_t i, auto part) {
+        next(i);
+        const Lanes<T> z =
+            add(multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part)), i, part);
+        const Lanes<T> zero = {};
+        const auto negative = z <= zero;
+        store(y + i, negative ? zero : z, part);
+        if (bits != nullptr) {
+          detail::store_bits<T>(bits, i, negative, part);
+        }
+      });
+    };
+    residual == nullptr ? relu([](Lanes<T> z, int64_t, auto) { return z; })
+                        : relu([=](Lanes<T> z, int64_t i, auto part) { return z + load(residual + i, part); });
+    return;
+  }
+  apply_run(count, x, scratch, mean, rest, scale, shift, next);
+  if (residual != nullptr) {
+    add_run(count, residual, scratch);
+  }
+  if (activation == Activation::gelu) {
+    detail::gelu(count, scratch);
+  } else if (activation == Activation::silu) {
+    detail::silu(count, scratch);
+  }
+  store_run(count, scratch, y);
+}
+
+/// dz = dy * f'(z + residual), with z as above.
+template <class S, class Mean, class Rest, class Scale, class Shift, class T = Compute<S>>
+inline void slope_run(Activation activation, int64_t count, const S* x, const S* residual, const S* dy, T* dz,
+                      Mean mean, Rest rest, Scale scale, Shift shift) {
+  if (activation == Activation::relu && residual == nullptr) {
+    for_each_lanes<T>(count, [&](int64_t i, auto part) {
+      const Lanes<T> z = multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part));
+      const Lanes<T> zero = {};
+      store(dz + i, z <= zero ? zero : load(dy + i, part), part);
+    });
+    return;
+  }
+  apply_run(count, x, dz, mean, rest, scale, shift);
+  if (residual != nullptr) {
+    add_run(count, residual, dz);
+  }
+  if (activation == Activation::relu) {
+    for_each_lanes<T>(count, [&](int64_t i, auto part) {
+      const Lanes<T> zero = {};
+      store(dz + i, load(dz + i, part) <= zero ? zero : load(dy + i, part), part);
+    });
+    return;
+  }
+  activation == Activation::gelu ? detail::gelu_slope(count, dz) : detail::silu_slope(count, dz);
+  for_each_lanes<T>(count, [&](int64_t i, auto part) { store(dz + i, load(dy + i, part) * load(dz + i, part), part); });
+}
+
+/// dz = bit ? dy : 0. `at`: the first bit.
+template <class S, class T = Compute<S>>
+void masked_run(int64_t count, const uint8_t* bits, int64_t at, const S* dy, T* dz) {
+  for_each_lanes<T>(count, [&](int64_t i, auto part) {
+    int lanes = kLanes<T>;
+    if constexpr (std::is_same_v<decltype(part), First>) {
+      lanes = part.count;
+    }
+    store(dz + i, detail::where_bits<T>(detail::load_bits(bits, at + i, lanes), load(dy + i, part)), part);
+  });
+}
+
+}  // namespace norma::norm_kernels::cpu

@@ -1,0 +1,82 @@
+#include "core/half.h"
+#include "ops/norm/cpu/statistics.h"
+
+// Statistics of sets whose squares leave the range of T, as at 1e20 or 1e-25 in float32, and of infinite elements.
+
+namespace norma::norm_kernels::cpu {
+
+namespace {
+
+/// Calls f(element) for the elements of a set.
+template <class S, class F>
+void for_each_element(const NormShape& shape, const S* x, int64_t set, F&& f) {
+  const int64_t outer = set / shape.kept;
+  const int64_t kept = set % shape.kept;
+  for (int64_t a = 0; a < shape.reduce_outer; ++a) {
+    const S* run = x + ((outer * shape.reduce_outer + a) * shape.kept + kept) * shape.reduce_inner;
+    for (int64_t b = 0; b < shape.reduce_inner; ++b) {
+      f(static_cast<double>(static_cast<Compute<S>>(run[b])));
+    }
+  }
+}
+
+}  // namespace
+
+template <class S>
+bool store_scaled_statistics(const NormProblem& problem, const NormForward<S>& arrays, int64_t set) {
+  using T = Compute<S>;
+  const NormShape& shape = problem.shape;
+  double largest = 0;
+  bool finite = true;
+  for_each_element(shape, arrays.x, set, [&](double value) {
+    largest = std::max(largest, std::abs(value));
+    finite = finite && std::isfinite(value);
+  });
+  if (!finite) {
+    if (problem.centring == Centring::none) {
+      return false;
+    }
+    // Where a pivot was infinite, the mean is lost in what was subtracted. The sum itself has the sign of the infinite
+    // elements; deviations from such a mean are NaN.
+    double sum = 0;
+    for_each_element(shape, arrays.x, set, [&](double value) { sum += value; });
+    constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
+    store_set(problem, arrays, set, static_cast<T>(sum / static_cast<double>(shape.set_size())), T(0), kNaN, kNaN);
+    return true;
+  }
+  // The largest element times the scale is about 1.
+  constexpr int kMaxExponent = std::numeric_limits<double>::max_exponent - 1;
+  const double scale =
+      largest == 0 ? 1 : std::ldexp(1.0, std::clamp(-std::ilogb(largest), -kMaxExponent, kMaxExponent));
+  const auto count = static_cast<double>(shape.set_size());
+
+  // mean + rest = sum(x) / n, in units of 1 / scale; the second round adds what the first lost to rounding
+  double mean = 0;
+  double rest = 0;
+  if (problem.centring != Centring::none) {
+    double sum = 0;
+    for_each_element(shape, arrays.x, set, [&](double value) { sum += value * scale; });
+    mean = sum / count;
+    for_each_element(shape, arrays.x, set, [&](double value) { rest += (value * scale - mean) / count; });
+  }
+  double squares = 0;
+  for_each_element(shape, arrays.x, set, [&](double value) {
+    const double d = (value * scale - mean) - rest;
+    squares += d * d;
+  });
+  const double freedom = problem.centring == Centring::none ? count : count - static_cast<double>(problem.correction);
+  const double var = squares / freedom;
+
+  const T rounded = static_cast<T>((mean + rest) / scale);
+  const T rounded_rest = static_cast<T>(((mean - static_cast<double>(rounded) * scale) + rest) / scale);
+  const T rstd = static_cast<T>(scale / std::hypot(std::sqrt(var), std::sqrt(problem.eps) * scale));
+  store_set(problem, arrays, set, rounded, rounded_rest, rstd, static_cast<T>(var / scale / scale));
+  return true;
+}
+
+template bool store_scaled_statistics(const NormProblem&, const NormForward<float>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormForward<double>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormForward<bfloat16>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormForward<float16>&, int64_t);
+
+}  // namespace norma::norm_kernels::cpu
