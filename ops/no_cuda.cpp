@@ -1,4 +1,6 @@
+#include "ops/conv/kernels.h"
 #include "ops/loss/kernels.h"
+#include "ops/matmul/kernels.h"
 #include "ops/pointwise/kernels.h"
 #include "ops/pool/kernels.h"
 #include "ops/random/kernels.h"
@@ -9,8 +11,10 @@
 
 namespace norma::kernels {
 
+constinit const ByDevice<ConvKernels> conv_kernels{.cpu = &conv_cpu, .cuda = nullptr, .emulated = &conv_cpu};
 constinit const ByDevice<IndexKernels> index_kernels{.cpu = &index_cpu, .cuda = nullptr, .emulated = &index_cpu};
 constinit const ByDevice<LossKernels> loss_kernels{.cpu = &loss_cpu, .cuda = nullptr, .emulated = &loss_cpu};
+constinit const ByDevice<MatmulKernels> matmul_kernels{.cpu = &matmul_cpu, .cuda = nullptr, .emulated = &matmul_cpu};
 constinit const ByDevice<PointwiseKernels> pointwise_kernels{
     .cpu = &pointwise_cpu, .cuda = nullptr, .emulated = &pointwise_cpu};
 constinit const ByDevice<PoolKernels> pool_kernels{.cpu = &pool_cpu, .cuda = nullptr, .emulated = &pool_cpu};

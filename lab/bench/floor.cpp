@@ -21,7 +21,7 @@ using kernels::MatmulCase;
 
 /// Numbers from 1 to 2 as bfloat16; pairs of them are float32 from 1 to 2, and four of them a normal float64.
 Tensor filled_memory(size_t bytes) {
-  const Tensor memory = empty({static_cast<int64_t>((bytes + 7) / 8 * 8)}, {.dtype = DType::uint8});
+  const Tensor memory = empty({static_cast<int64_t>((bytes + 7) / 8 * 8)}, {.dtype = DType::uint8, .device = kCpu});
   constexpr unsigned kOne = 0x3F80;
   constexpr unsigned kFractions = 0x80;
   auto* words = static_cast<uint16_t*>(memory.raw_data());
@@ -41,7 +41,7 @@ size_t elements_bytes(int64_t count, DType dtype) {
 /// As Norma itself would compute it.
 FloorCandidate own_candidate(const Conv2dCall& call) {
   const Conv2dCase conv = call.conv;
-  const auto* implementation = &kernels::conv2d_implementation(kCpu, conv, call.pass);
+  const auto* implementation = &kernels::conv_kernels.at("conv2d", kCpu)->choose(conv, call.pass);
   const size_t x = elements_bytes(conv.n * conv.c * conv.h * conv.w, conv.dtype);
   const size_t y = elements_bytes(conv.n * conv.o * conv.oh * conv.ow, conv.dtype);
   const size_t weight_bytes = elements_bytes(conv.o * (conv.c / conv.groups) * conv.kh * conv.kw, conv.dtype);
@@ -67,7 +67,7 @@ int64_t extent(int64_t batch, int64_t batch_stride, int64_t rows, int64_t row, i
 }
 
 FloorCandidate own_candidate(const MatmulCase& p) {
-  const auto* implementation = &kernels::matmul_implementation(kCpu, p);
+  const auto* implementation = &kernels::matmul_kernels.at("matmul", kCpu)->choose(p);
   return {std::string(implementation->name),
           elements_bytes(extent(p.batch, p.a_batch, p.m, p.a_row, p.k, p.a_column), p.dtype),
           elements_bytes(extent(p.batch, p.b_batch, p.k, p.b_row, p.n, p.b_column), p.dtype),
@@ -175,7 +175,8 @@ FloorMemory ProductFloor::memory_for(const FloorCandidate& candidate) {
   return {grow(a_, candidate.bytes_a), grow(b_, candidate.bytes_b), grow(c_, candidate.bytes_c)};
 }
 
-Copy::Copy(int64_t bytes) : x_(ones({(bytes + 3) / 4})), y_(zeros({(bytes + 3) / 4})) {}
+Copy::Copy(int64_t bytes)
+    : x_(ones({(bytes + 3) / 4}, {.device = kCpu})), y_(zeros({(bytes + 3) / 4}, {.device = kCpu})) {}
 
 double Copy::run() {
   const float* from = x_.data<float>();

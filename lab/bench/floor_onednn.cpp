@@ -1,6 +1,6 @@
 #include "core/factory.h"
 #include "lab/bench/floor.h"
-#include "ops/onednn/primitives.h"
+#include "ops/libraries/onednn/primitives.h"
 
 #include <algorithm>
 #include <optional>
@@ -40,7 +40,7 @@ FloorCandidate candidate(const std::string& name, const dnnl::primitive& primiti
   std::vector<std::pair<memory, void * FloorMemory::*>> shared;
   std::vector<Tensor> kept;
   const auto own = [&](const memory::desc& desc) {
-    kept.push_back(ones({static_cast<int64_t>(desc.get_size() / 4 + 1)}));
+    kept.push_back(ones({static_cast<int64_t>(desc.get_size() / 4 + 1)}, {.device = kCpu}));
     return memory(desc, onednn::engine(), kept.back().raw_data());
   };
   for (const Operand& operand : operands) {

@@ -114,10 +114,10 @@ Tensor readable_weight(const Tensor& weight) {
 }
 
 /// What a profile is told of one pass.
-OpWork work_of(const Conv2dCase& conv, Conv2dPass pass, const kernels::Conv2dImplementation& implementation) {
+OpWork work_of(const Conv2dCase& conv, Conv2dPass pass, Device device) {
   static constexpr std::string_view kNames[] = {"conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"};
   return {.op = std::string(kNames[static_cast<size_t>(pass)]),
-          .implementation = std::string(implementation.name),
+          .implementation = std::string(kernels::conv_kernels.at("conv2d", device)->choose(conv, pass).name),
           .bytes = kernels::fewest_bytes(conv),
           .flops = kernels::flops(conv),
           .call = kernels::Conv2dCall{conv, pass}};
@@ -134,7 +134,8 @@ Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat form
   Tensor db = zeros({conv.o}, {.dtype = dy.dtype(), .device = dy.device()});
   if (dy.numel() > 0) {
     const OpScope scope([&] { return OpWork{.op = "conv2d_bias_gradient", .bytes = bytes_of(dy)}; });
-    kernels::conv2d_bias_gradient(conv, contiguous_copy(dy, format).raw_data(), db.raw_data());
+    const Tensor dy_read = contiguous_copy(dy, format);
+    kernels::conv_kernels.at("conv2d", dy.device())->bias_gradient(conv, dy_read.device_pointer(), db.device_pointer());
   }
   return db;
 }
@@ -164,11 +165,12 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   const Tensor y =
       empty({conv.n, conv.o, conv.oh, conv.ow}, {.dtype = x.dtype(), .device = x.device(), .format = format});
   if (y.numel() > 0) {
-    const auto& implementation = kernels::conv2d_implementation(x.device(), conv, Conv2dPass::forward);
-    const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, implementation); });
-    implementation.forward(conv, x_read.raw_data(), weight_read.raw_data(),
-                           bias_read.defined() ? bias_read.raw_data() : nullptr, y.raw_data(),
-                           is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
+    const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
+    kernels::conv_kernels.at("conv2d", x.device())
+        ->choose(conv, Conv2dPass::forward)
+        .forward(conv, x_read.device_pointer(), weight_read.device_pointer(),
+                 bias_read.defined() ? bias_read.device_pointer() : nullptr, y.device_pointer(),
+                 is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
   }
   // Each operand is needed for the other's gradient only.
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();
@@ -201,9 +203,10 @@ Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes
   const Conv2dCase conv = make_case(dy.dtype(), sizes, weight.sizes(), weight_read.strides(), options, format);
   const Tensor dx = empty(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
   if (dx.numel() > 0) {
-    const auto& implementation = kernels::conv2d_implementation(dy.device(), conv, Conv2dPass::input_gradient);
-    const OpScope scope([&] { return work_of(conv, Conv2dPass::input_gradient, implementation); });
-    implementation.input_gradient(conv, dy_read.raw_data(), weight_read.raw_data(), dx.raw_data());
+    const OpScope scope([&] { return work_of(conv, Conv2dPass::input_gradient, dy.device()); });
+    kernels::conv_kernels.at("conv2d", dy.device())
+        ->choose(conv, Conv2dPass::input_gradient)
+        .input_gradient(conv, dy_read.device_pointer(), weight_read.device_pointer(), dx.device_pointer());
   }
   const Tensor dy_saved = weight.requires_grad() ? dy : Tensor();
   const Tensor weight_saved = dy.requires_grad() ? weight : Tensor();
@@ -235,9 +238,10 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
     const bool direct = is_contiguous(sizes, strides) || is_channels_last_contiguous(sizes, strides);
     const Tensor written = direct ? dweight : empty(sizes, tensor_options);
     const Conv2dCase conv = make_case(dy.dtype(), x.sizes(), sizes, written.strides(), options, format);
-    const auto& implementation = kernels::conv2d_implementation(dy.device(), conv, Conv2dPass::weight_gradient);
-    const OpScope scope([&] { return work_of(conv, Conv2dPass::weight_gradient, implementation); });
-    implementation.weight_gradient(conv, x_read.raw_data(), dy_read.raw_data(), written.raw_data());
+    const OpScope scope([&] { return work_of(conv, Conv2dPass::weight_gradient, dy.device()); });
+    kernels::conv_kernels.at("conv2d", dy.device())
+        ->choose(conv, Conv2dPass::weight_gradient)
+        .weight_gradient(conv, x_read.device_pointer(), dy_read.device_pointer(), written.device_pointer());
     if (!direct) {
       copy_into(written, dweight);
     }
@@ -256,6 +260,14 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
         }
         return gradients;
       });
+}
+
+std::vector<std::string> conv2d_implementations(Device device) {
+  return kernels::conv_kernels.at("conv2d", device)->implementations().names();
+}
+
+void set_conv2d_implementation(const std::string& name, Device device) {
+  kernels::conv_kernels.at("conv2d", device)->implementations().force(name);
 }
 
 }  // namespace norma

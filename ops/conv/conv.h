@@ -30,10 +30,10 @@ struct Conv2dOptions {
 /// NORMA_CONV=depthwise|onednn|eigen forces one, in all cases that it supports.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
-/// Names of the implementations in this build, in the order they are tried.
-std::vector<std::string> conv2d_implementations();
+/// Names of the implementations for tensors on `device`, in the order they are tried.
+std::vector<std::string> conv2d_implementations(Device device = default_device());
 /// Forces one by name for this process, in all cases that it supports; "" returns to the order. Throws Error for a name
 /// that this build lacks.
-void set_conv2d_implementation(const std::string& name);
+void set_conv2d_implementation(const std::string& name, Device device = default_device());
 
 }  // namespace norma

@@ -2,7 +2,7 @@
 #include "core/parallel.h"
 #include "ops/conv/kernels.h"
 #include "ops/conv/pixel_product.h"
-#include "ops/onednn/primitives.h"
+#include "ops/libraries/onednn/primitives.h"
 
 #include <algorithm>
 #include <array>

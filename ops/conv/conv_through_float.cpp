@@ -17,7 +17,7 @@ Conv2dCase wide_case(const Conv2dCase& conv) {
 }
 
 const Conv2dImplementation& implementation_of(const Conv2dCase& wide, Conv2dPass pass) {
-  return conv2d_implementation(kCpu, wide, pass);
+  return conv_cpu.choose(wide, pass);
 }
 
 int64_t input_count(const Conv2dCase& conv) {

@@ -1,8 +1,9 @@
 #pragma once
 
-#include "core/device.h"
+#include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/storage.h"
+#include "ops/implementations.h"
 
 #include <compare>
 #include <cstdint>
@@ -67,14 +68,16 @@ const Conv2dImplementation* conv2d_eigen();
 const Conv2dImplementation* conv2d_depthwise();
 /// bfloat16 and float16 by way of float32: converts the operands, calls the implementation for float32, rounds.
 const Conv2dImplementation* conv2d_through_float();
-/// Throws Error: "conv2d: this build of Norma has no CUDA".
-const Conv2dImplementation* conv2d_cuda();
 
-/// The implementation for this case and pass on this device: the forced one if it supports the case, else the first
-/// that does, else conv2d_through_float().
-const Conv2dImplementation& conv2d_implementation(Device device, const Conv2dCase& conv, Conv2dPass pass);
+struct ConvKernels {
+  /// The implementation that does one pass of a case.
+  const Conv2dImplementation& (*choose)(const Conv2dCase& conv, Conv2dPass pass);
+  /// db[o] = sum of dy (n, o, oh, ow) over n, oh and ow. Fixed order, carried in double.
+  void (*bias_gradient)(const Conv2dCase& conv, const void* dy, void* db);
+  Implementations<Conv2dImplementation>& (*implementations)();
+};
 
-/// db[o] = sum of dy (n, o, oh, ow) over n, oh and ow. Fixed order, carried in double.
-void conv2d_bias_gradient(const Conv2dCase& conv, const void* dy, void* db);
+extern const ConvKernels conv_cpu;
+extern const ByDevice<ConvKernels> conv_kernels;
 
 }  // namespace norma::kernels

@@ -1,7 +1,7 @@
 #include "ops/half/bfloat16.h"
 
 #include "core/error.h"
-#include "ops/onednn/isa.h"
+#include "ops/libraries/onednn/isa.h"
 
 #include <cstdlib>
 #include <string_view>

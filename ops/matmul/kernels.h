@@ -1,8 +1,9 @@
 #pragma once
 
-#include "core/device.h"
+#include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/storage.h"
+#include "ops/implementations.h"
 
 #include <compare>
 #include <cstdint>
@@ -49,14 +50,16 @@ const MatmulImplementation* matmul_onednn();
 const MatmulImplementation* matmul_eigen();
 /// bfloat16 and float16 by way of float32: converts the operands, calls the implementation for float32, rounds.
 const MatmulImplementation* matmul_through_float();
-/// Throws Error: "matmul: this build of Norma has no CUDA".
-const MatmulImplementation* matmul_cuda();
 
-/// The implementation for this case on this device: the forced one if it supports the case, else the first that does,
-/// else matmul_through_float().
-const MatmulImplementation& matmul_implementation(Device device, const MatmulCase& product);
+struct MatmulKernels {
+  /// The implementation that does a case.
+  const MatmulImplementation& (*choose)(const MatmulCase& product);
+  /// sums[j] = sum over i of x[i * stride + j]. Fixed order, carried in double.
+  void (*column_sum)(DType dtype, int64_t rows, int64_t columns, int64_t stride, const void* x, void* sums);
+  Implementations<MatmulImplementation>& (*implementations)();
+};
 
-/// sums[j] = sum over i of x[i * stride + j]. Fixed order, carried in double.
-void column_sum(DType dtype, int64_t rows, int64_t columns, int64_t stride, const void* x, void* sums);
+extern const MatmulKernels matmul_cpu;
+extern const ByDevice<MatmulKernels> matmul_kernels;
 
 }  // namespace norma::kernels

@@ -113,17 +113,18 @@ Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const 
   Tensors gradients(3);
   if (context.needs_grad(0)) {  // dx = dy weight
     gradients[0] = empty_strided(x_sizes, dense_strides(x_sizes, order), tensor_options);
-    multiply_into(matrix_view(dy_rows), matrix_view(context.saved(1)), {}, gradients[0].raw_data(), features);
+    multiply_into(matrix_view(dy_rows), matrix_view(context.saved(1)), {}, gradients[0].device_pointer(), features);
   }
   if (context.needs_grad(1)) {  // dweight = dyᵀ x
     gradients[1] = empty({outputs, features}, tensor_options);
     const MatrixView left = matrix_view(transpose(dy_rows, 0, 1));
-    multiply_into(left, matrix_view(Rows(context.saved(0)).matrix()), {}, gradients[1].raw_data(), features);
+    multiply_into(left, matrix_view(Rows(context.saved(0)).matrix()), {}, gradients[1].device_pointer(), features);
   }
   if (context.needs_grad(2)) {
     gradients[2] = empty({outputs}, tensor_options);
     const OpScope scope([&] { return OpWork{.op = "linear_bias_gradient", .bytes = bytes_of(dy_rows)}; });
-    kernels::column_sum(dy.dtype(), rows, outputs, outputs, dy_rows.raw_data(), gradients[2].raw_data());
+    kernels::matmul_kernels.at("linear", dy.device())
+        ->column_sum(dy.dtype(), rows, outputs, outputs, dy_rows.device_pointer(), gradients[2].device_pointer());
   }
   return gradients;
 }
@@ -163,7 +164,8 @@ Tensor linear(const Tensor& given_x, const Tensor& given_weight, const Tensor& g
     const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
     const bool keep = is_constant_weight(weight);
     const NoGradGuard no_grad;
-    multiply_into(matrix_view(matrix), matrix_view(transpose(weight, 0, 1)), bias_read, y.raw_data(), outputs, keep);
+    multiply_into(matrix_view(matrix), matrix_view(transpose(weight, 0, 1)), bias_read, y.device_pointer(), outputs,
+                  keep);
   }
   // Each operand is needed for the other's gradient only.
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();

@@ -36,9 +36,9 @@ void check_arguments(const Tensor& a, const Tensor& b) {
 }
 
 /// What a profile is told.
-OpWork work_of(const kernels::MatmulCase& product, const kernels::MatmulImplementation& implementation) {
+OpWork work_of(const kernels::MatmulCase& product, Device device) {
   return {.op = "matmul",
-          .implementation = std::string(implementation.name),
+          .implementation = std::string(kernels::matmul_kernels.at("matmul", device)->choose(product).name),
           .bytes = kernels::fewest_bytes(product),
           .flops = kernels::flops(product),
           .call = product};
@@ -70,7 +70,6 @@ void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const 
     product.m *= product.batch;  // one tall matrix
     product.batch = 1;
   }
-  const auto& implementation = kernels::matmul_implementation(a.device(), product);
   const auto element = static_cast<std::ptrdiff_t>(size_of(a.dtype()));
   const int64_t outer = loop.numel() / loop.sizes.back();
   for (int64_t i = 0; i < outer; ++i) {
@@ -81,11 +80,13 @@ void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const 
       }
       rest /= loop.sizes[axis];
     }
-    const OpScope scope([&] { return work_of(product, implementation); });
-    implementation.multiply(product, static_cast<const std::byte*>(left.tensor.raw_data()) + offsets[1] * element,
-                            static_cast<const std::byte*>(right.tensor.raw_data()) + offsets[2] * element,
-                            /* bias= */ nullptr, static_cast<std::byte*>(out.raw_data()) + offsets[0] * element,
-                            /* keep= */ nullptr);
+    const OpScope scope([&] { return work_of(product, a.device()); });
+    kernels::matmul_kernels.at("matmul", a.device())
+        ->choose(product)
+        .multiply(product, static_cast<const std::byte*>(left.tensor.device_pointer()) + offsets[1] * element,
+                  static_cast<const std::byte*>(right.tensor.device_pointer()) + offsets[2] * element,
+                  /* bias= */ nullptr, static_cast<std::byte*>(out.device_pointer()) + offsets[0] * element,
+                  /* keep= */ nullptr);
   }
 }
 
@@ -171,10 +172,12 @@ void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias,
   if (product.m == 0 || product.n == 0) {
     return;
   }
-  const auto& implementation = kernels::matmul_implementation(a.tensor.device(), product);
-  const OpScope scope([&] { return work_of(product, implementation); });
-  implementation.multiply(product, a.tensor.raw_data(), b.tensor.raw_data(), bias.defined() ? bias.raw_data() : nullptr,
-                          c, keep_b ? b.tensor.storage().get() : nullptr);
+  const Device device = a.tensor.device();
+  const OpScope scope([&] { return work_of(product, device); });
+  kernels::matmul_kernels.at("matmul", device)
+      ->choose(product)
+      .multiply(product, a.tensor.device_pointer(), b.tensor.device_pointer(),
+                bias.defined() ? bias.device_pointer() : nullptr, c, keep_b ? b.tensor.storage().get() : nullptr);
 }
 
 bool is_constant_weight(const Tensor& x) {
@@ -232,6 +235,14 @@ Tensor matmul(const Tensor& given_a, const Tensor& given_b) {
     sizes.erase(sizes.size() - (b.rank() == 1 ? 1 : 2));
   }
   return view(y, sizes);
+}
+
+std::vector<std::string> matmul_implementations(Device device) {
+  return kernels::matmul_kernels.at("matmul", device)->implementations().names();
+}
+
+void set_matmul_implementation(const std::string& name, Device device) {
+  kernels::matmul_kernels.at("matmul", device)->implementations().force(name);
 }
 
 }  // namespace norma

@@ -18,11 +18,11 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 /// channels_last tensor stays one). Differentiable, also twice.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-/// Names of the implementations of matmul() and linear() in this build, in the order they are tried: the first that
-/// supports the case is used. Small products go to Eigen. NORMA_MATMUL=onednn|eigen forces one.
-std::vector<std::string> matmul_implementations();
+/// Names of the implementations of matmul() and linear() for tensors on `device`, in the order they are tried: the
+/// first that supports the case is used. Small products go to Eigen. NORMA_MATMUL=onednn|eigen forces one.
+std::vector<std::string> matmul_implementations(Device device = default_device());
 /// Forces one by name for this process, in all cases that it supports; "" returns to the order. Throws Error for a
 /// name that this build lacks.
-void set_matmul_implementation(const std::string& name);
+void set_matmul_implementation(const std::string& name, Device device = default_device());
 
 }  // namespace norma

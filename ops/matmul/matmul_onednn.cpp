@@ -1,7 +1,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
+#include "ops/libraries/onednn/primitives.h"
 #include "ops/matmul/kernels.h"
-#include "ops/onednn/primitives.h"
 
 #include <array>
 #include <map>

@@ -48,9 +48,9 @@ void multiply(const MatmulCase& p, const void* a, const void* b, const void* bia
   wide.b_column = b_rows ? 1 : p.k;
   wide.c_batch = p.m * p.n;
   wide.c_row = p.n;
-  matmul_implementation(kCpu, wide)
-      .multiply(wide, wide_a.data(), wide_b.data(), bias == nullptr ? nullptr : wide_bias.data(), wide_c.data(),
-                /* keep= */ nullptr);
+  matmul_cpu.choose(wide).multiply(wide, wide_a.data(), wide_b.data(), bias == nullptr ? nullptr : wide_bias.data(),
+                                   wide_c.data(),
+                                   /* keep= */ nullptr);
   for (int64_t i = 0; i < p.batch; ++i) {
     const auto offset = static_cast<size_t>(i * p.c_batch) * size_of(p.dtype);
     round_to(p.dtype, wide_c.data() + i * p.m * p.n, p.m, p.c_row, p.n, static_cast<std::byte*>(c) + offset);

@@ -232,7 +232,8 @@ TEST_CASE("conv2d: strided 1x1 weight gradients with few channels stay inside th
                                     .padding_w = 1};  // without padding it is a matrix product
   for (const std::string& name : conv2d_implementations()) {
     const Forced forced(name);
-    CHECK(kernels::conv2d_implementation(kCpu, guarded, kernels::Conv2dPass::weight_gradient).name == "eigen");
+    CHECK(kernels::conv_kernels.at("conv2d", kCpu)->choose(guarded, kernels::Conv2dPass::weight_gradient).name ==
+          "eigen");
   }
 }
 
@@ -315,7 +316,7 @@ TEST_CASE("conv2d: implementations are chosen in order, by name, and by what the
   kernels::Conv2dCase wide = single;
   wide.dtype = DType::float64;
   const auto chosen = [](const kernels::Conv2dCase& c) {
-    return std::string(kernels::conv2d_implementation(kCpu, c, kernels::Conv2dPass::forward).name);
+    return std::string(kernels::conv_kernels.at("conv2d", kCpu)->choose(c, kernels::Conv2dPass::forward).name);
   };
   CHECK(conv2d_implementations().back() == "eigen");
   CHECK(chosen(wide) == "eigen");

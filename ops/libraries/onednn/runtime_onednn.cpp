@@ -2,7 +2,7 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "core/memory_text.h"
-#include "ops/onednn/onednn.h"
+#include "ops/libraries/onednn/onednn.h"
 
 #include <fmt/format.h>
 #include <malloc.h>

@@ -2,7 +2,7 @@
 
 #include "core/dtype.h"
 #include "ops/half/bfloat16.h"
-#include "ops/onednn/onednn.h"
+#include "ops/libraries/onednn/onednn.h"
 
 namespace norma::onednn {
 

@@ -25,11 +25,9 @@ void sum_planes(const Conv2dCase& conv, const T* dy, T* db) {
   });
 }
 
-}  // namespace
-
-void conv2d_bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
+void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
   if (conv.channels_last) {
-    column_sum(conv.dtype, conv.n * conv.oh * conv.ow, conv.o, /* stride= */ conv.o, dy, db);
+    matmul_cpu.column_sum(conv.dtype, conv.n * conv.oh * conv.ow, conv.o, /* stride= */ conv.o, dy, db);
     return;
   }
   dispatch_any_floating("conv2d", conv.dtype, [&](auto zero) {
@@ -37,5 +35,20 @@ void conv2d_bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
     sum_planes(conv, static_cast<const T*>(dy), static_cast<T*>(db));
   });
 }
+
+Implementations<Conv2dImplementation>& implementations() {
+  static Implementations<Conv2dImplementation> list(
+      "conv2d", "NORMA_CONV", {conv2d_depthwise(), conv2d_onednn(), conv2d_eigen()}, *conv2d_through_float());
+  return list;
+}
+
+const Conv2dImplementation& choose(const Conv2dCase& conv, Conv2dPass pass) {
+  return implementations().choose(conv, pass);
+}
+
+}  // namespace
+
+constinit const ConvKernels conv_cpu{
+    .choose = choose, .bias_gradient = bias_gradient, .implementations = implementations};
 
 }  // namespace norma::kernels

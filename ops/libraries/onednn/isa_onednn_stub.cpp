@@ -1,4 +1,4 @@
-#include "ops/onednn/isa.h"
+#include "ops/libraries/onednn/isa.h"
 
 namespace norma::onednn {
 

@@ -1,0 +1,94 @@
+#pragma once
+
+#include "core/dtype.h"
+#include "core/error.h"
+
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::kernels {
+
+/// What can do an op on one device: libraries and our own kernels, in the order in which they are tried. T has a name
+/// and a function supports(case, …); a case has a dtype.
+template <class T>
+class Implementations {
+ public:
+  /// `all` holds null for those that this build lacks. The environment's `variable` may force one by name.
+  /// `through_float` does the 16-bit cases that no other does.
+  Implementations(std::string_view op, const char* variable, std::vector<const T*> all, const T& through_float)
+      : op_(op), variable_(variable), all_(std::move(all)), through_float_(&through_float) {
+    std::erase(all_, nullptr);
+  }
+
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const T* implementation : all_) {
+      names.emplace_back(implementation->name);
+    }
+    return names;
+  }
+
+  /// Forces one by name, in all cases that it supports; "" returns to the order. Throws Error for an unknown name.
+  void force(const std::string& name) {
+    const T* const found = find(name);
+    read_environment();
+    forced_ = found;
+  }
+  /// Null where none is.
+  [[nodiscard]] const T* forced() {
+    read_environment();
+    return forced_;
+  }
+
+  /// The forced one if it supports the case, else the first that does. One that supports a 16-bit case in float32 only
+  /// is forced by way of float32.
+  template <class Case, class... More>
+  const T& choose(const Case& wanted, More... more) {
+    Case wide = wanted;
+    wide.dtype = is_half(wanted.dtype) ? DType::float32 : wanted.dtype;
+    if (forced() != nullptr && forced()->supports(wide, more...)) {
+      return forced()->supports(wanted, more...) ? *forced() : *through_float_;
+    }
+    for (const T* implementation : all_) {
+      if (implementation->supports(wanted, more...)) {
+        return *implementation;
+      }
+    }
+    return *through_float_;
+  }
+
+ private:
+  const T* find(const std::string& name) const {
+    if (name.empty()) {
+      return nullptr;
+    }
+    for (const T* implementation : all_) {
+      if (implementation->name == name) {
+        return implementation;
+      }
+    }
+    fail(op_, "implementation: expected one of {}, got {}", fmt::join(names(), ", "), name);
+  }
+
+  /// At the first use, so that a wrong name is an error of the op and not of the program's start.
+  void read_environment() {
+    std::call_once(environment_is_read_, [this] {
+      const char* const name = std::getenv(variable_);
+      forced_ = find(name == nullptr ? "" : name);
+    });
+  }
+
+  std::string_view op_;
+  const char* variable_;
+  std::vector<const T*> all_;
+  const T* through_float_;
+  std::once_flag environment_is_read_;
+  const T* forced_ = nullptr;
+};
+
+}  // namespace norma::kernels
