@@ -1,6 +1,8 @@
 #include "ops/conv/kernels.h"
 #include "ops/loss/kernels.h"
+#include "ops/map_norm/kernels.h"
 #include "ops/matmul/kernels.h"
+#include "ops/norm/kernels.h"
 #include "ops/pointwise/kernels.h"
 #include "ops/pool/kernels.h"
 #include "ops/random/kernels.h"
@@ -15,6 +17,9 @@ constinit const ByDevice<ConvKernels> conv_kernels{.cpu = &conv_cpu, .cuda = nul
 constinit const ByDevice<IndexKernels> index_kernels{.cpu = &index_cpu, .cuda = nullptr, .emulated = &index_cpu};
 constinit const ByDevice<LossKernels> loss_kernels{.cpu = &loss_cpu, .cuda = nullptr, .emulated = &loss_cpu};
 constinit const ByDevice<MatmulKernels> matmul_kernels{.cpu = &matmul_cpu, .cuda = nullptr, .emulated = &matmul_cpu};
+constinit const ByDevice<MapNormKernels> map_norm_kernels{
+    .cpu = &map_norm_cpu, .cuda = nullptr, .emulated = &map_norm_cpu};
+constinit const ByDevice<NormKernels> norm_kernels{.cpu = &norm_cpu, .cuda = nullptr, .emulated = &norm_cpu};
 constinit const ByDevice<PointwiseKernels> pointwise_kernels{
     .cpu = &pointwise_cpu, .cuda = nullptr, .emulated = &pointwise_cpu};
 constinit const ByDevice<PoolKernels> pool_kernels{.cpu = &pool_cpu, .cuda = nullptr, .emulated = &pool_cpu};

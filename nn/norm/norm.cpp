@@ -35,13 +35,10 @@ Tensor act_after(const Tensor& y, const NormActOptions& then) {
     check_sizes("norm_act", "residual", residual, y.sizes());
     z = add(z, to(residual, dtype));
   }
-  switch (then.activation) {
-    case Activation::identity: break;
-    case Activation::relu: return relu(to(z, y.dtype()));  // keeps its output, in y's dtype
-    case Activation::gelu: z = gelu(z); break;
-    case Activation::silu: z = silu(z); break;
+  if (then.activation == Activation::relu) {
+    return relu(to(z, y.dtype()));  // keeps its output, in y's dtype
   }
-  return to(z, y.dtype());
+  return to(activate(z, then.activation), y.dtype());
 }
 
 Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then) {

@@ -3,12 +3,12 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "ops/norm/node.h"
+#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
-namespace norma::norm_kernels {
+namespace norma::norm_detail {
 
 namespace {
 
@@ -29,20 +29,13 @@ Tensor laid_out(const Tensor& x, DType dtype, const Strides& strides) {
 
 }  // namespace
 
-Tensor enter(const Tensor& x) {
+Tensor in_compute_dtype(const Tensor& x) {
   const DType dtype = compute_dtype(x.dtype());
   return laid_out(x, dtype, x.dtype() == dtype ? x.strides() : preserved_strides(x.sizes(), x.strides()));
 }
 
-Tensor leave(const Tensor& y, const Tensor& x) {
+Tensor back_to(const Tensor& x, const Tensor& y) {
   return laid_out(y, x.dtype(), preserved_strides(x.sizes(), x.strides()));
-}
-
-void check_optional_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter,
-                                const Tensor& x) {
-  if (parameter.defined()) {
-    check_per_channel(op, argument, parameter, x);
-  }
 }
 
 Tensor in_dtype(const Tensor& x, DType dtype) {
@@ -80,16 +73,6 @@ Tensor variance(std::string_view op, const Tensor& x, const NormSpec& spec) {
   });
 }
 
-Tensor activated(const Tensor& y, Activation activation) {
-  switch (activation) {
-    case Activation::identity: break;
-    case Activation::relu: return relu(y);
-    case Activation::gelu: return gelu(y);
-    case Activation::silu: return silu(y);
-  }
-  return y;
-}
-
 Tensor sqrt_flat_at_zero(const Tensor& x) {
   const Tensor zero = full({}, 0, {.dtype = x.dtype(), .device = x.device()});
   const Tensor one = full({}, 1, {.dtype = x.dtype(), .device = x.device()});
@@ -97,4 +80,4 @@ Tensor sqrt_flat_at_zero(const Tensor& x) {
   return where(is_zero, zero, sqrt(where(is_zero, one, x)));
 }
 
-}  // namespace norma::norm_kernels
+}  // namespace norma::norm_detail

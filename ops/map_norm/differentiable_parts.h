@@ -2,20 +2,16 @@
 
 #include "ops/norm/norm.h"
 
-// Differentiable parts that the norms which are more than one normalize() are made of; nothing here is for others.
-// What lies between enter() and leave() has the dtype of the computation: float32 or float64.
+// Differentiable ops that the norms of this family are composed of, for higher derivatives; nothing here is for others.
+// Between in_compute_dtype() and back_to() a norm is computed in float32 or float64.
 
-namespace norma::norm_kernels {
-
-/// A parameter of (C), if there is one. Throws Error.
-void check_optional_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter,
-                                const Tensor& x);
+namespace norma::norm_detail {
 
 /// x in the dtype of the computation. The gradient comes back in x's dtype and strides.
-Tensor enter(const Tensor& x);
-/// y in x's dtype and strides: the end of what enter() began. The gradient goes in with these strides, whatever it came
-/// with, so that what lies between is computed in one memory format.
-Tensor leave(const Tensor& y, const Tensor& x);
+Tensor in_compute_dtype(const Tensor& x);
+/// y in x's dtype and strides: the end of what in_compute_dtype() began. The gradient goes in with these strides,
+/// whatever it came with, so that what lies between is computed in one memory format.
+Tensor back_to(const Tensor& x, const Tensor& y);
 
 /// In another dtype, on the tape; an undefined tensor stays undefined.
 Tensor in_dtype(const Tensor& x, DType dtype);
@@ -30,10 +26,7 @@ Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias
 /// any number of times. `spec` has no groups; its eps is not used.
 Tensor variance(std::string_view op, const Tensor& x, const NormSpec& spec);
 
-/// f(y)
-Tensor activated(const Tensor& y, Activation activation);
-
 /// sqrt(x) for x >= 0, whose gradient at 0 is 0 rather than infinite.
 Tensor sqrt_flat_at_zero(const Tensor& x);
 
-}  // namespace norma::norm_kernels
+}  // namespace norma::norm_detail

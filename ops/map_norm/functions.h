@@ -9,7 +9,7 @@
 // The functions of MapFunction, one element at a time, for loops that the compiler turns into vector code: no branches,
 // only selections. n(k, i) is number k for element i.
 
-namespace norma::norm_kernels {
+namespace norma::kernels {
 
 /// What an element adds to the sums of its map.
 template <class T>
@@ -196,4 +196,4 @@ void with_map_function(const MapProblem& problem, G&& g) {
   }
 }
 
-}  // namespace norma::norm_kernels
+}  // namespace norma::kernels

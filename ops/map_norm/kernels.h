@@ -1,24 +1,31 @@
 #pragma once
 
-#include "ops/norm/kernels.h"
+#include "core/by_device.h"
+#include "core/dtype.h"
 
 #include <cstdint>
 
-// The norms that are more than one normalize(): y is a function of x and of a few numbers of its map (one channel of
-// one image). What a device must do for them: y, sums over maps that the gradients of the numbers are made of, and dx.
+// The norms whose y is a function of x and of a few numbers of its map (one channel of one image), and local response
+// norm. What a device must do for them: the numbers, y, sums over maps that the gradients of the numbers are made of,
+// and dx. S is the dtype of x, T that of the computation: float64 for float64, float32 for all others.
 
-namespace norma::norm_kernels {
+namespace norma::kernels {
 
-/// What y is, with the numbers in this order. map_functions.h has the formulas.
+/// What y is, with its parameters and with the numbers of a map, in this order. functions.h has the formulas of y,
+/// cpu/numbers.cpp those of the numbers.
 enum class MapFunction : uint8_t {
-  threshold,  ///< filter response norm with its threshold: rstd, weight, bias, tau
-  gate,       ///< EvoNorm S0: v, rstd, weight, bias
-  evo,        ///< EvoNorm B0: v, the root of the map, the root of the batch, weight, bias
-  affine,     ///< global response norm: scale, shift, 1 / what the map responds
-  tanh,       ///< dynamic tanh: alpha, weight, bias
+  /// Filter response norm with its threshold. Parameters: weight, bias, tau. Numbers: rstd, weight, bias, tau.
+  threshold,
+  /// EvoNorm S0. Parameters: v, weight, bias. Numbers: v, rstd, weight, bias.
+  gate,
+  /// EvoNorm B0. Parameters: v, weight, bias. Numbers: v, the root of the map, the root of the batch, weight, bias.
+  evo,
+  /// Global response norm. Parameters: weight, bias. Numbers: scale, shift, 1 / what the map responds.
+  affine,
+  /// Dynamic tanh. Parameters: alpha, weight, bias. Numbers: the same.
+  tanh,
 };
-/// Sums that its gradients need, for each map.
-int64_t sums_of(MapFunction function);
+inline constexpr int kMaxMapParameters = 3;
 
 /// A dense tensor of outer * channels maps. Element i of map (o, c) lies at (o * channels + c) * inner + i, or for
 /// channels_last at (o * inner + i) * channels + c.
@@ -37,49 +44,79 @@ struct MapProblem {
   bool relu = false;  ///< y = max(f(x), 0)
 };
 
+/// What the numbers are made of.
+struct MapSources {
+  const double* parameters[kMaxMapParameters] = {};  ///< one number per channel, alpha one; null: absent
+  /// Stats of T (ops/norm/kernels.h): of the maps; gate: of the groups. The second one is evo's: of the channels.
+  const void* stats[2] = {};
+  int64_t sets = 0;          ///< of the first stats
+  bool fixed_stats = false;  ///< evo: those of the channels are constants
+  double eps = 0;            ///< affine: added to the mean response
+};
+
 /// y = f(x)
-template <class S, class T = Compute<S>>
 struct MapForward {
-  const S* x;
-  const T* numbers;  ///< (numbers, maps)
-  S* y;
+  const void* x;
+  const void* numbers;  ///< of T, (numbers, maps)
+  void* y;
 };
 
 /// Sums over each map.
-template <class S, class T = Compute<S>>
 struct MapSums {
-  const S* dy;
-  const S* x;
-  const T* numbers;
+  const void* dy;
+  const void* x;
+  const void* numbers;
   double* sums;  ///< (sums, maps)
 };
 
-/// dx = dy * f'(x) + ((x - mean) - rest) * rstd * by + shift, the rest of which is what comes through the statistics.
-template <class S, class T = Compute<S>>
-struct MapGradient {
-  const S* dy;
-  const S* x;
-  const T* numbers;
-  const T* centred;  ///< (5, maps): mean, rest, rstd, by, shift; null: the first term alone
-  S* dx;
+/// What the sums come to.
+struct MapNumbersBackward {
+  double* sums;                                ///< overwritten
+  void* through_stats;                         ///< see MapGradient; null for tanh, which has no stats
+  double* parameters[kMaxMapParameters] = {};  ///< gradients; null: not wanted
 };
 
-namespace cpu {
-template <class S>
-void map_forward(const MapProblem& problem, const MapForward<S>& arrays);
-template <class S>
-void map_sums(const MapProblem& problem, const MapSums<S>& arrays);
-template <class S>
-void map_gradient(const MapProblem& problem, const MapGradient<S>& arrays);
-}  // namespace cpu
+/// dx = dy * f'(x) + ((x - mean) - mean_low) * rstd * by + shift, where all but the first term comes through the stats.
+struct MapGradient {
+  const void* dy;
+  const void* x;
+  const void* numbers;
+  const void* through_stats;  ///< of T, (5, maps): mean, mean_low, rstd, by, shift; null: the first term alone
+  void* dx;
+};
+inline constexpr int64_t kThroughStatsRows = 5;
 
-namespace cuda {
-template <class S>
-void map_forward(const MapProblem& problem, const MapForward<S>& arrays);
-template <class S>
-void map_sums(const MapProblem& problem, const MapSums<S>& arrays);
-template <class S>
-void map_gradient(const MapProblem& problem, const MapGradient<S>& arrays);
-}  // namespace cuda
+struct LocalResponseProblem {
+  MapShape shape;
+  int64_t below;  ///< channels c - below to c + above respond to channel c
+  int64_t above;
+  double scale;  ///< of their squares: alpha / size
+  double k;
+  double beta;
+  bool relu = false;  ///< y = max(…, 0), which has the sign of x
+};
 
-}  // namespace norma::norm_kernels
+/// With s = k + scale * sum of x² over the window of each element:
+///   y = x * s^-beta
+///   dx = dy * s^-beta - 2 * scale * beta * x * sum of dy * x * s^(-beta - 1) over the elements whose windows hold it
+struct LocalResponse {
+  const void* x;
+  const void* dy;  ///< null: the result is y, else dx
+  void* result;
+};
+
+/// dtype: that of x.
+struct MapNormKernels {
+  void (*numbers)(DType dtype, const MapProblem& problem, const MapSources& sources, void* numbers);
+  void (*forward)(DType dtype, const MapProblem& problem, const MapForward& arrays);
+  void (*sums)(DType dtype, const MapProblem& problem, const MapSums& arrays);
+  void (*numbers_backward)(DType dtype, const MapProblem& problem, const MapSources& sources,
+                           const MapNumbersBackward& arrays);
+  void (*gradient)(DType dtype, const MapProblem& problem, const MapGradient& arrays);
+  void (*local_response)(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays);
+};
+
+extern const MapNormKernels map_norm_cpu;
+extern const ByDevice<MapNormKernels> map_norm_kernels;
+
+}  // namespace norma::kernels

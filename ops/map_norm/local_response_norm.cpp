@@ -3,20 +3,23 @@
 #include "core/autocast.h"
 #include "core/op_profile.h"
 #include "ops/map_norm/differentiable_parts.h"
-#include "ops/map_norm/local_response_kernels.h"
 #include "ops/map_norm/map_norm.h"
-#include "ops/norm/node.h"
+#include "ops/norm/checks.h"
+#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
 #include <algorithm>
+#include <string>
 
 namespace norma {
 
-using namespace norm_kernels;
+using namespace norm_detail;
 
 namespace {
+
+constexpr std::string_view kOp = "local_response_norm";
 
 /// The sum over channels c - below to c + above of each channel c.
 Tensor window_sums(const Tensor& x, int64_t below, int64_t above) {
@@ -37,60 +40,55 @@ Tensor window_sums(const Tensor& x, int64_t below, int64_t above) {
 }
 
 /// y = x * (k + alpha / size * sums)^-beta
-Tensor composed_local_response(const Tensor& x, int64_t size, const LocalResponseNormOptions& options) {
-  const Tensor wide = enter(x);
+Tensor composed(const Tensor& x, int64_t size, const LocalResponseNormOptions& options) {
+  const Tensor wide = in_compute_dtype(x);
   const Tensor sums = window_sums(mul(wide, wide), size / 2, (size - 1) / 2);
   const Tensor base = add(mul(sums, options.alpha / static_cast<double>(size)), options.k);
-  return leave(mul(wide, pow(base, -options.beta)), x);
+  return back_to(x, mul(wide, pow(base, -options.beta)));
 }
 
-/// y where dy is undefined, else dx. x and dy: in the order of the layout.
-Tensor run_local_response(const MapLayout& layout, const Tensor& x, const Tensor& dy, int64_t size,
-                          const LocalResponseNormOptions& options) {
+/// y where dy is undefined, else dx.
+Tensor run_kernel(const Tensor& x, const Tensor& dy, int64_t size, const LocalResponseNormOptions& options) {
   OpScope::set_implementation("windows");
-  Tensor result = layout.empty(x.dtype(), x.device());
-  const int64_t furthest = layout.channels() - 1;  // neighbours further away do not exist
-  const LocalResponseProblem problem{.shape = layout.shape(),
-                                     .below = std::min(size / 2, furthest),
-                                     .above = std::min((size - 1) / 2, furthest),
-                                     .scale = options.alpha / static_cast<double>(size),
-                                     .k = options.k,
-                                     .beta = options.beta,
-                                     .relu = options.activation == Activation::relu};
-  dispatch_stored("local_response_norm", x.dtype(), [&](auto tag) {
-    using S = decltype(tag);
-    const LocalResponse<S> arrays{.x = x.data<S>(), .dy = data_or_null<S>(dy), .result = result.data<S>()};
-    x.device().type == DeviceType::cpu ? cpu::local_response(problem, arrays) : cuda::local_response(problem, arrays);
-  });
-  return layout.in_place(result);
+  const MapLayout layout(x, 1);
+  const Tensor x_in_order = layout.in_order(x, x.dtype());
+  const Tensor dy_in_order = dy.defined() ? layout.in_order(dy, x.dtype()) : Tensor{};
+  const Tensor result = layout.empty(x.dtype(), x.device());
+  const int64_t furthest = x.size(1) - 1;  // neighbours further away do not exist
+  const kernels::LocalResponseProblem problem{.shape = layout.shape(),
+                                              .below = std::min(size / 2, furthest),
+                                              .above = std::min((size - 1) / 2, furthest),
+                                              .scale = options.alpha / static_cast<double>(size),
+                                              .k = options.k,
+                                              .beta = options.beta,
+                                              .relu = options.activation == Activation::relu};
+  kernels::map_norm_kernels.at(kOp, x.device())
+      ->local_response(
+          x.dtype(), problem,
+          {.x = x_in_order.device_pointer(), .dy = pointer_or_null(dy_in_order), .result = result.device_pointer()});
+  return layout.copy_back(result);
 }
 
 }  // namespace
 
-Tensor local_response_norm(const Tensor& given, int64_t size, const LocalResponseNormOptions& options) {
-  constexpr std::string_view op = "local_response_norm";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(given);
-  check_input(op, x, 3, kMaxRank);
-  check(size >= 1, op, "size: expected at least 1, got {}", size);
-  const auto composed = [size, options](const Tensors& in) { return composed_local_response(in[0], size, options); };
+Tensor local_response_norm(const Tensor& input, int64_t size, const LocalResponseNormOptions& options) {
+  const AutocastOp cast(kOp);
+  const Tensor x = cast.input(input);
+  check_input(kOp, x, 3, kMaxRank);
+  check(size >= 1, kOp, "size: expected at least 1, got {}", size);
   if (x.numel() == 0) {
-    return activated(composed({x}), options.activation);
+    return activate(composed(x, size, options), options.activation);
   }
-  const MapLayout layout(x, 1);
-  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
-  return record_own(
-      {.op = op,
-       .activation = options.activation,
-       .inputs = {x},
-       .statistics = {},
-       .y = run_local_response(layout, layout.in_order(x, x.dtype()), {}, size, options),
-       .composed = composed,
-       .backward = [size, options](const Tensor& dy, const Tensors& in, const Tensors&) -> Tensors {
-         const MapLayout maps(in[0], 1);
-         const DType dtype = in[0].dtype();
-         return {run_local_response(maps, maps.in_order(in[0], dtype), maps.in_order(dy, dtype), size, options)};
-       }});
+  const OpScope scope([&] { return OpWork{.op = std::string(kOp), .bytes = bytes_of(x, x)}; });
+  return record_map_norm({.op = kOp,
+                          .activation = options.activation,
+                          .inputs = {x},
+                          .stats = {},
+                          .y = run_kernel(x, {}, size, options),
+                          .composed = [size, options](const Tensors& in) { return composed(in[0], size, options); },
+                          .backward = [size, options](const Tensor& dy, const Tensors& in, const Tensors&) -> Tensors {
+                            return {run_kernel(in[0], dy, size, options)};
+                          }});
 }
 
 }  // namespace norma

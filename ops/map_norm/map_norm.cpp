@@ -4,15 +4,17 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
-#include "ops/map_norm/differentiable_parts.h"
+#include "ops/map_norm/functions.h"
 #include "ops/norm/node.h"
+#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/shape/copy.h"
 
 #include <algorithm>
+#include <array>
+#include <string>
 #include <utility>
 
-namespace norma::norm_kernels {
+namespace norma::norm_detail {
 
 namespace {
 
@@ -82,179 +84,174 @@ Tensor MapLayout::in_order(const Tensor& x, DType dtype) const {
   return result;
 }
 
-Tensor MapLayout::in_place(const Tensor& x) const {
+Tensor MapLayout::copy_back(const Tensor& in_order) const {
   if (order_ == wanted_) {
-    return x;
+    return in_order;
   }
-  Tensor result = empty_strided(sizes_, wanted_, {.dtype = x.dtype(), .device = x.device()});
-  copy_into(x, result);
+  Tensor result = empty_strided(sizes_, wanted_, {.dtype = in_order.dtype(), .device = in_order.device()});
+  copy_into(in_order, result);
   return result;
 }
 
-Doubles numbers_from(const Tensor& parameter, int64_t count, double otherwise) {
-  if (!parameter.defined()) {
-    return Doubles(static_cast<size_t>(count), otherwise);
-  }
-  const Tensor wide = contiguous_copy(converted(parameter, DType::float64));
-  const double* from = wide.data<double>();
-  return {from, from + wide.numel()};
+Tensor record_map_norm(const RecordedMapNorm& norm) {
+  const bool with_relu = norm.activation == Activation::relu;
+  Tensors saved = norm.inputs;
+  saved.insert(saved.end(), norm.stats.begin(), norm.stats.end());
+  const Tensor y = record(
+      norm.op, norm.inputs, norm.y, saved,
+      [op = norm.op, input_count = norm.inputs.size(), saved_count = saved.size(), with_relu, composed = norm.composed,
+       backward = norm.backward](const Tensor& dy, const BackwardContext& c) -> Tensors {
+        Tensors inputs;
+        for (size_t i = 0; i < input_count; ++i) {
+          inputs.push_back(c.saved(i));
+        }
+        if (c.create_graph()) {
+          const auto with_activation = [&](const Tensors& in) -> Tensors {
+            const Tensor z = composed(in);
+            return {with_relu ? relu(z) : z};
+          };
+          return gradients_of_composed(with_activation, inputs, {dy}, c);
+        }
+        Tensors stats;
+        for (size_t i = input_count; i < saved_count; ++i) {
+          stats.push_back(c.saved(i));
+        }
+        const OpScope scope(
+            [&] { return OpWork{.op = std::string(op) + "_backward", .bytes = bytes_of(dy, inputs[0], inputs[0])}; });
+        return backward(dy, inputs, stats);
+      });
+  return with_relu ? y : activate(y, norm.activation);
 }
 
-Doubles for_maps(const MapLayout& layout, const Doubles& of_channels) {
-  Doubles result;
-  result.reserve(static_cast<size_t>(layout.maps()));
-  for (int64_t o = 0; o < layout.shape().outer; ++o) {
-    result.insert(result.end(), of_channels.begin(), of_channels.end());
-  }
-  return result;
-}
-
-Doubles parameter_row(const MapLayout& layout, const Tensor& parameter, double otherwise) {
-  return for_maps(layout, numbers_from(parameter, layout.channels(), otherwise));
-}
-
-Tensor gradient_of(const Tensor& parameter, const Doubles& numbers) {
-  return parameter.defined() ? converted(from_vector(numbers, parameter.sizes()), parameter.dtype()) : Tensor{};
-}
-
-Doubles over_maps(const MapLayout& layout, const Doubles& of_maps) {
-  Doubles sums(static_cast<size_t>(layout.channels()), 0.0);
-  for (size_t first = 0; first < of_maps.size(); first += sums.size()) {
-    for (size_t c = 0; c < sums.size(); ++c) {
-      sums[c] += of_maps[first + c];
-    }
-  }
-  return sums;
-}
-
-Tensor statistics_rows_of(std::string_view op, const Tensor& x, const NormSpec& spec, Tensor* var, bool affine) {
-  const TensorOptions options{.dtype = compute_dtype(x.dtype()), .device = x.device()};
-  const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, affine);
-  const int64_t sets = layout.shape().sets();
-  const Tensor rows = empty({statistics_rows(spec), sets}, options);
-  const Tensor variances = var == nullptr ? Tensor{} : empty({sets}, options);
-  forward_kernel(op, layout, spec, /* given= */ false, {.x = x, .rows = rows, .var = variances});
-  if (var != nullptr) {
-    *var = variances;
-  }
-  return rows;
-}
-
-Doubles row_of(const Tensor& rows, int64_t row) {
-  const int64_t sets = rows.size(1);
-  Doubles result;
-  dispatch_floating("normalize", rows.dtype(), [&](auto tag) {
-    const auto* from = rows.data<decltype(tag)>() + row * sets;
-    result.assign(from, from + sets);
-  });
-  return result;
+Tensor map_stats(std::string_view op, const Tensor& x, const NormSpec& spec, Tensor* var) {
+  const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
+  return compute_stats(op, layout, x, spec, var);
 }
 
 namespace {
 
-template <class T>
-std::vector<T> flat(const MapRows& rows) {
-  std::vector<T> result;
-  result.reserve(rows.empty() ? 0 : rows.size() * rows[0].size());
-  for (const Doubles& row : rows) {
-    result.insert(result.end(), row.begin(), row.end());
+/// A MapFunction and all that its kernels want to know of one call.
+class MapCall {
+ public:
+  MapCall(const MapNorm& norm, const Tensors& inputs, const MapLayout& layout, const Tensors& stats)
+      : op_(norm.op),
+        dtype_(inputs[0].dtype()),
+        device_(inputs[0].device()),
+        problem_{.function = norm.function, .shape = layout.shape(), .relu = norm.activation == Activation::relu},
+        sources_{.fixed_stats = norm.fixed_stats, .eps = norm.eps} {
+    for (size_t i = 1; i < inputs.size(); ++i) {
+      parameters_[i - 1] = in_float64(inputs[i]);
+      sources_.parameters[i - 1] = static_cast<const double*>(pointer_or_null(parameters_[i - 1]));
+    }
+    for (size_t i = 0; i < stats.size(); ++i) {
+      sources_.stats[i] = stats[i].device_pointer();
+    }
+    sources_.sets = stats.empty() ? 0 : stats[0].size(1);
+    with_map_function(problem_, [&]<class F>(F) {
+      number_count_ = F::kNumbers;
+      sum_count_ = F::kSums;
+    });
+    numbers_ = per_map(number_count_, compute_dtype(dtype_));
+    table()->numbers(dtype_, problem_, sources_, numbers_.device_pointer());
+  }
+
+  /// y. x and y: in the order of the layout, as all that follow.
+  [[nodiscard]] Tensor forward(const MapLayout& layout, const Tensor& x) const {
+    OpScope::set_implementation("maps");
+    Tensor y = layout.empty(dtype_, device_);
+    table()->forward(dtype_, problem_,
+                     {.x = x.device_pointer(), .numbers = numbers_.device_pointer(), .y = y.device_pointer()});
+    return y;
+  }
+
+  /// dx; `gradients` receives those of the parameters that are not null there.
+  [[nodiscard]] Tensor backward(const MapLayout& layout, const Tensor& dy, const Tensor& x,
+                                const std::array<Tensor, kernels::kMaxMapParameters>& gradients) const {
+    OpScope::set_implementation("maps");
+    const Tensor sums = per_map(sum_count_, DType::float64);
+    const Tensor through_stats =
+        sources_.stats[0] == nullptr ? Tensor{} : per_map(kernels::kThroughStatsRows, compute_dtype(dtype_));
+    table()->sums(dtype_, problem_,
+                  {.dy = dy.device_pointer(),
+                   .x = x.device_pointer(),
+                   .numbers = numbers_.device_pointer(),
+                   .sums = sums.device_pointer<double>()});
+    kernels::MapNumbersBackward numbers{.sums = sums.device_pointer<double>(),
+                                        .through_stats = pointer_or_null(through_stats)};
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      numbers.parameters[i] = static_cast<double*>(pointer_or_null(gradients[i]));
+    }
+    table()->numbers_backward(dtype_, problem_, sources_, numbers);
+    Tensor dx = layout.empty(dtype_, device_);
+    table()->gradient(dtype_, problem_,
+                      {.dy = dy.device_pointer(),
+                       .x = x.device_pointer(),
+                       .numbers = numbers_.device_pointer(),
+                       .through_stats = pointer_or_null(through_stats),
+                       .dx = dx.device_pointer()});
+    return dx;
+  }
+
+ private:
+  [[nodiscard]] KernelCall<kernels::MapNormKernels> table() const { return kernels::map_norm_kernels.at(op_, device_); }
+  [[nodiscard]] Tensor per_map(int64_t rows, DType dtype) const {
+    return empty({rows, problem_.shape.maps()}, {.dtype = dtype, .device = device_});
+  }
+
+  std::string_view op_;
+  DType dtype_;
+  Device device_;
+  kernels::MapProblem problem_;
+  kernels::MapSources sources_;
+  std::array<Tensor, kernels::kMaxMapParameters> parameters_;  ///< in float64
+  int64_t number_count_ = 0;
+  int64_t sum_count_ = 0;
+  Tensor numbers_;
+};
+
+MapLayout layout_of(const MapNorm& norm, const Tensor& x) {
+  return norm.axis ? MapLayout(x, *norm.axis) : MapLayout(x);
+}
+
+Tensors map_norm_backward(const MapNorm& norm, const Tensor& dy, const Tensors& inputs, const Tensors& stats) {
+  const Tensor& x = inputs[0];
+  const MapLayout layout = layout_of(norm, x);
+  const MapCall call(norm, inputs, layout, stats);
+  std::array<Tensor, kernels::kMaxMapParameters> gradients;
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i].defined()) {
+      gradients[i - 1] = empty(inputs[i].sizes(), {.dtype = DType::float64, .device = x.device()});
+    }
+  }
+  const Tensor dx = call.backward(layout, layout.in_order(dy, x.dtype()), layout.in_order(x, x.dtype()), gradients);
+  Tensors result{layout.copy_back(dx)};
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    result.push_back(inputs[i].defined() ? converted(gradients[i - 1], inputs[i].dtype()) : Tensor{});
   }
   return result;
 }
 
 }  // namespace
 
-Tensor map_forward(const MapLayout& layout, const Tensor& x, const MapCall& call, const MapRows& numbers) {
-  OpScope::set_implementation("maps");
-  Tensor y = layout.empty(x.dtype(), x.device());
-  dispatch_stored("normalize", x.dtype(), [&](auto tag) {
-    using S = decltype(tag);
-    const auto all = flat<Compute<S>>(numbers);
-    const MapProblem problem{.function = call.function, .shape = layout.shape(), .relu = call.relu};
-    const MapForward<S> arrays{.x = x.data<S>(), .numbers = all.data(), .y = y.data<S>()};
-    x.device().type == DeviceType::cpu ? cpu::map_forward(problem, arrays) : cuda::map_forward(problem, arrays);
-  });
-  return y;
-}
-
-MapRows map_sums(const MapLayout& layout, const Tensor& dy, const Tensor& x, const MapCall& call,
-                 const MapRows& numbers) {
-  OpScope::set_implementation("maps");
-  const auto maps = static_cast<size_t>(layout.maps());
-  const auto count = static_cast<size_t>(sums_of(call.function));
-  Doubles sums(count * maps);
-  dispatch_stored("normalize", x.dtype(), [&](auto tag) {
-    using S = decltype(tag);
-    const auto all = flat<Compute<S>>(numbers);
-    const MapProblem problem{.function = call.function, .shape = layout.shape(), .relu = call.relu};
-    const MapSums<S> arrays{.dy = dy.data<S>(), .x = x.data<S>(), .numbers = all.data(), .sums = sums.data()};
-    x.device().type == DeviceType::cpu ? cpu::map_sums(problem, arrays) : cuda::map_sums(problem, arrays);
-  });
-  MapRows result;
-  for (size_t k = 0; k < count; ++k) {
-    const auto first = sums.begin() + static_cast<std::ptrdiff_t>(k * maps);
-    result.emplace_back(first, first + static_cast<std::ptrdiff_t>(maps));
+Tensor map_norm(const MapNorm& norm, const Tensors& inputs, const std::function<Tensors(const Tensor& x)>& stats_of) {
+  const Tensor& x = inputs[0];
+  if (x.numel() == 0) {
+    return activate(norm.composed(inputs), norm.activation);
   }
-  return result;
+  const OpScope scope([&] { return OpWork{.op = std::string(norm.op), .bytes = bytes_of(x, x)}; });
+  const MapLayout layout = layout_of(norm, x);
+  const Tensor in_order = layout.in_order(x, x.dtype());
+  const Tensors stats = stats_of ? stats_of(in_order) : Tensors{};
+  const Tensor y = MapCall(norm, inputs, layout, stats).forward(layout, in_order);
+  return record_map_norm({.op = norm.op,
+                          .activation = norm.activation,
+                          .inputs = inputs,
+                          .stats = stats,
+                          .y = layout.copy_back(y),
+                          .composed = norm.composed,
+                          .backward = [norm](const Tensor& dy, const Tensors& in, const Tensors& saved_stats) {
+                            return map_norm_backward(norm, dy, in, saved_stats);
+                          }});
 }
 
-Tensor map_gradient(const MapLayout& layout, const Tensor& dy, const Tensor& x, const MapCall& call,
-                    const MapRows& numbers, const MapRows& centred) {
-  Tensor dx = layout.empty(x.dtype(), x.device());
-  dispatch_stored("normalize", x.dtype(), [&](auto tag) {
-    using S = decltype(tag);
-    using T = Compute<S>;
-    const auto all = flat<T>(numbers);
-    const auto five = flat<T>(centred);
-    const MapProblem problem{.function = call.function, .shape = layout.shape(), .relu = call.relu};
-    const MapGradient<S> arrays{.dy = dy.data<S>(),
-                                .x = x.data<S>(),
-                                .numbers = all.data(),
-                                .centred = five.empty() ? nullptr : five.data(),
-                                .dx = dx.data<S>()};
-    x.device().type == DeviceType::cpu ? cpu::map_gradient(problem, arrays) : cuda::map_gradient(problem, arrays);
-  });
-  return dx;
-}
-
-Tensor record_own(const OwnNorm& norm) {
-  Tensors saved;
-  std::vector<bool> is_there;
-  for (const Tensor& input : norm.inputs) {
-    is_there.push_back(input.defined());
-    if (input.defined()) {
-      saved.push_back(input);
-    }
-  }
-  const bool with_relu = norm.activation == Activation::relu;
-  const size_t statistics_at = saved.size();
-  saved.insert(saved.end(), norm.statistics.begin(), norm.statistics.end());
-  const Tensor y =
-      record(norm.op, norm.inputs, norm.y, saved,
-             [op = norm.op, is_there, statistics_at, count = saved.size(), with_relu, composed = norm.composed,
-              own = norm.backward](const Tensor& dy, const BackwardContext& c) -> Tensors {
-               Tensors inputs;
-               size_t at = 0;
-               for (const bool there : is_there) {
-                 inputs.push_back(there ? c.saved(at++) : Tensor{});
-               }
-               if (c.create_graph()) {
-                 const auto with_activation = [&](const Tensors& in) -> Tensors {
-                   const Tensor z = composed(in);
-                   return {with_relu ? relu(z) : z};
-                 };
-                 return gradients_of_composed(with_activation, inputs, {dy}, c);
-               }
-               Tensors statistics;
-               for (at = statistics_at; at < count; ++at) {
-                 statistics.push_back(c.saved(at));
-               }
-               const OpScope scope([&] {
-                 return OpWork{.op = std::string(op) + "_backward", .bytes = bytes_of(dy, inputs[0], inputs[0])};
-               });
-               return own(dy, inputs, statistics);
-             });
-  return with_relu ? y : activated(y, norm.activation);
-}
-
-}  // namespace norma::norm_kernels
+}  // namespace norma::norm_detail

@@ -2,8 +2,11 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "ops/norm/checks.h"
 #include "ops/norm/node.h"
 #include "ops/norm/norm.h"
+#include "ops/norm/operands.h"
+#include "ops/norm/running_statistics.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
@@ -16,25 +19,7 @@
 
 namespace norma {
 
-namespace norm_kernels {
-
-void update_running(const Tensor& running, const Tensor& batch, double momentum, double factor) {
-  const Tensor old = contiguous_copy(converted(running, DType::float64));
-  const Tensor now = contiguous_copy(converted(batch, DType::float64));
-  const double* before = old.data<double>();
-  const double* from = now.data<double>();
-  const Tensor result = empty(running.sizes(), {.dtype = DType::float64, .device = running.device()});
-  double* out = result.data<double>();
-  for (int64_t i = 0; i < running.numel(); ++i) {
-    out[i] = (1 - momentum) * before[i] + momentum * (factor * from[i]);
-  }
-  copy_into(result, running);
-  running.bump_version();
-}
-
-}  // namespace norm_kernels
-
-using namespace norm_kernels;
+using namespace norm_detail;
 
 namespace {
 
@@ -45,11 +30,15 @@ void check_options(std::string_view op, const BatchNormOptions& options) {
 }
 
 void check_weights(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  for (const auto& [name, parameter] : {std::pair("weight", weight), std::pair("bias", bias)}) {
-    if (parameter.defined()) {
-      check_per_channel(op, name, parameter, x);
-    }
-  }
+  check_optional_per_channel(op, "weight", weight, x);
+  check_optional_per_channel(op, "bias", bias, x);
+}
+
+/// Statistics of each channel of x (N, C, …).
+NormSpec batch_norm_spec(const Tensor& x, const BatchNormOptions& options) {
+  NormSpec spec{.reduce = axes_from(2, x.rank()), .affine = {1}, .statistics = options.statistics, .eps = options.eps};
+  spec.reduce.insert(0, 0);
+  return spec;
 }
 
 /// Evaluation with running statistics.
@@ -57,8 +46,8 @@ Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tenso
                                const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                                const BatchNormOptions& options, const NormActOptions& then) {
   check_weights(op, x, weight, bias);
-  const Tensor given = given_statistics(running_mean, running_var, options.eps, compute_dtype(x.dtype()));
-  return run_norm(op, x, batch_norm_spec(x, options), weight, bias, {.given = given, .then = then});
+  const Tensor stats = fixed_stats_of(op, running_mean, running_var, options.eps, compute_dtype(x.dtype()));
+  return record_norm(op, x, batch_norm_spec(x, options), weight, bias, {.fixed_stats = stats, .then = then});
 }
 
 /// Elements that share statistics. Throws Error for one.
@@ -121,19 +110,19 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   NormStatistics statistics;
   Tensor y = norm_act(x, batch_norm_spec(x, options), weight, bias, then, update ? &statistics : nullptr, op);
   if (update) {
-    update_running(running_mean, statistics.mean, options.momentum, 1);
-    update_running(running_var, statistics.var, options.momentum, variance_factor(count, options));
+    update_running(op, running_mean, statistics.mean, options.momentum, 1);
+    update_running(op, running_var, statistics.var, options.momentum, variance_factor(count, options));
   }
   return y;
 }
 
-Tensor ghost_batch_norm(const Tensor& given, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
+Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
                         const Tensor& weight, const Tensor& bias, const BatchNormOptions& options,
-                        const NormActOptions& given_then) {
+                        const NormActOptions& options_then) {
   constexpr std::string_view op = "ghost_batch_norm";
   const AutocastOp cast(op);
-  const Tensor x = cast.input(given);
-  const NormActOptions then{given_then.activation, cast.beside(given_then.residual, x)};
+  const Tensor x = cast.input(input);
+  const NormActOptions then{options_then.activation, cast.beside(options_then.residual, x)};
   check_input(op, x, 2, 5);
   check_options(op, options);
   check(sub_batch >= 1, op, "sub_batch: expected at least 1, got {}", sub_batch);
@@ -205,18 +194,18 @@ Tensor ghost_batch_norm(const Tensor& given, int64_t sub_batch, const Tensor& ru
       }
       return total;
     };
-    update_running(running_mean, average(&NormStatistics::mean, false), options.momentum, 1);
-    update_running(running_var, average(&NormStatistics::var, true), options.momentum, 1);
+    update_running(op, running_mean, average(&NormStatistics::mean, false), options.momentum, 1);
+    update_running(op, running_var, average(&NormStatistics::var, true), options.momentum, 1);
   }
   return joined(op, x, parts);
 }
 
-Tensor batch_renorm(const Tensor& given, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-                    const Tensor& bias, const BatchRenormOptions& options, const NormActOptions& given_then) {
+Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
+                    const Tensor& bias, const BatchRenormOptions& options, const NormActOptions& options_then) {
   constexpr std::string_view op = "batch_renorm";
   const AutocastOp cast(op);
-  const Tensor x = cast.input(given);
-  const NormActOptions then{given_then.activation, cast.beside(given_then.residual, x)};
+  const Tensor x = cast.input(input);
+  const NormActOptions then{options_then.activation, cast.beside(options_then.residual, x)};
   check_input(op, x, 2, 5);
   check(check_running_statistics(op, running_mean, running_var, x), op,
         "running_mean: expected running statistics, got none");
@@ -238,20 +227,21 @@ Tensor batch_renorm(const Tensor& given, const Tensor& running_mean, const Tenso
   const int64_t channels = x.size(1);
   const Tensor r = empty({channels}, {.dtype = dtype, .device = x.device()});
   const Tensor d = empty({channels}, {.dtype = dtype, .device = x.device()});
-  const std::vector<double> mean_of = converted(running_mean, DType::float64).to_vector<double>();
-  const std::vector<double> var_of = converted(running_var, DType::float64).to_vector<double>();
-  const std::vector<double> batch_mean = converted(statistics.mean, DType::float64).to_vector<double>();
-  const std::vector<double> batch_var = converted(statistics.var, DType::float64).to_vector<double>();
-  dispatch_floating(op, dtype, [&](auto tag) {
-    using T = decltype(tag);
-    for (size_t i = 0; i < static_cast<size_t>(channels); ++i) {
-      const double running_s = std::sqrt(var_of[i] + batch.eps);
-      const double ratio = std::sqrt(batch_var[i] + batch.eps) / running_s;
-      const double shift = (batch_mean[i] - mean_of[i]) / running_s;
-      r.template data<T>()[i] = static_cast<T>(std::clamp(ratio, 1 / options.r_max, options.r_max));
-      d.template data<T>()[i] = static_cast<T>(std::clamp(shift, -options.d_max, options.d_max));
-    }
-  });
+  const Tensor wide_running_mean = in_float64(running_mean);
+  const Tensor wide_running_var = in_float64(running_var);
+  const Tensor wide_batch_mean = in_float64(statistics.mean);
+  const Tensor wide_batch_var = in_float64(statistics.var);
+  kernels::norm_kernels.at(op, x.device())
+      ->renorm(dtype, channels,
+               {.running_mean = wide_running_mean.device_pointer<double>(),
+                .running_var = wide_running_var.device_pointer<double>(),
+                .batch_mean = wide_batch_mean.device_pointer<double>(),
+                .batch_var = wide_batch_var.device_pointer<double>(),
+                .eps = batch.eps,
+                .r_max = options.r_max,
+                .d_max = options.d_max,
+                .r = r.device_pointer(),
+                .d = d.device_pointer()});
   // (xhat * r + d) * weight + bias = xhat * (r * weight) + (d * weight + bias)
   const Tensor wide_weight = weight.defined() ? to(weight, dtype) : weight;  // once, so that its gradient rounds once
   const Tensor scale = weight.defined() ? mul(wide_weight, r) : r;
@@ -260,8 +250,8 @@ Tensor batch_renorm(const Tensor& given, const Tensor& running_mean, const Tenso
     shift = add(shift, to(bias, dtype));
   }
   Tensor y = norm_act(x, spec, scale, shift, then, nullptr, op);
-  update_running(running_mean, statistics.mean, batch.momentum, 1);
-  update_running(running_var, statistics.var, batch.momentum, variance_factor(count, batch));
+  update_running(op, running_mean, statistics.mean, batch.momentum, 1);
+  update_running(op, running_var, statistics.var, batch.momentum, variance_factor(count, batch));
   return y;
 }
 
@@ -287,8 +277,8 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
       weight, bias, then, count > 0 ? &statistics : nullptr, op);
   if (count > 0) {
     const NoGradGuard guard;
-    update_running(running_mean, mean(statistics.mean, {0}), options.momentum, 1);
-    update_running(running_var, mean(statistics.var, {0}), options.momentum, variance_factor(count, batch));
+    update_running(op, running_mean, mean(statistics.mean, {0}), options.momentum, 1);
+    update_running(op, running_var, mean(statistics.var, {0}), options.momentum, variance_factor(count, batch));
   }
   return y;
 }

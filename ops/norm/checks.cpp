@@ -1,17 +1,40 @@
-#include "ops/norm/node.h"
+#include "ops/norm/checks.h"
+
+#include "ops/norm/operands.h"
 
 #include <algorithm>
 
-// What every norm asks of its arguments.
+namespace norma::norm_detail {
 
-namespace norma {
-
-namespace norm_kernels {
+namespace {
 
 void check_norm_dtype(std::string_view op, const Tensor& x) {
   check(is_floating(x.dtype()), op, "input: expected dtype float32, float64, bfloat16 or float16, got {}",
         to_string(x.dtype()));
 }
+
+Axes checked_axes(std::string_view op, std::string_view argument, const Axes& axes, int64_t rank) {
+  Axes result;
+  for (const int64_t axis : axes) {
+    check(axis >= -rank && axis < rank, op, "{}: expected axes in [{}, {}), got {}", argument, -rank, rank,
+          to_string(axes));
+    const int64_t positive = axis < 0 ? axis + rank : axis;
+    check(!result.contains(positive), op, "{}: expected each axis once, got {}", argument, to_string(axes));
+    result.push_back(positive);
+  }
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+int64_t elements_of_a_set(const Tensor& x, const NormSpec& spec) {
+  int64_t count = 1;
+  for (const int64_t axis : spec.reduce) {
+    count *= x.size(axis);
+  }
+  return count / spec.groups;
+}
+
+}  // namespace
 
 void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) {
   check_defined(op, "input", x);
@@ -30,6 +53,13 @@ void check_parameter(std::string_view op, std::string_view argument, const Tenso
 void check_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x) {
   check_sizes(op, argument, parameter, {x.size(1)});
   check_parameter(op, argument, parameter, x);
+}
+
+void check_optional_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter,
+                                const Tensor& x) {
+  if (parameter.defined()) {
+    check_per_channel(op, argument, parameter, x);
+  }
 }
 
 bool check_running_statistics(std::string_view op, const Tensor& running_mean, const Tensor& running_var,
@@ -58,42 +88,7 @@ Sizes sizes_along(const Tensor& x, const Axes& axes) {
   return sizes;
 }
 
-NormSpec batch_norm_spec(const Tensor& x, const BatchNormOptions& options) {
-  NormSpec spec{.reduce = axes_from(2, x.rank()), .affine = {1}, .statistics = options.statistics, .eps = options.eps};
-  spec.reduce.insert(0, 0);
-  return spec;
-}
-
-}  // namespace norm_kernels
-
-namespace {
-
-using namespace norm_kernels;
-
-Axes checked_axes(std::string_view op, std::string_view argument, const Axes& axes, int64_t rank) {
-  Axes result;
-  for (const int64_t axis : axes) {
-    check(axis >= -rank && axis < rank, op, "{}: expected axes in [{}, {}), got {}", argument, -rank, rank,
-          to_string(axes));
-    const int64_t positive = axis < 0 ? axis + rank : axis;
-    check(!result.contains(positive), op, "{}: expected each axis once, got {}", argument, to_string(axes));
-    result.push_back(positive);
-  }
-  std::sort(result.begin(), result.end());
-  return result;
-}
-
-int64_t elements_of_a_set(const Tensor& x, const NormSpec& spec) {
-  int64_t count = 1;
-  for (const int64_t axis : spec.reduce) {
-    count *= x.size(axis);
-  }
-  return count / spec.groups;
-}
-
-}  // namespace
-
-NormSpec norm_kernels::checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec) {
+NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec) {
   check_defined(op, "input", x);
   check_norm_dtype(op, x);
   check(spec.eps >= 0, op, "eps: expected a value >= 0, got {}", spec.eps);
@@ -120,8 +115,6 @@ NormSpec norm_kernels::checked_spec(std::string_view op, const Tensor& x, const 
   return result;
 }
 
-namespace {
-
 void check_affine(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
                   const Axes& affine) {
   if (parameter.defined()) {
@@ -130,23 +123,4 @@ void check_affine(std::string_view op, std::string_view argument, const Tensor& 
   }
 }
 
-}  // namespace
-
-Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
-                const NormActOptions& then, NormStatistics* statistics, std::string_view op) {
-  const NormSpec checked = checked_spec(op, x, spec);
-  check_affine(op, "weight", weight, x, checked.affine);
-  check_affine(op, "bias", bias, x, checked.affine);
-  return run_norm(op, x, checked, weight, bias, {.statistics = statistics, .then = then});
-}
-
-Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
-                 NormStatistics* statistics, std::string_view op) {
-  return norm_act(x, spec, weight, bias, {}, statistics, op);
-}
-
-NormStatistics norm_statistics(const Tensor& x, const NormSpec& spec, std::string_view op) {
-  return run_statistics(op, x, checked_spec(op, x, spec));
-}
-
-}  // namespace norma
+}  // namespace norma::norm_detail

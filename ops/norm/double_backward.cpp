@@ -1,12 +1,22 @@
+#include "core/copy.h"
 #include "core/factory.h"
+#include "core/tape.h"
+#include "ops/norm/checks.h"
 #include "ops/norm/node.h"
+#include "ops/norm/operands.h"
 #include "ops/pointwise/derivatives.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
-namespace norma::norm_kernels {
+#include <algorithm>
+#include <iterator>
+
+// Backward as an op of its own: its values are those of the kernels, its derivatives those of the same gradients
+// composed of differentiable ops.
+
+namespace norma::norm_detail {
 
 namespace {
 
@@ -43,10 +53,10 @@ Sizes weight_sizes(const NormSpec& spec, const Tensor& x) {
 }
 
 /// A row of constants, one per channel, along axis 1 of x.
-Tensor constant_row(const SavedNorm& norm, int64_t i) {
-  Sizes sizes = Sizes::filled(norm.x.rank(), 1);
-  sizes[1] = norm.rows.size(1);
-  return reshape(select(norm.rows, 0, i), sizes);
+Tensor constant_row(const NormNode& node, int64_t i) {
+  Sizes sizes = Sizes::filled(node.x.rank(), 1);
+  sizes[1] = node.stats.size(1);
+  return reshape(select(node.stats, 0, i), sizes);
 }
 
 /// What a norm computes, over the tensor whose axis 1 is split into groups.
@@ -57,13 +67,13 @@ struct Composed {
   Tensor xhat;
 };
 
-Composed compose(const SavedNorm& norm, DType dtype) {
-  const NormSpec& spec = norm.spec;
+Composed compose(const NormNode& node, DType dtype) {
+  const NormSpec& spec = node.spec;
   Composed c;
-  c.x = reshape(to(norm.x, dtype), split(norm.x.sizes(), spec.groups));
-  if (norm.given) {
-    c.centred = sub(c.x, constant_row(norm, 0));
-    c.rstd = constant_row(norm, 2);
+  c.x = reshape(to(node.x, dtype), split(node.x.sizes(), spec.groups));
+  if (node.fixed_stats) {
+    c.centred = sub(c.x, constant_row(node, kernels::kMeanRow));
+    c.rstd = constant_row(node, kernels::kRstdRow);
     c.xhat = mul(c.centred, c.rstd);
     return c;
   }
@@ -85,21 +95,21 @@ Composed compose(const SavedNorm& norm, DType dtype) {
   return c;
 }
 
-}  // namespace
-
-Tensors composed_backward(const SavedNorm& norm, const Tensor& dz, NeededGradients needs) {
-  const NormSpec& spec = norm.spec;
-  const DType dtype = compute_dtype(norm.x.dtype());
-  const Composed c = compose(norm, dtype);
+/// The gradients of x, weight and bias for dz, the gradient of what the activation was given. Undefined results where
+/// `needs` is false.
+Tensors composed_backward(const NormNode& node, const Tensor& dz, NeededGradients needs) {
+  const NormSpec& spec = node.spec;
+  const DType dtype = compute_dtype(node.x.dtype());
+  const Composed c = compose(node, dtype);
   const Axes axes = split_axes(spec);
-  const Sizes broadcast = weight_sizes(spec, norm.x);
+  const Sizes broadcast = weight_sizes(spec, node.x);
   const Tensor split_dz = reshape(to(dz, dtype), c.x.sizes());
-  const Tensor g = norm.weight.defined() ? mul(split_dz, reshape(to(norm.weight, dtype), broadcast)) : split_dz;
+  const Tensor g = node.weight.defined() ? mul(split_dz, reshape(to(node.weight, dtype), broadcast)) : split_dz;
 
   Tensor dx;
   if (needs.x) {
     dx = mul(g, c.rstd);
-    if (!norm.given) {
+    if (!node.fixed_stats) {
       // mean: dx = (g - mean(g) - xhat * m) * rstd, none: dx = (g - xhat * m) * rstd, deviation:
       // dx = (g - (x - mean) * rstd * m) * rstd, with m = sum(g * xhat) / (n - correction)
       const ReduceOptions keep{.keepdim = true};
@@ -111,42 +121,43 @@ Tensors composed_backward(const SavedNorm& norm, const Tensor& dz, NeededGradien
         dx = sub(dx, mul(mean(g, axes, keep), c.rstd));
       }
     }
-    dx = to(reshape(dx, norm.x.sizes()), norm.x.dtype());
+    dx = to(reshape(dx, node.x.sizes()), node.x.dtype());
   }
   const auto to_weight = [&](const Tensor& full) {
-    return reshape(sum_to_size(full, broadcast), sizes_along(norm.x, spec.affine));
+    return reshape(sum_to_size(full, broadcast), sizes_along(node.x, spec.affine));
   };
   Tensor dweight;
   if (needs.weight) {
-    dweight = to(to_weight(mul(split_dz, c.xhat)), norm.weight.dtype());
+    dweight = to(to_weight(mul(split_dz, c.xhat)), node.weight.dtype());
   }
-  return {dx, dweight, needs.bias ? to(to_weight(split_dz), norm.bias_dtype) : Tensor{}};
+  return {dx, dweight, needs.bias ? to(to_weight(split_dz), node.bias_dtype) : Tensor{}};
 }
 
-Tensor composed_activation_backward(const SavedNorm& norm, const Tensor& dy) {
-  const DType dtype = compute_dtype(norm.x.dtype());
+/// dz from dy, in the compute dtype.
+Tensor composed_activation_backward(const NormNode& node, const Tensor& dy) {
+  const DType dtype = compute_dtype(node.x.dtype());
   const Tensor wide_dy = to(dy, dtype);
-  if (norm.bits.defined()) {
+  if (node.bits.defined()) {
     // Constant: relu has no second derivative.
-    const Tensor ones_like_x = to(ones_like(norm.x), dtype);
-    SavedNorm constant = norm;
-    constant.x = norm.x.detach();
-    return mul(wide_dy, masked_by_bits(constant, ones_like_x));
+    const Tensor ones_like_x = to(ones_like(node.x), dtype);
+    NormNode constant = node;
+    constant.x = node.x.detach();
+    return mul(wide_dy, mask_by_bits(constant, ones_like_x));
   }
-  const Sizes broadcast = weight_sizes(norm.spec, norm.x);
-  Tensor z = compose(norm, dtype).xhat;
-  if (norm.weight.defined()) {
-    z = mul(z, reshape(to(norm.weight, dtype), broadcast));
+  const Sizes broadcast = weight_sizes(node.spec, node.x);
+  Tensor z = compose(node, dtype).xhat;
+  if (node.weight.defined()) {
+    z = mul(z, reshape(to(node.weight, dtype), broadcast));
   }
-  if (norm.bias.defined()) {
-    z = add(z, reshape(to(norm.bias, dtype), broadcast));
+  if (node.bias.defined()) {
+    z = add(z, reshape(to(node.bias, dtype), broadcast));
   }
-  z = reshape(z, norm.x.sizes());
-  if (norm.residual.defined()) {
-    z = add(z, to(norm.residual, dtype));
+  z = reshape(z, node.x.sizes());
+  if (node.residual.defined()) {
+    z = add(z, to(node.residual, dtype));
   }
   Tensor dz;
-  switch (norm.activation) {
+  switch (node.activation) {
     case Activation::identity: dz = wide_dy; break;
     case Activation::relu: dz = relu_backward(z, wide_dy); break;
     case Activation::gelu: dz = gelu_backward(z, wide_dy); break;
@@ -155,4 +166,70 @@ Tensor composed_activation_backward(const SavedNorm& norm, const Tensor& dy) {
   return dz;
 }
 
-}  // namespace norma::norm_kernels
+/// dy, x, weight, bias, residual: what the gradients depend on.
+constexpr size_t kInputs = 5;
+
+/// Without the undefined ones, which cannot be outputs of an op.
+Tensors defined_only(const Tensors& tensors) {
+  Tensors result;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(result), [](const Tensor& x) { return x.defined(); });
+  return result;
+}
+
+/// The gradients of x, weight, bias and residual.
+Tensors composed_gradients(const NormNode& node, const Tensor& dy, NeededGradients needs) {
+  const Tensor dz = node.activation == Activation::identity ? dy : composed_activation_backward(node, dy);
+  Tensors gradients = composed_backward(node, dz, needs);
+  gradients.push_back(needs.residual ? to(dz, dy.dtype()) : Tensor{});
+  return gradients;
+}
+
+}  // namespace
+
+Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
+  Tensors gradients;
+  {
+    const NoGradGuard off;
+    gradients = norm_backward(node, dy, needs);
+  }
+  const bool passes_dy = needs.residual && node.activation == Activation::identity;
+  NeededGradients recorded = needs;
+  if (passes_dy) {
+    gradients[3] = {};  // it is dy itself
+    recorded.residual = false;
+  }
+  const Tensors inputs{dy, node.x, node.weight, node.bias, node.residual};
+  Tensors saved = inputs;
+  saved.push_back(node.stats);
+  saved.push_back(node.bits);
+  NormNode without_tensors = node;
+  for (Tensor* tensor : {&without_tensors.x, &without_tensors.stats, &without_tensors.weight, &without_tensors.bias,
+                         &without_tensors.residual, &without_tensors.bits}) {
+    *tensor = {};
+  }
+  record(node.op + "_backward", inputs, defined_only(gradients), saved,
+         [without_tensors, recorded](const Tensors& grad_outputs, const BackwardContext& c) -> Tensors {
+           Tensors in(kInputs);
+           for (size_t i = 0; i < kInputs; ++i) {
+             in[i] = c.saved(i);
+           }
+           NormNode again = without_tensors;
+           again.stats = c.saved(kInputs).detach();
+           const Tensor bits = c.saved(kInputs + 1);
+           again.bits = bits.defined() ? bits.detach() : bits;
+           const auto composed = [&](const Tensors& places) {
+             again.x = places[1];
+             again.weight = places[2];
+             again.bias = places[3];
+             again.residual = places[4];
+             return defined_only(composed_gradients(again, places[0], recorded));
+           };
+           return gradients_of_composed(composed, in, grad_outputs, c);
+         });
+  if (passes_dy) {
+    gradients[3] = dy;
+  }
+  return gradients;
+}
+
+}  // namespace norma::norm_detail

@@ -1,13 +1,16 @@
 #pragma once
 
+#include "core/by_device.h"
+#include "core/dtype.h"
 #include "ops/norm/spec.h"
 
 #include <cstdint>
-#include <type_traits>
+#include <string_view>
 
-// What the kernels of a device see: sizes and raw pointers, no Tensor.
+// What the kernels of a device see: sizes and raw pointers, no Tensor. S is the dtype of x; T, that of the computation,
+// is float64 for float64 and float32 for all others.
 
-namespace norma::norm_kernels {
+namespace norma::kernels {
 
 /// A dense tensor in memory order: element (o, a, k, b) lies at ((o * reduce_outer + a) * kept + k) * reduce_inner + b.
 /// (o, k) names a set of elements that share statistics, a and b run over its elements.
@@ -42,6 +45,9 @@ enum class Walk : uint8_t {
   columns,  ///< the sets lie side by side: reduce_inner = 1
   groups,   ///< a set is several runs
 };
+constexpr std::string_view to_string(Walk walk) {
+  return walk == Walk::rows ? "rows" : walk == Walk::columns ? "columns" : "groups";
+}
 
 struct NormProblem {
   Walk walk = Walk::rows;
@@ -51,74 +57,96 @@ struct NormProblem {
   Centring centring = Centring::mean;
   int64_t correction = 0;
   double eps = 0;
-  /// mean, rest and rstd are constants that the caller brings (evaluation with running statistics).
-  bool given_statistics = false;
+  /// The stats are constants that the caller brings (batch norm in evaluation).
+  bool fixed_stats = false;
 
   /// Sums are taken about 0 rather than a pivot.
   [[nodiscard]] bool raw_sums() const { return statistics == Statistics::sum_of_squares || centring == Centring::none; }
 };
 
-/// What numbers stored as S are computed in, and what statistics, weights and their gradients are stored as.
-template <class S>
-using Compute = std::conditional_t<std::is_same_v<S, double>, double, float>;
+/// The stats of a norm are a tensor of rows with one number (of T) per set. The mean that is subtracted is mean +
+/// mean_low, in twice the precision of T: the mean alone is off by up to half a unit in its last place, which at a mean
+/// of 1e6 is 0.03. Both are 0 where nothing is subtracted.
+enum StatsRow : int64_t {
+  kMeanRow,
+  kMeanLowRow,
+  kRstdRow,
+  kStatsRows,
+  // With Centring::deviation there are two more: the mean about which the deviation is taken, in two parts.
+  kCentreRow = kStatsRows,
+  kCentreLowRow,
+  kDeviationStatsRows,
+};
+constexpr int64_t stats_rows(Centring centring) {
+  return centring == Centring::deviation ? kDeviationStatsRows : kStatsRows;
+}
 
-/// y = f(z + residual) with z = ((x - mean) - rest) * rstd * weight + bias. mean + rest is what is subtracted, in twice
-/// the precision of T: the mean alone is off by up to half a unit in its last place, which at a mean of 1e6 is 0.03.
-template <class S, class T = Compute<S>>
+/// y = f(z + residual) with z = ((x - mean) - mean_low) * rstd * weight + bias.
 struct NormForward {
-  const S* x;
-  const T* weight;  ///< both weight and bias, or neither
-  const T* bias;
-  S* y;     ///< null: only the statistics are wanted
-  T* mean;  ///< one number per set, as all that follow; 0 where nothing is subtracted, as rest
-  T* rest;
-  T* rstd;
-  T* var;                    ///< variance, or the mean square for Centring::none; may be null
-  T* centre = nullptr;       ///< for Centring::deviation: the mean, which is not subtracted from x
-  T* centre_rest = nullptr;  ///< and what is left of it, as rest
+  const void* x;
+  const void* weight;  ///< of T; both weight and bias, or neither
+  const void* bias;
+  void* y;      ///< null: only the statistics are wanted
+  void* stats;  ///< of T, stats_rows() rows: written, or read where they are fixed
+  void* var;    ///< of T: variance, or the mean square for Centring::none; may be null
   Activation activation = Activation::identity;
-  const S* residual = nullptr;  ///< in the order of x, or null
-  uint8_t* bits = nullptr;      ///< null, or receives one bit per element in the order of x: y > 0 or NaN
+  const void* residual = nullptr;  ///< in the order of x, or null
+  uint8_t* bits = nullptr;         ///< null, or receives one bit per element in the order of x: y > 0 or NaN
 };
 
 /// With dz = dy * f'(z + residual), g = dz * weight and xhat = (x - mean) * rstd, and means over a set:
 ///   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  dweight = sum(dz * xhat),  dbias = sum(dz),  dresidual = dz
-/// for Centring::mean; the others are at input_gradient().
+/// for Centring::mean; cpu/statistics.h has the others.
 /// dx, dweight, dbias and dresidual are null where they are not wanted.
-template <class S, class T = Compute<S>>
 struct NormBackward {
-  const S* dy;
-  const S* x;
-  const T* weight;  ///< null: 1
-  const T* mean;
-  const T* rest;
-  const T* rstd;
-  const T* centre;       ///< for Centring::deviation, else null
-  const T* centre_rest;  ///< likewise
-  S* dx;
-  T* dweight;
-  T* dbias;
+  const void* dy;
+  const void* x;
+  const void* weight;  ///< of T; null: 1
+  const void* stats;
+  void* dx;
+  void* dweight;  ///< of T
+  void* dbias;    ///< of T
   Activation activation = Activation::identity;
-  const T* bias = nullptr;        ///< of z; null: 0
-  const S* residual = nullptr;    ///< of z, in the order of x, or null
-  const uint8_t* bits = nullptr;  ///< of relu: whether z + residual > 0, in place of bias and residual
-  S* dresidual = nullptr;
+  const void* bias = nullptr;      ///< of z; null: 0
+  const void* residual = nullptr;  ///< of z, in the order of x, or null
+  const uint8_t* bits = nullptr;   ///< of relu: whether z + residual > 0, in place of bias and residual
+  void* dresidual = nullptr;
 };
 
-namespace cpu {
-template <class S>
-void norm_forward(const NormProblem& problem, const NormForward<S>& arrays);
-template <class S>
-void norm_backward(const NormProblem& problem, const NormBackward<S>& arrays);
-/// Whether norm_forward can fill NormForward::bits.
-bool can_write_bits(const NormProblem& problem);
-}  // namespace cpu
+/// Batch renorm's correction of each channel, of T: r = clamp(s_b / s, 1 / r_max, r_max) and
+/// d = clamp((mean_b - mean) / s, -d_max, d_max), with s = sqrt(var + eps) of the running statistics and s_b of the
+/// batch.
+struct RenormCorrection {
+  const double* running_mean;
+  const double* running_var;
+  const double* batch_mean;
+  const double* batch_var;
+  double eps;
+  double r_max;
+  double d_max;
+  void* r;
+  void* d;
+};
 
-namespace cuda {
-template <class S>
-void norm_forward(const NormProblem& problem, const NormForward<S>& arrays);
-template <class S>
-void norm_backward(const NormProblem& problem, const NormBackward<S>& arrays);
-}  // namespace cuda
+/// The dtype of all but `update_running` is that of x, y or dy, from which T follows.
+struct NormKernels {
+  void (*forward)(DType dtype, const NormProblem& problem, const NormForward& arrays);
+  void (*backward)(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+  /// Whether forward can fill NormForward::bits.
+  bool (*can_write_bits)(const NormProblem& problem);
+  /// One bit per element of y: y > 0 or NaN.
+  void (*positive_bits)(DType dtype, int64_t count, const void* y, uint8_t* bits);
+  /// dz = bit ? dy : 0; dz may be dy.
+  void (*mask_by_bits)(DType dtype, int64_t count, const uint8_t* bits, const void* dy, void* dz);
+  /// rstd = 1 / sqrt(var + eps), of T.
+  void (*rstd)(DType dtype, int64_t count, const double* var, double eps, void* rstd);
+  /// result = (1 - momentum) * running + momentum * (factor * batch)
+  void (*update_running)(int64_t count, const double* running, const double* batch, double momentum, double factor,
+                         double* result);
+  void (*renorm)(DType dtype, int64_t count, const RenormCorrection& arrays);
+};
 
-}  // namespace norma::norm_kernels
+extern const NormKernels norm_cpu;
+extern const ByDevice<NormKernels> norm_kernels;
+
+}  // namespace norma::kernels

@@ -1,18 +1,15 @@
-#include "core/copy.h"
-#include "core/factory.h"
-#include "core/tape.h"
-#include "ops/norm/node.h"
+#include "ops/norm/checks.h"
 #include "ops/norm/norm.h"
 
 #include <algorithm>
 #include <limits>
 
-// The norms of layers' and groups' statistics: each checks its arguments, fills in a NormSpec and calls norm_act().
-// Those of batches are in batch_norms.cpp.
+// The norms that take statistics over a layer, a group or an image: each checks its arguments, fills in a NormSpec and
+// calls norm_act() (norm.cpp). batch_norms.cpp has those that take them over a batch.
 
 namespace norma {
 
-using namespace norm_kernels;
+using namespace norm_detail;
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace norma::norm_kernels {
+namespace norma::norm_detail {
 
 namespace {
 
@@ -38,6 +38,15 @@ Tensor with_strides(const Tensor& x, const Sizes& sizes, const Strides& strides)
 }
 
 }  // namespace
+
+bool same_places(const Sizes& sizes, const Strides& a, const Strides& b) {
+  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] != 1 && a[axis] != b[axis]) {
+      return false;
+    }
+  }
+  return true;
+}
 
 NormLayout::NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine)
     : groups_(spec.groups) {
@@ -201,6 +210,17 @@ Tensor NormLayout::in_order(const Tensor& x) const {
   return contiguous_copy(view_in_order(x));
 }
 
+Tensor NormLayout::writable_in_order(const Tensor& x) const {
+  const Tensor view = view_in_order(x);
+  return view.is_contiguous() ? view : empty(view.sizes(), {.dtype = x.dtype(), .device = x.device()});
+}
+
+void NormLayout::copy_back(const Tensor& in_order, const Tensor& x) const {
+  if (in_order.storage() != x.storage()) {
+    copy_into(in_order, view_in_order(x));
+  }
+}
+
 Tensor NormLayout::weight_in_order(const Tensor& weight) const {
   Sizes sizes;
   Strides strides;
@@ -257,4 +277,4 @@ Tensor NormLayout::per_set(const Tensor& in_order, const Sizes& sizes) const {
   return result;
 }
 
-}  // namespace norma::norm_kernels
+}  // namespace norma::norm_detail

@@ -5,7 +5,14 @@
 
 #include <vector>
 
-namespace norma::norm_kernels {
+namespace norma::norm_detail {
+
+using kernels::AffineShape;
+using kernels::NormShape;
+using kernels::Walk;
+
+/// Whether both strides put the elements in the same places. Those of axes of size 1 do not matter.
+bool same_places(const Sizes& sizes, const Strides& a, const Strides& b);
 
 /// One axis of the memory of a tensor that is being normalised. Axis 1 of a spec with groups is two of them: the
 /// groups, and the channels of a group.
@@ -34,6 +41,10 @@ class NormLayout {
   [[nodiscard]] Tensor in_order(const Tensor& x) const;
   /// x's elements as a view in the order of the walk, whatever the strides.
   [[nodiscard]] Tensor view_in_order(const Tensor& x) const;
+  /// x itself as such a view if that is dense, else an uninitialised tensor to write to; copy_back() brings that home.
+  [[nodiscard]] Tensor writable_in_order(const Tensor& x) const;
+  /// Copies what writable_in_order(x) gave to x, where it is not x itself.
+  void copy_back(const Tensor& in_order, const Tensor& x) const;
   /// A caller's weight or bias as the kernels want it.
   [[nodiscard]] Tensor weight_in_order(const Tensor& weight) const;
   /// The inverse for gradients: from the kernels' order to a new tensor of `sizes`; repeated weights are summed.
@@ -54,4 +65,4 @@ class NormLayout {
   int64_t position_begin_[5] = {};  ///< of outer, reduce_outer, kept, reduce_inner in axes_
 };
 
-}  // namespace norma::norm_kernels
+}  // namespace norma::norm_detail

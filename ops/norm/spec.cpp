@@ -30,14 +30,4 @@ Statistics statistics_from_string(std::string_view name) {
   fail("norm", "statistics: expected stable, welford, two_pass, compensated or sum_of_squares, got {}", name);
 }
 
-std::string_view to_string(Activation activation) {
-  switch (activation) {
-    case Activation::identity: return "identity";
-    case Activation::relu: return "relu";
-    case Activation::gelu: return "gelu";
-    case Activation::silu: return "silu";
-  }
-  return "?";
-}
-
 }  // namespace norma

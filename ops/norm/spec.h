@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/sizes.h"
+#include "ops/pointwise/activation.h"
 
 #include <cstdint>
 #include <string_view>
@@ -35,11 +36,6 @@ enum class Centring : uint8_t {
   none,       ///< y = x / sqrt(mean(x²) + eps): root mean square. `statistics` makes no difference then.
   deviation,  ///< y = x / sqrt(var + eps): the deviation is taken about the mean, but nothing is subtracted
 };
-
-/// What may follow a norm in the same op.
-enum class Activation : uint8_t { identity, relu, gelu, silu };
-
-std::string_view to_string(Activation activation);
 
 /// A normalisation: y = (x - mean) / sqrt(var + eps) * weight + bias, or as `centring` says.
 struct NormSpec {

@@ -1,7 +1,8 @@
 #include "ops/norm/standardize_weight.h"
 
 #include "core/factory.h"
-#include "ops/norm/node.h"
+#include "ops/norm/checks.h"
+#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
@@ -10,7 +11,7 @@
 
 namespace norma {
 
-using namespace norm_kernels;
+using namespace norm_detail;
 
 Tensor standardize_weight(const Tensor& weight, const Tensor& gain, const StandardizeWeightOptions& options) {
   constexpr std::string_view op = "standardize_weight";

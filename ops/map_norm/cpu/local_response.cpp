@@ -1,6 +1,6 @@
 #include "core/half.h"
 #include "core/parallel.h"
-#include "ops/map_norm/local_response_kernels.h"
+#include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/norm/cpu/run_loops.h"
 #include "ops/norm/cpu/scratch.h"
 #include "ops/norm/cpu/walks.h"
@@ -12,7 +12,7 @@
 // many as keep the tile in the cache. It is copied together so that element i's neighbours in the next channel are
 // always i + width, and everything is a loop over one run.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -93,11 +93,10 @@ void run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool 
   }
 }
 
-}  // namespace
-
+/// dy: null for y.
 template <class S>
-void local_response(const LocalResponseProblem& p, const LocalResponse<S>& a) {
-  using T = Compute<S>;
+void local_response_of(const LocalResponseProblem& p, const S* x, const S* dy, S* result) {
+  using T = compute_t<S>;
   constexpr int64_t kTileNumbers = 2048;
   const MapShape& shape = p.shape;
   const int64_t channels = shape.channels;
@@ -136,21 +135,25 @@ void local_response(const LocalResponseProblem& p, const LocalResponse<S>& a) {
           });
         }
       };
-      gather(a.x, buffers.x);
-      if (a.dy != nullptr) {
-        gather(a.dy, buffers.dy);
+      gather(x, buffers.x);
+      if (dy != nullptr) {
+        gather(dy, buffers.dy);
       }
-      run_tile(p, channels * width, width, a.dy != nullptr, buffers);
+      run_tile(p, channels * width, width, dy != nullptr, buffers);
       for (int64_t row = 0; row < rows; ++row) {
-        store_run(run, buffers.sums + row * run, a.result + at + row * pixels);
+        store_run(run, buffers.sums + row * run, result + at + row * pixels);
       }
     }
   });
 }
 
-template void local_response(const LocalResponseProblem&, const LocalResponse<float>&);
-template void local_response(const LocalResponseProblem&, const LocalResponse<double>&);
-template void local_response(const LocalResponseProblem&, const LocalResponse<bfloat16>&);
-template void local_response(const LocalResponseProblem&, const LocalResponse<float16>&);
+}  // namespace
 
-}  // namespace norma::norm_kernels::cpu
+void local_response(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays) {
+  dispatch_any_floating("local_response_norm", dtype, [&]<class S>(S) {
+    local_response_of(problem, static_cast<const S*>(arrays.x), static_cast<const S*>(arrays.dy),
+                      static_cast<S*>(arrays.result));
+  });
+}
+
+}  // namespace norma::kernels::cpu

@@ -1,5 +1,6 @@
 #include "core/half.h"
 #include "core/parallel.h"
+#include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/functions.h"
 #include "ops/norm/cpu/run_loops.h"
 #include "ops/norm/cpu/scratch.h"
@@ -12,17 +13,7 @@
 // Two loops: runs, where a map is one run of memory and its numbers stand in registers, and rows, where the elements of
 // a run belong to neighbouring maps. 16 bits are widened by tiles.
 
-namespace norma::norm_kernels {
-
-int64_t sums_of(MapFunction function) {
-  int64_t result = 0;
-  with_map_function({.function = function, .shape = {}}, [&](auto f) { result = decltype(f)::kSums; });
-  return result;
-}
-
-}  // namespace norma::norm_kernels
-
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -32,6 +23,17 @@ constexpr int64_t kTile = 1024;
 constexpr int kRows = 4;
 /// Elements that a sum in T takes in before it is carried on in double: kChain for each lane.
 constexpr int64_t kRunOfSums = kChain * kLanes<float>;
+
+/// The arrays of a call with their types; those that it does not have are null.
+template <class S, class T = compute_t<S>>
+struct MapArrays {
+  const S* dy = nullptr;
+  const S* x;
+  const T* numbers;
+  const T* through_stats = nullptr;
+  double* sums = nullptr;
+  S* result = nullptr;  ///< y or dx
+};
 
 /// The numbers of one map.
 template <class T, int count>
@@ -96,7 +98,7 @@ template <class F, class T, class N>
   }
 }
 
-/// c: mean, rest, rstd, by, shift
+/// c: mean, mean_low, rstd, by, shift
 template <class F, class T, class N, class C>
 [[gnu::flatten]] void gradients(int64_t count, const T* dy, const T* x, const N& n, const C& c, T* dx) {
 #pragma omp simd
@@ -205,8 +207,8 @@ void for_each_tile(int64_t count, F&& f) {
   }
 }
 
-template <class F, class S, class T = Compute<S>>
-void sums_of_runs(const MapShape& shape, const MapSums<S>& a) {
+template <class F, class S, class T = compute_t<S>>
+void sums_of_runs(const MapShape& shape, const MapArrays<S>& a) {
   for_each_map(shape, [&](int64_t map) {
     Scratch scratch;
     T* wide_dy = scratch.take<T>(kRunOfSums);
@@ -226,8 +228,8 @@ void sums_of_runs(const MapShape& shape, const MapSums<S>& a) {
 }
 
 /// The sums of rows first to last of one o, to sums (F::kSums, channels).
-template <class F, class S, class T = Compute<S>>
-void sums_of_block(const MapShape& shape, const MapSums<S>& a, int64_t o, int64_t first, int64_t last, double* sums) {
+template <class F, class S, class T = compute_t<S>>
+void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int64_t first, int64_t last, double* sums) {
   const int64_t width = shape.channels;
   Scratch scratch;
   T* wide_dy = scratch.take<T>(kRows * width);
@@ -256,7 +258,7 @@ void sums_of_block(const MapShape& shape, const MapSums<S>& a, int64_t o, int64_
 }
 
 template <class F, class S>
-void sums_of_rows(const MapShape& shape, const MapSums<S>& a) {
+void sums_of_rows(const MapShape& shape, const MapArrays<S>& a) {
   // Blocks do not depend on the number of threads, and are added up in order: the bits are always the same.
   const int64_t width = shape.channels;
   const int64_t block = std::clamp<int64_t>(65536 / width, kChain, 512);
@@ -285,20 +287,18 @@ void sums_of_rows(const MapShape& shape, const MapSums<S>& a) {
   }
 }
 
-}  // namespace
-
 template <class S>
-void map_forward(const MapProblem& problem, const MapForward<S>& a) {
-  using T = Compute<S>;
+void forward_of(const MapProblem& problem, const MapArrays<S>& a) {
+  using T = compute_t<S>;
   const MapShape& shape = problem.shape;
   const auto run = [&]<class F>(F, int64_t at, int64_t all, const auto& numbers_from) {
     Scratch scratch;
     T* wide_x = scratch.take<T>(kTile);
     T* wide_y = scratch.take<T>(kTile);
     for_each_tile<S>(all, [&](int64_t first, int64_t count) {
-      T* y = wide_place(a.y + at + first, wide_y);
+      T* y = wide_place(a.result + at + first, wide_y);
       values<F>(count, widened(count, a.x + at + first, wide_x), numbers_from(first), y);
-      store_wide(count, y, a.y + at + first);
+      store_wide(count, y, a.result + at + first);
     });
   };
   with_map_function(problem, [&]<class F>(F f) {
@@ -319,17 +319,17 @@ void map_forward(const MapProblem& problem, const MapForward<S>& a) {
 }
 
 template <class S>
-void map_sums(const MapProblem& problem, const MapSums<S>& arrays) {
+void sums_of(const MapProblem& problem, const MapArrays<S>& arrays) {
   with_map_function(problem, [&]<class F>(F) {
     problem.shape.channels_last ? sums_of_rows<F>(problem.shape, arrays) : sums_of_runs<F>(problem.shape, arrays);
   });
 }
 
 template <class S>
-void map_gradient(const MapProblem& problem, const MapGradient<S>& a) {
-  using T = Compute<S>;
+void gradient_of(const MapProblem& problem, const MapArrays<S>& a) {
+  using T = compute_t<S>;
   const MapShape& shape = problem.shape;
-  const auto run = [&]<class F>(F, int64_t at, int64_t all, const auto& numbers_from, const auto& centred_from) {
+  const auto run = [&]<class F>(F, int64_t at, int64_t all, const auto& numbers_from, const auto& through_stats_from) {
     Scratch scratch;
     T* wide_dy = scratch.take<T>(kTile);
     T* wide_x = scratch.take<T>(kTile);
@@ -337,18 +337,18 @@ void map_gradient(const MapProblem& problem, const MapGradient<S>& a) {
     for_each_tile<S>(all, [&](int64_t first, int64_t count) {
       const T* dy = widened(count, a.dy + at + first, wide_dy);
       const T* x = widened(count, a.x + at + first, wide_x);
-      T* dx = wide_place(a.dx + at + first, wide_dx);
-      a.centred == nullptr ? gradients<F>(count, dy, x, numbers_from(first), dx)
-                           : gradients<F>(count, dy, x, numbers_from(first), centred_from(first), dx);
-      store_wide(count, dx, a.dx + at + first);
+      T* dx = wide_place(a.result + at + first, wide_dx);
+      a.through_stats == nullptr ? gradients<F>(count, dy, x, numbers_from(first), dx)
+                                 : gradients<F>(count, dy, x, numbers_from(first), through_stats_from(first), dx);
+      store_wide(count, dx, a.result + at + first);
     });
   };
-  const T* centred = a.centred == nullptr ? a.numbers : a.centred;  // else nothing is read from it
+  const T* through_stats = a.through_stats == nullptr ? a.numbers : a.through_stats;  // then not read
   with_map_function(problem, [&]<class F>(F f) {
     if (!shape.channels_last) {
       return for_each_map(shape, [&](int64_t map) {
         const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
-        const MapNumbers<T, 5> of_map(centred, a.centred == nullptr ? 0 : shape.maps(), map);
+        const MapNumbers<T, 5> of_map(through_stats, a.through_stats == nullptr ? 0 : shape.maps(), map);
         run(
             f, map * shape.inner, shape.inner, [&](int64_t) { return numbers; }, [&](int64_t) { return of_map; });
       });
@@ -360,23 +360,53 @@ void map_gradient(const MapProblem& problem, const MapGradient<S>& a) {
             return RowNumbers<T>{.first = numbers + o * shape.channels + first, .maps = shape.maps()};
           };
         };
-        run(f, (o * shape.inner + row) * shape.channels, shape.channels, from(a.numbers), from(centred));
+        run(f, (o * shape.inner + row) * shape.channels, shape.channels, from(a.numbers), from(through_stats));
       }
     });
   });
 }
 
-template void map_forward(const MapProblem&, const MapForward<float>&);
-template void map_forward(const MapProblem&, const MapForward<double>&);
-template void map_forward(const MapProblem&, const MapForward<bfloat16>&);
-template void map_forward(const MapProblem&, const MapForward<float16>&);
-template void map_sums(const MapProblem&, const MapSums<float>&);
-template void map_sums(const MapProblem&, const MapSums<double>&);
-template void map_sums(const MapProblem&, const MapSums<bfloat16>&);
-template void map_sums(const MapProblem&, const MapSums<float16>&);
-template void map_gradient(const MapProblem&, const MapGradient<float>&);
-template void map_gradient(const MapProblem&, const MapGradient<double>&);
-template void map_gradient(const MapProblem&, const MapGradient<bfloat16>&);
-template void map_gradient(const MapProblem&, const MapGradient<float16>&);
+void map_forward(DType dtype, const MapProblem& problem, const MapForward& a) {
+  dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
+    using T = compute_t<S>;
+    forward_of<S>(
+        problem,
+        {.x = static_cast<const S*>(a.x), .numbers = static_cast<const T*>(a.numbers), .result = static_cast<S*>(a.y)});
+  });
+}
 
-}  // namespace norma::norm_kernels::cpu
+void map_sums(DType dtype, const MapProblem& problem, const MapSums& a) {
+  dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
+    using T = compute_t<S>;
+    sums_of<S>(problem, {.dy = static_cast<const S*>(a.dy),
+                         .x = static_cast<const S*>(a.x),
+                         .numbers = static_cast<const T*>(a.numbers),
+                         .sums = a.sums});
+  });
+}
+
+void map_gradient(DType dtype, const MapProblem& problem, const MapGradient& a) {
+  dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
+    using T = compute_t<S>;
+    gradient_of<S>(problem, {.dy = static_cast<const S*>(a.dy),
+                             .x = static_cast<const S*>(a.x),
+                             .numbers = static_cast<const T*>(a.numbers),
+                             .through_stats = static_cast<const T*>(a.through_stats),
+                             .result = static_cast<S*>(a.dx)});
+  });
+}
+
+}  // namespace
+
+}  // namespace norma::kernels::cpu
+
+namespace norma::kernels {
+
+constinit const MapNormKernels map_norm_cpu{.numbers = cpu::map_numbers,
+                                            .forward = cpu::map_forward,
+                                            .sums = cpu::map_sums,
+                                            .numbers_backward = cpu::map_numbers_backward,
+                                            .gradient = cpu::map_gradient,
+                                            .local_response = cpu::local_response};
+
+}  // namespace norma::kernels

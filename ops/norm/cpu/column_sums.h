@@ -7,7 +7,7 @@
 // Sums over a few rows at a time, column by column: the sums are loaded and stored once for all of them. The rows after
 // them are fetched meanwhile: where a tile is a part of each row, the hardware does not foresee them.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 /// first[j] += sum of d, second[j] += sum of d² over `rows` rows, with d = x - pivot[j].
 template <int rows, class S, class T>
@@ -32,7 +32,7 @@ template <int rows, class S, class T>
 /// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows. dy: what dz was made of, or dz itself.
 template <int rows, class D, class S, class T>
 [[gnu::always_inline]] inline void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x,
-                                            int64_t stride, const T* mean, const T* rest, const T* rstd, T* first,
+                                            int64_t stride, const T* mean, const T* mean_low, const T* rstd, T* first,
                                             T* second) {
   for_each_lanes<T>(width, [&](int64_t j, auto part) {
     const Lanes<T> s = load(rstd + j, part);
@@ -44,7 +44,7 @@ template <int rows, class D, class S, class T>
       __builtin_prefetch(dy + (row + rows) * stride + j);
       const Lanes<T> d = load(dz + row * dz_stride + j, part);
       sum += d;
-      const Lanes<T> xhat = difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s;
+      const Lanes<T> xhat = difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{mean_low}) * s;
       sum_xhat = multiply_add(d, xhat, sum_xhat);
     }
     store(first + j, load(first + j, part) + sum, part);
@@ -57,8 +57,8 @@ template <int rows, class D, class S, class T>
 template <int rows, class D, class S, class T>
 [[gnu::always_inline]] inline void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy,
                                                      const S* x, int64_t stride, const T* weight, const T* mean,
-                                                     const T* rest, const T* rstd, T* first, T* second, double* dweight,
-                                                     double* dbias) {
+                                                     const T* mean_low, const T* rstd, T* first, T* second,
+                                                     double* dweight, double* dbias) {
   Lanes<T> dw[rows] = {};
   Lanes<T> db[rows] = {};
   T w[rows];
@@ -75,7 +75,7 @@ template <int rows, class D, class S, class T>
       __builtin_prefetch(dy + (row + rows) * stride + j);
       const Lanes<T> d = load(dz + row * dz_stride + j, part);
       const Lanes<T> d_xhat =
-          keep<T>(d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{rest}) * s), part);
+          keep<T>(d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{mean_low}) * s), part);
       db[row] += d;
       dw[row] += d_xhat;
       sum = multiply_add(d, broadcast(w[row]), sum);
@@ -91,4 +91,4 @@ template <int rows, class D, class S, class T>
   }
 }
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

@@ -8,7 +8,7 @@
 // sets of a few neighbouring columns each (group norm in channels_last, batch norm of small images in NCHW). A wide row
 // of columns is the unit of work; every column has its own sums.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -22,10 +22,11 @@ constexpr int64_t kMinColumns = 64;
 constexpr int64_t kPivotRows = 8;
 
 /// Forward, as one thread does it.
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 class ColumnsForward {
  public:
-  ColumnsForward(const NormProblem& problem, const NormForward<S>& arrays, const ColumnTiling& tiling, Scratch& scratch)
+  ColumnsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling,
+                 Scratch& scratch)
       : problem_(problem), arrays_(arrays), along_(along_of(problem.affine)) {
     for (T** row : {&pivot_, &first_, &second_, &scale_, &shift_}) {
       *row = scratch.take<T>(tiling.width);
@@ -93,11 +94,11 @@ class ColumnsForward {
     tile.fold(squares_);
   }
 
-  /// Mean, rest, scale and shift of each column: in pivot_, first_, scale_ and shift_.
+  /// Mean, mean_low, scale and shift of each column: in pivot_, first_, scale_ and shift_.
   void prepare(const ColumnTile& tile) {
     weights_ = affine_offset(problem_.affine, tile.outer);
     tile.spread(pivot_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
-    tile.spread(first_, [&](int64_t set) { return arrays_.rest[tile.first_set + set]; });
+    tile.spread(first_, [&](int64_t set) { return arrays_.mean_low[tile.first_set + set]; });
     tile.spread(scale_, [&](int64_t set) { return arrays_.rstd[tile.first_set + set]; });
     if (along_ == Along::columns) {
       gather_columns(problem_.affine, tile, arrays_.weight, second_);
@@ -136,7 +137,7 @@ class ColumnsForward {
   }
 
   const NormProblem& problem_;
-  const NormForward<S>& arrays_;
+  const ForwardArrays<S>& arrays_;
   Along along_;
   int64_t weights_ = 0;  ///< where those of the tile's outer index begin
   T* pivot_;
@@ -151,8 +152,8 @@ class ColumnsForward {
 
 /// One tile after the other.
 template <class S>
-void forward_by_tiles(const NormProblem& problem, const NormForward<S>& arrays, const ColumnTiling& tiling) {
-  using T = Compute<S>;
+void forward_by_tiles(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
+  using T = compute_t<S>;
   const int64_t task_elements = std::max<int64_t>(1, problem.shape.numel() / tiling.tasks());
   parallel_for(0, tiling.tasks(), ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
     Scratch scratch;
@@ -162,7 +163,7 @@ void forward_by_tiles(const NormProblem& problem, const NormForward<S>& arrays, 
     double* total = scratch.take<double>(2 * tiling.sets_per_tile);
     for (int64_t task = begin; task < end; ++task) {
       const ColumnTile tile = tiling.tile(task);
-      if (!problem.given_statistics) {
+      if (!problem.fixed_stats) {
         columns.find_pivots(tile, pivots);
         const auto add_up = [&] {
           std::fill_n(total, 2 * tile.sets, 0.0);
@@ -190,8 +191,8 @@ void forward_by_tiles(const NormProblem& problem, const NormForward<S>& arrays, 
 
 /// All tiles at once, chunk by chunk.
 template <class S>
-void forward_by_chunks(const NormProblem& problem, const NormForward<S>& arrays, const ColumnTiling& tiling) {
-  using T = Compute<S>;
+void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
+  using T = compute_t<S>;
   const int64_t sets = problem.shape.sets();
   const int64_t pieces = tiling.tasks() * tiling.chunks;
   const int64_t grain = ceil_div(kPointwiseGrain, std::max<int64_t>(1, problem.shape.numel() / pieces));
@@ -201,7 +202,7 @@ void forward_by_chunks(const NormProblem& problem, const NormForward<S>& arrays,
     const ColumnTile tile = tiling.tile(i / (tiling.tiles * tiling.chunks), i % tiling.tiles);
     f(tile, chunk);
   };
-  if (!problem.given_statistics) {
+  if (!problem.fixed_stats) {
     Scratch shared;
     T* pivots = shared.take<T>(sets);
     double* chunks = shared.take<double>(2 * sets * tiling.chunks);  // for each: sums of all sets, their squares
@@ -316,14 +317,14 @@ ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
 }
 
 template <class S>
-void columns_forward(const NormProblem& problem, const NormForward<S>& arrays) {
+void columns_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 1, sizeof(S));
   tiling.tile_by_tile() ? forward_by_tiles(problem, arrays, tiling) : forward_by_chunks(problem, arrays, tiling);
 }
 
-template void columns_forward(const NormProblem&, const NormForward<float>&);
-template void columns_forward(const NormProblem&, const NormForward<double>&);
-template void columns_forward(const NormProblem&, const NormForward<bfloat16>&);
-template void columns_forward(const NormProblem&, const NormForward<float16>&);
+template void columns_forward(const NormProblem&, const ForwardArrays<float>&);
+template void columns_forward(const NormProblem&, const ForwardArrays<double>&);
+template void columns_forward(const NormProblem&, const ForwardArrays<bfloat16>&);
+template void columns_forward(const NormProblem&, const ForwardArrays<float16>&);
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

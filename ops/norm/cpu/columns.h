@@ -6,7 +6,7 @@
 
 // What forward and backward of the columns share: how memory is cut, and rows of numbers, one per column.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 /// Some neighbouring sets of one outer index, with all their elements: rows of a matrix whose columns belong to the
 /// sets. Where the rows are narrow and adjacent in memory, several make one wide row (`copies`), so that the inner
@@ -161,4 +161,4 @@ void carry_on(int64_t width, T* part, double* sum) {
   }
 }
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

@@ -2,7 +2,7 @@
 #include "ops/norm/cpu/columns.h"
 #include "ops/norm/cpu/weight_gradients.h"
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -10,21 +10,21 @@ namespace {
 constexpr int64_t kStagedRows = 4;
 
 /// Backward, as one thread does it.
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 class ColumnsBackward {
  public:
-  ColumnsBackward(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling,
+  ColumnsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling,
                   Scratch& scratch)
       : problem_(problem),
         arrays_(arrays),
         of_dx_(problem),
         along_(along_of(problem.affine)),
         staged_(arrays.activation != Activation::identity) {
-    for (T** row : {&mean_, &rest_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &first_, &second_}) {
+    for (T** row : {&mean_, &mean_low_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &first_, &second_}) {
       *row = scratch.take<T>(tiling.width);
     }
     centre_ = arrays.centre == nullptr ? mean_ : scratch.take<T>(tiling.width);
-    centre_rest_ = arrays.centre == nullptr ? rest_ : scratch.take<T>(tiling.width);
+    centre_low_ = arrays.centre == nullptr ? mean_low_ : scratch.take<T>(tiling.width);
     for (double** row : {&sum_, &sum_xhat_, &set_sum_, &set_sum_xhat_}) {
       *row = scratch.take<double>(tiling.width);
     }
@@ -38,7 +38,7 @@ class ColumnsBackward {
     weights_ =
         affine_offset(problem_.affine, tile.outer) + (along_ == Along::both ? tile.first_kept * tile.neighbours : 0);
     tile.spread(mean_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
-    tile.spread(rest_, [&](int64_t set) { return arrays_.rest[tile.first_set + set]; });
+    tile.spread(mean_low_, [&](int64_t set) { return arrays_.mean_low[tile.first_set + set]; });
     tile.spread(rstd_, [&](int64_t set) { return arrays_.rstd[tile.first_set + set]; });
     if (along_ == Along::columns) {
       if (arrays_.weight != nullptr) {
@@ -56,7 +56,7 @@ class ColumnsBackward {
     for_each_block(tile, begin, end, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
       const int64_t at = tile.offset + row * tile.stride;
       add_rows<rows>(rows == 1 ? tile.width_of(row) : tile.width, dz, dz_stride, arrays_.dy + at, arrays_.x + at,
-                     tile.stride, mean_, rest_, rstd_, first_, second_);
+                     tile.stride, mean_, mean_low_, rstd_, first_, second_);
     });
     tile.fold(sum_);
     tile.fold(sum_xhat_);
@@ -73,8 +73,8 @@ class ColumnsBackward {
       const int64_t width = rows == 1 ? tile.width_of(row) : tile.width;
       if (along_ == Along::rows) {
         add_weighted_rows<rows>(width, dz, dz_stride, dy, x, tile.stride,
-                                arrays_.weight == nullptr ? nullptr : arrays_.weight + at + row, mean_, rest_, rstd_,
-                                first_, second_, dweight == nullptr ? nullptr : dweight + at + row,
+                                arrays_.weight == nullptr ? nullptr : arrays_.weight + at + row, mean_, mean_low_,
+                                rstd_, first_, second_, dweight == nullptr ? nullptr : dweight + at + row,
                                 dbias == nullptr ? nullptr : dbias + at + row);
         return;
       }
@@ -102,7 +102,7 @@ class ColumnsBackward {
     tile.spread(shift_, [&](int64_t set) { return static_cast<T>(of_dx_.shift(rstd[set], set_sum_[set])); });
     if (arrays_.centre != nullptr) {
       tile.spread(centre_, [&](int64_t set) { return arrays_.centre[tile.first_set + set]; });
-      tile.spread(centre_rest_, [&](int64_t set) { return arrays_.centre_rest[tile.first_set + set]; });
+      tile.spread(centre_low_, [&](int64_t set) { return arrays_.centre_low[tile.first_set + set]; });
     }
     for (int64_t j = 0; j < tile.width; ++j) {
       by_dz_[j] = weighted ? rstd_[j] * weight_[j] : rstd_[j];
@@ -182,7 +182,7 @@ class ColumnsBackward {
       for_each_lanes<T>(width, [&](int64_t j, auto part) {
         const Lanes<T> d = load(dz + j, part);
         const Lanes<T> d_xhat =
-            d * (difference(x, j, part, Varying<T>{mean_}, Varying<T>{rest_}) * load(rstd_ + j, part));
+            d * (difference(x, j, part, Varying<T>{mean_}, Varying<T>{mean_low_}) * load(rstd_ + j, part));
         store(first_ + j, multiply_add(d, w.get(j, part), load(first_ + j, part)), part);
         store(second_ + j, multiply_add(d_xhat, w.get(j, part), load(second_ + j, part)), part);
         store(by_xhat_ + j, d_xhat, part);
@@ -207,7 +207,7 @@ class ColumnsBackward {
     const auto apply = [&](auto weight, auto bias) {
       slope_run(arrays_.activation, width, arrays_.x + at,
                 arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.dy + at, dz, Varying<T>{mean_},
-                Varying<T>{rest_}, Times{Varying<T>{rstd_}, weight}, bias);
+                Varying<T>{mean_low_}, Times{Varying<T>{rstd_}, weight}, bias);
     };
     const auto with = [&](auto one) {  // one(pointer, number where it is null): an operand
       apply(one(arrays_.weight, weight_, T(1)), one(arrays_.bias, bias_, T(0)));
@@ -253,8 +253,8 @@ class ColumnsBackward {
     }
     const int64_t at = tile.offset + row * tile.stride;
     const auto run = [&](auto by_dz) {
-      input_gradient_run(problem_.given_statistics, tile.width_of(row), dz, arrays_.x + at, arrays_.dx + at,
-                         Varying<T>{centre_}, Varying<T>{centre_rest_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
+      input_gradient_run(problem_.fixed_stats, tile.width_of(row), dz, arrays_.x + at, arrays_.dx + at,
+                         Varying<T>{centre_}, Varying<T>{centre_low_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
                          Varying<T>{shift_});
     };
     const Varying<T> by_dz{by_dz_};
@@ -268,16 +268,16 @@ class ColumnsBackward {
   }
 
   const NormProblem& problem_;
-  const NormBackward<S>& arrays_;
+  const BackwardArrays<S>& arrays_;
   InputGradients of_dx_;
   Along along_;
   bool staged_;
   int64_t weights_ = 0;  ///< that of the tile's first element, for weights that vary from row to row
   T* mean_;
-  T* rest_;
+  T* mean_low_;
   T* rstd_;
   T* centre_;
-  T* centre_rest_;
+  T* centre_low_;
   T* by_dz_;
   T* by_xhat_;
   T* shift_;
@@ -321,7 +321,7 @@ struct WeightParts {
 
 /// One tile after the other.
 template <class S>
-void backward_by_tiles(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling) {
+void backward_by_tiles(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
   const AffineShape& affine = problem.affine;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
@@ -353,7 +353,7 @@ void backward_by_tiles(const NormProblem& problem, const NormBackward<S>& arrays
         } else {
           std::fill_n(sum, tile.columns, 0.0);
           std::fill_n(sum_xhat, tile.columns, 0.0);
-          for (int64_t chunk = 0; chunk < tiling.chunks && (weights_wanted || !problem.given_statistics); ++chunk) {
+          for (int64_t chunk = 0; chunk < tiling.chunks && (weights_wanted || !problem.fixed_stats); ++chunk) {
             columns.add_up(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
             for (int64_t j = 0; j < tile.columns; ++j) {
               sum[j] += columns.sum()[j];
@@ -376,7 +376,7 @@ void backward_by_tiles(const NormProblem& problem, const NormBackward<S>& arrays
 
 /// All tiles at once, chunk by chunk.
 template <class S>
-void backward_by_chunks(const NormProblem& problem, const NormBackward<S>& arrays, const ColumnTiling& tiling) {
+void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
   const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
@@ -392,7 +392,7 @@ void backward_by_chunks(const NormProblem& problem, const NormBackward<S>& array
   // For each chunk a row with the sums of dz of all columns, and one with those of dz * xhat.
   Scratch shared;
   double* totals = shared.zeros<double>(2 * all_columns);
-  if (weights_wanted || !problem.given_statistics) {
+  if (weights_wanted || !problem.fixed_stats) {
     double* chunks = shared.take<double>(2 * tiling.chunks * all_columns);
     parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
       Scratch scratch;
@@ -447,15 +447,15 @@ void backward_by_chunks(const NormProblem& problem, const NormBackward<S>& array
 }  // namespace
 
 template <class S>
-void columns_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
+void columns_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 2, sizeof(S));
   varies_from_row_to_row(problem.affine) || tiling.tile_by_tile() ? backward_by_tiles(problem, arrays, tiling)
                                                                   : backward_by_chunks(problem, arrays, tiling);
 }
 
-template void columns_backward(const NormProblem&, const NormBackward<float>&);
-template void columns_backward(const NormProblem&, const NormBackward<double>&);
-template void columns_backward(const NormProblem&, const NormBackward<bfloat16>&);
-template void columns_backward(const NormProblem&, const NormBackward<float16>&);
+template void columns_backward(const NormProblem&, const BackwardArrays<float>&);
+template void columns_backward(const NormProblem&, const BackwardArrays<double>&);
+template void columns_backward(const NormProblem&, const BackwardArrays<bfloat16>&);
+template void columns_backward(const NormProblem&, const BackwardArrays<float16>&);
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

@@ -2,8 +2,8 @@
 
 #include "core/half.h"
 #include "core/multiply_add.h"
+#include "ops/norm/cpu/arrays.h"
 #include "ops/norm/cpu/statistics.h"
-#include "ops/norm/kernels.h"
 
 #include <bit>
 #include <cstdint>
@@ -15,7 +15,7 @@
 // Vectors of numbers as the compiler's own type, so that the loops of the norms keep them in registers on every CPU.
 // Everything here is inlined: how such a vector would be handed to a function does not matter (-Wno-psabi).
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 using FloatLanes = float __attribute__((vector_size(64)));
 using DoubleLanes = double __attribute__((vector_size(64)));
@@ -94,7 +94,7 @@ struct First {
 };
 
 template <class S>
-[[gnu::always_inline]] inline Lanes<Compute<S>> load(const S* from, Whole) {
+[[gnu::always_inline]] inline Lanes<compute_t<S>> load(const S* from, Whole) {
   if constexpr (sizeof(S) == 2) {
     return widen(*reinterpret_cast<const HalfWordsInMemory*>(from), S{});
   } else if constexpr (sizeof(S) == 4) {
@@ -105,7 +105,7 @@ template <class S>
 }
 
 template <class S>
-[[gnu::always_inline]] inline void store(S* to, Lanes<Compute<S>> value, Whole) {
+[[gnu::always_inline]] inline void store(S* to, Lanes<compute_t<S>> value, Whole) {
   if constexpr (sizeof(S) == 2) {
     *reinterpret_cast<HalfWordsInMemory*>(to) = narrow(value, S{});
   } else if constexpr (sizeof(S) == 4) {
@@ -117,7 +117,7 @@ template <class S>
 
 /// The other lanes become 0.
 template <class S>
-[[gnu::always_inline]] inline Lanes<Compute<S>> load(const S* from, First first) {
+[[gnu::always_inline]] inline Lanes<compute_t<S>> load(const S* from, First first) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
   const uint32_t mask = (1U << first.count) - 1U;
   if constexpr (sizeof(S) == 2) {
@@ -129,16 +129,16 @@ template <class S>
     return std::bit_cast<DoubleLanes>(_mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), from));
   }
 #else
-  Lanes<Compute<S>> value = {};
+  Lanes<compute_t<S>> value = {};
   for (int lane = 0; lane < first.count; ++lane) {
-    value[lane] = static_cast<Compute<S>>(from[lane]);
+    value[lane] = static_cast<compute_t<S>>(from[lane]);
   }
   return value;
 #endif
 }
 
 template <class S>
-[[gnu::always_inline]] inline void store(S* to, Lanes<Compute<S>> value, First first) {
+[[gnu::always_inline]] inline void store(S* to, Lanes<compute_t<S>> value, First first) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
   const uint32_t mask = (1U << first.count) - 1U;
   if constexpr (sizeof(S) == 2) {
@@ -260,4 +260,4 @@ struct Times {
 template <class A, class B>
 Times(A, B) -> Times<A, B>;
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

@@ -5,7 +5,7 @@
 // Rows: each set is one run of memory whose weights vary from element to element (layer norm over the last axes, layer
 // norm 2d in channels_last). A few rows at a time pass through the L1 cache.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -26,8 +26,8 @@ int64_t weight_of(const AffineShape& affine, int64_t set) {
 }  // namespace
 
 template <class S>
-void rows_forward(const NormProblem& problem, const NormForward<S>& arrays) {
-  using T = Compute<S>;
+void rows_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+  using T = compute_t<S>;
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
   const int64_t batch = batch_of(count, sizeof(S));
@@ -44,7 +44,7 @@ void rows_forward(const NormProblem& problem, const NormForward<S>& arrays) {
     for (int64_t first = begin * batch; first < std::min(end * batch, sets); first += batch) {
       const int64_t rows = std::min(batch, sets - first);
       const S* x = arrays.x + first * count;
-      if (!problem.given_statistics) {
+      if (!problem.fixed_stats) {
         const auto add_up = [&] {
           for (int64_t row = 0; row < rows; ++row) {
             const Pair<double> sums = shifted_sums(count, x + row * count, pivot[row]);
@@ -69,16 +69,17 @@ void rows_forward(const NormProblem& problem, const NormForward<S>& arrays) {
         const int64_t weight = weight_of(problem.affine, set);
         const int64_t offset = set * count;
         const Same<T> mean{arrays.mean[set]};
-        const Same<T> rest{arrays.rest[set]};
+        const Same<T> mean_low{arrays.mean_low[set]};
         const Times scale{Same<T>{arrays.rstd[set]}, Varying<T>{arrays.weight + weight}};
         const Varying<T> shift{arrays.bias + weight};
         const Fetch<S> next{arrays.x + offset + ahead};
         if (plain) {
-          apply_run(count, arrays.x + offset, arrays.y + offset, mean, rest, scale, shift, next);
+          apply_run(count, arrays.x + offset, arrays.y + offset, mean, mean_low, scale, shift, next);
         } else {
           activate_run(arrays.activation, count, arrays.x + offset,
                        arrays.residual == nullptr ? nullptr : arrays.residual + offset, arrays.y + offset,
-                       arrays.bits == nullptr ? nullptr : arrays.bits + offset / 8, z, mean, rest, scale, shift, next);
+                       arrays.bits == nullptr ? nullptr : arrays.bits + offset / 8, z, mean, mean_low, scale, shift,
+                       next);
         }
       }
     }
@@ -91,7 +92,7 @@ namespace {
 template <class T>
 struct RowConstants {
   T mean;
-  T rest;
+  T mean_low;
   T rstd;
   T by_xhat;
   T shift;
@@ -113,7 +114,7 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
       for (int row = 0; row < rows; ++row) {
         const Lanes<T> d = load(dz + row * count + i, part);
         const Lanes<T> xhat =
-            difference(x + row * count, i, part, Same<T>{c[row].mean}, Same<T>{c[row].rest}) * c[row].rstd;
+            difference(x + row * count, i, part, Same<T>{c[row].mean}, Same<T>{c[row].mean_low}) * c[row].rstd;
         dw = multiply_add(d, xhat, dw);
         db += d;
         if constexpr (with_dx) {
@@ -137,10 +138,10 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
 }
 
 /// Rows of one part of the weight gradients.
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 class RowsBackward {
  public:
-  RowsBackward(const NormProblem& problem, const NormBackward<S>& arrays, int64_t batch, Scratch& scratch)
+  RowsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, int64_t batch, Scratch& scratch)
       : problem_(problem),
         arrays_(arrays),
         of_dx_(problem),
@@ -193,7 +194,7 @@ class RowsBackward {
       const auto apply = [&](auto scale, auto shift) {
         slope_run(arrays_.activation, count_, arrays_.x + offset,
                   arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, arrays_.dy + offset, dz,
-                  Same<T>{arrays_.mean[set]}, Same<T>{arrays_.rest[set]}, Times{Same<T>{arrays_.rstd[set]}, scale},
+                  Same<T>{arrays_.mean[set]}, Same<T>{arrays_.mean_low[set]}, Times{Same<T>{arrays_.rstd[set]}, scale},
                   shift);
       };
       if (arrays_.weight == nullptr) {
@@ -217,15 +218,15 @@ class RowsBackward {
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t set = first + row;
       RowConstants<T>& c = constants[row];
-      c = {arrays_.mean[set], arrays_.rest[set], arrays_.rstd[set], 0, 0};
-      if (dx == nullptr || problem_.given_statistics) {
+      c = {arrays_.mean[set], arrays_.mean_low[set], arrays_.rstd[set], 0, 0};
+      if (dx == nullptr || problem_.fixed_stats) {
         continue;
       }
       const D* dz_row = dz + row * count_;
       const S* x_row = x + row * count_;
       const Pair<double> sums = arrays_.weight == nullptr
-                                    ? gradient_sums(count_, dz_row, x_row, c.mean, c.rest, c.rstd)
-                                    : gradient_sums(count_, dz_row, x_row, c.mean, c.rest, c.rstd,
+                                    ? gradient_sums(count_, dz_row, x_row, c.mean, c.mean_low, c.rstd)
+                                    : gradient_sums(count_, dz_row, x_row, c.mean, c.mean_low, c.rstd,
                                                     Varying<T>{arrays_.weight + weight_of(affine, set)});
       const InputGradient gradient = of_dx_.of(c.rstd, sums.first, sums.second);
       c.by_xhat = static_cast<T>(gradient.by_xhat);
@@ -233,7 +234,7 @@ class RowsBackward {
     }
     const auto go = [&](auto weight_from) {
       // xhat of dx is not that of dweight where the deviation alone is taken, and not computed where it is given.
-      const bool apart = dx != nullptr && (arrays_.centre != nullptr || problem_.given_statistics);
+      const bool apart = dx != nullptr && (arrays_.centre != nullptr || problem_.fixed_stats);
       S* together = apart ? nullptr : dx;
       int64_t row = 0;
       if (affine.outer_period == 1) {
@@ -254,7 +255,7 @@ class RowsBackward {
         const RowConstants<T>& c = constants[row];
         const Pair<T> centre = centre_of(arrays_, first + row);
         const Same<T> rstd{c.rstd};
-        input_gradient_run(problem_.given_statistics, count_, dz + row * count_, x + row * count_, dx + row * count_,
+        input_gradient_run(problem_.fixed_stats, count_, dz + row * count_, x + row * count_, dx + row * count_,
                            Same<T>{centre.first}, Same<T>{centre.second}, rstd,
                            Times{rstd, weight_from(weight_of(affine, first + row))}, Same<T>{c.by_xhat},
                            Same<T>{c.shift});
@@ -268,7 +269,7 @@ class RowsBackward {
   }
 
   const NormProblem& problem_;
-  const NormBackward<S>& arrays_;
+  const BackwardArrays<S>& arrays_;
   InputGradients of_dx_;
   int64_t count_;
   bool staged_;
@@ -282,7 +283,7 @@ class RowsBackward {
 }  // namespace
 
 template <class S>
-void rows_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
+void rows_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
   const int64_t batch = batch_of(count, 2 * sizeof(S));
@@ -314,13 +315,13 @@ void rows_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-template void rows_forward(const NormProblem&, const NormForward<float>&);
-template void rows_forward(const NormProblem&, const NormForward<double>&);
-template void rows_forward(const NormProblem&, const NormForward<bfloat16>&);
-template void rows_forward(const NormProblem&, const NormForward<float16>&);
-template void rows_backward(const NormProblem&, const NormBackward<float>&);
-template void rows_backward(const NormProblem&, const NormBackward<double>&);
-template void rows_backward(const NormProblem&, const NormBackward<bfloat16>&);
-template void rows_backward(const NormProblem&, const NormBackward<float16>&);
+template void rows_forward(const NormProblem&, const ForwardArrays<float>&);
+template void rows_forward(const NormProblem&, const ForwardArrays<double>&);
+template void rows_forward(const NormProblem&, const ForwardArrays<bfloat16>&);
+template void rows_forward(const NormProblem&, const ForwardArrays<float16>&);
+template void rows_backward(const NormProblem&, const BackwardArrays<float>&);
+template void rows_backward(const NormProblem&, const BackwardArrays<double>&);
+template void rows_backward(const NormProblem&, const BackwardArrays<bfloat16>&);
+template void rows_backward(const NormProblem&, const BackwardArrays<float16>&);
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

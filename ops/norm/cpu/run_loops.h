@@ -10,19 +10,20 @@
 
 // Loops over one run of memory.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 /// Vectors that one chain of sums in T may take before it is carried on in double.
 inline constexpr int64_t kChain = 32;
 
-/// (x - mean) - rest. 16 bits have no digits for which the rest would matter: there it is neither loaded nor
+/// (x - mean) - mean_low. 16 bits have no digits for which mean_low would matter: there it is neither loaded nor
 /// subtracted.
-template <class S, class Mean, class Rest, class Part>
-[[gnu::always_inline]] inline Lanes<Compute<S>> difference(const S* x, int64_t i, Part part, Mean mean, Rest rest) {
+template <class S, class Mean, class MeanLow, class Part>
+[[gnu::always_inline]] inline Lanes<compute_t<S>> difference(const S* x, int64_t i, Part part, Mean mean,
+                                                             MeanLow mean_low) {
   if constexpr (sizeof(S) == 2) {
     return load(x + i, part) - mean.get(i, part);
   } else {
-    return (load(x + i, part) - mean.get(i, part)) - rest.get(i, part);
+    return (load(x + i, part) - mean.get(i, part)) - mean_low.get(i, part);
   }
 }
 
@@ -36,27 +37,28 @@ struct FetchNothing {
   [[gnu::always_inline]] void operator()(int64_t) const {}
 };
 
-/// y = ((x - mean) - rest) * scale + shift
-template <class S, class O, class Mean, class Rest, class Scale, class Shift, class Next = FetchNothing>
-inline void apply_run(int64_t count, const S* x, O* y, Mean mean, Rest rest, Scale scale, Shift shift, Next next = {}) {
-  for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
+/// y = ((x - mean) - mean_low) * scale + shift
+template <class S, class O, class Mean, class MeanLow, class Scale, class Shift, class Next = FetchNothing>
+inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_low, Scale scale, Shift shift,
+                      Next next = {}) {
+  for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) {
     next(i);
-    store(y + i, multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part)), part);
+    store(y + i, multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), part);
   });
 }
 
-/// dx = dz * by_dz + ((x - mean) - rest) * rstd * by_xhat + shift, or only the first term where the statistics are
+/// dx = dz * by_dz + ((x - mean) - mean_low) * rstd * by_xhat + shift, or only the first term where the statistics are
 /// given. (rstd and by_xhat apart are of the size of dx. Their product need not fit T.)
-template <class D, class S, class Mean, class Rest, class Rstd, class ByDz, class ByXhat, class Shift>
-inline void input_gradient_run(bool given, int64_t count, const D* dz, const S* x, S* dx, Mean mean, Rest rest,
+template <class D, class S, class Mean, class MeanLow, class Rstd, class ByDz, class ByXhat, class Shift>
+inline void input_gradient_run(bool given, int64_t count, const D* dz, const S* x, S* dx, Mean mean, MeanLow mean_low,
                                Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift) {
   if (given) {
-    for_each_lanes<Compute<S>>(
+    for_each_lanes<compute_t<S>>(
         count, [&](int64_t i, auto part) { store(dx + i, load(dz + i, part) * by_dz.get(i, part), part); });
     return;
   }
-  for_each_lanes<Compute<S>>(count, [&](int64_t i, auto part) {
-    const auto xhat = difference(x, i, part, mean, rest) * rstd.get(i, part);
+  for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) {
+    const auto xhat = difference(x, i, part, mean, mean_low) * rstd.get(i, part);
     const auto of_statistics = multiply_add(xhat, by_xhat.get(i, part), shift.get(i, part));
     store(dx + i, multiply_add(load(dz + i, part), by_dz.get(i, part), of_statistics), part);
   });
@@ -112,7 +114,7 @@ template <class T, class Term>
 }
 
 /// (sum of d, sum of d²) with d = x - pivot.
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 inline Pair<double> shifted_sums(int64_t count, const S* x, T pivot) {
   return sum_run<T>(count, [=](int64_t i, auto part) {
     const Lanes<T> d = load(x + i, part) - pivot;
@@ -120,24 +122,24 @@ inline Pair<double> shifted_sums(int64_t count, const S* x, T pivot) {
   });
 }
 
-/// (sum of g, sum of g * xhat) with g = dz * weight and xhat = ((x - mean) - rest) * rstd.
-template <class D, class S, class Weight, class T = Compute<S>>
-inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T rest, T rstd, Weight weight) {
+/// (sum of g, sum of g * xhat) with g = dz * weight and xhat = ((x - mean) - mean_low) * rstd.
+template <class D, class S, class Weight, class T = compute_t<S>>
+inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T mean_low, T rstd, Weight weight) {
   return sum_run<T>(count, [=](int64_t i, auto part) {
     const Lanes<T> g = load(dz + i, part) * weight.get(i, part);
-    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd};
+    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
   });
 }
-template <class D, class S, class T = Compute<S>>
-inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T rest, T rstd) {
+template <class D, class S, class T = compute_t<S>>
+inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T mean_low, T rstd) {
   return sum_run<T>(count, [=](int64_t i, auto part) {
     const Lanes<T> g = load(dz + i, part);
-    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{rest}) * rstd};
+    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
   });
 }
 
 /// The mean of the first few elements, exact where all are equal.
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 inline T mean_of_first(int64_t count, const S* x) {
   const T first = static_cast<T>(x[0]);
   if (count >= kLanes<T>) {
@@ -250,29 +252,30 @@ template <class T>
 }  // namespace detail
 
 /// to = from, as S.
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 inline void store_run(int64_t count, const T* from, S* to) {
   for_each_lanes<T>(count, [&](int64_t i, auto part) { store(to + i, load(from + i, part), part); });
 }
 
 /// to += from
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 inline void add_run(int64_t count, const S* from, T* to) {
   for_each_lanes<T>(count,
                     [&](int64_t i, auto part) { store(to + i, load(to + i, part) + load(from + i, part), part); });
 }
 
-/// y = f(z + residual) with z = ((x - mean) - rest) * scale + shift. `scratch`: room for z. `bits`, if not null, is
+/// y = f(z + residual) with z = ((x - mean) - mean_low) * scale + shift. `scratch`: room for z. `bits`, if not null, is
 /// where the bits of the run begin.
-template <class S, class Mean, class Rest, class Scale, class Shift, class Next = FetchNothing, class T = Compute<S>>
+template <class S, class Mean, class MeanLow, class Scale, class Shift, class Next = FetchNothing,
+          class T = compute_t<S>>
 inline void activate_run(Activation activation, int64_t count, const S* x, const S* residual, S* y, uint8_t* bits,
-                         T* scratch, Mean mean, Rest rest, Scale scale, Shift shift, Next next = {}) {
+                         T* scratch, Mean mean, MeanLow mean_low, Scale scale, Shift shift, Next next = {}) {
   if (activation == Activation::relu) {
     const auto relu = [&](auto add) {
       for_each_lanes<T>(count, [&](int64_t i, auto part) {
         next(i);
         const Lanes<T> z =
-            add(multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part)), i, part);
+            add(multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), i, part);
         const Lanes<T> zero = {};
         const auto negative = z <= zero;
         store(y + i, negative ? zero : z, part);
@@ -285,7 +288,7 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
                         : relu([=](Lanes<T> z, int64_t i, auto part) { return z + load(residual + i, part); });
     return;
   }
-  apply_run(count, x, scratch, mean, rest, scale, shift, next);
+  apply_run(count, x, scratch, mean, mean_low, scale, shift, next);
   if (residual != nullptr) {
     add_run(count, residual, scratch);
   }
@@ -298,18 +301,18 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
 }
 
 /// dz = dy * f'(z + residual), with z as above.
-template <class S, class Mean, class Rest, class Scale, class Shift, class T = Compute<S>>
+template <class S, class Mean, class MeanLow, class Scale, class Shift, class T = compute_t<S>>
 inline void slope_run(Activation activation, int64_t count, const S* x, const S* residual, const S* dy, T* dz,
-                      Mean mean, Rest rest, Scale scale, Shift shift) {
+                      Mean mean, MeanLow mean_low, Scale scale, Shift shift) {
   if (activation == Activation::relu && residual == nullptr) {
     for_each_lanes<T>(count, [&](int64_t i, auto part) {
-      const Lanes<T> z = multiply_add(difference(x, i, part, mean, rest), scale.get(i, part), shift.get(i, part));
+      const Lanes<T> z = multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part));
       const Lanes<T> zero = {};
       store(dz + i, z <= zero ? zero : load(dy + i, part), part);
     });
     return;
   }
-  apply_run(count, x, dz, mean, rest, scale, shift);
+  apply_run(count, x, dz, mean, mean_low, scale, shift);
   if (residual != nullptr) {
     add_run(count, residual, dz);
   }
@@ -325,7 +328,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
 }
 
 /// dz = bit ? dy : 0. `at`: the first bit.
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 void masked_run(int64_t count, const uint8_t* bits, int64_t at, const S* dy, T* dz) {
   for_each_lanes<T>(count, [&](int64_t i, auto part) {
     int lanes = kLanes<T>;
@@ -336,4 +339,4 @@ void masked_run(int64_t count, const uint8_t* bits, int64_t at, const S* dy, T* 
   });
 }
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

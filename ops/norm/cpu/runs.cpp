@@ -5,7 +5,7 @@
 // Runs: a set is one or several runs of memory with one weight each (group norm, instance norm and batch norm in NCHW,
 // and whatever has no weights). Neighbouring sets are walked together, twice, while they stay in the cache.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -112,10 +112,10 @@ int64_t sets_per_tile(const Runs& runs, int64_t element_bytes) {
   return std::min({std::max<int64_t>(1, kCacheBytes / set_bytes), kMaxSets, runs.kept});
 }
 
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 class RunsForward {
  public:
-  RunsForward(const NormProblem& problem, const NormForward<S>& arrays, const Runs& runs, Scratch& scratch)
+  RunsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
       : problem_(problem), arrays_(arrays), runs_(runs) {
     if (arrays.activation != Activation::identity || arrays.residual != nullptr) {
       z_ = scratch.take<T>(std::min(kPiece, runs.length));
@@ -123,7 +123,7 @@ class RunsForward {
   }
 
   void tile(const Runs::Outer& outer, int64_t first, int64_t last) const {
-    if (!problem_.given_statistics) {
+    if (!problem_.fixed_stats) {
       statistics(outer, first, last);
     }
     if (arrays_.y != nullptr) {
@@ -173,12 +173,12 @@ class RunsForward {
     const bool affine = problem_.affine.present;
     const int64_t weight = runs_.weight(outer, k, r);
     const Same<T> mean{arrays_.mean[set]};
-    const Same<T> rest{arrays_.rest[set]};
+    const Same<T> mean_low{arrays_.mean_low[set]};
     const Same<T> scale{affine ? arrays_.rstd[set] * arrays_.weight[weight] : arrays_.rstd[set]};
     const Same<T> shift{affine ? arrays_.bias[weight] : T(0)};
     const int64_t offset = runs_.offset(outer, k, r);
     if (z_ == nullptr) {
-      apply_run(runs_.length, arrays_.x + offset, arrays_.y + offset, mean, rest, scale, shift);
+      apply_run(runs_.length, arrays_.x + offset, arrays_.y + offset, mean, mean_low, scale, shift);
       return;
     }
     for (int64_t begin = 0; begin < runs_.length; begin += kPiece) {
@@ -186,20 +186,20 @@ class RunsForward {
       const int64_t at = offset + begin;
       activate_run(arrays_.activation, count, arrays_.x + at,
                    arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.y + at,
-                   arrays_.bits == nullptr ? nullptr : arrays_.bits + at / 8, z_, mean, rest, scale, shift);
+                   arrays_.bits == nullptr ? nullptr : arrays_.bits + at / 8, z_, mean, mean_low, scale, shift);
     }
   }
 
   const NormProblem& problem_;
-  const NormForward<S>& arrays_;
+  const ForwardArrays<S>& arrays_;
   const Runs& runs_;
   T* z_ = nullptr;
 };
 
-template <class S, class T = Compute<S>>
+template <class S, class T = compute_t<S>>
 class RunsBackward {
  public:
-  RunsBackward(const NormProblem& problem, const NormBackward<S>& arrays, const Runs& runs, Scratch& scratch)
+  RunsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
       : problem_(problem), arrays_(arrays), runs_(runs), of_dx_(problem) {
     if (arrays.activation != Activation::identity) {
       dz_ = scratch.take<T>(std::min(kPiece, runs.length));
@@ -214,7 +214,7 @@ class RunsBackward {
     double sum_xhat[kMaxSets];
     std::fill_n(sum, sets, 0.0);
     std::fill_n(sum_xhat, sets, 0.0);
-    if (weights_wanted_ || !problem_.given_statistics) {
+    if (weights_wanted_ || !problem_.fixed_stats) {
       runs_.for_each(first, last, [&](int64_t k, int64_t r) {
         const int64_t weight = runs_.weight(outer, k, r);
         const double w = arrays_.weight == nullptr ? 1.0 : static_cast<double>(arrays_.weight[weight]);
@@ -244,7 +244,7 @@ class RunsBackward {
     }
     const T scale = arrays_.weight == nullptr ? arrays_.rstd[set] : arrays_.rstd[set] * arrays_.weight[weight];
     slope_run(arrays_.activation, count, arrays_.x + at, arrays_.residual == nullptr ? nullptr : arrays_.residual + at,
-              arrays_.dy + at, dz, Same<T>{arrays_.mean[set]}, Same<T>{arrays_.rest[set]}, Same<T>{scale},
+              arrays_.dy + at, dz, Same<T>{arrays_.mean[set]}, Same<T>{arrays_.mean_low[set]}, Same<T>{scale},
               Same<T>{arrays_.bias == nullptr ? T(0) : arrays_.bias[weight]});
   }
 
@@ -278,7 +278,7 @@ class RunsBackward {
     Pair<double> all;
     for_each_piece(outer, k, r, nullptr, [&](const auto* dz, int64_t offset, int64_t count) {
       const Pair<double> part =
-          gradient_sums(count, dz, arrays_.x + offset, arrays_.mean[set], arrays_.rest[set], arrays_.rstd[set]);
+          gradient_sums(count, dz, arrays_.x + offset, arrays_.mean[set], arrays_.mean_low[set], arrays_.rstd[set]);
       all.first += part.first;
       all.second += part.second;
     });
@@ -288,23 +288,23 @@ class RunsBackward {
   /// dx and dresidual of a run.
   void write(const Runs::Outer& outer, int64_t k, int64_t r, const InputGradient& gradient) const {
     const int64_t set = outer.set + k;
-    const auto [mean, rest] = centre_of(arrays_, set);
+    const auto [mean, mean_low] = centre_of(arrays_, set);
     const T rstd = arrays_.rstd[set];
     const T w = arrays_.weight == nullptr ? T(1) : arrays_.weight[runs_.weight(outer, k, r)];
     const Same<T> by_dz{rstd * w};
     const Same<T> by_xhat{static_cast<T>(gradient.by_xhat)};
     const Same<T> shift{static_cast<T>(gradient.shift)};
     for_each_piece(outer, k, r, arrays_.dresidual,
-                   [&, mean = mean, rest = rest](const auto* dz, int64_t offset, int64_t count) {
+                   [&, mean = mean, mean_low = mean_low](const auto* dz, int64_t offset, int64_t count) {
                      if (arrays_.dx != nullptr) {
-                       input_gradient_run(problem_.given_statistics, count, dz, arrays_.x + offset, arrays_.dx + offset,
-                                          Same<T>{mean}, Same<T>{rest}, Same<T>{rstd}, by_dz, by_xhat, shift);
+                       input_gradient_run(problem_.fixed_stats, count, dz, arrays_.x + offset, arrays_.dx + offset,
+                                          Same<T>{mean}, Same<T>{mean_low}, Same<T>{rstd}, by_dz, by_xhat, shift);
                      }
                    });
   }
 
   const NormProblem& problem_;
-  const NormBackward<S>& arrays_;
+  const BackwardArrays<S>& arrays_;
   const Runs& runs_;
   InputGradients of_dx_;
   bool weights_wanted_;
@@ -314,7 +314,7 @@ class RunsBackward {
 }  // namespace
 
 template <class S>
-void runs_forward(const NormProblem& problem, const NormForward<S>& arrays) {
+void runs_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -331,7 +331,7 @@ void runs_forward(const NormProblem& problem, const NormForward<S>& arrays) {
 }
 
 template <class S>
-void runs_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
+void runs_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, 2 * sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -362,13 +362,13 @@ void runs_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-template void runs_forward(const NormProblem&, const NormForward<float>&);
-template void runs_forward(const NormProblem&, const NormForward<double>&);
-template void runs_forward(const NormProblem&, const NormForward<bfloat16>&);
-template void runs_forward(const NormProblem&, const NormForward<float16>&);
-template void runs_backward(const NormProblem&, const NormBackward<float>&);
-template void runs_backward(const NormProblem&, const NormBackward<double>&);
-template void runs_backward(const NormProblem&, const NormBackward<bfloat16>&);
-template void runs_backward(const NormProblem&, const NormBackward<float16>&);
+template void runs_forward(const NormProblem&, const ForwardArrays<float>&);
+template void runs_forward(const NormProblem&, const ForwardArrays<double>&);
+template void runs_forward(const NormProblem&, const ForwardArrays<bfloat16>&);
+template void runs_forward(const NormProblem&, const ForwardArrays<float16>&);
+template void runs_backward(const NormProblem&, const BackwardArrays<float>&);
+template void runs_backward(const NormProblem&, const BackwardArrays<double>&);
+template void runs_backward(const NormProblem&, const BackwardArrays<bfloat16>&);
+template void runs_backward(const NormProblem&, const BackwardArrays<float16>&);
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 /// Memory of the calling thread for the length of a scope. It is kept for the next scope, so that the steady state asks
 /// nobody for memory. Scopes may nest.
@@ -86,4 +86,4 @@ class Scratch {
   size_t used_;
 };
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/norm/kernels.h"
+#include "ops/norm/cpu/arrays.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 // The arithmetic of statistics, from sums to what normalises.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 /// Two sums.
 template <class T>
@@ -18,11 +18,11 @@ struct Pair {
   T second = {};
 };
 
-/// Statistics of some of a set's elements: the mean is pivot + rest, m2 the sum of squared differences from it.
-/// Raw: pivot is 0, rest the sum of all elements, m2 that of their squares.
+/// Statistics of some of a set's elements: the mean is pivot + offset, m2 the sum of squared differences from it.
+/// Raw: pivot is 0, offset the sum of all elements, m2 that of their squares.
 struct Moments {
   double pivot = 0;
-  double rest = 0;
+  double offset = 0;
   double m2 = 0;
 };
 
@@ -31,36 +31,31 @@ inline Moments moments_of(bool raw, double count, double pivot, double sum, doub
   if (raw) {
     return {0, sum, square_sum};
   }
-  const double rest = sum / count;
-  return {pivot, rest, std::max(square_sum - sum * rest, 0.0)};
-}
-
-/// True iff the pivot was so far from the mean that m2 has lost digits: more than two standard deviations.
-inline bool is_far(double count, const Moments& moments) {
-  return moments.rest * moments.rest * count > 4 * moments.m2;
+  const double offset = sum / count;
+  return {pivot, offset, std::max(square_sum - sum * offset, 0.0)};
 }
 
 /// Chan, Golub and LeVeque, 1979: the moments of the union of a (count_a elements) and b (count_b > 0 elements).
 inline Moments merge(bool raw, const Moments& a, double count_a, const Moments& b, double count_b) {
   if (raw) {
-    return {0, a.rest + b.rest, a.m2 + b.m2};
+    return {0, a.offset + b.offset, a.m2 + b.m2};
   }
   const double share = count_b / (count_a + count_b);
-  const double delta = (b.pivot - a.pivot) + (b.rest - a.rest);
-  return {a.pivot, a.rest + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
+  const double delta = (b.pivot - a.pivot) + (b.offset - a.offset);
+  return {a.pivot, a.offset + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
 }
 
 /// What is known of a set, into the arrays.
 template <class S, class T>
-inline void store_set(const NormProblem& problem, const NormForward<S>& arrays, int64_t set, T mean, T rest, T rstd,
-                      T var) {
+inline void store_set(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set, T mean, T mean_low,
+                      T rstd, T var) {
   const bool subtracted = problem.centring != Centring::deviation;
   if (!subtracted) {
     arrays.centre[set] = mean;
-    arrays.centre_rest[set] = rest;
+    arrays.centre_low[set] = mean_low;
   }
   arrays.mean[set] = subtracted ? mean : T(0);
-  arrays.rest[set] = subtracted ? rest : T(0);
+  arrays.mean_low[set] = subtracted ? mean_low : T(0);
   arrays.rstd[set] = rstd;
   if (arrays.var != nullptr) {
     arrays.var[set] = var;
@@ -79,17 +74,17 @@ inline bool squares_are_lost(const NormProblem& problem, double var) {
 /// infinite: the mean is the plain one, infinite or NaN, and the variance NaN; without centring false, with nothing
 /// done.
 template <class S>
-bool store_scaled_statistics(const NormProblem& problem, const NormForward<S>& arrays, int64_t set);
+bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set);
 
 /// Mean, variance and so on of set number `set`, from the moments of all its elements, into the arrays.
 template <class S>
-inline void store_statistics(const NormProblem& problem, const Moments& moments, const NormForward<S>& arrays,
+inline void store_statistics(const NormProblem& problem, const Moments& moments, const ForwardArrays<S>& arrays,
                              int64_t set) {
-  using T = Compute<S>;
+  using T = compute_t<S>;
   const auto count = static_cast<double>(problem.shape.set_size());
   const double freedom = count - static_cast<double>(problem.correction);
   T mean = 0;
-  T rest = 0;
+  T mean_low = 0;
   T var;
   double wide_var;
   if (problem.centring == Centring::none) {
@@ -97,25 +92,25 @@ inline void store_statistics(const NormProblem& problem, const Moments& moments,
     var = static_cast<T>(wide_var);
   } else if (problem.statistics == Statistics::sum_of_squares) {
     // E[x²] - E[x]² in T, as asked for; rounding can make it negative.
-    mean = static_cast<T>(moments.rest / count);
+    mean = static_cast<T>(moments.offset / count);
     const T difference = static_cast<T>(moments.m2 / count) - mean * mean;
     var = (difference < T(0) ? T(0) : difference) * static_cast<T>(count / freedom);
     wide_var = var;
   } else {
-    mean = static_cast<T>(moments.pivot + moments.rest);
-    rest = static_cast<T>((moments.pivot - static_cast<double>(mean)) + moments.rest);
+    mean = static_cast<T>(moments.pivot + moments.offset);
+    mean_low = static_cast<T>((moments.pivot - static_cast<double>(mean)) + moments.offset);
     wide_var = moments.m2 / freedom;
     var = static_cast<T>(wide_var);
   }
   if (squares_are_lost<T>(problem, wide_var) && store_scaled_statistics(problem, arrays, set)) [[unlikely]] {
     return;
   }
-  store_set(problem, arrays, set, mean, rest, static_cast<T>(1 / std::sqrt(wide_var + problem.eps)), var);
+  store_set(problem, arrays, set, mean, mean_low, static_cast<T>(1 / std::sqrt(wide_var + problem.eps)), var);
 }
 
 /// store_statistics() of neighbouring sets from the sums of d and d² over each, with d = x - pivot.
-template <class S, class T = Compute<S>>
-inline void store_sets(const NormProblem& problem, const NormForward<S>& arrays, int64_t first_set, int64_t sets,
+template <class S, class T = compute_t<S>>
+inline void store_sets(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t first_set, int64_t sets,
                        const T* pivot, const double* sum, const double* squares) {
   const auto count = static_cast<double>(problem.shape.set_size());
   if (problem.centring == Centring::deviation ||
@@ -131,7 +126,7 @@ inline void store_sets(const NormProblem& problem, const NormForward<S>& arrays,
   const double by_count = 1 / count;
   const double freedom = centred ? count - static_cast<double>(problem.correction) : count;
   T* mean = arrays.mean + first_set;
-  T* rest = arrays.rest + first_set;
+  T* mean_low = arrays.mean_low + first_set;
   T* rstd = arrays.rstd + first_set;
   T* var = arrays.var == nullptr ? rstd : arrays.var + first_set;  // rstd is written after it
   bool lost = false;
@@ -142,7 +137,7 @@ inline void store_sets(const NormProblem& problem, const NormForward<S>& arrays,
     const double wide_var = (m2 < 0 ? 0.0 : m2) / freedom;
     const T rounded = static_cast<T>(pivot[i] + from_pivot);
     mean[i] = rounded;
-    rest[i] = static_cast<T>((pivot[i] - static_cast<double>(rounded)) + from_pivot);
+    mean_low[i] = static_cast<T>((pivot[i] - static_cast<double>(rounded)) + from_pivot);
     var[i] = static_cast<T>(wide_var);
     rstd[i] = static_cast<T>(1 / std::sqrt(wide_var + problem.eps));
     lost |= squares_are_lost<T>(problem, wide_var);
@@ -164,25 +159,25 @@ inline int64_t move_far_pivots(double count, int64_t sets, T* pivot, const doubl
   int64_t far = 0;
 #pragma omp simd reduction(+ : far)
   for (int64_t i = 0; i < sets; ++i) {
-    // As is_far(): more than two standard deviations.
-    const double rest = sum[i] / count;
-    const double m2 = squares[i] - sum[i] * rest;
-    const bool is_far = rest * rest * count > 4 * m2;
+    // More than two standard deviations: m2 has lost digits.
+    const double offset = sum[i] / count;
+    const double m2 = squares[i] - sum[i] * offset;
+    const bool is_far = offset * offset * count > 4 * m2;
     far += is_far ? 1 : 0;
-    pivot[i] = is_far ? static_cast<T>(pivot[i] + rest) : pivot[i];
+    pivot[i] = is_far ? static_cast<T>(pivot[i] + offset) : pivot[i];
   }
   return far;
 }
 
-/// The constants of a set in dx = dz * weight * rstd + d * rstd * by_xhat + shift, with d = (x - mean) - rest, or
-/// (x - centre) - centre_rest for Centring::deviation.
+/// The constants of a set in dx = dz * weight * rstd + d * rstd * by_xhat + shift, with d = (x - mean) - mean_low, or
+/// (x - centre) - centre_low for Centring::deviation.
 struct InputGradient {
   double by_xhat = 0;
   double shift = 0;
 };
 
-/// From the sums of g and g * xhat over a set, with g = dz * weight, xhat = ((x - mean) - rest) * rstd, n elements and
-/// correction k:
+/// From the sums of g and g * xhat over a set, with g = dz * weight, xhat = ((x - mean) - mean_low) * rstd, n elements
+/// and correction k:
 ///   mean:      dx = rstd * (g - sum(g) / n - d * rstd * sum(g * xhat) / (n - k))
 ///   none:      dx = rstd * (g - d * rstd * sum(g * xhat) / n)
 ///   deviation: dx = rstd * (g - d * rstd * sum(g * xhat) / (n - k))
@@ -206,10 +201,10 @@ class InputGradients {
 };
 
 /// d = (x - first) - second; see InputGradient.
-template <class S, class T = Compute<S>>
-inline Pair<T> centre_of(const NormBackward<S>& arrays, int64_t set) {
-  return arrays.centre == nullptr ? Pair<T>{arrays.mean[set], arrays.rest[set]}
-                                  : Pair<T>{arrays.centre[set], arrays.centre_rest[set]};
+template <class S, class T = compute_t<S>>
+inline Pair<T> centre_of(const BackwardArrays<S>& arrays, int64_t set) {
+  return arrays.centre == nullptr ? Pair<T>{arrays.mean[set], arrays.mean_low[set]}
+                                  : Pair<T>{arrays.centre[set], arrays.centre_low[set]};
 }
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

@@ -3,7 +3,7 @@
 
 // Statistics of sets whose squares leave the range of T, as at 1e20 or 1e-25 in float32, and of infinite elements.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -15,7 +15,7 @@ void for_each_element(const NormShape& shape, const S* x, int64_t set, F&& f) {
   for (int64_t a = 0; a < shape.reduce_outer; ++a) {
     const S* run = x + ((outer * shape.reduce_outer + a) * shape.kept + kept) * shape.reduce_inner;
     for (int64_t b = 0; b < shape.reduce_inner; ++b) {
-      f(static_cast<double>(static_cast<Compute<S>>(run[b])));
+      f(static_cast<double>(static_cast<compute_t<S>>(run[b])));
     }
   }
 }
@@ -23,8 +23,8 @@ void for_each_element(const NormShape& shape, const S* x, int64_t set, F&& f) {
 }  // namespace
 
 template <class S>
-bool store_scaled_statistics(const NormProblem& problem, const NormForward<S>& arrays, int64_t set) {
-  using T = Compute<S>;
+bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set) {
+  using T = compute_t<S>;
   const NormShape& shape = problem.shape;
   double largest = 0;
   bool finite = true;
@@ -50,33 +50,33 @@ bool store_scaled_statistics(const NormProblem& problem, const NormForward<S>& a
       largest == 0 ? 1 : std::ldexp(1.0, std::clamp(-std::ilogb(largest), -kMaxExponent, kMaxExponent));
   const auto count = static_cast<double>(shape.set_size());
 
-  // mean + rest = sum(x) / n, in units of 1 / scale; the second round adds what the first lost to rounding
+  // mean + mean_low = sum(x) / n, in units of 1 / scale; the second round adds what the first lost to rounding
   double mean = 0;
-  double rest = 0;
+  double mean_low = 0;
   if (problem.centring != Centring::none) {
     double sum = 0;
     for_each_element(shape, arrays.x, set, [&](double value) { sum += value * scale; });
     mean = sum / count;
-    for_each_element(shape, arrays.x, set, [&](double value) { rest += (value * scale - mean) / count; });
+    for_each_element(shape, arrays.x, set, [&](double value) { mean_low += (value * scale - mean) / count; });
   }
   double squares = 0;
   for_each_element(shape, arrays.x, set, [&](double value) {
-    const double d = (value * scale - mean) - rest;
+    const double d = (value * scale - mean) - mean_low;
     squares += d * d;
   });
   const double freedom = problem.centring == Centring::none ? count : count - static_cast<double>(problem.correction);
   const double var = squares / freedom;
 
-  const T rounded = static_cast<T>((mean + rest) / scale);
-  const T rounded_rest = static_cast<T>(((mean - static_cast<double>(rounded) * scale) + rest) / scale);
+  const T rounded = static_cast<T>((mean + mean_low) / scale);
+  const T rounded_low = static_cast<T>(((mean - static_cast<double>(rounded) * scale) + mean_low) / scale);
   const T rstd = static_cast<T>(scale / std::hypot(std::sqrt(var), std::sqrt(problem.eps) * scale));
-  store_set(problem, arrays, set, rounded, rounded_rest, rstd, static_cast<T>(var / scale / scale));
+  store_set(problem, arrays, set, rounded, rounded_low, rstd, static_cast<T>(var / scale / scale));
   return true;
 }
 
-template bool store_scaled_statistics(const NormProblem&, const NormForward<float>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const NormForward<double>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const NormForward<bfloat16>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const NormForward<float16>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<float>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<double>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<bfloat16>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<float16>&, int64_t);
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

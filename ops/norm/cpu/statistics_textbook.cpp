@@ -8,7 +8,7 @@
 // Statistics that are there to be compared with `stable`: welford, two_pass and compensated, as the textbooks write
 // them, in T. They take passes over x of their own; the walk that follows has them as given.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 namespace {
 
@@ -140,13 +140,14 @@ void compensated(const Bundle& bundle, const S* x, double count, std::span<Momen
   for (int64_t set = 0; set < bundle.sets; ++set) {
     const TwoDoubles of_set = total_of(bundle, set, sum);
     const T rounded = static_cast<T>(of_set.value() / count);
-    const T rest = static_cast<T>((std::fma(-count, static_cast<double>(rounded), of_set.high) + of_set.low) / count);
+    const T rounded_low =
+        static_cast<T>((std::fma(-count, static_cast<double>(rounded), of_set.high) + of_set.low) / count);
     if (bundle.sets > 1) {
       high[static_cast<size_t>(set)] = rounded;
-      low[static_cast<size_t>(set)] = rest;
+      low[static_cast<size_t>(set)] = rounded_low;
     } else {
       high.fill(rounded);
-      low.fill(rest);
+      low.fill(rounded_low);
     }
   }
   CompensatedSum<T> squares;
@@ -194,14 +195,14 @@ void welford(const Bundle& bundle, const S* x, std::span<Moments> moments) {
     all = merge(/* raw= */ false, all, count, of_lane(i), seen[i]);
     count += seen[i];
   }
-  moments[0] = {static_cast<T>(all.pivot + all.rest), 0, all.m2};
+  moments[0] = {static_cast<T>(all.pivot + all.offset), 0, all.m2};
 }
 
 }  // namespace
 
 template <class S>
-void own_passes(const NormProblem& problem, const NormForward<S>& arrays) {
-  using T = Compute<S>;
+void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+  using T = compute_t<S>;
   const NormShape& shape = problem.shape;
   const int64_t bundle_sets = shape.reduce_inner == 1 ? kWidth : 1;
   const int64_t bundles = ceil_div(shape.kept, bundle_sets);
@@ -231,9 +232,9 @@ void own_passes(const NormProblem& problem, const NormForward<S>& arrays) {
                });
 }
 
-template void own_passes(const NormProblem&, const NormForward<float>&);
-template void own_passes(const NormProblem&, const NormForward<double>&);
-template void own_passes(const NormProblem&, const NormForward<bfloat16>&);
-template void own_passes(const NormProblem&, const NormForward<float16>&);
+template void textbook_statistics(const NormProblem&, const ForwardArrays<float>&);
+template void textbook_statistics(const NormProblem&, const ForwardArrays<double>&);
+template void textbook_statistics(const NormProblem&, const ForwardArrays<bfloat16>&);
+template void textbook_statistics(const NormProblem&, const ForwardArrays<float16>&);
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

@@ -2,7 +2,11 @@
 
 #include "core/half.h"
 
-namespace norma::norm_kernels::cpu {
+// The table of the norms' CPU kernels, and which loops a walk comes to.
+
+namespace norma::kernels {
+
+namespace cpu {
 
 Loops loops_of(const NormProblem& problem) {
   /// Runs shorter than this are walked as columns.
@@ -16,6 +20,8 @@ Loops loops_of(const NormProblem& problem) {
   return affine.inner == 1 && problem.shape.reduce_inner >= kLongRun ? Loops::runs : Loops::columns;
 }
 
+namespace {
+
 bool can_write_bits(const NormProblem& problem) {
   // Threads must not share a byte: what begins anywhere in the loops begins at a multiple of eight elements.
   const NormShape& shape = problem.shape;
@@ -28,24 +34,23 @@ bool can_write_bits(const NormProblem& problem) {
 }
 
 template <class S>
-void norm_forward(const NormProblem& problem, const NormForward<S>& arrays) {
-  NormProblem rest = problem;
-  if (has_own_passes(problem)) {
-    own_passes(problem, arrays);
-    rest.given_statistics = true;
+void forward_of(NormProblem problem, const ForwardArrays<S>& arrays) {
+  if (is_textbook(problem)) {
+    textbook_statistics(problem, arrays);
+    problem.fixed_stats = true;
   }
-  if (rest.given_statistics && arrays.y == nullptr) {
+  if (problem.fixed_stats && arrays.y == nullptr) {
     return;
   }
-  switch (loops_of(rest)) {
-    case Loops::rows: return rows_forward(rest, arrays);
-    case Loops::runs: return runs_forward(rest, arrays);
-    case Loops::columns: return columns_forward(rest, arrays);
+  switch (loops_of(problem)) {
+    case Loops::rows: return rows_forward(problem, arrays);
+    case Loops::runs: return runs_forward(problem, arrays);
+    case Loops::columns: return columns_forward(problem, arrays);
   }
 }
 
 template <class S>
-void norm_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
+void backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   switch (loops_of(problem)) {
     case Loops::rows: return rows_backward(problem, arrays);
     case Loops::runs: return runs_backward(problem, arrays);
@@ -53,13 +58,27 @@ void norm_backward(const NormProblem& problem, const NormBackward<S>& arrays) {
   }
 }
 
-template void norm_forward(const NormProblem&, const NormForward<float>&);
-template void norm_forward(const NormProblem&, const NormForward<double>&);
-template void norm_forward(const NormProblem&, const NormForward<bfloat16>&);
-template void norm_forward(const NormProblem&, const NormForward<float16>&);
-template void norm_backward(const NormProblem&, const NormBackward<float>&);
-template void norm_backward(const NormProblem&, const NormBackward<double>&);
-template void norm_backward(const NormProblem&, const NormBackward<bfloat16>&);
-template void norm_backward(const NormProblem&, const NormBackward<float16>&);
+void forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  dispatch_any_floating("normalize", dtype,
+                        [&](auto s) { forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays)); });
+}
 
-}  // namespace norma::norm_kernels::cpu
+void backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  dispatch_any_floating("normalize", dtype,
+                        [&](auto s) { backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays)); });
+}
+
+}  // namespace
+
+}  // namespace cpu
+
+constinit const NormKernels norm_cpu{.forward = cpu::forward,
+                                     .backward = cpu::backward,
+                                     .can_write_bits = cpu::can_write_bits,
+                                     .positive_bits = cpu::positive_bits,
+                                     .mask_by_bits = cpu::mask_by_bits,
+                                     .rstd = cpu::rstd_of,
+                                     .update_running = cpu::update_running,
+                                     .renorm = cpu::renorm};
+
+}  // namespace norma::kernels

@@ -1,14 +1,14 @@
 #pragma once
 
 #include "core/parallel.h"
-#include "ops/norm/kernels.h"
+#include "ops/norm/cpu/arrays.h"
 
 #include <algorithm>
 #include <cstdint>
 
-// The CPU kernels of the walks.
+// The CPU kernels of the norms: what the walks have in common.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 /// Bytes a thread works on at a time so that a second pass finds most of them in its L2 cache.
 inline constexpr int64_t kCacheBytes = 384 * 1024;
@@ -38,27 +38,34 @@ enum class Loops {
 };
 Loops loops_of(const NormProblem& problem);
 
-/// The statistics that are computed in passes of their own, before the walk, which then takes them as given:
-/// welford, two_pass and compensated.
-inline bool has_own_passes(const NormProblem& problem) {
-  return !problem.given_statistics && problem.centring != Centring::none &&
+/// Welford, two_pass and compensated take passes of their own; the walk that follows has the stats as fixed.
+inline bool is_textbook(const NormProblem& problem) {
+  return !problem.fixed_stats && problem.centring != Centring::none &&
          (problem.statistics == Statistics::welford || problem.statistics == Statistics::two_pass ||
           problem.statistics == Statistics::compensated);
 }
 template <class S>
-void own_passes(const NormProblem& problem, const NormForward<S>& arrays);
+void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays);
 
 template <class S>
-void rows_forward(const NormProblem& problem, const NormForward<S>& arrays);
+void rows_forward(const NormProblem& problem, const ForwardArrays<S>& arrays);
 template <class S>
-void rows_backward(const NormProblem& problem, const NormBackward<S>& arrays);
+void rows_backward(const NormProblem& problem, const BackwardArrays<S>& arrays);
 template <class S>
-void runs_forward(const NormProblem& problem, const NormForward<S>& arrays);
+void runs_forward(const NormProblem& problem, const ForwardArrays<S>& arrays);
 template <class S>
-void runs_backward(const NormProblem& problem, const NormBackward<S>& arrays);
+void runs_backward(const NormProblem& problem, const BackwardArrays<S>& arrays);
 template <class S>
-void columns_forward(const NormProblem& problem, const NormForward<S>& arrays);
+void columns_forward(const NormProblem& problem, const ForwardArrays<S>& arrays);
 template <class S>
-void columns_backward(const NormProblem& problem, const NormBackward<S>& arrays);
+void columns_backward(const NormProblem& problem, const BackwardArrays<S>& arrays);
 
-}  // namespace norma::norm_kernels::cpu
+// The others of NormKernels.
+void positive_bits(DType dtype, int64_t count, const void* y, uint8_t* bits);
+void mask_by_bits(DType dtype, int64_t count, const uint8_t* bits, const void* dy, void* dz);
+void rstd_of(DType dtype, int64_t count, const double* var, double eps, void* rstd);
+void update_running(int64_t count, const double* running, const double* batch, double momentum, double factor,
+                    double* result);
+void renorm(DType dtype, int64_t count, const RenormCorrection& arrays);
+
+}  // namespace norma::kernels::cpu

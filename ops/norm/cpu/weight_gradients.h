@@ -8,7 +8,7 @@
 
 // Sums of weight gradients.
 
-namespace norma::norm_kernels::cpu {
+namespace norma::kernels::cpu {
 
 /// Their number must not depend on the number of threads.
 inline constexpr int64_t kMaxPartials = 64;
@@ -61,4 +61,4 @@ class WeightGradients {
   double* sums_;
 };
 
-}  // namespace norma::norm_kernels::cpu
+}  // namespace norma::kernels::cpu

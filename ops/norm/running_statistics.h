@@ -1,0 +1,15 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <string_view>
+
+namespace norma::norm_detail {
+
+/// Writes to running: (1 - momentum) * running + momentum * factor * batch. Both of (C), computed in float64.
+void update_running(std::string_view op, const Tensor& running, const Tensor& batch, double momentum, double factor);
+
+/// The stats (kernels.h) of constants, one per channel: mean and biased variance of rank 1.
+Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype);
+
+}  // namespace norma::norm_detail
