@@ -41,7 +41,7 @@ struct ThresholdMap {
     const T tau = n(3, i);
     return z < tau || tau != tau ? tau : z;
   }
-  /// of bias, weight, tau
+  /// Terms of the gradients of bias, weight and tau.
   template <class T, class N>
   static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
     const T pass = passes(before(x, n, i), n(3, i));
@@ -63,7 +63,7 @@ struct GateMap {
   static T value(T x, const N& n, int64_t i) {
     return multiply_add((x * n(1, i)) * vector_math::sigmoid(n(0, i) * x), n(2, i), n(3, i));
   }
-  /// of bias, weight, and of v / weight
+  /// Terms of the gradients of bias, weight and v; the last lacks its factor weight.
   template <class T, class N>
   static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
     const T gate = vector_math::sigmoid(n(0, i) * x);
@@ -99,7 +99,8 @@ struct EvoMap {
   static T value(T x, const N& n, int64_t i) {
     return multiply_add(x / denominator(x, n, i).value, n(3, i), n(4, i));
   }
-  /// of bias and weight, and of v, the root of the map and that of the batch, each divided by -weight
+  /// Terms of the gradients of bias and weight, and of v, the root of the map and that of the batch; these three lack
+  /// their factor -weight.
   template <class T, class N>
   static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
     const auto d = denominator(x, n, i);
@@ -125,7 +126,7 @@ struct AffineMap {
   static T value(T x, const N& n, int64_t i) {
     return multiply_add(x, n(0, i), n(1, i));
   }
-  /// of shift, and of scale times the third number
+  /// Terms of the gradients of shift, and of scale times the third number.
   template <class T, class N>
   static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
     return {.a = dy, .b = dy * (x * n(2, i))};
@@ -145,7 +146,7 @@ struct TanhMap {
   static T value(T x, const N& n, int64_t i) {
     return multiply_add(vector_math::tanh(n(0, i) * x), n(1, i), n(2, i));
   }
-  /// of bias, weight, and of alpha / weight
+  /// Terms of the gradients of bias, weight and alpha; the last lacks its factor weight.
   template <class T, class N>
   static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
     const T t = vector_math::tanh(n(0, i) * x);

@@ -20,7 +20,7 @@ namespace norma {
 
 /// What normalize() computed besides the output, for each set of reduced elements, in row-major order of the sets.
 struct NormStatistics {
-  Tensor mean;  ///< without the rest of the pivot: rounded to the statistics' dtype
+  Tensor mean;  ///< rounded to the dtype of the statistics
   Tensor var;   ///< biased unless the spec has a correction; the mean square for Centring::none
 };
 

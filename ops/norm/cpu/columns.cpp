@@ -87,8 +87,8 @@ class ColumnsForward {
       for (; row < stop; ++row) {
         add_shifted_rows<1>(tile.width_of(row), x + row * tile.stride, tile.stride, pivot_, first_, second_);
       }
-      carry_on(tile.width, first_, sum_);
-      carry_on(tile.width, second_, squares_);
+      move_to_double(tile.width, first_, sum_);
+      move_to_double(tile.width, second_, squares_);
     }
     tile.fold(sum_);
     tile.fold(squares_);
@@ -272,9 +272,9 @@ ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t e
   constexpr int64_t kChunkBytes = 384 * 1024;
   sets_per_tile = shape.kept;
   if (shape.kept * shape.reduce_inner > kMaxWidth) {
-    // As many columns as leave the tile in the cache: a multiple of a few vectors if columns are sets, else of a byte
-    // of bits.
-    // The pieces of rows should not be short either: backward, which has two arrays, may fill the cache twice as far.
+    // A tile has as many columns as fit in the cache; backward, which reads two arrays, may fill it twice as far, since
+    // short pieces of rows cost more. Where each column is a set the number is a multiple of 32, a few vectors. Else
+    // the elements of a tile are a multiple of 8, so that its bits begin with a byte.
     const int64_t column_bytes = shape.reduce_outer * element_bytes;
     const int64_t wanted = std::clamp(kCacheBytes / column_bytes, kMinColumns, kMaxColumns);
     sets_per_tile = std::clamp<int64_t>(wanted / shape.reduce_inner, 1, shape.kept);

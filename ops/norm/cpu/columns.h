@@ -146,7 +146,7 @@ void gather_columns(const AffineShape& affine, const ColumnTile& tile, const T* 
   tile.repeat(to);
 }
 
-/// Rows that are added up in T before they are carried on in double: fewer where there are few at all, as their errors
+/// Rows that are added up in T before they are moved to double: fewer where there are few at all, as their errors
 /// do not average out.
 inline int64_t rows_in_t(const ColumnTile& tile) {
   return tile.rows <= 32 ? 4 : 64;
@@ -154,7 +154,7 @@ inline int64_t rows_in_t(const ColumnTile& tile) {
 
 /// sum[j] += part[j], and part[j] = 0.
 template <class T>
-void carry_on(int64_t width, T* part, double* sum) {
+void move_to_double(int64_t width, T* part, double* sum) {
   for (int64_t j = 0; j < width; ++j) {
     sum[j] += part[j];
     part[j] = 0;

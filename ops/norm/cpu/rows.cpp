@@ -10,7 +10,7 @@ namespace norma::kernels::cpu {
 namespace {
 
 constexpr int64_t kMaxBatch = 16;
-/// Rows whose weight gradients are added up in T before they are carried on in double.
+/// Rows whose weight gradients are added up in T before they are moved to double.
 constexpr int64_t kRowsInT = 512;
 
 /// Rows that are worked on together: their constants are computed side by side, and a second pass finds them in L1.
@@ -173,8 +173,8 @@ class RowsBackward {
     }
   }
 
-  /// Moves what has been added up in T.
-  void carry_on(double* dweight, double* dbias) {
+  /// Adds what has been summed in T to sums in double, and clears it.
+  void move_to_double(double* dweight, double* dbias) {
     for (int64_t i = 0; weights_wanted_ && i < problem_.affine.numel(); ++i) {
       dweight[i] += dweight_[i];
       dbias[i] += dbias_[i];
@@ -191,18 +191,11 @@ class RowsBackward {
       masked_run(count_, arrays_.bits, offset, arrays_.dy + offset, dz);
     } else {
       const int64_t weight = weight_of(problem_.affine, set);
-      const auto apply = [&](auto scale, auto shift) {
-        slope_run(arrays_.activation, count_, arrays_.x + offset,
-                  arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, arrays_.dy + offset, dz,
-                  Same<T>{arrays_.mean[set]}, Same<T>{arrays_.mean_low[set]}, Times{Same<T>{arrays_.rstd[set]}, scale},
-                  shift);
-      };
-      if (arrays_.weight == nullptr) {
-        arrays_.bias == nullptr ? apply(Same<T>{1}, Same<T>{0}) : apply(Same<T>{1}, Varying<T>{arrays_.bias + weight});
-      } else {
-        arrays_.bias == nullptr ? apply(Varying<T>{arrays_.weight + weight}, Same<T>{0})
-                                : apply(Varying<T>{arrays_.weight + weight}, Varying<T>{arrays_.bias + weight});
-      }
+      slope_run(arrays_.activation, count_, arrays_.x + offset,
+                arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, arrays_.dy + offset, dz,
+                Same<T>{arrays_.mean[set]}, Same<T>{arrays_.mean_low[set]},
+                Times{Same<T>{arrays_.rstd[set]}, Varying<T>{arrays_.weight + weight}},
+                Varying<T>{arrays_.bias + weight});
     }
     if (arrays_.dresidual != nullptr && !in_place_) {
       store_run(count_, dz, arrays_.dresidual + offset);
@@ -224,47 +217,38 @@ class RowsBackward {
       }
       const D* dz_row = dz + row * count_;
       const S* x_row = x + row * count_;
-      const Pair<double> sums = arrays_.weight == nullptr
-                                    ? gradient_sums(count_, dz_row, x_row, c.mean, c.mean_low, c.rstd)
-                                    : gradient_sums(count_, dz_row, x_row, c.mean, c.mean_low, c.rstd,
-                                                    Varying<T>{arrays_.weight + weight_of(affine, set)});
+      const Pair<double> sums = gradient_sums(count_, dz_row, x_row, c.mean, c.mean_low, c.rstd,
+                                              Varying<T>{arrays_.weight + weight_of(affine, set)});
       const InputGradient gradient = of_dx_.of(c.rstd, sums.first, sums.second);
       c.by_xhat = static_cast<T>(gradient.by_xhat);
       c.shift = static_cast<T>(gradient.shift);
     }
-    const auto go = [&](auto weight_from) {
-      // xhat of dx is not that of dweight where the deviation alone is taken, and not computed where it is given.
-      const bool apart = dx != nullptr && (arrays_.centre != nullptr || problem_.fixed_stats);
-      S* together = apart ? nullptr : dx;
-      int64_t row = 0;
-      if (affine.outer_period == 1) {
-        for (; row + 4 <= rows; row += 4) {
-          gradients_of_rows<4>(count_, dz + row * count_, x + row * count_,
-                               together == nullptr ? nullptr : dx + row * count_, constants + row, weight_from(0),
-                               dweight_, dbias_);
-        }
-      }
-      for (; row < rows; ++row) {
-        const int64_t weight = weight_of(affine, first + row);
-        gradients_of_rows<1>(count_, dz + row * count_, x + row * count_,
-                             together == nullptr ? nullptr : dx + row * count_, constants + row, weight_from(weight),
-                             weights_wanted_ ? dweight_ + weight : nullptr,
-                             weights_wanted_ ? dbias_ + weight : nullptr);
-      }
-      for (row = 0; apart && row < rows; ++row) {
-        const RowConstants<T>& c = constants[row];
-        const Pair<T> centre = centre_of(arrays_, first + row);
-        const Same<T> rstd{c.rstd};
-        input_gradient_run(problem_.fixed_stats, count_, dz + row * count_, x + row * count_, dx + row * count_,
-                           Same<T>{centre.first}, Same<T>{centre.second}, rstd,
-                           Times{rstd, weight_from(weight_of(affine, first + row))}, Same<T>{c.by_xhat},
-                           Same<T>{c.shift});
-      }
+    // One loop makes dx and the gradients of the weights, which share xhat = (x - mean) * rstd. Where dx has another
+    // xhat (Centring::deviation) or none (fixed stats), it takes a loop of its own.
+    const bool dx_apart = dx != nullptr && (arrays_.centre != nullptr || problem_.fixed_stats);
+    S* dx_together = dx_apart ? nullptr : dx;
+    int64_t row = 0;
+    const auto rows_from = [&](auto how_many, int64_t weight) {
+      gradients_of_rows<how_many>(count_, dz + row * count_, x + row * count_,
+                                  dx_together == nullptr ? nullptr : dx_together + row * count_, constants + row,
+                                  Varying<T>{arrays_.weight + weight}, weights_wanted_ ? dweight_ + weight : nullptr,
+                                  weights_wanted_ ? dbias_ + weight : nullptr);
+      row += how_many;
     };
-    if (arrays_.weight == nullptr) {
-      go([](int64_t) { return Same<T>{1}; });
-    } else {
-      go([this](int64_t at) { return Varying<T>{arrays_.weight + at}; });
+    while (affine.outer_period == 1 && row + 4 <= rows) {
+      rows_from(std::integral_constant<int, 4>{}, 0);
+    }
+    while (row < rows) {
+      rows_from(std::integral_constant<int, 1>{}, weight_of(affine, first + row));
+    }
+    for (row = 0; dx_apart && row < rows; ++row) {
+      const RowConstants<T>& c = constants[row];
+      const Pair<T> centre = centre_of(arrays_, first + row);
+      const Same<T> rstd{c.rstd};
+      input_gradient_run(problem_.fixed_stats, count_, dz + row * count_, x + row * count_, dx + row * count_,
+                         Same<T>{centre.first}, Same<T>{centre.second}, rstd,
+                         Times{rstd, Varying<T>{arrays_.weight + weight_of(affine, first + row)}}, Same<T>{c.by_xhat},
+                         Same<T>{c.shift});
     }
   }
 
@@ -283,7 +267,18 @@ class RowsBackward {
 }  // namespace
 
 template <class S>
-void rows_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+void rows_backward(const NormProblem& problem, const BackwardArrays<S>& without_defaults) {
+  using T = compute_t<S>;
+  Scratch shared;
+  BackwardArrays<S> arrays = without_defaults;  // an absent weight becomes 1, an absent bias 0: one loop for all
+  if (arrays.weight == nullptr) {
+    T* ones = shared.take<T>(problem.affine.numel());
+    std::fill_n(ones, problem.affine.numel(), T(1));
+    arrays.weight = ones;
+  }
+  if (arrays.bias == nullptr && arrays.activation != Activation::identity) {
+    arrays.bias = shared.zeros<T>(problem.affine.numel());
+  }
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
   const int64_t batch = batch_of(count, 2 * sizeof(S));
@@ -292,7 +287,6 @@ void rows_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) 
   const int64_t wanted_blocks = std::clamp<int64_t>(sets / 64, 8, kMaxPartials);
   const int64_t rows_per_block = ceil_div(ceil_div(sets, wanted_blocks), batch) * batch;
   const int64_t blocks = ceil_div(sets, rows_per_block);
-  Scratch shared;
   const WeightGradients gradients(shared, arrays.dweight != nullptr || arrays.dbias != nullptr, blocks,
                                   problem.affine.numel());
 
@@ -306,7 +300,7 @@ void rows_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) 
         rows.batch(first, std::min(batch, last - first));
         in_t += batch;
         if (in_t >= kRowsInT || first + batch >= last) {
-          rows.carry_on(gradients.dweight(block), gradients.dbias(block));
+          rows.move_to_double(gradients.dweight(block), gradients.dbias(block));
           in_t = 0;
         }
       }

@@ -12,7 +12,7 @@
 
 namespace norma::kernels::cpu {
 
-/// Vectors that one chain of sums in T may take before it is carried on in double.
+/// Vectors that one chain of sums in T may take before it is moved to double.
 inline constexpr int64_t kChain = 32;
 
 /// (x - mean) - mean_low. 16 bits have no digits for which mean_low would matter: there it is neither loaded nor
@@ -27,7 +27,7 @@ template <class S, class Mean, class MeanLow, class Part>
   }
 }
 
-/// Memory to fetch while a run is written, since memory can do both at a time: as many numbers as the run has.
+/// Prefetches the next run while one is written: memory can do both at a time.
 template <class S>
 struct Fetch {
   const S* numbers;
@@ -48,11 +48,11 @@ inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_l
 }
 
 /// dx = dz * by_dz + ((x - mean) - mean_low) * rstd * by_xhat + shift, or only the first term where the statistics are
-/// given. (rstd and by_xhat apart are of the size of dx. Their product need not fit T.)
+/// fixed. (rstd and by_xhat apart are of the size of dx. Their product need not fit T.)
 template <class D, class S, class Mean, class MeanLow, class Rstd, class ByDz, class ByXhat, class Shift>
-inline void input_gradient_run(bool given, int64_t count, const D* dz, const S* x, S* dx, Mean mean, MeanLow mean_low,
-                               Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift) {
-  if (given) {
+inline void input_gradient_run(bool fixed_stats, int64_t count, const D* dz, const S* x, S* dx, Mean mean,
+                               MeanLow mean_low, Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift) {
+  if (fixed_stats) {
     for_each_lanes<compute_t<S>>(
         count, [&](int64_t i, auto part) { store(dx + i, load(dz + i, part) * by_dz.get(i, part), part); });
     return;

@@ -45,7 +45,7 @@ inline Moments merge(bool raw, const Moments& a, double count_a, const Moments& 
   return {a.pivot, a.offset + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
 }
 
-/// What is known of a set, into the arrays.
+/// Writes the stats of one set.
 template <class S, class T>
 inline void store_set(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set, T mean, T mean_low,
                       T rstd, T var) {
@@ -181,7 +181,7 @@ struct InputGradient {
 ///   mean:      dx = rstd * (g - sum(g) / n - d * rstd * sum(g * xhat) / (n - k))
 ///   none:      dx = rstd * (g - d * rstd * sum(g * xhat) / n)
 ///   deviation: dx = rstd * (g - d * rstd * sum(g * xhat) / (n - k))
-///   given:     dx = rstd * g
+///   fixed:     dx = rstd * g
 class InputGradients {
  public:
   explicit InputGradients(const NormProblem& problem)

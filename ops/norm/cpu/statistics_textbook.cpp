@@ -6,7 +6,7 @@
 #include <span>
 
 // Statistics that are there to be compared with `stable`: welford, two_pass and compensated, as the textbooks write
-// them, in T. They take passes over x of their own; the walk that follows has them as given.
+// them, in T. They take passes over x of their own, and are fixed for the walk that follows.
 
 namespace norma::kernels::cpu {
 
