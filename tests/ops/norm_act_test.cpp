@@ -9,16 +9,6 @@ namespace {
 
 constexpr Activation kActivations[] = {Activation::identity, Activation::relu, Activation::gelu, Activation::silu};
 
-Tensor activate(const Tensor& x, Activation f) {
-  switch (f) {
-    case Activation::identity: return x;
-    case Activation::relu: return relu(x);
-    case Activation::gelu: return gelu(x);
-    case Activation::silu: return silu(x);
-  }
-  return x;
-}
-
 /// Specs of all three walks, with weights along sets, runs and both.
 std::vector<NormSpec> specs() {
   return {{.reduce = {0, 2, 3}, .affine = {1}},
