@@ -1,6 +1,7 @@
 #pragma once
 
 #include "files.h"
+#include "paths.h"
 
 #include <sys/wait.h>
 
@@ -23,7 +24,7 @@ inline Outcome run_norma(const std::filesystem::path& folder, const std::string&
   const std::string out = (folder / "stdout.txt").string();
   const std::string err = (folder / "stderr.txt").string();
   const std::string command = fmt::format("cd '{}' && {} '{}' {} > '{}' 2> '{}' < /dev/null", folder.string(), prefix,
-                                          NORMA_PROGRAM, arguments, out, err);
+                                          norma_program(), arguments, out, err);
   const int status = std::system(command.c_str());
   Outcome outcome;
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

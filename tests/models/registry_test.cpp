@@ -6,6 +6,7 @@
 #include "nn/linear.h"
 #include "nn/norm/factory.h"
 #include "nn/sequential.h"
+#include "paths.h"
 
 #include <fstream>
 #include <sstream>
@@ -42,7 +43,7 @@ std::shared_ptr<nn::Module> empty_model(const std::string& name, const std::stri
 TEST_CASE("models: state dict name by name as torchvision and timm") {
   for (const std::string model : {"resnet18", "resnet50", "convnext_tiny"}) {
     CAPTURE(model);
-    std::ifstream file(NORMA_SOURCE_DIR "/tests/models/names/" + model + ".txt");
+    std::ifstream file(test::source_folder() / "tests/models/names" / (model + ".txt"));
     std::stringstream expected;
     expected << file.rdbuf();
     REQUIRE(expected.str().size() > 1000);

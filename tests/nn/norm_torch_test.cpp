@@ -1,7 +1,7 @@
 #include "data/safetensors.h"
 #include "norm_cases.h"
+#include "paths.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -15,7 +15,7 @@ class TorchReference {
  public:
   TorchReference() {
     const data::Safetensors file =
-        data::load_safetensors(std::filesystem::path(NORMA_SOURCE_DIR) / "tests" / "reference" / "norms.safetensors");
+        data::load_safetensors(test::source_folder() / "tests" / "reference" / "norms.safetensors");
     for (const auto& [name, tensor] : file.tensors) {
       tensors_[name] = tensor;
     }

@@ -1,4 +1,5 @@
 #include "parity/program.h"
+#include "paths.h"
 #include "support.h"
 
 #include <fstream>
@@ -11,7 +12,7 @@ using namespace norma::test;
 using json = nlohmann::json;
 
 TEST_CASE("random programs: the kept ones give PyTorch's values, gradients and second derivatives") {
-  const json kept = json::parse(std::ifstream(NORMA_SOURCE_DIR "/tests/parity/random_programs.json"));
+  const json kept = json::parse(std::ifstream(source_folder() / "tests/parity/random_programs.json"));
   REQUIRE(kept.at("programs").size() == 20);
   size_t compared_strides = 0;
   for (size_t number = 0; number < 20; ++number) {
