@@ -1,13 +1,12 @@
 #include "nn/cast_policy.h"
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "nn/policy_file.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-#include <tuple>
+#include <string>
 #include <vector>
 
 namespace norma::nn {
@@ -24,35 +23,27 @@ std::string reason(const Error& error) {
 }  // namespace
 
 CastPolicy parse_cast_policy(std::string_view text, const std::string& source) {
-  struct Line {
-    toml::source_position position;
-    std::string place, pattern;
+  struct Rule {
+    PolicyLine line;
     CastRule rule;
   };
-  std::vector<Line> lines;
-  const toml::table table = parse_policy_file(kOp, text, source);
-  for (const auto& [key, node] : table) {
-    const std::string place = at(source, key.source().begin);
-    const std::optional<std::string> rule = node.value_exact<std::string>();
-    check(rule.has_value(), kOp, "{}: '{}': expected \"lower\", \"float32\" or \"keep\", got another type", place,
-          excerpt(key.str()));
+  std::vector<Rule> rules;
+  for (const PolicyLine& line : parse_policy_file(kOp, text, source)) {
+    check(line.text.has_value(), kOp, "{}: '{}': expected \"lower\", \"float32\" or \"keep\", got another type",
+          line.pattern_place, excerpt(line.pattern));
     try {
-      lines.push_back({key.source().begin, place, std::string(key.str()), cast_rule_from_string(*rule)});
+      rules.push_back({line, cast_rule_from_string(*line.text)});
     } catch (const Error& error) {
-      fail(kOp, "{}: '{}': {}", place, excerpt(key.str()), reason(error));
+      fail(kOp, "{}: '{}': {}", line.pattern_place, excerpt(line.pattern), reason(error));
     }
   }
-  check(!lines.empty(), kOp, "{}: expected lines \"op\" = \"rule\", got none", source);
-  // A TOML table is sorted by name; the order of the file is what counts here.
-  std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
-    return std::tie(a.position.line, a.position.column) < std::tie(b.position.line, b.position.column);
-  });
+  check(!rules.empty(), kOp, "{}: expected lines \"op\" = \"rule\", got none", source);
   CastPolicy policy;
-  for (const Line& line : lines) {
+  for (const auto& [line, rule] : rules) {
     try {
-      policy.set(line.pattern, line.rule);
+      policy.set(line.pattern, rule);
     } catch (const Error& error) {
-      fail(kOp, "{}: {}", line.place, reason(error));
+      fail(kOp, "{}: {}", line.pattern_place, reason(error));
     }
   }
   return policy;

@@ -1,6 +1,7 @@
 #include "nn/norm/policy.h"
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "nn/module.h"
 #include "nn/norm/convert.h"
 #include "nn/norm/factory.h"
@@ -27,30 +28,17 @@ bool matches(const std::string& pattern, const std::string& path) {
 
 NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
   NormPolicy policy{.source = source, .rules = {}};
-  std::vector<std::pair<toml::source_position, NormRule>> rules;
-  const toml::table table = parse_policy_file(kOp, text, source);
-  for (const auto& [key, node] : table) {
-    const std::string place = at(source, node.source().begin);
-    const std::optional<std::string> norm = node.value_exact<std::string>();
-    check(norm.has_value(), kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", place,
-          excerpt(key.str()), type_text(std::string(key.str()), node));
+  for (const PolicyLine& line : parse_policy_file(kOp, text, source)) {
+    check(line.text.has_value(), kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", line.text_place,
+          excerpt(line.pattern), line.type);
     try {
-      parse_norm(*norm);
+      parse_norm(*line.text);
     } catch (const Error& error) {
-      fail(kOp, "{}: '{}': {}", place, excerpt(key.str()), error.what());
+      fail(kOp, "{}: '{}': {}", line.text_place, excerpt(line.pattern), error.what());
     }
-    rules.emplace_back(node.source().begin, NormRule{.pattern = std::string(key.str()),
-                                                     .norm = *norm,
-                                                     .line = static_cast<int64_t>(node.source().begin.line)});
+    policy.rules.push_back({.pattern = line.pattern, .norm = *line.text, .line = line.line});
   }
-  check(!rules.empty(), kOp, "{}: expected lines \"pattern\" = \"norm\", got none", source);
-  // A TOML table is sorted by name; the order of the file is what counts here.
-  std::sort(rules.begin(), rules.end(), [](const auto& a, const auto& b) {
-    return a.first.line != b.first.line ? a.first.line < b.first.line : a.first.column < b.first.column;
-  });
-  for (auto& [position, rule] : rules) {
-    policy.rules.push_back(std::move(rule));
-  }
+  check(!policy.rules.empty(), kOp, "{}: expected lines \"pattern\" = \"norm\", got none", source);
   return policy;
 }
 
