@@ -62,8 +62,8 @@ std::string describe_cases() {
 }  // namespace
 
 Command add_audit(CLI::App& program, const std::string& command_line) {
-  CLI::App* app = program.add_subcommand("audit", "How exact each norm is, with each choice of statistics and dtype");
-  app->footer(
+  CLI::App& app = add_subcommand(
+      program, "audit", "How exact each norm is, with each choice of statistics and dtype",
       "Examples:\n"
       "  norma audit\n"
       "  norma audit --quick --dtypes float32\n"
@@ -73,28 +73,28 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
       "costs. The output folder gets results.csv (a line per measurement), costs.csv (a line per timing),\n"
       "results.json (both, the machine and the versions; what is no number is \"inf\", \"-inf\" or \"nan\") and\n"
       "table.txt (what is printed).\n\n" +
-      describe_cases());
+          describe_cases());
   auto state = std::make_shared<State>();
   state->audit.command = command_line;
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& description) {
-    cli::add_list(*app, name, "a name", list, description)
-        ->type_name("LIST")
-        ->default_str("all")
-        ->group("What is measured");
+    cli::add_list(app, name, "a name", list, description)
+        .type_name("LIST")
+        .default_str("all")
+        .group("What is measured");
   };
   add_list("--norm,--norms", state->audit.norms, fmt::format("{}", fmt::join(train::audit::audited_names(), ", ")));
   add_list("--statistics", state->audit.statistics, "stable, welford, two_pass, compensated, sum_of_squares");
   add_list("--dtype,--dtypes", state->audit.dtypes, "float32, float64, bfloat16, float16");
   add_list("--case,--cases", state->audit.cases, "kinds of input; they are listed below");
-  add_switch(*app, "--quick", state->audit.quick, "one memory layout, smaller published cases, fewer timings")
-      ->group("What is measured");
-  add_path(*app, "--output", state->output, "folder for the results")
-      ->type_name("FOLDER")
-      ->default_str("runs/audit-<date>-<time>")
-      ->group("Running");
-  state->running.add_threads(*app);
-  state->running.add_quiet(*app);
-  return {app, [state] { return run(*state); }};
+  add_switch(app, "--quick", state->audit.quick, "one memory layout, smaller published cases, fewer timings")
+      .group("What is measured");
+  add_path(app, "--output", state->output, "folder for the results")
+      .type_name("FOLDER")
+      .default_str("runs/audit-<date>-<time>")
+      .group("Running");
+  state->running.add_threads(app);
+  state->running.add_quiet(app);
+  return {&app, [state] { return run(*state); }};
 }
 
 }  // namespace norma::cli

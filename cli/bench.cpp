@@ -84,8 +84,8 @@ int run(const State& state) {
   for (const train::bench::BenchRow& row : benchmark.rows) {
     for (const Mode mode : options.modes) {
       if (const auto& measured = row.measured(mode); measured && measured->detail) {
-        train::say("\n{} {} with norm {} in {}, batch size {}:\n{}", row.model, to_string(mode),
-                   train::norm_label(row.norm, options.recipe), row.channels_last ? "NHWC" : "NCHW",
+        train::say("\n{} {} with norm {} in {}, batch size {}:\n{}", train::model_label(row.model, options.recipe),
+                   to_string(mode), train::norm_label(row.norm, options.recipe), row.channels_last ? "NHWC" : "NCHW",
                    measured->batch_size, train::bench::to_table(*measured->detail));
       }
     }
@@ -110,8 +110,8 @@ int run(const State& state) {
 }  // namespace
 
 Command add_bench(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("bench", "How fast networks train and infer, and where the time goes");
-  app->footer(
+  CLI::App& app = add_subcommand(
+      program, "bench", "How fast networks train and infer, and where the time goes",
       "Examples:\n"
       "  norma bench --model resnet50 --bench train -b 8 --channels-last\n"
       "  norma bench --model resnet50 --norm batch,layer2d,group:32 --bench train --channels-last --alternate\n"
@@ -123,47 +123,47 @@ Command add_bench(CLI::App& program) {
   BenchOptions& bench = state->bench;
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& type,
                             const std::string& shown, const std::string& description) {
-    cli::add_list(*app, name, "a name", list, description)->type_name(type)->default_str(shown)->group(kMeasured);
+    cli::add_list(app, name, "a name", list, description).type_name(type).default_str(shown).group(kMeasured);
   };
   add_list("-m,--model", bench.models, "LIST", "resnet50", "names, patterns ('resnet*') or all");
   add_list("--norm", bench.norms, "LIST", "the model's own", "norm specs, a row for each: batch,layer2d,group:32");
-  add_text(*app, "--bench", "a name", state->mode, "train, infer (or inference), or both")
-      ->type_name("MODE")
-      ->default_str(state->mode)
-      ->group(kMeasured);
+  add_text(app, "--bench", "a name", state->mode, "train, infer (or inference), or both")
+      .type_name("MODE")
+      .default_str(state->mode)
+      .group(kMeasured);
   const auto add = [&](const std::string& name, const Range<int64_t>& range, int64_t& value,
                        const std::string& description) {
     add_value<int64_t>(
-        *app, name, range, [&value](int64_t n) { value = n; }, description)
-        ->type_name("N")
-        ->default_str(std::to_string(value))
-        ->group(kMeasured);
+        app, name, range, [&value](int64_t n) { value = n; }, description)
+        .type_name("N")
+        .default_str(std::to_string(value))
+        .group(kMeasured);
   };
   add("--num-classes", train::ranges::kClasses, bench.num_classes, "outputs of the network");
   add("--num-warm-iter", train::ranges::kStepsOrNone, bench.warm_steps, "steps before timing starts");
   add("--num-bench-iter", train::ranges::kSteps, bench.steps, "steps that are timed");
   const auto flag = [&](const std::string& name, bool& value, const std::string& description) {
-    add_switch(*app, name, value, description)->group(kMeasured);
+    add_switch(app, name, value, description).group(kMeasured);
   };
   flag("--fold", bench.fold, "inference: fold batch norms into the convolutions before them");
   flag("--detail", bench.detail, "time, bytes and floor of every op");
   flag("--alternate", bench.alternate, "the rows of a model take turns step by step, for comparing them");
   flag("--both-formats", bench.both_formats, "a row in NCHW and one in NHWC (channels_last): what NCHW costs");
   flag("--retry", bench.retry, "where memory does not suffice, try a smaller batch; each row says which");
-  state->recipe.add_model_details(*app);
-  state->recipe.add_image_shape(*app);
-  state->recipe.add_update(*app);
-  state->recipe.add_seed(*app);
-  state->recipe.add_precision(*app, train::precision_names());
-  exclude(*app, {"--both-formats", "--channels-last"});
-  add_path(*app, "--results-file", state->results_file, "file for the rows")->type_name("FILE")->group(kResults);
-  add_text(*app, "--results-format", "a name", state->results_format, "csv or json")
-      ->type_name("NAME")
-      ->default_str("by the file's name, else csv")
-      ->group(kResults);
-  state->running.add_threads(*app);
-  state->running.add_quiet(*app);
-  return {app, [state] { return run(*state); }};
+  state->recipe.add_model_details(app);
+  state->recipe.add_image_shape(app);
+  state->recipe.add_update(app);
+  state->recipe.add_seed(app);
+  state->recipe.add_precision(app, train::precision_names());
+  exclude(app, {"--both-formats", "--channels-last"});
+  add_path(app, "--results-file", state->results_file, "file for the rows").type_name("FILE").group(kResults);
+  add_text(app, "--results-format", "a name", state->results_format, "csv or json")
+      .type_name("NAME")
+      .default_str("by the file's name, else csv")
+      .group(kResults);
+  state->running.add_threads(app);
+  state->running.add_quiet(app);
+  return {&app, [state] { return run(*state); }};
 }
 
 }  // namespace norma::cli

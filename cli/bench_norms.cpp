@@ -60,8 +60,8 @@ int run(const State& state) {
 }  // namespace
 
 Command add_bench_norms(CLI::App& program, const std::string& command_line) {
-  CLI::App* app = program.add_subcommand("bench-norms", "How fast each norm moves its bytes, beside a copy");
-  app->footer(
+  CLI::App& app = add_subcommand(
+      program, "bench-norms", "How fast each norm moves its bytes, beside a copy",
       "Examples:\n"
       "  norma bench-norms --quick\n"
       "  norma bench-norms --norms layer2d,group:32 --dtypes float32 --batch-sizes 64 --img-sizes 28,56\n"
@@ -77,11 +77,11 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   constexpr const char* kMeasured = "What is measured";
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,
                             const std::string& description) {
-    cli::add_list(*app, name, "a name", list, description)->type_name("LIST")->default_str(shown)->group(kMeasured);
+    cli::add_list(app, name, "a name", list, description).type_name("LIST").default_str(shown).group(kMeasured);
   };
   const auto add_sizes = [&](const std::string& name, const Range<int64_t>& range, std::vector<int64_t>& list,
                              const std::string& shown, const std::string& description) {
-    add_values(*app, name, range, list, description)->type_name("LIST")->default_str(shown)->group(kMeasured);
+    add_values(app, name, range, list, description).type_name("LIST").default_str(shown).group(kMeasured);
   };
   add_list("--norm,--norms", sweep.norms, "batch,layer2d,group:32,group:1,instance,rms2d", "norm specs");
   add_list("--format,--formats", sweep.formats, "both", "contiguous, channels_last");
@@ -93,19 +93,19 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   add_sizes("--channels", train::ranges::kChannels, sweep.channels, "24 to 2048", "C of the images");
   add_sizes("--img-sizes", train::ranges::kImageSize, sweep.image_sizes, "7 to 112", "H and W of the images");
   add_value<int64_t>(
-      *app, "--max-mb", train::ranges::kMebibytes, [s = state.get()](int64_t n) { s->max_megabytes = n; },
+      app, "--max-mb", train::ranges::kMebibytes, [s = state.get()](int64_t n) { s->max_megabytes = n; },
       "leave out images with more MiB of float32")
-      ->type_name("N")
-      ->default_str("64; with --quick 16")
-      ->group(kMeasured);
-  add_switch(*app, "--quick", sweep.quick, "fewer and smaller shapes, fewer repetitions")->group(kMeasured);
-  add_path(*app, "--output", state->output, "folder for the results")
-      ->type_name("FOLDER")
-      ->default_str("runs/bench-norms-<date>-<time>")
-      ->group("Running");
-  state->running.add_threads(*app);
-  state->running.add_quiet(*app);
-  return {app, [state] { return run(*state); }};
+      .type_name("N")
+      .default_str("64; with --quick 16")
+      .group(kMeasured);
+  add_switch(app, "--quick", sweep.quick, "fewer and smaller shapes, fewer repetitions").group(kMeasured);
+  add_path(app, "--output", state->output, "folder for the results")
+      .type_name("FOLDER")
+      .default_str("runs/bench-norms-<date>-<time>")
+      .group("Running");
+  state->running.add_threads(app);
+  state->running.add_quiet(app);
+  return {&app, [state] { return run(*state); }};
 }
 
 }  // namespace norma::cli

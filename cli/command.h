@@ -1,8 +1,7 @@
 #pragma once
 
+#include "cli/option.h"
 #include "core/error.h"
-
-#include <CLI/CLI.hpp>
 
 #include <functional>
 #include <string>
@@ -15,6 +14,9 @@ inline constexpr int kSuccess = 0;
 inline constexpr int kFailure = 1;   ///< something failed, and the rest is done; or the output cannot be written
 inline constexpr int kBadInput = 2;  ///< an Error: wrong options, files or shapes
 // 128 + the signal that ended it, with everything saved: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+
+/// What to type to start this program again: "./run" below that script, else the name that it was started by.
+const std::string& program_name();
 
 /// A subcommand: its options, and what runs after they are parsed and returns the exit code.
 struct Command {

@@ -34,11 +34,11 @@ struct State {
   std::string output;
   std::string resume;
   std::string command_line;
-  std::vector<const CLI::Option*> grid;  // models, norms and seeds
+  std::vector<Option> grid;  // models, norms and seeds
 };
 
-bool any_given(const std::vector<const CLI::Option*>& options) {
-  return std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
+bool any_given(const std::vector<Option>& options) {
+  return std::any_of(options.begin(), options.end(), [](const Option& option) { return option.given(); });
 }
 
 train::Comparison load_comparison(const std::filesystem::path& folder) {
@@ -109,7 +109,7 @@ int run(const State& state) {
   }
   train::say("\n{}\nreport: {}\n", train::to_table(comparison), (options.output / "report.html").string());
   if (any_in_state(comparison, {train::CellState::interrupted, train::CellState::pending})) {
-    train::say("interrupted; go on with: norma compare --resume {}\n", options.output.string());
+    train::say("interrupted; go on with: {} compare --resume {}\n", program_name(), options.output.string());
     return interrupted_code();
   }
   return any_in_state(comparison, {train::CellState::failed}) ? kFailure : kSuccess;
@@ -118,8 +118,8 @@ int run(const State& state) {
 }  // namespace
 
 Command add_compare(CLI::App& program, const std::string& command_line) {
-  CLI::App* app = program.add_subcommand("compare", "Train each model with each norm, and write a report");
-  app->footer(
+  CLI::App& app = add_subcommand(
+      program, "compare", "Train each model with each norm, and write a report",
       "Examples:\n"
       "  norma compare\n"
       "  norma compare --models resnet18 --norms batch,group:8,group/16,instance --seeds 0,1,2\n"
@@ -129,36 +129,36 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "rest.");
   auto state = std::make_shared<State>();
   state->command_line = command_line;
-  add_list(*app, "--model,--models", "a name", state->models,
+  add_list(app, "--model,--models", "a name", state->models,
            "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
-      ->type_name("LIST")
-      ->default_str("resnet50,convnext_atto")
-      ->group("Network");
-  add_list(*app, "--norm,--norms", "a norm", state->norms, describe_norm_specs())
-      ->type_name("LIST")
-      ->default_str("batch,layer2d,group")
-      ->group("Network");
-  add_values(*app, "--seed,--seeds", train::ranges::kSeed, state->seeds,
+      .type_name("LIST")
+      .default_str("resnet50,convnext_atto")
+      .group("Network");
+  add_list(app, "--norm,--norms", "a norm", state->norms, describe_norm_specs())
+      .type_name("LIST")
+      .default_str("batch,layer2d,group")
+      .group("Network");
+  add_values(app, "--seed,--seeds", train::ranges::kSeed, state->seeds,
              "of start values and image order; several show the spread")
-      ->type_name("LIST")
-      ->default_str("0")
-      ->group("Network");
-  state->grid = {app->get_option("--models"), app->get_option("--norms"), app->get_option("--seeds")};
-  state->recipe.add_model_details(*app);
-  state->recipe.add_data(*app);
-  state->recipe.add_training_data(*app);
-  state->recipe.add_optimisation(*app);
-  state->recipe.add_precision(*app, train::training_precision_names());
-  add_path(*app, "--output", state->output, "folder for the report")
-      ->type_name("FOLDER")
-      ->default_str("runs/compare-<date>-<time>")
-      ->group("Running");
-  add_path(*app, "--resume", state->resume, "do what is left of the comparison in this folder")
-      ->type_name("FOLDER")
-      ->group("Running");
-  exclude(*app, {"--output", "--resume"});
-  state->running.add_all(*app);
-  return {app, [state] { return run(*state); }};
+      .type_name("LIST")
+      .default_str("0")
+      .group("Network");
+  state->grid = {option_of(app, "--models"), option_of(app, "--norms"), option_of(app, "--seeds")};
+  state->recipe.add_model_details(app);
+  state->recipe.add_data(app);
+  state->recipe.add_training_data(app);
+  state->recipe.add_optimisation(app);
+  state->recipe.add_precision(app, train::training_precision_names());
+  add_path(app, "--output", state->output, "folder for the report")
+      .type_name("FOLDER")
+      .default_str("runs/compare-<date>-<time>")
+      .group("Running");
+  add_path(app, "--resume", state->resume, "do what is left of the comparison in this folder")
+      .type_name("FOLDER")
+      .group("Running");
+  exclude(app, {"--output", "--resume"});
+  state->running.add_all(app);
+  return {&app, [state] { return run(*state); }};
 }
 
 }  // namespace norma::cli

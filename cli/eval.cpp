@@ -25,7 +25,7 @@ struct State {
   RecipeOptions recipe{{}};
   RunOptions running;
   std::string checkpoint;
-  CLI::Option* model = nullptr;
+  Option model;
   int64_t recalibrate = 0;
   bool fold = false;
 };
@@ -35,7 +35,7 @@ int run(const State& state) {
   const std::filesystem::path given = state.checkpoint;
   const std::filesystem::path file = train::is_folder("eval", given) ? given / "last.safetensors" : given;
   // A file of weights alone says nothing of the network they are for.
-  const bool weights_only = state.model->count() > 0;
+  const bool weights_only = state.model.given();
   const train::Recipe recipe =
       state.recipe.applied_to(weights_only ? state.recipe.defaults() : train::recipe_of(train::load_checkpoint(file)));
   train::check_recipe(recipe);
@@ -61,7 +61,8 @@ int run(const State& state) {
   const train::InterruptGuard guard;
   train::convert_model(*model, precision);
   const train::Evaluation result = train::evaluate(*model, batches, precision);
-  train::say("{} {} on {}: accuracy {:.2f} %, loss {:.4f} ({} images, {:.1f} img/s){}\n", recipe.model,
+  train::say("{} {} on {}: accuracy {:.2f} %, loss {:.4f} ({} images, {:.1f} img/s){}\n",
+             train::model_label(recipe.model, recipe),
              train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
              recipe.dataset, 100 * result.accuracy, result.loss, result.images,
              static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted");
@@ -76,29 +77,29 @@ int run(const State& state) {
 }  // namespace
 
 Command add_eval(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("eval", "Accuracy of a checkpoint on the test images");
-  app->footer(
+  CLI::App& app = add_subcommand(
+      program, "eval", "Accuracy of a checkpoint on the test images",
       "Examples:\n"
       "  norma eval --checkpoint runs/mine\n"
       "  norma eval --checkpoint weights.safetensors --model resnet18 --norm group:8\n"
       "  norma eval --checkpoint runs/mine --recalibrate 100 --fold\n"
       "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
   auto state = std::make_shared<State>();
-  add_path(*app, "--checkpoint", state->checkpoint, "the file, or the folder of a run")->type_name("PATH")->required();
+  add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run").type_name("PATH").required();
   add_value<int64_t>(
-      *app, "--recalibrate", train::ranges::kStepsOrNone, [s = state.get()](int64_t n) { s->recalibrate = n; },
+      app, "--recalibrate", train::ranges::kStepsOrNone, [s = state.get()](int64_t n) { s->recalibrate = n; },
       "first replace the running statistics of batch norms by their average over N training batches")
-      ->type_name("N")
-      ->default_str("0: keep those of the checkpoint");
-  add_switch(*app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
-  state->recipe.add_model(*app);
-  state->recipe.add_model_details(*app);
-  state->recipe.add_data(*app);
-  state->recipe.add_precision(*app, train::precision_names());
-  state->running.add_threads(*app);
-  state->running.add_workers(*app);
-  state->model = app->get_option("--model");
-  return {app, [state] { return run(*state); }};
+      .type_name("N")
+      .default_str("0: keep those of the checkpoint");
+  add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
+  state->recipe.add_model(app);
+  state->recipe.add_model_details(app);
+  state->recipe.add_data(app);
+  state->recipe.add_precision(app, train::precision_names());
+  state->running.add_threads(app);
+  state->running.add_workers(app);
+  state->model = option_of(app, "--model");
+  return {&app, [state] { return run(*state); }};
 }
 
 }  // namespace norma::cli

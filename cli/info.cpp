@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/Version.hpp>
 
 namespace norma::cli {
 
@@ -59,9 +60,9 @@ int run() {
 }  // namespace
 
 Command add_info(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
-      "info", "Version, devices, libraries, instruction sets, and the known models, norms and datasets");
-  return {app, run};
+  return {&add_subcommand(program, "info",
+                          "Version, devices, libraries, instruction sets, and the known models, norms and datasets"),
+          run};
 }
 
 }  // namespace norma::cli

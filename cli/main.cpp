@@ -8,10 +8,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -23,6 +25,8 @@
 namespace norma::cli {
 
 namespace {
+
+std::string started_as = "norma";
 
 /// The command line as it could be typed again.
 std::string command_line(int argc, char** argv) {
@@ -101,6 +105,16 @@ std::string complaint(const CLI::App& program) {
     return unknown_name("subcommand", rest.front(), subcommand_names(app));
   }
   return fmt::format("{}unexpected argument '{}'", where, rest.front());
+}
+
+/// The script `run` starts the program by a long path and says how it was started itself.
+void note_program_name(const char* own) {
+  const char* script = std::getenv("NORMA_STARTED_AS");
+  if (script != nullptr && *script != '\0') {
+    started_as = script;
+  } else if (own != nullptr && *own != '\0') {
+    started_as = own;
+  }
 }
 
 /// A line on the standard error, where nothing can be done about a failure.
@@ -194,11 +208,16 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
+const std::string& program_name() {
+  return started_as;
+}
+
 }  // namespace norma::cli
 
 int main(int argc, char** argv) {
   norma::cli::occupy_standard_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of writing, and no reason to lose the rest
+  norma::cli::note_program_name(argc > 0 ? argv[0] : nullptr);
   int code = norma::cli::kBadInput;
   try {
     code = norma::cli::run(argc, argv);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -51,14 +52,14 @@ std::string shown_plural(const std::string& names) {
 /// `take` returns false for a text that is no value.
 using Take = std::function<bool(const std::string&)>;
 
-CLI::Option* note(CLI::Option* option, const std::string& expected) {
+Option note(CLI::Option* option, const std::string& expected) {
   notes().expected[option] = expected;
   // Else CLI11 would drop values, or complain in its own words, before we see them.
-  return option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return Option(option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
 }
 
-CLI::Option* add_one(CLI::App& app, const std::string& names, const std::string& expected, Take take,
-                     const std::string& description) {
+Option add_one(CLI::App& app, const std::string& names, const std::string& expected, Take take,
+               const std::string& description) {
   const std::string name = shown_name(names);
   const auto callback = [&app, name, expected, take = std::move(take)](const CLI::results_t& given) {
     check(given.size() == 1, app.get_name(), "{}: expected once, got {} times", name, given.size());
@@ -69,8 +70,8 @@ CLI::Option* add_one(CLI::App& app, const std::string& names, const std::string&
 }
 
 /// `take` gets one item after another.
-CLI::Option* add_several(CLI::App& app, const std::string& names, const std::string& expected,
-                         std::function<void()> begin, Take take, const std::string& description) {
+Option add_several(CLI::App& app, const std::string& names, const std::string& expected, std::function<void()> begin,
+                   Take take, const std::string& description) {
   const std::string name = shown_plural(names);
   const auto callback = [&app, name, expected, begin = std::move(begin),
                          take = std::move(take)](const CLI::results_t& given) {
@@ -82,7 +83,10 @@ CLI::Option* add_several(CLI::App& app, const std::string& names, const std::str
     }
     return true;
   };
-  return note(app.add_option(names, callback, description), expected)->expected(CLI::detail::expected_max_vector_size);
+  CLI::Option* option = app.add_option(names, callback, description);
+  const Option noted = note(option, expected);
+  option->expected(CLI::detail::expected_max_vector_size);
+  return noted;
 }
 
 template <class T>
@@ -102,6 +106,41 @@ bool is_switch(const CLI::Option& option) {
 
 }  // namespace
 
+Option& Option::type_name(const std::string& name) {
+  option_->type_name(name);
+  return *this;
+}
+
+Option& Option::default_str(const std::string& text) {
+  option_->default_str(text);
+  return *this;
+}
+
+Option& Option::group(const std::string& heading) {
+  option_->group(heading);
+  return *this;
+}
+
+Option& Option::required() {
+  option_->required();
+  return *this;
+}
+
+bool Option::given() const {
+  return option_->count() > 0;
+}
+
+CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::string& description,
+                         const std::string& footer) {
+  CLI::App* app = program.add_subcommand(name, description);
+  app->footer(footer);
+  return *app;
+}
+
+Option option_of(CLI::App& app, const std::string& name) {
+  return Option(app.get_option(name));
+}
+
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> items(1);
   int depth = 0;
@@ -117,8 +156,8 @@ std::vector<std::string> split_list(const std::string& text) {
 }
 
 template <class T>
-CLI::Option* add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
-                       const std::string& description) {
+Option add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
+                 const std::string& description) {
   const auto take_text = [range, take = std::move(take)](const std::string& text) {
     T value{};
     const bool fits = parse(text, range, value);
@@ -130,15 +169,15 @@ CLI::Option* add_value(CLI::App& app, const std::string& names, const Range<T>& 
   return add_one(app, names, to_string(range), take_text, description);
 }
 
-template CLI::Option* add_value(CLI::App&, const std::string&, const Range<int64_t>&, std::function<void(int64_t)>,
-                                const std::string&);
-template CLI::Option* add_value(CLI::App&, const std::string&, const Range<uint64_t>&, std::function<void(uint64_t)>,
-                                const std::string&);
-template CLI::Option* add_value(CLI::App&, const std::string&, const Range<double>&, std::function<void(double)>,
-                                const std::string&);
+template Option add_value(CLI::App&, const std::string&, const Range<int64_t>&, std::function<void(int64_t)>,
+                          const std::string&);
+template Option add_value(CLI::App&, const std::string&, const Range<uint64_t>&, std::function<void(uint64_t)>,
+                          const std::string&);
+template Option add_value(CLI::App&, const std::string&, const Range<double>&, std::function<void(double)>,
+                          const std::string&);
 
-CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string& what,
-                      std::function<void(const std::string&)> take, const std::string& description) {
+Option add_text(CLI::App& app, const std::string& names, const std::string& what,
+                std::function<void(const std::string&)> take, const std::string& description) {
   const auto take_text = [take = std::move(take)](const std::string& text) {
     if (!text.empty()) {
       take(text);
@@ -148,18 +187,18 @@ CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string
   return add_one(app, names, what, take_text, description);
 }
 
-CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
-                      const std::string& description) {
+Option add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
+                const std::string& description) {
   return add_text(
       app, names, what, [&text](const std::string& given) { text = given; }, description);
 }
 
-CLI::Option* add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description) {
+Option add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description) {
   return add_text(app, names, "a path", path, description);
 }
 
-CLI::Option* add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
-                      const std::string& description) {
+Option add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
+                const std::string& description) {
   const auto take = [&items](const std::string& item) {
     items.push_back(item);
     return !item.empty();
@@ -169,25 +208,25 @@ CLI::Option* add_list(CLI::App& app, const std::string& names, const std::string
 }
 
 template <class T>
-CLI::Option* add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
-                        const std::string& description) {
+Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
+                  const std::string& description) {
   const auto take = [range, &items](const std::string& item) { return parse(item, range, items.emplace_back()); };
   return add_several(
       app, names, to_string(range), [&items] { items.clear(); }, take, description);
 }
 
-template CLI::Option* add_values(CLI::App&, const std::string&, const Range<int64_t>&, std::vector<int64_t>&,
-                                 const std::string&);
-template CLI::Option* add_values(CLI::App&, const std::string&, const Range<uint64_t>&, std::vector<uint64_t>&,
-                                 const std::string&);
+template Option add_values(CLI::App&, const std::string&, const Range<int64_t>&, std::vector<int64_t>&,
+                           const std::string&);
+template Option add_values(CLI::App&, const std::string&, const Range<uint64_t>&, std::vector<uint64_t>&,
+                           const std::string&);
 
-CLI::Option* add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
-                        const std::string& description) {
+Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
+                  const std::string& description) {
   const std::function<void(int64_t)> count = [take = std::move(take)](int64_t given) { take(given > 0); };
-  return app.add_flag_function(names, count, description);
+  return Option(app.add_flag_function(names, count, description));
 }
 
-CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description) {
+Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description) {
   return add_switch(
       app, names, [&value](bool on) { value = on; }, description);
 }

@@ -2,41 +2,70 @@
 
 #include "core/range.h"
 
-#include <CLI/CLI.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 namespace norma::cli {
+
+// The edge to CLI11. Only option.cpp, help.cpp and main.cpp include it: it takes longer to compile than a subcommand.
+
+/// A handle on one option of a command. The setters change what --help shows of it.
+class Option {
+ public:
+  Option() = default;
+  explicit Option(CLI::Option* option) : option_(option) {}
+
+  Option& type_name(const std::string& name);    ///< what stands for the value: "N", "FILE"
+  Option& default_str(const std::string& text);  ///< what holds where the option is not given
+  Option& group(const std::string& heading);
+  /// The command line must have it.
+  Option& required();
+  /// True iff the command line, parsed by now, has it.
+  [[nodiscard]] bool given() const;
+
+ private:
+  CLI::Option* option_ = nullptr;
+};
+
+/// Adds a subcommand to the program; `footer` stands at the end of its help.
+CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::string& description,
+                         const std::string& footer = "");
+/// The option of a command that has this name, "--model".
+Option option_of(CLI::App& app, const std::string& name);
 
 // Every option of every command is made by one of these functions, so that all are refused alike:
 // "COMMAND: --name: expected …, got …". An option that takes one value is an error where it comes twice.
 
 /// A number of type int64_t, uint64_t or double.
 template <class T>
-CLI::Option* add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
-                       const std::string& description);
+Option add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
+                 const std::string& description);
 /// A text that is not empty; `what` is "a name", "a norm".
-CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string& what,
-                      std::function<void(const std::string&)> take, const std::string& description);
-CLI::Option* add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
-                      const std::string& description);
+Option add_text(CLI::App& app, const std::string& names, const std::string& what,
+                std::function<void(const std::string&)> take, const std::string& description);
+Option add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
+                const std::string& description);
 /// The same for the name of a file or folder.
-CLI::Option* add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description);
+Option add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description);
 /// Texts, separated by commas that stand outside brackets ("batch[eps=1e-3,momentum=0.1],layer2d") or as words; they
 /// take the place of what is in `items`.
-CLI::Option* add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
-                      const std::string& description);
+Option add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
+                const std::string& description);
 /// The same for numbers.
 template <class T>
-CLI::Option* add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
-                        const std::string& description);
+Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
+                  const std::string& description);
 /// "--name", or "--name,!--no-name" for one that can be turned off.
-CLI::Option* add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
-                        const std::string& description);
-CLI::Option* add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description);
+Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
+                  const std::string& description);
+Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description);
 
 /// The items of a list, separated by commas that stand outside brackets.
 std::vector<std::string> split_list(const std::string& text);

@@ -51,37 +51,36 @@ std::string describe_conv_layers() {
 }
 
 template <class T>
-CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
-                                const std::string& type, const std::string& description,
-                                const std::string& default_text) {
+Option RecipeOptions::add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
+                          const std::string& type, const std::string& description, const std::string& default_text) {
   const std::string shown = default_text.empty() ? fmt::format("{}", defaults_.*field) : default_text;
   return add_value<T>(
              app, name, range, [this, field](T value) { note(field, value); }, description)
-      ->type_name(type)
-      ->default_str(shown);
+      .type_name(type)
+      .default_str(shown);
 }
 
 template <class T>
-CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
-                                const Range<T>& range, const std::string& type, const std::string& description,
-                                const std::string& default_text) {
+Option RecipeOptions::add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
+                          const Range<T>& range, const std::string& type, const std::string& description,
+                          const std::string& default_text) {
   return add_value<T>(
              app, name, range, [this, field](T value) { note(field, value); }, description)
-      ->type_name(type)
-      ->default_str(default_text);
+      .type_name(type)
+      .default_str(default_text);
 }
 
-CLI::Option* RecipeOptions::add(CLI::App& app, const std::string& name, std::string train::Recipe::*field,
-                                const std::string& what, const std::string& type, const std::string& description,
-                                const std::string& default_text) {
+Option RecipeOptions::add(CLI::App& app, const std::string& name, std::string train::Recipe::*field,
+                          const std::string& what, const std::string& type, const std::string& description,
+                          const std::string& default_text) {
   const auto take = [this, field](const std::string& text) { note(field, text); };
   return add_text(app, name, what, take, description)
-      ->type_name(type)
-      ->default_str(default_text.empty() ? defaults_.*field : default_text);
+      .type_name(type)
+      .default_str(default_text.empty() ? defaults_.*field : default_text);
 }
 
-CLI::Option* RecipeOptions::add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field,
-                                     const std::string& description) {
+Option RecipeOptions::add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field,
+                               const std::string& description) {
   const std::string shown = names.find('!') == std::string::npos ? "" : defaults_.*field ? " [on]" : " [off]";
   return add_switch(
       app, names, [this, field](bool on) { note(field, on); }, description + shown);
@@ -90,28 +89,28 @@ CLI::Option* RecipeOptions::add_flag(CLI::App& app, const std::string& names, bo
 void RecipeOptions::add_model(CLI::App& app) {
   add(app, "--model", &train::Recipe::model, "a name", "NAME",
       "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
-      ->group(kNetwork);
-  add(app, "--norm", &train::Recipe::norm, "a norm", "SPEC", describe_norm_specs(), "the model's own")->group(kNetwork);
+      .group(kNetwork);
+  add(app, "--norm", &train::Recipe::norm, "a norm", "SPEC", describe_norm_specs(), "the model's own").group(kNetwork);
 }
 
 void RecipeOptions::add_model_details(CLI::App& app) {
   add_norm_policy(app);
-  add(app, "--conv-layer", &train::Recipe::conv_layer, "a name", "NAME", describe_conv_layers())->group(kNetwork);
+  add(app, "--conv-layer", &train::Recipe::conv_layer, "a name", "NAME", describe_conv_layers()).group(kNetwork);
   add_flag(app, "--small-stem,!--no-small-stem", &train::Recipe::small_stem,
            "ResNet: begin with a 3x3 convolution without stride and pooling, for small images")
-      ->group(kNetwork);
+      .group(kNetwork);
   add(app, "--patch-size", &train::Recipe::patch_size, train::ranges::kPatchSize, "P",
       "ConvNeXt: size and stride of the first convolution", "2 for images below 64 pixels, else 4")
-      ->group(kNetwork);
+      .group(kNetwork);
   add(app, "--layer-scale", &train::Recipe::layer_scale, train::ranges::kLayerScale, "X",
       "ConvNeXt: start value of each block's scale; 0 leaves it out", "1e-6")
-      ->group(kNetwork);
+      .group(kNetwork);
   add_flag(app, "--zero-init-last,!--no-zero-init-last", &train::Recipe::zero_init_last,
            "ResNet: start the last norm of each block at 0")
-      ->group(kNetwork);
+      .group(kNetwork);
   add(app, "--drop-path", &train::Recipe::drop_path, train::ranges::kDropPath, "RATE",
       "chance of leaving out the last block (stochastic depth)")
-      ->group(kNetwork);
+      .group(kNetwork);
 }
 
 void RecipeOptions::add_norm_policy(CLI::App& app) {
@@ -124,32 +123,32 @@ void RecipeOptions::add_norm_policy(CLI::App& app) {
   };
   add_text(app, "--norm-policy", "a path", note,
            "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\"")
-      ->type_name("FILE.toml")
-      ->group(kNetwork);
+      .type_name("FILE.toml")
+      .group(kNetwork);
 }
 
 void RecipeOptions::add_data(CLI::App& app) {
   add(app, "--dataset", &train::Recipe::dataset, "a name", "NAME",
       "fashion_mnist; idx (any folder with IDX files, with --data-dir); shapes (generated, needs no files)")
-      ->group(kImages);
+      .group(kImages);
   add(app, "--data-dir", &train::Recipe::data_dir, "a path", "FOLDER", "where the dataset's files are",
       "where its package puts them")
-      ->group(kImages);
+      .group(kImages);
   add_image_shape(app);
   add(app, "--test-images", &train::Recipe::test_images, train::ranges::kImages, "N",
       "evaluate on the first N test images", "0: all of them")
-      ->group(kImages);
+      .group(kImages);
 }
 
 void RecipeOptions::add_image_shape(CLI::App& app) {
   add(app, "--img-size", &train::Recipe::image_size, train::ranges::kImageSize, "N",
       "height and width; smaller images are padded")
-      ->group(kImages);
+      .group(kImages);
   add(app, "-b,--batch-size", &train::Recipe::batch_size, train::ranges::kBatchSize, "N", "images per step")
-      ->group(kImages);
+      .group(kImages);
   add_flag(app, "--channels-last,!--no-channels-last", &train::Recipe::channels_last,
            "keep activations in the order N, H, W, C")
-      ->group(kImages);
+      .group(kImages);
 }
 
 void RecipeOptions::add_training_data(CLI::App& app) {
@@ -159,61 +158,61 @@ void RecipeOptions::add_training_data(CLI::App& app) {
   };
   add_value<int64_t>(app, "--epochs", train::ranges::kEpochs, note_epochs,
                      "length of the training in passes over the images")
-      ->type_name("N")
-      ->default_str(defaults_.images > 0 ? "see --images" : fmt::format("{}", defaults_.epochs))
-      ->group(kImages);
+      .type_name("N")
+      .default_str(defaults_.images > 0 ? "see --images" : fmt::format("{}", defaults_.epochs))
+      .group(kImages);
   add(app, "--images", &train::Recipe::images, train::ranges::kImages, "N",
       "length of the training in images, instead of --epochs", defaults_.images > 0 ? "" : "0: see --epochs")
-      ->group(kImages);
+      .group(kImages);
   exclude(app, {"--epochs", "--images"});
-  add_flag(app, "--flip,!--no-flip", &train::Recipe::flip, "mirror training images, by chance")->group(kImages);
+  add_flag(app, "--flip,!--no-flip", &train::Recipe::flip, "mirror training images, by chance").group(kImages);
   add(app, "--random-crop", &train::Recipe::crop_padding, train::ranges::kCropPadding, "N",
       "shift training images by up to N pixels, by chance")
-      ->group(kImages);
+      .group(kImages);
 }
 
 void RecipeOptions::add_update(CLI::App& app) {
-  add(app, "--opt", &train::Recipe::opt, "a name", "NAME", or_list(train::optimizer_names()))->group(kOptimisation);
+  add(app, "--opt", &train::Recipe::opt, "a name", "NAME", or_list(train::optimizer_names())).group(kOptimisation);
   add(app, "--weight-decay", &train::Recipe::weight_decay, train::ranges::kWeightDecay, "X",
       "not applied to norms and biases")
-      ->group(kOptimisation);
+      .group(kOptimisation);
   add(app, "--momentum", &train::Recipe::momentum, train::ranges::kMomentum, "X",
       "of sgd; beta1 of adamw; --sched onecycle moves it between 0.85 and 0.95")
-      ->group(kOptimisation);
+      .group(kOptimisation);
   add(app, "--smoothing", &train::Recipe::smoothing, train::ranges::kSmoothing, "X", "label smoothing")
-      ->group(kOptimisation);
+      .group(kOptimisation);
   add(app, "--clip-grad", &train::Recipe::clip_grad, train::ranges::kClipGrad, "X",
       "largest norm of all gradients together", "0: not clipped")
-      ->group(kOptimisation);
+      .group(kOptimisation);
 }
 
 void RecipeOptions::add_optimisation(CLI::App& app) {
   add_update(app);
-  add(app, "--lr", &train::Recipe::lr, train::ranges::kLr, "X", "learning rate at its highest")->group(kOptimisation);
+  add(app, "--lr", &train::Recipe::lr, train::ranges::kLr, "X", "learning rate at its highest").group(kOptimisation);
   add(app, "--sched", &train::Recipe::sched, "a name", "NAME",
       or_list(train::schedule_names()) + ": how the learning rate moves")
-      ->group(kOptimisation);
+      .group(kOptimisation);
   add(app, "--warmup-epochs", &train::Recipe::warmup_epochs, train::ranges::kWarmupEpochs, "X",
       "the learning rate rises for so long", "0; onecycle: 30 % of the run")
-      ->group(kOptimisation);
+      .group(kOptimisation);
   add(app, "--decay-epochs", &train::Recipe::decay_epochs, train::ranges::kDecayEpochs, "X",
       "sched step: epochs between two decays")
-      ->group(kOptimisation);
+      .group(kOptimisation);
   add(app, "--decay-rate", &train::Recipe::decay_rate, train::ranges::kDecayRate, "X",
       "sched step: factor of each decay")
-      ->group(kOptimisation);
+      .group(kOptimisation);
 }
 
 void RecipeOptions::add_seed(CLI::App& app) {
   add(app, "--seed", &train::Recipe::seed, train::ranges::kSeed, "N",
       "of start values, image order and dropping; same seed, same bits")
-      ->group(kOptimisation);
+      .group(kOptimisation);
 }
 
 void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>& names) {
   add(app, "--precision", &train::Recipe::precision, "a name", "NAME",
       or_list(names) + "; amp: float32 parameters, autocast ops")
-      ->group(kRunning);
+      .group(kRunning);
   const auto note = [edits = edits_](const std::string& file) {
     edits->push_back([file](train::Recipe& recipe) {
       recipe.cast_policy = nn::read_cast_policy(file);
@@ -223,8 +222,8 @@ void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>&
   };
   add_text(app, "--cast-policy", "a path", note,
            "amp: what ops compute in, a file of lines \"batch_norm\" = \"float32\"; rules: lower, float32, keep")
-      ->type_name("FILE.toml")
-      ->group(kRunning);
+      .type_name("FILE.toml")
+      .group(kRunning);
 }
 
 void print_if_slow(const train::Precision& precision) {
@@ -237,32 +236,32 @@ void print_if_slow(const train::Precision& precision) {
 void RunOptions::add_threads(CLI::App& app) {
   add_value<int64_t>(
       app, "--threads", train::ranges::kThreads, [this](int64_t n) { threads = n; }, "threads for computing")
-      ->type_name("N")
-      ->default_str("0: one per core")
-      ->group(kRunning);
+      .type_name("N")
+      .default_str("0: one per core")
+      .group(kRunning);
 }
 
 void RunOptions::add_workers(CLI::App& app) {
   add_value<int64_t>(
       app, "-j,--workers", train::ranges::kWorkers, [this](int64_t n) { workers = n; },
       "background threads that prepare images")
-      ->type_name("N")
-      ->default_str(fmt::format("{}", workers))
-      ->group(kRunning);
+      .type_name("N")
+      .default_str(fmt::format("{}", workers))
+      .group(kRunning);
 }
 
 void RunOptions::add_display(CLI::App& app) {
   add_value<int64_t>(
       app, "--log-interval", train::ranges::kLogInterval, [this](int64_t n) { log_interval = n; },
       "steps between two lines of the log")
-      ->type_name("N")
-      ->default_str(fmt::format("{}", log_interval))
-      ->group(kRunning);
+      .type_name("N")
+      .default_str(fmt::format("{}", log_interval))
+      .group(kRunning);
   add_quiet(app);
 }
 
 void RunOptions::add_quiet(CLI::App& app) {
-  add_switch(app, "--quiet", quiet, "show no progress")->group(kRunning);
+  add_switch(app, "--quiet", quiet, "show no progress").group(kRunning);
 }
 
 void RunOptions::add_all(CLI::App& app) {

@@ -4,7 +4,6 @@
 #include "train/recipe.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <functional>
 #include <memory>
@@ -61,19 +60,17 @@ class RecipeOptions {
 
   /// An option for one field; `default_text` "" shows the field's default.
   template <class T>
-  CLI::Option* add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
-                   const std::string& type, const std::string& description, const std::string& default_text = "");
+  Option add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
+             const std::string& type, const std::string& description, const std::string& default_text = "");
   /// The same for a field that need not be set.
   template <class T>
-  CLI::Option* add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
-                   const Range<T>& range, const std::string& type, const std::string& description,
-                   const std::string& default_text);
+  Option add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field, const Range<T>& range,
+             const std::string& type, const std::string& description, const std::string& default_text);
   /// The same for a text; `what` is "a name".
-  CLI::Option* add(CLI::App& app, const std::string& name, std::string train::Recipe::*field, const std::string& what,
-                   const std::string& type, const std::string& description, const std::string& default_text = "");
+  Option add(CLI::App& app, const std::string& name, std::string train::Recipe::*field, const std::string& what,
+             const std::string& type, const std::string& description, const std::string& default_text = "");
   void add_norm_policy(CLI::App& app);
-  CLI::Option* add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field,
-                        const std::string& description);
+  Option add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field, const std::string& description);
   /// What changes one field to `value`.
   template <class F, class T>
   void note(F train::Recipe::*field, const T& value) {

@@ -121,9 +121,9 @@ int run(const State& state) {
 }  // namespace
 
 Command add_run(CLI::App& program) {
-  CLI::App* app = program.add_subcommand(
-      "run", "One forward (and backward) of a network on tensors from a file, to check it against other frameworks");
-  app->footer(
+  CLI::App& app = add_subcommand(
+      program, "run",
+      "One forward (and backward) of a network on tensors from a file, to check it against other frameworks",
       "X.safetensors holds 'input' (N, 3, H, W) and, for --backward, 'grad_output' (N, K).\n"
       "Y.safetensors gets 'output'; with --backward 'grad.input' and 'grad.<parameter>' for every parameter; with\n"
       "--train 'buffer.<name>' for every running statistic after the step. All in float32, or float64 with\n"
@@ -134,53 +134,53 @@ Command add_run(CLI::App& program) {
       "            --output Y.safetensors --train --backward");
   auto state = std::make_shared<State>();
   models::ModelOptions& options = state->options;
-  add_text(*app, "--model", "a name", state->model,
+  add_text(app, "--model", "a name", state->model,
            "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
-      ->type_name("NAME")
-      ->required();
+      .type_name("NAME")
+      .required();
   const auto add_size = [&](const std::string& name, const Range<int64_t>& range, auto& size, const std::string& type,
                             const std::string& shown, const std::string& description) {
     add_value<int64_t>(
-        *app, name, range, [&size](int64_t n) { size = n; }, description)
-        ->type_name(type)
-        ->default_str(shown);
+        app, name, range, [&size](int64_t n) { size = n; }, description)
+        .type_name(type)
+        .default_str(shown);
   };
   add_size("--num-classes", train::ranges::kClasses, options.num_classes, "K", std::to_string(options.num_classes),
            "length of the output");
-  add_text(*app, "--norm", "a norm", options.norm, "the norm, as for 'norma train'")
-      ->type_name("SPEC")
-      ->default_str("the model's own");
+  add_text(app, "--norm", "a norm", options.norm, "the norm, as for 'norma train'")
+      .type_name("SPEC")
+      .default_str("the model's own");
   const auto read_policy = [&options](const std::string& file) {
     options.norm_policy = nn::parse_norm_policy(nn::read_norm_policy(file), file);
   };
-  add_text(*app, "--norm-policy", "a path", read_policy, "other norms for some layers, as for 'norma train'")
-      ->type_name("FILE.toml");
-  add_text(*app, "--conv-layer", "a name", options.conv_layer, describe_conv_layers())
-      ->type_name("NAME")
-      ->default_str(options.conv_layer);
-  add_path(*app, "--weights", state->weights, "state dict")->type_name("W.safetensors")->required();
-  add_path(*app, "--input", state->input, "input and output gradient")->type_name("X.safetensors")->required();
-  add_path(*app, "--output", state->output, "where the results go")->type_name("Y.safetensors")->required();
-  add_switch(*app, "--train", state->train, "training mode: batch statistics");
-  add_switch(*app, "--backward", state->backward, "also compute all gradients");
-  add_switch(*app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  add_text(*app, "--precision", "a name", state->precision, "float32, float64, bfloat16, float16 or amp_bfloat16")
-      ->type_name("NAME")
-      ->default_str(state->precision);
-  add_path(*app, "--cast-policy", state->cast_policy, "of amp_bfloat16, as for 'norma train'")->type_name("FILE.toml");
-  add_text(*app, "--device", "a name", state->device, "cpu or cuda")->type_name("DEVICE")->default_str(state->device);
+  add_text(app, "--norm-policy", "a path", read_policy, "other norms for some layers, as for 'norma train'")
+      .type_name("FILE.toml");
+  add_text(app, "--conv-layer", "a name", options.conv_layer, describe_conv_layers())
+      .type_name("NAME")
+      .default_str(options.conv_layer);
+  add_path(app, "--weights", state->weights, "state dict").type_name("W.safetensors").required();
+  add_path(app, "--input", state->input, "input and output gradient").type_name("X.safetensors").required();
+  add_path(app, "--output", state->output, "where the results go").type_name("Y.safetensors").required();
+  add_switch(app, "--train", state->train, "training mode: batch statistics");
+  add_switch(app, "--backward", state->backward, "also compute all gradients");
+  add_switch(app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
+  add_text(app, "--precision", "a name", state->precision, "float32, float64, bfloat16, float16 or amp_bfloat16")
+      .type_name("NAME")
+      .default_str(state->precision);
+  add_path(app, "--cast-policy", state->cast_policy, "of amp_bfloat16, as for 'norma train'").type_name("FILE.toml");
+  add_text(app, "--device", "a name", state->device, "cpu or cuda").type_name("DEVICE").default_str(state->device);
   add_size("--in-chans", train::ranges::kChannels, options.in_channels, "C", std::to_string(options.in_channels),
            "channels of the input");
-  add_switch(*app, "--small-stem", options.small_stem, "ResNet: the stem for small images");
+  add_switch(app, "--small-stem", options.small_stem, "ResNet: the stem for small images");
   add_size("--patch-size", train::ranges::kPatchSize, options.patch_size, "P", "4",
            "ConvNeXt: size and stride of the first convolution");
   add_value<double>(
-      *app, "--layer-scale", train::ranges::kLayerScale, [&options](double scale) { options.layer_scale = scale; },
+      app, "--layer-scale", train::ranges::kLayerScale, [&options](double scale) { options.layer_scale = scale; },
       "ConvNeXt: 0 for a network without layer scale")
-      ->type_name("X")
-      ->default_str("1e-6");
-  state->running.add_threads(*app);
-  return {app, [state] { return run(*state); }};
+      .type_name("X")
+      .default_str("1e-6");
+  state->running.add_threads(app);
+  return {&app, [state] { return run(*state); }};
 }
 
 }  // namespace norma::cli

@@ -73,8 +73,8 @@ int run(const State& state) {
              trainer.total_steps(), file);
   const train::TrainResult result = trainer.run();
   if (!result.finished) {
-    train::say("interrupted after step {} of {}; go on with: norma train --resume {}\n", result.step,
-               result.total_steps, file);
+    train::say("interrupted after step {} of {}; go on with: {} train --resume {}\n", result.step, result.total_steps,
+               program_name(), file);
     return interrupted_code();
   }
   train::say("test accuracy {:.2f} %, test loss {:.4f}; {:.1f} img/s; {}\n", 100 * result.test.accuracy,
@@ -85,30 +85,30 @@ int run(const State& state) {
 }  // namespace
 
 Command add_train(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("train", "Train one network; resumes");
-  app->footer(
+  CLI::App& app = add_subcommand(
+      program, "train", "Train one network; resumes",
       "Examples:\n"
       "  norma train --model resnet18 --norm group:8 --epochs 5\n"
       "  norma train --model convnext_atto --dataset shapes --images 12800 --output runs/mine\n"
       "  norma train --resume runs/mine\n"
       "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C) and metrics.csv.");
   auto state = std::make_shared<State>();
-  state->recipe.add_model(*app);
-  state->recipe.add_model_details(*app);
-  state->recipe.add_data(*app);
-  state->recipe.add_training_data(*app);
-  state->recipe.add_optimisation(*app);
-  state->recipe.add_seed(*app);
-  state->recipe.add_precision(*app, train::training_precision_names());
-  add_path(*app, "--output", state->output, "folder for the checkpoint and the log")
-      ->type_name("FOLDER")
-      ->default_str("runs/train-<date>-<time>")
-      ->group("Running");
-  add_path(*app, "--resume", state->resume, "go on from this checkpoint, or the one in this folder")
-      ->type_name("PATH")
-      ->group("Running");
-  state->running.add_all(*app);
-  return {app, [state] { return run(*state); }};
+  state->recipe.add_model(app);
+  state->recipe.add_model_details(app);
+  state->recipe.add_data(app);
+  state->recipe.add_training_data(app);
+  state->recipe.add_optimisation(app);
+  state->recipe.add_seed(app);
+  state->recipe.add_precision(app, train::training_precision_names());
+  add_path(app, "--output", state->output, "folder for the checkpoint and the log")
+      .type_name("FOLDER")
+      .default_str("runs/train-<date>-<time>")
+      .group("Running");
+  add_path(app, "--resume", state->resume, "go on from this checkpoint, or the one in this folder")
+      .type_name("PATH")
+      .group("Running");
+  state->running.add_all(app);
+  return {&app, [state] { return run(*state); }};
 }
 
 }  // namespace norma::cli

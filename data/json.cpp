@@ -1,5 +1,8 @@
 #include "data/json.h"
 
+#include <array>
+#include <set>
+
 namespace norma::data {
 
 namespace {
@@ -22,12 +25,19 @@ std::string reason_of(const nlohmann::json::exception& error) {
 nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text,
                           const JsonKeyVisitor& on_key) {
   using Event = nlohmann::json::parse_event_t;
+  std::array<std::set<std::string>, kMaxDepth + 1> keys;  // of the object that is open at each depth
   const auto watch = [&](int depth, Event event, nlohmann::json& value) {
     if (event == Event::object_start || event == Event::array_start) {
       check(depth < kMaxDepth, op, "{}: expected at most {} objects and lists in each other, got more", source,
             kMaxDepth);
-    } else if (event == Event::key && on_key) {
-      on_key(value.get_ref<const std::string&>(), depth);
+      keys[static_cast<size_t>(depth) + 1].clear();
+    } else if (event == Event::key) {
+      const auto& key = value.get_ref<const std::string&>();
+      if (on_key) {
+        on_key(key, depth);
+      }
+      check(keys[static_cast<size_t>(depth)].insert(key).second, op, "{}: '{}': expected each key once, got it again",
+            source, excerpt(key));
     }
     return true;
   };

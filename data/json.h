@@ -23,8 +23,9 @@ namespace norma::data {
 /// Called with each key and how many objects and lists it is in.
 using JsonKeyVisitor = std::function<void(const std::string& key, int depth)>;
 
-/// The JSON in `text`. Throws Error "op: source: …" for a text that is none, and for lists and objects more than 32
-/// deep: whatever walks JSON later does so by recursion.
+/// The JSON in `text`. Throws Error "op: source: …" for a text that is none, for a key that an object has twice (the
+/// last one would hide the others), and for lists and objects more than 32 deep: whatever walks JSON later does so by
+/// recursion.
 nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text,
                           const JsonKeyVisitor& on_key = {});
 

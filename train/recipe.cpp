@@ -120,6 +120,10 @@ void check_norm_policy(const Recipe& recipe) {
   }
 }
 
+std::string model_label(const std::string& model, const Recipe& recipe) {
+  return recipe.conv_layer == Recipe{}.conv_layer ? model : fmt::format("{} ({})", model, recipe.conv_layer);
+}
+
 std::string norm_label(const std::string& norm, const Recipe& recipe) {
   return recipe.norm_policy.empty() ? norm : fmt::format("{} + {}", norm, recipe.norm_policy_file);
 }

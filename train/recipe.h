@@ -72,6 +72,9 @@ void check_training(const Recipe& recipe);
 /// start values.
 void check_norm_policy(const Recipe& recipe);
 
+/// For people: "resnet50", or with other convolutions than the usual "resnet50 (std_conv)".
+std::string model_label(const std::string& model, const Recipe& recipe);
+
 /// For people: "batch", or with a norm policy "batch + p.toml", the policy's file.
 std::string norm_label(const std::string& norm, const Recipe& recipe);
 

@@ -48,12 +48,12 @@ class Session {
     step.recipe.batch_size = batch_size;
     step_ = std::make_unique<Step>(step);
     row_.parameters = step_->model().parameter_count();
-    log("Model {} created, param count: {}", row_.model, row_.parameters);
+    log("Model {} created, param count: {}", model(), row_.parameters);
     if (step_->folded() > 0) {
       log("{} batch norms are folded into the convolutions before them", step_->folded());
     }
     log("Running {} benchmark on {} with norm {}{} for {} steps w/ input size (3, {}, {}) and batch size {}.",
-        mode_ == Mode::train ? "train" : "inference", row_.model, norm(), in_format(), options.steps,
+        mode_ == Mode::train ? "train" : "inference", model(), norm(), in_format(), options.steps,
         options.recipe.image_size, options.recipe.image_size, batch_size);
   }
 
@@ -82,7 +82,7 @@ class Session {
       count_work(profile.records());
     }
     if (options_.detail) {
-      log("Looking at each op of {} with norm {}.", row_.model, norm());
+      log("Looking at each op of {} with norm {}.", model(), norm());
       measured_.detail = measure_detail(*step_, floor);
     }
   }
@@ -97,7 +97,7 @@ class Session {
     measured_.batch_size = batch_size_;
     measured_.retries = retries;
     log("{} benchmark of {} with norm {}{} done. {:.2f} samples/sec, {:.2f} ms/sample",
-        mode_ == Mode::train ? "Train" : "Infer", row_.model, norm(), in_format(), measured_.samples_per_second(),
+        mode_ == Mode::train ? "Train" : "Infer", model(), norm(), in_format(), measured_.samples_per_second(),
         1e3 / measured_.samples_per_second());
     (mode_ == Mode::train ? row_.train : row_.infer) = measured_;
   }
@@ -105,6 +105,7 @@ class Session {
   Measured& measured() { return measured_; }
 
  private:
+  [[nodiscard]] std::string model() const { return model_label(row_.model, options_.recipe); }
   [[nodiscard]] std::string norm() const { return norm_label(row_.norm, options_.recipe); }
 
   /// Said where it differs between rows.
@@ -249,7 +250,8 @@ class Runner {
         row->error = text;
       }
       if (benchmark_.options.log) {
-        benchmark_.options.log(fmt::format("{} with norm {}: {}", rows.front()->model,
+        benchmark_.options.log(fmt::format("{} with norm {}: {}",
+                                           model_label(rows.front()->model, benchmark_.options.recipe),
                                            norm_label(rows.front()->norm, benchmark_.options.recipe), text));
       }
       return true;

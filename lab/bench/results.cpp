@@ -111,6 +111,7 @@ Json to_row(const Benchmark& benchmark, const BenchRow& row) {
   json["precision"] = options.recipe.precision;
   json["format"] = format_name(row);
   json["threads"] = num_threads();
+  json["conv_layer"] = options.recipe.conv_layer;
   if (row.train) {
     json["opt"] = options.recipe.opt;
   }
@@ -206,19 +207,20 @@ std::string to_table(const Benchmark& benchmark) {
   std::vector<std::vector<std::string>> cells = {
       {"model", "norm", "format", "bench", "batch", "img/s", "tax %", "ms/step", "min", "max", "memory MB"}};
   for (const BenchRow& row : benchmark.rows) {
+    const std::string model = model_label(row.model, benchmark.options.recipe);
     const std::string norm = norm_label(row.norm, benchmark.options.recipe);
     for (const Mode mode : benchmark.options.modes) {
       const auto& m = row.measured(mode);
       if (!m) {
         cells.push_back(
-            {row.model, norm, format_name(row), std::string(to_string(mode)), row.error.empty() ? "-" : row.error});
+            {model, norm, format_name(row), std::string(to_string(mode)), row.error.empty() ? "-" : row.error});
         continue;
       }
       const std::optional<double> tax = norm_tax(benchmark, row, mode);
-      cells.push_back({row.model, norm, format_name(row), std::string(to_string(mode)),
-                       fmt::format("{}", m->batch_size), fmt::format("{:.2f}", m->samples_per_second()),
-                       tax ? fmt::format("{:.1f}", 100 * *tax) : "-", fmt::format("{:.3f}", 1e3 * m->step.median),
-                       fmt::format("{:.3f}", 1e3 * m->step.min), fmt::format("{:.3f}", 1e3 * m->step.max),
+      cells.push_back({model, norm, format_name(row), std::string(to_string(mode)), fmt::format("{}", m->batch_size),
+                       fmt::format("{:.2f}", m->samples_per_second()), tax ? fmt::format("{:.1f}", 100 * *tax) : "-",
+                       fmt::format("{:.3f}", 1e3 * m->step.median), fmt::format("{:.3f}", 1e3 * m->step.min),
+                       fmt::format("{:.3f}", 1e3 * m->step.max),
                        benchmark.options.alternate ? "-" : fmt::format("{:.0f}", megabytes(m->resident_growth))});
     }
   }

@@ -75,6 +75,15 @@ TEST_CASE("norma compare: a cell that cannot run is found before the first one r
   CHECK(folder.names().empty());
 }
 
+TEST_CASE("norma compare: images that are larger than asked for are found before the first cell runs") {
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      run_norma(folder.path(), "compare --models resnet18 --norms batch,layer2d --images 8 --img-size 20 --output o");
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err == "norma: transform: image_size: expected at least 28 for images of 28 x 28, got 20\n");
+  CHECK(folder.names().empty());
+}
+
 TEST_CASE("norma compare: the time left is that of all runs") {
   const TemporaryFolder folder;
   const Outcome outcome =
@@ -86,9 +95,10 @@ TEST_CASE("norma compare: the time left is that of all runs") {
 TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume does the rest") {
   const TemporaryFolder folder;
   const Outcome cut = run_norma(folder.path(), kTiny + "--norms batch,layer2d --images 4000000 --output o",
-                                "timeout --preserve-status --signal=INT 3");
+                                "NORMA_STARTED_AS=./run timeout --preserve-status --signal=INT 3");
   CHECK(cut.code == 130);  // as the shell has it for SIGINT
-  CHECK_MESSAGE(cut.out.find("interrupted; go on with: norma compare --resume o\n") != std::string::npos, cut.out);
+  // As from the script `run`.
+  CHECK_MESSAGE(cut.out.find("interrupted; go on with: ./run compare --resume o\n") != std::string::npos, cut.out);
   nlohmann::json json = results(folder / "o");
   CHECK(json["cells"][0]["state"] == "interrupted");
   CHECK(json["cells"][1]["state"] == "pending");

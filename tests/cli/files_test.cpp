@@ -240,7 +240,7 @@ TEST_CASE("norma train, compare: one at a time in a folder; a killed one leaves 
     return fmt::format(
         "sh -c \"cd '{0}' && exec timeout 120 '{1}' {2} > log.txt 2>&1\" & i=0; "
         "while [ ! -s '{0}/o/.norma-lock' ] && [ $i -lt 600 ]; do sleep 0.05; i=$((i + 1)); done",
-        folder.path().string(), norma_program(), arguments);
+        folder.path().string(), test::norma_program(), arguments);
   };
   const auto kill = [&] {
     const int process = std::stoi(read_file(folder / "o/.norma-lock"));

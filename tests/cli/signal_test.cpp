@@ -62,7 +62,8 @@ TEST_CASE("norma train: SIGTERM and SIGHUP are heard at once, save, and have exi
                                               name));
     CHECK_MESSAGE(cut.code == code, cut.err);
     CHECK(cut.err == "\nnorma: SIG" + name + " came: ending soon, with what is done saved\n");
-    CHECK(cut.out.find("; go on with: norma train --resume o/last.safetensors\n") != std::string::npos);
+    CHECK(cut.out.find("; go on with: " + test::norma_program() + " train --resume o/last.safetensors\n") !=
+          std::string::npos);
     CHECK(train::load_checkpoint(folder / "o/last.safetensors").step > 0);
   }
 }

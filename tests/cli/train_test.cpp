@@ -55,8 +55,8 @@ TEST_CASE("norma train: --conv-layer is part of the run, also when it is resumed
   CHECK_MESSAGE(resumed.code == 0, resumed.err);
   const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
   CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
-  const std::string figures = evaluated.out.substr(0, evaluated.out.find(" ("));
-  CHECK(figures.find("accuracy ") != std::string::npos);
+  const std::string figures = evaluated.out.substr(0, evaluated.out.find(" images"));
+  CHECK_MESSAGE(figures.starts_with("convnext_atto (scaled_std_conv) none on shapes: accuracy "), figures);
 
   // The same file as plain weights.
   const Outcome weights = run_norma(folder.path(), "eval --checkpoint o/last.safetensors " + network + data);
@@ -94,7 +94,8 @@ TEST_CASE("norma train: SIGINT leaves a checkpoint, and resuming gives the bits 
   const Outcome cut = run_norma(folder.path(), "train " + kEndless + "--images 4000000 --sched constant --output cut",
                                 "timeout --preserve-status --signal=INT 3");
   CHECK_MESSAGE(cut.code == 130, cut.err);
-  REQUIRE_MESSAGE(cut.out.find("; go on with: norma train --resume cut/last.safetensors\n") != std::string::npos,
+  REQUIRE_MESSAGE(cut.out.find("; go on with: " + test::norma_program() + " train --resume cut/last.safetensors\n") !=
+                      std::string::npos,
                   cut.out);
   const train::Checkpoint checkpoint = train::load_checkpoint(folder / "cut/last.safetensors");
   REQUIRE(checkpoint.step > 0);

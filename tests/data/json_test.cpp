@@ -40,6 +40,13 @@ TEST_CASE("json: as deep as 32 lists and objects, and no deeper") {
   CHECK(parse_json("op", "source", "{\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\": 1}").size() == 1);
 }
 
+TEST_CASE("json: no key twice in one object") {
+  CHECK(parse_error(R"({"a": 1, "b": 2, "a": 1})") == "op: source: 'a': expected each key once, got it again");
+  CHECK(parse_error(R"([{"a": {"b": 1, "c": {}, "b": 2}}])") ==
+        "op: source: 'b': expected each key once, got it again");
+  CHECK(parse_json("op", "source", R"({"a": {"a": {"a": 1}, "b": {"a": 2}}, "b": [{"a": 3}, {"a": 4}]})").size() == 2);
+}
+
 TEST_CASE("json: errors of bounded length that quote no control characters") {
   CHECK(parse_error("{\"a\": tru}") ==
         "op: source: not JSON: parse error at line 1, column 10: syntax error while parsing value - invalid literal; "

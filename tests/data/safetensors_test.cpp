@@ -183,8 +183,11 @@ TEST_CASE("safetensors: bad files, each with its error") {
   SUBCASE("lists in lists, wherever they are") {
     const std::string deep = std::string(100000, '[') + std::string(100000, ']');
     const std::string too_deep = prefix + "the header: expected at most 32 objects and lists in each other, got more";
-    for (const char* field : {"dtype", "shape", "data_offsets"}) {
-      std::string header = R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4],")" + std::string(field) + "\":";
+    for (const auto& [field, others] :
+         {std::pair<std::string, std::string>{"dtype", R"("shape":[4],"data_offsets":[0,4])"},
+          {"shape", R"("dtype":"U8","data_offsets":[0,4])"},
+          {"data_offsets", R"("dtype":"U8","shape":[4])"}}) {
+      std::string header = "{\"x\":{" + others + ",\"" + field + "\":";
       CHECK(header_error(header + deep + "}}") == too_deep);
       header += std::string(25, '[') + std::string(25, ']') + "}}";
       CHECK(header_error(header).starts_with(prefix + "tensor 'x': " + field + ": expected "));

@@ -186,10 +186,26 @@ TEST_CASE("bench: a row has throughput, spread and memory of both modes") {
                                          "precision",
                                          "format",
                                          "threads",
+                                         "conv_layer",
                                          "opt",
                                          "fold"});
   CHECK(json["param_count"] == 11.18);
   CHECK(json["format"] == "channels_last");
+  CHECK(json["conv_layer"] == "conv");
+}
+
+TEST_CASE("bench: other convolutions than the usual are named") {
+  BenchOptions options = small_options();
+  options.modes = {Mode::infer};
+  options.recipe.conv_layer = "std_conv";
+  options.warm_steps = 0;
+  options.steps = 1;
+  std::string log;
+  options.log = [&](const std::string& line) { log += line + '\n'; };
+  const Benchmark benchmark = run_benchmark(options);
+  CHECK(nlohmann::json::parse(to_json(benchmark))["conv_layer"] == "std_conv");
+  CHECK(to_table(benchmark).find("\nresnet18 (std_conv)  batch ") != std::string::npos);
+  CHECK_MESSAGE(log.find("Infer benchmark of resnet18 (std_conv) with norm batch done. ") != std::string::npos, log);
 }
 
 TEST_CASE("bench: an injected lack of memory makes the batch smaller, and every row says so") {

@@ -153,6 +153,10 @@ TEST_CASE("report: a text that is no comparison is an error") {
   CHECK_THROWS_WITH_AS(
       comparison_from_json(text),
       "comparison: cell 4: state: expected pending, finished, failed or interrupted, got 'interruptet'", Error);
+  text = to_json(example());
+  text.insert(text.find("\"recipe\""), "\"environment\": {}, ");
+  CHECK_THROWS_WITH_AS(comparison_from_json(text),
+                       "comparison: the comparison: 'environment': expected each key once, got it again", Error);
 }
 
 TEST_CASE("report: cells that contradict themselves are an error") {
