@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "ops/norm/node.h"
 #include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -29,9 +30,12 @@ Tensor laid_out(const Tensor& x, DType dtype, const Strides& strides) {
 
 }  // namespace
 
-Tensor in_compute_dtype(const Tensor& x) {
-  const DType dtype = compute_dtype(x.dtype());
+Tensor computed_in(DType dtype, const Tensor& x) {
   return laid_out(x, dtype, x.dtype() == dtype ? x.strides() : preserved_strides(x.sizes(), x.strides()));
+}
+
+Tensor in_compute_dtype(const Tensor& x) {
+  return computed_in(compute_dtype(x.dtype()), x);
 }
 
 Tensor back_to(const Tensor& x, const Tensor& y) {
@@ -53,31 +57,28 @@ Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias
   return bias.defined() ? add(scaled, along_channels(bias, x)) : scaled;
 }
 
-Tensor variance(std::string_view op, const Tensor& x, const NormSpec& spec) {
-  Sizes sizes = x.sizes();
-  for (const int64_t axis : spec.reduce) {
-    sizes[axis] = 1;
+Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
+  const Sizes sizes = sizes_of_sets(x.sizes(), spec);
+  const TensorOptions options{.dtype = x.dtype(), .device = x.device()};
+  Tensor result = zeros(sizes, options);
+  if (x.numel() > 0) {
+    const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
+    const Tensor stats = compute_stats(op, layout, x, spec);
+    const int64_t sets = stats.size(1);
+    const Tensor rstd = layout.per_set(alias(stats, {sets}, {1}, kernels::kRstdRow * sets), sizes);
+    result = div(full({}, 1, options), rstd);
   }
-  const Tensor var = reshape(norm_statistics(x, spec, op).var, sizes);
-  return record("variance", {x}, var, {x, var}, [spec](const Tensor& dvar, const BackwardContext& c) -> Tensors {
-    // dx = 2 / n * (x - mean) * dvar. The difference is taken from normalize(), which has the mean in more than x's
-    // precision; any eps does, and 1 keeps constant sets away from 0 / 0.
+  return record("deviation", {x}, result, {x, result}, [spec](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    // dx = (x - mean) / deviation / n * dy. Sets whose deviation is 0 have no gradient, and would make NaN of it.
     const Tensor from = c.saved(0);
     const Tensor of = c.saved(1);
-    const Tensor g = mul(dvar, 2 * static_cast<double>(of.numel()) / static_cast<double>(from.numel()));
-    if (spec.centring == Centring::none) {
-      return {mul(from, g)};
-    }
-    const Tensor xhat = normalize(from, {.reduce = spec.reduce, .statistics = spec.statistics, .eps = 1});
-    return {mul(xhat, mul(g, sqrt(add(of, 1))))};
+    const double count = static_cast<double>(from.numel()) / static_cast<double>(of.numel());
+    const Tensor is_zero = equal(of, zeros_like(of));
+    const Tensor safe = where(is_zero, ones_like(from), from);
+    const Tensor xhat = normalize(
+        safe, {.reduce = spec.reduce, .statistics = spec.statistics, .eps = spec.eps, .centring = spec.centring});
+    return {where(is_zero, zeros_like(from), mul(xhat, mul(dy, 1 / count)))};
   });
-}
-
-Tensor sqrt_flat_at_zero(const Tensor& x) {
-  const Tensor zero = full({}, 0, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor one = full({}, 1, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor is_zero = equal(x, zero);
-  return where(is_zero, zero, sqrt(where(is_zero, one, x)));
 }
 
 }  // namespace norma::norm_detail

@@ -7,8 +7,9 @@
 
 namespace norma::norm_detail {
 
-/// x in the dtype of the computation. The gradient comes back in x's dtype and strides.
+/// x in the dtype of the computation, or in another. The gradient comes back in x's dtype and strides.
 Tensor in_compute_dtype(const Tensor& x);
+Tensor computed_in(DType dtype, const Tensor& x);
 /// y in x's dtype and strides: the end of what in_compute_dtype() began. The gradient goes in with these strides,
 /// whatever it came with, so that what lies between is computed in one memory format.
 Tensor back_to(const Tensor& x, const Tensor& y);
@@ -22,11 +23,8 @@ Tensor along_channels(const Tensor& parameter, const Tensor& x);
 /// x * weight + bias along the channels; either may be undefined.
 Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
-/// The biased variance of each set, or the mean square for Centring::none, with reduced axes of size 1. Differentiable
-/// any number of times. `spec` has no groups; its eps is not used.
-Tensor variance(std::string_view op, const Tensor& x, const NormSpec& spec);
-
-/// sqrt(x) for x >= 0, whose gradient at 0 is 0 rather than infinite.
-Tensor sqrt_flat_at_zero(const Tensor& x);
+/// sqrt(var + eps) of each set, with the biased variance, or the mean square for Centring::none; reduced axes have size
+/// 1. Its gradient at 0 is 0. Differentiable any number of times. `spec` has no groups.
+Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec);
 
 }  // namespace norma::norm_detail

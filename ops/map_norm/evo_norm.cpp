@@ -38,11 +38,9 @@ Tensor composed_b0(const Tensors& inputs, const Tensor& fixed_var, const EvoNorm
   constexpr std::string_view op = "evo_norm_b0";
   const Tensor& x = inputs[0];
   const Tensor wide = in_compute_dtype(x);
-  const Tensor batch_var =
-      fixed_var.defined() ? along_channels(fixed_var, wide) : variance(op, wide, spec_of_batch(x, options));
-  const Tensor left = sqrt(add(batch_var, options.eps));
-  const Tensor right = add(mul(wide, along_channels(inputs[1], wide)),
-                           sqrt(add(variance(op, wide, spec_of_maps(x, options)), options.eps)));
+  const Tensor left = fixed_var.defined() ? sqrt(add(along_channels(fixed_var, wide), options.eps))
+                                          : deviation(op, wide, spec_of_batch(x, options));
+  const Tensor right = add(mul(wide, along_channels(inputs[1], wide)), deviation(op, wide, spec_of_maps(x, options)));
   return back_to(x, scale_and_shift(div(wide, maximum(right, left)), inputs[2], inputs[3]));
 }
 

@@ -8,6 +8,7 @@
 #include "ops/reduce/reduce.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace norma {
 
@@ -15,14 +16,18 @@ using namespace norm_detail;
 
 namespace {
 
+/// Without eps its rstd is the inverse of the root mean square, whatever the range of x.
+NormSpec root_mean_square_spec(const Tensor& x) {
+  return {.reduce = axes_from(2, x.rank()), .eps = 0, .centring = Centring::none};
+}
+
 /// inputs: x, weight, bias
 Tensor composed(const Tensors& inputs, double eps) {
   const Tensor& x = inputs[0];
   const Tensor wide = in_compute_dtype(x);
-  const Tensor mean_square =
-      variance("global_response_norm", wide, {.reduce = axes_from(2, x.rank()), .centring = Centring::none});
-  const double pixels = static_cast<double>(x.numel()) / static_cast<double>(std::max<int64_t>(1, mean_square.numel()));
-  const Tensor g = sqrt_flat_at_zero(mul(mean_square, pixels));
+  const Tensor root = deviation("global_response_norm", wide, root_mean_square_spec(x));
+  const double pixels = static_cast<double>(x.numel()) / static_cast<double>(std::max<int64_t>(1, root.numel()));
+  const Tensor g = mul(root, std::sqrt(pixels));
   const Tensor n = div(g, add(mean(g, {1}, {.keepdim = true}), eps));
   // x + weight * (x * n) + bias = x * (1 + weight * n) + bias: the bracket is one number per map.
   const Tensor scale = add(inputs[1].defined() ? mul(n, along_channels(inputs[1], wide)) : n, 1);
@@ -40,8 +45,7 @@ Tensor global_response_norm(const Tensor& input, const Tensor& weight, const Ten
   check_optional_per_channel(op, "weight", weight, x);
   check_optional_per_channel(op, "bias", bias, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
-  // Without eps its rstd is the inverse of the root mean square, whatever the range of x.
-  const NormSpec spec{.reduce = axes_from(2, x.rank()), .eps = 0, .centring = Centring::none};
+  const NormSpec spec = root_mean_square_spec(x);
   return map_norm({.op = op,
                    .function = kernels::MapFunction::affine,
                    .activation = options.activation,

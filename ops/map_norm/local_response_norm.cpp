@@ -41,7 +41,7 @@ Tensor window_sums(const Tensor& x, int64_t below, int64_t above) {
 
 /// y = x * (k + alpha / size * sums)^-beta
 Tensor composed(const Tensor& x, int64_t size, const LocalResponseNormOptions& options) {
-  const Tensor wide = in_compute_dtype(x);
+  const Tensor wide = computed_in(DType::float64, x);  // its squares leave the range of float32
   const Tensor sums = window_sums(mul(wide, wide), size / 2, (size - 1) / 2);
   const Tensor base = add(mul(sums, options.alpha / static_cast<double>(size)), options.k);
   return back_to(x, mul(wide, pow(base, -options.beta)));

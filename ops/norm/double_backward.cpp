@@ -59,12 +59,36 @@ Tensor constant_row(const NormNode& node, int64_t i) {
   return reshape(select(node.stats, 0, i), sizes);
 }
 
-/// What a norm computes, over the tensor whose axis 1 is split into groups.
+/// A power of two for each set, about 1 / its deviation, in sizes that broadcast over the split tensor. A constant.
+Tensor scale_of_sets(const NormNode& node) {
+  const Sizes sizes = sizes_of_sets(node.x.sizes(), node.spec);
+  Sizes split_sizes = sizes;
+  if (node.spec.groups > 1) {
+    split_sizes.insert(2, 1);
+  }
+  if (node.x.numel() == 0) {
+    return ones(split_sizes, {.dtype = node.stats.dtype(), .device = node.x.device()});
+  }
+  const NormLayout layout(node.x.sizes(), preserved_strides(node.x.sizes(), node.x.strides()), node.spec, node.affine);
+  const int64_t sets = node.stats.size(1);
+  const Tensor rstd = alias(node.stats, {sets}, {1}, kernels::kRstdRow * sets);
+  const Tensor scale = empty_like(rstd);
+  kernels::norm_kernels.at(node.op, node.x.device())
+      ->power_of_two(node.x.dtype(), sets, rstd.device_pointer(), scale.device_pointer());
+  return alias(layout.per_set(scale, sizes), split_sizes, contiguous_strides(split_sizes), 0);
+}
+
+/// What a norm computes, over the tensor whose axis 1 is split into groups. With `scale` its squares stay in the range
+/// of the dtype; products with a power of two are exact.
 struct Composed {
-  Tensor x;
-  Tensor rstd;
+  Tensor x;        ///< times scale, unless the stats are fixed
+  Tensor scale;    ///< see scale_of_sets(); undefined for fixed stats
   Tensor centred;  ///< x - mean; for Centring::none x
+  Tensor rstd;     ///< that of x here
   Tensor xhat;
+
+  /// That of the caller's x.
+  [[nodiscard]] Tensor unscaled_rstd() const { return scale.defined() ? mul(rstd, scale) : rstd; }
 };
 
 Composed compose(const NormNode& node, DType dtype) {
@@ -79,6 +103,8 @@ Composed compose(const NormNode& node, DType dtype) {
   }
   const Axes axes = split_axes(spec);
   const ReduceOptions keep{.keepdim = true};
+  c.scale = scale_of_sets(node);
+  c.x = mul(c.x, c.scale);
   c.centred = c.x;
   if (spec.centring != Centring::none) {
     // The mean rounds where it is large. That of the differences is what it has lost.
@@ -90,7 +116,7 @@ Composed compose(const NormNode& node, DType dtype) {
     const double count = static_cast<double>(c.x.numel()) / static_cast<double>(var.numel());
     var = mul(var, count / (count - static_cast<double>(spec.correction)));
   }
-  c.rstd = rsqrt(add(var, spec.eps));
+  c.rstd = rsqrt(add(var, mul(mul(c.scale, spec.eps), c.scale)));
   c.xhat = mul(spec.centring == Centring::mean ? c.centred : c.x, c.rstd);
   return c;
 }
@@ -108,7 +134,8 @@ Tensors composed_backward(const NormNode& node, const Tensor& dz, NeededGradient
 
   Tensor dx;
   if (needs.x) {
-    dx = mul(g, c.rstd);
+    const Tensor rstd = c.unscaled_rstd();
+    dx = mul(g, rstd);
     if (!node.fixed_stats) {
       // mean: dx = (g - mean(g) - xhat * m) * rstd, none: dx = (g - xhat * m) * rstd, deviation:
       // dx = (g - (x - mean) * rstd * m) * rstd, with m = sum(g * xhat) / (n - correction)
@@ -116,9 +143,9 @@ Tensors composed_backward(const NormNode& node, const Tensor& dz, NeededGradient
       const Tensor sums = sum(mul(g, c.xhat), axes, keep);
       const double count = static_cast<double>(c.x.numel()) / static_cast<double>(sums.numel());
       const Tensor m = mul(sums, 1 / (count - static_cast<double>(spec.correction)));
-      dx = sub(dx, mul(mul(mul(c.centred, c.rstd), m), c.rstd));
+      dx = sub(dx, mul(mul(mul(c.centred, c.rstd), m), rstd));
       if (spec.centring == Centring::mean) {
-        dx = sub(dx, mul(mean(g, axes, keep), c.rstd));
+        dx = sub(dx, mul(mean(g, axes, keep), rstd));
       }
     }
     dx = to(reshape(dx, node.x.sizes()), node.x.dtype());

@@ -62,16 +62,7 @@ void run_kernel(std::string_view op, const NormLayout& layout, const NormSpec& s
   }
 }
 
-/// Sizes of a number per set, with reduced axes of size 1.
-Sizes sizes_of_sets(const Tensor& x, const NormSpec& spec) {
-  Sizes sizes = x.sizes();
-  for (const int64_t axis : spec.reduce) {
-    sizes[axis] = spec.groups > 1 && axis == 1 ? spec.groups : 1;
-  }
-  return sizes;
-}
-
-/// The same without the reduced axes.
+/// Without the reduced axes.
 Tensor drop_reduced(const Tensor& per_set, const NormSpec& spec) {
   Sizes sizes;
   for (int64_t axis = 0; axis < per_set.rank(); ++axis) {
@@ -85,7 +76,7 @@ Tensor drop_reduced(const Tensor& per_set, const NormSpec& spec) {
 /// Mean and variance in the order of the axes.
 NormStatistics in_order_of_axes(const NormLayout& layout, const Tensor& x, const NormSpec& spec, const Tensor& stats,
                                 const Tensor& var) {
-  const Sizes sizes = sizes_of_sets(x, spec);
+  const Sizes sizes = sizes_of_sets(x.sizes(), spec);
   const int64_t sets = stats.size(1);
   const int64_t row = spec.centring == Centring::deviation ? kernels::kCentreRow : kernels::kMeanRow;
   return {.mean = drop_reduced(layout.per_set(alias(stats, {sets}, {1}, row * sets), sizes), spec),
@@ -94,7 +85,7 @@ NormStatistics in_order_of_axes(const NormLayout& layout, const Tensor& x, const
 
 /// Those of an empty x.
 NormStatistics zero_statistics(const Tensor& x, const NormSpec& spec) {
-  const Tensor zero = zeros(sizes_of_sets(x, spec), {.dtype = compute_dtype(x.dtype()), .device = x.device()});
+  const Tensor zero = zeros(sizes_of_sets(x.sizes(), spec), {.dtype = compute_dtype(x.dtype()), .device = x.device()});
   return {.mean = drop_reduced(zero, spec), .var = drop_reduced(zeros_like(zero), spec)};
 }
 
@@ -109,7 +100,7 @@ Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const
   const Strides strides = preserved_strides(x.sizes(), x.strides());
   const Tensor y = empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});
   if (x.numel() == 0) {
-    stats = zeros({kernels::stats_rows(spec.centring), sizes_of_sets(x, spec).numel()},
+    stats = zeros({kernels::stats_rows(spec.centring), sizes_of_sets(x.sizes(), spec).numel()},
                   {.dtype = dtype, .device = x.device()});
     if (options.statistics != nullptr) {
       *options.statistics = zero_statistics(x, spec);

@@ -140,6 +140,8 @@ struct NormKernels {
   void (*mask_by_bits)(DType dtype, int64_t count, const uint8_t* bits, const void* dy, void* dz);
   /// rstd = 1 / sqrt(var + eps), of T.
   void (*rstd)(DType dtype, int64_t count, const double* var, double eps, void* rstd);
+  /// scale = the power of two next below rstd; 1 where rstd is not a positive number. Both of T.
+  void (*power_of_two)(DType dtype, int64_t count, const void* rstd, void* scale);
   /// result = (1 - momentum) * running + momentum * (factor * batch)
   void (*update_running)(int64_t count, const double* running, const double* batch, double momentum, double factor,
                          double* result);

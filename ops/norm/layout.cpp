@@ -48,6 +48,14 @@ bool same_places(const Sizes& sizes, const Strides& a, const Strides& b) {
   return true;
 }
 
+Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec) {
+  Sizes result = sizes;
+  for (const int64_t axis : spec.reduce) {
+    result[axis] = spec.groups > 1 && axis == 1 ? spec.groups : 1;
+  }
+  return result;
+}
+
 NormLayout::NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine)
     : groups_(spec.groups) {
   // Row-major strides of the caller's weight.

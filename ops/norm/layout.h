@@ -14,6 +14,9 @@ using kernels::Walk;
 /// Whether both strides put the elements in the same places. Those of axes of size 1 do not matter.
 bool same_places(const Sizes& sizes, const Strides& a, const Strides& b);
 
+/// Sizes of a number per set, with reduced axes of size 1.
+Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec);
+
 /// One axis of the memory of a tensor that is being normalised. Axis 1 of a spec with groups is two of them: the
 /// groups, and the channels of a group.
 struct MemoryAxis {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 // A tile is all channels of a few pixels: with channels_last one pixel, whose channels are a run of memory, else as
 // many as keep the tile in the cache. It is copied together so that element i's neighbours in the next channel are
@@ -54,26 +56,57 @@ struct Buffers {
   T* s;
   T* power;
   T* shares;  ///< padded
-  T* sums;
+  T* result;
+
+  Buffers(Scratch& scratch, int64_t count, int64_t padded)
+      : x(scratch.take<T>(count)),
+        dy(scratch.take<T>(count)),
+        squares(scratch.zeros<T>(padded)),
+        s(scratch.take<T>(count)),
+        power(scratch.take<T>(count)),
+        shares(scratch.zeros<T>(padded)),
+        result(scratch.take<T>(count)) {}
 };
 
-/// b.x and, for gradients, b.dy are there; the result comes to b.sums.
+/// The largest s whose powers stay in the range of T: s^-beta, and s^(-beta - 1) for gradients.
 template <class T>
-void run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool gradient, const Buffers<T>& b) {
+T largest_sum(double beta, bool gradient) {
+  const double exponent = gradient ? beta + 1 : beta;
+  constexpr T kMost = std::numeric_limits<T>::max();
+  constexpr double kLeast = static_cast<double>(std::numeric_limits<T>::min()) / std::numeric_limits<T>::epsilon();
+  return exponent <= 0 ? kMost : static_cast<T>(std::min<double>(kMost, std::pow(kLeast, -1 / exponent)));
+}
+
+template <class T>
+[[gnu::flatten]] bool any_above(int64_t count, const T* s, T most) {
+  bool above = false;
+#pragma omp simd reduction(| : above)
+  for (int64_t i = 0; i < count; ++i) {
+    above |= s[i] > most;
+  }
+  return above;
+}
+
+/// From b.x and, for gradients, b.dy to b.result. False where a sum of squares is above `most`: nothing is done then.
+template <class T>
+bool run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool gradient, T most, const Buffers<T>& b) {
   T* squares = b.squares + p.below * width;
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     squares[i] = b.x[i] * b.x[i];
   }
   window_sums(count, squares, width, -p.below, p.above, static_cast<T>(p.k), static_cast<T>(p.scale), b.s);
+  if (any_above(count, b.s, most)) [[unlikely]] {
+    return false;
+  }
   powers(count, p.beta, b.s, b.power);
   if (!gradient) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
       const T y = b.x[i] * b.power[i];
-      b.sums[i] = p.relu && y <= 0 ? T(0) : y;
+      b.result[i] = p.relu && y <= 0 ? T(0) : y;
     }
-    return;
+    return true;
   }
   if (p.relu) {
 #pragma omp simd
@@ -86,12 +119,46 @@ void run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool 
   for (int64_t i = 0; i < count; ++i) {
     shares[i] = b.dy[i] * b.x[i] * (b.power[i] / b.s[i]);
   }
-  window_sums(count, shares, width, -p.above, p.below, T(0), static_cast<T>(-2 * p.scale * p.beta), b.sums);
+  window_sums(count, shares, width, -p.above, p.below, T(0), static_cast<T>(-2 * p.scale * p.beta), b.result);
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    b.sums[i] = b.dy[i] * b.power[i] + b.x[i] * b.sums[i];
+    b.result[i] = b.dy[i] * b.power[i] + b.x[i] * b.result[i];
   }
+  return true;
 }
+
+/// A tile in memory: `rows` runs of `run` elements, `stride` apart.
+struct TileShape {
+  int64_t rows;
+  int64_t run;
+  int64_t stride;
+
+  template <class S, class T>
+  void gather(const S* from, T* to) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      if constexpr (std::is_same_v<T, compute_t<S>>) {
+        for_each_lanes<T>(
+            run, [&](int64_t i, auto part) { store(to + row * run + i, load(from + row * stride + i, part), part); });
+      } else {
+        for (int64_t i = 0; i < run; ++i) {
+          to[row * run + i] = static_cast<compute_t<S>>(from[row * stride + i]);
+        }
+      }
+    }
+  }
+  template <class S, class T>
+  void scatter(const T* from, S* to) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      if constexpr (std::is_same_v<T, compute_t<S>>) {
+        store_run(run, from + row * run, to + row * stride);
+      } else {
+        for (int64_t i = 0; i < run; ++i) {
+          to[row * stride + i] = static_cast<S>(static_cast<compute_t<S>>(from[row * run + i]));
+        }
+      }
+    }
+  }
+};
 
 /// dy: null for y.
 template <class S>
@@ -105,43 +172,40 @@ void local_response_of(const LocalResponseProblem& p, const S* x, const S* dy, S
   const int64_t tiles = ceil_div(pixels, widest);
   const int64_t outer = shape.channels_last ? shape.outer * shape.inner : shape.outer;
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (channels * widest));
+  const bool gradient = dy != nullptr;
+  const T most = largest_sum<T>(p.beta, gradient);
+  const int64_t most_elements = channels * widest;
+  const int64_t padded = (channels + p.below + p.above) * widest;
   parallel_for(0, outer * tiles, grain, [&](int64_t begin, int64_t end) {
     Scratch scratch;
-    const int64_t most = channels * widest;
-    const int64_t padded = (channels + p.below + p.above) * widest;
-    const Buffers<T> buffers{.x = scratch.take<T>(most),
-                             .dy = scratch.take<T>(most),
-                             .squares = scratch.zeros<T>(padded),
-                             .s = scratch.take<T>(most),
-                             .power = scratch.take<T>(most),
-                             .shares = scratch.zeros<T>(padded),
-                             .sums = scratch.take<T>(most)};
+    const Buffers<T> buffers(scratch, most_elements, padded);
     int64_t last_width = widest;
     for (int64_t tile = begin; tile < end; ++tile) {
       const int64_t first = tile % tiles * widest;
       const int64_t width = std::min(widest, pixels - first);
       const int64_t at = tile / tiles * channels * pixels + first;
-      const int64_t rows = shape.channels_last ? 1 : channels;  // runs of memory in the tile
-      const int64_t run = shape.channels_last ? channels : width;
+      const TileShape in_memory{
+          .rows = shape.channels_last ? 1 : channels, .run = shape.channels_last ? channels : width, .stride = pixels};
       if (width != last_width) {  // what is padding lies elsewhere
         std::fill_n(buffers.squares, padded, T(0));
         std::fill_n(buffers.shares, padded, T(0));
         last_width = width;
       }
-      const auto gather = [&](const S* from, T* to) {
-        for (int64_t row = 0; row < rows; ++row) {
-          for_each_lanes<T>(run, [&](int64_t i, auto part) {
-            store(to + row * run + i, load(from + at + row * pixels + i, part), part);
-          });
+      const auto run = [&]<class C>(const Buffers<C>& b, C most_of_c) {
+        in_memory.gather(x + at, b.x);
+        if (gradient) {
+          in_memory.gather(dy + at, b.dy);
         }
+        const bool in_range = run_tile(p, channels * width, width, gradient, most_of_c, b);
+        if (in_range) {
+          in_memory.scatter(b.result, result + at);
+        }
+        return in_range;
       };
-      gather(x, buffers.x);
-      if (dy != nullptr) {
-        gather(dy, buffers.dy);
-      }
-      run_tile(p, channels * width, width, dy != nullptr, buffers);
-      for (int64_t row = 0; row < rows; ++row) {
-        store_run(run, buffers.sums + row * run, result + at + row * pixels);
+      if (!run(buffers, most)) [[unlikely]] {
+        // Squares of numbers above 1e19, and powers of sums of them, leave the range of float32.
+        Scratch wide_scratch;
+        run(Buffers<double>(wide_scratch, most_elements, padded), std::numeric_limits<double>::infinity());
       }
     }
   });

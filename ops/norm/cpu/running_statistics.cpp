@@ -28,6 +28,17 @@ void rstd_of(DType dtype, int64_t count, const double* var, double eps, void* rs
   });
 }
 
+void power_of_two(DType dtype, int64_t count, const void* rstd, void* scale) {
+  dispatch_compute(dtype, [&](auto t) {
+    using T = decltype(t);
+    const T* from = static_cast<const T*>(rstd);
+    T* to = static_cast<T*>(scale);
+    for (int64_t i = 0; i < count; ++i) {
+      to[i] = std::isfinite(from[i]) && from[i] > 0 ? std::ldexp(T(1), std::ilogb(from[i])) : T(1);
+    }
+  });
+}
+
 void update_running(int64_t count, const double* running, const double* batch, double momentum, double factor,
                     double* result) {
   for (int64_t i = 0; i < count; ++i) {

@@ -78,6 +78,7 @@ constinit const NormKernels norm_cpu{.forward = cpu::forward,
                                      .positive_bits = cpu::positive_bits,
                                      .mask_by_bits = cpu::mask_by_bits,
                                      .rstd = cpu::rstd_of,
+                                     .power_of_two = cpu::power_of_two,
                                      .update_running = cpu::update_running,
                                      .renorm = cpu::renorm};
 

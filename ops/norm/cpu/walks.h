@@ -64,6 +64,7 @@ void columns_backward(const NormProblem& problem, const BackwardArrays<S>& array
 void positive_bits(DType dtype, int64_t count, const void* y, uint8_t* bits);
 void mask_by_bits(DType dtype, int64_t count, const uint8_t* bits, const void* dy, void* dz);
 void rstd_of(DType dtype, int64_t count, const double* var, double eps, void* rstd);
+void power_of_two(DType dtype, int64_t count, const void* rstd, void* scale);
 void update_running(int64_t count, const double* running, const double* batch, double momentum, double factor,
                     double* result);
 void renorm(DType dtype, int64_t count, const RenormCorrection& arrays);
