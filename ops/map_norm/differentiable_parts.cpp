@@ -81,4 +81,12 @@ Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
   });
 }
 
+Tensor inverse_power_of_two(std::string_view op, const Tensor& x) {
+  const Tensor inverse = contiguous_copy(div(full({}, 1, {.dtype = x.dtype(), .device = x.device()}), x.detach()));
+  Tensor result = empty_like(inverse);
+  kernels::norm_kernels.at(op, x.device())
+      ->power_of_two(x.dtype(), x.numel(), inverse.device_pointer(), result.device_pointer());
+  return result;
+}
+
 }  // namespace norma::norm_detail

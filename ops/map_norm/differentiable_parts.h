@@ -27,4 +27,8 @@ Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias
 /// 1. Its gradient at 0 is 0. Differentiable any number of times. `spec` has no groups.
 Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec);
 
+/// A power of two about 1 / x for each element, as a constant: products with it are exact, and squares of what it
+/// scales stay in the range of the dtype.
+Tensor inverse_power_of_two(std::string_view op, const Tensor& x);
+
 }  // namespace norma::norm_detail

@@ -40,8 +40,13 @@ Tensor composed_b0(const Tensors& inputs, const Tensor& fixed_var, const EvoNorm
   const Tensor wide = in_compute_dtype(x);
   const Tensor left = fixed_var.defined() ? sqrt(add(along_channels(fixed_var, wide), options.eps))
                                           : deviation(op, wide, spec_of_batch(x, options));
-  const Tensor right = add(mul(wide, along_channels(inputs[1], wide)), deviation(op, wide, spec_of_maps(x, options)));
-  return back_to(x, scale_and_shift(div(wide, maximum(right, left)), inputs[2], inputs[3]));
+  // Numerator and denominator are scaled, since the derivative of a quotient squares the denominator.
+  const Tensor scale = inverse_power_of_two(op, left);
+  const Tensor numerator = mul(wide, scale);
+  const Tensor right =
+      add(mul(numerator, along_channels(inputs[1], wide)), mul(deviation(op, wide, spec_of_maps(x, options)), scale));
+  const Tensor y = div(numerator, maximum(right, mul(left, scale)));
+  return back_to(x, scale_and_shift(y, inputs[2], inputs[3]));
 }
 
 // --- S0 -------------------------------------------------------------------------------------------------------------

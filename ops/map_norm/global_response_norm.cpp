@@ -28,10 +28,14 @@ Tensor composed(const Tensors& inputs, double eps) {
   const Tensor root = deviation("global_response_norm", wide, root_mean_square_spec(x));
   const double pixels = static_cast<double>(x.numel()) / static_cast<double>(std::max<int64_t>(1, root.numel()));
   const Tensor g = mul(root, std::sqrt(pixels));
-  const Tensor n = div(g, add(mean(g, {1}, {.keepdim = true}), eps));
+  const ReduceOptions keep{.keepdim = true};
+  // Numerator and denominator are scaled, since the derivative of a quotient squares the denominator.
+  const Tensor scale = inverse_power_of_two("global_response_norm", mean(g, {1}, keep));
+  const Tensor scaled = mul(g, scale);
+  const Tensor n = div(scaled, add(mean(scaled, {1}, keep), mul(scale, eps)));
   // x + weight * (x * n) + bias = x * (1 + weight * n) + bias: the bracket is one number per map.
-  const Tensor scale = add(inputs[1].defined() ? mul(n, along_channels(inputs[1], wide)) : n, 1);
-  return back_to(x, scale_and_shift(mul(wide, scale), {}, inputs[2]));
+  const Tensor bracket = add(inputs[1].defined() ? mul(n, along_channels(inputs[1], wide)) : n, 1);
+  return back_to(x, scale_and_shift(mul(wide, bracket), {}, inputs[2]));
 }
 
 }  // namespace
