@@ -3,6 +3,7 @@
 #include "ops/map_norm/kernels.h"
 #include "ops/matmul/kernels.h"
 #include "ops/norm/kernels.h"
+#include "ops/optimizer/kernels.h"
 #include "ops/pointwise/kernels.h"
 #include "ops/pool/kernels.h"
 #include "ops/random/kernels.h"
@@ -20,6 +21,8 @@ constinit const ByDevice<MatmulKernels> matmul_kernels{.cpu = &matmul_cpu, .cuda
 constinit const ByDevice<MapNormKernels> map_norm_kernels{
     .cpu = &map_norm_cpu, .cuda = nullptr, .emulated = &map_norm_cpu};
 constinit const ByDevice<NormKernels> norm_kernels{.cpu = &norm_cpu, .cuda = nullptr, .emulated = &norm_cpu};
+constinit const ByDevice<OptimizerKernels> optimizer_kernels{
+    .cpu = &optimizer_cpu, .cuda = nullptr, .emulated = &optimizer_cpu};
 constinit const ByDevice<PointwiseKernels> pointwise_kernels{
     .cpu = &pointwise_cpu, .cuda = nullptr, .emulated = &pointwise_cpu};
 constinit const ByDevice<PoolKernels> pool_kernels{.cpu = &pool_cpu, .cuda = nullptr, .emulated = &pool_cpu};

@@ -16,9 +16,9 @@
 namespace norma::nn {
 namespace {
 
-// x's values with the strides of `like`: x itself if it has them.
+// x's values with the strides, dtype and device of `like`: x itself if it has them.
 Tensor aligned(const Tensor& x, const Tensor& like) {
-  if (x.strides() == like.strides() && x.dtype() == like.dtype()) {
+  if (x.strides() == like.strides() && x.dtype() == like.dtype() && x.device() == like.device()) {
     return x;
   }
   const Tensor y = empty_like(like);
@@ -82,11 +82,15 @@ void Optimizer::zero_grad() {
   }
 }
 
+bool Optimizer::Master::is_current(const Tensor& parameter) const {
+  return weight.defined() && version == parameter.version() && weight.device() == parameter.device();
+}
+
 Tensor Optimizer::begin_update(const Tensor& parameter, Master& master) {
   if (!is_half(parameter.dtype())) {
     return is_dense(parameter) ? parameter.detach() : copy_of(parameter.detach());
   }
-  if (!master.weight.defined() || master.version != parameter.version()) {
+  if (!master.is_current(parameter)) {
     master.weight = copy_of(parameter.detach(), MemoryFormat::preserve, DType::float32);
   }
   return master.weight;
@@ -107,7 +111,7 @@ NamedTensors Optimizer::master_weights() const {
     for (size_t i = 0; i < masters_[g].size(); ++i) {
       const auto& [name, parameter] = groups_[g].parameters[i];
       const Master& master = masters_[g][i];
-      if (master.weight.defined() && master.version == parameter.version()) {
+      if (master.is_current(parameter)) {
         result.emplace_back(name, master.weight);
       }
     }
@@ -141,15 +145,9 @@ void Optimizer::step() {
 }
 
 NamedTensors Optimizer::state_dict() const {
-  NamedTensors dict;
-  Tensor step = zeros({}, {.dtype = DType::int64});
-  *step.data<int64_t>() = steps_;
-  Tensor states = zeros({}, {.dtype = DType::int64});  // how many follow, so that none can be lost unseen
-  dict.emplace_back("step", step);
-  dict.emplace_back("states", states);
+  NamedTensors dict(2);
   for (const auto& [name, weight] : master_weights()) {
     dict.emplace_back(kMaster + name, weight);
-    ++*states.data<int64_t>();
   }
   const std::vector<std::string> names = state_names();
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -157,11 +155,14 @@ NamedTensors Optimizer::state_dict() const {
       for (size_t s = 0; s < states_[g][i].size(); ++s) {
         if (states_[g][i][s].defined()) {
           dict.emplace_back(names[s] + "." + groups_[g].parameters[i].first, states_[g][i][s]);
-          ++*states.data<int64_t>();
         }
       }
     }
   }
+  const TensorOptions number{.dtype = DType::int64, .device = kCpu};
+  const auto states = static_cast<int64_t>(dict.size() - 2);  // how many there are, so that none can be lost unseen
+  dict[0] = {"step", from_vector<int64_t>({steps_}, {}, number)};
+  dict[1] = {"states", from_vector<int64_t>({states}, {}, number)};
   return dict;
 }
 

@@ -59,6 +59,9 @@ class Optimizer {
   struct Master {
     Tensor weight;
     int64_t version = 0;  ///< of the parameter, when the weight was last rounded into it
+
+    /// False where the parameter was changed or moved since.
+    [[nodiscard]] bool is_current(const Tensor& parameter) const;
   };
 
   /// What update() changes in the place of a parameter, dense: its master weight, itself, or a copy.

@@ -1,8 +1,7 @@
 #include "nn/optim/sgd.h"
 
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/parallel.h"
+#include "ops/optimizer/optimizer.h"
 
 #include <cmath>
 #include <utility>
@@ -19,41 +18,18 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
 }
 
 void Sgd::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
-  const bool has_velocity = options_.momentum != 0;
   const bool first = !state[0].defined();
-  if (has_velocity && first) {
+  if (options_.momentum != 0 && first) {
     state[0] = zeros_like(parameter);
   }
-  const OpScope scope([&] {  // parameter and velocity are read and written
-    return OpWork{.op = "sgd", .bytes = 2 * bytes_of(parameter, state[0]) + bytes_of(gradient)};
-  });
-  dispatch_floating("sgd", parameter.dtype(), [&]<class T>(T) {
-    T* p = parameter.data<T>();
-    const T* g = gradient.data<T>();
-    T* v = has_velocity ? state[0].data<T>() : nullptr;
-    const auto rate = static_cast<T>(lr() * group.lr_scale);
-    const auto decay = static_cast<T>(group.weight_decay);
-    const auto momentum = static_cast<T>(first ? 0 : options_.momentum);
-    const auto keep = static_cast<T>(first ? 1 : 1 - options_.dampening);
-    // Nesterov looks ahead along the velocity: its step is g + momentum · v.
-    const auto own = static_cast<T>(options_.nesterov ? 1 : 0);
-    const auto along = static_cast<T>(options_.nesterov ? options_.momentum : 1);
-    parallel_for(0, parameter.numel(), kPointwiseGrain, [&](int64_t begin, int64_t end) {
-      if (v == nullptr) {
-#pragma omp simd
-        for (int64_t i = begin; i < end; ++i) {
-          p[i] -= rate * (g[i] + decay * p[i]);
-        }
-        return;
-      }
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) {
-        const T slope = g[i] + decay * p[i];
-        v[i] = momentum * v[i] + keep * slope;
-        p[i] -= rate * (own * slope + along * v[i]);
-      }
-    });
-  });
+  // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
+  sgd_step(parameter, gradient, state[0],
+           {.rate = lr() * group.lr_scale,
+            .weight_decay = group.weight_decay,
+            .momentum = first ? 0 : options_.momentum,
+            .share = first ? 1 : 1 - options_.dampening,
+            .own = options_.nesterov ? 1.0 : 0.0,
+            .along = options_.nesterov ? options_.momentum : 1});
 }
 
 }  // namespace norma::nn

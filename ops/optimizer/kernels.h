@@ -1,0 +1,50 @@
+#pragma once
+
+#include "core/by_device.h"
+#include "core/dtype.h"
+
+#include <cstdint>
+
+namespace norma::kernels {
+
+/// The numbers of one step of stochastic gradient descent, for the slope g = gradient + weight_decay · p:
+///   v = momentum · v + share · g;  p -= rate · (own · g + along · v), or p -= rate · g without v.
+struct SgdStep {
+  double rate = 0;
+  double weight_decay = 0;
+  double momentum = 0;
+  double share = 1;
+  double own = 0;
+  double along = 1;
+};
+
+/// Those of AdamW:
+///   m = beta1 · m + (1 - beta1) · g;  v = beta2 · v + (1 - beta2) · g²;
+///   p = shrink · p - step_size · m / (scale · sqrt(v) + eps).
+struct AdamWStep {
+  double beta1 = 0;
+  double beta2 = 0;
+  double eps = 0;
+  double shrink = 1;
+  double step_size = 0;
+  double scale = 1;
+};
+
+/// All work on `count` elements that lie side by side. Steps: float32 and float64; the others: any floating dtype, in
+/// float32 for the half types.
+struct OptimizerKernels {
+  /// v may be null.
+  void (*sgd)(DType dtype, int64_t count, const SgdStep& step, void* p, const void* gradient, void* v);
+  void (*adamw)(DType dtype, int64_t count, const AdamWStep& step, void* p, const void* gradient, void* m, void* v);
+  /// *sum = sum of x², in a fixed order, carried in double.
+  void (*sum_of_squares)(DType dtype, int64_t count, const void* x, double* sum);
+  /// x = factor · x
+  void (*scale)(DType dtype, int64_t count, double factor, void* x);
+  /// x cut off at ±limit; NaN stays.
+  void (*cut_off)(DType dtype, int64_t count, double limit, void* x);
+};
+
+extern const OptimizerKernels optimizer_cpu;
+extern const ByDevice<OptimizerKernels> optimizer_kernels;
+
+}  // namespace norma::kernels

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "ops/optimizer/kernels.h"
+
+namespace norma {
+
+// What optimizers and gradient clipping do to memory, off the tape: each function is one pass over dense tensors. nn/
+// optim/ decides the numbers. All tensors of a call lie on one device.
+
+/// One step, on a parameter and its velocity (undefined: there is none); kernels::SgdStep has the formula. float32 and
+/// float64; dense, with the strides of the parameter. The caller bumps the parameter's version.
+void sgd_step(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity, const kernels::SgdStep& step);
+/// The same for AdamW and its two averages; kernels::AdamWStep.
+void adamw_step(const Tensor& parameter, const Tensor& gradient, const Tensor& average, const Tensor& square_average,
+                const kernels::AdamWStep& step);
+
+/// The sum of the squares of each tensor: float64 (tensors), on `device`. Any floating dtype and strides. Throws Error
+/// for a tensor on another device.
+Tensor sums_of_squares(const Tensors& xs, Device device);
+/// x = factor · x, in place. Any floating dtype and strides. `op` names it in profiles and errors.
+void scale_in_place(std::string_view op, const Tensor& x, double factor);
+/// Cuts every element off at ±limit, in place; NaN stays.
+void cut_off_in_place(std::string_view op, const Tensor& x, double limit);
+
+}  // namespace norma
