@@ -24,7 +24,7 @@ struct State {
 };
 
 int run(const State& state) {
-  state.running.apply();
+  state.running.apply("audit");
   train::audit::AuditOptions options = state.audit;
   train::audit::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("audit") : state.output;

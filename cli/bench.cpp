@@ -58,7 +58,7 @@ std::string format_of(const State& state) {
 }
 
 int run(const State& state) {
-  state.running.apply();
+  state.running.apply("bench");
   BenchOptions options = state.bench;
   options.modes = modes_of(state.mode);
   options.recipe = state.recipe.applied_to(state.recipe.defaults());
@@ -162,6 +162,7 @@ Command add_bench(CLI::App& program) {
       .default_str("by the file's name, else csv")
       .group(kResults);
   state->running.add_threads(app);
+  state->running.add_device(app);
   state->running.add_quiet(app);
   return {&app, [state] { return run(*state); }};
 }

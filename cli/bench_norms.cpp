@@ -23,7 +23,7 @@ struct State {
 };
 
 int run(const State& state) {
-  state.running.apply();
+  state.running.apply("bench-norms");
   train::bench::SweepOptions options = state.sweep;
   options.max_bytes = state.max_megabytes << 20;
   train::bench::check_options(options);

@@ -61,7 +61,7 @@ bool any_in_state(const train::Comparison& comparison, std::initializer_list<tra
 }
 
 int run(const State& state) {
-  state.running.apply();
+  state.running.apply("compare");
   train::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
                                    .models = state.models,
                                    .norms = state.norms,

@@ -31,7 +31,7 @@ struct State {
 };
 
 int run(const State& state) {
-  state.running.apply();
+  state.running.apply("eval");
   const std::filesystem::path given = state.checkpoint;
   const std::filesystem::path file = train::is_folder("eval", given) ? given / "last.safetensors" : given;
   // A file of weights alone says nothing of the network they are for.
@@ -97,6 +97,7 @@ Command add_eval(CLI::App& program) {
   state->recipe.add_data(app);
   state->recipe.add_precision(app, train::precision_names());
   state->running.add_threads(app);
+  state->running.add_device(app);
   state->running.add_workers(app);
   state->model = option_of(app, "--model");
   return {&app, [state] { return run(*state); }};

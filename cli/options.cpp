@@ -241,6 +241,13 @@ void RunOptions::add_threads(CLI::App& app) {
       .group(kRunning);
 }
 
+void RunOptions::add_device(CLI::App& app) {
+  add_text(app, "--device", "a name", device, "where it is computed: cpu, cuda, or cuda-emulated, which is for tests")
+      .type_name("DEVICE")
+      .default_str("cpu, or NORMA_DEVICE")
+      .group(kRunning);
+}
+
 void RunOptions::add_workers(CLI::App& app) {
   add_value<int64_t>(
       app, "-j,--workers", train::ranges::kWorkers, [this](int64_t n) { workers = n; },
@@ -266,11 +273,16 @@ void RunOptions::add_quiet(CLI::App& app) {
 
 void RunOptions::add_all(CLI::App& app) {
   add_threads(app);
+  add_device(app);
   add_workers(app);
   add_display(app);
 }
 
-void RunOptions::apply() const {
+void RunOptions::apply(std::string_view command) const {
+  if (!device.empty()) {
+    check_available(command, device_from_string(device));
+    set_default_device(device_from_string(device));
+  }
   if (threads > 0) {
     set_num_threads(static_cast<int>(threads));
   }

@@ -87,15 +87,18 @@ struct RunOptions {
   int64_t threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
   int64_t log_interval = 50;
   bool quiet = false;
+  std::string device;  ///< "": the default device
 
   void add_threads(CLI::App& app);
+  void add_device(CLI::App& app);  ///< --device, where tensors lie
   void add_workers(CLI::App& app);
   void add_display(CLI::App& app);  ///< --log-interval and --quiet
   void add_quiet(CLI::App& app);
   /// All of them, for what trains.
   void add_all(CLI::App& app);
-  /// Sets the number of threads. Throws Error when OMP_NUM_THREADS asks for too many.
-  void apply() const;
+  /// Sets the number of threads and the default device. Throws Error, in the name of the command, for a device that
+  /// cannot be used here, and when OMP_NUM_THREADS asks for too many threads.
+  void apply(std::string_view command) const;
 };
 
 /// Says so if this machine is slow in a precision.

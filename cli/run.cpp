@@ -34,17 +34,17 @@ struct State {
   bool channels_last = false;
   std::string precision = "float32";
   std::string cast_policy;
-  std::string device = "cpu";
   RunOptions running;
 };
 
-/// A tensor of the input file, converted. Throws Error when it is not there or has other than four (two) axes.
+/// A tensor of the input file, converted, on the default device. Throws Error when it is not there or has other than
+/// four (two) axes.
 Tensor take(const data::Safetensors& file, const std::string& path, const std::string& name, int64_t rank,
             DType dtype) {
   const Tensor x = file.find(name);
   check(x.defined(), "run", "input: expected a tensor '{}' in '{}', got none", name, path);
   check_rank("run", name, x, rank);
-  return to(x, dtype).detach();
+  return to(to(x, dtype), default_device()).detach();
 }
 
 /// Refuses to write over what this command reads, and over what it has not written.
@@ -64,13 +64,12 @@ void check_output(const State& state) {
 }
 
 int run(const State& state) {
-  state.running.apply();
+  state.running.apply("run");
   check_output(state);
   const train::Precision precision = train::parse_precision(
       state.precision, state.cast_policy.empty() ? "" : nn::read_cast_policy(state.cast_policy), state.cast_policy);
   const DType dtype = precision.dtype;
   print_if_slow(precision);
-  check_available("run", device_from_string(state.device));
   const MemoryFormat format = state.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 
   const auto model = models::create_model(state.model, state.options);
@@ -168,7 +167,6 @@ Command add_run(CLI::App& program) {
       .type_name("NAME")
       .default_str(state->precision);
   add_path(app, "--cast-policy", state->cast_policy, "of amp_bfloat16, as for 'norma train'").type_name("FILE.toml");
-  add_text(app, "--device", "a name", state->device, "cpu or cuda").type_name("DEVICE").default_str(state->device);
   add_size("--in-chans", train::ranges::kChannels, options.in_channels, "C", std::to_string(options.in_channels),
            "channels of the input");
   add_switch(app, "--small-stem", options.small_stem, "ResNet: the stem for small images");
@@ -180,6 +178,7 @@ Command add_run(CLI::App& program) {
       .type_name("X")
       .default_str("1e-6");
   state->running.add_threads(app);
+  state->running.add_device(app);
   return {&app, [state] { return run(*state); }};
 }
 

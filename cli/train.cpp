@@ -64,7 +64,7 @@ train::Trainer make_trainer(const State& state) {
 }
 
 int run(const State& state) {
-  state.running.apply();
+  state.running.apply("train");
   train::Trainer trainer = make_trainer(state);
   const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   print_if_slow(trainer.precision());

@@ -164,8 +164,9 @@ class Loader::Implementation {
     batch.epoch = epoch;
     batch.index = index;
     batch.step = step;
-    batch.images = empty({count, shape.channels, shape.image_size, shape.image_size}, {.format = options_.format});
-    batch.labels = empty({count}, {.dtype = DType::int64});
+    batch.images =
+        empty({count, shape.channels, shape.image_size, shape.image_size}, {.device = kCpu, .format = options_.format});
+    batch.labels = empty({count}, {.dtype = DType::int64, .device = kCpu});
     const Strides& strides = batch.images.strides();
     auto* const images = batch.images.data<float>();
     auto* const labels = batch.labels.data<int64_t>();

@@ -11,6 +11,7 @@
 
 namespace norma::data {
 
+/// On the CPU: who computes with it copies it to the device.
 struct Batch {
   Tensor images;      ///< (N, C, H, W) float32 in the format asked for
   Tensor labels;      ///< (N) int64

@@ -248,7 +248,7 @@ void save_safetensors(const std::filesystem::path& file, const NamedTensors& ten
   output.write(&length, sizeof(length));
   output.write(text.data(), text.size());
   for (const auto* tensor : sorted) {
-    const Tensor x = contiguous_copy(tensor->second);
+    const Tensor x = to_device(contiguous_copy(tensor->second), kCpu);
     output.write(x.raw_data(), bytes_of(x));
   }
   output.commit();
@@ -260,7 +260,7 @@ Safetensors load_safetensors(const std::filesystem::path& path) {
   Header header = read_header(input, file);
   Safetensors result{.tensors = {}, .metadata = std::move(header.metadata)};
   for (const Entry& entry : header.entries) {
-    Tensor x = empty(entry.sizes, {.dtype = entry.dtype});
+    Tensor x = empty(entry.sizes, {.dtype = entry.dtype, .device = kCpu});
     read_bytes(input, file, x.raw_data(), entry.end - entry.begin);
     if (entry.dtype == DType::boolean) {
       const auto* bytes = static_cast<const uint8_t*>(x.raw_data());

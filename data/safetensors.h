@@ -22,7 +22,7 @@ struct Safetensors {
   [[nodiscard]] Tensor find(std::string_view name) const;
 };
 
-/// Writes tensors of any dtype and strides; in the file they are always row-major. Tensors of wide dtypes come
+/// Writes tensors of any dtype, strides and device; in the file they are always row-major. Tensors of wide dtypes come
 /// first, so that each lies aligned; otherwise the order is kept.
 ///
 /// The file appears under its name only when all of it is on the disk: until then it is a temporary file in the same
@@ -31,9 +31,9 @@ struct Safetensors {
 void save_safetensors(const std::filesystem::path& file, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
-/// Reads a whole file. Throws Error that names the file, and the tensor where there is one, unless all of it is in
-/// order: a header that fits the file, known dtypes, and data that covers the rest of the file without gaps or
-/// overlaps.
+/// Reads a whole file; its tensors lie on the CPU. Throws Error that names the file, and the tensor where there is one,
+/// unless all of it is in order: a header that fits the file, known dtypes, and data that covers the rest of the file
+/// without gaps or overlaps.
 Safetensors load_safetensors(const std::filesystem::path& file);
 
 /// The texts under "__metadata__" of such a file, without its data. Throws Error as load_safetensors().

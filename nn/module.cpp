@@ -266,6 +266,21 @@ void Module::to(MemoryFormat format) {
                   });
 }
 
+void Module::to(Device device) {
+  check_available("to", device);
+  convert_tensors([&](const Tensor& x) { return x.device() != device; },
+                  [&](const Tensor& x) { return to_device(x, device); });
+}
+
+Device Module::device() const {
+  for (const NamedTensors& tensors : {named_parameters(), named_buffers()}) {
+    if (!tensors.empty()) {
+      return tensors.front().second.device();
+    }
+  }
+  return default_device();
+}
+
 void Module::zero_grad() {
   for (Tensor x : parameters()) {
     x.set_grad({});

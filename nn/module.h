@@ -98,6 +98,11 @@ class Module {
   void parameters_to(DType dtype);
   /// Gives every parameter and buffer of rank 4, and their gradients, the strides of `format`.
   void to(MemoryFormat format);
+  /// Moves all parameters, their gradients and buffers. An optimizer's averages follow at its next step; its master
+  /// weights begin anew with what the parameters hold. Throws Error for a device that cannot be used here.
+  void to(Device device);
+  /// Where the first parameter lies, or else the first buffer; the default device where there is neither.
+  [[nodiscard]] Device device() const;
 
   /// Drops the gradients of all parameters.
   void zero_grad();

@@ -1,5 +1,6 @@
 #include "train/evaluate.h"
 
+#include "core/copy.h"
 #include "core/tape.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
@@ -45,10 +46,13 @@ Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& p
   Evaluation result;
   int64_t correct = 0;
   double loss_sum = 0;
+  const Device device = model.device();
   while (const auto batch = batches.next()) {
-    const Tensor logits = widened(model(convert_input(batch->images, precision)));
+    const Tensor logits = widened(model(convert_input(to_device(batch->images, device), precision)));
     correct += count_correct(logits, batch->labels);
-    loss_sum += cross_entropy(logits, batch->labels, {.reduction = Reduction::sum}).to_vector<double>().front();
+    loss_sum += cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
+                    .to_vector<double>()
+                    .front();
     result.images += batch->labels.numel();
     if (interrupted()) {
       break;

@@ -1,5 +1,6 @@
 #include "train/recalibrate.h"
 
+#include "core/copy.h"
 #include "core/tape.h"
 #include "nn/modes.h"
 #include "nn/norm/batch_norm.h"
@@ -63,7 +64,7 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
   check(!norms.empty(), "recalibrate", "model: expected batch norms with running statistics, got none");
   int64_t used = 0;
   for (; batch && used < max_batches; batch = batches.next()) {
-    model(batch->images);
+    model(to_device(batch->images, model.device()));
     ++used;
   }
   return used;

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include "core/allocator.h"
+#include "core/copy.h"
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/factory.h"
@@ -80,19 +81,21 @@ double recent_rate(const std::vector<double>& step_seconds, int64_t batch_size) 
 
 /// For a run whose batches do not fit: the largest that does, found by steps with half the images, a quarter, … of
 /// which nothing remains but what they have done to the network.
-std::string largest_batch_text(const Recipe& recipe, int workers, const std::function<void(const data::Batch&)>& step) {
+std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
+                               const std::function<void(const data::Batch&)>& step) {
   const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
   for (int64_t count = recipe.batch_size / 2; count > 0; count /= 2) {
     if (interrupted()) {
       return "";
     }
     try {
-      allocator(kCpu).empty_cache();
+      allocator(device).empty_cache();
       const auto batches = [&](int64_t n) {
-        return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size}, {.format = format});
+        return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size},
+                     {.device = kCpu, .format = format});
       };
       const Tensor waiting = batches(data::LoaderOptions().prefetch + workers);  // what the loader holds
-      step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64})});
+      step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64, .device = kCpu})});
       return fmt::format("; --batch-size {} would fit", count);
     } catch (const OutOfMemory&) {
     } catch (const std::bad_alloc&) {
@@ -136,6 +139,7 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(reci
   train_set_ = make_dataset(recipe_, data::Split::train);
   test_set_ = make_dataset(recipe_, data::Split::test);
   model_ = make_model(recipe_, train_set_->info().num_classes());
+  device_ = model_->device();
   optimizer_ = make_optimizer(recipe_, *model_);
   const data::Loader loader = make_train_loader(recipe_, train_set_, /* workers= */ 0);
   total_steps_ = loader.num_steps();
@@ -227,8 +231,8 @@ double Trainer::train_step(const data::Batch& batch) {
   Tensor loss;
   {
     const PrecisionScope scope(precision_);
-    const Tensor logits = (*model_)(convert_input(batch.images, precision_));
-    loss = cross_entropy(widened(logits), batch.labels, {.label_smoothing = recipe_.smoothing});
+    const Tensor logits = (*model_)(convert_input(to_device(batch.images, device_), precision_));
+    loss = cross_entropy(widened(logits), to_device(batch.labels, device_), {.label_smoothing = recipe_.smoothing});
   }
   const double value = loss.to_vector<double>().front();
   check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",
@@ -323,7 +327,7 @@ TrainResult Trainer::run() {
   result.total_steps = total_steps_;
   result.parameters = model_->parameter_count();
   model_->train();
-  allocator(kCpu).reset_peak();
+  allocator(device_).reset_peak();
   ResidentPeak resident;
 
   Progress progress({.label = options_.label,
@@ -342,7 +346,7 @@ TrainResult Trainer::run() {
         train_step(batch);
       };
       throw OutOfMemory(fmt::format("train: batch-size: {} images do not fit into memory ({}){}", recipe_.batch_size,
-                                    reason, largest_batch_text(recipe_, options_.workers, fits)));
+                                    reason, largest_batch_text(recipe_, options_.workers, device_, fits)));
     };
     try {
       train(result, progress, resident);
@@ -360,7 +364,7 @@ TrainResult Trainer::run() {
   }
   result.step = step_;
   result.finished = step_ == total_steps_ && result.test.complete;
-  result.peak_bytes = allocator(kCpu).statistics().peak_allocated;
+  result.peak_bytes = allocator(device_).statistics().peak_allocated;
   result.peak_resident = resident.bytes();
   result.seconds = seconds_since(start);
   return result;

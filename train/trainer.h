@@ -50,8 +50,8 @@ struct TrainResult {
   int64_t peak_resident = 0;     ///< the most that the process held during training, as the system counts it
 };
 
-/// Trains one network by a recipe. The same recipe and number of threads give the same bits, whether or not the run was
-/// interrupted and resumed.
+/// Trains one network by a recipe, on the default device. The same recipe and number of threads give the same bits,
+/// whether or not the run was interrupted and resumed.
 class Trainer {
  public:
   /// Throws Error for a recipe that makes no sense, data that cannot be read, and an output folder that cannot be
@@ -98,6 +98,7 @@ class Trainer {
   std::shared_ptr<const data::Dataset> train_set_;
   std::shared_ptr<const data::Dataset> test_set_;
   std::shared_ptr<nn::Module> model_;
+  Device device_;  // of the model
   std::unique_ptr<nn::Optimizer> optimizer_;
   Schedules schedules_;
   Generator random_;  // what dropping draws from

@@ -33,7 +33,7 @@ std::string origin_of(const nn::NamedTensors& tensors, const std::map<std::strin
 }
 
 int64_t count_not_finite(const Tensor& x) {
-  const Tensor rows = copy_of(x, MemoryFormat::contiguous);
+  const Tensor rows = copy_of(to_device(x, kCpu), MemoryFormat::contiguous);
   return dispatch_any_floating(kOp, rows.dtype(), [&]<class T>(T) {
     const T* values = rows.data<T>();
     int64_t count = 0;

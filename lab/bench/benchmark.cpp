@@ -149,18 +149,18 @@ class Session {
 class MemoryWatch {
  public:
   MemoryWatch() {
-    allocator(kCpu).empty_cache();
+    allocator(default_device()).empty_cache();
     malloc_trim(0);
     before_ = resident_bytes();
     peak_.emplace();
-    allocator(kCpu).reset_peak();
-    allocated_before_ = allocator(kCpu).statistics().allocated;
+    allocator(default_device()).reset_peak();
+    allocated_before_ = allocator(default_device()).statistics().allocated;
   }
   void sample() { peak_->sample(); }
   void report(Measured& measured) const {
     measured.peak_resident = peak_->bytes();
     measured.resident_growth = std::max<int64_t>(measured.peak_resident - before_, 0);
-    measured.peak_allocated = allocator(kCpu).statistics().peak_allocated - allocated_before_;
+    measured.peak_allocated = allocator(default_device()).statistics().peak_allocated - allocated_before_;
   }
 
  private:
@@ -310,7 +310,7 @@ class Runner {
     options.log = {};
     const auto fits = [&](int64_t batch_size) {
       try {
-        allocator(kCpu).empty_cache();
+        allocator(default_device()).empty_cache();
         BenchRow trial = row;
         Session(options, trial, mode, batch_size).warm();
         return true;

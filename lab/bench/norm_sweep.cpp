@@ -199,7 +199,7 @@ class Runner {
     if (sweep_.options.log) {
       sweep_.options.log("failed: " + sweep_.failed.back());
     }
-    allocator(kCpu).empty_cache();
+    allocator(default_device()).empty_cache();
     return false;
   }
 

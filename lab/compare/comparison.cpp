@@ -78,7 +78,7 @@ void rehearse_all(const Comparison& comparison, const std::shared_ptr<const data
     } catch (const std::bad_alloc&) {
     }
   }
-  allocator(kCpu).empty_cache();
+  allocator(default_device()).empty_cache();
 }
 
 void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
@@ -195,7 +195,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
       }
     }
     // The next cell must not find its memory warm, or cold, because of this one.
-    allocator(kCpu).empty_cache();
+    allocator(default_device()).empty_cache();
     write_report(comparison, options.output);
   }
 }

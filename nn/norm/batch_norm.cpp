@@ -4,6 +4,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "nn/norm/options.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/shape/view.h"
 
 namespace norma::nn {
@@ -43,10 +44,9 @@ Tensor BatchNorm::forward_act(const Tensor& x, const NormActOptions& then) {
   check_norm_input("batch_norm", x, channels_, low_, high_);
   double momentum = options_.momentum.value_or(0);
   if (is_training() && num_batches_tracked_.defined()) {
-    const int64_t count = ++*num_batches_tracked_.data<int64_t>();
-    num_batches_tracked_.bump_version();
+    add_(num_batches_tracked_, 1);
     if (!options_.momentum) {  // the average of all batches so far
-      momentum = 1.0 / static_cast<double>(count);
+      momentum = 1.0 / static_cast<double>(num_batches_tracked());
     }
   }
   return apply(x,
@@ -71,16 +71,13 @@ void BatchNorm::reset_running_stats() {
   if (!num_batches_tracked_.defined()) {
     return;
   }
-  copy_into(zeros(running_mean_.sizes()), running_mean_);
-  copy_into(ones(running_var_.sizes()), running_var_);
-  *num_batches_tracked_.data<int64_t>() = 0;
-  for (const Tensor* x : {&running_mean_, &running_var_, &num_batches_tracked_}) {
-    x->bump_version();
-  }
+  zero_(running_mean_);
+  fill_(running_var_, 1);
+  zero_(num_batches_tracked_);
 }
 
 int64_t BatchNorm::num_batches_tracked() const {
-  return num_batches_tracked_.defined() ? *num_batches_tracked_.data<int64_t>() : 0;
+  return num_batches_tracked_.defined() ? num_batches_tracked_.item<int64_t>() : 0;
 }
 
 std::string BatchNorm::name() const {
@@ -131,7 +128,9 @@ void BatchRenorm2d::set_bounds(double r_max, double d_max) {
 }
 
 Tensor BatchRenorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) {
-  const int64_t before = num_batches_tracked() - (options.training ? 1 : 0);  // this batch is counted already
+  const bool grows = schedule_.warmup_steps + schedule_.r_ramp_steps + schedule_.d_ramp_steps > 0;
+  // This batch is counted already. Without a schedule nobody waits for the count.
+  const int64_t before = grows ? num_batches_tracked() - (options.training ? 1 : 0) : 0;
   const auto grown = [&](int64_t ramp_steps) {
     const int64_t steps = before - schedule_.warmup_steps;
     return steps < 0 ? 0.0 : steps >= ramp_steps ? 1.0 : static_cast<double>(steps) / static_cast<double>(ramp_steps);

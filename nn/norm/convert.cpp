@@ -172,9 +172,9 @@ Folded fold(const Conv2d& conv, const Evaluation& norm) {
     }
     folded_bias[c] = (bias[c] - mean[c]) * scale + shift[c];
   }
-  const DType dtype = conv.weight().dtype();
-  Folded result{.weight = empty_strided(conv.weight().sizes(), conv.weight().strides(), {.dtype = dtype}),
-                .bias = empty({conv.weight().size(0)}, {.dtype = dtype})};
+  const TensorOptions options{.dtype = conv.weight().dtype(), .device = conv.weight().device()};
+  Folded result{.weight = empty_strided(conv.weight().sizes(), conv.weight().strides(), options),
+                .bias = empty({conv.weight().size(0)}, options)};
   copy_into(from_vector(conv_weight, conv.weight().sizes()), result.weight);
   copy_into(from_vector(folded_bias, result.bias.sizes()), result.bias);
   return result;

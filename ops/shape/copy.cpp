@@ -45,4 +45,17 @@ Tensor to(const Tensor& x, DType dtype) {
   return cast(x, dtype);
 }
 
+Tensor to(const Tensor& x, Device device) {
+  check_defined("to", "x", x);
+  check_available("to", device);
+  if (x.device() == device) {
+    return x;
+  }
+  return record("to", {x}, to_device(x, device), {},
+                [from = x.device(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                  const Tensor dx = to(dy, from);
+                  return Tensors{dx.suggest_memory_format() == format ? dx : to(dx, format)};
+                });
+}
+
 }  // namespace norma

@@ -15,5 +15,8 @@ Tensor contiguous(const Tensor& x, MemoryFormat format = MemoryFormat::contiguou
 Tensor to(const Tensor& x, MemoryFormat format);
 /// Converted to `dtype`; x itself if it has it. The gradient is converted back.
 Tensor to(const Tensor& x, DType dtype);
+/// x itself if it lies on `device`, else a copy there, with x's strides where those are dense. The gradient goes back
+/// to x's device. Throws Error for a device that cannot be used here.
+Tensor to(const Tensor& x, Device device);
 
 }  // namespace norma

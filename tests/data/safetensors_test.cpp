@@ -39,6 +39,16 @@ std::string entry(const std::string& name, const std::string& dtype, const std::
 
 }  // namespace
 
+TEST_CASE("safetensors: tensors of another device are written, and read to the CPU") {
+  const TemporaryFolder folder;
+  const Tensor x = in_layout(to_device(norma::test::random_tensor({2, 3, 4, 5}, 1), kCudaEmulated), Layout::strided);
+  save_safetensors(folder / "x.safetensors", {{"x", x}});
+  const DefaultDeviceGuard guard(kCudaEmulated);
+  const Tensor read = load_safetensors(folder / "x.safetensors").find("x");
+  CHECK(read.device() == kCpu);
+  CHECK(max_difference(read, x) == 0);
+}
+
 TEST_CASE("safetensors: every dtype comes back as it was, in every layout") {
   const TemporaryFolder folder;
   const Tensor numbers = norma::test::random_tensor({2, 3, 5, 4}, 1);

@@ -1,0 +1,55 @@
+#include "core/device.h"
+
+#include "files.h"
+#include "support.h"
+#include "train/trainer.h"
+
+using namespace norma;
+using namespace norma::train;
+using test::max_difference;
+using test::TemporaryFolder;
+
+namespace {
+
+Recipe small_recipe() {
+  Recipe recipe;
+  recipe.model = "resnet18";
+  recipe.norm = "none";
+  recipe.dataset = "shapes";
+  recipe.image_size = 32;
+  recipe.batch_size = 4;
+  recipe.images = 12;
+  recipe.test_images = 8;
+  recipe.clip_grad = 1;
+  recipe.seed = 3;
+  return recipe;
+}
+
+}  // namespace
+
+TEST_CASE("train: on another device a run has the bits of the CPU's, and its checkpoint goes on there") {
+  const TemporaryFolder folder;
+  const auto options = [&](const char* name) { return TrainerOptions{.output = folder / name, .quiet = true}; };
+  const DefaultDeviceGuard on_cpu(kCpu);
+  Trainer here(small_recipe(), options("cpu"));
+  const TrainResult expected = here.run();
+  const DefaultDeviceGuard on_emulated(kCudaEmulated);
+  Trainer there(small_recipe(), options("emulated"));
+  CHECK(there.model()->device() == kCudaEmulated);
+  const TrainResult result = there.run();
+  CHECK(result.losses == expected.losses);
+  CHECK(result.test.loss == expected.test.loss);
+  CHECK(result.test.accuracy == expected.test.accuracy);
+  CHECK(result.peak_bytes > 0);
+  CHECK(test::read_file(folder / "emulated/last.safetensors") == test::read_file(folder / "cpu/last.safetensors"));
+
+  const Checkpoint checkpoint = load_checkpoint(folder / "cpu/last.safetensors");
+  CHECK(checkpoint.model.front().second.device() == kCpu);
+  const Trainer resumed(small_recipe(), {.quiet = true}, checkpoint);
+  CHECK(resumed.model()->device() == kCudaEmulated);
+  CHECK(resumed.step() == 3);
+  const nn::NamedTensors state = resumed.model()->state_dict();
+  for (size_t i = 0; i < state.size(); ++i) {
+    CHECK_MESSAGE(max_difference(state[i].second, there.model()->state_dict()[i].second) == 0, state[i].first);
+  }
+}
