@@ -188,9 +188,9 @@ Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, con
       class_numbers ? checked_weight_of_classes(target, logits.size(1), fixed) : static_cast<double>(rows);
   const Tensor kept_target = class_numbers ? contiguous_copy(target) : target;
 
-  const TensorOptions statistics{.dtype = DType::float64, .device = logits.device()};
-  const Tensor losses = empty({rows}, statistics);
-  const Tensor log_sum = empty({rows}, statistics);
+  const TensorOptions wide_options{.dtype = DType::float64, .device = logits.device()};
+  const Tensor losses = empty({rows}, wide_options);
+  const Tensor log_sum = empty({rows}, wide_options);
   const OpScope scope([&] { return OpWork{.op = "cross_entropy", .bytes = bytes_of(logits, target)}; });
   kernels::loss_kernels.at(kOp, logits.device())
       ->cross_entropy(shape_of(fixed, logits, kept_target), logits.dtype(), class_numbers, logits.device_pointer(),
@@ -206,10 +206,10 @@ Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, con
                   if (c.create_graph()) {
                     return composed_cross_entropy_backward(fixed, x, t, dy, c);
                   }
-                  const TensorOptions dense{.dtype = x.dtype(), .device = x.device()};
+                  const TensorOptions dense_options{.dtype = x.dtype(), .device = x.device()};
                   Tensors gradients(2);
                   for (size_t i = 0; i < 2; ++i) {
-                    gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense) : Tensor();
+                    gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense_options) : Tensor();
                   }
                   const auto data = [](const Tensor& y) { return y.defined() ? y.device_pointer() : nullptr; };
                   const OpScope backward_scope([&] {

@@ -12,13 +12,13 @@ Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients ne
   const Tensor& x = node.x;
   const DType dtype = compute_dtype(x.dtype());
   const TensorOptions options{.dtype = dtype, .device = x.device()};
-  const TensorOptions like_x{.dtype = x.dtype(), .device = x.device()};
+  const TensorOptions x_options{.dtype = x.dtype(), .device = x.device()};
   const Strides strides = preserved_strides(x.sizes(), x.strides());
   const Sizes affine_sizes = sizes_along(x, node.spec.affine);
   const DType weight_dtype = node.weight.defined() ? node.weight.dtype() : dtype;
-  const Tensor dx = needs.x ? empty_strided(x.sizes(), strides, like_x) : Tensor{};
+  const Tensor dx = needs.x ? empty_strided(x.sizes(), strides, x_options) : Tensor{};
   const bool activated = node.activation != Activation::identity;
-  const Tensor dresidual = !needs.residual ? Tensor{} : activated ? empty_strided(x.sizes(), strides, like_x) : dy;
+  const Tensor dresidual = !needs.residual ? Tensor{} : activated ? empty_strided(x.sizes(), strides, x_options) : dy;
   if (x.numel() == 0) {
     return {dx, needs.weight ? zeros(affine_sizes, {.dtype = weight_dtype, .device = x.device()}) : Tensor{},
             needs.bias ? zeros(affine_sizes, {.dtype = node.bias_dtype, .device = x.device()}) : Tensor{}, dresidual};

@@ -55,5 +55,6 @@ tidy() {
 check formatting formatting
 check 'text rules' text_rules
 check 'include direction' cmake -DROOT="$PWD" -P tests/house/include_direction.cmake
+check 'seam' cmake -DROOT="$PWD" -P tests/house/seam.cmake
 check clang-tidy tidy
 [ "$faults" -eq 0 ]

@@ -1,0 +1,56 @@
+# cmake -DROOT=DIR -P seam.cmake: fails where a file of DIR decides by the device, reads memory without knowing whose it
+# is, or makes a tensor on a device that it does not name.
+#
+#  1. Which device does the work is decided in core/by_device.h; core/device, core/copy and core/tensor compare devices,
+#     because that is their work. Nobody else does.
+#  2. Of ops/, nn/ and models/, only kernels read memory: the files that a device or a library is named after.
+#  3. What ops/ makes lies on a device that it names, not on the default device.
+cmake_minimum_required(VERSION 3.25)
+
+set(may_decide "^core/(by_device|device|device_functions)\\.(h|cpp)$|^core/(copy|tensor)\\.cpp$|^core/emulated/")
+set(may_read "_(cpu|onednn|eigen)\\.cpp$|/cpu/|^ops/libraries/")
+set(decides "device\\.type|device\\(\\)\\.type|\\.type [=!]=|DeviceType::|[=!]= kCpu|is_host\\(")
+set(reads "[.>]data<|raw_data\\(|storage\\(\\)->data\\(")
+set(makes "(empty|empty_strided|zeros|ones|full|scalar|arange|from_vector|rand|randn|randint|randperm)\\(")
+
+set(faults 0)
+set(checked 0)
+function(report file text)
+  string(REGEX REPLACE "[ \n]+" " " text "${text}")
+  message(SEND_ERROR "${file}: ${text}")
+  math(EXPR faults "${faults} + 1")
+  set(faults ${faults} PARENT_SCOPE)
+endfunction()
+
+foreach(folder core ops nn models data train lab cli examples benchmarks)
+  file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp)
+  foreach(file IN LISTS files)
+    math(EXPR checked "${checked} + 1")
+    file(READ ${ROOT}/${file} text)
+    string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+    # Signs that mean something to CMake's lists.
+    string(REPLACE ";" "@" text "${text}")
+    string(REPLACE "[" "(" text "${text}")
+    string(REPLACE "]" ")" text "${text}")
+    if(NOT file MATCHES "${may_decide}" AND text MATCHES "[^\n]*(${decides})[^\n]*")
+      report(${file} "decides by the device: ${CMAKE_MATCH_0}")
+    endif()
+    if(file MATCHES "^(ops|nn|models)/" AND NOT file MATCHES "${may_read}" AND text MATCHES "[^\n]*(${reads})[^\n]*")
+      report(${file} "reads memory and knows no device: ${CMAKE_MATCH_0}")
+    endif()
+    if(file MATCHES "^ops/" AND NOT file MATCHES "${may_read}")
+      # To the end of the statement: a call may take several lines, and options may have a name.
+      string(REGEX MATCHALL "[^a-zA-Z0-9_.>:]${makes}[^@]*|TensorOptions [a-z_]+{[^@]*" calls "${text}")
+      foreach(call IN LISTS calls)
+        if(NOT call MATCHES "device|options[),]")
+          report(${file} "makes a tensor and names no device: ${call}")
+        endif()
+      endforeach()
+    endif()
+  endforeach()
+endforeach()
+
+if(checked EQUAL 0)
+  message(FATAL_ERROR "found no file under ${ROOT}: nothing was checked")
+endif()
+message(STATUS "${checked} files checked, ${faults} faults")
