@@ -37,6 +37,8 @@ int run() {
   const train::Environment e = train::environment();
   line("norma", e.norma);
   line("devices", fmt::format("{}", fmt::join(e.devices, " ")));
+  line("for tests",
+       fmt::format("{}: the kernels of the CPU, on memory that nobody else may touch", to_string(kCudaEmulated)));
   line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, train::format_bytes(e.memory)));
   line("threads", std::to_string(e.threads));
   line("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));

@@ -118,6 +118,19 @@ TEST_CASE("norma run: float64 and channels_last agree with float32, each in its 
   CHECK(max_difference(last.find("grad.input"), wide.find("grad.input")) < 1e-10);
 }
 
+TEST_CASE("norma run: on another device the same bits") {
+  const Files files;
+  REQUIRE(files.run("--train --backward").code == 0);
+  const data::Safetensors expected = files.result();
+  const Outcome outcome = files.run("--train --backward --device cuda-emulated");
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const data::Safetensors result = files.result();
+  CHECK(names_of(result) == names_of(expected));
+  for (const auto& [name, tensor] : expected.tensors) {
+    CHECK_MESSAGE(max_difference(result.find(name), tensor) == 0, name);
+  }
+}
+
 TEST_CASE("norma run: wrong names in the state dict are all listed") {
   const Files files;
   data::NamedTensors dict;
@@ -191,6 +204,7 @@ TEST_CASE("norma run: bad input gives one line each and no output") {
   CHECK(error("--precision amp_bfloat16 --cast-policy policy.toml")
             .starts_with("norma: cast policy: policy.toml:2:1: unknown op 'convolve'"));
   CHECK(error("--device cuda") == "norma: run: this build of Norma has no CUDA\n");
+  CHECK(error("--device gpu") == "norma: device: expected cpu, cuda, cuda:N or cuda-emulated, got 'gpu'\n");
   CHECK(error("--norm bath").find("unknown norm 'bath'; did you mean 'batch'?") != std::string::npos);
 
   data::save_safetensors(files.folder / "X.safetensors", {{"image", files.input}});

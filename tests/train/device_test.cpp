@@ -14,7 +14,7 @@ namespace {
 Recipe small_recipe() {
   Recipe recipe;
   recipe.model = "resnet18";
-  recipe.norm = "none";
+  recipe.norm = "batch";
   recipe.dataset = "shapes";
   recipe.image_size = 32;
   recipe.batch_size = 4;
