@@ -74,11 +74,13 @@ endfunction()
 # The pointer checks of UBSan. AddressSanitizer watches null pointers and allocated memory without them.
 set(NORMA_NO_POINTER_CHECKS -fno-sanitize=null,alignment,object-size,pointer-overflow,vptr)
 
-# norma_check_pointers_less(TARGET): without them sanitizer builds compile in two thirds of the time. For code that has
-# text, JSON and the objects of others in its hands, not memory of its own.
+# norma_check_pointers_less(TARGET): without them, and without AddressSanitizer's zones around objects on the stack,
+# sanitizer builds compile in half the time. For code that has text, JSON and the objects of others in its hands, not
+# memory of its own.
 function(norma_check_pointers_less target)
   if(NORMA_SANITIZE MATCHES "undefined")
-    target_compile_options(${target} PRIVATE ${NORMA_NO_POINTER_CHECKS})
+    target_compile_options(${target} PRIVATE ${NORMA_NO_POINTER_CHECKS}
+                           $<$<CXX_COMPILER_ID:GNU>:--param=asan-stack=0>)
   endif()
 endfunction()
 

@@ -48,6 +48,14 @@ nlohmann::json parse_json(std::string_view op, std::string_view source, std::str
   }
 }
 
+std::string json_text(const nlohmann::json& value, int indent) {
+  return value.dump(indent);
+}
+
+std::string json_text(const nlohmann::ordered_json& value, int indent) {
+  return value.dump(indent);
+}
+
 std::string json_excerpt(const nlohmann::json& value) {
   constexpr size_t kMaxItems = 20;
   if ((value.is_array() || value.is_object()) && value.size() > kMaxItems) {

@@ -29,6 +29,11 @@ using JsonKeyVisitor = std::function<void(const std::string& key, int depth)>;
 nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text,
                           const JsonKeyVisitor& on_key = {});
 
+/// A value as JSON text: on one line, or with `indent` spaces a level in lines of their own. Throws nlohmann's
+/// exception for a text that is not UTF-8. Written out once, here: json.dump() compiles the writer anew in each file.
+std::string json_text(const nlohmann::json& value, int indent = -1);
+std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
+
 /// A value as it would be written, cut to a length for error texts.
 std::string json_excerpt(const nlohmann::json& value);
 

@@ -236,7 +236,7 @@ void save_safetensors(const std::filesystem::path& file, const NamedTensors& ten
   }
   std::string text;
   try {
-    text = header.dump();
+    text = json_text(header);
   } catch (const nlohmann::json::exception&) {
     fail(kOp, "{}: names and metadata must be UTF-8", file.string());
   }

@@ -48,7 +48,7 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
   }
   std::string options;
   try {
-    options = nlohmann::json(checkpoint.options).dump();
+    options = data::json_text(nlohmann::json(checkpoint.options));
   } catch (const nlohmann::json::exception&) {
     fail(kOp, "{}: options must be UTF-8", file.string());
   }

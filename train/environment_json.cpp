@@ -17,7 +17,7 @@ std::string to_json(const Environment& e) {
                      {"threads", e.threads},   {"memory", e.memory},
                      {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
                      {"devices", e.devices}};
-  return json.dump();
+  return data::json_text(json);
 }
 
 Environment environment_from_json(const std::string& text, const std::string& where) {

@@ -186,7 +186,7 @@ Recipe widened(const Recipe& recipe) {
 }
 
 std::string to_json(const Recipe& recipe) {
-  return fields_to_json(recipe).dump();
+  return data::json_text(fields_to_json(recipe));
 }
 
 Recipe recipe_from_json(const std::string& text, const std::string& where) {
@@ -207,7 +207,7 @@ std::vector<std::string> differences(const Recipe& before, const Recipe& after) 
   std::vector<std::string> lines;
   for (const auto& [name, value] : a.items()) {
     if (value != b[name]) {
-      lines.push_back(fmt::format("{} {} → {}", name, value.dump(), b[name].dump()));
+      lines.push_back(fmt::format("{} {} → {}", name, data::json_text(value), data::json_text(b[name])));
     }
   }
   return lines;

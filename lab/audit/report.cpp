@@ -1,5 +1,6 @@
 #include "lab/audit/report.h"
 
+#include "data/json.h"
 #include "lab/audit/cases.h"
 #include "lab/report/text_table.h"
 #include "train/output.h"
@@ -9,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
-#include <iterator>
 
 // The files.
 
@@ -59,23 +59,22 @@ std::string to_csv(const Audit& audit) {
   std::string csv =
       "norm,statistics,dtype,case,layout,sizes,output_worst,output_mean,dx_worst,dx_mean,dweight_worst,dweight_mean,"
       "dbias_worst,dbias_mean,wrong_outputs,wrong_gradients\n";
-  auto out = std::back_inserter(csv);
   for (const Measurement& m : audit.measurements) {
     const Accuracy& a = m.accuracy;
-    fmt::format_to(out, "{},{},{},{},{},{},{},{},{},{},", m.norm, to_string(m.statistics), to_string(m.dtype),
-                   m.case_name, to_string(m.layout), sizes_text(m.sizes), a.output.worst, a.output.mean, a.dx.worst,
-                   a.dx.mean);
+    csv +=
+        fmt::format("{},{},{},{},{},{},{},{},{},{},", m.norm, to_string(m.statistics), to_string(m.dtype), m.case_name,
+                    to_string(m.layout), sizes_text(m.sizes), a.output.worst, a.output.mean, a.dx.worst, a.dx.mean);
     if (m.has_weight) {
-      fmt::format_to(out, "{},{},", a.dweight.worst, a.dweight.mean);
+      csv += fmt::format("{},{},", a.dweight.worst, a.dweight.mean);
     } else {
       csv += ",,";
     }
     if (m.has_bias) {
-      fmt::format_to(out, "{},{},", a.dbias.worst, a.dbias.mean);
+      csv += fmt::format("{},{},", a.dbias.worst, a.dbias.mean);
     } else {
       csv += ",,";
     }
-    fmt::format_to(out, "{},{}\n", a.wrong_outputs, a.wrong_gradients);
+    csv += fmt::format("{},{}\n", a.wrong_outputs, a.wrong_gradients);
   }
   return csv;
 }
@@ -83,8 +82,8 @@ std::string to_csv(const Audit& audit) {
 std::string costs_to_csv(const Audit& audit) {
   std::string csv = "walk,dtype,sizes,statistics,seconds,relative_to_stable\n";
   for (const Cost& cost : audit.costs) {
-    fmt::format_to(std::back_inserter(csv), "{},{},{},{},{},{}\n", cost.walk, to_string(cost.dtype),
-                   sizes_text(cost.sizes), to_string(cost.statistics), cost.seconds, cost.relative);
+    csv += fmt::format("{},{},{},{},{},{}\n", cost.walk, to_string(cost.dtype), sizes_text(cost.sizes),
+                       to_string(cost.statistics), cost.seconds, cost.relative);
   }
   return csv;
 }
@@ -122,7 +121,7 @@ std::string to_json(const Audit& audit) {
     omissions.push_back({{"what", omission.what}, {"reason", omission.reason}});
   }
   json["omissions"] = std::move(omissions);
-  return json.dump(1) + "\n";
+  return data::json_text(json, 1) + "\n";
 }
 
 void write_report(const Audit& audit, const std::filesystem::path& folder) {

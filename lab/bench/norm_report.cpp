@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -91,10 +90,9 @@ bool run_gnuplot(const std::filesystem::path& folder) {
 std::string to_csv(const Sweep& sweep) {
   std::string csv = "norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share\n";
   for (const SweepRow& row : sweep.rows) {
-    fmt::format_to(std::back_inserter(csv), "{},{},{},{},{},{},{:.0f},{:.6f},{:.3f},{:.3f},{:.4f}\n",
-                   csv_field(row.norm), row.shape, sizes_text(row.sizes), to_string(row.dtype), format_name(row),
-                   direction(row.backward), row.x_bytes, 1e3 * row.seconds, 1e-9 * row.rate(), 1e-9 * row.copy_rate,
-                   row.share());
+    csv += fmt::format("{},{},{},{},{},{},{:.0f},{:.6f},{:.3f},{:.3f},{:.4f}\n", csv_field(row.norm), row.shape,
+                       sizes_text(row.sizes), to_string(row.dtype), format_name(row), direction(row.backward),
+                       row.x_bytes, 1e3 * row.seconds, 1e-9 * row.rate(), 1e-9 * row.copy_rate, row.share());
   }
   return csv;
 }
@@ -141,25 +139,23 @@ std::string to_gnuplot(const Sweep& sweep) {
       "set key outside right\n"
       "pick(norm, dtype, format, pass) = strcol(1) eq norm && strcol(4) eq dtype && strcol(5) eq format && "
       "strcol(6) eq pass && strcol(2) eq 'images' ? column(7) / 1e6 : NaN\n";
-  auto out = std::back_inserter(script);
   for (const std::string& dtype : options.dtypes) {
     if (!has_images(sweep, dtype)) {
       continue;
     }
-    fmt::format_to(out,
-                   "\nset terminal pngcairo size 1500,1000\nset output 'share-{}.png'\nset multiplot layout 2,{}\n",
-                   dtype, options.formats.size());
+    script +=
+        fmt::format("\nset terminal pngcairo size 1500,1000\nset output 'share-{}.png'\nset multiplot layout 2,{}\n",
+                    dtype, options.formats.size());
     for (const bool is_backward : {false, true}) {
       for (const std::string& format : options.formats) {
-        fmt::format_to(
-            out,
+        script += fmt::format(
             "set title '{} {} {}' noenhanced\nplot [0.001:100] 70 with lines dashtype 2 linecolor 'gray' title '70 %'",
             dtype, format, direction(is_backward));
         for (size_t i = 0; i < options.norms.size(); ++i) {
-          fmt::format_to(out,
-                         ", \\\n  'results.csv' using (pick('{}', '{}', '{}', '{}')):(100 * column(11)) with points "
-                         "pointtype 7 pointsize 0.6 linecolor {} title '{}' noenhanced",
-                         options.norms[i], dtype, format, direction(is_backward), i + 1, options.norms[i]);
+          script += fmt::format(
+              ", \\\n  'results.csv' using (pick('{}', '{}', '{}', '{}')):(100 * column(11)) with points "
+              "pointtype 7 pointsize 0.6 linecolor {} title '{}' noenhanced",
+              options.norms[i], dtype, format, direction(is_backward), i + 1, options.norms[i]);
         }
         script += '\n';
       }

@@ -1,3 +1,4 @@
+#include "data/json.h"
 #include "lab/bench/benchmark.h"
 
 #include "core/parallel.h"
@@ -163,7 +164,7 @@ std::optional<double> norm_tax(const Benchmark& benchmark, const BenchRow& row, 
 
 std::string to_json(const Benchmark& benchmark) {
   const std::vector<Json> rows = rows_of(benchmark);
-  return (rows.size() == 1 ? rows.front() : Json(rows)).dump(4) + "\n";
+  return data::json_text(rows.size() == 1 ? rows.front() : Json(rows), 4) + "\n";
 }
 
 std::string to_csv(const Benchmark& benchmark) {
@@ -184,7 +185,7 @@ std::string to_csv(const Benchmark& benchmark) {
       line += line.empty() && column == columns.front() ? "" : ",";
       if (row.contains(column)) {
         const Json& value = row[column];
-        line += csv_field(value.is_string() ? value.get<std::string>() : value.dump());
+        line += csv_field(value.is_string() ? value.get<std::string>() : data::json_text(value));
       }
     }
     csv += line + '\n';

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <limits>
 
 namespace norma::train {
@@ -59,8 +58,7 @@ std::string path_through(const Series& series, const auto& to_x, const auto& to_
       pen_down = false;
       continue;
     }
-    fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", pen_down ? 'L' : 'M', to_x(series.x[i]),
-                   to_y(series.y[i]));
+    path += fmt::format("{}{:.1f} {:.1f}", pen_down ? 'L' : 'M', to_x(series.x[i]), to_y(series.y[i]));
     pen_down = true;
   }
   return path;
@@ -132,35 +130,34 @@ std::string line_chart(const LineChart& chart) {
   };
 
   std::string svg;
-  auto out = std::back_inserter(svg);
-  fmt::format_to(out, "<svg viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"{2}\">\n", kWidth, kHeight,
-                 escape_html(chart.title));
+  svg += fmt::format("<svg viewBox=\"0 0 {0} {1}\" role=\"img\" aria-label=\"{2}\">\n", kWidth, kHeight,
+                     escape_html(chart.title));
   for (const double tick : y_ticks) {
-    fmt::format_to(out,
-                   "<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
-                   "<text class=\"label\" x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.6g}</text>\n",
-                   kLeft, kWidth - kRight, to_y(tick), kLeft - 6, to_y(tick) + 4, tick);
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
+        "<text class=\"label\" x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:.6g}</text>\n",
+        kLeft, kWidth - kRight, to_y(tick), kLeft - 6, to_y(tick) + 4, tick);
   }
   for (const double tick : x_ticks) {
-    fmt::format_to(out, "<text class=\"label\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.6g}</text>\n",
-                   to_x(tick), kHeight - kBottom + 18, tick);
+    svg += fmt::format("<text class=\"label\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{:.6g}</text>\n", to_x(tick),
+                       kHeight - kBottom + 18, tick);
   }
-  fmt::format_to(out, "<line class=\"axis\" x1=\"{0}\" x2=\"{1}\" y1=\"{2}\" y2=\"{2}\"/>\n", kLeft, kWidth - kRight,
-                 kHeight - kBottom);
-  fmt::format_to(out, "<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                 (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_html(chart.x_label));
-  fmt::format_to(out,
-                 "<text class=\"label\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
-                 (kTop + kHeight - kBottom) / 2, escape_html(chart.y_label));
+  svg += fmt::format("<line class=\"axis\" x1=\"{0}\" x2=\"{1}\" y1=\"{2}\" y2=\"{2}\"/>\n", kLeft, kWidth - kRight,
+                     kHeight - kBottom);
+  svg += fmt::format("<text class=\"label\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+                     (kLeft + kWidth - kRight) / 2, kHeight - 8, escape_html(chart.x_label));
+  svg +=
+      fmt::format("<text class=\"label\" transform=\"translate(14 {}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
+                  (kTop + kHeight - kBottom) / 2, escape_html(chart.y_label));
   // A nested svg cuts off what reaches outside of it.
-  fmt::format_to(out, "<svg x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\" viewBox=\"{0} {1} {2} {3}\">\n", kLeft,
-                 kTop, kWidth - kLeft - kRight, kHeight - kTop - kBottom);
+  svg += fmt::format("<svg x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\" viewBox=\"{0} {1} {2} {3}\">\n", kLeft,
+                     kTop, kWidth - kLeft - kRight, kHeight - kTop - kBottom);
   for (const bool faint : {true, false}) {  // faint ones below
     for (const Series& series : chart.series) {
       if (series.faint == faint) {
-        fmt::format_to(out, "<path class=\"{}\" stroke=\"{}\" d=\"{}\"><title>{}</title></path>\n",
-                       faint ? "curve faint" : "curve", series.colour, path_through(series, to_x, to_y),
-                       escape_html(series.name));
+        svg += fmt::format("<path class=\"{}\" stroke=\"{}\" d=\"{}\"><title>{}</title></path>\n",
+                           faint ? "curve faint" : "curve", series.colour, path_through(series, to_x, to_y),
+                           escape_html(series.name));
       }
     }
   }
@@ -169,7 +166,7 @@ std::string line_chart(const LineChart& chart) {
   for (const Series& series : chart.series) {
     if (!series.faint && std::find(named.begin(), named.end(), series.name) == named.end()) {
       named.push_back(series.name);
-      fmt::format_to(out, "<span><i style=\"background:{}\"></i>{}</span> ", series.colour, escape_html(series.name));
+      svg += fmt::format("<span><i style=\"background:{}\"></i>{}</span> ", series.colour, escape_html(series.name));
     }
   }
   svg += "</p>\n";
@@ -186,19 +183,18 @@ std::string bar_chart(const BarChart& chart) {
   const double height = kBarStep * static_cast<double>(chart.bars.size()) + 4;
   const double room = kWidth - kBarLabelWidth - kBarTextWidth;
   std::string svg;
-  auto out = std::back_inserter(svg);
-  fmt::format_to(out, "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, height,
-                 escape_html(chart.title));
+  svg += fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", kWidth, height,
+                     escape_html(chart.title));
   for (size_t i = 0; i < chart.bars.size(); ++i) {
     const Bar& bar = chart.bars[i];
     const double y = kBarStep * static_cast<double>(i) + 4;
     const double length = end > 0 && std::isfinite(bar.value) ? std::clamp(bar.value / end, 0.0, 1.0) * room : 0;
-    fmt::format_to(out,
-                   "<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>"
-                   "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" rx=\"2\" fill=\"{}\"/>"
-                   "<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-                   kBarLabelWidth - 8, y + 14, escape_html(bar.name), kBarLabelWidth, y, length, kBarHeight, bar.colour,
-                   kBarLabelWidth + length + 8, y + 14, escape_html(bar.text));
+    svg += fmt::format(
+        "<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>"
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" rx=\"2\" fill=\"{}\"/>"
+        "<text class=\"label\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
+        kBarLabelWidth - 8, y + 14, escape_html(bar.name), kBarLabelWidth, y, length, kBarHeight, bar.colour,
+        kBarLabelWidth + length + 8, y + 14, escape_html(bar.text));
   }
   svg += "</svg>\n";
   return svg;

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -247,9 +246,8 @@ std::string to_csv(const Comparison& comparison) {
       "parameters,steps,seconds,reason\n";
   const std::vector<Row> rows = summarize(comparison);
   for (const Cell& cell : comparison.cells) {
-    auto out = std::back_inserter(csv);
-    fmt::format_to(out, "{},{},{},{},", csv_field(cell.model), csv_field(norm_label(cell.norm, comparison.recipe)),
-                   cell.seed, to_string(cell.state));
+    csv += fmt::format("{},{},{},{},", csv_field(cell.model), csv_field(norm_label(cell.norm, comparison.recipe)),
+                       cell.seed, to_string(cell.state));
     if (cell.state == CellState::finished) {
       // The tax of one seed, against the mean of the reference's seeds.
       std::string tax;
@@ -259,8 +257,8 @@ std::string to_csv(const Comparison& comparison) {
           break;
         }
       }
-      fmt::format_to(out, "{},{},{:.3f},{},{},{},{},{},{:.3f},", cell.accuracy, cell.loss, cell.images_per_second, tax,
-                     cell.peak_bytes, cell.peak_resident, cell.parameters, cell.losses.size(), cell.seconds);
+      csv += fmt::format("{},{},{:.3f},{},{},{},{},{},{:.3f},", cell.accuracy, cell.loss, cell.images_per_second, tax,
+                         cell.peak_bytes, cell.peak_resident, cell.parameters, cell.losses.size(), cell.seconds);
     } else {
       csv += ",,,,,,,,,";
     }
@@ -280,7 +278,7 @@ std::string to_json(const Comparison& comparison) {
     cells.push_back(cell_to_json(cell));
   }
   json["cells"] = std::move(cells);
-  return json.dump(1) + "\n";
+  return data::json_text(json, 1) + "\n";
 }
 
 Comparison comparison_from_json(const std::string& text, const std::string& where) {
@@ -293,8 +291,8 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   Comparison comparison;
   comparison.date = data::json_field<std::string>(where, json, "date");
   comparison.command = data::json_field<std::string>(where, json, "command");
-  comparison.environment = environment_from_json(json["environment"].dump(), where + ": environment");
-  comparison.recipe = recipe_from_json(json["recipe"].dump(), where + ": recipe");
+  comparison.environment = environment_from_json(data::json_text(json["environment"]), where + ": environment");
+  comparison.recipe = recipe_from_json(data::json_text(json["recipe"]), where + ": recipe");
   const nlohmann::json& cells = json["cells"];
   check(cells.is_array(), where, "cells: expected a list, got {}", data::json_excerpt(cells));
   check(!cells.empty(), where, "cells: expected at least one, got none");

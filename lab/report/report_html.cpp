@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 
 namespace norma::train {
@@ -82,7 +81,6 @@ std::vector<double> smoothed(const std::vector<double>& values) {
 }
 
 void put_table(std::string& page, const std::vector<Row>& rows, const Recipe& recipe) {
-  auto out = std::back_inserter(page);
   page +=
       "<div class=\"scroll\"><table>\n<tr><th>model</th><th>norm</th><th>accuracy</th><th>test loss</th>"
       "<th>img/s</th><th>tax</th><th>tensors</th><th>process</th><th>parameters</th></tr>\n";
@@ -90,20 +88,20 @@ void put_table(std::string& page, const std::vector<Row>& rows, const Recipe& re
   for (const Row& row : rows) {
     const std::string_view start = model.empty() || model == row.model ? "<tr>" : "<tr class=\"group\">";
     model = row.model;
-    fmt::format_to(out, "{}<td>{}</td><td>{}</td>", start, escape_html(row.model),
-                   escape_html(norm_label(row.norm, recipe)));
+    page += fmt::format("{}<td>{}</td><td>{}</td>", start, escape_html(row.model),
+                        escape_html(norm_label(row.norm, recipe)));
     if (row.finished > 0) {
-      fmt::format_to(out, "<td>{} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
-                     format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
-                     format_spread(row.images_per_second, 1), format_tax(row.tax), format_bytes(row.peak_bytes),
-                     row.peak_resident > 0 ? format_bytes(row.peak_resident) : "–", format_count(row.parameters));
+      page += fmt::format("<td>{} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+                          format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
+                          format_spread(row.images_per_second, 1), format_tax(row.tax), format_bytes(row.peak_bytes),
+                          row.peak_resident > 0 ? format_bytes(row.peak_resident) : "–", format_count(row.parameters));
     } else {
-      fmt::format_to(out, "<td class=\"problem\" colspan=\"7\">{}</td>", escape_html(row.problem));
+      page += fmt::format("<td class=\"problem\" colspan=\"7\">{}</td>", escape_html(row.problem));
     }
     page += "</tr>\n";
     if (row.finished > 0 && !row.problem.empty()) {
-      fmt::format_to(out, "<tr><td></td><td></td><td class=\"problem\" colspan=\"7\">{} of {} seeds; {}</td></tr>\n",
-                     row.finished, row.seeds, escape_html(row.problem));
+      page += fmt::format("<tr><td></td><td></td><td class=\"problem\" colspan=\"7\">{} of {} seeds; {}</td></tr>\n",
+                          row.finished, row.seeds, escape_html(row.problem));
     }
   }
   page += "</table></div>\n";
@@ -129,8 +127,8 @@ void put_loss_curves(std::string& page, const Comparison& comparison, const Colo
                               .y = smoothed(cell.losses)});
     }
     if (!chart.series.empty()) {
-      fmt::format_to(std::back_inserter(page), "<figure><figcaption>{}</figcaption>\n{}</figure>\n",
-                     escape_html(chart.title), line_chart(chart));
+      page += fmt::format("<figure><figcaption>{}</figcaption>\n{}</figure>\n", escape_html(chart.title),
+                          line_chart(chart));
     }
   }
 }
@@ -152,13 +150,12 @@ void put_bars(std::string& page, const std::vector<Row>& rows, const Recipe& rec
     }
   }
   for (const BarChart& chart : {accuracy, speed}) {
-    fmt::format_to(std::back_inserter(page), "<figure><figcaption>{}</figcaption>\n{}</figure>\n", chart.title,
-                   bar_chart(chart));
+    page += fmt::format("<figure><figcaption>{}</figcaption>\n{}</figure>\n", chart.title, bar_chart(chart));
   }
 }
 
 void put_explanations(std::string& page, const Recipe& recipe) {
-  fmt::format_to(std::back_inserter(page), R"html(<dl>
+  page += fmt::format(R"html(<dl>
 <dt>accuracy</dt><dd>Share of the test images, none of which was trained on, whose most probable class is the right one.</dd>
 <dt>test loss</dt><dd>Mean cross-entropy on the test images: it also counts how sure the network was.</dd>
 <dt>img/s</dt><dd>Training images per second: {} over the median time of a training step, loading included, evaluation not.</dd>
@@ -169,13 +166,12 @@ void put_explanations(std::string& page, const Recipe& recipe) {
 </dl>
 <p class="soft">A value after ± is the standard deviation over the seeds. In the loss curves, the pale line is the loss of each batch and the strong one its moving average.</p>
 )html",
-                 recipe.batch_size);
+                      recipe.batch_size);
 }
 
 void put_fact(std::string& page, std::string_view name, std::string_view value) {
   if (!value.empty()) {
-    fmt::format_to(std::back_inserter(page), "<tr><th>{}</th><td>{}</td></tr>\n", escape_html(name),
-                   escape_html(value));
+    page += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape_html(name), escape_html(value));
   }
 }
 
@@ -225,8 +221,7 @@ std::string to_html(const Comparison& comparison) {
   const std::vector<Row> rows = summarize(comparison);
   const Colours colours(comparison);
   std::string page;
-  fmt::format_to(
-      std::back_inserter(page),
+  page += fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>Norma: comparison of norms</title>\n<style>{}</style>\n</head>\n<body>\n"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
 namespace norma::train {
 
@@ -23,17 +22,16 @@ std::string align_table(const std::vector<std::vector<std::string>>& lines, size
     }
   }
   std::string table;
-  auto out = std::back_inserter(table);
   for (const auto& line : lines) {
     const bool whole = line.size() >= heads;
     for (size_t i = 0; i < line.size(); ++i) {
       const std::string_view gap = i > 0 ? "  " : "";
       if (i >= heads || (!whole && i >= text_columns)) {
-        fmt::format_to(out, "{}{}", gap, line[i]);
+        table += fmt::format("{}{}", gap, line[i]);
       } else if (i < text_columns) {
-        fmt::format_to(out, "{}{:<{}}", gap, line[i], widths[i]);
+        table += fmt::format("{}{:<{}}", gap, line[i], widths[i]);
       } else {
-        fmt::format_to(out, "{}{:>{}}", gap, line[i], widths[i]);
+        table += fmt::format("{}{:>{}}", gap, line[i], widths[i]);
       }
     }
     table.erase(table.find_last_not_of(' ') + 1);

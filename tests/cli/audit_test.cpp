@@ -1,6 +1,5 @@
 #include "cli/program.h"
-
-#include <nlohmann/json.hpp>
+#include "json.h"
 
 #include <string>
 
@@ -27,7 +26,7 @@ TEST_CASE("norma audit: table on the terminal, files in the folder") {
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 9);
   const std::string costs = read_file(folder / "o/costs.csv");
   CHECK(std::count(costs.begin(), costs.end(), '\n') == 7);
-  const auto json = nlohmann::json::parse(read_file(folder / "o/results.json"));
+  const auto json = test::parse_json(read_file(folder / "o/results.json"));
   CHECK(json["quick"] == true);
   CHECK(json["complete"] == true);
   CHECK(json["command"].get<std::string>().starts_with("norma audit --quick --norms layer,rms"));
@@ -51,7 +50,7 @@ TEST_CASE("norma audit: SIGINT writes what is measured") {
   const Outcome cut = run_norma(folder.path(), "audit --output o", "timeout --signal=INT 1");
   CHECK(cut.code == 124);  // timeout sent the signal
   CHECK_MESSAGE(cut.out.ends_with("interrupted\n"), cut.out);
-  CHECK(nlohmann::json::parse(read_file(folder / "o/results.json"))["complete"] == false);
+  CHECK(test::parse_json(read_file(folder / "o/results.json"))["complete"] == false);
 }
 
 TEST_CASE("norma audit: the help lists the cases") {

@@ -1,6 +1,5 @@
 #include "cli/program.h"
-
-#include <nlohmann/json.hpp>
+#include "json.h"
 
 #include <algorithm>
 #include <string>
@@ -22,7 +21,7 @@ nlohmann::json result_of(const Outcome& outcome) {
   const std::string mark = "\n--result\n";
   const size_t at = outcome.out.find(mark);
   REQUIRE_MESSAGE(at != std::string::npos, outcome.out << outcome.err);
-  return nlohmann::json::parse(outcome.out.substr(at + mark.size()));
+  return test::parse_json(outcome.out.substr(at + mark.size()));
 }
 
 }  // namespace
@@ -79,9 +78,9 @@ TEST_CASE("norma bench: JSON by the name of the file, or as asked for") {
   const TemporaryFolder folder;
   const std::string arguments = "bench " + kModel + "--bench infer --num-warm-iter 0 --num-bench-iter 1 --quiet ";
   CHECK(run_norma(folder.path(), arguments + "--results-file a.json").code == 0);
-  CHECK(nlohmann::json::parse(read_file(folder / "a.json"))["model"] == "resnet18");
+  CHECK(test::parse_json(read_file(folder / "a.json"))["model"] == "resnet18");
   CHECK(run_norma(folder.path(), arguments + "--results-file b --results-format json").code == 0);
-  CHECK(nlohmann::json::parse(read_file(folder / "b"))["infer_img_size"] == 32);
+  CHECK(test::parse_json(read_file(folder / "b"))["infer_img_size"] == 32);
 }
 
 TEST_CASE("norma bench: a row that fails is said, the others stay") {

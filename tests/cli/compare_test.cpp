@@ -1,7 +1,6 @@
 #include "cli/program.h"
+#include "json.h"
 #include "models/registry.h"
-
-#include <nlohmann/json.hpp>
 
 #include <string>
 
@@ -17,7 +16,7 @@ const std::string kTiny =
     "compare --models convnext_atto --patch-size 4 --dataset shapes --batch-size 4 --test-images 8 ";
 
 nlohmann::json results(const std::filesystem::path& folder) {
-  return nlohmann::json::parse(read_file(folder / "results.json"));
+  return test::parse_json(read_file(folder / "results.json"));
 }
 
 }  // namespace
@@ -105,7 +104,7 @@ TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume
   CHECK(std::filesystem::exists(folder / "o/report.html"));
 
   json["recipe"]["images"] = 8;  // else it would run for days
-  test::write_file(folder / "o/results.json", json.dump());
+  test::write_file(folder / "o/results.json", data::json_text(json));
   const Outcome rest = run_norma(folder.path(), "compare --resume o");
   CHECK_MESSAGE(rest.code == 0, rest.err);
   const nlohmann::json after = results(folder / "o");

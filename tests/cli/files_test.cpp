@@ -1,13 +1,12 @@
 #include "cli/program.h"
 #include "core/factory.h"
 #include "data/safetensors.h"
+#include "json.h"
 #include "models/registry.h"
 #include "train/folder_lock.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <csignal>
@@ -47,11 +46,11 @@ struct Trained {
   }
   void edit_recipe(const std::string& field, const nlohmann::json& value) const {
     edit([&](data::Safetensors& content) {
-      auto options = nlohmann::json::parse(content.metadata["options"]);
-      auto recipe = nlohmann::json::parse(options["recipe"].get<std::string>());
+      auto options = test::parse_json(content.metadata["options"]);
+      auto recipe = test::parse_json(options["recipe"].get<std::string>());
       recipe[field] = value;
-      options["recipe"] = recipe.dump();
-      content.metadata["options"] = options.dump();
+      options["recipe"] = data::json_text(recipe);
+      content.metadata["options"] = data::json_text(options);
     });
   }
 };

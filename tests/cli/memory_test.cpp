@@ -1,6 +1,5 @@
 #include "cli/program.h"
-
-#include <nlohmann/json.hpp>
+#include "json.h"
 
 #include <regex>
 #include <string>
@@ -70,11 +69,11 @@ NORMA_LIMITED_TEST_CASE("norma compare: a cell that does not fit is a result, an
                                         kData,
                                     "ulimit -v 700000;");
   CHECK_MESSAGE(outcome.code == 1, outcome.err);
-  const nlohmann::json json = nlohmann::json::parse(read_file(folder / "o/results.json"));
+  const nlohmann::json json = test::parse_json(read_file(folder / "o/results.json"));
   CHECK(json["cells"][0]["state"] == "failed");
   const std::string reason = json["cells"][0]["reason"];
   CHECK_MESSAGE(reason.find("expected room for ") != std::string::npos, reason);
-  CHECK_MESSAGE(json["cells"][1]["state"] == "finished", json["cells"][1].dump());
+  CHECK_MESSAGE(json["cells"][1]["state"] == "finished", data::json_text(json["cells"][1]));
   CHECK(outcome.out.find("expected room for ") != std::string::npos);
 }
 

@@ -3,13 +3,12 @@
 #include "core/error.h"
 #include "core/factory.h"
 #include "files.h"
+#include "json.h"
 #include "lab/audit/cases.h"
 #include "lab/audit/report.h"
 #include "lab/report/text_table.h"
 #include "ops/pointwise/pointwise.h"
 #include "support.h"
-
-#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <limits>
@@ -325,7 +324,7 @@ TEST_CASE("audit: the report holds every measurement, timing and omission") {
   }
   CHECK(lines_of(test::read_file(folder / "costs.csv")).size() == 19);
 
-  const auto json = nlohmann::json::parse(test::read_file(folder / "results.json"));
+  const auto json = test::parse_json(test::read_file(folder / "results.json"));
   CHECK(json["format"] == "norma audit 1");
   CHECK(json["command"] == "norma audit");
   CHECK(json["environment"]["cpu"] == audit.environment.cpu);
@@ -338,7 +337,7 @@ TEST_CASE("audit: the report holds every measurement, timing and omission") {
   Audit bad = audit;
   bad.measurements[0].accuracy.output = {.worst = kInfinity, .mean = -kInfinity};
   bad.measurements[0].accuracy.dx = {.worst = std::nan(""), .mean = 2};
-  const auto first = nlohmann::json::parse(to_json(bad))["measurements"][0];
+  const auto first = test::parse_json(to_json(bad))["measurements"][0];
   CHECK(first["output"]["worst"] == "inf");
   CHECK(first["output"]["mean"] == "-inf");
   CHECK(first["dx"]["worst"] == "nan");

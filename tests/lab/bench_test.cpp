@@ -3,12 +3,11 @@
 #include "core/allocator.h"
 #include "core/factory.h"
 #include "error_text.h"
+#include "json.h"
 #include "lab/bench/detail.h"
 #include "lab/bench/floor.h"
 
 #include <doctest/doctest.h>
-#include <nlohmann/json.hpp>
-
 #include <cmath>
 #include <sstream>
 
@@ -203,7 +202,7 @@ TEST_CASE("bench: other convolutions than the usual are named") {
   std::string log;
   options.log = [&](const std::string& line) { log += line + '\n'; };
   const Benchmark benchmark = run_benchmark(options);
-  CHECK(nlohmann::json::parse(to_json(benchmark))["conv_layer"] == "std_conv");
+  CHECK(test::parse_json(to_json(benchmark))["conv_layer"] == "std_conv");
   CHECK(to_table(benchmark).find("\nresnet18 (std_conv)  batch ") != std::string::npos);
   CHECK_MESSAGE(log.find("Infer benchmark of resnet18 (std_conv) with norm batch done. ") != std::string::npos, log);
 }
@@ -242,7 +241,7 @@ TEST_CASE("bench: an injected lack of memory makes the batch smaller, and every 
   CHECK(benchmark.rows[0].infer->retries == 2);
   CHECK(log.find("out of memory with batch size 6; trying 4\nout of memory with batch size 4; trying 3\n") !=
         std::string::npos);
-  const auto json = nlohmann::json::parse(to_json(benchmark));
+  const auto json = test::parse_json(to_json(benchmark));
   CHECK(json["infer_batch_size"] == 3);
   CHECK(json["infer_requested_batch_size"] == 6);
   CHECK(json["infer_retries"] == 2);
@@ -277,7 +276,7 @@ TEST_CASE("bench: other errors are not retried, and one row's error leaves the o
   for (const std::string& line : lines) {
     CHECK(fields(line).size() == columns.size());
   }
-  const auto json = nlohmann::json::parse(to_json(benchmark));
+  const auto json = test::parse_json(to_json(benchmark));
   REQUIRE(json.size() == 3);
   CHECK(json[2]["norm"] == "group:7");  // the fastest first
   CHECK(json[2].contains("error"));
@@ -324,7 +323,7 @@ TEST_CASE("bench: the tax of norms that take turns is that of the middle round")
   CHECK(!norm_tax(benchmark, benchmark.rows[1], Mode::infer));
   benchmark.options.alternate = false;
   CHECK(*norm_tax(benchmark, benchmark.rows[1], Mode::train) == doctest::Approx(0.6));
-  const auto json = nlohmann::json::parse(to_json(benchmark));
+  const auto json = test::parse_json(to_json(benchmark));
   CHECK(json[0]["norm"] == "batch");
   CHECK(json[0]["train_norm_tax"] == 0);
   benchmark.rows[0].norm = "instance";
@@ -352,7 +351,7 @@ TEST_CASE("bench: folded batch norms, float64, NCHW") {
   options.recipe.channels_last = false;
   std::string log;
   options.log = [&](const std::string& line) { log += line + "\n"; };
-  const auto json = nlohmann::json::parse(to_json(run_benchmark(options)));
+  const auto json = test::parse_json(to_json(run_benchmark(options)));
   CHECK(log.find("Benchmarking in float64 precision. NCHW layout.") == 0);
   CHECK(log.find("20 batch norms are folded into the convolutions before them\n") != std::string::npos);
   CHECK(json["fold"] == true);

@@ -1,8 +1,8 @@
 #include "data/safetensors.h"
+#include "json.h"
 #include "norm_cases.h"
 #include "paths.h"
 
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 using namespace norma;
@@ -19,7 +19,7 @@ class TorchReference {
     for (const auto& [name, tensor] : file.tensors) {
       tensors_[name] = tensor;
     }
-    cases_ = nlohmann::json::parse(file.metadata.at("cases"));
+    cases_ = test::parse_json(file.metadata.at("cases"));
   }
 
   [[nodiscard]] const nlohmann::json& cases() const { return cases_; }
