@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# run_test.sh ROOT WORK: the script `run` with commands that are not the real ones: what it installs, configures and
+# starts, and what it says where it cannot.
+set -uo pipefail
+root=$1 work=$2
+faults=0
+
+fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, which write what they were asked to `calls`
+  local tool
+  rm -rf "$work"
+  mkdir -p "$work/tree" "$work/bin" "$work/fake"
+  cp "$root/run" "$work/tree/run"
+  for tool in bash cat chmod cp dirname env grep mkdir mktemp nproc rm tail; do
+    ln -s "$(command -v "$tool")" "$work/bin/$tool"
+  done
+  fake c++ ''
+  fake ninja ''
+  fake id 'echo "${FAKE_USER:-0}"'
+  fake cmake '
+    case $1 in
+      --preset) mkdir -p build/"$2" && touch build/"$2"/build.ninja build/"$2"/CMakeCache.txt ;;
+      --build)
+        [ -z "${FAKE_BROKEN:-}" ] || { echo "[1/2] Building"; echo "x.cpp:1: error: no such thing"; exit 1; }
+        mkdir -p "$2/cli"
+        printf "%s\n" "#!$BASH" "echo norma \"\$@\", started as \$NORMA_STARTED_AS" >"$2/cli/norma"
+        chmod +x "$2/cli/norma" ;;
+    esac'
+  fake apt-get '
+    [ "$1" = update ] && exit 0
+    [ -z "${FAKE_BROKEN:-}" ] || { echo "E: no space left"; exit 100; }
+    for package; do [ "$package" != ninja-build ] || cp "$FAKES/ninja" "$FAKES/../bin/ninja"; done
+    for package; do [ "$package" != cmake ] || cp "$FAKES/cmake" "$FAKES/../bin/cmake"; done'
+  fake sudo '"$@"'
+  ln -s "$(command -v touch)" "$work/bin/touch"
+  for tool; do cp "$work/fake/$tool" "$work/bin/$tool"; done
+}
+
+fake() {  # fake NAME BODY
+  printf '#!%s\necho "%s $*" >>"$CALLS"\n%s\n' "$(command -v bash)" "$1" "$2" >"$work/fake/$1"
+  chmod +x "$work/fake/$1"
+}
+
+run() {  # run [VARIABLE=VALUE…] ARGUMENTS: what it printed is in `printed`, its exit code in `code`
+  local settings=()
+  while [[ ${1:-} == FAKE_* ]]; do settings+=("$1"); shift; done
+  : >"$work/calls"
+  printed=$(cd "$work/tree" && env -i PATH="$work/bin" CALLS="$work/calls" FAKES="$work/fake" TMPDIR="$work" \
+    "${settings[@]}" ./run "$@" 2>&1)
+  code=$?
+}
+
+expect() {  # expect WHAT CODE TEXT
+  if [ "$code" != "$2" ] || [ "$printed" != "$3" ]; then
+    printf '%s: expected exit code %s and\n%s\ngot %s and\n%s\n\n' "$1" "$2" "$3" "$code" "$printed"
+    faults=$((faults + 1))
+  fi
+}
+
+expect_calls() {  # expect_calls WHAT CALLS: of apt-get and sudo
+  local calls
+  calls=$(grep -E '^(apt-get|sudo) ' "$work/calls")
+  if [ "$calls" != "$2" ]; then
+    printf '%s: expected the calls\n%s\ngot\n%s\n\n' "$1" "$2" "$calls"
+    faults=$((faults + 1))
+  fi
+}
+
+what='nothing is missing'
+fresh c++ ninja cmake id apt-get sudo
+run info --here
+expect "$what" 0 'run: configuring cpu-release
+norma info --here, started as ./run'
+expect_calls "$what" ''
+run info
+expect 'the second time' 0 'norma info, started as ./run'
+
+what='no apt-get'
+fresh c++ id
+run info
+expect "$what" 1 "run: missing on this system (names of Debian's packages): cmake ninja-build
+run: there is no apt-get here; install them in this system's own way, then start again"
+
+what='no root, no sudo'
+fresh c++ cmake id apt-get
+run FAKE_USER=1000 info
+expect "$what" 1 'run: missing packages: ninja-build
+run: installing them needs root, and there is no sudo; as root: apt-get install ninja-build'
+expect_calls "$what" ''
+
+what='no root, with sudo'
+fresh c++ cmake id apt-get sudo
+run FAKE_USER=1000 info
+expect "$what" 0 'run: installing ninja-build
+run: configuring cpu-release
+norma info, started as ./run'
+install='DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ninja-build'
+expect_calls "$what" "sudo apt-get update
+apt-get update
+sudo env $install
+${install#* }"
+
+what='root needs no sudo'
+fresh c++ id apt-get
+run info
+expect "$what" 0 'run: installing cmake ninja-build
+run: configuring cpu-release
+norma info, started as ./run'
+expect_calls "$what" 'apt-get update
+apt-get install --yes --no-install-recommends cmake ninja-build'
+
+what='apt-get fails'
+fresh c++ cmake id apt-get
+run FAKE_BROKEN=1 info
+expect "$what" 1 'run: installing ninja-build
+E: no space left
+run: apt-get could not install: ninja-build'
+
+what='the compiler fails'
+fresh c++ ninja cmake id
+run FAKE_BROKEN=1 info
+expect "$what" 1 'run: configuring cpu-release
+x.cpp:1: error: no such thing'
+
+what='an unknown preset'
+run build --preset cpu-fast
+expect "$what" 1 \
+  'run: --preset: expected cpu-release, cpu-debug, cpu-asan, cpu-portable or cpu-avx2, got cpu-fast'
+run test --rooms
+expect 'rooms without names' 1 'run: --rooms: expected names like core,ops'
+
+[ "$faults" -eq 0 ]
