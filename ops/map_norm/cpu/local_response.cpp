@@ -18,32 +18,34 @@ namespace norma::kernels::cpu {
 
 namespace {
 
-/// s^-beta
-template <class T>
-[[gnu::flatten]] void powers(int64_t count, double beta, const T* s, T* result) {
+/// Calls then(i, s[i]^-beta) for all i.
+template <class T, class Then>
+[[gnu::flatten]] void for_each_power(int64_t count, double beta, const T* s, Then then) {
   if (beta == 0.75) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
       const T root = std::sqrt(s[i]);
-      result[i] = T(1) / (root * std::sqrt(root));
+      then(i, T(1) / (root * std::sqrt(root)));
     }
     return;
   }
   for (int64_t i = 0; i < count; ++i) {
-    result[i] = std::pow(s[i], static_cast<T>(-beta));
+    then(i, std::pow(s[i], static_cast<T>(-beta)));
   }
 }
 
-/// result[i] = offset + scale * sum of from[i + j * width] for j in [first, last]
-template <class T>
-void window_sums(int64_t count, const T* from, int64_t width, int64_t first, int64_t last, T offset, T scale,
-                 T* result) {
+/// result[i] = offset + scale * sum of from[i + j * width] for j in [first, last]. Calls see(result) for each vector.
+template <class T, class See>
+void window_sums(int64_t count, const T* from, int64_t width, int64_t first, int64_t last, T offset, T scale, T* result,
+                 See see) {
   for_each_lanes<T>(count, [&](int64_t i, auto part) {
     Lanes<T> sum = {};
     for (int64_t j = first; j <= last; ++j) {
       sum += load(from + i + j * width, part);
     }
-    store(result + i, multiply_add(broadcast(scale), sum, broadcast(offset)), part);
+    const Lanes<T> value = multiply_add(broadcast(scale), sum, broadcast(offset));
+    see(value);
+    store(result + i, value, part);
   });
 }
 
@@ -77,54 +79,49 @@ T largest_sum(double beta, bool gradient) {
   return exponent <= 0 ? kMost : static_cast<T>(std::min<double>(kMost, std::pow(kLeast, -1 / exponent)));
 }
 
-template <class T>
-[[gnu::flatten]] bool any_above(int64_t count, const T* s, T most) {
-  bool above = false;
-#pragma omp simd reduction(| : above)
-  for (int64_t i = 0; i < count; ++i) {
-    above |= s[i] > most;
-  }
-  return above;
-}
-
-/// From b.x and, for gradients, b.dy to b.result. False where a sum of squares is above `most`: nothing is done then.
+/// From b.x, its squares and, for gradients, b.dy to b.result. False where a sum of squares is above `most`: nothing is
+/// done then.
 template <class T>
 bool run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool gradient, T most, const Buffers<T>& b) {
-  T* squares = b.squares + p.below * width;
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    squares[i] = b.x[i] * b.x[i];
-  }
-  window_sums(count, squares, width, -p.below, p.above, static_cast<T>(p.k), static_cast<T>(p.scale), b.s);
-  if (any_above(count, b.s, most)) [[unlikely]] {
+  const T* squares = b.squares + p.below * width;
+  Lanes<T> largest = broadcast(static_cast<T>(p.k));
+  window_sums(count, squares, width, -p.below, p.above, static_cast<T>(p.k), static_cast<T>(p.scale), b.s,
+              [&largest](Lanes<T> s) { largest = s > largest ? s : largest; });
+  if (detail::bits_of<T>(largest > broadcast(most)) != 0) [[unlikely]] {
     return false;
   }
-  powers(count, p.beta, b.s, b.power);
+  const bool relu = p.relu;
   if (!gradient) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) {
-      const T y = b.x[i] * b.power[i];
-      b.result[i] = p.relu && y <= 0 ? T(0) : y;
-    }
+    for_each_power(count, p.beta, b.s, [&b, relu](int64_t i, T power) {
+      const T y = b.x[i] * power;
+      b.result[i] = relu && y <= 0 ? T(0) : y;
+    });
     return true;
   }
-  if (p.relu) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) {
-      b.dy[i] = b.x[i] * b.power[i] <= 0 ? T(0) : b.dy[i];
-    }
-  }
   T* shares = b.shares + p.above * width;
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    shares[i] = b.dy[i] * b.x[i] * (b.power[i] / b.s[i]);
-  }
-  window_sums(count, shares, width, -p.above, p.below, T(0), static_cast<T>(-2 * p.scale * p.beta), b.result);
+  for_each_power(count, p.beta, b.s, [&b, relu, shares](int64_t i, T power) {
+    const T dy = relu && b.x[i] * power <= 0 ? T(0) : b.dy[i];
+    b.dy[i] = dy;
+    b.power[i] = power;
+    shares[i] = dy * b.x[i] * (power / b.s[i]);
+  });
+  window_sums(count, shares, width, -p.above, p.below, T(0), static_cast<T>(-2 * p.scale * p.beta), b.result,
+              [](Lanes<T>) {});
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     b.result[i] = b.dy[i] * b.power[i] + b.x[i] * b.result[i];
   }
   return true;
+}
+
+/// A vector, or one number.
+template <class T, class Part>
+[[gnu::always_inline]] inline void store_at(T* to, Lanes<T> value, Part part) {
+  store(to, value, part);
+}
+template <class T>
+[[gnu::always_inline]] inline void store_at(T* to, T value) {
+  *to = value;
 }
 
 /// A tile in memory: `rows` runs of `run` elements, `stride` apart.
@@ -133,15 +130,16 @@ struct TileShape {
   int64_t run;
   int64_t stride;
 
-  template <class S, class T>
-  void gather(const S* from, T* to) const {
+  /// Calls put(place, value, part) for the vectors of the tile, or put(place, value) where T is wider than S's own.
+  template <class T, class S, class Put>
+  void gather(const S* from, Put put) const {
     for (int64_t row = 0; row < rows; ++row) {
       if constexpr (std::is_same_v<T, compute_t<S>>) {
-        for_each_lanes<T>(
-            run, [&](int64_t i, auto part) { store(to + row * run + i, load(from + row * stride + i, part), part); });
+        for_each_lanes<T>(run,
+                          [&](int64_t i, auto part) { put(row * run + i, load(from + row * stride + i, part), part); });
       } else {
         for (int64_t i = 0; i < run; ++i) {
-          to[row * run + i] = static_cast<compute_t<S>>(from[row * stride + i]);
+          put(row * run + i, static_cast<T>(static_cast<compute_t<S>>(from[row * stride + i])));
         }
       }
     }
@@ -160,9 +158,37 @@ struct TileShape {
   }
 };
 
+/// A tile of y, or of dx unless dy is null. False as run_tile().
+template <class S, class T>
+bool run_in_memory(const LocalResponseProblem& p, const TileShape& tile, int64_t width, const S* x, const S* dy,
+                   S* result, T most, const Buffers<T>& b) {
+  T* squares = b.squares + p.below * width;
+  tile.gather<T>(x, [&](int64_t at, auto value, auto... part) {
+    store_at(b.x + at, value, part...);
+    store_at(squares + at, value * value, part...);
+  });
+  if (dy != nullptr) {
+    tile.gather<T>(dy, [&](int64_t at, auto value, auto... part) { store_at(b.dy + at, value, part...); });
+  }
+  if (!run_tile(p, tile.rows * tile.run, width, dy != nullptr, most, b)) {
+    return false;
+  }
+  tile.scatter(b.result, result);
+  return true;
+}
+
+/// The same in double: squares of numbers above 1e19, and powers of sums of them, leave the range of float32.
+template <class S>
+[[gnu::noinline, gnu::cold]] void run_wide(const LocalResponseProblem& p, const TileShape& tile, int64_t width,
+                                           const S* x, const S* dy, S* result, int64_t elements, int64_t padded) {
+  Scratch scratch;
+  const Buffers<double> buffers(scratch, elements, padded);
+  run_in_memory(p, tile, width, x, dy, result, std::numeric_limits<double>::infinity(), buffers);
+}
+
 /// dy: null for y.
 template <class S>
-void local_response_of(const LocalResponseProblem& p, const S* x, const S* dy, S* result) {
+[[gnu::noinline]] void local_response_of(const LocalResponseProblem& p, const S* x, const S* dy, S* result) {
   using T = compute_t<S>;
   constexpr int64_t kTileNumbers = 2048;
   const MapShape& shape = p.shape;
@@ -191,21 +217,9 @@ void local_response_of(const LocalResponseProblem& p, const S* x, const S* dy, S
         std::fill_n(buffers.shares, padded, T(0));
         last_width = width;
       }
-      const auto run = [&]<class C>(const Buffers<C>& b, C most_of_c) {
-        in_memory.gather(x + at, b.x);
-        if (gradient) {
-          in_memory.gather(dy + at, b.dy);
-        }
-        const bool in_range = run_tile(p, channels * width, width, gradient, most_of_c, b);
-        if (in_range) {
-          in_memory.scatter(b.result, result + at);
-        }
-        return in_range;
-      };
-      if (!run(buffers, most)) [[unlikely]] {
-        // Squares of numbers above 1e19, and powers of sums of them, leave the range of float32.
-        Scratch wide_scratch;
-        run(Buffers<double>(wide_scratch, most_elements, padded), std::numeric_limits<double>::infinity());
+      const S* tile_dy = gradient ? dy + at : nullptr;
+      if (!run_in_memory(p, in_memory, width, x + at, tile_dy, result + at, most, buffers)) [[unlikely]] {
+        run_wide(p, in_memory, width, x + at, tile_dy, result + at, most_elements, padded);
       }
     }
   });

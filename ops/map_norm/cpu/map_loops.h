@@ -86,14 +86,10 @@ void for_each_rows(const MapShape& shape, F&& f) {
     }
   });
 }
-/// Calls f(map) for all maps, on all threads.
+/// Calls f(first, last) for parts of the maps, on all threads.
 template <class F>
-void for_each_map(const MapShape& shape, F&& f) {
-  parallel_for(0, shape.maps(), std::max<int64_t>(1, kPointwiseGrain / shape.inner), [&](int64_t begin, int64_t end) {
-    for (int64_t map = begin; map < end; ++map) {
-      f(map);
-    }
-  });
+void for_each_maps(const MapShape& shape, F&& f) {
+  parallel_for(0, shape.maps(), std::max<int64_t>(1, kPointwiseGrain / shape.inner), f);
 }
 /// Calls f(first, count) for the tiles of a run: one, or for 16 bits as many as it takes.
 template <class S, class F>

@@ -91,20 +91,22 @@ template <class F, class T, class N, int... row>
 
 template <class F, class S, class T = compute_t<S>>
 void sums_of_runs(const MapShape& shape, const MapArrays<S>& a) {
-  for_each_map(shape, [&](int64_t map) {
+  for_each_maps(shape, [&](int64_t begin, int64_t end) {
     Scratch scratch;
     T* wide_dy = scratch.take<T>(kRunOfSums);
     T* wide_x = scratch.take<T>(kRunOfSums);
-    const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
-    std::array<double, 5> sums{};
-    for (int64_t first = 0; first < shape.inner; first += kRunOfSums) {
-      const int64_t count = std::min(kRunOfSums, shape.inner - first);
-      const int64_t at = map * shape.inner + first;
-      add_run_terms<F>(count, widened(count, a.dy + at, wide_dy), widened(count, a.x + at, wide_x), numbers,
-                       sums.data());
-    }
-    for (int64_t k = 0; k < F::kSums; ++k) {
-      a.sums[k * shape.maps() + map] = sums[static_cast<size_t>(k)];
+    for (int64_t map = begin; map < end; ++map) {
+      const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
+      std::array<double, 5> sums{};
+      for (int64_t first = 0; first < shape.inner; first += kRunOfSums) {
+        const int64_t count = std::min(kRunOfSums, shape.inner - first);
+        const int64_t at = map * shape.inner + first;
+        add_run_terms<F>(count, widened(count, a.dy + at, wide_dy), widened(count, a.x + at, wide_x), numbers,
+                         sums.data());
+      }
+      for (int64_t k = 0; k < F::kSums; ++k) {
+        a.sums[k * shape.maps() + map] = sums[static_cast<size_t>(k)];
+      }
     }
   });
 }
@@ -170,7 +172,7 @@ void sums_of_rows(const MapShape& shape, const MapArrays<S>& a) {
 }
 
 template <class S>
-void sums_of(const MapProblem& problem, const MapArrays<S>& arrays) {
+[[gnu::noinline]] void sums_of(const MapProblem& problem, const MapArrays<S>& arrays) {
   with_map_function(problem, [&]<class F>(F) {
     problem.shape.channels_last ? sums_of_rows<F>(problem.shape, arrays) : sums_of_runs<F>(problem.shape, arrays);
   });

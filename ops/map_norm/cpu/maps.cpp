@@ -37,30 +37,48 @@ template <class F, class T, class N, class C>
   }
 }
 
+/// Where tiles of 16 bits are widened; other dtypes need no such memory.
+template <class S, class T = compute_t<S>>
+struct WideTiles {
+  Scratch scratch;
+  T* dy = nullptr;
+  T* x = nullptr;
+  T* result = nullptr;
+
+  WideTiles() {
+    if constexpr (!std::is_same_v<S, T>) {
+      for (T** tile : {&x, &result, &dy}) {
+        *tile = scratch.take<T>(kTile);
+      }
+    }
+  }
+};
+
 template <class S>
-void forward_of(const MapProblem& problem, const MapArrays<S>& a) {
+[[gnu::noinline]] void forward_of(const MapProblem& problem, const MapArrays<S>& a) {
   using T = compute_t<S>;
   const MapShape& shape = problem.shape;
-  const auto run = [&]<class F>(F, int64_t at, int64_t all, const auto& numbers_from) {
-    Scratch scratch;
-    T* wide_x = scratch.take<T>(kTile);
-    T* wide_y = scratch.take<T>(kTile);
+  const auto run = [&]<class F>(F, const WideTiles<S>& wide, int64_t at, int64_t all, const auto& numbers_from) {
     for_each_tile<S>(all, [&](int64_t first, int64_t count) {
-      T* y = wide_place(a.result + at + first, wide_y);
-      values<F>(count, widened(count, a.x + at + first, wide_x), numbers_from(first), y);
+      T* y = wide_place(a.result + at + first, wide.result);
+      values<F>(count, widened(count, a.x + at + first, wide.x), numbers_from(first), y);
       store_wide(count, y, a.result + at + first);
     });
   };
   with_map_function(problem, [&]<class F>(F f) {
     if (!shape.channels_last) {
-      return for_each_map(shape, [&](int64_t map) {
-        const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
-        run(f, map * shape.inner, shape.inner, [&](int64_t) { return numbers; });
+      return for_each_maps(shape, [&](int64_t begin, int64_t end) {
+        const WideTiles<S> wide;
+        for (int64_t map = begin; map < end; ++map) {
+          const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
+          run(f, wide, map * shape.inner, shape.inner, [&](int64_t) { return numbers; });
+        }
       });
     }
     for_each_rows(shape, [&](int64_t o, int64_t begin, int64_t end) {
+      const WideTiles<S> wide;
       for (int64_t row = begin; row < end; ++row) {
-        run(f, (o * shape.inner + row) * shape.channels, shape.channels, [&](int64_t first) {
+        run(f, wide, (o * shape.inner + row) * shape.channels, shape.channels, [&](int64_t first) {
           return RowNumbers<T>{.first = a.numbers + o * shape.channels + first, .maps = shape.maps()};
         });
       }
@@ -69,18 +87,15 @@ void forward_of(const MapProblem& problem, const MapArrays<S>& a) {
 }
 
 template <class S>
-void gradient_of(const MapProblem& problem, const MapArrays<S>& a) {
+[[gnu::noinline]] void gradient_of(const MapProblem& problem, const MapArrays<S>& a) {
   using T = compute_t<S>;
   const MapShape& shape = problem.shape;
-  const auto run = [&]<class F>(F, int64_t at, int64_t all, const auto& numbers_from, const auto& through_stats_from) {
-    Scratch scratch;
-    T* wide_dy = scratch.take<T>(kTile);
-    T* wide_x = scratch.take<T>(kTile);
-    T* wide_dx = scratch.take<T>(kTile);
+  const auto run = [&]<class F>(F, const WideTiles<S>& wide, int64_t at, int64_t all, const auto& numbers_from,
+                                const auto& through_stats_from) {
     for_each_tile<S>(all, [&](int64_t first, int64_t count) {
-      const T* dy = widened(count, a.dy + at + first, wide_dy);
-      const T* x = widened(count, a.x + at + first, wide_x);
-      T* dx = wide_place(a.result + at + first, wide_dx);
+      const T* dy = widened(count, a.dy + at + first, wide.dy);
+      const T* x = widened(count, a.x + at + first, wide.x);
+      T* dx = wide_place(a.result + at + first, wide.result);
       a.through_stats == nullptr ? gradients<F>(count, dy, x, numbers_from(first), dx)
                                  : gradients<F>(count, dy, x, numbers_from(first), through_stats_from(first), dx);
       store_wide(count, dx, a.result + at + first);
@@ -89,21 +104,26 @@ void gradient_of(const MapProblem& problem, const MapArrays<S>& a) {
   const T* through_stats = a.through_stats == nullptr ? a.numbers : a.through_stats;  // then not read
   with_map_function(problem, [&]<class F>(F f) {
     if (!shape.channels_last) {
-      return for_each_map(shape, [&](int64_t map) {
-        const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
-        const MapNumbers<T, 5> of_map(through_stats, a.through_stats == nullptr ? 0 : shape.maps(), map);
-        run(
-            f, map * shape.inner, shape.inner, [&](int64_t) { return numbers; }, [&](int64_t) { return of_map; });
+      return for_each_maps(shape, [&](int64_t begin, int64_t end) {
+        const WideTiles<S> wide;
+        for (int64_t map = begin; map < end; ++map) {
+          const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
+          const MapNumbers<T, 5> of_map(through_stats, a.through_stats == nullptr ? 0 : shape.maps(), map);
+          run(
+              f, wide, map * shape.inner, shape.inner, [&](int64_t) { return numbers; },
+              [&](int64_t) { return of_map; });
+        }
       });
     }
     for_each_rows(shape, [&](int64_t o, int64_t begin, int64_t end) {
+      const WideTiles<S> wide;
       for (int64_t row = begin; row < end; ++row) {
         const auto from = [&](const T* numbers) {
           return [&shape, numbers, o](int64_t first) {
             return RowNumbers<T>{.first = numbers + o * shape.channels + first, .maps = shape.maps()};
           };
         };
-        run(f, (o * shape.inner + row) * shape.channels, shape.channels, from(a.numbers), from(through_stats));
+        run(f, wide, (o * shape.inner + row) * shape.channels, shape.channels, from(a.numbers), from(through_stats));
       }
     });
   });

@@ -1,12 +1,275 @@
-#include "ops/norm/cpu/column_gradients.h"
+#include "ops/norm/cpu/column_sums.h"
 #include "ops/norm/cpu/columns.h"
 #include "ops/norm/cpu/weight_gradients.h"
-
-// How backward of columns is shared out: tile by tile, or all tiles at once in chunks of rows.
 
 namespace norma::kernels::cpu {
 
 namespace {
+
+/// Rows whose dz stands in L1 between two loops.
+constexpr int64_t kStagedRows = 4;
+
+/// Backward of columns, as one thread does it: the sums over rows of a tile, and then its dx.
+template <class S, class T = compute_t<S>>
+class ColumnsBackward {
+ public:
+  ColumnsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling,
+                  Scratch& scratch)
+      : problem_(problem),
+        arrays_(arrays),
+        of_dx_(problem),
+        along_(along_of(problem.affine)),
+        staged_(arrays.activation != Activation::identity) {
+    for (T** row : {&mean_, &mean_low_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &first_, &second_}) {
+      *row = scratch.take<T>(tiling.width);
+    }
+    centre_ = arrays.centre == nullptr ? mean_ : scratch.take<T>(tiling.width);
+    centre_low_ = arrays.centre == nullptr ? mean_low_ : scratch.take<T>(tiling.width);
+    for (double** row : {&sum_, &sum_xhat_, &set_sum_, &set_sum_xhat_}) {
+      *row = scratch.take<double>(tiling.width);
+    }
+    if (staged_) {
+      dz_ = scratch.take<T>(kStagedRows * tiling.width);
+    }
+  }
+
+  /// Loads what a tile needs for sums.
+  void begin_tile(const ColumnTile& tile) {
+    weights_ =
+        affine_offset(problem_.affine, tile.outer) + (along_ == Along::both ? tile.first_kept * tile.neighbours : 0);
+    tile.spread(mean_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
+    tile.spread(mean_low_, [&](int64_t set) { return arrays_.mean_low[tile.first_set + set]; });
+    tile.spread(rstd_, [&](int64_t set) { return arrays_.rstd[tile.first_set + set]; });
+    if (along_ == Along::columns && arrays_.weight != nullptr) {
+      gather_columns(problem_.affine, tile, arrays_.weight, weight_);
+    } else if (staged_) {
+      std::fill_n(weight_, tile.width, T(1));
+    }
+    if (along_ == Along::columns && arrays_.bias != nullptr) {
+      gather_columns(problem_.affine, tile, arrays_.bias, bias_);
+    } else if (staged_) {
+      std::fill_n(bias_, tile.width, T(0));
+    }
+  }
+
+  /// The sums of dz and dz * xhat over some rows for each column: at sum() and sum_xhat().
+  void add_up(const ColumnTile& tile, int64_t begin, int64_t end) {
+    clear_sums(tile);
+    for_each_block(tile, begin, end, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
+      const int64_t at = tile.offset + row * tile.stride;
+      add_rows<rows>(rows == 1 ? tile.width_of(row) : tile.width, dz, dz_stride, arrays_.dy + at, arrays_.x + at,
+                     tile.stride, mean_, mean_low_, rstd_, first_, second_);
+    });
+    tile.fold(sum_);
+    tile.fold(sum_xhat_);
+  }
+
+  /// The same of g = dz * weight over all rows, for weights that vary from row to row. Adds to their gradients, which
+  /// begin at dweight and dbias unless those are null.
+  void add_up_weighted(const ColumnTile& tile, double* dweight, double* dbias) {
+    clear_sums(tile);
+    const int64_t at = weights_;
+    for_each_block(tile, 0, tile.rows, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
+      const S* x = arrays_.x + tile.offset + row * tile.stride;
+      const S* dy = arrays_.dy + tile.offset + row * tile.stride;
+      const int64_t width = rows == 1 ? tile.width_of(row) : tile.width;
+      if (along_ == Along::rows) {
+        add_weighted_rows<rows>(width, dz, dz_stride, dy, x, tile.stride,
+                                arrays_.weight == nullptr ? nullptr : arrays_.weight + at + row, mean_, mean_low_,
+                                rstd_, first_, second_, dweight == nullptr ? nullptr : dweight + at + row,
+                                dbias == nullptr ? nullptr : dbias + at + row);
+        return;
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t first = at + (row + i) * tile.stride;
+        add_both(width, dz + i * dz_stride, x + i * tile.stride,
+                 arrays_.weight == nullptr ? nullptr : arrays_.weight + first,
+                 dweight == nullptr ? nullptr : dweight + first, dbias == nullptr ? nullptr : dbias + first);
+      }
+    });
+    tile.fold(sum_);
+    tile.fold(sum_xhat_);
+  }
+
+  [[nodiscard]] double* sum() { return sum_; }
+  [[nodiscard]] double* sum_xhat() { return sum_xhat_; }
+
+  /// From the columns' sums over all rows: the constants of dx.
+  void set_constants(const ColumnTile& tile, const double* sum, const double* sum_xhat) {
+    const bool weighted = along_ == Along::columns && arrays_.weight != nullptr;
+    tile.sum_sets(sum, weighted ? weight_ : nullptr, set_sum_);
+    tile.sum_sets(sum_xhat, weighted ? weight_ : nullptr, set_sum_xhat_);
+    const T* rstd = arrays_.rstd + tile.first_set;
+    tile.spread(by_xhat_, [&](int64_t set) { return static_cast<T>(of_dx_.by_xhat(rstd[set], set_sum_xhat_[set])); });
+    tile.spread(shift_, [&](int64_t set) { return static_cast<T>(of_dx_.shift(rstd[set], set_sum_[set])); });
+    if (arrays_.centre != nullptr) {
+      tile.spread(centre_, [&](int64_t set) { return arrays_.centre[tile.first_set + set]; });
+      tile.spread(centre_low_, [&](int64_t set) { return arrays_.centre_low[tile.first_set + set]; });
+    }
+    for (int64_t j = 0; j < tile.width; ++j) {
+      by_dz_[j] = weighted ? rstd_[j] * weight_[j] : rstd_[j];
+    }
+  }
+
+  /// Adds the columns' sums to the gradients of their weights, for Along::columns.
+  void add_weight_gradients(const ColumnTile& tile, const double* sum, const double* sum_xhat, double* dweight,
+                            double* dbias) const {
+    const int64_t offset = affine_offset(problem_.affine, tile.outer);
+    for_each_column_weight(problem_.affine, tile, [&](int64_t column, int64_t i) {
+      dweight[offset + i] += sum_xhat[column];
+      dbias[offset + i] += sum[column];
+    });
+  }
+
+  /// dx and dresidual of some rows.
+  void write(const ColumnTile& tile, int64_t begin, int64_t end) {
+    for_each_row_from_the_end(tile, begin, end, sizeof(S), [&](int64_t row) {
+      if (!staged_) {
+        write_row(tile, row, arrays_.dy + tile.offset + row * tile.stride);
+        return;
+      }
+      T* dz = dz_;
+      if constexpr (std::is_same_v<S, T>) {
+        dz = arrays_.dresidual == nullptr ? dz : arrays_.dresidual + tile.offset + row * tile.stride;
+      }
+      stage(tile, row, dz);
+      if constexpr (!std::is_same_v<S, T>) {
+        if (arrays_.dresidual != nullptr) {
+          store_run(tile.width_of(row), dz, arrays_.dresidual + tile.offset + row * tile.stride);
+        }
+      }
+      write_row(tile, row, dz);
+    });
+  }
+
+ private:
+  void clear_sums(const ColumnTile& tile) {
+    std::fill_n(first_, tile.width, T(0));
+    std::fill_n(second_, tile.width, T(0));
+    std::fill_n(sum_, tile.width, 0.0);
+    std::fill_n(sum_xhat_, tile.width, 0.0);
+  }
+
+  /// Calls f(row, how many rows, dz, its stride) for blocks of four rows or one, and moves the sums to double in time.
+  template <class F>
+  void for_each_block(const ColumnTile& tile, int64_t begin, int64_t end, F&& f) {
+    const auto block = [&](int64_t row, auto rows) {
+      if (staged_) {
+        for (int64_t i = 0; i < rows; ++i) {
+          stage(tile, row + i, dz_ + i * tile.width);
+        }
+        f(row, rows, static_cast<const T*>(dz_), tile.width);
+      } else {
+        f(row, rows, arrays_.dy + tile.offset + row * tile.stride, tile.stride);
+      }
+    };
+    int64_t row = begin;
+    while (row < end) {
+      const int64_t stop = std::min(end, row + rows_in_t(tile));
+      for (; row + kStagedRows <= std::min(stop, tile.rows - 1); row += kStagedRows) {
+        block(row, std::integral_constant<int, kStagedRows>{});
+      }
+      for (; row < stop; ++row) {
+        block(row, std::integral_constant<int, 1>{});
+      }
+      move_to_double(tile.width, first_, sum_);
+      move_to_double(tile.width, second_, sum_xhat_);
+    }
+  }
+
+  /// One row of weights that vary along it too.
+  template <class D>
+  void add_both(int64_t width, const D* dz, const S* x, const T* weight, double* dweight, double* dbias) {
+    const auto run = [&](auto w) {
+      for_each_lanes<T>(width, [&](int64_t j, auto part) {
+        const Lanes<T> d = load(dz + j, part);
+        const Lanes<T> d_xhat =
+            d * (difference(x, j, part, Varying<T>{mean_}, Varying<T>{mean_low_}) * load(rstd_ + j, part));
+        store(first_ + j, multiply_add(d, w.get(j, part), load(first_ + j, part)), part);
+        store(second_ + j, multiply_add(d_xhat, w.get(j, part), load(second_ + j, part)), part);
+        store(by_xhat_ + j, d_xhat, part);
+        store(shift_ + j, d, part);
+      });
+    };
+    weight == nullptr ? run(Same<T>{1}) : run(Varying<T>{weight});
+    for (int64_t j = 0; j < width && dweight != nullptr; ++j) {
+      dweight[j] += by_xhat_[j];
+      dbias[j] += shift_[j];
+    }
+  }
+
+  /// dz of a row, where it is not dy.
+  [[gnu::noinline]] void stage(const ColumnTile& tile, int64_t row, T* dz) const {
+    const int64_t width = tile.width_of(row);
+    const int64_t at = tile.offset + row * tile.stride;
+    if (arrays_.bits != nullptr) {
+      masked_run(width, arrays_.bits, at, arrays_.dy + at, dz);
+      return;
+    }
+    const auto apply = [&](auto weight, auto bias) {
+      slope_run(arrays_.activation, width, arrays_.x + at,
+                arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.dy + at, dz, Varying<T>{mean_},
+                Varying<T>{mean_low_}, Times{Varying<T>{rstd_}, weight}, bias);
+    };
+    switch (along_) {
+      case Along::none: return apply(Same<T>{1}, Same<T>{0});
+      case Along::columns: return apply(Varying<T>{weight_}, Varying<T>{bias_});
+      case Along::rows:
+        return apply(Same<T>{arrays_.weight == nullptr ? T(1) : arrays_.weight[weights_ + row]},
+                     Same<T>{arrays_.bias == nullptr ? T(0) : arrays_.bias[weights_ + row]});
+      case Along::both: {
+        const int64_t at_weight = weights_ + row * tile.stride;
+        return apply(Varying<T>{arrays_.weight == nullptr ? weight_ : arrays_.weight + at_weight},
+                     Varying<T>{arrays_.bias == nullptr ? bias_ : arrays_.bias + at_weight});
+      }
+    }
+  }
+
+  template <class D>
+  void write_row(const ColumnTile& tile, int64_t row, const D* dz) const {
+    if (arrays_.dx == nullptr) {
+      return;
+    }
+    const int64_t at = tile.offset + row * tile.stride;
+    const auto run = [&](auto by_dz) {
+      input_gradient_run(problem_.fixed_stats, tile.width_of(row), dz, arrays_.x + at, arrays_.dx + at,
+                         Varying<T>{centre_}, Varying<T>{centre_low_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
+                         Varying<T>{shift_});
+    };
+    const Varying<T> by_dz{by_dz_};
+    if (along_ == Along::rows && arrays_.weight != nullptr) {
+      run(Times{by_dz, Same<T>{arrays_.weight[weights_ + row]}});
+    } else if (along_ == Along::both && arrays_.weight != nullptr) {
+      run(Times{by_dz, Varying<T>{arrays_.weight + weights_ + row * tile.stride}});
+    } else {
+      run(by_dz);
+    }
+  }
+
+  const NormProblem& problem_;
+  const BackwardArrays<S>& arrays_;
+  InputGradients of_dx_;
+  Along along_;
+  bool staged_;
+  int64_t weights_ = 0;  ///< that of the tile's first element, for weights that vary from row to row
+  T* mean_;
+  T* mean_low_;
+  T* rstd_;
+  T* centre_;
+  T* centre_low_;
+  T* by_dz_;
+  T* by_xhat_;
+  T* shift_;
+  T* weight_;  ///< of each column for Along::columns; 1 where there is none
+  T* bias_;    ///< likewise; 0
+  T* first_;
+  T* second_;
+  double* sum_;
+  double* sum_xhat_;
+  double* set_sum_;
+  double* set_sum_xhat_;
+  T* dz_ = nullptr;
+};
 
 bool varies_from_row_to_row(const AffineShape& affine) {
   const Along along = along_of(affine);

@@ -185,7 +185,7 @@ class RowsBackward {
 
  private:
   /// dz of a row, also into dresidual.
-  void stage(int64_t set, T* dz) const {
+  [[gnu::noinline]] void stage(int64_t set, T* dz) const {
     const int64_t offset = set * count_;
     if (arrays_.bits != nullptr) {
       masked_run(count_, arrays_.bits, offset, arrays_.dy + offset, dz);
@@ -223,6 +223,15 @@ class RowsBackward {
       c.by_xhat = static_cast<T>(gradient.by_xhat);
       c.shift = static_cast<T>(gradient.shift);
     }
+    write(first, rows, dz, constants);
+  }
+
+  /// dx, and the gradients of the weights.
+  template <class D>
+  [[gnu::noinline]] void write(int64_t first, int64_t rows, const D* dz, const RowConstants<T>* constants) {
+    const AffineShape& affine = problem_.affine;
+    const S* x = arrays_.x + first * count_;
+    S* dx = arrays_.dx == nullptr ? nullptr : arrays_.dx + first * count_;
     // One loop makes dx and the gradients of the weights, which share xhat = (x - mean) * rstd. Where dx has another
     // xhat (Centring::deviation) or none (fixed stats), it takes a loop of its own.
     const bool dx_apart = dx != nullptr && (arrays_.centre != nullptr || problem_.fixed_stats);
@@ -235,8 +244,10 @@ class RowsBackward {
                                   weights_wanted_ ? dbias_ + weight : nullptr);
       row += how_many;
     };
-    while (affine.outer_period == 1 && row + 4 <= rows) {
-      rows_from(std::integral_constant<int, 4>{}, 0);
+    if (affine.outer_period == 1) {
+      while (row + 4 <= rows) {
+        rows_from(std::integral_constant<int, 4>{}, 0);
+      }
     }
     while (row < rows) {
       rows_from(std::integral_constant<int, 1>{}, weight_of(affine, first + row));
