@@ -44,9 +44,9 @@ class NormLayout {
   [[nodiscard]] Tensor in_order(const Tensor& x) const;
   /// x's elements as a view in the order of the walk, whatever the strides.
   [[nodiscard]] Tensor view_in_order(const Tensor& x) const;
-  /// x itself as such a view if that is dense, else an uninitialised tensor to write to; copy_back() brings that home.
+  /// Where a kernel may write x's elements: that view if it is dense, else an uninitialised tensor for copy_back().
   [[nodiscard]] Tensor writable_in_order(const Tensor& x) const;
-  /// Copies what writable_in_order(x) gave to x, where it is not x itself.
+  /// Copies to x what a kernel wrote to writable_in_order(x), unless that was x's own memory.
   void copy_back(const Tensor& in_order, const Tensor& x) const;
   /// A caller's weight or bias as the kernels want it.
   [[nodiscard]] Tensor weight_in_order(const Tensor& weight) const;

@@ -13,7 +13,7 @@
 
 #include <cmath>
 
-// The norms with kernels of their own. Their plain gradients come from these; with create_graph, from composed
+// The norms of ops/map_norm/. Their plain gradients come from kernels; with create_graph, from composed
 // functions that share nothing with them.
 
 using namespace norma;
@@ -21,13 +21,13 @@ using namespace norma::test;
 
 namespace {
 
-struct OwnNormCase {
+struct MapNormCase {
   std::string name;
   std::function<Tensor(const Tensors& inputs, Activation activation)> run;  ///< x, then parameters of (C)
   int64_t parameters;
 };
 
-std::vector<OwnNormCase> cases() {
+std::vector<MapNormCase> cases() {
   const auto b0 = [](bool training) {
     return [training](const Tensors& in, Activation activation) {
       const Tensor running = training ? Tensor{} : full({in[0].size(1)}, 0.7, {.dtype = in[1].dtype()});
@@ -82,7 +82,7 @@ Tensor in_order(const Tensor& x, int order) {
 }
 
 /// x and the parameters of a case, all of which want a gradient.
-Tensors inputs_of(const OwnNormCase& norm, const Sizes& sizes, DType dtype, int order) {
+Tensors inputs_of(const MapNormCase& norm, const Sizes& sizes, DType dtype, int order) {
   Tensors inputs{in_order(to(random_tensor(sizes, 1), dtype), order)};
   for (int64_t i = 0; i < norm.parameters; ++i) {
     inputs.push_back(random_tensor({sizes[1]}, 2 + static_cast<uint64_t>(i), DType::float32));
@@ -103,12 +103,12 @@ Tensor dy_of(const Tensor& y, int order) {
 
 }  // namespace
 
-TEST_CASE("own norms: the gradients of the kernels are those of the composed functions") {
+TEST_CASE("map norms: the gradients of the kernels are those of the composed functions") {
   // Rows and runs shorter and longer than a vector, blocks that end early, one channel, one image, one pixel.
   for (const Sizes& sizes : {Sizes{3, 70, 13, 29}, Sizes{2, 5, 37, 41}, Sizes{1, 35, 3, 2}, Sizes{4, 1, 5, 7},
                              Sizes{5, 40, 1, 1}, Sizes{2, 300, 9, 9}}) {
     for (int order = 0; order < kOrders; ++order) {
-      for (const OwnNormCase& norm : cases()) {
+      for (const MapNormCase& norm : cases()) {
         for (const Activation activation : {Activation::identity, Activation::relu, Activation::gelu}) {
           if (activation == Activation::gelu && order != 0) {
             continue;  // it is an op of its own
@@ -137,10 +137,10 @@ TEST_CASE("own norms: the gradients of the kernels are those of the composed fun
   }
 }
 
-TEST_CASE("own norms: an activation in the options is the same as behind the norm") {
+TEST_CASE("map norms: an activation in the options is the same as behind the norm") {
   for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16}) {
     for (const int order : {0, 1}) {
-      for (const OwnNormCase& norm : cases()) {
+      for (const MapNormCase& norm : cases()) {
         CAPTURE(norm.name);
         CAPTURE(to_string(dtype));
         const Tensors inputs = inputs_of(norm, {3, 10, 5, 7}, dtype, order);
@@ -159,8 +159,8 @@ TEST_CASE("own norms: an activation in the options is the same as behind the nor
   }
 }
 
-TEST_CASE("own norms: finite differences with relu") {
-  for (const OwnNormCase& norm : cases()) {
+TEST_CASE("map norms: finite differences with relu") {
+  for (const MapNormCase& norm : cases()) {
     CAPTURE(norm.name);
     const auto f = [&](const Tensors& in) -> Tensors { return {norm.run(in, Activation::relu)}; };
     const Tensors inputs = inputs_of(norm, {2, 5, 3, 4}, DType::float64, 0);
@@ -169,12 +169,12 @@ TEST_CASE("own norms: finite differences with relu") {
   }
 }
 
-TEST_CASE("own norms: the same bits for 1, 2 and 3 threads") {
+TEST_CASE("map norms: the same bits for 1, 2 and 3 threads") {
   const int before = num_threads();
   for (const Sizes& sizes : {Sizes{3, 70, 20, 24}, Sizes{2, 300, 9, 9}}) {
     for (const int order : {0, 1}) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
-        for (const OwnNormCase& norm : cases()) {
+        for (const MapNormCase& norm : cases()) {
           CAPTURE(norm.name);
           const Tensors inputs = inputs_of(norm, sizes, dtype, order);
           std::vector<Tensors> results;
