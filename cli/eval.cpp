@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "core/copy.h"
 #include "models/registry.h"
 #include "nn/norm/convert.h"
 #include "train/checkpoint.h"
@@ -55,7 +56,7 @@ int run(const State& state) {
   data::Loader batches = train::make_test_loader(recipe, dataset, static_cast<int>(state.running.workers));
   if (state.fold) {
     data::Loader example = train::make_test_loader(recipe, dataset, 0);
-    const int64_t folded = nn::fold_batch_norm(*model, example.next()->images);
+    const int64_t folded = nn::fold_batch_norm(*model, to_device(example.next()->images, model->device()));
     train::say("{} batch norms are folded into the convolutions before them\n", folded);
   }
   const train::InterruptGuard guard;

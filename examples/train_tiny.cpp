@@ -19,7 +19,7 @@ double accuracy(nn::Module& model, data::Loader batches) {
   int64_t right = 0;
   int64_t seen = 0;
   while (const auto batch = batches.next()) {
-    const Tensor hits = equal(argmax(model(batch->images), 1), batch->labels);
+    const Tensor hits = equal(argmax(model(to(batch->images, model.device())), 1), to(batch->labels, model.device()));
     right += sum(to(hits, DType::int64)).item<int64_t>();
     seen += batch->labels.numel();
   }
@@ -48,6 +48,7 @@ int main() {
                        std::make_shared<nn::AdaptiveAvgPool2d>(1),
                        std::make_shared<nn::Flatten>(),
                        std::make_shared<nn::Linear>(64, info.num_classes())};
+  const Device device = model.device();  // the CPU, or what NORMA_DEVICE says
   model.to(MemoryFormat::channels_last);
   std::printf("%s%lld parameters\n", nn::to_string(model).c_str(), static_cast<long long>(model.parameter_count()));
 
@@ -58,7 +59,7 @@ int main() {
   while (const auto batch = batches.next()) {
     optimizer.set_lr(1e-2 * schedule(batch->step));
     optimizer.zero_grad();
-    const Tensor loss = cross_entropy(model(batch->images), batch->labels);
+    const Tensor loss = cross_entropy(model(to(batch->images, device)), to(batch->labels, device));
     loss.backward();
     optimizer.step();
     if (batch->step % 30 == 0) {

@@ -88,6 +88,9 @@ TEST_CASE("norma eval: recalibrated and folded") {
   CHECK_MESSAGE(both.code == 0, both.err);
   CHECK(both.out.starts_with("running statistics are the average over 2 training batches\n20 batch norms"));
   CHECK(figures(both.out) != figures(plain.out));
+  const Outcome there = run_norma(folder.path(), "eval --checkpoint o --recalibrate 2 --fold --device cuda-emulated");
+  CHECK_MESSAGE(there.code == 0, there.err);
+  CHECK(figures(there.out) == figures(both.out));
   CHECK(run_norma(folder.path(), "eval --checkpoint o --recalibrate -1").err ==
         "norma: eval: --recalibrate: expected a whole number from 0 to 1000000, got -1\n");
 }
