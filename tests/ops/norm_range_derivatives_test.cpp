@@ -1,3 +1,4 @@
+#include "core/factory.h"
 #include "core/tape.h"
 #include "ops/map_norm/evo_norm.h"
 #include "ops/map_norm/filter_response_norm.h"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 // Gradients by the kernels, with create_graph, and their derivatives, where the squares of x leave float32: they are
 // those of the same numbers in float64.
@@ -130,10 +132,10 @@ TEST_CASE("norms: derivatives with create_graph, and second ones, where squares 
 }
 
 TEST_CASE("global_response_norm: a map of zeros has no gradient through its response, with create_graph and twice") {
-  Tensor x = random_tensor({2, 3, 4, 5}, 1);
-  for (int64_t i = 0; i < 20; ++i) {
-    x.data<double>()[20 + i] = 0;  // the second map of the first image
-  }
+  const Sizes sizes{2, 3, 4, 5};
+  std::vector<double> values = random_tensor(sizes, 1).to_vector<double>();
+  std::fill_n(values.begin() + 20, 20, 0.0);  // the second map of the first image
+  Tensor x = from_vector(values, sizes, {.dtype = DType::float64});
   x.set_requires_grad();
   Tensor weight = random_tensor({3}, 2);
   const Tensor y = global_response_norm(x, weight, {});
