@@ -39,6 +39,7 @@ void run_hooks(const std::vector<GradientHook>& hooks, Tensor& gradient) {
     if (Tensor replaced = hook(gradient); replaced.defined()) {
       check_sizes("hook", "gradient", replaced, gradient.sizes());
       check_dtype("hook", "gradient", replaced, gradient.dtype());
+      check_device("hook", "gradient", replaced, gradient.device());
       gradient = std::move(replaced);
     }
   }
@@ -256,6 +257,7 @@ Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gra
   }
   check_sizes(op, "gradient", gradient, root.sizes());
   check_dtype(op, "gradient", gradient, root.dtype());
+  check_device(op, "gradient", gradient, root.device());
   return gradient;
 }
 

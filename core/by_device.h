@@ -13,7 +13,8 @@ namespace detail {
 }
 
 /// The kernels of one device, for one call. While it lives they may touch that device's memory: use it as a temporary
-/// in the expression that calls the kernel.
+/// in the expression that calls the kernel. The arguments of that call are evaluated meanwhile; the house test of the
+/// seam looks for those that read memory.
 template <class K>
 class KernelCall {
  public:
@@ -42,14 +43,20 @@ struct ByDevice {
   ///   kernels::pool_kernels.at("max_pool2d", x.device())->max_pool(…);
   /// Throws Error("op: this build of Norma has no CUDA").
   [[nodiscard]] KernelCall<K> at(std::string_view op, Device device) const {
+    const K& kernels = closed(op, device);
+    return device.type == DeviceType::cuda_emulated ? KernelCall<K>(kernels, std::in_place) : KernelCall<K>(kernels);
+  }
+
+  /// The same for functions that leave the device's memory alone.
+  [[nodiscard]] const K& closed(std::string_view op, Device device) const {
     switch (device.type) {
-      case DeviceType::cpu: return KernelCall<K>(*cpu);
+      case DeviceType::cpu: return *cpu;
       case DeviceType::cuda:
         if (cuda != nullptr) {
-          return KernelCall<K>(*cuda);
+          return *cuda;
         }
         break;
-      case DeviceType::cuda_emulated: return KernelCall<K>(*emulated, std::in_place);
+      case DeviceType::cuda_emulated: return *emulated;
     }
     detail::fail_no_kernels(op, device);
   }

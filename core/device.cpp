@@ -20,17 +20,23 @@ int index_behind(std::string_view prefix, std::string_view name) {
   return error == std::errc{} && end == digits.data() + digits.size() && index >= 0 ? index : -1;
 }
 
+/// The one that the environment names. Throws Error.
 Device device_of_environment() {
   const char* name = std::getenv("NORMA_DEVICE");
-  const Device device = name == nullptr || *name == '\0' ? kCpu : device_from_string(name);
-  check_available("NORMA_DEVICE", device);
-  return device;
+  if (name == nullptr || *name == '\0') {
+    return kCpu;
+  }
+  try {
+    const Device device = device_from_string(name);
+    check_available("device", device);
+    return device;
+  } catch (const Error& error) {
+    fail("NORMA_DEVICE", "{}", error.what());
+  }
 }
 
-std::atomic<Device>& default_device_state() {
-  static std::atomic<Device> device = device_of_environment();
-  return device;
-}
+/// Its index is -1 until somebody has set or asked for it: what the environment says is then no mistake any more.
+std::atomic<Device> default_device_state = Device{.index = -1};
 
 }  // namespace
 
@@ -64,12 +70,17 @@ bool is_host(Device device) {
 }
 
 Device default_device() {
-  return default_device_state().load(std::memory_order_relaxed);
+  Device device = default_device_state.load(std::memory_order_relaxed);
+  if (device.index < 0) {
+    device = device_of_environment();
+    default_device_state.store(device, std::memory_order_relaxed);
+  }
+  return device;
 }
 
 void set_default_device(Device device) {
   check_available("set_default_device", device);
-  default_device_state().store(device, std::memory_order_relaxed);
+  default_device_state.store(device, std::memory_order_relaxed);
 }
 
 }  // namespace norma

@@ -157,6 +157,7 @@ Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOption
 }
 
 Tensor randperm(int64_t count, Generator& generator) {
+  check(count >= 0, "randperm", "count: expected a number of at least 0, got {}", count);
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), int64_t{0});
   for (size_t i = order.size(); i-- > 1;) {  // Fisher and Yates

@@ -170,6 +170,7 @@ void Tensor::set_grad(const Tensor& gradient) {
   if (gradient.defined()) {
     check_sizes("set_grad", "gradient", gradient, sizes());
     check_dtype("set_grad", "gradient", gradient, dtype());
+    check_device("set_grad", "gradient", gradient, device());
   }
   impl_->grad = gradient;
 }

@@ -3,8 +3,17 @@
 #include <norma/norma.h>
 
 #include <cstdio>
+#include <memory>
+#include <string>
 
 using namespace norma;  // NOLINT: an example reads better without prefixes
+
+void print_layout(const std::string& name, const Tensor& x) {
+  if (x.defined()) {
+    std::printf("%s: %s %s, strides %s\n", name.c_str(), std::string(to_string(x.dtype())).c_str(),
+                to_string(x.sizes()).c_str(), to_string(x.strides()).c_str());
+  }
+}
 
 int main() {
   // A tensor is a handle: sizes and strides over shared storage.
@@ -21,14 +30,24 @@ int main() {
   std::printf("layer_norm_2d(nhwc): %s\n\n", describe(layer_norm_2d(nhwc)).c_str());
 
   // Ops on tensors that require a gradient are put on the tape, with what their backward pass will need.
-  Tensor weight = randn({4, 3, 3, 3}).set_requires_grad();
-  const Tensor y = relu(group_norm(conv2d(nhwc, weight, {}, {.padding = 1}), /* num_groups= */ 2));
+  Tensor weight = randn({64, 3, 3, 3}).set_requires_grad();
+  const Tensor features = conv2d(nhwc, weight, {}, {.padding = 1});
+  const Tensor normed = group_norm(features, /* num_groups= */ 32);
+  const Tensor y = relu(normed);
   const Tensor loss = mean(mul(y, y));
   std::printf("%s\n", Tape(loss).summary().c_str());
 
+  // docs/walkthrough.md follows this group_norm through the code.
+  print_layout("features", features);
+  print_layout("normed", normed);
+  const std::shared_ptr<Node> node = Tape(normed).nodes().back();
+  for (const SavedTensor& saved : node->saved) {
+    print_layout(node->name + " saves", saved.value());
+  }
+
   // backward() walks the tape from last to first and adds to the .grad of every leaf.
   loss.backward();
-  std::printf("loss %.4f, gradient of the weight: %s\n", loss.item<float>(), describe(weight.grad()).c_str());
+  std::printf("\nloss %.4f, gradient of the weight: %s\n", loss.item<float>(), describe(weight.grad()).c_str());
 
   // Is that gradient right? Central differences in float64 know.
   const GradcheckResult checked = gradcheck([](const Tensors& inputs) { return Tensors{group_norm(inputs[0], 2)}; },

@@ -173,7 +173,8 @@ class Head : public nn::Module {
   Head(int64_t channels, int64_t num_classes, const Build& build) {
     pool_ = register_module("global_pool", std::make_shared<nn::AdaptiveAvgPool2d>(1));
     const bool one_pixel_is_enough = !nn::norm_definition(build.norm.name).needs_pixels;
-    norm_ = register_slot("norm", make_norm(one_pixel_is_enough ? build.norm : nn::parse_norm("layer2d"), channels));
+    norm_ = register_slot("norm", make_norm(one_pixel_is_enough ? build.norm : nn::parse_norm("layer2d"), channels),
+                          {.one_pixel = true});
     auto fc = std::make_shared<nn::Linear>(channels, num_classes, nn::LinearOptions{.initialize = false});
     build.fill(fc->weight());
     fc_ = register_module("fc", fc);

@@ -46,7 +46,7 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
           },
-          {.defaults = {{"eps", std::string(kConvNeXtEps)}}, .one_pixel = {"head.norm"}},
+          {.defaults = {{"eps", std::string(kConvNeXtEps)}}},
           std::string(kConvNeXtNorm)};
 }
 

@@ -6,6 +6,20 @@
 #include <algorithm>
 
 namespace norma::nn {
+namespace {
+
+/// StdConv2dOptions or ScaledStdConv2dOptions with what a convolution has, too.
+template <class Options>
+Options standardised(const Conv2dOptions& options) {
+  return {.stride = options.stride,
+          .padding = options.padding,
+          .dilation = options.dilation,
+          .groups = options.groups,
+          .bias = options.bias,
+          .initialize = options.initialize};
+}
+
+}  // namespace
 
 std::vector<std::string> conv_layer_names() {
   return {"conv", "std_conv", "scaled_std_conv"};
@@ -26,22 +40,11 @@ std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in
   check(in_channels / options.groups * kernel.h * kernel.w != 1, "conv_layer",
         "{}: expected more than 1 weight per output channel, got 1", name);
   if (name == "std_conv") {
-    return std::make_shared<StdConv2d>(in_channels, out_channels, kernel,
-                                       StdConv2dOptions{.stride = options.stride,
-                                                        .padding = options.padding,
-                                                        .dilation = options.dilation,
-                                                        .groups = options.groups,
-                                                        .bias = options.bias,
-                                                        .initialize = options.initialize});
+    return std::make_shared<StdConv2d>(in_channels, out_channels, kernel, standardised<StdConv2dOptions>(options));
   }
-  return std::make_shared<ScaledStdConv2d>(in_channels, out_channels, kernel,
-                                           ScaledStdConv2dOptions{.stride = options.stride,
-                                                                  .padding = options.padding,
-                                                                  .dilation = options.dilation,
-                                                                  .groups = options.groups,
-                                                                  .bias = options.bias,
-                                                                  .initialize = options.initialize,
-                                                                  .gamma = gamma});
+  auto scaled = standardised<ScaledStdConv2dOptions>(options);
+  scaled.gamma = gamma;
+  return std::make_shared<ScaledStdConv2d>(in_channels, out_channels, kernel, scaled);
 }
 
 }  // namespace norma::nn

@@ -133,19 +133,20 @@ Tensor Module::register_buffer(const std::string& name, const Tensor& x) {
   return x;
 }
 
-void Module::add_child(const std::string& name, std::shared_ptr<Module> module, bool replaceable) {
+void Module::add_child(const std::string& name, std::shared_ptr<Module> module, std::optional<SlotOptions> slot) {
   check_name(name);
   check(module != nullptr, "register_module", "module: expected a module under the name '{}', got none", name);
   children_.emplace_back(name, std::move(module));
-  replaceable_.push_back(replaceable);
+  slots_.push_back(slot);
 }
 
-std::vector<std::pair<std::string, Module*>> Module::replaceable_modules() {
-  std::vector<std::pair<std::string, Module*>> result;
+std::vector<ReplaceableModule> Module::replaceable_modules() {
+  std::vector<ReplaceableModule> result;
   for (const auto& [path, module] : named_modules()) {
     for (size_t i = 0; i < module->children_.size(); ++i) {
-      if (module->replaceable_[i]) {
-        result.emplace_back(join_names(path, module->children_[i].first), module->children_[i].second.get());
+      if (module->slots_[i]) {
+        const auto& [name, child] = module->children_[i];
+        result.push_back({join_names(path, name), child.get(), *module->slots_[i]});
       }
     }
   }
@@ -162,7 +163,7 @@ std::shared_ptr<Module> Module::replace_module(const std::string& path, std::sha
     if (own_path == parent_path) {
       for (size_t i = 0; i < own->children_.size(); ++i) {
         if (own->children_[i].first == name) {
-          check(own->replaceable_[i], "replace_module", "path: the module '{}' is held by its parent", path);
+          check(own->slots_[i].has_value(), "replace_module", "path: the module '{}' is held by its parent", path);
           module->train(own->children_[i].second->is_training());
           std::swap(own->children_[i].second, module);
           return module;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,18 @@ struct LoadReport {
 };
 
 class Module;
+
+/// What a parent says of a child that replace_module() may replace.
+struct SlotOptions {
+  bool one_pixel = false;  ///< its input has one pixel: norms that take statistics over pixels cannot stand there
+};
+
+/// A child that replace_module() can replace.
+struct ReplaceableModule {
+  std::string path;
+  Module* module;
+  SlotOptions slot;
+};
 
 /// A child's place in its parent, which works like a pointer to the child that is there at the moment:
 /// replace_module() may put another one there.
@@ -83,7 +96,7 @@ class Module {
   /// known one) and for a module that its parent holds itself, without a ChildSlot.
   std::shared_ptr<Module> replace_module(const std::string& path, std::shared_ptr<Module> module);
   /// All modules that replace_module() can replace, with their paths.
-  [[nodiscard]] std::vector<std::pair<std::string, Module*>> replaceable_modules();
+  [[nodiscard]] std::vector<ReplaceableModule> replaceable_modules();
 
   // --- modes ------------------------------------------------------------------------------------------------------
   /// Training or evaluation, here and in all children.
@@ -125,20 +138,20 @@ class Module {
   Tensor register_buffer(const std::string& name, const Tensor& x);
   template <class M>
   std::shared_ptr<M> register_module(const std::string& name, std::shared_ptr<M> module) {
-    add_child(name, module, /* replaceable= */ false);
+    add_child(name, module);
     return module;
   }
   /// The same for a child that replace_module() may replace: the parent reaches it only through the slot, or through
   /// children().
-  ChildSlot register_slot(const std::string& name, std::shared_ptr<Module> module) {
-    add_child(name, std::move(module), /* replaceable= */ true);
+  ChildSlot register_slot(const std::string& name, std::shared_ptr<Module> module, const SlotOptions& options = {}) {
+    add_child(name, std::move(module), options);
     return {this, children_.size() - 1};
   }
 
  private:
   friend class ChildSlot;
 
-  void add_child(const std::string& name, std::shared_ptr<Module> module, bool replaceable);
+  void add_child(const std::string& name, std::shared_ptr<Module> module, std::optional<SlotOptions> slot = {});
   void check_name(const std::string& name) const;
   void convert_tensors(const std::function<bool(const Tensor&)>& wanted,
                        const std::function<Tensor(const Tensor&)>& convert, bool buffers = true);
@@ -146,7 +159,7 @@ class Module {
   NamedTensors parameters_;
   NamedTensors buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
-  std::vector<bool> replaceable_;  ///< for each child
+  std::vector<std::optional<SlotOptions>> slots_;  ///< for each child; none for one that its parent holds itself
   std::vector<ForwardHook> hooks_;
   bool training_ = true;
 };

@@ -18,7 +18,7 @@ struct StdConv2dOptions {
   int64_t groups = 1;
   bool bias = false;
   bool initialize = true;  ///< as in Conv2dOptions
-  double eps = 1e-6;
+  double eps = StandardizeWeightOptions{}.eps;
   Statistics statistics = Statistics::stable;
 };
 class StdConv2d : public ConvolutionModule {
@@ -39,7 +39,7 @@ struct ScaledStdConv2dOptions {
   bool initialize = true;  ///< as in Conv2dOptions
   double gamma = 1;        ///< of the activation in front: 1.7139588594436646 for relu
   double gain = 1;         ///< start value
-  double eps = 1e-6;
+  double eps = StandardizeWeightOptions{}.eps;
   Statistics statistics = Statistics::stable;
 };
 /// With a third parameter, gain of (out, 1, 1, 1).

@@ -52,6 +52,22 @@ inline std::string to_string(Layout layout) {
   return "?";
 }
 
+/// Calls f(first) with the elements of a dense tensor, which it may change, whatever the device.
+template <class T, class F>
+void change_elements(const Tensor& x, F&& f) {
+  const Tensor on_host = to_device(x.detach(), kCpu);
+  f(on_host.data<T>());
+  if (on_host.storage() != x.storage()) {
+    copy_into(on_host, x.detach());
+  }
+}
+
+/// Sets element `index` in the memory of a dense tensor.
+template <class T>
+void set_element(const Tensor& x, int64_t index, T value) {
+  change_elements<T>(x, [&](T* elements) { elements[index] = value; });
+}
+
 /// Normal float64 numbers, reproducible from `seed`.
 inline Tensor random_tensor(const Sizes& sizes, uint64_t seed, DType dtype = DType::float64) {
   Generator generator(seed);

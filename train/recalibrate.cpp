@@ -13,12 +13,17 @@ namespace norma::train {
 
 namespace {
 
-/// Puts a batch norm into training with the average of all batches as momentum, and back. Batch renorm would correct
-/// towards the statistics that have just been reset: its bounds are those of a batch norm meanwhile.
+/// Puts a batch norm into training with the average of all batches as momentum, and back. What it had before is there
+/// again unless keep() is called; the number of batches, which a schedule of batch renorm goes by, in any case. Batch
+/// renorm would correct towards the statistics that have just been reset: its bounds are those of a batch norm
+/// meanwhile.
 class Averaging {
  public:
   explicit Averaging(nn::BatchNorm& norm)
       : norm_(norm), momentum_(norm.options().momentum), renorm_(dynamic_cast<nn::BatchRenorm2d*>(&norm)) {
+    for (const auto& [name, buffer] : norm.named_buffers()) {
+      before_.push_back({buffer, copy_of(buffer), name == "num_batches_tracked"});
+    }
     if (renorm_ != nullptr) {
       r_max_ = renorm_->r_max();
       d_max_ = renorm_->d_max();
@@ -29,6 +34,11 @@ class Averaging {
     norm_.train();
   }
   ~Averaging() {
+    for (const Buffer& buffer : before_) {
+      if (buffer.is_count || !keep_) {
+        copy_into(buffer.values, buffer.tensor);
+      }
+    }
     norm_.set_momentum(momentum_);
     if (renorm_ != nullptr) {
       renorm_->set_bounds(r_max_, d_max_);
@@ -37,12 +47,23 @@ class Averaging {
   Averaging(const Averaging&) = delete;
   Averaging& operator=(const Averaging&) = delete;
 
+  /// The new statistics stay.
+  void keep() { keep_ = true; }
+
  private:
+  struct Buffer {
+    Tensor tensor;
+    Tensor values;  ///< before
+    bool is_count;
+  };
+
   nn::BatchNorm& norm_;
   std::optional<double> momentum_;
   nn::BatchRenorm2d* renorm_;  ///< the same norm, if it is one
   double r_max_ = 1;
   double d_max_ = 0;
+  std::vector<Buffer> before_;
+  bool keep_ = false;
 };
 
 }  // namespace
@@ -62,10 +83,14 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
     }
   }
   check(!norms.empty(), "recalibrate", "model: expected batch norms with running statistics, got none");
+  const Device device = model.device();
   int64_t used = 0;
   for (; batch && used < max_batches; batch = batches.next()) {
-    model(to_device(batch->images, model.device()));
+    model(to_device(batch->images, device));
     ++used;
+  }
+  for (const auto& norm : norms) {
+    norm->keep();
   }
   return used;
 }

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <iterator>
 
 namespace norma {
@@ -92,7 +94,11 @@ void Arena::release_free_pages() {
 }
 
 void Arena::protect(bool inaccessible) {
-  mprotect(base_, capacity_, inaccessible ? PROT_NONE : PROT_READ | PROT_WRITE);
+  if (capacity_ != 0 && mprotect(base_, capacity_, inaccessible ? PROT_NONE : PROT_READ | PROT_WRITE) != 0) {
+    // Half open memory would hide what it is there to show.
+    std::perror("norma: mprotect");
+    std::abort();
+  }
 }
 
 size_t physical_memory() {

@@ -10,7 +10,7 @@ namespace norma::nn {
 // (int64), all of (channels). ops/norm/norm.h says which other libraries differ.
 
 struct BatchNormLayerOptions {
-  double eps = 1e-5;  ///< Keras has 1e-3, dlib 1e-4
+  double eps = norma::BatchNormOptions{}.eps;
   /// Share of the new batch in the running statistics; none: their plain average over all batches; 0: they are frozen.
   /// Keras, Flax (0.99) and Paddle (0.9) give the share of the old ones, 1 - momentum.
   std::optional<double> momentum = 0.1;
@@ -121,7 +121,7 @@ class BatchRenorm2d : public BatchNorm {
 /// torchvision has it, without num_batches_tracked.
 class FrozenBatchNorm2d : public Norm {
  public:
-  explicit FrozenBatchNorm2d(int64_t channels, double eps = 1e-5);
+  explicit FrozenBatchNorm2d(int64_t channels, double eps = norma::BatchNormOptions{}.eps);
   Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
@@ -141,7 +141,7 @@ class FrozenBatchNorm2d : public Norm {
 };
 
 struct InstanceNormLayerOptions {
-  double eps = 1e-5;                 ///< Flax has 1e-6
+  double eps = norma::InstanceNormOptions{}.eps;
   double momentum = 0.1;             ///< as BatchNormLayerOptions::momentum, but never none
   bool affine = false;               ///< PyTorch's default; Flax's is true
   bool bias = true;                  ///< false: affine is a weight alone

@@ -12,8 +12,7 @@
 namespace norma::nn {
 namespace {
 
-// --- options: read when a spec is parsed, to find mistakes, and again for each layer
-// -----------------------------------
+// --- options: read when a spec is parsed, to find mistakes, and again for each layer --------------------------------
 
 double finite(const NormChoice& choice, const std::string& option, double otherwise) {
   const double value = choice.number(option, otherwise);
@@ -69,7 +68,7 @@ NormOptions norm_options(const NormChoice& choice, double eps) {
 }
 
 BatchNormLayerOptions batch_options(const NormChoice& choice) {
-  return {.eps = eps_of(choice, 1e-5),
+  return {.eps = eps_of(choice, BatchNormLayerOptions{}.eps),
           .momentum = momentum_of(choice),
           .affine = affine_of(choice),
           .bias = bias_of(choice),
@@ -79,11 +78,15 @@ BatchNormLayerOptions batch_options(const NormChoice& choice) {
 }
 
 InstanceNormLayerOptions instance_options(const NormChoice& choice) {
-  return {.eps = eps_of(choice, 1e-5),
-          .momentum = fixed_momentum_of(choice),
+  const bool tracks = choice.flag("track_running_stats", false);
+  const double momentum = fixed_momentum_of(choice);
+  check(tracks || choice.text("momentum", "").empty(), "norm",
+        "instance: momentum: expected running statistics, which track_running_stats=true keeps, got none");
+  return {.eps = eps_of(choice, InstanceNormLayerOptions{}.eps),
+          .momentum = momentum,
           .affine = affine_of(choice),
           .bias = bias_of(choice),
-          .track_running_stats = choice.flag("track_running_stats", false),
+          .track_running_stats = tracks,
           .statistics = statistics_of(choice)};
 }
 
@@ -117,15 +120,20 @@ int64_t window_of(const NormChoice& choice) {
 }
 
 LocalResponseNormOptions local_response_options(const NormChoice& choice) {
-  return {.alpha = finite(choice, "alpha", 1e-4), .beta = finite(choice, "beta", 0.75), .k = finite(choice, "k", 1)};
+  const LocalResponseNormOptions defaults;
+  return {.alpha = finite(choice, "alpha", defaults.alpha),
+          .beta = finite(choice, "beta", defaults.beta),
+          .k = finite(choice, "k", defaults.k)};
 }
 
 EvoNormB0LayerOptions evonorm_b0_options(const NormChoice& choice) {
-  return {.eps = eps_of(choice, 1e-3), .momentum = fixed_momentum_of(choice), .statistics = statistics_of(choice)};
+  return {.eps = eps_of(choice, EvoNormB0LayerOptions{}.eps),
+          .momentum = fixed_momentum_of(choice),
+          .statistics = statistics_of(choice)};
 }
 
 EvoNormS0Options evonorm_s0_options(const NormChoice& choice) {
-  return {.eps = eps_of(choice, 1e-5), .statistics = statistics_of(choice)};
+  return {.eps = eps_of(choice, EvoNormS0Options{}.eps), .statistics = statistics_of(choice)};
 }
 
 /// The number behind the colon, or from the number behind the slash, or 32 or the largest divisor below that.
@@ -146,8 +154,7 @@ int64_t groups_of(std::string_view op, const NormChoice& choice, int64_t channel
   return groups;
 }
 
-// --- layers
-// ------------------------------------------------------------------------------------------------------------
+// --- layers ---------------------------------------------------------------------------------------------------------
 
 using Layer = std::shared_ptr<Module>;
 
@@ -156,7 +163,7 @@ Layer make_batch(const NormChoice& choice, int64_t channels) {
 }
 
 Layer make_frozen_batch(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<FrozenBatchNorm2d>(channels, eps_of(choice, 1e-5));
+  return std::make_shared<FrozenBatchNorm2d>(channels, eps_of(choice, norma::BatchNormOptions{}.eps));
 }
 
 Layer make_ghost_batch(const NormChoice& choice, int64_t channels) {
@@ -170,7 +177,7 @@ Layer make_batch_renorm(const NormChoice& choice, int64_t channels) {
 }
 
 Layer make_layer2d(const NormChoice& choice, int64_t channels) {
-  const NormOptions options = norm_options(choice, 1e-6);
+  const NormOptions options = norm_options(choice, LayerNorm2dLayerOptions{}.eps);
   return std::make_shared<LayerNorm2d>(
       channels,
       LayerNorm2dLayerOptions{
@@ -178,7 +185,8 @@ Layer make_layer2d(const NormChoice& choice, int64_t channels) {
 }
 
 Layer make_group(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<GroupNorm>(groups_of("group_norm", choice, channels), channels, norm_options(choice, 1e-5));
+  return std::make_shared<GroupNorm>(groups_of("group_norm", choice, channels), channels,
+                                     norm_options(choice, NormOptions{}.eps));
 }
 
 Layer make_instance(const NormChoice& choice, int64_t channels) {
@@ -186,14 +194,15 @@ Layer make_instance(const NormChoice& choice, int64_t channels) {
 }
 
 Layer make_rms2d(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<RMSNorm2d>(channels,
-                                     RmsNorm2dLayerOptions{.eps = eps_of(choice, 1e-6), .affine = affine_of(choice)});
+  return std::make_shared<RMSNorm2d>(
+      channels, RmsNorm2dLayerOptions{.eps = eps_of(choice, RmsNorm2dLayerOptions{}.eps), .affine = affine_of(choice)});
 }
 
 Layer make_simple2d(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<SimpleNorm2d>(
-      channels, SimpleNormLayerOptions{
-                    .eps = eps_of(choice, 1e-6), .affine = affine_of(choice), .statistics = statistics_of(choice)});
+  return std::make_shared<SimpleNorm2d>(channels,
+                                        SimpleNormLayerOptions{.eps = eps_of(choice, SimpleNormLayerOptions{}.eps),
+                                                               .affine = affine_of(choice),
+                                                               .statistics = statistics_of(choice)});
 }
 
 Layer make_local_response(const NormChoice& choice, int64_t channels) {
@@ -210,23 +219,25 @@ Layer make_evonorm_s0(const NormChoice& choice, int64_t channels) {
 }
 
 Layer make_frn(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<FilterResponseNormTlu2d>(channels, FilterResponseNormOptions{.eps = eps_of(choice, 1e-5)});
+  return std::make_shared<FilterResponseNormTlu2d>(
+      channels, FilterResponseNormOptions{.eps = eps_of(choice, FilterResponseNormOptions{}.eps)});
 }
 
 Layer make_grn(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<GlobalResponseNorm>(channels, GlobalResponseNormOptions{.eps = eps_of(choice, 1e-6)});
+  return std::make_shared<GlobalResponseNorm>(
+      channels, GlobalResponseNormOptions{.eps = eps_of(choice, GlobalResponseNormOptions{}.eps)});
 }
 
 Layer make_dyt(const NormChoice& choice, int64_t channels) {
-  return std::make_shared<DynamicTanh>(channels, DynamicTanhLayerOptions{.alpha = finite(choice, "alpha", 0.5)});
+  return std::make_shared<DynamicTanh>(
+      channels, DynamicTanhLayerOptions{.alpha = finite(choice, "alpha", DynamicTanhLayerOptions{}.alpha)});
 }
 
 Layer make_none(const NormChoice& /*choice*/, int64_t channels) {
   return std::make_shared<NoNorm>(channels);
 }
 
-// --- checks: every option of a spec, once
-// ------------------------------------------------------------------------------
+// --- checks: every option of a spec, once ---------------------------------------------------------------------------
 
 void check_eps(const NormChoice& choice) {
   (void)eps_of(choice, 0);

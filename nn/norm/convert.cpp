@@ -175,8 +175,8 @@ Folded fold(const Conv2d& conv, const Evaluation& norm) {
   const TensorOptions options{.dtype = conv.weight().dtype(), .device = conv.weight().device()};
   Folded result{.weight = empty_strided(conv.weight().sizes(), conv.weight().strides(), options),
                 .bias = empty({conv.weight().size(0)}, options)};
-  copy_into(from_vector(conv_weight, conv.weight().sizes()), result.weight);
-  copy_into(from_vector(folded_bias, result.bias.sizes()), result.bias);
+  copy_into(from_vector(conv_weight, conv.weight().sizes(), {.dtype = DType::float64, .device = kCpu}), result.weight);
+  copy_into(from_vector(folded_bias, result.bias.sizes(), {.dtype = DType::float64, .device = kCpu}), result.bias);
   return result;
 }
 
@@ -200,6 +200,7 @@ std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, co
   check(norm.channels() > 0, "convert_norm", "norm: expected a norm of (N, channels, …), got {}", norm.name());
   std::shared_ptr<Module> result = make_norm(to, norm.channels());
   result->to(dtype_of(norm, dtype_of(model, DType::float32)));
+  result->to(model.device());
   result->train(norm.is_training());
   // The weight of a global response norm is no factor of the output: 0 there is 1 elsewhere.
   const bool same_meaning = (dynamic_cast<const GlobalResponseNorm*>(&norm) != nullptr) ==
@@ -226,9 +227,12 @@ int64_t convert_norm(Module& model, const std::string& from, const std::string& 
   const NormChoice from_choice = parse_norm(from);
   const NormChoice to_choice = parse_norm(to);
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> replacements;
-  for (const auto& [path, module] : model.replaceable_modules()) {
+  for (const auto& [path, module, slot] : model.replaceable_modules()) {
     const auto* norm = dynamic_cast<const Norm*>(module);
     if (norm != nullptr && norm->channels() > 0 && is_of_kind(*norm, from_choice)) {
+      check(!slot.one_pixel || !norm_definition(to_choice.name).needs_pixels, "convert_norm",
+            "to: expected a norm for the single pixel of {}, got {}; a norm policy can leave that layer as it is", path,
+            to_choice.name);
       replacements.emplace_back(path, converted_norm(model, *norm, to_choice));
     }
   }

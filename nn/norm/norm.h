@@ -77,7 +77,7 @@ class RMSNorm : public Norm {
 };
 
 struct SimpleNormLayerOptions {
-  double eps = 1e-6;
+  double eps = SimpleNormOptions{}.eps;
   bool affine = true;
   Statistics statistics = Statistics::stable;
 };
@@ -119,7 +119,7 @@ class ChannelNorm : public Norm {
 };
 
 struct LayerNorm2dLayerOptions {
-  double eps = 1e-6;
+  double eps = LayerNorm2dOptions{}.eps;
   bool affine = true;
   bool bias = true;  ///< false: affine is a weight alone
   Statistics statistics = Statistics::stable;
@@ -133,7 +133,7 @@ class LayerNorm2d : public ChannelNorm {
 };
 
 struct RmsNorm2dLayerOptions {
-  double eps = 1e-6;
+  double eps = 1e-6;  ///< rms_norm_2d()'s where it is given none
   bool affine = true;
 };
 

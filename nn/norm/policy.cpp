@@ -49,7 +49,7 @@ std::string read_norm_policy(const std::filesystem::path& file) {
 int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network) {
   std::map<std::string, const NormRule*> chosen;
   std::vector<std::string> layers;
-  for (const auto& [path, module] : model.replaceable_modules()) {
+  for (const auto& [path, module, slot] : model.replaceable_modules()) {
     const auto* norm = dynamic_cast<const Norm*>(module);
     if (norm != nullptr && norm->channels() > 0) {
       layers.push_back(path);
@@ -76,16 +76,14 @@ int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const Network
   }
   // All of them before the first is put in: groups may not divide the channels.
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> replacements;
-  for (const auto& [path, module] : model.replaceable_modules()) {
+  for (const auto& [path, module, slot] : model.replaceable_modules()) {
     const auto found = chosen.find(path);
     if (found == chosen.end()) {
       continue;
     }
     NormChoice choice = parse_norm(found->second->norm);
-    const bool one_pixel =
-        std::find(network.one_pixel.begin(), network.one_pixel.end(), path) != network.one_pixel.end();
     check(
-        !one_pixel || !norm_definition(choice.name).needs_pixels, kOp,
+        !slot.one_pixel || !norm_definition(choice.name).needs_pixels, kOp,
         "{}:{}: '{}': {}: expected a norm for a single pixel, got {}; a later line \"{}\" = \"layer2d\" is what --norm "
         "{} does",
         policy.source, found->second->line, found->second->pattern, path, choice.name, path, choice.name);

@@ -41,8 +41,6 @@ std::string read_norm_policy(const std::filesystem::path& file);
 struct NetworkNorms {
   /// Options, "eps" = "1e-6", for norms that have them and do not say otherwise.
   std::vector<std::pair<std::string, std::string>> defaults = {};
-  /// Layers whose input has one pixel, which NormDefinition::needs_pixels norms cannot take.
-  std::vector<std::string> one_pixel = {};
 };
 
 /// Replaces norm layers (class Norm of (N, channels, …), in a ChildSlot) of a model by those the policy names, as

@@ -4,27 +4,24 @@
 #include "nn/norm/options.h"
 
 namespace norma::nn {
-namespace {
 
-void check_channels(std::string_view layer, int64_t channels) {
+MapNorm::MapNorm(std::string_view layer, int64_t channels) : channels_(channels) {
   check(channels > 0, layer, "channels: expected a positive number, got {}", channels);
 }
 
-}  // namespace
-
-Tensor ComposedNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor MapNorm::forward_act(const Tensor& x, const NormActOptions& then) {
   return then.residual.defined() ? act_after(apply(x, Activation::identity), then) : apply(x, then.activation);
 }
 
 LocalResponseNorm::LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options, int64_t channels)
-    : size_(size), options_(options), channels_(channels) {
+    : MapNorm(channels), size_(size), options_(options) {
   check(channels >= 0, "LocalResponseNorm", "channels: expected a positive number or 0, got {}", channels);
   check(size >= 1, "LocalResponseNorm", "size: expected a positive number, got {}", size);
 }
 
 Tensor LocalResponseNorm::apply(const Tensor& x, Activation activation) {
-  if (channels_ > 0) {
-    check_norm_input("local_response_norm", x, channels_, 3, kMaxRank);
+  if (channels() > 0) {
+    check_norm_input("local_response_norm", x, channels(), 3, kMaxRank);
   }
   return local_response_norm(
       x, size_, {.alpha = options_.alpha, .beta = options_.beta, .k = options_.k, .activation = activation});
@@ -36,8 +33,7 @@ std::string LocalResponseNorm::name() const {
 }
 
 EvoNorm2dB0::EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options)
-    : channels_(channels), options_(options) {
-  check_channels("EvoNorm2dB0", channels);
+    : MapNorm("EvoNorm2dB0", channels), options_(options) {
   check_eps("EvoNorm2dB0", options.eps);
   check_momentum("EvoNorm2dB0", options.momentum);
   weight_ = register_parameter("weight", ones({channels}));
@@ -47,7 +43,7 @@ EvoNorm2dB0::EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options)
 }
 
 Tensor EvoNorm2dB0::apply(const Tensor& x, Activation activation) {
-  check_norm_input("evo_norm_b0", x, channels_, 4, 4);
+  check_norm_input("evo_norm_b0", x, channels(), 4, 4);
   return evo_norm_b0(x, running_var_, v_, weight_, bias_,
                      {.training = is_training(),
                       .momentum = options_.momentum,
@@ -57,13 +53,12 @@ Tensor EvoNorm2dB0::apply(const Tensor& x, Activation activation) {
 }
 
 std::string EvoNorm2dB0::name() const {
-  return fmt::format("EvoNorm2dB0({}, eps={}, momentum={}{})", channels_, options_.eps, options_.momentum,
+  return fmt::format("EvoNorm2dB0({}, eps={}, momentum={}{})", channels(), options_.eps, options_.momentum,
                      norm_option_text(/* affine= */ true, options_.statistics));
 }
 
 EvoNorm2dS0::EvoNorm2dS0(int64_t groups, int64_t channels, const EvoNormS0Options& options)
-    : groups_(groups), channels_(channels), options_(options) {
-  check_channels("EvoNorm2dS0", channels);
+    : MapNorm("EvoNorm2dS0", channels), groups_(groups), options_(options) {
   check_eps("EvoNorm2dS0", options.eps);
   check(groups > 0 && channels % groups == 0, "evo_norm_s0",
         "num_channels must be divisible by num_groups, got num_channels {}, num_groups {}", channels, groups);
@@ -73,19 +68,18 @@ EvoNorm2dS0::EvoNorm2dS0(int64_t groups, int64_t channels, const EvoNormS0Option
 }
 
 Tensor EvoNorm2dS0::apply(const Tensor& x, Activation activation) {
-  check_norm_input("evo_norm_s0", x, channels_, 4, 4);
+  check_norm_input("evo_norm_s0", x, channels(), 4, 4);
   return evo_norm_s0(x, groups_, v_, weight_, bias_,
                      {.eps = options_.eps, .statistics = options_.statistics, .activation = activation});
 }
 
 std::string EvoNorm2dS0::name() const {
-  return fmt::format("EvoNorm2dS0({}, {}, eps={}{})", groups_, channels_, options_.eps,
+  return fmt::format("EvoNorm2dS0({}, {}, eps={}{})", groups_, channels(), options_.eps,
                      norm_option_text(/* affine= */ true, options_.statistics));
 }
 
 FilterResponseNormTlu2d::FilterResponseNormTlu2d(int64_t channels, const FilterResponseNormOptions& options)
-    : channels_(channels), options_(options) {
-  check_channels("FilterResponseNormTlu2d", channels);
+    : MapNorm("FilterResponseNormTlu2d", channels), options_(options) {
   check_eps("FilterResponseNormTlu2d", options.eps);
   weight_ = register_parameter("weight", ones({channels}));
   bias_ = register_parameter("bias", zeros({channels}));
@@ -93,34 +87,32 @@ FilterResponseNormTlu2d::FilterResponseNormTlu2d(int64_t channels, const FilterR
 }
 
 Tensor FilterResponseNormTlu2d::apply(const Tensor& x, Activation activation) {
-  check_norm_input("filter_response_norm", x, channels_, 4, 4);
+  check_norm_input("filter_response_norm", x, channels(), 4, 4);
   return filter_response_norm(x, weight_, bias_, tau_, {.eps = options_.eps, .activation = activation});
 }
 
 std::string FilterResponseNormTlu2d::name() const {
-  return fmt::format("FilterResponseNormTlu2d({}, eps={})", channels_, options_.eps);
+  return fmt::format("FilterResponseNormTlu2d({}, eps={})", channels(), options_.eps);
 }
 
 GlobalResponseNorm::GlobalResponseNorm(int64_t channels, const GlobalResponseNormOptions& options)
-    : channels_(channels), options_(options) {
-  check_channels("GlobalResponseNorm", channels);
+    : MapNorm("GlobalResponseNorm", channels), options_(options) {
   check_eps("GlobalResponseNorm", options.eps);
   weight_ = register_parameter("weight", zeros({channels}));
   bias_ = register_parameter("bias", zeros({channels}));
 }
 
 Tensor GlobalResponseNorm::apply(const Tensor& x, Activation activation) {
-  check_norm_input("global_response_norm", x, channels_, 3, 5);
+  check_norm_input("global_response_norm", x, channels(), 3, 5);
   return global_response_norm(x, weight_, bias_, {.eps = options_.eps, .activation = activation});
 }
 
 std::string GlobalResponseNorm::name() const {
-  return fmt::format("GlobalResponseNorm({}, eps={})", channels_, options_.eps);
+  return fmt::format("GlobalResponseNorm({}, eps={})", channels(), options_.eps);
 }
 
 DynamicTanh::DynamicTanh(int64_t channels, const DynamicTanhLayerOptions& options)
-    : channels_(channels), options_(options) {
-  check_channels("DynamicTanh", channels);
+    : MapNorm("DynamicTanh", channels), options_(options) {
   alpha_ = register_parameter("alpha", full({1}, options.alpha));
   weight_ = register_parameter("weight", ones({channels}));
   bias_ = register_parameter("bias", zeros({channels}));
@@ -128,13 +120,13 @@ DynamicTanh::DynamicTanh(int64_t channels, const DynamicTanhLayerOptions& option
 
 Tensor DynamicTanh::apply(const Tensor& x, Activation activation) {
   if (options_.axis == 1) {
-    check_norm_input("dynamic_tanh", x, channels_, 2, kMaxRank);
+    check_norm_input("dynamic_tanh", x, channels(), 2, kMaxRank);
   }
   return dynamic_tanh(x, alpha_, weight_, bias_, {.axis = options_.axis, .activation = activation});
 }
 
 std::string DynamicTanh::name() const {
-  return fmt::format("DynamicTanh({}, alpha={}{})", channels_, options_.alpha,
+  return fmt::format("DynamicTanh({}, alpha={}{})", channels(), options_.alpha,
                      options_.axis == 1 ? "" : fmt::format(", axis={}", options_.axis));
 }
 

@@ -13,22 +13,28 @@ namespace norma::nn {
 // those of timm and PyTorch. relu is computed with the norm; a residual, and what comes behind it, in ops of their own.
 
 /// A norm that computes relu at most, and leaves a residual and other activations to other ops.
-class ComposedNorm : public Norm {
+class MapNorm : public Norm {
  public:
   Tensor forward_act(const Tensor& x, const NormActOptions& then) final;
+  [[nodiscard]] int64_t channels() const final { return channels_; }
 
  protected:
+  explicit MapNorm(int64_t channels) : channels_(channels) {}
+  /// Throws Error unless there is at least one channel.
+  MapNorm(std::string_view layer, int64_t channels);
   /// f(norm(x))
   virtual Tensor apply(const Tensor& x, Activation activation) = 0;
+
+ private:
+  int64_t channels_;
 };
 
 /// See local_response_norm(). No parameters.
-class LocalResponseNorm : public ComposedNorm {
+class LocalResponseNorm : public MapNorm {
  public:
   /// `channels` of the inputs, which can be left open with 0.
   explicit LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options = {}, int64_t channels = 0);
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;
@@ -36,27 +42,24 @@ class LocalResponseNorm : public ComposedNorm {
  private:
   int64_t size_;
   LocalResponseNormOptions options_;
-  int64_t channels_;
 };
 
 struct EvoNormB0LayerOptions {
-  double eps = 1e-3;
-  double momentum = 0.1;
+  double eps = EvoNormB0Options{}.eps;
+  double momentum = EvoNormB0Options{}.momentum;
   Statistics statistics = Statistics::stable;
 };
 /// See evo_norm_b0(). x: (N, channels, H, W). Parameters weight (1), bias (0) and v (1), buffer running_var (1), all of
 /// (channels). Unlike batch norm's there is no running mean and nothing counts batches.
-class EvoNorm2dB0 : public ComposedNorm {
+class EvoNorm2dB0 : public MapNorm {
  public:
   explicit EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options = {});
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
-  int64_t channels_;
   EvoNormB0LayerOptions options_;
   Tensor weight_;
   Tensor bias_;
@@ -66,18 +69,16 @@ class EvoNorm2dB0 : public ComposedNorm {
 
 /// See evo_norm_s0(). x: (N, channels, H, W). Parameters weight (1), bias (0) and v (1) of (channels). Throws Error
 /// when `groups` does not divide `channels`.
-class EvoNorm2dS0 : public ComposedNorm {
+class EvoNorm2dS0 : public MapNorm {
  public:
   EvoNorm2dS0(int64_t groups, int64_t channels, const EvoNormS0Options& options = {});
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
   int64_t groups_;
-  int64_t channels_;
   EvoNormS0Options options_;
   Tensor weight_;
   Tensor bias_;
@@ -85,17 +86,15 @@ class EvoNorm2dS0 : public ComposedNorm {
 };
 
 /// See filter_response_norm(). x: (N, channels, H, W). Parameters weight (1), bias (0) and tau (0) of (channels).
-class FilterResponseNormTlu2d : public ComposedNorm {
+class FilterResponseNormTlu2d : public MapNorm {
  public:
   explicit FilterResponseNormTlu2d(int64_t channels, const FilterResponseNormOptions& options = {});
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
-  int64_t channels_;
   FilterResponseNormOptions options_;
   Tensor weight_;
   Tensor bias_;
@@ -104,17 +103,15 @@ class FilterResponseNormTlu2d : public ComposedNorm {
 
 /// See global_response_norm(). x: (N, channels, …) of rank 3 to 5. Parameters weight (0) and bias (0) of (channels):
 /// the layer starts as the identity.
-class GlobalResponseNorm : public ComposedNorm {
+class GlobalResponseNorm : public MapNorm {
  public:
   explicit GlobalResponseNorm(int64_t channels, const GlobalResponseNormOptions& options = {});
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
-  int64_t channels_;
   GlobalResponseNormOptions options_;
   Tensor weight_;
   Tensor bias_;
@@ -125,17 +122,15 @@ struct DynamicTanhLayerOptions {
   int64_t axis = 1;    ///< of the channels in the input; -1 for (N, L, channels)
 };
 /// See dynamic_tanh(). Parameters alpha of (1), weight (1) and bias (0) of (channels).
-class DynamicTanh : public ComposedNorm {
+class DynamicTanh : public MapNorm {
  public:
   explicit DynamicTanh(int64_t channels, const DynamicTanhLayerOptions& options = {});
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;
 
  private:
-  int64_t channels_;
   DynamicTanhLayerOptions options_;
   Tensor alpha_;
   Tensor weight_;

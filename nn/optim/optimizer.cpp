@@ -130,7 +130,7 @@ void Optimizer::step() {
       if (!parameter.grad().defined()) {
         continue;
       }
-      // The loops below run over memory, so everything has to lie in one order. It nearly always does: gradients and
+      // The kernels run over memory, so everything has to lie in one order. It nearly always does: gradients and
       // averages are made with their parameter's strides.
       const Tensor values = begin_update(parameter, masters_[g][i]);
       Tensors& state = states_[g][i];

@@ -23,7 +23,7 @@ void Sgd::update(const Tensor& parameter, const Tensor& gradient, Tensors& state
     state[0] = zeros_like(parameter);
   }
   // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
-  sgd_step(parameter, gradient, state[0],
+  sgd_step(parameter, gradient, options_.momentum != 0 ? state[0] : Tensor(),
            {.rate = lr() * group.lr_scale,
             .weight_decay = group.weight_decay,
             .momentum = first ? 0 : options_.momentum,

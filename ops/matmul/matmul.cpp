@@ -71,6 +71,8 @@ void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const 
     product.batch = 1;
   }
   const auto element = static_cast<std::ptrdiff_t>(size_of(a.dtype()));
+  const auto device_kernels = kernels::matmul_kernels.at("matmul", a.device());
+  const kernels::MatmulImplementation& implementation = device_kernels->choose(product);
   const int64_t outer = loop.numel() / loop.sizes.back();
   for (int64_t i = 0; i < outer; ++i) {
     std::array<int64_t, 3> offsets{};
@@ -81,12 +83,10 @@ void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const 
       rest /= loop.sizes[axis];
     }
     const OpScope scope([&] { return work_of(product, a.device()); });
-    kernels::matmul_kernels.at("matmul", a.device())
-        ->choose(product)
-        .multiply(product, static_cast<const std::byte*>(left.tensor.device_pointer()) + offsets[1] * element,
-                  static_cast<const std::byte*>(right.tensor.device_pointer()) + offsets[2] * element,
-                  /* bias= */ nullptr, static_cast<std::byte*>(out.device_pointer()) + offsets[0] * element,
-                  /* keep= */ nullptr);
+    implementation.multiply(product, static_cast<const std::byte*>(left.tensor.device_pointer()) + offsets[1] * element,
+                            static_cast<const std::byte*>(right.tensor.device_pointer()) + offsets[2] * element,
+                            /* bias= */ nullptr, static_cast<std::byte*>(out.device_pointer()) + offsets[0] * element,
+                            /* keep= */ nullptr);
   }
 }
 

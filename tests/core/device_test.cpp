@@ -176,6 +176,21 @@ TEST_CASE("cuda-emulated: memory is counted, freed and refused like the CPU's") 
   CHECK(zeros({3}, {.device = kCudaEmulated}).to_vector<float>() == std::vector<float>{0, 0, 0});
 }
 
+TEST_CASE("device: a gradient lies where its tensor does") {
+  const Tensor x = zeros({2}, {.device = kCudaEmulated}).set_requires_grad();
+  const Tensor y = identity(x);
+  const Tensor elsewhere = ones({2}, {.device = kCpu});
+  CHECK(error_of([&] { backward(y, elsewhere); }) == "backward: gradient: expected device cuda-emulated:0, got cpu");
+  CHECK(error_of([&] { (void)grad({y}, {x}, {elsewhere}); }) ==
+        "grad: gradient: expected device cuda-emulated:0, got cpu");
+  CHECK(error_of([&] { Tensor(x).set_grad(elsewhere); }) ==
+        "set_grad: gradient: expected device cuda-emulated:0, got cpu");
+  const Tensor hooked = identity(x);
+  hooked.register_hook([&](const Tensor&) { return elsewhere; });
+  CHECK(error_of([&] { backward(hooked, ones_like(x)); }) ==
+        "hook: gradient: expected device cuda-emulated:0, got cpu");
+}
+
 TEST_CASE("anomaly: NaN and Inf are found on every device and in every layout, at their place") {
   for (const Device device : {kCpu, kCudaEmulated}) {
     for (const Layout layout : kLayouts) {

@@ -1,5 +1,6 @@
 #include "error_text.h"
 #include "models/registry.h"
+#include "nn/norm/convert.h"
 #include "nn/optim/adamw.h"
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
@@ -12,6 +13,7 @@ using namespace norma;
 using namespace norma::models;
 using norma::test::max_difference;
 using norma::test::random_tensor;
+using norma::test::set_element;
 
 namespace {
 
@@ -256,14 +258,14 @@ TEST_CASE("networks: scaling the MLP's last weight by gamma is scaling its resul
   for (const auto& [name, parameter] : scaled->named_parameters()) {
     if (name == "stages.1.blocks.0.gamma") {
       ++found;
-      double* gamma = parameter.data<double>();
-      const double gradient = parameter.grad().data<double>()[7];
+      const double gamma = parameter.to_vector<double>()[7];
+      const double gradient = parameter.grad().to_vector<double>()[7];
       const NoGradGuard no_grad;
-      gamma[7] += 1e-5;
+      set_element(parameter, 7, gamma + 1e-5);
       const double above = value().item<double>();
-      gamma[7] -= 2e-5;
+      set_element(parameter, 7, gamma - 1e-5);
       const double below = value().item<double>();
-      gamma[7] += 1e-5;
+      set_element(parameter, 7, gamma);
       CHECK(std::abs(gradient - (above - below) / 2e-5) <= 1e-6 * std::abs(gradient) + 1e-8);
       CHECK(std::abs(gradient) > 1e-6);
     }
@@ -282,4 +284,18 @@ TEST_CASE("networks: each stage of convnext halves the image") {
   }
   (*model)(random_tensor({2, 3, 32, 16}, 1, DType::float32));
   CHECK(after == std::vector<Sizes>{{2, 40, 16, 8}, {2, 80, 8, 4}, {2, 160, 4, 2}, {2, 320, 2, 1}});
+}
+
+TEST_CASE("convert_norm: a norm that needs pixels is refused for convnext's head, and nothing has changed") {
+  const auto model = create_model("convnext_atto", {.num_classes = 5});
+  const std::string before = to_string(*model);
+  for (const std::string norm : {"instance", "frn"}) {
+    CHECK_THROWS_WITH_AS(nn::convert_norm(*model, "layer2d", norm),
+                         ("convert_norm: to: expected a norm for the single pixel of head.norm, got " + norm +
+                          "; a norm policy can leave that layer as it is")
+                             .c_str(),
+                         Error);
+    CHECK(to_string(*model) == before);
+  }
+  CHECK(nn::convert_norm(*model, "layer2d", "rms2d") > 0);
 }

@@ -3,6 +3,7 @@
 #include "error_text.h"
 #include "nn/conv.h"
 #include "nn/norm/batch_norm.h"
+#include "nn/norm/convert.h"
 #include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
 #include "nn/optim/sgd.h"
@@ -168,4 +169,11 @@ TEST_CASE("state dicts: loaded from another device") {
   for (const auto& [name, x] : other.state_dict()) {
     CHECK_MESSAGE(x.device() == (name == "step" || name == "states" ? kCpu : kCudaEmulated), name);
   }
+}
+
+TEST_CASE("convert_norm: the new norm lies where the model does") {
+  Sequential net{std::make_shared<Conv2d>(3, 8, 3), std::make_shared<BatchNorm2d>(8)};
+  net.to(kCudaEmulated);
+  CHECK(convert_norm(net, "batch", "group:4") == 1);
+  CHECK(net(to_device(random_tensor({2, 3, 5, 5}, 1, DType::float32), kCudaEmulated)).device() == kCudaEmulated);
 }

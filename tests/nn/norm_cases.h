@@ -104,9 +104,9 @@ inline bool starts_with(const NormCase& c, std::string_view prefix) {
 }
 
 /// The function of a kind with just the tensors that the case has, as a layer.
-class FunctionLayer : public nn::ComposedNorm {
+class FunctionLayer : public nn::MapNorm {
  public:
-  explicit FunctionLayer(const NormCase& c) : c_(c) {
+  explicit FunctionLayer(const NormCase& c) : MapNorm(0), c_(c) {
     const Sizes sizes{test::channels_of(c)};
     weight_ = register_parameter("weight", c.affine ? ones(sizes) : Tensor());
     bias_ = register_parameter("bias", c.affine && c.bias ? zeros(sizes) : Tensor());

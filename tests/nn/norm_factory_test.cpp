@@ -135,6 +135,8 @@ TEST_CASE("norm factory: error texts") {
   CHECK(error("group:8[affine=no]") == "norm: group: affine: expected true or false, got 'no'");
   CHECK(error("rms2d[affine=1]") == "norm: rms2d: affine: expected true or false, got '1'");
   CHECK(error("rms2d[bias=false]") == "norm: rms2d: unknown option 'bias'; did you mean 'eps'?");
+  CHECK(error("instance[momentum=0.01]") ==
+        "norm: instance: momentum: expected running statistics, which track_running_stats=true keeps, got none");
   CHECK(error("instance[momentum=none]") == "norm: instance: momentum: expected a number, got 'none'");
   CHECK(error("instance[track_running_stats=yes]") ==
         "norm: instance: track_running_stats: expected true or false, got 'yes'");

@@ -30,15 +30,15 @@ struct Problem {
   }
   // The gradients of (k + 1) sum(w²) + sum(w[0] · b) + sum(b³).
   void set_gradients(int k) {
-    const double* p = w.data<double>();
-    const double* q = b.data<double>();
+    const std::vector<double> p = w.to_vector<double>();
+    const std::vector<double> q = b.to_vector<double>();
     std::vector<double> dw(4);
     std::vector<double> db(2);
-    for (int i = 0; i < 4; ++i) {
-      dw[static_cast<size_t>(i)] = 2 * (k + 1) * p[i] + (i < 2 ? q[i] : 0);
+    for (size_t i = 0; i < 4; ++i) {
+      dw[i] = 2 * (k + 1) * p[i] + (i < 2 ? q[i] : 0);
     }
-    for (int i = 0; i < 2; ++i) {
-      db[static_cast<size_t>(i)] = p[i] + 3 * q[i] * q[i];
+    for (size_t i = 0; i < 2; ++i) {
+      db[i] = p[i] + 3 * q[i] * q[i];
     }
     w.set_grad(from_vector(dw, {2, 2}));
     b.set_grad(from_vector(db, {2}));
@@ -333,4 +333,19 @@ TEST_CASE("optimizer: numbers that are none, each with its error") {
   CHECK(error_of([&] { Sgd(groups(), {.dampening = NAN}); }) == "sgd: dampening: expected a finite number, got nan");
   CHECK(error_of([&] { AdamW(groups(), {.eps = -1e-8}); }) ==
         "adamw: eps: expected a finite number of at least 0, got -1e-08");
+}
+
+TEST_CASE("sgd: without momentum the velocity and the dampening play no part, and the velocity stays") {
+  // p = 0, gradients 1, lr 1: v = 1, p = -1; then p = -2; then v = 0.5 * 1 + 0.75 * 1 = 1.25, p = -3.25.
+  Tensor p = zeros({1}, {.dtype = DType::float64}).set_requires_grad();
+  Sgd sgd({{.parameters = {{"p", p}}}}, {.lr = 1, .momentum = 0.5, .dampening = 0.25});
+  const auto step = [&](double momentum) {
+    sgd.set_momentum(momentum);
+    p.set_grad(ones({1}, {.dtype = DType::float64}));
+    sgd.step();
+    return p.item<double>();
+  };
+  CHECK(step(0.5) == -1);
+  CHECK(step(0) == -2);
+  CHECK(step(0.5) == -3.25);
 }

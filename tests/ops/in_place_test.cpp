@@ -57,13 +57,13 @@ TEST_CASE("in place: values, strides and version, every layout") {
       const Tensor input = copy_of(positive({2, 3, 2, 5}, 1), MemoryFormat::contiguous, dtype);
       for (const UnaryCase& test : kUnaryCases) {
         Tensor x = in_layout(input, layout);
-        const void* place = x.raw_data();
+        const void* place = x.device_pointer();
         const Strides strides = x.strides();
         const int64_t version = x.version();
         Tensor& result = test.in_place(x);
         CAPTURE(test.name);
         CHECK(&result == &x);
-        CHECK(x.raw_data() == place);
+        CHECK(x.device_pointer() == place);
         CHECK(x.strides() == strides);
         CHECK(x.version() == version + 1);
         CHECK(max_difference(x, test.plain(input)) == 0);

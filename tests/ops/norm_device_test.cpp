@@ -237,7 +237,7 @@ TEST_CASE("norms on the emulated device: statistics") {
 }
 
 TEST_CASE("normalize_backward: dy lies on the device of x") {
-  const Tensor x = random_tensor({2, 3}, 1);
+  const Tensor x = to_device(random_tensor({2, 3}, 1), kCpu);
   CHECK_THROWS_WITH_AS(normalize_backward(to_device(x, kCudaEmulated), x, {.reduce = {1}}),
                        "normalize_backward: dy: expected device cpu, got cuda-emulated:0", Error);
 }

@@ -143,7 +143,7 @@ TEST_CASE("norm_act: 2400 random cases against the definition, forward and backw
       const std::vector<double> z = reference_norm(x, c.spec, weight, bias, {.residual = residual}).y;
       for (size_t i = 0; i < z.size(); ++i) {
         if (std::abs(z[i]) < 1e-3) {
-          dy_values.data<double>()[i] = 0;
+          set_element(dy_values, static_cast<int64_t>(i), 0.0);
         }
       }
     }

@@ -207,7 +207,7 @@ TEST_CASE("reductions: the same bits for any number of threads, every walk") {
 TEST_CASE("sum: float32 is carried in float64") {
   // In float32, adding 1 to 2^24 changes nothing.
   const Tensor x = ones({1 << 21, 2});
-  select(x, 0, 0).data<float>()[0] = 16777216.0F;
+  set_element(x, 0, 16777216.0F);
   const double expected = 16777216 + 2097151 + 1;  // the odd sum is rounded to a multiple of 2
   CHECK(sum(x, {0}).to_vector<double>()[0] == expected);
   CHECK(sum(contiguous_copy(transpose(x, 0, 1)), {1}).to_vector<double>()[0] == expected);
@@ -248,7 +248,7 @@ TEST_CASE("max: NaN wins wherever it stands, infinities count") {
       CAPTURE(place);
       for (const DType dtype : {DType::float32, DType::float64}) {
         const Tensor x = random_tensor({2, length}, 1);
-        x.data<double>()[length + place] = kNan;
+        set_element(x, length + place, kNan);
         const Tensor in = copy_of(x, MemoryFormat::preserve, dtype);
         for (const Tensor& laid_out : {in, in_layout(in, Layout::strided)}) {
           const std::vector<double> y = max(laid_out, {1}).to_vector<double>();

@@ -84,10 +84,11 @@ std::vector<double> reference_global(const Tensor& x, const Tensor& weight, cons
 TEST_CASE("local_response_norm: values of PyTorch") {
   // x = torch.linspace(-2, 3, 10, dtype=torch.float64).view(1, 5, 2)
   // torch.nn.functional.local_response_norm(x, size, alpha=0.5, beta=0.75, k=2)     (PyTorch 1.13)
-  Tensor x = empty({1, 5, 2}, {.dtype = DType::float64});
-  for (int64_t i = 0; i < 10; ++i) {
-    x.data<double>()[i] = -2 + 5 * static_cast<double>(i) / 9;
+  std::vector<double> values;
+  for (int i = 0; i < 10; ++i) {
+    values.push_back(-2 + 5 * static_cast<double>(i) / 9);
   }
+  Tensor x = from_vector(values, {1, 5, 2});
   const LocalResponseNormOptions options{.alpha = 0.5, .beta = 0.75, .k = 2};
   CHECK(distance_to(local_response_norm(x, 4, options),
                     {-0.977135259049567, -0.7798462437148039, -0.433510279708437, -0.17560427006546322,
@@ -286,9 +287,9 @@ TEST_CASE("global_response_norm: finite gradients, once and twice, where maps ar
         }
         for (int64_t p = 0; p < 4; ++p) {
           if (dtype == DType::float32) {
-            x.data<float>()[4 + p] = 0;
+            set_element(x, 4 + p, 0.0F);
           } else {
-            x.data<double>()[4 + p] = 0;
+            set_element(x, 4 + p, 0.0);
           }
         }
         Tensors in{x.detach(), random_tensor({3}, 2, dtype), random_tensor({3}, 3, dtype)};

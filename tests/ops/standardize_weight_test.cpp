@@ -32,10 +32,11 @@ TEST_CASE("standardize_weight: values of PyTorch") {
   // w = torch.linspace(-1, 2, 12, dtype=torch.float64).view(3, 2, 2, 1) ** 3
   // torch.nn.functional.batch_norm(w.reshape(1, 3, -1), None, None, training=True, eps=1e-6,
   //     weight=torch.tensor([1., 2., .5], dtype=torch.float64) * 1.5 * 4 ** -.5)                    (PyTorch 1.13)
-  Tensor w = empty({3, 2, 2, 1}, {.dtype = DType::float64});
-  for (int64_t i = 0; i < 12; ++i) {
-    w.data<double>()[i] = std::pow(-1 + 3 * static_cast<double>(i) / 11, 3);
+  std::vector<double> values;
+  for (int i = 0; i < 12; ++i) {
+    values.push_back(std::pow(-1 + 3 * static_cast<double>(i) / 11, 3));
   }
+  const Tensor w = from_vector(values, {3, 2, 2, 1});
   const Tensor gain = from_vector<double>({1, 2, 0.5}, {3, 1, 1, 1});
   CHECK(distance_to(standardize_weight(w, gain, {.gamma = 1.5}),
                     {-1.211894556486064, -0.02606224852658201, 0.5342760947949314, 0.7036807102177146,

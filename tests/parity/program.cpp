@@ -64,7 +64,7 @@ Tensor laid_out(const Tensor& x, const std::string& layout) {
       strides[axis] = step;
       step *= x.size(axis);
     }
-    const Tensor all = zeros({step}, {.dtype = x.dtype()});
+    const Tensor all = zeros({step}, {.dtype = x.dtype(), .device = x.device()});
     const Tensor y = alias(all, x.sizes(), strides, 0);
     copy_into(x, y);
     return y.detach();
@@ -72,8 +72,9 @@ Tensor laid_out(const Tensor& x, const std::string& layout) {
   return x;
 }
 
-Tensor input_of(const json& input) {
-  const Tensor wide = from_vector(numbers_of(input.at("values")), sizes_of(input.at("sizes")));
+Tensor input_of(const json& input, Device device) {
+  const Tensor wide = from_vector(numbers_of(input.at("values")), sizes_of(input.at("sizes")),
+                                  {.dtype = DType::float64, .device = device});
   Tensor x = laid_out(copy_of(wide, MemoryFormat::contiguous, dtype_named(input.at("dtype"))), input.at("layout"));
   return input.at("grad").get<bool>() ? x.set_requires_grad() : x;
 }
@@ -219,7 +220,8 @@ std::map<std::string, Op> shape_ops() {
        [](const Step& s) {
          const Sizes index = s.list("index");
          return index_select(s[0], s.integer("axis"),
-                             from_vector(std::vector<int64_t>(index.begin(), index.end()), {index.size()}));
+                             from_vector(std::vector<int64_t>(index.begin(), index.end()), {index.size()},
+                                         {.dtype = DType::int64, .device = s[0].device()}));
        }},
   };
 }
@@ -288,7 +290,7 @@ Tensor weights_of(const Tensor& x) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = std::cos(static_cast<double>(i));
   }
-  return copy_of(from_vector(values, x.sizes()), MemoryFormat::contiguous, x.dtype());
+  return from_vector(values, x.sizes(), {.dtype = x.dtype(), .device = x.device()});
 }
 
 void put(json& result, const std::string& name, const Tensors& gradients, const std::vector<size_t>& inputs) {
@@ -311,12 +313,12 @@ Tensor squares(const Tensors& gradients) {
   return total;
 }
 
-json run(const json& program) {
+json run(const json& program, Device device) {
   Tensors variables;
   Tensors leaves;
   std::vector<size_t> leaf_numbers;
   for (const json& input : program.at("inputs")) {
-    variables.push_back(input_of(input));
+    variables.push_back(input_of(input, device));
     if (variables.back().requires_grad()) {
       leaf_numbers.push_back(variables.size() - 1);
       leaves.push_back(variables.back());
@@ -361,9 +363,9 @@ std::vector<double> numbers_of(const json& list) {
   return result;
 }
 
-json run_program(const json& program) {
+json run_program(const json& program, Device device) {
   try {
-    return run(program);
+    return run(program, device);
   } catch (const Error& error) {
     return {{"error", error.what()}};
   }

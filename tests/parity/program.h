@@ -1,6 +1,10 @@
 #pragma once
 
+#include "core/device.h"
+
 #include <nlohmann/json.hpp>
+
+#include <vector>
 
 namespace norma::test {
 
@@ -12,7 +16,8 @@ namespace norma::test {
 /// Result: {"values": {"y.7": […], "dx.0": […], "ddx.0": […], "ddx_create_graph.0": […]}, "strides": {"y.7": […]}},
 /// where dx are the gradients of the inputs and ddx those of the sum of squares of dx (order 2), or {"error": "…"} for
 /// what an op, or the backward pass, refuses. Numbers that are not finite are the texts "nan", "inf" and "-inf".
-nlohmann::json run_program(const nlohmann::json& program);
+/// The inputs lie on `device`; new tensors that do not say where they lie, on the default device.
+nlohmann::json run_program(const nlohmann::json& program, Device device = default_device());
 
 /// The numbers of such a list.
 std::vector<double> numbers_of(const nlohmann::json& list);

@@ -48,6 +48,16 @@ TEST_CASE("random programs: the kept ones give PyTorch's values, gradients and s
   CHECK(compared_strides > 0);
 }
 
+TEST_CASE("random programs: on another device than the default one they give the same bits") {
+  const json kept = json::parse(std::ifstream(source_folder() / "tests/parity/random_programs.json"));
+  const DefaultDeviceGuard on_cpu(kCpu);
+  for (const json& entry : kept.at("programs")) {
+    const json here = run_program(entry.at("program"), kCpu);
+    REQUIRE(here.contains("values"));
+    CHECK(run_program(entry.at("program"), kCudaEmulated) == here);
+  }
+}
+
 TEST_CASE("random programs: what an op refuses is told, numbers that are not finite are texts") {
   json program = {
       {"inputs",

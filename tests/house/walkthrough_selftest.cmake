@@ -1,0 +1,21 @@
+# A page with a missing file, and one with a missing function, must be found.
+#   cmake -DSCRIPT=walkthrough.cmake -DWORK=folder -P walkthrough_selftest.cmake
+function(expect_fault page text)
+  file(WRITE ${WORK}/docs/walkthrough.md "${page}")
+  execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${WORK} -P ${SCRIPT} RESULT_VARIABLE code ERROR_VARIABLE error)
+  if(NOT code OR NOT error MATCHES "${text}")
+    message(FATAL_ERROR "expected a fault '${text}', got: ${code} ${error}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+file(WRITE ${WORK}/a.cpp "void f() {\n  g();\n}\n")
+set(good "[a](../a.cpp) `f()` `g()` [a](../a.cpp) `f()` `g()` [a](../a.cpp) `f()` [a](../a.cpp) [a](../a.cpp)\n")
+file(WRITE ${WORK}/docs/walkthrough.md "${good}")
+execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${WORK} -P ${SCRIPT} RESULT_VARIABLE code ERROR_VARIABLE error)
+if(code)
+  message(FATAL_ERROR "expected no fault, got: ${error}")
+endif()
+expect_fault("${good}[b](../b.cpp)\n" "names b.cpp, which does not exist")
+expect_fault("${good}`h()`\n" "names h\\(\\) in a.cpp")
+expect_fault("nothing\n" "expected links and functions")
