@@ -75,14 +75,14 @@ Gradients values_of(const Tensors& gradients, const Tensors& inputs) {
 constexpr double kCoupling = 0.05;
 
 /// A tensor filled with factor * sum(x). Linear, and its gradient is of the same kind.
-Tensor spread(const Tensor& x, const Sizes& sizes, double factor) {
+Tensor spread(const Tensor& x, const Sizes& sizes, Device device, double factor) {
   double total = 0;
   for (const double value : x.to_vector<double>()) {
     total += value;
   }
-  return record("spread", {x}, full(sizes, factor * total, {.dtype = x.dtype(), .device = x.device()}), {},
-                [from = x.sizes(), factor](const Tensor& dy, const BackwardContext&) -> Tensors {
-                  return {spread(dy, from, factor)};
+  return record("spread", {x}, full(sizes, factor * total, {.dtype = x.dtype(), .device = device}), {},
+                [from = x.sizes(), home = x.device(), factor](const Tensor& dy, const BackwardContext&) -> Tensors {
+                  return {spread(dy, from, home, factor)};
                 });
 }
 
@@ -99,7 +99,8 @@ Tensors coupled(const Tensors& inputs) {
       result.push_back(x);
       continue;
     }
-    previous = previous.defined() ? accumulate(x, spread(previous, x.sizes(), factor_behind(previous))) : identity(x);
+    previous = previous.defined() ? accumulate(x, spread(previous, x.sizes(), x.device(), factor_behind(previous)))
+                                  : identity(x);
     result.push_back(previous);
   }
   return result;
