@@ -1,3 +1,4 @@
+#include "core/copy.h"
 #include "data/safetensors.h"
 #include "json.h"
 #include "norm_cases.h"
@@ -17,7 +18,7 @@ class TorchReference {
     const data::Safetensors file =
         data::load_safetensors(test::source_folder() / "tests" / "reference" / "norms.safetensors");
     for (const auto& [name, tensor] : file.tensors) {
-      tensors_[name] = tensor;
+      tensors_[name] = to_device(tensor, default_device());
     }
     cases_ = test::parse_json(file.metadata.at("cases"));
   }
