@@ -12,7 +12,7 @@ namespace norma {
 /// How the statistics are computed. All are carried in float32 or wider; docs/norms.md has the formulas and the costs.
 enum class Statistics : uint8_t {
   /// Subtracts a pivot taken from the data, sums in parts and merges (count, mean, M2) by Chan's formula. The mean is
-  /// kept as pivot + rest, so it is exact to rounding at any offset.
+  /// kept as pivot + offset, so it is exact to rounding at any offset.
   stable,
   /// Welford, 1962: mean and M2 are corrected by each element in turn. One pass, with a division for each row of
   /// elements; the mean rounds.
