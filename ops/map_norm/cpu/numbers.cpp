@@ -202,7 +202,8 @@ struct Evo {
     Scratch scratch;
     double* of_batch = scratch.take<double>(m.channels);
     over_maps(m, sums + 4 * m.maps, of_batch);
-    const double images = static_cast<double>(m.maps / m.channels);
+    const int64_t image_count = m.maps / m.channels;
+    const auto images = static_cast<double>(image_count);
     m.for_each([&](int64_t map, int64_t channel) {
       double by = sums[3 * m.maps + map] / m.pixels;
       double shift = 0;
