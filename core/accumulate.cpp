@@ -25,7 +25,7 @@ Tensor accumulate(const Tensor& a, const Tensor& b) {
   check_sizes("accumulate", "b", b, a.sizes());
   check_dtype("accumulate", "b", b, a.dtype());
   check_device("accumulate", "b", b, a.device());
-  const bool a_is_dense = is_non_overlapping_and_dense(a.sizes(), a.strides());
+  const bool a_is_dense = is_non_overlapping_and_dense(a);
   Tensor result = empty_like(a_is_dense ? a : b);
   add_elements(result, a, b);
   return record("accumulate", {a, b}, result, {}, [](const Tensor& gradient, const BackwardContext&) -> Tensors {

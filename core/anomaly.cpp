@@ -16,9 +16,8 @@ void check_finite(std::string_view op, std::string_view pass, std::string_view w
       continue;
     }
     const Tensor& x = tensors[i];
-    const int64_t at = x.numel() == 0 ? -1
-                                      : kernels::tensor_kernels.at(op, x.device())
-                                            ->find_not_finite(x.sizes(), x.strides(), x.dtype(), x.device_pointer());
+    const int64_t at = kernels::tensor_kernels.at(op, x.device())
+                           ->find_not_finite(x.sizes(), x.strides(), x.dtype(), x.device_pointer());
     if (at >= 0) {
       const double value = x.to_vector<double>()[static_cast<size_t>(at)];
       fail(op, "{} gave {} in {} {} ({}), element {}", pass, std::isnan(value) ? "NaN" : "Inf", what, i, describe(x),

@@ -19,8 +19,7 @@ namespace {
 /// True iff nobody but `x` can see its elements, so that they may be overwritten. Those of an expanded tensor see
 /// each other.
 bool owned_by_one(const Tensor& x) {
-  return x.impl_pointer().use_count() == 1 && x.storage().use_count() == 1 &&
-         is_non_overlapping_and_dense(x.sizes(), x.strides());
+  return x.impl_pointer().use_count() == 1 && x.storage().use_count() == 1 && is_non_overlapping_and_dense(x);
 }
 
 /// slot += gradient, where an undefined slot is zero.

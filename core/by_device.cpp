@@ -12,11 +12,11 @@ void detail::fail_no_kernels(std::string_view op, Device device) {
 }
 
 void check_available(std::string_view op, Device device) {
-  static_cast<void>(device_functions.closed(op, device));
+  static_cast<void>(device_functions.table(op, device));
 }
 
 Allocator& allocator(Device device) {
-  return device_functions.closed("allocator", device).allocator(device.index);
+  return device_functions.table("allocator", device).allocator(device.index);
 }
 
 }  // namespace norma

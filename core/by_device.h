@@ -18,8 +18,11 @@ namespace detail {
 template <class K>
 class KernelCall {
  public:
-  explicit KernelCall(const K& kernels) : kernels_(&kernels) {}
-  KernelCall(const K& kernels, std::in_place_t emulated) : kernels_(&kernels), access_(emulated) {}
+  KernelCall(const K& kernels, bool emulated) : kernels_(&kernels) {
+    if (emulated) {
+      access_.emplace();
+    }
+  }
   KernelCall(const KernelCall&) = delete;
   KernelCall& operator=(const KernelCall&) = delete;
 
@@ -43,12 +46,11 @@ struct ByDevice {
   ///   kernels::pool_kernels.at("max_pool2d", x.device())->max_pool(…);
   /// Throws Error("op: this build of Norma has no CUDA").
   [[nodiscard]] KernelCall<K> at(std::string_view op, Device device) const {
-    const K& kernels = closed(op, device);
-    return device.type == DeviceType::cuda_emulated ? KernelCall<K>(kernels, std::in_place) : KernelCall<K>(kernels);
+    return {table(op, device), device.type == DeviceType::cuda_emulated};
   }
 
   /// The same for functions that leave the device's memory alone.
-  [[nodiscard]] const K& closed(std::string_view op, Device device) const {
+  [[nodiscard]] const K& table(std::string_view op, Device device) const {
     switch (device.type) {
       case DeviceType::cpu: return *cpu;
       case DeviceType::cuda:

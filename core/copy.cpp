@@ -54,7 +54,7 @@ Tensor to_device(const Tensor& x, Device device) {
   if (!is_host(x.device()) && !is_host(device)) {
     return to_device(to_device(x, kCpu), device);
   }
-  const Tensor dense = is_non_overlapping_and_dense(x.sizes(), x.strides()) ? x : copy_of(x);
+  const Tensor dense = is_non_overlapping_and_dense(x) ? x : copy_of(x);
   Tensor result = empty_strided(dense.sizes(), dense.strides(), {.dtype = x.dtype(), .device = device});
   const auto bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
   if (bytes == 0) {

@@ -15,6 +15,9 @@ struct DeviceFunctions {
   void (*to_host)(void* host, const void* device, size_t bytes);
 };
 
+/// from_host and to_host of the devices whose memory is the host's.
+void copy_host_memory(void* to, const void* from, size_t bytes);
+
 extern const DeviceFunctions cpu_functions;
 extern const DeviceFunctions emulated_functions;
 extern const ByDevice<DeviceFunctions> device_functions;

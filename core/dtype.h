@@ -67,6 +67,11 @@ constexpr DType dtype_of<bool>() {
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
 
+/// The same for a dtype: float32 for the half types, its own for all others.
+inline DType compute_dtype(DType dtype) {
+  return is_half(dtype) ? DType::float32 : dtype;
+}
+
 /// to = value, rounded to nearest even for the half types.
 template <class T>
 void assign(T& to, compute_t<T> value) {

@@ -127,6 +127,16 @@ struct TensorImpl {
 /// Throws Error if it would reach outside the storage.
 Tensor alias(const Tensor& x, const Sizes& sizes, const Strides& strides, int64_t offset);
 
+/// True iff x's elements fill a range of memory, in any order, each with a place of its own.
+inline bool is_non_overlapping_and_dense(const Tensor& x) {
+  return is_non_overlapping_and_dense(x.sizes(), x.strides());
+}
+
+/// x.device_pointer(); null for an undefined tensor.
+inline void* pointer_or_null(const Tensor& x) {
+  return x.defined() ? x.device_pointer() : nullptr;
+}
+
 /// Short description for messages: "float32 [2, 3, 4, 5] channels_last".
 std::string describe(const Tensor& x);
 /// Values in row-major order with the shape, for looking at; long axes are shortened.

@@ -50,7 +50,7 @@ class Implementations {
   template <class Case, class... More>
   const T& choose(const Case& wanted, More... more) {
     Case wide = wanted;
-    wide.dtype = is_half(wanted.dtype) ? DType::float32 : wanted.dtype;
+    wide.dtype = compute_dtype(wanted.dtype);
     if (forced() != nullptr && forced()->supports(wide, more...)) {
       return forced()->supports(wanted, more...) ? *forced() : *through_float_;
     }

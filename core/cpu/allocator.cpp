@@ -1,5 +1,6 @@
 #include "core/cpu/allocator.h"
 
+#include "core/counting_allocator.h"
 #include "core/cpu/arena.h"
 #include "core/memory_text.h"
 
@@ -32,7 +33,7 @@ size_t rounded_large(size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-class CachingCpuAllocator final : public Allocator {
+class CachingCpuAllocator final : public CountingAllocator {
  public:
   CachingCpuAllocator() {
 #ifdef M_MMAP_THRESHOLD
@@ -60,9 +61,7 @@ class CachingCpuAllocator final : public Allocator {
         pointer = take_from_system(size);
       }
     }
-    ++statistics_.allocations;
-    statistics_.allocated += static_cast<int64_t>(sizes_.at(pointer));
-    statistics_.peak_allocated = std::max(statistics_.peak_allocated, statistics_.allocated);
+    count_allocated(sizes_.at(pointer));
     // Lets the address sanitizer see past a cache that never frees; does nothing in other builds.
     ASAN_POISON_MEMORY_REGION(pointer, sizes_.at(pointer));
     ASAN_UNPOISON_MEMORY_REGION(pointer, bytes);
@@ -90,17 +89,6 @@ class CachingCpuAllocator final : public Allocator {
     release_cached();
   }
 
-  void reset_peak() override {
-    const std::lock_guard lock(mutex_);
-    statistics_.peak_allocated = statistics_.allocated;
-    statistics_.peak_reserved = statistics_.reserved;
-  }
-
-  [[nodiscard]] AllocatorStatistics statistics() const override {
-    const std::lock_guard lock(mutex_);
-    return statistics_;
-  }
-
  private:
   // The smallest cached block that fits and wastes at most a quarter of itself.
   void* take_cached(size_t size) {
@@ -122,14 +110,9 @@ class CachingCpuAllocator final : public Allocator {
     if (pointer != nullptr) {
       sizes_.emplace(pointer, size);
       statistics_.system_allocations += arena_.reserved() > before ? 1 : 0;
-      add_reserved(arena_.reserved() - before);
+      count_reserved(arena_.reserved() - before);
     }
     return pointer;
-  }
-
-  void add_reserved(size_t bytes) {
-    statistics_.reserved += static_cast<int64_t>(bytes);
-    statistics_.peak_reserved = std::max(statistics_.peak_reserved, statistics_.reserved);
   }
 
   [[noreturn]] void throw_out_of_memory(size_t size) const {
@@ -149,7 +132,7 @@ class CachingCpuAllocator final : public Allocator {
     }
     sizes_.emplace(pointer, size);
     ++statistics_.system_allocations;
-    add_reserved(size);
+    count_reserved(size);
     return pointer;
   }
 
@@ -168,12 +151,10 @@ class CachingCpuAllocator final : public Allocator {
     statistics_.reserved -= static_cast<int64_t>(before - arena_.reserved());
   }
 
-  mutable std::mutex mutex_;
   const size_t memory_ = physical_memory();
   Arena arena_{memory_};
   std::map<size_t, std::vector<void*>> cache_;  // free blocks from outside the arena, by size
   std::unordered_map<void*, size_t> sizes_;     // of every block in use, and of those in cache_
-  AllocatorStatistics statistics_;
 };
 
 }  // namespace

@@ -13,14 +13,14 @@ Allocator& allocator_of_host(int) {
   return cpu_allocator();
 }
 
-void copy_bytes(void* to, const void* from, size_t bytes) {
+}  // namespace
+
+void copy_host_memory(void* to, const void* from, size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-}  // namespace
-
 constinit const DeviceFunctions cpu_functions{
-    .allocator = allocator_of_host, .from_host = copy_bytes, .to_host = copy_bytes};
+    .allocator = allocator_of_host, .from_host = copy_host_memory, .to_host = copy_host_memory};
 
 constinit const kernels::TensorKernels kernels::tensor_cpu{.copy = cpu::copy,
                                                            .add = cpu::add,

@@ -1,6 +1,6 @@
 #include "core/emulated/memory.h"
 
-#include "core/allocator.h"
+#include "core/counting_allocator.h"
 #include "core/cpu/arena.h"
 #include "core/device_functions.h"
 #include "core/memory_text.h"
@@ -8,7 +8,6 @@
 #include <sanitizer/asan_interface.h>
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
@@ -16,7 +15,7 @@ namespace norma::emulated {
 namespace {
 
 /// Cuts all blocks from one arena, whose pages are accessible only while an Access lives.
-class GuardedAllocator final : public Allocator {
+class GuardedAllocator final : public CountingAllocator {
  public:
   GuardedAllocator() { arena_.protect(true); }
 
@@ -31,9 +30,7 @@ class GuardedAllocator final : public Allocator {
       throw OutOfMemory("allocator: " + no_room_text(bytes, static_cast<size_t>(statistics_.allocated)));
     }
     sizes_.emplace(pointer, size);
-    ++statistics_.allocations;
-    statistics_.allocated += static_cast<int64_t>(size);
-    statistics_.peak_allocated = std::max(statistics_.peak_allocated, statistics_.allocated);
+    count_allocated(size);
     note_reserved();
     ASAN_POISON_MEMORY_REGION(pointer, size);
     ASAN_UNPOISON_MEMORY_REGION(pointer, bytes);
@@ -58,17 +55,6 @@ class GuardedAllocator final : public Allocator {
     note_reserved();
   }
 
-  void reset_peak() override {
-    const std::lock_guard lock(mutex_);
-    statistics_.peak_allocated = statistics_.allocated;
-    statistics_.peak_reserved = statistics_.reserved;
-  }
-
-  [[nodiscard]] AllocatorStatistics statistics() const override {
-    const std::lock_guard lock(mutex_);
-    return statistics_;
-  }
-
   void open() {
     const std::lock_guard lock(mutex_);
     if (open_++ == 0) {
@@ -91,11 +77,9 @@ class GuardedAllocator final : public Allocator {
     statistics_.peak_reserved = std::max(statistics_.peak_reserved, reserved);
   }
 
-  mutable std::mutex mutex_;
   Arena arena_{physical_memory()};
   int open_ = 0;  // how many Access live
   std::unordered_map<void*, size_t> sizes_;
-  AllocatorStatistics statistics_;
 };
 
 GuardedAllocator& guarded_allocator() {
@@ -106,10 +90,6 @@ GuardedAllocator& guarded_allocator() {
 
 Allocator& allocator_of_device(int) {
   return guarded_allocator();
-}
-
-void copy_bytes(void* to, const void* from, size_t bytes) {
-  std::memcpy(to, from, bytes);
 }
 
 }  // namespace
@@ -125,5 +105,5 @@ Access::~Access() {
 
 namespace norma {
 constinit const DeviceFunctions emulated_functions{
-    .allocator = emulated::allocator_of_device, .from_host = emulated::copy_bytes, .to_host = emulated::copy_bytes};
+    .allocator = emulated::allocator_of_device, .from_host = copy_host_memory, .to_host = copy_host_memory};
 }

@@ -1,18 +1,7 @@
 # cmake -DSCRIPT=include_direction.cmake -DWORK=DIR -P this: the check accepts a good tree and names each planted fault.
 cmake_minimum_required(VERSION 3.25)
 
-function(run_check tree expected_code expected_text)
-  execute_process(COMMAND ${CMAKE_COMMAND} -DROOT=${WORK}/${tree} -P ${SCRIPT}
-                  RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE err)
-  string(REGEX REPLACE "[ \n]+" " " text "${out}${err}")
-  if(NOT code EQUAL expected_code)
-    message(SEND_ERROR "${tree}: expected exit code ${expected_code}, got ${code}: ${text}")
-  endif()
-  string(FIND "${text}" "${expected_text}" at)
-  if(at EQUAL -1)
-    message(SEND_ERROR "${tree}: expected the text \"${expected_text}\", got: ${text}")
-  endif()
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/run_check.cmake)
 
 file(REMOVE_RECURSE ${WORK})
 file(WRITE ${WORK}/good/core/a.h "#include <vector>\n")
