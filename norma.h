@@ -47,7 +47,7 @@
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
 #include "nn/norm/policy.h"
-#include "nn/norm/response_norm.h"
+#include "nn/norm/map_norms.h"
 #include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
 #include "nn/optim/optimizer.h"

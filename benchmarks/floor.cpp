@@ -18,7 +18,7 @@
 
 namespace {
 
-namespace bench = norma::train::bench;
+namespace bench = norma::lab::bench;
 
 /// The convolutions and products of one step.
 std::vector<bench::ProductCall> calls_of(const bench::StepOptions& options) {
@@ -68,7 +68,7 @@ void print_floor(const bench::StepOptions& options, int rounds) {
   }
   const double total = totals[bench::median_index(totals)];
   fmt::print("{}\n{} convolutions and matrix products: {:.3f} ms, {:.2f} img/s\ncopy: {:.1f} GB/s\n",
-             norma::train::align_table(cells, 2), calls.size(), 1e3 * total,
+             norma::lab::align_table(cells, 2), calls.size(), 1e3 * total,
              static_cast<double>(options.recipe.batch_size) / total,
              1e-9 * copy.bytes() / copies[bench::median_index(copies)]);
 }

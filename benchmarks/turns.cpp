@@ -13,7 +13,7 @@
 #include <string>
 
 int main(int argc, char** argv) {
-  namespace bench = norma::train::bench;
+  namespace bench = norma::lab::bench;
   bench::StepOptions options{.recipe = {.model = "resnet50",
                                         .image_size = 224,
                                         .batch_size = 8,

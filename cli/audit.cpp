@@ -18,15 +18,15 @@ namespace norma::cli {
 namespace {
 
 struct State {
-  train::audit::AuditOptions audit;
+  lab::audit::AuditOptions audit;
   RunOptions running;
   std::string output;
 };
 
 int run(const State& state) {
   state.running.apply("audit");
-  train::audit::AuditOptions options = state.audit;
-  train::audit::check_options(options);
+  lab::audit::AuditOptions options = state.audit;
+  lab::audit::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("audit") : state.output;
   const auto check_free = [&] {
     train::check_free("audit", folder, {"results.json", "results.csv", "costs.csv", "table.txt"});
@@ -39,9 +39,9 @@ int run(const State& state) {
     options.progress = [](const std::string& text) { train::say("{}\n", text); };
   }
   const train::InterruptGuard guard;
-  const train::audit::Audit audit = train::audit::run_audit(options);
-  train::audit::write_report(audit, folder);
-  train::say("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", train::audit::to_table(audit),
+  const lab::audit::Audit audit = lab::audit::run_audit(options);
+  lab::audit::write_report(audit, folder);
+  train::say("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", lab::audit::to_table(audit),
              audit.measurements.size(), audit.seconds, (folder / "results.csv").string());
   if (!audit.complete) {
     train::say("interrupted\n");
@@ -53,7 +53,7 @@ int run(const State& state) {
 /// The cases with what they are, for the end of the help.
 std::string describe_cases() {
   std::string text = "Cases:\n";
-  for (const train::audit::Case& c : train::audit::all_cases()) {
+  for (const lab::audit::Case& c : lab::audit::all_cases()) {
     text += fmt::format("  {:<18}{}\n", c.name, c.description);
   }
   return text;
@@ -82,7 +82,7 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
         .default_str("all")
         .group("What is measured");
   };
-  add_list("--norm,--norms", state->audit.norms, fmt::format("{}", fmt::join(train::audit::audited_names(), ", ")));
+  add_list("--norm,--norms", state->audit.norms, fmt::format("{}", fmt::join(lab::audit::audited_names(), ", ")));
   add_list("--statistics", state->audit.statistics, "stable, welford, two_pass, compensated, sum_of_squares");
   add_list("--dtype,--dtypes", state->audit.dtypes, "float32, float64, bfloat16, float16");
   add_list("--case,--cases", state->audit.cases, "kinds of input; they are listed below");

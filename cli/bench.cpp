@@ -16,8 +16,8 @@ namespace norma::cli {
 
 namespace {
 
-using train::bench::BenchOptions;
-using train::bench::Mode;
+using lab::bench::BenchOptions;
+using lab::bench::Mode;
 
 constexpr const char* kMeasured = "What is measured";
 constexpr const char* kResults = "Results";
@@ -63,7 +63,7 @@ int run(const State& state) {
   options.modes = modes_of(state.mode);
   options.recipe = state.recipe.applied_to(state.recipe.defaults());
   const std::string format = format_of(state);
-  train::bench::check_options(options);
+  lab::bench::check_options(options);
   if (!state.running.quiet) {
     print_if_slow(train::precision_of(options.recipe));
   }
@@ -73,37 +73,37 @@ int run(const State& state) {
     check(!train::is_folder("bench", file), "bench", "results-file: expected a file, got the folder {}", file.string());
     check(train::is_folder("bench", folder), "bench", "results-file: expected a file in a folder that is there, got {}",
           file.string());
-    train::check_replaceable("bench", file, "a result of 'norma bench'", train::bench::is_result);
+    train::check_replaceable("bench", file, "a result of 'norma bench'", lab::bench::is_result);
     train::make_output_folder("bench", folder);
   }
   if (!state.running.quiet) {
     options.log = [](const std::string& line) { train::say("{}\n", line); };
   }
   const train::InterruptGuard guard;
-  const train::bench::Benchmark benchmark = train::bench::run_benchmark(options);
-  for (const train::bench::BenchRow& row : benchmark.rows) {
+  const lab::bench::Benchmark benchmark = lab::bench::run_benchmark(options);
+  for (const lab::bench::BenchRow& row : benchmark.rows) {
     for (const Mode mode : options.modes) {
       if (const auto& measured = row.measured(mode); measured && measured->detail) {
         train::say("\n{} {} with norm {} in {}, batch size {}:\n{}", train::model_label(row.model, options.recipe),
                    to_string(mode), train::norm_label(row.norm, options.recipe), row.channels_last ? "NHWC" : "NCHW",
-                   measured->batch_size, train::bench::to_table(*measured->detail));
+                   measured->batch_size, lab::bench::to_table(*measured->detail));
       }
     }
   }
   if (benchmark.rows.size() > 1) {
-    train::say("\n{}", train::bench::to_table(benchmark));
+    train::say("\n{}", lab::bench::to_table(benchmark));
   }
   if (!state.results_file.empty()) {
     train::write_text_file("bench", state.results_file,
-                           format == "json" ? train::bench::to_json(benchmark) : train::bench::to_csv(benchmark));
+                           format == "json" ? lab::bench::to_json(benchmark) : lab::bench::to_csv(benchmark));
   }
-  train::say("--result\n{}", train::bench::to_json(benchmark));
+  train::say("--result\n{}", lab::bench::to_json(benchmark));
   if (!benchmark.complete) {
     train::say("interrupted\n");
     return interrupted_code();
   }
   const bool failed = std::any_of(benchmark.rows.begin(), benchmark.rows.end(),
-                                  [](const train::bench::BenchRow& row) { return !row.error.empty(); });
+                                  [](const lab::bench::BenchRow& row) { return !row.error.empty(); });
   return failed ? kFailure : kSuccess;
 }
 

@@ -16,7 +16,7 @@ namespace norma::cli {
 namespace {
 
 struct State {
-  train::bench::SweepOptions sweep;
+  lab::bench::SweepOptions sweep;
   RunOptions running;
   int64_t max_megabytes = 0;
   std::string output;
@@ -24,9 +24,9 @@ struct State {
 
 int run(const State& state) {
   state.running.apply("bench-norms");
-  train::bench::SweepOptions options = state.sweep;
+  lab::bench::SweepOptions options = state.sweep;
   options.max_bytes = state.max_megabytes << 20;
-  train::bench::check_options(options);
+  lab::bench::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("bench-norms") : state.output;
   const auto check_free = [&] { train::check_free("bench-norms", folder, {"results.csv", "table.txt", "share.gp"}); };
   check_free();
@@ -37,10 +37,10 @@ int run(const State& state) {
     options.log = [](const std::string& line) { train::say("{}\n", line); };
   }
   const train::InterruptGuard guard;
-  const train::bench::Sweep sweep = train::bench::run_sweep(options);
-  const bool drawn = train::bench::write_report(sweep, folder);
+  const lab::bench::Sweep sweep = lab::bench::run_sweep(options);
+  const bool drawn = lab::bench::write_report(sweep, folder);
   train::say("\nShares of the copy rate:\n{}\n{} measurements in {:.0f} s; all of them: {}\n",
-             train::bench::to_table(sweep), sweep.rows.size(), sweep.seconds, (folder / "results.csv").string());
+             lab::bench::to_table(sweep), sweep.rows.size(), sweep.seconds, (folder / "results.csv").string());
   if (drawn) {
     train::say("plots: {}\n", (folder / "share-*.png").string());
   } else {
@@ -72,7 +72,7 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
       "printed),\n"
       "share.gp (a script for gnuplot) and its plots.");
   auto state = std::make_shared<State>();
-  train::bench::SweepOptions& sweep = state->sweep;
+  lab::bench::SweepOptions& sweep = state->sweep;
   sweep.command = command_line;
   constexpr const char* kMeasured = "What is measured";
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,

@@ -41,10 +41,10 @@ bool any_given(const std::vector<Option>& options) {
   return std::any_of(options.begin(), options.end(), [](const Option& option) { return option.given(); });
 }
 
-train::Comparison load_comparison(const std::filesystem::path& folder) {
+lab::Comparison load_comparison(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "results.json";
   constexpr uint64_t kMaxBytes = uint64_t{256} << 20;  // ten million steps
-  return train::comparison_from_json(read_text_file("resume", file, kMaxBytes), "resume: " + file.string());
+  return lab::comparison_from_json(read_text_file("resume", file, kMaxBytes), "resume: " + file.string());
 }
 
 /// Throws Error when the folder of a new comparison holds results.
@@ -54,27 +54,27 @@ void check_free(const std::filesystem::path& folder) {
   train::check_free("compare", folder, {"results.csv", "report.html"});
 }
 
-bool any_in_state(const train::Comparison& comparison, std::initializer_list<train::CellState> states) {
-  return std::any_of(comparison.cells.begin(), comparison.cells.end(), [&](const train::Cell& cell) {
+bool any_in_state(const lab::Comparison& comparison, std::initializer_list<lab::CellState> states) {
+  return std::any_of(comparison.cells.begin(), comparison.cells.end(), [&](const lab::Cell& cell) {
     return std::find(states.begin(), states.end(), cell.state) != states.end();
   });
 }
 
 int run(const State& state) {
   state.running.apply("compare");
-  train::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
-                                   .models = state.models,
-                                   .norms = state.norms,
-                                   .seeds = state.seeds,
-                                   .output = state.output,
-                                   .command = state.command_line,
-                                   .workers = static_cast<int>(state.running.workers),
-                                   .log_interval = state.running.log_interval,
-                                   .quiet = state.running.quiet};
-  train::Comparison comparison;
+  lab::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
+                                 .models = state.models,
+                                 .norms = state.norms,
+                                 .seeds = state.seeds,
+                                 .output = state.output,
+                                 .command = state.command_line,
+                                 .workers = static_cast<int>(state.running.workers),
+                                 .log_interval = state.running.log_interval,
+                                 .quiet = state.running.quiet};
+  lab::Comparison comparison;
   std::optional<train::FolderLock> lock;
   if (state.resume.empty()) {
-    comparison = train::plan_comparison(options);
+    comparison = lab::plan_comparison(options);
     if (options.output.empty()) {
       options.output = new_run_folder("compare");
     }
@@ -92,7 +92,7 @@ int run(const State& state) {
   train::say("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
              comparison.recipe.dataset, comparison.recipe.image_size, comparison.recipe.image_size, num_threads(),
              options.output.string());
-  train::rehearse_comparison(comparison);
+  lab::rehearse_comparison(comparison);
   if (!lock) {  // only now: a mistake leaves no folder
     train::make_output_folder("compare", options.output);
     lock.emplace("compare", options.output);
@@ -100,19 +100,19 @@ int run(const State& state) {
   }
   const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   try {
-    train::run_comparison(comparison, options);
+    lab::run_comparison(comparison, options);
   } catch (const Error&) {
-    if (any_in_state(comparison, {train::CellState::finished, train::CellState::failed})) {
-      train::say("\n{}", train::to_table(comparison));  // a full disk must not lose what is known
+    if (any_in_state(comparison, {lab::CellState::finished, lab::CellState::failed})) {
+      train::say("\n{}", lab::to_table(comparison));  // a full disk must not lose what is known
     }
     throw;
   }
-  train::say("\n{}\nreport: {}\n", train::to_table(comparison), (options.output / "report.html").string());
-  if (any_in_state(comparison, {train::CellState::interrupted, train::CellState::pending})) {
+  train::say("\n{}\nreport: {}\n", lab::to_table(comparison), (options.output / "report.html").string());
+  if (any_in_state(comparison, {lab::CellState::interrupted, lab::CellState::pending})) {
     train::say("interrupted; go on with: {} compare --resume {}\n", program_name(), options.output.string());
     return interrupted_code();
   }
-  return any_in_state(comparison, {train::CellState::failed}) ? kFailure : kSuccess;
+  return any_in_state(comparison, {lab::CellState::failed}) ? kFailure : kSuccess;
 }
 
 }  // namespace

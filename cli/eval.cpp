@@ -44,7 +44,7 @@ int run(const State& state) {
   const train::Precision precision = train::precision_of(recipe);
   print_if_slow(precision);
   // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
-  const auto model = train::make_model(train::widened(recipe), dataset->info().num_classes());
+  const auto model = train::make_model(train::in_full_precision(recipe), dataset->info().num_classes());
   train::load_model_weights(*model, recipe.model, file);
   train::check_finite("eval", file.string(), model->state_dict());
   if (state.recalibrate > 0) {

@@ -39,7 +39,7 @@ int run() {
   line("devices", fmt::format("{}", fmt::join(e.devices, " ")));
   line("for tests",
        fmt::format("{}: the kernels of the CPU, on memory that nobody else may touch", to_string(kCudaEmulated)));
-  line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, train::format_bytes(e.memory)));
+  line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, lab::format_bytes(e.memory)));
   line("threads", std::to_string(e.threads));
   line("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
   line("build", fmt::format("{}, {}", e.compiler, e.build));

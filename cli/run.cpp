@@ -111,7 +111,7 @@ int run(const State& state) {
     }
   }
   for (auto& [name, x] : result) {
-    x = train::widened(x.detach());
+    x = to(x.detach(), compute_dtype(x.dtype()));
   }
   data::save_safetensors(state.output, result, {{kResultKey, "1"}});
   return kSuccess;

@@ -89,7 +89,7 @@ Tensor AutocastOp::converted_input(const Tensor& x) const {
   return converted(x, rule_ == CastRule::lower ? state_->dtype : DType::float32, *state_->cache);
 }
 
-Tensor AutocastOp::converted_beside(const Tensor& other, const Tensor& x) const {
+Tensor AutocastOp::converted_like(const Tensor& other, const Tensor& x) const {
   return is_convertible(other) && is_convertible(x) ? converted(other, x.dtype(), *state_->cache) : other;
 }
 

@@ -103,8 +103,8 @@ inline bool autocast_enabled() {
 
 /// What an op of the policy opens with:
 ///   const AutocastOp op("conv2d");
-///   const Tensor x = op.input(given_x);
-///   const Tensor weight = op.beside(given_weight, x);
+///   const Tensor x = op.input(input);
+///   const Tensor weight = op.like(uncast_weight, x);
 /// Autocast is off until the end of its life, so that the ops that this one is made of follow its rule. Without an
 /// Autocast it costs one load.
 class AutocastOp {
@@ -123,13 +123,13 @@ class AutocastOp {
   /// An operand in the dtype that the rule asks for.
   [[nodiscard]] Tensor input(const Tensor& x) const { return state_ == nullptr ? x : converted_input(x); }
   /// An operand of an op that wants one dtype: `other` in the dtype of x, which input() returned.
-  [[nodiscard]] Tensor beside(const Tensor& other, const Tensor& x) const {
-    return state_ == nullptr ? other : converted_beside(other, x);
+  [[nodiscard]] Tensor like(const Tensor& other, const Tensor& x) const {
+    return state_ == nullptr ? other : converted_like(other, x);
   }
 
  private:
   [[nodiscard]] Tensor converted_input(const Tensor& x) const;
-  [[nodiscard]] Tensor converted_beside(const Tensor& other, const Tensor& x) const;
+  [[nodiscard]] Tensor converted_like(const Tensor& other, const Tensor& x) const;
 
   const detail::AutocastState* state_;
   CastRule rule_ = CastRule::keep;

@@ -5,7 +5,7 @@
 #include "nn/conv_factory.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
-#include "nn/norm/response_norm.h"
+#include "nn/norm/map_norms.h"
 #include "nn/pool.h"
 #include "nn/sequential.h"
 #include "ops/matmul/matmul.h"

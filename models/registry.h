@@ -37,8 +37,7 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
 std::string own_norm(const std::string& name);
 
 /// The network whose state dict these tensors could be, by their names and sizes, whatever its norm, classes and
-/// options;
-/// "" when they are of none. Not all of its tensors need be there.
+/// options; "" when they are of none. Not all of its tensors need be there.
 std::string recognize_model(const nn::NamedTensors& tensors);
 
 /// All names: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge.

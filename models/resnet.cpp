@@ -4,7 +4,7 @@
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "nn/norm/norm.h"
-#include "nn/norm/response_norm.h"
+#include "nn/norm/map_norms.h"
 #include "nn/pool.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
@@ -57,7 +57,7 @@ ModulePointer last_norm(int64_t channels, const Build& build) {
 
 // In one op: what it saves for backward is the input and the statistics, no tensor between norm and relu.
 Tensor norm_relu(nn::Module& norm, const Tensor& x) {
-  return nn::norm_act(norm, x, {.activation = Activation::relu});
+  return nn::forward_act(norm, x, {.activation = Activation::relu});
 }
 
 struct BlockShape {
@@ -106,7 +106,7 @@ class Block : public nn::Module {
     if (drop_path_) {
       return relu(add((*drop_path_)(last(y)), shortcut));
     }
-    return nn::norm_act(last, y, {.activation = Activation::relu, .residual = shortcut});
+    return nn::forward_act(last, y, {.activation = Activation::relu, .residual = shortcut});
   }
 
   [[nodiscard]] std::string name() const override { return bottleneck_ ? "Bottleneck" : "BasicBlock"; }

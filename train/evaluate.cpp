@@ -4,6 +4,7 @@
 #include "core/tape.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
 #include "train/interrupt.h"
 
 #include <chrono>
@@ -48,7 +49,8 @@ Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& p
   double loss_sum = 0;
   const Device device = model.device();
   while (const auto batch = batches.next()) {
-    const Tensor logits = widened(model(convert_input(to_device(batch->images, device), precision)));
+    const Tensor output = model(convert_input(to_device(batch->images, device), precision));
+    const Tensor logits = to(output, compute_dtype(output.dtype()));
     correct += count_correct(logits, batch->labels);
     loss_sum += cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
                     .to_vector<double>()

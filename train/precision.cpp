@@ -55,10 +55,6 @@ Tensor convert_input(const Tensor& images, const Precision& precision) {
   return to(images, precision.dtype);
 }
 
-Tensor widened(const Tensor& x) {
-  return is_half(x.dtype()) ? to(x, DType::float32) : x;
-}
-
 PrecisionScope::PrecisionScope(const Precision& precision) {
   if (precision.autocast) {
     autocast_.emplace(*precision.autocast, precision.policy);

@@ -25,17 +25,14 @@ std::vector<std::string> training_precision_names();
 
 /// bfloat16 and float16: parameters and input in that dtype; optimizers keep float32 master weights, and statistics
 /// stay float32. amp_bfloat16: parameters and input in float32, ops convert. `cast_policy` is the text of
-/// nn/cast_policy.h,
-/// "" for the default one; `source` names its file in messages. Throws Error for an unknown name, for a policy without
-/// autocast, and for a policy that is none.
+/// nn/cast_policy.h, "" for the default one; `source` names its file in messages. Throws Error for an unknown name, for
+/// a policy without autocast, and for a policy that cannot be read.
 Precision parse_precision(const std::string& name, std::string_view cast_policy = "", const std::string& source = "");
 
 /// Converts the parameters; with float64 the buffers too. Other handles on them see it.
 void convert_model(nn::Module& model, const Precision& precision);
 /// A network's input in the dtype of the network.
 Tensor convert_input(const Tensor& images, const Precision& precision);
-/// What a loss is computed from: x in float32 if it has 16 bits, else x.
-Tensor widened(const Tensor& x);
 
 /// Autocast while it lives, if the precision has it. Around forward and loss.
 class PrecisionScope {

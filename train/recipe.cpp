@@ -177,7 +177,7 @@ Precision precision_of(const Recipe& recipe) {
   return parse_precision(recipe.precision, recipe.cast_policy, recipe.cast_policy_file);
 }
 
-Recipe widened(const Recipe& recipe) {
+Recipe in_full_precision(const Recipe& recipe) {
   Recipe wide = recipe;
   wide.precision = precision_of(recipe).dtype == DType::float64 ? "float64" : "float32";
   wide.cast_policy.clear();

@@ -102,7 +102,7 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
 Precision precision_of(const Recipe& recipe);
 /// The same recipe in float32, or in float64 where that is its precision: for what is computed once before a network is
 /// converted, as running statistics and folded weights.
-Recipe widened(const Recipe& recipe);
+Recipe in_full_precision(const Recipe& recipe);
 /// Initialised, in the recipe's precision and memory format.
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes);
 /// Weight decay is on matrices and convolution weights only.

@@ -9,6 +9,7 @@
 #include "core/tape.h"
 #include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
+#include "ops/shape/copy.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
@@ -186,7 +187,7 @@ nn::NamedTensors Trainer::wide_state() const {
   nn::NamedTensors state = model_->state_dict();
   for (auto& [name, x] : state) {
     const auto found = by_name.find(name);
-    x = found != by_name.end() ? found->second : widened(x);
+    x = found != by_name.end() ? found->second : to(x, compute_dtype(x.dtype()));
   }
   return state;
 }
@@ -232,7 +233,8 @@ double Trainer::train_step(const data::Batch& batch) {
   {
     const PrecisionScope scope(precision_);
     const Tensor logits = (*model_)(convert_input(to_device(batch.images, device_), precision_));
-    loss = cross_entropy(widened(logits), to_device(batch.labels, device_), {.label_smoothing = recipe_.smoothing});
+    loss = cross_entropy(to(logits, compute_dtype(logits.dtype())), to_device(batch.labels, device_),
+                         {.label_smoothing = recipe_.smoothing});
   }
   const double value = loss.to_vector<double>().front();
   check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",

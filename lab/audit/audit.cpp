@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -72,7 +72,7 @@ void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vecto
   }
   for (const Statistics kind : norm.has_statistics ? statistics : std::vector{Statistics::stable}) {
     for (const Layout layout : layouts) {
-      if (interrupted()) {
+      if (train::interrupted()) {
         return;
       }
       measurements.push_back({.norm = norm.name,
@@ -176,16 +176,16 @@ Audit run_audit(const AuditOptions& options) {
   Audit audit{.measurements = {},
               .omissions = {},
               .costs = {},
-              .environment = environment(),
+              .environment = train::environment(),
               .command = options.command,
-              .date = local_time(),
+              .date = train::local_time(),
               .quick = options.quick};
   for (const DType dtype : plan.dtypes) {
     for (const std::string& name : plan.norms) {
       const Composite* composite = composite_called(name);
       const Norm* norm = composite == nullptr ? &norm_called(name) : nullptr;
       for (const Case* c : plan.cases) {
-        if (interrupted()) {
+        if (train::interrupted()) {
           break;
         }
         if (const std::string reason = composite != nullptr ? why_not_taken(*c, *composite) : why_not_taken(*c, *norm);
@@ -206,16 +206,16 @@ Audit run_audit(const AuditOptions& options) {
     }
   }
   for (const DType dtype : plan.dtypes) {
-    if (interrupted()) {
+    if (train::interrupted()) {
       break;
     }
     const std::vector<Cost> costs = measure_costs(dtype, plan.statistics, options.quick);
     audit.costs.insert(audit.costs.end(), costs.begin(), costs.end());
     say(fmt::format("{}: timed, {:.0f} s", to_string(dtype), seconds()));
   }
-  audit.complete = !interrupted();
+  audit.complete = !train::interrupted();
   audit.seconds = seconds();
   return audit;
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

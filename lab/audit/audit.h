@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// One norm with one kind of statistics and dtype on one case in one layout.
 struct Measurement {
@@ -55,7 +55,7 @@ struct Audit {
   std::vector<Measurement> measurements;
   std::vector<Omission> omissions;
   std::vector<Cost> costs;
-  Environment environment;
+  train::Environment environment;
   std::string command;
   std::string date;
   double seconds = 0;
@@ -83,4 +83,4 @@ bool has_statistics(const std::string& name);
 /// Times every one of `statistics`, and `stable`, on one input for each walk.
 std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick);
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

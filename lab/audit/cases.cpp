@@ -12,7 +12,7 @@
 #include <cmath>
 #include <limits>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -280,4 +280,4 @@ CompositeInputs make_inputs(const Case& c, const Composite& composite, DType dty
   return inputs;
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// What element i of an input is made of.
 struct Draw {
@@ -56,4 +56,4 @@ NormInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick)
 /// The same for a composite; each map, or output channel of a weight, is a set to `c`.
 CompositeInputs make_inputs(const Case& c, const Composite& composite, DType dtype);
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

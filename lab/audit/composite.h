@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// Numbers of a parameter: uniform in [low, low + 1/2).
 struct CompositeParameter {
@@ -82,4 +82,4 @@ class CompositeDefinition {
   std::vector<Gradient> gradients_;  ///< of x, then of each parameter
 };
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -113,4 +113,4 @@ Accuracy CompositeDefinition::accuracy(const CompositeResults& results) const {
           .wrong_gradients = dx.wrong() + dweight.wrong() + dbias.wrong()};
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

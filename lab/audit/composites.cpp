@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -265,7 +265,7 @@ std::vector<Composite> make_composites() {
        .apply =
            [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
              // Written to by every call.
-             const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
+             const DType dtype = compute_dtype(x.dtype());
              std::vector<double> means;
              for (int64_t c = 0; c < x.size(1); ++c) {
                means.push_back(running_mean_of(static_cast<size_t>(c)));
@@ -355,4 +355,4 @@ const std::vector<Composite>& all_composites() {
   return composites;
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

@@ -2,12 +2,12 @@
 #include "core/factory.h"
 #include "lab/audit/audit.h"
 #include "ops/norm/norm.h"
+#include "train/trainer.h"
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -26,12 +26,6 @@ const std::array kWalkInputs = {
 };
 constexpr int kRounds = 11;
 constexpr int kQuickRounds = 5;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 double seconds_of(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias) {
   const auto start = std::chrono::steady_clock::now();
@@ -74,11 +68,11 @@ std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& stat
                        .walk = input.walk,
                        .sizes = sizes,
                        .statistics = kinds[i],
-                       .seconds = median(seconds[i]),
-                       .relative = median(ratios)});
+                       .seconds = train::median(seconds[i]),
+                       .relative = train::median(ratios)});
     }
   }
   return costs;
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -177,4 +177,4 @@ std::vector<double> Definition::dx() const {
   return values;
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// What goes into a norm and its backward pass.
 struct NormInputs {
@@ -88,4 +88,4 @@ class Definition {
   std::vector<Wide> weight_unit_;
 };
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

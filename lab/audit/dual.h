@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// A number and its derivative by one variable, in the widest floating type there is. What does not depend on the
 /// variable has no derivative at all, rather than one of 0, which times NaN would be NaN.
@@ -53,4 +53,4 @@ inline Dual maximum(const Dual& a, const Dual& b) {
   return std::isnan(a.value) || a.value >= b.value ? a : b;
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

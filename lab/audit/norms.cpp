@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -146,4 +146,4 @@ Tensor in_layout(const Tensor& x, Layout layout) {
   return copy;
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

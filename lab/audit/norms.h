@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// A norm as the audit calls it: through its public function.
 struct Norm {
@@ -40,4 +40,4 @@ std::vector<Layout> layouts_of(int64_t rank);
 /// A copy of x that lies so.
 Tensor in_layout(const Tensor& x, Layout layout);
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

@@ -13,7 +13,7 @@
 
 // The files.
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -125,10 +125,10 @@ std::string to_json(const Audit& audit) {
 }
 
 void write_report(const Audit& audit, const std::filesystem::path& folder) {
-  write_text_file("audit", folder / "results.json", to_json(audit));
-  write_text_file("audit", folder / "results.csv", to_csv(audit));
-  write_text_file("audit", folder / "costs.csv", costs_to_csv(audit));
-  write_text_file("audit", folder / "table.txt", to_table(audit));
+  train::write_text_file("audit", folder / "results.json", to_json(audit));
+  train::write_text_file("audit", folder / "results.csv", to_csv(audit));
+  train::write_text_file("audit", folder / "costs.csv", costs_to_csv(audit));
+  train::write_text_file("audit", folder / "table.txt", to_table(audit));
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

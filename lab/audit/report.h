@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// What is printed: the units of the errors, the errors of each norm, the published cases, a summary over all norms
 /// with the costs, and what was left out.
@@ -20,4 +20,4 @@ std::string to_json(const Audit& audit);
 /// Writes table.txt, results.csv, costs.csv and results.json into a folder. Throws Error that names the file.
 void write_report(const Audit& audit, const std::filesystem::path& folder);
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

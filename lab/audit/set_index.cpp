@@ -1,6 +1,6 @@
 #include "lab/audit/set_index.h"
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 SetIndex::SetIndex(const Sizes& sizes, const NormSpec& spec) {
   const auto rank = static_cast<size_t>(sizes.size());
@@ -21,4 +21,4 @@ SetIndex::SetIndex(const Sizes& sizes, const NormSpec& spec) {
   }
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

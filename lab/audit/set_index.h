@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// Which set of a norm each element belongs to, and which weight: both numbered in row-major order.
 class SetIndex {
@@ -51,4 +51,4 @@ class SetIndex {
   int64_t numel_ = 1;
 };
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

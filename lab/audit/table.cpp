@@ -12,7 +12,7 @@
 
 // The text that is printed.
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 namespace {
 
@@ -259,4 +259,4 @@ std::string to_table(const Audit& audit) {
   return text;
 }
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace norma::train::audit {
+namespace norma::lab::audit {
 
 /// Collects errors.
 class Tally {
@@ -44,4 +44,4 @@ class Tally {
   int64_t wrong_ = 0;
 };
 
-}  // namespace norma::train::audit
+}  // namespace norma::lab::audit

@@ -21,7 +21,7 @@
 #include <new>
 #include <set>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 namespace {
 
@@ -105,8 +105,8 @@ class Session {
   Measured& measured() { return measured_; }
 
  private:
-  [[nodiscard]] std::string model() const { return model_label(row_.model, options_.recipe); }
-  [[nodiscard]] std::string norm() const { return norm_label(row_.norm, options_.recipe); }
+  [[nodiscard]] std::string model() const { return train::model_label(row_.model, options_.recipe); }
+  [[nodiscard]] std::string norm() const { return train::norm_label(row_.norm, options_.recipe); }
 
   /// Said where it differs between rows.
   [[nodiscard]] std::string_view in_format() const {
@@ -151,7 +151,7 @@ class MemoryWatch {
   MemoryWatch() {
     allocator(default_device()).empty_cache();
     malloc_trim(0);
-    before_ = resident_bytes();
+    before_ = train::resident_bytes();
     peak_.emplace();
     allocator(default_device()).reset_peak();
     allocated_before_ = allocator(default_device()).statistics().allocated;
@@ -166,14 +166,14 @@ class MemoryWatch {
  private:
   int64_t before_ = 0;
   int64_t allocated_before_ = 0;
-  std::optional<ResidentPeak> peak_;
+  std::optional<train::ResidentPeak> peak_;
 };
 
 /// Warms and times some sessions in turns; false when a signal came.
 bool run_in_turns(const BenchOptions& options, std::vector<std::unique_ptr<Session>>& sessions, MemoryWatch& memory) {
   for (int64_t i = 0; i < options.warm_steps + options.steps; ++i) {
     for (const auto& session : sessions) {
-      if (interrupted()) {
+      if (train::interrupted()) {
         return false;
       }
       i < options.warm_steps ? session->warm() : session->time();
@@ -251,8 +251,8 @@ class Runner {
       }
       if (benchmark_.options.log) {
         benchmark_.options.log(fmt::format("{} with norm {}: {}",
-                                           model_label(rows.front()->model, benchmark_.options.recipe),
-                                           norm_label(rows.front()->norm, benchmark_.options.recipe), text));
+                                           train::model_label(rows.front()->model, benchmark_.options.recipe),
+                                           train::norm_label(rows.front()->norm, benchmark_.options.recipe), text));
       }
       return true;
     };
@@ -321,13 +321,13 @@ class Runner {
     };
     const int64_t asked = options.recipe.batch_size;
     int64_t found = smaller_batch(asked);
-    while (found > 0 && !interrupted() && !fits(found)) {
+    while (found > 0 && !train::interrupted() && !fits(found)) {
       found = smaller_batch(found);
     }
     throw OutOfMemory(fmt::format("bench: batch-size: {} images do not fit into memory ({}){}", asked, reason,
-                                  interrupted() ? ""
-                                  : found == 0  ? "; a single one did not fit either"
-                                                : fmt::format("; --batch-size {} would fit", found)));
+                                  train::interrupted() ? ""
+                                  : found == 0         ? "; a single one did not fit either"
+                                                       : fmt::format("; --batch-size {} would fit", found)));
   }
 
   bool measure(const std::vector<BenchRow*>& rows, Mode mode, int64_t batch_size, int64_t retries) {
@@ -408,14 +408,14 @@ void check_options(const BenchOptions& options) {
   for (const std::string& norm : options.norms) {
     check(norms.insert(norm).second, op, "norm: expected each once, got {} twice", norm.empty() ? "''" : norm);
   }
-  check_range(op, "num-classes", options.num_classes, ranges::kClasses);
-  check_range(op, "num-warm-iter", options.warm_steps, ranges::kStepsOrNone);
-  check_range(op, "num-bench-iter", options.steps, ranges::kSteps);
+  check_range(op, "num-classes", options.num_classes, train::ranges::kClasses);
+  check_range(op, "num-warm-iter", options.warm_steps, train::ranges::kStepsOrNone);
+  check_range(op, "num-bench-iter", options.steps, train::ranges::kSteps);
   check(!options.fold || std::find(options.modes.begin(), options.modes.end(), Mode::infer) != options.modes.end(), op,
         "fold: expected --bench infer or both, since training needs the norms");
   check(!(options.alternate && options.retry), op,
         "alternate: expected no --retry beside it, since rows that take turns have one batch size");
-  check_recipe(options.recipe);
+  train::check_recipe(options.recipe);
 }
 
 Benchmark run_benchmark(const BenchOptions& options) {
@@ -423,4 +423,4 @@ Benchmark run_benchmark(const BenchOptions& options) {
   return Runner(options).run();
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 /// What `norma bench` measures: every model × norm, in inference, training or both.
 struct BenchOptions {
   std::vector<std::string> models = {"resnet50"};  ///< names, or patterns of the shell: "resnet*"
   std::vector<std::string> norms = {""};           ///< norm specs; "" is the model's own
   std::vector<Mode> modes = {Mode::infer, Mode::train};
-  Recipe recipe;              ///< the rest of the network, image and batch size, format, precision, optimizer
+  train::Recipe recipe;       ///< the rest of the network, image and batch size, format, precision, optimizer
   bool both_formats = false;  ///< a row in NCHW and one in NHWC, instead of the recipe's format
   int64_t num_classes = 1000;
   int64_t warm_steps = 10;  ///< before timing starts
@@ -99,4 +99,4 @@ bool is_result(std::string_view beginning);
 /// For reading: one line per row, with the throughput lost against `batch` where that was measured too.
 std::string to_table(const Benchmark& benchmark);
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

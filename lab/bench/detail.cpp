@@ -9,7 +9,7 @@
 #include <map>
 #include <tuple>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 namespace {
 
@@ -140,7 +140,7 @@ std::string to_table(const Detail& detail) {
   }
   cells.push_back({"outside ops", "", "", "", milliseconds(detail.outside()),
                    fmt::format("{:.1f}", percent(detail.outside(), detail.step())), "", "", "", "", ""});
-  std::string text = train::align_table(cells, 3);
+  std::string text = lab::align_table(cells, 3);
   const StepParts& parts = detail.parts;
   const auto line = [&](std::string_view what, double seconds, const std::string& remark) {
     text += fmt::format("{:<38}{:>11} ms {:>5.1f} %{}\n", what, milliseconds(seconds), percent(seconds, detail.step()),
@@ -165,4 +165,4 @@ std::string to_table(const Detail& detail) {
   return text;
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 /// All calls of one op in one pass by one implementation.
 struct OpLine {
@@ -50,4 +50,4 @@ Detail measure_detail(Step& step, ProductFloor& floor);
 /// A line per op, and the sum behind it.
 std::string to_table(const Detail& detail);
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

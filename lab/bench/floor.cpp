@@ -10,7 +10,7 @@
 #include <bit>
 #include <limits>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 namespace {
 
@@ -191,4 +191,4 @@ double Copy::run() {
   return seconds_between(start, Clock::now());
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 // The floor of a step: its convolutions and matrix products and nothing else, each in the layout that is fastest,
 // with weights that already lie as oneDNN likes them; and the rate of a copy, for what only moves memory.
@@ -81,4 +81,4 @@ class Copy {
 /// Bytes of x at which a copy misses the caches of common machines.
 inline constexpr int64_t kBeyondCaches = int64_t{128} << 20;
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 namespace {
 
@@ -245,4 +245,4 @@ std::vector<FloorCandidate> onednn_candidates(const ProductCall& call) {
   return std::visit([](const auto& plain) { return candidates_of(plain); }, call);
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

@@ -1,9 +1,9 @@
 #include "lab/bench/floor.h"
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 std::vector<FloorCandidate> onednn_candidates(const ProductCall& /*call*/) {
   return {};
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

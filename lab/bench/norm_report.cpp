@@ -17,7 +17,7 @@
 
 // The files of `norma bench-norms`.
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 namespace {
 
@@ -166,10 +166,10 @@ std::string to_gnuplot(const Sweep& sweep) {
 }
 
 bool write_report(const Sweep& sweep, const std::filesystem::path& folder) {
-  write_text_file("bench-norms", folder / "results.csv", to_csv(sweep));
-  write_text_file("bench-norms", folder / "table.txt", to_table(sweep));
-  write_text_file("bench-norms", folder / "share.gp", to_gnuplot(sweep));
+  train::write_text_file("bench-norms", folder / "results.csv", to_csv(sweep));
+  train::write_text_file("bench-norms", folder / "table.txt", to_table(sweep));
+  train::write_text_file("bench-norms", folder / "share.gp", to_gnuplot(sweep));
   return run_gnuplot(folder);
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

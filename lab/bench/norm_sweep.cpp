@@ -19,7 +19,7 @@
 #include <new>
 #include <set>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 namespace {
 
@@ -173,7 +173,7 @@ class Runner {
   }
 
   Sweep run() {
-    sweep_.environment = environment();
+    sweep_.environment = train::environment();
     const Clock::time_point start = Clock::now();
     sweep_.complete = run_all();
     check(!sweep_.rows.empty() || sweep_.failed.empty(), kOp, "no shape fits into memory: {}",
@@ -238,7 +238,7 @@ class Runner {
     Copy copy(static_cast<int64_t>(bytes_of(x)));
     const Patience patience = sweep_.options.quick ? Patience{3, 20, 0.01} : Patience{5, 100, 0.03};
     for (const std::string& norm : c.norms) {
-      if (interrupted()) {
+      if (train::interrupted()) {
         return false;
       }
       const std::shared_ptr<nn::Module> layer = layer_for(c, norm);
@@ -297,9 +297,9 @@ void check_options(const SweepOptions& options) {
       check_range(kOp, name, value, range);
     }
   };
-  check_all("batch-sizes", options.batch_sizes, ranges::kSweepBatch);
-  check_all("channels", options.channels, ranges::kChannels);
-  check_all("img-sizes", options.image_sizes, ranges::kImageSize);
+  check_all("batch-sizes", options.batch_sizes, train::ranges::kSweepBatch);
+  check_all("channels", options.channels, train::ranges::kChannels);
+  check_all("img-sizes", options.image_sizes, train::ranges::kImageSize);
   check(options.max_bytes >= 0, kOp, "max-mb: expected at least 0, got {}", options.max_bytes >> 20);
   check(!all_cases(options).empty(), kOp, "max-mb: expected room for at least one of the shapes, got {:.3g} MiB",
         static_cast<double>(max_bytes(options)) / (1 << 20));
@@ -310,4 +310,4 @@ Sweep run_sweep(const SweepOptions& options) {
   return Runner(options).run();
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

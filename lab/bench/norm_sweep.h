@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 /// What `norma bench-norms` measures: norms × shapes × memory formats × dtypes, forward and backward.
 struct SweepOptions {
@@ -51,7 +51,7 @@ struct SweepRow {
 
 struct Sweep {
   SweepOptions options;
-  Environment environment;
+  train::Environment environment;
   std::vector<SweepRow> rows;
   std::vector<std::string> failed;  ///< "64x16x224x224: REASON" for what did not fit into memory
   double seconds = 0;
@@ -76,4 +76,4 @@ std::string to_gnuplot(const Sweep& sweep);
 /// results.csv, table.txt, share.gp, and, where gnuplot is installed, share-<dtype>.png. Returns whether it drew them.
 bool write_report(const Sweep& sweep, const std::filesystem::path& folder);
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

@@ -13,7 +13,7 @@
 
 // Rows as JSON, CSV and text.
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 namespace {
 
@@ -108,7 +108,7 @@ Json to_row(const Benchmark& benchmark, const BenchRow& row) {
   if (row.parameters > 0) {
     json["param_count"] = rounded(1e-6 * static_cast<double>(row.parameters), 2);
   }
-  json["norm"] = norm_label(row.norm, options.recipe);
+  json["norm"] = train::norm_label(row.norm, options.recipe);
   json["precision"] = options.recipe.precision;
   json["format"] = format_name(row);
   json["threads"] = num_threads();
@@ -208,8 +208,8 @@ std::string to_table(const Benchmark& benchmark) {
   std::vector<std::vector<std::string>> cells = {
       {"model", "norm", "format", "bench", "batch", "img/s", "tax %", "ms/step", "min", "max", "memory MB"}};
   for (const BenchRow& row : benchmark.rows) {
-    const std::string model = model_label(row.model, benchmark.options.recipe);
-    const std::string norm = norm_label(row.norm, benchmark.options.recipe);
+    const std::string model = train::model_label(row.model, benchmark.options.recipe);
+    const std::string norm = train::norm_label(row.norm, benchmark.options.recipe);
     for (const Mode mode : benchmark.options.modes) {
       const auto& m = row.measured(mode);
       if (!m) {
@@ -228,4 +228,4 @@ std::string to_table(const Benchmark& benchmark) {
   return align_table(cells, 4);
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 Spread spread_of(const std::vector<double>& seconds) {
   if (seconds.empty()) {
@@ -13,7 +13,7 @@ Spread spread_of(const std::vector<double>& seconds) {
   }
   const auto [low, high] = std::minmax_element(seconds.begin(), seconds.end());
   return {.min = *low,
-          .median = median(seconds),
+          .median = train::median(seconds),
           .mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size()),
           .max = *high,
           .count = static_cast<int64_t>(seconds.size())};
@@ -26,4 +26,4 @@ size_t median_index(const std::vector<double>& values) {
   return order[(order.size() - 1) / 2];
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

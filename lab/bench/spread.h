@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 /// How long something took, several times over; in seconds.
 struct Spread {
@@ -27,4 +27,4 @@ inline double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

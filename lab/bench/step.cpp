@@ -8,44 +8,46 @@
 #include "nn/norm/convert.h"
 #include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
+#include "ops/shape/copy.h"
 
 #include <algorithm>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 std::string_view to_string(Mode mode) {
   return mode == Mode::train ? "train" : "infer";
 }
 
-Step::Step(const StepOptions& options) : options_(options), precision_(precision_of(options.recipe)) {
-  const Recipe& recipe = options_.recipe;
+Step::Step(const StepOptions& options) : options_(options), precision_(train::precision_of(options.recipe)) {
+  const train::Recipe& recipe = options_.recipe;
   const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
   Generator random(recipe.seed);
   images_ = copy_of(randn({recipe.batch_size, 3, recipe.image_size, recipe.image_size}, {}, random), format,
                     precision_.dtype);
   if (options_.mode == Mode::train) {
-    model_ = make_model(recipe, options_.num_classes);
+    model_ = train::make_model(recipe, options_.num_classes);
     labels_ = randint(0, options_.num_classes, {recipe.batch_size}, {.dtype = DType::int64}, random);
-    optimizer_ = make_optimizer(recipe, *model_);
+    optimizer_ = train::make_optimizer(recipe, *model_);
     return;
   }
-  model_ = make_model(widened(recipe), options_.num_classes);
+  model_ = train::make_model(train::in_full_precision(recipe), options_.num_classes);
   model_->eval();
   if (options_.fold) {
-    folded_ = nn::fold_batch_norm(*model_, widened(images_));
+    folded_ = nn::fold_batch_norm(*model_, to(images_, compute_dtype(images_.dtype())));
   }
-  convert_model(*model_, precision_);
+  train::convert_model(*model_, precision_);
 }
 
 Tensor Step::logits() {
-  return widened((*model_)(images_));
+  const Tensor logits = (*model_)(images_);
+  return to(logits, compute_dtype(logits.dtype()));
 }
 
 StepParts Step::run() {
   const Clock::time_point start = Clock::now();
   if (options_.mode == Mode::infer) {
     const NoGradGuard no_grad;
-    const PrecisionScope scope(precision_);
+    const train::PrecisionScope scope(precision_);
     logits();
     return {.forward = seconds_between(start, Clock::now())};
   }
@@ -55,7 +57,7 @@ StepParts Step::run() {
     optimizer_->zero_grad();
     Tensor loss;
     {
-      const PrecisionScope scope(precision_);
+      const train::PrecisionScope scope(precision_);
       loss = cross_entropy(logits(), labels_, {.label_smoothing = options_.recipe.smoothing});
     }
     forward_end = Clock::now();
@@ -71,4 +73,4 @@ StepParts Step::run() {
           .optimizer = seconds_between(backward_end, Clock::now())};
 }
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

@@ -7,14 +7,14 @@
 #include <memory>
 #include <string_view>
 
-namespace norma::train::bench {
+namespace norma::lab::bench {
 
 enum class Mode { infer, train };
 /// "infer", "train"
 std::string_view to_string(Mode mode);
 
 struct StepOptions {
-  Recipe recipe;  ///< network, image size, batch size, format, precision, optimizer
+  train::Recipe recipe;  ///< network, image size, batch size, format, precision, optimizer
   int64_t num_classes = 1000;
   Mode mode = Mode::train;
   bool fold = false;  ///< inference: fold batch norms into the convolutions before them
@@ -45,7 +45,7 @@ class Step {
   Tensor logits();
 
   StepOptions options_;
-  Precision precision_;
+  train::Precision precision_;
   std::shared_ptr<nn::Module> model_;
   std::unique_ptr<nn::Optimizer> optimizer_;
   Tensor images_;
@@ -53,4 +53,4 @@ class Step {
   int64_t folded_ = 0;
 };
 
-}  // namespace norma::train::bench
+}  // namespace norma::lab::bench

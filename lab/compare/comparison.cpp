@@ -19,7 +19,7 @@
 #include <set>
 #include <utility>
 
-namespace norma::train {
+namespace norma::lab {
 
 namespace {
 
@@ -34,8 +34,8 @@ void check_list(std::string_view name, const std::vector<T>& values) {
 }
 
 /// The common recipe for one cell. What only the other family of networks has is left out.
-Recipe recipe_of(const Recipe& common, const Cell& cell) {
-  Recipe recipe = common;
+train::Recipe recipe_of(const train::Recipe& common, const Cell& cell) {
+  train::Recipe recipe = common;
   recipe.model = cell.model;
   recipe.norm = cell.norm;
   recipe.seed = cell.seed;
@@ -50,31 +50,31 @@ Recipe recipe_of(const Recipe& common, const Cell& cell) {
 }
 
 /// Throws Error unless the network of a cell can make a step with its images.
-void rehearse(const Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set) {
-  check_training(recipe);
-  make_train_loader(recipe, train_set, /* workers= */ 0);
-  const auto model = make_model(recipe, train_set->info().num_classes());
-  const Precision precision = precision_of(recipe);
+void rehearse(const train::Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set) {
+  train::check_training(recipe);
+  train::make_train_loader(recipe, train_set, /* workers= */ 0);
+  const auto model = train::make_model(recipe, train_set->info().num_classes());
+  const train::Precision precision = train::precision_of(recipe);
   const int64_t images = std::min<int64_t>(recipe.batch_size, 2);  // enough for batch statistics, if the batch is
-  const Tensor black = zeros({images, kImageChannels, recipe.image_size, recipe.image_size},
+  const Tensor black = zeros({images, train::kImageChannels, recipe.image_size, recipe.image_size},
                              {.format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous});
   const NoGradGuard no_grad;
-  const PrecisionScope scope(precision);
-  (*model)(convert_input(black, precision));
+  const train::PrecisionScope scope(precision);
+  (*model)(train::convert_input(black, precision));
 }
 
 /// Throws the Error of the first network that cannot make a step. Its memory is another matter: that is a result.
 void rehearse_all(const Comparison& comparison, const std::shared_ptr<const data::Dataset>& train_set) {
   std::set<std::pair<std::string, std::string>> seen;
   for (const Cell& cell : comparison.cells) {
-    if (cell.state == CellState::finished || interrupted() || !seen.emplace(cell.model, cell.norm).second) {
+    if (cell.state == CellState::finished || train::interrupted() || !seen.emplace(cell.model, cell.norm).second) {
       continue;
     }
     try {
       rehearse(recipe_of(comparison.recipe, cell), train_set);
     } catch (const OutOfMemory&) {
     } catch (const Error& error) {
-      fail("compare", "{} with norm {}: {}", cell.model, norm_label(cell.norm, comparison.recipe), error.what());
+      fail("compare", "{} with norm {}: {}", cell.model, train::norm_label(cell.norm, comparison.recipe), error.what());
     } catch (const std::bad_alloc&) {
     }
   }
@@ -83,16 +83,16 @@ void rehearse_all(const Comparison& comparison, const std::shared_ptr<const data
 
 void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
   const auto index = static_cast<size_t>(&cell - comparison.cells.data());
-  Trainer trainer(recipe_of(comparison.recipe, cell), {.output = {},
-                                                       .workers = options.workers,
-                                                       .log_interval = options.log_interval,
-                                                       .evaluate_each_epoch = false,
-                                                       .quiet = options.quiet,
-                                                       .label = label,
-                                                       .time_after = [&comparison, index](double seconds) {
-                                                         return seconds_after(comparison, index, seconds);
-                                                       }});
-  TrainResult result = trainer.run();
+  train::Trainer trainer(recipe_of(comparison.recipe, cell), {.output = {},
+                                                              .workers = options.workers,
+                                                              .log_interval = options.log_interval,
+                                                              .evaluate_each_epoch = false,
+                                                              .quiet = options.quiet,
+                                                              .label = label,
+                                                              .time_after = [&comparison, index](double seconds) {
+                                                                return seconds_after(comparison, index, seconds);
+                                                              }});
+  train::TrainResult result = trainer.run();
   if (!result.finished) {
     cell.state = CellState::interrupted;
     return;
@@ -116,13 +116,13 @@ Comparison plan_comparison(const ComparisonOptions& options) {
   check_list("seeds", options.seeds);
   Comparison comparison{.recipe = options.recipe,
                         .cells = {},
-                        .environment = environment(),
+                        .environment = train::environment(),
                         .command = options.command,
-                        .date = local_time()};
+                        .date = train::local_time()};
   for (const std::string& model : options.models) {
-    Recipe recipe = options.recipe;
+    train::Recipe recipe = options.recipe;
     recipe.model = model;
-    check_norm_policy(recipe);
+    train::check_norm_policy(recipe);
     for (const std::string& norm : options.norms) {
       check(!norm.empty(), "compare", "norms: expected a name, got an empty one");
       for (const uint64_t seed : options.seeds) {
@@ -130,7 +130,7 @@ Comparison plan_comparison(const ComparisonOptions& options) {
         cell.model = model;
         cell.norm = norm;
         cell.seed = seed;
-        check_training(recipe_of(comparison.recipe, cell));
+        train::check_training(recipe_of(comparison.recipe, cell));
         comparison.cells.push_back(std::move(cell));
       }
     }
@@ -165,22 +165,23 @@ double seconds_after(const Comparison& comparison, size_t current, double second
 }
 
 void rehearse_comparison(const Comparison& comparison) {
-  const auto train_set = make_dataset(comparison.recipe, data::Split::train);
-  make_test_loader(comparison.recipe, make_dataset(comparison.recipe, data::Split::test), /* workers= */ 0);
+  const auto train_set = train::make_dataset(comparison.recipe, data::Split::train);
+  train::make_test_loader(comparison.recipe, train::make_dataset(comparison.recipe, data::Split::test),
+                          /* workers= */ 0);
   rehearse_all(comparison, train_set);
 }
 
 void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
-  make_output_folder("compare", options.output);
+  train::make_output_folder("compare", options.output);
   write_report(comparison, options.output);
   const bool several_seeds = std::any_of(comparison.cells.begin(), comparison.cells.end(),
                                          [&](const Cell& cell) { return cell.seed != comparison.cells.front().seed; });
-  for (size_t i = 0; i < comparison.cells.size() && !interrupted(); ++i) {
+  for (size_t i = 0; i < comparison.cells.size() && !train::interrupted(); ++i) {
     Cell& cell = comparison.cells[i];
     if (cell.state == CellState::finished) {
       continue;
     }
-    const std::string norm = norm_label(cell.norm, comparison.recipe);
+    const std::string norm = train::norm_label(cell.norm, comparison.recipe);
     const std::string name = several_seeds ? fmt::format("{} {} seed {}", cell.model, norm, cell.seed)
                                            : fmt::format("{} {}", cell.model, norm);
     const std::string label = fmt::format("[{}/{}] {}", i + 1, comparison.cells.size(), name);
@@ -191,7 +192,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
       cell.state = CellState::failed;
       cell.reason = e.what();
       if (!options.quiet) {
-        say("{}  failed: {}\n", label, cell.reason);
+        train::say("{}  failed: {}\n", label, cell.reason);
       }
     }
     // The next cell must not find its memory warm, or cold, because of this one.
@@ -200,4 +201,4 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
   }
 }
 
-}  // namespace norma::train
+}  // namespace norma::lab

@@ -8,11 +8,12 @@
 #include <string>
 #include <vector>
 
-namespace norma::train {
+namespace norma::lab {
 
 /// What is compared, and how it is shown.
 struct ComparisonOptions {
-  Recipe recipe;  ///< of all cells, but for model, norm and seed; options of one family only apply to that family
+  train::Recipe
+      recipe;  ///< of all cells, but for model, norm and seed; options of one family only apply to that family
   std::vector<std::string> models;
   std::vector<std::string> norms;
   std::vector<uint64_t> seeds = {0};
@@ -43,4 +44,4 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 /// as all of these on average.
 double seconds_after(const Comparison& comparison, size_t current, double seconds);
 
-}  // namespace norma::train
+}  // namespace norma::lab

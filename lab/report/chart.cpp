@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-namespace norma::train {
+namespace norma::lab {
 
 namespace {
 
@@ -200,4 +200,4 @@ std::string bar_chart(const BarChart& chart) {
   return svg;
 }
 
-}  // namespace norma::train
+}  // namespace norma::lab

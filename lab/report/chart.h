@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace norma::train {
+namespace norma::lab {
 
 // Charts as SVG elements to stand inside an HTML page. Text and axes take their colours from the page (the CSS classes
 // "axis", "grid" and "label"), so they can be read on a light and on a dark background.
@@ -54,4 +54,4 @@ std::vector<double> axis_ticks(double low, double high, int count);
 /// text with &, <, >, " and ' written as HTML wants them.
 std::string escape_html(std::string_view text);
 
-}  // namespace norma::train
+}  // namespace norma::lab

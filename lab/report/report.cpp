@@ -17,7 +17,7 @@
 #include <tuple>
 #include <utility>
 
-namespace norma::train {
+namespace norma::lab {
 
 namespace {
 
@@ -225,7 +225,7 @@ std::string to_table(const Comparison& comparison) {
   constexpr size_t kTextColumns = 2;
   std::vector<std::vector<std::string>> lines = {heads};
   for (const Row& row : summarize(comparison)) {
-    std::vector<std::string> line = {row.model, norm_label(row.norm, comparison.recipe)};
+    std::vector<std::string> line = {row.model, train::norm_label(row.norm, comparison.recipe)};
     if (row.finished > 0) {
       line.insert(line.end(), {format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
                                format_spread(row.images_per_second, 1), format_tax(row.tax),
@@ -246,8 +246,8 @@ std::string to_csv(const Comparison& comparison) {
       "parameters,steps,seconds,reason\n";
   const std::vector<Row> rows = summarize(comparison);
   for (const Cell& cell : comparison.cells) {
-    csv += fmt::format("{},{},{},{},", csv_field(cell.model), csv_field(norm_label(cell.norm, comparison.recipe)),
-                       cell.seed, to_string(cell.state));
+    csv += fmt::format("{},{},{},{},", csv_field(cell.model),
+                       csv_field(train::norm_label(cell.norm, comparison.recipe)), cell.seed, to_string(cell.state));
     if (cell.state == CellState::finished) {
       // The tax of one seed, against the mean of the reference's seeds.
       std::string tax;
@@ -271,8 +271,8 @@ std::string to_json(const Comparison& comparison) {
   Json json = {{"format", kFormat},
                {"date", comparison.date},
                {"command", comparison.command},
-               {"environment", Json::parse(to_json(comparison.environment))},
-               {"recipe", Json::parse(to_json(comparison.recipe))}};
+               {"environment", Json::parse(train::to_json(comparison.environment))},
+               {"recipe", Json::parse(train::to_json(comparison.recipe))}};
   Json cells = Json::array();
   for (const Cell& cell : comparison.cells) {
     cells.push_back(cell_to_json(cell));
@@ -291,8 +291,8 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   Comparison comparison;
   comparison.date = data::json_field<std::string>(where, json, "date");
   comparison.command = data::json_field<std::string>(where, json, "command");
-  comparison.environment = environment_from_json(data::json_text(json["environment"]), where + ": environment");
-  comparison.recipe = recipe_from_json(data::json_text(json["recipe"]), where + ": recipe");
+  comparison.environment = train::environment_from_json(data::json_text(json["environment"]), where + ": environment");
+  comparison.recipe = train::recipe_from_json(data::json_text(json["recipe"]), where + ": recipe");
   const nlohmann::json& cells = json["cells"];
   check(cells.is_array(), where, "cells: expected a list, got {}", data::json_excerpt(cells));
   check(!cells.empty(), where, "cells: expected at least one, got none");
@@ -308,9 +308,9 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
 }
 
 void write_report(const Comparison& comparison, const std::filesystem::path& folder) {
-  write_text_file("compare", folder / "results.json", to_json(comparison));
-  write_text_file("compare", folder / "results.csv", to_csv(comparison));
-  write_text_file("compare", folder / "report.html", to_html(comparison));
+  train::write_text_file("compare", folder / "results.json", to_json(comparison));
+  train::write_text_file("compare", folder / "results.csv", to_csv(comparison));
+  train::write_text_file("compare", folder / "report.html", to_html(comparison));
 }
 
-}  // namespace norma::train
+}  // namespace norma::lab

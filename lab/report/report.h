@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace norma::train {
+namespace norma::lab {
 
 enum class CellState { pending, finished, failed, interrupted };
 
@@ -36,9 +36,9 @@ struct Cell {
 
 /// What `norma compare` finds out, and what is needed to repeat it.
 struct Comparison {
-  Recipe recipe;  ///< of all cells; model, norm and seed are those of the cell
+  train::Recipe recipe;  ///< of all cells; model, norm and seed are those of the cell
   std::vector<Cell> cells;
-  Environment environment;
+  train::Environment environment;
   std::string command;  ///< the command line
   std::string date;     ///< when it began
 };
@@ -91,4 +91,4 @@ std::string format_count(int64_t count);
 /// "-3.1 %", or "–" for none
 std::string format_tax(const std::optional<double>& tax);
 
-}  // namespace norma::train
+}  // namespace norma::lab

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-namespace norma::train {
+namespace norma::lab {
 
 namespace {
 
@@ -80,7 +80,7 @@ std::vector<double> smoothed(const std::vector<double>& values) {
   return result;
 }
 
-void put_table(std::string& page, const std::vector<Row>& rows, const Recipe& recipe) {
+void put_table(std::string& page, const std::vector<Row>& rows, const train::Recipe& recipe) {
   page +=
       "<div class=\"scroll\"><table>\n<tr><th>model</th><th>norm</th><th>accuracy</th><th>test loss</th>"
       "<th>img/s</th><th>tax</th><th>tensors</th><th>process</th><th>parameters</th></tr>\n";
@@ -89,7 +89,7 @@ void put_table(std::string& page, const std::vector<Row>& rows, const Recipe& re
     const std::string_view start = model.empty() || model == row.model ? "<tr>" : "<tr class=\"group\">";
     model = row.model;
     page += fmt::format("{}<td>{}</td><td>{}</td>", start, escape_html(row.model),
-                        escape_html(norm_label(row.norm, recipe)));
+                        escape_html(train::norm_label(row.norm, recipe)));
     if (row.finished > 0) {
       page += fmt::format("<td>{} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
                           format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
@@ -121,7 +121,7 @@ void put_loss_curves(std::string& page, const Comparison& comparison, const Colo
       }
       chart.series.push_back(
           {.name = cell.norm, .colour = colours.of(cell.norm), .x = images, .y = cell.losses, .faint = true});
-      chart.series.push_back({.name = norm_label(cell.norm, comparison.recipe),
+      chart.series.push_back({.name = train::norm_label(cell.norm, comparison.recipe),
                               .colour = colours.of(cell.norm),
                               .x = images,
                               .y = smoothed(cell.losses)});
@@ -133,12 +133,12 @@ void put_loss_curves(std::string& page, const Comparison& comparison, const Colo
   }
 }
 
-void put_bars(std::string& page, const std::vector<Row>& rows, const Recipe& recipe, const Colours& colours) {
+void put_bars(std::string& page, const std::vector<Row>& rows, const train::Recipe& recipe, const Colours& colours) {
   BarChart accuracy{.title = "Test accuracy", .bars = {}, .end = 100};
   BarChart speed{.title = "Training images per second", .bars = {}};
   for (const Row& row : rows) {
     if (row.finished > 0) {
-      const std::string name = row.model + " " + norm_label(row.norm, recipe);
+      const std::string name = row.model + " " + train::norm_label(row.norm, recipe);
       accuracy.bars.push_back({.name = name,
                                .colour = colours.of(row.norm),
                                .value = 100 * row.accuracy.mean,
@@ -154,7 +154,7 @@ void put_bars(std::string& page, const std::vector<Row>& rows, const Recipe& rec
   }
 }
 
-void put_explanations(std::string& page, const Recipe& recipe) {
+void put_explanations(std::string& page, const train::Recipe& recipe) {
   page += fmt::format(R"html(<dl>
 <dt>accuracy</dt><dd>Share of the test images, none of which was trained on, whose most probable class is the right one.</dd>
 <dt>test loss</dt><dd>Mean cross-entropy on the test images: it also counts how sure the network was.</dd>
@@ -175,12 +175,12 @@ void put_fact(std::string& page, std::string_view name, std::string_view value) 
   }
 }
 
-std::string length_of(const Recipe& recipe) {
+std::string length_of(const train::Recipe& recipe) {
   return recipe.images > 0 ? format_count(recipe.images) + " images"
                            : fmt::format("{} epoch{}", recipe.epochs, recipe.epochs == 1 ? "" : "s");
 }
 
-void put_recipe(std::string& page, const Recipe& recipe) {
+void put_recipe(std::string& page, const train::Recipe& recipe) {
   page += "<table class=\"facts\">\n";
   put_fact(page, "data", fmt::format("{} at {}×{}", recipe.dataset, recipe.image_size, recipe.image_size));
   put_fact(page, "augmentation",
@@ -194,12 +194,12 @@ void put_recipe(std::string& page, const Recipe& recipe) {
                        recipe.sched == "onecycle" ? "0.95 to 0.85 and back" : fmt::format("{}", recipe.momentum)));
   put_fact(page, "schedule", recipe.sched);
   put_fact(page, "memory format", recipe.channels_last ? "channels_last" : "contiguous");
-  put_fact(page, "all of it", to_json(recipe));
+  put_fact(page, "all of it", train::to_json(recipe));
   page += "</table>\n";
 }
 
 void put_environment(std::string& page, const Comparison& comparison) {
-  const Environment& e = comparison.environment;
+  const train::Environment& e = comparison.environment;
   page += "<table class=\"facts\">\n";
   put_fact(page, "date", comparison.date);
   put_fact(page, "command", comparison.command);
@@ -245,4 +245,4 @@ std::string to_html(const Comparison& comparison) {
   return page;
 }
 
-}  // namespace norma::train
+}  // namespace norma::lab

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace norma::train {
+namespace norma::lab {
 
 size_t columns_of(std::string_view text) {
   // All bytes but those that continue a letter.
@@ -51,4 +51,4 @@ std::string csv_field(const std::string& text) {
   return quoted + '"';
 }
 
-}  // namespace norma::train
+}  // namespace norma::lab

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace norma::train {
+namespace norma::lab {
 
 /// Letters of a UTF-8 text.
 size_t columns_of(std::string_view text);
@@ -18,4 +18,4 @@ std::string align_table(const std::vector<std::vector<std::string>>& lines, size
 /// A field of a CSV line, quoted where it has to be.
 std::string csv_field(const std::string& text);
 
-}  // namespace norma::train
+}  // namespace norma::lab

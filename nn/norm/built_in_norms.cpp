@@ -2,7 +2,7 @@
 
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
-#include "nn/norm/response_norm.h"
+#include "nn/norm/map_norms.h"
 
 #include <algorithm>
 #include <cmath>

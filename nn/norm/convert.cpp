@@ -8,7 +8,7 @@
 #include "nn/modes.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
-#include "nn/norm/response_norm.h"
+#include "nn/norm/map_norms.h"
 #include "nn/replace_data.h"
 #include "ops/shape/copy.h"
 
@@ -79,12 +79,6 @@ struct Watch {
   std::map<const Module*, FoldPair> pairs;
 };
 
-/// x in float32 if it has 16 bits, else x.
-Tensor widened(const Tensor& x) {
-  const bool narrow = x.dtype() == DType::bfloat16 || x.dtype() == DType::float16;
-  return narrow ? copy_of(x, MemoryFormat::preserve, DType::float32) : x;
-}
-
 /// All 16-bit tensors of a model in float32, and as they were at the end of the scope.
 class Widened {
  public:
@@ -92,7 +86,7 @@ class Widened {
     for (const NamedTensors& tensors : {model.named_parameters(), model.named_buffers()}) {
       for (const auto& [name, x] : tensors) {
         const Tensor narrow = x.detach();
-        const Tensor wide = widened(narrow);
+        const Tensor wide = to(narrow, compute_dtype(narrow.dtype()));
         if (wide.dtype() != narrow.dtype()) {
           narrow_.emplace_back(x, narrow);
           replace_data(x, wide);
@@ -244,7 +238,7 @@ int64_t convert_norm(Module& model, const std::string& from, const std::string& 
   return static_cast<int64_t>(replacements.size());
 }
 
-int64_t fold_batch_norm(Module& model, const Tensor& given_example) {
+int64_t fold_batch_norm(Module& model, const Tensor& input) {
   const NoGradGuard no_grad;
   Modes modes(model);
   model.eval();
@@ -255,7 +249,7 @@ int64_t fold_batch_norm(Module& model, const Tensor& given_example) {
   // 16 bits round too much to tell a right fold from a wrong one.
   const AutocastOff no_autocast;
   const Widened wide(model);
-  const Tensor example = widened(given_example);
+  const Tensor example = to(input, compute_dtype(input.dtype()));
   const Tensor before = model(example);
   const std::vector<FoldPair> pairs = find_pairs(model, example);
   constexpr std::string_view op = "fold_batch_norm";

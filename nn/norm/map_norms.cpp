@@ -1,4 +1,4 @@
-#include "nn/norm/response_norm.h"
+#include "nn/norm/map_norms.h"
 
 #include "core/factory.h"
 #include "nn/norm/options.h"

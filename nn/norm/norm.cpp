@@ -27,8 +27,8 @@ Tensor act_after(const Tensor& y, const NormActOptions& then) {
     return y;
   }
   const AutocastOp cast("normalize");
-  const Tensor residual = cast.beside(then.residual, y);
-  const DType dtype = y.dtype() == DType::float64 ? DType::float64 : DType::float32;
+  const Tensor residual = cast.like(then.residual, y);
+  const DType dtype = compute_dtype(y.dtype());
   Tensor z = to(y, dtype);
   if (residual.defined()) {
     check_dtype("norm_act", "residual", residual, y.dtype());
@@ -41,7 +41,7 @@ Tensor act_after(const Tensor& y, const NormActOptions& then) {
   return to(activate(z, then.activation), y.dtype());
 }
 
-Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then) {
+Tensor forward_act(Module& norm, const Tensor& x, const NormActOptions& then) {
   if (auto* layer = dynamic_cast<Norm*>(&norm)) {
     Tensor y = layer->forward_act(x, then);
     layer->run_forward_hooks(x, y);

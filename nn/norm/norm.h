@@ -9,7 +9,7 @@ namespace norma::nn {
 
 // Layers around ops/norm/norm.h, where the meaning of each is described. Weights start at 1, biases at 0. Those that
 // keep statistics of batches are in nn/norm/batch_norm.h, those that are not one normalize() in
-// nn/norm/response_norm.h.
+// nn/norm/map_norms.h.
 
 /// A norm layer, which may be followed by a residual and an activation in one op.
 class Norm : public Module {
@@ -35,7 +35,7 @@ class NoNorm : public Norm {
 
 /// activation(norm(x) + residual) for any module: one op where the module is a Norm, else one after the other. Hooks of
 /// the module see the result; those of an activation's own module are not called.
-Tensor norm_act(Module& norm, const Tensor& x, const NormActOptions& then);
+Tensor forward_act(Module& norm, const Tensor& x, const NormActOptions& then);
 
 struct NormOptions {
   double eps = 1e-5;  ///< PyTorch's; see layer_norm() and group_norm() for who differs
@@ -133,7 +133,7 @@ class LayerNorm2d : public ChannelNorm {
 };
 
 struct RmsNorm2dLayerOptions {
-  double eps = 1e-6;  ///< rms_norm_2d()'s where it is given none
+  double eps = RmsNorm2dOptions{}.eps;
   bool affine = true;
 };
 

@@ -31,15 +31,11 @@ const std::string kMaster = "master.";
 
 // x's values in the strides of a parameter, in float32 for one of 16 bits.
 Tensor wide_copy(const Tensor& x, const Tensor& parameter) {
-  const DType dtype = is_half(parameter.dtype()) ? DType::float32 : parameter.dtype();
+  const DType dtype = compute_dtype(parameter.dtype());
   const Tensor y = empty_strided(parameter.sizes(), preserved_strides(parameter.sizes(), parameter.strides()),
                                  {.dtype = dtype, .device = parameter.device()});
   copy_into(x, y);
   return y;
-}
-
-bool is_dense(const Tensor& x) {
-  return is_non_overlapping_and_dense(x.sizes(), x.strides());
 }
 
 }  // namespace
@@ -88,7 +84,7 @@ bool Optimizer::Master::is_current(const Tensor& parameter) const {
 
 Tensor Optimizer::begin_update(const Tensor& parameter, Master& master) {
   if (!is_half(parameter.dtype())) {
-    return is_dense(parameter) ? parameter.detach() : copy_of(parameter.detach());
+    return is_non_overlapping_and_dense(parameter) ? parameter.detach() : copy_of(parameter.detach());
   }
   if (!master.is_current(parameter)) {
     master.weight = copy_of(parameter.detach(), MemoryFormat::preserve, DType::float32);

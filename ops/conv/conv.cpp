@@ -142,12 +142,12 @@ Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat form
 
 }  // namespace
 
-Tensor conv2d(const Tensor& given_x, const Tensor& given_weight, const Tensor& given_bias,
+Tensor conv2d(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias,
               const Conv2dOptions& options) {
   const AutocastOp cast("conv2d");
-  const Tensor x = cast.input(given_x);
-  const Tensor weight = cast.beside(given_weight, x);
-  const Tensor bias = cast.beside(given_bias, x);
+  const Tensor x = cast.input(input);
+  const Tensor weight = cast.like(uncast_weight, x);
+  const Tensor bias = cast.like(uncast_bias, x);
   check_arguments(x, weight, bias, options);
   const bool channels_last = x.suggest_memory_format() == MemoryFormat::channels_last ||
                              weight.suggest_memory_format() == MemoryFormat::channels_last;
@@ -168,9 +168,8 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
     const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
     kernels::conv_kernels.at("conv2d", x.device())
         ->choose(conv, Conv2dPass::forward)
-        .forward(conv, x_read.device_pointer(), weight_read.device_pointer(),
-                 bias_read.defined() ? bias_read.device_pointer() : nullptr, y.device_pointer(),
-                 is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
+        .forward(conv, x_read.device_pointer(), weight_read.device_pointer(), pointer_or_null(bias_read),
+                 y.device_pointer(), is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
   }
   // Each operand is needed for the other's gradient only.
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();

@@ -33,15 +33,15 @@ int64_t weight_count(const Conv2dCase& conv) {
 /// The values of `count` 16-bit elements; nullptr for nullptr.
 class Widened {
  public:
-  Widened(DType dtype, const void* x, int64_t count) : given_(x != nullptr), values_(given_ ? count : 0) {
-    if (given_) {
+  Widened(DType dtype, const void* x, int64_t count) : present_(x != nullptr), values_(present_ ? count : 0) {
+    if (present_) {
       widen(dtype, x, 1, count, count, values_.data());
     }
   }
-  [[nodiscard]] const float* data() const { return given_ ? values_.data() : nullptr; }
+  [[nodiscard]] const float* data() const { return present_ ? values_.data() : nullptr; }
 
  private:
-  bool given_;
+  bool present_;
   Buffer<float> values_;
 };
 

@@ -33,9 +33,9 @@ Tensor composed_softmax_backward(const Tensor& y, const Tensor& dy, int64_t axis
   return mul(y, sub(dy, sum(mul(dy, y), {axis}, {.keepdim = true})));
 }
 
-Tensor any_softmax(std::string_view op, const Tensor& given, int64_t axis, bool logarithm) {
+Tensor any_softmax(std::string_view op, const Tensor& input, int64_t axis, bool logarithm) {
   const AutocastOp cast(op);
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   check_defined(op, "x", x);
   check_floating(op, "x", x);
   axis = normalize_axis(op, axis, x.rank());
@@ -115,10 +115,10 @@ Tensor checked_class_weights(const Tensor& weight, const Tensor& logits) {
 }
 
 /// The gradients of cross_entropy from differentiable ops.
-Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& given_logits, const Tensor& target,
+Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& saved_logits, const Tensor& target,
                                         const Tensor& dy, const BackwardContext& c) {
-  const int64_t classes = given_logits.size(1);
-  Tensor logits = given_logits;
+  const int64_t classes = saved_logits.size(1);
+  Tensor logits = saved_logits;
   Tensor weight = mul(loss.per_row ? unsqueeze(dy, 1) : dy, loss.scale);
   Tensor q = target;
   if (target.rank() == 1) {
@@ -156,11 +156,11 @@ Tensor log_softmax(const Tensor& x, int64_t axis) {
   return any_softmax("log_softmax", x, axis, /* logarithm= */ true);
 }
 
-Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, const CrossEntropyOptions& options) {
+Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, const CrossEntropyOptions& options) {
   constexpr std::string_view kOp = "cross_entropy";
   const AutocastOp cast(kOp);
-  const Tensor logits = cast.input(given_logits);
-  const Tensor target = cast.beside(given_target, logits);
+  const Tensor logits = cast.input(uncast_logits);
+  const Tensor target = cast.like(uncast_target, logits);
   check_defined(kOp, "logits", logits);
   check_defined(kOp, "target", target);
   check_floating(kOp, "logits", logits);
@@ -211,7 +211,6 @@ Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, con
                   for (size_t i = 0; i < 2; ++i) {
                     gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense_options) : Tensor();
                   }
-                  const auto data = [](const Tensor& y) { return y.defined() ? y.device_pointer() : nullptr; };
                   const OpScope backward_scope([&] {
                     return OpWork{.op = "cross_entropy_backward", .bytes = bytes_of(x, t, gradients[0], gradients[1])};
                   });
@@ -219,7 +218,7 @@ Tensor cross_entropy(const Tensor& given_logits, const Tensor& given_target, con
                       ->cross_entropy_backward(shape_of(fixed, x, t), x.dtype(), class_numbers, x.device_pointer(),
                                                t.device_pointer(), c.saved(2).device_pointer<double>(),
                                                dy.device_pointer(), fixed.per_row ? dy.stride(0) : 0, fixed.scale,
-                                               data(gradients[0]), data(gradients[1]));
+                                               pointer_or_null(gradients[0]), pointer_or_null(gradients[1]));
                   return gradients;
                 });
 }

@@ -149,11 +149,11 @@ Tensors recorded_gradients(const Tensor& dy, const BackwardContext& context, con
 
 }  // namespace
 
-Tensor linear(const Tensor& given_x, const Tensor& given_weight, const Tensor& given_bias) {
+Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias) {
   const AutocastOp cast("linear");
-  const Tensor x = cast.input(given_x);
-  const Tensor weight = cast.beside(given_weight, x);
-  const Tensor bias = cast.beside(given_bias, x);
+  const Tensor x = cast.input(input);
+  const Tensor weight = cast.like(uncast_weight, x);
+  const Tensor bias = cast.like(uncast_bias, x);
   check_arguments(x, weight, bias);
   const int64_t outputs = weight.size(0);
   const Rows rows(x);

@@ -176,8 +176,8 @@ void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias,
   const OpScope scope([&] { return work_of(product, device); });
   kernels::matmul_kernels.at("matmul", device)
       ->choose(product)
-      .multiply(product, a.tensor.device_pointer(), b.tensor.device_pointer(),
-                bias.defined() ? bias.device_pointer() : nullptr, c, keep_b ? b.tensor.storage().get() : nullptr);
+      .multiply(product, a.tensor.device_pointer(), b.tensor.device_pointer(), pointer_or_null(bias), c,
+                keep_b ? b.tensor.storage().get() : nullptr);
 }
 
 bool is_constant_weight(const Tensor& x) {
@@ -218,10 +218,10 @@ Tensor product(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-Tensor matmul(const Tensor& given_a, const Tensor& given_b) {
+Tensor matmul(const Tensor& uncast_a, const Tensor& uncast_b) {
   const AutocastOp cast("matmul");
-  const Tensor a = cast.input(given_a);
-  const Tensor b = cast.beside(given_b, a);
+  const Tensor a = cast.input(uncast_a);
+  const Tensor b = cast.like(uncast_b, a);
   check_arguments(a, b);
   if (a.rank() >= 2 && b.rank() >= 2) {
     return product(a, b);

@@ -122,7 +122,7 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
   constexpr std::string_view op = "ghost_batch_norm";
   const AutocastOp cast(op);
   const Tensor x = cast.input(input);
-  const NormActOptions then{options_then.activation, cast.beside(options_then.residual, x)};
+  const NormActOptions then{options_then.activation, cast.like(options_then.residual, x)};
   check_input(op, x, 2, 5);
   check_options(op, options);
   check(sub_batch >= 1, op, "sub_batch: expected at least 1, got {}", sub_batch);
@@ -137,11 +137,11 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
   const int64_t whole = x.size(0) / size;
   const int64_t left = x.size(0) - whole * size;
   // The gradients of several parts are added before they are rounded to 16 bits.
-  const auto widened = [&](const Tensor& parameter) {
+  const auto in_compute_dtype = [&](const Tensor& parameter) {
     return parameter.defined() && left > 0 ? to(parameter, compute_dtype(parameter.dtype())) : parameter;
   };
-  const Tensor wide_weight = widened(weight);
-  const Tensor wide_bias = widened(bias);
+  const Tensor wide_weight = in_compute_dtype(weight);
+  const Tensor wide_bias = in_compute_dtype(bias);
   Tensors parts;
   std::vector<NormStatistics> statistics;
   std::vector<int64_t> counts;
@@ -205,7 +205,7 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
   constexpr std::string_view op = "batch_renorm";
   const AutocastOp cast(op);
   const Tensor x = cast.input(input);
-  const NormActOptions then{options_then.activation, cast.beside(options_then.residual, x)};
+  const NormActOptions then{options_then.activation, cast.like(options_then.residual, x)};
   check_input(op, x, 2, 5);
   check(check_running_statistics(op, running_mean, running_var, x), op,
         "running_mean: expected running statistics, got none");

@@ -146,7 +146,7 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
   const AutocastOp cast(CastPolicy::knows(op) ? op : "normalize");
   const Tensor x = cast.input(input);
   ForwardOptions options = requested;
-  options.then.residual = cast.beside(options.then.residual, x);
+  options.then.residual = cast.like(options.then.residual, x);
   const Tensor& residual = options.then.residual;
   const Activation activation = options.then.activation;
   if (residual.defined()) {

@@ -61,11 +61,11 @@ Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& we
                   weight, {}, then, nullptr, op);
 }
 
-Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNormOptions& options, const NormActOptions& then) {
+Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions& options, const NormActOptions& then) {
   constexpr std::string_view op = "rms_norm_2d";
   check_rank(op, "input", x, 4);
-  return norm_act(x, {.reduce = {1}, .affine = {1}, .eps = options.eps.value_or(1e-6), .centring = Centring::none},
-                  weight, {}, then, nullptr, op);
+  return norm_act(x, {.reduce = {1}, .affine = {1}, .eps = options.eps, .centring = Centring::none}, weight, {}, then,
+                  nullptr, op);
 }
 
 Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight,

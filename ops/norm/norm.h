@@ -109,8 +109,12 @@ struct RmsNormOptions {
 /// Zhang and Sennrich, 2019: x / sqrt(mean(x²) + eps) * weight over the last normalized_shape.size() axes.
 Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
                 const RmsNormOptions& options = {}, const NormActOptions& then = {});
-/// The same over the channels of (N, C, H, W), at each pixel. weight: (C). eps none: 1e-6, as in timm.
-Tensor rms_norm_2d(const Tensor& x, const Tensor& weight = {}, const RmsNormOptions& options = {},
+
+struct RmsNorm2dOptions {
+  double eps = 1e-6;  ///< as in timm
+};
+/// The same over the channels of (N, C, H, W), at each pixel. weight: (C).
+Tensor rms_norm_2d(const Tensor& x, const Tensor& weight = {}, const RmsNorm2dOptions& options = {},
                    const NormActOptions& then = {});
 
 struct SimpleNormOptions {

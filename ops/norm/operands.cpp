@@ -4,10 +4,6 @@
 
 namespace norma::norm_detail {
 
-DType compute_dtype(DType dtype) {
-  return dtype == DType::float16 || dtype == DType::bfloat16 ? DType::float32 : dtype;
-}
-
 Tensor converted(const Tensor& x, DType dtype) {
   return !x.defined() || x.dtype() == dtype ? x : copy_of(x, MemoryFormat::preserve, dtype);
 }

@@ -9,15 +9,11 @@
 namespace norma {
 namespace {
 
-bool is_dense(const Tensor& x) {
-  return is_non_overlapping_and_dense(x.sizes(), x.strides());
-}
-
 /// Calls change(pointer) on the elements of x, side by side, and writes them back if that took a copy.
 template <class F>
 void change_in_place(std::string_view op, const Tensor& x, F&& change) {
   check_floating(op, "x", x);
-  const Tensor dense = is_dense(x) ? x : copy_of(x);
+  const Tensor dense = is_non_overlapping_and_dense(x) ? x : copy_of(x);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(dense, dense)}; });
   change(dense.device_pointer());
   if (dense.is_same(x)) {
@@ -36,7 +32,7 @@ void sgd_step(const Tensor& parameter, const Tensor& gradient, const Tensor& vel
   });
   kernels::optimizer_kernels.at("sgd", parameter.device())
       ->sgd(parameter.dtype(), parameter.numel(), step, parameter.device_pointer(), gradient.device_pointer(),
-            velocity.defined() ? velocity.device_pointer() : nullptr);
+            pointer_or_null(velocity));
 }
 
 void adamw_step(const Tensor& parameter, const Tensor& gradient, const Tensor& average, const Tensor& square_average,
@@ -56,7 +52,7 @@ Tensor sums_of_squares(const Tensors& xs, Device device) {
   for (const Tensor& x : xs) {
     check_floating("sum_of_squares", "x", x);
     check_device("sum_of_squares", "x", x, device);
-    const Tensor dense = is_dense(x) ? x : copy_of(x);
+    const Tensor dense = is_non_overlapping_and_dense(x) ? x : copy_of(x);
     const OpScope scope([&] { return OpWork{.op = "sum_of_squares", .bytes = bytes_of(dense)}; });
     kernels::optimizer_kernels.at("sum_of_squares", device)
         ->sum_of_squares(dense.dtype(), dense.numel(), dense.device_pointer(), sum++);

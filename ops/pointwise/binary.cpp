@@ -19,10 +19,10 @@ namespace {
 struct Operands {
   Tensor a;
   Tensor b;
-  Tensors given;  ///< before the conversion, which may change how operands with gaps lie in memory: they tell how the
-                  ///< result lies
+  Tensors uncast;  ///< before the conversion, which may change how operands with gaps lie in memory: they tell how the
+                   ///< result lies
 
-  Operands(std::string_view op, const Tensor& left, const Tensor& right) : given{left, right} {
+  Operands(std::string_view op, const Tensor& left, const Tensor& right) : uncast{left, right} {
     check_defined(op, "a", left);
     check_defined(op, "b", right);
     check_device(op, "b", right, left.device());
@@ -44,7 +44,7 @@ Operands arithmetic_operands(std::string_view op, Binary f, const Tensor& left, 
 Tensor with_number(std::string_view op, Binary f, const Tensor& a, double b) {
   check_defined(op, "a", a);
   pointwise::check_binary_dtype(op, f, a.dtype());
-  const Tensor number = pointwise::number_beside(op, a, b);
+  const Tensor number = pointwise::number_operand(op, a, b);
   return pointwise::binary(op, f, a, number, {a, number});
 }
 
@@ -53,7 +53,7 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
   const Tensor& a = operands.a;
   const Tensor& b = operands.b;
   const Sizes sizes = broadcast_sizes(op, a.sizes(), b.sizes());
-  Tensor y = pointwise::empty_for(sizes, DType::boolean, operands.given);
+  Tensor y = pointwise::empty_for(sizes, DType::boolean, operands.uncast);
   using pointwise::operand_of;
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(a, b, y)}; });
   kernels::pointwise_kernels.at(op, y.device())
@@ -75,8 +75,8 @@ Tensor not_negative(const Tensor& e) {
 }  // namespace
 
 Tensor add(const Tensor& left, const Tensor& right) {
-  const auto [a, b, given] = arithmetic_operands("add", Binary::add, left, right);
-  return record("add", {a, b}, pointwise::binary("add", Binary::add, a, b, given), {},
+  const auto [a, b, uncast] = arithmetic_operands("add", Binary::add, left, right);
+  return record("add", {a, b}, pointwise::binary("add", Binary::add, a, b, uncast), {},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
                           c.needs_grad(1) ? unbroadcast(dy, b_sizes) : Tensor()};
@@ -84,8 +84,8 @@ Tensor add(const Tensor& left, const Tensor& right) {
 }
 
 Tensor sub(const Tensor& left, const Tensor& right) {
-  const auto [a, b, given] = arithmetic_operands("sub", Binary::sub, left, right);
-  return record("sub", {a, b}, pointwise::binary("sub", Binary::sub, a, b, given), {},
+  const auto [a, b, uncast] = arithmetic_operands("sub", Binary::sub, left, right);
+  return record("sub", {a, b}, pointwise::binary("sub", Binary::sub, a, b, uncast), {},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
                           c.needs_grad(1) ? neg(unbroadcast(dy, b_sizes)) : Tensor()};
@@ -93,9 +93,9 @@ Tensor sub(const Tensor& left, const Tensor& right) {
 }
 
 Tensor mul(const Tensor& left, const Tensor& right) {
-  const auto [a, b, given] = arithmetic_operands("mul", Binary::mul, left, right);
+  const auto [a, b, uncast] = arithmetic_operands("mul", Binary::mul, left, right);
   // Each operand serves the gradient of the other.
-  return record("mul", {a, b}, pointwise::binary("mul", Binary::mul, a, b, given),
+  return record("mul", {a, b}, pointwise::binary("mul", Binary::mul, a, b, uncast),
                 {b.requires_grad() ? a : Tensor(), a.requires_grad() ? b : Tensor()},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {c.needs_grad(0) ? unbroadcast(mul(dy, c.saved(1)), a_sizes) : Tensor(),
@@ -104,8 +104,8 @@ Tensor mul(const Tensor& left, const Tensor& right) {
 }
 
 Tensor div(const Tensor& left, const Tensor& right) {
-  const auto [a, b, given] = arithmetic_operands("div", Binary::div, left, right);
-  return record("div", {a, b}, pointwise::binary("div", Binary::div, a, b, given),
+  const auto [a, b, uncast] = arithmetic_operands("div", Binary::div, left, right);
+  return record("div", {a, b}, pointwise::binary("div", Binary::div, a, b, uncast),
                 {b.requires_grad() ? a : Tensor(), b},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   const Tensor b_saved = c.saved(1);
@@ -121,8 +121,8 @@ Tensor div(const Tensor& left, const Tensor& right) {
 }
 
 Tensor maximum(const Tensor& left, const Tensor& right) {
-  const auto [a, b, given] = arithmetic_operands("maximum", Binary::maximum, left, right);
-  return record("maximum", {a, b}, pointwise::binary("maximum", Binary::maximum, a, b, given), {a, b},
+  const auto [a, b, uncast] = arithmetic_operands("maximum", Binary::maximum, left, right);
+  return record("maximum", {a, b}, pointwise::binary("maximum", Binary::maximum, a, b, uncast), {a, b},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   const Tensor x = c.saved(0);
                   const Tensor y = c.saved(1);
@@ -140,8 +140,8 @@ Tensor maximum(const Tensor& left, const Tensor& right) {
 }
 
 Tensor pow(const Tensor& left, const Tensor& right) {
-  const auto [a, b, given] = arithmetic_operands("pow", Binary::pow, left, right);
-  return record("pow", {a, b}, pointwise::binary("pow", Binary::pow, a, b, given), {a, b},
+  const auto [a, b, uncast] = arithmetic_operands("pow", Binary::pow, left, right);
+  return record("pow", {a, b}, pointwise::binary("pow", Binary::pow, a, b, uncast), {a, b},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   const Tensor x = c.saved(0);
                   const Tensor e = c.saved(1);
@@ -167,26 +167,26 @@ Tensor pow(const Tensor& left, const Tensor& right) {
                 });
 }
 
-Tensor add(const Tensor& given, double b) {
-  const Tensor a = autocast_input("add", given);
+Tensor add(const Tensor& input, double b) {
+  const Tensor a = autocast_input("add", input);
   return record("add", {a}, with_number("add", Binary::add, a, b), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
-Tensor sub(const Tensor& given, double b) {
-  const Tensor a = autocast_input("sub", given);
+Tensor sub(const Tensor& input, double b) {
+  const Tensor a = autocast_input("sub", input);
   return record("sub", {a}, with_number("sub", Binary::sub, a, b), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
-Tensor mul(const Tensor& given, double b) {
-  const Tensor a = autocast_input("mul", given);
+Tensor mul(const Tensor& input, double b) {
+  const Tensor a = autocast_input("mul", input);
   return record("mul", {a}, with_number("mul", Binary::mul, a, b), {},
                 [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
 }
 
-Tensor div(const Tensor& given, double b) {
-  const Tensor a = autocast_input("div", given);
+Tensor div(const Tensor& input, double b) {
+  const Tensor a = autocast_input("div", input);
   return record("div", {a}, with_number("div", Binary::div, a, b), {},
                 [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {div(dy, b)}; });
 }
@@ -201,7 +201,7 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   const Tensor& b = operands.b;
   check_device("where", "condition", condition, a.device());
   const Sizes sizes = broadcast_sizes("where", condition.sizes(), broadcast_sizes("where", a.sizes(), b.sizes()));
-  Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, operands.given[0], operands.given[1]});
+  Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, operands.uncast[0], operands.uncast[1]});
   using pointwise::operand_of;
   const OpScope scope([&] { return OpWork{.op = "where", .bytes = bytes_of(condition, a, b, y)}; });
   kernels::pointwise_kernels.at("where", y.device())

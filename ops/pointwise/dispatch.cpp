@@ -62,7 +62,7 @@ DType result_dtype(const Tensor& a, const Tensor& b) {
   return promote(a.dtype(), b.dtype());
 }
 
-Tensor number_beside(std::string_view op, const Tensor& x, double b) {
+Tensor number_operand(std::string_view op, const Tensor& x, double b) {
   if (!is_floating(x.dtype())) {
     const double limit = x.dtype() == DType::int32 ? 0x1p31 : 0x1p63;
     check(std::floor(b) == b && b >= -limit && b < limit, op, "b: expected a whole number that fits into {}, got {}",
@@ -113,8 +113,8 @@ Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, cons
                 });
 }
 
-Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& given) {
-  Tensor y = empty_for(broadcast_sizes(op, a.sizes(), b.sizes()), a.dtype(), given);
+Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& uncast) {
+  Tensor y = empty_for(broadcast_sizes(op, a.sizes(), b.sizes()), a.dtype(), uncast);
   binary_into(f, a, b, y);
   return y;
 }

@@ -23,7 +23,7 @@ Operand operand_of(const Tensor& x, const Sizes& sizes);
 DType result_dtype(const Tensor& a, const Tensor& b);
 
 /// b as a tensor of rank 0 beside x. Throws Error for a number that x's integer dtype cannot hold.
-Tensor number_beside(std::string_view op, const Tensor& x, double b);
+Tensor number_operand(std::string_view op, const Tensor& x, double b);
 
 /// Throws Error unless binary function f exists for the dtype.
 void check_binary_dtype(std::string_view op, Binary f, DType dtype);
@@ -38,9 +38,9 @@ Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scal
 Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, const Tensor& dy,
                          const Scalars& scalars = {});
 
-/// A new tensor f(a, b) of two tensors of one dtype, in the result_strides() of `given`: a and b as they were before
+/// A new tensor f(a, b) of two tensors of one dtype, in the result_strides() of `uncast`: a and b as they were before
 /// they were converted to it.
-Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& given);
+Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& uncast);
 /// y = f(a, b), where y may be a or b; both broadcast to y's sizes.
 void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y);
 

@@ -44,7 +44,7 @@ void with_number(std::string_view op, Binary f, const Tensor& x, double b) {
   check_defined(op, "x", x);
   pointwise::check_binary_dtype(op, f, x.dtype());
   check_in_place(op, x);
-  pointwise::binary_into(f, x, pointwise::number_beside(op, x, b), x);
+  pointwise::binary_into(f, x, pointwise::number_operand(op, x, b), x);
 }
 
 }  // namespace

@@ -17,9 +17,9 @@ namespace {
 
 /// f(x), recorded with x or f(x) saved. Backward is one kernel, or `composed` of differentiable functions when it is
 /// recorded itself.
-Tensor smooth(std::string_view op, Unary f, const Tensor& given,
+Tensor smooth(std::string_view op, Unary f, const Tensor& input,
               Tensor (*composed)(const Tensor& saved, const Tensor& dy)) {
-  const Tensor x = autocast_input(op, given);
+  const Tensor x = autocast_input(op, input);
   const Tensor y = pointwise::unary(op, f, x);
   return record(op, {x}, y, {kernel_saves_output(f) ? y : x},
                 [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -29,21 +29,21 @@ Tensor smooth(std::string_view op, Unary f, const Tensor& given,
 
 }  // namespace
 
-Tensor neg(const Tensor& given) {
-  const Tensor x = autocast_input("neg", given);
+Tensor neg(const Tensor& input) {
+  const Tensor x = autocast_input("neg", input);
   return record("neg", {x}, pointwise::unary("neg", Unary::neg, x), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
 }
 
-Tensor exp(const Tensor& given) {
-  const Tensor x = autocast_input("exp", given);
+Tensor exp(const Tensor& input) {
+  const Tensor x = autocast_input("exp", input);
   const Tensor y = pointwise::unary("exp", Unary::exp, x);
   return record("exp", {x}, y, {y},
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
 }
 
-Tensor log(const Tensor& given) {
-  const Tensor x = autocast_input("log", given);
+Tensor log(const Tensor& input) {
+  const Tensor x = autocast_input("log", input);
   return record("log", {x}, pointwise::unary("log", Unary::log, x), {x},
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, c.saved(0))}; });
 }
@@ -56,8 +56,8 @@ Tensor rsqrt(const Tensor& x) {
   return smooth("rsqrt", Unary::rsqrt, x, [](const Tensor& y, const Tensor& dy) { return dy * -0.5 * (y * y * y); });
 }
 
-Tensor pow(const Tensor& given, double exponent) {
-  const Tensor x = autocast_input("pow", given);
+Tensor pow(const Tensor& input, double exponent) {
+  const Tensor x = autocast_input("pow", input);
   const Tensor y = pointwise::unary("pow", Unary::pow, x, {.first = exponent});
   return record("pow", {x}, y, {x}, [exponent](const Tensor& dy, const BackwardContext& c) -> Tensors {
     if (exponent == 0) {
@@ -67,8 +67,8 @@ Tensor pow(const Tensor& given, double exponent) {
   });
 }
 
-Tensor abs(const Tensor& given) {
-  const Tensor x = autocast_input("abs", given);
+Tensor abs(const Tensor& input) {
+  const Tensor x = autocast_input("abs", input);
   return record("abs", {x}, pointwise::unary("abs", Unary::abs, x), {x},
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {straight_backward("abs_backward", Unary::abs, c.saved(0), dy)};
@@ -89,8 +89,8 @@ Tensor erf(const Tensor& x) {
   });
 }
 
-Tensor relu(const Tensor& given) {
-  const Tensor x = autocast_input("relu", given);
+Tensor relu(const Tensor& input) {
+  const Tensor x = autocast_input("relu", input);
   const Tensor y = pointwise::unary("relu", Unary::relu, x);
   return record("relu", {x}, y, {y},
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {relu_backward(c.saved(0), dy)}; });
@@ -150,8 +150,8 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate) {
   return smooth("gelu", Unary::gelu, x, gelu_backward);
 }
 
-Tensor clamp(const Tensor& given, double low, double high) {
-  const Tensor x = autocast_input("clamp", given);
+Tensor clamp(const Tensor& input, double low, double high) {
+  const Tensor x = autocast_input("clamp", input);
   const Scalars bounds{low, high};
   return record("clamp", {x}, pointwise::unary("clamp", Unary::clamp, x, bounds), {x},
                 [bounds](const Tensor& dy, const BackwardContext& c) -> Tensors {

@@ -222,8 +222,8 @@ Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& 
 
 }  // namespace
 
-Tensor max_pool2d(const Tensor& given, const Pool2dOptions& options) {
-  const Tensor x = autocast_input("max_pool2d", given);
+Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
+  const Tensor x = autocast_input("max_pool2d", input);
   const SharedGeometry geometry = sliding_geometry("max_pool2d", x, options);
   check(options.divisor_override == 0, "max_pool2d",
         "divisor_override: expected 0, as a maximum divides nothing, got {}", options.divisor_override);
@@ -240,16 +240,16 @@ Tensor max_pool2d(const Tensor& given, const Pool2dOptions& options) {
   });
 }
 
-Tensor avg_pool2d(const Tensor& given, const Pool2dOptions& options) {
-  const Tensor x = autocast_input("avg_pool2d", given);
+Tensor avg_pool2d(const Tensor& input, const Pool2dOptions& options) {
+  const Tensor x = autocast_input("avg_pool2d", input);
   check(options.dilation.h == 1 && options.dilation.w == 1, "avg_pool2d",
         "dilation: expected 1, which is all that an average has, got {}", to_string(options.dilation));
   return average_pool("avg_pool2d", x, sliding_geometry("avg_pool2d", x, options));
 }
 
-Tensor adaptive_avg_pool2d(const Tensor& given, const Pair& output) {
+Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& output) {
   constexpr auto op = "adaptive_avg_pool2d";
-  const Tensor x = autocast_input(op, given);
+  const Tensor x = autocast_input(op, input);
   check_input(op, x);
   check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", to_string(output));
   check(output.h <= kMaxPixels && output.w <= kMaxPixels, op, "output: expected values of at most {}, got {}",

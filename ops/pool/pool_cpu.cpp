@@ -28,13 +28,13 @@ class LaneSums {
  public:
   using Value = compute_t<T>;
 
-  explicit LaneSums(int64_t lanes) : lanes_(lanes), beside_(kBeside ? lanes : 0) {}
+  explicit LaneSums(int64_t lanes) : lanes_(lanes), separate_(kSeparate ? lanes : 0) {}
 
   /// Zeros, to be added to.
   Value* start(T* place) {
     Value* sums = nullptr;
-    if constexpr (kBeside) {
-      sums = beside_.data();
+    if constexpr (kSeparate) {
+      sums = separate_.data();
     } else {
       sums = place;
     }
@@ -43,7 +43,7 @@ class LaneSums {
   }
   /// Writes the sums to their place, if they are not there.
   void finish(const Value* sums, T* place) const {
-    if constexpr (kBeside) {
+    if constexpr (kSeparate) {
       finish(sums, 1, place);
     }
   }
@@ -56,10 +56,10 @@ class LaneSums {
   }
 
  private:
-  static constexpr bool kBeside = !std::is_same_v<T, Value>;
+  static constexpr bool kSeparate = !std::is_same_v<T, Value>;
 
   int64_t lanes_;
-  Buffer<Value> beside_;
+  Buffer<Value> separate_;
 };
 
 /// Calls f(image, row) for `rows` rows of every image.

@@ -32,9 +32,9 @@ Tensor masked(std::string_view op, const Tensor& x, const DropoutMask& mask) {
 
 }  // namespace
 
-Tensor dropout(const Tensor& given, double rate, bool training, Generator& generator) {
+Tensor dropout(const Tensor& input, double rate, bool training, Generator& generator) {
   const AutocastOp cast("dropout");
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   check_arguments("dropout", x, rate);
   if (!training || rate == 0) {
     return x;
@@ -43,9 +43,9 @@ Tensor dropout(const Tensor& given, double rate, bool training, Generator& gener
   return masked("dropout", x, {.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate});
 }
 
-Tensor drop_path(const Tensor& given, double rate, bool training, Generator& generator) {
+Tensor drop_path(const Tensor& input, double rate, bool training, Generator& generator) {
   const AutocastOp cast("drop_path");
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   check_arguments("drop_path", x, rate);
   check(x.rank() >= 1, "drop_path", "x: expected rank 1 or more (axis 0 counts samples), got rank 0");
   if (!training || rate == 0) {

@@ -30,7 +30,7 @@ Axes reduced_last(int64_t rank, const Axes& reduced) {
 /// x (sets, count) -> the product of the elements before each (or behind it) in its row. By doubling: after step k
 /// every element holds the product of its 2^k neighbours. No division, so that zeros do no harm, to derivatives
 /// neither.
-Tensor products_beside(const Tensor& x, bool before) {
+Tensor products_of_others(const Tensor& x, bool before) {
   const int64_t count = x.size(1);
   const auto shifted = [&](const Tensor& t, int64_t by) {
     const Sizes front{0, before ? by : -by};
@@ -50,7 +50,8 @@ Tensor prod_backward(const Tensor& x, const Tensor& dy, const Axes& axes, const 
   const Tensor ordered = permute(x, order);
   // In float64, as the product itself: what is in between may leave the range of x's dtype.
   const Tensor rows = to(reshape(ordered, {count == 0 ? 0 : x.numel() / count, count}), DType::float64);
-  const Tensor others = mul(products_beside(rows, /* before= */ true), products_beside(rows, /* before= */ false));
+  const Tensor others =
+      mul(products_of_others(rows, /* before= */ true), products_of_others(rows, /* before= */ false));
   Axes inverse = order;
   for (int64_t i = 0; i < order.size(); ++i) {
     inverse[order[i]] = i;
@@ -61,14 +62,14 @@ Tensor prod_backward(const Tensor& x, const Tensor& dy, const Axes& axes, const 
 
 }  // namespace
 
-Tensor prod(const Tensor& given, const Axes& given_axes, const ReduceOptions& options) {
+Tensor prod(const Tensor& input, const Axes& unsorted_axes, const ReduceOptions& options) {
   const AutocastOp cast("prod");
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   check_defined("prod", "x", x);
   if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
-    return prod(to(x, DType::int64), given_axes, options);
+    return prod(to(x, DType::int64), unsorted_axes, options);
   }
-  const Axes axes = normalize_axes("prod", given_axes, x.rank());
+  const Axes axes = normalize_axes("prod", unsorted_axes, x.rank());
   Sizes kept = x.sizes();
   Sizes squeezed;
   int64_t count = 1;

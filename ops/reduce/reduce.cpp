@@ -75,9 +75,9 @@ Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool ke
 
 }  // namespace
 
-Tensor sum(const Tensor& given, const Axes& axes, const ReduceOptions& options) {
+Tensor sum(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
   const AutocastOp cast("sum");
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   const Plan plan = make_plan("sum", x, axes);
   if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
     return sum(to(x, DType::int64), axes, options);
@@ -85,17 +85,17 @@ Tensor sum(const Tensor& given, const Axes& axes, const ReduceOptions& options) 
   return sum_times("sum", x, plan, options.keepdim, 1);
 }
 
-Tensor mean(const Tensor& given, const Axes& axes, const ReduceOptions& options) {
+Tensor mean(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
   const AutocastOp cast("mean");
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   const Plan plan = make_plan("mean", x, axes);
   check_floating("mean", "x", x);
   return sum_times("mean", x, plan, options.keepdim, 1 / static_cast<double>(plan.count));
 }
 
-Tensor var(const Tensor& given, const Axes& axes, const VarOptions& options) {
+Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
   const AutocastOp cast("var");
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   const Plan plan = make_plan("var", x, axes);
   check_floating("var", "x", x);
   check(options.correction >= 0, "var", "correction: expected at least 0, got {}", options.correction);
@@ -126,9 +126,9 @@ Tensor var(const Tensor& given, const Axes& axes, const VarOptions& options) {
                 });
 }
 
-Tensor max(const Tensor& given, const Axes& axes, const ReduceOptions& options) {
+Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
   const AutocastOp cast("max");
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   const Plan plan = make_plan("max", x, axes);
   check(plan.count > 0, "max", "x: expected at least one element to reduce, got sizes {}, axes {}",
         to_string(x.sizes()), to_string(plan.axes));
@@ -182,10 +182,10 @@ Tensor argmax(const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
   return index_of_largest("argmax", x, normalize_axis("argmax", axis, x.rank()), options);
 }
 
-MaxAlong max_along(const Tensor& given, int64_t axis, const ArgmaxOptions& options) {
+MaxAlong max_along(const Tensor& input, int64_t axis, const ArgmaxOptions& options) {
   constexpr std::string_view op = "max_along";
   const AutocastOp cast(op);
-  const Tensor x = cast.input(given);
+  const Tensor x = cast.input(input);
   check_defined(op, "x", x);
   axis = normalize_axis(op, axis, x.rank());
   const Tensor index = index_of_largest(op, x, axis, {.last = options.last});

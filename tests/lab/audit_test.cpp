@@ -15,7 +15,7 @@
 #include <sstream>
 
 using namespace norma;
-using namespace norma::train::audit;
+using namespace norma::lab::audit;
 
 namespace {
 
@@ -350,13 +350,13 @@ TEST_CASE("audit: the report holds every measurement, timing and omission") {
                                  [](const std::string& line) { return line.starts_with("norm   statistics"); });
   REQUIRE(head != lines.end());
   for (int i = 1; i <= 6; ++i) {  // layer with two statistics and rms, in two dtypes
-    CHECK(norma::train::columns_of(head[i]) == norma::train::columns_of(*head));
+    CHECK(norma::lab::columns_of(head[i]) == norma::lab::columns_of(*head));
   }
   CHECK(table.find("two_values  float32  two_pass") != std::string::npos);
 }
 
 TEST_CASE("text table: numbers on the right, remarks anywhere, no blanks at the end") {
-  CHECK(norma::train::align_table({{"name", "é", "n"}, {"a", "1", "22"}, {"b", "a long remark"}, {"c", "", ""}}, 1) ==
+  CHECK(norma::lab::align_table({{"name", "é", "n"}, {"a", "1", "22"}, {"b", "a long remark"}, {"c", "", ""}}, 1) ==
         "name  é   n\n"
         "a     1  22\n"
         "b     a long remark\n"

@@ -12,7 +12,7 @@
 #include <sstream>
 
 using namespace norma;
-using namespace norma::train::bench;
+using namespace norma::lab::bench;
 using test::error_of;
 
 namespace {

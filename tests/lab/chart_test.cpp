@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-using namespace norma::train;
+using namespace norma::lab;
 
 namespace {
 

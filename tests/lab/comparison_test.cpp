@@ -14,7 +14,7 @@
 #include <string>
 
 using namespace norma;
-using namespace norma::train;
+using namespace norma::lab;
 using test::TemporaryFolder;
 
 namespace {
@@ -123,7 +123,7 @@ TEST_CASE("comparison: an interrupted one reports what is done, and a later one 
   Comparison comparison = plan_comparison(options);
   comparison.cells[0] = whole.cells[0];
   {
-    const InterruptGuard guard;
+    const train::InterruptGuard guard;
     std::raise(SIGINT);
     run_comparison(comparison, options);
   }

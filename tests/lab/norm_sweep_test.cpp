@@ -8,7 +8,7 @@
 #include <set>
 
 using namespace norma;
-using namespace norma::train::bench;
+using namespace norma::lab::bench;
 using test::error_of;
 
 namespace {

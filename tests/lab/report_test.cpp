@@ -12,7 +12,7 @@
 #include <string>
 
 using namespace norma;
-using namespace norma::train;
+using namespace norma::lab;
 
 namespace {
 
@@ -46,7 +46,7 @@ Comparison example() {
   Comparison comparison;
   comparison.recipe.dataset = "shapes";
   comparison.recipe.images = 25600;
-  comparison.environment = environment();
+  comparison.environment = train::environment();
   comparison.command = "norma compare --norms 'group<7>'";
   comparison.date = "2026-11-21 14:03:07";
   comparison.cells = {finished("resnet50", "batch", 0, 0.831, 400), finished("resnet50", "group:32", 0, 0.834, 300),
@@ -213,7 +213,7 @@ TEST_CASE("report: three files are written, and an error names the one that cann
 }
 
 TEST_CASE("environment: says what it runs on") {
-  const Environment e = environment();
+  const train::Environment e = train::environment();
   CHECK_FALSE(e.norma.empty());
   CHECK_FALSE(e.compiler.empty());
   CHECK(e.cores >= 1);
@@ -226,8 +226,8 @@ TEST_CASE("environment: says what it runs on") {
 }
 
 TEST_CASE("environment: the time has the form it promises") {
-  CHECK(std::regex_match(local_time(), std::regex("\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d")));
-  CHECK(std::regex_match(local_time(/* compact= */ true), std::regex("\\d{8}-\\d{6}")));
+  CHECK(std::regex_match(train::local_time(), std::regex("\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d")));
+  CHECK(std::regex_match(train::local_time(/* compact= */ true), std::regex("\\d{8}-\\d{6}")));
 }
 
 TEST_CASE("environment: the peak of resident memory is that of its own span") {
@@ -235,7 +235,7 @@ TEST_CASE("environment: the peak of resident memory is that of its own span") {
   constexpr int64_t kHalf = kBytes / 2;
   for (const bool reset : {true, false}) {  // false: as where the system does not let a process reset its mark
     CAPTURE(reset);
-    ResidentPeak first(reset);
+    train::ResidentPeak first(reset);
     const int64_t before = first.bytes();
     CHECK(before > 0);
     // Straight from the system: an allocator may keep what it is given back.
@@ -245,7 +245,7 @@ TEST_CASE("environment: the peak of resident memory is that of its own span") {
     first.sample();
     REQUIRE(munmap(memory, kBytes) == 0);
     CHECK(first.bytes() >= before + kHalf);
-    const ResidentPeak second(reset);
+    const train::ResidentPeak second(reset);
     CHECK(second.bytes() < before + kHalf);
   }
 }

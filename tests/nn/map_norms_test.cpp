@@ -1,4 +1,4 @@
-#include "nn/norm/response_norm.h"
+#include "nn/norm/map_norms.h"
 
 #include "error_text.h"
 #include "nn/std_conv.h"
@@ -99,19 +99,19 @@ TEST_CASE("response norm layers: residual and activation come after the norm, in
   const Tensor x = random_tensor({3, 6, 2, 4}, 1, DType::float32);
   const Tensor residual = random_tensor({3, 6, 2, 4}, 2, DType::float32);
   const Tensor y = layer(x);
-  CHECK(max_difference(norm_act(layer, x, {.activation = Activation::relu}), relu(y)) == 0);
-  CHECK(max_difference(norm_act(layer, x, {.activation = Activation::gelu}), gelu(y)) == 0);
-  CHECK(max_difference(norm_act(layer, x, {.activation = Activation::silu, .residual = residual}),
+  CHECK(max_difference(nn::forward_act(layer, x, {.activation = Activation::relu}), relu(y)) == 0);
+  CHECK(max_difference(nn::forward_act(layer, x, {.activation = Activation::gelu}), gelu(y)) == 0);
+  CHECK(max_difference(nn::forward_act(layer, x, {.activation = Activation::silu, .residual = residual}),
                        silu(add(y, residual))) == 0);
-  CHECK(max_difference(norm_act(layer, x, {.residual = residual}), add(y, residual)) == 0);
+  CHECK(max_difference(nn::forward_act(layer, x, {.residual = residual}), add(y, residual)) == 0);
   const Tensor narrow = to(x, DType::bfloat16);
   const Tensor narrow_residual = to(residual, DType::bfloat16);
   const Tensor expected = relu(add(to(layer(narrow), DType::float32), to(narrow_residual, DType::float32)));
-  CHECK(max_difference(norm_act(layer, narrow, {.activation = Activation::relu, .residual = narrow_residual}),
+  CHECK(max_difference(nn::forward_act(layer, narrow, {.activation = Activation::relu, .residual = narrow_residual}),
                        to(expected, DType::bfloat16)) == 0);
-  CHECK(error_of([&] { norm_act(layer, x, {.residual = narrow_residual}); }) ==
+  CHECK(error_of([&] { nn::forward_act(layer, x, {.residual = narrow_residual}); }) ==
         "norm_act: residual: expected dtype float32, got bfloat16");
-  CHECK(error_of([&] { norm_act(layer, x, {.residual = ones({6})}); }) ==
+  CHECK(error_of([&] { nn::forward_act(layer, x, {.residual = ones({6})}); }) ==
         "norm_act: residual: expected sizes [3, 6, 2, 4], got [6]");
 }
 

@@ -3,7 +3,7 @@
 #include "composed_definitions.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
-#include "nn/norm/response_norm.h"
+#include "nn/norm/map_norms.h"
 #include "nn/std_conv.h"
 #include "ops/norm_reference.h"
 #include "ops/shape/copy.h"
@@ -67,7 +67,7 @@ inline Conv2dOptions convolution_of(const NormCase& c) {
           .groups = c.groups};
 }
 
-/// Whether the kind is one of response_norm.h with parameters.
+/// Whether the kind is one of map_norms.h with parameters.
 inline bool is_composed(const NormCase& c) {
   return c.kind == "evonorm_b0" || c.kind == "evonorm_s0" || c.kind == "frn" || c.kind == "grn" || c.kind == "dyt";
 }

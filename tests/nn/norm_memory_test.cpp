@@ -20,7 +20,7 @@ double kept(const std::string& norm, DType dtype, MemoryFormat format, Activatio
   leaf.set_requires_grad();
   const Tensor x = add(leaf, 1);  // keeps nothing
   const auto layer = nn::make_norm(norm, sizes[1]);
-  const Tensor y = nn::norm_act(*layer, x, {.activation = activation, .residual = residual ? leaf : Tensor{}});
+  const Tensor y = nn::forward_act(*layer, x, {.activation = activation, .residual = residual ? leaf : Tensor{}});
   return static_cast<double>(Tape(y).saved_bytes()) /
          (static_cast<double>(x.numel()) * static_cast<double>(size_of(dtype)));
 }

@@ -289,11 +289,13 @@ TEST_CASE("norms: under autocast a residual is converted with the input, for eve
     Tensor y;
     {
       const Autocast autocast;
-      REQUIRE_NOTHROW(y = nn::norm_act(*make_norm(name, 8), x, {.activation = Activation::silu, .residual = residual}));
+      REQUIRE_NOTHROW(
+          y = nn::forward_act(*make_norm(name, 8), x, {.activation = Activation::silu, .residual = residual}));
     }
     CHECK(y.dtype() == DType::bfloat16);
     const Tensor narrow = to(residual.detach(), DType::bfloat16);
-    const Tensor expected = nn::norm_act(*make_norm(name, 8), x, {.activation = Activation::silu, .residual = narrow});
+    const Tensor expected =
+        nn::forward_act(*make_norm(name, 8), x, {.activation = Activation::silu, .residual = narrow});
     CHECK(max_difference(y, expected) == 0);
     y.backward(ones_like(y));
     CHECK(residual.grad().dtype() == DType::float32);
