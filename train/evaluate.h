@@ -17,7 +17,8 @@ struct Evaluation {
 };
 
 /// Runs the model in evaluation mode over all batches, without gradients; its mode is as before afterwards.
-/// `model` is in the precision (convert_model()); the images are converted, and the loss is computed in float32 or wider.
+/// `model` is in the precision (convert_model()); the images are converted, and the loss is computed in float32 or
+/// wider.
 Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision = {});
 
 }  // namespace norma::train

@@ -1,8 +1,8 @@
 #include "nn/norm/built_in_norms.h"
 
 #include "nn/norm/batch_norm.h"
-#include "nn/norm/norm.h"
 #include "nn/norm/map_norms.h"
+#include "nn/norm/norm.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,8 +2,8 @@
 
 #include "composed_definitions.h"
 #include "nn/norm/batch_norm.h"
-#include "nn/norm/norm.h"
 #include "nn/norm/map_norms.h"
+#include "nn/norm/norm.h"
 #include "nn/std_conv.h"
 #include "ops/norm_reference.h"
 #include "ops/shape/copy.h"

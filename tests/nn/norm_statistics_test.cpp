@@ -1,7 +1,7 @@
 #include "core/factory.h"
 #include "nn/norm/batch_norm.h"
-#include "nn/norm/norm.h"
 #include "nn/norm/map_norms.h"
+#include "nn/norm/norm.h"
 #include "ops/map_norm/evo_norm.h"
 #include "ops/norm/standardize_weight.h"
 #include "ops/pointwise/pointwise.h"
