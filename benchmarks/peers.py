@@ -4,10 +4,12 @@
 PyTorch 2 with timm comes from PyPI into an environment of its own (build/peers); where that fails, Debian's torch is
 taken. The programs run as processes of their own that take turns step by step, so that all meet the same moments of the
 machine; PyTorch runs in both memory formats, and its better one counts. Prints Markdown tables and writes all figures to
-benchmarks/results/peers.json, where parts that this run leaves out stay as they were.
+benchmarks/results/PROCESSOR/peers.json, where parts that this run leaves out stay as they were. figures.py makes the docs
+of them.
 
     ./run build && python3 benchmarks/peers.py
     python3 benchmarks/peers.py --only norms --norm-rounds 5
+    python3 benchmarks/peers.py --isa avx2    # both programs held to AVX2 on a processor that has more
 """
 import argparse
 import csv
@@ -21,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 
-from training_throughput import PYTHON, cpu_name, install_missing
+import processor
+from training_throughput import PYTHON, install_missing
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -30,6 +33,14 @@ NORMS = "batch,layer2d,group:32,group:1,instance,rms2d"
 SHAPES = ("8x64x112x112,8x256x56x56,8x64x56x56,8x512x28x28,8x128x28x28,8x1024x14x14,"
           "8x96x56x56,8x192x28x28,32x384x14x14,32x2048x7x7,32x768x7x7")
 BATCHES = (16, 8, 4, 2, 1)
+TITLES = {  # of the parts
+    "train": "training, float32",
+    "bfloat16": "training, bfloat16 autocast",
+    "infer": "inference, float32; Norma's ResNet-50 with folded batch norms",
+    "batches": "training by batch size, float32",
+    "memory": "peak resident memory of training",
+    "norms": "single norms, float32",
+}
 
 
 def pytorch():
@@ -52,7 +63,7 @@ class Programs:
     def __init__(self, options):
         self.options = options
         self.python = options.python or pytorch()
-        self.environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)}
+        self.environment = os.environ | {"OMP_NUM_THREADS": str(options.threads)} | processor.LIMITS.get(options.isa, {})
         self.versions = {}
 
     def run(self, command):
@@ -224,14 +235,14 @@ def main():
     parser.add_argument("--turns", type=pathlib.Path, default=ROOT / "build/cpu-release/benchmarks/turns",
                         help="the program that does steps when told to")
     parser.add_argument("--python", type=pathlib.Path, help="a Python that has torch")
-    parts = ("train", "bfloat16", "infer", "batches", "memory", "norms")
-    parser.add_argument("--only", choices=parts, nargs="+", default=parts, help="these parts only")
+    parser.add_argument("--only", choices=TITLES, nargs="+", default=list(TITLES), help="these parts only")
     parser.add_argument("--model", choices=MODELS, nargs="+", default=MODELS)
     parser.add_argument("--rounds", type=int, default=15, help="steps of each network")
     parser.add_argument("--norm-rounds", type=int, default=3, help="runs of each single norm")
     parser.add_argument("--compile", action="store_true", help="torch.compile too")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--results", type=pathlib.Path, default=HERE / "results")
+    parser.add_argument("--isa", choices=processor.LIMITS, help="hold both programs to these instructions")
+    parser.add_argument("--results", type=pathlib.Path, default=HERE / "results", help="folder of the processors' folders")
     options = parser.parse_args()
     for program in (options.norma, options.turns):
         if not program.exists():
@@ -242,38 +253,37 @@ def main():
     def show(lines):
         print("\n".join(lines), flush=True)
 
-    def networks(part, title, cases):
+    def networks(part, cases):
         report[part] = [{"name": name} | network(programs, *arguments, **more) for name, arguments, more in cases]
-        show(network_table(title, [(result["name"], result) for result in report[part]]))
+        show(network_table(TITLES[part], [(result["name"], result) for result in report[part]]))
 
     if "train" in options.only:
-        networks("train", "Training, float32", [(m, (m, "train", 8), {}) for m in options.model])
+        networks("train", [(m, (m, "train", 8), {}) for m in options.model])
     if "bfloat16" in options.only:
-        networks("bfloat16", "Training, bfloat16 autocast",
-                 [(m, (m, "train", 8, "amp_bfloat16"), {}) for m in options.model])
+        networks("bfloat16", [(m, (m, "train", 8, "amp_bfloat16"), {}) for m in options.model])
     if "infer" in options.only:
-        networks("infer", "Inference, float32; Norma's ResNet-50 with folded batch norms",
-                 [(m, (m, "infer", 8), {"norma_options": ["--fold"] if m == "resnet50" else []}) for m in options.model])
+        networks("infer", [(m, (m, "infer", 8), {"norma_options": ["--fold"] if m == "resnet50" else []}) for m in options.model])
     if "batches" in options.only:
-        networks("batches", "Training ResNet-50 by batch size, float32",
-                 [("resnet50", ("resnet50", "train", b), {}) for b in BATCHES])
+        networks("batches", [("resnet50", ("resnet50", "train", b), {}) for b in BATCHES])
     if "memory" in options.only:
         report["memory"] = [{"name": m} | network(programs, m, "train", 32, rounds=1) for m in options.model]
         show(memory_table([(result["name"], result) for result in report["memory"]]))
     if "norms" in options.only:
         report["norms"] = norms(programs)
         show(norms_table(report["norms"]))
-    made = {"date": datetime.date.today().isoformat(), "cpu": cpu_name(), "threads": options.threads,
+    made = {"date": datetime.date.today().isoformat(), "threads": options.threads,
             "versions": programs.versions}
     rounds = {"memory": 1, "norms": options.norm_rounds}
-    options.results.mkdir(parents=True, exist_ok=True)
-    path = options.results / "peers.json"
+    machine = processor.describe(options.isa)
+    folder = options.results / machine["folder"]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "peers.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     parts = {part: made | {"rounds": rounds.get(part, options.rounds), "rows": rows} for part, rows in report.items()}
-    path.write_text(json.dumps(before | parts, indent=1) + "\n")
+    path.write_text(json.dumps(before | {"processor": machine} | parts, indent=1) + "\n")
     if "batches" in report:
-        plot_batches(options.results, report["batches"])
-    print(f"\n{made['cpu']}, {options.threads} threads, {programs.versions.get('pytorch', '')}, {made['date']}")
+        plot_batches(folder, report["batches"])
+    print(f"\n{machine['name']}, {options.threads} threads, {programs.versions.get('pytorch', '')}, {made['date']}")
     print(f"written: {os.path.relpath(path)}")
 
 

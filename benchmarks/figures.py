@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Makes the tables beside PyTorch in the docs from what peers.py has measured on each kind of processor.
+
+benchmarks/results/PROCESSOR/peers.json -> docs/peers/PROCESSOR.md, and in docs/benchmarks.md the part between the lines
+that name this script: a column for each processor.
+
+    python3 benchmarks/figures.py            # after benchmarks/peers.py
+    python3 benchmarks/figures.py --check    # fails where a page is not what the results give
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+import peers
+
+HERE = pathlib.Path(__file__).resolve().parent
+BEGIN, END = "<!-- made by benchmarks/figures.py -->", "<!-- end of what benchmarks/figures.py makes -->"
+
+
+def name_of(part, result):
+    return (result["name"], result["batch_size"], peers.TITLES[part])
+
+
+def made_by(part):
+    return (f"{part['date']}, {part['threads']} threads, {part['rounds']} rounds, {part['versions']['pytorch']}"
+            if "pytorch" in part["versions"] else f"{part['date']}, {part['threads']} threads")
+
+
+def overview(results):
+    """A row for each network and case, a column for each processor."""
+    rows = {}
+    for column, result in enumerate(results):
+        for part in ("train", "bfloat16", "infer", "batches"):
+            for row in result.get(part, {}).get("rows", []):
+                _, low, middle, high = peers.ratio(row)
+                rows.setdefault(name_of(part, row), {})[column] = f"**{middle:.2f}** ({low:.2f} to {high:.2f})"
+        for row in result.get("memory", {}).get("rows", []):
+            theirs = min(v for k, v in row["peak_rss"].items() if k != "norma")
+            key = (row["name"], row["batch_size"], "peak memory of training: Norma / PyTorch, the less the better")
+            rows.setdefault(key, {})[column] = f"**{row['peak_rss']['norma'] / theirs:.2f}**"
+    lines = ["| network | batch | | " + " | ".join(r["processor"]["name"] for r in results) + " |",
+             "|---|---|---|" + "---|" * len(results)]
+    for (name, batch, what), cells in rows.items():
+        lines.append(f"| {name} | {batch} | {what} | " + " | ".join(cells.get(c, "") for c in range(len(results))) + " |")
+    links = [f"[{r['processor']['name']}](peers/{r['processor']['folder']}.md)" for r in results]
+    return lines + ["", "All figures of each processor, single norms too: " + "; ".join(links) + "."]
+
+
+def page(result):
+    """Everything that was measured on one processor."""
+    lines = [f"# Beside PyTorch on {result['processor']['name']}", "",
+             "`python3 benchmarks/peers.py` measured this and `python3 benchmarks/figures.py` wrote it. Compare figures of one",
+             "table: the tables were made at different times."]
+    for part, title in peers.TITLES.items():
+        if part not in result:
+            continue
+        rows = result[part]["rows"]
+        if part == "memory":
+            lines += peers.memory_table([(row["name"], row) for row in rows])
+        elif part == "norms":
+            lines += peers.norms_table(rows)
+        else:
+            lines += peers.network_table(title, [(row["name"], row) for row in rows])
+        lines += ["", made_by(result[part]) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def pages(root):
+    """Path and text of each page."""
+    results = [json.loads(path.read_text()) for path in sorted((root / "benchmarks/results").glob("*/peers.json"))]
+    made = {root / "docs/peers" / (result["processor"]["folder"] + ".md"): page(result) for result in results}
+    main = root / "docs/benchmarks.md"
+    text = main.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(END) < text.index(BEGIN):
+        sys.exit(f"figures: {main}: expected one line '{BEGIN}' and one '{END}' behind it")
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    made[main] = before + "\n".join([BEGIN, "", *(overview(results) if results else ["Nothing was measured yet."]), "", END]) + after
+    return made
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a page differs")
+    parser.add_argument("--root", type=pathlib.Path, default=HERE.parent, help="of the project")
+    options = parser.parse_args()
+    made = pages(options.root)
+    extra = set((options.root / "docs/peers").glob("*.md")) - set(made)
+    wrong = [path for path, text in made.items() if not path.exists() or path.read_text() != text] + sorted(extra)
+    if options.check:
+        for path in wrong:
+            print(f"figures: {path.relative_to(options.root)} is not what the results give", file=sys.stderr)
+        sys.exit(1 if wrong else 0)
+    for path in wrong:
+        if path in extra:
+            path.unlink()
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(made[path])
+        print(f"written: {path.relative_to(options.root)}")
+
+
+if __name__ == "__main__":
+    main()
