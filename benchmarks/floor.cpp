@@ -2,6 +2,7 @@
 // fastest, and a copy: no step can take less. By hand: floor --model resnet50 -b 8
 
 #include "lab/bench/floor.h"
+#include "core/spin_briefly.h"
 #include "lab/bench/detail.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
@@ -76,6 +77,7 @@ void print_floor(const bench::StepOptions& options, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  norma::spin_briefly(argv);
   bench::StepOptions options{
       .recipe = {.model = "resnet50", .image_size = 224, .batch_size = 8, .channels_last = true}};
   bool infer = false;

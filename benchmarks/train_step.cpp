@@ -1,6 +1,8 @@
 // Times training steps (forward, loss, backward, optimizer) of one network on random images and prints one line of
 // JSON. training_throughput.py runs it beside PyTorch; by hand: train_step --model resnet50 --channels-last
 
+#include "core/spin_briefly.h"
+
 #include <norma/norma.h>
 
 #include <CLI/CLI.hpp>
@@ -53,6 +55,7 @@ std::vector<double> seconds_per_step(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  norma::spin_briefly(argv);
   Options options;
   CLI::App app("Times training steps of one network on random images and prints one line of JSON.");
   app.add_option("--model", options.model)->capture_default_str();

@@ -1,6 +1,7 @@
 // Does one step of a network for each line that comes on standard input and prints its seconds, so that a script can
 // let programs take turns step by step. peers.py runs it beside PyTorch.
 
+#include "core/spin_briefly.h"
 #include "lab/bench/step.h"
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include <string>
 
 int main(int argc, char** argv) {
+  norma::spin_briefly(argv);
   namespace bench = norma::lab::bench;
   bench::StepOptions options{.recipe = {.model = "resnet50",
                                         .image_size = 224,

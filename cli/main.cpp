@@ -2,6 +2,7 @@
 #include "cli/help.h"
 #include "cli/option.h"
 #include "core/nearest_name.h"
+#include "core/spin_briefly.h"
 #include "core/version.h"
 #include "train/output.h"
 
@@ -215,6 +216,7 @@ const std::string& program_name() {
 }  // namespace norma::cli
 
 int main(int argc, char** argv) {
+  norma::spin_briefly(argv);
   norma::cli::occupy_standard_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of writing, and no reason to lose the rest
   norma::cli::note_program_name(argc > 0 ? argv[0] : nullptr);

@@ -126,3 +126,20 @@ TEST_CASE("norma: missing and broken data") {
   CHECK_MESSAGE(outcome.err.find("train-images-idx3-ubyte") != std::string::npos, outcome.err);
   CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
 }
+
+TEST_CASE("norma: threads that wait spin briefly, unless the environment says something else") {
+  const TemporaryFolder folder;
+  const auto spin_count = [&](const std::string& environment) {
+    const std::string text =
+        run_norma(folder.path(), "--version",
+                  "env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT OMP_DISPLAY_ENV=verbose OMP_NUM_THREADS=1 " + environment)
+            .err;
+    const std::string name = "GOMP_SPINCOUNT = '";
+    const size_t at = text.rfind(name);  // the program that has started itself again comes last
+    REQUIRE_MESSAGE(at != std::string::npos, text);
+    return text.substr(at + name.size(), text.find('\'', at + name.size()) - at - name.size());
+  };
+  CHECK(spin_count("") == "10000");
+  CHECK(spin_count("GOMP_SPINCOUNT=7") == "7");
+  CHECK(spin_count("OMP_WAIT_POLICY=passive") == "0");
+}
