@@ -1,4 +1,5 @@
 #include "cli/command.h"
+#include "core/device_functions.h"
 #include "data/dataset.h"
 #include "lab/report/report.h"
 #include "models/registry.h"
@@ -37,8 +38,12 @@ int run() {
   const train::Environment e = train::environment();
   line("norma", e.norma);
   line("devices", fmt::format("{}", fmt::join(e.devices, " ")));
-  line("for tests",
-       fmt::format("{}: the kernels of the CPU, on memory that nobody else may touch", to_string(kCudaEmulated)));
+  for (const auto& [name, text] : cuda_facts()) {
+    line(name, text);
+  }
+  line("for tests", fmt::format("{}: memory that nobody but kernels may touch. The kernels of CUDA, run by the host, "
+                                "for what tensors do themselves; those of the CPU for all else",
+                                to_string(kCudaEmulated)));
   line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, lab::format_bytes(e.memory)));
   line("threads", std::to_string(e.threads));
   line("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));

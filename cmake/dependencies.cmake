@@ -18,3 +18,8 @@ if(NOT NORMA_ONEDNN STREQUAL "OFF")
                     "fall back to Eigen, at about half the speed")
   endif()
 endif()
+
+if(NORMA_CUDA)
+  find_package(CUDAToolkit 12 REQUIRED)
+  message(STATUS "CUDA ${CUDAToolkit_VERSION} for GPUs of ${CMAKE_CUDA_ARCHITECTURES}")
+endif()

@@ -1,5 +1,6 @@
 # norma_add_room(NAME [DEPENDS room…]): the library norma::NAME from every source file under NAME/.
 #
+# Files *.cu are compiled where NORMA_CUDA is on, and there cuda.cpp takes the place of no_cuda.cpp.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
 # conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not.
 function(norma_add_room name)
@@ -10,6 +11,14 @@ function(norma_add_room name)
     list(FILTER sources EXCLUDE REGEX "_onednn_stub\\.cpp$")
   else()
     list(FILTER sources EXCLUDE REGEX "_onednn\\.cpp$")
+  endif()
+
+  if(NORMA_CUDA)
+    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${name}/*.cu)
+    list(APPEND sources ${cuda_sources})
+    list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
+  else()
+    list(FILTER sources EXCLUDE REGEX "/cuda\\.cpp$")
   endif()
 
   # In unrolled inlined code the checks of arrays on the stack take minutes to compile too.
@@ -31,6 +40,9 @@ function(norma_add_room name)
                                                 $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
     if(NORMA_HAVE_ONEDNN)
       target_link_libraries(norma_${name} PRIVATE DNNL::dnnl)
+    endif()
+    if(NORMA_CUDA)
+      target_link_libraries(norma_${name} PRIVATE CUDA::cudart_static)
     endif()
   else()
     add_library(norma_${name} INTERFACE)
@@ -66,7 +78,7 @@ endfunction()
 # other flags than the file's, so the exceptions do without.
 function(norma_optimise_less target)
   cmake_parse_arguments(arg "" "" "EXCEPT" ${ARGN})
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
   set_source_files_properties(${arg_EXCEPT} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>
                               SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
@@ -86,32 +98,40 @@ endfunction()
 
 # Flags of every target that we compile.
 function(norma_compile_options target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  set(options -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
     -Wno-missing-field-initializers)  # designated initializers name what differs from the default
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # GCC 12's own AVX-512 headers trip this warning (GCC bug 105593) wherever Eigen is inlined.
-    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)
+    list(APPEND options -Wno-maybe-uninitialized)
   endif()
   if(NORMA_NATIVE)
-    target_compile_options(${target} PRIVATE -march=${NORMA_ARCHITECTURE})
+    list(APPEND options -march=${NORMA_ARCHITECTURE})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-      target_compile_options(${target} PRIVATE -mprefer-vector-width=512)
+      list(APPEND options -mprefer-vector-width=512)
       if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
         # GCC 12 copies a struct that holds {2, 2, 0, 0} as {2, 2, 2, 2} when it moves 32 bytes at once
         # (tests/core/compiler_test.cpp). Pieces of 16 bytes are right; loops are vectorised as before.
-        target_compile_options(${target} PRIVATE -mmove-max=128 -mstore-max=128)
+        list(APPEND options -mmove-max=128 -mstore-max=128)
       endif()
     endif()
   endif()
   # Without AVX-512 a vector of 64 bytes has no agreed way through a call; ours are in inlined functions only.
-  target_compile_options(${target} PRIVATE -Wno-psabi)
+  list(APPEND options -Wno-psabi)
   # Bits depend on what is written, not on what is inlined where: sums keep their order, and the compiler makes no
   # fused multiply-add of its own (core/multiply_add.h). Only errno and traps are given up.
-  target_compile_options(${target} PRIVATE -fno-math-errno -fno-trapping-math -ffp-contract=off)
+  list(APPEND options -fno-math-errno -fno-trapping-math -ffp-contract=off)
+  if(NORMA_SANITIZE)
+    list(APPEND options -fsanitize=${NORMA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${NORMA_SANITIZE})
+  endif()
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
   # Eigen must not start threads of its own below our OpenMP loops.
   target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE EIGEN_MPL2_ONLY)
-  if(NORMA_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${NORMA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-    target_link_options(${target} PUBLIC -fsanitize=${NORMA_SANITIZE})
+  if(NORMA_CUDA)
+    # nvcc, too, makes no fused multiply-add of its own. fmt takes it for an old compiler, which it is not, but it
+    # cannot check formats.
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--fmad=false;-lineinfo;-Xcompiler=-Wall,-Wextra>")
+    target_compile_definitions(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1;FMT_CONSTEVAL=>")
   endif()
 endfunction()

@@ -6,13 +6,25 @@
 
 namespace norma {
 
-void detail::fail_no_kernels(std::string_view op, Device device) {
-  check(device.type != DeviceType::cuda, op, "this build of Norma has no CUDA");
+void detail::fail_no_kernels(std::string_view op, Device device, bool build_has_cuda) {
+  check(device.type != DeviceType::cuda || build_has_cuda, op, "this build of Norma has no CUDA");
+  check(device.type != DeviceType::cuda, op, "not yet on CUDA; --device cpu has it");
   fail(op, "expected a device, got {}", to_string(device));
 }
 
+void detail::fail_no_kernels(std::string_view op, Device device) {
+  fail_no_kernels(op, device, device_functions.cuda != nullptr);
+}
+
 void check_available(std::string_view op, Device device) {
-  static_cast<void>(device_functions.table(op, device));
+  const DeviceFunctions& functions = device_functions.table(op, device);
+  if (functions.check_there != nullptr) {
+    functions.check_there(op, device.index);
+  }
+}
+
+Facts cuda_facts() {
+  return device_functions.cuda == nullptr ? Facts{} : device_functions.cuda->facts();
 }
 
 Allocator& allocator(Device device) {

@@ -4,8 +4,15 @@
 #include "core/by_device.h"
 
 #include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace norma {
+
+/// Names and texts, in the order in which they are shown.
+using Facts = std::vector<std::pair<std::string, std::string>>;
 
 /// What a device must do besides running kernels.
 struct DeviceFunctions {
@@ -13,10 +20,17 @@ struct DeviceFunctions {
   /// Copies of memory between the host and the device; they have happened on return.
   void (*from_host)(void* device, const void* host, size_t bytes);
   void (*to_host)(void* host, const void* device, size_t bytes);
+  /// Throws Error("op: …") unless the device with this number is there. Null: there is one, always.
+  void (*check_there)(std::string_view op, int index) = nullptr;
+  /// What `norma info` says of these devices and of what drives them; null: nothing.
+  Facts (*facts)() = nullptr;
 };
 
 /// from_host and to_host of the devices whose memory is the host's.
 void copy_host_memory(void* to, const void* from, size_t bytes);
+
+/// What is known of this machine's CUDA devices; nothing in a build without CUDA.
+Facts cuda_facts();
 
 extern const DeviceFunctions cpu_functions;
 extern const DeviceFunctions emulated_functions;

@@ -1,5 +1,6 @@
 #include "train/environment.h"
 
+#include "core/device_functions.h"
 #include "core/parallel.h"
 #include "core/version.h"
 
@@ -152,6 +153,11 @@ Environment environment() {
   result.libraries.emplace_back("zlib", zlibVersion());
   std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};
+  for (const auto& [name, text] : cuda_facts()) {
+    if (name.starts_with("cuda:")) {
+      result.devices.push_back(name);
+    }
+  }
   return result;
 }
 

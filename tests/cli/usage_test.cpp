@@ -43,7 +43,7 @@ TEST_CASE("norma info: says what is there") {
   CHECK(info.code == 0);
   for (const char* text : {"norma ", "devices ", "cpu", "threads ", "instruction sets ", "Eigen ", "zlib ", "OpenMP ",
                            "resnet50", "convnext_atto", "layer2d", "group:G", "fashion_mnist", "shapes", "eigen",
-                           "for tests         cuda-emulated:0: the kernels of the CPU"}) {
+                           "for tests         cuda-emulated:0: memory that nobody but kernels may touch"}) {
     CHECK_MESSAGE(info.out.find(text) != std::string::npos, text);
   }
 }

@@ -7,8 +7,8 @@
 #  3. What ops/ makes lies on a device that it names, not on the default device.
 cmake_minimum_required(VERSION 3.25)
 
-set(may_decide "^core/(by_device|device|device_functions)\\.(h|cpp)$|^core/(copy|tensor)\\.cpp$|^core/emulated/")
-set(may_read "_(cpu|onednn|eigen)\\.cpp$|/cpu/|^ops/libraries/")
+set(may_decide "^core/(by_device|device|device_functions)\\.(h|cpp)$|^core/(copy|tensor)\\.cpp$|^core/(cuda|emulated)/")
+set(may_read "_(cpu|onednn|eigen)\\.cpp$|/(cpu|cuda)/|^ops/libraries/")
 set(decides "device\\.type|device\\(\\)\\.type|\\.type [=!]=|DeviceType::|[=!]= kCpu|is_host\\(")
 set(reads "[.>]data<|raw_data\\(|storage\\(\\)->data\\(|[^a-z]\\*[a-z_.>-]+device_pointer|device_pointer<[a-z0-9_]+>\\(\\)\\(")
 set(makes "(empty|empty_strided|zeros|ones|full|scalar|arange|from_vector|rand|randn|randint|randperm)\\(")

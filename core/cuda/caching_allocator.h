@@ -1,0 +1,77 @@
+#pragma once
+
+#include "core/counting_allocator.h"
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+namespace norma::cuda {
+
+/// Where a CachingAllocator takes its memory from: cudaMalloc, or a stand-in in tests. Both calls are slow, and
+/// give_back() waits for all work on the device.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  /// nullptr where there is not so much left.
+  virtual void* take(size_t bytes) = 0;
+  virtual void give_back(void* pointer) = 0;
+  /// For the error where there is none: "the device has 150.0 GB, 1.2 GB of it free".
+  [[nodiscard]] virtual std::string text() const = 0;
+};
+
+/// Cuts blocks from segments of a device's memory, whose contents it never touches.
+///
+/// Small blocks come from segments of 2 MiB, large ones from segments of their own size, at least 20 MiB; the two pools
+/// share nothing, so that a small block never keeps a large segment. A block is cut from the smallest free piece that
+/// holds it; what is freed joins the free pieces beside it. Segments that are wholly free go back with empty_cache(),
+/// and when the device has no memory left, before asking once more.
+///
+/// A block that is freed may be handed out at once: all kernels run in one stream, so those that use it next come after
+/// those that used it before.
+class CachingAllocator final : public CountingAllocator {
+ public:
+  explicit CachingAllocator(DeviceMemory& memory) : memory_(&memory) {}
+  /// Segments that are still there belong to the memory, which outlives this.
+  ~CachingAllocator() override = default;
+
+  void* allocate(size_t bytes) override;
+  void deallocate(void* pointer) override;
+  void empty_cache() override;
+
+ private:
+  struct Block;
+  /// Free pieces: the smallest that holds a size, the lowest address first.
+  struct BySize {
+    bool operator()(const Block* a, const Block* b) const;
+  };
+  struct Pool {
+    std::set<Block*, BySize> free;
+  };
+  /// A piece of a segment. Those of one segment are a chain in the order of their addresses.
+  struct Block {
+    std::byte* start = nullptr;
+    size_t size = 0;
+    Pool* pool = nullptr;
+    bool in_use = false;
+    Block* before = nullptr;
+    Block* behind = nullptr;
+  };
+
+  Block* take_free(Pool& pool, size_t size);
+  Block* new_segment(Pool& pool, size_t size);
+  void split(Block* block, size_t size);
+  Block* join(Block* block, Block* behind);
+  void release_free_segments();
+  Block* add_block(std::byte* start, size_t size, Pool& pool);
+
+  DeviceMemory* memory_;
+  Pool small_;
+  Pool large_;
+  std::unordered_map<void*, std::unique_ptr<Block>> blocks_;  // all, by their start
+};
+
+}  // namespace norma::cuda

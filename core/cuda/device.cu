@@ -1,0 +1,187 @@
+#include "core/cuda/caching_allocator.h"
+#include "core/cuda/device.h"
+#include "core/cuda/runtime.h"
+#include "core/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+namespace norma::cuda {
+namespace {
+
+/// cudaMalloc and cudaFree.
+class GpuMemory final : public DeviceMemory {
+ public:
+  void* take(size_t bytes) override {
+    void* pointer = nullptr;
+    const cudaError_t result = cudaMalloc(&pointer, bytes);
+    if (result == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();  // it is not to be found by the next check
+      return nullptr;
+    }
+    check(result, "cudaMalloc");
+    return pointer;
+  }
+  void give_back(void* pointer) override { check(cudaFree(pointer), "cudaFree"); }
+  [[nodiscard]] std::string text() const override {
+    size_t available = 0;
+    size_t total = 0;
+    check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
+    return fmt::format("the device has {:.1f} GiB, {:.1f} GiB of it free",
+                       static_cast<double>(total) / static_cast<double>(1 << 30),
+                       static_cast<double>(available) / static_cast<double>(1 << 30));
+  }
+};
+
+Allocator& allocator_of_device(int index) {
+  check_there("allocator", index);
+  // Never destroyed: storages of static lifetime may outlive any static object.
+  static auto* const memory = new GpuMemory;
+  static auto* const instance = new CachingAllocator(*memory);
+  return *instance;
+}
+
+/// Memory of the host that the device reads and writes by itself, which is faster than through the driver's.
+class PinnedBuffer {
+ public:
+  static constexpr size_t kBytes = size_t{8} << 20;
+
+  PinnedBuffer() { check(cudaMallocHost(&memory_, kBytes), "cudaMallocHost"); }
+  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(memory_); }
+
+ private:
+  void* memory_ = nullptr;
+};
+
+/// Copies go through two such buffers in turns: while the device moves one, the host fills or empties the other.
+class Staging {
+ public:
+  void from_host(void* device, const void* host, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto* to = static_cast<std::byte*>(device);
+    const auto* from = static_cast<const std::byte*>(host);
+    const cudaStream_t stream = current_stream();
+    size_t turn = 0;
+    for (size_t done = 0; done < bytes; done += PinnedBuffer::kBytes, ++turn) {
+      const size_t count = std::min(PinnedBuffer::kBytes, bytes - done);
+      const size_t which = turn % 2;
+      moved_[which].synchronize();
+      std::memcpy(buffers_[which].data(), from + done, count);
+      check(cudaMemcpyAsync(to + done, buffers_[which].data(), count, cudaMemcpyHostToDevice, stream),
+            "cudaMemcpyAsync");
+      moved_[which].record(stream);
+    }
+    moved_[0].synchronize();
+    moved_[1].synchronize();
+  }
+
+  void to_host(void* host, const void* device, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto* to = static_cast<std::byte*>(host);
+    const auto* from = static_cast<const std::byte*>(device);
+    const cudaStream_t stream = current_stream();
+    const size_t pieces = (bytes + PinnedBuffer::kBytes - 1) / PinnedBuffer::kBytes;
+    const auto size_of_piece = [&](size_t piece) {
+      return std::min(PinnedBuffer::kBytes, bytes - piece * PinnedBuffer::kBytes);
+    };
+    for (size_t piece = 0; piece <= pieces; ++piece) {
+      if (piece < pieces) {
+        const size_t which = piece % 2;
+        check(cudaMemcpyAsync(buffers_[which].data(), from + piece * PinnedBuffer::kBytes, size_of_piece(piece),
+                              cudaMemcpyDeviceToHost, stream),
+              "cudaMemcpyAsync");
+        moved_[which].record(stream);
+      }
+      if (piece > 0) {
+        const size_t which = (piece - 1) % 2;
+        moved_[which].synchronize();
+        std::memcpy(to + (piece - 1) * PinnedBuffer::kBytes, buffers_[which].data(), size_of_piece(piece - 1));
+      }
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  PinnedBuffer buffers_[2];
+  Event moved_[2];
+};
+
+Staging& staging() {
+  static auto* const instance = new Staging;
+  return *instance;
+}
+
+void copy_from_host(void* device, const void* host, size_t bytes) {
+  staging().from_host(device, host, bytes);
+}
+void copy_to_host(void* host, const void* device, size_t bytes) {
+  staging().to_host(host, device, bytes);
+}
+
+/// "13.0" of 13000.
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+/// How many devices there are, or why there is none.
+struct Count {
+  int devices = 0;
+  std::string reason;
+};
+const Count& count() {
+  static const Count counted = [] {
+    Count result;
+    const cudaError_t error = cudaGetDeviceCount(&result.devices);
+    if (error != cudaSuccess) {
+      result.devices = 0;
+      result.reason = cudaGetErrorString(error);
+      (void)cudaGetLastError();
+    }
+    return result;
+  }();
+  return counted;
+}
+
+Facts facts() {
+  Facts result;
+  int driver = 0;
+  int runtime = 0;
+  check(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  check(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  for (int i = 0; i < count().devices; ++i) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, i), "cudaGetDeviceProperties");
+    result.emplace_back(
+        fmt::format("cuda:{}", i),
+        fmt::format("{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB, {:.0f} MiB of L2 cache",
+                    properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+                    static_cast<double>(properties.totalGlobalMem) / static_cast<double>(1 << 30),
+                    static_cast<double>(properties.l2CacheSize) / static_cast<double>(1 << 20)));
+  }
+  if (count().devices == 0) {
+    result.emplace_back("cuda", fmt::format("no GPU: {}", count().reason));
+  }
+  result.emplace_back("CUDA", fmt::format("{}, built with {}", version_text(runtime), version_text(CUDART_VERSION)));
+  result.emplace_back("CUDA driver", driver == 0 ? "none" : fmt::format("for CUDA {}", version_text(driver)));
+  return result;
+}
+
+}  // namespace
+
+void check_there(std::string_view op, int index) {
+  norma::check(count().devices > 0, op, "expected a GPU, got none: {}", count().reason);
+  norma::check(index == 0, op, "expected device cuda:0, the only one that Norma uses so far, got cuda:{}", index);
+}
+
+}  // namespace norma::cuda
+
+namespace norma {
+constinit const DeviceFunctions cuda_functions{.allocator = cuda::allocator_of_device,
+                                               .from_host = cuda::copy_from_host,
+                                               .to_host = cuda::copy_to_host,
+                                               .check_there = cuda::check_there,
+                                               .facts = cuda::facts};
+}

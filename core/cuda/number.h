@@ -1,0 +1,82 @@
+#pragma once
+
+#include "core/cuda/kernel.h"
+#include "core/dtype.h"
+
+#include <cmath>
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#endif
+
+namespace norma::kernels::NORMA_BACKEND {
+
+// --- 16 bits, which are computed with in float32 --------------------------------------------------------------------
+
+/// An element as the number that is computed with.
+template <class S>
+NORMA_DEVICE compute_t<S> to_number(S element) {
+  if constexpr (std::is_same_v<S, compute_t<S>>) {
+    return element;
+  } else {
+#ifdef __CUDACC__
+    if constexpr (std::is_same_v<S, bfloat16>) {
+      return __uint_as_float(static_cast<unsigned>(element.bits) << 16);
+    } else {
+      return __half2float(__ushort_as_half(element.bits));
+    }
+#else
+    return static_cast<float>(element);
+#endif
+  }
+}
+
+/// The element next to a number, ties to even.
+template <class S>
+NORMA_DEVICE S to_element(compute_t<S> number) {
+  if constexpr (std::is_same_v<S, compute_t<S>>) {
+    return number;
+  } else {
+#ifdef __CUDACC__
+    S element;
+    if constexpr (std::is_same_v<S, bfloat16>) {
+      unsigned short bits;
+      asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(number));
+      element.bits = bits;
+    } else {
+      element.bits = __half_as_ushort(__float2half_rn(number));
+    }
+    return element;
+#else
+    return S(number);
+#endif
+  }
+}
+
+// --- several at a time ----------------------------------------------------------------------------------------------
+
+/// N neighbouring elements, which one instruction loads or stores where they fill 16 bytes or less.
+template <class S, int N>
+struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
+  S elements[N];
+};
+
+template <class S, int N>
+NORMA_DEVICE void load(const S* from, compute_t<S> (&to)[N]) {
+  const auto vector = *reinterpret_cast<const Vector<S, N>*>(from);
+  NORMA_UNROLL
+  for (int i = 0; i < N; ++i) {
+    to[i] = to_number(vector.elements[i]);
+  }
+}
+template <class S, int N>
+NORMA_DEVICE void store(S* to, const compute_t<S> (&from)[N]) {
+  Vector<S, N> vector;
+  NORMA_UNROLL
+  for (int i = 0; i < N; ++i) {
+    vector.elements[i] = to_element<S>(from[i]);
+  }
+  *reinterpret_cast<Vector<S, N>*>(to) = vector;
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

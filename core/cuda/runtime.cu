@@ -1,0 +1,81 @@
+#include "core/cuda/runtime.h"
+
+#include "core/error.h"
+
+#include <cstdlib>
+
+namespace norma::cuda {
+
+void check(cudaError_t result, const char* call) {
+  if (result != cudaSuccess) {
+    fail("cuda", "{}: {} ({})", call, cudaGetErrorString(result), cudaGetErrorName(result));
+  }
+}
+
+namespace {
+
+/// In a destructor nobody can be told, and at the end of the process the driver may be gone already.
+void ignore(cudaError_t) {}
+
+bool waits_for_each_kernel() {
+  static const bool waits = [] {
+    const char* value = std::getenv("NORMA_CUDA_SYNC");
+    return value != nullptr && *value == '1';
+  }();
+  return waits;
+}
+
+}  // namespace
+
+void check_launch(cudaStream_t stream) {
+  check(cudaGetLastError(), "kernel launch");
+  if (waits_for_each_kernel()) {
+    check(cudaStreamSynchronize(stream), "kernel");
+  }
+}
+
+int processors() {
+  static const int count = [] {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
+    return value;
+  }();
+  return count;
+}
+
+Stream::Stream() {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+}
+Stream::~Stream() {
+  ignore(cudaStreamDestroy(stream_));
+}
+void Stream::synchronize() const {
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+cudaStream_t current_stream() {
+  // Never destroyed: storages of static lifetime may outlive any static object.
+  static const auto* const stream = new Stream;
+  return stream->get();
+}
+
+Event::Event() {
+  check(cudaEventCreate(&event_), "cudaEventCreate");
+}
+Event::~Event() {
+  ignore(cudaEventDestroy(event_));
+}
+void Event::record(cudaStream_t stream) {
+  check(cudaEventRecord(event_, stream), "cudaEventRecord");
+}
+void Event::synchronize() const {
+  check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+}
+double Event::seconds_since(const Event& start) const {
+  synchronize();
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "cudaEventElapsedTime");
+  return static_cast<double>(milliseconds) / 1e3;
+}
+
+}  // namespace norma::cuda

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "core/allocator.h"
+#include "core/device.h"
+
+#include <cuda_runtime.h>
+
+// The CUDA runtime as the rest of core/cuda uses it: every call is checked, every handle has an owner.
+
+namespace norma::cuda {
+
+/// Throws Error("cuda: cudaMalloc: out of memory (cudaErrorMemoryAllocation)") unless the call succeeded.
+void check(cudaError_t result, const char* call);
+
+/// Throws where a launch did not happen. With NORMA_CUDA_SYNC=1 in the environment it waits for the kernel, too, so
+/// that a fault shows at the kernel that made it.
+void check_launch(cudaStream_t stream);
+
+/// Multiprocessors of device 0.
+int processors();
+
+/// An order of work on the device.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  [[nodiscard]] cudaStream_t get() const { return stream_; }
+  /// Waits until all its work is done.
+  void synchronize() const;
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+/// The one that all kernels run in.
+cudaStream_t current_stream();
+
+/// A point in a stream's work, with its time.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void record(cudaStream_t stream);
+  /// Waits for it.
+  void synchronize() const;
+  /// Seconds from `start` to this one; waits for both.
+  [[nodiscard]] double seconds_since(const Event& start) const;
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace norma::cuda

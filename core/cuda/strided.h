@@ -1,0 +1,200 @@
+#pragma once
+
+#include "core/cuda/number.h"
+#include "core/kernels.h"
+
+// Loops over strided operands: copies, sums, fills.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+/// A StridedLoop as kernels take it.
+template <int N>
+struct FlatLoop {
+  explicit FlatLoop(const StridedLoop<N>& loop) : axes(static_cast<int>(loop.sizes.size())), count(loop.numel()) {
+    for (int axis = 0; axis < axes; ++axis) {
+      sizes[axis] = loop.sizes[axis];
+      for (int n = 0; n < N; ++n) {
+        strides[n][axis] = loop.strides[static_cast<size_t>(n)][axis];
+      }
+    }
+  }
+
+  /// Where element i of each operand lies.
+  NORMA_DEVICE void offsets(int64_t i, int64_t (&result)[N]) const {
+    for (int n = 0; n < N; ++n) {
+      result[n] = 0;
+    }
+    for (int axis = axes - 1; axis > 0; --axis) {
+      // 32 bits divide in a fraction of the time.
+      const int64_t rest = (i >> 32) == 0 && (sizes[axis] >> 32) == 0
+                               ? static_cast<int64_t>(static_cast<uint32_t>(i) / static_cast<uint32_t>(sizes[axis]))
+                               : i / sizes[axis];
+      const int64_t index = i - rest * sizes[axis];
+      for (int n = 0; n < N; ++n) {
+        result[n] += index * strides[n][axis];
+      }
+      i = rest;
+    }
+    for (int n = 0; n < N; ++n) {
+      result[n] += i * strides[n][0];
+    }
+  }
+
+  int axes;
+  int64_t count;
+  int64_t sizes[kMaxRank] = {};
+  int64_t strides[N][kMaxRank] = {};
+};
+
+inline constexpr int kStridedThreads = 256;
+
+/// A word that may stand for an element of any dtype of its size.
+template <class Word>
+NORMA_KERNEL void move_elements(FlatLoop<2> loop, Word* to, const Word* from) {
+  for (int64_t i = global_thread(); i < loop.count; i += global_threads()) {
+    int64_t at[2];
+    loop.offsets(i, at);
+    to[at[0]] = from[at[1]];
+  }
+}
+
+template <class To, class From>
+NORMA_DEVICE To converted(From element) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return to_number(element) != compute_t<From>(0);
+  } else {
+    return to_element<To>(static_cast<compute_t<To>>(to_number(element)));
+  }
+}
+
+/// One kernel for all dtypes of the source: the branch is the same for all threads.
+template <class To>
+NORMA_KERNEL void convert_elements(FlatLoop<2> loop, To* to, DType from_dtype, const void* from) {
+  for (int64_t i = global_thread(); i < loop.count; i += global_threads()) {
+    int64_t at[2];
+    loop.offsets(i, at);
+    To& result = to[at[0]];
+    switch (from_dtype) {
+      case DType::float32: result = converted<To>(static_cast<const float*>(from)[at[1]]); break;
+      case DType::float64: result = converted<To>(static_cast<const double*>(from)[at[1]]); break;
+      case DType::float16: result = converted<To>(static_cast<const float16*>(from)[at[1]]); break;
+      case DType::bfloat16: result = converted<To>(static_cast<const bfloat16*>(from)[at[1]]); break;
+      case DType::int64: result = converted<To>(static_cast<const int64_t*>(from)[at[1]]); break;
+      case DType::int32: result = converted<To>(static_cast<const int32_t*>(from)[at[1]]); break;
+      case DType::uint8: result = converted<To>(static_cast<const uint8_t*>(from)[at[1]]); break;
+      case DType::boolean: result = converted<To>(static_cast<const bool*>(from)[at[1]]); break;
+    }
+  }
+}
+
+template <class S>
+NORMA_KERNEL void add_elements(FlatLoop<3> loop, S* out, const S* a, const S* b) {
+  for (int64_t i = global_thread(); i < loop.count; i += global_threads()) {
+    int64_t at[3];
+    loop.offsets(i, at);
+    out[at[0]] = to_element<S>(to_number(a[at[1]]) + to_number(b[at[2]]));
+  }
+}
+
+template <class Word>
+NORMA_KERNEL void fill_elements(FlatLoop<1> loop, Word* x, Word value) {
+  for (int64_t i = global_thread(); i < loop.count; i += global_threads()) {
+    int64_t at[1];
+    loop.offsets(i, at);
+    x[at[0]] = value;
+  }
+}
+
+template <class Word>
+void move_words(const StridedLoop<2>& loop, void* to, const void* from) {
+  launch(blocks_for(loop.numel(), kStridedThreads), kStridedThreads, 0, current_stream(), move_elements<Word>,
+         FlatLoop<2>(loop), static_cast<Word*>(to), static_cast<const Word*>(from));
+}
+
+struct alignas(16) Words {
+  uint64_t words[2];
+};
+
+/// A dense run of bytes: as words of 16 bytes where it consists of them.
+inline bool move_run(int64_t bytes, void* to, const void* from) {
+  const auto address = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
+  if (((address | static_cast<uintptr_t>(bytes)) & 15U) != 0) {
+    return false;
+  }
+  StridedLoop<2> loop;
+  loop.sizes = {bytes / 16};
+  loop.strides = {Strides{1}, Strides{1}};
+  move_words<Words>(loop, to, from);
+  return true;
+}
+
+inline void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src) {
+  const int64_t count = loop.numel();
+  if (count == 0) {
+    return;
+  }
+  if (dst_dtype != src_dtype) {
+    dispatch_all(dst_dtype, [&](auto zero) {
+      using To = decltype(zero);
+      launch(blocks_for(count, kStridedThreads), kStridedThreads, 0, current_stream(), convert_elements<To>,
+             FlatLoop<2>(loop), static_cast<To*>(dst), src_dtype, src);
+    });
+    return;
+  }
+  const size_t size = size_of(dst_dtype);
+  const bool dense = loop.sizes.size() == 1 && loop.strides[0][0] == 1 && loop.strides[1][0] == 1;
+  if (dense && move_run(count * static_cast<int64_t>(size), dst, src)) {
+    return;
+  }
+  switch (size) {
+    case 1: return move_words<uint8_t>(loop, dst, src);
+    case 2: return move_words<uint16_t>(loop, dst, src);
+    case 4: return move_words<uint32_t>(loop, dst, src);
+    default: return move_words<uint64_t>(loop, dst, src);
+  }
+}
+
+inline void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b) {
+  if (loop.numel() == 0) {
+    return;
+  }
+  dispatch_any_floating("accumulate", dtype, [&](auto zero) {
+    using S = decltype(zero);
+    launch(blocks_for(loop.numel(), kStridedThreads), kStridedThreads, 0, current_stream(), add_elements<S>,
+           FlatLoop<3>(loop), static_cast<S*>(out), static_cast<const S*>(a), static_cast<const S*>(b));
+  });
+}
+
+/// The bits of an element as a number of its size.
+template <class T>
+auto word_of(T element) {
+  if constexpr (sizeof(T) == 1) {
+    return static_cast<uint8_t>(element);
+  } else {
+    using Word = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+    Word word;
+    std::memcpy(&word, &element, sizeof(T));
+    return word;
+  }
+}
+
+inline void fill(const StridedLoop<1>& loop, DType dtype, void* x, double value) {
+  if (loop.numel() == 0) {
+    return;
+  }
+  dispatch_all(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T element{};
+    if constexpr (std::is_same_v<T, bool>) {
+      element = value != 0;
+    } else {
+      element = static_cast<T>(static_cast<compute_t<T>>(value));
+    }
+    const auto word = word_of(element);
+    using Word = std::remove_const_t<decltype(word)>;
+    launch(blocks_for(loop.numel(), kStridedThreads), kStridedThreads, 0, current_stream(), fill_elements<Word>,
+           FlatLoop<1>(loop), static_cast<Word*>(x), word);
+  });
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/cuda/sequences.h"
+#include "core/cuda/strided.h"
+
+namespace norma::kernels::NORMA_BACKEND {
+
+inline constexpr TensorKernels kTensorTable{.copy = copy,
+                                            .add = add,
+                                            .fill = fill,
+                                            .find_not_finite = find_not_finite,
+                                            .arange = arange,
+                                            .uniform = uniform,
+                                            .normal = normal,
+                                            .truncated_normal = truncated_normal,
+                                            .randint = randint};
+
+}  // namespace norma::kernels::NORMA_BACKEND

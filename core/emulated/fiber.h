@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+
+namespace norma::emulated {
+
+/// A function that runs on a stack of its own, and can be left and entered again in the middle.
+class Fiber {
+ public:
+  using Body = void (*)(void* context);
+
+  Fiber();
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// The next enter() begins `body`, which must not throw. What ran before is forgotten as it stands.
+  void start(Body body, void* context);
+  /// Runs the body until it leaves or ends. Called from outside any fiber.
+  void enter();
+  /// Goes back to who called enter(). Called from inside the body.
+  void leave();
+  [[nodiscard]] bool ended() const { return ended_; }
+
+ private:
+  static void run(Fiber* fiber);
+  void switch_in();
+  void switch_out();
+
+  struct Stack;
+  Stack* stack_;
+  Body body_ = nullptr;
+  void* context_ = nullptr;
+  bool ended_ = true;
+};
+
+}  // namespace norma::emulated

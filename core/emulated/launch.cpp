@@ -1,0 +1,206 @@
+#include "core/emulated/launch.h"
+
+#include "core/emulated/fiber.h"
+#include "core/error.h"
+#include "core/parallel.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace norma::emulated {
+
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr size_t kMaxSharedBytes = size_t{227} << 10;  // of a block on sm_90
+constexpr std::byte kPoison{0xFF};                     // NaN in every floating dtype
+constexpr size_t kCanaryBytes = 256;
+
+std::atomic<uint64_t> order_seed_of_all = LaunchChecks{}.order_seed;
+std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
+
+/// What a thread of a kernel is doing.
+enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
+
+struct Lane {
+  Fiber fiber;
+  Waits waits = Waits::no;
+  bool odd = false;                 ///< which of the two values is the latest: a lane is at most one exchange ahead
+  std::array<uint64_t, 2> value{};  ///< what it brings to an exchange
+};
+
+/// Runs one block after the other. One for each thread of the host.
+class BlockRunner {
+ public:
+  void prepare(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context) {
+    place_ = {.thread = 0, .threads = threads, .block = 0, .blocks = blocks, .shared_memory = nullptr};
+    shared_bytes_ = shared_bytes;
+    body_ = body;
+    context_ = context;
+    checks_ = launch_checks();
+    while (lanes_.size() < static_cast<size_t>(threads)) {
+      lanes_.push_back(std::make_unique<Lane>());
+    }
+    shared_.resize((shared_bytes + kCanaryBytes) / sizeof(Word) + 1);
+    std::memset(shared_.data(), 0, shared_.size() * sizeof(Word));
+    place_.shared_memory = shared_.data();
+  }
+
+  void run(int64_t block) {
+    place_.block = block;
+    auto* bytes = reinterpret_cast<std::byte*>(shared_.data());
+    if (checks_.poison_shared_memory) {
+      std::memset(bytes, static_cast<int>(kPoison), shared_bytes_);
+    }
+    std::memset(bytes + shared_bytes_, 0x5A, kCanaryBytes);
+    order_ = checks_.order_seed * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(block);
+    for (int thread = 0; thread < place_.threads; ++thread) {
+      Lane& lane = *lanes_[static_cast<size_t>(thread)];
+      lane.waits = Waits::no;
+      lane.odd = false;
+      lane.fiber.start(
+          [](void* runner) {
+            auto* self = static_cast<BlockRunner*>(runner);
+            self->body_(self->context_);
+          },
+          this);
+    }
+    while (run_to_barrier()) {
+    }
+    for (size_t i = 0; i < kCanaryBytes; ++i) {
+      check(bytes[shared_bytes_ + i] == std::byte{0x5A}, "launch",
+            "block {} wrote behind the {} bytes of its shared memory", block, shared_bytes_);
+    }
+  }
+
+  [[nodiscard]] const Place& place() const { return place_; }
+
+  void wait(Waits for_what) {
+    Lane& lane = *lanes_[static_cast<size_t>(place_.thread)];
+    lane.waits = for_what;
+    lane.fiber.leave();
+  }
+
+  uint64_t exchange(uint64_t value, int source) {
+    const int thread = place_.thread;
+    Lane& lane = *lanes_[static_cast<size_t>(thread)];
+    lane.odd = !lane.odd;
+    const size_t which = lane.odd ? 1 : 0;
+    lane.value[which] = value;
+    wait(Waits::at_shuffle);
+    return lanes_[static_cast<size_t>(thread / kWarpSize * kWarpSize + (source & (kWarpSize - 1)))]->value[which];
+  }
+
+ private:
+  using Word = std::array<uint64_t, 2>;  // 16 bytes, which vectors are loaded by
+
+  uint64_t next_order() {
+    order_ = order_ * 6364136223846793005U + 1442695040888963407U;
+    return checks_.order_seed == 0 ? 0 : order_ >> 33U;
+  }
+
+  /// False when all threads have ended.
+  bool run_to_barrier() {
+    const int warps = place_.threads / kWarpSize;
+    const auto first = static_cast<int>(next_order() % static_cast<uint64_t>(warps));
+    for (int i = 0; i < warps; ++i) {
+      run_warp((first + i) % warps);
+    }
+    int waiting = 0;
+    for (int thread = 0; thread < place_.threads; ++thread) {
+      waiting += lanes_[static_cast<size_t>(thread)]->waits == Waits::at_barrier ? 1 : 0;
+    }
+    check(waiting == 0 || waiting == place_.threads, "launch",
+          "{} of the {} threads of block {} wait at a barrier, the others have ended", waiting, place_.threads,
+          place_.block);
+    for (int thread = 0; waiting > 0 && thread < place_.threads; ++thread) {
+      lanes_[static_cast<size_t>(thread)]->waits = Waits::no;
+    }
+    return waiting > 0;
+  }
+
+  /// Until each of its lanes has ended or waits at the barrier of the block.
+  void run_warp(int warp) {
+    while (true) {
+      const auto mask = static_cast<int>(next_order() % kWarpSize);
+      int shuffling = 0;
+      for (int i = 0; i < kWarpSize; ++i) {
+        place_.thread = warp * kWarpSize + (i ^ mask);
+        Lane& lane = *lanes_[static_cast<size_t>(place_.thread)];
+        if (lane.waits == Waits::no) {
+          lane.fiber.enter();
+          if (lane.fiber.ended()) {
+            lane.waits = Waits::ended;
+          }
+        }
+        shuffling += lane.waits == Waits::at_shuffle ? 1 : 0;
+      }
+      if (shuffling == 0) {
+        return;
+      }
+      check(shuffling == kWarpSize, "launch",
+            "{} of the 32 lanes of warp {} of block {} take part in a shuffle, the others have ended or wait at a "
+            "barrier",
+            shuffling, warp, place_.block);
+      for (int i = 0; i < kWarpSize; ++i) {
+        lanes_[static_cast<size_t>(warp * kWarpSize + i)]->waits = Waits::no;
+      }
+    }
+  }
+
+  Place place_{};
+  size_t shared_bytes_ = 0;
+  void (*body_)(void* context) = nullptr;
+  void* context_ = nullptr;
+  LaunchChecks checks_;
+  uint64_t order_ = 0;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Word> shared_;
+};
+
+BlockRunner& runner() {
+  static thread_local BlockRunner instance;
+  return instance;
+}
+
+}  // namespace
+
+void set_launch_checks(const LaunchChecks& checks) {
+  order_seed_of_all = checks.order_seed;
+  poison_of_all = checks.poison_shared_memory;
+}
+LaunchChecks launch_checks() {
+  return {.order_seed = order_seed_of_all, .poison_shared_memory = poison_of_all};
+}
+
+const Place& place() {
+  return runner().place();
+}
+void wait_for_block() {
+  runner().wait(Waits::at_barrier);
+}
+uint64_t exchange(uint64_t value, int source) {
+  return runner().exchange(value, source);
+}
+
+void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context) {
+  check(blocks > 0 && blocks <= INT32_MAX, "launch", "expected 1 to 2147483647 blocks, got {}", blocks);
+  check(threads > 0 && threads <= kMaxThreads && threads % kWarpSize == 0, "launch",
+        "expected a multiple of 32 threads, at most 1024, got {}", threads);
+  check(shared_bytes <= kMaxSharedBytes, "launch", "expected at most {} bytes of shared memory, got {}",
+        kMaxSharedBytes, shared_bytes);
+  const bool backwards = (launch_checks().order_seed & 1U) != 0;
+  parallel_for(0, blocks, std::max<int64_t>(1, 1024 / threads), [&](int64_t begin, int64_t end) {
+    BlockRunner& runs = runner();
+    runs.prepare(blocks, threads, shared_bytes, body, context);
+    for (int64_t i = begin; i < end; ++i) {
+      runs.run(backwards ? blocks - 1 - i : i);
+    }
+  });
+}
+
+}  // namespace norma::emulated

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Kernels written for CUDA, run by the host: one fiber per thread. The lanes of a warp run one after the other to each
+// shuffle, the warps of a block to each barrier. core/cuda/kernel.h is what kernels see of it.
+
+namespace norma::emulated {
+
+/// What makes faults show that a GPU may forgive.
+struct LaunchChecks {
+  /// Not 0: lanes, warps and blocks come in another order, which depends on this number.
+  uint64_t order_seed = 0;
+  /// Shared memory is full of NaN when a block begins.
+  bool poison_shared_memory = true;
+};
+/// Those of all launches from now on, on all threads.
+void set_launch_checks(const LaunchChecks& checks);
+LaunchChecks launch_checks();
+
+/// Threads of a warp.
+inline constexpr int kWarpSize = 32;
+
+/// Where the kernel's thread that runs now stands.
+struct Place {
+  int thread;
+  int threads;
+  int64_t block;
+  int64_t blocks;
+  void* shared_memory;
+};
+const Place& place();
+
+/// The barrier of the block.
+void wait_for_block();
+/// What lane number `source` of the warp brings to this exchange. All 32 lanes must take part.
+uint64_t exchange(uint64_t value, int source);
+
+/// Calls body(context) once for each thread of each block. Throws Error("launch: …") where the threads of a block wait
+/// for some that have ended or wait elsewhere, where a block writes behind its shared memory, and for numbers that a
+/// GPU does not take.
+void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context);
+
+}  // namespace norma::emulated
