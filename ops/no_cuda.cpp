@@ -2,6 +2,7 @@
 #include "ops/loss/kernels.h"
 #include "ops/map_norm/kernels.h"
 #include "ops/matmul/kernels.h"
+#include "ops/norm/cuda/norm_kernels.h"
 #include "ops/norm/kernels.h"
 #include "ops/optimizer/kernels.h"
 #include "ops/pointwise/kernels.h"
@@ -20,7 +21,7 @@ constinit const ByDevice<LossKernels> loss_kernels{.cpu = &loss_cpu, .cuda = nul
 constinit const ByDevice<MatmulKernels> matmul_kernels{.cpu = &matmul_cpu, .cuda = nullptr, .emulated = &matmul_cpu};
 constinit const ByDevice<MapNormKernels> map_norm_kernels{
     .cpu = &map_norm_cpu, .cuda = nullptr, .emulated = &map_norm_cpu};
-constinit const ByDevice<NormKernels> norm_kernels{.cpu = &norm_cpu, .cuda = nullptr, .emulated = &norm_cpu};
+constinit const ByDevice<NormKernels> norm_kernels{.cpu = &norm_cpu, .cuda = nullptr, .emulated = &norm_emulated};
 constinit const ByDevice<OptimizerKernels> optimizer_kernels{
     .cpu = &optimizer_cpu, .cuda = nullptr, .emulated = &optimizer_cpu};
 constinit const ByDevice<PointwiseKernels> pointwise_kernels{

@@ -82,6 +82,10 @@ template <class T>
 NORMA_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xFFFFFFFFU, value, mask);
 }
+/// True iff `value` is, in any lane of this warp.
+NORMA_DEVICE bool any_lane(bool value) {
+  return __any_sync(0xFFFFFFFFU, value) != 0;
+}
 /// The shared memory of the block, aligned to 16 bytes.
 template <class T>
 NORMA_DEVICE T* shared_memory() {
@@ -150,6 +154,13 @@ T shuffle(T value, int source) {
 template <class T>
 T shuffle_xor(T value, int mask) {
   return shuffle(value, (thread() ^ mask) & (kWarp - 1));
+}
+inline bool any_lane(bool value) {
+  int some = value ? 1 : 0;
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
+    some |= shuffle_xor(some, mask);
+  }
+  return some != 0;
 }
 template <class T>
 T* shared_memory() {

@@ -20,9 +20,9 @@ struct NormShape {
   int64_t kept = 1;
   int64_t reduce_inner = 1;
 
-  [[nodiscard]] int64_t sets() const { return outer * kept; }
-  [[nodiscard]] int64_t set_size() const { return reduce_outer * reduce_inner; }
-  [[nodiscard]] int64_t numel() const { return sets() * set_size(); }
+  [[nodiscard]] constexpr int64_t sets() const { return outer * kept; }
+  [[nodiscard]] constexpr int64_t set_size() const { return reduce_outer * reduce_inner; }
+  [[nodiscard]] constexpr int64_t numel() const { return sets() * set_size(); }
 };
 
 /// How weight and bias vary: number (o % outer_period, a, k, b / segment) of a dense array with the sizes
@@ -35,8 +35,8 @@ struct AffineShape {
   int64_t inner = 1;
   int64_t segment = 1;  ///< neighbours along b with the same weight; the walks other than rows: 1 or reduce_inner
 
-  [[nodiscard]] int64_t per_outer() const { return reduce_outer * kept * inner; }
-  [[nodiscard]] int64_t numel() const { return outer_period * per_outer(); }
+  [[nodiscard]] constexpr int64_t per_outer() const { return reduce_outer * kept * inner; }
+  [[nodiscard]] constexpr int64_t numel() const { return outer_period * per_outer(); }
 };
 
 /// The order in which memory is walked.
@@ -61,7 +61,7 @@ struct NormProblem {
   bool fixed_stats = false;
 
   /// Sums are taken about 0 rather than a pivot.
-  [[nodiscard]] bool raw_sums() const { return statistics == Statistics::sum_of_squares || centring == Centring::none; }
+  [[nodiscard]] constexpr bool raw_sums() const { return statistics == Statistics::sum_of_squares || centring == Centring::none; }
 };
 
 /// The stats of a norm are a tensor of rows with one number (of T) per set. The mean that is subtracted is mean +

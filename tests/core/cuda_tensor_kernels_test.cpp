@@ -1,10 +1,11 @@
 #include "core/by_device.h"
 #include "core/cuda/tensor_kernels.h"
 #include "core/device_functions.h"
+#include "cuda_devices.h"
 #include "error_text.h"
 #include "support.h"
 
-// The CUDA kernels of core, beside the CPU's: as cuda-emulated in every build, and on a GPU where there is one.
+// The CUDA kernels of core, beside the CPU's: as cuda-emulated, and on a GPU with NORMA_TEST_GPU=1.
 
 namespace norma::test {
 namespace {
@@ -12,22 +13,12 @@ namespace {
 constexpr DType kAllDTypes[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16,
                                 DType::int64,   DType::int32,   DType::uint8,   DType::boolean};
 
-/// cuda-emulated, and cuda where it can be used.
-std::vector<Device> devices() {
-  std::vector<Device> result{kCudaEmulated};
-  const Device cuda{.type = DeviceType::cuda};
-  if (error_of([&] { check_available("test", cuda); }) == "no error") {
-    result.push_back(cuda);
-  }
-  return result;
-}
-
 /// The values of f() with all tensors on the CPU, and on the other devices.
 template <class F>
 void check_same(F&& f) {
   const DefaultDeviceGuard on_cpu(kCpu);
   const std::vector<double> expected = f(kCpu).template to_vector<double>();
-  for (const Device device : devices()) {
+  for (const Device device : cuda_devices()) {
     CAPTURE(to_string(device));
     const DefaultDeviceGuard guard(device);
     const Tensor result = f(device);
@@ -102,7 +93,7 @@ TEST_CASE("cuda tensor kernels: normal numbers to a unit of the last place") {
       return randn({4099}, {.dtype = dtype, .device = device}, generator);
     };
     const Tensor expected = make(kCpu);
-    for (const Device device : devices()) {
+    for (const Device device : cuda_devices()) {
       // The device's logarithm and cosine may differ from the host's in the last place.
       const double unit = dtype == DType::float32 ? 0x1p-22 : 0x1p-50;
       CHECK(max_difference(make(device), expected) <= 4 * unit);

@@ -11,9 +11,9 @@
 #include "ops/shape/copy.h"
 #include "support.h"
 
-// Every norm on the emulated device, whose memory stops a host that looks into it: the bits are those of the CPU, whose
-// kernels it has. The default device stays the CPU, so that a tensor made without the device of its input is found,
-// too.
+// Every norm on the emulated device, whose memory stops a host that looks into it: the numbers are those of the CPU, to
+// what another order of sums may change. The default device stays the CPU, so that a tensor made without the device of
+// its input is found, too.
 
 using namespace norma;
 using namespace norma::test;
@@ -198,9 +198,27 @@ Tensors all_results(const Case& norm, const Operands& operands) {
   return results;
 }
 
+/// The largest difference as a share of the largest number of both; infinite where one has a NaN that the other has
+/// not.
+double relative_difference(const Tensor& a, const Tensor& b) {
+  double largest = 1e-3;
+  for (const Tensor& x : {a, b}) {
+    for (const double value : x.to_vector<double>()) {
+      largest = std::max(largest, std::abs(value));
+    }
+  }
+  return max_difference(a, b) / largest;
+}
+
+/// Sums of 35 to 420 elements in another order, and gradients of gradients, which lose a digit or two. 16 bits: a unit
+/// or two of the last place.
+double tolerance(DType dtype) {
+  return dtype == DType::float64 ? 1e-11 : dtype == DType::float32 ? 2e-4 : 0.03;
+}
+
 }  // namespace
 
-TEST_CASE("norms on the emulated device: the bits of the CPU, forward, backward and twice") {
+TEST_CASE("norms on the emulated device: the numbers of the CPU, forward, backward and twice") {
   for (const Case& norm : cases()) {
     for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
@@ -216,7 +234,7 @@ TEST_CASE("norms on the emulated device: the bits of the CPU, forward, backward 
           if (results[i].defined()) {
             CHECK(results[i].device() == kCudaEmulated);
             CHECK(results[i].strides() == expected[i].strides());
-            CHECK(results[i].to_vector<double>() == expected[i].to_vector<double>());
+            CHECK(relative_difference(results[i], expected[i]) <= tolerance(dtype));
           }
         }
       }
@@ -231,8 +249,8 @@ TEST_CASE("norms on the emulated device: statistics") {
     const NormStatistics expected = norm_statistics(x, spec);
     const NormStatistics result = norm_statistics(to_device(x, kCudaEmulated), spec);
     CHECK(result.mean.device() == kCudaEmulated);
-    CHECK(result.mean.to_vector<float>() == expected.mean.to_vector<float>());
-    CHECK(result.var.to_vector<float>() == expected.var.to_vector<float>());
+    CHECK(max_difference(result.mean, expected.mean) <= 1e-6);
+    CHECK(max_difference(result.var, expected.var) <= 1e-6);
   }
 }
 

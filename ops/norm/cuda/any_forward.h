@@ -1,0 +1,192 @@
+#pragma once
+
+#include "ops/norm/cuda/statistics.h"
+
+#include <algorithm>
+
+// Forward for every walk and every kind of statistics: a block for each set, then a loop over all elements. The faster
+// kernels for the cases that networks are made of stand beside it.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+inline constexpr int kAnyThreads = 256;
+/// Elements that a thread of the loop over all elements takes together: their bits are one byte.
+inline constexpr int kBitsOfByte = 8;
+
+/// A pivot near the mean of a set, from its first elements; the same for all threads of a block.
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE T pivot_of(const NormShape& shape, const S* x, int64_t set) {
+  const SetElements mine(shape, set, lane(), kWarp);
+  const T value = mine.ended() ? T(0) : to_number(x[mine.offset()]);
+  const T first = shuffle(value, 0);
+  const int64_t count = shape.set_size() < kWarp ? shape.set_size() : kWarp;
+  const double sum = LaneTeam().sum(mine.ended() ? 0.0 : static_cast<double>(value - first));
+  return first + static_cast<T>(sum) / static_cast<T>(count);
+}
+
+/// The moments of a set by sums about a pivot, or about 0 for raw sums.
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE Moments shifted_moments(const NormProblem& problem, const S* x, int64_t set, const BlockTeam& team) {
+  const auto count = static_cast<double>(problem.shape.set_size());
+  const bool raw = problem.raw_sums();
+  T pivot = raw ? T(0) : pivot_of(problem.shape, x, set);
+  for (int attempt = 0;; ++attempt) {
+    ChainedSums<T> sums;
+    for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+      const T d = to_number(x[i.offset()]) - pivot;
+      sums.add(d, d, d);
+    }
+    sums.move();
+    double sum = sums.total_first;
+    double squares = sums.total_second;
+    team.sum(sum, squares);
+    if (raw || attempt > 0 || !is_far(count, sum, squares)) {
+      return moments_of(raw, count, static_cast<double>(pivot), sum, squares);
+    }
+    pivot = static_cast<T>(static_cast<double>(pivot) + sum / count);
+  }
+}
+
+/// Welford, 1962, in T for the elements of each thread; threads are merged by Chan's formula.
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE Moments welford_moments(const NormProblem& problem, const S* x, int64_t set, const BlockTeam& team) {
+  T mean = 0;
+  T m2 = 0;
+  T seen = 0;
+  for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+    seen += T(1);
+    const T value = to_number(x[i.offset()]);
+    const T delta = value - mean;
+    mean += delta / seen;
+    m2 += delta * (value - mean);
+  }
+  const auto n = static_cast<double>(seen);
+  const double all = team.sum(n * static_cast<double>(mean)) / static_cast<double>(problem.shape.set_size());
+  const double from_all = static_cast<double>(mean) - all;
+  const double total = team.sum(static_cast<double>(m2) + n * from_all * from_all);
+  return {static_cast<double>(static_cast<T>(all)), 0, total};
+}
+
+/// mean = sum(x) / n, M2 = sum((x - mean)²)
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE Moments two_pass_moments(const NormProblem& problem, const S* x, int64_t set, const BlockTeam& team) {
+  T sum = 0;
+  for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+    sum += to_number(x[i.offset()]);
+  }
+  const T mean = static_cast<T>(team.sum(static_cast<double>(sum)) / static_cast<double>(problem.shape.set_size()));
+  T squares = 0;
+  for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+    const T d = to_number(x[i.offset()]) - mean;
+    squares += d * d;
+  }
+  return {static_cast<double>(mean), 0, team.sum(static_cast<double>(squares))};
+}
+
+/// Neumaier, 1974: adds a value to a sum, and what that loses to rounding to another.
+template <class T>
+NORMA_DEVICE void add_compensated(T& sum, T& lost, T value) {
+  const T total = sum + value;
+  lost += std::fabs(sum) >= std::fabs(value) ? (sum - total) + value : (value - total) + sum;
+  sum = total;
+}
+
+/// Two passes whose sums carry their rounding errors along, with the mean as high + low.
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE Moments compensated_moments(const NormProblem& problem, const S* x, int64_t set, const BlockTeam& team) {
+  const auto count = static_cast<double>(problem.shape.set_size());
+  T sum = 0;
+  T lost = 0;
+  for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+    add_compensated(sum, lost, to_number(x[i.offset()]));
+  }
+  double high_sum = static_cast<double>(sum);
+  double low_sum = static_cast<double>(lost);
+  team.sum(high_sum, low_sum);
+  const T high = static_cast<T>((high_sum + low_sum) / count);
+  const T low = static_cast<T>((fused_multiply_add(-count, static_cast<double>(high), high_sum) + low_sum) / count);
+  T squares = 0;
+  T squares_lost = 0;
+  for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+    const T d = (to_number(x[i.offset()]) - high) - low;
+    add_compensated(squares, squares_lost, d * d);
+  }
+  return {static_cast<double>(high), static_cast<double>(low),
+          team.sum(static_cast<double>(squares) + static_cast<double>(squares_lost))};
+}
+
+/// The stats of each set, by a block.
+template <class S>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem problem, ForwardArrays<S> arrays) {
+  const BlockTeam team(shared_memory<double>());
+  for (int64_t set = block(); set < problem.shape.sets(); set += blocks()) {
+    Moments moments;
+    if (problem.raw_sums()) {
+      moments = shifted_moments(problem, arrays.x, set, team);
+    } else {
+      switch (problem.statistics) {
+        case Statistics::welford: moments = welford_moments(problem, arrays.x, set, team); break;
+        case Statistics::two_pass: moments = two_pass_moments(problem, arrays.x, set, team); break;
+        case Statistics::compensated: moments = compensated_moments(problem, arrays.x, set, team); break;
+        default: moments = shifted_moments(problem, arrays.x, set, team); break;
+      }
+    }
+    auto of_set = statistics_of<compute_t<S>>(problem, moments);
+    if (of_set.lost) {
+      of_set = scaled_statistics(problem, arrays.x, set, team, of_set);
+    }
+    if (thread() == 0) {
+      store_set(problem, arrays, set, of_set);
+    }
+  }
+}
+
+/// y of all elements, and their bits.
+template <class S>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem, ForwardArrays<S> arrays) {
+  using T = compute_t<S>;
+  const int64_t count = problem.shape.numel();
+  for (int64_t first = kBitsOfByte * global_thread(); first < count; first += kBitsOfByte * global_threads()) {
+    Place place = place_of(problem.shape, first);
+    unsigned bits = 0;
+    for (int i = 0; i < kBitsOfByte && first + i < count; ++i) {
+      const int64_t offset = first + i;
+      const auto normalise = normaliser(arrays.stats, arrays.weight, arrays.bias, place.set(problem.shape),
+                                        problem.affine.present ? weight_of(problem.affine, place) : 0);
+      T z = normalise(to_number(arrays.x[offset]));
+      if (arrays.residual != nullptr) {
+        z += to_number(arrays.residual[offset]);
+      }
+      bits |= (z <= T(0) ? 0U : 1U) << i;
+      arrays.y[offset] = to_element<S>(activated(arrays.activation, z));
+      place.next(problem.shape);
+    }
+    if (arrays.bits != nullptr) {
+      arrays.bits[first / kBitsOfByte] = static_cast<uint8_t>(bits);
+    }
+  }
+}
+
+/// Blocks for a loop over sets or weights with a block for each.
+inline int64_t blocks_of_sets(int64_t sets) {
+  return std::min(sets, int64_t{processors()} * (2048 / kAnyThreads) * 4);
+}
+
+/// Threads of such a block: no more than there are elements.
+inline int threads_of_set(int64_t elements) {
+  return static_cast<int>(std::min<int64_t>(kAnyThreads, ceil_div(elements, kWarp) * kWarp));
+}
+
+template <class S>
+void compute_any_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+  launch(blocks_of_sets(problem.shape.sets()), threads_of_set(problem.shape.set_size()), BlockTeam::kBytes,
+         current_stream(), any_statistics<S>, problem, arrays);
+}
+
+template <class S>
+void apply_any(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+  launch(blocks_for(ceil_div(problem.shape.numel(), kBitsOfByte), kAnyThreads), kAnyThreads, 0, current_stream(),
+         any_apply<S>, problem, arrays);
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

@@ -1,0 +1,218 @@
+#pragma once
+
+#include "ops/norm/cuda/columns.h"
+
+namespace norma::kernels::NORMA_BACKEND {
+
+/// What a thread knows of a column in backward.
+template <class T>
+struct ColumnConstants {
+  T mean;
+  T mean_low;
+  T rstd;
+  T weight;
+  T bias;
+};
+
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE ColumnConstants<T> column_constants(const NormProblem& problem, const BackwardArrays<S>& arrays,
+                                                 int64_t outer, int64_t column) {
+  const int64_t set = set_of_column(problem.shape, outer, column);
+  const int64_t weight = problem.affine.present ? weight_of_column(problem, outer, column) : 0;
+  return {arrays.stats.mean[set], arrays.stats.mean_low[set], arrays.stats.rstd[set],
+          arrays.weight == nullptr ? T(1) : arrays.weight[weight], arrays.bias == nullptr ? T(0) : arrays.bias[weight]};
+}
+
+/// dz of the vector at `at`, whose x is given.
+template <class S, int width, class T = compute_t<S>>
+NORMA_DEVICE void load_dz(const BackwardArrays<S>& arrays, int64_t at, const ColumnConstants<T> (&columns)[width],
+                          const T (&x)[width], T (&dz)[width]) {
+  load<S, width>(arrays.dy + at, dz);
+  if (arrays.bits != nullptr) {
+    const unsigned bits = arrays.bits[at / 8] >> (at % 8);
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      dz[j] = ((bits >> j) & 1U) != 0 ? dz[j] : T(0);
+    }
+  } else if (arrays.activation != Activation::identity) {
+    T residual[width] = {};
+    if (arrays.residual != nullptr) {
+      load<S, width>(arrays.residual + at, residual);
+    }
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      const ColumnConstants<T>& c = columns[j];
+      const Normaliser<T> normalise{c.mean, c.mean_low, c.rstd * c.weight, c.bias};
+      dz[j] = through_activation(arrays.activation, normalise(x[j]) + residual[j], dz[j]);
+    }
+  }
+}
+
+/// The sums of dz and dz · xhat over the rows of each chunk.
+template <class S>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
+    add_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays, double* sums) {
+  using T = compute_t<S>;
+  constexpr int kWidth = kVectorOf<S>;
+  const ColumnPlace<S> place(problem.shape, plan, block());
+  T first[kWidth] = {};
+  T second[kWidth] = {};
+  if (place.there) {
+    ColumnConstants<T> columns[kWidth];
+    for (int j = 0; j < kWidth; ++j) {
+      columns[j] = column_constants(problem, arrays, place.outer, place.column + j);
+    }
+    for (int64_t row = place.first_row + place.row_of_thread; row < place.last_row; row += place.rows_at_once) {
+      const int64_t at = place.base + row * plan.columns + place.column;
+      T x[kWidth];
+      load<S, kWidth>(arrays.x + at, x);
+      T dz[kWidth];
+      load_dz(arrays, at, columns, x, dz);
+      NORMA_UNROLL
+      for (int j = 0; j < kWidth; ++j) {
+        const T xhat = ((x[j] - columns[j].mean) - columns[j].mean_low) * columns[j].rstd;
+        first[j] += dz[j];
+        second[j] = fused_multiply_add(dz[j], xhat, second[j]);
+      }
+    }
+  }
+  write_column_sums(plan, place.outer, place.chunk, place.column, place.there, first, second, sums);
+}
+
+/// The constants of each set's dx from the sums of its columns' chunks, by a warp.
+template <class S, class T = compute_t<S>>
+NORMA_KERNEL void finish_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays,
+                                          const double* sums, InputGradient<T>* gradients) {
+  const NormShape& shape = problem.shape;
+  const LaneTeam team;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t set = global_thread() / kWarp; set < shape.sets(); set += warps) {
+    const int64_t outer = set / shape.kept;
+    const int64_t first_column = (set - outer * shape.kept) * shape.reduce_inner;
+    double sum = 0;
+    double sum_xhat = 0;
+    for (int64_t i = lane(); i < shape.reduce_inner * plan.chunks; i += kWarp) {
+      const int64_t chunk = i / shape.reduce_inner;
+      const int64_t column = first_column + (i - chunk * shape.reduce_inner);
+      const double weight =
+          arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[weight_of_column(problem, outer, column)]);
+      const double* of_chunk = sums + (outer * plan.chunks + chunk) * 2 * plan.columns;
+      sum = fused_multiply_add(weight, of_chunk[column], sum);
+      sum_xhat = fused_multiply_add(weight, of_chunk[plan.columns + column], sum_xhat);
+    }
+    team.sum(sum, sum_xhat);
+    if (lane() == 0) {
+      gradients[set] = input_gradient(problem, arrays.stats.rstd[set], sum, sum_xhat);
+    }
+  }
+}
+
+/// dweight and dbias of each column: its sums over all outer indices and chunks, by a warp. Either may be null.
+template <class T>
+NORMA_KERNEL void finish_column_weights(int64_t columns, int64_t parts, const double* sums, T* dweight, T* dbias) {
+  const LaneTeam team;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t column = global_thread() / kWarp; column < columns; column += warps) {
+    double of_bias = 0;
+    double of_weight = 0;
+    for (int64_t part = lane(); part < parts; part += kWarp) {
+      of_bias += sums[2 * part * columns + column];
+      of_weight += sums[(2 * part + 1) * columns + column];
+    }
+    team.sum(of_bias, of_weight);
+    if (lane() == 0 && dweight != nullptr) {
+      dweight[column] = static_cast<T>(of_weight);
+    }
+    if (lane() == 0 && dbias != nullptr) {
+      dbias[column] = static_cast<T>(of_bias);
+    }
+  }
+}
+
+/// dx and dresidual of the rows of each chunk.
+template <class S, class T = compute_t<S>>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
+    write_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays,
+                           const InputGradient<T>* gradients) {
+  constexpr int kWidth = kVectorOf<S>;
+  const ColumnPlace<S> place(problem.shape, plan, block());
+  if (!place.there) {
+    return;
+  }
+  const bool deviation = arrays.stats.centre != nullptr;
+  ColumnConstants<T> columns[kWidth];
+  InputGradient<T> of_columns[kWidth] = {};
+  T centre[kWidth];
+  T centre_low[kWidth];
+  for (int j = 0; j < kWidth; ++j) {
+    const int64_t set = set_of_column(problem.shape, place.outer, place.column + j);
+    columns[j] = column_constants(problem, arrays, place.outer, place.column + j);
+    centre[j] = deviation ? arrays.stats.centre[set] : columns[j].mean;
+    centre_low[j] = deviation ? arrays.stats.centre_low[set] : columns[j].mean_low;
+    if (!problem.fixed_stats && arrays.dx != nullptr) {
+      of_columns[j] = gradients[set];
+    }
+  }
+  for (int64_t row = place.first_row + place.row_of_thread; row < place.last_row; row += place.rows_at_once) {
+    const int64_t at = place.base + row * plan.columns + place.column;
+    T x[kWidth];
+    load<S, kWidth>(arrays.x + at, x);
+    T dz[kWidth];
+    load_dz(arrays, at, columns, x, dz);
+    if (arrays.dresidual != nullptr) {
+      store<S, kWidth>(arrays.dresidual + at, dz);
+    }
+    if (arrays.dx == nullptr) {
+      continue;
+    }
+    NORMA_UNROLL
+    for (int j = 0; j < kWidth; ++j) {
+      const T by_dz = columns[j].rstd * columns[j].weight;
+      const T xhat = ((x[j] - centre[j]) - centre_low[j]) * columns[j].rstd;
+      dz[j] =
+          problem.fixed_stats
+              ? dz[j] * by_dz
+              : fused_multiply_add(dz[j], by_dz, fused_multiply_add(xhat, of_columns[j].by_xhat, of_columns[j].shift));
+    }
+    store<S, kWidth>(arrays.dx + at, dz);
+  }
+}
+
+bool columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+  return dispatch_fast(dtype, [&](auto s) {
+    using S = decltype(s);
+    using T = compute_t<S>;
+    const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>);
+    const int64_t blocks = plan.blocks(problem.shape);
+    // A weight of its own for each column.
+    const bool own_weights = problem.affine.outer_period == 1 && problem.affine.numel() == plan.columns;
+    if (!are_columns<S>(problem) || blocks > INT32_MAX || (weights_wanted && !own_weights)) {
+      return false;
+    }
+    const Stream stream = current_stream();
+    const BackwardArrays<S> typed(problem, arrays);
+    const bool sets_wanted = arrays.dx != nullptr && !problem.fixed_stats;
+    const int64_t parts = problem.shape.outer * plan.chunks;
+    const DeviceBuffer<double> sums(sets_wanted || weights_wanted ? 2 * parts * plan.columns : 0);
+    const DeviceBuffer<InputGradient<T>> gradients(sets_wanted ? problem.shape.sets() : 0);
+    if (sums.data() != nullptr) {
+      launch(blocks, kColumnThreads, column_sum_bytes<S>(), stream, add_column_gradients<S>, problem, plan, typed,
+             sums.data());
+    }
+    if (sets_wanted) {
+      launch(blocks_for(kWarp * problem.shape.sets(), kColumnThreads), kColumnThreads, 0, stream,
+             finish_column_gradients<S>, problem, plan, typed, sums.data(), gradients.data());
+    }
+    if (weights_wanted) {
+      launch(blocks_for(kWarp * plan.columns, kColumnThreads), kColumnThreads, 0, stream, finish_column_weights<T>,
+             plan.columns, parts, sums.data(), typed.dweight, typed.dbias);
+    }
+    if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
+      launch(blocks, kColumnThreads, 0, stream, write_column_gradients<S>, problem, plan, typed, gradients.data());
+    }
+    return true;
+  });
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

@@ -1,0 +1,1 @@
+#include "ops/norm/cuda/columns_backward.h"

@@ -1,0 +1,240 @@
+#pragma once
+
+#include "core/cuda/number.h"
+#include "ops/norm/kernels.h"
+
+// Where the elements of a set lie, which weight an element has, and what a norm does with one element.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+/// The rows of the stats; see StatsRow.
+template <class T>
+struct Stats {
+  T* mean;
+  T* mean_low;
+  T* rstd;
+  T* centre;  ///< null but for Centring::deviation, as centre_low
+  T* centre_low;
+
+  Stats(const NormProblem& problem, T* rows)
+      : mean(rows + kMeanRow * problem.shape.sets()),
+        mean_low(rows + kMeanLowRow * problem.shape.sets()),
+        rstd(rows + kRstdRow * problem.shape.sets()),
+        centre(problem.centring == Centring::deviation ? rows + kCentreRow * problem.shape.sets() : nullptr),
+        centre_low(problem.centring == Centring::deviation ? rows + kCentreLowRow * problem.shape.sets() : nullptr) {}
+};
+
+/// NormForward with its types.
+template <class S, class T = compute_t<S>>
+struct ForwardArrays {
+  Stats<T> stats;
+  const S* x;
+  const T* weight;
+  const T* bias;
+  S* y;
+  T* var;
+  Activation activation;
+  const S* residual;
+  uint8_t* bits;
+
+  ForwardArrays(const NormProblem& problem, const NormForward& arrays)
+      : stats(problem, static_cast<T*>(arrays.stats)),
+        x(static_cast<const S*>(arrays.x)),
+        weight(static_cast<const T*>(arrays.weight)),
+        bias(static_cast<const T*>(arrays.bias)),
+        y(static_cast<S*>(arrays.y)),
+        var(static_cast<T*>(arrays.var)),
+        activation(arrays.activation),
+        residual(static_cast<const S*>(arrays.residual)),
+        bits(arrays.bits) {}
+};
+
+/// NormBackward with its types.
+template <class S, class T = compute_t<S>>
+struct BackwardArrays {
+  Stats<const T> stats;
+  const S* dy;
+  const S* x;
+  const T* weight;
+  S* dx;
+  T* dweight;
+  T* dbias;
+  Activation activation;
+  const T* bias;
+  const S* residual;
+  const uint8_t* bits;
+  S* dresidual;
+
+  BackwardArrays(const NormProblem& problem, const NormBackward& arrays)
+      : stats(problem, static_cast<const T*>(arrays.stats)),
+        dy(static_cast<const S*>(arrays.dy)),
+        x(static_cast<const S*>(arrays.x)),
+        weight(static_cast<const T*>(arrays.weight)),
+        dx(static_cast<S*>(arrays.dx)),
+        dweight(static_cast<T*>(arrays.dweight)),
+        dbias(static_cast<T*>(arrays.dbias)),
+        activation(arrays.activation),
+        bias(static_cast<const T*>(arrays.bias)),
+        residual(static_cast<const S*>(arrays.residual)),
+        bits(arrays.bits),
+        dresidual(static_cast<S*>(arrays.dresidual)) {}
+};
+
+// --- places ---------------------------------------------------------------------------------------------------------
+
+/// An element by its indices.
+struct Place {
+  int64_t outer;
+  int64_t a;  ///< along reduce_outer
+  int64_t kept;
+  int64_t b;  ///< along reduce_inner
+
+  NORMA_DEVICE int64_t set(const NormShape& shape) const { return outer * shape.kept + kept; }
+  NORMA_DEVICE int64_t offset(const NormShape& shape) const {
+    return ((outer * shape.reduce_outer + a) * shape.kept + kept) * shape.reduce_inner + b;
+  }
+  /// The next one in the order of memory.
+  NORMA_DEVICE void next(const NormShape& shape) {
+    if (++b < shape.reduce_inner) {
+      return;
+    }
+    b = 0;
+    if (++kept < shape.kept) {
+      return;
+    }
+    kept = 0;
+    if (++a < shape.reduce_outer) {
+      return;
+    }
+    a = 0;
+    ++outer;
+  }
+};
+
+NORMA_DEVICE Place place_of(const NormShape& shape, int64_t offset) {
+  Place place;
+  int64_t rest = offset / shape.reduce_inner;
+  place.b = offset - rest * shape.reduce_inner;
+  int64_t next = rest / shape.kept;
+  place.kept = rest - next * shape.kept;
+  place.outer = next / shape.reduce_outer;
+  place.a = next - place.outer * shape.reduce_outer;
+  return place;
+}
+
+/// Which weight and bias an element has.
+NORMA_DEVICE int64_t weight_of(const AffineShape& affine, const Place& place) {
+  const int64_t outer = affine.outer_period == 1 ? 0 : place.outer % affine.outer_period;
+  const int64_t a = affine.reduce_outer == 1 ? 0 : place.a;
+  const int64_t kept = affine.kept == 1 ? 0 : place.kept;
+  const int64_t b = affine.inner == 1 ? 0 : affine.segment == 1 ? place.b : place.b / affine.segment;
+  return ((outer * affine.reduce_outer + a) * affine.kept + kept) * affine.inner + b;
+}
+
+/// The elements of a set that one of `step` threads takes, in the order of memory: first, first + step, …
+class SetElements {
+ public:
+  NORMA_DEVICE SetElements(const NormShape& shape, int64_t set, int64_t first, int64_t step)
+      : shape_(shape), step_a_(step / shape.reduce_inner), step_b_(step - step_a_ * shape.reduce_inner) {
+    place_.outer = set / shape.kept;
+    place_.kept = set - place_.outer * shape.kept;
+    place_.a = first / shape.reduce_inner;
+    place_.b = first - place_.a * shape.reduce_inner;
+  }
+
+  NORMA_DEVICE bool ended() const { return place_.a >= shape_.reduce_outer; }
+  NORMA_DEVICE void next() {
+    place_.a += step_a_;
+    place_.b += step_b_;
+    if (place_.b >= shape_.reduce_inner) {
+      place_.b -= shape_.reduce_inner;
+      ++place_.a;
+    }
+  }
+  NORMA_DEVICE const Place& place() const { return place_; }
+  NORMA_DEVICE int64_t offset() const { return place_.offset(shape_); }
+
+ private:
+  const NormShape& shape_;
+  int64_t step_a_;
+  int64_t step_b_;
+  Place place_;
+};
+
+// --- one element ----------------------------------------------------------------------------------------------------
+
+NORMA_DEVICE float distribution(float z) {
+  return 0.5F * std::erfc(-z * 0.707106781F);
+}
+NORMA_DEVICE double distribution(double z) {
+  return 0.5 * std::erfc(-z * 0.70710678118654752440);
+}
+
+/// f(z)
+template <class T>
+NORMA_DEVICE T activated(Activation activation, T z) {
+  switch (activation) {
+    case Activation::identity: return z;
+    case Activation::relu: return z <= T(0) ? T(0) : z;  // NaN stays
+    case Activation::gelu: return z * distribution(z);
+    case Activation::silu: return z / (T(1) + std::exp(-z));
+  }
+  return z;
+}
+
+/// dy · f'(z)
+template <class T>
+NORMA_DEVICE T through_activation(Activation activation, T z, T dy) {
+  switch (activation) {
+    case Activation::identity: return dy;
+    case Activation::relu: return z <= T(0) ? T(0) : dy;
+    case Activation::gelu: {
+      const T density = T(0.39894228040143267794) * std::exp(T(-0.5) * z * z);
+      return dy * (distribution(z) + z * density);
+    }
+    case Activation::silu: {
+      const T s = T(1) / (T(1) + std::exp(-z));
+      return dy * (s * (T(1) + z * (T(1) - s)));
+    }
+  }
+  return dy;
+}
+
+/// What normalises an element: z = ((x - mean) - mean_low) · scale + shift.
+template <class T>
+struct Normaliser {
+  T mean;
+  T mean_low;
+  T scale;
+  T shift;
+
+  NORMA_DEVICE T operator()(T x) const { return fused_multiply_add((x - mean) - mean_low, scale, shift); }
+};
+
+/// Of set `set` and weight number `weight`. Both arrays may be null: 1 and 0.
+template <class T, class StatsOf>
+NORMA_DEVICE Normaliser<T> normaliser(const StatsOf& stats, const T* weights, const T* biases, int64_t set,
+                                      int64_t weight) {
+  const T rstd = stats.rstd[set];
+  return {stats.mean[set], stats.mean_low[set], weights == nullptr ? rstd : rstd * weights[weight],
+          biases == nullptr ? T(0) : biases[weight]};
+}
+
+/// dz of an element in backward: dy behind the activation.
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t set, int64_t weight) {
+  const T dy = to_number(arrays.dy[offset]);
+  if (arrays.activation == Activation::identity) {
+    return dy;
+  }
+  if (arrays.bits != nullptr) {
+    return ((arrays.bits[offset / 8] >> (offset % 8)) & 1) != 0 ? dy : T(0);
+  }
+  T z = normaliser(arrays.stats, arrays.weight, arrays.bias, set, weight)(to_number(arrays.x[offset]));
+  if (arrays.residual != nullptr) {
+    z += to_number(arrays.residual[offset]);
+  }
+  return through_activation(arrays.activation, z, dy);
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

@@ -1,0 +1,6 @@
+#include "ops/norm/cuda/norm_kernels.h"
+#include "ops/norm/cuda/norm_table.h"
+
+namespace norma::kernels {
+constinit const NormKernels norm_cuda = cuda::kNormTable;
+}

@@ -1,0 +1,1 @@
+#include "ops/norm/cuda/rows_dispatch.h"

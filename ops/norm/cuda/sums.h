@@ -1,0 +1,121 @@
+#pragma once
+
+#include "core/cuda/number.h"
+
+// Threads that work on one set together, and their sums, in an order that is always the same.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+/// Numbers that a thread adds up in T before it moves them to double.
+inline constexpr int kChain = 32;
+
+/// Two sums: in T over some elements, then in double.
+template <class T>
+struct ChainedSums {
+  T first = 0;
+  T second = 0;
+  double total_first = 0;
+  double total_second = 0;
+  int length = 0;
+
+  /// Adds `a` to one sum and left · right to the other.
+  NORMA_DEVICE void add(T a, T left, T right) {
+    first += a;
+    second = fused_multiply_add(left, right, second);
+    if (++length == kChain) {
+      move();
+    }
+  }
+  NORMA_DEVICE void move() {
+    total_first += first;
+    total_second += second;
+    first = 0;
+    second = 0;
+    length = 0;
+  }
+};
+
+/// `width` neighbouring lanes of a warp, a power of two. All lanes of the warp call its functions together.
+class LaneTeam {
+ public:
+  NORMA_DEVICE explicit LaneTeam(int width = kWarp) : width_(width) {}
+  NORMA_DEVICE int rank() const { return lane() & (width_ - 1); }
+  NORMA_DEVICE int size() const { return width_; }
+  /// The sum over the team, for each of its threads.
+  NORMA_DEVICE double sum(double value) const {
+    for (int mask = width_ / 2; mask > 0; mask /= 2) {
+      value += shuffle_xor(value, mask);
+    }
+    return value;
+  }
+  NORMA_DEVICE void sum(double& a, double& b) const {
+    for (int mask = width_ / 2; mask > 0; mask /= 2) {
+      a += shuffle_xor(a, mask);
+      b += shuffle_xor(b, mask);
+    }
+  }
+  NORMA_DEVICE double largest(double value) const {
+    for (int mask = width_ / 2; mask > 0; mask /= 2) {
+      const double other = shuffle_xor(value, mask);
+      value = other > value ? other : value;
+    }
+    return value;
+  }
+  /// True iff `value` is, in any thread that has to call this team's functions together with this one.
+  NORMA_DEVICE bool any(bool value) const { return any_lane(value); }
+
+ private:
+  int width_;
+};
+
+/// All threads of a block. The launch gives it kBytes of shared memory.
+class BlockTeam {
+ public:
+  static constexpr size_t kBytes = 2 * kWarp * sizeof(double);
+
+  NORMA_DEVICE explicit BlockTeam(double* shared) : shared_(shared) {}
+  NORMA_DEVICE int rank() const { return thread(); }
+  NORMA_DEVICE int size() const { return threads(); }
+
+  NORMA_DEVICE double sum(double value) const {
+    double unused = 0;
+    sum(value, unused);
+    return value;
+  }
+  /// Two at a time.
+  NORMA_DEVICE void sum(double& a, double& b) const {
+    LaneTeam().sum(a, b);
+    put(a, b);
+    a = 0;
+    b = 0;
+    for (int i = 0; i < threads() / kWarp; ++i) {
+      a += shared_[2 * i];
+      b += shared_[2 * i + 1];
+    }
+    sync_threads();  // before the next sum is put in its place
+  }
+  /// What is asked is the same for all threads of a block.
+  NORMA_DEVICE bool any(bool value) const { return value; }
+  NORMA_DEVICE double largest(double value) const {
+    put(LaneTeam().largest(value), 0);
+    for (int i = 0; i < threads() / kWarp; ++i) {
+      value = shared_[2 * i] > value ? shared_[2 * i] : value;
+    }
+    sync_threads();
+    return value;
+  }
+
+ private:
+  /// Those of this warp.
+  NORMA_DEVICE void put(double a, double b) const {
+    if (lane() == 0) {
+      shared_[2 * (thread() / kWarp)] = a;
+      shared_[2 * (thread() / kWarp) + 1] = b;
+    }
+    sync_threads();
+  }
+
+  double* shared_;
+};
+
+}  // namespace norma::kernels::NORMA_BACKEND

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "core/cuda/kernel.h"
+#include "ops/norm/kernels.h"
+
+// The kernels for the cases that networks are made of. Each function says whether the case is one of its own; if not,
+// it has done nothing.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+/// Sets that are one run of memory and fit into the registers of some threads.
+bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
+bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+
+/// Sets side by side, with weights that do not vary from row to row.
+bool columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
+bool columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+
+}  // namespace norma::kernels::NORMA_BACKEND
