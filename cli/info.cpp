@@ -42,7 +42,7 @@ int run() {
     line(name, text);
   }
   line("for tests", fmt::format("{}: memory that nobody but kernels may touch. The kernels of CUDA, run by the host, "
-                                "for what tensors do themselves; those of the CPU for all else",
+                                "for norms and what tensors do themselves; those of the CPU for all else",
                                 to_string(kCudaEmulated)));
   line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, lab::format_bytes(e.memory)));
   line("threads", std::to_string(e.threads));

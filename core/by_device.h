@@ -10,9 +10,7 @@ namespace norma {
 
 namespace detail {
 [[noreturn]] void fail_no_kernels(std::string_view op, Device device);
-/// `build_has_cuda`: some op has kernels for CUDA, but this one does not.
-[[noreturn]] void fail_no_kernels(std::string_view op, Device device, bool build_has_cuda);
-}  // namespace detail
+}
 
 /// The kernels of one device, for one call. While it lives they may touch that device's memory: use it as a temporary
 /// in the expression that calls the kernel. The arguments of that call are evaluated meanwhile; the house test of the
@@ -41,12 +39,12 @@ class KernelCall {
 template <class K>
 struct ByDevice {
   const K* cpu;
-  const K* cuda;  ///< null in a build without CUDA, and where nobody has written them yet
+  const K* cuda;  ///< null in a build without CUDA
   const K* emulated;
 
   /// The kernels for tensors on `device`:
   ///   kernels::pool_kernels.at("max_pool2d", x.device())->max_pool(…);
-  /// Throws Error("op: this build of Norma has no CUDA"), or Error("op: not yet on CUDA; …").
+  /// Throws Error("op: this build of Norma has no CUDA").
   [[nodiscard]] KernelCall<K> at(std::string_view op, Device device) const {
     return {table(op, device), device.type == DeviceType::cuda_emulated};
   }

@@ -29,6 +29,11 @@ struct DeviceFunctions {
 /// from_host and to_host of the devices whose memory is the host's.
 void copy_host_memory(void* to, const void* from, size_t bytes);
 
+namespace detail {
+/// Throws what by_device.h says of a device without kernels. `build_has_cuda`: other ops have some, but this one has not.
+[[noreturn]] void fail_no_kernels(std::string_view op, Device device, bool build_has_cuda);
+}  // namespace detail
+
 /// What is known of this machine's CUDA devices; nothing in a build without CUDA.
 Facts cuda_facts();
 

@@ -210,6 +210,12 @@ inline void copy_to_host(void* host, const void* device, size_t bytes) {
   device_functions.table("launch", kThisDevice).to_host(host, device, bytes);
 }
 
+/// Threads of each of these blocks: no more than there is work for.
+inline int threads_for(int64_t count, int most) {
+  const int64_t wanted = ceil_div(count, kWarp) * kWarp;
+  return wanted < kWarp ? kWarp : wanted < most ? static_cast<int>(wanted) : most;
+}
+
 /// Memory of the device for what kernels hand to each other, from its allocator. The next kernels of the stream may get
 /// it from the end of the scope on, and run after those that were launched before.
 template <class T>

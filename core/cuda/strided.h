@@ -107,8 +107,8 @@ NORMA_KERNEL void fill_elements(FlatLoop<1> loop, Word* x, Word value) {
 
 template <class Word>
 void move_words(const StridedLoop<2>& loop, void* to, const void* from) {
-  launch(blocks_for(loop.numel(), kStridedThreads), kStridedThreads, 0, current_stream(), move_elements<Word>,
-         FlatLoop<2>(loop), static_cast<Word*>(to), static_cast<const Word*>(from));
+  launch(blocks_for(loop.numel(), kStridedThreads), threads_for(loop.numel(), kStridedThreads), 0, current_stream(),
+         move_elements<Word>, FlatLoop<2>(loop), static_cast<Word*>(to), static_cast<const Word*>(from));
 }
 
 struct alignas(16) Words {
@@ -136,8 +136,8 @@ inline void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType s
   if (dst_dtype != src_dtype) {
     dispatch_all(dst_dtype, [&](auto zero) {
       using To = decltype(zero);
-      launch(blocks_for(count, kStridedThreads), kStridedThreads, 0, current_stream(), convert_elements<To>,
-             FlatLoop<2>(loop), static_cast<To*>(dst), src_dtype, src);
+      launch(blocks_for(count, kStridedThreads), threads_for(count, kStridedThreads), 0, current_stream(),
+             convert_elements<To>, FlatLoop<2>(loop), static_cast<To*>(dst), src_dtype, src);
     });
     return;
   }
@@ -160,8 +160,9 @@ inline void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* 
   }
   dispatch_any_floating("accumulate", dtype, [&](auto zero) {
     using S = decltype(zero);
-    launch(blocks_for(loop.numel(), kStridedThreads), kStridedThreads, 0, current_stream(), add_elements<S>,
-           FlatLoop<3>(loop), static_cast<S*>(out), static_cast<const S*>(a), static_cast<const S*>(b));
+    launch(blocks_for(loop.numel(), kStridedThreads), threads_for(loop.numel(), kStridedThreads), 0, current_stream(),
+           add_elements<S>, FlatLoop<3>(loop), static_cast<S*>(out), static_cast<const S*>(a),
+           static_cast<const S*>(b));
   });
 }
 
@@ -192,8 +193,8 @@ inline void fill(const StridedLoop<1>& loop, DType dtype, void* x, double value)
     }
     const auto word = word_of(element);
     using Word = std::remove_const_t<decltype(word)>;
-    launch(blocks_for(loop.numel(), kStridedThreads), kStridedThreads, 0, current_stream(), fill_elements<Word>,
-           FlatLoop<1>(loop), static_cast<Word*>(x), word);
+    launch(blocks_for(loop.numel(), kStridedThreads), threads_for(loop.numel(), kStridedThreads), 0, current_stream(),
+           fill_elements<Word>, FlatLoop<1>(loop), static_cast<Word*>(x), word);
   });
 }
 

@@ -27,7 +27,7 @@ std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
 enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
 
 struct Lane {
-  Fiber fiber;
+  Fiber* fiber = nullptr;  ///< from its first step to its last
   Waits waits = Waits::no;
   bool odd = false;                 ///< which of the two values is the latest: a lane is at most one exchange ahead
   std::array<uint64_t, 2> value{};  ///< what it brings to an exchange
@@ -42,8 +42,10 @@ class BlockRunner {
     body_ = body;
     context_ = context;
     checks_ = launch_checks();
-    while (lanes_.size() < static_cast<size_t>(threads)) {
-      lanes_.push_back(std::make_unique<Lane>());
+    lanes_.assign(static_cast<size_t>(threads), Lane{});
+    idle_.clear();
+    for (const auto& fiber : fibers_) {
+      idle_.push_back(fiber.get());
     }
     shared_.resize((shared_bytes + kCanaryBytes) / sizeof(Word) + 1);
     std::memset(shared_.data(), 0, shared_.size() * sizeof(Word));
@@ -59,15 +61,7 @@ class BlockRunner {
     std::memset(bytes + shared_bytes_, 0x5A, kCanaryBytes);
     order_ = checks_.order_seed * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(block);
     for (int thread = 0; thread < place_.threads; ++thread) {
-      Lane& lane = *lanes_[static_cast<size_t>(thread)];
-      lane.waits = Waits::no;
-      lane.odd = false;
-      lane.fiber.start(
-          [](void* runner) {
-            auto* self = static_cast<BlockRunner*>(runner);
-            self->body_(self->context_);
-          },
-          this);
+      lanes_[static_cast<size_t>(thread)] = Lane{};
     }
     while (run_to_barrier()) {
     }
@@ -80,19 +74,19 @@ class BlockRunner {
   [[nodiscard]] const Place& place() const { return place_; }
 
   void wait(Waits for_what) {
-    Lane& lane = *lanes_[static_cast<size_t>(place_.thread)];
+    Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
     lane.waits = for_what;
-    lane.fiber.leave();
+    lane.fiber->leave();
   }
 
   uint64_t exchange(uint64_t value, int source) {
     const int thread = place_.thread;
-    Lane& lane = *lanes_[static_cast<size_t>(thread)];
+    Lane& lane = lanes_[static_cast<size_t>(thread)];
     lane.odd = !lane.odd;
     const size_t which = lane.odd ? 1 : 0;
     lane.value[which] = value;
     wait(Waits::at_shuffle);
-    return lanes_[static_cast<size_t>(thread / kWarpSize * kWarpSize + (source & (kWarpSize - 1)))]->value[which];
+    return lanes_[static_cast<size_t>(thread / kWarpSize * kWarpSize + (source & (kWarpSize - 1)))].value[which];
   }
 
  private:
@@ -112,13 +106,13 @@ class BlockRunner {
     }
     int waiting = 0;
     for (int thread = 0; thread < place_.threads; ++thread) {
-      waiting += lanes_[static_cast<size_t>(thread)]->waits == Waits::at_barrier ? 1 : 0;
+      waiting += lanes_[static_cast<size_t>(thread)].waits == Waits::at_barrier ? 1 : 0;
     }
     check(waiting == 0 || waiting == place_.threads, "launch",
           "{} of the {} threads of block {} wait at a barrier, the others have ended", waiting, place_.threads,
           place_.block);
     for (int thread = 0; waiting > 0 && thread < place_.threads; ++thread) {
-      lanes_[static_cast<size_t>(thread)]->waits = Waits::no;
+      lanes_[static_cast<size_t>(thread)].waits = Waits::no;
     }
     return waiting > 0;
   }
@@ -130,12 +124,9 @@ class BlockRunner {
       int shuffling = 0;
       for (int i = 0; i < kWarpSize; ++i) {
         place_.thread = warp * kWarpSize + (i ^ mask);
-        Lane& lane = *lanes_[static_cast<size_t>(place_.thread)];
+        Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
         if (lane.waits == Waits::no) {
-          lane.fiber.enter();
-          if (lane.fiber.ended()) {
-            lane.waits = Waits::ended;
-          }
+          step(lane);
         }
         shuffling += lane.waits == Waits::at_shuffle ? 1 : 0;
       }
@@ -147,8 +138,33 @@ class BlockRunner {
             "barrier",
             shuffling, warp, place_.block);
       for (int i = 0; i < kWarpSize; ++i) {
-        lanes_[static_cast<size_t>(warp * kWarpSize + i)]->waits = Waits::no;
+        lanes_[static_cast<size_t>(warp * kWarpSize + i)].waits = Waits::no;
       }
+    }
+  }
+
+  /// To the next shuffle or barrier, or to the end. A thread that ends without either leaves its stack to the next one,
+  /// while it is still in the cache.
+  void step(Lane& lane) {
+    if (lane.fiber == nullptr) {
+      if (idle_.empty()) {
+        fibers_.push_back(std::make_unique<Fiber>());
+        idle_.push_back(fibers_.back().get());
+      }
+      lane.fiber = idle_.back();
+      idle_.pop_back();
+      lane.fiber->start(
+          [](void* runner) {
+            auto* self = static_cast<BlockRunner*>(runner);
+            self->body_(self->context_);
+          },
+          this);
+    }
+    lane.fiber->enter();
+    if (lane.fiber->ended()) {
+      lane.waits = Waits::ended;
+      idle_.push_back(lane.fiber);
+      lane.fiber = nullptr;
     }
   }
 
@@ -158,7 +174,9 @@ class BlockRunner {
   void* context_ = nullptr;
   LaunchChecks checks_;
   uint64_t order_ = 0;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Lane> lanes_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> idle_;  // those of fibers_ that no thread runs on
   std::vector<Word> shared_;
 };
 

@@ -61,7 +61,9 @@ struct NormProblem {
   bool fixed_stats = false;
 
   /// Sums are taken about 0 rather than a pivot.
-  [[nodiscard]] constexpr bool raw_sums() const { return statistics == Statistics::sum_of_squares || centring == Centring::none; }
+  [[nodiscard]] constexpr bool raw_sums() const {
+    return statistics == Statistics::sum_of_squares || centring == Centring::none;
+  }
 };
 
 /// The stats of a norm are a tensor of rows with one number (of T) per set. The mean that is subtracted is mean +

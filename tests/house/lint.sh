@@ -8,7 +8,7 @@ faults=0
 files() {  # files PATTERN…: of the project, by name
   local pattern names=()
   for pattern in "$@"; do names+=(-o -name "$pattern"); done
-  find . \( -path ./build -o -path ./.git -o -path ./runs -o -path ./.cache \) -prune -o -type f \( "${names[@]:1}" \) -print0
+  find . \( -path ./build -o -path ./.gpu -o -path ./.git -o -path ./runs -o -path ./.cache \) -prune -o -type f \( "${names[@]:1}" \) -print0
 }
 
 check() {  # check NAME COMMAND…

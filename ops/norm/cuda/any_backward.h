@@ -15,7 +15,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
     const T mean = arrays.stats.mean[set];
     const T mean_low = arrays.stats.mean_low[set];
     const T rstd = arrays.stats.rstd[set];
-    ChainedSums<T> sums;
+    WideSums<T> sums;
     for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
       const int64_t offset = i.offset();
       const int64_t weight = problem.affine.present ? weight_of(problem.affine, i.place()) : 0;
@@ -23,7 +23,6 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
       const T g = arrays.weight == nullptr ? dz : dz * arrays.weight[weight];
       sums.add(g, g, ((to_number(arrays.x[offset]) - mean) - mean_low) * rstd);
     }
-    sums.move();
     double sum = sums.total_first;
     double sum_xhat = sums.total_second;
     team.sum(sum, sum_xhat);
@@ -106,7 +105,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProb
   const BlockTeam team(shared_memory<double>());
   for (int64_t weight = block(); weight < problem.affine.numel(); weight += blocks()) {
     const WeightElements elements(problem, weight);
-    ChainedSums<T> sums;
+    WideSums<T> sums;
     for (int64_t i = team.rank(); i < elements.count(); i += team.size()) {
       const Place place = elements.at(i);
       const int64_t set = place.set(problem.shape);
@@ -115,7 +114,6 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProb
       const T centred = (to_number(arrays.x[offset]) - arrays.stats.mean[set]) - arrays.stats.mean_low[set];
       sums.add(dz, dz, centred * arrays.stats.rstd[set]);
     }
-    sums.move();
     double dbias = sums.total_first;
     double dweight = sums.total_second;
     team.sum(dbias, dweight);
@@ -139,8 +137,8 @@ void any_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
       launch(blocks_of_sets(problem.shape.sets()), threads_of_set(problem.shape.set_size()), BlockTeam::kBytes, stream,
              any_gradient_sums<S>, problem, arrays, gradients.data());
     }
-    launch(blocks_for(problem.shape.numel(), kAnyThreads), kAnyThreads, 0, stream, any_input_gradients<S>, problem,
-           arrays, gradients.data());
+    launch(blocks_for(problem.shape.numel(), kAnyThreads), threads_for(problem.shape.numel(), kAnyThreads), 0, stream,
+           any_input_gradients<S>, problem, arrays, gradients.data());
   }
   if (arrays.dweight != nullptr || arrays.dbias != nullptr) {
     launch(blocks_of_sets(problem.affine.numel()), threads_of_set(problem.shape.numel() / problem.affine.numel()),

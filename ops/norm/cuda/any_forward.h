@@ -31,12 +31,11 @@ NORMA_DEVICE Moments shifted_moments(const NormProblem& problem, const S* x, int
   const bool raw = problem.raw_sums();
   T pivot = raw ? T(0) : pivot_of(problem.shape, x, set);
   for (int attempt = 0;; ++attempt) {
-    ChainedSums<T> sums;
+    WideSums<double> sums;
     for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
-      const T d = to_number(x[i.offset()]) - pivot;
+      const double d = static_cast<double>(to_number(x[i.offset()])) - static_cast<double>(pivot);
       sums.add(d, d, d);
     }
-    sums.move();
     double sum = sums.total_first;
     double squares = sums.total_second;
     team.sum(sum, squares);
@@ -185,8 +184,9 @@ void compute_any_statistics(const NormProblem& problem, const ForwardArrays<S>& 
 
 template <class S>
 void apply_any(const NormProblem& problem, const ForwardArrays<S>& arrays) {
-  launch(blocks_for(ceil_div(problem.shape.numel(), kBitsOfByte), kAnyThreads), kAnyThreads, 0, current_stream(),
-         any_apply<S>, problem, arrays);
+  launch(blocks_for(ceil_div(problem.shape.numel(), kBitsOfByte), kAnyThreads),
+         threads_for(ceil_div(problem.shape.numel(), kBitsOfByte), kAnyThreads), 0, current_stream(), any_apply<S>,
+         problem, arrays);
 }
 
 }  // namespace norma::kernels::NORMA_BACKEND

@@ -1,1 +1,1 @@
-#include "ops/norm/cuda/columns_backward.h"
+#include "ops/norm/cuda/columns_dispatch.h"

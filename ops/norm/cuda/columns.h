@@ -212,17 +212,7 @@ NORMA_KERNEL void finish_column_statistics(NormProblem problem, ColumnPlan plan,
       team.sum(m2, from_pivots);
       moments = {mean, 0, m2 < 0 ? 0 : m2};
       if (from_pivots > 4 * m2) {  // pivots were far off: once more about the mean
-        const T near = static_cast<T>(mean);
-        ChainedSums<T> about_mean;
-        for (SetElements i(shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
-          const T d = to_number(arrays.x[i.offset()]) - near;
-          about_mean.add(d, d, d);
-        }
-        about_mean.move();
-        double sum = about_mean.total_first;
-        double again = about_mean.total_second;
-        team.sum(sum, again);
-        moments = moments_of(/* raw= */ false, count, static_cast<double>(near), sum, again);
+        moments = moments_about(problem, arrays.x, set, static_cast<T>(mean), team);
       }
     }
     auto of_set = statistics_of<T>(problem, moments);
@@ -288,35 +278,6 @@ bool are_columns(const NormProblem& problem) {
   const int64_t columns = problem.shape.kept * problem.shape.reduce_inner;
   return problem.walk != Walk::rows && problem.shape.reduce_inner <= kLongestRun && columns % kVectorOf<S> == 0 &&
          problem.affine.reduce_outer == 1;
-}
-
-bool columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
-  return dispatch_fast(dtype, [&](auto s) {
-    using S = decltype(s);
-    using T = compute_t<S>;
-    const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>);
-    const int64_t blocks = plan.blocks(problem.shape);
-    if (!are_columns<S>(problem) || blocks > INT32_MAX || (arrays.bits != nullptr && plan.columns % 8 != 0)) {
-      return false;
-    }
-    const Stream stream = current_stream();
-    const ForwardArrays<S> typed(problem, arrays);
-    if (!problem.fixed_stats) {
-      const int64_t all_columns = problem.shape.outer * plan.columns;
-      const DeviceBuffer<T> pivots(all_columns);
-      const DeviceBuffer<double> sums(2 * plan.chunks * all_columns);
-      launch(blocks_for(all_columns, kColumnThreads), kColumnThreads, 0, stream, find_column_pivots<S>, problem,
-             typed.x, pivots.data());
-      launch(blocks, kColumnThreads, column_sum_bytes<S>(), stream, add_columns<S>, problem, plan, typed.x,
-             pivots.data(), sums.data());
-      launch(blocks_for(kWarp * problem.shape.sets(), kColumnThreads), kColumnThreads, 0, stream,
-             finish_column_statistics<S>, problem, plan, typed, pivots.data(), sums.data());
-    }
-    if (typed.y != nullptr) {
-      launch(blocks, kColumnThreads, 0, stream, normalise_columns<S>, problem, plan, typed);
-    }
-    return true;
-  });
 }
 
 }  // namespace norma::kernels::NORMA_BACKEND

@@ -17,7 +17,8 @@ inline void norm_forward(DType dtype, const NormProblem& problem, const NormForw
     rest.fixed_stats = true;
   }
   if ((rest.fixed_stats && arrays.y == nullptr) || rows_forward(dtype, rest, arrays) ||
-      columns_forward(dtype, rest, arrays)) {
+      pixels_forward(dtype, rest, arrays) || columns_forward(dtype, rest, arrays) ||
+      runs_forward(dtype, rest, arrays)) {
     return;
   }
   dispatch_any_floating("normalize", dtype, [&](auto s) {
@@ -32,7 +33,8 @@ inline void norm_forward(DType dtype, const NormProblem& problem, const NormForw
 }
 
 inline void norm_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
-  if (rows_backward(dtype, problem, arrays) || columns_backward(dtype, problem, arrays)) {
+  if (rows_backward(dtype, problem, arrays) || pixels_backward(dtype, problem, arrays) ||
+      columns_backward(dtype, problem, arrays) || runs_backward(dtype, problem, arrays)) {
     return;
   }
   dispatch_any_floating("normalize", dtype,

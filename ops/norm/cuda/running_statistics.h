@@ -72,7 +72,8 @@ void dispatch_compute(DType dtype, F&& f) {
 template <class... Parameters, class... Arguments>
 void launch_loop(int64_t count, void (*kernel)(Parameters...), const Arguments&... arguments) {
   if (count > 0) {
-    launch(blocks_for(count, kSimpleThreads), kSimpleThreads, 0, current_stream(), kernel, arguments...);
+    launch(blocks_for(count, kSimpleThreads), threads_for(count, kSimpleThreads), 0, current_stream(), kernel,
+           arguments...);
   }
 }
 

@@ -27,6 +27,21 @@ NORMA_DEVICE Moments moments_of(bool raw, double count, double pivot, double sum
   return {pivot, offset, m2 < 0 ? 0 : m2};
 }
 
+/// The moments of a set by sums about `near`, by all threads of the team.
+template <class S, class Team, class T = compute_t<S>>
+NORMA_DEVICE Moments moments_about(const NormProblem& problem, const S* x, int64_t set, T near, const Team& team) {
+  WideSums<double> sums;
+  for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+    const double d = static_cast<double>(to_number(x[i.offset()])) - static_cast<double>(near);
+    sums.add(d, d, d);
+  }
+  double sum = sums.total_first;
+  double squares = sums.total_second;
+  team.sum(sum, squares);
+  return moments_of(/* raw= */ false, static_cast<double>(problem.shape.set_size()), static_cast<double>(near), sum,
+                    squares);
+}
+
 /// True iff the pivot was more than two standard deviations from the mean: m2 has lost digits.
 NORMA_DEVICE bool is_far(double count, double sum, double squares) {
   const double offset = sum / count;

@@ -35,6 +35,18 @@ struct ChainedSums {
   }
 };
 
+/// The same in double from the start, where speed does not matter.
+template <class T>
+struct WideSums {
+  double total_first = 0;
+  double total_second = 0;
+
+  NORMA_DEVICE void add(T a, T left, T right) {
+    total_first += static_cast<double>(a);
+    total_second = fused_multiply_add(static_cast<double>(left), static_cast<double>(right), total_second);
+  }
+};
+
 /// `width` neighbouring lanes of a warp, a power of two. All lanes of the warp call its functions together.
 class LaneTeam {
  public:

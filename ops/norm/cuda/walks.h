@@ -16,4 +16,12 @@ bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& 
 bool columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
 bool columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
 
+/// Sets side by side, with weights that vary from row to row alone.
+bool pixels_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
+bool pixels_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+
+/// Sets of one or several runs of memory, with a weight for each.
+bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
+bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+
 }  // namespace norma::kernels::NORMA_BACKEND

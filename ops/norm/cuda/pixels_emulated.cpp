@@ -1,0 +1,1 @@
+#include "ops/norm/cuda/pixels_dispatch.h"

@@ -1,0 +1,1 @@
+#include "ops/norm/cuda/runs_dispatch.h"
