@@ -30,7 +30,8 @@ struct DeviceFunctions {
 void copy_host_memory(void* to, const void* from, size_t bytes);
 
 namespace detail {
-/// Throws what by_device.h says of a device without kernels. `build_has_cuda`: other ops have some, but this one has not.
+/// Throws what by_device.h says of a device without kernels. `build_has_cuda`: other ops have some, but this one has
+/// not.
 [[noreturn]] void fail_no_kernels(std::string_view op, Device device, bool build_has_cuda);
 }  // namespace detail
 

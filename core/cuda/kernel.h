@@ -46,6 +46,12 @@ namespace norma::kernels::NORMA_BACKEND {
 /// Threads that run in step. Every shuffle is one of all of them.
 inline constexpr int kWarp = 32;
 
+/// Two numbers that go through a shuffle together.
+struct TwoNumbers {
+  double first;
+  double second;
+};
+
 #ifdef __CUDACC__
 
 using Stream = cudaStream_t;
@@ -81,6 +87,9 @@ NORMA_DEVICE T shuffle(T value, int source) {
 template <class T>
 NORMA_DEVICE T shuffle_xor(T value, int mask) {
   return __shfl_xor_sync(0xFFFFFFFFU, value, mask);
+}
+NORMA_DEVICE TwoNumbers shuffle_xor(TwoNumbers value, int mask) {
+  return {shuffle_xor(value.first, mask), shuffle_xor(value.second, mask)};
 }
 /// True iff `value` is, in any lane of this warp.
 NORMA_DEVICE bool any_lane(bool value) {
@@ -144,11 +153,11 @@ inline void sync_threads() {
 }
 template <class T>
 T shuffle(T value, int source) {
-  static_assert(sizeof(T) <= sizeof(uint64_t));
-  uint64_t word = 0;
-  std::memcpy(&word, &value, sizeof(T));
-  word = norma::emulated::exchange(word, source);
-  std::memcpy(&value, &word, sizeof(T));
+  static_assert(sizeof(T) <= sizeof(norma::emulated::Words));
+  norma::emulated::Words words;
+  std::memcpy(&words, &value, sizeof(T));
+  words = norma::emulated::exchange(words, source);
+  std::memcpy(&value, &words, sizeof(T));
   return value;
 }
 template <class T>

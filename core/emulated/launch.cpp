@@ -29,8 +29,8 @@ enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
 struct Lane {
   Fiber* fiber = nullptr;  ///< from its first step to its last
   Waits waits = Waits::no;
-  bool odd = false;                 ///< which of the two values is the latest: a lane is at most one exchange ahead
-  std::array<uint64_t, 2> value{};  ///< what it brings to an exchange
+  bool odd = false;              ///< which of the two values is the latest: a lane is at most one exchange ahead
+  std::array<Words, 2> value{};  ///< what it brings to an exchange
 };
 
 /// Runs one block after the other. One for each thread of the host.
@@ -73,24 +73,25 @@ class BlockRunner {
 
   [[nodiscard]] const Place& place() const { return place_; }
 
-  void wait(Waits for_what) {
-    Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
-    lane.waits = for_what;
-    lane.fiber->leave();
-  }
+  void wait(Waits for_what) { wait(lanes_[static_cast<size_t>(place_.thread)], for_what); }
 
-  uint64_t exchange(uint64_t value, int source) {
+  Words exchange(const Words& value, int source) {
     const int thread = place_.thread;
     Lane& lane = lanes_[static_cast<size_t>(thread)];
     lane.odd = !lane.odd;
     const size_t which = lane.odd ? 1 : 0;
     lane.value[which] = value;
-    wait(Waits::at_shuffle);
+    wait(lane, Waits::at_shuffle);
     return lanes_[static_cast<size_t>(thread / kWarpSize * kWarpSize + (source & (kWarpSize - 1)))].value[which];
   }
 
  private:
   using Word = std::array<uint64_t, 2>;  // 16 bytes, which vectors are loaded by
+
+  static void wait(Lane& lane, Waits for_what) {
+    lane.waits = for_what;
+    lane.fiber->leave();
+  }
 
   uint64_t next_order() {
     order_ = order_ * 6364136223846793005U + 1442695040888963407U;
@@ -180,8 +181,12 @@ class BlockRunner {
   std::vector<Word> shared_;
 };
 
+/// Of this thread of the host, while it runs kernels.
+constinit thread_local BlockRunner* current = nullptr;
+
 BlockRunner& runner() {
   static thread_local BlockRunner instance;
+  current = &instance;
   return instance;
 }
 
@@ -196,13 +201,13 @@ LaunchChecks launch_checks() {
 }
 
 const Place& place() {
-  return runner().place();
+  return current->place();
 }
 void wait_for_block() {
-  runner().wait(Waits::at_barrier);
+  current->wait(Waits::at_barrier);
 }
-uint64_t exchange(uint64_t value, int source) {
-  return runner().exchange(value, source);
+Words exchange(const Words& value, int source) {
+  return current->exchange(value, source);
 }
 
 void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context) {

@@ -34,8 +34,13 @@ const Place& place();
 
 /// The barrier of the block.
 void wait_for_block();
+/// What a lane brings to an exchange.
+struct Words {
+  uint64_t first = 0;
+  uint64_t second = 0;
+};
 /// What lane number `source` of the warp brings to this exchange. All 32 lanes must take part.
-uint64_t exchange(uint64_t value, int source);
+Words exchange(const Words& value, int source);
 
 /// Calls body(context) once for each thread of each block. Throws Error("launch: …") where the threads of a block wait
 /// for some that have ended or wait elsewhere, where a block writes behind its shared memory, and for numbers that a

@@ -62,8 +62,9 @@ class LaneTeam {
   }
   NORMA_DEVICE void sum(double& a, double& b) const {
     for (int mask = width_ / 2; mask > 0; mask /= 2) {
-      a += shuffle_xor(a, mask);
-      b += shuffle_xor(b, mask);
+      const TwoNumbers others = shuffle_xor(TwoNumbers{a, b}, mask);
+      a += others.first;
+      b += others.second;
     }
   }
   NORMA_DEVICE double largest(double value) const {
