@@ -5,6 +5,7 @@
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "ops/conv/conv.h"
+#include "ops/simd/target.h"
 #include "train/environment.h"
 #include "train/output.h"
 #include "train/precision.h"
@@ -47,6 +48,7 @@ int run() {
   line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, lab::format_bytes(e.memory)));
   line("threads", std::to_string(e.threads));
   line("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
+  line("kernels", fmt::format("for {}, of {}", simd::target(), fmt::join(simd::available_targets(), ", ")));
   line("build", fmt::format("{}, {}", e.compiler, e.build));
   line("system", e.system);
   for (const auto& [name, version] : e.libraries) {

@@ -4,6 +4,7 @@
 #include "core/nearest_name.h"
 #include "core/spin_briefly.h"
 #include "core/version.h"
+#include "ops/simd/target.h"
 #include "train/output.h"
 
 #include <fcntl.h>
@@ -198,6 +199,7 @@ int run(int argc, char** argv) {
   for (const CLI::App* chosen : program.get_subcommands()) {
     check_given(*chosen);
   }
+  simd::target();  // a wrong NORMA_SIMD is found before the work begins
   for (const Command& command : commands) {
     if (command.app->parsed()) {
       return command.run();

@@ -38,6 +38,9 @@ function(norma_add_room name)
     # Headers that only our own sources include: a user of the installed library does not need them.
     target_link_libraries(norma_${name} PRIVATE ZLIB::ZLIB $<BUILD_INTERFACE:Eigen3::Eigen>
                                                 $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
+    if(name STREQUAL "ops")
+      norma_use_simd(norma_ops)
+    endif()
     if(NORMA_HAVE_ONEDNN)
       target_link_libraries(norma_${name} PRIVATE DNNL::dnnl)
     endif()
@@ -60,6 +63,14 @@ function(norma_add_room name)
   foreach(room IN LISTS arg_DEPENDS)
     target_link_libraries(norma_${name} ${visibility} norma_${room})
   endforeach()
+endfunction()
+
+# norma_use_simd(TARGET): what includes the headers of ops/simd. NORMA_SIMD_STATIC: see ops/simd/targets.h.
+function(norma_use_simd target)
+  target_link_libraries(${target} PRIVATE hwy::hwy)
+  if(NORMA_NATIVE)
+    target_compile_definitions(${target} PRIVATE NORMA_SIMD_STATIC)
+  endif()
 endfunction()
 
 # norma_precompile(TARGET HEADER… | TARGET REUSE_FROM OTHER): what most of its files include. Every file still includes

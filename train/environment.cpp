@@ -3,6 +3,7 @@
 #include "core/device_functions.h"
 #include "core/parallel.h"
 #include "core/version.h"
+#include "ops/simd/target.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -93,16 +94,7 @@ std::string build() {
 #else
   const std::string_view optimised = "not optimised";
 #endif
-#if defined(__AVX512F__)
-  const std::string_view target = "AVX-512";
-#elif defined(__AVX2__)
-  const std::string_view target = "AVX2";
-#elif defined(__aarch64__)
-  const std::string_view target = "ARMv8";
-#else
-  const std::string_view target = "any CPU of this architecture";
-#endif
-  return fmt::format("{}, for {}", optimised, target);
+  return fmt::format("{}, kernels for {}", optimised, simd::target());
 }
 
 /// "4.5 (libgomp)": the date that _OPENMP holds as a version, and the runtime that is loaded.

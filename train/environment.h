@@ -13,7 +13,7 @@ struct Environment {
   std::string cpu;                                             ///< "AMD EPYC 9B45"
   std::string system;                                          ///< "Debian GNU/Linux 12 (bookworm)"
   std::string compiler;                                        ///< "GCC 12.2.0"
-  std::string build;                                           ///< "optimised, for AVX-512"
+  std::string build;                                           ///< "optimised, kernels for avx512"
   int64_t cores = 0;                                           ///< that this process may use
   int64_t threads = 0;                                         ///< that parallel loops use
   int64_t memory = 0;                                          ///< bytes of the machine

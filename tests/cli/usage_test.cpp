@@ -1,5 +1,8 @@
 #include "cli/program.h"
 #include "nn/norm/factory.h"
+#include "ops/simd/target.h"
+
+#include <fmt/ranges.h>
 
 #include <string>
 
@@ -46,6 +49,20 @@ TEST_CASE("norma info: says what is there") {
                            "for tests         cuda-emulated:0: memory that nobody but kernels may touch"}) {
     CHECK_MESSAGE(info.out.find(text) != std::string::npos, text);
   }
+}
+
+TEST_CASE("norma: NORMA_SIMD names what the kernels are for") {
+  const TemporaryFolder folder;
+  const std::string all = fmt::format("{}", fmt::join(simd::available_targets(), ", "));
+  for (const std::string& name : simd::available_targets()) {
+    const Outcome info = run_norma(folder.path(), "info", "NORMA_SIMD=" + name);
+    CHECK(info.code == 0);
+    CHECK(info.out.find(fmt::format("kernels           for {}, of {}\n", name, all)) != std::string::npos);
+  }
+  const Outcome wrong = run_norma(folder.path(), "info", "NORMA_SIMD=mmx");
+  CHECK(wrong.code == 2);
+  CHECK(wrong.out.empty());
+  CHECK(wrong.err == fmt::format("norma: NORMA_SIMD: expected one of {}, got 'mmx'\n", all));
 }
 
 TEST_CASE("norma: unknown names give one line with the nearest known one") {

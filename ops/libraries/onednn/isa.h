@@ -11,7 +11,11 @@ enum class Bfloat16Support : uint8_t {
   native,
 };
 
-/// By the instruction sets that oneDNN may use (ONEDNN_MAX_CPU_ISA counts).
+/// By the instruction sets that oneDNN may use (ONEDNN_MAX_CPU_ISA and NORMA_SIMD count).
 Bfloat16Support bfloat16_support();
+
+/// Keeps oneDNN to the instructions of NORMA_SIMD, unless ONEDNN_MAX_CPU_ISA says which to use. Has an effect before
+/// the first primitive and the first question about instruction sets only.
+void limit_instruction_sets();
 
 }  // namespace norma::onednn

@@ -2,6 +2,7 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "core/memory_text.h"
+#include "ops/libraries/onednn/isa.h"
 #include "ops/libraries/onednn/onednn.h"
 
 #include <fmt/format.h>
@@ -95,7 +96,10 @@ std::atomic<int64_t> failures = 0;
 }  // namespace
 
 const dnnl::engine& engine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine engine = [] {
+    limit_instruction_sets();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 

@@ -1,3 +1,7 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/map_norm/cpu/local_response.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "core/half.h"
 #include "core/parallel.h"
 #include "ops/map_norm/cpu/map_kernels.h"
@@ -14,7 +18,8 @@
 // many as keep the tile in the cache. It is copied together so that element i's neighbours in the next channel are
 // always i + width, and everything is a loop over one run.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -86,8 +91,8 @@ bool run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool 
   const T* squares = b.squares + p.below * width;
   Lanes<T> largest = broadcast(static_cast<T>(p.k));
   window_sums(count, squares, width, -p.below, p.above, static_cast<T>(p.k), static_cast<T>(p.scale), b.s,
-              [&largest](Lanes<T> s) { largest = s > largest ? s : largest; });
-  if (detail::bits_of<T>(largest > broadcast(most)) != 0) [[unlikely]] {
+              [&largest](const Lanes<T>& s) HWY_ATTR { largest = select(largest < s, s, largest); });
+  if (bits_of<T>(broadcast(most) < largest) != 0) [[unlikely]] {
     return false;
   }
   const bool relu = p.relu;
@@ -106,7 +111,7 @@ bool run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool 
     shares[i] = dy * b.x[i] * (power / b.s[i]);
   });
   window_sums(count, shares, width, -p.above, p.below, T(0), static_cast<T>(-2 * p.scale * p.beta), b.result,
-              [](Lanes<T>) {});
+              [](const Lanes<T>&) HWY_ATTR {});
 #pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
     b.result[i] = b.dy[i] * b.power[i] + b.x[i] * b.result[i];
@@ -116,11 +121,11 @@ bool run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool 
 
 /// A vector, or one number.
 template <class T, class Part>
-[[gnu::always_inline]] inline void store_at(T* to, Lanes<T> value, Part part) {
+HWY_INLINE void store_at(T* to, const Lanes<T>& value, Part part) {
   store(to, value, part);
 }
 template <class T>
-[[gnu::always_inline]] inline void store_at(T* to, T value) {
+HWY_INLINE void store_at(T* to, T value) {
   *to = value;
 }
 
@@ -234,4 +239,16 @@ void local_response(DType dtype, const LocalResponseProblem& problem, const Loca
   });
 }
 
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(local_response);
+void local_response(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays) {
+  NORMA_SIMD_BEST(local_response)(dtype, problem, arrays);
+}
+
 }  // namespace norma::kernels::cpu
+#endif

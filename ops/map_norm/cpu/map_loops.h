@@ -1,4 +1,10 @@
-#pragma once
+// Included once for each target: see ops/simd/targets.h.
+#if defined(NORMA_OPS_MAP_NORM_CPU_MAP_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NORMA_OPS_MAP_NORM_CPU_MAP_LOOPS_H
+#undef NORMA_OPS_MAP_NORM_CPU_MAP_LOOPS_H
+#else
+#define NORMA_OPS_MAP_NORM_CPU_MAP_LOOPS_H
+#endif
 
 #include "core/half.h"
 #include "core/parallel.h"
@@ -13,7 +19,8 @@
 // What the loops over maps share. There are two: runs, where a map is one run of memory and its numbers stand in
 // registers, and rows, where the elements of a run belong to neighbouring maps. 16 bits are widened by tiles.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 /// Elements that are widened, and narrowed, at a time.
 inline constexpr int64_t kTile = 1024;
@@ -37,14 +44,14 @@ struct MapNumbers {
       numbers[static_cast<size_t>(k)] = all[k * maps + map];
     }
   }
-  [[gnu::always_inline]] T operator()(int k, int64_t) const { return numbers[static_cast<size_t>(k)]; }
+  T operator()(int k, int64_t) const { return numbers[static_cast<size_t>(k)]; }
 };
 /// Those of neighbouring maps.
 template <class T>
 struct RowNumbers {
   const T* first;
   int64_t maps;
-  [[gnu::always_inline]] T operator()(int k, int64_t i) const { return first[k * maps + i]; }
+  T operator()(int k, int64_t i) const { return first[k * maps + i]; }
 };
 
 /// from as T: itself, or widened into `scratch`.
@@ -100,4 +107,7 @@ void for_each_tile(int64_t count, F&& f) {
   }
 }
 
-}  // namespace norma::kernels::cpu
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,3 +1,7 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/map_norm/cpu/map_sums.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/cpu/map_loops.h"
 #include "ops/map_norm/functions.h"
@@ -10,7 +14,8 @@
 
 // The sums over maps that the gradients of their numbers are made of.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -23,8 +28,7 @@ constexpr int64_t kRunOfSums = kChain * kLanes<float>;
 
 /// The terms of elements i to i + count - 1 of a run, sum by sum, as rows of a vector each.
 template <class F, class T, class N>
-[[gnu::always_inline]] inline void run_terms(int64_t i, int64_t count, const T* dy, const T* x, const N& n,
-                                             T (&terms)[5][kLanes<T>]) {
+HWY_INLINE void run_terms(int64_t i, int64_t count, const T* dy, const T* x, const N& n, T (&terms)[5][kLanes<T>]) {
 #pragma omp simd
   for (int64_t lane = 0; lane < count; ++lane) {
     const Terms<T> t = F::terms(dy[i + lane], x[i + lane], n, i + lane);
@@ -43,7 +47,7 @@ template <class F, class T, class N>
   Lanes<T> all[F::kSums] = {};
   const auto add = [&all](const T(&terms)[5][kLanes<T>]) {
     for (int k = 0; k < F::kSums; ++k) {
-      all[k] += load(terms[k], Whole{});
+      all[k] += load(static_cast<const T*>(terms[k]), Whole{});
     }
   };
   int64_t i = 0;
@@ -190,4 +194,16 @@ void map_sums(DType dtype, const MapProblem& problem, const MapSums& a) {
   });
 }
 
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(map_sums);
+void map_sums(DType dtype, const MapProblem& problem, const MapSums& arrays) {
+  NORMA_SIMD_BEST(map_sums)(dtype, problem, arrays);
+}
+
 }  // namespace norma::kernels::cpu
+#endif

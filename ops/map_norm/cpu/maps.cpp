@@ -1,3 +1,7 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/map_norm/cpu/maps.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/cpu/map_loops.h"
 #include "ops/map_norm/functions.h"
@@ -5,7 +9,8 @@
 
 // y and dx of a MapFunction, and the table of the family's CPU kernels.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -129,6 +134,8 @@ template <class S>
   });
 }
 
+}  // namespace
+
 void map_forward(DType dtype, const MapProblem& problem, const MapForward& a) {
   dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
     using T = compute_t<S>;
@@ -149,6 +156,23 @@ void map_gradient(DType dtype, const MapProblem& problem, const MapGradient& a) 
   });
 }
 
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+namespace {
+
+HWY_EXPORT(map_forward);
+void map_forward(DType dtype, const MapProblem& problem, const MapForward& arrays) {
+  NORMA_SIMD_BEST(map_forward)(dtype, problem, arrays);
+}
+HWY_EXPORT(map_gradient);
+void map_gradient(DType dtype, const MapProblem& problem, const MapGradient& arrays) {
+  NORMA_SIMD_BEST(map_gradient)(dtype, problem, arrays);
+}
+
 }  // namespace
 
 }  // namespace norma::kernels::cpu
@@ -163,3 +187,4 @@ constinit const MapNormKernels map_norm_cpu{.numbers = cpu::map_numbers,
                                             .local_response = cpu::local_response};
 
 }  // namespace norma::kernels
+#endif

@@ -1,4 +1,10 @@
-#pragma once
+// Included once for each target: see ops/simd/targets.h.
+#if defined(NORMA_OPS_NORM_CPU_COLUMN_SUMS_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NORMA_OPS_NORM_CPU_COLUMN_SUMS_H
+#undef NORMA_OPS_NORM_CPU_COLUMN_SUMS_H
+#else
+#define NORMA_OPS_NORM_CPU_COLUMN_SUMS_H
+#endif
 
 #include "ops/norm/cpu/run_loops.h"
 
@@ -7,12 +13,12 @@
 // Sums over a few rows at a time, column by column: the sums are loaded and stored once for all of them. The rows after
 // them are fetched meanwhile: where a tile is a part of each row, the hardware does not foresee them.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 /// first[j] += sum of d, second[j] += sum of d² over `rows` rows, with d = x - pivot[j].
 template <int rows, class S, class T>
-[[gnu::always_inline]] inline void add_shifted_rows(int64_t width, const S* x, int64_t stride, const T* pivot, T* first,
-                                                    T* second) {
+HWY_INLINE void add_shifted_rows(int64_t width, const S* x, int64_t stride, const T* pivot, T* first, T* second) {
   for_each_lanes<T>(width, [&](int64_t j, auto part) {
     const Lanes<T> p = load(pivot + j, part);
     Lanes<T> sum = {};
@@ -31,9 +37,8 @@ template <int rows, class S, class T>
 
 /// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows. dy: what dz was made of, or dz itself.
 template <int rows, class D, class S, class T>
-[[gnu::always_inline]] inline void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x,
-                                            int64_t stride, const T* mean, const T* mean_low, const T* rstd, T* first,
-                                            T* second) {
+HWY_INLINE void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x, int64_t stride,
+                         const T* mean, const T* mean_low, const T* rstd, T* first, T* second) {
   for_each_lanes<T>(width, [&](int64_t j, auto part) {
     const Lanes<T> s = load(rstd + j, part);
     Lanes<T> sum = {};
@@ -55,10 +60,9 @@ template <int rows, class D, class S, class T>
 /// The same with g = dz * weight in place of dz, one weight for each row, and the gradients of these weights:
 /// dweight[row] += sum of dz * xhat, dbias[row] += sum of dz. weight and both gradients may be null.
 template <int rows, class D, class S, class T>
-[[gnu::always_inline]] inline void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy,
-                                                     const S* x, int64_t stride, const T* weight, const T* mean,
-                                                     const T* mean_low, const T* rstd, T* first, T* second,
-                                                     double* dweight, double* dbias) {
+HWY_INLINE void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x,
+                                  int64_t stride, const T* weight, const T* mean, const T* mean_low, const T* rstd,
+                                  T* first, T* second, double* dweight, double* dbias) {
   Lanes<T> dw[rows] = {};
   Lanes<T> db[rows] = {};
   T w[rows];
@@ -75,7 +79,7 @@ template <int rows, class D, class S, class T>
       __builtin_prefetch(dy + (row + rows) * stride + j);
       const Lanes<T> d = load(dz + row * dz_stride + j, part);
       const Lanes<T> d_xhat =
-          keep<T>(d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{mean_low}) * s), part);
+          keep(d * (difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{mean_low}) * s), part);
       db[row] += d;
       dw[row] += d_xhat;
       sum = multiply_add(d, broadcast(w[row]), sum);
@@ -85,10 +89,13 @@ template <int rows, class D, class S, class T>
     store(second + j, sum_xhat, part);
   });
   for (int row = 0; row < rows && dweight != nullptr; ++row) {
-    const Pair<double> sums = add_lanes(dw[row], db[row]);
+    const TwoSums sums = add_lanes(dw[row], db[row]);
     dweight[row] += sums.first;
     dbias[row] += sums.second;
   }
 }
 
-}  // namespace norma::kernels::cpu
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

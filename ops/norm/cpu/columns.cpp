@@ -1,5 +1,9 @@
-#include "ops/norm/cpu/columns.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/norm/cpu/columns.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "ops/norm/cpu/column_sums.h"
+#include "ops/norm/cpu/columns.h"
 #include "ops/norm/cpu/weight_gradients.h"
 
 #include <numeric>
@@ -8,7 +12,8 @@
 // sets of a few neighbouring columns each (group norm in channels_last, batch norm of small images in NCHW). A wide row
 // of columns is the unit of work; every column has its own sums.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -317,14 +322,27 @@ ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
 }
 
 template <class S>
-void columns_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void columns_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 1, sizeof(S));
   tiling.tile_by_tile() ? forward_by_tiles(problem, arrays, tiling) : forward_by_chunks(problem, arrays, tiling);
 }
 
-template void columns_forward(const NormProblem&, const ForwardArrays<float>&);
-template void columns_forward(const NormProblem&, const ForwardArrays<double>&);
-template void columns_forward(const NormProblem&, const ForwardArrays<bfloat16>&);
-template void columns_forward(const NormProblem&, const ForwardArrays<float16>&);
+void columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    columns_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
+  });
+}
+
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(columns_forward);
+void columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  NORMA_SIMD_BEST(columns_forward)(dtype, problem, arrays);
+}
 
 }  // namespace norma::kernels::cpu
+#endif

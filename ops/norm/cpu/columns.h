@@ -1,4 +1,10 @@
-#pragma once
+// Included once for each target: see ops/simd/targets.h.
+#if defined(NORMA_OPS_NORM_CPU_COLUMNS_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NORMA_OPS_NORM_CPU_COLUMNS_H
+#undef NORMA_OPS_NORM_CPU_COLUMNS_H
+#else
+#define NORMA_OPS_NORM_CPU_COLUMNS_H
+#endif
 
 #include "ops/norm/cpu/run_loops.h"
 #include "ops/norm/cpu/scratch.h"
@@ -6,7 +12,8 @@
 
 // What forward and backward of the columns share: how memory is cut, and rows of numbers, one per column.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 /// Some neighbouring sets of one outer index, with all their elements: rows of a matrix whose columns belong to the
 /// sets. Where the rows are narrow and adjacent in memory, several make one wide row (`copies`), so that the inner
@@ -161,4 +168,7 @@ void move_to_double(int64_t width, T* part, double* sum) {
   }
 }
 
-}  // namespace norma::kernels::cpu
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

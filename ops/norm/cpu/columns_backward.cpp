@@ -1,8 +1,13 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/norm/cpu/columns_backward.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "ops/norm/cpu/column_sums.h"
 #include "ops/norm/cpu/columns.h"
 #include "ops/norm/cpu/weight_gradients.h"
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -426,15 +431,28 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
 }  // namespace
 
 template <class S>
-void columns_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+void columns_backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 2, sizeof(S));
   varies_from_row_to_row(problem.affine) || tiling.tile_by_tile() ? backward_by_tiles(problem, arrays, tiling)
                                                                   : backward_by_chunks(problem, arrays, tiling);
 }
 
-template void columns_backward(const NormProblem&, const BackwardArrays<float>&);
-template void columns_backward(const NormProblem&, const BackwardArrays<double>&);
-template void columns_backward(const NormProblem&, const BackwardArrays<bfloat16>&);
-template void columns_backward(const NormProblem&, const BackwardArrays<float16>&);
+void columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    columns_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
+  });
+}
+
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(columns_backward);
+void columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  NORMA_SIMD_BEST(columns_backward)(dtype, problem, arrays);
+}
 
 }  // namespace norma::kernels::cpu
+#endif

@@ -1,3 +1,7 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/norm/cpu/rows.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "ops/norm/cpu/run_loops.h"
 #include "ops/norm/cpu/walks.h"
 #include "ops/norm/cpu/weight_gradients.h"
@@ -5,7 +9,8 @@
 // Rows: each set is one run of memory whose weights vary from element to element (layer norm over the last axes, layer
 // norm 2d in channels_last). A few rows at a time pass through the L1 cache.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -26,7 +31,7 @@ int64_t weight_of(const AffineShape& affine, int64_t set) {
 }  // namespace
 
 template <class S>
-void rows_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void rows_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   using T = compute_t<S>;
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
@@ -278,7 +283,7 @@ class RowsBackward {
 }  // namespace
 
 template <class S>
-void rows_backward(const NormProblem& problem, const BackwardArrays<S>& without_defaults) {
+void rows_backward_of(const NormProblem& problem, const BackwardArrays<S>& without_defaults) {
   using T = compute_t<S>;
   Scratch shared;
   BackwardArrays<S> arrays = without_defaults;  // an absent weight becomes 1, an absent bias 0: one loop for all
@@ -320,13 +325,32 @@ void rows_backward(const NormProblem& problem, const BackwardArrays<S>& without_
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-template void rows_forward(const NormProblem&, const ForwardArrays<float>&);
-template void rows_forward(const NormProblem&, const ForwardArrays<double>&);
-template void rows_forward(const NormProblem&, const ForwardArrays<bfloat16>&);
-template void rows_forward(const NormProblem&, const ForwardArrays<float16>&);
-template void rows_backward(const NormProblem&, const BackwardArrays<float>&);
-template void rows_backward(const NormProblem&, const BackwardArrays<double>&);
-template void rows_backward(const NormProblem&, const BackwardArrays<bfloat16>&);
-template void rows_backward(const NormProblem&, const BackwardArrays<float16>&);
+void rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    rows_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
+  });
+}
+
+void rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    rows_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
+  });
+}
+
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(rows_forward);
+void rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  NORMA_SIMD_BEST(rows_forward)(dtype, problem, arrays);
+}
+HWY_EXPORT(rows_backward);
+void rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  NORMA_SIMD_BEST(rows_backward)(dtype, problem, arrays);
+}
 
 }  // namespace norma::kernels::cpu
+#endif

@@ -1,8 +1,13 @@
-#pragma once
+// Included once for each target: see ops/simd/targets.h.
+#if defined(NORMA_OPS_NORM_CPU_RUN_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NORMA_OPS_NORM_CPU_RUN_LOOPS_H
+#undef NORMA_OPS_NORM_CPU_RUN_LOOPS_H
+#else
+#define NORMA_OPS_NORM_CPU_RUN_LOOPS_H
+#endif
 
-#include "ops/norm/cpu/lanes.h"
-#include "ops/norm/cpu/statistics.h"
-#include "ops/pointwise/vector_math.h"
+#include "ops/norm/cpu/set_statistics.h"
+#include "ops/simd/math.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +15,10 @@
 
 // Loops over one run of memory.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
+
+using namespace simd::HWY_NAMESPACE;
 
 /// Vectors that one chain of sums in T may take before it is moved to double.
 inline constexpr int64_t kChain = 32;
@@ -18,8 +26,7 @@ inline constexpr int64_t kChain = 32;
 /// (x - mean) - mean_low. 16 bits have no digits for which mean_low would matter: there it is neither loaded nor
 /// subtracted.
 template <class S, class Mean, class MeanLow, class Part>
-[[gnu::always_inline]] inline Lanes<compute_t<S>> difference(const S* x, int64_t i, Part part, Mean mean,
-                                                             MeanLow mean_low) {
+HWY_INLINE Lanes<compute_t<S>> difference(const S* x, int64_t i, Part part, Mean mean, MeanLow mean_low) {
   if constexpr (sizeof(S) == 2) {
     return load(x + i, part) - mean.get(i, part);
   } else {
@@ -31,10 +38,10 @@ template <class S, class Mean, class MeanLow, class Part>
 template <class S>
 struct Fetch {
   const S* numbers;
-  [[gnu::always_inline]] void operator()(int64_t i) const { __builtin_prefetch(numbers + i); }
+  HWY_INLINE void operator()(int64_t i) const { __builtin_prefetch(numbers + i); }
 };
 struct FetchNothing {
-  [[gnu::always_inline]] void operator()(int64_t) const {}
+  HWY_INLINE void operator()(int64_t) const {}
 };
 
 /// y = ((x - mean) - mean_low) * scale + shift
@@ -71,22 +78,23 @@ struct Addends {
   Lanes<T> left;
   Lanes<T> right;
   template <class Part>
-  [[gnu::always_inline]] void add_to(Pair<Lanes<T>>& sums, Part part) const {
-    sums.first += keep<T>(first, part);
-    sums.second = multiply_add(keep<T>(left, part), keep<T>(right, part), sums.second);
+  HWY_INLINE void add_to(Pair<Lanes<T>>& sums, Part part) const {
+    sums.first += keep(first, part);
+    sums.second = multiply_add(keep(left, part), keep(right, part), sums.second);
   }
 };
 
 /// The sums of the Addends that term(i, part) gives for a run: in T over kChain vectors in four chains, then in double.
 template <class T, class Term>
-[[gnu::always_inline]] inline Pair<double> sum_run(int64_t count, Term term) {
+HWY_INLINE Pair<double> sum_run(int64_t count, Term term) {
   constexpr int64_t lanes = kLanes<T>;
   Pair<double> total;
   int64_t i = 0;
   if (count < 8 * lanes) {  // short: less to begin and to end
     Pair<Lanes<T>> chain = {};
     for_each_lanes<T>(count, [&](int64_t at, auto part) { term(at, part).add_to(chain, part); });
-    return add_lanes(chain.first, chain.second);
+    const TwoSums sums = add_lanes(chain.first, chain.second);
+    return {sums.first, sums.second};
   }
   do {
     const int64_t end = std::min(count, i + 4 * kChain * lanes);
@@ -105,8 +113,8 @@ template <class T, class Term>
       term(i, part).add_to(chain[1], part);
       i = end;
     }
-    const Pair<double> part = add_lanes((chain[0].first + chain[1].first) + (chain[2].first + chain[3].first),
-                                        (chain[0].second + chain[1].second) + (chain[2].second + chain[3].second));
+    const TwoSums part = add_lanes((chain[0].first + chain[1].first) + (chain[2].first + chain[3].first),
+                                   (chain[0].second + chain[1].second) + (chain[2].second + chain[3].second));
     total.first += part.first;
     total.second += part.second;
   } while (i < count);
@@ -146,47 +154,12 @@ inline T mean_of_first(int64_t count, const S* x) {
     return first + static_cast<T>(add_lanes(load(x, Whole{}) - first)) / static_cast<T>(kLanes<T>);
   }
   const First part{static_cast<int>(count)};
-  return first + static_cast<T>(add_lanes(keep<T>(load(x, part) - first, part))) / static_cast<T>(count);
+  return first + static_cast<T>(add_lanes(keep(load(x, part) - first, part))) / static_cast<T>(count);
 }
 
 // --- what follows the norm --------------------------------------------------------------------------------------
 
 namespace detail {
-
-/// A bit per lane from a comparison's result.
-template <class T, class Mask>
-[[gnu::always_inline]] inline uint32_t bits_of(Mask mask) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
-  if constexpr (sizeof(T) == 4) {
-    return _mm512_movepi32_mask(std::bit_cast<__m512i>(mask));
-  } else {
-    return _mm512_movepi64_mask(std::bit_cast<__m512i>(mask));
-  }
-#else
-  uint32_t bits = 0;
-  for (int lane = 0; lane < kLanes<T>; ++lane) {
-    bits |= (mask[lane] != 0 ? 1U : 0U) << lane;
-  }
-  return bits;
-#endif
-}
-
-/// value where a bit is set, else 0.
-template <class T>
-[[gnu::always_inline]] inline Lanes<T> where_bits(uint32_t bits, Lanes<T> value) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
-  if constexpr (sizeof(T) == 4) {
-    return std::bit_cast<FloatLanes>(_mm512_maskz_mov_ps(static_cast<__mmask16>(bits), std::bit_cast<__m512>(value)));
-  } else {
-    return std::bit_cast<DoubleLanes>(_mm512_maskz_mov_pd(static_cast<__mmask8>(bits), std::bit_cast<__m512d>(value)));
-  }
-#else
-  for (int lane = 0; lane < kLanes<T>; ++lane) {
-    value[lane] = (bits >> lane & 1U) != 0 ? value[lane] : T(0);
-  }
-  return value;
-#endif
-}
 
 /// `count` <= 16 bits from bit number `at` on, and no byte behind them.
 inline uint32_t load_bits(const uint8_t* bits, int64_t at, int count) {
@@ -205,8 +178,8 @@ inline uint32_t load_bits(const uint8_t* bits, int64_t at, int count) {
 }
 
 /// bits i, i + 1, … of a run: whether no lane of `negative` is set.
-template <class T, class Mask, class Part>
-[[gnu::always_inline]] inline void store_bits(uint8_t* bits, int64_t i, Mask negative, Part part) {
+template <class T, class Part>
+HWY_INLINE void store_bits(uint8_t* bits, int64_t i, const Mask<T>& negative, Part part) {
   const uint32_t word = ~bits_of<T>(negative);
   if constexpr (std::is_same_v<Part, Whole>) {
     std::memcpy(bits + i / 8, &word, kLanes<T> / 8);
@@ -216,37 +189,35 @@ template <class T, class Mask, class Part>
   }
 }
 
-// GCC would call the functions of these loops rather than inline them.
+/// z = f(z)
+template <class T, class F>
+HWY_INLINE void replace_run(int64_t count, T* z, F f) {
+  for_each_lanes<T>(count, [&](int64_t i, auto part) HWY_ATTR { store(z + i, f(load(z + i, part)), part); });
+}
+
+// Not inlined: the loops around them stay short.
 
 template <class T>
-[[gnu::flatten]] void gelu(int64_t count, T* z) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    z[i] *= vector_math::normal(z[i]).distribution;
-  }
+HWY_NOINLINE void gelu(int64_t count, T* z) {
+  replace_run(count, z, [](const Lanes<T>& v) HWY_ATTR { return v * normal(v).distribution; });
 }
 template <class T>
-[[gnu::flatten]] void gelu_slope(int64_t count, T* z) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    const auto normal = vector_math::normal(z[i]);
-    z[i] = normal.distribution + z[i] * normal.density;
-  }
+HWY_NOINLINE void gelu_slope(int64_t count, T* z) {
+  replace_run(count, z, [](const Lanes<T>& v) HWY_ATTR {
+    const Normal<T> at = normal(v);
+    return at.distribution + v * at.density;
+  });
 }
 template <class T>
-[[gnu::flatten]] void silu(int64_t count, T* z) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    z[i] *= vector_math::sigmoid(z[i]);
-  }
+HWY_NOINLINE void silu(int64_t count, T* z) {
+  replace_run(count, z, [](const Lanes<T>& v) HWY_ATTR { return v * sigmoid(v); });
 }
 template <class T>
-[[gnu::flatten]] void silu_slope(int64_t count, T* z) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    const T s = vector_math::sigmoid(z[i]);
-    z[i] = s * (T(1) + z[i] * (T(1) - s));
-  }
+HWY_NOINLINE void silu_slope(int64_t count, T* z) {
+  replace_run(count, z, [](const Lanes<T>& v) HWY_ATTR {
+    const Lanes<T> s = sigmoid(v);
+    return s * (T(1) + v * (T(1) - s));
+  });
 }
 
 }  // namespace detail
@@ -276,9 +247,8 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
         next(i);
         const Lanes<T> z =
             add(multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), i, part);
-        const Lanes<T> zero = {};
-        const auto negative = z <= zero;
-        store(y + i, negative ? zero : z, part);
+        const Mask<T> negative = z <= broadcast(T(0));
+        store(y + i, zero_where(negative, z), part);
         if (bits != nullptr) {
           detail::store_bits<T>(bits, i, negative, part);
         }
@@ -307,8 +277,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
   if (activation == Activation::relu && residual == nullptr) {
     for_each_lanes<T>(count, [&](int64_t i, auto part) {
       const Lanes<T> z = multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part));
-      const Lanes<T> zero = {};
-      store(dz + i, z <= zero ? zero : load(dy + i, part), part);
+      store(dz + i, zero_where(z <= broadcast(T(0)), load(dy + i, part)), part);
     });
     return;
   }
@@ -318,8 +287,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
   }
   if (activation == Activation::relu) {
     for_each_lanes<T>(count, [&](int64_t i, auto part) {
-      const Lanes<T> zero = {};
-      store(dz + i, load(dz + i, part) <= zero ? zero : load(dy + i, part), part);
+      store(dz + i, zero_where(load(dz + i, part) <= broadcast(T(0)), load(dy + i, part)), part);
     });
     return;
   }
@@ -335,8 +303,11 @@ void masked_run(int64_t count, const uint8_t* bits, int64_t at, const S* dy, T* 
     if constexpr (std::is_same_v<decltype(part), First>) {
       lanes = part.count;
     }
-    store(dz + i, detail::where_bits<T>(detail::load_bits(bits, at + i, lanes), load(dy + i, part)), part);
+    store(dz + i, where_bits(detail::load_bits(bits, at + i, lanes), load(dy + i, part)), part);
   });
 }
 
-}  // namespace norma::kernels::cpu
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

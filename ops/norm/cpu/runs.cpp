@@ -1,3 +1,7 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/norm/cpu/runs.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "ops/norm/cpu/run_loops.h"
 #include "ops/norm/cpu/walks.h"
 #include "ops/norm/cpu/weight_gradients.h"
@@ -5,7 +9,8 @@
 // Runs: a set is one or several runs of memory with one weight each (group norm, instance norm and batch norm in NCHW,
 // and whatever has no weights). Neighbouring sets are walked together, twice, while they stay in the cache.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -314,7 +319,7 @@ class RunsBackward {
 }  // namespace
 
 template <class S>
-void runs_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void runs_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -331,7 +336,7 @@ void runs_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
 }
 
 template <class S>
-void runs_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+void runs_backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, 2 * sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -362,13 +367,32 @@ void runs_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) 
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-template void runs_forward(const NormProblem&, const ForwardArrays<float>&);
-template void runs_forward(const NormProblem&, const ForwardArrays<double>&);
-template void runs_forward(const NormProblem&, const ForwardArrays<bfloat16>&);
-template void runs_forward(const NormProblem&, const ForwardArrays<float16>&);
-template void runs_backward(const NormProblem&, const BackwardArrays<float>&);
-template void runs_backward(const NormProblem&, const BackwardArrays<double>&);
-template void runs_backward(const NormProblem&, const BackwardArrays<bfloat16>&);
-template void runs_backward(const NormProblem&, const BackwardArrays<float16>&);
+void runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    runs_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
+  });
+}
+
+void runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    runs_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
+  });
+}
+
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(runs_forward);
+void runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  NORMA_SIMD_BEST(runs_forward)(dtype, problem, arrays);
+}
+HWY_EXPORT(runs_backward);
+void runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  NORMA_SIMD_BEST(runs_backward)(dtype, problem, arrays);
+}
 
 }  // namespace norma::kernels::cpu
+#endif

@@ -108,67 +108,6 @@ inline void store_statistics(const NormProblem& problem, const Moments& moments,
   store_set(problem, arrays, set, mean, mean_low, static_cast<T>(1 / std::sqrt(wide_var + problem.eps)), var);
 }
 
-/// store_statistics() of neighbouring sets from the sums of d and d² over each, with d = x - pivot.
-template <class S, class T = compute_t<S>>
-inline void store_sets(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t first_set, int64_t sets,
-                       const T* pivot, const double* sum, const double* squares) {
-  const auto count = static_cast<double>(problem.shape.set_size());
-  if (problem.centring == Centring::deviation ||
-      (problem.centring == Centring::mean && problem.statistics == Statistics::sum_of_squares)) {
-    for (int64_t i = 0; i < sets; ++i) {
-      store_statistics(problem, moments_of(problem.raw_sums(), count, pivot[i], sum[i], squares[i]), arrays,
-                       first_set + i);
-    }
-    return;
-  }
-  // The common cases as one loop without branches. mean = pivot + sum / n, M2 = squares - sum² / n
-  const bool centred = problem.centring == Centring::mean;
-  const double by_count = 1 / count;
-  const double freedom = centred ? count - static_cast<double>(problem.correction) : count;
-  T* mean = arrays.mean + first_set;
-  T* mean_low = arrays.mean_low + first_set;
-  T* rstd = arrays.rstd + first_set;
-  T* var = arrays.var == nullptr ? rstd : arrays.var + first_set;  // rstd is written after it
-  bool lost = false;
-#pragma omp simd reduction(| : lost)
-  for (int64_t i = 0; i < sets; ++i) {
-    const double from_pivot = centred ? sum[i] * by_count : 0.0;
-    const double m2 = centred ? squares[i] - sum[i] * from_pivot : squares[i];  // an infinite sum times 0 is NaN
-    const double wide_var = (m2 < 0 ? 0.0 : m2) / freedom;
-    const T rounded = static_cast<T>(pivot[i] + from_pivot);
-    mean[i] = rounded;
-    mean_low[i] = static_cast<T>((pivot[i] - static_cast<double>(rounded)) + from_pivot);
-    var[i] = static_cast<T>(wide_var);
-    rstd[i] = static_cast<T>(1 / std::sqrt(wide_var + problem.eps));
-    lost |= squares_are_lost<T>(problem, wide_var);
-  }
-  if (lost) [[unlikely]] {
-    for (int64_t i = 0; i < sets; ++i) {
-      const double m2 = centred ? squares[i] - sum[i] * (sum[i] * by_count) : squares[i];
-      if (squares_are_lost<T>(problem, (m2 < 0 ? 0.0 : m2) / freedom)) {
-        store_scaled_statistics(problem, arrays, first_set + i);
-      }
-    }
-  }
-}
-
-/// Moves the pivots that were far from the mean to the mean they led to; how many. A set's bits must not depend on its
-/// neighbours, so the others stay.
-template <class T>
-inline int64_t move_far_pivots(double count, int64_t sets, T* pivot, const double* sum, const double* squares) {
-  int64_t far = 0;
-#pragma omp simd reduction(+ : far)
-  for (int64_t i = 0; i < sets; ++i) {
-    // More than two standard deviations: m2 has lost digits.
-    const double offset = sum[i] / count;
-    const double m2 = squares[i] - sum[i] * offset;
-    const bool is_far = offset * offset * count > 4 * m2;
-    far += is_far ? 1 : 0;
-    pivot[i] = is_far ? static_cast<T>(pivot[i] + offset) : pivot[i];
-  }
-  return far;
-}
-
 /// The constants of a set in dx = dz * weight * rstd + d * rstd * by_xhat + shift, with d = (x - mean) - mean_low, or
 /// (x - centre) - centre_low for Centring::deviation.
 struct InputGradient {

@@ -33,39 +33,29 @@ bool can_write_bits(const NormProblem& problem) {
   return false;
 }
 
-template <class S>
-void forward_of(NormProblem problem, const ForwardArrays<S>& arrays) {
+void forward(DType dtype, const NormProblem& wanted, const NormForward& arrays) {
+  NormProblem problem = wanted;
   if (is_textbook(problem)) {
-    textbook_statistics(problem, arrays);
+    dispatch_any_floating("normalize", dtype,
+                          [&](auto s) { textbook_statistics(problem, ForwardArrays<decltype(s)>(problem, arrays)); });
     problem.fixed_stats = true;
   }
   if (problem.fixed_stats && arrays.y == nullptr) {
     return;
   }
   switch (loops_of(problem)) {
-    case Loops::rows: return rows_forward(problem, arrays);
-    case Loops::runs: return runs_forward(problem, arrays);
-    case Loops::columns: return columns_forward(problem, arrays);
+    case Loops::rows: return rows_forward(dtype, problem, arrays);
+    case Loops::runs: return runs_forward(dtype, problem, arrays);
+    case Loops::columns: return columns_forward(dtype, problem, arrays);
   }
-}
-
-template <class S>
-void backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
-  switch (loops_of(problem)) {
-    case Loops::rows: return rows_backward(problem, arrays);
-    case Loops::runs: return runs_backward(problem, arrays);
-    case Loops::columns: return columns_backward(problem, arrays);
-  }
-}
-
-void forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
-  dispatch_any_floating("normalize", dtype,
-                        [&](auto s) { forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays)); });
 }
 
 void backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
-  dispatch_any_floating("normalize", dtype,
-                        [&](auto s) { backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays)); });
+  switch (loops_of(problem)) {
+    case Loops::rows: return rows_backward(dtype, problem, arrays);
+    case Loops::runs: return runs_backward(dtype, problem, arrays);
+    case Loops::columns: return columns_backward(dtype, problem, arrays);
+  }
 }
 
 }  // namespace

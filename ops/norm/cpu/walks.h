@@ -47,18 +47,12 @@ inline bool is_textbook(const NormProblem& problem) {
 template <class S>
 void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays);
 
-template <class S>
-void rows_forward(const NormProblem& problem, const ForwardArrays<S>& arrays);
-template <class S>
-void rows_backward(const NormProblem& problem, const BackwardArrays<S>& arrays);
-template <class S>
-void runs_forward(const NormProblem& problem, const ForwardArrays<S>& arrays);
-template <class S>
-void runs_backward(const NormProblem& problem, const BackwardArrays<S>& arrays);
-template <class S>
-void columns_forward(const NormProblem& problem, const ForwardArrays<S>& arrays);
-template <class S>
-void columns_backward(const NormProblem& problem, const BackwardArrays<S>& arrays);
+void rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
+void rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+void runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
+void runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+void columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
+void columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
 
 // The others of NormKernels.
 void positive_bits(DType dtype, int64_t count, const void* y, uint8_t* bits);

@@ -1,14 +1,24 @@
-#pragma once
+// Included once for each target: see ops/simd/targets.h.
+#if defined(NORMA_OPS_NORM_CPU_WEIGHT_GRADIENTS_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NORMA_OPS_NORM_CPU_WEIGHT_GRADIENTS_H
+#undef NORMA_OPS_NORM_CPU_WEIGHT_GRADIENTS_H
+#else
+#define NORMA_OPS_NORM_CPU_WEIGHT_GRADIENTS_H
+#endif
 
 #include "core/parallel.h"
 #include "ops/norm/cpu/scratch.h"
+#include "ops/simd/targets.h"
+
+#include <hwy/highway.h>
 
 #include <algorithm>
 #include <cstdint>
 
 // Sums of weight gradients.
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 /// Their number must not depend on the number of threads.
 inline constexpr int64_t kMaxPartials = 64;
@@ -61,4 +71,7 @@ class WeightGradients {
   double* sums_;
 };
 
-}  // namespace norma::kernels::cpu
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,90 @@
+#include "ops/simd/target.h"
+
+#include "core/error.h"
+#include "ops/simd/targets.h"
+
+#include <fmt/ranges.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+namespace norma::simd {
+
+namespace {
+
+std::string_view name_of(int64_t target) {
+  switch (target) {
+    case HWY_AVX3:
+    case HWY_AVX3_DL: return "avx512";
+    case HWY_AVX2: return "avx2";
+    case HWY_SSE4: return "sse4";
+    case HWY_NEON: return "neon";
+    default: return "scalar";
+  }
+}
+
+/// Highway's bits of the available ones: the lower, the better.
+int64_t available_bits() {
+#ifdef NORMA_SIMD_STATIC
+  return HWY_STATIC_TARGET;
+#else
+  static const int64_t bits = hwy::SupportedTargets() & HWY_TARGETS;  // before any is disabled
+  return bits;
+#endif
+}
+
+/// The best of some.
+int64_t best_of(int64_t bits) {
+  return bits & -bits;
+}
+
+/// What NORMA_SIMD names; empty where it does not.
+std::string_view wanted_name() {
+  const char* name = std::getenv("NORMA_SIMD");
+  return name == nullptr ? std::string_view() : name;
+}
+
+int64_t choose() {
+  const std::string_view wanted = wanted_name();
+  int64_t bits = available_bits();
+  if (bits == 0) {
+    fail("simd", "this build needs a processor with {}", name_of(HWY_STATIC_TARGET));
+  }
+  if (wanted.empty()) {
+    return best_of(bits);
+  }
+  while (bits != 0 && name_of(best_of(bits)) != wanted) {
+    bits &= bits - 1;
+  }
+  if (bits == 0) {
+    fail("NORMA_SIMD", "expected one of {}, got '{}'", fmt::join(available_targets(), ", "), wanted);
+  }
+#ifndef NORMA_SIMD_STATIC
+  hwy::DisableTargets(best_of(bits) - 1);
+#endif
+  return best_of(bits);
+}
+
+}  // namespace
+
+std::vector<std::string> available_targets() {
+  std::vector<std::string> names;
+  for (int64_t bits = available_bits(); bits != 0; bits &= bits - 1) {
+    names.emplace_back(name_of(best_of(bits)));
+  }
+  return names;
+}
+
+std::string_view target() {
+  static const int64_t chosen = choose();
+  return name_of(chosen);
+}
+
+bool target_is_forced() {
+  static const bool forced = !target().empty() && !wanted_name().empty();
+  return forced;
+}
+
+}  // namespace norma::simd

@@ -1,0 +1,26 @@
+#pragma once
+
+// Which processors the kernels are compiled for: with NORMA_SIMD_STATIC (NORMA_NATIVE=ON) for the one of the compiler's
+// flags, else for all of the family, and the best is taken when the program runs. A kernel file begins with
+//
+//   #undef HWY_TARGET_INCLUDE
+//   #define HWY_TARGET_INCLUDE "ops/family/file.cpp"
+//   #include "ops/simd/foreach_target.h"
+//
+// which includes it once for each target. What is different for each stands between HWY_BEFORE_NAMESPACE() and
+// HWY_AFTER_NAMESPACE() in a namespace HWY_NAMESPACE; headers of such code have a guard that lets them in again. What
+// is there once stands in #if HWY_ONCE: HWY_EXPORT(f) for a function of the targets, and NORMA_SIMD_BEST(f) to call it.
+
+#include "ops/simd/target.h"
+
+#define HWY_DISABLE_PCLMUL_AES  // no kernel needs them
+// Structs hold no vectors of SVE; processors without SSE4 are none of ours.
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#ifdef NORMA_SIMD_STATIC
+#define HWY_COMPILE_ONLY_STATIC
+#elif defined(__x86_64__)
+#define HWY_BASELINE_TARGETS HWY_SSE4
+#endif
+
+/// The function of the target in use (ops/simd/target.h).
+#define NORMA_SIMD_BEST(FUNCTION) (::norma::simd::target(), HWY_DYNAMIC_DISPATCH(FUNCTION))
