@@ -1,49 +1,29 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/conv/conv_depthwise_cpu.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "core/buffer.h"
-#include "core/multiply_add.h"
 #include "core/parallel.h"
 #include "ops/conv/kernels.h"
+#include "ops/simd/lanes.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
-namespace norma::kernels {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::HWY_NAMESPACE {
 
 namespace {
+
+using namespace simd::HWY_NAMESPACE;
 
 // Depthwise convolution with stride 1 on NHWC images: lanes run along channels, and a block of neighbouring outputs of
 // one row stays in registers while all weights pass by, so that each value of x is loaded once for up to kw products.
 // The kernel's width is known at compile time; there is no padding: columns outside the image are skipped.
 
-#ifdef __AVX512F__
-constexpr int kVectorBytes = 64;
-#else
-constexpr int kVectorBytes = 32;
-#endif
-
-template <class T>
-struct Vector {
-  using type [[gnu::vector_size(kVectorBytes)]] = T;
-  static constexpr int64_t kLanes = kVectorBytes / static_cast<int64_t>(sizeof(T));
-};
-template <class T>
-using vector_t = typename Vector<T>::type;
-
-template <class T>
-[[gnu::always_inline]] inline vector_t<T> load(const T* pointer) {
-  vector_t<T> value;
-  std::memcpy(&value, pointer, sizeof(value));
-  return value;
-}
-
-template <class T>
-[[gnu::always_inline]] inline void store(T* pointer, const vector_t<T>& value) {
-  std::memcpy(pointer, &value, sizeof(value));
-}
-
 /// Calls f(integral_constant 0), …, f(integral_constant count - 1).
 template <int kCount, class F>
-[[gnu::always_inline]] inline void unroll(F&& f) {
+HWY_INLINE void unroll(F&& f) {
   [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
     (f(std::integral_constant<int, i>{}), ...);
   }
@@ -57,7 +37,7 @@ struct Plane {
 
 /// Calls f(integral_constant length, start) for blocks that cover [0, count), long ones first.
 template <class F>
-[[gnu::always_inline]] inline void for_each_block(int64_t count, F&& f) {
+HWY_INLINE void for_each_block(int64_t count, F&& f) {
   int64_t start = 0;
   for (; start + 8 <= count; start += 8) {
     f(std::integral_constant<int, 8>{}, start);
@@ -79,7 +59,7 @@ template <class F>
 /// before.
 template <class T>
 struct ChannelBlocks {
-  static constexpr int64_t kLanes = Vector<T>::kLanes;
+  static constexpr int64_t kLanes = kRegisterLanes<T>;
   int64_t channels;
 
   [[nodiscard]] int64_t count() const { return (channels + kLanes - 1) / kLanes; }
@@ -102,20 +82,20 @@ void pack_weights(int64_t channels, int64_t taps, const T* weight, bool flip, T*
 
 /// out[j] = start + sum over kh, kw of in[oh + kh - padding_h, column + j + kw - padding_w] * weight[kh, kw].
 template <class T, int kWidth, int kOutputs>
-[[gnu::always_inline]] inline void outputs_block(const Plane& p, const T* in, const T* weight, const vector_t<T>& start,
-                                                 int64_t oh, int64_t column, T* out) {
-  vector_t<T> sum[kOutputs];
+HWY_INLINE void outputs_block(const Plane& p, const T* in, const T* weight, const Register<T>& start, int64_t oh,
+                              int64_t column, T* out) {
+  Register<T> sum[kOutputs];
   unroll<kOutputs>([&](auto j) { sum[j] = start; });
   const int64_t first = std::max<int64_t>(0, p.padding_h - oh);
   const int64_t last = std::min(p.kh, p.h + p.padding_h - oh);
   for (int64_t kh = first; kh < last; ++kh) {
     const int64_t row = (oh + kh - p.padding_h) * p.w;
-    vector_t<T> weights[kWidth];
-    unroll<kWidth>([&](auto k) { weights[k] = load(weight + (kh * kWidth + k) * Vector<T>::kLanes); });
+    Register<T> weights[kWidth];
+    unroll<kWidth>([&](auto k) { weights[k] = load_register(weight + (kh * kWidth + k) * kRegisterLanes<T>); });
     unroll<kOutputs + kWidth - 1>([&](auto q) __attribute__((always_inline)) {
       const int64_t w = column + q - p.padding_w;
       if (w >= 0 && w < p.w) {
-        const vector_t<T> value = load(in + (row + w) * p.c);
+        const Register<T> value = load_register(in + (row + w) * p.c);
         unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
           constexpr int kOutput = q - k;
           if constexpr (kOutput >= 0 && kOutput < kOutputs) {
@@ -125,7 +105,7 @@ template <class T, int kWidth, int kOutputs>
       }
     });
   }
-  unroll<kOutputs>([&](auto j) { store(out + j * p.c, sum[j]); });
+  unroll<kOutputs>([&](auto j) { store_register(out + j * p.c, sum[j]); });
 }
 
 /// Rows of `out` that are made together: as many as keep what they read and write in the second-level cache, channel
@@ -150,7 +130,7 @@ void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* ou
       for (int64_t block = 0; block < blocks.count(); ++block) {
         const T* image = in + n * p.h * p.w * p.c + blocks.start(block);
         const T* weight = packed + block * p.kh * kWidth * blocks.kLanes;
-        const vector_t<T> start = bias == nullptr ? vector_t<T>{} : load(bias + blocks.start(block));
+        const Register<T> start = bias == nullptr ? Register<T>{} : load_register(bias + blocks.start(block));
         for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
           T* row = out + (n * p.oh + oh) * p.ow * p.c + blocks.start(block);
           for_each_block(
@@ -165,14 +145,13 @@ void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* ou
 
 /// sum[k] += sum over j of dy[j] * x[column + j + k - padding_w], for one row of dy and of x.
 template <class T, int kWidth, int kOutputs>
-[[gnu::always_inline]] inline void weights_block(const Plane& p, const T* x, const T* dy, int64_t column,
-                                                 vector_t<T> (&sum)[kWidth]) {
-  vector_t<T> gradient[kOutputs];
-  unroll<kOutputs>([&](auto j) { gradient[j] = load(dy + (column + j) * p.c); });
+HWY_INLINE void weights_block(const Plane& p, const T* x, const T* dy, int64_t column, Register<T> (&sum)[kWidth]) {
+  Register<T> gradient[kOutputs];
+  unroll<kOutputs>([&](auto j) { gradient[j] = load_register(dy + (column + j) * p.c); });
   unroll<kOutputs + kWidth - 1>([&](auto q) __attribute__((always_inline)) {
     const int64_t w = column + q - p.padding_w;
     if (w >= 0 && w < p.w) {
-      const vector_t<T> value = load(x + w * p.c);
+      const Register<T> value = load_register(x + w * p.c);
       unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
         constexpr int kOutput = q - k;
         if constexpr (kOutput >= 0 && kOutput < kOutputs) {
@@ -212,8 +191,8 @@ struct Runs {
 template <class T, int kWidth>
 void weights_of_run(const Plane& p, const Run& run, const T* x, const T* dy, T* total) {
   for (int64_t kh = 0; kh < p.kh; ++kh) {
-    vector_t<T> sum[kWidth];
-    unroll<kWidth>([&](auto k) { sum[k] = vector_t<T>{}; });
+    Register<T> sum[kWidth];
+    unroll<kWidth>([&](auto k) { sum[k] = Register<T>{}; });
     const int64_t oh_begin = std::max(run.oh_begin, p.padding_h - kh);
     const int64_t oh_end = std::min(run.oh_end, p.h + p.padding_h - kh);
     for (int64_t n = run.n_begin; n < run.n_end; ++n) {
@@ -227,8 +206,8 @@ void weights_of_run(const Plane& p, const Run& run, const T* x, const T* dy, T* 
       }
     }
     unroll<kWidth>([&](auto k) {
-      T* out = total + (kh * kWidth + k) * Vector<T>::kLanes;
-      store(out, load(out) + sum[k]);
+      T* out = total + (kh * kWidth + k) * kRegisterLanes<T>;
+      store_register(out, load_register(out) + sum[k]);
     });
   }
 }
@@ -325,17 +304,6 @@ void dispatch_width(const Conv2dCase& conv, F&& f) {
   });
 }
 
-bool supports(const Conv2dCase& conv, Conv2dPass) {
-  if (conv.dtype != DType::float32 && conv.dtype != DType::float64) {
-    return false;
-  }
-  const int64_t lanes = kVectorBytes / static_cast<int64_t>(size_of(conv.dtype));
-  // The input gradient is a convolution of dy with padding k - 1 - padding, which must not be negative.
-  return conv.groups == conv.c && conv.o == conv.c && conv.c >= lanes &&
-         (conv.kw == 3 || conv.kw == 5 || conv.kw == 7) && conv.stride_h == 1 && conv.stride_w == 1 &&
-         conv.dilation_h == 1 && conv.dilation_w == 1 && conv.padding_h < conv.kh && conv.padding_w < conv.kw;
-}
-
 Plane plane_of(const Conv2dCase& conv) {
   return {.n = conv.n,
           .c = conv.c,
@@ -350,11 +318,16 @@ Plane plane_of(const Conv2dCase& conv) {
 
 template <class T>
 int64_t packed_size(const Conv2dCase& conv) {
-  return ChannelBlocks<T>{conv.c}.count() * Vector<T>::kLanes * conv.kh * conv.kw;
+  return ChannelBlocks<T>{conv.c}.count() * kRegisterLanes<T> * conv.kh * conv.kw;
 }
 
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
-             Storage* /* keep */) {
+}  // namespace
+
+int64_t register_bytes() {
+  return HWY_MAX_BYTES;
+}
+
+void depthwise_forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
   dispatch_width(conv, [&](auto zero, auto width) {
     using T = decltype(zero);
     const Buffer<T> packed(packed_size<T>(conv));
@@ -367,7 +340,7 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
   });
 }
 
-void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
+void depthwise_input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
   dispatch_width(conv, [&](auto zero, auto width) {
     using T = decltype(zero);
     Plane plane = plane_of(conv);
@@ -384,7 +357,7 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
   });
 }
 
-void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
+void depthwise_weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
   dispatch_width(conv, [&](auto zero, auto width) {
     using T = decltype(zero);
     read_channels_last<T>(conv, x, conv.h * conv.w, [&](const T* in) {
@@ -393,6 +366,43 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
       });
     });
   });
+}
+
+}  // namespace norma::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels {
+
+HWY_EXPORT(register_bytes);
+HWY_EXPORT(depthwise_forward);
+HWY_EXPORT(depthwise_input_gradient);
+HWY_EXPORT(depthwise_weight_gradient);
+
+namespace {
+
+bool supports(const Conv2dCase& conv, Conv2dPass) {
+  if (conv.dtype != DType::float32 && conv.dtype != DType::float64) {
+    return false;
+  }
+  const int64_t lanes = NORMA_SIMD_BEST(register_bytes)() / static_cast<int64_t>(size_of(conv.dtype));
+  // The input gradient is a convolution of dy with padding k - 1 - padding, which must not be negative.
+  return conv.groups == conv.c && conv.o == conv.c && conv.c >= lanes &&
+         (conv.kw == 3 || conv.kw == 5 || conv.kw == 7) && conv.stride_h == 1 && conv.stride_w == 1 &&
+         conv.dilation_h == 1 && conv.dilation_w == 1 && conv.padding_h < conv.kh && conv.padding_w < conv.kw;
+}
+
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+             Storage* /* keep */) {
+  NORMA_SIMD_BEST(depthwise_forward)(conv, x, weight, bias, y);
+}
+
+void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
+  NORMA_SIMD_BEST(depthwise_input_gradient)(conv, dy, weight, dx);
+}
+
+void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
+  NORMA_SIMD_BEST(depthwise_weight_gradient)(conv, x, dy, dweight);
 }
 
 }  // namespace
@@ -407,3 +417,4 @@ const Conv2dImplementation* conv2d_depthwise() {
 }
 
 }  // namespace norma::kernels
+#endif

@@ -1,13 +1,19 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/loss/loss_cpu.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "core/parallel.h"
 #include "core/strided_loop.h"
 #include "ops/loss/kernels.h"
 #include "ops/pointwise/vector_math.h"
+#include "ops/simd/call.h"
 
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 
-namespace norma::kernels {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::HWY_NAMESPACE {
 namespace {
 
 /// One row in dense, aligned memory: Eigen then takes the same vector path for every row, whatever the strides.
@@ -230,9 +236,21 @@ void cross_entropy_backward(const CrossEntropyShape& shape, DType dtype, bool cl
 
 }  // namespace
 
-constinit const LossKernels loss_cpu{.softmax = softmax,
-                                     .softmax_backward = softmax_backward,
-                                     .cross_entropy = cross_entropy,
-                                     .cross_entropy_backward = cross_entropy_backward};
+}  // namespace norma::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels {
+
+HWY_EXPORT(softmax);
+HWY_EXPORT(softmax_backward);
+HWY_EXPORT(cross_entropy);
+HWY_EXPORT(cross_entropy_backward);
+
+constinit const LossKernels loss_cpu{.softmax = NORMA_SIMD_CALL(softmax),
+                                     .softmax_backward = NORMA_SIMD_CALL(softmax_backward),
+                                     .cross_entropy = NORMA_SIMD_CALL(cross_entropy),
+                                     .cross_entropy_backward = NORMA_SIMD_CALL(cross_entropy_backward)};
 
 }  // namespace norma::kernels
+#endif

@@ -1,11 +1,17 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/optimizer/optimizer_cpu.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "core/parallel.h"
 #include "ops/optimizer/kernels.h"
+#include "ops/simd/call.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-namespace norma::kernels {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::HWY_NAMESPACE {
 namespace {
 
 void sgd(DType dtype, int64_t count, const SgdStep& step, void* parameter, const void* gradient, void* velocity) {
@@ -118,7 +124,23 @@ void cut_off(DType dtype, int64_t count, double limit, void* x) {
 
 }  // namespace
 
-constinit const OptimizerKernels optimizer_cpu{
-    .sgd = sgd, .adamw = adamw, .sum_of_squares = sum_of_squares, .scale = scale, .cut_off = cut_off};
+}  // namespace norma::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels {
+
+HWY_EXPORT(sgd);
+HWY_EXPORT(adamw);
+HWY_EXPORT(sum_of_squares);
+HWY_EXPORT(scale);
+HWY_EXPORT(cut_off);
+
+constinit const OptimizerKernels optimizer_cpu{.sgd = NORMA_SIMD_CALL(sgd),
+                                               .adamw = NORMA_SIMD_CALL(adamw),
+                                               .sum_of_squares = NORMA_SIMD_CALL(sum_of_squares),
+                                               .scale = NORMA_SIMD_CALL(scale),
+                                               .cut_off = NORMA_SIMD_CALL(cut_off)};
 
 }  // namespace norma::kernels
+#endif

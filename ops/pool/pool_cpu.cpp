@@ -1,13 +1,19 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/pool/pool_cpu.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "core/buffer.h"
 #include "core/parallel.h"
 #include "ops/pool/kernels.h"
+#include "ops/simd/call.h"
 
 #include <algorithm>
 #include <array>
 #include <type_traits>
 #include <utility>
 
-namespace norma::kernels {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::HWY_NAMESPACE {
 
 namespace {
 
@@ -349,10 +355,23 @@ void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx) {
 
 }  // namespace
 
-constinit const PoolKernels pool_cpu{.max_pool = max_pool,
-                                     .max_pool_gradient = max_pool_gradient,
-                                     .max_pool_pick = max_pool_pick,
-                                     .average_pool = average_pool,
-                                     .average_pool_gradient = average_pool_gradient};
+}  // namespace norma::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels {
+
+HWY_EXPORT(max_pool);
+HWY_EXPORT(max_pool_gradient);
+HWY_EXPORT(max_pool_pick);
+HWY_EXPORT(average_pool);
+HWY_EXPORT(average_pool_gradient);
+
+constinit const PoolKernels pool_cpu{.max_pool = NORMA_SIMD_CALL(max_pool),
+                                     .max_pool_gradient = NORMA_SIMD_CALL(max_pool_gradient),
+                                     .max_pool_pick = NORMA_SIMD_CALL(max_pool_pick),
+                                     .average_pool = NORMA_SIMD_CALL(average_pool),
+                                     .average_pool_gradient = NORMA_SIMD_CALL(average_pool_gradient)};
 
 }  // namespace norma::kernels
+#endif

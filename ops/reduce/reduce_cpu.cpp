@@ -1,7 +1,12 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/reduce/reduce_cpu.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "core/multiply_add.h"
 #include "core/parallel.h"
 #include "core/strided_loop.h"
 #include "ops/reduce/kernels.h"
+#include "ops/simd/call.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +14,8 @@
 #include <type_traits>
 #include <vector>
 
-namespace norma::kernels {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::HWY_NAMESPACE {
 namespace {
 
 // Every reduction is cut into tasks by its shape alone: a task reduces a fixed part of the reduced axes for a fixed
@@ -418,7 +424,23 @@ void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_
 
 }  // namespace
 
-constinit const ReduceKernels reduce_cpu{
-    .sum = sum, .squared_differences = squared_differences, .product = product, .max = max, .argmax = argmax};
+}  // namespace norma::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels {
+
+HWY_EXPORT(sum);
+HWY_EXPORT(squared_differences);
+HWY_EXPORT(product);
+HWY_EXPORT(max);
+HWY_EXPORT(argmax);
+
+constinit const ReduceKernels reduce_cpu{.sum = NORMA_SIMD_CALL(sum),
+                                         .squared_differences = NORMA_SIMD_CALL(squared_differences),
+                                         .product = NORMA_SIMD_CALL(product),
+                                         .max = NORMA_SIMD_CALL(max),
+                                         .argmax = NORMA_SIMD_CALL(argmax)};
 
 }  // namespace norma::kernels
+#endif

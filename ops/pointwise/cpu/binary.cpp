@@ -1,9 +1,14 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/pointwise/cpu/binary.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "ops/pointwise/cpu/loops.h"
 #include "ops/pointwise/cpu/pointwise_kernels.h"
 
 #include <cmath>
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -75,4 +80,27 @@ void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Ope
   }
 }
 
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(binary);
+void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
+  NORMA_SIMD_BEST(binary)(f, dtype, sizes, y, a, b);
+}
+
+HWY_EXPORT(compare);
+void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
+  NORMA_SIMD_BEST(compare)(f, dtype, sizes, y, a, b);
+}
+
+HWY_EXPORT(where);
+void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,
+           const Operand& b) {
+  NORMA_SIMD_BEST(where)(element_bytes, sizes, y, condition, a, b);
+}
+
 }  // namespace norma::kernels::cpu
+#endif

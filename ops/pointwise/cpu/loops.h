@@ -1,9 +1,19 @@
-#pragma once
+// Included once for each target: see ops/simd/targets.h.
+#if defined(NORMA_OPS_POINTWISE_CPU_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NORMA_OPS_POINTWISE_CPU_LOOPS_H
+#undef NORMA_OPS_POINTWISE_CPU_LOOPS_H
+#else
+#define NORMA_OPS_POINTWISE_CPU_LOOPS_H
+#endif
 
-#include "core/strided_loop.h"
+#include "ops/pointwise/cpu/run.h"
 #include "ops/pointwise/kernels.h"
+#include "ops/simd/targets.h"
 
-namespace norma::kernels {
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 // Elementwise loops over operands of any strides. Where the innermost axis is dense (or broadcast, for an input) a
 // loop of its own runs, of which the compiler makes vector code. bfloat16 and float16 are read and written as such; the
@@ -11,17 +21,7 @@ namespace norma::kernels {
 
 namespace detail {
 
-template <size_t N>
-using Places = std::array<int64_t, N>;
-template <size_t N>
-using RunFunction = void (*)(const void* body, const Places<N>& offsets, int64_t count, const Places<N>& strides);
-
-/// for_each_run() that knows nothing about the body, so that it is compiled once and not once for each function.
-template <size_t N>
-void run(const Sizes& sizes, const std::array<Strides, N>& strides, RunFunction<N> function, const void* body);
-extern template void run<2>(const Sizes&, const std::array<Strides, 2>&, RunFunction<2>, const void*);
-extern template void run<3>(const Sizes&, const std::array<Strides, 3>&, RunFunction<3>, const void*);
-extern template void run<4>(const Sizes&, const std::array<Strides, 4>&, RunFunction<4>, const void*);
+using namespace kernels::detail;
 
 /// Calls body(offsets, count, strides) for every run. `flatten` inlines all that the body calls, else the inner loops
 /// of the longer functions would call them and stay scalar.
@@ -120,4 +120,7 @@ void select(const Sizes& sizes, const Operand& y, const Operand& condition, cons
   detail::run_with<4>(sizes, {y.strides, condition.strides, a.strides, b.strides}, body);
 }
 
-}  // namespace norma::kernels
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,3 +1,7 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/pointwise/cpu/unary.cpp"
+#include "ops/simd/foreach_target.h"
+
 #include "ops/pointwise/cpu/loops.h"
 #include "ops/pointwise/cpu/pointwise_kernels.h"
 #include "ops/pointwise/vector_math.h"
@@ -5,7 +9,8 @@
 #include <cmath>
 #include <limits>
 
-namespace norma::kernels::cpu {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
@@ -185,4 +190,22 @@ void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx,
                         [&](auto tag) { backward<decltype(tag)>(f, sizes, dx, saved, dy, scalars); });
 }
 
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(unary);
+void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
+  NORMA_SIMD_BEST(unary)(f, dtype, sizes, y, x, scalars);
+}
+
+HWY_EXPORT(unary_backward);
+void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
+                    const Operand& dy, const Scalars& scalars) {
+  NORMA_SIMD_BEST(unary_backward)(f, dtype, sizes, dx, saved, dy, scalars);
+}
+
 }  // namespace norma::kernels::cpu
+#endif

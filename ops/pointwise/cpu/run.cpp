@@ -1,4 +1,4 @@
-#include "ops/pointwise/cpu/loops.h"
+#include "ops/pointwise/cpu/run.h"
 
 namespace norma::kernels::detail {
 

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "core/strided_loop.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace norma::kernels {
+
+namespace detail {
+
+template <size_t N>
+using Places = std::array<int64_t, N>;
+template <size_t N>
+using RunFunction = void (*)(const void* body, const Places<N>& offsets, int64_t count, const Places<N>& strides);
+
+/// for_each_run() that knows nothing about the body, so that it is compiled once and not once for each function.
+template <size_t N>
+void run(const Sizes& sizes, const std::array<Strides, N>& strides, RunFunction<N> function, const void* body);
+extern template void run<2>(const Sizes&, const std::array<Strides, 2>&, RunFunction<2>, const void*);
+extern template void run<3>(const Sizes&, const std::array<Strides, 3>&, RunFunction<3>, const void*);
+extern template void run<4>(const Sizes&, const std::array<Strides, 4>&, RunFunction<4>, const void*);
+
+}  // namespace detail
+
+}  // namespace norma::kernels

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "ops/simd/targets.h"
+
+#include <utility>
+
+namespace norma::simd {
+
+/// A function of the type F that calls what `best` returns.
+template <class F, auto best>
+struct Caller;
+template <class Result, class... Arguments, auto best>
+struct Caller<Result (*)(Arguments...), best> {
+  static Result call(Arguments... arguments) { return best()(std::forward<Arguments>(arguments)...); }
+};
+
+}  // namespace norma::simd
+
+/// For tables of kernels: a function that calls FUNCTION of the target in use. HWY_EXPORT(FUNCTION) stands before it.
+#define NORMA_SIMD_CALL(FUNCTION) \
+  (::norma::simd::Caller<decltype(&HWY_STATIC_DISPATCH(FUNCTION)), [] { return &NORMA_SIMD_BEST(FUNCTION); }>::call)
