@@ -348,7 +348,7 @@ HWY_INLINE void store_some(S* to, const Parts<R, n>& value, const Parts<M, n>& m
 template <class S>
 HWY_INLINE auto memory_mask(int count) {
   if constexpr (sizeof(S) == 2) {
-    static_assert(kLanes<float> == kRegisterLanes<float>, "masks of 16 bits are AVX-512's");
+    static_assert(kMaskedMemory<S>, "masks of 16 bits are AVX-512's");
     return Parts<hn::Mask<Bits16>, 1>{hn::FirstN(Bits16{}, static_cast<size_t>(count))};
   } else {
     return first_lanes<S>(count);
