@@ -39,12 +39,12 @@ class KernelCall {
 template <class K>
 struct ByDevice {
   const K* cpu;
-  const K* cuda;  ///< null in a build without CUDA
+  const K* cuda;  ///< null in a build without CUDA, and for a family that has no kernels for it yet
   const K* emulated;
 
   /// The kernels for tensors on `device`:
   ///   kernels::pool_kernels.at("max_pool2d", x.device())->max_pool(…);
-  /// Throws Error("op: this build of Norma has no CUDA").
+  /// Throws Error("op: this build of Norma has no CUDA"), or that the op is not yet on CUDA.
   [[nodiscard]] KernelCall<K> at(std::string_view op, Device device) const {
     return {table(op, device), device.type == DeviceType::cuda_emulated};
   }

@@ -10,7 +10,7 @@ enum class DeviceType : uint8_t {
   cpu,
   cuda,
   /// For tests: host memory that only kernels may touch, so that a program which looks into the memory of a GPU stops
-  /// here, too. Its kernels are the CPU's.
+  /// here, too. Its kernels are CUDA's, compiled for the host, where a family has them, else the CPU's.
   cuda_emulated,
 };
 
