@@ -134,6 +134,11 @@ struct Count {
 const Count& count() {
   static const Count counted = [] {
     Count result;
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+      result.reason = "there is no NVIDIA driver";
+      return result;
+    }
     const cudaError_t error = cudaGetDeviceCount(&result.devices);
     if (error != cudaSuccess) {
       result.devices = 0;

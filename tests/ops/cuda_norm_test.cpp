@@ -19,7 +19,8 @@ struct NormCase {
 /// Every kernel with more rows, columns and elements than it takes at once, and with ends that fill nothing.
 std::vector<NormCase> cases() {
   std::vector<NormCase> all;
-  const Sizes kImages[] = {{3, 8, 5, 7}, {2, 96, 4, 6}, {70, 20, 4, 4}, {2, 64, 16, 16}, {5, 33, 3, 1}, {1, 768, 2, 2}};
+  const Sizes kImages[] = {{3, 8, 5, 7},  {2, 96, 4, 6}, {70, 20, 4, 4}, {2, 64, 16, 16},
+                           {5, 33, 3, 1}, {2, 33, 6, 5}, {1, 768, 2, 2}};
   for (const Sizes& sizes : kImages) {
     const int64_t groups = sizes[1] % 4 == 0 ? 4 : 3;
     all.push_back({"batch", sizes, {.reduce = {0, 2, 3}, .affine = {1}}});
