@@ -155,7 +155,7 @@ template <class T>
 T shuffle(T value, int source) {
   static_assert(sizeof(T) <= sizeof(norma::emulated::Words));
   norma::emulated::Words words;
-  std::memcpy(&words, &value, sizeof(T));
+  std::memcpy(static_cast<void*>(&words), &value, sizeof(T));
   words = norma::emulated::exchange(words, source);
   std::memcpy(&value, &words, sizeof(T));
   return value;

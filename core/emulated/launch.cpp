@@ -82,7 +82,8 @@ class BlockRunner {
     const size_t which = lane.odd ? 1 : 0;
     lane.value[which] = value;
     wait(lane, Waits::at_shuffle);
-    return lanes_[static_cast<size_t>(thread / kWarpSize * kWarpSize + (source & (kWarpSize - 1)))].value[which];
+    const int from = thread / kWarpSize * kWarpSize + (source & (kWarpSize - 1));
+    return lanes_[static_cast<size_t>(from)].value[which];
   }
 
  private:
@@ -138,8 +139,9 @@ class BlockRunner {
             "{} of the 32 lanes of warp {} of block {} take part in a shuffle, the others have ended or wait at a "
             "barrier",
             shuffling, warp, place_.block);
-      for (int i = 0; i < kWarpSize; ++i) {
-        lanes_[static_cast<size_t>(warp * kWarpSize + i)].waits = Waits::no;
+      const int first = warp * kWarpSize;
+      for (int lane = first; lane < first + kWarpSize; ++lane) {
+        lanes_[static_cast<size_t>(lane)].waits = Waits::no;
       }
     }
   }
