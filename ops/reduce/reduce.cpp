@@ -120,9 +120,9 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
   // dx = dy · 2 (x - mean) / (count - correction); the mean's own gradient sums to zero.
   return record("var", {x}, finish(y, plan, options.keepdim), {x, average},
                 [plan, scale](const Tensor& dy, const BackwardContext& c) {
-                  const Tensor input = c.saved(0);
-                  const Tensor center = c.create_graph() ? mean(input, plan.axes, {.keepdim = true}) : c.saved(1);
-                  return Tensors{mul(sub(input, center), reshape(mul(dy, 2 * scale), plan.kept))};
+                  const Tensor saved_x = c.saved(0);
+                  const Tensor center = c.create_graph() ? mean(saved_x, plan.axes, {.keepdim = true}) : c.saved(1);
+                  return Tensors{mul(sub(saved_x, center), reshape(mul(dy, 2 * scale), plan.kept))};
                 });
 }
 
@@ -143,8 +143,8 @@ Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
     Tensor share;  // 1 / (number of equal maxima) where the maximum is, else 0
     {
       const NoGradGuard constant;
-      const Tensor input = c.saved(0);
-      const Tensor mask = to(equal(input, reshape(c.saved(1), plan.kept)), input.dtype());
+      const Tensor saved_x = c.saved(0);
+      const Tensor mask = to(equal(saved_x, reshape(c.saved(1), plan.kept)), saved_x.dtype());
       share = div(mask, sum(mask, plan.axes, {.keepdim = true}));
     }
     return Tensors{mul(share, reshape(dy, plan.kept))};

@@ -18,6 +18,7 @@
 using namespace norma;
 using namespace norma::nn;
 using norma::test::error_of;
+using norma::test::no_cuda_text;
 using norma::test::in_layout;
 using norma::test::Layout;
 using norma::test::max_difference;
