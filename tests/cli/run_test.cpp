@@ -2,7 +2,6 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "data/safetensors.h"
-#include "error_text.h"
 #include "models/registry.h"
 #include "support.h"
 
@@ -204,7 +203,7 @@ TEST_CASE("norma run: bad input gives one line each and no output") {
         "'policy.toml')\n");
   CHECK(error("--precision amp_bfloat16 --cast-policy policy.toml")
             .starts_with("norma: cast policy: policy.toml:2:1: unknown op 'convolve'"));
-  CHECK(error("--device cuda") == "norma: " + no_cuda_text("run") + "\n");
+  CHECK(error("--device cuda") == "norma: run: this build of Norma has no CUDA\n");
   CHECK(error("--device gpu") == "norma: device: expected cpu, cuda, cuda:N or cuda-emulated, got 'gpu'\n");
   CHECK(error("--norm bath").find("unknown norm 'bath'; did you mean 'batch'?") != std::string::npos);
 
