@@ -118,16 +118,21 @@ TEST_CASE("norma run: float64 and channels_last agree with float32, each in its 
   CHECK(max_difference(last.find("grad.input"), wide.find("grad.input")) < 1e-10);
 }
 
-TEST_CASE("norma run: on another device the same bits") {
+TEST_CASE("norma run: another device gives the same results") {
   const Files files;
-  REQUIRE(files.run("--train --backward").code == 0);
-  const data::Safetensors expected = files.result();
-  const Outcome outcome = files.run("--train --backward --device cuda-emulated");
-  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
-  const data::Safetensors result = files.result();
-  CHECK(names_of(result) == names_of(expected));
-  for (const auto& [name, tensor] : expected.tensors) {
-    CHECK_MESSAGE(max_difference(result.find(name), tensor) == 0, name);
+  // Kernels of another device add up in another order; in float64 that is far below any mistake.
+  for (const auto& [precision, relative] : {std::pair{"float64", 1e-10}, std::pair{"float32", 2e-3}}) {
+    const std::string arguments = fmt::format("--train --backward --precision {}", precision);
+    REQUIRE(files.run(arguments).code == 0);
+    const data::Safetensors expected = files.result();
+    const Outcome outcome = files.run(arguments + " --device cuda-emulated");
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    const data::Safetensors result = files.result();
+    CHECK(names_of(result) == names_of(expected));
+    for (const auto& [name, tensor] : expected.tensors) {
+      const double largest = max_difference(tensor, zeros(tensor.sizes(), {.dtype = tensor.dtype()}));
+      CHECK_MESSAGE(max_difference(result.find(name), tensor) <= relative * (1e-3 + largest), precision, " ", name);
+    }
   }
 }
 
