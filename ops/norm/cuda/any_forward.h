@@ -101,7 +101,7 @@ NORMA_DEVICE Moments compensated_moments(const NormProblem& problem, const S* x,
   }
   double high_sum = static_cast<double>(sum);
   double low_sum = static_cast<double>(lost);
-  team.sum(high_sum, low_sum);
+  team.sum_in_two_parts(high_sum, low_sum);
   const T high = static_cast<T>((high_sum + low_sum) / count);
   const T low = static_cast<T>((fused_multiply_add(-count, static_cast<double>(high), high_sum) + low_sum) / count);
   T squares = 0;

@@ -47,6 +47,15 @@ struct WideSums {
   }
 };
 
+/// high + low += other_high + other_low, where `low` takes what `high` loses to rounding (Knuth, 1969).
+NORMA_DEVICE void add_in_two_parts(double& high, double& low, double other_high, double other_low) {
+  const double total = high + other_high;
+  const double of_other = total - high;
+  const double lost = (high - (total - of_other)) + (other_high - of_other);
+  low = (low + other_low) + lost;
+  high = total;
+}
+
 /// `width` neighbouring lanes of a warp, a power of two. All lanes of the warp call its functions together.
 class LaneTeam {
  public:
@@ -65,6 +74,13 @@ class LaneTeam {
       const TwoNumbers others = shuffle_xor(TwoNumbers{a, b}, mask);
       a += others.first;
       b += others.second;
+    }
+  }
+  /// The sum of numbers high + low, in two parts.
+  NORMA_DEVICE void sum_in_two_parts(double& high, double& low) const {
+    for (int mask = width_ / 2; mask > 0; mask /= 2) {
+      const TwoNumbers others = shuffle_xor(TwoNumbers{high, low}, mask);
+      add_in_two_parts(high, low, others.first, others.second);
     }
   }
   NORMA_DEVICE double largest(double value) const {
@@ -104,6 +120,17 @@ class BlockTeam {
     for (int i = 0; i < threads() / kWarp; ++i) {
       a += shared_[2 * i];
       b += shared_[2 * i + 1];
+    }
+    sync_threads();  // before the next sum is put in its place
+  }
+  /// The sum of numbers high + low, in two parts.
+  NORMA_DEVICE void sum_in_two_parts(double& high, double& low) const {
+    LaneTeam().sum_in_two_parts(high, low);
+    put(high, low);
+    high = 0;
+    low = 0;
+    for (int i = 0; i < threads() / kWarp; ++i) {
+      add_in_two_parts(high, low, shared_[2 * i], shared_[2 * i + 1]);
     }
     sync_threads();  // before the next sum is put in its place
   }
