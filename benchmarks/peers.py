@@ -36,7 +36,7 @@ BATCHES = (16, 8, 4, 2, 1)
 TITLES = {  # of the parts
     "train": "training, float32",
     "bfloat16": "training, bfloat16 autocast",
-    "infer": "inference, float32; Norma's ResNet-50 with folded batch norms",
+    "infer": "inference, float32; Norma folds batch norms",
     "batches": "training by batch size, float32",
     "memory": "peak resident memory of training",
     "norms": "single norms, float32",
