@@ -1,6 +1,6 @@
 #include "core/half.h"
 #include "core/parallel.h"
-#include "ops/norm/cpu/arrays.h"
+#include "ops/norm/arrays.h"
 #include "ops/norm/cpu/walks.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/norm/cpu/arrays.h"
+#include "ops/norm/arrays.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/parallel.h"
-#include "ops/norm/cpu/arrays.h"
+#include "ops/norm/arrays.h"
 
 #include <algorithm>
 #include <cstdint>

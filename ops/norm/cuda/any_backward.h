@@ -12,9 +12,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
     any_gradient_sums(NormProblem problem, BackwardArrays<S> arrays, InputGradient<T>* gradients) {
   const BlockTeam team(shared_memory<double>());
   for (int64_t set = block(); set < problem.shape.sets(); set += blocks()) {
-    const T mean = arrays.stats.mean[set];
-    const T mean_low = arrays.stats.mean_low[set];
-    const T rstd = arrays.stats.rstd[set];
+    const T mean = arrays.mean[set];
+    const T mean_low = arrays.mean_low[set];
+    const T rstd = arrays.rstd[set];
     WideSums<T> sums;
     for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
       const int64_t offset = i.offset();
@@ -37,8 +37,8 @@ template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
     any_input_gradients(NormProblem problem, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
   const int64_t count = problem.shape.numel();
-  const T* centres = arrays.stats.centre == nullptr ? arrays.stats.mean : arrays.stats.centre;
-  const T* centres_low = arrays.stats.centre == nullptr ? arrays.stats.mean_low : arrays.stats.centre_low;
+  const T* centres = arrays.centre == nullptr ? arrays.mean : arrays.centre;
+  const T* centres_low = arrays.centre == nullptr ? arrays.mean_low : arrays.centre_low;
   for (int64_t offset = global_thread(); offset < count; offset += global_threads()) {
     const Place place = place_of(problem.shape, offset);
     const int64_t set = place.set(problem.shape);
@@ -50,7 +50,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
     if (arrays.dx == nullptr) {
       continue;
     }
-    const T rstd = arrays.stats.rstd[set];
+    const T rstd = arrays.rstd[set];
     const T by_dz = arrays.weight == nullptr ? rstd : rstd * arrays.weight[weight];
     T dx = dz * by_dz;
     if (!problem.fixed_stats) {
@@ -111,8 +111,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProb
       const int64_t set = place.set(problem.shape);
       const int64_t offset = place.offset(problem.shape);
       const T dz = dz_of(arrays, offset, set, weight);
-      const T centred = (to_number(arrays.x[offset]) - arrays.stats.mean[set]) - arrays.stats.mean_low[set];
-      sums.add(dz, dz, centred * arrays.stats.rstd[set]);
+      const T centred = (to_number(arrays.x[offset]) - arrays.mean[set]) - arrays.mean_low[set];
+      sums.add(dz, dz, centred * arrays.rstd[set]);
     }
     double dbias = sums.total_first;
     double dweight = sums.total_second;

@@ -234,9 +234,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   const ColumnPlace<S> place(problem.shape, plan, block());
   Normaliser<T> normalisers[kWidth] = {};
   for (int j = 0; j < kWidth && place.there; ++j) {
-    normalisers[j] = normaliser(
-        arrays.stats, arrays.weight, arrays.bias, set_of_column(problem.shape, place.outer, place.column + j),
-        problem.affine.present ? weight_of_column(problem, place.outer, place.column + j) : int64_t{0});
+    normalisers[j] =
+        normaliser(arrays, arrays.weight, arrays.bias, set_of_column(problem.shape, place.outer, place.column + j),
+                   problem.affine.present ? weight_of_column(problem, place.outer, place.column + j) : int64_t{0});
   }
   // All lanes of a warp take the same number of rounds, for the shuffles of the bits.
   for (int64_t first = place.first_row; first < place.last_row; first += place.rows_at_once) {

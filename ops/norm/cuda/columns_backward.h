@@ -19,7 +19,7 @@ NORMA_DEVICE ColumnConstants<T> column_constants(const NormProblem& problem, con
                                                  int64_t outer, int64_t column) {
   const int64_t set = set_of_column(problem.shape, outer, column);
   const int64_t weight = problem.affine.present ? weight_of_column(problem, outer, column) : 0;
-  return {arrays.stats.mean[set], arrays.stats.mean_low[set], arrays.stats.rstd[set],
+  return {arrays.mean[set], arrays.mean_low[set], arrays.rstd[set],
           arrays.weight == nullptr ? T(1) : arrays.weight[weight], arrays.bias == nullptr ? T(0) : arrays.bias[weight]};
 }
 
@@ -102,7 +102,7 @@ NORMA_KERNEL void finish_column_gradients(NormProblem problem, ColumnPlan plan, 
     }
     team.sum(sum, sum_xhat);
     if (lane() == 0) {
-      gradients[set] = input_gradient(problem, arrays.stats.rstd[set], sum, sum_xhat);
+      gradients[set] = input_gradient(problem, arrays.rstd[set], sum, sum_xhat);
     }
   }
 }
@@ -139,7 +139,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   if (!place.there) {
     return;
   }
-  const bool deviation = arrays.stats.centre != nullptr;
+  const bool deviation = arrays.centre != nullptr;
   ColumnConstants<T> columns[kWidth];
   InputGradient<T> of_columns[kWidth] = {};
   T centre[kWidth];
@@ -147,8 +147,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   for (int j = 0; j < kWidth; ++j) {
     const int64_t set = set_of_column(problem.shape, place.outer, place.column + j);
     columns[j] = column_constants(problem, arrays, place.outer, place.column + j);
-    centre[j] = deviation ? arrays.stats.centre[set] : columns[j].mean;
-    centre_low[j] = deviation ? arrays.stats.centre_low[set] : columns[j].mean_low;
+    centre[j] = deviation ? arrays.centre[set] : columns[j].mean;
+    centre_low[j] = deviation ? arrays.centre_low[set] : columns[j].mean_low;
     if (!problem.fixed_stats && arrays.dx != nullptr) {
       of_columns[j] = gradients[set];
     }

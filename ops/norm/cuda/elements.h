@@ -1,84 +1,11 @@
 #pragma once
 
 #include "core/cuda/number.h"
-#include "ops/norm/kernels.h"
+#include "ops/norm/arrays.h"
 
 // Where the elements of a set lie, which weight an element has, and what a norm does with one element.
 
 namespace norma::kernels::NORMA_BACKEND {
-
-/// The rows of the stats; see StatsRow.
-template <class T>
-struct Stats {
-  T* mean;
-  T* mean_low;
-  T* rstd;
-  T* centre;  ///< null but for Centring::deviation, as centre_low
-  T* centre_low;
-
-  Stats(const NormProblem& problem, T* rows)
-      : mean(rows + kMeanRow * problem.shape.sets()),
-        mean_low(rows + kMeanLowRow * problem.shape.sets()),
-        rstd(rows + kRstdRow * problem.shape.sets()),
-        centre(problem.centring == Centring::deviation ? rows + kCentreRow * problem.shape.sets() : nullptr),
-        centre_low(problem.centring == Centring::deviation ? rows + kCentreLowRow * problem.shape.sets() : nullptr) {}
-};
-
-/// NormForward with its types.
-template <class S, class T = compute_t<S>>
-struct ForwardArrays {
-  Stats<T> stats;
-  const S* x;
-  const T* weight;
-  const T* bias;
-  S* y;
-  T* var;
-  Activation activation;
-  const S* residual;
-  uint8_t* bits;
-
-  ForwardArrays(const NormProblem& problem, const NormForward& arrays)
-      : stats(problem, static_cast<T*>(arrays.stats)),
-        x(static_cast<const S*>(arrays.x)),
-        weight(static_cast<const T*>(arrays.weight)),
-        bias(static_cast<const T*>(arrays.bias)),
-        y(static_cast<S*>(arrays.y)),
-        var(static_cast<T*>(arrays.var)),
-        activation(arrays.activation),
-        residual(static_cast<const S*>(arrays.residual)),
-        bits(arrays.bits) {}
-};
-
-/// NormBackward with its types.
-template <class S, class T = compute_t<S>>
-struct BackwardArrays {
-  Stats<const T> stats;
-  const S* dy;
-  const S* x;
-  const T* weight;
-  S* dx;
-  T* dweight;
-  T* dbias;
-  Activation activation;
-  const T* bias;
-  const S* residual;
-  const uint8_t* bits;
-  S* dresidual;
-
-  BackwardArrays(const NormProblem& problem, const NormBackward& arrays)
-      : stats(problem, static_cast<const T*>(arrays.stats)),
-        dy(static_cast<const S*>(arrays.dy)),
-        x(static_cast<const S*>(arrays.x)),
-        weight(static_cast<const T*>(arrays.weight)),
-        dx(static_cast<S*>(arrays.dx)),
-        dweight(static_cast<T*>(arrays.dweight)),
-        dbias(static_cast<T*>(arrays.dbias)),
-        activation(arrays.activation),
-        bias(static_cast<const T*>(arrays.bias)),
-        residual(static_cast<const S*>(arrays.residual)),
-        bits(arrays.bits),
-        dresidual(static_cast<S*>(arrays.dresidual)) {}
-};
 
 // --- places ---------------------------------------------------------------------------------------------------------
 
@@ -230,7 +157,7 @@ NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t se
   if (arrays.bits != nullptr) {
     return ((arrays.bits[offset / 8] >> (offset % 8)) & 1) != 0 ? dy : T(0);
   }
-  T z = normaliser(arrays.stats, arrays.weight, arrays.bias, set, weight)(to_number(arrays.x[offset]));
+  T z = normaliser(arrays, arrays.weight, arrays.bias, set, weight)(to_number(arrays.x[offset]));
   if (arrays.residual != nullptr) {
     z += to_number(arrays.residual[offset]);
   }

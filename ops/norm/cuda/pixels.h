@@ -134,9 +134,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512) normalise_pixels(NormProblem problem,
     };
     SetStatistics<T> of_pixel{};
     if (problem.fixed_stats) {
-      of_pixel.mean = arrays.stats.mean[place.set];
-      of_pixel.mean_low = arrays.stats.mean_low[place.set];
-      of_pixel.rstd = arrays.stats.rstd[place.set];
+      of_pixel.mean = arrays.mean[place.set];
+      of_pixel.mean_low = arrays.mean_low[place.set];
+      of_pixel.rstd = arrays.rstd[place.set];
     } else {
       const T pivot = raw ? T(0) : to_number(arrays.x[place.base]);
       double sum;
@@ -200,9 +200,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
   const int64_t tiles = ceil_div(problem.shape.sets(), kWarp);
   for (int64_t tile = block(); tile < tiles; tile += blocks()) {
     const PixelPlace place(problem.shape, tile);
-    const T mean = arrays.stats.mean[place.set];
-    const T mean_low = arrays.stats.mean_low[place.set];
-    const T rstd = arrays.stats.rstd[place.set];
+    const T mean = arrays.mean[place.set];
+    const T mean_low = arrays.mean_low[place.set];
+    const T rstd = arrays.rstd[place.set];
     T x[held];
     T dz[held];
     T sum = 0;
@@ -238,8 +238,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
       team.sum(total, total_xhat);
       gradient = input_gradient(problem, rstd, total, total_xhat);
     }
-    const T centre = arrays.stats.centre == nullptr ? mean : arrays.stats.centre[place.set];
-    const T centre_low = arrays.stats.centre == nullptr ? mean_low : arrays.stats.centre_low[place.set];
+    const T centre = arrays.centre == nullptr ? mean : arrays.centre[place.set];
+    const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[place.set];
     NORMA_UNROLL
     for (int i = 0; i < held; ++i) {
       const int channel = first + i;

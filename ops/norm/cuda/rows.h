@@ -205,9 +205,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     held.load_row(x, row_vectors, team);
     SetStatistics<T> of_row{};
     if (problem.fixed_stats) {
-      of_row.mean = arrays.stats.mean[row];
-      of_row.mean_low = arrays.stats.mean_low[row];
-      of_row.rstd = arrays.stats.rstd[row];
+      of_row.mean = arrays.mean[row];
+      of_row.mean_low = arrays.mean_low[row];
+      of_row.rstd = arrays.rstd[row];
     } else {
       of_row = held_statistics(problem, held, to_number(x[0]), row_vectors, team);
       if (team.any(of_row.lost)) {
@@ -292,9 +292,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     const bool there = wanted < problem.shape.outer;
     const int64_t row = there ? wanted : problem.shape.outer - 1;
     const int64_t at = row * count;
-    const T mean = arrays.stats.mean[row];
-    const T mean_low = arrays.stats.mean_low[row];
-    const T rstd = arrays.stats.rstd[row];
+    const T mean = arrays.mean[row];
+    const T mean_low = arrays.mean_low[row];
+    const T rstd = arrays.rstd[row];
     Held<S, vectors> x;
     x.load_row(arrays.x + at, row_vectors, team);
     Held<S, vectors> dz;
@@ -353,8 +353,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       team.sum(total, total_xhat);
       gradient = input_gradient(problem, rstd, total, total_xhat);
     }
-    const T centre = arrays.stats.centre == nullptr ? mean : arrays.stats.centre[row];
-    const T centre_low = arrays.stats.centre == nullptr ? mean_low : arrays.stats.centre_low[row];
+    const T centre = arrays.centre == nullptr ? mean : arrays.centre[row];
+    const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[row];
     NORMA_UNROLL
     for (int v = 0; v < vectors; ++v) {
       const int i = team.rank() + v * team.size();

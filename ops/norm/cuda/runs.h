@@ -134,7 +134,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, 
   const int64_t warps = global_threads() / kWarp;
   for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
     const Place place = place_of(plan.of_runs.shape, run);
-    const auto normalise = normaliser(arrays.stats, arrays.weight, arrays.bias, place.set(plan.of_runs.shape),
+    const auto normalise = normaliser(arrays, arrays.weight, arrays.bias, place.set(plan.of_runs.shape),
                                       plan.of_runs.affine.present ? weight_of(plan.of_runs.affine, place) : int64_t{0});
     const int64_t base = run * plan.length;
     // All lanes take the same number of rounds, for the shuffles of the bits.
@@ -177,7 +177,7 @@ NORMA_DEVICE void run_constants(const RunPlan& plan, const BackwardArrays<S>& ar
                                 ColumnConstants<T> (&constants)[width]) {
   const int64_t set = place.set(plan.of_runs.shape);
   const int64_t weight = plan.of_runs.affine.present ? weight_of(plan.of_runs.affine, place) : 0;
-  const ColumnConstants<T> of_run{arrays.stats.mean[set], arrays.stats.mean_low[set], arrays.stats.rstd[set],
+  const ColumnConstants<T> of_run{arrays.mean[set], arrays.mean_low[set], arrays.rstd[set],
                                   arrays.weight == nullptr ? T(1) : arrays.weight[weight],
                                   arrays.bias == nullptr ? T(0) : arrays.bias[weight]};
   NORMA_UNROLL
@@ -239,7 +239,7 @@ NORMA_KERNEL void finish_run_gradients(NormProblem problem, RunPlan plan, Backwa
     }
     team.sum(sum, sum_xhat);
     if (lane() == 0) {
-      gradients[set] = input_gradient(problem, arrays.stats.rstd[set], sum, sum_xhat);
+      gradients[set] = input_gradient(problem, arrays.rstd[set], sum, sum_xhat);
     }
   }
 }
@@ -281,8 +281,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
     run_constants(plan, arrays, place, constants);
     const T rstd = constants[0].rstd;
     const T by_dz = rstd * constants[0].weight;
-    const T centre = arrays.stats.centre == nullptr ? constants[0].mean : arrays.stats.centre[set];
-    const T centre_low = arrays.stats.centre == nullptr ? constants[0].mean_low : arrays.stats.centre_low[set];
+    const T centre = arrays.centre == nullptr ? constants[0].mean : arrays.centre[set];
+    const T centre_low = arrays.centre == nullptr ? constants[0].mean_low : arrays.centre_low[set];
     const InputGradient<T> gradient = fixed || arrays.dx == nullptr ? InputGradient<T>{} : gradients[set];
     for_each_vector<width>(plan.length, [&](int64_t i) {
       const int64_t at = run * plan.length + i;

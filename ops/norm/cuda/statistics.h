@@ -98,12 +98,12 @@ NORMA_DEVICE void store_set(const NormProblem& problem, const ForwardArrays<S>& 
                             const SetStatistics<T>& of_set) {
   const bool subtracted = problem.centring != Centring::deviation;
   if (!subtracted) {
-    arrays.stats.centre[set] = of_set.mean;
-    arrays.stats.centre_low[set] = of_set.mean_low;
+    arrays.centre[set] = of_set.mean;
+    arrays.centre_low[set] = of_set.mean_low;
   }
-  arrays.stats.mean[set] = subtracted ? of_set.mean : T(0);
-  arrays.stats.mean_low[set] = subtracted ? of_set.mean_low : T(0);
-  arrays.stats.rstd[set] = of_set.rstd;
+  arrays.mean[set] = subtracted ? of_set.mean : T(0);
+  arrays.mean_low[set] = subtracted ? of_set.mean_low : T(0);
+  arrays.rstd[set] = of_set.rstd;
   if (arrays.var != nullptr) {
     arrays.var[set] = of_set.var;
   }

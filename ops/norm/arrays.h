@@ -3,9 +3,9 @@
 #include "ops/norm/kernels.h"
 
 // The arrays of a call with their types. S: that of x. T: that of the computation, and of stats, weights and their
-// gradients.
+// gradients. For the kernels of every device.
 
-namespace norma::kernels::cpu {
+namespace norma::kernels {
 
 /// Where the rows of the stats begin.
 template <class T>
@@ -78,4 +78,4 @@ struct BackwardArrays : Stats<const T> {
         dresidual(static_cast<S*>(arrays.dresidual)) {}
 };
 
-}  // namespace norma::kernels::cpu
+}  // namespace norma::kernels
