@@ -1,5 +1,5 @@
 // Elementary functions of vectors. The float forms are polynomials fitted by interpolation at Chebyshev nodes; the
-// errors named are largest distances from the float64 result in units of the last place (tests/ops/simd_math_test.cpp
+// errors named are largest distances from the float64 result in units of the last place (tests/ops/simd_test.cpp
 // measures them). The double forms are the standard library's. NaN gives NaN everywhere.
 
 // Included once for each target: see ops/simd/targets.h.

@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "tests/ops/simd_test.cpp"
 #include "ops/simd/foreach_target.h"
 
+#include "float_distance.h"
 #include "ops/simd/math.h"
 
 #include <doctest/doctest.h>
@@ -155,20 +156,6 @@ double distribution(double x) {
   return 0.5 * std::erfc(-x * 0.70710678118654752440);
 }
 
-/// |value - exact| in units of the last place of `exact` as a float.
-double distance(float value, double exact) {
-  const auto rounded = static_cast<float>(exact);
-  if (value == rounded || (std::isnan(value) && std::isnan(rounded))) {
-    return 0;
-  }
-  if (!std::isfinite(value) || !std::isfinite(rounded)) {
-    return std::numeric_limits<double>::infinity();
-  }
-  int exponent = 0;
-  std::frexp(exact, &exponent);
-  return std::abs(value - exact) / std::ldexp(1.0, std::max(exponent - 24, -149));
-}
-
 /// Floats over the whole range: all exponents and both signs, and densely where the functions bend.
 std::vector<float> arguments() {
   std::vector<float> all{0.0F, -0.0F, INFINITY, -INFINITY, std::nanf(""), 1e-42F, -1e-42F};
@@ -195,7 +182,7 @@ void check_function(const char* name, F f, double (*exact)(double), double units
     const std::array<float, kLanes<float>> values = numbers_of<float>(f(x));
     for (size_t i = 0; i < values.size(); ++i) {
       const float at = all[first + i];
-      const double d = at < low || at > high ? 0 : distance(values[i], exact(at));
+      const double d = at < low || at > high ? 0 : test::float_distance(values[i], exact(at));
       if (!(d <= worst)) {
         worst = d;
         worst_at = at;

@@ -1,6 +1,7 @@
 #include "ops/pointwise/vector_math.h"
 
 #include "core/parallel.h"
+#include "float_distance.h"
 #include "ops/pointwise/pointwise.h"
 #include "support.h"
 
@@ -55,20 +56,6 @@ const Accuracy kAccuracies[] = {
      [](double x) { return std::pow(x, static_cast<double>(1.7F)); }, 1},
 };
 
-/// |value - exact| in units of the last place of `exact` as a float; 0 for two NaN or equal infinities.
-double distance(float value, double exact) {
-  const auto rounded = static_cast<float>(exact);
-  if (value == rounded || (std::isnan(value) && std::isnan(rounded))) {
-    return 0;
-  }
-  if (!std::isfinite(value) || !std::isfinite(rounded)) {
-    return std::numeric_limits<double>::infinity();
-  }
-  int exponent = 0;
-  std::frexp(exact, &exponent);
-  return std::abs(value - exact) / std::ldexp(1.0, std::max(exponent - 24, -149));
-}
-
 /// Floats over the whole range: all exponents and both signs, and densely where the functions bend.
 std::vector<float> arguments() {
   std::vector<float> values{0.0F,
@@ -105,7 +92,7 @@ TEST_CASE("pointwise: float32 functions against float64, from subnormal numbers 
       if (in[i] < test.low || in[i] > test.high) {
         continue;
       }
-      const double d = distance(out[i], test.reference(in[i]));
+      const double d = float_distance(out[i], test.reference(in[i]));
       if (!(d <= worst)) {
         worst = d;
         worst_at = in[i];
