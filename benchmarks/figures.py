@@ -36,9 +36,9 @@ def overview(results):
                 _, low, middle, high = peers.ratio(row)
                 rows.setdefault(name_of(part, row), {})[column] = f"**{middle:.2f}** ({low:.2f} to {high:.2f})"
         for row in result.get("memory", {}).get("rows", []):
-            theirs = min(v for k, v in row["peak_rss"].items() if k != "norma")
+            ours, theirs = peers.memory(row)
             key = (row["name"], row["batch_size"], "peak memory of training: Norma / PyTorch, the less the better")
-            rows.setdefault(key, {})[column] = f"**{row['peak_rss']['norma'] / theirs:.2f}**"
+            rows.setdefault(key, {})[column] = f"**{ours / theirs:.2f}**"
     lines = ["| network | batch | | " + " | ".join(r["processor"]["name"] for r in results) + " |",
              "|---|---|---|" + "---|" * len(results)]
     for (name, batch, what), cells in rows.items():

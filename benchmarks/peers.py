@@ -158,14 +158,18 @@ def network_table(title, results):
     return lines
 
 
+def memory(result):
+    """Resident bytes at their peak: Norma's, and those of the PyTorch that needs less."""
+    rss = result["peak_rss"]
+    return rss["norma"], min(value for contender, value in rss.items() if contender != "norma")
+
+
 def memory_table(results):
     lines = ["\n### Peak resident memory of training, MB\n", "| network | batch | Norma | PyTorch | Norma / PyTorch |",
              "|---|---|---|---|---|"]
     for name, result in results:
-        rss = result["peak_rss"]
-        theirs = min(value for contender, value in rss.items() if contender != "norma")
-        lines.append(f"| {name} | {result['batch_size']} | {rss['norma'] / 1e6:.0f} | {theirs / 1e6:.0f} | "
-                     f"{rss['norma'] / theirs:.2f} |")
+        ours, theirs = memory(result)
+        lines.append(f"| {name} | {result['batch_size']} | {ours / 1e6:.0f} | {theirs / 1e6:.0f} | {ours / theirs:.2f} |")
     return lines
 
 

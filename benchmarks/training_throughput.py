@@ -18,6 +18,8 @@ import statistics
 import subprocess
 import sys
 
+import processor
+
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = "/usr/bin/python3"  # the one that Debian's packages belong to
 PACKAGES = {
@@ -44,10 +46,7 @@ def install_missing():
 
 
 def cpu_name():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return "unknown"
+    return processor.fields(open("/proc/cpuinfo").read()).get("model name", "unknown")
 
 
 def measure(command, environment):
