@@ -2,9 +2,9 @@
 #include "cli/help.h"
 #include "cli/option.h"
 #include "core/nearest_name.h"
+#include "core/simd/target.h"
 #include "core/spin_briefly.h"
 #include "core/version.h"
-#include "ops/simd/target.h"
 #include "train/output.h"
 
 #include <fcntl.h>

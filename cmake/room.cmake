@@ -38,8 +38,8 @@ function(norma_add_room name)
     # Headers that only our own sources include: a user of the installed library does not need them.
     target_link_libraries(norma_${name} PRIVATE ZLIB::ZLIB $<BUILD_INTERFACE:Eigen3::Eigen>
                                                 $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
-    if(name STREQUAL "ops")
-      norma_use_simd(norma_ops)
+    if(name MATCHES "^(core|ops)$")
+      target_link_libraries(norma_${name} PRIVATE hwy::hwy)
     endif()
     if(NORMA_HAVE_ONEDNN)
       target_link_libraries(norma_${name} PRIVATE DNNL::dnnl)
@@ -63,14 +63,6 @@ function(norma_add_room name)
   foreach(room IN LISTS arg_DEPENDS)
     target_link_libraries(norma_${name} ${visibility} norma_${room})
   endforeach()
-endfunction()
-
-# norma_use_simd(TARGET): what includes the headers of ops/simd. NORMA_SIMD_STATIC: see ops/simd/targets.h.
-function(norma_use_simd target)
-  target_link_libraries(${target} PRIVATE hwy::hwy)
-  if(NORMA_NATIVE)
-    target_compile_definitions(${target} PRIVATE NORMA_SIMD_STATIC)
-  endif()
 endfunction()
 
 # norma_precompile(TARGET HEADER… | TARGET REUSE_FROM OTHER): what most of its files include. Every file still includes
@@ -117,6 +109,7 @@ function(norma_compile_options target)
   endif()
   if(NORMA_NATIVE)
     list(APPEND options -march=${NORMA_ARCHITECTURE})
+    target_compile_definitions(${target} PRIVATE NORMA_SIMD_STATIC)  # core/simd/targets.h
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
       list(APPEND options -mprefer-vector-width=512)
       if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)

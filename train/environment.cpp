@@ -2,8 +2,8 @@
 
 #include "core/device_functions.h"
 #include "core/parallel.h"
+#include "core/simd/target.h"
 #include "core/version.h"
-#include "ops/simd/target.h"
 
 #include <fmt/format.h>
 #include <zlib.h>

@@ -1,11 +1,11 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/conv/conv_depthwise_cpu.cpp"
-#include "ops/simd/foreach_target.h"
+#include "core/simd/foreach_target.h"
 
 #include "core/buffer.h"
 #include "core/parallel.h"
+#include "core/simd/memory.h"
 #include "ops/conv/kernels.h"
-#include "ops/simd/lanes.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,12 +1,12 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/loss/loss_cpu.cpp"
-#include "ops/simd/foreach_target.h"
+#include "core/simd/foreach_target.h"
 
 #include "core/parallel.h"
+#include "core/simd/call.h"
 #include "core/strided_loop.h"
 #include "ops/loss/kernels.h"
 #include "ops/pointwise/vector_math.h"
-#include "ops/simd/call.h"
 
 #include <Eigen/Core>
 #include <algorithm>

@@ -1,10 +1,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/optimizer/optimizer_cpu.cpp"
-#include "ops/simd/foreach_target.h"
+#include "core/simd/foreach_target.h"
 
 #include "core/parallel.h"
+#include "core/simd/call.h"
 #include "ops/optimizer/kernels.h"
-#include "ops/simd/call.h"
 
 #include <algorithm>
 #include <cmath>

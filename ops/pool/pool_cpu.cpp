@@ -1,11 +1,11 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/pool/pool_cpu.cpp"
-#include "ops/simd/foreach_target.h"
+#include "core/simd/foreach_target.h"
 
 #include "core/buffer.h"
 #include "core/parallel.h"
+#include "core/simd/call.h"
 #include "ops/pool/kernels.h"
-#include "ops/simd/call.h"
 
 #include <algorithm>
 #include <array>

@@ -1,12 +1,12 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/reduce/reduce_cpu.cpp"
-#include "ops/simd/foreach_target.h"
+#include "core/simd/foreach_target.h"
 
 #include "core/multiply_add.h"
 #include "core/parallel.h"
+#include "core/simd/call.h"
 #include "core/strided_loop.h"
 #include "ops/reduce/kernels.h"
-#include "ops/simd/call.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "cli/program.h"
+#include "core/simd/target.h"
 #include "nn/norm/factory.h"
-#include "ops/simd/target.h"
 
 #include <fmt/ranges.h>
 

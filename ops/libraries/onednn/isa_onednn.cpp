@@ -1,6 +1,6 @@
 #include "ops/libraries/onednn/isa.h"
 
-#include "ops/simd/target.h"
+#include "core/simd/target.h"
 
 #include <dnnl.hpp>
 

@@ -1,4 +1,4 @@
-// Included once for each target: see ops/simd/targets.h.
+// Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_OPS_MAP_NORM_CPU_MAP_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMA_OPS_MAP_NORM_CPU_MAP_LOOPS_H
 #undef NORMA_OPS_MAP_NORM_CPU_MAP_LOOPS_H

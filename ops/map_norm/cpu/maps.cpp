@@ -1,6 +1,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/map_norm/cpu/maps.cpp"
-#include "ops/simd/foreach_target.h"
+#include "core/simd/foreach_target.h"
 
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/cpu/map_loops.h"

@@ -1,6 +1,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/norm/cpu/columns.cpp"
-#include "ops/simd/foreach_target.h"
+#include "core/simd/foreach_target.h"
 
 #include "ops/norm/cpu/column_sums.h"
 #include "ops/norm/cpu/columns.h"

@@ -1,4 +1,4 @@
-// Included once for each target: see ops/simd/targets.h.
+// Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_OPS_NORM_CPU_COLUMNS_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMA_OPS_NORM_CPU_COLUMNS_H
 #undef NORMA_OPS_NORM_CPU_COLUMNS_H

@@ -1,4 +1,4 @@
-// Included once for each target: see ops/simd/targets.h.
+// Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_OPS_NORM_CPU_RUN_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMA_OPS_NORM_CPU_RUN_LOOPS_H
 #undef NORMA_OPS_NORM_CPU_RUN_LOOPS_H
@@ -6,8 +6,9 @@
 #define NORMA_OPS_NORM_CPU_RUN_LOOPS_H
 #endif
 
+#include "core/simd/math.h"
+#include "core/simd/sums.h"
 #include "ops/norm/cpu/set_statistics.h"
-#include "ops/simd/math.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Included once for each target: see ops/simd/targets.h.
+// Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_OPS_NORM_CPU_SET_STATISTICS_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMA_OPS_NORM_CPU_SET_STATISTICS_H
 #undef NORMA_OPS_NORM_CPU_SET_STATISTICS_H
@@ -6,8 +6,8 @@
 #define NORMA_OPS_NORM_CPU_SET_STATISTICS_H
 #endif
 
+#include "core/simd/targets.h"
 #include "ops/norm/cpu/statistics.h"
-#include "ops/simd/targets.h"
 
 #include <hwy/highway.h>
 

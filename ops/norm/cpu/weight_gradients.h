@@ -1,4 +1,4 @@
-// Included once for each target: see ops/simd/targets.h.
+// Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_OPS_NORM_CPU_WEIGHT_GRADIENTS_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMA_OPS_NORM_CPU_WEIGHT_GRADIENTS_H
 #undef NORMA_OPS_NORM_CPU_WEIGHT_GRADIENTS_H
@@ -7,8 +7,8 @@
 #endif
 
 #include "core/parallel.h"
+#include "core/simd/targets.h"
 #include "ops/norm/cpu/scratch.h"
-#include "ops/simd/targets.h"
 
 #include <hwy/highway.h>
 

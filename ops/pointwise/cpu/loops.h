@@ -1,4 +1,4 @@
-// Included once for each target: see ops/simd/targets.h.
+// Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_OPS_POINTWISE_CPU_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMA_OPS_POINTWISE_CPU_LOOPS_H
 #undef NORMA_OPS_POINTWISE_CPU_LOOPS_H
@@ -6,9 +6,9 @@
 #define NORMA_OPS_POINTWISE_CPU_LOOPS_H
 #endif
 
+#include "core/simd/targets.h"
 #include "ops/pointwise/cpu/run.h"
 #include "ops/pointwise/kernels.h"
-#include "ops/simd/targets.h"
 
 #include <hwy/highway.h>
 

@@ -1,6 +1,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/pointwise/cpu/unary.cpp"
-#include "ops/simd/foreach_target.h"
+#include "core/simd/foreach_target.h"
 
 #include "ops/pointwise/cpu/loops.h"
 #include "ops/pointwise/cpu/pointwise_kernels.h"

@@ -1,16 +1,16 @@
 // Elementary functions of vectors. The float forms are polynomials fitted by interpolation at Chebyshev nodes; the
-// errors named are largest distances from the float64 result in units of the last place (tests/ops/simd_test.cpp
+// errors named are largest distances from the float64 result in units of the last place (tests/core/simd_test.cpp
 // measures them). The double forms are the standard library's. NaN gives NaN everywhere.
 
-// Included once for each target: see ops/simd/targets.h.
-#if defined(NORMA_OPS_SIMD_MATH_H) == defined(HWY_TARGET_TOGGLE)
-#ifdef NORMA_OPS_SIMD_MATH_H
-#undef NORMA_OPS_SIMD_MATH_H
+// Included once for each target: see core/simd/targets.h.
+#if defined(NORMA_CORE_SIMD_MATH_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NORMA_CORE_SIMD_MATH_H
+#undef NORMA_CORE_SIMD_MATH_H
 #else
-#define NORMA_OPS_SIMD_MATH_H
+#define NORMA_CORE_SIMD_MATH_H
 #endif
 
-#include "ops/simd/lanes.h"
+#include "core/simd/memory.h"
 
 #include <cmath>
 
@@ -76,7 +76,6 @@ HWY_INLINE Lanes<float> exp(const Lanes<float>& x) {
   using R = hn::Vec<Tag<float>>;
   return by_register(
       [](R mantissa, R rounded) HWY_ATTR {
-        using detail::SignedWords;
         constexpr Tag<float> kFloat;
         const auto power =
             hn::Sub(hn::BitCast(SignedWords{}, rounded), hn::BitCast(SignedWords{}, hn::Set(kFloat, kRound)));

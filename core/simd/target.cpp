@@ -1,7 +1,7 @@
-#include "ops/simd/target.h"
+#include "core/simd/target.h"
 
 #include "core/error.h"
-#include "ops/simd/targets.h"
+#include "core/simd/targets.h"
 
 #include <fmt/ranges.h>
 #include <hwy/highway.h>

@@ -1,9 +1,10 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "tests/ops/simd_test.cpp"
-#include "ops/simd/foreach_target.h"
+#define HWY_TARGET_INCLUDE "tests/core/simd_test.cpp"
+#include "core/simd/foreach_target.h"
 
+#include "core/simd/math.h"
+#include "core/simd/sums.h"
 #include "float_distance.h"
-#include "ops/simd/math.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/simd/targets.h"
+#include "core/simd/targets.h"
 
 #include <utility>
 

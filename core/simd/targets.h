@@ -5,13 +5,13 @@
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "ops/family/file.cpp"
-//   #include "ops/simd/foreach_target.h"
+//   #include "core/simd/foreach_target.h"
 //
 // which includes it once for each target. What is different for each stands between HWY_BEFORE_NAMESPACE() and
 // HWY_AFTER_NAMESPACE() in a namespace HWY_NAMESPACE; headers of such code have a guard that lets them in again. What
 // is there once stands in #if HWY_ONCE: HWY_EXPORT(f) for a function of the targets, and NORMA_SIMD_BEST(f) to call it.
 
-#include "ops/simd/target.h"
+#include "core/simd/target.h"
 
 #define HWY_DISABLE_PCLMUL_AES  // no kernel needs them
 // Structs hold no vectors of SVE; processors without SSE4 are none of ours.
@@ -22,5 +22,5 @@
 #define HWY_BASELINE_TARGETS HWY_SSE4
 #endif
 
-/// The function of the target in use (ops/simd/target.h).
+/// The function of the target in use (core/simd/target.h).
 #define NORMA_SIMD_BEST(FUNCTION) (::norma::simd::target(), HWY_DYNAMIC_DISPATCH(FUNCTION))
