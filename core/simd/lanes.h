@@ -104,11 +104,11 @@ HWY_INLINE auto broadcast(T value) {
   }                                                                                  \
   template <class R, int n>                                                          \
   HWY_INLINE Parts<R, n> operator SIGN(const Parts<R, n>& a, hn::TFromV<R> b) {      \
-    return a SIGN broadcast(b);                                                      \
+    return a SIGN broadcast<hn::TFromV<R>, n>(b);                                    \
   }                                                                                  \
   template <class R, int n>                                                          \
   HWY_INLINE Parts<R, n> operator SIGN(hn::TFromV<R> a, const Parts<R, n>& b) {      \
-    return broadcast(a) SIGN b;                                                      \
+    return broadcast<hn::TFromV<R>, n>(a) SIGN b;                                    \
   }
 NORMA_SIMD_OPERATOR(+)
 NORMA_SIMD_OPERATOR(-)
@@ -116,6 +116,11 @@ NORMA_SIMD_OPERATOR(*)
 NORMA_SIMD_OPERATOR(/)
 #undef NORMA_SIMD_OPERATOR
 
+/// With the sign of a 0 or a NaN changed too.
+template <class R, int n>
+HWY_INLINE Parts<R, n> operator-(const Parts<R, n>& a) {
+  return by_register([](R v) HWY_ATTR { return hn::Neg(v); }, a);
+}
 template <class R, int n>
 HWY_INLINE Parts<R, n>& operator+=(Parts<R, n>& a, const Parts<R, n>& b) {
   return a = a + b;
@@ -142,6 +147,19 @@ HWY_INLINE auto operator<=(const Parts<R, n>& a, const Parts<R, n>& b) {
 template <class R, int n>
 HWY_INLINE auto operator<(const Parts<R, n>& a, const Parts<R, n>& b) {
   return by_register([](R x, R y) HWY_ATTR { return hn::Lt(x, y); }, a, b);
+}
+template <class R, int n>
+HWY_INLINE auto is_nan(const Parts<R, n>& a) {
+  return by_register([](R x) HWY_ATTR { return hn::IsNaN(x); }, a);
+}
+/// Of truth values.
+template <class M, int n>
+HWY_INLINE Parts<M, n> operator&(const Parts<M, n>& a, const Parts<M, n>& b) {
+  return by_register([](M x, M y) HWY_ATTR { return hn::And(x, y); }, a, b);
+}
+template <class M, int n>
+HWY_INLINE Parts<M, n> operator|(const Parts<M, n>& a, const Parts<M, n>& b) {
+  return by_register([](M x, M y) HWY_ATTR { return hn::Or(x, y); }, a, b);
 }
 
 /// condition ? yes : no

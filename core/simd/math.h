@@ -13,6 +13,8 @@
 #include "core/simd/memory.h"
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::simd::HWY_NAMESPACE {
@@ -48,14 +50,19 @@ template <class R, int n>
 HWY_INLINE Parts<R, n> copy_sign(const Parts<R, n>& magnitude, const Parts<R, n>& sign) {
   return by_register([](R m, R s) HWY_ATTR { return hn::CopySign(m, s); }, magnitude, sign);
 }
-/// The smaller, and the larger, of a limit and x; NaN where x is.
-HWY_INLINE Lanes<float> at_most(float limit, const Lanes<float>& x) {
-  const Lanes<float> most = broadcast(limit);
-  return select(most < x, most, x);
+template <class R, int n>
+HWY_INLINE Parts<R, n> sqrt(const Parts<R, n>& x) {
+  return by_register([](R v) HWY_ATTR { return hn::Sqrt(v); }, x);
 }
-HWY_INLINE Lanes<float> at_least(float limit, const Lanes<float>& x) {
-  const Lanes<float> least = broadcast(limit);
-  return select(x < least, least, x);
+/// The smaller, and the larger, of a limit and x; NaN where x is: processors that do not return every NaN return the
+/// second argument where there is one.
+template <class R, int n>
+HWY_INLINE Parts<R, n> at_most(hn::TFromV<R> limit, const Parts<R, n>& x) {
+  return by_register([](R most, R v) HWY_ATTR { return hn::Min(most, v); }, broadcast<hn::TFromV<R>, n>(limit), x);
+}
+template <class R, int n>
+HWY_INLINE Parts<R, n> at_least(hn::TFromV<R> limit, const Parts<R, n>& x) {
+  return by_register([](R least, R v) HWY_ATTR { return hn::Max(least, v); }, broadcast<hn::TFromV<R>, n>(limit), x);
 }
 
 /// e^x to 1 unit; subnormal results are rounded twice.
@@ -89,6 +96,47 @@ HWY_INLINE Lanes<float> exp(const Lanes<float>& x) {
 }
 HWY_INLINE Lanes<double> exp(const Lanes<double>& x) {
   return detail::one_by_one(x, [](double v) HWY_ATTR { return std::exp(v); });
+}
+
+/// ln x to 1 unit.
+HWY_INLINE Lanes<float> log(const Lanes<float>& x) {
+  constexpr float kLn2High = 0.693359375F;
+  constexpr float kLn2Low = -2.12194442e-4F;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  // Subnormal numbers have no exponent to read: shift them up.
+  const auto small = x < broadcast(0x1p-126F);
+  const Lanes<float> scaled = select(small, x * 0x1p23F, x);
+  // x = 2^n m, m in [sqrt(1/2), sqrt(2))
+  using R = hn::Vec<Tag<float>>;
+  constexpr int32_t kSqrtHalf = 0x3F3504F3;
+  const Lanes<float> power = by_register(
+      [](R v) HWY_ATTR {
+        const auto bits = hn::Sub(hn::BitCast(SignedWords{}, v), hn::Set(SignedWords{}, kSqrtHalf));
+        return hn::ConvertTo(Tag<float>{}, hn::ShiftRight<23>(bits));
+      },
+      scaled);
+  const Lanes<float> m = by_register(
+      [](R v) HWY_ATTR {
+        const auto base = hn::Set(SignedWords{}, kSqrtHalf);
+        const auto bits = hn::Sub(hn::BitCast(SignedWords{}, v), base);
+        return hn::BitCast(Tag<float>{}, hn::Add(hn::And(bits, hn::Set(SignedWords{}, 0x007FFFFF)), base));
+      },
+      scaled);
+  const Lanes<float> n = power - select(small, broadcast(23.0F), broadcast(0.0F));
+  const Lanes<float> f = m - 1.0F;
+  // ln(1 + f) = f - f^2 / 2 + f^3 q(f)
+  const Lanes<float> q = detail::polynomial(f, 0.0697161183F, -0.114797339F, 0.116854198F, -0.124256872F, 0.142490581F,
+                                            -0.166678026F, 0.200007156F, -0.24999997F, 0.333333313F);
+  const Lanes<float> square = f * f;
+  const Lanes<float> rest = multiply_add(broadcast(-0.5F), square, multiply_add(square * f, q, n * kLn2Low));
+  const Lanes<float> value = multiply_add(n, broadcast(kLn2High), f + rest);
+  const Lanes<float> zero = broadcast(0.0F);
+  const Lanes<float> positive = select(x < broadcast(kInfinity), value, broadcast(kInfinity));
+  const Lanes<float> not_negative = select(zero < x, positive, broadcast(-kInfinity));
+  return select(zero <= x, not_negative, broadcast(std::numeric_limits<float>::quiet_NaN()));
+}
+HWY_INLINE Lanes<double> log(const Lanes<double>& x) {
+  return detail::one_by_one(x, [](double v) HWY_ATTR { return std::log(v); });
 }
 
 /// tanh x to 2 units.
@@ -128,8 +176,7 @@ HWY_INLINE Lanes<float> erf(const Lanes<float>& x) {
                                             0.112835944F, -0.37612626F, 0.128379166F);
   const Lanes<float> near = multiply_add(a, q, a);
   // large: 1 - 2 e^(-x^2) R(sqrt(2) |x|)
-  const Lanes<float> far =
-      multiply_add(-2.0F * exp(broadcast(0.0F) - u), scaled_normal_tail(kSqrt2 * a), broadcast(1.0F));
+  const Lanes<float> far = multiply_add(-2.0F * exp(-u), scaled_normal_tail(kSqrt2 * a), broadcast(1.0F));
   return copy_sign(select(a < broadcast(1.0F), near, far), x);
 }
 HWY_INLINE Lanes<double> erf(const Lanes<double>& x) {
@@ -140,7 +187,22 @@ HWY_INLINE Lanes<double> erf(const Lanes<double>& x) {
 template <class R, int n>
 HWY_INLINE Parts<R, n> sigmoid(const Parts<R, n>& x) {
   using T = hn::TFromV<R>;
-  return T(1) / (T(1) + exp(T(0) - x));
+  return T(1) / (T(1) + exp(-x));
+}
+
+/// sigmoid(x) and its slope, sigmoid(x) (1 - sigmoid(x)), both to a few units: 1 - y of a y near 1 has lost its digits.
+template <class T>
+struct Sigmoid {
+  Lanes<T> value;
+  Lanes<T> slope;
+};
+template <class R, int n>
+HWY_INLINE auto sigmoid_and_slope(const Parts<R, n>& x) {
+  using T = hn::TFromV<R>;
+  const Lanes<T> e = exp(-abs(x));
+  const Lanes<T> larger = T(1) / (T(1) + e);
+  const Lanes<T> smaller = e * larger;
+  return Sigmoid<T>{select(x < broadcast(T(0)), smaller, larger), smaller * larger};
 }
 
 /// The normal density and distribution function at one place.

@@ -8,6 +8,7 @@
 #define NORMA_CORE_SIMD_MEMORY_H
 #endif
 
+#include "core/dtype.h"
 #include "core/half.h"
 #include "core/simd/lanes.h"
 
@@ -224,11 +225,11 @@ struct Same {
   }
 };
 
-template <class T>
+template <class S>
 struct Varying {
-  const T* numbers;
+  const S* numbers;
   template <class Part>
-  HWY_INLINE Lanes<T> get(int64_t i, Part part) const {
+  HWY_INLINE Lanes<compute_t<S>> get(int64_t i, Part part) const {
     return load(numbers + i, part);
   }
 };

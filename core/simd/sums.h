@@ -1,4 +1,4 @@
-// Sums over the lanes of vectors, always in the same order.
+// Numbers in double, and sums over the lanes of vectors, always in the same order.
 
 // Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_CORE_SIMD_SUMS_H) == defined(HWY_TARGET_TOGGLE)
@@ -83,6 +83,49 @@ HWY_INLINE double add_lanes(const Parts<R, n>& v) {
   const hn::Full128<double> d;
   return hn::GetLane(two) + hn::GetLane(hn::InterleaveUpper(d, two, two));
 }
+
+/// The same numbers in double: floats take twice as many registers.
+template <class R, int n>
+HWY_INLINE auto to_double(const Parts<R, n>& v) {
+  using V = hn::Vec<Tag<double>>;
+  if constexpr (std::is_same_v<R, V>) {
+    return v;
+  } else if constexpr (n > 1) {
+    return Parts<V, 2 * n>{to_double(v.low), to_double(v.high)};
+  } else {
+    constexpr hn::Half<Tag<float>> kHalf;
+    return Parts<V, 2>{{hn::PromoteTo(Tag<double>{}, hn::LowerHalf(kHalf, v.only))},
+                       {hn::PromoteTo(Tag<double>{}, hn::UpperHalf(kHalf, v.only))}};
+  }
+}
+/// The inverse: doubles rounded to T.
+template <class T, class R, int n>
+HWY_INLINE auto round_to(const Parts<R, n>& v) {
+  if constexpr (std::is_same_v<T, double>) {
+    return v;
+  } else if constexpr (n > 2) {
+    return Parts<hn::Vec<Tag<float>>, n / 2>{round_to<T>(v.low), round_to<T>(v.high)};
+  } else {
+    constexpr hn::Half<Tag<float>> kHalf;
+    return Parts<hn::Vec<Tag<float>>, 1>{
+        hn::Combine(Tag<float>{}, hn::DemoteTo(kHalf, v.high.only), hn::DemoteTo(kHalf, v.low.only))};
+  }
+}
+
+/// A sum of vectors of T that is carried in double.
+template <class T>
+struct DoubleSum {
+  using Doubles = decltype(to_double(Lanes<T>{}));
+  Doubles lanes = {};
+
+  HWY_INLINE double total() const {
+    if constexpr (std::is_same_v<T, double>) {
+      return add_lanes(lanes);
+    } else {
+      return add_lanes(lanes.low + lanes.high);
+    }
+  }
+};
 
 }  // namespace norma::simd::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -148,7 +148,24 @@ void check_bits_of(T) {
   CHECK(bits_of<T>(broadcast(nan) < broadcast(T(0))) == 0);
 }
 
+template <class T>
+void check_masks_of(T) {
+  const T nan = std::numeric_limits<T>::quiet_NaN();
+  constexpr uint32_t kAll = (1U << kLanes<T>)-1U;
+  for (const uint32_t a : {0x0000U, 0x0001U, 0xA5C3U, 0xFFFFU}) {
+    for (const uint32_t b : {0x0000U, 0x8081U, 0x5A3CU, 0xFFFFU}) {
+      CHECK(bits_of<T>(mask_of<T>(a) & mask_of<T>(b)) == (a & b & kAll));
+      CHECK(bits_of<T>(mask_of<T>(a) | mask_of<T>(b)) == ((a | b) & kAll));
+    }
+    CHECK(bits_of<T>(is_nan(where_bits(a, broadcast(nan)))) == (a & kAll));
+  }
+  CHECK(std::signbit(numbers_of<T>(-broadcast(T(0)))[1]));
+  CHECK(numbers_of<T>(-broadcast(T(3)))[kLanes<T> - 1] == T(-3));
+}
+
 void check_bits() {
+  check_masks_of(0.0F);
+  check_masks_of(0.0);
   check_bits_of(0.0F);
   check_bits_of(0.0);
 }
@@ -198,12 +215,22 @@ void check_functions() {
   check_function(
       "exp", [](const V& x) HWY_ATTR { return exp(x); }, [](double x) { return std::exp(x); }, 1.1);
   check_function(
+      "log", [](const V& x) HWY_ATTR { return log(x); }, [](double x) { return std::log(x); }, 1);
+  check_function(
+      "sqrt", [](const V& x) HWY_ATTR { return sqrt(x); }, [](double x) { return std::sqrt(x); }, 0.5);
+  check_function(
       "tanh", [](const V& x) HWY_ATTR { return tanh(x); }, [](double x) { return std::tanh(x); }, 1.5);
   check_function(
       "erf", [](const V& x) HWY_ATTR { return erf(x); }, [](double x) { return std::erf(x); }, 1.5);
   check_function(
       "sigmoid", [](const V& x) HWY_ATTR { return sigmoid(x); }, [](double x) { return 1 / (1 + std::exp(-x)); }, 2.5,
       -88);
+  check_function(
+      "sigmoid beside its slope", [](const V& x) HWY_ATTR { return sigmoid_and_slope(x).value; },
+      [](double x) { return 1 / (1 + std::exp(-x)); }, 3, -87);
+  check_function(
+      "slope of sigmoid", [](const V& x) HWY_ATTR { return sigmoid_and_slope(x).slope; },
+      [](double x) { return 1 / (2 + std::exp(-x) + std::exp(x)); }, 4, -87, 87);
   check_function(
       "normal distribution", [](const V& x) HWY_ATTR { return normal(x).distribution; }, distribution, 3.5, -1);
   // In the tail the rounding error of x^2 / 2 stands in the exponent.
@@ -216,11 +243,13 @@ void check_double_functions() {
   const std::array<double, 8> x = {-3, -1, -0.25, 0, 0.5, 1, 2, 20};
   const Lanes<double> v = load(x.data(), Whole{});
   const std::array<double, 8> e = numbers_of<double>(exp(v));
+  const std::array<double, 8> l = numbers_of<double>(log(abs(v)));
   const std::array<double, 8> t = numbers_of<double>(tanh(v));
   const std::array<double, 8> f = numbers_of<double>(erf(v));
   const std::array<double, 8> n = numbers_of<double>(normal(v).distribution);
   for (size_t i = 0; i < 8; ++i) {
     CHECK(e[i] == std::exp(x[i]));
+    CHECK(l[i] == std::log(std::fabs(x[i])));
     CHECK(t[i] == std::tanh(x[i]));
     CHECK(f[i] == std::erf(x[i]));
     CHECK(n[i] == doctest::Approx(distribution(x[i])).epsilon(1e-14));
