@@ -4,48 +4,72 @@
 
 #include "core/parallel.h"
 #include "core/simd/call.h"
+#include "core/simd/math.h"
+#include "core/simd/sums.h"
 #include "core/strided_loop.h"
 #include "ops/loss/kernels.h"
-#include "ops/pointwise/vector_math.h"
+#include "ops/norm/cpu/scratch.h"
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::HWY_NAMESPACE {
 namespace {
 
-/// One row in dense, aligned memory: Eigen then takes the same vector path for every row, whatever the strides.
-template <class T>
-using Row = Eigen::Array<T, Eigen::Dynamic, 1>;
+using namespace simd::HWY_NAMESPACE;
+using cpu::Scratch;
 
+// Every row is worked on in dense memory, so that its bits do not depend on the strides.
+
+/// The row itself where it is dense, else `copy`, to which it is copied.
 template <class T>
-void gather(const T* x, int64_t step, Row<T>& row) {
-  for (int64_t i = 0; i < row.size(); ++i) {
-    row[i] = x[i * step];
+const T* dense_row(int64_t count, const T* x, int64_t step, T* copy) {
+  if (step == 1) {
+    return x;
   }
-}
-
-template <class T>
-double sum_of(const Row<T>& row) {
-  double sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < row.size(); ++i) {
-    sum += static_cast<double>(row[i]);
-  }
-  return sum;
-}
-
-/// exp(row), in place. Eigen's is not 0 at -inf, and has other bits in lanes than in what is left over.
-template <class T>
-void exponentials(Row<T>& row) {
-  T* values = row.data();
-  const int64_t count = row.size();
-#pragma omp simd
   for (int64_t i = 0; i < count; ++i) {
-    values[i] = vector_math::exp(values[i]);
+    copy[i] = x[i * step];
   }
+  return copy;
+}
+
+/// Where a row is written to before put_row() brings it to its place.
+template <class T>
+T* row_to_write(T* y, int64_t step, T* buffer) {
+  return step == 1 ? y : buffer;
+}
+template <class T>
+void put_row(int64_t count, const T* row, T* y, int64_t step) {
+  for (int64_t i = 0; row != y && i < count; ++i) {
+    y[i * step] = row[i];
+  }
+}
+
+/// The largest number but NaN.
+template <class T>
+T largest(int64_t count, const T* x) {
+  const Lanes<T> least = broadcast(-std::numeric_limits<T>::infinity());
+  Lanes<T> most = least;
+  for_each_lanes<T>(count, [&](int64_t i, auto part) HWY_ATTR {
+    Lanes<T> value = load(x + i, part);
+    if constexpr (std::is_same_v<decltype(part), First>) {
+      value = select(first_lanes<T>(part.count), value, least);
+    }
+    most = select(most < value, value, most);
+  });
+  T lanes[kLanes<T>];
+  store(static_cast<T*>(lanes), most, Whole{});
+  return *std::max_element(std::begin(lanes), std::end(lanes));
+}
+
+template <class T>
+double sum_of(int64_t count, const T* x) {
+  DoubleSum<T> sum;
+  for_each_lanes<T>(count, [&](int64_t i, auto part) HWY_ATTR { sum.lanes += to_double(load(x + i, part)); });
+  return sum.total();
 }
 
 /// log(sum(exp(x))) = max + log(sum(exp(x - max))). `work` holds exp(x - max) afterwards.
@@ -54,10 +78,14 @@ struct LogSum {
   T max;
   double rest;  ///< log(sum(exp(x - max)))
 
-  LogSum(const Row<T>& x, Row<T>& work) : max(x.maxCoeff()) {
-    work = x - max;
-    exponentials(work);
-    rest = std::log(sum_of(work));
+  LogSum(int64_t count, const T* x, T* work) : max(largest(count, x)) {
+    DoubleSum<T> sum;
+    for_each_lanes<T>(count, [&](int64_t i, auto part) HWY_ATTR {
+      const Lanes<T> e = exp(load(x + i, part) - max);
+      store(work + i, e, part);
+      sum.lanes += to_double(keep(e, part));
+    });
+    rest = std::log(sum.total());
   }
 };
 
@@ -67,53 +95,67 @@ int64_t row_grain(int64_t length) {
 
 template <class T>
 void softmax_rows(const SoftmaxShape& shape, bool logarithm, const T* x, T* y) {
+  const int64_t length = shape.length;
   const auto loop = make_strided_loop<2>(shape.sizes, {shape.strides[0], shape.strides[1]});
   const auto body = [&](const std::array<int64_t, 2>& offsets, int64_t count, const std::array<int64_t, 2>& strides) {
-    Row<T> row(shape.length);
-    Row<T> work(shape.length);
+    Scratch scratch;
+    T* copy = scratch.take<T>(length);
+    T* buffer = scratch.take<T>(length);
     for (int64_t r = 0; r < count; ++r) {
-      gather(x + offsets[0] + r * strides[0], shape.steps[0], row);
-      const LogSum<T> log_sum(row, work);
+      const T* row = dense_row(length, x + offsets[0] + r * strides[0], shape.steps[0], copy);
+      T* to = y + offsets[1] + r * strides[1];
+      T* out = row_to_write(to, shape.steps[1], buffer);
+      const LogSum<T> log_sum(length, row, out);
       if (logarithm) {
-        work = row - log_sum.max - static_cast<T>(log_sum.rest);
+        const T rest = static_cast<T>(log_sum.rest);
+        for_each_lanes<T>(length, [&](int64_t i, auto part)
+                                      HWY_ATTR { store(out + i, load(row + i, part) - log_sum.max - rest, part); });
       } else {
-        work *= static_cast<T>(std::exp(-log_sum.rest));
+        const T factor = static_cast<T>(std::exp(-log_sum.rest));
+        for_each_lanes<T>(length,
+                          [&](int64_t i, auto part) HWY_ATTR { store(out + i, load(out + i, part) * factor, part); });
       }
-      T* out = y + offsets[1] + r * strides[1];
-      for (int64_t i = 0; i < shape.length; ++i) {
-        out[i * shape.steps[1]] = work[i];
-      }
+      put_row(length, out, to, shape.steps[1]);
     }
   };
-  for_each_run(loop, body, row_grain(shape.length));
+  for_each_run(loop, body, row_grain(length));
 }
 
 // softmax:      dx = y · (dy - sum(dy · y))
 // log_softmax:  dx = dy - exp(y) · sum(dy)
 template <class T>
 void softmax_backward_rows(const SoftmaxShape& shape, bool logarithm, const T* y, const T* dy, T* dx) {
+  const int64_t length = shape.length;
   const auto loop = make_strided_loop<3>(shape.sizes, {shape.strides[0], shape.strides[1], shape.strides[2]});
   const auto body = [&](const std::array<int64_t, 3>& offsets, int64_t count, const std::array<int64_t, 3>& strides) {
-    Row<T> value(shape.length);
-    Row<T> gradient(shape.length);
-    Row<T> work(shape.length);
+    Scratch scratch;
+    T* value_copy = scratch.take<T>(length);
+    T* gradient_copy = scratch.take<T>(length);
+    T* buffer = scratch.take<T>(length);
     for (int64_t r = 0; r < count; ++r) {
-      gather(y + offsets[0] + r * strides[0], shape.steps[0], value);
-      gather(dy + offsets[1] + r * strides[1], shape.steps[1], gradient);
+      const T* value = dense_row(length, y + offsets[0] + r * strides[0], shape.steps[0], value_copy);
+      const T* gradient = dense_row(length, dy + offsets[1] + r * strides[1], shape.steps[1], gradient_copy);
+      T* to = dx + offsets[2] + r * strides[2];
+      T* out = row_to_write(to, shape.steps[2], buffer);
       if (logarithm) {
-        exponentials(value);
-        work = gradient - value * static_cast<T>(sum_of(gradient));
+        const T sum = static_cast<T>(sum_of(length, gradient));
+        for_each_lanes<T>(length, [&](int64_t i, auto part) HWY_ATTR {
+          store(out + i, load(gradient + i, part) - exp(load(value + i, part)) * sum, part);
+        });
       } else {
-        work = gradient * value;
-        work = value * (gradient - static_cast<T>(sum_of(work)));
+        DoubleSum<T> products;
+        for_each_lanes<T>(length, [&](int64_t i, auto part) HWY_ATTR {
+          products.lanes += to_double(load(gradient + i, part) * load(value + i, part));
+        });
+        const T sum = static_cast<T>(products.total());
+        for_each_lanes<T>(length, [&](int64_t i, auto part) HWY_ATTR {
+          store(out + i, load(value + i, part) * (load(gradient + i, part) - sum), part);
+        });
       }
-      T* out = dx + offsets[2] + r * strides[2];
-      for (int64_t i = 0; i < shape.length; ++i) {
-        out[i * shape.steps[2]] = work[i];
-      }
+      put_row(length, out, to, shape.steps[2]);
     }
   };
-  for_each_run(loop, body, row_grain(shape.length));
+  for_each_run(loop, body, row_grain(length));
 }
 
 /// Whether the row does not count.
@@ -125,34 +167,55 @@ double weight_of(const CrossEntropyShape& shape, int64_t label) {
   return shape.class_weights == nullptr ? 1 : shape.class_weights[label];
 }
 
+/// The class weights as T; null where there are none.
+template <class T>
+const T* class_weights(const CrossEntropyShape& shape, Scratch& scratch) {
+  if (shape.class_weights == nullptr) {
+    return nullptr;
+  }
+  T* weights = scratch.take<T>(shape.classes);
+  std::transform(shape.class_weights, shape.class_weights + shape.classes, weights,
+                 [](double weight) { return static_cast<T>(weight); });
+  return weights;
+}
+
 /// q, the smoothed and weighted target of one row: ((1 - smoothing) · target + smoothing / classes) · class weight.
 template <class T>
-void smoothed_target(const CrossEntropyShape& shape, bool class_numbers, const void* target, int64_t row, Row<T>& q) {
+void smoothed_target(const CrossEntropyShape& shape, bool class_numbers, const void* target, int64_t row,
+                     const T* weights, T* q) {
+  const T* plain = q;
   if (class_numbers) {
-    q.setZero();
-    q[static_cast<const int64_t*>(target)[row]] = 1;
+    std::fill_n(q, shape.classes, T(0));
+    q[static_cast<const int64_t*>(target)[row]] = T(1);
   } else {
-    gather(static_cast<const T*>(target) + row * shape.target_row, shape.target_step, q);
+    plain = dense_row(shape.classes, static_cast<const T*>(target) + row * shape.target_row, shape.target_step, q);
   }
-  q = q * static_cast<T>(1 - shape.smoothing) + static_cast<T>(shape.smoothing / static_cast<double>(shape.classes));
-  if (shape.class_weights != nullptr) {
-    q *= Eigen::Map<const Row<double>>(shape.class_weights, shape.classes).template cast<T>();
-  }
+  const T share = static_cast<T>(1 - shape.smoothing);
+  const T floor = static_cast<T>(shape.smoothing / static_cast<double>(shape.classes));
+  for_each_lanes<T>(shape.classes, [&](int64_t i, auto part) HWY_ATTR {
+    Lanes<T> value = load(plain + i, part) * share + floor;
+    if (weights != nullptr) {
+      value *= load(weights + i, part);
+    }
+    store(q + i, value, part);
+  });
 }
 
 template <class T>
 void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, const T* x, const void* target,
                         double* loss, double* log_sum) {
   parallel_for(0, shape.rows, row_grain(shape.classes), [&](int64_t begin, int64_t end) {
-    Row<T> logits(shape.classes);
-    Row<T> work(shape.classes);
+    Scratch scratch;
+    const T* weights = class_weights<T>(shape, scratch);
+    T* copy = scratch.take<T>(shape.classes);
+    T* work = scratch.take<T>(shape.classes);
     for (int64_t row = begin; row < end; ++row) {
       if (is_ignored(shape, class_numbers, target, row)) {
         loss[row] = log_sum[row] = 0;
         continue;
       }
-      gather(x + row * shape.x_row, shape.x_step, logits);
-      const LogSum<T> sum(logits, work);
+      const T* logits = dense_row(shape.classes, x + row * shape.x_row, shape.x_step, copy);
+      const LogSum<T> sum(shape.classes, logits, work);
       log_sum[row] = static_cast<double>(sum.max) + sum.rest;
       if (class_numbers && shape.smoothing == 0) {
         // The other classes' logits, which may be infinite, do not enter.
@@ -160,14 +223,13 @@ void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, cons
         loss[row] = weight_of(shape, label) * (log_sum[row] - static_cast<double>(logits[label]));
         continue;
       }
-      // loss = sum of q · (log_sum - x)
-      smoothed_target(shape, class_numbers, target, row, work);
-      double total = 0;
-#pragma omp simd reduction(+ : total)
-      for (int64_t i = 0; i < shape.classes; ++i) {
-        total += static_cast<double>(work[i]) * (log_sum[row] - static_cast<double>(logits[i]));
-      }
-      loss[row] = total;
+      // loss = sum of q · (log_sum - x). Lanes behind the last class are 0 in q, and log_sum is finite or NaN.
+      smoothed_target(shape, class_numbers, target, row, weights, work);
+      DoubleSum<T> total;
+      for_each_lanes<T>(shape.classes, [&](int64_t i, auto part) HWY_ATTR {
+        total.lanes += to_double(load(work + i, part)) * (log_sum[row] - to_double(load(logits + i, part)));
+      });
+      loss[row] = total.total();
     }
   });
 }
@@ -177,30 +239,39 @@ template <class T>
 void cross_entropy_backward_rows(const CrossEntropyShape& shape, bool class_numbers, const T* x, const void* target,
                                  const double* log_sum, const T* dy, int64_t dy_step, double scale, T* dx, T* dtarget) {
   parallel_for(0, shape.rows, row_grain(shape.classes), [&](int64_t begin, int64_t end) {
-    Row<T> below(shape.classes);  // x - log_sum
-    Row<T> q(shape.classes);
+    Scratch scratch;
+    const T* weights = class_weights<T>(shape, scratch);
+    T* copy = scratch.take<T>(shape.classes);
+    T* q = scratch.take<T>(shape.classes);
     for (int64_t row = begin; row < end; ++row) {
       if (is_ignored(shape, class_numbers, target, row)) {
         std::fill_n(dx + row * shape.classes, shape.classes, T(0));  // class numbers have no gradient: dx is there
         continue;
       }
       const double weight = scale * static_cast<double>(dy[row * dy_step]);
-      for (int64_t i = 0; i < shape.classes; ++i) {
-        below[i] = static_cast<T>(static_cast<double>(x[row * shape.x_row + i * shape.x_step]) - log_sum[row]);
-      }
+      const T* logits = dense_row(shape.classes, x + row * shape.x_row, shape.x_step, copy);
+      const auto below = [&](int64_t i, auto part)
+                             HWY_ATTR { return round_to<T>(to_double(load(logits + i, part)) - log_sum[row]); };
       if (dtarget != nullptr) {
-        Eigen::Map<Row<T>> gradient(dtarget + row * shape.classes, shape.classes);
-        gradient = below * static_cast<T>(weight * (shape.smoothing - 1));
-        if (shape.class_weights != nullptr) {
-          gradient *= Eigen::Map<const Row<double>>(shape.class_weights, shape.classes).template cast<T>();
-        }
+        T* gradient = dtarget + row * shape.classes;
+        const T factor = static_cast<T>(weight * (shape.smoothing - 1));
+        for_each_lanes<T>(shape.classes, [&](int64_t i, auto part) HWY_ATTR {
+          Lanes<T> value = below(i, part) * factor;
+          if (weights != nullptr) {
+            value *= load(weights + i, part);
+          }
+          store(gradient + i, value, part);
+        });
       }
       if (dx != nullptr) {
-        smoothed_target(shape, class_numbers, target, row, q);
-        const double total = class_numbers && shape.class_weights == nullptr ? 1 : sum_of(q);
-        exponentials(below);
-        below = (below * static_cast<T>(total) - q) * static_cast<T>(weight);
-        Eigen::Map<Row<T>>(dx + row * shape.classes, shape.classes) = below;
+        smoothed_target(shape, class_numbers, target, row, weights, q);
+        const double total = class_numbers && weights == nullptr ? 1 : sum_of(shape.classes, q);
+        T* gradient = dx + row * shape.classes;
+        for_each_lanes<T>(shape.classes, [&](int64_t i, auto part) HWY_ATTR {
+          const Lanes<T> softmax = exp(below(i, part));
+          const Lanes<T> difference = softmax * static_cast<T>(total) - load(q + i, part);
+          store(gradient + i, difference * static_cast<T>(weight), part);
+        });
       }
     }
   });
