@@ -4,15 +4,28 @@
 
 #include "core/parallel.h"
 #include "core/simd/call.h"
+#include "core/simd/math.h"
+#include "core/simd/sums.h"
 #include "ops/optimizer/kernels.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::HWY_NAMESPACE {
 namespace {
+
+using namespace simd::HWY_NAMESPACE;
+
+/// Calls f(i, how much) for the vectors of `count` numbers T, threads side by side.
+template <class T, class F>
+void for_each_lanes_parallel(int64_t count, F f) {
+  parallel_for(0, count, kPointwiseGrain, [&](int64_t begin, int64_t end) {
+    for_each_lanes<T>(end - begin, [&](int64_t i, auto part) HWY_ATTR { f(begin + i, part); });
+  });
+}
+
+// The steps are PyTorch's, operation by operation: products are rounded before they are added.
 
 void sgd(DType dtype, int64_t count, const SgdStep& step, void* parameter, const void* gradient, void* velocity) {
   dispatch_floating("sgd", dtype, [&]<class T>(T) {
@@ -25,20 +38,19 @@ void sgd(DType dtype, int64_t count, const SgdStep& step, void* parameter, const
     const auto share = static_cast<T>(step.share);
     const auto own = static_cast<T>(step.own);
     const auto along = static_cast<T>(step.along);
-    parallel_for(0, count, kPointwiseGrain, [&](int64_t begin, int64_t end) {
-      if (v == nullptr) {
-#pragma omp simd
-        for (int64_t i = begin; i < end; ++i) {
-          p[i] -= rate * (g[i] + decay * p[i]);
-        }
-        return;
-      }
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) {
-        const T slope = g[i] + decay * p[i];
-        v[i] = momentum * v[i] + share * slope;
-        p[i] -= rate * (own * slope + along * v[i]);
-      }
+    if (v == nullptr) {
+      for_each_lanes_parallel<T>(count, [=](int64_t i, auto part) HWY_ATTR {
+        const Lanes<T> before = load(p + i, part);
+        store(p + i, before - rate * (load(g + i, part) + decay * before), part);
+      });
+      return;
+    }
+    for_each_lanes_parallel<T>(count, [=](int64_t i, auto part) HWY_ATTR {
+      const Lanes<T> before = load(p + i, part);
+      const Lanes<T> slope = load(g + i, part) + decay * before;
+      const Lanes<T> speed = momentum * load(v + i, part) + share * slope;
+      store(v + i, speed, part);
+      store(p + i, before - rate * (own * slope + along * speed), part);
     });
   });
 }
@@ -58,13 +70,13 @@ void adamw(DType dtype, int64_t count, const AdamWStep& step, void* parameter, c
     const auto step_size = static_cast<T>(step.step_size);
     const auto scale = static_cast<T>(step.scale);
     const auto eps = static_cast<T>(step.eps);
-    parallel_for(0, count, kPointwiseGrain, [&](int64_t begin, int64_t end) {
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) {
-        m[i] = beta1 * m[i] + rest1 * g[i];
-        v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
-        p[i] = shrink * p[i] - step_size * m[i] / (std::sqrt(v[i]) * scale + eps);
-      }
+    for_each_lanes_parallel<T>(count, [=](int64_t i, auto part) HWY_ATTR {
+      const Lanes<T> slope = load(g + i, part);
+      const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
+      const Lanes<T> square = beta2 * load(v + i, part) + rest2 * slope * slope;
+      store(m + i, mean, part);
+      store(v + i, square, part);
+      store(p + i, shrink * load(p + i, part) - step_size * mean / (sqrt(square) * scale + eps), part);
     });
   });
 }
@@ -72,53 +84,62 @@ void adamw(DType dtype, int64_t count, const AdamWStep& step, void* parameter, c
 /// Elements of one partial sum: fixed, so that a sum has the same bits for any number of threads.
 constexpr int64_t kBlock = 4096;
 
+/// The sum of a block's squares, in chains of which each waits for itself only.
+template <class S, class T = compute_t<S>>
+double block_sum(int64_t count, const S* x) {
+  constexpr int64_t lanes = kLanes<T>;
+  const auto add_square = [&](DoubleSum<T>& sum, int64_t i, auto part) HWY_ATTR {
+    const auto value = to_double(load(x + i, part));
+    sum.lanes += value * value;
+  };
+  DoubleSum<T> first;
+  DoubleSum<T> second;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    add_square(first, i, Whole{});
+    add_square(second, i + lanes, Whole{});
+  }
+  for_each_lanes<T>(count - i, [&](int64_t at, auto part) HWY_ATTR { add_square(first, i + at, part); });
+  first.lanes += second.lanes;
+  return first.total();
+}
+
 void sum_of_squares(DType dtype, int64_t count, const void* x, double* sum) {
   std::vector<double> partial(static_cast<size_t>((count + kBlock - 1) / kBlock));
-  dispatch_any_floating("sum_of_squares", dtype, [&]<class T>(T) {
-    const T* values = static_cast<const T*>(x);
+  dispatch_any_floating("sum_of_squares", dtype, [&]<class S>(S) {
+    const S* values = static_cast<const S*>(x);
     parallel_for(0, static_cast<int64_t>(partial.size()), kPointwiseGrain / kBlock, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
-        const int64_t last = std::min(count, (block + 1) * kBlock);
-        double block_sum = 0;
-#pragma omp simd reduction(+ : block_sum)
-        for (int64_t i = block * kBlock; i < last; ++i) {
-          const auto value = static_cast<double>(static_cast<compute_t<T>>(values[i]));
-          block_sum += value * value;
-        }
-        partial[static_cast<size_t>(block)] = block_sum;
+        const int64_t start = block * kBlock;
+        partial[static_cast<size_t>(block)] = block_sum(std::min(count - start, kBlock), values + start);
       }
     });
   });
   double total = 0;
-  for (const double block_sum : partial) {
-    total += block_sum;
+  for (const double part : partial) {
+    total += part;
   }
   *sum = total;
 }
 
-/// Writes f(value) in the place of every element.
-template <class F>
-void change_elements(DType dtype, int64_t count, void* x, F&& f) {
-  dispatch_any_floating("optimizer", dtype, [&]<class T>(T) {
-    T* values = static_cast<T*>(x);
-    parallel_for(0, count, kPointwiseGrain, [&](int64_t begin, int64_t end) {
-#pragma omp simd
-      for (int64_t i = begin; i < end; ++i) {
-        assign(values[i], f(static_cast<compute_t<T>>(values[i])));
-      }
-    });
+void scale(DType dtype, int64_t count, double factor, void* x) {
+  dispatch_any_floating("scale", dtype, [&]<class S>(S) {
+    using T = compute_t<S>;
+    S* values = static_cast<S*>(x);
+    const auto by = static_cast<T>(factor);
+    for_each_lanes_parallel<T>(
+        count, [=](int64_t i, auto part) HWY_ATTR { store(values + i, load(values + i, part) * by, part); });
   });
 }
 
-void scale(DType dtype, int64_t count, double factor, void* x) {
-  change_elements(dtype, count, x,
-                  [factor]<class T>(T value) { return static_cast<T>(value * static_cast<T>(factor)); });
-}
-
 void cut_off(DType dtype, int64_t count, double limit, void* x) {
-  change_elements(dtype, count, x, [limit]<class T>(T value) {
+  dispatch_any_floating("cut_off", dtype, [&]<class S>(S) {
+    using T = compute_t<S>;
+    S* values = static_cast<S*>(x);
     const auto bound = static_cast<T>(limit);
-    return value < -bound ? -bound : value > bound ? bound : value;
+    for_each_lanes_parallel<T>(count, [=](int64_t i, auto part) HWY_ATTR {
+      store(values + i, at_most(bound, at_least(-bound, load(values + i, part))), part);
+    });
   });
 }
 
