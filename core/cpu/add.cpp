@@ -1,35 +1,52 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/add.cpp"
+#include "core/simd/foreach_target.h"
+
 #include "core/cpu/tensor_kernels.h"
+#include "core/simd/memory.h"
 
 #include <cmath>
 
-namespace norma::kernels {
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
 
-void cpu::add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b) {
+using namespace simd::HWY_NAMESPACE;
+
+void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b) {
   dispatch_any_floating("accumulate", dtype, [&](auto zero) {
-    using T = decltype(zero);
-    using C = compute_t<T>;
-    T* to = static_cast<T*>(out);
-    const T* first = static_cast<const T*>(a);
-    const T* second = static_cast<const T*>(b);
+    using S = decltype(zero);
+    using T = compute_t<S>;
+    S* to = static_cast<S*>(out);
+    const S* first = static_cast<const S*>(a);
+    const S* second = static_cast<const S*>(b);
     for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
-      T* o = to + offsets[0];
-      const T* x = first + offsets[1];
-      const T* y = second + offsets[2];
+      S* o = to + offsets[0];
+      const S* x = first + offsets[1];
+      const S* y = second + offsets[2];
       if (strides[0] == 1 && strides[1] == 1 && strides[2] == 1) {
-#pragma omp simd
-        for (int64_t i = 0; i < count; ++i) {
-          assign(o[i], static_cast<C>(x[i]) + static_cast<C>(y[i]));
-        }
-      } else {
-        for (int64_t i = 0; i < count; ++i) {
-          assign(o[i * strides[0]], static_cast<C>(x[i * strides[1]]) + static_cast<C>(y[i * strides[2]]));
-        }
+        for_each_lanes<T>(
+            count, [&](int64_t i, auto part) HWY_ATTR { store(o + i, load(x + i, part) + load(y + i, part), part); });
+        return;
+      }
+      for (int64_t i = 0; i < count; ++i) {  // one operation, rounded as in a vector
+        assign(o[i * strides[0]], static_cast<T>(x[i * strides[1]]) + static_cast<T>(y[i * strides[2]]));
       }
     });
   });
 }
 
-int64_t cpu::find_not_finite(const Sizes& sizes, const Strides& strides, DType dtype, const void* x) {
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels::cpu {
+
+HWY_EXPORT(add);
+void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b) {
+  NORMA_SIMD_BEST(add)(loop, dtype, out, a, b);
+}
+
+int64_t find_not_finite(const Sizes& sizes, const Strides& strides, DType dtype, const void* x) {
   return dispatch_any_floating("find_not_finite", dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* elements = static_cast<const T*>(x);
@@ -53,4 +70,5 @@ int64_t cpu::find_not_finite(const Sizes& sizes, const Strides& strides, DType d
   });
 }
 
-}  // namespace norma::kernels
+}  // namespace norma::kernels::cpu
+#endif

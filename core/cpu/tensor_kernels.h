@@ -7,6 +7,11 @@
 namespace norma::kernels::cpu {
 
 void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src);
+/// copy() between two dtypes.
+void convert(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src);
+
+/// copy() of elements of one size where src is innermost along the axis `across` and dst along the last one.
+void copy_transposed(size_t element_bytes, const StridedLoop<2>& loop, int64_t across, void* dst, const void* src);
 
 void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b);
 int64_t find_not_finite(const Sizes& sizes, const Strides& strides, DType dtype, const void* x);
