@@ -10,7 +10,7 @@ namespace norma::vector_math {
 
 // Elementary functions that a compiler turns into vector code inside `#pragma omp simd`: no branches, no calls,
 // only selections. The float forms are polynomials fitted by interpolation at Chebyshev nodes; the errors named are
-// largest distances from the float64 result in units of the last place (tests/ops/vector_math_test.cpp measures them).
+// largest distances from the float64 result in units of the last place (tests/core/simd_test.cpp measures those).
 // The double forms are the standard library's. NaN gives NaN everywhere.
 
 inline double exp(double x) {

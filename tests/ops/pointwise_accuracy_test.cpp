@@ -1,5 +1,3 @@
-#include "ops/pointwise/vector_math.h"
-
 #include "core/parallel.h"
 #include "float_distance.h"
 #include "ops/pointwise/pointwise.h"

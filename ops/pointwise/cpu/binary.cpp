@@ -6,53 +6,51 @@
 #include "ops/pointwise/cpu/pointwise_kernels.h"
 
 #include <cmath>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// The larger one; NaN if either is NaN.
-template <class T>
-T larger(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return (a > b) | (a != a) ? a : b;
-  } else {
-    return a > b ? a : b;
+/// Integers wrap around as in NumPy and PyTorch; signed overflow would be undefined.
+template <class I>
+void binary_integers(Binary f, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
+  using U = std::make_unsigned_t<I>;
+  switch (f) {
+    case Binary::add: return map_numbers<U, U>(sizes, y, a, b, [](U u, U v) { return u + v; });
+    case Binary::sub: return map_numbers<U, U>(sizes, y, a, b, [](U u, U v) { return u - v; });
+    case Binary::mul: return map_numbers<U, U>(sizes, y, a, b, [](U u, U v) { return u * v; });
+    case Binary::maximum: return map_numbers<I, I>(sizes, y, a, b, [](I u, I v) { return u > v ? u : v; });
+    case Binary::div:
+    case Binary::pow: fail("binary", "function {} has no integer form", static_cast<int>(f));
   }
 }
 
-/// Integers wrap around as in NumPy and PyTorch; signed overflow would be undefined.
-template <class T>
-using arithmetic_t =
-    typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+template <class S>
+void binary_floating(Binary f, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
+  using T = compute_t<S>;
+  using V = Lanes<T>;
+  switch (f) {
+    case Binary::add: return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return u + v; });
+    case Binary::sub: return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return u - v; });
+    case Binary::mul: return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return u * v; });
+    case Binary::div: return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return u / v; });
+    case Binary::maximum:  // NaN if either is NaN
+      return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return select((v < u) | is_nan(u), u, v); });
+    case Binary::pow: return map_numbers<S, S>(sizes, y, a, b, [](T u, T v) { return std::pow(u, v); });
+  }
+}
 
 }  // namespace
 
 void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
-  if (f == Binary::div || f == Binary::pow) {
-    return dispatch_any_floating("binary", dtype, [&](auto tag) {
-      using S = decltype(tag);
-      using T = compute_t<S>;
-      if (f == Binary::div) {
-        map<S, S, S>(sizes, y, a, b, [](T u, T v) { return u / v; });
-      } else {
-        map<S, S, S>(sizes, y, a, b, [](T u, T v) { return std::pow(u, v); });
-      }
-    });
-  }
   dispatch_numeric("binary", dtype, [&](auto tag) {
     using S = decltype(tag);
-    using T = compute_t<S>;
-    using M = arithmetic_t<S>;  // in memory
-    using A = compute_t<M>;
-    switch (f) {
-      case Binary::add: return map<M, M, M>(sizes, y, a, b, [](A u, A v) { return u + v; });
-      case Binary::sub: return map<M, M, M>(sizes, y, a, b, [](A u, A v) { return u - v; });
-      case Binary::mul: return map<M, M, M>(sizes, y, a, b, [](A u, A v) { return u * v; });
-      case Binary::maximum: return map<S, S, S>(sizes, y, a, b, [](T u, T v) { return larger(u, v); });
-      case Binary::div:
-      case Binary::pow: return;  // above
+    if constexpr (std::is_integral_v<S>) {
+      binary_integers<S>(f, sizes, y, a, b);
+    } else {
+      binary_floating<S>(f, sizes, y, a, b);
     }
   });
 }
@@ -62,8 +60,8 @@ void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, co
     using S = decltype(tag);
     using T = compute_t<S>;
     switch (f) {
-      case Comparison::equal: return map<bool, S, S>(sizes, y, a, b, [](T u, T v) { return u == v; });
-      case Comparison::greater: return map<bool, S, S>(sizes, y, a, b, [](T u, T v) { return u > v; });
+      case Comparison::equal: return map_numbers<bool, S>(sizes, y, a, b, [](T u, T v) { return u == v; });
+      case Comparison::greater: return map_numbers<bool, S>(sizes, y, a, b, [](T u, T v) { return u > v; });
     }
   });
 }
@@ -72,10 +70,10 @@ void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Ope
            const Operand& b) {
   // Only bits move, so the size of an element is all that counts.
   switch (element_bytes) {
-    case 1: return select<uint8_t>(sizes, y, condition, a, b);
-    case 2: return select<uint16_t>(sizes, y, condition, a, b);
-    case 4: return select<uint32_t>(sizes, y, condition, a, b);
-    case 8: return select<uint64_t>(sizes, y, condition, a, b);
+    case 1: return choose<uint8_t>(sizes, y, condition, a, b);
+    case 2: return choose<uint16_t>(sizes, y, condition, a, b);
+    case 4: return choose<uint32_t>(sizes, y, condition, a, b);
+    case 8: return choose<uint64_t>(sizes, y, condition, a, b);
     default: fail("where", "expected elements of 1, 2, 4 or 8 bytes, got {}", element_bytes);
   }
 }

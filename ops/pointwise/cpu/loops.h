@@ -1,3 +1,11 @@
+// Elementwise loops over operands of any strides.
+//
+// map() is arithmetic of the floating dtypes. Its function takes and returns vectors, of float for the 16-bit dtypes.
+// The loop over vectors runs over dense memory; operands of other strides pass through a buffer on their way, so that
+// an element's bits depend neither on the layout nor on its place. map_numbers() is for what has the same bits however
+// it is computed: integers (no processor before AVX-512 multiplies vectors of int64), comparisons, and calls of the
+// standard library. Its function takes one number, and the compiler makes the vectors.
+
 // Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_OPS_POINTWISE_CPU_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMA_OPS_POINTWISE_CPU_LOOPS_H
@@ -6,18 +14,16 @@
 #define NORMA_OPS_POINTWISE_CPU_LOOPS_H
 #endif
 
-#include "core/simd/targets.h"
+#include "core/simd/memory.h"
 #include "ops/pointwise/cpu/run.h"
 #include "ops/pointwise/kernels.h"
 
-#include <hwy/highway.h>
+#include <algorithm>
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
-// Elementwise loops over operands of any strides. Where the innermost axis is dense (or broadcast, for an input) a
-// loop of its own runs, of which the compiler makes vector code. bfloat16 and float16 are read and written as such; the
-// functions see and return float.
+using namespace simd::HWY_NAMESPACE;
 
 namespace detail {
 
@@ -34,11 +40,113 @@ void run_with(const Sizes& sizes, const std::array<Strides, N>& strides, const B
   run<N>(sizes, strides, call, &body);
 }
 
+/// y = f(numbers…)
+template <class S, class F, class... Numbers>
+HWY_INLINE void map_dense(F f, int64_t count, S* y, Numbers... numbers) {
+  for_each_lanes<compute_t<S>>(count,
+                               [&](int64_t i, auto part) HWY_ATTR { store(y + i, f(numbers.get(i, part)...), part); });
+}
+/// The same, not inlined: a second copy of f's vector code is not worth its size.
+template <class S, class F, class... Numbers>
+[[gnu::flatten]] HWY_NOINLINE void map_piece(F f, int64_t count, S* y, Numbers... numbers) {
+  map_dense(f, count, y, numbers...);
+}
+
+/// Elements that pass through a buffer at a time.
+inline constexpr int64_t kPiece = 256;
+
+/// A piece of an input in dense memory: where it is, or a copy of it.
+template <class S>
+class DenseInput {
+ public:
+  Varying<S> get(const S* from, int64_t stride, int64_t count) {
+    if (stride == 1) {
+      return {from};
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      copy_[i] = from[i * stride];
+    }
+    return {copy_};
+  }
+
+ private:
+  alignas(64) S copy_[kPiece];
+};
+
+/// Dense memory for a piece of the output: where it goes to, or a buffer from which put() takes it there.
+template <class S>
+class DenseOutput {
+ public:
+  S* get(S* to, int64_t stride) { return stride == 1 ? to : buffer_; }
+  void put(S* to, int64_t stride, int64_t count) const {
+    for (int64_t i = 0; stride != 1 && i < count; ++i) {
+      to[i * stride] = buffer_[i];
+    }
+  }
+
+ private:
+  alignas(64) S buffer_[kPiece];
+};
+
 }  // namespace detail
 
 /// y = f(x)
-template <class Y, class X, class F>
+template <class S, class F>
 void map(const Sizes& sizes, const Operand& y, const Operand& x, F f) {
+  using Places = detail::Places<2>;
+  const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
+    S* out = static_cast<S*>(y.data) + offsets[0];
+    const S* in = static_cast<const S*>(x.data) + offsets[1];
+    if (strides[0] == 1 && strides[1] == 1) {
+      return detail::map_dense(f, count, out, Varying<S>{in});
+    }
+    detail::DenseOutput<S> dense_out;
+    detail::DenseInput<S> dense_in;
+    for (int64_t i = 0; i < count; i += detail::kPiece) {
+      const int64_t some = std::min(detail::kPiece, count - i);
+      S* to = out + i * strides[0];
+      detail::map_piece(f, some, dense_out.get(to, strides[0]), dense_in.get(in + i * strides[1], strides[1], some));
+      dense_out.put(to, strides[0], some);
+    }
+  };
+  detail::run_with<2>(sizes, {y.strides, x.strides}, body);
+}
+
+/// y = f(a, b)
+template <class S, class F>
+void map(const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b, F f) {
+  using T = compute_t<S>;
+  using Places = detail::Places<3>;
+  const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
+    S* out = static_cast<S*>(y.data) + offsets[0];
+    const S* left = static_cast<const S*>(a.data) + offsets[1];
+    const S* right = static_cast<const S*>(b.data) + offsets[2];
+    if (strides[0] == 1 && strides[1] == 1 && strides[2] == 1) {
+      return detail::map_dense(f, count, out, Varying<S>{left}, Varying<S>{right});
+    }
+    if (strides[0] == 1 && strides[1] == 1 && strides[2] == 0) {
+      return detail::map_dense(f, count, out, Varying<S>{left}, Same<T>{static_cast<T>(*right)});
+    }
+    if (strides[0] == 1 && strides[1] == 0 && strides[2] == 1) {
+      return detail::map_dense(f, count, out, Same<T>{static_cast<T>(*left)}, Varying<S>{right});
+    }
+    detail::DenseOutput<S> dense_out;
+    detail::DenseInput<S> dense_left;
+    detail::DenseInput<S> dense_right;
+    for (int64_t i = 0; i < count; i += detail::kPiece) {
+      const int64_t some = std::min(detail::kPiece, count - i);
+      S* to = out + i * strides[0];
+      detail::map_piece(f, some, dense_out.get(to, strides[0]), dense_left.get(left + i * strides[1], strides[1], some),
+                        dense_right.get(right + i * strides[2], strides[2], some));
+      dense_out.put(to, strides[0], some);
+    }
+  };
+  detail::run_with<3>(sizes, {y.strides, a.strides, b.strides}, body);
+}
+
+/// y = f(x), number by number.
+template <class Y, class X, class F>
+void map_numbers(const Sizes& sizes, const Operand& y, const Operand& x, F f) {
   using V = compute_t<X>;
   using Places = detail::Places<2>;
   const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
@@ -58,45 +166,44 @@ void map(const Sizes& sizes, const Operand& y, const Operand& x, F f) {
   detail::run_with<2>(sizes, {y.strides, x.strides}, body);
 }
 
-/// y = f(a, b)
-template <class Y, class A, class B, class F>
-void map(const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b, F f) {
-  using U = compute_t<A>;
-  using V = compute_t<B>;
+/// y = f(a, b), number by number.
+template <class Y, class X, class F>
+void map_numbers(const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b, F f) {
+  using V = compute_t<X>;
   using Places = detail::Places<3>;
   const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
     Y* out = static_cast<Y*>(y.data) + offsets[0];
-    const A* left = static_cast<const A*>(a.data) + offsets[1];
-    const B* right = static_cast<const B*>(b.data) + offsets[2];
+    const X* left = static_cast<const X*>(a.data) + offsets[1];
+    const X* right = static_cast<const X*>(b.data) + offsets[2];
     if (strides[0] == 1 && strides[1] == 1 && strides[2] == 1) {
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
-        assign(out[i], f(static_cast<U>(left[i]), static_cast<V>(right[i])));
+        assign(out[i], f(static_cast<V>(left[i]), static_cast<V>(right[i])));
       }
     } else if (strides[0] == 1 && strides[1] == 1 && strides[2] == 0) {
       const auto value = static_cast<V>(*right);
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
-        assign(out[i], f(static_cast<U>(left[i]), value));
+        assign(out[i], f(static_cast<V>(left[i]), value));
       }
     } else if (strides[0] == 1 && strides[1] == 0 && strides[2] == 1) {
-      const auto value = static_cast<U>(*left);
+      const auto value = static_cast<V>(*left);
 #pragma omp simd
       for (int64_t i = 0; i < count; ++i) {
         assign(out[i], f(value, static_cast<V>(right[i])));
       }
     } else {
       for (int64_t i = 0; i < count; ++i) {
-        assign(out[i * strides[0]], f(static_cast<U>(left[i * strides[1]]), static_cast<V>(right[i * strides[2]])));
+        assign(out[i * strides[0]], f(static_cast<V>(left[i * strides[1]]), static_cast<V>(right[i * strides[2]])));
       }
     }
   };
   detail::run_with<3>(sizes, {y.strides, a.strides, b.strides}, body);
 }
 
-/// y = condition ? a : b
+/// y = condition ? a : b. Only bits move.
 template <class T>
-void select(const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a, const Operand& b) {
+void choose(const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a, const Operand& b) {
   using Places = detail::Places<4>;
   const auto body = [&](const Places& offsets, int64_t count, const Places& strides) {
     T* out = static_cast<T*>(y.data) + offsets[0];
