@@ -83,7 +83,7 @@ TEST_CASE("optimizer: every number of a step is rounded as in the formula") {
 
 TEST_CASE("optimizer: the order of a sum of squares is always the same") {
   constexpr int64_t kBlock = 4096;
-  const Tensor x = random_tensor({2 * kBlock + 83}, 5, DType::float32);
+  const Tensor x = to_device(random_tensor({2 * kBlock + 83}, 5, DType::float32), kCpu);
   const std::vector<float> values = numbers_of<float>(x);
   double expected = 0;
   for (size_t begin = 0; begin < values.size(); begin += kBlock) {

@@ -67,7 +67,7 @@ Tensor arguments() {
   for (int i = -5000; i < 5000; ++i) {
     values.push_back(static_cast<float>(i) / 512.0F);
   }
-  return from_vector<float>(values, {static_cast<int64_t>(values.size())});
+  return to_device(from_vector<float>(values, {static_cast<int64_t>(values.size())}), kCpu);
 }
 
 Tensor gradient_of(const Function& function, const Tensor& x, const Tensor& dy) {
@@ -148,7 +148,7 @@ const Digests kDigests[] = {
 TEST_CASE("pointwise: the same bits on every processor, float32") {
   const size_t roundings = simd::target() == "sse4" ? 1 : 0;
   const Tensor x = arguments();
-  const Tensor dy = full({x.numel()}, 0.7);
+  const Tensor dy = full({x.numel()}, 0.7, {.device = kCpu});
   REQUIRE(std::size(kDigests) == std::size(kFunctions));
   for (size_t i = 0; i < std::size(kFunctions); ++i) {
     CAPTURE(kFunctions[i].name);

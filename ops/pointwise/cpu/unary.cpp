@@ -149,7 +149,8 @@ void backward(Unary f, const Sizes& sizes, const Operand& dx, const Operand& sav
     case Unary::abs:  // a product, so that a gradient of NaN stays one where the slope is 0
       return run([](const V& x, const V& dy) HWY_ATTR {
         const V zero = broadcast(T(0));
-        return dy * select(zero < x, broadcast(T(1)), select(x < zero, broadcast(T(-1)), zero));
+        const V one = broadcast(T(1));
+        return dy * (zero_where(x <= zero, one) - zero_where(zero <= x, one));
       });
     case Unary::erf:
       return run([](const V& x, const V& dy) HWY_ATTR {
