@@ -140,14 +140,18 @@ HWY_INLINE Parts<R, n> multiply_add(const Parts<R, n>& a, const Parts<R, n>& b, 
   }
 }
 
-template <class R, int n>
-HWY_INLINE auto operator<=(const Parts<R, n>& a, const Parts<R, n>& b) {
-  return by_register([](R x, R y) HWY_ATTR { return hn::Le(x, y); }, a, b);
-}
-template <class R, int n>
-HWY_INLINE auto operator<(const Parts<R, n>& a, const Parts<R, n>& b) {
-  return by_register([](R x, R y) HWY_ATTR { return hn::Lt(x, y); }, a, b);
-}
+#define NORMA_SIMD_COMPARISON(SIGN, FUNCTION)                                       \
+  template <class R, int n>                                                         \
+  HWY_INLINE auto operator SIGN(const Parts<R, n>& a, const Parts<R, n>& b) {       \
+    return by_register([](R x, R y) HWY_ATTR { return hn::FUNCTION(x, y); }, a, b); \
+  }                                                                                 \
+  template <class R, int n>                                                         \
+  HWY_INLINE auto operator SIGN(const Parts<R, n>& a, hn::TFromV<R> b) {            \
+    return a SIGN broadcast(b);                                                     \
+  }
+NORMA_SIMD_COMPARISON(<=, Le)
+NORMA_SIMD_COMPARISON(<, Lt)
+#undef NORMA_SIMD_COMPARISON
 template <class R, int n>
 HWY_INLINE auto is_nan(const Parts<R, n>& a) {
   return by_register([](R x) HWY_ATTR { return hn::IsNaN(x); }, a);

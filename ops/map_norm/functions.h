@@ -1,186 +1,167 @@
-#pragma once
+// Included once for each target: see core/simd/targets.h.
+#if defined(NORMA_OPS_MAP_NORM_FUNCTIONS_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef NORMA_OPS_MAP_NORM_FUNCTIONS_H
+#undef NORMA_OPS_MAP_NORM_FUNCTIONS_H
+#else
+#define NORMA_OPS_MAP_NORM_FUNCTIONS_H
+#endif
 
-#include "core/multiply_add.h"
 #include "ops/map_norm/kernels.h"
-#include "ops/pointwise/vector_math.h"
 
-#include <cstdint>
+// The functions of MapFunction. A value V is a vector of core/simd, whose functions argument-dependent lookup finds;
+// or, where core/cuda/kernel.h or another header has named a NORMA_BACKEND, a plain number, for which select,
+// zero_where, multiply_add, sigmoid and tanh are declared before. n(k) is number k of the map.
 
-// The functions of MapFunction, one element at a time, for loops that the compiler turns into vector code: no branches,
-// only selections. n(k, i) is number k for element i.
-
-namespace norma::kernels {
+#ifdef NORMA_BACKEND
+#define NORMA_FORMULA NORMA_DEVICE
+namespace norma::kernels::NORMA_BACKEND {
+#else
+#include <hwy/highway.h>
+#define NORMA_FORMULA HWY_INLINE
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::cpu::HWY_NAMESPACE {
+#endif
 
 /// What an element adds to the sums of its map.
-template <class T>
+template <class V>
 struct Terms {
-  T a = 0;
-  T b = 0;
-  T c = 0;
-  T d = 0;
-  T e = 0;
+  V a{};
+  V b{};
+  V c{};
+  V d{};
+  V e{};
 };
 
-/// z = x * rstd * weight + bias;  y = max(z, tau). Where both are equal, each gets half of dy, as in maximum().
-struct ThresholdMap {
-  static constexpr int kNumbers = 4;
-  static constexpr int kSums = 3;
+/// What backward makes of dy and x; loops that want one of both compute no more than that.
+template <class V>
+struct Derivatives {
+  Terms<V> terms;
+  V slope;  ///< dy * f'(x)
+};
 
-  template <class T, class N>
-  static T before(T x, const N& n, int64_t i) {
-    return multiply_add(x * n(0, i), n(1, i), n(2, i));
+/// The larger of both, NaN where one is.
+template <class V>
+NORMA_FORMULA V larger(const V& a, const V& b) {
+  return select(a < b, b, select(b <= b, a, b));
+}
+/// What of dy goes to a in larger(a, b): where both are equal, half, as in maximum().
+template <class V>
+NORMA_FORMULA V share_of_first(const V& a, const V& b, const V& dy) {
+  return zero_where(a < b, select(a <= b, 0.5F * dy, dy));
+}
+
+/// z = x * rstd * weight + bias;  y = max(z, tau)
+struct ThresholdMap {
+  static constexpr MapFunction kFunction = MapFunction::threshold;
+
+  template <class V, class N>
+  static NORMA_FORMULA V before(const V& x, const N& n) {
+    return multiply_add(x * n(0), n(1), n(2));
   }
-  template <class T>
-  static T passes(T z, T tau) {
-    const T above = z <= tau ? T(0) : T(1);
-    return z == tau ? T(0.5) : above;
-  }
-  template <class T, class N>
-  static T value(T x, const N& n, int64_t i) {
-    const T z = before(x, n, i);
-    const T tau = n(3, i);
-    return z < tau || tau != tau ? tau : z;
+  template <class V, class N>
+  static NORMA_FORMULA V value(const V& x, const N& n) {
+    return larger(before(x, n), n(3));
   }
   /// Terms of the gradients of bias, weight and tau.
-  template <class T, class N>
-  static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
-    const T pass = passes(before(x, n, i), n(3, i));
-    const T dz = dy * pass;
-    return {.a = dz, .b = dz * (x * n(0, i)), .c = dy * (T(1) - pass)};
-  }
-  template <class T, class N>
-  static T slope(T dy, T x, const N& n, int64_t i) {
-    return (dy * passes(before(x, n, i), n(3, i))) * n(1, i) * n(0, i);
+  template <class V, class N>
+  static NORMA_FORMULA Derivatives<V> derivatives(const V& dy, const V& x, const N& n) {
+    const V dz = share_of_first(before(x, n), n(3), dy);
+    return {.terms = {.a = dz, .b = dz * (x * n(0)), .c = dy - dz}, .slope = dz * n(1) * n(0)};
   }
 };
 
 /// y = x * rstd * weight * sigmoid(v * x) + bias
 struct GateMap {
-  static constexpr int kNumbers = 4;
-  static constexpr int kSums = 3;
+  static constexpr MapFunction kFunction = MapFunction::gate;
 
-  template <class T, class N>
-  static T value(T x, const N& n, int64_t i) {
-    return multiply_add((x * n(1, i)) * vector_math::sigmoid(n(0, i) * x), n(2, i), n(3, i));
+  template <class V, class N>
+  static NORMA_FORMULA V value(const V& x, const N& n) {
+    return multiply_add((x * n(1)) * sigmoid(n(0) * x), n(2), n(3));
   }
   /// Terms of the gradients of bias, weight and v; the last lacks its factor weight.
-  template <class T, class N>
-  static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
-    const T gate = vector_math::sigmoid(n(0, i) * x);
-    const T scaled = dy * (x * n(1, i));
-    return {.a = dy, .b = scaled * gate, .c = scaled * (x * (gate * (T(1) - gate)))};
-  }
-  template <class T, class N>
-  static T slope(T dy, T x, const N& n, int64_t i) {
-    const T z = n(0, i) * x;
-    const T gate = vector_math::sigmoid(z);
-    return dy * n(2, i) * n(1, i) * (gate + z * (gate * (T(1) - gate)));
+  template <class V, class N>
+  static NORMA_FORMULA Derivatives<V> derivatives(const V& dy, const V& x, const N& n) {
+    const V z = n(0) * x;
+    const V gate = sigmoid(z);
+    const V gate_slope = gate * (1 - gate);
+    const V scaled = dy * (x * n(1));
+    return {.terms = {.a = dy, .b = scaled * gate, .c = scaled * (x * gate_slope)},
+            .slope = dy * n(2) * n(1) * (gate + z * gate_slope)};
   }
 };
 
-/// y = x / max(v * x + root of the map, root of the batch) * weight + bias. Where both are equal, each gets half.
+/// y = x / max(v * x + root of the map, root of the batch) * weight + bias
 struct EvoMap {
-  static constexpr int kNumbers = 5;
-  static constexpr int kSums = 5;
+  static constexpr MapFunction kFunction = MapFunction::evo;
 
-  template <class T>
-  struct Denominator {
-    T value;
-    T right;  ///< how much of its gradient goes to v * x + root of the map
-  };
-  template <class T, class N>
-  static Denominator<T> denominator(T x, const N& n, int64_t i) {
-    const T right = multiply_add(n(0, i), x, n(1, i));
-    const T left = n(2, i);
-    const T above = right < left ? T(0) : T(1);
-    return {.value = right < left || left != left ? left : right, .right = right == left ? T(0.5) : above};
-  }
-  template <class T, class N>
-  static T value(T x, const N& n, int64_t i) {
-    return multiply_add(x / denominator(x, n, i).value, n(3, i), n(4, i));
+  template <class V, class N>
+  static NORMA_FORMULA V value(const V& x, const N& n) {
+    return multiply_add(x / larger(multiply_add(n(0), x, n(1)), n(2)), n(3), n(4));
   }
   /// Terms of the gradients of bias and weight, and of v, the root of the map and that of the batch; these three lack
   /// their factor -weight.
-  template <class T, class N>
-  static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
-    const auto d = denominator(x, n, i);
-    const T inverse = T(1) / d.value;
-    const T h = x * inverse;
-    const T by_root = dy * h * inverse;
-    return {.a = dy, .b = dy * h, .c = d.right * (dy * h * h), .d = d.right * by_root, .e = (T(1) - d.right) * by_root};
-  }
-  template <class T, class N>
-  static T slope(T dy, T x, const N& n, int64_t i) {
-    const auto d = denominator(x, n, i);
-    const T inverse = T(1) / d.value;
-    return dy * n(3, i) * inverse * (T(1) - d.right * (n(0, i) * (x * inverse)));
+  template <class V, class N>
+  static NORMA_FORMULA Derivatives<V> derivatives(const V& dy, const V& x, const N& n) {
+    const V of_map = multiply_add(n(0), x, n(1));
+    const V of_batch = n(2);
+    const V inverse = 1 / larger(of_map, of_batch);
+    const V h = x * inverse;
+    const V by_root = dy * h * inverse;
+    const V by_map_root = share_of_first(of_map, of_batch, by_root);
+    return {.terms = {.a = dy,
+                      .b = dy * h,
+                      .c = share_of_first(of_map, of_batch, dy * h * h),
+                      .d = by_map_root,
+                      .e = by_root - by_map_root},
+            .slope = dy * n(3) * inverse * (1 - share_of_first(of_map, of_batch, n(0) * h))};
   }
 };
 
 /// y = x * scale + shift. The third number only keeps a sum in the range of T.
 struct AffineMap {
-  static constexpr int kNumbers = 3;
-  static constexpr int kSums = 2;
+  static constexpr MapFunction kFunction = MapFunction::affine;
 
-  template <class T, class N>
-  static T value(T x, const N& n, int64_t i) {
-    return multiply_add(x, n(0, i), n(1, i));
+  template <class V, class N>
+  static NORMA_FORMULA V value(const V& x, const N& n) {
+    return multiply_add(x, n(0), n(1));
   }
   /// Terms of the gradients of shift, and of scale times the third number.
-  template <class T, class N>
-  static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
-    return {.a = dy, .b = dy * (x * n(2, i))};
-  }
-  template <class T, class N>
-  static T slope(T dy, T, const N& n, int64_t i) {
-    return dy * n(0, i);
+  template <class V, class N>
+  static NORMA_FORMULA Derivatives<V> derivatives(const V& dy, const V& x, const N& n) {
+    return {.terms = {.a = dy, .b = dy * (x * n(2))}, .slope = dy * n(0)};
   }
 };
 
 /// y = tanh(alpha * x) * weight + bias
 struct TanhMap {
-  static constexpr int kNumbers = 3;
-  static constexpr int kSums = 3;
+  static constexpr MapFunction kFunction = MapFunction::tanh;
 
-  template <class T, class N>
-  static T value(T x, const N& n, int64_t i) {
-    return multiply_add(vector_math::tanh(n(0, i) * x), n(1, i), n(2, i));
+  template <class V, class N>
+  static NORMA_FORMULA V value(const V& x, const N& n) {
+    return multiply_add(tanh(n(0) * x), n(1), n(2));
   }
   /// Terms of the gradients of bias, weight and alpha; the last lacks its factor weight.
-  template <class T, class N>
-  static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
-    const T t = vector_math::tanh(n(0, i) * x);
-    return {.a = dy, .b = dy * t, .c = dy * (x * (T(1) - t * t))};
-  }
-  template <class T, class N>
-  static T slope(T dy, T x, const N& n, int64_t i) {
-    const T t = vector_math::tanh(n(0, i) * x);
-    return dy * n(1, i) * (n(0, i) * (T(1) - t * t));
+  template <class V, class N>
+  static NORMA_FORMULA Derivatives<V> derivatives(const V& dy, const V& x, const N& n) {
+    const V t = tanh(n(0) * x);
+    const V t_slope = 1 - t * t;
+    return {.terms = {.a = dy, .b = dy * t, .c = dy * (x * t_slope)}, .slope = dy * n(1) * (n(0) * t_slope)};
   }
 };
 
 /// y = max(f(x), 0)
 template <class F>
 struct WithRelu {
-  static constexpr int kNumbers = F::kNumbers;
-  static constexpr int kSums = F::kSums;
+  static constexpr MapFunction kFunction = F::kFunction;
 
-  template <class T, class N>
-  static T value(T x, const N& n, int64_t i) {
-    const T z = F::value(x, n, i);
-    return z <= T(0) ? T(0) : z;
+  template <class V, class N>
+  static NORMA_FORMULA V value(const V& x, const N& n) {
+    const V z = F::value(x, n);
+    return zero_where(z <= 0, z);
   }
-  template <class T, class N>
-  static T gradient(T dy, T x, const N& n, int64_t i) {
-    return F::value(x, n, i) <= T(0) ? T(0) : dy;
-  }
-  template <class T, class N>
-  static Terms<T> terms(T dy, T x, const N& n, int64_t i) {
-    return F::terms(gradient(dy, x, n, i), x, n, i);
-  }
-  template <class T, class N>
-  static T slope(T dy, T x, const N& n, int64_t i) {
-    return F::slope(gradient(dy, x, n, i), x, n, i);
+  template <class V, class N>
+  static NORMA_FORMULA Derivatives<V> derivatives(const V& dy, const V& x, const N& n) {
+    return F::derivatives(zero_where(F::value(x, n) <= 0, dy), x, n);
   }
 };
 
@@ -197,4 +178,12 @@ void with_map_function(const MapProblem& problem, G&& g) {
   }
 }
 
-}  // namespace norma::kernels
+#ifdef NORMA_BACKEND
+}  // namespace norma::kernels::NORMA_BACKEND
+#else
+}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
+#undef NORMA_FORMULA
+
+#endif

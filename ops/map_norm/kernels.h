@@ -27,6 +27,22 @@ enum class MapFunction : uint8_t {
 };
 inline constexpr int kMaxMapParameters = 3;
 
+/// How many numbers a map has, and sums in the backward pass.
+struct MapCounts {
+  int numbers;
+  int sums;
+};
+constexpr MapCounts map_counts(MapFunction function) {
+  switch (function) {
+    case MapFunction::threshold:
+    case MapFunction::gate: return {.numbers = 4, .sums = 3};
+    case MapFunction::evo: return {.numbers = 5, .sums = 5};
+    case MapFunction::affine: return {.numbers = 3, .sums = 2};
+    case MapFunction::tanh: break;
+  }
+  return {.numbers = 3, .sums = 3};
+}
+
 /// A dense tensor of outer * channels maps. Element i of map (o, c) lies at (o * channels + c) * inner + i, or for
 /// channels_last at (o * inner + i) * channels + c.
 struct MapShape {
@@ -61,12 +77,13 @@ struct MapForward {
   void* y;
 };
 
-/// Sums over each map.
+/// Sums over each map; for tanh, where nothing comes through stats, also dx = dy * f'(x).
 struct MapSums {
   const void* dy;
   const void* x;
   const void* numbers;
   double* sums;  ///< (sums, maps)
+  void* dx;      ///< tanh alone
 };
 
 /// What the sums come to.
@@ -77,11 +94,12 @@ struct MapNumbersBackward {
 };
 
 /// dx = dy * f'(x) + ((x - mean) - mean_low) * rstd * by + shift, where all but the first term comes through the stats.
+/// Not for tanh.
 struct MapGradient {
   const void* dy;
   const void* x;
   const void* numbers;
-  const void* through_stats;  ///< of T, (5, maps): mean, mean_low, rstd, by, shift; null: the first term alone
+  const void* through_stats;  ///< of T, (5, maps): mean, mean_low, rstd, by, shift
   void* dx;
 };
 inline constexpr int64_t kThroughStatsRows = 5;

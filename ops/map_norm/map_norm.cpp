@@ -4,7 +4,6 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
-#include "ops/map_norm/functions.h"
 #include "ops/norm/node.h"
 #include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
@@ -137,6 +136,7 @@ class MapCall {
       : op_(norm.op),
         dtype_(inputs[0].dtype()),
         device_(inputs[0].device()),
+        counts_(kernels::map_counts(norm.function)),
         problem_{.function = norm.function, .shape = layout.shape(), .relu = norm.activation == Activation::relu},
         sources_{.fixed_stats = norm.fixed_stats, .eps = norm.eps} {
     for (size_t i = 1; i < inputs.size(); ++i) {
@@ -147,11 +147,7 @@ class MapCall {
       sources_.stats[i] = stats[i].device_pointer();
     }
     sources_.sets = stats.empty() ? 0 : stats[0].size(1);
-    with_map_function(problem_, [&]<class F>(F) {
-      number_count_ = F::kNumbers;
-      sum_count_ = F::kSums;
-    });
-    numbers_ = per_map(number_count_, compute_dtype(dtype_));
+    numbers_ = per_map(counts_.numbers, compute_dtype(dtype_));
     table()->numbers(dtype_, problem_, sources_, numbers_.device_pointer());
   }
 
@@ -168,27 +164,30 @@ class MapCall {
   [[nodiscard]] Tensor backward(const MapLayout& layout, const Tensor& dy, const Tensor& x,
                                 const std::array<Tensor, kernels::kMaxMapParameters>& gradients) const {
     OpScope::set_implementation("maps");
-    const Tensor sums = per_map(sum_count_, DType::float64);
-    const Tensor through_stats =
-        sources_.stats[0] == nullptr ? Tensor{} : per_map(kernels::kThroughStatsRows, compute_dtype(dtype_));
+    const Tensor sums = per_map(counts_.sums, DType::float64);
+    const bool has_stats = sources_.stats[0] != nullptr;
+    const Tensor through_stats = has_stats ? per_map(kernels::kThroughStatsRows, compute_dtype(dtype_)) : Tensor{};
+    Tensor dx = layout.empty(dtype_, device_);
     table()->sums(dtype_, problem_,
                   {.dy = dy.device_pointer(),
                    .x = x.device_pointer(),
                    .numbers = numbers_.device_pointer(),
-                   .sums = sums.device_pointer<double>()});
+                   .sums = sums.device_pointer<double>(),
+                   .dx = has_stats ? nullptr : dx.device_pointer()});
     kernels::MapNumbersBackward numbers{.sums = sums.device_pointer<double>(),
                                         .through_stats = pointer_or_null(through_stats)};
     for (size_t i = 0; i < gradients.size(); ++i) {
       numbers.parameters[i] = static_cast<double*>(pointer_or_null(gradients[i]));
     }
     table()->numbers_backward(dtype_, problem_, sources_, numbers);
-    Tensor dx = layout.empty(dtype_, device_);
-    table()->gradient(dtype_, problem_,
-                      {.dy = dy.device_pointer(),
-                       .x = x.device_pointer(),
-                       .numbers = numbers_.device_pointer(),
-                       .through_stats = pointer_or_null(through_stats),
-                       .dx = dx.device_pointer()});
+    if (has_stats) {
+      table()->gradient(dtype_, problem_,
+                        {.dy = dy.device_pointer(),
+                         .x = x.device_pointer(),
+                         .numbers = numbers_.device_pointer(),
+                         .through_stats = through_stats.device_pointer(),
+                         .dx = dx.device_pointer()});
+    }
     return dx;
   }
 
@@ -201,11 +200,10 @@ class MapCall {
   std::string_view op_;
   DType dtype_;
   Device device_;
+  kernels::MapCounts counts_;
   kernels::MapProblem problem_;
   kernels::MapSources sources_;
   std::array<Tensor, kernels::kMaxMapParameters> parameters_;  ///< in float64
-  int64_t number_count_ = 0;
-  int64_t sum_count_ = 0;
   Tensor numbers_;
 };
 

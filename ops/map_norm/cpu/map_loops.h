@@ -6,24 +6,29 @@
 #define NORMA_OPS_MAP_NORM_CPU_MAP_LOOPS_H
 #endif
 
-#include "core/half.h"
 #include "core/parallel.h"
-#include "ops/map_norm/kernels.h"
-#include "ops/norm/cpu/run_loops.h"
+#include "core/simd/math.h"
+#include "core/simd/sums.h"
+#include "ops/map_norm/functions.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <type_traits>
 
-// What the loops over maps share. There are two: runs, where a map is one run of memory and its numbers stand in
-// registers, and rows, where the elements of a run belong to neighbouring maps. 16 bits are widened by tiles.
+// What the loops over maps share. There are two: runs, where a map is one run of memory and has the same numbers all
+// along it, and rows, where the elements of a run belong to neighbouring maps.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
-/// Elements that are widened, and narrowed, at a time.
-inline constexpr int64_t kTile = 1024;
+using namespace simd::HWY_NAMESPACE;
+
+/// Rows that are worked on together where they are short: what varies along them is loaded once. Long ones would come
+/// from too many places at a time.
+inline constexpr int kRows = 4;
+inline constexpr int64_t kShortRowBytes = 512;
+
 /// The arrays of a call with their types; those that it does not have are null.
 template <class S, class T = compute_t<S>>
 struct MapArrays {
@@ -35,50 +40,36 @@ struct MapArrays {
   S* result = nullptr;  ///< y or dx
 };
 
-/// The numbers of one map.
+/// The first `count` rows of a (rows, maps) array for one map.
 template <class T, int count>
-struct MapNumbers {
-  std::array<T, static_cast<size_t>(count)> numbers;
-  MapNumbers(const T* all, int64_t maps, int64_t map) {
+class RunNumbers {
+ public:
+  RunNumbers(const T* all, int64_t maps, int64_t map) {
     for (int k = 0; k < count; ++k) {
-      numbers[static_cast<size_t>(k)] = all[k * maps + map];
+      numbers_[static_cast<size_t>(k)] = all[k * maps + map];
     }
   }
-  T operator()(int k, int64_t) const { return numbers[static_cast<size_t>(k)]; }
-};
-/// Those of neighbouring maps.
-template <class T>
-struct RowNumbers {
-  const T* first;
-  int64_t maps;
-  T operator()(int k, int64_t i) const { return first[k * maps + i]; }
+  HWY_INLINE Lanes<T> operator()(int k) const { return broadcast(numbers_[static_cast<size_t>(k)]); }
+
+ private:
+  std::array<T, static_cast<size_t>(count)> numbers_;
 };
 
-/// from as T: itself, or widened into `scratch`.
-template <class S, class T>
-const T* widened(int64_t count, const S* from, T* scratch) {
-  if constexpr (std::is_same_v<S, T>) {
-    return from;
-  } else {
-    for_each_lanes<T>(count, [&](int64_t i, auto part) { store(scratch + i, load(from + i, part), part); });
-    return scratch;
+/// Those of the maps that a vector of a row belongs to.
+template <class T, int count>
+class RowNumbers {
+ public:
+  template <class Part>
+  HWY_INLINE RowNumbers(const T* first, int64_t maps, Part part) {
+    for (int k = 0; k < count; ++k) {
+      numbers_[k] = load(first + k * maps, part);
+    }
   }
-}
-/// Where a result of type S is computed as T, until store_wide().
-template <class S, class T>
-T* wide_place(S* to, T* scratch) {
-  if constexpr (std::is_same_v<S, T>) {
-    return to;
-  } else {
-    return scratch;
-  }
-}
-template <class S, class T>
-void store_wide(int64_t count, const T* from, S* to) {
-  if constexpr (!std::is_same_v<S, T>) {
-    store_run(count, from, to);
-  }
-}
+  HWY_INLINE const Lanes<T>& operator()(int k) const { return numbers_[k]; }
+
+ private:
+  Lanes<T> numbers_[count];
+};
 
 /// Calls f(o, first, last) for parts of the rows of one o, on all threads.
 template <class F>
@@ -98,12 +89,17 @@ template <class F>
 void for_each_maps(const MapShape& shape, F&& f) {
   parallel_for(0, shape.maps(), std::max<int64_t>(1, kPointwiseGrain / shape.inner), f);
 }
-/// Calls f(first, count) for the tiles of a run: one, or for 16 bits as many as it takes.
-template <class S, class F>
-void for_each_tile(int64_t count, F&& f) {
-  const int64_t tile = sizeof(S) == 2 ? kTile : count;
-  for (int64_t first = 0; first < count; first += tile) {
-    f(first, std::min(tile, count - first));
+
+/// Calls f(first, rows) for the rows of [begin, end), a few of them at a time if they are `short_rows`; rows is a
+/// constant.
+template <class F>
+HWY_INLINE void for_each_few_rows(int64_t begin, int64_t end, bool short_rows, F&& f) {
+  int64_t row = begin;
+  for (; short_rows && row + kRows <= end; row += kRows) {
+    f(row, std::integral_constant<int, kRows>{});
+  }
+  for (; row < end; ++row) {
+    f(row, std::integral_constant<int, 1>{});
   }
 }
 

@@ -4,143 +4,108 @@
 
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/cpu/map_loops.h"
-#include "ops/map_norm/functions.h"
 #include "ops/norm/cpu/scratch.h"
 #include "ops/norm/cpu/walks.h"
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
-// The sums over maps that the gradients of their numbers are made of.
+// The sums over maps that the gradients of their numbers are made of, and with them dx, where it does not depend on
+// them.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// Rows whose sums stay in registers.
-constexpr int kRows = 4;
-/// Elements that a sum in T takes in before it is moved to double: kChain for each lane.
-constexpr int64_t kRunOfSums = kChain * kLanes<float>;
+/// Vectors, or rows, that a sum in T takes in before it is moved to double.
+constexpr int64_t kChain = 32;
 
-// GCC would call the functions of these loops rather than inline them: hence flatten.
+template <class F>
+inline constexpr int kSums = map_counts(F::kFunction).sums;
 
-/// The terms of elements i to i + count - 1 of a run, sum by sum, as rows of a vector each.
-template <class F, class T, class N>
-HWY_INLINE void run_terms(int64_t i, int64_t count, const T* dy, const T* x, const N& n, T (&terms)[5][kLanes<T>]) {
-#pragma omp simd
-  for (int64_t lane = 0; lane < count; ++lane) {
-    const Terms<T> t = F::terms(dy[i + lane], x[i + lane], n, i + lane);
-    terms[0][lane] = t.a;
-    terms[1][lane] = t.b;
-    terms[2][lane] = t.c;
-    terms[3][lane] = t.d;
-    terms[4][lane] = t.e;
+/// Calls f(k, term k) for as many as there are.
+template <int count, class V, class Each>
+HWY_INLINE void for_each_term(Terms<V>& terms, Each&& f) {
+  f(0, terms.a);
+  f(1, terms.b);
+  if constexpr (count > 2) {
+    f(2, terms.c);
+  }
+  if constexpr (count > 3) {
+    f(3, terms.d);
+    f(4, terms.e);
+  }
+}
+template <int count, class V, class Part>
+HWY_INLINE void add(Terms<V>& sums, const Terms<V>& terms, Part part) {
+  sums.a += keep(terms.a, part);
+  sums.b += keep(terms.b, part);
+  if constexpr (count > 2) {
+    sums.c += keep(terms.c, part);
+  }
+  if constexpr (count > 3) {
+    sums.d += keep(terms.d, part);
+    sums.e += keep(terms.e, part);
   }
 }
 
-/// Adds the terms of a run to its sums. count: at most kRunOfSums. The lanes are ours: in a reduction their number
-/// would be the compiler's choice, and with it the bits.
-template <class F, class T, class N>
-[[gnu::flatten]] void add_run_terms(int64_t count, const T* dy, const T* x, const N& n, double* sums) {
-  Lanes<T> all[F::kSums] = {};
-  const auto add = [&all](const T(&terms)[5][kLanes<T>]) {
-    for (int k = 0; k < F::kSums; ++k) {
-      all[k] += load(static_cast<const T*>(terms[k]), Whole{});
-    }
-  };
-  int64_t i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) {
-    T terms[5][kLanes<T>];
-    run_terms<F>(i, kLanes<T>, dy, x, n, terms);
-    add(terms);
+/// The terms of a vector from element i on; dx is written unless it is null.
+template <class F, class S, class N, class Part>
+HWY_INLINE Terms<Lanes<compute_t<S>>> terms_at(const MapArrays<S>& a, int64_t i, const N& numbers, Part part) {
+  const auto both = F::derivatives(load(a.dy + i, part), load(a.x + i, part), numbers);
+  if constexpr (F::kFunction == MapFunction::tanh) {
+    store(a.result + i, both.slope, part);
   }
-  if (i < count) {
-    T terms[5][kLanes<T>] = {};
-    run_terms<F>(i, count - i, dy, x, n, terms);
-    add(terms);
-  }
-  for (int k = 0; k < F::kSums; ++k) {
-    sums[k] += add_lanes(all[k]);
-  }
-}
-
-/// Adds the terms of a few rows to sums (F::kSums, count), column by column.
-template <class F, class T, class N, int... row>
-[[gnu::flatten]] void add_row_terms(int64_t count, const T* dy, const T* x, int64_t stride, const N& n, T* sums,
-                                    std::integer_sequence<int, row...>) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    Terms<T> all;
-    const auto add = [&all](const Terms<T>& t) {
-      all.a += t.a;
-      all.b += t.b;
-      all.c += t.c;
-      all.d += t.d;
-      all.e += t.e;
-    };
-    (add(F::terms(dy[row * stride + i], x[row * stride + i], n, i)), ...);
-    sums[i] += all.a;
-    sums[count + i] += all.b;
-    if constexpr (F::kSums > 2) {
-      sums[2 * count + i] += all.c;
-    }
-    if constexpr (F::kSums > 3) {
-      sums[3 * count + i] += all.d;
-      sums[4 * count + i] += all.e;
-    }
-  }
+  return both.terms;
 }
 
 template <class F, class S, class T = compute_t<S>>
 void sums_of_runs(const MapShape& shape, const MapArrays<S>& a) {
+  constexpr int64_t kVectors = kChain * kLanes<T>;
   for_each_maps(shape, [&](int64_t begin, int64_t end) {
-    Scratch scratch;
-    T* wide_dy = scratch.take<T>(kRunOfSums);
-    T* wide_x = scratch.take<T>(kRunOfSums);
     for (int64_t map = begin; map < end; ++map) {
-      const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
+      const RunNumbers<T, map_counts(F::kFunction).numbers> numbers(a.numbers, shape.maps(), map);
       std::array<double, 5> sums{};
-      for (int64_t first = 0; first < shape.inner; first += kRunOfSums) {
-        const int64_t count = std::min(kRunOfSums, shape.inner - first);
-        const int64_t at = map * shape.inner + first;
-        add_run_terms<F>(count, widened(count, a.dy + at, wide_dy), widened(count, a.x + at, wide_x), numbers,
-                         sums.data());
+      for (int64_t first = 0; first < shape.inner; first += kVectors) {
+        Terms<Lanes<T>> chain;
+        for_each_lanes<T>(std::min(kVectors, shape.inner - first), [&](int64_t i, auto part) {
+          add<kSums<F>>(chain, terms_at<F>(a, map * shape.inner + first + i, numbers, part), part);
+        });
+        for_each_term<kSums<F>>(chain, [&](size_t k, const Lanes<T>& sum) HWY_ATTR { sums[k] += add_lanes(sum); });
       }
-      for (int64_t k = 0; k < F::kSums; ++k) {
+      for (int64_t k = 0; k < kSums<F>; ++k) {
         a.sums[k * shape.maps() + map] = sums[static_cast<size_t>(k)];
       }
     }
   });
 }
 
-/// The sums of rows first to last of one o, to sums (F::kSums, channels).
+/// The sums of rows first to last of one o, to sums (kSums, channels).
 template <class F, class S, class T = compute_t<S>>
 void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int64_t first, int64_t last, double* sums) {
   const int64_t width = shape.channels;
   Scratch scratch;
-  T* wide_dy = scratch.take<T>(kRows * width);
-  T* wide_x = scratch.take<T>(kRows * width);
-  T* chain = scratch.zeros<T>(F::kSums * width);
-  const RowNumbers<T> numbers{.first = a.numbers + o * width, .maps = shape.maps()};
-  std::fill_n(sums, F::kSums * width, 0.0);
-  int64_t chained = 0;
-  for (int64_t row = first; row < last;) {
-    const int64_t rows = last - row >= kRows ? kRows : 1;
-    const int64_t at = (o * shape.inner + row) * width;
-    const T* dy = widened(rows * width, a.dy + at, wide_dy);
-    const T* x = widened(rows * width, a.x + at, wide_x);
-    rows == kRows ? add_row_terms<F>(width, dy, x, width, numbers, chain, std::make_integer_sequence<int, kRows>{})
-                  : add_row_terms<F>(width, dy, x, width, numbers, chain, std::integer_sequence<int, 0>{});
-    row += rows;
-    chained += rows;
-    if (chained >= kChain || row == last) {
-      for (int64_t i = 0; i < F::kSums * width; ++i) {
-        sums[i] += static_cast<double>(chain[i]);
-        chain[i] = 0;
-      }
-      chained = 0;
+  const bool short_rows = width * static_cast<int64_t>(sizeof(S)) <= kShortRowBytes;
+  T* chains = scratch.take<T>(kSums<F> * width);
+  std::fill_n(sums, kSums<F> * width, 0.0);
+  for (int64_t begin = first; begin < last; begin += kChain) {
+    std::fill_n(chains, kSums<F> * width, T(0));
+    for_each_few_rows(begin, std::min(last, begin + kChain), short_rows, [&](int64_t row, auto rows) {
+      for_each_lanes<T>(width, [&](int64_t i, auto part) {
+        const RowNumbers<T, map_counts(F::kFunction).numbers> numbers(a.numbers + o * width + i, shape.maps(), part);
+        Terms<Lanes<T>> few;
+        for (int r = 0; r < rows; ++r) {
+          add<kSums<F>>(few, terms_at<F>(a, (o * shape.inner + row + r) * width + i, numbers, part), Whole{});
+        }
+        for_each_term<kSums<F>>(few, [&](int64_t k, const Lanes<T>& sum) HWY_ATTR {
+          T* chain = chains + k * width + i;
+          store(chain, load(static_cast<const T*>(chain), part) + sum, part);
+        });
+      });
+    });
+    for (int64_t i = 0; i < kSums<F> * width; ++i) {
+      sums[i] += static_cast<double>(chains[i]);
     }
   }
 }
@@ -151,7 +116,7 @@ void sums_of_rows(const MapShape& shape, const MapArrays<S>& a) {
   const int64_t width = shape.channels;
   const int64_t block = std::clamp<int64_t>(65536 / width, kChain, 512);
   const int64_t blocks = ceil_div(shape.inner, block);
-  const int64_t per_block = F::kSums * width;
+  const int64_t per_block = kSums<F> * width;
   Scratch scratch;
   double* partial = scratch.take<double>(shape.outer * blocks * per_block);
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (block * width));
@@ -162,7 +127,7 @@ void sums_of_rows(const MapShape& shape, const MapArrays<S>& a) {
     }
   });
   for (int64_t o = 0; o < shape.outer; ++o) {
-    for (int64_t k = 0; k < F::kSums; ++k) {
+    for (int64_t k = 0; k < kSums<F>; ++k) {
       double* sums = a.sums + k * shape.maps() + o * width;
       std::fill_n(sums, width, 0.0);
       for (int64_t b = 0; b < blocks; ++b) {
@@ -176,7 +141,7 @@ void sums_of_rows(const MapShape& shape, const MapArrays<S>& a) {
 }
 
 template <class S>
-[[gnu::noinline]] void sums_of(const MapProblem& problem, const MapArrays<S>& arrays) {
+void sums_of(const MapProblem& problem, const MapArrays<S>& arrays) {
   with_map_function(problem, [&]<class F>(F) {
     problem.shape.channels_last ? sums_of_rows<F>(problem.shape, arrays) : sums_of_runs<F>(problem.shape, arrays);
   });
@@ -190,7 +155,8 @@ void map_sums(DType dtype, const MapProblem& problem, const MapSums& a) {
     sums_of<S>(problem, {.dy = static_cast<const S*>(a.dy),
                          .x = static_cast<const S*>(a.x),
                          .numbers = static_cast<const T*>(a.numbers),
-                         .sums = a.sums});
+                         .sums = a.sums,
+                         .result = static_cast<S*>(a.dx)});
   });
 }
 

@@ -4,8 +4,6 @@
 
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/cpu/map_loops.h"
-#include "ops/map_norm/functions.h"
-#include "ops/norm/cpu/scratch.h"
 
 // y and dx of a MapFunction, and the table of the family's CPU kernels.
 
@@ -14,123 +12,57 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-// GCC would call the functions of these loops rather than inline them: hence flatten.
-
-template <class F, class T, class N>
-[[gnu::flatten]] void values(int64_t count, const T* x, const N& n, T* y) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    y[i] = F::value(x[i], n, i);
-  }
-}
-
-template <class F, class T, class N>
-[[gnu::flatten]] void gradients(int64_t count, const T* dy, const T* x, const N& n, T* dx) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    dx[i] = F::slope(dy[i], x[i], n, i);
-  }
-}
-
-/// c: mean, mean_low, rstd, by, shift
-template <class F, class T, class N, class C>
-[[gnu::flatten]] void gradients(int64_t count, const T* dy, const T* x, const N& n, const C& c, T* dx) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    const T centred = ((x[i] - c(0, i)) - c(1, i)) * c(2, i);
-    dx[i] = F::slope(dy[i], x[i], n, i) + multiply_add(centred, c(3, i), c(4, i));
-  }
-}
-
-/// Where tiles of 16 bits are widened; other dtypes need no such memory.
-template <class S, class T = compute_t<S>>
-struct WideTiles {
-  Scratch scratch;
-  T* dy = nullptr;
-  T* x = nullptr;
-  T* result = nullptr;
-
-  WideTiles() {
-    if constexpr (!std::is_same_v<S, T>) {
-      for (T** tile : {&x, &result, &dy}) {
-        *tile = scratch.take<T>(kTile);
+/// Calls f(i, part, numbers, through_stats) for the vectors of all arrays, i being the element that one begins with.
+template <class F, bool has_stats, class S, class Each, class T = compute_t<S>>
+HWY_INLINE void for_each_vector(const MapShape& shape, const MapArrays<S>& a, Each&& f) {
+  constexpr int kNumbers = map_counts(F::kFunction).numbers;
+  constexpr int kStats = has_stats ? kThroughStatsRows : 1;
+  const T* through_stats = has_stats ? a.through_stats : a.numbers;  // then not used
+  const int64_t maps = shape.maps();
+  if (!shape.channels_last) {
+    for_each_maps(shape, [&](int64_t begin, int64_t end) {
+      for (int64_t map = begin; map < end; ++map) {
+        const RunNumbers<T, kNumbers> numbers(a.numbers, maps, map);
+        const RunNumbers<T, kStats> of_stats(through_stats, maps, map);
+        for_each_lanes<T>(shape.inner,
+                          [&](int64_t i, auto part) { f(map * shape.inner + i, part, numbers, of_stats); });
       }
-    }
-  }
-};
-
-template <class S>
-[[gnu::noinline]] void forward_of(const MapProblem& problem, const MapArrays<S>& a) {
-  using T = compute_t<S>;
-  const MapShape& shape = problem.shape;
-  const auto run = [&]<class F>(F, const WideTiles<S>& wide, int64_t at, int64_t all, const auto& numbers_from) {
-    for_each_tile<S>(all, [&](int64_t first, int64_t count) {
-      T* y = wide_place(a.result + at + first, wide.result);
-      values<F>(count, widened(count, a.x + at + first, wide.x), numbers_from(first), y);
-      store_wide(count, y, a.result + at + first);
     });
-  };
-  with_map_function(problem, [&]<class F>(F f) {
-    if (!shape.channels_last) {
-      return for_each_maps(shape, [&](int64_t begin, int64_t end) {
-        const WideTiles<S> wide;
-        for (int64_t map = begin; map < end; ++map) {
-          const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
-          run(f, wide, map * shape.inner, shape.inner, [&](int64_t) { return numbers; });
-        }
+    return;
+  }
+  const int64_t width = shape.channels;
+  for_each_rows(shape, [&](int64_t o, int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for_each_lanes<T>(width, [&](int64_t i, auto part) {
+        const RowNumbers<T, kNumbers> numbers(a.numbers + o * width + i, maps, part);
+        const RowNumbers<T, kStats> of_stats(through_stats + o * width + i, maps, part);
+        f((o * shape.inner + row) * width + i, part, numbers, of_stats);
       });
     }
-    for_each_rows(shape, [&](int64_t o, int64_t begin, int64_t end) {
-      const WideTiles<S> wide;
-      for (int64_t row = begin; row < end; ++row) {
-        run(f, wide, (o * shape.inner + row) * shape.channels, shape.channels, [&](int64_t first) {
-          return RowNumbers<T>{.first = a.numbers + o * shape.channels + first, .maps = shape.maps()};
-        });
-      }
-    });
   });
 }
 
 template <class S>
-[[gnu::noinline]] void gradient_of(const MapProblem& problem, const MapArrays<S>& a) {
-  using T = compute_t<S>;
-  const MapShape& shape = problem.shape;
-  const auto run = [&]<class F>(F, const WideTiles<S>& wide, int64_t at, int64_t all, const auto& numbers_from,
-                                const auto& through_stats_from) {
-    for_each_tile<S>(all, [&](int64_t first, int64_t count) {
-      const T* dy = widened(count, a.dy + at + first, wide.dy);
-      const T* x = widened(count, a.x + at + first, wide.x);
-      T* dx = wide_place(a.result + at + first, wide.result);
-      a.through_stats == nullptr ? gradients<F>(count, dy, x, numbers_from(first), dx)
-                                 : gradients<F>(count, dy, x, numbers_from(first), through_stats_from(first), dx);
-      store_wide(count, dx, a.result + at + first);
-    });
-  };
-  const T* through_stats = a.through_stats == nullptr ? a.numbers : a.through_stats;  // then not read
-  with_map_function(problem, [&]<class F>(F f) {
-    if (!shape.channels_last) {
-      return for_each_maps(shape, [&](int64_t begin, int64_t end) {
-        const WideTiles<S> wide;
-        for (int64_t map = begin; map < end; ++map) {
-          const MapNumbers<T, F::kNumbers> numbers(a.numbers, shape.maps(), map);
-          const MapNumbers<T, 5> of_map(through_stats, a.through_stats == nullptr ? 0 : shape.maps(), map);
-          run(
-              f, wide, map * shape.inner, shape.inner, [&](int64_t) { return numbers; },
-              [&](int64_t) { return of_map; });
-        }
-      });
-    }
-    for_each_rows(shape, [&](int64_t o, int64_t begin, int64_t end) {
-      const WideTiles<S> wide;
-      for (int64_t row = begin; row < end; ++row) {
-        const auto from = [&](const T* numbers) {
-          return [&shape, numbers, o](int64_t first) {
-            return RowNumbers<T>{.first = numbers + o * shape.channels + first, .maps = shape.maps()};
-          };
-        };
-        run(f, wide, (o * shape.inner + row) * shape.channels, shape.channels, from(a.numbers), from(through_stats));
-      }
-    });
+void forward_of(const MapProblem& problem, const MapArrays<S>& a) {
+  with_map_function(problem, [&]<class F>(F) {
+    for_each_vector<F, /* has_stats= */ false>(problem.shape, a,
+                                               [&](int64_t i, auto part, const auto& numbers, const auto&) HWY_ATTR {
+                                                 store(a.result + i, F::value(load(a.x + i, part), numbers), part);
+                                               });
+  });
+}
+
+template <class S>
+void gradient_of(const MapProblem& problem, const MapArrays<S>& a) {
+  enum Row : int { kMean, kMeanLow, kRstd, kBy, kShift };
+  with_map_function(problem, [&]<class F>(F) {
+    for_each_vector<F, /* has_stats= */ true>(
+        problem.shape, a, [&](int64_t i, auto part, const auto& numbers, const auto& of_stats) HWY_ATTR {
+          const auto x = load(a.x + i, part);
+          const auto centred = ((x - of_stats(kMean)) - of_stats(kMeanLow)) * of_stats(kRstd);
+          const auto through_stats = multiply_add(centred, of_stats(kBy), of_stats(kShift));
+          store(a.result + i, F::derivatives(load(a.dy + i, part), x, numbers).slope + through_stats, part);
+        });
   });
 }
 
