@@ -3,6 +3,7 @@
 #include "ops/map_norm/local_response_norm.h"
 
 #include "error_text.h"
+#include "float_distance.h"
 #include "norm_properties.h"
 #include "ops/reduce/reduce.h"
 
@@ -148,6 +149,42 @@ TEST_CASE("local_response_norm: memory formats, float32, 16 bits, empty input") 
     CHECK(y.sizes() == sizes);
     CHECK(grad({y}, {x}, {zeros(sizes)})[0].sizes() == sizes);
   }
+}
+
+TEST_CASE("local_response_norm: float32 to 4 units, around the vector width and beyond the range of squares") {
+  const LocalResponseNormOptions plain{.alpha = 0.5, .k = 2};
+  const LocalResponseNormOptions without_k{.alpha = 0.5, .k = 0};
+  for (const int64_t channels : {1, 15, 16, 17, 31, 33}) {
+    for (const Sizes& sizes : {Sizes{2, channels, 3, 5}, Sizes{1, channels, 19, 29}}) {
+      for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+        for (const double factor : {1.0, 1e25, 1e-25}) {
+          CAPTURE(to_string(sizes));
+          CAPTURE(factor);
+          const Tensor x = copy_of(mul(add(random_tensor(sizes, 5), 3.0), factor), format, DType::float32);
+          const LocalResponseNormOptions& options = factor == 1e-25 ? without_k : plain;
+          const std::vector<float> y = local_response_norm(x, 4, options).to_vector<float>();
+          const std::vector<double> exact = reference_local(x, 4, options);
+          double most = 0;
+          for (size_t i = 0; i < y.size(); ++i) {
+            most = std::max(most, float_distance(y[i], exact[i]));
+          }
+          CHECK(most <= 4);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("local_response_norm: NaN reaches its window alone, and 0 over nothing is NaN") {
+  std::vector<double> values(40, 0.5);
+  values[7] = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = copy_of(from_vector(values, {1, 40, 1, 1}), MemoryFormat::channels_last, DType::float32);
+  const std::vector<float> y = local_response_norm(x, 3).to_vector<float>();
+  for (size_t c = 0; c < y.size(); ++c) {
+    CHECK(std::isnan(y[c]) == (c >= 6 && c <= 8));
+  }
+  const Tensor zeros = full({1, 3, 2, 2}, 0, {.dtype = DType::float32});
+  CHECK(std::isnan(local_response_norm(zeros, 3, {.k = 0}).to_vector<float>()[0]));
 }
 
 TEST_CASE("local_response_norm: error texts") {

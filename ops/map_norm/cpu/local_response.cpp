@@ -2,10 +2,10 @@
 #define HWY_TARGET_INCLUDE "ops/map_norm/cpu/local_response.cpp"
 #include "core/simd/foreach_target.h"
 
-#include "core/half.h"
 #include "core/parallel.h"
+#include "core/simd/math.h"
+#include "ops/map_norm/cpu/local_response_in_double.h"
 #include "ops/map_norm/cpu/map_kernels.h"
-#include "ops/norm/cpu/run_loops.h"
 #include "ops/norm/cpu/scratch.h"
 #include "ops/norm/cpu/walks.h"
 
@@ -14,217 +14,296 @@
 #include <limits>
 #include <type_traits>
 
-// A tile is all channels of a few pixels: with channels_last one pixel, whose channels are a run of memory, else as
-// many as keep the tile in the cache. It is copied together so that element i's neighbours in the next channel are
-// always i + width, and everything is a loop over one run.
+// Two walks over tiles that stay in the cache: planes, where a channel is a run of memory and its neighbours are other
+// runs, and pixels (channels_last), where the channels of a pixel are a run, which is copied between zeros.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
+using namespace simd::HWY_NAMESPACE;
+
 namespace {
 
-/// Calls then(i, s[i]^-beta) for all i.
-template <class T, class Then>
-[[gnu::flatten]] void for_each_power(int64_t count, double beta, const T* s, Then then) {
-  if (beta == 0.75) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) {
-      const T root = std::sqrt(s[i]);
-      then(i, T(1) / (root * std::sqrt(root)));
-    }
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    then(i, std::pow(s[i], static_cast<T>(-beta)));
-  }
-}
+// --- formulas -------------------------------------------------------------------------------------------------------
 
-/// result[i] = offset + scale * sum of from[i + j * width] for j in [first, last]. Calls see(result) for each vector.
-template <class T, class See>
-void window_sums(int64_t count, const T* from, int64_t width, int64_t first, int64_t last, T offset, T scale, T* result,
-                 See see) {
-  for_each_lanes<T>(count, [&](int64_t i, auto part) {
-    Lanes<T> sum = {};
-    for (int64_t j = first; j <= last; ++j) {
-      sum += load(from + i + j * width, part);
-    }
-    const Lanes<T> value = multiply_add(broadcast(scale), sum, broadcast(offset));
-    see(value);
-    store(result + i, value, part);
-  });
-}
-
-/// The memory of a thread for one tile after another.
 template <class T>
-struct Buffers {
-  T* x;
-  T* dy;
-  T* squares;  ///< padded
-  T* s;
-  T* power;
-  T* shares;  ///< padded
-  T* result;
-
-  Buffers(Scratch& scratch, int64_t count, int64_t padded)
-      : x(scratch.take<T>(count)),
-        dy(scratch.take<T>(count)),
-        squares(scratch.zeros<T>(padded)),
-        s(scratch.take<T>(count)),
-        power(scratch.take<T>(count)),
-        shares(scratch.zeros<T>(padded)),
-        result(scratch.take<T>(count)) {}
+struct Powers {
+  Lanes<T> power;    ///< s^-beta
+  Lanes<T> inverse;  ///< 1 / s
 };
 
-/// The largest s whose powers stay in the range of T: s^-beta, and s^(-beta - 1) for gradients.
-template <class T>
-T largest_sum(double beta, bool gradient) {
-  const double exponent = gradient ? beta + 1 : beta;
-  constexpr T kMost = std::numeric_limits<T>::max();
-  constexpr double kLeast = static_cast<double>(std::numeric_limits<T>::min()) / std::numeric_limits<T>::epsilon();
-  return exponent <= 0 ? kMost : static_cast<T>(std::min<double>(kMost, std::pow(kLeast, -1 / exponent)));
-}
-
-/// From b.x, its squares and, for gradients, b.dy to b.result. False where a sum of squares is above `most`: nothing is
-/// done then.
-template <class T>
-bool run_tile(const LocalResponseProblem& p, int64_t count, int64_t width, bool gradient, T most, const Buffers<T>& b) {
-  const T* squares = b.squares + p.below * width;
-  Lanes<T> largest = broadcast(static_cast<T>(p.k));
-  window_sums(count, squares, width, -p.below, p.above, static_cast<T>(p.k), static_cast<T>(p.scale), b.s,
-              [&largest](const Lanes<T>& s) HWY_ATTR { largest = select(largest < s, s, largest); });
-  if (bits_of<T>(broadcast(most) < largest) != 0) [[unlikely]] {
-    return false;
+/// For beta = 3/4 and normal numbers s, to 2 units in float.
+struct ThreeQuarters {
+  HWY_INLINE Powers<float> operator()(const Lanes<float>& s) const {
+    // r = s^-1/4 to 3 % from the bits of s; e = 1 - s r^4 is what is wrong with it.
+    using R = hn::Vec<Tag<float>>;
+    Lanes<float> r = by_register(
+        [](R v) HWY_ATTR {
+          const auto quarter = hn::ShiftRight<2>(hn::BitCast(Words{}, v));
+          return hn::BitCast(Tag<float>{}, hn::Sub(hn::Set(Words{}, 0x4F581800U), quarter));
+        },
+        s);
+    const auto one = broadcast(1.0F);
+    const auto error = [&](const Lanes<float>& square) HWY_ATTR { return one - (s * square) * square; };
+    // (1 - e)^-1/4 = 1 + e / 4 + 5/32 e^2 + 15/128 e^3 + …
+    const Lanes<float> e = error(r * r);
+    const Lanes<float> series =
+        multiply_add(e, multiply_add(e, broadcast(15.0F / 128), broadcast(5.0F / 32)), broadcast(0.25F));
+    r = multiply_add(r * e, series, r);
+    // s^-3/4 = r^3 (1 - e)^-3/4 = r^3 (1 + 3/4 e + 21/32 e^2 + …);  1 / s = r^4 (1 + e + …)
+    const Lanes<float> square = r * r;
+    const Lanes<float> rest = multiply_add(broadcast(0.0F) - s * square, square, one);
+    const Lanes<float> cube = square * r;
+    const Lanes<float> fourth = square * square;
+    return {multiply_add(cube * rest, multiply_add(rest, broadcast(21.0F / 32), broadcast(0.75F)), cube),
+            multiply_add(fourth, rest, fourth)};
   }
-  const bool relu = p.relu;
-  if (!gradient) {
-    for_each_power(count, p.beta, b.s, [&b, relu](int64_t i, T power) {
-      const T y = b.x[i] * power;
-      b.result[i] = relu && y <= 0 ? T(0) : y;
+  HWY_INLINE Powers<double> operator()(const Lanes<double>& s) const {
+    using R = hn::Vec<Tag<double>>;
+    const auto sqrt = [](const Lanes<double>& v)
+                          HWY_ATTR { return by_register([](R x) HWY_ATTR { return hn::Sqrt(x); }, v); };
+    const Lanes<double> root = sqrt(s);
+    return {1.0 / (root * sqrt(root)), 1.0 / s};
+  }
+};
+
+struct AnyPower {
+  double beta;
+  template <class R, int n, class T = hn::TFromV<R>>
+  HWY_INLINE Powers<T> operator()(const Parts<R, n>& s) const {
+    T numbers[kLanes<T>];
+    store(static_cast<T*>(numbers), s, Whole{});
+    for (T& number : numbers) {
+      number = std::pow(number, static_cast<T>(-beta));
+    }
+    return {load(static_cast<const T*>(numbers), Whole{}), T(1) / s};
+  }
+};
+
+/// The sums s whose powers are normal numbers of T: s^-beta, and s^(-beta - 1) for gradients.
+template <class T>
+struct Limits {
+  T least = std::numeric_limits<T>::min();
+  T most = std::numeric_limits<T>::max();
+
+  Limits(double beta, bool gradient) {
+    const double exponent = gradient ? beta + 1 : beta;
+    if (exponent > 0) {
+      const double smallest_power = static_cast<double>(least) / std::numeric_limits<T>::epsilon();
+      const double largest_power = static_cast<double>(most) * std::numeric_limits<T>::epsilon();
+      least = static_cast<T>(std::max<double>(least, std::pow(largest_power, -1 / exponent)));
+      most = static_cast<T>(std::min<double>(most, std::pow(smallest_power, -1 / exponent)));
+    }
+  }
+};
+
+/// The formulas of one call, vector by vector.
+template <class T, class Power>
+struct Response {
+  T k;
+  T scale;
+  T factor;  ///< -2 * scale * beta
+  bool relu;
+  Power power_of;
+  Limits<T> limits;
+  Lanes<T> smallest = broadcast(T(1));  ///< of the sums so far
+  Lanes<T> largest = broadcast(T(1));
+
+  Response(const LocalResponseProblem& p, bool gradient, Power power)
+      : k(static_cast<T>(p.k)),
+        scale(static_cast<T>(p.scale)),
+        factor(static_cast<T>(-2 * p.scale * p.beta)),
+        relu(p.relu),
+        power_of(power),
+        limits(p.beta, gradient) {}
+
+  /// s from a sum of squares.
+  template <class Part>
+  HWY_INLINE Lanes<T> sum(const Lanes<T>& squares, Part part) {
+    Lanes<T> s = multiply_add(squares, broadcast(scale), broadcast(k));
+    if constexpr (std::is_same_v<Part, First>) {
+      s = select(first_lanes<T>(part.count), s, broadcast(T(1)));
+    }
+    smallest = select(s < smallest, s, smallest);
+    largest = select(largest < s, s, largest);
+    return s;
+  }
+  [[nodiscard]] HWY_INLINE bool is_in_range() const {
+    return bits_of<T>(smallest < limits.least) == 0 && bits_of<T>(broadcast(limits.most) < largest) == 0;
+  }
+
+  HWY_INLINE Lanes<T> value(const Lanes<T>& x, const Lanes<T>& s) const {
+    const Lanes<T> y = x * power_of(s).power;
+    return relu ? zero_where(y <= 0, y) : y;
+  }
+
+  struct Gradient {
+    Lanes<T> direct;  ///< dy * s^-beta
+    Lanes<T> share;   ///< dy * x * s^(-beta - 1)
+  };
+  HWY_INLINE Gradient gradient(const Lanes<T>& dy, const Lanes<T>& x, const Lanes<T>& s) const {
+    const Powers<T> p = power_of(s);
+    const Lanes<T> direct = (relu ? zero_where(x * p.power <= 0, dy) : dy) * p.power;
+    return {direct, direct * x * p.inverse};
+  }
+  HWY_INLINE Lanes<T> dx(const Lanes<T>& x, const Lanes<T>& direct, const Lanes<T>& shares) const {
+    return multiply_add(x, shares * factor, direct);
+  }
+};
+
+// --- walks ----------------------------------------------------------------------------------------------------------
+// Each works on one tile, and returns false where the range of T does not suffice: the results are of no use then.
+
+/// Numbers in a row of a tile of planes.
+constexpr int64_t kRowNumbers = 512;
+/// Numbers of a tile of pixels.
+constexpr int64_t kTileNumbers = 2048;
+
+/// ring: two rings of p.below + p.above + 1 rows of tile.pixels numbers, for the channels that wait for others.
+template <class S, class R>
+bool run_planes(const LocalResponseProblem& p, const ResponseTile& tile, const S* x, const S* dy, S* result, R response,
+                compute_t<S>* ring) {
+  using T = compute_t<S>;
+  const int64_t stride = tile.channel_stride;
+  const int64_t window = p.below + p.above + 1;
+  const int64_t last = tile.channels - 1;
+  T* share_rows = ring + window * tile.pixels;
+  const auto sums = [&](int64_t c) {
+    const int64_t from = std::max<int64_t>(c - p.below, 0);
+    const int64_t to = std::min(c + p.above, last);
+    T* direct = ring + c % window * tile.pixels;
+    T* share = share_rows + c % window * tile.pixels;
+    for_each_lanes<T>(tile.pixels, [&](int64_t i, auto part) {
+      Lanes<T> squares = {};
+      for (int64_t other = from; other <= to; ++other) {
+        const Lanes<T> value = load(x + other * stride + i, part);
+        squares = multiply_add(value, value, squares);
+      }
+      const Lanes<T> s = response.sum(squares, part);
+      const Lanes<T> at = load(x + c * stride + i, part);
+      if (dy == nullptr) {
+        store(result + c * stride + i, response.value(at, s), part);
+      } else {
+        const auto gradient = response.gradient(load(dy + c * stride + i, part), at, s);
+        store(direct + i, gradient.direct, part);
+        store(share + i, gradient.share, part);
+      }
     });
-    return true;
+  };
+  const auto gradient = [&](int64_t c) {
+    const int64_t from = std::max<int64_t>(c - p.above, 0);
+    const int64_t to = std::min(c + p.below, last);
+    const int64_t first = from % window;
+    const T* direct = ring + c % window * tile.pixels;
+    for_each_lanes<T>(tile.pixels, [&](int64_t i, auto part) {
+      Lanes<T> shares = {};
+      for (int64_t other = from, row = first; other <= to; ++other) {
+        shares += load(static_cast<const T*>(share_rows) + row * tile.pixels + i, part);
+        row = row + 1 == window ? 0 : row + 1;
+      }
+      store(result + c * stride + i, response.dx(load(x + c * stride + i, part), load(direct + i, part), shares), part);
+    });
+  };
+  for (int64_t c = 0; c <= last; ++c) {
+    sums(c);
+    if (dy != nullptr && c >= p.below) {
+      gradient(c - p.below);
+    }
   }
-  T* shares = b.shares + p.above * width;
-  for_each_power(count, p.beta, b.s, [&b, relu, shares](int64_t i, T power) {
-    const T dy = relu && b.x[i] * power <= 0 ? T(0) : b.dy[i];
-    b.dy[i] = dy;
-    b.power[i] = power;
-    shares[i] = dy * b.x[i] * (power / b.s[i]);
-  });
-  window_sums(count, shares, width, -p.above, p.below, T(0), static_cast<T>(-2 * p.scale * p.beta), b.result,
-              [](const Lanes<T>&) HWY_ATTR {});
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    b.result[i] = b.dy[i] * b.power[i] + b.x[i] * b.result[i];
+  for (int64_t c = std::max<int64_t>(last + 1 - p.below, 0); dy != nullptr && c <= last; ++c) {
+    gradient(c);
   }
-  return true;
+  return response.is_in_range();
 }
 
-/// A vector, or one number.
-template <class T, class Part>
-HWY_INLINE void store_at(T* to, const Lanes<T>& value, Part part) {
-  store(to, value, part);
-}
+/// The memory of a thread for pixels: rows of `stride` numbers, p.below + p.above of which stay 0.
 template <class T>
-HWY_INLINE void store_at(T* to, T value) {
-  *to = value;
-}
-
-/// A tile in memory: `rows` runs of `run` elements, `stride` apart.
-struct TileShape {
-  int64_t rows;
-  int64_t run;
+struct PixelRows {
   int64_t stride;
+  T* x;
+  T* shares;
+  T* direct;
 
-  /// Calls put(place, value, part) for the vectors of the tile, or put(place, value) where T is wider than S's own.
-  template <class T, class S, class Put>
-  void gather(const S* from, Put put) const {
-    for (int64_t row = 0; row < rows; ++row) {
-      if constexpr (std::is_same_v<T, compute_t<S>>) {
-        for_each_lanes<T>(run,
-                          [&](int64_t i, auto part) { put(row * run + i, load(from + row * stride + i, part), part); });
-      } else {
-        for (int64_t i = 0; i < run; ++i) {
-          put(row * run + i, static_cast<T>(static_cast<compute_t<S>>(from[row * stride + i])));
-        }
-      }
-    }
-  }
-  template <class S, class T>
-  void scatter(const T* from, S* to) const {
-    for (int64_t row = 0; row < rows; ++row) {
-      if constexpr (std::is_same_v<T, compute_t<S>>) {
-        store_run(run, from + row * run, to + row * stride);
-      } else {
-        for (int64_t i = 0; i < run; ++i) {
-          to[row * stride + i] = static_cast<S>(static_cast<compute_t<S>>(from[row * run + i]));
-        }
-      }
-    }
-  }
+  PixelRows(Scratch& scratch, int64_t rows, int64_t row_stride)
+      : stride(row_stride),
+        x(scratch.zeros<T>(rows * stride)),
+        shares(scratch.zeros<T>(rows * stride)),
+        direct(scratch.take<T>(rows * stride)) {}
 };
 
-/// A tile of y, or of dx unless dy is null. False as run_tile().
-template <class S, class T>
-bool run_in_memory(const LocalResponseProblem& p, const TileShape& tile, int64_t width, const S* x, const S* dy,
-                   S* result, T most, const Buffers<T>& b) {
-  T* squares = b.squares + p.below * width;
-  tile.gather<T>(x, [&](int64_t at, auto value, auto... part) {
-    store_at(b.x + at, value, part...);
-    store_at(squares + at, value * value, part...);
+template <class S, class R>
+bool run_pixels(const LocalResponseProblem& p, const ResponseTile& tile, const S* x, const S* dy, S* result, R response,
+                const PixelRows<compute_t<S>>& rows) {
+  using T = compute_t<S>;
+  const int64_t window = p.below + p.above + 1;
+  const auto each = [&](auto f) {
+    for (int64_t pixel = 0; pixel < tile.pixels; ++pixel) {
+      for_each_lanes<T>(tile.channels,
+                        [&](int64_t i, auto part) { f(pixel * rows.stride + i, pixel * tile.pixel_stride + i, part); });
+    }
+  };
+  each([&](int64_t i, int64_t at, auto part) { store(rows.x + p.below + i, load(x + at, part), part); });
+  each([&](int64_t i, int64_t at, auto part) {
+    Lanes<T> squares = {};
+    for (int64_t j = 0; j < window; ++j) {  // lanes behind `part` hold whatever follows
+      const Lanes<T> value = load(static_cast<const T*>(rows.x) + i + j, Whole{});
+      squares = multiply_add(value, value, squares);
+    }
+    const Lanes<T> s = response.sum(squares, part);
+    const Lanes<T> here = load(static_cast<const T*>(rows.x) + p.below + i, Whole{});
+    if (dy == nullptr) {
+      store(result + at, response.value(here, s), part);
+    } else {
+      const auto gradient = response.gradient(load(dy + at, part), here, s);
+      store(rows.direct + i, gradient.direct, part);
+      store(rows.shares + p.above + i, gradient.share, part);
+    }
   });
   if (dy != nullptr) {
-    tile.gather<T>(dy, [&](int64_t at, auto value, auto... part) { store_at(b.dy + at, value, part...); });
+    each([&](int64_t i, int64_t at, auto part) {
+      Lanes<T> shares = {};
+      for (int64_t j = 0; j < window; ++j) {
+        shares += load(static_cast<const T*>(rows.shares) + i + j, Whole{});
+      }
+      const Lanes<T> here = load(static_cast<const T*>(rows.x) + p.below + i, Whole{});
+      store(result + at, response.dx(here, load(static_cast<const T*>(rows.direct) + i, Whole{}), shares), part);
+    });
   }
-  if (!run_tile(p, tile.rows * tile.run, width, dy != nullptr, most, b)) {
-    return false;
-  }
-  tile.scatter(b.result, result);
-  return true;
-}
-
-/// The same in double: squares of numbers above 1e19, and powers of sums of them, leave the range of float32.
-template <class S>
-[[gnu::noinline, gnu::cold]] void run_wide(const LocalResponseProblem& p, const TileShape& tile, int64_t width,
-                                           const S* x, const S* dy, S* result, int64_t elements, int64_t padded) {
-  Scratch scratch;
-  const Buffers<double> buffers(scratch, elements, padded);
-  run_in_memory(p, tile, width, x, dy, result, std::numeric_limits<double>::infinity(), buffers);
+  return response.is_in_range();
 }
 
 /// dy: null for y.
-template <class S>
-[[gnu::noinline]] void local_response_of(const LocalResponseProblem& p, const S* x, const S* dy, S* result) {
+template <class S, class R>
+void run_tiles(LocalResponseProblem p, const S* x, const S* dy, S* result, const R& response) {
   using T = compute_t<S>;
-  constexpr int64_t kTileNumbers = 2048;
   const MapShape& shape = p.shape;
   const int64_t channels = shape.channels;
-  const int64_t pixels = shape.channels_last ? 1 : shape.inner;
-  const int64_t widest = shape.channels_last ? 1 : std::min(pixels, std::max<int64_t>(16, kTileNumbers / channels));
-  const int64_t tiles = ceil_div(pixels, widest);
-  const int64_t outer = shape.channels_last ? shape.outer * shape.inner : shape.outer;
-  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (channels * widest));
-  const bool gradient = dy != nullptr;
-  const T most = largest_sum<T>(p.beta, gradient);
-  const int64_t most_elements = channels * widest;
-  const int64_t padded = (channels + p.below + p.above) * widest;
+  p.below = std::min(p.below, channels - 1);
+  p.above = std::min(p.above, channels - 1);
+  const int64_t reach = p.below + p.above;
+  const bool pixels_lie_apart = shape.channels_last;  // else side by side
+  const int64_t outer = pixels_lie_apart ? 1 : shape.outer;
+  const int64_t pixels = pixels_lie_apart ? shape.outer * shape.inner : shape.inner;
+  const int64_t most = pixels_lie_apart ? std::max<int64_t>(1, kTileNumbers / channels) : kRowNumbers;
+  const int64_t width = std::min(pixels, most);
+  const int64_t tiles = ceil_div(pixels, width);
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (channels * width));
   parallel_for(0, outer * tiles, grain, [&](int64_t begin, int64_t end) {
     Scratch scratch;
-    const Buffers<T> buffers(scratch, most_elements, padded);
-    int64_t last_width = widest;
-    for (int64_t tile = begin; tile < end; ++tile) {
-      const int64_t first = tile % tiles * widest;
-      const int64_t width = std::min(widest, pixels - first);
-      const int64_t at = tile / tiles * channels * pixels + first;
-      const TileShape in_memory{
-          .rows = shape.channels_last ? 1 : channels, .run = shape.channels_last ? channels : width, .stride = pixels};
-      if (width != last_width) {  // what is padding lies elsewhere
-        std::fill_n(buffers.squares, padded, T(0));
-        std::fill_n(buffers.shares, padded, T(0));
-        last_width = width;
-      }
-      const S* tile_dy = gradient ? dy + at : nullptr;
-      if (!run_in_memory(p, in_memory, width, x + at, tile_dy, result + at, most, buffers)) [[unlikely]] {
-        run_wide(p, in_memory, width, x + at, tile_dy, result + at, most_elements, padded);
+    const PixelRows<T> rows(scratch, pixels_lie_apart ? width : 0, channels + reach);
+    T* ring = scratch.take<T>(pixels_lie_apart ? 0 : 2 * (reach + 1) * width);
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t first = t % tiles * width;
+      const ResponseTile tile{.channels = channels,
+                              .pixels = std::min(width, pixels - first),
+                              .channel_stride = pixels_lie_apart ? 1 : pixels,
+                              .pixel_stride = pixels_lie_apart ? channels : 1};
+      const int64_t at = t / tiles * channels * pixels + first * tile.pixel_stride;
+      const S* tile_dy = dy == nullptr ? nullptr : dy + at;
+      const bool is_done = pixels_lie_apart ? run_pixels(p, tile, x + at, tile_dy, result + at, response, rows)
+                                            : run_planes(p, tile, x + at, tile_dy, result + at, response, ring);
+      if (!is_done) [[unlikely]] {
+        local_response_in_double(p, tile, x + at, tile_dy, result + at);
       }
     }
   });
@@ -234,8 +313,13 @@ template <class S>
 
 void local_response(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays) {
   dispatch_any_floating("local_response_norm", dtype, [&]<class S>(S) {
-    local_response_of(problem, static_cast<const S*>(arrays.x), static_cast<const S*>(arrays.dy),
-                      static_cast<S*>(arrays.result));
+    using T = compute_t<S>;
+    const bool gradient = arrays.dy != nullptr;
+    const auto run = [&]<class Power>(Power power) {
+      run_tiles(problem, static_cast<const S*>(arrays.x), static_cast<const S*>(arrays.dy),
+                static_cast<S*>(arrays.result), Response<T, Power>(problem, gradient, power));
+    };
+    problem.beta == 0.75 ? run(ThreeQuarters{}) : run(AnyPower{problem.beta});
   });
 }
 
