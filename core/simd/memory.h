@@ -43,7 +43,9 @@ HWY_INLINE void copy_few(S* to, const S* from, int count) {
       target += bytes;
     }
   };
-  piece(std::integral_constant<int, 32>{});
+  if constexpr (sizeof(S) != 2) {  // of 16 bits there are fewer than 16 numbers
+    piece(std::integral_constant<int, 32>{});
+  }
   piece(std::integral_constant<int, 16>{});
   piece(std::integral_constant<int, 8>{});
   piece(std::integral_constant<int, 4>{});

@@ -216,6 +216,118 @@ TEST_CASE("max_pool2d: many channels at once have the gradients of each alone") 
   }
 }
 
+namespace {
+
+/// x as (N, C, H, W) doubles, and where an element lies.
+struct Images {
+  std::vector<double> values;
+  int64_t c, h, w;
+
+  explicit Images(const Tensor& x) : values(x.to_vector<double>()), c(x.size(1)), h(x.size(2)), w(x.size(3)) {}
+  [[nodiscard]] double at(int64_t plane, int64_t row, int64_t column) const {
+    return values[static_cast<size_t>((plane * h + row) * w + column)];
+  }
+};
+
+/// Calls f(plane, output, row, column) for the positions inside the windows of stride 2 and padding 1.
+template <class F>
+void for_each_tap(int64_t planes, const Images& x, int64_t oh, int64_t ow, int64_t kernel, F f) {
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    for (int64_t output = 0; output < oh * ow; ++output) {
+      for (int64_t tap = 0; tap < kernel * kernel; ++tap) {
+        const int64_t row = output / ow * 2 - 1 + tap / kernel;
+        const int64_t column = output % ow * 2 - 1 + tap % kernel;
+        if (row >= 0 && row < x.h && column >= 0 && column < x.w) {
+          f(plane, plane * oh * ow + output, row, column);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE(
+    "pooling: widths and channels around the vector width, every dtype, ties, NaN and infinities, by plain loops") {
+  // Few values, so that many are equal.
+  const std::vector<double> values{0, 1, -1, 2, -2, -0.0, kNan, INFINITY, -INFINITY, 1, 0.5, 2};
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16}) {
+    for (const bool special : {true, false}) {
+      for (const int64_t width : {5, 15, 31, 33, 35, 65}) {
+        const int64_t channels = width / 2;
+        const Sizes sizes{2, channels, 4, width};
+        std::vector<double> numbers;
+        for (int64_t i = 0; i < sizes.numel(); ++i) {
+          const double value = values[static_cast<size_t>(i * 7 % 89 % 12)];
+          numbers.push_back(special || std::isfinite(value) ? value : 3);
+        }
+        for (const Layout layout : kLayouts) {
+          CAPTURE(to_string(dtype));
+          CAPTURE(special);
+          CAPTURE(width);
+          CAPTURE(to_string(layout));
+          Tensor x = in_layout(copy_of(from_vector(numbers, sizes), MemoryFormat::contiguous, dtype), layout)
+                         .set_requires_grad();
+          const Images in(x);
+          const Tensor y = max_pool2d(x, {.kernel = 3, .stride = 2, .padding = 1});
+          const int64_t oh = y.size(2);
+          const int64_t ow = y.size(3);
+          std::vector<double> largest(static_cast<size_t>(y.numel()), -INFINITY);
+          std::vector<int64_t> where(largest.size(), -1);
+          std::vector<double> sums(largest.size(), 0);
+          for_each_tap(2 * channels, in, oh, ow, 3, [&](int64_t plane, int64_t output, int64_t row, int64_t column) {
+            const double value = in.at(plane, row, column);
+            double& best = largest[static_cast<size_t>(output)];
+            int64_t& best_at = where[static_cast<size_t>(output)];
+            if (best_at < 0 || (!std::isnan(best) && !(value <= best))) {
+              best = value;
+              best_at = (plane * in.h + row) * in.w + column;
+            }
+            sums[static_cast<size_t>(output)] += value;
+          });
+          const std::vector<double> maxima = y.to_vector<double>();
+          const Tensor dy = copy_of(random_tensor(y.sizes(), 3), MemoryFormat::contiguous, dtype);
+          const std::vector<double> weights = dy.to_vector<double>();
+          y.backward(in_layout(dy, layout));
+          const std::vector<double> dx = x.grad().to_vector<double>();
+          std::vector<double> expected(dx.size(), 0);
+          int64_t wrong = 0;
+          for (size_t i = 0; i < maxima.size(); ++i) {
+            wrong += maxima[i] == largest[i] || (std::isnan(maxima[i]) && std::isnan(largest[i])) ? 0 : 1;
+            expected[static_cast<size_t>(where[i])] += weights[i];
+          }
+          CHECK(wrong == 0);
+          const double tolerance = dtype == DType::bfloat16 ? 4e-2 : dtype == DType::float16 ? 4e-3 : 1e-6;
+          for (size_t i = 0; i < dx.size(); ++i) {
+            wrong += std::abs(dx[i] - expected[i]) <= tolerance ? 0 : 1;
+          }
+          CHECK(wrong == 0);
+          if (!special) {
+            const Tensor mean = avg_pool2d(x, {.kernel = 3, .stride = 2, .padding = 1});
+            const std::vector<double> means = mean.to_vector<double>();
+            for (size_t i = 0; i < sums.size(); ++i) {
+              wrong += std::abs(means[i] - sums[i] / 9) <= tolerance ? 0 : 1;
+            }
+            CHECK(wrong == 0);
+            x.set_grad({});
+            mean.backward(in_layout(dy, layout));
+            std::fill(expected.begin(), expected.end(), 0);
+            for_each_tap(2 * channels, in, oh, ow, 3, [&](int64_t plane, int64_t output, int64_t row, int64_t column) {
+              expected[static_cast<size_t>((plane * in.h + row) * in.w + column)] +=
+                  weights[static_cast<size_t>(output)] / 9;
+            });
+            const std::vector<double> average_dx = x.grad().to_vector<double>();
+            for (size_t i = 0; i < expected.size(); ++i) {
+              wrong += std::abs(average_dx[i] - expected[i]) <= tolerance ? 0 : 1;
+            }
+            CHECK(wrong == 0);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("pooling: gradients by finite differences, also twice") {
   const auto max = [](const Pool2dOptions& options) {
     return [options](const Tensors& in) -> Tensors { return {max_pool2d(in[0], options)}; };
