@@ -59,6 +59,19 @@ HWY_INLINE hn::Vec<hn::Full128<double>> add_quarters(const Parts<R, n>& eight) {
 
 }  // namespace detail
 
+/// The same numbers, in order, in twice as many registers.
+template <class R, int n>
+HWY_INLINE Parts<hn::Vec<Tag<double>>, 2 * n> promote(const Parts<R, n>& v) {
+  if constexpr (n > 1) {
+    return {promote(v.low), promote(v.high)};
+  } else {
+    constexpr Tag<double> kDouble;
+    const hn::Half<Tag<float>> half;
+    return {{hn::PromoteTo(kDouble, hn::LowerHalf(half, v.only))},
+            {hn::PromoteTo(kDouble, hn::UpperHalf(half, v.only))}};
+  }
+}
+
 struct TwoSums {
   double first;
   double second;

@@ -2,10 +2,13 @@
 
 #include "core/parallel.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/shape/join.h"
 #include "ops/shape/view.h"
 #include "tests/support.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 
 using namespace norma;
 using namespace norma::test;
@@ -202,6 +205,57 @@ TEST_CASE("reductions: the same bits for any number of threads, every walk") {
     }
   }
   set_num_threads(before);
+}
+
+TEST_CASE("reductions: lengths and widths around the vector width, every dtype, rows, columns and strides") {
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int64}) {
+    for (const int64_t length : {1, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 129, 600}) {
+      std::vector<double> values;
+      for (int64_t i = 0; i < 2 * length; ++i) {
+        values.push_back(i % 29 == 3 ? -2 : static_cast<double>(1 - i % 2));  // all of the result is exact
+      }
+      const Tensor rows = copy_of(from_vector(values, {2, length}), MemoryFormat::contiguous, dtype);
+      const Tensor columns = copy_of(transpose(rows, 0, 1), MemoryFormat::contiguous, dtype);
+      const Tensor spread = narrow(stack({rows, rows}, 2), 2, 1, 1);  // neighbours lie 2 elements apart
+      for (int64_t row = 0; row < 2; ++row) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(length);
+        const auto begin = values.begin() + row * length;
+        const auto end = begin + length;
+        const double total = std::accumulate(begin, end, 0.0);
+        const double largest = *std::max_element(begin, end);
+        const auto same = [&](const Tensor& y, double expected) {
+          return y.to_vector<double>()[static_cast<size_t>(row)] == expected;
+        };
+        for (const Tensor& x : {rows, squeeze(spread, 2)}) {
+          CHECK(same(sum(x, {1}), total));
+          CHECK(same(max(x, {1}), largest));
+          CHECK(same(prod(sub(mul(x, 0), -1), {1}), 1));
+        }
+        CHECK(same(sum(columns, {0}), total));
+        CHECK(same(max(columns, {0}), largest));
+      }
+      // As many columns as there were elements.
+      const std::vector<double> sums = sum(rows, {0}).to_vector<double>();
+      const std::vector<double> maxima = max(rows, {0}).to_vector<double>();
+      int64_t wrong = 0;
+      for (size_t i = 0; i < sums.size(); ++i) {
+        const double other = values[i + static_cast<size_t>(length)];
+        wrong += sums[i] == values[i] + other && maxima[i] == std::max(values[i], other) ? 0 : 1;
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("prod and max of int64: wrap around, and negative numbers alone") {
+  const std::vector<int64_t> values{3, -5, int64_t{1} << 62, 7, -9, 11, 13, 3, 5};
+  int64_t product = 1;
+  for (const int64_t value : values) {
+    product = static_cast<int64_t>(static_cast<uint64_t>(product) * static_cast<uint64_t>(value));
+  }
+  CHECK(prod(from_vector(values, {9})).to_vector<int64_t>()[0] == product);
+  CHECK(max(from_vector<int64_t>({-7, -5, -6, -8, -9, -10, -11, -12, -13}, {9})).to_vector<int64_t>()[0] == -5);
 }
 
 TEST_CASE("sum: float32 is carried in float64") {
