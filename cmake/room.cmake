@@ -122,7 +122,7 @@ function(norma_compile_options target)
   # Without AVX-512 a vector of 64 bytes has no agreed way through a call; ours are in inlined functions only.
   list(APPEND options -Wno-psabi)
   # Bits depend on what is written, not on what is inlined where: sums keep their order, and the compiler makes no
-  # fused multiply-add of its own (core/multiply_add.h). Only errno and traps are given up.
+  # fused multiply-add of its own (core/simd/lanes.h has ours). Only errno and traps are given up.
   list(APPEND options -fno-math-errno -fno-trapping-math -ffp-contract=off)
   if(NORMA_SANITIZE)
     list(APPEND options -fsanitize=${NORMA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -163,6 +163,34 @@ void check_masks_of(T) {
   CHECK(numbers_of<T>(-broadcast(T(3)))[kLanes<T> - 1] == T(-3));
 }
 
+/// (1 + e)² - (1 + 2e) is e² when it is rounded once, and 0 when the product is rounded first.
+template <class T>
+void check_multiply_add_of(T e) {
+  const Lanes<T> a = broadcast(T(1) + e);
+  for (const T value : numbers_of<T>(multiply_add(a, a, broadcast(-(T(1) + 2 * e))))) {
+    CHECK(value == (HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON ? e * e : 0));
+  }
+}
+
+void check_multiply_add() {
+  check_multiply_add_of(0x1p-13F);
+  check_multiply_add_of(0x1p-30);
+}
+
+void check_promotion() {
+  std::array<float, kLanes<float>> numbers;
+  for (int i = 0; i < kLanes<float>; ++i) {
+    numbers[static_cast<size_t>(i)] = 1.0F / static_cast<float>(i + 1);
+  }
+  const auto wide = promote(load(static_cast<const float*>(numbers.data()), Whole{}));
+  const std::array<double, kLanes<double>> low = numbers_of<double>(wide.low);
+  const std::array<double, kLanes<double>> high = numbers_of<double>(wide.high);
+  for (size_t i = 0; i < low.size(); ++i) {
+    CHECK(low[i] == static_cast<double>(numbers[i]));
+    CHECK(high[i] == static_cast<double>(numbers[i + low.size()]));
+  }
+}
+
 void check_bits() {
   check_masks_of(0.0F);
   check_masks_of(0.0);
@@ -270,6 +298,12 @@ void check_all() {
   }
   SUBCASE("a bit per lane") {
     check_bits();
+  }
+  SUBCASE("multiply_add rounds once where that is an instruction") {
+    check_multiply_add();
+  }
+  SUBCASE("floats become doubles in order") {
+    check_promotion();
   }
   SUBCASE("float32 functions against float64") {
     check_functions();

@@ -59,9 +59,6 @@ struct ThreeQuarters {
             multiply_add(fourth, rest, fourth)};
   }
   HWY_INLINE Powers<double> operator()(const Lanes<double>& s) const {
-    using R = hn::Vec<Tag<double>>;
-    const auto sqrt = [](const Lanes<double>& v)
-                          HWY_ATTR { return by_register([](R x) HWY_ATTR { return hn::Sqrt(x); }, v); };
     const Lanes<double> root = sqrt(s);
     return {1.0 / (root * sqrt(root)), 1.0 / s};
   }

@@ -25,16 +25,9 @@ struct Best {
 
   /// Takes values that are larger, or the first NaN.
   HWY_INLINE void take(const Lanes<T>& other, const Positions<T>& other_position) {
-    // other <= value is false for NaN; value <= value is false for a NaN that is already there.
-    const Mask<T> stays = value_stays(other);
+    const Mask<T> stays = (other <= value) | is_nan(value);
     value = select(stays, value, other);
     position = select_positions<T>(stays, position, other_position);
-  }
-
- private:
-  HWY_INLINE Mask<T> value_stays(const Lanes<T>& other) const {
-    using R = hn::Vec<Tag<T>>;
-    return by_register([](R v, R o) HWY_ATTR { return hn::Or(hn::Le(o, v), hn::IsNaN(v)); }, value, other);
   }
 };
 
