@@ -90,12 +90,11 @@ void for_each_maps(const MapShape& shape, F&& f) {
   parallel_for(0, shape.maps(), std::max<int64_t>(1, kPointwiseGrain / shape.inner), f);
 }
 
-/// Calls f(first, rows) for the rows of [begin, end), a few of them at a time if they are `short_rows`; rows is a
-/// constant.
+/// Calls f(first, rows) for the rows of [begin, end), kRows of them at a time if `together`; rows is a constant.
 template <class F>
-HWY_INLINE void for_each_few_rows(int64_t begin, int64_t end, bool short_rows, F&& f) {
+HWY_INLINE void for_each_few_rows(int64_t begin, int64_t end, bool together, F&& f) {
   int64_t row = begin;
-  for (; short_rows && row + kRows <= end; row += kRows) {
+  for (; together && row + kRows <= end; row += kRows) {
     f(row, std::integral_constant<int, kRows>{});
   }
   for (; row < end; ++row) {

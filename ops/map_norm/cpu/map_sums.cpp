@@ -86,12 +86,13 @@ template <class F, class S, class T = compute_t<S>>
 void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int64_t first, int64_t last, double* sums) {
   const int64_t width = shape.channels;
   Scratch scratch;
-  const bool short_rows = width * static_cast<int64_t>(sizeof(S)) <= kShortRowBytes;
+  // Five sums are more to load and store than the two inputs of a row.
+  const bool together = kSums<F> > 3 || width * static_cast<int64_t>(sizeof(S)) <= kShortRowBytes;
   T* chains = scratch.take<T>(kSums<F> * width);
   std::fill_n(sums, kSums<F> * width, 0.0);
   for (int64_t begin = first; begin < last; begin += kChain) {
     std::fill_n(chains, kSums<F> * width, T(0));
-    for_each_few_rows(begin, std::min(last, begin + kChain), short_rows, [&](int64_t row, auto rows) {
+    for_each_few_rows(begin, std::min(last, begin + kChain), together, [&](int64_t row, auto rows) {
       for_each_lanes<T>(width, [&](int64_t i, auto part) {
         const RowNumbers<T, map_counts(F::kFunction).numbers> numbers(a.numbers + o * width + i, shape.maps(), part);
         Terms<Lanes<T>> few;
