@@ -2,7 +2,8 @@
 import re
 
 LIMITS = {  # what `--isa` sets, so that each program uses no more than these instructions
-    "avx2": {"NORMA_SIMD": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
+    "avx2": {"NORMA_SIMD": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2",
+             "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
 }
 
 

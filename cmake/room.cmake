@@ -38,9 +38,6 @@ function(norma_add_room name)
     # Headers that only our own sources include: a user of the installed library does not need them.
     target_link_libraries(norma_${name} PRIVATE ZLIB::ZLIB $<BUILD_INTERFACE:Eigen3::Eigen>
                                                 $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
-    if(name MATCHES "^(core|ops)$")
-      target_link_libraries(norma_${name} PRIVATE hwy::hwy)
-    endif()
     if(NORMA_HAVE_ONEDNN)
       target_link_libraries(norma_${name} PRIVATE DNNL::dnnl)
     endif()
@@ -129,6 +126,7 @@ function(norma_compile_options target)
     target_link_options(${target} PUBLIC -fsanitize=${NORMA_SANITIZE})
   endif()
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
+  target_link_libraries(${target} PRIVATE hwy::hwy)  # of all, as a definition of it has to be the same for precompiled headers
   # Eigen must not start threads of its own below our OpenMP loops.
   target_compile_definitions(${target} PRIVATE EIGEN_DONT_PARALLELIZE EIGEN_MPL2_ONLY)
   if(NORMA_CUDA)

@@ -56,8 +56,8 @@ ModulePointer last_norm(int64_t channels, const Build& build) {
 }
 
 // In one op: what it saves for backward is the input and the statistics, no tensor between norm and relu.
-Tensor norm_relu(nn::Module& norm, const Tensor& x) {
-  return nn::forward_act(norm, x, {.activation = Activation::relu});
+Tensor conv_norm_relu(nn::Module& conv, nn::Module& norm, const Tensor& x) {
+  return nn::conv_norm_act(conv, norm, x, {.activation = Activation::relu});
 }
 
 struct BlockShape {
@@ -97,16 +97,17 @@ class Block : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
-    Tensor y = (*conv2_)(norm_relu(*bn1_, (*conv1_)(x)));
+    Tensor y = conv_norm_relu(*conv1_, *bn1_, x);
     if (bottleneck_) {
-      y = (*conv3_)(norm_relu(*bn2_, y));
+      y = conv_norm_relu(*conv2_, *bn2_, y);
     }
-    nn::Module& last = bottleneck_ ? *bn3_ : *bn2_;
+    nn::Module& conv = bottleneck_ ? *conv3_ : *conv2_;
+    nn::Module& norm = bottleneck_ ? *bn3_ : *bn2_;
     const Tensor shortcut = downsample_ ? (*downsample_)(x) : x;
     if (drop_path_) {
-      return relu(add((*drop_path_)(last(y)), shortcut));
+      return relu(add((*drop_path_)(norm(conv(y))), shortcut));
     }
-    return nn::forward_act(last, y, {.activation = Activation::relu, .residual = shortcut});
+    return nn::conv_norm_act(conv, norm, y, {.activation = Activation::relu, .residual = shortcut});
   }
 
   [[nodiscard]] std::string name() const override { return bottleneck_ ? "Bottleneck" : "BasicBlock"; }
@@ -163,7 +164,7 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
 }
 
 Tensor ResNet::forward(const Tensor& x) {
-  Tensor y = norm_relu(*bn1_, (*conv1_)(x));
+  Tensor y = conv_norm_relu(*conv1_, *bn1_, x);
   if (maxpool_) {
     y = (*maxpool_)(y);
   }

@@ -31,12 +31,9 @@ ConvolutionModule::ConvolutionModule(std::string layer, int64_t in_channels, int
   }
 }
 
-Tensor ConvolutionModule::convolve(const Tensor& x, const Tensor& weight) const {
-  return conv2d(x, weight, bias_,
-                {.stride = options_.stride,
-                 .padding = options_.padding,
-                 .dilation = options_.dilation,
-                 .groups = options_.groups});
+norma::Conv2dOptions ConvolutionModule::geometry() const {
+  return {
+      .stride = options_.stride, .padding = options_.padding, .dilation = options_.dilation, .groups = options_.groups};
 }
 
 std::string ConvolutionModule::name() const {

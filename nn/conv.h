@@ -29,7 +29,10 @@ class ConvolutionModule : public Module {
   ConvolutionModule(std::string layer, int64_t in_channels, int64_t out_channels, Pair kernel,
                     const Conv2dOptions& options);
   /// conv2d() of x with a weight made from weight(), and the bias.
-  [[nodiscard]] Tensor convolve(const Tensor& x, const Tensor& weight) const;
+  [[nodiscard]] Tensor convolve(const Tensor& x, const Tensor& weight) const {
+    return conv2d(x, weight, bias_, geometry());
+  }
+  [[nodiscard]] norma::Conv2dOptions geometry() const;
 
  private:
   std::string layer_;
@@ -43,6 +46,10 @@ class Conv2d : public ConvolutionModule {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Conv2dOptions& options = {});
   Tensor forward(const Tensor& x) override { return convolve(x, weight()); }
+  /// conv2d_act(); runs no hooks.
+  Tensor forward_act(const Tensor& x, const ActOptions& then) const {
+    return conv2d_act(x, weight(), bias(), geometry(), then);
+  }
 };
 
 }  // namespace norma::nn

@@ -92,13 +92,19 @@ Tensor Module::operator()(const Tensor& x) {
 }
 
 void Module::run_forward_hooks(const Tensor& input, const Tensor& output) const {
-  for (const ForwardHook& hook : hooks_) {
+  for (const auto& [number, hook] : hooks_) {
     hook(*this, input, output);
   }
 }
 
-void Module::register_forward_hook(ForwardHook hook) {
-  hooks_.push_back(std::move(hook));
+int64_t Module::register_forward_hook(ForwardHook hook) {
+  hooks_.emplace_back(next_hook_, std::move(hook));
+  return next_hook_++;
+}
+
+void Module::remove_forward_hook(int64_t number) {
+  const size_t removed = std::erase_if(hooks_, [&](const auto& hook) { return hook.first == number; });
+  check(removed == 1, name(), "remove_forward_hook: expected the number of a hook, got {}", number);
 }
 
 void Module::check_name(const std::string& name) const {

@@ -71,7 +71,11 @@ class Module {
   virtual Tensor forward(const Tensor& x) = 0;
   /// forward(), then the hooks in the order of their registration.
   Tensor operator()(const Tensor& x);
-  void register_forward_hook(ForwardHook hook);
+  /// Returns a number to take the hook off with.
+  int64_t register_forward_hook(ForwardHook hook);
+  /// Throws Error for a number that stands for no hook of this module.
+  void remove_forward_hook(int64_t number);
+  [[nodiscard]] bool has_forward_hooks() const { return !hooks_.empty(); }
   /// For a caller that does this module's work itself, together with what follows it.
   void run_forward_hooks(const Tensor& input, const Tensor& output) const;
 
@@ -160,7 +164,8 @@ class Module {
   NamedTensors buffers_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
   std::vector<std::optional<SlotOptions>> slots_;  ///< for each child; none for one that its parent holds itself
-  std::vector<ForwardHook> hooks_;
+  std::vector<std::pair<int64_t, ForwardHook>> hooks_;
+  int64_t next_hook_ = 0;
   bool training_ = true;
 };
 

@@ -12,6 +12,8 @@
 #include "core/half.h"
 #include "core/simd/lanes.h"
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -69,7 +71,7 @@ HWY_INLINE hn::Vec<Bits16> narrow(hn::Vec<Tag<float>> value, bfloat16) {
   return hn::DemoteTo(Bits16{}, hn::BitCast(SignedWords{}, hn::IfThenElse(is_nan, quiet, rounded)));
 }
 
-#if HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON
+#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM_A64
 HWY_INLINE hn::Vec<Tag<float>> widen(hn::Vec<Bits16> bits, float16) {
   return hn::PromoteTo(Tag<float>{}, hn::BitCast(hn::Rebind<hwy::float16_t, Tag<float>>{}, bits));
 }
@@ -121,6 +123,19 @@ HWY_INLINE void store(S* to, const Parts<R, n>& value) {
     hn::StoreU(narrow(value.only, S{}), Bits16{}, reinterpret_cast<uint16_t*>(to));
   } else {
     hn::StoreU(value.only, Tag<S>{}, to);
+  }
+}
+
+/// `to` is aligned to what the vector takes.
+template <class S, class R, int n>
+HWY_INLINE void stream(S* to, const Parts<R, n>& value) {
+  if constexpr (n > 1) {
+    stream(to, value.low);
+    stream(to + n / 2 * kRegisterLanes<compute_t<S>>, value.high);
+  } else if constexpr (sizeof(S) == 2) {
+    hn::Stream(narrow(value.only, S{}), Bits16{}, reinterpret_cast<uint16_t*>(to));
+  } else {
+    hn::Stream(value.only, Tag<S>{}, to);
   }
 }
 
@@ -203,6 +218,43 @@ HWY_INLINE void store(S* to, const Lanes<compute_t<S>>& value, First first) {
     detail::copy_few(to, static_cast<const S*>(some), first.count);
   }
 }
+
+/// store(), for loops that are given the way to store.
+struct CachedStore {
+  template <class S, class Part>
+  HWY_INLINE void operator()(S* to, const Lanes<compute_t<S>>& value, Part part) const {
+    store(to, value, part);
+  }
+};
+
+/// Stores around the caches if `on`, for results that are larger than what the caches hold until they are read: a line
+/// that is written whole need not come from memory first. Numbers that do not fill an aligned vector are stored as
+/// ever. Other threads may read the results once it has gone.
+class StreamingStore {
+ public:
+  explicit StreamingStore(bool on) : on_(on) {}
+  ~StreamingStore() {
+    if (on_) {
+      hwy::FlushStream();
+    }
+  }
+  StreamingStore(const StreamingStore&) = delete;
+  StreamingStore& operator=(const StreamingStore&) = delete;
+
+  template <class S, class Part>
+  HWY_INLINE void operator()(S* to, const Lanes<compute_t<S>>& value, Part part) const {
+    if constexpr (std::is_same_v<Part, Whole>) {
+      if (on_ && reinterpret_cast<uintptr_t>(to) % (kLanes<compute_t<S>> * sizeof(S)) == 0) {
+        detail::stream(to, value);
+        return;
+      }
+    }
+    store(to, value, part);
+  }
+
+ private:
+  bool on_;
+};
 
 /// Calls f(i, how much) for the vectors of a run of `count` numbers of the compute type T.
 template <class T, class F>

@@ -16,10 +16,25 @@ namespace {
 
 std::string_view name_of(int64_t target) {
   switch (target) {
-    case HWY_AVX3:
-    case HWY_AVX3_DL: return "avx512";
+#ifdef HWY_AVX10_2  // what later versions of Highway tell apart
+    case HWY_AVX10_2:
+#endif
+#ifdef HWY_AVX3_SPR
+    case HWY_AVX3_SPR:
+#endif
+#ifdef HWY_AVX3_ZEN4
+    case HWY_AVX3_ZEN4:
+#endif
+    case HWY_AVX3_DL:
+    case HWY_AVX3: return "avx512";
     case HWY_AVX2: return "avx2";
     case HWY_SSE4: return "sse4";
+#ifdef HWY_NEON_BF16
+    case HWY_NEON_BF16:
+#endif
+#ifdef HWY_NEON_WITHOUT_AES
+    case HWY_NEON_WITHOUT_AES:
+#endif
     case HWY_NEON: return "neon";
     default: return "scalar";
   }
@@ -72,7 +87,9 @@ int64_t choose() {
 std::vector<std::string> available_targets() {
   std::vector<std::string> names;
   for (int64_t bits = available_bits(); bits != 0; bits &= bits - 1) {
-    names.emplace_back(name_of(best_of(bits)));
+    if (const std::string_view name = name_of(best_of(bits)); names.empty() || names.back() != name) {
+      names.emplace_back(name);
+    }
   }
   return names;
 }

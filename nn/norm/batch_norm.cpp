@@ -40,7 +40,7 @@ BatchNorm::BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t h
   }
 }
 
-Tensor BatchNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor BatchNorm::forward_act(const Tensor& x, const ActOptions& then) {
   check_norm_input("batch_norm", x, channels_, low_, high_);
   double momentum = options_.momentum.value_or(0);
   if (is_training() && num_batches_tracked_.defined()) {
@@ -58,7 +58,7 @@ Tensor BatchNorm::forward_act(const Tensor& x, const NormActOptions& then) {
                then);
 }
 
-Tensor BatchNorm::apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) {
+Tensor BatchNorm::apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) {
   return batch_norm(x, running_mean_, running_var_, weight_, bias_, options, then);
 }
 
@@ -100,7 +100,7 @@ GhostBatchNorm2d::GhostBatchNorm2d(int64_t channels, int64_t sub_batch, const Ba
   check(sub_batch >= 1, "GhostBatchNorm2d", "sub_batch: expected a positive number, got {}", sub_batch);
 }
 
-Tensor GhostBatchNorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) {
+Tensor GhostBatchNorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) {
   return ghost_batch_norm(x, sub_batch_, running_mean(), running_var(), weight(), bias(), options, then);
 }
 
@@ -127,7 +127,7 @@ void BatchRenorm2d::set_bounds(double r_max, double d_max) {
   d_max_ = d_max;
 }
 
-Tensor BatchRenorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) {
+Tensor BatchRenorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) {
   const bool grows = schedule_.warmup_steps + schedule_.r_ramp_steps + schedule_.d_ramp_steps > 0;
   // This batch is counted already. Without a schedule nobody waits for the count.
   const int64_t before = grows ? num_batches_tracked() - (options.training ? 1 : 0) : 0;
@@ -161,7 +161,7 @@ FrozenBatchNorm2d::FrozenBatchNorm2d(int64_t channels, double eps) : channels_(c
   running_var_ = register_buffer("running_var", ones({channels}));
 }
 
-Tensor FrozenBatchNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor FrozenBatchNorm2d::forward_act(const Tensor& x, const ActOptions& then) {
   check_norm_input("batch_norm", x, channels_, 4, 4);
   return batch_norm(x, running_mean_, running_var_, weight_, bias_, {.training = false, .eps = eps_}, then);
 }
@@ -185,7 +185,7 @@ InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLay
   }
 }
 
-Tensor InstanceNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor InstanceNorm::forward_act(const Tensor& x, const ActOptions& then) {
   constexpr std::string_view op = "instance_norm";
   check_defined(op, "x", x);
   if (x.rank() == axes_ + 1) {  // one image; what is wrong is said of its sizes, not of those of a batch of one
@@ -195,7 +195,7 @@ Tensor InstanceNorm::forward_act(const Tensor& x, const NormActOptions& then) {
     check(x.numel() != channels_ || (tracked && !is_training()), op,
           "input: expected more than 1 spatial element{}, got sizes {}", tracked ? " when training" : "",
           to_string(x.sizes()));
-    NormActOptions batched = then;
+    ActOptions batched = then;
     if (then.residual.defined()) {
       check_sizes(op, "residual", then.residual, x.sizes());
       batched.residual = unsqueeze(then.residual, 0);

@@ -24,7 +24,7 @@ struct BatchNormLayerOptions {
 /// What the batch norms share: `low` to `high` axes (N, channels, …).
 class BatchNorm : public Norm {
  public:
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
@@ -42,7 +42,7 @@ class BatchNorm : public Norm {
  protected:
   BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t high, const BatchNormLayerOptions& options);
   /// The op itself. `options` has the momentum of this call.
-  virtual Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then);
+  virtual Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then);
   /// What stands in name() behind the channels: ", sub_batch=32".
   [[nodiscard]] virtual std::string own_options() const { return ""; }
 
@@ -81,7 +81,7 @@ class GhostBatchNorm2d : public BatchNorm {
   GhostBatchNorm2d(int64_t channels, int64_t sub_batch, const BatchNormLayerOptions& options = {});
 
  protected:
-  Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) override;
+  Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) override;
   [[nodiscard]] std::string own_options() const override;
 
  private:
@@ -108,7 +108,7 @@ class BatchRenorm2d : public BatchNorm {
   [[nodiscard]] double d_max() const { return d_max_; }
 
  protected:
-  Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const NormActOptions& then) override;
+  Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) override;
   [[nodiscard]] std::string own_options() const override;
 
  private:
@@ -122,7 +122,7 @@ class BatchRenorm2d : public BatchNorm {
 class FrozenBatchNorm2d : public Norm {
  public:
   explicit FrozenBatchNorm2d(int64_t channels, double eps = norma::BatchNormOptions{}.eps);
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
   [[nodiscard]] double eps() const { return eps_; }
@@ -153,7 +153,7 @@ struct InstanceNormLayerOptions {
 /// without the N. As in PyTorch num_batches_tracked is there when statistics are, but nothing counts it.
 class InstanceNorm : public Norm {
  public:
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
 

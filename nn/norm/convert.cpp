@@ -72,11 +72,27 @@ struct FoldPair {
   std::string path;  ///< of the norm
 };
 
-/// What the hooks of a forward pass have seen. They cannot be taken off again: once it is off they do nothing.
-struct Watch {
-  bool on = true;
+/// What the hooks of a forward pass see for as long as it lives.
+class Watch {
+ public:
+  Watch() = default;
+  ~Watch() {
+    for (const auto& [module, number] : hooks_) {
+      module->remove_forward_hook(number);
+    }
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  void hook(Module& module, Module::ForwardHook hook) {
+    hooks_.emplace_back(&module, module.register_forward_hook(std::move(hook)));
+  }
+
   std::vector<std::pair<Conv2d*, Tensor>> outputs;
   std::map<const Module*, FoldPair> pairs;
+
+ private:
+  std::vector<std::pair<Module*, int64_t>> hooks_;
 };
 
 /// All 16-bit tensors of a model in float32, and as they were at the end of the scope.
@@ -108,20 +124,17 @@ class Widened {
 
 /// Sees in a forward pass which batch norm reads which convolution's output.
 std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
-  const auto watch = std::make_shared<Watch>();
-  const std::shared_ptr<void> off(nullptr, [watch](void*) { *watch = {.on = false, .outputs = {}, .pairs = {}}; });
+  Watch watch;
   for (const auto& [path, module] : model.named_modules()) {
     if (auto* conv = dynamic_cast<Conv2d*>(module)) {
-      conv->register_forward_hook([watch, conv](const Module&, const Tensor&, const Tensor& y) {
-        if (watch->on) {
-          watch->outputs.emplace_back(conv, y);
-        }
+      watch.hook(*conv, [&watch, conv](const Module&, const Tensor&, const Tensor& y) {
+        watch.outputs.emplace_back(conv, y);
       });
     } else if (auto* norm = dynamic_cast<Norm*>(module); norm != nullptr && evaluation_of(*norm)) {
-      norm->register_forward_hook([watch, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
-        for (const auto& [from, y] : watch->outputs) {
+      watch.hook(*norm, [&watch, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
+        for (const auto& [from, y] : watch.outputs) {
           if (y.is_same(x)) {
-            watch->pairs.emplace(norm, FoldPair{from, norm, path});
+            watch.pairs.emplace(norm, FoldPair{from, norm, path});
           }
         }
       });
@@ -130,7 +143,7 @@ std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
   model(example);
   std::vector<FoldPair> result;
   for (const auto& [path, module] : model.named_modules()) {
-    if (const auto found = watch->pairs.find(module); found != watch->pairs.end()) {
+    if (const auto found = watch.pairs.find(module); found != watch.pairs.end()) {
       result.push_back(found->second);
     }
   }
@@ -270,7 +283,7 @@ int64_t fold_batch_norm(Module& model, const Tensor& input) {
       const Folded folded = fold(*pair.conv, *evaluation_of(*pair.norm));
       const int64_t channels = pair.norm->channels();
       olds.push_back({pair.conv->weight(), pair.conv->bias(),
-                      model.replace_module(pair.path, std::make_shared<NoNorm>(channels))});
+                      model.replace_module(pair.path, std::make_shared<FoldedNorm>(channels))});
       pair.conv->set_parameters(folded.weight, folded.bias);
     }
     // Rounding grows by a small factor from layer to layer; a wrong fold changes everything.

@@ -27,12 +27,12 @@ std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, co
 int64_t convert_norm(Module& model, const std::string& from, const std::string& to);
 
 /// Folds every batch norm of (N, C, H, W), frozen, ghost and renorm among them, that directly follows a convolution
-/// into it, for inference: y = conv(x) becomes conv(x) · s + (bias - mean · s) with s = weight / sqrt(var + eps), and a
-/// NoNorm stands in the norm's place. Which norm follows which convolution is seen in a forward pass of `example`,
-/// which also proves the result: the outputs before and after must agree, in float32 where the model has 16 bits. The
-/// model is put into evaluation mode and stays there. Returns how many were folded. Throws Error when there is none,
-/// when a running statistic is missing, or when the output has changed, because something else reads a convolution's
-/// output too; nothing has changed then.
+/// into it, for inference: y = conv(x) becomes conv(x) · s + (bias - mean · s) with s = weight / sqrt(var + eps). A
+/// FoldedNorm stands in the norm's place, so that convolution, addition and relu become one op (conv2d_act()). Which
+/// norm follows which convolution is seen in a forward pass of `example`, which also proves the result: the outputs
+/// before and after must agree, in float32 where the model has 16 bits. The model is put into evaluation mode and stays
+/// there. Returns how many were folded. Throws Error when there is none, when a running statistic is missing, or when
+/// the output has changed, because something else reads a convolution's output too; nothing has changed then.
 int64_t fold_batch_norm(Module& model, const Tensor& example);
 
 }  // namespace norma::nn

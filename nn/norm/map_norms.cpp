@@ -9,8 +9,8 @@ MapNorm::MapNorm(std::string_view layer, int64_t channels) : channels_(channels)
   check(channels > 0, layer, "channels: expected a positive number, got {}", channels);
 }
 
-Tensor MapNorm::forward_act(const Tensor& x, const NormActOptions& then) {
-  return then.residual.defined() ? act_after(apply(x, Activation::identity), then) : apply(x, then.activation);
+Tensor MapNorm::forward_act(const Tensor& x, const ActOptions& then) {
+  return then.residual.defined() ? activate(apply(x, Activation::identity), then) : apply(x, then.activation);
 }
 
 LocalResponseNorm::LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options, int64_t channels)

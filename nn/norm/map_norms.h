@@ -15,7 +15,7 @@ namespace norma::nn {
 /// A norm that computes relu at most, and leaves a residual and other activations to other ops.
 class MapNorm : public Norm {
  public:
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) final;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) final;
   [[nodiscard]] int64_t channels() const final { return channels_; }
 
  protected:

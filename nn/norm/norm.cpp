@@ -2,6 +2,7 @@
 
 #include "core/autocast.h"
 #include "core/factory.h"
+#include "nn/conv.h"
 #include "nn/norm/options.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -22,40 +23,30 @@ Tensor bias_of(const Sizes& sizes, bool affine) {
 
 }  // namespace
 
-Tensor act_after(const Tensor& y, const NormActOptions& then) {
-  if (then.activation == Activation::identity && !then.residual.defined()) {
-    return y;
-  }
-  const AutocastOp cast("normalize");
-  const Tensor residual = cast.like(then.residual, y);
-  const DType dtype = compute_dtype(y.dtype());
-  Tensor z = to(y, dtype);
-  if (residual.defined()) {
-    check_dtype("norm_act", "residual", residual, y.dtype());
-    check_sizes("norm_act", "residual", residual, y.sizes());
-    z = add(z, to(residual, dtype));
-  }
-  if (then.activation == Activation::relu) {
-    return relu(to(z, y.dtype()));  // keeps its output, in y's dtype
-  }
-  return to(activate(z, then.activation), y.dtype());
-}
-
-Tensor forward_act(Module& norm, const Tensor& x, const NormActOptions& then) {
+Tensor forward_act(Module& norm, const Tensor& x, const ActOptions& then) {
   if (auto* layer = dynamic_cast<Norm*>(&norm)) {
     Tensor y = layer->forward_act(x, then);
     layer->run_forward_hooks(x, y);
     return y;
   }
-  return act_after(norm(x), then);
+  return activate(norm(x), then);
+}
+
+Tensor conv_norm_act(Module& conv, Module& norm, const Tensor& x, const ActOptions& then) {
+  const auto* layer = dynamic_cast<const Conv2d*>(&conv);
+  const bool folded = dynamic_cast<const FoldedNorm*>(&norm) != nullptr;
+  if (layer != nullptr && folded && !conv.has_forward_hooks() && !norm.has_forward_hooks()) {
+    return layer->forward_act(x, then);
+  }
+  return forward_act(norm, conv(x), then);
 }
 
 NoNorm::NoNorm(int64_t channels) : channels_(channels) {
   check(channels > 0, "NoNorm", "channels: expected a positive number, got {}", channels);
 }
 
-Tensor NoNorm::forward_act(const Tensor& x, const NormActOptions& then) {
-  return act_after(x, then);
+Tensor NoNorm::forward_act(const Tensor& x, const ActOptions& then) {
+  return activate(x, then);
 }
 
 LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
@@ -66,7 +57,7 @@ LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
   bias_ = register_parameter("bias", bias_of(shape_, options.affine && options.bias));
 }
 
-Tensor LayerNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor LayerNorm::forward_act(const Tensor& x, const ActOptions& then) {
   return layer_norm(x, shape_, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics}, then);
 }
 
@@ -82,7 +73,7 @@ RMSNorm::RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& optio
   weight_ = register_parameter("weight", weight_of(shape_, options.affine));
 }
 
-Tensor RMSNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor RMSNorm::forward_act(const Tensor& x, const ActOptions& then) {
   return rms_norm(x, shape_, weight_, {.eps = options_.eps}, then);
 }
 
@@ -99,7 +90,7 @@ SimpleNorm::SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptio
   weight_ = register_parameter("weight", weight_of(shape_, options.affine));
 }
 
-Tensor SimpleNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor SimpleNorm::forward_act(const Tensor& x, const ActOptions& then) {
   return simple_norm(x, shape_, weight_, {.eps = options_.eps, .statistics = options_.statistics}, then);
 }
 
@@ -131,7 +122,7 @@ LayerNorm2d::LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& option
           "LayerNorm2d", channels,
           {.eps = options.eps, .affine = options.affine, .bias = options.bias, .statistics = options.statistics}) {}
 
-Tensor LayerNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor LayerNorm2d::forward_act(const Tensor& x, const ActOptions& then) {
   check_input("layer_norm_2d", x, 4, 4);
   return layer_norm_2d(x, weight(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
 }
@@ -139,7 +130,7 @@ Tensor LayerNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
 RMSNorm2d::RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options)
     : ChannelNorm("RMSNorm2d", channels, {.eps = options.eps, .affine = options.affine}, /* with_bias= */ false) {}
 
-Tensor RMSNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor RMSNorm2d::forward_act(const Tensor& x, const ActOptions& then) {
   check_input("rms_norm_2d", x, 4, 4);
   return rms_norm_2d(x, weight(), {.eps = options().eps}, then);
 }
@@ -149,7 +140,7 @@ SimpleNorm2d::SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& optio
                   {.eps = options.eps, .affine = options.affine, .statistics = options.statistics},
                   /* with_bias= */ false) {}
 
-Tensor SimpleNorm2d::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor SimpleNorm2d::forward_act(const Tensor& x, const ActOptions& then) {
   check_input("simple_norm_2d", x, 4, 4);
   return simple_norm_2d(x, weight(), {.eps = options().eps, .statistics = options().statistics}, then);
 }
@@ -160,7 +151,7 @@ GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& option
         "num_channels must be divisible by num_groups, got num_channels {}, num_groups {}", channels, groups);
 }
 
-Tensor GroupNorm::forward_act(const Tensor& x, const NormActOptions& then) {
+Tensor GroupNorm::forward_act(const Tensor& x, const ActOptions& then) {
   check_input("group_norm", x, 2, 5);
   return group_norm(x, groups_, weight(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
 }

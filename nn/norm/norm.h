@@ -16,7 +16,7 @@ class Norm : public Module {
  public:
   Tensor forward(const Tensor& x) final { return forward_act(x, {}); }
   /// activation(norm(x) + residual).
-  virtual Tensor forward_act(const Tensor& x, const NormActOptions& then) = 0;
+  virtual Tensor forward_act(const Tensor& x, const ActOptions& then) = 0;
   /// Channels of an input (N, channels, …); 0 for a norm of other axes.
   [[nodiscard]] virtual int64_t channels() const { return 0; }
 };
@@ -25,7 +25,7 @@ class Norm : public Module {
 class NoNorm : public Norm {
  public:
   explicit NoNorm(int64_t channels);
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override { return "NoNorm"; }
   [[nodiscard]] int64_t channels() const override { return channels_; }
 
@@ -33,9 +33,19 @@ class NoNorm : public Norm {
   int64_t channels_;
 };
 
+/// Stands in the place of a norm that has been folded into the convolution before it.
+class FoldedNorm : public NoNorm {
+ public:
+  using NoNorm::NoNorm;
+  [[nodiscard]] std::string name() const override { return "FoldedNorm"; }
+};
+
 /// activation(norm(x) + residual) for any module: one op where the module is a Norm, else one after the other. Hooks of
 /// the module see the result; those of an activation's own module are not called.
-Tensor forward_act(Module& norm, const Tensor& x, const NormActOptions& then);
+Tensor forward_act(Module& norm, const Tensor& x, const ActOptions& then);
+/// activation(norm(conv(x)) + residual). Where the norm has been folded into the convolution (fold_batch_norm()) and no
+/// hook wants to see what is between them: conv2d_act().
+Tensor conv_norm_act(Module& conv, Module& norm, const Tensor& x, const ActOptions& then);
 
 struct NormOptions {
   double eps = 1e-5;  ///< PyTorch's; see layer_norm() and group_norm() for who differs
@@ -48,7 +58,7 @@ struct NormOptions {
 class LayerNorm : public Norm {
  public:
   explicit LayerNorm(const Sizes& normalized_shape, const NormOptions& options = {});
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
 
  private:
@@ -67,7 +77,7 @@ struct RmsNormLayerOptions {
 class RMSNorm : public Norm {
  public:
   explicit RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options = {});
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
 
  private:
@@ -86,7 +96,7 @@ struct SimpleNormLayerOptions {
 class SimpleNorm : public Norm {
  public:
   explicit SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options = {});
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
 
  private:
@@ -129,7 +139,7 @@ struct LayerNorm2dLayerOptions {
 class LayerNorm2d : public ChannelNorm {
  public:
   explicit LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options = {});
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
 };
 
 struct RmsNorm2dLayerOptions {
@@ -141,14 +151,14 @@ struct RmsNorm2dLayerOptions {
 class RMSNorm2d : public ChannelNorm {
  public:
   explicit RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options = {});
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
 };
 
 /// x / deviation over the channels of (N, channels, H, W), at each pixel. A weight, no bias.
 class SimpleNorm2d : public ChannelNorm {
  public:
   explicit SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& options = {});
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
 };
 
 /// Over groups of channels of (N, channels, …). timm's layer takes the channels first, then the groups (32 by default).
@@ -156,7 +166,7 @@ class SimpleNorm2d : public ChannelNorm {
 class GroupNorm : public ChannelNorm {
  public:
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
-  Tensor forward_act(const Tensor& x, const NormActOptions& then) override;
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
 
  private:
   int64_t groups_;

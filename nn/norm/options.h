@@ -14,10 +14,6 @@ namespace norma::nn {
 /// ", affine=false", or else ", bias=false", and ", statistics=sum_of_squares" where they are not the default.
 std::string norm_option_text(bool affine, Statistics statistics, bool bias = true);
 
-/// activation(y + residual), in ops of their own. bfloat16 and float16 are computed in float32 and rounded once. Under
-/// an Autocast the residual is converted to y's dtype.
-Tensor act_after(const Tensor& y, const NormActOptions& then);
-
 /// Throw Error, in the name of `layer`.
 void check_eps(std::string_view layer, double eps);
 void check_momentum(std::string_view layer, double momentum);

@@ -108,6 +108,12 @@ Conv2dCase make_case(DType dtype, const Sizes& x, const Sizes& weight, const Str
   return conv;
 }
 
+MemoryFormat result_format(const Tensor& x, const Tensor& weight) {
+  const bool channels_last = x.suggest_memory_format() == MemoryFormat::channels_last ||
+                             weight.suggest_memory_format() == MemoryFormat::channels_last;
+  return channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+}
+
 /// weight itself if kernels can read it, else a contiguous copy.
 Tensor readable_weight(const Tensor& weight) {
   return weight.is_contiguous(MemoryFormat::channels_last) ? weight : contiguous_copy(weight);
@@ -149,12 +155,39 @@ Tensor conv2d(const Tensor& input, const Tensor& uncast_weight, const Tensor& un
   const Tensor weight = cast.like(uncast_weight, x);
   const Tensor bias = cast.like(uncast_bias, x);
   check_arguments(x, weight, bias, options);
-  const bool channels_last = x.suggest_memory_format() == MemoryFormat::channels_last ||
-                             weight.suggest_memory_format() == MemoryFormat::channels_last;
-  return conv2d_in(x, weight, bias, options, channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous);
+  return conv2d_in(x, weight, bias, options, result_format(x, weight));
 }
 
 namespace {
+
+/// conv2d_act() of checked operands by one kernel; undefined where there is none.
+Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+                         const ActOptions& then) {
+  const MemoryFormat format = result_format(x, weight);
+  const Tensor x_read = contiguous_copy(x, format);
+  const Tensor weight_read = readable_weight(weight);
+  const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+  const Conv2dCase conv = make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
+  const Sizes sizes{conv.n, conv.o, conv.oh, conv.ow};
+  if (then.residual.defined()) {
+    check_sizes("conv2d_act", "residual", then.residual, sizes);
+    check_dtype("conv2d_act", "residual", then.residual, x.dtype());
+    check_device("conv2d_act", "residual", then.residual, x.device());
+  }
+  const kernels::Conv2dImplementation& implementation =
+      kernels::conv_kernels.at("conv2d", x.device())->choose(conv, Conv2dPass::forward);
+  if (implementation.forward_act == nullptr || sizes.numel() == 0) {
+    return {};
+  }
+  const Tensor residual = then.residual.defined() ? contiguous_copy(then.residual, format) : Tensor();
+  const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
+  const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
+  const bool done = implementation.forward_act(
+      conv, x_read.device_pointer(), weight_read.device_pointer(), pointer_or_null(bias_read), y.device_pointer(),
+      {.relu = then.activation == Activation::relu, .residual = pointer_or_null(residual)},
+      is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
+  return done ? y : Tensor();
+}
 
 Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                  MemoryFormat format) {
@@ -194,6 +227,23 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 }
 
 }  // namespace
+
+Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+                  const ActOptions& then) {
+  const bool plain = then.activation == Activation::identity && !then.residual.defined();
+  const bool fusible = then.activation == Activation::identity || then.activation == Activation::relu;
+  const auto is_trained = [](const Tensor& operand) { return operand.defined() && operand.requires_grad(); };
+  const bool recorded =
+      grad_enabled() && (is_trained(x) || is_trained(weight) || is_trained(bias) || is_trained(then.residual));
+  if (!plain && fusible && !recorded && !autocast_enabled()) {
+    check_arguments(x, weight, bias, options);
+    const Tensor y = x.dtype() == DType::float32 ? conv2d_act_in_one(x, weight, bias, options, then) : Tensor();
+    if (y.defined()) {
+      return y;
+    }
+  }
+  return activate(conv2d(x, weight, bias, options), then, "conv2d_act");
+}
 
 Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes& sizes, const Conv2dOptions& options,
                              MemoryFormat format) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/pointwise/activation.h"
 
 #include <string>
 #include <vector>
@@ -29,6 +30,13 @@ struct Conv2dOptions {
 /// The first implementation that supports the case is used: our own (depthwise with stride 1), oneDNN, Eigen.
 /// NORMA_CONV=depthwise|onednn|eigen forces one, in all cases that it supports.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
+
+/// activation(conv2d(x) + residual). Where no gradient is recorded, a library that can does it in one kernel, so that
+/// neither the sum nor the activation costs a pass over memory (float32, relu or identity); oneDNN's relu makes 0 of
+/// NaN. Otherwise separate ops. Throws what conv2d() throws, and Error for a residual of other sizes or dtype than the
+/// result.
+Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+                  const ActOptions& then);
 
 /// Names of the implementations for tensors on `device`, in the order they are tried.
 std::vector<std::string> conv2d_implementations(Device device = default_device());

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <map>
 #include <memory>
 #include <tuple>
 
@@ -66,14 +65,16 @@ Layouts offered_layouts(const Conv2dCase& conv, Conv2dPass pass, bool has_bias) 
   return make_layouts(conv, has_bias, plain ? Tag::nhwc : Tag::any, Tag::any);
 }
 
-std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass, bool has_bias) {
+std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass, bool has_bias,
+                                        const Epilogue& epilogue) {
   const Layouts caller = caller_layouts(conv, has_bias);
   const Layouts offered = offered_layouts(conv, pass, has_bias);
   const onednn::ConvolutionGeometry geometry{.stride = {conv.stride_h, conv.stride_w},
                                              .dilation = {conv.dilation_h - 1, conv.dilation_w - 1},
                                              .padding = {conv.padding_h, conv.padding_w}};
-  const auto forward = onednn::convolution_forward(dnnl::prop_kind::forward_training, offered.src, offered.weights,
-                                                   offered.bias, offered.dst, geometry);
+  const auto forward =
+      onednn::convolution_forward(dnnl::prop_kind::forward_training, offered.src, offered.weights, offered.bias,
+                                  offered.dst, geometry, onednn::post_ops(epilogue, caller.dst));
   switch (pass) {
     case Conv2dPass::forward: {
       auto plan = std::make_unique<onednn::Plan>(dnnl::convolution_forward(forward), forward.scratchpad_desc());
@@ -82,6 +83,9 @@ std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass,
       plan->add_output(DNNL_ARG_DST, caller.dst, forward.dst_desc());
       if (has_bias) {
         plan->add_input(DNNL_ARG_BIAS, caller.bias, forward.bias_desc());
+      }
+      if (epilogue.residual != nullptr) {
+        plan->add_input(onednn::kResidual, caller.dst, caller.dst);
       }
       return plan;
     }
@@ -109,26 +113,29 @@ std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass,
 }
 
 /// Runs with the pointers in the order make_plan declares the operands. `keep`: see Conv2dImplementation::forward.
-void execute(const Conv2dCase& conv, Conv2dPass pass, std::span<void* const> pointers, Storage* keep = nullptr) {
+/// False where oneDNN has no primitive with such an epilogue.
+bool execute(const Conv2dCase& conv, Conv2dPass pass, bool has_bias, std::span<void* const> pointers,
+             const Epilogue& epilogue, Storage* keep) {
   // A primitive is made for a number of threads, hence part of the key.
-  using Key = std::tuple<Conv2dCase, Conv2dPass, bool, int>;
-  constexpr size_t kMaxPlans = 1024;
-  thread_local std::map<Key, std::unique_ptr<onednn::Plan>> plans;
-  thread_local int64_t failures = 0;
-  const bool has_bias = pointers.size() == 4;
+  using Key = std::tuple<Conv2dCase, Conv2dPass, bool, bool, bool, int>;
+  thread_local onednn::Plans<Key> plans;
+  const Key key(conv, pass, has_bias, epilogue.relu, epilogue.residual != nullptr, num_threads());
   try {
-    if (plans.size() >= kMaxPlans || failures != onednn::room_failures()) {
-      failures = onednn::room_failures();
-      plans.clear();
+    onednn::Plan* const plan = plans.find(key, [&] { return make_plan(conv, pass, has_bias, epilogue); });
+    if (plan != nullptr) {
+      plan->execute(pointers, keep);
     }
-    auto& plan = plans[Key(conv, pass, has_bias, num_threads())];
-    if (plan == nullptr) {
-      plan = make_plan(conv, pass, has_bias);
-    }
-    plan->execute(pointers, keep);
+    return plan != nullptr;
   } catch (const dnnl::error& error) {
     onednn::fail_with("conv2d", error);
   }
+}
+
+/// What every convolution has. Throws Error where oneDNN lacks it all the same.
+void execute_plain(const Conv2dCase& conv, Conv2dPass pass, bool has_bias, std::span<void* const> pointers,
+                   Storage* keep = nullptr) {
+  check(execute(conv, pass, has_bias, pointers, /* epilogue= */ {}, keep), "conv2d",
+        "oneDNN: has no primitive for this convolution");
 }
 
 /// oneDNN's kernels compute places along an axis in int32.
@@ -161,7 +168,25 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
     return;
   }
   const std::array<void*, 4> pointers{writable(x), writable(weight), y, writable(bias)};
-  execute(conv, Conv2dPass::forward, std::span(pointers).first(bias == nullptr ? 3 : 4), keep);
+  execute_plain(conv, Conv2dPass::forward, bias != nullptr, std::span(pointers).first(bias == nullptr ? 3 : 4), keep);
+}
+
+bool forward_act(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+                 const Epilogue& epilogue, Storage* keep) {
+  if (pixel_product::serves(conv)) {
+    return pixel_product::forward_act(conv, x, weight, bias, y, epilogue, keep);
+  }
+  if (epilogue.residual != nullptr && !(conv.channels_last && !prefers_blocked(conv, Conv2dPass::forward))) {
+    return false;  // the residual does not lie as oneDNN's result does
+  }
+  std::array<void*, 5> pointers{writable(x), writable(weight), y};
+  size_t count = 3;
+  for (const void* optional : {bias, epilogue.residual}) {
+    if (optional != nullptr) {
+      pointers[count++] = writable(optional);
+    }
+  }
+  return execute(conv, Conv2dPass::forward, bias != nullptr, std::span(pointers).first(count), epilogue, keep);
 }
 
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
@@ -169,7 +194,7 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
     pixel_product::input_gradient(conv, dy, weight, dx);
     return;
   }
-  execute(conv, Conv2dPass::input_gradient, std::array{writable(dy), writable(weight), dx});
+  execute_plain(conv, Conv2dPass::input_gradient, false, std::array{writable(dy), writable(weight), dx});
 }
 
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
@@ -177,7 +202,7 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
     pixel_product::weight_gradient(conv, x, dy, dweight);
     return;
   }
-  execute(conv, Conv2dPass::weight_gradient, std::array{writable(x), writable(dy), dweight});
+  execute_plain(conv, Conv2dPass::weight_gradient, false, std::array{writable(x), writable(dy), dweight});
 }
 
 }  // namespace
@@ -187,7 +212,8 @@ const Conv2dImplementation* conv2d_onednn() {
                                                        .supports = supports,
                                                        .forward = forward,
                                                        .input_gradient = input_gradient,
-                                                       .weight_gradient = weight_gradient};
+                                                       .weight_gradient = weight_gradient,
+                                                       .forward_act = forward_act};
   return &implementation;
 }
 

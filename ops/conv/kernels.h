@@ -3,6 +3,7 @@
 #include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/storage.h"
+#include "ops/epilogue.h"
 #include "ops/implementations.h"
 
 #include <compare>
@@ -59,6 +60,9 @@ struct Conv2dImplementation {
   void (*forward)(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep);
   void (*input_gradient)(const Conv2dCase& conv, const void* dy, const void* weight, void* dx);
   void (*weight_gradient)(const Conv2dCase& conv, const void* x, const void* dy, void* dweight);
+  /// forward() with an epilogue. False where it has none for the case; y is unwritten then. nullptr: it never has.
+  bool (*forward_act)(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+                      const Epilogue& epilogue, Storage* keep) = nullptr;
 };
 
 /// nullptr in a build without oneDNN.

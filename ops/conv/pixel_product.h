@@ -12,6 +12,9 @@ namespace norma::kernels::pixel_product {
 bool serves(const Conv2dCase& conv);
 
 void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep);
+/// See Conv2dImplementation::forward_act.
+bool forward_act(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+                 const Epilogue& epilogue, Storage* keep);
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx);
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight);
 

@@ -1,4 +1,5 @@
 #include "core/buffer.h"
+#include "core/error.h"
 #include "core/parallel.h"
 #include "ops/conv/pixel_product.h"
 #include "ops/matmul/kernels.h"
@@ -80,7 +81,8 @@ bool serves(const Conv2dCase& conv) {
 }
 
 // y (pixels, o) = x (pixels, c) weightᵀ
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep) {
+bool forward_act(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+                 const Epilogue& epilogue, Storage* keep) {
   const MatmulCase product{.m = pixels(conv),
                            .n = conv.o,
                            .k = conv.c,
@@ -89,7 +91,16 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
                            .b_row = 1,
                            .b_column = conv.c,
                            .c_row = conv.o};
-  with_met_pixels(conv, x, [&](const void* met) { matmul_onednn()->multiply(product, met, weight, bias, y, keep); });
+  bool done = false;
+  with_met_pixels(conv, x, [&](const void* met) {
+    done = matmul_onednn()->multiply_act(product, met, weight, bias, y, epilogue, keep);
+  });
+  return done;
+}
+
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep) {
+  check(forward_act(conv, x, weight, bias, y, /* epilogue= */ {}, keep), "conv2d",
+        "oneDNN: has no primitive for this product");
 }
 
 // dx = dy weight

@@ -3,6 +3,7 @@
 #include "core/by_device.h"
 #include "core/dtype.h"
 #include "core/storage.h"
+#include "ops/epilogue.h"
 #include "ops/implementations.h"
 
 #include <compare>
@@ -43,6 +44,9 @@ struct MatmulImplementation {
   /// bias: n values added to every row, or nullptr. c is overwritten. `keep`, unless nullptr, is the storage of b: an
   /// implementation that reorders b may keep the reordered one there.
   void (*multiply)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* keep);
+  /// multiply() with an epilogue. False where it has none for the case; c is unwritten then. nullptr: it never has.
+  bool (*multiply_act)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
+                       const Epilogue& epilogue, Storage* keep) = nullptr;
 };
 
 /// nullptr in a build without oneDNN.

@@ -4,7 +4,6 @@
 #include "ops/matmul/kernels.h"
 
 #include <array>
-#include <map>
 #include <memory>
 #include <tuple>
 
@@ -73,7 +72,7 @@ std::unique_ptr<onednn::Plan> make_transposed(const MatmulCase& p) {
   return plan;
 }
 
-std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias, bool kept) {
+std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias, bool kept, const Epilogue& epilogue) {
   const Arrangement arranged = arrangement(p, has_bias, kept);
   if (arranged == Arrangement::transposed) {
     return make_transposed(p);
@@ -90,13 +89,16 @@ std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias, b
   }
   const memory::desc offered =
       arranged == Arrangement::packed ? memory::desc({p.k, p.n}, type, memory::format_tag::any) : b;
-  const auto descriptor = onednn::matmul(a, offered, bias, c);
+  const auto descriptor = onednn::matmul(a, offered, bias, c, onednn::post_ops(epilogue, c));
   auto plan = std::make_unique<onednn::Plan>(dnnl::matmul(descriptor), descriptor.scratchpad_desc());
   plan->add_input(DNNL_ARG_SRC, a, descriptor.src_desc());
   plan->add_input(DNNL_ARG_WEIGHTS, b, descriptor.weights_desc());
   plan->add_output(DNNL_ARG_DST, c, descriptor.dst_desc());
   if (has_bias) {
     plan->add_input(DNNL_ARG_BIAS, bias, bias);
+  }
+  if (epilogue.residual != nullptr) {
+    plan->add_input(onednn::kResidual, c, c);
   }
   return plan;
 }
@@ -109,34 +111,46 @@ void* writable(const void* pointer) {
   return const_cast<void*>(pointer);
 }  // oneDNN's handles are not const
 
-void multiply(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* keep) {
+bool multiply_act(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
+                  const Epilogue& epilogue, Storage* keep) {
   // A primitive is made for a number of threads, hence part of the key.
-  using Key = std::tuple<MatmulCase, bool, bool, int>;
-  constexpr size_t kMaxPlans = 1024;
-  thread_local std::map<Key, std::unique_ptr<onednn::Plan>> plans;
-  thread_local int64_t failures = 0;
+  using Key = std::tuple<MatmulCase, bool, bool, bool, bool, int>;
+  thread_local onednn::Plans<Key> plans;
   const bool has_bias = bias != nullptr;
   const bool kept = keep != nullptr;
+  const bool has_residual = epilogue.residual != nullptr;
+  if ((epilogue.relu || has_residual) && arrangement(product, has_bias, kept) == Arrangement::transposed) {
+    return false;
+  }
+  std::array<void*, 5> pointers{writable(a), writable(b), c};
+  size_t count = 3;
+  for (const void* optional : {bias, epilogue.residual}) {
+    if (optional != nullptr) {
+      pointers[count++] = writable(optional);
+    }
+  }
+  const Key key(product, has_bias, kept, epilogue.relu, has_residual, num_threads());
   try {
-    if (plans.size() >= kMaxPlans || failures != onednn::room_failures()) {
-      failures = onednn::room_failures();
-      plans.clear();
+    onednn::Plan* const plan = plans.find(key, [&] { return make_product(product, has_bias, kept, epilogue); });
+    if (plan != nullptr) {
+      plan->execute(std::span(pointers).first(count), keep);
     }
-    auto& plan = plans[Key(product, has_bias, kept, num_threads())];
-    if (plan == nullptr) {
-      plan = make_product(product, has_bias, kept);
-    }
-    const std::array<void*, 4> pointers{writable(a), writable(b), c, writable(bias)};
-    plan->execute(std::span(pointers).first(has_bias ? 4 : 3), keep);
+    return plan != nullptr;
   } catch (const dnnl::error& error) {
     onednn::fail_with("matmul", error);
   }
 }
 
+void multiply(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* keep) {
+  check(multiply_act(product, a, b, bias, c, /* epilogue= */ {}, keep), "matmul",
+        "oneDNN: has no primitive for this product");
+}
+
 }  // namespace
 
 const MatmulImplementation* matmul_onednn() {
-  static constexpr MatmulImplementation implementation{.name = "onednn", .supports = supports, .multiply = multiply};
+  static constexpr MatmulImplementation implementation{
+      .name = "onednn", .supports = supports, .multiply = multiply, .multiply_act = multiply_act};
   return &implementation;
 }
 

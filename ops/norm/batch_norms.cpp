@@ -44,7 +44,7 @@ NormSpec batch_norm_spec(const Tensor& x, const BatchNormOptions& options) {
 /// Evaluation with running statistics.
 Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tensor& running_mean,
                                const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                               const BatchNormOptions& options, const NormActOptions& then) {
+                               const BatchNormOptions& options, const ActOptions& then) {
   check_weights(op, x, weight, bias);
   const Tensor stats = fixed_stats_of(op, running_mean, running_var, options.eps, compute_dtype(x.dtype()));
   return record_norm(op, x, batch_norm_spec(x, options), weight, bias, {.fixed_stats = stats, .then = then});
@@ -97,7 +97,7 @@ Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
 }  // namespace
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-                  const Tensor& bias, const BatchNormOptions& options, const NormActOptions& then) {
+                  const Tensor& bias, const BatchNormOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "batch_norm";
   check_input(op, x, 2, 5);
   check_options(op, options);
@@ -118,11 +118,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
 
 Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
                         const Tensor& weight, const Tensor& bias, const BatchNormOptions& options,
-                        const NormActOptions& options_then) {
+                        const ActOptions& options_then) {
   constexpr std::string_view op = "ghost_batch_norm";
   const AutocastOp cast(op);
   const Tensor x = cast.input(input);
-  const NormActOptions then{options_then.activation, cast.like(options_then.residual, x)};
+  const ActOptions then{options_then.activation, cast.like(options_then.residual, x)};
   check_input(op, x, 2, 5);
   check_options(op, options);
   check(sub_batch >= 1, op, "sub_batch: expected at least 1, got {}", sub_batch);
@@ -160,7 +160,7 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
       spec.affine = {2};
     }
     const int64_t count = checked_count(op, images == part.size(0) ? part : narrow(part, 0, 0, images), options);
-    NormActOptions part_then = then;
+    ActOptions part_then = then;
     if (then.residual.defined()) {
       check_sizes(op, "residual", then.residual, x.sizes());
       part_then.residual =
@@ -201,11 +201,11 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
 }
 
 Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-                    const Tensor& bias, const BatchRenormOptions& options, const NormActOptions& options_then) {
+                    const Tensor& bias, const BatchRenormOptions& options, const ActOptions& options_then) {
   constexpr std::string_view op = "batch_renorm";
   const AutocastOp cast(op);
   const Tensor x = cast.input(input);
-  const NormActOptions then{options_then.activation, cast.like(options_then.residual, x)};
+  const ActOptions then{options_then.activation, cast.like(options_then.residual, x)};
   check_input(op, x, 2, 5);
   check(check_running_statistics(op, running_mean, running_var, x), op,
         "running_mean: expected running statistics, got none");
@@ -256,7 +256,7 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-                     const Tensor& bias, const TrackedInstanceNormOptions& options, const NormActOptions& then) {
+                     const Tensor& bias, const TrackedInstanceNormOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "instance_norm";
   check_input(op, x, 3, 5);
   check(check_running_statistics(op, running_mean, running_var, x), op,

@@ -34,7 +34,7 @@ double machine_epsilon(DType dtype) {
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight, const Tensor& bias,
-                  const LayerNormOptions& options, const NormActOptions& then) {
+                  const LayerNormOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "layer_norm";
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x, {.reduce = axes, .affine = axes, .statistics = options.statistics, .eps = options.eps}, weight,
@@ -42,7 +42,7 @@ Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& 
 }
 
 Tensor layer_norm_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const LayerNorm2dOptions& options,
-                     const NormActOptions& then) {
+                     const ActOptions& then) {
   constexpr std::string_view op = "layer_norm_2d";
   check_rank(op, "input", x, 4);
   return norm_act(x, {.reduce = {1}, .affine = {1}, .statistics = options.statistics, .eps = options.eps}, weight, bias,
@@ -50,7 +50,7 @@ Tensor layer_norm_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 }
 
 Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight, const RmsNormOptions& options,
-                const NormActOptions& then) {
+                const ActOptions& then) {
   constexpr std::string_view op = "rms_norm";
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x,
@@ -61,7 +61,7 @@ Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& we
                   weight, {}, then, nullptr, op);
 }
 
-Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions& options, const NormActOptions& then) {
+Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "rms_norm_2d";
   check_rank(op, "input", x, 4);
   return norm_act(x, {.reduce = {1}, .affine = {1}, .eps = options.eps, .centring = Centring::none}, weight, {}, then,
@@ -69,7 +69,7 @@ Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions
 }
 
 Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight,
-                   const SimpleNormOptions& options, const NormActOptions& then) {
+                   const SimpleNormOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "simple_norm";
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x,
@@ -82,8 +82,7 @@ Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor&
                   weight, {}, then, nullptr, op);
 }
 
-Tensor simple_norm_2d(const Tensor& x, const Tensor& weight, const SimpleNormOptions& options,
-                      const NormActOptions& then) {
+Tensor simple_norm_2d(const Tensor& x, const Tensor& weight, const SimpleNormOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "simple_norm_2d";
   check_rank(op, "input", x, 4);
   return norm_act(x,
@@ -97,7 +96,7 @@ Tensor simple_norm_2d(const Tensor& x, const Tensor& weight, const SimpleNormOpt
 }
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias,
-                  const GroupNormOptions& options, const NormActOptions& then) {
+                  const GroupNormOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "group_norm";
   check_input(op, x, 2, 5);
   check(num_groups >= 1, op, "num_groups: expected at least 1, got {}", num_groups);
@@ -111,7 +110,7 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
 }
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const InstanceNormOptions& options,
-                     const NormActOptions& then) {
+                     const ActOptions& then) {
   constexpr std::string_view op = "instance_norm";
   check_input(op, x, 3, 5);
   const int64_t maps = x.size(0) * x.size(1);

@@ -17,7 +17,7 @@ namespace norma::norm_detail {
 struct ForwardOptions {
   NormStatistics* statistics = nullptr;  ///< receives mean and variance
   Tensor fixed_stats = {};               ///< see running_statistics.h
-  NormActOptions then = {};
+  ActOptions then = {};
 };
 /// norm_act() for a spec whose axes are sorted and not negative, and arguments that fit. With fixed stats nothing is
 /// computed from x, and the gradient takes mean and variance for constants.

@@ -15,8 +15,8 @@ Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight, co
   return norm_act(x, spec, weight, bias, {}, statistics, op);
 }
 
-Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
-                const NormActOptions& then, NormStatistics* statistics, std::string_view op) {
+Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias, const ActOptions& then,
+                NormStatistics* statistics, std::string_view op) {
   const NormSpec checked = checked_spec(op, x, spec);
   check_affine(op, "weight", weight, x, checked.affine);
   check_affine(op, "bias", bias, x, checked.affine);

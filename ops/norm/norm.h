@@ -24,13 +24,6 @@ struct NormStatistics {
   Tensor var;   ///< biased unless the spec has a correction; the mean square for Centring::none
 };
 
-/// What follows the norm in the same op: y = activation(norm(x) + residual). Backward computes norm(x) again rather
-/// than keep it; a relu behind a residual keeps one bit per element.
-struct NormActOptions {
-  Activation activation = Activation::identity;
-  Tensor residual = {};  ///< sizes and dtype of x, or undefined
-};
-
 /// Normalises x by statistics taken from x itself. weight and bias: sizes of x along spec.affine, or undefined.
 /// `statistics`, if given, receives mean and variance (off the tape).
 /// Throws Error for axes out of range or repeated, groups that do not divide axis 1, eps below 0, a correction that
@@ -44,9 +37,11 @@ Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight = {
 Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& spec, const Tensor& weight = {},
                            const Tensor& bias = {});
 
-/// normalize(), and what follows it. Throws Error also for a residual of other sizes or dtype.
-Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
-                const NormActOptions& then, NormStatistics* statistics = nullptr, std::string_view op = "norm_act");
+/// normalize(), and what follows it: y = activation(norm(x) + residual). Backward computes norm(x) again rather than
+/// keep it; a relu behind a residual keeps one bit per element. Throws Error also for a residual of other sizes or
+/// dtype.
+Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias, const ActOptions& then,
+                NormStatistics* statistics = nullptr, std::string_view op = "norm_act");
 
 /// Only the statistics that normalize() would use (off the tape).
 NormStatistics norm_statistics(const Tensor& x, const NormSpec& spec, std::string_view op = "norm_statistics");
@@ -64,13 +59,13 @@ struct BatchNormOptions {
 /// statistics when not training (both undefined: batch statistics are used then too). An empty batch leaves them alone.
 /// Throws Error in training for a single value per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
-                  const Tensor& bias = {}, const BatchNormOptions& options = {}, const NormActOptions& then = {});
+                  const Tensor& bias = {}, const BatchNormOptions& options = {}, const ActOptions& then = {});
 
 /// Hoffer, Hubara and Soudry, 2017: batch norm of each `sub_batch` images on their own, the last of which may be fewer.
 /// Running statistics take the average over the sub-batches. Evaluation is that of batch_norm().
 Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
                         const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {},
-                        const NormActOptions& then = {});
+                        const ActOptions& then = {});
 
 struct BatchRenormOptions {
   BatchNormOptions batch_norm = {};
@@ -83,7 +78,7 @@ struct BatchRenormOptions {
 /// Evaluation is that of batch_norm(). The paper and Keras keep a running s, with the biased variance; here the
 /// variance is kept, unbiased unless the options say otherwise.
 Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
-                    const Tensor& bias = {}, const BatchRenormOptions& options = {}, const NormActOptions& then = {});
+                    const Tensor& bias = {}, const BatchRenormOptions& options = {}, const ActOptions& then = {});
 
 struct LayerNormOptions {
   double eps = 1e-5;  ///< timm and Flax have 1e-6, Keras 1e-3
@@ -92,14 +87,14 @@ struct LayerNormOptions {
 /// Ba, Kiros and Hinton, 2016: statistics over the last normalized_shape.size() axes, whose sizes those must be.
 /// weight, bias: of these sizes or undefined, as in Keras; Flax's vary along the last axis alone by default.
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
-                  const LayerNormOptions& options = {}, const NormActOptions& then = {});
+                  const LayerNormOptions& options = {}, const ActOptions& then = {});
 struct LayerNorm2dOptions {
   double eps = 1e-6;  ///< as in timm and ConvNeXt
   Statistics statistics = Statistics::stable;
 };
 /// Layer norm over the channels of (N, C, H, W), at each pixel, without permuting. weight, bias: (C).
 Tensor layer_norm_2d(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                     const LayerNorm2dOptions& options = {}, const NormActOptions& then = {});
+                     const LayerNorm2dOptions& options = {}, const ActOptions& then = {});
 
 struct RmsNormOptions {
   /// none: the distance from 1 to the next number of the dtype, float32's for 16 bits, as in PyTorch. timm, Flax and
@@ -108,14 +103,14 @@ struct RmsNormOptions {
 };
 /// Zhang and Sennrich, 2019: x / sqrt(mean(x²) + eps) * weight over the last normalized_shape.size() axes.
 Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
-                const RmsNormOptions& options = {}, const NormActOptions& then = {});
+                const RmsNormOptions& options = {}, const ActOptions& then = {});
 
 struct RmsNorm2dOptions {
   double eps = 1e-6;  ///< as in timm
 };
 /// The same over the channels of (N, C, H, W), at each pixel. weight: (C).
 Tensor rms_norm_2d(const Tensor& x, const Tensor& weight = {}, const RmsNorm2dOptions& options = {},
-                   const NormActOptions& then = {});
+                   const ActOptions& then = {});
 
 struct SimpleNormOptions {
   double eps = 1e-6;
@@ -124,10 +119,10 @@ struct SimpleNormOptions {
 /// x / sqrt(var + eps) * weight over the last axes, with the unbiased variance, as in timm: the mean is not subtracted.
 /// Throws Error for a single element.
 Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
-                   const SimpleNormOptions& options = {}, const NormActOptions& then = {});
+                   const SimpleNormOptions& options = {}, const ActOptions& then = {});
 /// The same over the channels of (N, C, H, W), at each pixel. weight: (C).
 Tensor simple_norm_2d(const Tensor& x, const Tensor& weight = {}, const SimpleNormOptions& options = {},
-                      const NormActOptions& then = {});
+                      const ActOptions& then = {});
 
 struct GroupNormOptions {
   double eps = 1e-5;  ///< Flax has 1e-6
@@ -136,7 +131,7 @@ struct GroupNormOptions {
 /// Wu and He, 2018: x (N, C, …), statistics over C / num_groups channels and all axes behind. weight, bias: (C). The
 /// channels of a group are neighbours; MLX takes every num_groups-th channel, unless it is told pytorch_compatible.
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
-                  const GroupNormOptions& options = {}, const NormActOptions& then = {});
+                  const GroupNormOptions& options = {}, const ActOptions& then = {});
 
 struct InstanceNormOptions {
   double eps = 1e-5;  ///< Flax has 1e-6
@@ -145,7 +140,7 @@ struct InstanceNormOptions {
 /// Ulyanov et al., 2016: x (N, C, …), statistics over all axes behind the channels. weight, bias: (C). Throws Error for
 /// a single element behind the channels.
 Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                     const InstanceNormOptions& options = {}, const NormActOptions& then = {});
+                     const InstanceNormOptions& options = {}, const ActOptions& then = {});
 
 struct TrackedInstanceNormOptions {
   bool training = true;
@@ -157,6 +152,6 @@ struct TrackedInstanceNormOptions {
 /// average of them over the batch (the unbiased variance) goes into the running ones, which normalise when not
 /// training.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
-                     const Tensor& bias, const TrackedInstanceNormOptions& options, const NormActOptions& then = {});
+                     const Tensor& bias, const TrackedInstanceNormOptions& options, const ActOptions& then = {});
 
 }  // namespace norma

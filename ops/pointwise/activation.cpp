@@ -1,6 +1,8 @@
 #include "ops/pointwise/activation.h"
 
+#include "core/autocast.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
 
 namespace norma {
 
@@ -22,6 +24,25 @@ Tensor activate(const Tensor& x, Activation activation) {
     case Activation::silu: return silu(x);
   }
   return x;
+}
+
+Tensor activate(const Tensor& y, const ActOptions& then, std::string_view op) {
+  if (then.activation == Activation::identity && !then.residual.defined()) {
+    return y;
+  }
+  const AutocastOp cast("normalize");
+  const Tensor residual = cast.like(then.residual, y);
+  const DType dtype = compute_dtype(y.dtype());
+  Tensor z = to(y, dtype);
+  if (residual.defined()) {
+    check_dtype(op, "residual", residual, y.dtype());
+    check_sizes(op, "residual", residual, y.sizes());
+    z = add(z, to(residual, dtype));
+  }
+  if (then.activation == Activation::relu) {
+    return relu(to(z, y.dtype()));  // keeps its output, in y's dtype
+  }
+  return to(activate(z, then.activation), y.dtype());
 }
 
 }  // namespace norma

@@ -7,12 +7,22 @@
 
 namespace norma {
 
-/// What may follow a norm in the same op.
+/// What may follow a norm or a convolution in the same op.
 enum class Activation : uint8_t { identity, relu, gelu, silu };
 
 std::string_view to_string(Activation activation);
 
 /// relu(x), gelu(x), silu(x) of pointwise.h, or x itself for identity.
 Tensor activate(const Tensor& x, Activation activation);
+
+/// What follows a norm or a convolution f in the same op: y = activation(f(x) + residual).
+struct ActOptions {
+  Activation activation = Activation::identity;
+  Tensor residual = {};  ///< sizes and dtype of f(x), or undefined
+};
+
+/// activation(x + residual), in ops of their own. bfloat16 and float16 are computed in float32 and rounded once. Under
+/// an Autocast the residual is converted to x's dtype. Throws Error "op: residual: …" for one of other sizes or dtype.
+Tensor activate(const Tensor& x, const ActOptions& then, std::string_view op = "norm_act");
 
 }  // namespace norma

@@ -63,6 +63,36 @@ void check_parts_of(S) {
   }
 }
 
+/// Vectors at every distance from an aligned place, and what is left over.
+template <class S>
+void check_streams_of(S) {
+  using T = compute_t<S>;
+  constexpr int64_t count = 5 * kLanes<T>;
+  alignas(64) std::array<S, 64 + count> to;
+  for (size_t shift = 0; shift < 64 / sizeof(S); ++shift) {
+    CAPTURE(shift);
+    to.fill(static_cast<S>(T(-1)));
+    {
+      const StreamingStore stream(true);
+      for_each_lanes<T>(count - 3, [&](int64_t i, auto part) {
+        stream(to.data() + shift + i, broadcast(static_cast<T>(i + 1)), part);
+      });
+    }
+    for (size_t i = 0; i < to.size(); ++i) {
+      const auto at = static_cast<int64_t>(i - shift);
+      const bool inside = i >= shift && at < count - 3;
+      CHECK(static_cast<T>(to[i]) == (inside ? static_cast<T>(at / kLanes<T> * kLanes<T> + 1) : T(-1)));
+    }
+  }
+}
+
+void check_streams() {
+  check_streams_of(0.0F);
+  check_streams_of(0.0);
+  check_streams_of(bfloat16{});
+  check_streams_of(float16{});
+}
+
 void check_parts() {
   check_parts_of(0.0F);
   check_parts_of(0.0);
@@ -295,6 +325,9 @@ void check_all() {
   }
   SUBCASE("the order of a sum is always the same") {
     check_sums();
+  }
+  SUBCASE("stores around the caches") {
+    check_streams();
   }
   SUBCASE("a bit per lane") {
     check_bits();

@@ -50,7 +50,7 @@ TEST_CASE("norm_act: values and gradients are those of norm, addition and activa
               for (Tensor& input : inputs) {
                 input.set_requires_grad();
               }
-              const NormActOptions then{.activation = f, .residual = with_residual ? residual : Tensor{}};
+              const ActOptions then{.activation = f, .residual = with_residual ? residual : Tensor{}};
               const Tensor fused = norm_act(x, spec, weight, bias, then);
               const Tensor z = normalize(x, spec, weight, bias);
               const Tensor separate = activate(with_residual ? add(z, residual) : z, f);
@@ -118,11 +118,11 @@ TEST_CASE("norm_act: evaluation with running statistics, and nothing saved witho
 
   for (const Activation f : kActivations) {
     for (const bool with_residual : {false, true}) {
-      const NormActOptions then{.activation = f};
+      const ActOptions then{.activation = f};
       check_gradients(
           "batch_norm, evaluation, " + std::string(to_string(f)),
           [&](const Tensors& in) {
-            NormActOptions options = then;
+            ActOptions options = then;
             options.residual = with_residual ? in[3] : Tensor{};
             return Tensors{batch_norm(in[0], mean, var, in[1], in[2], eval, options)};
           },

@@ -3,11 +3,15 @@
 #include <dnnl.hpp>
 
 #include "core/storage.h"
+#include "ops/epilogue.h"
 
 #include <cstddef>
+#include <map>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace norma::onednn {
@@ -26,9 +30,14 @@ int64_t room_failures();
 /// Throws what oneDNN threw as OutOfMemory or Error "op: oneDNN: …".
 [[noreturn]] void fail_with(std::string_view op, const dnnl::error& error);
 
+/// What a primitive does with its result: adds a residual that lies like `result`, takes relu, or both in this order.
+dnnl::post_ops post_ops(const kernels::Epilogue& epilogue, const dnnl::memory::desc& result);
+/// The argument that post_ops() gives the residual.
+inline constexpr int kResidual = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
+
 /// Attributes of every primitive: its scratchpad comes from us, since Debian's build would allocate one per primitive.
 /// Throws as ensure_room().
-dnnl::primitive_attr attributes();
+dnnl::primitive_attr attributes(const dnnl::post_ops& after = {});
 
 /// A primitive with its memory objects, made once per shape and used with new pointers at every call. Operands that the
 /// primitive wants in another layout than the caller's are reordered on the way in or out. Belongs to one thread.
@@ -60,6 +69,38 @@ class Plan {
   std::vector<Operand> operands_;
   std::unordered_map<int, dnnl::memory> arguments_;
   size_t workspace_bytes_ = 0;
+};
+
+/// The plans of one op, by what they are made for. Belongs to one thread.
+template <class Key>
+class Plans {
+ public:
+  /// The plan for a key, from make() at first. nullptr where oneDNN has no such primitive.
+  template <class Make>
+  Plan* find(const Key& key, Make&& make) {
+    constexpr size_t kMaxPlans = 1024;
+    if (plans_.size() >= kMaxPlans || failures_ != room_failures()) {
+      failures_ = room_failures();
+      plans_.clear();
+    }
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) {
+      return found->second.get();
+    }
+    std::unique_ptr<Plan> made;
+    try {
+      made = make();
+    } catch (const dnnl::error& error) {
+      if (error.status != dnnl_unimplemented) {
+        throw;
+      }
+    }
+    return plans_.emplace(key, std::move(made)).first->second.get();
+  }
+
+ private:
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+  int64_t failures_ = 0;  ///< room_failures() when the oldest was made
 };
 
 }  // namespace norma::onednn

@@ -27,13 +27,16 @@ struct ConvolutionGeometry {
 /// `bias` may be empty.
 inline dnnl::convolution_forward::primitive_desc convolution_forward(
     dnnl::prop_kind kind, const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
-    const dnnl::memory::desc& bias, const dnnl::memory::desc& dst, const ConvolutionGeometry& g) {
+    const dnnl::memory::desc& bias, const dnnl::memory::desc& dst, const ConvolutionGeometry& g,
+    const dnnl::post_ops& after = {}) {
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine(), kind, algorithm, src, weights, bias, dst, g.stride, g.dilation, g.padding, g.padding, attributes()};
+  return {engine(), kind,     algorithm,  src,       weights,   bias,
+          dst,      g.stride, g.dilation, g.padding, g.padding, attributes(after)};
 #else
-  return {
-      {kind, algorithm, src, weights, bias, dst, g.stride, g.dilation, g.padding, g.padding}, attributes(), engine()};
+  return {{kind, algorithm, src, weights, bias, dst, g.stride, g.dilation, g.padding, g.padding},
+          attributes(after),
+          engine()};
 #endif
 }
 
@@ -69,11 +72,12 @@ inline dnnl::convolution_backward_weights::primitive_desc convolution_backward_w
 
 /// `bias` may be empty.
 inline dnnl::matmul::primitive_desc matmul(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
-                                           const dnnl::memory::desc& bias, const dnnl::memory::desc& c) {
+                                           const dnnl::memory::desc& bias, const dnnl::memory::desc& c,
+                                           const dnnl::post_ops& after = {}) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {engine(), a, b, bias, c, attributes()};
+  return {engine(), a, b, bias, c, attributes(after)};
 #else
-  return {{a, b, bias, c}, attributes(), engine()};
+  return {{a, b, bias, c}, attributes(after), engine()};
 #endif
 }
 

@@ -136,9 +136,25 @@ void fail_with(std::string_view op, const dnnl::error& error) {
   fail(op, "oneDNN: {}", error.what());
 }
 
-dnnl::primitive_attr attributes() {
+dnnl::post_ops post_ops(const kernels::Epilogue& epilogue, const dnnl::memory::desc& result) {
+  dnnl::post_ops after;
+  if (epilogue.residual != nullptr) {
+    after.append_binary(dnnl::algorithm::binary_add, result);
+  }
+  if (epilogue.relu) {
+#if DNNL_VERSION_MAJOR >= 3
+    after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+#else
+    after.append_eltwise(/* scale= */ 1, dnnl::algorithm::eltwise_relu, 0, 0);
+#endif
+  }
+  return after;
+}
+
+dnnl::primitive_attr attributes(const dnnl::post_ops& after) {
   ensure_room();
   dnnl::primitive_attr attributes;
+  attributes.set_post_ops(after);
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attributes;
 }

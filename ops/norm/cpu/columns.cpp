@@ -32,7 +32,7 @@ class ColumnsForward {
  public:
   ColumnsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling,
                  Scratch& scratch)
-      : problem_(problem), arrays_(arrays), along_(along_of(problem.affine)) {
+      : problem_(problem), arrays_(arrays), along_(along_of(problem.affine)), out_(streams(problem, sizeof(S))) {
     for (T** row : {&pivot_, &first_, &second_, &scale_, &shift_}) {
       *row = scratch.take<T>(tiling.width);
     }
@@ -121,11 +121,11 @@ class ColumnsForward {
       const S* x = arrays_.x + offset;
       S* y = arrays_.y + offset;
       if (z_ == nullptr) {
-        apply_run(width, x, y, Varying<T>{pivot_}, Varying<T>{first_}, scale, shift);
+        apply_run(width, x, y, Varying<T>{pivot_}, Varying<T>{first_}, scale, shift, out_);
       } else {
         activate_run(arrays_.activation, width, x, arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, y,
                      arrays_.bits == nullptr ? nullptr : arrays_.bits + offset / 8, z_, Varying<T>{pivot_},
-                     Varying<T>{first_}, scale, shift);
+                     Varying<T>{first_}, scale, shift, out_);
       }
     };
     const Varying<T> scale{scale_};
@@ -144,6 +144,7 @@ class ColumnsForward {
   const NormProblem& problem_;
   const ForwardArrays<S>& arrays_;
   Along along_;
+  StreamingStore out_;
   int64_t weights_ = 0;  ///< where those of the tile's outer index begin
   T* pivot_;
   T* first_;

@@ -24,6 +24,7 @@ class ColumnsBackward {
         arrays_(arrays),
         of_dx_(problem),
         along_(along_of(problem.affine)),
+        out_(streams(problem, sizeof(S))),
         staged_(arrays.activation != Activation::identity) {
     for (T** row : {&mean_, &mean_low_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &first_, &second_}) {
       *row = scratch.take<T>(tiling.width);
@@ -239,7 +240,7 @@ class ColumnsBackward {
     const auto run = [&](auto by_dz) {
       input_gradient_run(problem_.fixed_stats, tile.width_of(row), dz, arrays_.x + at, arrays_.dx + at,
                          Varying<T>{centre_}, Varying<T>{centre_low_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
-                         Varying<T>{shift_});
+                         Varying<T>{shift_}, out_);
     };
     const Varying<T> by_dz{by_dz_};
     if (along_ == Along::rows && arrays_.weight != nullptr) {
@@ -255,6 +256,7 @@ class ColumnsBackward {
   const BackwardArrays<S>& arrays_;
   InputGradients of_dx_;
   Along along_;
+  StreamingStore out_;
   bool staged_;
   int64_t weights_ = 0;  ///< that of the tile's first element, for weights that vary from row to row
   T* mean_;

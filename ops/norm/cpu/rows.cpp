@@ -42,6 +42,7 @@ void rows_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays)
   const int64_t ahead = long_rows ? 0 : batch * count;
   parallel_for(0, ceil_div(sets, batch), ceil_div(kPointwiseGrain, batch * count), [&](int64_t begin, int64_t end) {
     Scratch scratch;
+    const StreamingStore out(streams(problem, sizeof(S)));
     T* z = plain ? nullptr : scratch.take<T>(count);
     T pivot[kMaxBatch];
     double sum[kMaxBatch];
@@ -79,12 +80,12 @@ void rows_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays)
         const Varying<T> shift{arrays.bias + weight};
         const Fetch<S> next{arrays.x + offset + ahead};
         if (plain) {
-          apply_run(count, arrays.x + offset, arrays.y + offset, mean, mean_low, scale, shift, next);
+          apply_run(count, arrays.x + offset, arrays.y + offset, mean, mean_low, scale, shift, out, next);
         } else {
           activate_run(arrays.activation, count, arrays.x + offset,
                        arrays.residual == nullptr ? nullptr : arrays.residual + offset, arrays.y + offset,
                        arrays.bits == nullptr ? nullptr : arrays.bits + offset / 8, z, mean, mean_low, scale, shift,
-                       next);
+                       out, next);
         }
       }
     }
@@ -107,7 +108,7 @@ struct RowConstants {
 /// dweight += dz * xhat, dbias += dz.
 template <int rows, class D, class S, class T, class Weight>
 void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowConstants<T>* rows_constants,
-                       Weight weight, T* dweight, T* dbias) {
+                       Weight weight, T* dweight, T* dbias, const StreamingStore& out) {
   RowConstants<T> c[rows];
   std::copy_n(rows_constants, rows, c);
   const auto run = [&](auto with_dx, auto with_weights) {
@@ -124,7 +125,7 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
         db += d;
         if constexpr (with_dx) {
           const Lanes<T> of_statistics = multiply_add(xhat, broadcast(c[row].by_xhat), broadcast(c[row].shift));
-          store(dx + row * count + i, multiply_add(d, w * c[row].rstd, of_statistics), part);
+          out(dx + row * count + i, multiply_add(d, w * c[row].rstd, of_statistics), part);
         }
       }
       if constexpr (with_weights) {
@@ -150,6 +151,7 @@ class RowsBackward {
       : problem_(problem),
         arrays_(arrays),
         of_dx_(problem),
+        out_(streams(problem, sizeof(S))),
         count_(problem.shape.reduce_inner),
         staged_(arrays.activation != Activation::identity),
         in_place_(std::is_same_v<S, T> && arrays.dresidual != nullptr),
@@ -246,7 +248,7 @@ class RowsBackward {
       gradients_of_rows<how_many>(count_, dz + row * count_, x + row * count_,
                                   dx_together == nullptr ? nullptr : dx_together + row * count_, constants + row,
                                   Varying<T>{arrays_.weight + weight}, weights_wanted_ ? dweight_ + weight : nullptr,
-                                  weights_wanted_ ? dbias_ + weight : nullptr);
+                                  weights_wanted_ ? dbias_ + weight : nullptr, out_);
       row += how_many;
     };
     if (affine.outer_period == 1) {
@@ -264,13 +266,14 @@ class RowsBackward {
       input_gradient_run(problem_.fixed_stats, count_, dz + row * count_, x + row * count_, dx + row * count_,
                          Same<T>{centre.first}, Same<T>{centre.second}, rstd,
                          Times{rstd, Varying<T>{arrays_.weight + weight_of(affine, first + row)}}, Same<T>{c.by_xhat},
-                         Same<T>{c.shift});
+                         Same<T>{c.shift}, out_);
     }
   }
 
   const NormProblem& problem_;
   const BackwardArrays<S>& arrays_;
   InputGradients of_dx_;
+  StreamingStore out_;
   int64_t count_;
   bool staged_;
   bool in_place_;  ///< dz is made where dresidual is wanted

@@ -45,13 +45,13 @@ struct FetchNothing {
   HWY_INLINE void operator()(int64_t) const {}
 };
 
-/// y = ((x - mean) - mean_low) * scale + shift
-template <class S, class O, class Mean, class MeanLow, class Scale, class Shift, class Next = FetchNothing>
+/// y = ((x - mean) - mean_low) * scale + shift. `out`: how y is stored.
+template <class S, class O, class Mean, class MeanLow, class Scale, class Shift, class Out, class Next = FetchNothing>
 inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_low, Scale scale, Shift shift,
-                      Next next = {}) {
+                      const Out& out, Next next = {}) {
   for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) {
     next(i);
-    store(y + i, multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), part);
+    out(y + i, multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), part);
   });
 }
 
@@ -59,16 +59,17 @@ inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_l
 /// fixed. (rstd and by_xhat apart are of the size of dx. Their product need not fit T.)
 template <class D, class S, class Mean, class MeanLow, class Rstd, class ByDz, class ByXhat, class Shift>
 inline void input_gradient_run(bool fixed_stats, int64_t count, const D* dz, const S* x, S* dx, Mean mean,
-                               MeanLow mean_low, Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift) {
+                               MeanLow mean_low, Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift,
+                               const StreamingStore& out) {
   if (fixed_stats) {
     for_each_lanes<compute_t<S>>(
-        count, [&](int64_t i, auto part) { store(dx + i, load(dz + i, part) * by_dz.get(i, part), part); });
+        count, [&](int64_t i, auto part) { out(dx + i, load(dz + i, part) * by_dz.get(i, part), part); });
     return;
   }
   for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) {
     const auto xhat = difference(x, i, part, mean, mean_low) * rstd.get(i, part);
     const auto of_statistics = multiply_add(xhat, by_xhat.get(i, part), shift.get(i, part));
-    store(dx + i, multiply_add(load(dz + i, part), by_dz.get(i, part), of_statistics), part);
+    out(dx + i, multiply_add(load(dz + i, part), by_dz.get(i, part), of_statistics), part);
   });
 }
 
@@ -224,9 +225,9 @@ HWY_NOINLINE void silu_slope(int64_t count, T* z) {
 }  // namespace detail
 
 /// to = from, as S.
-template <class S, class T = compute_t<S>>
-inline void store_run(int64_t count, const T* from, S* to) {
-  for_each_lanes<T>(count, [&](int64_t i, auto part) { store(to + i, load(from + i, part), part); });
+template <class S, class Out = CachedStore, class T = compute_t<S>>
+inline void store_run(int64_t count, const T* from, S* to, const Out& out = {}) {
+  for_each_lanes<T>(count, [&](int64_t i, auto part) { out(to + i, load(from + i, part), part); });
 }
 
 /// to += from
@@ -241,7 +242,8 @@ inline void add_run(int64_t count, const S* from, T* to) {
 template <class S, class Mean, class MeanLow, class Scale, class Shift, class Next = FetchNothing,
           class T = compute_t<S>>
 inline void activate_run(Activation activation, int64_t count, const S* x, const S* residual, S* y, uint8_t* bits,
-                         T* scratch, Mean mean, MeanLow mean_low, Scale scale, Shift shift, Next next = {}) {
+                         T* scratch, Mean mean, MeanLow mean_low, Scale scale, Shift shift, const StreamingStore& out,
+                         Next next = {}) {
   if (activation == Activation::relu) {
     const auto relu = [&](auto add) {
       for_each_lanes<T>(count, [&](int64_t i, auto part) {
@@ -249,7 +251,7 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
         const Lanes<T> z =
             add(multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), i, part);
         const Mask<T> negative = z <= broadcast(T(0));
-        store(y + i, zero_where(negative, z), part);
+        out(y + i, zero_where(negative, z), part);
         if (bits != nullptr) {
           detail::store_bits<T>(bits, i, negative, part);
         }
@@ -259,7 +261,7 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
                         : relu([=](Lanes<T> z, int64_t i, auto part) { return z + load(residual + i, part); });
     return;
   }
-  apply_run(count, x, scratch, mean, mean_low, scale, shift, next);
+  apply_run(count, x, scratch, mean, mean_low, scale, shift, CachedStore{}, next);
   if (residual != nullptr) {
     add_run(count, residual, scratch);
   }
@@ -268,7 +270,7 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
   } else if (activation == Activation::silu) {
     detail::silu(count, scratch);
   }
-  store_run(count, scratch, y);
+  store_run(count, scratch, y, out);
 }
 
 /// dz = dy * f'(z + residual), with z as above.
@@ -282,7 +284,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
     });
     return;
   }
-  apply_run(count, x, dz, mean, mean_low, scale, shift);
+  apply_run(count, x, dz, mean, mean_low, scale, shift, CachedStore{});
   if (residual != nullptr) {
     add_run(count, residual, dz);
   }

@@ -121,7 +121,7 @@ template <class S, class T = compute_t<S>>
 class RunsForward {
  public:
   RunsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
-      : problem_(problem), arrays_(arrays), runs_(runs) {
+      : problem_(problem), arrays_(arrays), runs_(runs), out_(streams(problem, sizeof(S))) {
     if (arrays.activation != Activation::identity || arrays.residual != nullptr) {
       z_ = scratch.take<T>(std::min(kPiece, runs.length));
     }
@@ -183,7 +183,7 @@ class RunsForward {
     const Same<T> shift{affine ? arrays_.bias[weight] : T(0)};
     const int64_t offset = runs_.offset(outer, k, r);
     if (z_ == nullptr) {
-      apply_run(runs_.length, arrays_.x + offset, arrays_.y + offset, mean, mean_low, scale, shift);
+      apply_run(runs_.length, arrays_.x + offset, arrays_.y + offset, mean, mean_low, scale, shift, out_);
       return;
     }
     for (int64_t begin = 0; begin < runs_.length; begin += kPiece) {
@@ -191,13 +191,14 @@ class RunsForward {
       const int64_t at = offset + begin;
       activate_run(arrays_.activation, count, arrays_.x + at,
                    arrays_.residual == nullptr ? nullptr : arrays_.residual + at, arrays_.y + at,
-                   arrays_.bits == nullptr ? nullptr : arrays_.bits + at / 8, z_, mean, mean_low, scale, shift);
+                   arrays_.bits == nullptr ? nullptr : arrays_.bits + at / 8, z_, mean, mean_low, scale, shift, out_);
     }
   }
 
   const NormProblem& problem_;
   const ForwardArrays<S>& arrays_;
   const Runs& runs_;
+  StreamingStore out_;
   T* z_ = nullptr;
 };
 
@@ -205,7 +206,7 @@ template <class S, class T = compute_t<S>>
 class RunsBackward {
  public:
   RunsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
-      : problem_(problem), arrays_(arrays), runs_(runs), of_dx_(problem) {
+      : problem_(problem), arrays_(arrays), runs_(runs), of_dx_(problem), out_(streams(problem, sizeof(S))) {
     if (arrays.activation != Activation::identity) {
       dz_ = scratch.take<T>(std::min(kPiece, runs.length));
     }
@@ -303,7 +304,7 @@ class RunsBackward {
                    [&, mean = mean, mean_low = mean_low](const auto* dz, int64_t offset, int64_t count) {
                      if (arrays_.dx != nullptr) {
                        input_gradient_run(problem_.fixed_stats, count, dz, arrays_.x + offset, arrays_.dx + offset,
-                                          Same<T>{mean}, Same<T>{mean_low}, Same<T>{rstd}, by_dz, by_xhat, shift);
+                                          Same<T>{mean}, Same<T>{mean_low}, Same<T>{rstd}, by_dz, by_xhat, shift, out_);
                      }
                    });
   }
@@ -312,6 +313,7 @@ class RunsBackward {
   const BackwardArrays<S>& arrays_;
   const Runs& runs_;
   InputGradients of_dx_;
+  StreamingStore out_;
   bool weights_wanted_;
   T* dz_ = nullptr;
 };

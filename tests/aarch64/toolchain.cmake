@@ -1,0 +1,15 @@
+# For ARM processors of 64 bits, on Debian: g++-aarch64-linux-gnu, and packages unpacked into NORMA_SYSROOT (run.sh).
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
+list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES NORMA_SYSROOT)
+set(CMAKE_FIND_ROOT_PATH ${NORMA_SYSROOT})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+add_link_options(-Wl,-rpath-link,${NORMA_SYSROOT}/usr/lib/aarch64-linux-gnu)
+set(CMAKE_CROSSCOMPILING_EMULATOR
+    env LD_LIBRARY_PATH= qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=${NORMA_SYSROOT}/usr/lib/aarch64-linux-gnu)
