@@ -42,7 +42,7 @@ std::string_view name_of(int64_t target) {
 
 /// Highway's bits of the available ones: the lower, the better.
 int64_t available_bits() {
-#ifdef NORMA_SIMD_STATIC
+#if defined(NORMA_SIMD_STATIC) || !HWY_HAVE_RUNTIME_DISPATCH
   return HWY_STATIC_TARGET;
 #else
   static const int64_t bits = hwy::SupportedTargets() & HWY_TARGETS;  // before any is disabled
@@ -76,7 +76,7 @@ int64_t choose() {
   if (bits == 0) {
     fail("NORMA_SIMD", "expected one of {}, got '{}'", fmt::join(available_targets(), ", "), wanted);
   }
-#ifndef NORMA_SIMD_STATIC
+#if !defined(NORMA_SIMD_STATIC) && HWY_HAVE_RUNTIME_DISPATCH
   hwy::DisableTargets(best_of(bits) - 1);
 #endif
   return best_of(bits);

@@ -20,6 +20,10 @@
 #define HWY_COMPILE_ONLY_STATIC
 #elif defined(__x86_64__)
 #define HWY_BASELINE_TARGETS HWY_SSE4
+#elif defined(__aarch64__) && !defined(TOOLCHAIN_MISS_SYS_AUXV_H)
+// NEON is all that there is to choose, and every such processor has it. Highway, which would choose at run time, wants
+// AES with it.
+#define TOOLCHAIN_MISS_SYS_AUXV_H
 #endif
 
 /// The function of the target in use (core/simd/target.h).
