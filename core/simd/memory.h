@@ -126,10 +126,12 @@ HWY_INLINE void store(S* to, const Parts<R, n>& value) {
   }
 }
 
-/// `to` is aligned to what the vector takes.
+/// `to` is aligned to what the vector takes. Half a register is stored as ever: on x86, Highway would write a whole one.
 template <class S, class R, int n>
 HWY_INLINE void stream(S* to, const Parts<R, n>& value) {
-  if constexpr (n > 1) {
+  if constexpr (kRegisterLanes<compute_t<S>> * sizeof(S) < 16) {
+    store(to, value);
+  } else if constexpr (n > 1) {
     stream(to, value.low);
     stream(to + n / 2 * kRegisterLanes<compute_t<S>>, value.high);
   } else if constexpr (sizeof(S) == 2) {
