@@ -126,7 +126,8 @@ HWY_INLINE void store(S* to, const Parts<R, n>& value) {
   }
 }
 
-/// `to` is aligned to what the vector takes. Half a register is stored as ever: on x86, Highway would write a whole one.
+/// `to` is aligned to what the vector takes. Half a register is stored as ever: on x86, Highway would write a whole
+/// one.
 template <class S, class R, int n>
 HWY_INLINE void stream(S* to, const Parts<R, n>& value) {
   if constexpr (kRegisterLanes<compute_t<S>> * sizeof(S) < 16) {
