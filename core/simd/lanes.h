@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::simd::HWY_NAMESPACE {
@@ -60,11 +61,15 @@ using Register = Parts<hn::Vec<Tag<T>>, 1>;
 using Words = hn::Rebind<uint32_t, Tag<float>>;
 using SignedWords = hn::Rebind<int32_t, Tag<float>>;
 
-/// How much of a vector is meant: all lanes, or the first few.
+/// How much of a vector is meant: all lanes, one register's, or the first few.
 struct Whole {};
+struct OneRegister {};
 struct First {
   int count;
 };
+/// Registers that hold what is meant.
+template <class T, class Part = Whole>
+inline constexpr int kRegisters = std::is_same_v<Part, OneRegister> ? 1 : kLanes<T> / kRegisterLanes<T>;
 
 // --- lane by lane -----------------------------------------------------------------------------------------------
 
@@ -147,7 +152,7 @@ HWY_INLINE Parts<R, n> multiply_add(const Parts<R, n>& a, const Parts<R, n>& b, 
   }                                                                                 \
   template <class R, int n>                                                         \
   HWY_INLINE auto operator SIGN(const Parts<R, n>& a, hn::TFromV<R> b) {            \
-    return a SIGN broadcast(b);                                                     \
+    return a SIGN broadcast<hn::TFromV<R>, n>(b);                                   \
   }
 NORMA_SIMD_COMPARISON(<=, Le)
 NORMA_SIMD_COMPARISON(<, Lt)
@@ -175,6 +180,15 @@ HWY_INLINE Parts<R, n> select(const Parts<M, n>& condition, const Parts<R, n>& y
 template <class M, class R, int n>
 HWY_INLINE Parts<R, n> zero_where(const Parts<M, n>& condition, const Parts<R, n>& no) {
   return by_register([](M c, R y) HWY_ATTR { return hn::IfThenZeroElse(c, y); }, condition, no);
+}
+
+/// Calls f(integral_constant 0), …, f(integral_constant count - 1).
+template <int kCount, class F>
+HWY_INLINE void unroll(F&& f) {
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    (f(std::integral_constant<int, i>{}), ...);
+  }
+  (std::make_integer_sequence<int, kCount>{});
 }
 
 // --- masks ------------------------------------------------------------------------------------------------------

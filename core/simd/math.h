@@ -19,24 +19,29 @@
 HWY_BEFORE_NAMESPACE();
 namespace norma::simd::HWY_NAMESPACE {
 
+template <int registers>
+using Floats = Parts<hn::Vec<Tag<float>>, registers>;
+template <int registers>
+using Doubles = Parts<hn::Vec<Tag<double>>, registers>;
+
 namespace detail {
 
 /// f(number) for each.
-template <class F>
-HWY_INLINE Lanes<double> one_by_one(const Lanes<double>& x, F f) {
-  double numbers[kLanes<double>];
-  store(static_cast<double*>(numbers), x, Whole{});
+template <class F, int registers>
+HWY_INLINE Doubles<registers> one_by_one(const Doubles<registers>& x, F f) {
+  double numbers[registers * kRegisterLanes<double>];
+  store(static_cast<double*>(numbers), x);
   for (double& number : numbers) {
     number = f(number);
   }
-  return load(static_cast<const double*>(numbers), Whole{});
+  return load<double, registers>(numbers);
 }
 
 /// Horner's rule, the highest power first.
-template <class First, class... Others>
-HWY_INLINE Lanes<float> polynomial(const Lanes<float>& x, First first, Others... others) {
-  Lanes<float> sum = broadcast(static_cast<float>(first));
-  ((sum = multiply_add(sum, x, broadcast(static_cast<float>(others)))), ...);
+template <int registers, class First, class... Others>
+HWY_INLINE Floats<registers> polynomial(const Floats<registers>& x, First first, Others... others) {
+  Floats<registers> sum = broadcast<float, registers>(static_cast<float>(first));
+  ((sum = multiply_add(sum, x, broadcast<float, registers>(static_cast<float>(others)))), ...);
   return sum;
 }
 
@@ -66,19 +71,22 @@ HWY_INLINE Parts<R, n> at_least(hn::TFromV<R> limit, const Parts<R, n>& x) {
 }
 
 /// e^x to 1 unit; subnormal results are rounded twice.
-HWY_INLINE Lanes<float> exp(const Lanes<float>& x) {
+template <int registers>
+HWY_INLINE Floats<registers> exp(const Floats<registers>& x) {
   constexpr float kLog2E = 1.44269502F;
   constexpr float kLn2High = 0.693359375F;  // few bits: n * kLn2High is exact
   constexpr float kLn2Low = -2.12194442e-4F;
   constexpr float kRound = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
-  const Lanes<float> clamped = at_most(89.0F, at_least(-104.0F, x));  // beyond these the result is 0 or infinite
+  const Floats<registers> clamped = at_most(89.0F, at_least(-104.0F, x));  // beyond these the result is 0 or infinite
   // x = n ln 2 + r, |r| <= ln 2 / 2
-  const Lanes<float> shifted = multiply_add(clamped, broadcast(kLog2E), broadcast(kRound));
-  const Lanes<float> n = shifted - kRound;
-  const Lanes<float> r = multiply_add(n, broadcast(-kLn2Low), multiply_add(n, broadcast(-kLn2High), clamped));
+  const Floats<registers> shifted =
+      multiply_add(clamped, broadcast<float, registers>(kLog2E), broadcast<float, registers>(kRound));
+  const Floats<registers> n = shifted - kRound;
+  const Floats<registers> r = multiply_add(n, broadcast<float, registers>(-kLn2Low),
+                                           multiply_add(n, broadcast<float, registers>(-kLn2High), clamped));
   // e^r = 1 + r + r^2 q(r)
-  const Lanes<float> q = detail::polynomial(r, 0.0013926184F, 0.00836317893F, 0.0416665561F, 0.166665763F, 0.5F);
-  const Lanes<float> p = 1.0F + multiply_add(r * r, q, r);
+  const Floats<registers> q = detail::polynomial(r, 0.0013926184F, 0.00836317893F, 0.0416665561F, 0.166665763F, 0.5F);
+  const Floats<registers> p = 1.0F + multiply_add(r * r, q, r);
   // 2^n in two factors, since n reaches from -150 to 128
   using R = hn::Vec<Tag<float>>;
   return by_register(
@@ -94,92 +102,105 @@ HWY_INLINE Lanes<float> exp(const Lanes<float>& x) {
       },
       p, shifted);
 }
-HWY_INLINE Lanes<double> exp(const Lanes<double>& x) {
+template <int registers>
+HWY_INLINE Doubles<registers> exp(const Doubles<registers>& x) {
   return detail::one_by_one(x, [](double v) HWY_ATTR { return std::exp(v); });
 }
 
 /// ln x to 1 unit.
-HWY_INLINE Lanes<float> log(const Lanes<float>& x) {
+template <int registers>
+HWY_INLINE Floats<registers> log(const Floats<registers>& x) {
   constexpr float kLn2High = 0.693359375F;
   constexpr float kLn2Low = -2.12194442e-4F;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   // Subnormal numbers have no exponent to read: shift them up.
-  const auto small = x < broadcast(0x1p-126F);
-  const Lanes<float> scaled = select(small, x * 0x1p23F, x);
+  const auto small = x < broadcast<float, registers>(0x1p-126F);
+  const Floats<registers> scaled = select(small, x * 0x1p23F, x);
   // x = 2^n m, m in [sqrt(1/2), sqrt(2))
   using R = hn::Vec<Tag<float>>;
   constexpr int32_t kSqrtHalf = 0x3F3504F3;
-  const Lanes<float> power = by_register(
+  const Floats<registers> power = by_register(
       [](R v) HWY_ATTR {
         const auto bits = hn::Sub(hn::BitCast(SignedWords{}, v), hn::Set(SignedWords{}, kSqrtHalf));
         return hn::ConvertTo(Tag<float>{}, hn::ShiftRight<23>(bits));
       },
       scaled);
-  const Lanes<float> m = by_register(
+  const Floats<registers> m = by_register(
       [](R v) HWY_ATTR {
         const auto base = hn::Set(SignedWords{}, kSqrtHalf);
         const auto bits = hn::Sub(hn::BitCast(SignedWords{}, v), base);
         return hn::BitCast(Tag<float>{}, hn::Add(hn::And(bits, hn::Set(SignedWords{}, 0x007FFFFF)), base));
       },
       scaled);
-  const Lanes<float> n = power - select(small, broadcast(23.0F), broadcast(0.0F));
-  const Lanes<float> f = m - 1.0F;
+  const Floats<registers> n =
+      power - select(small, broadcast<float, registers>(23.0F), broadcast<float, registers>(0.0F));
+  const Floats<registers> f = m - 1.0F;
   // ln(1 + f) = f - f^2 / 2 + f^3 q(f)
-  const Lanes<float> q = detail::polynomial(f, 0.0697161183F, -0.114797339F, 0.116854198F, -0.124256872F, 0.142490581F,
-                                            -0.166678026F, 0.200007156F, -0.24999997F, 0.333333313F);
-  const Lanes<float> square = f * f;
-  const Lanes<float> rest = multiply_add(broadcast(-0.5F), square, multiply_add(square * f, q, n * kLn2Low));
-  const Lanes<float> value = multiply_add(n, broadcast(kLn2High), f + rest);
-  const Lanes<float> zero = broadcast(0.0F);
-  const Lanes<float> positive = select(x < broadcast(kInfinity), value, broadcast(kInfinity));
-  const Lanes<float> not_negative = select(zero < x, positive, broadcast(-kInfinity));
-  return select(zero <= x, not_negative, broadcast(std::numeric_limits<float>::quiet_NaN()));
+  const Floats<registers> q = detail::polynomial(f, 0.0697161183F, -0.114797339F, 0.116854198F, -0.124256872F,
+                                                 0.142490581F, -0.166678026F, 0.200007156F, -0.24999997F, 0.333333313F);
+  const Floats<registers> square = f * f;
+  const Floats<registers> rest =
+      multiply_add(broadcast<float, registers>(-0.5F), square, multiply_add(square * f, q, n * kLn2Low));
+  const Floats<registers> value = multiply_add(n, broadcast<float, registers>(kLn2High), f + rest);
+  const Floats<registers> zero = broadcast<float, registers>(0.0F);
+  const Floats<registers> positive =
+      select(x < broadcast<float, registers>(kInfinity), value, broadcast<float, registers>(kInfinity));
+  const Floats<registers> not_negative = select(zero < x, positive, broadcast<float, registers>(-kInfinity));
+  return select(zero <= x, not_negative, broadcast<float, registers>(std::numeric_limits<float>::quiet_NaN()));
 }
-HWY_INLINE Lanes<double> log(const Lanes<double>& x) {
+template <int registers>
+HWY_INLINE Doubles<registers> log(const Doubles<registers>& x) {
   return detail::one_by_one(x, [](double v) HWY_ATTR { return std::log(v); });
 }
 
 /// tanh x to 2 units.
-HWY_INLINE Lanes<float> tanh(const Lanes<float>& x) {
-  const Lanes<float> a = abs(x);
+template <int registers>
+HWY_INLINE Floats<registers> tanh(const Floats<registers>& x) {
+  const Floats<registers> a = abs(x);
   // small: x + x^3 q(x^2)
-  const Lanes<float> u = x * x;
-  const Lanes<float> q =
+  const Floats<registers> u = x * x;
+  const Floats<registers> q =
       detail::polynomial(u, -0.00661022775F, 0.0213093888F, -0.0539094284F, 0.133331135F, -0.333333313F);
-  const Lanes<float> near = multiply_add(a * u, q, a);
+  const Floats<registers> near = multiply_add(a * u, q, a);
   // large: 1 - 2 / (e^2|x| + 1)
-  const Lanes<float> far = 1.0F - 2.0F / (exp(2.0F * a) + 1.0F);
-  return copy_sign(select(a < broadcast(0.55F), near, far), x);
+  const Floats<registers> far = 1.0F - 2.0F / (exp(2.0F * a) + 1.0F);
+  return copy_sign(select(a < broadcast<float, registers>(0.55F), near, far), x);
 }
-HWY_INLINE Lanes<double> tanh(const Lanes<double>& x) {
+template <int registers>
+HWY_INLINE Doubles<registers> tanh(const Doubles<registers>& x) {
   return detail::one_by_one(x, [](double v) HWY_ATTR { return std::tanh(v); });
 }
 
 /// R(t) = e^(t^2 / 2) (1 - Phi(t)) for t >= 0, where Phi is the normal distribution function. (t + 5/2) R(t) is smooth
 /// and bounded, and so nearly a polynomial in w = t / (t + 5/2). It is 5/4 at 0, where accuracy counts most.
-HWY_INLINE Lanes<float> scaled_normal_tail(const Lanes<float>& t) {
-  const Lanes<float> bounded = at_most(16.0F, t);  // e^(-t^2 / 2) is 0 there; keeps infinity out
-  const Lanes<float> k = 1.0F / (bounded + 2.5F);
-  const Lanes<float> w = bounded * k;
-  const Lanes<float> p = detail::polynomial(w, -0.0629931763F, 0.216628507F, -0.21518527F, 0.0562483855F, -0.110492848F,
-                                            0.0451398566F, 0.293521672F, 0.169487596F, -1.24338937F, 1.25F);
+template <int registers>
+HWY_INLINE Floats<registers> scaled_normal_tail(const Floats<registers>& t) {
+  const Floats<registers> bounded = at_most(16.0F, t);  // e^(-t^2 / 2) is 0 there; keeps infinity out
+  const Floats<registers> k = 1.0F / (bounded + 2.5F);
+  const Floats<registers> w = bounded * k;
+  const Floats<registers> p =
+      detail::polynomial(w, -0.0629931763F, 0.216628507F, -0.21518527F, 0.0562483855F, -0.110492848F, 0.0451398566F,
+                         0.293521672F, 0.169487596F, -1.24338937F, 1.25F);
   return p * k;
 }
 
 /// erf x to 2 units.
-HWY_INLINE Lanes<float> erf(const Lanes<float>& x) {
+template <int registers>
+HWY_INLINE Floats<registers> erf(const Floats<registers>& x) {
   constexpr float kSqrt2 = 1.41421354F;
-  const Lanes<float> a = abs(x);
+  const Floats<registers> a = abs(x);
   // small: x + x q(x^2)
-  const Lanes<float> u = x * x;
-  const Lanes<float> q = detail::polynomial(u, 7.87587487e-05F, -0.00080168643F, 0.00518908724F, -0.0268542115F,
-                                            0.112835944F, -0.37612626F, 0.128379166F);
-  const Lanes<float> near = multiply_add(a, q, a);
+  const Floats<registers> u = x * x;
+  const Floats<registers> q = detail::polynomial(u, 7.87587487e-05F, -0.00080168643F, 0.00518908724F, -0.0268542115F,
+                                                 0.112835944F, -0.37612626F, 0.128379166F);
+  const Floats<registers> near = multiply_add(a, q, a);
   // large: 1 - 2 e^(-x^2) R(sqrt(2) |x|)
-  const Lanes<float> far = multiply_add(-2.0F * exp(-u), scaled_normal_tail(kSqrt2 * a), broadcast(1.0F));
-  return copy_sign(select(a < broadcast(1.0F), near, far), x);
+  const Floats<registers> far =
+      multiply_add(-2.0F * exp(-u), scaled_normal_tail(kSqrt2 * a), broadcast<float, registers>(1.0F));
+  return copy_sign(select(a < broadcast<float, registers>(1.0F), near, far), x);
 }
-HWY_INLINE Lanes<double> erf(const Lanes<double>& x) {
+template <int registers>
+HWY_INLINE Doubles<registers> erf(const Doubles<registers>& x) {
   return detail::one_by_one(x, [](double v) HWY_ATTR { return std::erf(v); });
 }
 

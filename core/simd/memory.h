@@ -191,13 +191,13 @@ HWY_INLINE void store(S* to, const Lanes<compute_t<S>>& value, Whole) {
   detail::store(to, value);
 }
 
-template <class T>
-HWY_INLINE Register<T> load_register(const T* from) {
-  return {hn::LoadU(Tag<T>{}, from)};
+template <class S>
+HWY_INLINE Register<compute_t<S>> load(const S* from, OneRegister) {
+  return detail::load<S, 1>(from);
 }
-template <class T>
-HWY_INLINE void store_register(T* to, const Register<T>& value) {
-  hn::StoreU(value.only, Tag<T>{}, to);
+template <class S>
+HWY_INLINE void store(S* to, const Register<compute_t<S>>& value, OneRegister) {
+  detail::store(to, value);
 }
 
 /// The other lanes become 0. Nothing behind `count` numbers is read or written.
@@ -265,6 +265,19 @@ HWY_INLINE void for_each_lanes(int64_t count, F&& f) {
   int64_t i = 0;
   for (; i + kLanes<T> <= count; i += kLanes<T>) {
     f(i, Whole{});
+  }
+  if (i < count) {
+    f(i, First{static_cast<int>(count - i)});
+  }
+}
+
+/// The same by registers, for loops that add up nothing across lanes and have more in work than the processor has
+/// registers.
+template <class T, class F>
+HWY_INLINE void for_each_register(int64_t count, F&& f) {
+  int64_t i = 0;
+  for (; i + kRegisterLanes<T> <= count; i += kRegisterLanes<T>) {
+    f(i, OneRegister{});
   }
   if (i < count) {
     f(i, First{static_cast<int>(count - i)});

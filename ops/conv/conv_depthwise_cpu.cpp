@@ -21,15 +21,6 @@ using namespace simd::HWY_NAMESPACE;
 // one row stays in registers while all weights pass by, so that each value of x is loaded once for up to kw products.
 // The kernel's width is known at compile time; there is no padding: columns outside the image are skipped.
 
-/// Calls f(integral_constant 0), …, f(integral_constant count - 1).
-template <int kCount, class F>
-HWY_INLINE void unroll(F&& f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    (f(std::integral_constant<int, i>{}), ...);
-  }
-  (std::make_integer_sequence<int, kCount>{});
-}
-
 /// Images `in` (n, h, w, c) convolved to `out` (n, oh, ow, c), c apart from pixel to pixel.
 struct Plane {
   int64_t n, c, h, w, oh, ow, kh, padding_h, padding_w;
@@ -91,11 +82,11 @@ HWY_INLINE void outputs_block(const Plane& p, const T* in, const T* weight, cons
   for (int64_t kh = first; kh < last; ++kh) {
     const int64_t row = (oh + kh - p.padding_h) * p.w;
     Register<T> weights[kWidth];
-    unroll<kWidth>([&](auto k) { weights[k] = load_register(weight + (kh * kWidth + k) * kRegisterLanes<T>); });
+    unroll<kWidth>([&](auto k) { weights[k] = load(weight + (kh * kWidth + k) * kRegisterLanes<T>, OneRegister{}); });
     unroll<kOutputs + kWidth - 1>([&](auto q) __attribute__((always_inline)) {
       const int64_t w = column + q - p.padding_w;
       if (w >= 0 && w < p.w) {
-        const Register<T> value = load_register(in + (row + w) * p.c);
+        const Register<T> value = load(in + (row + w) * p.c, OneRegister{});
         unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
           constexpr int kOutput = q - k;
           if constexpr (kOutput >= 0 && kOutput < kOutputs) {
@@ -105,7 +96,7 @@ HWY_INLINE void outputs_block(const Plane& p, const T* in, const T* weight, cons
       }
     });
   }
-  unroll<kOutputs>([&](auto j) { store_register(out + j * p.c, sum[j]); });
+  unroll<kOutputs>([&](auto j) { store(out + j * p.c, sum[j], OneRegister{}); });
 }
 
 /// Rows of `out` that are made together: as many as keep what they read and write in the second-level cache, channel
@@ -130,7 +121,7 @@ void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* ou
       for (int64_t block = 0; block < blocks.count(); ++block) {
         const T* image = in + n * p.h * p.w * p.c + blocks.start(block);
         const T* weight = packed + block * p.kh * kWidth * blocks.kLanes;
-        const Register<T> start = bias == nullptr ? Register<T>{} : load_register(bias + blocks.start(block));
+        const Register<T> start = bias == nullptr ? Register<T>{} : load(bias + blocks.start(block), OneRegister{});
         for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
           T* row = out + (n * p.oh + oh) * p.ow * p.c + blocks.start(block);
           for_each_block(
@@ -147,11 +138,11 @@ void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* ou
 template <class T, int kWidth, int kOutputs>
 HWY_INLINE void weights_block(const Plane& p, const T* x, const T* dy, int64_t column, Register<T> (&sum)[kWidth]) {
   Register<T> gradient[kOutputs];
-  unroll<kOutputs>([&](auto j) { gradient[j] = load_register(dy + (column + j) * p.c); });
+  unroll<kOutputs>([&](auto j) { gradient[j] = load(dy + (column + j) * p.c, OneRegister{}); });
   unroll<kOutputs + kWidth - 1>([&](auto q) __attribute__((always_inline)) {
     const int64_t w = column + q - p.padding_w;
     if (w >= 0 && w < p.w) {
-      const Register<T> value = load_register(x + w * p.c);
+      const Register<T> value = load(x + w * p.c, OneRegister{});
       unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
         constexpr int kOutput = q - k;
         if constexpr (kOutput >= 0 && kOutput < kOutputs) {
@@ -207,7 +198,7 @@ void weights_of_run(const Plane& p, const Run& run, const T* x, const T* dy, T* 
     }
     unroll<kWidth>([&](auto k) {
       T* out = total + (kh * kWidth + k) * kRegisterLanes<T>;
-      store_register(out, load_register(out) + sum[k]);
+      store(out, load(out, OneRegister{}) + sum[k], OneRegister{});
     });
   }
 }

@@ -49,26 +49,31 @@ class RunNumbers {
       numbers_[static_cast<size_t>(k)] = all[k * maps + map];
     }
   }
-  HWY_INLINE Lanes<T> operator()(int k) const { return broadcast(numbers_[static_cast<size_t>(k)]); }
+  /// As vectors of what `part` means.
+  template <class Part>
+  HWY_INLINE auto as(Part) const {
+    return [this](int k) HWY_ATTR { return broadcast<T, kRegisters<T, Part>>(numbers_[static_cast<size_t>(k)]); };
+  }
 
  private:
   std::array<T, static_cast<size_t>(count)> numbers_;
 };
 
 /// Those of the maps that a vector of a row belongs to.
-template <class T, int count>
+template <class T, int count, class Part>
 class RowNumbers {
  public:
-  template <class Part>
+  using Vector = decltype(load(static_cast<const T*>(nullptr), Part{}));
+
   HWY_INLINE RowNumbers(const T* first, int64_t maps, Part part) {
     for (int k = 0; k < count; ++k) {
       numbers_[k] = load(first + k * maps, part);
     }
   }
-  HWY_INLINE const Lanes<T>& operator()(int k) const { return numbers_[k]; }
+  HWY_INLINE const Vector& operator()(int k) const { return numbers_[k]; }
 
  private:
-  Lanes<T> numbers_[count];
+  Vector numbers_[count];
 };
 
 /// Calls f(o, first, last) for parts of the rows of one o, on all threads.

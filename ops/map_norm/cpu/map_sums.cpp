@@ -52,7 +52,7 @@ HWY_INLINE void add(Terms<V>& sums, const Terms<V>& terms, Part part) {
 
 /// The terms of a vector from element i on; dx is written unless it is null.
 template <class F, class S, class N, class Part>
-HWY_INLINE Terms<Lanes<compute_t<S>>> terms_at(const MapArrays<S>& a, int64_t i, const N& numbers, Part part) {
+HWY_INLINE auto terms_at(const MapArrays<S>& a, int64_t i, const N& numbers, Part part) {
   const auto both = F::derivatives(load(a.dy + i, part), load(a.x + i, part), numbers);
   if constexpr (F::kFunction == MapFunction::tanh) {
     store(a.result + i, both.slope, part);
@@ -60,19 +60,44 @@ HWY_INLINE Terms<Lanes<compute_t<S>>> terms_at(const MapArrays<S>& a, int64_t i,
   return both.terms;
 }
 
+/// Adds the sums of a run of up to kChain vectors from element i on. (By registers, as all sums of a whole vector are
+/// more than some processors have.)
+template <class F, class S, class N, class T = compute_t<S>>
+HWY_INLINE void add_run(const MapArrays<S>& a, int64_t i, int64_t count, const N& numbers, double* sums) {
+  Terms<Register<T>> chain[kRegisters<T>];
+  Terms<Lanes<T>> tail;
+  for_each_lanes<T>(count, [&](int64_t first, auto part) {
+    if constexpr (std::is_same_v<decltype(part), Whole>) {
+      unroll<kRegisters<T>>([&](auto r) __attribute__((always_inline)) {
+        add<kSums<F>>(chain[r],
+                      terms_at<F>(a, i + first + r * kRegisterLanes<T>, numbers.as(OneRegister{}), OneRegister{}),
+                      Whole{});
+      });
+    } else {
+      add<kSums<F>>(tail, terms_at<F>(a, i + first, numbers.as(part), part), part);
+    }
+  });
+  alignas(64) T lanes[5 * kLanes<T>];
+  unroll<kRegisters<T>>([&](auto r) {
+    for_each_term<kSums<F>>(chain[r], [&](int64_t k, const Register<T>& sum) HWY_ATTR {
+      store(lanes + k * kLanes<T> + r * kRegisterLanes<T>, sum, OneRegister{});
+    });
+  });
+  for_each_term<kSums<F>>(tail, [&](int64_t k, const Lanes<T>& sum) HWY_ATTR {
+    sums[k] += add_lanes(load(static_cast<const T*>(lanes) + k * kLanes<T>, Whole{}) + sum);
+  });
+}
+
 template <class F, class S, class T = compute_t<S>>
 void sums_of_runs(const MapShape& shape, const MapArrays<S>& a) {
-  constexpr int64_t kVectors = kChain * kLanes<T>;
+  constexpr int64_t kElements = kChain * kLanes<T>;
   for_each_maps(shape, [&](int64_t begin, int64_t end) {
     for (int64_t map = begin; map < end; ++map) {
       const RunNumbers<T, map_counts(F::kFunction).numbers> numbers(a.numbers, shape.maps(), map);
       std::array<double, 5> sums{};
-      for (int64_t first = 0; first < shape.inner; first += kVectors) {
-        Terms<Lanes<T>> chain;
-        for_each_lanes<T>(std::min(kVectors, shape.inner - first), [&](int64_t i, auto part) {
-          add<kSums<F>>(chain, terms_at<F>(a, map * shape.inner + first + i, numbers, part), part);
-        });
-        for_each_term<kSums<F>>(chain, [&](size_t k, const Lanes<T>& sum) HWY_ATTR { sums[k] += add_lanes(sum); });
+      for (int64_t first = 0; first < shape.inner; first += kElements) {
+        const int64_t count = std::min(kElements, shape.inner - first);
+        add_run<F>(a, map * shape.inner + first, count, numbers, sums.data());
       }
       for (int64_t k = 0; k < kSums<F>; ++k) {
         a.sums[k * shape.maps() + map] = sums[static_cast<size_t>(k)];
@@ -93,13 +118,15 @@ void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int6
   for (int64_t begin = first; begin < last; begin += kChain) {
     std::fill_n(chains, kSums<F> * width, T(0));
     for_each_few_rows(begin, std::min(last, begin + kChain), together, [&](int64_t row, auto rows) {
-      for_each_lanes<T>(width, [&](int64_t i, auto part) {
-        const RowNumbers<T, map_counts(F::kFunction).numbers> numbers(a.numbers + o * width + i, shape.maps(), part);
-        Terms<Lanes<T>> few;
+      for_each_register<T>(width, [&](int64_t i, auto part) {
+        using Numbers = RowNumbers<T, map_counts(F::kFunction).numbers, decltype(part)>;
+        using V = typename Numbers::Vector;
+        const Numbers numbers(a.numbers + o * width + i, shape.maps(), part);
+        Terms<V> few;
         for (int r = 0; r < rows; ++r) {
           add<kSums<F>>(few, terms_at<F>(a, (o * shape.inner + row + r) * width + i, numbers, part), Whole{});
         }
-        for_each_term<kSums<F>>(few, [&](int64_t k, const Lanes<T>& sum) HWY_ATTR {
+        for_each_term<kSums<F>>(few, [&](int64_t k, const V& sum) HWY_ATTR {
           T* chain = chains + k * width + i;
           store(chain, load(static_cast<const T*>(chain), part) + sum, part);
         });
