@@ -1,5 +1,6 @@
 #include "models/convnext.h"
 
+#include "core/autocast.h"
 #include "core/factory.h"
 #include "nn/activation.h"
 #include "nn/conv_factory.h"
@@ -8,6 +9,7 @@
 #include "nn/norm/map_norms.h"
 #include "nn/pool.h"
 #include "nn/sequential.h"
+#include "ops/conv/conv.h"
 #include "ops/matmul/matmul.h"
 
 #include <cmath>
@@ -56,13 +58,25 @@ class Pointwise : public nn::Module {
     build.fill(weight_);
   }
 
-  Tensor forward(const Tensor& x) override { return apply(x, weight_, bias_); }
+  Tensor forward(const Tensor& x) override { return forward_act(x, {}); }
 
-  // The same with each output channel multiplied by scale (out): scale · (W x + b) = (scale · W) x + scale · b, which
-  // costs the size of W instead of a pass over the activations.
-  Tensor forward_scaled(const Tensor& x, const Tensor& scale) {
-    const Sizes column = weight_.rank() == 4 ? Sizes{-1, 1, 1, 1} : Sizes{-1, 1};
-    return apply(x, mul(weight_, view(scale, column)), mul(bias_, scale));
+  // activation(scale · (W x + b) + residual), with a scale (out).
+  Tensor forward_act(const Tensor& x, const LinearActOptions& then) {
+    // channels_last pixels are the rows of a matrix; in contiguous ones a convolution keeps the format.
+    if (x.suggest_memory_format() == MemoryFormat::channels_last) {
+      const Tensor matrix = weight_.rank() == 4 ? view(weight_, {weight_.size(0), weight_.size(1)}) : weight_;
+      const Tensor residual = then.residual.defined() ? permute(then.residual, kToLast) : Tensor();
+      return permute(linear_act(permute(x, kToLast), matrix, bias_,
+                                {.scale = then.scale, .activation = then.activation, .residual = residual}),
+                     {0, 3, 1, 2});
+    }
+    Tensor weight = weight_.rank() == 2 ? view(weight_, {weight_.size(0), weight_.size(1), 1, 1}) : weight_;
+    Tensor bias = bias_;
+    if (then.scale.defined()) {  // scale · (W x + b) = (scale · W) x + scale · b
+      weight = mul(weight, view(then.scale, {-1, 1, 1, 1}));
+      bias = mul(bias, then.scale);
+    }
+    return conv2d_act(x, weight, bias, {}, {.activation = then.activation, .residual = then.residual});
   }
 
   [[nodiscard]] std::string name() const override {
@@ -70,20 +84,16 @@ class Pointwise : public nn::Module {
   }
 
  private:
-  static Tensor apply(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    const int64_t out = weight.size(0);
-    const int64_t in = weight.size(1);
-    // channels_last pixels are the rows of a matrix; in contiguous ones a convolution keeps the format.
-    if (x.suggest_memory_format() == MemoryFormat::channels_last) {
-      const Tensor matrix = weight.rank() == 4 ? view(weight, {out, in}) : weight;
-      return permute(linear(permute(x, {0, 2, 3, 1}), matrix, bias), {0, 3, 1, 2});
-    }
-    return conv2d(x, weight.rank() == 2 ? view(weight, {out, in, 1, 1}) : weight, bias);
-  }
+  static inline const Axes kToLast{0, 2, 3, 1};
 
   Tensor weight_;
   Tensor bias_;
 };
+
+// x with each channel multiplied by scale (channels), or x itself where that is undefined.
+Tensor scaled(const Tensor& x, const Tensor& scale) {
+  return scale.defined() ? mul(x, view(scale, {-1, 1, 1})) : x;
+}
 
 // fc1, GELU, in V2 a global response norm, fc2.
 class Mlp : public nn::Module {
@@ -97,12 +107,21 @@ class Mlp : public nn::Module {
     fc2_ = register_module("fc2", std::make_shared<Pointwise>(kMlpRatio * channels, channels, build));
   }
   Tensor forward(const Tensor& x) override { return (*fc2_)(hidden(x)); }
-  Tensor forward_scaled(const Tensor& x, const Tensor& scale) { return fc2_->forward_scaled(hidden(x), scale); }
+  // scale · mlp(x) + residual; either may be undefined. Runs no hooks but those of the parts.
+  Tensor forward_act(const Tensor& x, const Tensor& scale, const Tensor& residual) {
+    const Tensor y = hidden(x);
+    if (!fc2_->has_forward_hooks()) {
+      return fc2_->forward_act(y, {.scale = scale, .residual = residual});
+    }
+    const Tensor branch = scaled((*fc2_)(y), scale);
+    return residual.defined() ? add(residual, branch) : branch;
+  }
   [[nodiscard]] std::string name() const override { return "Mlp"; }
 
  private:
   Tensor hidden(const Tensor& x) {
-    const Tensor y = (*act_)((*fc1_)(x));
+    const bool seen_between = fc1_->has_forward_hooks() || act_->has_forward_hooks();
+    const Tensor y = seen_between ? (*act_)((*fc1_)(x)) : fc1_->forward_act(x, {.activation = Activation::gelu});
     return grn_ ? (*grn_)(y) : y;
   }
 
@@ -129,7 +148,11 @@ class Block : public nn::Module {
 
   Tensor forward(const Tensor& x) override {
     const Tensor y = (*norm_)((*conv_dw_)(x));
-    Tensor branch = gamma_.defined() ? mlp_->forward_scaled(y, gamma_) : (*mlp_)(y);
+    const bool drops = drop_path_ && (drop_path_->is_training() || drop_path_->has_forward_hooks());
+    if (!drops && !mlp_->has_forward_hooks() && !autocast_enabled()) {
+      return mlp_->forward_act(y, gamma_, x);
+    }
+    Tensor branch = mlp_->has_forward_hooks() ? scaled((*mlp_)(y), gamma_) : mlp_->forward_act(y, gamma_, {});
     if (drop_path_) {
       branch = (*drop_path_)(branch);
     }

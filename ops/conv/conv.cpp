@@ -182,10 +182,10 @@ Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   const Tensor residual = then.residual.defined() ? contiguous_copy(then.residual, format) : Tensor();
   const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
   const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
-  const bool done = implementation.forward_act(
-      conv, x_read.device_pointer(), weight_read.device_pointer(), pointer_or_null(bias_read), y.device_pointer(),
-      {.relu = then.activation == Activation::relu, .residual = pointer_or_null(residual)},
-      is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
+  const bool done = implementation.forward_act(conv, x_read.device_pointer(), weight_read.device_pointer(),
+                                               pointer_or_null(bias_read), y.device_pointer(),
+                                               {.activation = then.activation, .residual = pointer_or_null(residual)},
+                                               is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
   return done ? y : Tensor();
 }
 
@@ -231,11 +231,10 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
 Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                   const ActOptions& then) {
   const bool plain = then.activation == Activation::identity && !then.residual.defined();
-  const bool fusible = then.activation == Activation::identity || then.activation == Activation::relu;
   const auto is_trained = [](const Tensor& operand) { return operand.defined() && operand.requires_grad(); };
   const bool recorded =
       grad_enabled() && (is_trained(x) || is_trained(weight) || is_trained(bias) || is_trained(then.residual));
-  if (!plain && fusible && !recorded && !autocast_enabled()) {
+  if (!plain && !recorded && !autocast_enabled()) {
     check_arguments(x, weight, bias, options);
     const Tensor y = x.dtype() == DType::float32 ? conv2d_act_in_one(x, weight, bias, options, then) : Tensor();
     if (y.defined()) {

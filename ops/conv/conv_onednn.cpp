@@ -85,7 +85,7 @@ std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass,
         plan->add_input(DNNL_ARG_BIAS, caller.bias, forward.bias_desc());
       }
       if (epilogue.residual != nullptr) {
-        plan->add_input(onednn::kResidual, caller.dst, caller.dst);
+        plan->add_input(onednn::residual_argument(epilogue), caller.dst, caller.dst);
       }
       return plan;
     }
@@ -117,9 +117,9 @@ std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass,
 bool execute(const Conv2dCase& conv, Conv2dPass pass, bool has_bias, std::span<void* const> pointers,
              const Epilogue& epilogue, Storage* keep) {
   // A primitive is made for a number of threads, hence part of the key.
-  using Key = std::tuple<Conv2dCase, Conv2dPass, bool, bool, bool, int>;
+  using Key = std::tuple<Conv2dCase, Conv2dPass, bool, Epilogue::Parts, int>;
   thread_local onednn::Plans<Key> plans;
-  const Key key(conv, pass, has_bias, epilogue.relu, epilogue.residual != nullptr, num_threads());
+  const Key key(conv, pass, has_bias, epilogue.parts(), num_threads());
   try {
     onednn::Plan* const plan = plans.find(key, [&] { return make_plan(conv, pass, has_bias, epilogue); });
     if (plan != nullptr) {

@@ -6,6 +6,7 @@
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"
 
@@ -147,7 +148,69 @@ Tensors recorded_gradients(const Tensor& dy, const BackwardContext& context, con
   return gradients;
 }
 
+/// linear_act() of checked operands by one kernel; undefined where there is none.
+Tensor linear_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearActOptions& then) {
+  const Rows rows(x);
+  const int64_t outputs = weight.size(0);
+  const Sizes sizes = with_last(x.sizes(), outputs);
+  if (sizes.numel() == 0 || x.size(-1) == 0) {
+    return {};
+  }
+  const Strides strides = dense_strides(sizes, rows.order);
+  const auto lying_like_result = [&](const Tensor& t) {
+    if (t.strides() == strides) {
+      return t;
+    }
+    const Tensor copy = empty_strided(sizes, strides, {.dtype = t.dtype(), .device = t.device()});
+    copy_into(t, copy);
+    return copy;
+  };
+  const Tensor residual = then.residual.defined() ? lying_like_result(then.residual) : Tensor();
+  const Tensor scale = then.scale.defined() ? contiguous_copy(then.scale) : Tensor();
+  const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+  const Tensor y = empty_strided(sizes, strides, {.dtype = x.dtype(), .device = x.device()});
+  const bool keep = is_constant_weight(weight);
+  const NoGradGuard no_grad;
+  const bool done = multiply_act_into(
+      matrix_view(rows.matrix()), matrix_view(transpose(weight, 0, 1)), bias_read, y.device_pointer(), outputs,
+      {.activation = then.activation, .scale = pointer_or_null(scale), .residual = pointer_or_null(residual)}, keep);
+  return done ? y : Tensor();
+}
+
+void check_operand(std::string_view name, const Tensor& operand, const Sizes& sizes, const Tensor& x) {
+  if (operand.defined()) {
+    check_sizes("linear_act", name, operand, sizes);
+    check_dtype("linear_act", name, operand, x.dtype());
+    check_device("linear_act", name, operand, x.device());
+  }
+}
+
 }  // namespace
+
+Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearActOptions& then) {
+  const auto is_trained = [](const Tensor& operand) { return operand.defined() && operand.requires_grad(); };
+  const bool recorded = grad_enabled() && (is_trained(x) || is_trained(weight) || is_trained(bias) ||
+                                           is_trained(then.scale) || is_trained(then.residual));
+  if (then.scale.defined() && weight.defined() && weight.rank() == 2) {  // else linear() says what is wrong
+    check_sizes("linear_act", "scale", then.scale, {weight.size(0)});
+  }
+  if (!autocast_enabled()) {
+    check_arguments(x, weight, bias);
+    check_operand("scale", then.scale, {weight.size(0)}, x);
+    check_operand("residual", then.residual, with_last(x.sizes(), weight.size(0)), x);
+    const Tensor y = !recorded && x.dtype() == DType::float32 ? linear_act_in_one(x, weight, bias, then) : Tensor();
+    if (y.defined()) {
+      return y;
+    }
+  }
+  const ActOptions rest{.activation = then.activation, .residual = then.residual};
+  if (!then.scale.defined()) {
+    return activate(linear(x, weight, bias), rest, "linear_act");
+  }
+  // The scale costs the size of the weight this way, instead of a pass over the results.
+  const Tensor scaled = mul(weight, view(then.scale, {-1, 1}));
+  return activate(linear(x, scaled, bias.defined() ? mul(bias, then.scale) : bias), rest, "linear_act");
+}
 
 Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias) {
   const AutocastOp cast("linear");

@@ -159,16 +159,24 @@ MatrixView matrix_view(const Tensor& x) {
   return {copy, std::max<int64_t>(columns, 1), 1};
 }
 
+namespace {
+
+kernels::MatmulCase make_case(const MatrixView& a, const MatrixView& b, int64_t c_row) {
+  return {.dtype = a.tensor.dtype(),
+          .m = a.tensor.size(0),
+          .n = b.tensor.size(1),
+          .k = a.tensor.size(1),
+          .a_row = a.row,
+          .a_column = a.column,
+          .b_row = b.row,
+          .b_column = b.column,
+          .c_row = c_row};
+}
+
+}  // namespace
+
 void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row, bool keep_b) {
-  const kernels::MatmulCase product{.dtype = a.tensor.dtype(),
-                                    .m = a.tensor.size(0),
-                                    .n = b.tensor.size(1),
-                                    .k = a.tensor.size(1),
-                                    .a_row = a.row,
-                                    .a_column = a.column,
-                                    .b_row = b.row,
-                                    .b_column = b.column,
-                                    .c_row = c_row};
+  const kernels::MatmulCase product = make_case(a, b, c_row);
   if (product.m == 0 || product.n == 0) {
     return;
   }
@@ -178,6 +186,19 @@ void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias,
       ->choose(product)
       .multiply(product, a.tensor.device_pointer(), b.tensor.device_pointer(), pointer_or_null(bias), c,
                 keep_b ? b.tensor.storage().get() : nullptr);
+}
+
+bool multiply_act_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row,
+                       const kernels::Epilogue& epilogue, bool keep_b) {
+  const kernels::MatmulCase product = make_case(a, b, c_row);
+  const Device device = a.tensor.device();
+  const kernels::MatmulImplementation& implementation = kernels::matmul_kernels.at("matmul", device)->choose(product);
+  if (implementation.multiply_act == nullptr) {
+    return false;
+  }
+  const OpScope scope([&] { return work_of(product, device); });
+  return implementation.multiply_act(product, a.tensor.device_pointer(), b.tensor.device_pointer(),
+                                     pointer_or_null(bias), c, epilogue, keep_b ? b.tensor.storage().get() : nullptr);
 }
 
 bool is_constant_weight(const Tensor& x) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/pointwise/activation.h"
 
 #include <string>
 #include <vector>
@@ -17,6 +18,19 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 /// The result keeps the order in which x's axes lie in memory when its last axis is innermost (so the NHWC view of a
 /// channels_last tensor stays one). Differentiable, also twice.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+/// What linear_act() does with each result.
+struct LinearActOptions {
+  Tensor scale = {};  ///< (out), a factor for each output feature, or undefined
+  Activation activation = Activation::identity;
+  Tensor residual = {};  ///< sizes and dtype of the result, or undefined
+};
+
+/// activation(scale * linear(x) + residual). Where no gradient is recorded, a library that can does it in one kernel,
+/// so that neither of the three costs a pass over memory (float32; its gelu is exact to 1e-6 of 1, and oneDNN's relu
+/// makes 0 of NaN). Otherwise separate ops, the scale as a factor of weight and bias. Throws what linear() throws, and
+/// Error for a scale or a residual of other sizes or dtype.
+Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearActOptions& then);
 
 /// Names of the implementations of matmul() and linear() for tensors on `device`, in the order they are tried: the
 /// first that supports the case is used. Small products go to Eigen. NORMA_MATMUL=onednn|eigen forces one.

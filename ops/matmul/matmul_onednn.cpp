@@ -81,24 +81,25 @@ std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias, b
   const memory::desc a = matrices(type, p.batch, p.a_batch, p.m, p.k, p.a_row, p.a_column);
   const memory::desc b = matrices(type, p.batch, p.b_batch, p.k, p.n, p.b_row, p.b_column);
   const memory::desc c = matrices(type, p.batch, p.c_batch, p.m, p.n, p.c_row, 1);
-  memory::desc bias;
-  if (has_bias) {
-    const memory::dims dims = p.batch == 1 ? memory::dims{1, p.n} : memory::dims{1, 1, p.n};
-    const memory::dims strides = p.batch == 1 ? memory::dims{p.n, 1} : memory::dims{p.n, p.n, 1};
-    bias = memory::desc(dims, type, strides);
-  }
+  const memory::dims row = p.batch == 1 ? memory::dims{1, p.n} : memory::dims{1, 1, p.n};
+  const memory::dims row_strides = p.batch == 1 ? memory::dims{p.n, 1} : memory::dims{p.n, p.n, 1};
+  const memory::desc numbers_of_a_row(row, type, row_strides);
   const memory::desc offered =
       arranged == Arrangement::packed ? memory::desc({p.k, p.n}, type, memory::format_tag::any) : b;
-  const auto descriptor = onednn::matmul(a, offered, bias, c, onednn::post_ops(epilogue, c));
+  const auto descriptor = onednn::matmul(a, offered, has_bias ? numbers_of_a_row : memory::desc(), c,
+                                         onednn::post_ops(epilogue, c, numbers_of_a_row));
   auto plan = std::make_unique<onednn::Plan>(dnnl::matmul(descriptor), descriptor.scratchpad_desc());
   plan->add_input(DNNL_ARG_SRC, a, descriptor.src_desc());
   plan->add_input(DNNL_ARG_WEIGHTS, b, descriptor.weights_desc());
   plan->add_output(DNNL_ARG_DST, c, descriptor.dst_desc());
   if (has_bias) {
-    plan->add_input(DNNL_ARG_BIAS, bias, bias);
+    plan->add_input(DNNL_ARG_BIAS, numbers_of_a_row, numbers_of_a_row);
+  }
+  if (epilogue.scale != nullptr) {
+    plan->add_input(onednn::kScale, numbers_of_a_row, numbers_of_a_row);
   }
   if (epilogue.residual != nullptr) {
-    plan->add_input(onednn::kResidual, c, c);
+    plan->add_input(onednn::residual_argument(epilogue), c, c);
   }
   return plan;
 }
@@ -114,22 +115,21 @@ void* writable(const void* pointer) {
 bool multiply_act(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
                   const Epilogue& epilogue, Storage* keep) {
   // A primitive is made for a number of threads, hence part of the key.
-  using Key = std::tuple<MatmulCase, bool, bool, bool, bool, int>;
+  using Key = std::tuple<MatmulCase, bool, bool, Epilogue::Parts, int>;
   thread_local onednn::Plans<Key> plans;
   const bool has_bias = bias != nullptr;
   const bool kept = keep != nullptr;
-  const bool has_residual = epilogue.residual != nullptr;
-  if ((epilogue.relu || has_residual) && arrangement(product, has_bias, kept) == Arrangement::transposed) {
+  if (epilogue.parts() != Epilogue::Parts{} && arrangement(product, has_bias, kept) == Arrangement::transposed) {
     return false;
   }
-  std::array<void*, 5> pointers{writable(a), writable(b), c};
+  std::array<void*, 6> pointers{writable(a), writable(b), c};
   size_t count = 3;
-  for (const void* optional : {bias, epilogue.residual}) {
+  for (const void* optional : {bias, epilogue.scale, epilogue.residual}) {
     if (optional != nullptr) {
       pointers[count++] = writable(optional);
     }
   }
-  const Key key(product, has_bias, kept, epilogue.relu, has_residual, num_threads());
+  const Key key(product, has_bias, kept, epilogue.parts(), num_threads());
   try {
     onednn::Plan* const plan = plans.find(key, [&] { return make_product(product, has_bias, kept, epilogue); });
     if (plan != nullptr) {

@@ -21,6 +21,10 @@ MatrixView matrix_view(const Tensor& x);
 void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row,
                    bool keep_b = false);
 
+/// The same with an epilogue. False where no implementation has it for the case; `c` is unwritten then.
+bool multiply_act_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row,
+                       const kernels::Epilogue& epilogue, bool keep_b);
+
 /// True iff no gradients are recorded and x is a parameter, which stays as it is from call to call.
 bool is_constant_weight(const Tensor& x);
 

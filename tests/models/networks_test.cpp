@@ -286,6 +286,44 @@ TEST_CASE("networks: each stage of convnext halves the image") {
   CHECK(after == std::vector<Sizes>{{2, 40, 16, 8}, {2, 80, 8, 4}, {2, 160, 4, 2}, {2, 320, 2, 1}});
 }
 
+TEST_CASE("networks: convnext infers the same with hooks, which see every part, as without, where parts are one op") {
+  const std::string parts[] = {"mlp", "mlp.fc1", "mlp.act", "mlp.fc2", "drop_path"};
+  for (const std::string name : {"convnext_atto", "convnextv2_atto"}) {
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      CAPTURE(name);
+      CAPTURE(to_string(format));
+      const auto options = ModelOptions{.num_classes = 5, .patch_size = 2, .drop_path = 0.5};
+      const auto model = create_model(name, options);
+      for (const auto& [path, parameter] : model->named_parameters()) {
+        if (path.ends_with("gamma")) {
+          copy_into(add(random_tensor(parameter.sizes(), 7, DType::float32), 2).detach(), parameter);
+        }
+      }
+      model->eval();
+      const NoGradGuard no_grad;
+      const Tensor x = images(2, 16, format);
+      const Tensor expected = (*model)(x);
+      for (const std::string& part : parts) {
+        CAPTURE(part);
+        int seen = 0;
+        std::vector<std::pair<nn::Module*, int64_t>> hooks;
+        for (const auto& [path, module] : model->named_modules()) {
+          if (path.ends_with("." + part)) {
+            hooks.emplace_back(module, module->register_forward_hook(
+                                           [&](const nn::Module&, const Tensor&, const Tensor&) { ++seen; }));
+          }
+        }
+        CHECK(max_difference((*model)(x), expected) <= 1e-4);
+        CHECK(seen == static_cast<int>(hooks.size()));
+        CHECK(seen >= (part == "drop_path" ? 11 : 12));  // the first block drops nothing
+        for (const auto& [module, number] : hooks) {
+          module->remove_forward_hook(number);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("convert_norm: a norm that needs pixels is refused for convnext's head, and nothing has changed") {
   const auto model = create_model("convnext_atto", {.num_classes = 5});
   const std::string before = to_string(*model);

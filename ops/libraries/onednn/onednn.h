@@ -30,10 +30,14 @@ int64_t room_failures();
 /// Throws what oneDNN threw as OutOfMemory or Error "op: oneDNN: …".
 [[noreturn]] void fail_with(std::string_view op, const dnnl::error& error);
 
-/// What a primitive does with its result: adds a residual that lies like `result`, takes relu, or both in this order.
-dnnl::post_ops post_ops(const kernels::Epilogue& epilogue, const dnnl::memory::desc& result);
-/// The argument that post_ops() gives the residual.
-inline constexpr int kResidual = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
+/// What a primitive does with its result. `result`: how the result and the residual lie; `scale`: how the scale does.
+dnnl::post_ops post_ops(const kernels::Epilogue& epilogue, const dnnl::memory::desc& result,
+                        const dnnl::memory::desc& scale = {});
+/// The arguments that post_ops() gives the scale and the residual.
+inline constexpr int kScale = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
+inline int residual_argument(const kernels::Epilogue& epilogue) {
+  return DNNL_ARG_ATTR_MULTIPLE_POST_OP(epilogue.scale == nullptr ? 0 : 1) | DNNL_ARG_SRC_1;
+}
 
 /// Attributes of every primitive: its scratchpad comes from us, since Debian's build would allocate one per primitive.
 /// Throws as ensure_room().

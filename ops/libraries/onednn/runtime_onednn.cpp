@@ -136,17 +136,32 @@ void fail_with(std::string_view op, const dnnl::error& error) {
   fail(op, "oneDNN: {}", error.what());
 }
 
-dnnl::post_ops post_ops(const kernels::Epilogue& epilogue, const dnnl::memory::desc& result) {
+namespace {
+
+void append(dnnl::post_ops& after, dnnl::algorithm function, float alpha) {
+#if DNNL_VERSION_MAJOR >= 3
+  after.append_eltwise(function, alpha, 0);
+#else
+  after.append_eltwise(/* scale= */ 1, function, alpha, 0);
+#endif
+}
+
+}  // namespace
+
+dnnl::post_ops post_ops(const kernels::Epilogue& epilogue, const dnnl::memory::desc& result,
+                        const dnnl::memory::desc& scale) {
   dnnl::post_ops after;
+  if (epilogue.scale != nullptr) {
+    after.append_binary(dnnl::algorithm::binary_mul, scale);
+  }
   if (epilogue.residual != nullptr) {
     after.append_binary(dnnl::algorithm::binary_add, result);
   }
-  if (epilogue.relu) {
-#if DNNL_VERSION_MAJOR >= 3
-    after.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
-#else
-    after.append_eltwise(/* scale= */ 1, dnnl::algorithm::eltwise_relu, 0, 0);
-#endif
+  switch (epilogue.activation) {
+    case Activation::identity: break;
+    case Activation::relu: append(after, dnnl::algorithm::eltwise_relu, 0); break;
+    case Activation::gelu: append(after, dnnl::algorithm::eltwise_gelu_erf, 0); break;
+    case Activation::silu: append(after, dnnl::algorithm::eltwise_swish, 1); break;
   }
   return after;
 }
