@@ -174,18 +174,19 @@ Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
     check_dtype("conv2d_act", "residual", then.residual, x.dtype());
     check_device("conv2d_act", "residual", then.residual, x.device());
   }
-  const kernels::Conv2dImplementation& implementation =
-      kernels::conv_kernels.at("conv2d", x.device())->choose(conv, Conv2dPass::forward);
-  if (implementation.forward_act == nullptr || sizes.numel() == 0) {
+  if (sizes.numel() == 0 ||
+      kernels::conv_kernels.table("conv2d", x.device()).choose(conv, Conv2dPass::forward).forward_act == nullptr) {
     return {};
   }
   const Tensor residual = then.residual.defined() ? contiguous_copy(then.residual, format) : Tensor();
   const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
   const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
-  const bool done = implementation.forward_act(conv, x_read.device_pointer(), weight_read.device_pointer(),
-                                               pointer_or_null(bias_read), y.device_pointer(),
-                                               {.activation = then.activation, .residual = pointer_or_null(residual)},
-                                               is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
+  const bool done =
+      kernels::conv_kernels.at("conv2d", x.device())
+          ->choose(conv, Conv2dPass::forward)
+          .forward_act(conv, x_read.device_pointer(), weight_read.device_pointer(), pointer_or_null(bias_read),
+                       y.device_pointer(), {.activation = then.activation, .residual = pointer_or_null(residual)},
+                       is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
   return done ? y : Tensor();
 }
 

@@ -192,13 +192,14 @@ bool multiply_act_into(const MatrixView& a, const MatrixView& b, const Tensor& b
                        const kernels::Epilogue& epilogue, bool keep_b) {
   const kernels::MatmulCase product = make_case(a, b, c_row);
   const Device device = a.tensor.device();
-  const kernels::MatmulImplementation& implementation = kernels::matmul_kernels.at("matmul", device)->choose(product);
-  if (implementation.multiply_act == nullptr) {
+  if (kernels::matmul_kernels.table("matmul", device).choose(product).multiply_act == nullptr) {
     return false;
   }
   const OpScope scope([&] { return work_of(product, device); });
-  return implementation.multiply_act(product, a.tensor.device_pointer(), b.tensor.device_pointer(),
-                                     pointer_or_null(bias), c, epilogue, keep_b ? b.tensor.storage().get() : nullptr);
+  return kernels::matmul_kernels.at("matmul", device)
+      ->choose(product)
+      .multiply_act(product, a.tensor.device_pointer(), b.tensor.device_pointer(), pointer_or_null(bias), c, epilogue,
+                    keep_b ? b.tensor.storage().get() : nullptr);
 }
 
 bool is_constant_weight(const Tensor& x) {

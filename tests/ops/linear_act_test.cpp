@@ -37,7 +37,7 @@ Tensor expected_of(const Tensor& x, const Tensor& weight, const Tensor& bias, co
 }
 
 bool has_onednn(const Tensor& x) {
-  return x.device() == kCpu && std::ranges::count(matmul_implementations(kCpu), "onednn") == 1;
+  return x.device().type != DeviceType::cuda && std::ranges::count(matmul_implementations(), "onednn") == 1;
 }
 
 }  // namespace
