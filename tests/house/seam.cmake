@@ -5,12 +5,14 @@
 #     because that is their work. Nobody else does.
 #  2. Of ops/, nn/ and models/, only kernels read memory: the files that a device or a library is named after.
 #  3. What ops/ makes lies on a device that it names, not on the default device.
+#  4. No reference outlives the KernelCall it came from: the device's memory is closed when that has gone.
 cmake_minimum_required(VERSION 3.25)
 
 set(may_decide "^core/(by_device|device|device_functions)\\.(h|cpp)$|^core/(copy|tensor)\\.cpp$|^core/(cuda|emulated)/")
 set(may_read "_(cpu|onednn|eigen)\\.cpp$|/(cpu|cuda)/|^ops/libraries/")
 set(decides "device\\.type|device\\(\\)\\.type|\\.type [=!]=|DeviceType::|[=!]= kCpu|is_host\\(")
 set(reads "[.>]data<|raw_data\\(|storage\\(\\)->data\\(|[^a-z]\\*[a-z_.>-]+device_pointer|device_pointer<[a-z0-9_]+>\\(\\)\\(")
+set(outlives "&[a-zA-Z_ ]*=[ \n]*[a-zA-Z_:]*kernels\\.at\\([^@]*")
 set(makes "(empty|empty_strided|zeros|ones|full|scalar|arange|from_vector|rand|randn|randint|randperm)\\(")
 
 set(faults 0)
@@ -37,6 +39,9 @@ foreach(folder core ops nn models data train lab cli examples benchmarks)
     endif()
     if(file MATCHES "^(ops|nn|models)/" AND NOT file MATCHES "${may_read}" AND text MATCHES "[^\n]*(${reads})[^\n]*")
       report(${file} "reads memory and knows no device: ${CMAKE_MATCH_0}")
+    endif()
+    if(text MATCHES "${outlives}")
+      report(${file} "keeps a reference that outlives its kernel call: ${CMAKE_MATCH_0}")
     endif()
     if(file MATCHES "^ops/" AND NOT file MATCHES "${may_read}")
       # To the end of the statement: a call may take several lines, and options may have a name.

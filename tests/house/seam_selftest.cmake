@@ -17,7 +17,9 @@ file(WRITE ${WORK}/good/ops/pool/cpu/planes.cpp "T* x = y.data<T>();\n")
 file(WRITE ${WORK}/good/ops/pool/pool.cpp
      "// x.data<T>() and zeros({2}) of a comment\nconst Tensor y =\n  empty({1, 2},\n        {.device = x.device()});\n"
      "const TensorOptions options{.dtype = d, .device = x.device()};\nreturn zeros({2}, options), y.device_pointer();\n"
-     "if (xs.empty()) { return std::ranges::empty(xs); }\n")
+     "if (xs.empty()) { return std::ranges::empty(xs); }\n"
+     "const auto call = pool_kernels.at(\"pool\", x.device());\nconst Pool& pool = call->choose(c);\n"
+     "const Pool& in_table = pool_kernels.table(\"pool\", x.device()).choose(c);\n")
 file(WRITE ${WORK}/good/train/trainer.cpp "auto x = zeros({2}); *x.data<float>() = 1;\n")
 run_check(good 0 "6 files checked, 0 faults")
 
@@ -39,6 +41,9 @@ foreach(text "zeros({2})" "empty(sizes, {.dtype = d})" "arange(3)" "from_vector(
 endforeach()
 fault(options ops/pool/pool.cpp "const TensorOptions options{.dtype = d};\nauto d = x.device();\n"
       "makes a tensor and names no device: TensorOptions options{.dtype = d}")
+
+fault(outlives ops/pool/pool.cpp "const Pool& pool =\n  kernels::pool_kernels.at(\"pool\", d)->choose(c);\n"
+      "ops/pool/pool.cpp: keeps a reference that outlives its kernel call: & pool = kernels::pool_kernels.at(\"pool\", d)")
 
 file(MAKE_DIRECTORY ${WORK}/none/core)
 run_check(none 1 "nothing was checked")
