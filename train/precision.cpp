@@ -63,10 +63,10 @@ PrecisionScope::PrecisionScope(const Precision& precision) {
 
 std::string bfloat16_text() {
   if (bfloat16_in_hardware()) {
-    return "convolutions and matrix products in hardware (AVX512_BF16 or better)";
+    return "convolutions and matrix products in hardware (AMX)";
   }
-  return has_bfloat16_primitives() ? "through float32: this CPU has no AVX512_BF16"
-                                   : "through float32: needs oneDNN and a CPU with AVX512_BF16";
+  return has_bfloat16_primitives() ? "through float32: this CPU has no AMX"
+                                   : "through float32: needs oneDNN and a CPU with AMX";
 }
 
 std::string slow_precision_text(const Precision& precision) {

@@ -35,7 +35,7 @@ bool& choice() {
 }  // namespace
 
 bool bfloat16_in_hardware() {
-  return onednn::bfloat16_support() == onednn::Bfloat16Support::native;
+  return onednn::bfloat16_support() == onednn::Bfloat16Support::fast;
 }
 
 bool has_bfloat16_primitives() {

@@ -6,9 +6,9 @@ namespace norma::onednn {
 
 /// What oneDNN's bfloat16 primitives are on this CPU.
 enum class Bfloat16Support : uint8_t {
-  none,      ///< not there, or no oneDNN
-  emulated,  ///< from float32 instructions
-  native,
+  none,  ///< not there, or no oneDNN
+  slow,  ///< emulated, or on dot products that multiply no more per cycle than float32's instructions (AVX512_BF16)
+  fast,  ///< on tiles (AMX)
 };
 
 /// By the instruction sets that oneDNN may use (ONEDNN_MAX_CPU_ISA and NORMA_SIMD count).

@@ -32,10 +32,10 @@ Bfloat16Support bfloat16_support() {
     const auto bits = static_cast<unsigned>(wanted);
     return (isa & bits) == bits;
   };
-  if (has(dnnl::cpu_isa::avx512_core_bf16)) {
-    return Bfloat16Support::native;
+  if (has(dnnl::cpu_isa::avx512_core_amx)) {
+    return Bfloat16Support::fast;
   }
-  return has(dnnl::cpu_isa::avx512_core) ? Bfloat16Support::emulated : Bfloat16Support::none;
+  return has(dnnl::cpu_isa::avx512_core) ? Bfloat16Support::slow : Bfloat16Support::none;
 }
 
 }  // namespace norma::onednn
