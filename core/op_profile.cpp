@@ -30,6 +30,9 @@ void OpScope::begin(OpWork work) {
 void OpScope::end() {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   profile_->open_ = parent_;
+  if (discarded_) {
+    return;
+  }
   if (parent_ != nullptr) {
     parent_->inner_seconds_ += seconds;
   }

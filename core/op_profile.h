@@ -82,6 +82,8 @@ class OpScope {
 
   /// Names what does the work of the innermost scope; for kernels that choose by themselves.
   static void set_implementation(std::string_view name);
+  /// Reports nothing: what was tried was not done.
+  void discard() { discarded_ = true; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -91,6 +93,7 @@ class OpScope {
   OpProfile* profile_;
   OpScope* parent_ = nullptr;
   double inner_seconds_ = 0;
+  bool discarded_ = false;
   OpWork work_;
   Clock::time_point start_;
 };

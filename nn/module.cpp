@@ -92,7 +92,11 @@ Tensor Module::operator()(const Tensor& x) {
 }
 
 void Module::run_forward_hooks(const Tensor& input, const Tensor& output) const {
-  for (const auto& [number, hook] : hooks_) {
+  if (hooks_.empty()) {
+    return;
+  }
+  const auto hooks = hooks_;  // a hook may take itself off
+  for (const auto& [number, hook] : hooks) {
     hook(*this, input, output);
   }
 }

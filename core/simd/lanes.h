@@ -44,7 +44,18 @@ struct Parts {
 };
 template <class R>
 struct Parts<R, 1> {
+#if HWY_ARCH_ARM  // where {} leaves Highway's vectors as they are; on x86 it makes them 0
+  R only = zeroed();
+
+ private:
+  static HWY_INLINE R zeroed() {
+    R r;
+    std::memset(static_cast<void*>(&r), 0, sizeof(r));
+    return r;
+  }
+#else
   R only;
+#endif
 };
 
 template <class T>

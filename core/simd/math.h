@@ -59,15 +59,23 @@ template <class R, int n>
 HWY_INLINE Parts<R, n> sqrt(const Parts<R, n>& x) {
   return by_register([](R v) HWY_ATTR { return hn::Sqrt(v); }, x);
 }
-/// The smaller, and the larger, of a limit and x; NaN where x is: processors that do not return every NaN return the
-/// second argument where there is one.
+/// The smaller, and the larger, of a limit and x; NaN where x is: x86 returns the second argument where one is NaN, and
+/// ARM the number.
 template <class R, int n>
 HWY_INLINE Parts<R, n> at_most(hn::TFromV<R> limit, const Parts<R, n>& x) {
+#if HWY_ARCH_X86
   return by_register([](R most, R v) HWY_ATTR { return hn::Min(most, v); }, broadcast<hn::TFromV<R>, n>(limit), x);
+#else
+  return select(broadcast<hn::TFromV<R>, n>(limit) < x, broadcast<hn::TFromV<R>, n>(limit), x);
+#endif
 }
 template <class R, int n>
 HWY_INLINE Parts<R, n> at_least(hn::TFromV<R> limit, const Parts<R, n>& x) {
+#if HWY_ARCH_X86
   return by_register([](R least, R v) HWY_ATTR { return hn::Max(least, v); }, broadcast<hn::TFromV<R>, n>(limit), x);
+#else
+  return select(x < limit, broadcast<hn::TFromV<R>, n>(limit), x);
+#endif
 }
 
 /// e^x to 1 unit; subnormal results are rounded twice.

@@ -36,6 +36,7 @@ inline constexpr bool kMaskedMemory = false;
 /// Copies the first `count` numbers of at most 64 bytes, in pieces of fixed sizes: no loop, no call.
 template <class S>
 HWY_INLINE void copy_few(S* to, const S* from, int count) {
+  static_assert(sizeof(S) >= 2);
   const auto* source = reinterpret_cast<const uint8_t*>(from);
   auto* target = reinterpret_cast<uint8_t*>(to);
   const auto piece = [&]<int bytes>(std::integral_constant<int, bytes>) HWY_ATTR {

@@ -180,14 +180,18 @@ Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   }
   const Tensor residual = then.residual.defined() ? contiguous_copy(then.residual, format) : Tensor();
   const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
-  const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
+  OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
   const bool done =
       kernels::conv_kernels.at("conv2d", x.device())
           ->choose(conv, Conv2dPass::forward)
           .forward_act(conv, x_read.device_pointer(), weight_read.device_pointer(), pointer_or_null(bias_read),
                        y.device_pointer(), {.activation = then.activation, .residual = pointer_or_null(residual)},
                        is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
-  return done ? y : Tensor();
+  if (!done) {
+    scope.discard();
+    return {};
+  }
+  return y;
 }
 
 Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,

@@ -32,9 +32,9 @@ struct Conv2dOptions {
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
 /// activation(conv2d(x) + residual). Where no gradient is recorded, a library that can does it in one kernel, so that
-/// neither the sum nor the activation costs a pass over memory (float32; oneDNN's gelu is exact to 1e-6 of 1, and its
-/// relu makes 0 of NaN). Otherwise separate ops. Throws what conv2d() throws, and Error for a residual of other sizes
-/// or dtype than the result.
+/// neither the sum nor the activation costs a pass over memory (float32; the error of oneDNN's gelu is at most 1e-6
+/// max(1, |y|), and its relu makes 0 of NaN). Otherwise separate ops. Throws what conv2d() throws, and Error for a
+/// residual of other sizes or dtype than the result.
 Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                   const ActOptions& then);
 

@@ -195,11 +195,15 @@ bool multiply_act_into(const MatrixView& a, const MatrixView& b, const Tensor& b
   if (kernels::matmul_kernels.table("matmul", device).choose(product).multiply_act == nullptr) {
     return false;
   }
-  const OpScope scope([&] { return work_of(product, device); });
-  return kernels::matmul_kernels.at("matmul", device)
-      ->choose(product)
-      .multiply_act(product, a.tensor.device_pointer(), b.tensor.device_pointer(), pointer_or_null(bias), c, epilogue,
-                    keep_b ? b.tensor.storage().get() : nullptr);
+  OpScope scope([&] { return work_of(product, device); });
+  const bool done = kernels::matmul_kernels.at("matmul", device)
+                        ->choose(product)
+                        .multiply_act(product, a.tensor.device_pointer(), b.tensor.device_pointer(),
+                                      pointer_or_null(bias), c, epilogue, keep_b ? b.tensor.storage().get() : nullptr);
+  if (!done) {
+    scope.discard();
+  }
+  return done;
 }
 
 bool is_constant_weight(const Tensor& x) {

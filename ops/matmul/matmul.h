@@ -27,9 +27,9 @@ struct LinearActOptions {
 };
 
 /// activation(scale * linear(x) + residual). Where no gradient is recorded, a library that can does it in one kernel,
-/// so that neither of the three costs a pass over memory (float32; its gelu is exact to 1e-6 of 1, and oneDNN's relu
-/// makes 0 of NaN). Otherwise separate ops, the scale as a factor of weight and bias. Throws what linear() throws, and
-/// Error for a scale or a residual of other sizes or dtype.
+/// so that none of the three costs a pass over memory (float32; the error of oneDNN's gelu is at most 1e-6 max(1, |y|),
+/// and its relu makes 0 of NaN). Otherwise separate ops, the scale as a factor of weight and bias. Throws what linear()
+/// throws, and Error for a scale or a residual of other sizes or dtype.
 Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearActOptions& then);
 
 /// Names of the implementations of matmul() and linear() for tensors on `device`, in the order they are tried: the

@@ -27,18 +27,19 @@ Tensor activate(const Tensor& x, Activation activation) {
 }
 
 Tensor activate(const Tensor& y, const ActOptions& then, std::string_view op) {
-  if (then.activation == Activation::identity && !then.residual.defined()) {
-    return y;
+  if (!then.residual.defined()) {
+    return activate(y, then.activation);
   }
   const AutocastOp cast("normalize");
   const Tensor residual = cast.like(then.residual, y);
   const DType dtype = compute_dtype(y.dtype());
-  Tensor z = to(y, dtype);
-  if (residual.defined()) {
-    check_dtype(op, "residual", residual, y.dtype());
-    check_sizes(op, "residual", residual, y.sizes());
-    z = add(z, to(residual, dtype));
+  check_sizes(op, "residual", residual, y.sizes());
+  check_dtype(op, "residual", residual, y.dtype());
+  check_device(op, "residual", residual, y.device());
+  if (then.activation == Activation::identity) {
+    return add(y, residual);
   }
+  const Tensor z = add(to(y, dtype), to(residual, dtype));
   if (then.activation == Activation::relu) {
     return relu(to(z, y.dtype()));  // keeps its output, in y's dtype
   }

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <new>
 #include <vector>
 
 HWY_BEFORE_NAMESPACE();
@@ -60,6 +61,25 @@ void check_parts_of(S) {
     for (int i = 0; i < kLanes<T>; ++i) {
       CHECK(kept[static_cast<size_t>(i)] == (i < count ? T(3) : T(0)));
     }
+  }
+}
+
+template <class T>
+void check_zeros_of(T) {
+  struct Sums {
+    Lanes<T> sum{};
+    Register<T> part{};
+  };
+  alignas(Sums) std::array<std::byte, sizeof(Sums)> memory;
+  memory.fill(std::byte{0x40});  // what a vector that is left as it is would show
+  const Sums& sums = *new (memory.data()) Sums;
+  for (const T number : numbers_of<T>(sums.sum)) {
+    CHECK(number == 0);
+  }
+  std::array<T, kRegisterLanes<T>> part;
+  store(part.data(), sums.part, OneRegister{});
+  for (const T number : part) {
+    CHECK(number == 0);
   }
 }
 
@@ -319,6 +339,10 @@ void check_double_functions() {
 void check_all() {
   SUBCASE("the first few numbers are loaded, stored and kept, and nothing behind them") {
     check_parts();
+  }
+  SUBCASE("{} makes zeros") {
+    check_zeros_of(0.0F);
+    check_zeros_of(0.0);
   }
   SUBCASE("16 bits are widened and rounded as one number is") {
     check_conversions();

@@ -95,6 +95,36 @@ TEST_CASE("module: forward hooks see the module, its input and its output, in or
   CHECK(seen.is_same(y));
 }
 
+TEST_CASE("module: forward hooks are taken off, also by themselves") {
+  Identity module;
+  std::string calls;
+  int64_t once = 0;
+  const auto note = [&calls](const std::string& text) {
+    return [&calls, text](const Module&, const Tensor&, const Tensor&) { calls += text; };
+  };
+  CHECK_FALSE(module.has_forward_hooks());
+  const int64_t first = module.register_forward_hook(note("a"));
+  once = module.register_forward_hook([&](const Module&, const Tensor&, const Tensor&) {
+    calls += "once";
+    module.remove_forward_hook(once);
+  });
+  module.register_forward_hook(note("b"));
+  module(ones({1}));
+  module(ones({1}));
+  CHECK(calls ==
+        "aonceb"
+        "ab");
+  module.remove_forward_hook(first);
+  module(ones({1}));
+  CHECK(calls ==
+        "aonceb"
+        "ab"
+        "b");
+  CHECK(module.has_forward_hooks());
+  CHECK(error_of([&] { module.remove_forward_hook(first); }) ==
+        "Identity: remove_forward_hook: expected the number of a hook, got 0");
+}
+
 TEST_CASE("module: train and eval reach all children") {
   Small module;
   CHECK(module.bn->is_training());

@@ -26,6 +26,8 @@ std::vector<Convolution> convolutions() {
           {"3x3", {2, 16, 9, 7}, {33, 16, 3, 3}, {.padding = 1}},
           {"3x3, tiny map", {2, 32, 4, 4}, {32, 32, 3, 3}, {.padding = 1}},
           {"3x3/2 in groups", {1, 8, 9, 11}, {12, 2, 3, 3}, {.stride = 2, .padding = 1, .groups = 4}},
+          {"3x3/2 in groups of 3", {3, 9, 7, 7}, {30, 3, 3, 3}, {.stride = 2, .padding = 1, .groups = 3}},
+          {"5x5/2 in groups of 1", {3, 8, 3, 3}, {64, 1, 5, 5}, {.stride = 2, .padding = 2, .groups = 8}},
           {"7x7/2 of images", {1, 3, 23, 21}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
           {"7x7 depthwise", {2, 19, 8, 9}, {19, 1, 7, 7}, {.padding = 3, .groups = 19}}};
 }
@@ -105,6 +107,17 @@ TEST_CASE("conv2d_act: one op where nothing is recorded, of the dtype that convo
   CHECK(ops(Activation::relu) == (has_onednn ? 1 : 2));
   CHECK(ops(Activation::gelu) == (has_onednn ? 1 : 2));
   CHECK(ops(Activation::identity) == 1);
+}
+
+TEST_CASE("conv2d_act: is one record, whether one kernel does it or none could") {
+  const NoGradGuard no_grad;
+  const Tensor weight = random_tensor({16, 16, 3, 3}, 2, DType::float32);
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    const Tensor x = to(random_tensor({1, 16, 8, 8}, 1, DType::float32), format);
+    const OpProfile profile;
+    conv2d_act(x, weight, {}, {.padding = 1}, {.residual = x});
+    CHECK(std::ranges::count_if(profile.records(), [](const OpRecord& r) { return r.work.op == "conv2d"; }) == 1);
+  }
 }
 
 TEST_CASE("conv2d_act: NaN stays one behind an addition, and behind relu where gradients are recorded") {

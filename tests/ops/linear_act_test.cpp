@@ -154,6 +154,28 @@ TEST_CASE("linear_act: under an Autocast as the ops one after the other") {
   CHECK(max_difference(to(y, DType::float64), to(gelu(linear(x, weight)), DType::float64)) == 0);
 }
 
+TEST_CASE("linear_act: what follows costs no conversions, and follows the policy of its op") {
+  Tensor weight = to(random_tensor({5, 8}, 2, DType::float32), DType::bfloat16).detach();
+  weight.set_requires_grad();
+  const Tensor x = to(random_tensor({6, 8}, 1, DType::float32), DType::bfloat16);
+  const Tensor residual = to(random_tensor({6, 5}, 3, DType::float32), DType::bfloat16);
+  const auto ops = [](const auto& f) {
+    const OpProfile profile;
+    f();
+    return profile.records().size();
+  };
+  CHECK(ops([&] { linear_act(x, weight, {}, {.activation = Activation::gelu}); }) ==
+        ops([&] { gelu(linear(x, weight)); }));
+  CHECK(ops([&] { linear_act(x, weight, {}, {.residual = residual}); }) ==
+        ops([&] { add(linear(x, weight), residual); }));
+
+  CastPolicy policy;
+  policy.set("gelu", CastRule::float32);
+  const Autocast autocast(DType::bfloat16, policy);
+  CHECK(linear_act(to(x, DType::float32), weight, {}, {.activation = Activation::gelu}).dtype() ==
+        gelu(linear(to(x, DType::float32), weight)).dtype());
+}
+
 TEST_CASE("linear_act: empty operands") {
   CHECK(linear_act(zeros({0, 5}), zeros({3, 5}), {}, {.activation = Activation::gelu}).sizes() == Sizes{0, 3});
   const Tensor no_features = linear_act(zeros({2, 0}), zeros({3, 0}), ones({3}), {.residual = ones({2, 3})});

@@ -170,7 +170,7 @@ template <class Op, class R, int n>
 HWY_INLINE typename Op::Number merge_lanes(const Parts<R, n>& v) {
   using Number = typename Op::Number;
   if constexpr (Op::kAdds && std::is_same_v<Number, double>) {
-    if constexpr (n * kRegisterLanes < Number >> kLanes<Number>) {
+    if constexpr (kLanes<Number> < n * kRegisterLanes<Number>) {
       return add_lanes(v.low + v.high);
     } else {
       return add_lanes(v);
