@@ -209,6 +209,46 @@ TEST_CASE("fold_batch_norm: whole networks give the same output without their no
   }
 }
 
+TEST_CASE("fold_batch_norm: the parts of one op give the same output where hooks want to see each") {
+  for (const std::string name : {"resnet18", "resnet50"}) {
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      CAPTURE(name);
+      CAPTURE(to_string(format));
+      const auto model = models::create_model(name, {.num_classes = 3, .small_stem = true});
+      model->to(format);
+      randomize(*model);
+      model->eval();
+      const NoGradGuard guard;
+      const Tensor x = to(random_tensor({2, 3, 16, 16}, 1, DType::float32), format);
+      fold_batch_norm(*model, x);
+      const Tensor together = (*model)(x);
+      const double scale = max_difference(together, zeros_like(together));
+      for (const bool of_norms : {false, true}) {
+        CAPTURE(of_norms);
+        int64_t wanted = 0;
+        int64_t seen = 0;
+        std::vector<std::pair<Module*, int64_t>> hooks;
+        for (const auto& [path, module] : model->named_modules()) {
+          const bool is_part =
+              of_norms ? dynamic_cast<FoldedNorm*>(module) != nullptr : dynamic_cast<Conv2d*>(module) != nullptr;
+          if (is_part) {
+            ++wanted;
+            hooks.emplace_back(
+                module, module->register_forward_hook([&](const Module&, const Tensor&, const Tensor&) { ++seen; }));
+          }
+        }
+        CHECK(max_difference((*model)(x), together) <= 1e-4 * scale);
+        CHECK(wanted == (name == "resnet18" ? 20 : 53));
+        CHECK(seen == wanted);
+        for (const auto& [module, number] : hooks) {
+          module->remove_forward_hook(number);
+        }
+      }
+      CHECK(max_difference((*model)(x), together) == 0);
+    }
+  }
+}
+
 TEST_CASE("fold_batch_norm: 16-bit networks, all of them or with float32 norms, keep their dtypes") {
   for (const DType dtype : {DType::bfloat16, DType::float16}) {
     for (const bool wide_norms : {false, true}) {
