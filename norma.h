@@ -54,6 +54,7 @@
 #include "nn/optim/parameter_groups.h"
 #include "nn/optim/schedule.h"
 #include "nn/optim/sgd.h"
+#include "nn/plugin.h"
 #include "nn/pool.h"
 #include "nn/sequential.h"
 #include "nn/std_conv.h"
@@ -71,5 +72,6 @@
 #include "train/recipe.h"
 #include "train/trainer.h"
 
+#include "lab/check_norm/check_norm.h"
 #include "lab/compare/comparison.h"
 #include "lab/report/report.h"

@@ -1,73 +1,151 @@
 #!/usr/bin/env bash
-# What a machine with a GPU is asked in one go. Each part can be chosen, and keeps what it has when time runs out. build,
-# tests and bench-norms are Norma's: they need the CUDA Toolkit, CMake, Ninja, and Debian's headers, installed or carried in
-# .gpu (benchmarks/gpu_headers.sh). The others need PyTorch and torchvision and no Norma: what the GPU reaches through the
-# libraries of others.
+# What a machine with a GPU is asked in one go. Each part can be chosen, and keeps what it has when time runs out.
 #   benchmarks/gpu.sh [--out DIR] [--dry-run] [PART…]
-#   parts: build tests bench-norms ceilings norms nets-256 nets-64 compile; without any, all but the first three
-# --dry-run builds what the parts of Norma need and lists their tests, for a machine without a GPU.
+# --dry-run builds what the parts of Norma need and prints what each part would run, for a machine without a GPU.
+# Norma's parts need the CUDA Toolkit, CMake, Ninja, and Debian's headers, installed or carried in .gpu
+# (benchmarks/gpu_headers.sh); those of PyTorch need torch and torchvision.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+usage() {
+  cat <<'TEXT'
+parts, in the order in which they run without any:
+  build        configures and builds Norma with CUDA; what the GPU and its libraries are
+  tests        all tests on the GPU (ctest -L gpu)
+  train        ResNet-50 and ConvNeXt-T with batch, layer2d and group norm on Fashion-MNIST
+  bench-norms  each norm beside a copy: Norma
+  norms        the same: PyTorch
+  ceilings     copies, matrix products and convolutions: PyTorch
+  bench-256    training and inference of whole networks, and their memory, at batch size 256: Norma
+  nets-256     the same: PyTorch
+  bench-64     at batch size 64: Norma
+  nets-64      the same: PyTorch
+  compile      the same at batch size 256 with torch.compile
+  sanitizer    compute-sanitizer over the tests of the kernels: memcheck, racecheck, initcheck, synccheck
+  table        Norma beside PyTorch, of the results that are there
+TEXT
+}
+
 out=build/gpu dry_run=
 while :; do
   case ${1-} in
-    --out) out=$2; shift 2 ;;
+    --out) out=${2:?--out needs a folder}; shift 2 ;;
     --dry-run) dry_run=yes; shift ;;
+    -h | --help) usage; exit ;;
     *) break ;;
   esac
 done
 mkdir -p "$out"
 parts=("$@")
+[ $# -gt 0 ] || mapfile -t parts < <(usage | sed -n 's/^  \([a-z0-9-]*\) .*/\1/p')
 build=build/cuda-release
-[ $# -gt 0 ] || parts=(ceilings norms nets-256 nets-64 compile)
+norma=$build/cli/norma
 peer=benchmarks/pytorch_gpu.py
 resnet=(--models resnet50 --norms batch,group:32,layer2d)
 convnext=(--models convnext_tiny,convnext_base)
+code=0
 
-nets() {  # nets BATCH: most wanted first
-  python3 "$peer" nets "${resnet[@]}" --precisions amp_bfloat16 -b "$1" --json "$out/nets_resnet50_bf16_b$1.json"
-  python3 "$peer" nets "${convnext[@]}" --precisions amp_bfloat16 -b "$1" --json "$out/nets_convnext_bf16_b$1.json"
-  python3 "$peer" nets "${resnet[@]}" --precisions tf32,float32,amp_float16 -b "$1" --steps 4 --json "$out/nets_resnet50_b$1.json"
-  python3 "$peer" nets "${convnext[@]}" --precisions tf32,float32,amp_float16 -b "$1" --steps 3 --json "$out/nets_convnext_b$1.json"
+do_or_print() {  # do_or_print COMMAND…: without a GPU, Norma's commands must come as far as to miss it
+  local said
+  if [ -z "$dry_run" ]; then
+    "$@" || code=1
+    return
+  fi
+  echo "$*"
+  if [ "$1" = "$norma" ] && ! nvidia-smi -L >/dev/null 2>&1; then
+    said=$("$@" 2>&1)
+    [[ $said == *'expected a GPU, got none'* ]] || { echo "$said"; code=1; }
+  fi
+}
+
+needs() {  # needs PROGRAM…: of Norma, which `build` has made
+  local program
+  for program; do
+    [ -x "$program" ] || { echo "gpu.sh: $program is not there: run the part build first" >&2; code=1; return 1; }
+  done
 }
 
 build() {
   local carried=() multiarch=$PWD/.gpu/usr/lib/x86_64-linux-gnu
   [ ! -d .gpu ] || carried=(-DCMAKE_PREFIX_PATH="$PWD/.gpu/usr" -Dfmt_DIR="$multiarch/cmake/fmt"
-    -DZLIB_LIBRARY="$multiarch/libz.a" -DZLIB_INCLUDE_DIR="$PWD/.gpu/usr/include")
-  cmake --preset cuda-release -DNORMA_BUILD_TESTS=ON -DNORMA_BUILD_BENCHMARKS=ON -DNORMA_BUILD_EXAMPLES=OFF \
-    -DNORMA_ONEDNN=OFF "${carried[@]}" >"$out/configure.txt" 2>&1 || { tail -n 20 "$out/configure.txt"; return 1; }
-  cmake --build "$build" -j "$(nproc)" --target test_core test_ops norm_cuda norma >"$out/build.txt" 2>&1 ||
-    { grep -v '^\[' "$out/build.txt" | tail -n 40; return 1; }
-  "$build/cli/norma" info | tee "$out/info.txt"
+    -Dhwy_DIR="$multiarch/cmake/hwy" -DZLIB_LIBRARY="$multiarch/libz.a" -DZLIB_INCLUDE_DIR="$PWD/.gpu/usr/include")
+  cmake --preset cuda-release -DCMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90}" -DNORMA_BUILD_TESTS=ON \
+    -DNORMA_BUILD_BENCHMARKS=OFF -DNORMA_BUILD_EXAMPLES=OFF -DNORMA_ONEDNN=OFF "${carried[@]}" >"$out/configure.txt" 2>&1 ||
+    { tail -n 20 "$out/configure.txt"; return 1; }
+  cmake --build "$build" -j "${JOBS:-$(nproc)}" --target norma test_core test_ops test_nn test_models test_train \
+    >"$out/build.txt" 2>&1 || { grep -v '^\[' "$out/build.txt" | tail -n 40; return 1; }
+  "$norma" info | tee "$out/info.txt"
 }
 
-code=0
+tests() {
+  if [ -n "$dry_run" ]; then
+    ctest --test-dir "$build" -L gpu -N | tail -n 1
+  else  # each test case is a process, which waits for the driver more than it computes
+    ctest --test-dir "$build" -L gpu -j "$(nproc)" --output-on-failure >"$out/tests.txt" 2>&1 || code=1
+    tail -n 40 "$out/tests.txt"
+    ! grep -q '(Skipped)' "$out/tests.txt" || code=1  # for want of a GPU
+  fi
+}
+
+sanitizer() {
+  local tool program
+  for tool in memcheck racecheck initcheck synccheck; do
+    for program in core ops; do
+      do_or_print timeout "${SANITIZER_SECONDS:-120}" env NORMA_TEST_GPU=1 compute-sanitizer --tool "$tool" --error-exitcode 9 \
+        --log-file "$out/sanitizer_${tool}_$program.txt" "$build/tests/test_$program" '--test-case=cuda *'
+    done
+  done
+}
+
+train() {
+  local images=()
+  [ ! -d .gpu/usr/share/datasets/fashion-mnist ] || images=(--data-dir .gpu/usr/share/datasets/fashion-mnist)
+  do_or_print "$norma" compare --device cuda --models resnet50,convnext_tiny --norms batch,layer2d,group:32 --epochs 1 \
+    "${images[@]}" --workers 8 --output "$out/compare"
+}
+
+bench_norms() {
+  do_or_print "$norma" bench-norms --device cuda --shapes images --norms batch,layer2d,group:32,instance \
+    --dtypes float32,bfloat16,float16 --batch-sizes 64 --channels 64,96,192,256,384,512,768,2048 --img-sizes 7,14,28,56,112 \
+    --max-mb 1024 --quiet --output "$out/bench_norms"
+}
+
+bench() {  # bench BATCH: Norma's networks, most wanted first
+  local precision steps=(--num-warm-iter 3 --num-bench-iter 10)
+  for precision in amp_bfloat16 tf32 float32; do
+    do_or_print "$norma" bench --device cuda --model resnet50 --norm batch,group:32,layer2d --bench both --both-formats --opt sgd "${steps[@]}" \
+      -b "$1" --precision "$precision" --results-file "$out/norma_resnet50_${precision}_b$1.json" --quiet
+    do_or_print "$norma" bench --device cuda --model convnext_tiny,convnext_base --bench both --both-formats --opt sgd "${steps[@]}" \
+      -b "$1" --precision "$precision" --results-file "$out/norma_convnext_${precision}_b$1.json" --quiet
+  done
+}
+
+nets() {  # nets BATCH: PyTorch's, most wanted first
+  do_or_print python3 "$peer" nets "${resnet[@]}" --precisions amp_bfloat16 -b "$1" --json "$out/nets_resnet50_bf16_b$1.json"
+  do_or_print python3 "$peer" nets "${convnext[@]}" --precisions amp_bfloat16 -b "$1" --json "$out/nets_convnext_bf16_b$1.json"
+  do_or_print python3 "$peer" nets "${resnet[@]}" --precisions tf32,float32,amp_float16 -b "$1" --steps 4 --json "$out/nets_resnet50_b$1.json"
+  do_or_print python3 "$peer" nets "${convnext[@]}" --precisions tf32,float32,amp_float16 -b "$1" --steps 3 --json "$out/nets_convnext_b$1.json"
+}
+
 for part in "${parts[@]}"; do
   start=$SECONDS
   echo "=== $part"
   case $part in
     build) build || code=1 ;;
-    tests)
-      if [ -n "$dry_run" ]; then ctest --test-dir "$build" -L gpu -N; else
-        ctest --test-dir "$build" -L gpu --output-on-failure 2>&1 | tee "$out/tests.txt"
-        [ "${PIPESTATUS[0]}" -eq 0 ] || code=1
-      fi ;;
-    bench-norms)
-      if [ -n "$dry_run" ]; then ls -l "$build/benchmarks/norm_cuda"; else
-        "$build/benchmarks/norm_cuda" | tee "$out/norma_norms.csv"
-        [ "${PIPESTATUS[0]}" -eq 0 ] || code=1
-      fi ;;
-    ceilings) python3 benchmarks/pytorch_gpu_ceilings.py --json "$out/ceilings.json" ;;
-    norms) python3 "$peer" norms --shapes 64x256x56,64x512x28,64x2048x7,64x96x56,64x192x28,64x384x14,64x768x7,256x64x112 \
-      --norms batch,group:32,layer2d,instance --dtypes float32,bfloat16 --json "$out/norms.json" ;;
-    nets-256) nets 256 ;;
-    nets-64) nets 64 ;;
+    tests) needs "$build"/tests/test_{core,ops,nn,models,train} && tests ;;
+    sanitizer) needs "$build"/tests/test_{core,ops} && sanitizer ;;
+    train) needs "$norma" && train ;;
+    bench-norms) needs "$norma" && bench_norms ;;
+    bench-256 | bench-64) needs "$norma" && bench "${part#bench-}" ;;
+    ceilings) do_or_print python3 benchmarks/pytorch_gpu_ceilings.py --json "$out/ceilings.json" ;;
+    norms) do_or_print python3 "$peer" norms --norms batch,group:32,layer2d,instance --dtypes float32,bfloat16 \
+      --shapes 64x256x56,64x512x28,64x2048x7,64x96x56,64x192x28,64x384x14,64x768x7,256x64x112 --json "$out/norms.json" ;;
+    nets-256 | nets-64) nets "${part#nets-}" ;;
     compile)
-      python3 "$peer" nets "${resnet[@]}" --formats channels_last --precisions amp_bfloat16 -b 256 --compile --json "$out/compile_resnet50.json"
-      python3 "$peer" nets --models convnext_tiny --formats channels_last --precisions amp_bfloat16 -b 256 --compile --json "$out/compile_convnext.json"
-      ;;
-    *) echo "gpu.sh: unknown part $part" >&2 && exit 2 ;;
+      do_or_print python3 "$peer" nets "${resnet[@]}" --formats channels_last --precisions amp_bfloat16 -b 256 --compile --json "$out/compile_resnet50.json"
+      do_or_print python3 "$peer" nets --models convnext_tiny --formats channels_last --precisions amp_bfloat16 -b 256 --compile --json "$out/compile_convnext.json" ;;
+    table) do_or_print python3 benchmarks/gpu_table.py "$out" ;;
+    *) echo "gpu.sh: unknown part $part" >&2; usage >&2; exit 2 ;;
   esac
   echo "=== $part: $((SECONDS - start)) s"
 done

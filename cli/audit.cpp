@@ -71,8 +71,8 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
       "Each norm runs forward and backward on inputs that are known to be hard, and is compared with its definition,\n"
       "computed in extended precision from the same numbers. A second table shows what each choice of statistics\n"
       "costs. The output folder gets results.csv (a line per measurement), costs.csv (a line per timing),\n"
-      "results.json (both, the machine and the versions; what is no number is \"inf\", \"-inf\" or \"nan\") and\n"
-      "table.txt (what is printed).\n\n" +
+      "results.json (both, the machine, the device and the versions; what is no number is \"inf\", \"-inf\"\n"
+      "or \"nan\") and table.txt (what is printed).\n\n" +
           describe_cases());
   auto state = std::make_shared<State>();
   state->audit.command = command_line;
@@ -93,6 +93,7 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
       .default_str("runs/audit-<date>-<time>")
       .group("Running");
   state->running.add_threads(app);
+  state->running.add_device(app);
   state->running.add_quiet(app);
   return {&app, [state] { return run(*state); }};
 }

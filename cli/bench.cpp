@@ -65,7 +65,7 @@ int run(const State& state) {
   const std::string format = format_of(state);
   lab::bench::check_options(options);
   if (!state.running.quiet) {
-    print_if_slow(train::precision_of(options.recipe));
+    print_precision_note(train::precision_of(options.recipe));
   }
   if (!state.results_file.empty()) {
     const std::filesystem::path file = state.results_file;
@@ -161,6 +161,7 @@ Command add_bench(CLI::App& program) {
       .type_name("NAME")
       .default_str("by the file's name, else csv")
       .group(kResults);
+  state->running.add_plugin(app);
   state->running.add_threads(app);
   state->running.add_device(app);
   state->running.add_quiet(app);

@@ -28,7 +28,9 @@ int run(const State& state) {
   options.max_bytes = state.max_megabytes << 20;
   lab::bench::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("bench-norms") : state.output;
-  const auto check_free = [&] { train::check_free("bench-norms", folder, {"results.csv", "table.txt", "share.gp"}); };
+  const auto check_free = [&] {
+    train::check_free("bench-norms", folder, {"results.csv", "results.json", "table.txt", "share.gp"});
+  };
   check_free();
   train::make_output_folder("bench-norms", folder);
   const train::FolderLock lock("bench-norms", folder);
@@ -67,8 +69,11 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
       "  norma bench-norms --norms layer2d,group:32 --dtypes float32 --batch-sizes 64 --img-sizes 28,56\n"
       "A norm has to read x and write y, and backward to read dy and x and write dx. Those bytes over the time it "
       "took\n"
-      "are shown as a share of the rate of a copy of x, measured in turns with it. Groups that do not divide the\n"
-      "channels are left out. The output folder gets results.csv (a line per measurement), table.txt (what is "
+      "are shown as a share of the rate of a copy of x, measured in turns with it. On a GPU its clock is read, and x "
+      "comes\n"
+      "from its memory and not from its cache. Groups that do not divide the channels are left out. The output folder "
+      "gets\n"
+      "results.csv (a line per measurement), results.json (with the machine and the device), table.txt (what is "
       "printed),\n"
       "share.gp (a script for gnuplot) and its plots.");
   auto state = std::make_shared<State>();
@@ -103,7 +108,9 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
       .type_name("FOLDER")
       .default_str("runs/bench-norms-<date>-<time>")
       .group("Running");
+  state->running.add_plugin(app);
   state->running.add_threads(app);
+  state->running.add_device(app);
   state->running.add_quiet(app);
   return {&app, [state] { return run(*state); }};
 }

@@ -32,6 +32,7 @@ Command add_run(CLI::App& program);
 Command add_audit(CLI::App& program, const std::string& command_line);
 Command add_bench(CLI::App& program);
 Command add_bench_norms(CLI::App& program, const std::string& command_line);
+Command add_check_norm(CLI::App& program);
 Command add_info(CLI::App& program);
 
 }  // namespace norma::cli

@@ -3,6 +3,8 @@
 #include "core/input_file.h"
 #include "core/parallel.h"
 #include "lab/compare/comparison.h"
+#include "lab/compare/timing.h"
+#include "train/environment.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -31,10 +33,12 @@ struct State {
   std::vector<std::string> models = {"resnet50", "convnext_atto"};
   std::vector<std::string> norms = {"batch", "layer2d", "group"};
   std::vector<uint64_t> seeds = {0};
+  int64_t timing_rounds = lab::ComparisonOptions{}.timing_rounds;
   std::string output;
   std::string resume;
   std::string command_line;
   std::vector<Option> grid;  // models, norms and seeds
+  std::optional<Option> rounds;
 };
 
 bool any_given(const std::vector<Option>& options) {
@@ -45,6 +49,14 @@ lab::Comparison load_comparison(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "results.json";
   constexpr uint64_t kMaxBytes = uint64_t{256} << 20;  // ten million steps
   return lab::comparison_from_json(read_text_file("resume", file, kMaxBytes), "resume: " + file.string());
+}
+
+/// What one device does says nothing of another. Older files do not name theirs.
+void check_same_device(const lab::Comparison& comparison) {
+  const std::string& before = comparison.environment.device;
+  const std::string now = train::device_text();
+  check(before.empty() || before == now, "resume", "device: the comparison was started on {}, and cannot go on on {}",
+        before, now);
 }
 
 /// Throws Error when the folder of a new comparison holds results.
@@ -66,6 +78,7 @@ int run(const State& state) {
                                  .models = state.models,
                                  .norms = state.norms,
                                  .seeds = state.seeds,
+                                 .timing_rounds = state.timing_rounds,
                                  .output = state.output,
                                  .command = state.command_line,
                                  .workers = static_cast<int>(state.running.workers),
@@ -87,8 +100,12 @@ int run(const State& state) {
       lock.emplace("compare", options.output);  // before they are read: what another process adds would be lost
     }
     comparison = load_comparison(options.output);
+    check_same_device(comparison);
+    if (state.rounds->given()) {
+      comparison.timing_rounds = state.timing_rounds;
+    }
   }
-  print_if_slow(train::precision_of(comparison.recipe));
+  print_precision_note(train::precision_of(comparison.recipe));
   train::say("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
              comparison.recipe.dataset, comparison.recipe.image_size, comparison.recipe.image_size, num_threads(),
              options.output.string());
@@ -108,8 +125,10 @@ int run(const State& state) {
     throw;
   }
   train::say("\n{}\nreport: {}\n", lab::to_table(comparison), (options.output / "report.html").string());
-  if (any_in_state(comparison, {lab::CellState::interrupted, lab::CellState::pending})) {
-    train::say("interrupted; go on with: {} compare --resume {}\n", program_name(), options.output.string());
+  if (any_in_state(comparison, {lab::CellState::interrupted, lab::CellState::pending}) ||
+      !lab::timing_is_complete(comparison)) {
+    train::say("interrupted; go on with: {} compare --resume {}{}\n", program_name(), options.output.string(),
+               state.running.plugin_words());
     return interrupted_code();
   }
   return any_in_state(comparison, {lab::CellState::failed}) ? kFailure : kSuccess;
@@ -125,8 +144,8 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "  norma compare --models resnet18 --norms batch,group:8,group/16,instance --seeds 0,1,2\n"
       "  norma compare --models convnext_atto --norms 'layer2d,layer2d[eps=1e-3]' --epochs 2\n"
       "All runs see the same images in the same order. The output folder gets report.html (table, loss curves, bars),\n"
-      "results.csv and results.json, anew after every run; Ctrl-C keeps what is done, and --resume FOLDER does the "
-      "rest.");
+      "results.csv and results.json, anew after every run. For the tax the norms of a model take turns, step by step,\n"
+      "in rounds spread over the whole comparison. Ctrl-C keeps what is done, and --resume FOLDER does the rest.");
   auto state = std::make_shared<State>();
   state->command_line = command_line;
   add_list(app, "--model,--models", "a name", state->models,
@@ -143,7 +162,15 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .type_name("LIST")
       .default_str("0")
       .group("Network");
+  add_value<int64_t>(
+      app, "--timing-rounds", train::ranges::kStepsOrNone,
+      [state = state.get()](int64_t n) { state->timing_rounds = n; },
+      "training steps in which the norms of a model take turns: they show the tax")
+      .type_name("N")
+      .default_str(fmt::format("{}", state->timing_rounds))
+      .group("Network");
   state->grid = {option_of(app, "--models"), option_of(app, "--norms"), option_of(app, "--seeds")};
+  state->rounds = option_of(app, "--timing-rounds");
   state->recipe.add_model_details(app);
   state->recipe.add_data(app);
   state->recipe.add_training_data(app);
@@ -157,6 +184,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .type_name("FOLDER")
       .group("Running");
   exclude(app, {"--output", "--resume"});
+  state->running.add_plugin(app);
   state->running.add_all(app);
   return {&app, [state] { return run(*state); }};
 }

@@ -42,7 +42,7 @@ int run(const State& state) {
   train::check_recipe(recipe);
   const auto dataset = train::make_dataset(recipe, data::Split::test);
   const train::Precision precision = train::precision_of(recipe);
-  print_if_slow(precision);
+  print_precision_note(precision);
   // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
   const auto model = train::make_model(train::in_full_precision(recipe), dataset->info().num_classes());
   train::load_model_weights(*model, recipe.model, file);
@@ -97,6 +97,7 @@ Command add_eval(CLI::App& program) {
   state->recipe.add_model_details(app);
   state->recipe.add_data(app);
   state->recipe.add_precision(app, train::precision_names());
+  state->running.add_plugin(app);
   state->running.add_threads(app);
   state->running.add_device(app);
   state->running.add_workers(app);

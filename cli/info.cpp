@@ -40,10 +40,12 @@ int run() {
   line("norma", e.norma);
   line("devices", fmt::format("{}", fmt::join(e.devices, " ")));
   for (const auto& [name, text] : cuda_facts()) {
-    line(name, text);
+    if (name.starts_with("cuda")) {  // the others are among the libraries
+      line(name, text);
+    }
   }
-  line("for tests", fmt::format("{}: memory that nobody but kernels may touch. The kernels of CUDA, run by the host, "
-                                "for norms and what tensors do themselves; those of the CPU for all else",
+  line("for tests", fmt::format("{}: memory that nobody but kernels may touch. The kernels of CUDA, run by the host; "
+                                "those of the CPU for convolutions and matrix products",
                                 to_string(kCudaEmulated)));
   line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, lab::format_bytes(e.memory)));
   line("threads", std::to_string(e.threads));

@@ -5,6 +5,7 @@
 #include "core/simd/target.h"
 #include "core/spin_briefly.h"
 #include "core/version.h"
+#include "nn/plugin.h"
 #include "train/output.h"
 
 #include <fcntl.h>
@@ -83,6 +84,27 @@ std::vector<std::string> parsed_words(const CLI::App& program, int argc, char** 
   }
   std::reverse(words.begin(), words.end());
   return words;
+}
+
+/// Loads the plug-ins of --plugin, before there are options: the norms that they register stand in the help, and their
+/// names are valid.
+void load_plugins(const std::vector<std::string>& words) {
+  const std::string option = "--plugin";
+  for (size_t i = 1; i < words.size(); ++i) {  // behind the subcommand
+    std::string files;
+    if (words[i].starts_with(option + "=")) {
+      files = words[i].substr(option.size() + 1);
+    } else if (words[i] == option) {
+      for (; i + 1 < words.size() && !words[i + 1].starts_with("-"); ++i) {
+        files += (files.empty() ? "" : ",") + words[i + 1];
+      }
+    }
+    for (const std::string& file : split_list(files)) {
+      if (!file.empty()) {  // the parser complains
+        nn::load_plugin(file);
+      }
+    }
+  }
 }
 
 /// What is wrong with words that no option took: "" if there are none.
@@ -167,6 +189,7 @@ int run(int argc, char** argv) {
   program.allow_extras();
   program.require_subcommand(0, 1);
   program.formatter(std::make_shared<HelpFormatter>());
+  load_plugins({argv + std::min(argc, 1), argv + argc});
   const std::string line = command_line(argc, argv);
   const std::vector<Command> commands = {add_compare(program, line),
                                          add_train(program),
@@ -175,6 +198,7 @@ int run(int argc, char** argv) {
                                          add_audit(program, line),
                                          add_bench(program),
                                          add_bench_norms(program, line),
+                                         add_check_norm(program),
                                          add_info(program)};
   for (const Command& command : commands) {
     command.app->allow_extras();

@@ -211,7 +211,7 @@ void RecipeOptions::add_seed(CLI::App& app) {
 
 void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>& names) {
   add(app, "--precision", &train::Recipe::precision, "a name", "NAME",
-      or_list(names) + "; amp: float32 parameters, autocast ops")
+      or_list(names) + "; tf32: float32 products with fewer digits, on CUDA; amp: float32 parameters, autocast ops")
       .group(kRunning);
   const auto note = [edits = edits_](const std::string& file) {
     edits->push_back([file](train::Recipe& recipe) {
@@ -226,8 +226,8 @@ void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>&
       .group(kRunning);
 }
 
-void print_if_slow(const train::Precision& precision) {
-  const std::string text = train::slow_precision_text(precision);
+void print_precision_note(const train::Precision& precision) {
+  const std::string text = train::precision_note(precision, default_device());
   if (!text.empty()) {
     train::say("{}\n", text);
   }
@@ -246,6 +246,16 @@ void RunOptions::add_device(CLI::App& app) {
       .type_name("DEVICE")
       .default_str("cpu, or NORMA_DEVICE")
       .group(kRunning);
+}
+
+void RunOptions::add_plugin(CLI::App& app) {
+  add_list(app, "--plugin", "the name of a file", plugins, "shared libraries with norms of your own (docs/plugins.md)")
+      .type_name("FILE")
+      .group(kNetwork);
+}
+
+std::string RunOptions::plugin_words() const {
+  return plugins.empty() ? "" : fmt::format(" --plugin {}", fmt::join(plugins, ","));
 }
 
 void RunOptions::add_workers(CLI::App& app) {

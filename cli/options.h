@@ -87,10 +87,14 @@ struct RunOptions {
   int64_t threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
   int64_t log_interval = 50;
   bool quiet = false;
-  std::string device;  ///< "": the default device
+  std::string device;                ///< "": the default device
+  std::vector<std::string> plugins;  ///< loaded by main(), before there are options
 
   void add_threads(CLI::App& app);
   void add_device(CLI::App& app);  ///< --device, where tensors lie
+  void add_plugin(CLI::App& app);  ///< --plugin, norms of one's own
+  /// " --plugin FILE…" as it was given, for a command line that goes on; "" where it was not.
+  [[nodiscard]] std::string plugin_words() const;
   void add_workers(CLI::App& app);
   void add_display(CLI::App& app);  ///< --log-interval and --quiet
   void add_quiet(CLI::App& app);
@@ -101,8 +105,8 @@ struct RunOptions {
   void apply(std::string_view command) const;
 };
 
-/// Says so if this machine is slow in a precision.
-void print_if_slow(const train::Precision& precision);
+/// Says so if the default device is slow in a precision, or has another one instead.
+void print_precision_note(const train::Precision& precision);
 
 /// The exit code of a command that a signal ended: 128 + the signal; for a closed pipe that of a failure.
 int interrupted_code();

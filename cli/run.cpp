@@ -5,6 +5,7 @@
 #include "data/safetensors.h"
 #include "models/registry.h"
 #include "nn/cast_policy.h"
+#include "nn/norm/factory.h"
 #include "ops/shape/copy.h"
 #include "train/output.h"
 #include "train/precision.h"
@@ -69,10 +70,14 @@ int run(const State& state) {
   const train::Precision precision = train::parse_precision(
       state.precision, state.cast_policy.empty() ? "" : nn::read_cast_policy(state.cast_policy), state.cast_policy);
   const DType dtype = precision.dtype;
-  print_if_slow(precision);
+  print_precision_note(precision);
   const MemoryFormat format = state.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 
   const auto model = models::create_model(state.model, state.options);
+  if (nn::has_lazy_norms()) {
+    const data::Safetensors file = data::load_safetensors(state.input);
+    nn::make_lazy_parameters(*model, take(file, state.input, "input", 4, DType::float32).sizes());
+  }
   train::convert_model(*model, precision);  // before the weights arrive, so that float64 ones keep all their digits
   model->to(format);
   train::load_model_weights(*model, state.model, state.weights);
@@ -90,6 +95,7 @@ int run(const State& state) {
   }
 
   const std::optional<NoGradGuard> no_grad = state.backward ? std::nullopt : std::optional<NoGradGuard>(std::in_place);
+  const Tf32Guard tf32(precision.tf32);  // backward too
   Tensor output;
   {
     const train::PrecisionScope scope(precision);
@@ -163,7 +169,7 @@ Command add_run(CLI::App& program) {
   add_switch(app, "--train", state->train, "training mode: batch statistics");
   add_switch(app, "--backward", state->backward, "also compute all gradients");
   add_switch(app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  add_text(app, "--precision", "a name", state->precision, "float32, float64, bfloat16, float16 or amp_bfloat16")
+  add_text(app, "--precision", "a name", state->precision, "float32, tf32, float64, bfloat16, float16 or amp_bfloat16")
       .type_name("NAME")
       .default_str(state->precision);
   add_path(app, "--cast-policy", state->cast_policy, "of amp_bfloat16, as for 'norma train'").type_name("FILE.toml");
@@ -177,6 +183,7 @@ Command add_run(CLI::App& program) {
       "ConvNeXt: 0 for a network without layer scale")
       .type_name("X")
       .default_str("1e-6");
+  state->running.add_plugin(app);
   state->running.add_threads(app);
   state->running.add_device(app);
   return {&app, [state] { return run(*state); }};

@@ -67,14 +67,14 @@ int run(const State& state) {
   state.running.apply("train");
   train::Trainer trainer = make_trainer(state);
   const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
-  print_if_slow(trainer.precision());
+  print_precision_note(trainer.precision());
   const std::string file = trainer.checkpoint_file().string();
   train::say("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
              trainer.total_steps(), file);
   const train::TrainResult result = trainer.run();
   if (!result.finished) {
-    train::say("interrupted after step {} of {}; go on with: {} train --resume {}\n", result.step, result.total_steps,
-               program_name(), file);
+    train::say("interrupted after step {} of {}; go on with: {} train --resume {}{}\n", result.step, result.total_steps,
+               program_name(), file, state.running.plugin_words());
     return interrupted_code();
   }
   train::say("test accuracy {:.2f} %, test loss {:.4f}; {:.1f} img/s; {}\n", 100 * result.test.accuracy,
@@ -107,6 +107,7 @@ Command add_train(CLI::App& program) {
   add_path(app, "--resume", state->resume, "go on from this checkpoint, or the one in this folder")
       .type_name("PATH")
       .group("Running");
+  state->running.add_plugin(app);
   state->running.add_all(app);
   return {&app, [state] { return run(*state); }};
 }

@@ -22,5 +22,10 @@ endif()
 
 if(NORMA_CUDA)
   find_package(CUDAToolkit 12 REQUIRED)
-  message(STATUS "CUDA ${CUDAToolkit_VERSION} for GPUs of ${CMAKE_CUDA_ARCHITECTURES}")
+  find_package(CUDNN 9.8)
+  if(NOT CUDNN_FOUND)
+    message(FATAL_ERROR "NORMA_CUDA=ON, but cuDNN 9.8 or later was not found (NVIDIA's packages: cudnn; PyPI: "
+                        "nvidia-cudnn-cu${CUDAToolkit_VERSION_MAJOR}). Without CUDA: NORMA_CUDA=OFF ./run …")
+  endif()
+  message(STATUS "CUDA ${CUDAToolkit_VERSION} for GPUs of ${CMAKE_CUDA_ARCHITECTURES}, cuDNN ${CUDNN_VERSION}")
 endif()

@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 
 set(rooms core ops nn models data train lab)
 list(TRANSFORM rooms PREPEND norma_ OUTPUT_VARIABLE room_targets)
-install(TARGETS ${room_targets} norma_norma EXPORT normaTargets
+install(TARGETS ${room_targets} norma_norma norma_plugin EXPORT normaTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET norma)
   install(TARGETS norma RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -20,4 +20,5 @@ configure_package_config_file(cmake/normaConfig.cmake.in ${PROJECT_BINARY_DIR}/n
                               INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/normaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/normaConfig.cmake ${PROJECT_BINARY_DIR}/normaConfigVersion.cmake cmake/FindoneDNN.cmake
+              cmake/FindCUDNN.cmake cmake/cudnn_in_python.cmake
         DESTINATION ${package_dir})

@@ -1,6 +1,7 @@
 # norma_add_room(NAME [DEPENDS room…]): the library norma::NAME from every source file under NAME/.
 #
-# Files *.cu are compiled where NORMA_CUDA is on, and there cuda.cpp takes the place of no_cuda.cpp.
+# Files *.cu, *_cudnn.cpp and *_cublaslt.cpp are compiled where NORMA_CUDA is on, and there cuda.cpp takes the place of
+# no_cuda.cpp.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
 # conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not.
 function(norma_add_room name)
@@ -18,7 +19,7 @@ function(norma_add_room name)
     list(APPEND sources ${cuda_sources})
     list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
   else()
-    list(FILTER sources EXCLUDE REGEX "/cuda\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "/cuda\\.cpp$|_(cudnn|cublaslt)\\.cpp$")
   endif()
 
   # In unrolled inlined code the checks of arrays on the stack take minutes to compile too.
@@ -42,7 +43,7 @@ function(norma_add_room name)
       target_link_libraries(norma_${name} PRIVATE DNNL::dnnl)
     endif()
     if(NORMA_CUDA)
-      target_link_libraries(norma_${name} PRIVATE CUDA::cudart_static)
+      norma_use_cuda(norma_${name})
     endif()
   else()
     add_library(norma_${name} INTERFACE)
@@ -59,6 +60,24 @@ function(norma_add_room name)
   target_link_libraries(norma_${name} ${visibility} OpenMP::OpenMP_CXX fmt::fmt)
   foreach(room IN LISTS arg_DEPENDS)
     target_link_libraries(norma_${name} ${visibility} norma_${room})
+  endforeach()
+endfunction()
+
+# norma_use_cuda(TARGET): links CUDA's libraries. Only the files that are named after one of them see its headers: all
+# others have the same flags as in a build without CUDA, and ccache takes them over from one.
+function(norma_use_cuda target)
+  set(headers ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+  list(REMOVE_DUPLICATES headers)
+  list(REMOVE_ITEM headers ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})  # -isystem would move those behind the C++ headers
+  target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${headers}>")
+  list(TRANSFORM headers PREPEND "-isystem;")
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "_(cudnn|cublaslt)(_test)?\\.cpp$")
+  if(sources)
+    set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS ${headers})
+  endif()
+  foreach(library CUDA::cudart_static CUDNN::cudnn CUDA::cublasLt)
+    target_link_libraries(${target} PRIVATE $<LINK_ONLY:${library}>)
   endforeach()
 endfunction()
 

@@ -23,6 +23,13 @@ void check_available(std::string_view op, Device device) {
   }
 }
 
+void synchronize(Device device) {
+  const DeviceFunctions& functions = device_functions.table("synchronize", device);
+  if (functions.synchronize != nullptr) {
+    functions.synchronize();
+  }
+}
+
 Facts cuda_facts() {
   return device_functions.cuda == nullptr ? Facts{} : device_functions.cuda->facts();
 }

@@ -23,6 +23,7 @@ struct Device {
 };
 
 inline constexpr Device kCpu{};
+inline constexpr Device kCuda{.type = DeviceType::cuda};
 inline constexpr Device kCudaEmulated{.type = DeviceType::cuda_emulated};
 
 /// "cpu", "cuda:0", "cuda-emulated:0"
@@ -36,6 +37,9 @@ bool is_host(Device device);
 
 /// Throws Error("op: this build of Norma has no CUDA") unless the device can be used here.
 void check_available(std::string_view op, Device device);
+
+/// Returns when the device has done all that it was given. For clocks: what computes has to wait for nothing itself.
+void synchronize(Device device);
 
 /// Where new tensors lie when nobody says: the one that was set, else the environment's NORMA_DEVICE, else the CPU.
 /// Throws Error when NORMA_DEVICE names none, or one that cannot be used here.

@@ -4,6 +4,7 @@
 #include "core/by_device.h"
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,7 +15,9 @@ namespace norma {
 /// Names and texts, in the order in which they are shown.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// What a device must do besides running kernels.
+class DeviceEvent;  // core/event.h
+
+/// What a device must do besides running kernels, and what is to be known of it.
 struct DeviceFunctions {
   Allocator& (*allocator)(int index);
   /// Copies of memory between the host and the device; they have happened on return.
@@ -22,8 +25,16 @@ struct DeviceFunctions {
   void (*to_host)(void* host, const void* device, size_t bytes);
   /// Throws Error("op: …") unless the device with this number is there. Null: there is one, always.
   void (*check_there)(std::string_view op, int index) = nullptr;
+  /// Returns when all work that was given to the device is done. Null: it is done when a kernel's function returns.
+  void (*synchronize)() = nullptr;
   /// What `norma info` says of these devices and of what drives them; null: nothing.
   Facts (*facts)() = nullptr;
+  /// For core/event.h. Null: the host's clock will do, since work is done when a kernel's function returns.
+  std::unique_ptr<DeviceEvent> (*make_event)() = nullptr;
+  /// Bytes of the last cache before the device's memory. Null: the device's memory is behind the host's caches.
+  size_t (*cache_bytes)() = nullptr;
+  /// Whether products in 16 bits, and of float32 through TF32, are faster than those of float32.
+  bool has_tensor_cores = false;
 };
 
 /// from_host and to_host of the devices whose memory is the host's.

@@ -5,24 +5,39 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 namespace norma::test {
 
-/// Where tests of CUDA's kernels run: on cuda-emulated, or, with NORMA_TEST_GPU=1 in the environment (ctest -L gpu), on
-/// a GPU. Where there is none, nowhere: ctest finds the line that says so.
+/// Where tests of CUDA's kernels run: on cuda-emulated, or on a GPU, with NORMA_DEVICE=cuda in the environment or with
+/// NORMA_TEST_GPU=1 (ctest -L gpu), which leaves the CPU to be the default. Where there is none, nowhere: ctest finds
+/// the line that says so.
 inline std::vector<Device> cuda_devices() {
-  const char* on_gpu = std::getenv("NORMA_TEST_GPU");
-  if (on_gpu == nullptr || *on_gpu == '\0') {
+  const Device cuda{.type = DeviceType::cuda};
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  if (variable("NORMA_TEST_GPU").empty() && variable("NORMA_DEVICE") != "cuda") {
     return {kCudaEmulated};
   }
-  const Device cuda{.type = DeviceType::cuda};
   const std::string reason = error_of([&] { check_available("test", cuda); });
   if (reason != "no error") {
     std::printf("skipped: no GPU (%s)\n", reason.c_str());
     return {};
   }
   return {cuda};
+}
+
+/// Whether `text`, the error of an op that was asked for `cuda`, is what this build has to say: that it has no CUDA;
+/// or, if it has, that there is no GPU, or nothing.
+inline bool is_refusal_of_cuda(const std::string& text, const std::string& op) {
+  const std::string no_cuda = "this build of Norma has no CUDA";
+  if (error_of([&] { check_available("test", {.type = DeviceType::cuda}); }) == "test: " + no_cuda) {
+    return text == op + ": " + no_cuda;
+  }
+  return text == "no error" || text.starts_with(op + ": expected a GPU, got none: ");
 }
 
 }  // namespace norma::test

@@ -11,4 +11,7 @@ std::filesystem::path source_folder();
 /// The norma command that this build made; empty where it made none.
 std::string norma_program();
 
+/// Where this build puts plug-ins.
+std::filesystem::path plugin_folder();
+
 }  // namespace norma::test

@@ -145,12 +145,25 @@ Environment environment() {
   result.libraries.emplace_back("zlib", zlibVersion());
   std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};
+  result.device = device_text();
   for (const auto& [name, text] : cuda_facts()) {
     if (name.starts_with("cuda:")) {
       result.devices.push_back(name);
+    } else if (name != "cuda" && text != "none") {
+      result.libraries.emplace_back(name, text);
     }
   }
   return result;
+}
+
+std::string device_text() {
+  const std::string device = to_string(default_device());
+  for (const auto& [name, text] : cuda_facts()) {
+    if (name == device) {
+      return device + ", " + text;
+    }
+  }
+  return device;
 }
 
 std::string local_time(bool compact) {

@@ -19,10 +19,14 @@ struct Environment {
   int64_t memory = 0;                                          ///< bytes of the machine
   std::vector<std::string> instruction_sets;                   ///< of the CPU, those that matter to tensors
   std::vector<std::pair<std::string, std::string>> libraries;  ///< name, version; by name
-  std::vector<std::string> devices;                            ///< "cpu"
+  std::vector<std::string> devices;                            ///< "cpu", "cuda:0"
+  std::string device;  ///< where tensors lay: "cpu", "cuda:0, NVIDIA H200, …"; "": in a file from before it was noted
 };
 
 Environment environment();
+
+/// Where tensors lie by default, and what that is: "cpu", "cuda:0, NVIDIA H200, …".
+std::string device_text();
 
 /// As a JSON object, and back. The second throws Error, with `where` before it, for a text that is none.
 std::string to_json(const Environment& environment);

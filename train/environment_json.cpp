@@ -16,7 +16,7 @@ std::string to_json(const Environment& e) {
                      {"build", e.build},       {"cores", e.cores},
                      {"threads", e.threads},   {"memory", e.memory},
                      {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
-                     {"devices", e.devices}};
+                     {"devices", e.devices},   {"device", e.device}};
   return data::json_text(json);
 }
 
@@ -34,6 +34,9 @@ Environment environment_from_json(const std::string& text, const std::string& wh
   read("memory", e.memory);
   read("instruction_sets", e.instruction_sets);
   read("devices", e.devices);
+  if (json.contains("device")) {  // files of version 0.1 have none
+    read("device", e.device);
+  }
   for (const auto& library : data::json_field<std::map<std::string, std::string>>(where, json, "libraries")) {
     e.libraries.push_back(library);
   }

@@ -1,5 +1,6 @@
 #include "train/precision.h"
 
+#include "core/device_functions.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "nn/cast_policy.h"
@@ -15,11 +16,12 @@ namespace norma::train {
 namespace {
 
 constexpr const char* kAmp = "amp_bfloat16";
+constexpr const char* kTf32 = "tf32";
 
 }  // namespace
 
 std::vector<std::string> precision_names() {
-  return {"float32", "float64", "bfloat16", "float16", kAmp};
+  return {"float32", kTf32, "float64", "bfloat16", "float16", kAmp};
 }
 
 std::vector<std::string> training_precision_names() {
@@ -35,6 +37,8 @@ Precision parse_precision(const std::string& name, std::string_view cast_policy,
   Precision precision{.name = name};
   if (name == kAmp) {
     precision.autocast = DType::bfloat16;
+  } else if (name == kTf32) {
+    precision.tf32 = true;
   } else {
     precision.dtype = dtype_from_string(name);
   }
@@ -55,7 +59,7 @@ Tensor convert_input(const Tensor& images, const Precision& precision) {
   return to(images, precision.dtype);
 }
 
-PrecisionScope::PrecisionScope(const Precision& precision) {
+PrecisionScope::PrecisionScope(const Precision& precision) : tf32_(precision.tf32) {
   if (precision.autocast) {
     autocast_.emplace(*precision.autocast, precision.policy);
   }
@@ -69,7 +73,13 @@ std::string bfloat16_text() {
                                    : "through float32: needs oneDNN and a CPU with AMX";
 }
 
-std::string slow_precision_text(const Precision& precision) {
+std::string precision_note(const Precision& precision, Device device) {
+  if (device_functions.table("precision", device).has_tensor_cores) {
+    return "";
+  }
+  if (precision.tf32) {
+    return fmt::format("tf32 is float32 on {}: TF32 is for CUDA", to_string(device));
+  }
   const DType computed = precision.autocast.value_or(precision.dtype);
   if (computed == DType::bfloat16 && !bfloat16_in_hardware()) {
     return fmt::format("{} is slower than float32 here: {}", precision.name, bfloat16_text());

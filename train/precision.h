@@ -1,6 +1,8 @@
 #pragma once
 
 #include "core/autocast.h"
+#include "core/device.h"
+#include "core/tf32.h"
 #include "nn/module.h"
 
 #include <optional>
@@ -16,17 +18,19 @@ struct Precision {
   DType dtype = DType::float32;        ///< of its parameters and input
   std::optional<DType> autocast = {};  ///< what ops convert to (core/autocast.h); none: they do not
   CastPolicy policy = {};              ///< which ops; counts with autocast only
+  bool tf32 = false;                   ///< float32 products on CUDA may go through TF32 (core/tf32.h)
 };
 
-/// "float32", "float64", "bfloat16", "float16", "amp_bfloat16".
+/// "float32", "tf32", "float64", "bfloat16", "float16", "amp_bfloat16".
 std::vector<std::string> precision_names();
 /// The same without float16, whose gradients underflow unless the loss is scaled.
 std::vector<std::string> training_precision_names();
 
 /// bfloat16 and float16: parameters and input in that dtype; optimizers keep float32 master weights, and statistics
-/// stay float32. amp_bfloat16: parameters and input in float32, ops convert. `cast_policy` is the text of
-/// nn/cast_policy.h, "" for the default one; `source` names its file in messages. Throws Error for an unknown name, for
-/// a policy without autocast, and for a policy that cannot be read.
+/// stay float32. amp_bfloat16: parameters and input in float32, ops convert. tf32: float32, whose convolutions and
+/// matrix products on CUDA may go through TF32. `cast_policy` is the text of nn/cast_policy.h, "" for the default one;
+/// `source` names its file in messages. Throws Error for an unknown name, for a policy without autocast, and for a
+/// policy that cannot be read.
 Precision parse_precision(const std::string& name, std::string_view cast_policy = "", const std::string& source = "");
 
 /// Converts the parameters; with float64 the buffers too. Other handles on them see it.
@@ -34,18 +38,20 @@ void convert_model(nn::Module& model, const Precision& precision);
 /// A network's input in the dtype of the network.
 Tensor convert_input(const Tensor& images, const Precision& precision);
 
-/// Autocast while it lives, if the precision has it. Around forward and loss.
+/// Autocast while it lives, if the precision has it, and whether TF32 is allowed. Around forward and loss: gradients of
+/// what ran under Autocast need none. What allows TF32 has to be around backward too, by a Tf32Guard of its own.
 class PrecisionScope {
  public:
   explicit PrecisionScope(const Precision& precision);
 
  private:
+  Tf32Guard tf32_;
   std::optional<Autocast> autocast_;
 };
 
 /// How bfloat16 is computed here, in a few words.
 std::string bfloat16_text();
-/// One line for people when the precision is slow on this machine, else "".
-std::string slow_precision_text(const Precision& precision);
+/// One line for people when the precision is slow on a device, or is not what its name says there, else "".
+std::string precision_note(const Precision& precision, Device device);
 
 }  // namespace norma::train

@@ -263,6 +263,9 @@ std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes
                                                    .drop_path = recipe.drop_path,
                                                    .seed = recipe.seed,
                                                    .norm_policy = policy_of(recipe)});
+  if (nn::has_lazy_norms()) {
+    nn::make_lazy_parameters(*model, {1, 3, recipe.image_size, recipe.image_size});
+  }
   if (recipe.channels_last) {
     model->to(MemoryFormat::channels_last);
   }

@@ -228,7 +228,8 @@ double Trainer::train_step(const data::Batch& batch) {
     optimizer_->set_momentum(schedules_.momentum(step_));
   }
   optimizer_->zero_grad();
-  default_generator() = random_;  // whatever else has drawn from it since the step before
+  default_generator() = random_;          // whatever else has drawn from it since the step before
+  const Tf32Guard tf32(precision_.tf32);  // backward too
   Tensor loss;
   {
     const PrecisionScope scope(precision_);
@@ -236,15 +237,16 @@ double Trainer::train_step(const data::Batch& batch) {
     loss = cross_entropy(to(logits, compute_dtype(logits.dtype())), to_device(batch.labels, device_),
                          {.label_smoothing = recipe_.smoothing});
   }
-  const double value = loss.to_vector<double>().front();
-  check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",
-        value, step_ + 1, recipe_.lr);
   loss.backward();
   if (recipe_.clip_grad > 0) {
     nn::clip_gradients_by_norm(optimizer_->parameters(), recipe_.clip_grad);
   }
   optimizer_->step();
   random_ = default_generator();
+  // The only place of a step where the host waits for the device: when all work has been given to it.
+  const double value = loss.to_vector<double>().front();
+  check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",
+        value, step_ + 1, recipe_.lr);
   return value;
 }
 

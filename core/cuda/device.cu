@@ -1,7 +1,10 @@
 #include "core/cuda/caching_allocator.h"
 #include "core/cuda/device.h"
+#include "core/cuda/graph_cudnn.h"
 #include "core/cuda/runtime.h"
+#include "core/cuda/version_cublaslt.h"
 #include "core/error.h"
+#include "core/event.h"
 
 #include <fmt/format.h>
 
@@ -150,6 +153,32 @@ const Count& count() {
   return counted;
 }
 
+/// An event of the current stream.
+class StreamEvent final : public DeviceEvent {
+ public:
+  void record() override { event_.record(current_stream()); }
+  [[nodiscard]] double seconds_since(const DeviceEvent& start) const override {
+    return event_.seconds_since(dynamic_cast<const StreamEvent&>(start).event_);
+  }
+
+ private:
+  Event event_;
+};
+
+std::unique_ptr<DeviceEvent> make_event() {
+  return std::make_unique<StreamEvent>();
+}
+
+size_t cache_bytes() {
+  int bytes = 0;
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, /* device= */ 0), "cudaDeviceGetAttribute");
+  return static_cast<size_t>(bytes);
+}
+
+void synchronize() {
+  check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
+}
+
 Facts facts() {
   Facts result;
   int driver = 0;
@@ -170,6 +199,8 @@ Facts facts() {
     result.emplace_back("cuda", fmt::format("no GPU: {}", count().reason));
   }
   result.emplace_back("CUDA", fmt::format("{}, built with {}", version_text(runtime), version_text(CUDART_VERSION)));
+  result.emplace_back("cuDNN", cudnn_text());
+  result.emplace_back("cuBLASLt", cublaslt_text());
   result.emplace_back("CUDA driver", driver == 0 ? "none" : fmt::format("for CUDA {}", version_text(driver)));
   return result;
 }
@@ -188,5 +219,9 @@ constinit const DeviceFunctions cuda_functions{.allocator = cuda::allocator_of_d
                                                .from_host = cuda::copy_from_host,
                                                .to_host = cuda::copy_to_host,
                                                .check_there = cuda::check_there,
-                                               .facts = cuda::facts};
+                                               .synchronize = cuda::synchronize,
+                                               .facts = cuda::facts,
+                                               .make_event = cuda::make_event,
+                                               .cache_bytes = cuda::cache_bytes,
+                                               .has_tensor_cores = true};
 }

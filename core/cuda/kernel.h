@@ -62,7 +62,7 @@ inline Stream current_stream() {
 inline int processors() {
   return norma::cuda::processors();
 }
-inline constexpr Device kThisDevice{.type = DeviceType::cuda};
+inline constexpr Device kThisDevice = kCuda;
 
 NORMA_DEVICE int thread() {
   return static_cast<int>(threadIdx.x);
@@ -205,6 +205,11 @@ NORMA_DEVICE int lane() {
 /// a / b, rounded up.
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
+}
+
+/// a / b for numbers that are not negative; 32 bits divide in a fraction of the time.
+NORMA_DEVICE int64_t quotient(int64_t a, int64_t b) {
+  return ((a | b) >> 32) == 0 ? static_cast<int64_t>(static_cast<uint32_t>(a) / static_cast<uint32_t>(b)) : a / b;
 }
 
 /// Blocks for a loop over `count` that goes on in steps of global_threads(): enough to fill the device.

@@ -55,27 +55,76 @@ NORMA_DEVICE S to_element(compute_t<S> number) {
 
 // --- several at a time ----------------------------------------------------------------------------------------------
 
+/// Elements in 16 bytes, the most that one instruction moves.
+template <class S>
+inline constexpr int kVectorOf = static_cast<int>(16 / sizeof(S));
+
+/// True iff vectors of 16 bytes may be loaded from all of these; null counts for nothing.
+template <class... Pointers>
+bool are_aligned(const Pointers*... pointers) {
+  return ((reinterpret_cast<uintptr_t>(pointers) | ...) % 16) == 0;
+}
+
 /// N neighbouring elements, which one instruction loads or stores where they fill 16 bytes or less.
 template <class S, int N>
 struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
   S elements[N];
 };
 
+/// Ends the program where a vector does not begin at a multiple of its size, as a GPU does.
+template <class Vector>
+NORMA_DEVICE void expect_aligned([[maybe_unused]] const void* address) {
+#ifndef __CUDACC__
+  if (reinterpret_cast<uintptr_t>(address) % alignof(Vector) != 0) {
+    __builtin_trap();
+  }
+#endif
+}
+
 template <class S, int N>
 NORMA_DEVICE void load(const S* from, compute_t<S> (&to)[N]) {
+  expect_aligned<Vector<S, N>>(from);
   const auto vector = *reinterpret_cast<const Vector<S, N>*>(from);
   NORMA_UNROLL
   for (int i = 0; i < N; ++i) {
     to[i] = to_number(vector.elements[i]);
   }
 }
+#ifdef __CUDACC__
+/// What one instruction stores.
+template <size_t bytes>
+using StoredWord =
+    std::conditional_t<bytes == 16, uint4,
+                       std::conditional_t<bytes == 8, uint2, std::conditional_t<bytes == 4, unsigned, unsigned short>>>;
+
+/// A vector in global memory, by whole words: the compiler may split an assignment into its elements.
+template <class Vector>
+NORMA_DEVICE void store_words(void* to, const Vector& vector) {
+  using Word = StoredWord<alignof(Vector)>;
+  Word words[sizeof(Vector) / sizeof(Word)];
+  memcpy(words, &vector, sizeof(Vector));
+  NORMA_UNROLL
+  for (size_t i = 0; i < sizeof(Vector) / sizeof(Word); ++i) {
+    __stwb(static_cast<Word*>(to) + i, words[i]);
+  }
+}
+#endif
+
+/// `to` is in global memory.
 template <class S, int N>
 NORMA_DEVICE void store(S* to, const compute_t<S> (&from)[N]) {
+  expect_aligned<Vector<S, N>>(to);
   Vector<S, N> vector;
   NORMA_UNROLL
   for (int i = 0; i < N; ++i) {
     vector.elements[i] = to_element<S>(from[i]);
   }
+#ifdef __CUDACC__
+  if constexpr (N > 1) {
+    store_words(to, vector);
+    return;
+  }
+#endif
   *reinterpret_cast<Vector<S, N>*>(to) = vector;
 }
 

@@ -25,10 +25,7 @@ struct FlatLoop {
       result[n] = 0;
     }
     for (int axis = axes - 1; axis > 0; --axis) {
-      // 32 bits divide in a fraction of the time.
-      const int64_t rest = (i >> 32) == 0 && (sizes[axis] >> 32) == 0
-                               ? static_cast<int64_t>(static_cast<uint32_t>(i) / static_cast<uint32_t>(sizes[axis]))
-                               : i / sizes[axis];
+      const int64_t rest = quotient(i, sizes[axis]);
       const int64_t index = i - rest * sizes[axis];
       for (int n = 0; n < N; ++n) {
         result[n] += index * strides[n][axis];

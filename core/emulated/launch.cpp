@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace norma::emulated {
@@ -42,7 +43,7 @@ class BlockRunner {
     body_ = body;
     context_ = context;
     checks_ = launch_checks();
-    lanes_.assign(static_cast<size_t>(threads), Lane{});
+    lanes_.resize(static_cast<size_t>(threads));
     idle_.clear();
     for (const auto& fiber : fibers_) {
       idle_.push_back(fiber.get());
@@ -60,8 +61,10 @@ class BlockRunner {
     }
     std::memset(bytes + shared_bytes_, 0x5A, kCanaryBytes);
     order_ = checks_.order_seed * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(block);
-    for (int thread = 0; thread < place_.threads; ++thread) {
-      lanes_[static_cast<size_t>(thread)] = Lane{};
+    for (Lane& lane : lanes_) {
+      lane.fiber = nullptr;
+      lane.waits = Waits::no;
+      lane.odd = false;
     }
     while (run_to_barrier()) {
     }
@@ -122,15 +125,17 @@ class BlockRunner {
   /// Until each of its lanes has ended or waits at the barrier of the block.
   void run_warp(int warp) {
     while (true) {
-      const auto mask = static_cast<int>(next_order() % kWarpSize);
-      int shuffling = 0;
-      for (int i = 0; i < kWarpSize; ++i) {
-        place_.thread = warp * kWarpSize + (i ^ mask);
-        Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
+      order_in_warp_ = static_cast<int>(next_order() % kWarpSize);
+      for (turn_ = 0; turn_ < kWarpSize; ++turn_) {
+        Lane& lane = take_turn(warp);
         if (lane.waits == Waits::no) {
           step(lane);
         }
-        shuffling += lane.waits == Waits::at_shuffle ? 1 : 0;
+      }
+      const int first = warp * kWarpSize;
+      int shuffling = 0;
+      for (int lane = first; lane < first + kWarpSize; ++lane) {
+        shuffling += lanes_[static_cast<size_t>(lane)].waits == Waits::at_shuffle ? 1 : 0;
       }
       if (shuffling == 0) {
         return;
@@ -139,15 +144,19 @@ class BlockRunner {
             "{} of the 32 lanes of warp {} of block {} take part in a shuffle, the others have ended or wait at a "
             "barrier",
             shuffling, warp, place_.block);
-      const int first = warp * kWarpSize;
       for (int lane = first; lane < first + kWarpSize; ++lane) {
         lanes_[static_cast<size_t>(lane)].waits = Waits::no;
       }
     }
   }
 
-  /// To the next shuffle or barrier, or to the end. A thread that ends without either leaves its stack to the next one,
-  /// while it is still in the cache.
+  /// Makes the lane whose turn it is the thread that runs.
+  Lane& take_turn(int warp) {
+    place_.thread = warp * kWarpSize + (turn_ ^ order_in_warp_);
+    return lanes_[static_cast<size_t>(place_.thread)];
+  }
+
+  /// To the next shuffle or barrier, or to the end.
   void step(Lane& lane) {
     if (lane.fiber == nullptr) {
       if (idle_.empty()) {
@@ -156,18 +165,34 @@ class BlockRunner {
       }
       lane.fiber = idle_.back();
       idle_.pop_back();
-      lane.fiber->start(
-          [](void* runner) {
-            auto* self = static_cast<BlockRunner*>(runner);
-            self->body_(self->context_);
-          },
-          this);
+      lane.fiber->start([](void* runner) { static_cast<BlockRunner*>(runner)->run_new_lanes(); }, this);
     }
-    lane.fiber->enter();
-    if (lane.fiber->ended()) {
+    Fiber* fiber = lane.fiber;
+    fiber->enter();
+    if (fiber->ended()) {
+      lanes_[static_cast<size_t>(place_.thread)].fiber = nullptr;
+      idle_.push_back(fiber);
+    }
+  }
+
+  /// Inside a fiber. Lanes that end without a shuffle or a barrier run on it one after the other: a switch for each
+  /// would take longer than most of them.
+  void run_new_lanes() {
+    while (true) {
+      body_(context_);
+      Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
       lane.waits = Waits::ended;
-      idle_.push_back(lane.fiber);
-      lane.fiber = nullptr;
+      if (turn_ + 1 == kWarpSize) {
+        return;
+      }
+      const int warp = place_.thread / kWarpSize;
+      Lane& next = lanes_[static_cast<size_t>(warp) * kWarpSize + static_cast<size_t>((turn_ + 1) ^ order_in_warp_)];
+      if (next.fiber != nullptr || next.waits != Waits::no) {
+        return;
+      }
+      next.fiber = std::exchange(lane.fiber, nullptr);
+      ++turn_;
+      take_turn(warp);
     }
   }
 
@@ -177,6 +202,9 @@ class BlockRunner {
   void* context_ = nullptr;
   LaunchChecks checks_;
   uint64_t order_ = 0;
+  // Of the warp that runs: lane turn_ ^ order_in_warp_ is the one that runs now.
+  int turn_ = 0;
+  int order_in_warp_ = 0;
   std::vector<Lane> lanes_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;  // those of fibers_ that no thread runs on
@@ -189,10 +217,13 @@ constinit thread_local BlockRunner* current = nullptr;
 BlockRunner& runner() {
   static thread_local BlockRunner instance;
   current = &instance;
+  current_place = &instance.place();
   return instance;
 }
 
 }  // namespace
+
+constinit thread_local const Place* current_place = nullptr;
 
 void set_launch_checks(const LaunchChecks& checks) {
   order_seed_of_all = checks.order_seed;
@@ -202,9 +233,6 @@ LaunchChecks launch_checks() {
   return {.order_seed = order_seed_of_all, .poison_shared_memory = poison_of_all};
 }
 
-const Place& place() {
-  return current->place();
-}
 void wait_for_block() {
   current->wait(Waits::at_barrier);
 }

@@ -30,7 +30,10 @@ struct Place {
   int64_t blocks;
   void* shared_memory;
 };
-const Place& place();
+extern constinit thread_local const Place* current_place;
+inline const Place& place() {
+  return *current_place;
+}
 
 /// The barrier of the block.
 void wait_for_block();

@@ -3,16 +3,25 @@
 #include "core/counting_allocator.h"
 #include "core/cpu/arena.h"
 #include "core/device_functions.h"
+#include "core/emulated/host_waits.h"
 #include "core/memory_text.h"
 
 #include <sanitizer/asan_interface.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 namespace norma::emulated {
 namespace {
+
+/// Bytes behind each block. They hold NaN, so that a kernel which reads behind a tensor shows.
+constexpr size_t kFence = kAlignment;
+/// Of a new block, how much holds NaN until a kernel writes it; what is larger is left alone for the sake of speed.
+constexpr size_t kMarked = size_t{1} << 20;
 
 /// Cuts all blocks from one arena, whose pages are accessible only while an Access lives.
 class GuardedAllocator final : public CountingAllocator {
@@ -25,15 +34,19 @@ class GuardedAllocator final : public CountingAllocator {
     }
     const std::lock_guard lock(mutex_);
     const size_t size = (std::min(bytes, arena_.capacity()) + kAlignment - 1) / kAlignment * kAlignment;
-    void* pointer = bytes <= arena_.capacity() ? arena_.allocate(size) : nullptr;
+    void* pointer = bytes <= arena_.capacity() ? arena_.allocate(size + kFence) : nullptr;
     if (pointer == nullptr) {
       throw OutOfMemory("allocator: " + no_room_text(bytes, static_cast<size_t>(statistics_.allocated)));
     }
     sizes_.emplace(pointer, size);
     count_allocated(size);
     note_reserved();
-    ASAN_POISON_MEMORY_REGION(pointer, size);
-    ASAN_UNPOISON_MEMORY_REGION(pointer, bytes);
+    const Block block{static_cast<std::byte*>(pointer), bytes, size + kFence};
+    if (open_ > 0) {
+      mark(block);
+    } else {
+      unmarked_.push_back(block);
+    }
     return pointer;
   }
 
@@ -44,8 +57,9 @@ class GuardedAllocator final : public CountingAllocator {
     const std::lock_guard lock(mutex_);
     const auto block = sizes_.find(pointer);
     statistics_.allocated -= static_cast<int64_t>(block->second);
-    ASAN_POISON_MEMORY_REGION(pointer, block->second);
-    arena_.deallocate(pointer, block->second);
+    ASAN_POISON_MEMORY_REGION(pointer, block->second + kFence);
+    arena_.deallocate(pointer, block->second + kFence);
+    std::erase_if(unmarked_, [&](const Block& other) { return other.memory == pointer; });
     sizes_.erase(block);
   }
 
@@ -59,6 +73,8 @@ class GuardedAllocator final : public CountingAllocator {
     const std::lock_guard lock(mutex_);
     if (open_++ == 0) {
       arena_.protect(false);
+      std::for_each(unmarked_.begin(), unmarked_.end(), mark);
+      unmarked_.clear();
     }
   }
 
@@ -70,6 +86,21 @@ class GuardedAllocator final : public CountingAllocator {
   }
 
  private:
+  struct Block {
+    std::byte* memory;
+    size_t bytes;  ///< that were asked for
+    size_t size;   ///< with the fence
+  };
+
+  /// Fills it with NaN while memory is accessible.
+  static void mark(const Block& block) {
+    ASAN_UNPOISON_MEMORY_REGION(block.memory, block.size);
+    constexpr int kNan = 0xFF;  // each byte of it, in every floating dtype
+    std::memset(block.memory, kNan, std::min(block.bytes, kMarked));
+    std::memset(block.memory + block.bytes, kNan, block.size - block.bytes);
+    ASAN_POISON_MEMORY_REGION(block.memory + block.bytes, block.size - block.bytes);
+  }
+
   void note_reserved() {
     const auto reserved = static_cast<int64_t>(arena_.reserved());
     statistics_.system_allocations += reserved > statistics_.reserved ? 1 : 0;
@@ -78,7 +109,8 @@ class GuardedAllocator final : public CountingAllocator {
   }
 
   Arena arena_{physical_memory()};
-  int open_ = 0;  // how many Access live
+  int open_ = 0;                 // how many Access live
+  std::vector<Block> unmarked_;  // new since memory was accessible
   std::unordered_map<void*, size_t> sizes_;
 };
 
@@ -92,7 +124,22 @@ Allocator& allocator_of_device(int) {
   return guarded_allocator();
 }
 
+std::atomic<int64_t> waits;
+
+void copy(void* to, const void* from, size_t bytes) {
+  ++waits;
+  copy_host_memory(to, from, bytes);
+}
+
+void synchronize() {
+  ++waits;
+}
+
 }  // namespace
+
+int64_t host_waits() {
+  return waits;
+}
 
 Access::Access() {
   guarded_allocator().open();
@@ -104,6 +151,8 @@ Access::~Access() {
 }  // namespace norma::emulated
 
 namespace norma {
-constinit const DeviceFunctions emulated_functions{
-    .allocator = emulated::allocator_of_device, .from_host = copy_host_memory, .to_host = copy_host_memory};
+constinit const DeviceFunctions emulated_functions{.allocator = emulated::allocator_of_device,
+                                                   .from_host = emulated::copy,
+                                                   .to_host = emulated::copy,
+                                                   .synchronize = emulated::synchronize};
 }

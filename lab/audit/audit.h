@@ -66,7 +66,7 @@ struct Audit {
 /// Throws Error for names that are unknown or come twice.
 void check_options(const AuditOptions& options);
 
-/// Measures everything, until interrupted() (interrupt.h). Throws Error as check_options().
+/// Measures everything, on the default device, until interrupted() (interrupt.h). Throws Error as check_options().
 Audit run_audit(const AuditOptions& options);
 
 /// Forward and backward of a norm on inputs that lie in this layout.

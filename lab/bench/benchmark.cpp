@@ -3,6 +3,7 @@
 #include "core/allocator.h"
 #include "core/nearest_name.h"
 #include "core/parallel.h"
+#include "lab/bench/turn_order.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "train/environment.h"
@@ -169,13 +170,14 @@ class MemoryWatch {
   std::optional<train::ResidentPeak> peak_;
 };
 
-/// Warms and times some sessions in turns; false when a signal came.
+/// Warms and times some sessions in turns; false when a signal came. Each round has another order.
 bool run_in_turns(const BenchOptions& options, std::vector<std::unique_ptr<Session>>& sessions, MemoryWatch& memory) {
   for (int64_t i = 0; i < options.warm_steps + options.steps; ++i) {
-    for (const auto& session : sessions) {
+    for (const size_t which : turn_order(sessions.size(), static_cast<uint64_t>(i))) {
       if (train::interrupted()) {
         return false;
       }
+      const auto& session = sessions[which];
       i < options.warm_steps ? session->warm() : session->time();
       memory.sample();
     }

@@ -3,6 +3,7 @@
 #include "lab/bench/detail.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
+#include "lab/report/median_interval.h"
 
 #include <cstdint>
 #include <functional>
@@ -83,9 +84,15 @@ int64_t smaller_batch(int64_t batch_size);
 /// the Error is thrown.
 Benchmark run_benchmark(const BenchOptions& options);
 
-/// The share of batch norm's throughput that a row loses with the same model and format, or nothing where that was not
-/// measured. Of norms that took turns: the median over the rounds, each of which met one moment of the machine.
-std::optional<double> norm_tax(const Benchmark& benchmark, const BenchRow& row, Mode mode);
+/// The share of batch norm's throughput that a row loses with the same model and format.
+struct NormTax {
+  double share = 0;
+  /// Of norms that took turns: over the rounds, each of which met one moment of the machine. `share` is its median.
+  std::optional<MedianInterval> rounds;
+};
+
+/// Nothing where batch norm was not measured.
+std::optional<NormTax> norm_tax(const Benchmark& benchmark, const BenchRow& row, Mode mode);
 
 // --- results ---------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 #include "lab/bench/floor.h"
 
+#include "core/copy.h"
+#include "core/device_functions.h"
+#include "core/event.h"
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "lab/bench/spread.h"
@@ -175,10 +178,24 @@ FloorMemory ProductFloor::memory_for(const FloorCandidate& candidate) {
   return {grow(a_, candidate.bytes_a), grow(b_, candidate.bytes_b), grow(c_, candidate.bytes_c)};
 }
 
-Copy::Copy(int64_t bytes)
-    : x_(ones({(bytes + 3) / 4}, {.device = kCpu})), y_(zeros({(bytes + 3) / 4}, {.device = kCpu})) {}
+bool in_host_memory(Device device) {
+  return device_functions.table("copy", device).cache_bytes == nullptr;
+}
+
+Copy::Copy(int64_t bytes, Device device)
+    : of_host_(in_host_memory(device)),
+      x_(ones({(bytes + 3) / 4}, {.device = of_host_ ? kCpu : device})),
+      y_(zeros_like(x_)) {}
 
 double Copy::run() {
+  if (!of_host_) {
+    Event start(x_.device());
+    Event end(x_.device());
+    start.record();
+    copy_into(x_, y_);
+    end.record();
+    return end.seconds_since(start);
+  }
   const float* from = x_.data<float>();
   float* to = y_.data<float>();
   const Clock::time_point start = Clock::now();

@@ -63,20 +63,25 @@ class ProductFloor {
   Tensor a_, b_, c_;
 };
 
-/// Times y = 1.5 · x for two blocks of memory, with the threads of parallel_for.
+/// Times y = 1.5 · x for two blocks of memory, with the threads of parallel_for; y = x on a device whose memory is not
+/// behind the host's caches.
 class Copy {
  public:
   /// `bytes` of x, and of y.
-  explicit Copy(int64_t bytes);
+  explicit Copy(int64_t bytes, Device device = kCpu);
   /// Seconds of one pass.
   double run();
   /// Bytes that one pass reads and writes.
   [[nodiscard]] double bytes() const { return bytes_of(x_, y_); }
 
  private:
+  bool of_host_;
   Tensor x_;
   Tensor y_;
 };
+
+/// Whether the device's memory is the host's, behind the host's caches, as that of cuda-emulated is.
+bool in_host_memory(Device device);
 
 /// Bytes of x at which a copy misses the caches of common machines.
 inline constexpr int64_t kBeyondCaches = int64_t{128} << 20;

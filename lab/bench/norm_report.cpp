@@ -1,5 +1,6 @@
 #include "lab/bench/norm_sweep.h"
 
+#include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/report/text_table.h"
 #include "train/output.h"
@@ -22,10 +23,6 @@ namespace norma::lab::bench {
 namespace {
 
 constexpr double kLarge = 4e6;  // bytes of an input that does not fit into the inner caches
-
-std::string_view format_name(const SweepRow& row) {
-  return row.format == MemoryFormat::channels_last ? "channels_last" : "contiguous";
-}
 
 std::string_view direction(bool backward) {
   return backward ? "backward" : "forward";
@@ -91,10 +88,32 @@ std::string to_csv(const Sweep& sweep) {
   std::string csv = "norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share\n";
   for (const SweepRow& row : sweep.rows) {
     csv += fmt::format("{},{},{},{},{},{},{:.0f},{:.6f},{:.3f},{:.3f},{:.4f}\n", csv_field(row.norm), row.shape,
-                       sizes_text(row.sizes), to_string(row.dtype), format_name(row), direction(row.backward),
+                       sizes_text(row.sizes), to_string(row.dtype), to_string(row.format), direction(row.backward),
                        row.x_bytes, 1e3 * row.seconds, 1e-9 * row.rate(), 1e-9 * row.copy_rate, row.share());
   }
   return csv;
+}
+
+std::string to_json(const Sweep& sweep) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const SweepRow& row : sweep.rows) {
+    rows.push_back({{"norm", row.norm},
+                    {"shape", row.shape},
+                    {"sizes", sizes_text(row.sizes)},
+                    {"dtype", to_string(row.dtype)},
+                    {"format", to_string(row.format)},
+                    {"direction", direction(row.backward)},
+                    {"x_bytes", row.x_bytes},
+                    {"seconds", row.seconds},
+                    {"bytes_per_second", row.rate()},
+                    {"copy_bytes_per_second", row.copy_rate}});
+  }
+  const nlohmann::ordered_json json = {{"command", sweep.options.command},
+                                       {"environment", nlohmann::ordered_json::parse(to_json(sweep.environment))},
+                                       {"complete", sweep.complete},
+                                       {"failed", sweep.failed},
+                                       {"rows", rows}};
+  return data::json_text(json, 1) + "\n";
 }
 
 std::string to_table(const Sweep& sweep) {
@@ -118,10 +137,10 @@ std::string to_table(const Sweep& sweep) {
     const Summary& s = summaries.at(key);
     const bool large = !s.large.empty();
     cells.push_back({std::string(to_string(dtype)), std::string(direction(is_backward)), shape,
-                     format == MemoryFormat::channels_last ? "channels_last" : "contiguous", norm,
-                     fmt::format("{}", s.all.size()), percent(spread_of(s.all).median),
-                     fmt::format("{}", s.large.size()), large ? percent(spread_of(s.large).median) : "-",
-                     large ? percent(s.lowest) : "-", large ? sizes_text(s.lowest_at) : "-"});
+                     std::string(to_string(format)), norm, fmt::format("{}", s.all.size()),
+                     percent(spread_of(s.all).median), fmt::format("{}", s.large.size()),
+                     large ? percent(spread_of(s.large).median) : "-", large ? percent(s.lowest) : "-",
+                     large ? sizes_text(s.lowest_at) : "-"});
   }
   return align_table(cells, 5);
 }
@@ -167,6 +186,7 @@ std::string to_gnuplot(const Sweep& sweep) {
 
 bool write_report(const Sweep& sweep, const std::filesystem::path& folder) {
   train::write_text_file("bench-norms", folder / "results.csv", to_csv(sweep));
+  train::write_text_file("bench-norms", folder / "results.json", to_json(sweep));
   train::write_text_file("bench-norms", folder / "table.txt", to_table(sweep));
   train::write_text_file("bench-norms", folder / "share.gp", to_gnuplot(sweep));
   return run_gnuplot(folder);

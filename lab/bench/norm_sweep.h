@@ -73,7 +73,10 @@ std::string to_csv(const Sweep& sweep);
 std::string to_table(const Sweep& sweep);
 /// A script for gnuplot that draws one PNG per dtype from results.csv in the same folder: share against size.
 std::string to_gnuplot(const Sweep& sweep);
-/// results.csv, table.txt, share.gp, and, where gnuplot is installed, share-<dtype>.png. Returns whether it drew them.
+/// All of it with the command, the machine and the device.
+std::string to_json(const Sweep& sweep);
+/// results.csv, results.json, table.txt, share.gp, and, where gnuplot is installed, share-<dtype>.png. Returns whether
+/// it drew them.
 bool write_report(const Sweep& sweep, const std::filesystem::path& folder);
 
 }  // namespace norma::lab::bench

@@ -3,6 +3,7 @@
 
 #include "core/parallel.h"
 #include "lab/report/text_table.h"
+#include "train/environment.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -99,9 +100,14 @@ Json to_row(const Benchmark& benchmark, const BenchRow& row) {
   for (const Mode mode : options.modes) {
     if (const auto& measured = row.measured(mode)) {
       add_measured(json, options, mode, *measured);
-      const std::optional<double> tax = norm_tax(benchmark, row, mode);
+      const std::optional<NormTax> tax = norm_tax(benchmark, row, mode);
       if (tax && benchmark.rows.size() > 1) {
-        json[fmt::format("{}_norm_tax", to_string(mode))] = rounded(100 * *tax, 2);
+        const std::string key = fmt::format("{}_norm_tax", to_string(mode));
+        json[key] = rounded(100 * tax->share, 2);
+        if (tax->rounds && tax->rounds->sure) {
+          json[key + "_low"] = rounded(100 * tax->rounds->low, 2);
+          json[key + "_high"] = rounded(100 * tax->rounds->high, 2);
+        }
       }
     }
   }
@@ -112,6 +118,7 @@ Json to_row(const Benchmark& benchmark, const BenchRow& row) {
   json["precision"] = options.recipe.precision;
   json["format"] = format_name(row);
   json["threads"] = num_threads();
+  json["device"] = train::device_text();
   json["conv_layer"] = options.recipe.conv_layer;
   if (row.train) {
     json["opt"] = options.recipe.opt;
@@ -123,6 +130,17 @@ Json to_row(const Benchmark& benchmark, const BenchRow& row) {
     json["error"] = row.error;
   }
   return json;
+}
+
+/// "0.4", of norms that took turns "0.4 (-0.7 to 1.5)"; percent.
+std::string tax_text(const std::optional<NormTax>& tax) {
+  if (!tax) {
+    return "-";
+  }
+  const std::string share = format_percent(tax->share);
+  return tax->rounds && tax->rounds->sure
+             ? fmt::format("{} ({} to {})", share, format_percent(tax->rounds->low), format_percent(tax->rounds->high))
+             : share;
 }
 
 /// For sorting: of training where that was measured.
@@ -142,7 +160,7 @@ std::vector<Json> rows_of(const Benchmark& benchmark) {
 
 }  // namespace
 
-std::optional<double> norm_tax(const Benchmark& benchmark, const BenchRow& row, Mode mode) {
+std::optional<NormTax> norm_tax(const Benchmark& benchmark, const BenchRow& row, Mode mode) {
   const auto& mine = row.measured(mode);
   const auto batch = std::find_if(benchmark.rows.begin(), benchmark.rows.end(), [&](const BenchRow& other) {
     return other.model == row.model && other.channels_last == row.channels_last && other.norm == "batch" &&
@@ -151,15 +169,19 @@ std::optional<double> norm_tax(const Benchmark& benchmark, const BenchRow& row, 
   if (!mine || batch == benchmark.rows.end()) {
     return std::nullopt;
   }
+  if (row.norm == batch->norm) {
+    return NormTax{};
+  }
   const auto& theirs = batch->measured(mode);
   if (!benchmark.options.alternate || mine->seconds.size() != theirs->seconds.size()) {
-    return 1 - mine->samples_per_second() / theirs->samples_per_second();
+    return NormTax{.share = 1 - mine->samples_per_second() / theirs->samples_per_second(), .rounds = {}};
   }
   std::vector<double> lost;
   for (size_t round = 0; round < mine->seconds.size(); ++round) {
     lost.push_back(1 - theirs->seconds[round] / mine->seconds[round]);
   }
-  return spread_of(lost).median;
+  const MedianInterval rounds = median_interval(lost);
+  return NormTax{.share = rounds.median, .rounds = rounds};
 }
 
 std::string to_json(const Benchmark& benchmark) {
@@ -217,9 +239,8 @@ std::string to_table(const Benchmark& benchmark) {
             {model, norm, format_name(row), std::string(to_string(mode)), row.error.empty() ? "-" : row.error});
         continue;
       }
-      const std::optional<double> tax = norm_tax(benchmark, row, mode);
       cells.push_back({model, norm, format_name(row), std::string(to_string(mode)), fmt::format("{}", m->batch_size),
-                       fmt::format("{:.2f}", m->samples_per_second()), tax ? fmt::format("{:.1f}", 100 * *tax) : "-",
+                       fmt::format("{:.2f}", m->samples_per_second()), tax_text(norm_tax(benchmark, row, mode)),
                        fmt::format("{:.3f}", 1e3 * m->step.median), fmt::format("{:.3f}", 1e3 * m->step.min),
                        fmt::format("{:.3f}", 1e3 * m->step.max),
                        benchmark.options.alternate ? "-" : fmt::format("{:.0f}", megabytes(m->resident_growth))});

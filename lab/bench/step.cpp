@@ -1,10 +1,10 @@
 #include "lab/bench/step.h"
 
 #include "core/copy.h"
+#include "core/event.h"
 #include "core/factory.h"
 #include "core/nearest_name.h"
 #include "core/tape.h"
-#include "lab/bench/spread.h"
 #include "nn/norm/convert.h"
 #include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
@@ -22,11 +22,15 @@ Step::Step(const StepOptions& options) : options_(options), precision_(train::pr
   const train::Recipe& recipe = options_.recipe;
   const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
   Generator random(recipe.seed);
-  images_ = copy_of(randn({recipe.batch_size, 3, recipe.image_size, recipe.image_size}, {}, random), format,
-                    precision_.dtype);
+  images_ = options_.images.defined()
+                ? train::convert_input(to_device(options_.images, default_device()), precision_)
+                : copy_of(randn({recipe.batch_size, 3, recipe.image_size, recipe.image_size}, {}, random), format,
+                          precision_.dtype);
   if (options_.mode == Mode::train) {
     model_ = train::make_model(recipe, options_.num_classes);
-    labels_ = randint(0, options_.num_classes, {recipe.batch_size}, {.dtype = DType::int64}, random);
+    labels_ = options_.labels.defined()
+                  ? to_device(options_.labels, default_device())
+                  : randint(0, options_.num_classes, {recipe.batch_size}, {.dtype = DType::int64}, random);
     optimizer_ = train::make_optimizer(recipe, *model_);
     return;
   }
@@ -44,33 +48,40 @@ Tensor Step::logits() {
 }
 
 StepParts Step::run() {
-  const Clock::time_point start = Clock::now();
+  // Moments of the device: to wait for it between the parts would leave it without work.
+  Event start;
+  Event forward_end;
+  Event backward_end;
+  Event end;
+  synchronize(default_device());  // with what came before
+  start.record();
   if (options_.mode == Mode::infer) {
     const NoGradGuard no_grad;
     const train::PrecisionScope scope(precision_);
     logits();
-    return {.forward = seconds_between(start, Clock::now())};
+    end.record();
+    return {.forward = end.seconds_since(start)};
   }
-  Clock::time_point forward_end;
-  Clock::time_point backward_end;
   {
+    const Tf32Guard tf32(precision_.tf32);  // backward too
     optimizer_->zero_grad();
     Tensor loss;
     {
       const train::PrecisionScope scope(precision_);
       loss = cross_entropy(logits(), labels_, {.label_smoothing = options_.recipe.smoothing});
     }
-    forward_end = Clock::now();
+    forward_end.record();
     backward(loss);
-    backward_end = Clock::now();
+    backward_end.record();
     if (options_.recipe.clip_grad > 0) {
       nn::clip_gradients_by_norm(model_->parameters(), options_.recipe.clip_grad);
     }
     optimizer_->step();
   }  // the tape is taken apart within the step
-  return {.forward = seconds_between(start, forward_end),
-          .backward = seconds_between(forward_end, backward_end),
-          .optimizer = seconds_between(backward_end, Clock::now())};
+  end.record();
+  return {.forward = forward_end.seconds_since(start),
+          .backward = backward_end.seconds_since(forward_end),
+          .optimizer = end.seconds_since(backward_end)};
 }
 
 }  // namespace norma::lab::bench

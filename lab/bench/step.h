@@ -17,7 +17,9 @@ struct StepOptions {
   train::Recipe recipe;  ///< network, image size, batch size, format, precision, optimizer
   int64_t num_classes = 1000;
   Mode mode = Mode::train;
-  bool fold = false;  ///< inference: fold batch norms into the convolutions before them
+  bool fold = false;   ///< inference: fold batch norms into the convolutions before them
+  Tensor images = {};  ///< float32 (N, 3, H, W) in the recipe's format; undefined: random ones
+  Tensor labels = {};  ///< int64 (N), with the images
 };
 
 /// Seconds of one step. Inference has only a forward part.
@@ -29,7 +31,7 @@ struct StepParts {
   [[nodiscard]] double total() const { return forward + backward + optimizer; }
 };
 
-/// One training step, or one forward pass, on random images. Everything it needs is made before the first: what is
+/// One training step, or one forward pass. Everything it needs is made before the first: what is
 /// timed is dropping the old gradients, forward, loss, backward and the update, and nothing else.
 class Step {
  public:

@@ -4,9 +4,11 @@
 #include "core/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "lab/compare/timing.h"
 #include "nn/norm/factory.h"
 #include "train/interrupt.h"
 #include "train/output.h"
+#include "train/ranges.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
@@ -31,22 +33,6 @@ void check_list(std::string_view name, const std::vector<T>& values) {
               values.begin() + static_cast<std::ptrdiff_t>(i),
           "compare", "{}: expected each once, got {} twice", name, values[i]);
   }
-}
-
-/// The common recipe for one cell. What only the other family of networks has is left out.
-train::Recipe recipe_of(const train::Recipe& common, const Cell& cell) {
-  train::Recipe recipe = common;
-  recipe.model = cell.model;
-  recipe.norm = cell.norm;
-  recipe.seed = cell.seed;
-  if (cell.model.starts_with("convnext")) {
-    recipe.small_stem = false;
-    recipe.zero_init_last = false;
-  } else {
-    recipe.patch_size.reset();
-    recipe.layer_scale.reset();
-  }
-  return recipe;
 }
 
 /// Throws Error unless the network of a cell can make a step with its images.
@@ -108,14 +94,48 @@ void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions&
   cell.losses = std::move(result.losses);
 }
 
+/// Makes the rounds of timing that are due before a cell, or at the end, on the first batch of the data.
+void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOptions& options) {
+  if (timing_is_complete(comparison) || train::interrupted()) {
+    return;
+  }
+  const auto moments = static_cast<int64_t>(comparison.cells.size() + 1);
+  const int64_t due = comparison.timing_rounds * static_cast<int64_t>(cell + 1) / moments;
+  {  // read anew each time: kept, the batch would count as memory of the runs
+    const auto train_set = train::make_dataset(comparison.recipe, data::Split::train);
+    const auto batch = train::make_train_loader(comparison.recipe, train_set, /* workers= */ 0).next();
+    time_norms(comparison, due,
+               {.batch = &*batch, .num_classes = train_set->info().num_classes(), .quiet = options.quiet});
+  }
+  write_report(comparison, options.output);
+}
+
 }  // namespace
+
+train::Recipe recipe_of(const train::Recipe& common, const Cell& cell) {
+  train::Recipe recipe = common;
+  recipe.model = cell.model;
+  recipe.norm = cell.norm;
+  recipe.seed = cell.seed;
+  if (cell.model.starts_with("convnext")) {
+    recipe.small_stem = false;
+    recipe.zero_init_last = false;
+  } else {
+    recipe.patch_size.reset();
+    recipe.layer_scale.reset();
+  }
+  return recipe;
+}
 
 Comparison plan_comparison(const ComparisonOptions& options) {
   check_list("models", options.models);
   check_list("norms", options.norms);
   check_list("seeds", options.seeds);
+  check_range("compare", "timing-rounds", options.timing_rounds, train::ranges::kStepsOrNone);
   Comparison comparison{.recipe = options.recipe,
                         .cells = {},
+                        .timing_rounds = options.timing_rounds,
+                        .timings = {},
                         .environment = train::environment(),
                         .command = options.command,
                         .date = train::local_time()};
@@ -177,6 +197,10 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
   const bool several_seeds = std::any_of(comparison.cells.begin(), comparison.cells.end(),
                                          [&](const Cell& cell) { return cell.seed != comparison.cells.front().seed; });
   for (size_t i = 0; i < comparison.cells.size() && !train::interrupted(); ++i) {
+    time_norms_before(i, comparison, options);
+    if (train::interrupted()) {
+      break;
+    }
     Cell& cell = comparison.cells[i];
     if (cell.state == CellState::finished) {
       continue;
@@ -199,6 +223,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     allocator(default_device()).empty_cache();
     write_report(comparison, options.output);
   }
+  time_norms_before(comparison.cells.size(), comparison, options);
 }
 
 }  // namespace norma::lab

@@ -17,12 +17,18 @@ struct ComparisonOptions {
   std::vector<std::string> models;
   std::vector<std::string> norms;
   std::vector<uint64_t> seeds = {0};
+  /// Training steps in which a model's norms take turns, spread over the whole comparison: they show the norm tax
+  /// (timing.h). 0: none.
+  int64_t timing_rounds = 24;
   std::filesystem::path output;  ///< folder of the report, which is written after every cell
   std::string command = {};      ///< the command line, for the report
   int workers = 1;
   int64_t log_interval = 50;
   bool quiet = false;
 };
+
+/// The common recipe for one cell. What only the other family of networks has is left out.
+train::Recipe recipe_of(const train::Recipe& common, const Cell& cell);
 
 /// The cells of a new comparison, none of which has run: for each model each norm, for each of these each seed.
 /// Throws Error for an unknown model or norm, an empty list, a value that comes twice, and a recipe that makes no
@@ -35,8 +41,9 @@ Comparison plan_comparison(const ComparisonOptions& options);
 void rehearse_comparison(const Comparison& comparison);
 
 /// Runs the cells that are not finished, one after another, until interrupted() (interrupt.h), and writes the report
-/// after each. A cell that throws is noted as failed with the reason, and the next one starts. Whoever calls holds the
-/// lock of the output folder (folder_lock.h). Throws Error when the report cannot be written.
+/// after each; before each of them and at the end, the rounds of timing that are due. A cell that throws is noted as
+/// failed with the reason, and the next one starts. Whoever calls holds the lock of the output folder (folder_lock.h).
+/// Throws Error when the report cannot be written.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds that all cells behind `current` take that are not finished, if that one takes `seconds`: as

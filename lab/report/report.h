@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/report/median_interval.h"
 #include "train/environment.h"
 #include "train/recipe.h"
 
@@ -34,10 +35,21 @@ struct Cell {
   std::vector<double> losses;  ///< of each training step
 };
 
+/// Training steps of a model's norms that took turns.
+struct Timing {
+  std::string model;
+  std::vector<std::string> norms;
+  /// Seconds: a round each, in which each norm made one step, in the order of `norms`. NaN: that step failed.
+  std::vector<std::vector<double>> rounds;
+  std::string problem;  ///< why rounds are missing
+};
+
 /// What `norma compare` finds out, and what is needed to repeat it.
 struct Comparison {
   train::Recipe recipe;  ///< of all cells; model, norm and seed are those of the cell
   std::vector<Cell> cells;
+  int64_t timing_rounds = 0;    ///< that each model shall have
+  std::vector<Timing> timings;  ///< of models that have begun with theirs
   train::Environment environment;
   std::string command;  ///< the command line
   std::string date;     ///< when it began
@@ -59,11 +71,18 @@ struct Row {
   Spread accuracy;
   Spread loss;
   Spread images_per_second;
-  std::optional<double> tax;  ///< share of batch's images per second that is lost; none without batch
-  int64_t peak_bytes = 0;     ///< the largest of the seeds
+  std::optional<MedianInterval> tax;  ///< share of batch's throughput that is lost, over the rounds; none without them
+  int64_t peak_bytes = 0;             ///< the largest of the seeds
   int64_t peak_resident = 0;
   int64_t parameters = 0;
 };
+
+/// The norms of a model, in the order of its cells.
+std::vector<std::string> norms_of(const Comparison& comparison, std::string_view model);
+
+/// The norm that the others are measured against: batch norm, one without options before one that has some; "" where
+/// there is none.
+std::string reference_of(const std::vector<std::string>& norms);
 
 /// A row for each model and norm, in the order of the cells.
 std::vector<Row> summarize(const Comparison& comparison);
@@ -88,7 +107,18 @@ std::string format_spread(const Spread& spread, int digits, double factor = 1);
 std::string format_bytes(int64_t bytes);
 /// "25,557,032"
 std::string format_count(int64_t count);
-/// "-3.1 %", or "–" for none
-std::string format_tax(const std::optional<double>& tax);
+/// "3.1 % (1.4 to 5.0)"; where the interval holds 0, "none found: 0.4 % (-0.7 to 1.5)"; of too few rounds "not known
+/// after 5 rounds"; "–" for none.
+std::string format_tax(const std::optional<MedianInterval>& tax);
+
+// --- what is said of the figures --------------------------------------------------------------------------------
+/// A sentence or two for each model of which something is known: which norms cost more or less than batch norm, and
+/// which are more or less accurate.
+std::string answer_of(const Comparison& comparison);
+/// What a reader must know of the accuracies' differences, model by model: how far seeds lie apart, or that nobody
+/// knows.
+std::string accuracy_note(const std::vector<Row>& rows);
+/// How the tax was found, and what is missing of it; "" without any.
+std::string tax_note(const Comparison& comparison);
 
 }  // namespace norma::lab

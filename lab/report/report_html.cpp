@@ -19,6 +19,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var
        margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin-bottom: 0; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 0.6rem; }
+.answer { font-size: 1.15rem; border-left: 4px solid var(--soft); padding-left: 0.8rem; }
 .soft { color: var(--soft); margin-top: 0.2rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
@@ -159,7 +160,7 @@ void put_explanations(std::string& page, const train::Recipe& recipe) {
 <dt>accuracy</dt><dd>Share of the test images, none of which was trained on, whose most probable class is the right one.</dd>
 <dt>test loss</dt><dd>Mean cross-entropy on the test images: it also counts how sure the network was.</dd>
 <dt>img/s</dt><dd>Training images per second: {} over the median time of a training step, loading included, evaluation not.</dd>
-<dt>tax</dt><dd>Share of the images per second that the network loses when its batch norm is replaced by this norm; negative is faster.</dd>
+<dt>tax</dt><dd>Share of its throughput that the network loses when its batch norm is replaced by this norm; negative is faster. Training steps of all norms take turns for it, spread over the whole comparison, so that all meet the same moments of the machine: images per second of different runs do not.</dd>
 <dt>tensors</dt><dd>The most memory that tensors held at one time during training: parameters, gradients, optimizer, activations.</dd>
 <dt>process</dt><dd>The most memory that the whole process held during training, as the system counts it.</dd>
 <dt>parameters</dt><dd>Numbers that are trained.</dd>
@@ -194,6 +195,7 @@ void put_recipe(std::string& page, const train::Recipe& recipe) {
                        recipe.sched == "onecycle" ? "0.95 to 0.85 and back" : fmt::format("{}", recipe.momentum)));
   put_fact(page, "schedule", recipe.sched);
   put_fact(page, "memory format", recipe.channels_last ? "channels_last" : "contiguous");
+  put_fact(page, "precision", recipe.precision);
   put_fact(page, "all of it", train::to_json(recipe));
   page += "</table>\n";
 }
@@ -204,6 +206,9 @@ void put_environment(std::string& page, const Comparison& comparison) {
   put_fact(page, "date", comparison.date);
   put_fact(page, "command", comparison.command);
   put_fact(page, "Norma", e.norma);
+  if (!e.device.empty()) {
+    put_fact(page, "device", e.device);
+  }
   put_fact(page, "CPU", fmt::format("{}, {} cores, {} threads used", e.cpu, e.cores, e.threads));
   put_fact(page, "instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
   put_fact(page, "memory", format_bytes(e.memory));
@@ -230,7 +235,15 @@ std::string to_html(const Comparison& comparison) {
       kStyle, escape_html(length_of(comparison.recipe)), escape_html(comparison.recipe.dataset),
       comparison.recipe.image_size, comparison.recipe.image_size, escape_html(comparison.environment.cpu),
       escape_html(comparison.date));
+  if (const std::string answer = answer_of(comparison); !answer.empty()) {
+    page += fmt::format("<p class=\"answer\">{}</p>\n", escape_html(answer));
+  }
   put_table(page, rows, comparison.recipe);
+  for (const std::string& note : {tax_note(comparison), accuracy_note(rows)}) {
+    if (!note.empty()) {
+      page += fmt::format("<p>{}</p>\n", escape_html(note));
+    }
+  }
   page += "<h2>Learning</h2>\n";
   put_loss_curves(page, comparison, colours);
   page += "<h2>Accuracy and speed</h2>\n";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace norma::lab {
 
@@ -49,6 +50,10 @@ std::string csv_field(const std::string& text) {
     quoted += c == '"' ? "\"\"" : std::string(1, c);
   }
   return quoted + '"';
+}
+
+std::string format_percent(double share) {
+  return fmt::format("{:.1f}", std::round(1000 * share) / 10 + 0.0);  // the 0 turns -0 into 0
 }
 
 }  // namespace norma::lab

@@ -18,4 +18,7 @@ std::string align_table(const std::vector<std::vector<std::string>>& lines, size
 /// A field of a CSV line, quoted where it has to be.
 std::string csv_field(const std::string& text);
 
+/// "-0.3" of -0.0031; never "-0.0".
+std::string format_percent(double share);
+
 }  // namespace norma::lab

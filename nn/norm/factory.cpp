@@ -1,9 +1,12 @@
 #include "nn/norm/factory.h"
 
 #include "core/excerpt.h"
+#include "core/factory.h"
 #include "core/nearest_name.h"
+#include "core/tape.h"
 #include "nn/norm/built_in_norms.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace norma::nn {
@@ -134,6 +137,20 @@ std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels) {
 
 std::shared_ptr<Module> make_norm(const std::string& text, int64_t channels) {
   return make_norm(parse_norm(text), channels);
+}
+
+bool has_lazy_norms() {
+  return std::any_of(registry().begin(), registry().end(), [](const auto& norm) { return norm.second.lazy; });
+}
+
+void make_lazy_parameters(Module& network, const Sizes& images) {
+  Sizes one = images;
+  one[0] = 1;
+  const bool training = network.is_training();
+  const NoGradGuard guard;
+  network.eval();
+  network(zeros(one));
+  network.train(training);
 }
 
 std::vector<std::string> norm_names() {

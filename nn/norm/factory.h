@@ -45,11 +45,14 @@ std::string to_string(const NormChoice& choice);
 struct NormDefinition {
   /// Makes the layer for an input (N, channels, H, W).
   std::function<std::shared_ptr<Module>(const NormChoice& choice, int64_t channels)> make;
-  std::vector<std::string> options;  ///< names allowed in brackets
-  bool takes_groups = false;         ///< ":32" and "/8" are allowed
+  std::vector<std::string> options = {};  ///< names allowed in brackets
+  bool takes_groups = false;              ///< ":32" and "/8" are allowed
   /// Statistics are taken over the pixels of one channel of one image, so one pixel leaves nothing to normalise.
   /// Networks then put layer2d behind global pooling.
   bool needs_pixels = false;
+  /// The layer makes its parameters in its first forward pass, when it sees how large images are. Before a network with
+  /// it is trained or loaded, one image passes through.
+  bool lazy = false;
   /// Throws Error for a value that `make` would not take, so that a mistake shows before anything is built. May be
   /// empty.
   std::function<void(const NormChoice& choice)> check = {};
@@ -64,6 +67,12 @@ NormChoice with_default(NormChoice choice, const std::string& option, const std:
 /// A norm layer for `channels` channels. Throws Error when groups do not divide the channels.
 std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels);
 std::shared_ptr<Module> make_norm(const std::string& text, int64_t channels);
+
+/// Whether a registered norm is lazy.
+bool has_lazy_norms();
+/// Passes one image of zeros with the sizes of `images`, (N, C, H, W), through a network, so that lazy norms make their
+/// parameters.
+void make_lazy_parameters(Module& network, const Sizes& images);
 
 /// All registered names, in the order of registration.
 std::vector<std::string> norm_names();

@@ -1,9 +1,11 @@
 #include "nn/optim/clip.h"
 
+#include "core/factory.h"
 #include "core/op_profile.h"
+#include "core/tape.h"
 #include "ops/optimizer/optimizer.h"
+#include "ops/shape/view.h"
 
-#include <cmath>
 #include <string_view>
 
 namespace norma::nn {
@@ -22,27 +24,19 @@ Tensors gradients_of(const Tensors& parameters) {
 
 }  // namespace
 
-double clip_gradients_by_norm(const Tensors& parameters, double max_norm) {
+Tensor clip_gradients_by_norm(const Tensors& parameters, double max_norm) {
   constexpr std::string_view op = "clip_gradients_by_norm";
   const OpPassGuard pass(OpPass::optimizer);
   check(max_norm > 0, op, "max_norm: expected a positive number, got {}", max_norm);
   const Tensors gradients = gradients_of(parameters);
   if (gradients.empty()) {
-    return 0;
+    return zeros({}, {.dtype = DType::float64});
   }
-  double total = 0;
-  for (const double sum : sums_of_squares(gradients, gradients[0].device()).to_vector<double>()) {
-    total += sum;
+  const Tensor clipping = clipping_of(sums_of_squares(gradients, gradients[0].device()), max_norm);
+  for (const Tensor& gradient : gradients) {
+    scale_in_place(op, gradient, select(clipping, 0, 1));
   }
-  const double norm = std::sqrt(total);
-  // As in PyTorch: the small number keeps the result below max_norm in spite of rounding.
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1) {
-    for (const Tensor& gradient : gradients) {
-      scale_in_place(op, gradient, scale);
-    }
-  }
-  return norm;
+  return select(clipping, 0, 0);
 }
 
 void clip_gradients_by_value(const Tensors& parameters, double limit) {

@@ -73,6 +73,11 @@ const Conv2dImplementation* conv2d_depthwise();
 /// bfloat16 and float16 by way of float32: converts the operands, calls the implementation for float32, rounds.
 const Conv2dImplementation* conv2d_through_float();
 
+/// For the device cuda, in a build with it.
+const Conv2dImplementation* conv2d_cudnn();
+/// Our own kernels for depthwise convolutions on it.
+const Conv2dImplementation* conv2d_depthwise_cuda();
+
 struct ConvKernels {
   /// The implementation that does one pass of a case.
   const Conv2dImplementation& (*choose)(const Conv2dCase& conv, Conv2dPass pass);
@@ -82,6 +87,8 @@ struct ConvKernels {
 };
 
 extern const ConvKernels conv_cpu;
+extern const ConvKernels conv_cuda;  ///< in a build with CUDA
+extern const ConvKernels conv_emulated;
 extern const ByDevice<ConvKernels> conv_kernels;
 
 }  // namespace norma::kernels

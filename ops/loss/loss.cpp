@@ -70,7 +70,7 @@ struct CrossEntropy {
   int64_t ignore_index;
   Tensor class_weights;  ///< float64 (C), dense, or undefined
   bool per_row;
-  double scale;  ///< of each row's loss
+  Tensor divisor = {};  ///< of the sum of all rows: float64, of rank 0; undefined: 1
 };
 
 kernels::CrossEntropyShape shape_of(const CrossEntropy& loss, const Tensor& logits, const Tensor& target) {
@@ -86,20 +86,13 @@ kernels::CrossEntropyShape shape_of(const CrossEntropy& loss, const Tensor& logi
           .ignore_index = loss.ignore_index};
 }
 
-/// Throws Error for a number that is no class. Returns the sum of the weights of those that count.
-double checked_weight_of_classes(const Tensor& target, int64_t classes, const CrossEntropy& loss) {
-  const std::vector<int64_t> values = target.to_vector<int64_t>();
-  const std::vector<double> weights =
-      loss.class_weights.defined() ? loss.class_weights.to_vector<double>() : std::vector<double>();
-  double total = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (values[i] != loss.ignore_index) {
-      check(values[i] >= 0 && values[i] < classes, "cross_entropy",
-            "target: expected classes in [0, {}) or {}, got {} at index {}", classes, loss.ignore_index, values[i], i);
-      total += weights.empty() ? 1 : weights[static_cast<size_t>(values[i])];
-    }
-  }
-  return total;
+/// Throws Error for a number that is no class, where that can be seen without waiting for a device. target: dense.
+void check_classes(const CrossEntropy& loss, const Tensor& logits, const Tensor& target) {
+  constexpr std::string_view kOp = "cross_entropy";
+  const auto find = kernels::loss_kernels.table(kOp, target.device()).find_no_class;
+  const int64_t row = find == nullptr ? -1 : find(shape_of(loss, logits, target), target.device_pointer<int64_t>());
+  check(row < 0, kOp, "target: expected classes in [0, {}) or {}, got {} at index {}", logits.size(1),
+        loss.ignore_index, row < 0 ? 0 : select(target, 0, row).item<int64_t>(), row);
 }
 
 /// weight as the kernels want it.
@@ -119,7 +112,12 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
                                         const Tensor& dy, const BackwardContext& c) {
   const int64_t classes = saved_logits.size(1);
   Tensor logits = saved_logits;
-  Tensor weight = mul(loss.per_row ? unsqueeze(dy, 1) : dy, loss.scale);
+  Tensor weight = loss.per_row ? unsqueeze(dy, 1) : dy;
+  if (loss.divisor.defined()) {
+    const Tensor nothing = zeros_like(loss.divisor);
+    const Tensor scale = where(equal(loss.divisor, nothing), nothing, div(ones_like(loss.divisor), loss.divisor));
+    weight = mul(weight, to(scale, weight.dtype()));
+  }
   Tensor q = target;
   if (target.rank() == 1) {
     q = to(equal(unsqueeze(target, 1), unsqueeze(arange(classes, DType::int64, target.device()), 0)), logits.dtype());
@@ -182,22 +180,27 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
   CrossEntropy fixed{.smoothing = smoothing,
                      .ignore_index = options.ignore_index,
                      .class_weights = checked_class_weights(options.weight, logits),
-                     .per_row = options.reduction == Reduction::none,
-                     .scale = 1};
-  const double counted =
-      class_numbers ? checked_weight_of_classes(target, logits.size(1), fixed) : static_cast<double>(rows);
+                     .per_row = options.reduction == Reduction::none};
   const Tensor kept_target = class_numbers ? contiguous_copy(target) : target;
+  if (class_numbers) {
+    check_classes(fixed, logits, kept_target);
+  }
 
   const TensorOptions wide_options{.dtype = DType::float64, .device = logits.device()};
   const Tensor losses = empty({rows}, wide_options);
   const Tensor log_sum = empty({rows}, wide_options);
+  const Tensor counts = empty({rows}, wide_options);
   const OpScope scope([&] { return OpWork{.op = "cross_entropy", .bytes = bytes_of(logits, target)}; });
   kernels::loss_kernels.at(kOp, logits.device())
       ->cross_entropy(shape_of(fixed, logits, kept_target), logits.dtype(), class_numbers, logits.device_pointer(),
-                      kept_target.device_pointer(), losses.device_pointer<double>(), log_sum.device_pointer<double>());
-  const double divisor = options.reduction == Reduction::mean ? counted : 1;
-  fixed.scale = divisor == 0 ? 0 : 1 / divisor;  // where nothing counts the loss is NaN, and its gradient 0
-  const Tensor loss = to(fixed.per_row ? losses : div(sum(losses), divisor), logits.dtype());
+                      kept_target.device_pointer(), losses.device_pointer<double>(), log_sum.device_pointer<double>(),
+                      counts.device_pointer<double>());
+  Tensor result = fixed.per_row ? losses : sum(losses);
+  if (options.reduction == Reduction::mean) {
+    fixed.divisor = sum(counts);
+    result = div(result, fixed.divisor);  // where nothing counts that is NaN, and its gradient 0
+  }
+  const Tensor loss = to(result, logits.dtype());
 
   return record(kOp, {logits, target}, loss, {logits, kept_target, log_sum},
                 [=](const Tensor& dy, const BackwardContext& c) {
@@ -217,7 +220,8 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
                   kernels::loss_kernels.at("cross_entropy_backward", x.device())
                       ->cross_entropy_backward(shape_of(fixed, x, t), x.dtype(), class_numbers, x.device_pointer(),
                                                t.device_pointer(), c.saved(2).device_pointer<double>(),
-                                               dy.device_pointer(), fixed.per_row ? dy.stride(0) : 0, fixed.scale,
+                                               dy.device_pointer(), fixed.per_row ? dy.stride(0) : 0,
+                                               static_cast<const double*>(pointer_or_null(fixed.divisor)),
                                                pointer_or_null(gradients[0]), pointer_or_null(gradients[1]));
                   return gradients;
                 });

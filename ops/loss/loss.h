@@ -26,7 +26,9 @@ struct CrossEntropyOptions {
 /// logits' dtype. The mean of class numbers divides by the sum of the weights of their classes, ignored rows left out
 /// (NaN where none is left); that of probabilities by N. Any strides. Differentiable in logits (and in probabilities),
 /// also twice. Row sums are carried in float64. Throws Error for a class outside [0, C), for label_smoothing outside
-/// [0, 1), for a weight of other sizes or one that requires a gradient, and for no rows.
+/// [0, 1), for a weight of other sizes or one that requires a gradient, and for no rows. On CUDA nobody waits for the
+/// device to look at the classes: one outside [0, C) makes the loss of its row NaN, and the gradient unless it is
+/// itself recorded.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {});
 
 }  // namespace norma

@@ -203,7 +203,7 @@ void smoothed_target(const CrossEntropyShape& shape, bool class_numbers, const v
 
 template <class T>
 void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, const T* x, const void* target,
-                        double* loss, double* log_sum) {
+                        double* loss, double* log_sum, double* counts) {
   parallel_for(0, shape.rows, row_grain(shape.classes), [&](int64_t begin, int64_t end) {
     Scratch scratch;
     const T* weights = class_weights<T>(shape, scratch);
@@ -211,16 +211,17 @@ void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, cons
     T* work = scratch.take<T>(shape.classes);
     for (int64_t row = begin; row < end; ++row) {
       if (is_ignored(shape, class_numbers, target, row)) {
-        loss[row] = log_sum[row] = 0;
+        loss[row] = log_sum[row] = counts[row] = 0;
         continue;
       }
+      counts[row] = class_numbers ? weight_of(shape, static_cast<const int64_t*>(target)[row]) : 1;
       const T* logits = dense_row(shape.classes, x + row * shape.x_row, shape.x_step, copy);
       const LogSum<T> sum(shape.classes, logits, work);
       log_sum[row] = static_cast<double>(sum.max) + sum.rest;
       if (class_numbers && shape.smoothing == 0) {
         // The other classes' logits, which may be infinite, do not enter.
         const auto label = static_cast<const int64_t*>(target)[row];
-        loss[row] = weight_of(shape, label) * (log_sum[row] - static_cast<double>(logits[label]));
+        loss[row] = counts[row] * (log_sum[row] - static_cast<double>(logits[label]));
         continue;
       }
       // loss = sum of q · (log_sum - x). Lanes behind the last class are 0 in q, and log_sum is finite or NaN.
@@ -237,7 +238,9 @@ void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, cons
 // dx = dy · (softmax(x) · sum(q) - q),  dtarget = dy · (1 - smoothing) · class weight · (log_sum - x)
 template <class T>
 void cross_entropy_backward_rows(const CrossEntropyShape& shape, bool class_numbers, const T* x, const void* target,
-                                 const double* log_sum, const T* dy, int64_t dy_step, double scale, T* dx, T* dtarget) {
+                                 const double* log_sum, const T* dy, int64_t dy_step, const double* divisor, T* dx,
+                                 T* dtarget) {
+  const double scale = divisor == nullptr ? 1 : *divisor == 0 ? 0 : 1 / *divisor;
   parallel_for(0, shape.rows, row_grain(shape.classes), [&](int64_t begin, int64_t end) {
     Scratch scratch;
     const T* weights = class_weights<T>(shape, scratch);
@@ -277,6 +280,13 @@ void cross_entropy_backward_rows(const CrossEntropyShape& shape, bool class_numb
   });
 }
 
+int64_t find_no_class(const CrossEntropyShape& shape, const int64_t* target) {
+  const auto* const found = std::find_if(target, target + shape.rows, [&](int64_t label) {
+    return label != shape.ignore_index && (label < 0 || label >= shape.classes);
+  });
+  return found == target + shape.rows ? -1 : found - target;
+}
+
 void softmax(const SoftmaxShape& shape, DType dtype, bool logarithm, const void* x, void* y) {
   dispatch_floating("softmax", dtype,
                     [&]<class T>(T) { softmax_rows(shape, logarithm, static_cast<const T*>(x), static_cast<T*>(y)); });
@@ -289,18 +299,18 @@ void softmax_backward(const SoftmaxShape& shape, DType dtype, bool logarithm, co
 }
 
 void cross_entropy(const CrossEntropyShape& shape, DType dtype, bool class_numbers, const void* x, const void* target,
-                   double* loss, double* log_sum) {
+                   double* loss, double* log_sum, double* counts) {
   dispatch_floating("cross_entropy", dtype, [&]<class T>(T) {
-    cross_entropy_rows(shape, class_numbers, static_cast<const T*>(x), target, loss, log_sum);
+    cross_entropy_rows(shape, class_numbers, static_cast<const T*>(x), target, loss, log_sum, counts);
   });
 }
 
 void cross_entropy_backward(const CrossEntropyShape& shape, DType dtype, bool class_numbers, const void* x,
-                            const void* target, const double* log_sum, const void* dy, int64_t dy_step, double scale,
-                            void* dx, void* dtarget) {
+                            const void* target, const double* log_sum, const void* dy, int64_t dy_step,
+                            const double* divisor, void* dx, void* dtarget) {
   dispatch_floating("cross_entropy", dtype, [&]<class T>(T) {
     cross_entropy_backward_rows(shape, class_numbers, static_cast<const T*>(x), target, log_sum,
-                                static_cast<const T*>(dy), dy_step, scale, static_cast<T*>(dx),
+                                static_cast<const T*>(dy), dy_step, divisor, static_cast<T*>(dx),
                                 static_cast<T*>(dtarget));
   });
 }
@@ -313,12 +323,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels {
 
+HWY_EXPORT(find_no_class);
 HWY_EXPORT(softmax);
 HWY_EXPORT(softmax_backward);
 HWY_EXPORT(cross_entropy);
 HWY_EXPORT(cross_entropy_backward);
 
-constinit const LossKernels loss_cpu{.softmax = NORMA_SIMD_CALL(softmax),
+constinit const LossKernels loss_cpu{.find_no_class = NORMA_SIMD_CALL(find_no_class),
+                                     .softmax = NORMA_SIMD_CALL(softmax),
                                      .softmax_backward = NORMA_SIMD_CALL(softmax_backward),
                                      .cross_entropy = NORMA_SIMD_CALL(cross_entropy),
                                      .cross_entropy_backward = NORMA_SIMD_CALL(cross_entropy_backward)};

@@ -10,7 +10,7 @@
 
 // The functions of MapFunction. A value V is a vector of core/simd, whose functions argument-dependent lookup finds;
 // or, where core/cuda/kernel.h or another header has named a NORMA_BACKEND, a plain number, for which select,
-// zero_where, multiply_add, sigmoid and tanh are declared before. n(k) is number k of the map.
+// zero_where, multiply_add, sigmoid and tanh are declared before, as in core/cuda/math.h. n(k) is number k of the map.
 
 #ifdef NORMA_BACKEND
 #define NORMA_FORMULA NORMA_DEVICE
@@ -165,17 +165,21 @@ struct WithRelu {
   }
 };
 
-/// Calls g(F{}) for the function of a problem.
+/// Calls g(F{}) for a function.
+template <class G>
+void with_function(MapFunction function, G&& g) {
+  switch (function) {
+    case MapFunction::threshold: return g(ThresholdMap{});
+    case MapFunction::gate: return g(GateMap{});
+    case MapFunction::evo: return g(EvoMap{});
+    case MapFunction::affine: return g(AffineMap{});
+    case MapFunction::tanh: return g(TanhMap{});
+  }
+}
+/// The same for the function of a problem, with its relu.
 template <class G>
 void with_map_function(const MapProblem& problem, G&& g) {
-  const auto call = [&]<class F>(F f) { problem.relu ? g(WithRelu<F>{}) : g(f); };
-  switch (problem.function) {
-    case MapFunction::threshold: return call(ThresholdMap{});
-    case MapFunction::gate: return call(GateMap{});
-    case MapFunction::evo: return call(EvoMap{});
-    case MapFunction::affine: return call(AffineMap{});
-    case MapFunction::tanh: return call(TanhMap{});
-  }
+  with_function(problem.function, [&]<class F>(F f) { problem.relu ? g(WithRelu<F>{}) : g(f); });
 }
 
 #ifdef NORMA_BACKEND

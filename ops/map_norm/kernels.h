@@ -12,7 +12,7 @@
 namespace norma::kernels {
 
 /// What y is, with its parameters and with the numbers of a map, in this order. functions.h has the formulas of y,
-/// cpu/numbers.cpp those of the numbers.
+/// numbers.h those of the numbers.
 enum class MapFunction : uint8_t {
   /// Filter response norm with its threshold. Parameters: weight, bias, tau. Numbers: rstd, weight, bias, tau.
   threshold,
@@ -51,7 +51,7 @@ struct MapShape {
   int64_t inner = 1;
   bool channels_last = false;
 
-  [[nodiscard]] int64_t maps() const { return outer * channels; }
+  [[nodiscard]] constexpr int64_t maps() const { return outer * channels; }
 };
 
 struct MapProblem {

@@ -64,6 +64,7 @@ struct MatmulKernels {
 };
 
 extern const MatmulKernels matmul_cpu;
+extern const MatmulKernels matmul_cuda;  ///< in a build with CUDA
 extern const ByDevice<MatmulKernels> matmul_kernels;
 
 }  // namespace norma::kernels

@@ -38,8 +38,12 @@ struct OptimizerKernels {
   void (*adamw)(DType dtype, int64_t count, const AdamWStep& step, void* p, const void* gradient, void* m, void* v);
   /// *sum = sum of x², in a fixed order, carried in double.
   void (*sum_of_squares)(DType dtype, int64_t count, const void* x, double* sum);
-  /// x = factor · x
-  void (*scale)(DType dtype, int64_t count, double factor, void* x);
+  /// What gradients with these sums of squares are clipped by: norm_and_factor[0] = sqrt(sum of the sums), in a fixed
+  /// order, and norm_and_factor[1] = max_norm / (norm + 1e-6) where that is below 1, else 1. As in PyTorch: the small
+  /// number keeps the result below max_norm in spite of rounding.
+  void (*clipping)(int64_t count, const double* sums, double max_norm, double* norm_and_factor);
+  /// x = *factor · x; the factor lies on the device.
+  void (*scale)(DType dtype, int64_t count, const double* factor, void* x);
   /// x cut off at ±limit; NaN stays.
   void (*cut_off)(DType dtype, int64_t count, double limit, void* x);
 };

@@ -60,9 +60,18 @@ Tensor sums_of_squares(const Tensors& xs, Device device) {
   return sums;
 }
 
-void scale_in_place(std::string_view op, const Tensor& x, double factor) {
+Tensor clipping_of(const Tensor& sums, double max_norm) {
+  const Tensor norm_and_factor = empty({2}, {.dtype = DType::float64, .device = sums.device()});
+  kernels::optimizer_kernels.at("clipping", sums.device())
+      ->clipping(sums.numel(), sums.device_pointer<double>(), max_norm, norm_and_factor.device_pointer<double>());
+  return norm_and_factor;
+}
+
+void scale_in_place(std::string_view op, const Tensor& x, const Tensor& factor) {
+  check_device(op, "factor", factor, x.device());
   change_in_place(op, x, [&](void* elements) {
-    kernels::optimizer_kernels.at(op, x.device())->scale(x.dtype(), x.numel(), factor, elements);
+    kernels::optimizer_kernels.at(op, x.device())
+        ->scale(x.dtype(), x.numel(), factor.device_pointer<double>(), elements);
   });
 }
 

@@ -18,8 +18,12 @@ void adamw_step(const Tensor& parameter, const Tensor& gradient, const Tensor& a
 /// The sum of the squares of each tensor: float64 (tensors), on `device`. Any floating dtype and strides. Throws Error
 /// for a tensor on another device.
 Tensor sums_of_squares(const Tensors& xs, Device device);
-/// x = factor · x, in place. Any floating dtype and strides. `op` names it in profiles and errors.
-void scale_in_place(std::string_view op, const Tensor& x, double factor);
+/// What gradients with these sums of squares are clipped by, on their device: float64 (2), the norm of all of them and
+/// the factor that brings it down to max_norm, at most 1; kernels::OptimizerKernels::clipping.
+Tensor clipping_of(const Tensor& sums, double max_norm);
+/// x = factor · x, in place, for a factor of one float64 number on x's device. Any floating dtype and strides. `op`
+/// names it in profiles and errors.
+void scale_in_place(std::string_view op, const Tensor& x, const Tensor& factor);
 /// Cuts every element off at ±limit, in place; NaN stays.
 void cut_off_in_place(std::string_view op, const Tensor& x, double limit);
 

@@ -9,6 +9,7 @@
 #include "ops/optimizer/kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 HWY_BEFORE_NAMESPACE();
@@ -122,11 +123,25 @@ void sum_of_squares(DType dtype, int64_t count, const void* x, double* sum) {
   *sum = total;
 }
 
-void scale(DType dtype, int64_t count, double factor, void* x) {
+void clipping(int64_t count, const double* sums, double max_norm, double* norm_and_factor) {
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    total += sums[i];
+  }
+  const double norm = std::sqrt(total);
+  const double factor = max_norm / (norm + 1e-6);
+  norm_and_factor[0] = norm;
+  norm_and_factor[1] = factor < 1 ? factor : 1;
+}
+
+void scale(DType dtype, int64_t count, const double* factor, void* x) {
+  if (*factor == 1) {
+    return;
+  }
   dispatch_any_floating("scale", dtype, [&]<class S>(S) {
     using T = compute_t<S>;
     S* values = static_cast<S*>(x);
-    const auto by = static_cast<T>(factor);
+    const auto by = static_cast<T>(*factor);
     for_each_lanes_parallel<T>(
         count, [=](int64_t i, auto part) HWY_ATTR { store(values + i, load(values + i, part) * by, part); });
   });
@@ -154,12 +169,14 @@ namespace norma::kernels {
 HWY_EXPORT(sgd);
 HWY_EXPORT(adamw);
 HWY_EXPORT(sum_of_squares);
+HWY_EXPORT(clipping);
 HWY_EXPORT(scale);
 HWY_EXPORT(cut_off);
 
 constinit const OptimizerKernels optimizer_cpu{.sgd = NORMA_SIMD_CALL(sgd),
                                                .adamw = NORMA_SIMD_CALL(adamw),
                                                .sum_of_squares = NORMA_SIMD_CALL(sum_of_squares),
+                                               .clipping = NORMA_SIMD_CALL(clipping),
                                                .scale = NORMA_SIMD_CALL(scale),
                                                .cut_off = NORMA_SIMD_CALL(cut_off)};
 

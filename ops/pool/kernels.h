@@ -3,6 +3,7 @@
 #include "core/by_device.h"
 #include "core/dtype.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -15,21 +16,57 @@ struct PoolWindow {
   int64_t offset = 0;          ///< of the first position of a dilated window that is cut
   int64_t step = 1;            ///< dilation, the same for all windows; max_pool alone looks at it
 
-  [[nodiscard]] int64_t first() const { return begin + offset; }
-  [[nodiscard]] int64_t last() const { return first() + (end - 1 - first()) / step * step; }
+  [[nodiscard]] constexpr int64_t first() const { return begin + offset; }
+  [[nodiscard]] constexpr int64_t last() const { return first() + (end - 1 - first()) / step * step; }
 };
 
-/// The windows of an axis, and for each input position the windows [first, last) that reach over it.
+/// The windows [first, last) that reach over a position.
+struct PoolHolders {
+  int64_t first = 0, last = 0;
+};
+
+/// The numbers that all windows of an axis follow from. Beginnings and ends do not decrease from window to window.
+struct PoolWindows {
+  int64_t size = 0;  ///< of the image
+  int64_t count = 0;
+  int64_t span = 0;  ///< of a sliding window, dilation included; 0: window i is [i size / count, (i + 1) size / count)
+  int64_t stride = 1, padding = 0, dilation = 1;
+  bool count_padding = false;  ///< the average divides by positions in the padding, too
+
+  [[nodiscard]] constexpr bool is_adaptive() const { return span == 0; }
+
+  [[nodiscard]] constexpr PoolWindow window(int64_t i) const {
+    if (is_adaptive()) {
+      const int64_t begin = i * size / count;
+      const int64_t end = ((i + 1) * size + count - 1) / count;
+      return {.begin = begin, .end = end, .count = end - begin};
+    }
+    const int64_t begin = i * stride - padding;
+    const int64_t end = std::min(begin + span, size + padding);
+    PoolWindow window{
+        .begin = std::max<int64_t>(begin, 0), .end = std::min(end, size), .step = std::min(dilation, size)};
+    window.count = count_padding ? end - begin : window.end - window.begin;
+    window.offset = (dilation - (window.begin - begin) % dilation) % dilation;
+    return window;
+  }
+
+  [[nodiscard]] constexpr PoolHolders holders(int64_t position) const {
+    if (is_adaptive()) {
+      return {.first = position * count / size, .last = ((position + 1) * count + size - 1) / size};
+    }
+    const int64_t behind = position + padding - span;  // where the last window that does not reach so far may begin
+    const int64_t first = behind < 0 ? 0 : std::min(behind / stride + 1, count);
+    return {.first = first, .last = std::max(first, std::min((position + padding) / stride + 1, count))};
+  }
+};
+
+/// The windows of an axis and the holders of its positions, as tables.
 struct PoolAxis {
-  struct Holders {
-    int64_t first = 0, last = 0;
-  };
-
+  PoolWindows formula;
   std::vector<PoolWindow> windows;
-  std::vector<Holders> holders;
+  std::vector<PoolHolders> holders;
 
-  /// Beginnings and ends of `all` must not decrease.
-  PoolAxis(std::vector<PoolWindow> all, int64_t size);
+  explicit PoolAxis(const PoolWindows& of);
 };
 
 /// Pooling in plain numbers: `images` of (h, w, lanes), lanes innermost, give images of (oh, ow, lanes).

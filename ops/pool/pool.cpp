@@ -17,15 +17,12 @@
 
 namespace norma {
 
-kernels::PoolAxis::PoolAxis(std::vector<PoolWindow> all, int64_t size)
-    : windows(std::move(all)), holders(static_cast<size_t>(size)) {
-  for (int64_t i = 0; i < size; ++i) {
-    Holders& range = holders[static_cast<size_t>(i)];
-    const auto before = [&](const PoolWindow& window) { return window.end <= i; };
-    const auto reached = [&](const PoolWindow& window) { return window.begin <= i; };
-    range.first = std::partition_point(windows.begin(), windows.end(), before) - windows.begin();
-    range.last = std::partition_point(windows.begin(), windows.end(), reached) - windows.begin();
-    range.last = std::max(range.first, range.last);
+kernels::PoolAxis::PoolAxis(const PoolWindows& of) : formula(of) {
+  for (int64_t i = 0; i < of.count; ++i) {
+    windows.push_back(of.window(i));
+  }
+  for (int64_t position = 0; position < of.size; ++position) {
+    holders.push_back(of.holders(position));
   }
 }
 
@@ -34,6 +31,7 @@ namespace {
 using kernels::PoolAxis;
 using kernels::PoolCase;
 using kernels::PoolWindow;
+using kernels::PoolWindows;
 
 /// Along one axis of an image and of the result: kernels count pixels in int32, and products of two such numbers fit.
 constexpr int64_t kMaxPixels = std::numeric_limits<int32_t>::max();
@@ -93,8 +91,8 @@ int64_t spanned(std::string_view op, int64_t kernel, int64_t dilation) {
 }
 
 /// What a kernel spans, stride > 0, padding and dilation along one axis.
-std::vector<PoolWindow> sliding_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
-                                        const Pool2dOptions& options) {
+PoolWindows sliding_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
+                            const Pool2dOptions& options) {
   const int64_t span = size + 2 * padding - kernel;  // from the first window's begin to the last one's
   int64_t count = floor_divide(span, stride) + 1;
   if (options.ceil_mode && span % stride != 0) {
@@ -103,17 +101,13 @@ std::vector<PoolWindow> sliding_windows(int64_t size, int64_t kernel, int64_t st
   if (options.ceil_mode && count - 1 >= divide_up(size + padding, stride)) {
     --count;  // the last window would begin behind the image
   }
-  std::vector<PoolWindow> windows;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t begin = i * stride - padding;
-    const int64_t end = begin + std::min(kernel, size + padding - begin);
-    PoolWindow window{
-        .begin = std::max<int64_t>(begin, 0), .end = std::min(end, size), .step = std::min(dilation, size)};
-    window.count = options.count_include_pad ? end - begin : window.end - window.begin;
-    window.offset = (dilation - (window.begin - begin) % dilation) % dilation;
-    windows.push_back(window);
-  }
-  return windows;
+  return {.size = size,
+          .count = count,
+          .span = kernel,
+          .stride = stride,
+          .padding = padding,
+          .dilation = dilation,
+          .count_padding = options.count_include_pad};
 }
 
 bool is_inside(const PoolWindow& window) {
@@ -136,30 +130,24 @@ SharedGeometry sliding_geometry(std::string_view op, const Tensor& x, const Pool
   const Pair& dilation = options.dilation;
   check(dilation.h >= 1 && dilation.w >= 1, op, "dilation: expected values of at least 1, got {}", to_string(dilation));
   const Pair span(spanned(op, kernel.h, dilation.h), spanned(op, kernel.w, dilation.w));
-  auto rows = sliding_windows(x.size(2), span.h, stride.h, padding.h, dilation.h, options);
-  auto columns = sliding_windows(x.size(3), span.w, stride.w, padding.w, dilation.w, options);
-  check(!rows.empty() && !columns.empty(), op, "kernel: expected to span no more than the padded input {}, got {}",
-        to_string(padded), to_string(span));
-  check(std::all_of(rows.begin(), rows.end(), is_inside) && std::all_of(columns.begin(), columns.end(), is_inside), op,
+  const PoolWindows of_rows = sliding_windows(x.size(2), span.h, stride.h, padding.h, dilation.h, options);
+  const PoolWindows of_columns = sliding_windows(x.size(3), span.w, stride.w, padding.w, dilation.w, options);
+  check(of_rows.count > 0 && of_columns.count > 0, op,
+        "kernel: expected to span no more than the padded input {}, got {}", to_string(padded), to_string(span));
+  PoolAxis rows(of_rows);
+  PoolAxis columns(of_columns);
+  const auto all_inside = [](const PoolAxis& axis) {
+    return std::all_of(axis.windows.begin(), axis.windows.end(), is_inside);
+  };
+  check(all_inside(rows) && all_inside(columns), op,
         "dilation: expected a position inside the image for every window, got {} for sizes {}", to_string(dilation),
         norma::to_string(x.sizes()));
-  return std::make_shared<const Geometry>(Geometry{.rows = PoolAxis(std::move(rows), x.size(2)),
-                                                   .columns = PoolAxis(std::move(columns), x.size(3)),
+  return std::make_shared<const Geometry>(Geometry{.rows = std::move(rows),
+                                                   .columns = std::move(columns),
                                                    .divisor = options.divisor_override,
                                                    .x_sizes = x.sizes(),
                                                    .format = x.suggest_memory_format(),
                                                    .dtype = x.dtype()});
-}
-
-/// Windows [floor(i size / count), ceil((i + 1) size / count)).
-std::vector<PoolWindow> adaptive_windows(int64_t size, int64_t count) {
-  std::vector<PoolWindow> windows;
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t begin = i * size / count;
-    const int64_t end = ((i + 1) * size + count - 1) / count;
-    windows.push_back({.begin = begin, .end = end, .count = end - begin});
-  }
-  return windows;
 }
 
 Tensor empty_for(const Geometry& geometry, const Sizes& sizes, DType dtype, Device device) {
@@ -256,8 +244,8 @@ Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& output) {
         kMaxPixels, to_string(output));
   return average_pool(
       op, x,
-      std::make_shared<const Geometry>(Geometry{.rows = PoolAxis(adaptive_windows(x.size(2), output.h), x.size(2)),
-                                                .columns = PoolAxis(adaptive_windows(x.size(3), output.w), x.size(3)),
+      std::make_shared<const Geometry>(Geometry{.rows = PoolAxis({.size = x.size(2), .count = output.h}),
+                                                .columns = PoolAxis({.size = x.size(3), .count = output.w}),
                                                 .x_sizes = x.sizes(),
                                                 .format = x.suggest_memory_format(),
                                                 .dtype = x.dtype()}));

@@ -5,6 +5,7 @@
 
 using namespace norma;
 using test::complaint;
+using test::interrupt_norma;
 using test::Outcome;
 using test::read_file;
 using test::run_norma;
@@ -22,6 +23,7 @@ TEST_CASE("norma bench-norms: table on the terminal, files in the folder") {
   CHECK(outcome.out.find(read_file(folder / "it is/table.txt")) != std::string::npos);
   const std::string csv = read_file(folder / "it is/results.csv");
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 17);
+  CHECK(read_file(folder / "it is/results.json").find("\"device\": \"cpu\"") != std::string::npos);
   CHECK(read_file(folder / "it is/share.gp").find("share-float32.png") != std::string::npos);
   const bool drawn = outcome.out.find("plots: it is/share-*.png\n") != std::string::npos;
   CHECK(drawn != (outcome.out.find("no plots, since gnuplot is not there") != std::string::npos));
@@ -34,9 +36,8 @@ TEST_CASE("norma bench-norms: table on the terminal, files in the folder") {
 
 TEST_CASE("norma bench-norms: SIGINT writes what is measured") {
   const TemporaryFolder folder;
-  const Outcome cut =
-      run_norma(folder.path(), "bench-norms --max-mb 1 --dtypes float32 --output o", "timeout --signal=INT 2");
-  CHECK(cut.code == 124);  // timeout sent the signal
+  const Outcome cut = interrupt_norma(folder.path(), "bench-norms --max-mb 1 --dtypes float32 --output o", "(2 of ");
+  CHECK(cut.code == 130);
   CHECK_MESSAGE(cut.out.ends_with("interrupted\n"), cut.out);
   CHECK(read_file(folder / "o/results.csv").starts_with("norm,shape,"));
 }
@@ -46,5 +47,7 @@ TEST_CASE("norma bench-norms: what is wrong is said before anything runs") {
   CHECK(complaint("bench-norms --formats nhwc").starts_with("norma: bench-norms: formats: unknown name 'nhwc'"));
   CHECK(complaint("bench-norms --max-mb -3") ==
         "norma: bench-norms: --max-mb: expected a whole number from 1 to 1048576, got -3\n");
+  CHECK(complaint("bench-norms --device gpu") ==
+        "norma: device: expected cpu, cuda, cuda:N or cuda-emulated, got 'gpu'\n");
   CHECK(complaint("bench-norms --quik") == "norma: bench-norms: unknown option '--quik'; did you mean '--quick'?\n");
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 using namespace norma;
+using test::interrupt_norma;
 using test::Outcome;
 using test::read_file;
 using test::run_norma;
@@ -93,8 +94,9 @@ TEST_CASE("norma compare: the time left is that of all runs") {
 
 TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume does the rest") {
   const TemporaryFolder folder;
-  const Outcome cut = run_norma(folder.path(), kTiny + "--norms batch,layer2d --images 4000000 --output o",
-                                "NORMA_STARTED_AS=./run timeout --preserve-status --signal=INT 3");
+  const Outcome cut =
+      interrupt_norma(folder.path(), kTiny + "--norms batch,layer2d --images 4000000 --log-interval 1 --output o",
+                      "step 2/1000000", "NORMA_STARTED_AS=./run");
   CHECK(cut.code == 130);  // as the shell has it for SIGINT
   // As from the script `run`.
   CHECK_MESSAGE(cut.out.find("interrupted; go on with: ./run compare --resume o\n") != std::string::npos, cut.out);
@@ -105,6 +107,8 @@ TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume
 
   json["recipe"]["images"] = 8;  // else it would run for days
   test::write_file(folder / "o/results.json", data::json_text(json));
+  CHECK(run_norma(folder.path(), "compare --resume o --device cuda-emulated").err ==
+        "norma: resume: device: the comparison was started on cpu, and cannot go on on cuda-emulated:0\n");
   const Outcome rest = run_norma(folder.path(), "compare --resume o");
   CHECK_MESSAGE(rest.code == 0, rest.err);
   const nlohmann::json after = results(folder / "o");
@@ -127,7 +131,8 @@ TEST_CASE("norma compare: what is wrong is said before anything runs") {
   CHECK(run_norma(folder.path(), kTiny + "--norms batch --output o").err ==
         "norma: compare: 'o' holds another comparison: resume it, or choose another output folder\n");
   CHECK(run_norma(folder.path(), "compare --resume o --norms batch").err ==
-        "norma: resume: models, norms, seeds and recipe are those of the beginning: leave these options out\n");
+        "norma: resume: models, norms, seeds and recipe are those of the beginning: leave these "
+        "options out\n");
   const Outcome nothing = run_norma(folder.path(), "compare --resume o");
   CHECK(nothing.code == 2);
   CHECK(nothing.err == "norma: resume: o/results.json: format: missing\n");

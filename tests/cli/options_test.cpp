@@ -14,7 +14,8 @@ using test::TemporaryFolder;
 
 namespace {
 
-const std::vector<std::string> kSubcommands = {"compare", "train", "eval", "run", "audit", "bench", "bench-norms"};
+const std::vector<std::string> kSubcommands = {"compare", "train", "eval",        "run",
+                                               "audit",   "bench", "bench-norms", "check-norm"};
 
 struct Option {
   std::string name;  ///< "--batch-size"
@@ -66,6 +67,9 @@ std::string required(const std::string& subcommand, const std::string& but) {
     add("--weights", "w");
     add("--input", "x");
     add("--output", "y");
+  } else if (subcommand == "check-norm") {
+    add("--norm", "none");
+    add("--quick", "");
   }
   return text;
 }

@@ -4,10 +4,14 @@
 #include "paths.h"
 
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 namespace norma::test {
 
@@ -18,21 +22,57 @@ struct Outcome {
   std::string err;
 };
 
+/// What `folder` holds of a run's output once the run is over.
+inline Outcome outcome_in(const std::filesystem::path& folder, int status) {
+  Outcome outcome;
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  outcome.out = read_file(folder / "stdout.txt");
+  outcome.err = read_file(folder / "stderr.txt");
+  std::filesystem::remove(folder / "stdout.txt");
+  std::filesystem::remove(folder / "stderr.txt");
+  return outcome;
+}
+
+/// The shell's line that runs `norma ARGUMENTS` in `folder`, its output into files there.
+inline std::string shell_line(const std::filesystem::path& folder, const std::string& arguments,
+                              const std::string& prefix) {
+  return fmt::format("cd '{}' && {} '{}' {} > stdout.txt 2> stderr.txt < /dev/null", folder.string(), prefix,
+                     norma_program(), arguments);
+}
+
 /// Runs `norma ARGUMENTS` in `folder` through the shell. `prefix` stands before the program: "ulimit -f 100;".
 inline Outcome run_norma(const std::filesystem::path& folder, const std::string& arguments,
                          const std::string& prefix = "") {
-  const std::string out = (folder / "stdout.txt").string();
-  const std::string err = (folder / "stderr.txt").string();
-  const std::string command = fmt::format("cd '{}' && {} '{}' {} > '{}' 2> '{}' < /dev/null", folder.string(), prefix,
-                                          norma_program(), arguments, out, err);
-  const int status = std::system(command.c_str());
-  Outcome outcome;
-  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  outcome.out = read_file(out);
-  outcome.err = read_file(err);
-  std::filesystem::remove(out);
-  std::filesystem::remove(err);
-  return outcome;
+  return outcome_in(folder, std::system(shell_line(folder, arguments, prefix).c_str()));
+}
+
+/// Runs `norma ARGUMENTS` in `folder`, and sends it SIGINT as soon as it has printed `said`: never too early and never
+/// too late, however busy the machine. `variables` are set for it: "NORMA_STARTED_AS=./run". A program that has not
+/// said it after two minutes, or has not ended two minutes later, is killed.
+inline Outcome interrupt_norma(const std::filesystem::path& folder, const std::string& arguments,
+                               const std::string& said, const std::string& variables = "") {
+  const std::string line = shell_line(folder, arguments, "exec env " + variables);
+  const pid_t program = ::fork();
+  if (program == 0) {
+    ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    ::_exit(127);
+  }
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last = Clock::now() + std::chrono::minutes(2);
+  bool interrupted = false;
+  int status = 0;
+  while (::waitpid(program, &status, WNOHANG) == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (!interrupted && std::filesystem::exists(folder / "stdout.txt") &&
+        read_file(folder / "stdout.txt").find(said) != std::string::npos) {
+      ::kill(program, SIGINT);
+      interrupted = true;
+      last = Clock::now() + std::chrono::minutes(2);
+    } else if (Clock::now() > last) {
+      ::kill(program, SIGKILL);
+    }
+  }
+  return outcome_in(folder, status);
 }
 
 /// What the program says to `arguments` that are wrong: its one line on stderr, or what else happened.

@@ -4,6 +4,7 @@
 #include <string>
 
 using namespace norma;
+using test::interrupt_norma;
 using test::Outcome;
 using test::read_file;
 using test::run_norma;
@@ -73,7 +74,7 @@ TEST_CASE("norma train: the length in epochs or images, one of them") {
   CHECK(images.out.find("step 0 of 2;") != std::string::npos);
   const Outcome longer = run_norma(folder.path(), "train --resume a --images 12 --quiet");
   CHECK_MESSAGE(longer.out.find("step 2 of 3;") != std::string::npos, longer.err);
-  const Outcome epochs = run_norma(folder.path(), "train --resume a --epochs 1", "timeout --signal=INT 5");
+  const Outcome epochs = interrupt_norma(folder.path(), "train --resume a --epochs 1", "checkpoints go to");
   CHECK_MESSAGE(epochs.out.find("images 12 → 0\n") != std::string::npos, epochs.out, epochs.err);
   CHECK(epochs.out.find("step 3 of 3;") == std::string::npos);
   CHECK(test::complaint("train --epochs 7 --images 8") == "norma: train: --epochs, --images: expected one of them\n");
@@ -90,9 +91,8 @@ TEST_CASE("norma train: quiet, and the default output folder") {
 
 TEST_CASE("norma train: SIGINT leaves a checkpoint, and resuming gives the bits of a whole run") {
   const TemporaryFolder folder;
-  // Long enough that the signal comes in between, however fast the machine.
-  const Outcome cut = run_norma(folder.path(), "train " + kEndless + "--images 4000000 --sched constant --output cut",
-                                "timeout --preserve-status --signal=INT 3");
+  const Outcome cut =
+      interrupt_norma(folder.path(), "train " + kEndless + "--images 4000000 --sched constant --output cut", "step 2/");
   CHECK_MESSAGE(cut.code == 130, cut.err);
   REQUIRE_MESSAGE(cut.out.find("; go on with: " + test::norma_program() + " train --resume cut/last.safetensors\n") !=
                       std::string::npos,

@@ -1,34 +1,27 @@
 #!/usr/bin/env bash
-# cuda_resources.sh BUILD EXPECTED [--write]: registers, stack and spilled bytes of every kernel of a build with CUDA, as ptxas
-# counts them. Fails where a kernel takes more than EXPECTED says, is not in it, or is no more: a kernel that spills its
-# registers is slow, and nothing else would tell. --write makes EXPECTED anew.
+# cuda_resources.sh BUILD EXPECTED [--write]: registers, stack and spilled bytes of every kernel of a build with CUDA for
+# sm_90, as ptxas counted them when it was compiled (cmake/nvcc_report.sh). Fails where a kernel takes more than EXPECTED
+# says, is not in it, or is no more: a kernel that spills its registers is slow, and nothing else would tell. --write makes
+# EXPECTED (cuda_resources.txt) anew.
 set -euo pipefail
 build=$1 expected=$2
-work=$(mktemp -d)
-touch "$work/report"
-trap 'rm -rf "$work"' EXIT
+now=$(mktemp)
+trap 'rm -f "$now"' EXIT
 
-# Every .cu file once more, as the build compiles it, with ptxas's report.
-while read -r command; do
-  (cd "$build" && bash -c "$command -Xptxas -v -o '$work/object'") >>"$work/report" 2>&1
-done < <(sed -nE 's/^ *"command": "(.*\.cu) -o .*/\1/p' "$build/compile_commands.json" |
-         sed -E 's/\\"/"/g; s/^[^ ]*ccache //')
-
-# "rows<float, 4> registers 40 stack 0 spills 0", sorted.
-awk '/Compiling entry function/ { split($0, part, "\047"); name = part[2] }
-     /bytes stack frame/ { for (i = 1; i <= NF; ++i) if ($i == "bytes" && $(i + 1) == "stack") stack = $(i - 1)
-                           for (i = 1; i <= NF; ++i) if ($i == "spill" && $(i + 1) ~ /^stores/) spills = $(i - 2) }
-     /Used [0-9]+ registers/ { for (i = 1; i <= NF; ++i) if ($i == "Used") print name, "registers", $(i + 1), "stack", stack, "spills", spills }' \
-  "$work/report" | c++filt |
+# "rows<float, 4> registers 40 stack 0 spills 0", sorted. What ptxas says of a kernel stands between two of its names.
+find "$build" -name '*.cu.o.ptxas' -exec cat {} + | awk '
+  /Compiling entry function/ { split($0, part, "\047"); name = part[4] == "sm_90" ? part[2] : ""; stack = spills = 0 }
+  /bytes stack frame/ { if (name != "") { stack = $1; spills = $5 } }
+  /Used [0-9]+ registers/ { if (name != "") print name, "registers", $5, "stack", stack, "spills", spills }' |
+  c++filt |
   sed -E 's/^void //; s/norma::kernels::cuda:://g; s/norma:://g; s/\(([0-9a-z]+)\)/\1/g; s/>\(.*\) registers/> registers/; s/\([^<]*\) registers/ registers/' |
-  LC_ALL=C sort -u >"$work/now"
-if [ ! -s "$work/now" ]; then
+  LC_ALL=C sort -u >"$now"
+if [ ! -s "$now" ]; then
   echo "cuda_resources: found no kernel under $build" >&2
-  tail -n 5 "$work/report" >&2
   exit 1
 fi
 if [ "${3-}" = --write ]; then
-  cp "$work/now" "$expected"
+  cp "$now" "$expected"
   exit 0
 fi
 awk -v expected="$expected" '
@@ -39,5 +32,5 @@ awk -v expected="$expected" '
   r > registers[key] || s > stack[key] || p > spills[key] {
     print key ": expected registers " registers[key] " stack " stack[key] " spills " spills[key] ", got registers " r " stack " s " spills " p
     bad = 1 }
-  END { for (key in registers) if (!(key in seen)) { print "gone: " key; bad = 1 } exit bad }' "$expected" "$work/now"
-echo "cuda_resources: $(wc -l <"$work/now") kernels"
+  END { for (key in registers) if (!(key in seen)) { print "gone: " key; bad = 1 } exit bad }' "$expected" "$now"
+echo "cuda_resources: $(wc -l <"$now") kernels"

@@ -28,6 +28,17 @@ if(NOT output MATCHES "^loss [0-9.]+\n.*conv2d")
   message(FATAL_ERROR "the README's example printed \"${output}\"")
 endif()
 
+# A user's norm, which the installed program loads.
+step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE}/examples/my_norm -B ${WORK}/my_norm
+     -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${WORK}/prefix)
+step(${CMAKE_COMMAND} --build ${WORK}/my_norm)
+if(EXISTS ${WORK}/prefix/bin/norma)
+  step(${WORK}/prefix/bin/norma check-norm --norms absolute --plugin ${WORK}/my_norm/by_ops.so --quick --quiet)
+  if(NOT output MATCHES "nothing is wrong")
+    message(FATAL_ERROR "check-norm printed \"${output}\"")
+  endif()
+endif()
+
 # No installed file may lead back to where it was built: no path may begin there.
 file(GLOB_RECURSE configs ${WORK}/prefix/*.cmake)
 foreach(config IN LISTS configs)

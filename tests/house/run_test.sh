@@ -31,6 +31,8 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
     for package; do [ "$package" != ninja-build ] || cp "$FAKES/ninja" "$FAKES/../bin/ninja"; done
     for package; do [ "$package" != cmake ] || cp "$FAKES/cmake" "$FAKES/../bin/cmake"; done'
   fake sudo '"$@"'
+  fake nvidia-smi 'echo "GPU 0: NVIDIA H200 (UUID: GPU-0)"'
+  fake nvcc ''
   ln -s "$(command -v touch)" "$work/bin/touch"
   for tool; do cp "$work/fake/$tool" "$work/bin/$tool"; done
 }
@@ -40,11 +42,11 @@ fake() {  # fake NAME BODY
   chmod +x "$work/fake/$1"
 }
 
-run() {  # run [VARIABLE=VALUE…] ARGUMENTS: what it printed is in `printed`, its exit code in `code`
+run() {  # run [FAKE_…=VALUE NORMA_…=VALUE] ARGUMENTS: what it printed is in `printed`, its exit code in `code`
   local settings=()
-  while [[ ${1:-} == FAKE_* ]]; do settings+=("$1"); shift; done
+  while [[ ${1:-} == @(FAKE|NORMA)_* ]]; do settings+=("$1"); shift; done
   : >"$work/calls"
-  printed=$(cd "$work/tree" && env -i PATH="$work/bin" CALLS="$work/calls" FAKES="$work/fake" TMPDIR="$work" \
+  printed=$(cd "$work/tree" && env -i PATH="$work/bin" CALLS="$work/calls" FAKES="$work/fake" TMPDIR="$work" CUDA_PATH="$work/cuda" \
     "${settings[@]}" ./run "$@" 2>&1)
   code=$?
 }
@@ -56,9 +58,9 @@ expect() {  # expect WHAT CODE TEXT
   fi
 }
 
-expect_calls() {  # expect_calls WHAT CALLS: of apt-get and sudo
+expect_calls() {  # expect_calls WHAT CALLS [PROGRAMS]: of apt-get and sudo, or of others
   local calls
-  calls=$(grep -E '^(apt-get|sudo) ' "$work/calls")
+  calls=$(grep -E "^(${3:-apt-get|sudo}) " "$work/calls")
   if [ "$calls" != "$2" ]; then
     printf '%s: expected the calls\n%s\ngot\n%s\n\n' "$1" "$2" "$calls"
     faults=$((faults + 1))
@@ -121,10 +123,57 @@ run FAKE_BROKEN=1 info
 expect "$what" 1 'run: configuring cpu-release
 x.cpp:1: error: no such thing'
 
+without_cuda='cmake --preset cpu-release -DNORMA_BUILD_TESTS=OFF -DNORMA_BUILD_EXAMPLES=OFF -DNORMA_BUILD_BENCHMARKS=OFF'
+with_cuda="${without_cuda/cpu/cuda}"
+what='a GPU and nvcc'
+fresh c++ ninja cmake id nvidia-smi nvcc
+run info
+expect "$what" 0 'run: configuring cuda-release
+norma info, started as ./run'
+expect_calls "$what" "$with_cuda -DCMAKE_CUDA_ARCHITECTURES=native
+cmake --build $work/tree/build/cuda-release --target norma -j $(nproc)" cmake
+run NORMA_CUDA=OFF info
+expect "$what that is not wanted" 0 'run: configuring cpu-release
+norma info, started as ./run'
+run build --preset cuda-debug
+expect_calls 'a preset with CUDA' "cmake --preset cuda-debug -DNORMA_BUILD_TESTS=ON -DNORMA_BUILD_EXAMPLES=ON \
+-DNORMA_BUILD_BENCHMARKS=ON -DCMAKE_CUDA_ARCHITECTURES=native
+cmake --build $work/tree/build/cuda-debug -j $(nproc)" cmake
+
+what='nvcc outside of PATH'
+fresh c++ ninja cmake id nvidia-smi
+mkdir -p "$work/cuda/bin" && cp "$work/fake/nvcc" "$work/cuda/bin"
+run info
+expect "$what" 0 'run: configuring cuda-release
+norma info, started as ./run'
+rm -r "$work/cuda"
+
+what='a GPU without nvcc'
+run info
+expect "$what" 0 'run: to use the NVIDIA GPU, install the CUDA Toolkit (nvcc) and cuDNN 9.8 or later; without them: the CPU
+run: configuring cpu-release
+norma info, started as ./run'
+expect_calls "$what" "$without_cuda
+cmake --build $work/tree/build/cpu-release --target norma -j $(nproc)" cmake
+
+what='nvcc without a GPU'
+fresh c++ ninja cmake id nvcc
+run info
+expect "$what" 0 'run: configuring cpu-release
+norma info, started as ./run'
+
+what='a driver without a GPU'
+fresh c++ ninja id nvcc cmake
+printf '#!%s\nexit 9\n' "$(command -v bash)" >"$work/bin/nvidia-smi"
+chmod +x "$work/bin/nvidia-smi"
+run info
+expect "$what" 0 'run: configuring cpu-release
+norma info, started as ./run'
+
 what='an unknown preset'
 run build --preset cpu-fast
 expect "$what" 1 \
-  'run: --preset: expected cpu-release, cpu-debug, cpu-asan, cpu-portable or cpu-avx2, got cpu-fast'
+  'run: --preset: expected cpu-release, cpu-debug, cpu-asan, cpu-portable, cpu-avx2, cuda-release or cuda-debug, got cpu-fast'
 run test --rooms
 expect 'rooms without names' 1 'run: --rooms: expected names like core,ops'
 

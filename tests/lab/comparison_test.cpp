@@ -1,14 +1,17 @@
 #include "lab/compare/comparison.h"
 
 #include "core/error.h"
+#include "core/factory.h"
 #include "core/tape.h"
 #include "files.h"
+#include "lab/compare/timing.h"
 #include "nn/module.h"
 #include "nn/norm/factory.h"
 #include "train/interrupt.h"
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <csignal>
 #include <memory>
 #include <string>
@@ -29,6 +32,7 @@ ComparisonOptions small(const std::filesystem::path& output) {
   options.recipe.test_images = 8;
   options.models = {"convnext_atto"};
   options.norms = {"batch", "layer2d"};
+  options.timing_rounds = 0;
   options.output = output;
   options.quiet = true;
   return options;
@@ -100,6 +104,120 @@ TEST_CASE("comparison: a cell that fails says why, and the others finish") {
   CHECK(test::read_file(folder / "report/results.json") == to_json(comparison));
   CHECK(test::read_file(folder / "report/results.csv") == to_csv(comparison));
   CHECK(test::read_file(folder / "report/report.html") == to_html(comparison));
+}
+
+TEST_CASE("comparison: the norms of a model take turns, in rounds spread over the whole comparison") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.timing_rounds = 6;
+  options.recipe.images = 4;
+  Comparison comparison = plan_comparison(options);
+  CHECK(!timing_is_complete(comparison));
+  run_comparison(comparison, options);
+  CHECK(timing_is_complete(comparison));
+  REQUIRE(comparison.timings.size() == 1);
+  for (const Timing& timing : comparison.timings) {
+    CHECK(timing.norms == options.norms);
+    CHECK(timing.problem.empty());
+    REQUIRE(timing.rounds.size() == 6);
+    for (const std::vector<double>& round : timing.rounds) {
+      REQUIRE(round.size() == 2);
+      CHECK(round[0] > 0);
+      CHECK(round[1] > 0);
+    }
+  }
+  const std::vector<Row> rows = summarize(comparison);
+  CHECK(!rows[0].tax);  // batch itself
+  REQUIRE(rows[1].tax);
+  CHECK(rows[1].tax->count == 6);
+  CHECK(rows[1].tax->sure);
+  CHECK(rows[1].tax->median < 1);
+
+  Comparison found = comparison_from_json(test::read_file(folder / "report/results.json"));
+  CHECK(found.timings[0].rounds == comparison.timings[0].rounds);
+  found.timings[0].rounds.resize(2);  // as if it had been killed early
+  CHECK(!timing_is_complete(found));
+  run_comparison(found, options);
+  CHECK(timing_is_complete(found));
+  CHECK(found.timings[0].rounds.size() == 6);
+  CHECK(found.timings[0].rounds[1] == comparison.timings[0].rounds[1]);  // these were kept
+}
+
+TEST_CASE("comparison: rounds are due in the proportion of what is done") {
+  ComparisonOptions options = small("unused");
+  options.timing_rounds = 3;
+  Comparison comparison = plan_comparison(options);
+  const data::Batch batch{.images = ones({2, 3, 32, 32}), .labels = zeros({2}, {.dtype = DType::int64})};
+  time_norms(comparison, 2, {.batch = &batch, .num_classes = 10, .quiet = true});
+  CHECK(comparison.timings[0].rounds.size() == 2);
+  CHECK(!timing_is_complete(comparison));
+  time_norms(comparison, 1, {.batch = &batch, .num_classes = 10, .quiet = true});
+  CHECK(comparison.timings[0].rounds.size() == 2);
+  {
+    const train::InterruptGuard guard;
+    std::raise(SIGINT);
+    time_norms(comparison, 3, {.batch = &batch, .num_classes = 10, .quiet = true});
+  }
+  CHECK(comparison.timings[0].rounds.size() == 2);
+  time_norms(comparison, 3, {.batch = &batch, .num_classes = 10, .quiet = true});
+  CHECK(timing_is_complete(comparison));
+}
+
+TEST_CASE("comparison: batches are on the CPU, the networks that are timed on the default device") {
+  ComparisonOptions options = small("unused");
+  options.timing_rounds = 1;
+  Comparison comparison = plan_comparison(options);
+  const data::Batch batch{.images = ones({2, 3, 32, 32}, {.device = kCpu}),
+                          .labels = zeros({2}, {.dtype = DType::int64, .device = kCpu})};
+  const DefaultDeviceGuard device(kCudaEmulated);
+  time_norms(comparison, 1, {.batch = &batch, .num_classes = 10, .quiet = true});
+  CHECK(comparison.timings[0].problem.empty());
+  CHECK(comparison.timings[0].rounds[0][1] > 0);
+}
+
+TEST_CASE("comparison: a signal while norms are timed begins no run") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.timing_rounds = 4;
+  Comparison comparison = plan_comparison(options);
+  comparison.cells[0].state = CellState::failed;
+  comparison.cells[0].reason = "kept";
+  const train::InterruptGuard guard;
+  std::raise(SIGINT);
+  run_comparison(comparison, options);
+  CHECK(comparison.cells[0].state == CellState::failed);
+  CHECK(comparison.cells[0].reason == "kept");
+}
+
+TEST_CASE("comparison: nothing is timed where there is nothing to compare with") {
+  const auto can = [](std::vector<std::string> norms) {
+    ComparisonOptions options = small("unused");
+    options.norms = std::move(norms);
+    return can_be_timed(plan_comparison(options), "convnext_atto");
+  };
+  CHECK(can({"batch", "layer2d"}));
+  CHECK(can({"layer2d", "batch[eps=0.001]"}));
+  CHECK(!can({"batch"}));
+  CHECK(!can({"layer2d", "group:4"}));
+}
+
+TEST_CASE("comparison: a norm that fails while it is timed leaves the others their tax") {
+  nn::register_norm("breaks_while_timed", [](int64_t) { return std::make_shared<Breaking>(); });
+  ComparisonOptions options = small("unused");
+  options.norms = {"breaks_while_timed", "batch", "layer2d"};
+  options.timing_rounds = 1;
+  Comparison comparison = plan_comparison(options);
+  const data::Batch batch{.images = ones({2, 3, 32, 32}), .labels = zeros({2}, {.dtype = DType::int64})};
+  time_norms(comparison, 1, {.batch = &batch, .num_classes = 10, .quiet = true});
+  CHECK(comparison.timings[0].problem == "breaks_while_timed: breaking: a gradient, at last");
+  const std::vector<Row> rows = summarize(comparison);
+  CHECK(!rows[0].tax);
+  CHECK(rows[2].tax);
+  CHECK(tax_note(comparison).find("Not all steps of convnext_atto were timed: breaks_while_timed: breaking") !=
+        std::string::npos);
+  const Comparison found = comparison_from_json(to_json(comparison));
+  CHECK(std::isnan(found.timings[0].rounds[0][0]));
+  CHECK(found.timings[0].rounds[0][1] == comparison.timings[0].rounds[0][1]);
 }
 
 TEST_CASE("comparison: both families take the options that are theirs") {

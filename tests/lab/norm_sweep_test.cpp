@@ -1,6 +1,7 @@
 #include "lab/bench/norm_sweep.h"
 
 #include "error_text.h"
+#include "json.h"
 
 #include <doctest/doctest.h>
 
@@ -55,6 +56,10 @@ TEST_CASE("bench-norms: every norm, format and direction; groups that do not div
       csv.starts_with("norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share\n"
                       "batch,images,2x24x7x7,float32,contiguous,forward,9408,"));
   CHECK(count_lines(csv) == 21);
+  const auto json = test::parse_json(to_json(sweep));
+  CHECK(json["rows"].size() == 20);
+  CHECK(json["rows"][0]["norm"] == "batch");
+  CHECK(json["environment"]["device"] == "cpu");
   const std::string table = to_table(sweep);
   CHECK(count_lines(table) == 13);
   CHECK(table.find("float32  backward  images  channels_last  group:32") != std::string::npos);
@@ -76,6 +81,19 @@ TEST_CASE("bench-norms: bfloat16 moves half the bytes; rows have layer and rms n
   CHECK(sweep.rows[4].norm == "layer");
   CHECK(sweep.rows[4].sizes == Sizes{2048, 128});
   CHECK(sweep.rows[6].norm == "rms");
+}
+
+TEST_CASE("bench-norms: on a device that is not the host, and the results name it") {
+  const DefaultDeviceGuard emulated(kCudaEmulated);
+  SweepOptions options = small_options();
+  options.channels = {32};
+  const Sweep sweep = run_sweep(options);
+  REQUIRE(sweep.rows.size() == 12);
+  for (const SweepRow& row : sweep.rows) {
+    CHECK(row.seconds > 0);
+    CHECK(row.copy_rate > 0);
+  }
+  CHECK(test::parse_json(to_json(sweep))["environment"]["device"] == "cuda-emulated:0");
 }
 
 TEST_CASE("bench-norms: images that are too large are left out") {

@@ -281,11 +281,11 @@ TEST_CASE("clip: by norm, PyTorch's numbers") {
   Tensor without = zeros({2}).set_requires_grad();
   a.set_grad(from_vector<double>({3, -4}, {2}));
   c.set_grad(from_vector<double>({12}, {1, 1}));
-  CHECK(std::abs(clip_gradients_by_norm({a, c, without}, 2.0) - 13) <= 1e-14);
+  CHECK(std::abs(clip_gradients_by_norm({a, c, without}, 2.0).item<double>() - 13) <= 1e-14);
   CHECK(max_difference(a.grad(), from_vector<double>({0.46153842603550577, -0.615384568047341}, {2})) <= 1e-15);
   CHECK(max_difference(c.grad(), from_vector<double>({1.846153704142023}, {1, 1})) <= 1e-15);
   const Tensor before = copy_of(a.grad());
-  CHECK(std::abs(clip_gradients_by_norm({a, c}, 3.0) - 2) <= 1e-6);
+  CHECK(std::abs(clip_gradients_by_norm({a, c}, 3.0).item<double>() - 2) <= 1e-6);
   CHECK(max_difference(a.grad(), before) == 0);  // small enough already
 }
 
@@ -303,9 +303,20 @@ TEST_CASE("clip: by value and by norm in every layout") {
       CHECK(after[i] == std::min(0.5, std::max(-0.5, before[i])));
       sum += after[i] * after[i];
     }
-    CHECK(std::abs(clip_gradients_by_norm({x}, 1) - std::sqrt(sum)) <= 1e-12);
-    CHECK(std::abs(clip_gradients_by_norm({x}, 1) - 1) <= 1e-6);
+    CHECK(std::abs(clip_gradients_by_norm({x}, 1).item<double>() - std::sqrt(sum)) <= 1e-12);
+    CHECK(std::abs(clip_gradients_by_norm({x}, 1).item<double>() - 1) <= 1e-6);
   }
+}
+
+TEST_CASE("clip: a norm that is not finite") {
+  Tensor x = zeros({2}).set_requires_grad();
+  x.set_grad(from_vector<float>({3, NAN}, {2}));
+  CHECK(std::isnan(clip_gradients_by_norm({x}, 1).item<double>()));
+  CHECK(x.grad().to_vector<float>()[0] == 3);
+  x.set_grad(from_vector<float>({3, INFINITY}, {2}));
+  CHECK(std::isinf(clip_gradients_by_norm({x}, 1).item<double>()));
+  CHECK(x.grad().to_vector<float>()[0] == 0);
+  CHECK(clip_gradients_by_norm({zeros({2})}, 1).item<double>() == 0);  // no gradient
 }
 
 TEST_CASE("clip: error texts") {

@@ -49,6 +49,7 @@ inline const std::vector<ConvShape>& conv_shapes() {
       {"2 groups", 2, 6, 5, 7, 4, 3, 3, {.padding = 1, .groups = 2}},
       {"4 groups of 16", 1, 64, 4, 5, 64, 3, 3, {.padding = 1, .groups = 4}},
       {"depthwise 3x3, stride 2", 2, 17, 9, 8, 17, 3, 3, {.stride = 2, .padding = 1, .groups = 17}},
+      {"depthwise 5x5, stride 2", 2, 8, 11, 6, 8, 5, 5, {.stride = 2, .padding = {1, 3}, .groups = 8}},
       {"depthwise 7x7", 2, 33, 9, 8, 33, 7, 7, {.padding = 3, .groups = 33}},
       {"depthwise 7x7, 2x2 images", 3, 40, 2, 2, 40, 7, 7, {.padding = 3, .groups = 40}},
       {"depthwise 5x3, dilation 2", 2, 16, 12, 10, 16, 5, 3, {.padding = {4, 2}, .dilation = 2, .groups = 16}},

@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "core/tape.h"
+#include "device_with.h"
 #include "error_text.h"
 #include "ops/conv/kernels.h"
 #include "ops/shape/view.h"
@@ -194,6 +195,7 @@ TEST_CASE("conv2d: an empty batch gives an empty result and zero gradients of th
 }
 
 TEST_CASE("conv2d: strided 1x1 weight gradients with few channels stay inside their memory") {
+  const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
   // oneDNN writes outside its workspace here (uxlfoundation/oneDNN#6035): wrong numbers, or a crash under ASan.
   struct Shape {
     int64_t n, c, size, o;
@@ -232,12 +234,14 @@ TEST_CASE("conv2d: strided 1x1 weight gradients with few channels stay inside th
                                     .padding_w = 1};  // without padding it is a matrix product
   for (const std::string& name : conv2d_implementations()) {
     const Forced forced(name);
-    CHECK(kernels::conv_kernels.at("conv2d", kCpu)->choose(guarded, kernels::Conv2dPass::weight_gradient).name ==
-          "eigen");
+    CHECK(kernels::conv_kernels.at("conv2d", default_device())
+              ->choose(guarded, kernels::Conv2dPass::weight_gradient)
+              .name == "eigen");
   }
 }
 
 TEST_CASE("conv2d: strided 1x1 in channels_last against Eigen, where the stride leaves a rest") {
+  const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
   for (const auto& [h, w, stride] : {std::tuple{7, 9, Pair(2, 3)}, {8, 6, Pair(2, 1)}, {5, 4, Pair(1, 3)}}) {
     CAPTURE(h);
     const Conv2dOptions options{.stride = stride};
@@ -260,6 +264,7 @@ TEST_CASE("conv2d: strided 1x1 in channels_last against Eigen, where the stride 
 }
 
 TEST_CASE("conv2d: reordered weights that inference keeps follow every change of the weight") {
+  const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
   struct Shape {
     int64_t c, o, kernel, stride;
   };
@@ -288,6 +293,7 @@ TEST_CASE("conv2d: reordered weights that inference keeps follow every change of
 }
 
 TEST_CASE("conv2d: our own kernels give the same bits for any number of threads") {
+  const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
   const int before = num_threads();
   const Tensor x = random_tensor({9, 40, 7, 6}, 1, DType::float32);
   for (const std::string name : {"depthwise", "eigen"}) {
@@ -312,11 +318,13 @@ TEST_CASE("conv2d: our own kernels give the same bits for any number of threads"
 }
 
 TEST_CASE("conv2d: implementations are chosen in order, by name, and by what they support") {
+  const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
   const kernels::Conv2dCase single{.n = 1, .c = 3, .h = 4, .w = 4, .o = 5, .kh = 3, .kw = 3, .oh = 2, .ow = 2};
   kernels::Conv2dCase wide = single;
   wide.dtype = DType::float64;
   const auto chosen = [](const kernels::Conv2dCase& c) {
-    return std::string(kernels::conv_kernels.at("conv2d", kCpu)->choose(c, kernels::Conv2dPass::forward).name);
+    return std::string(
+        kernels::conv_kernels.at("conv2d", default_device())->choose(c, kernels::Conv2dPass::forward).name);
   };
   CHECK(conv2d_implementations().back() == "eigen");
   CHECK(chosen(wide) == "eigen");

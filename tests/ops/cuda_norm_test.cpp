@@ -1,5 +1,4 @@
-#include "core/emulated/launch.h"
-#include "cuda_devices.h"
+#include "cuda_results.h"
 #include "ops/norm/norm.h"
 #include "support.h"
 
@@ -73,24 +72,7 @@ Tensors results(const NormCase& c, const Operands& of, Activation activation, De
   Tensors all{y};
   const Tensors gradients = grad({y}, defined, {leaf(of.dy, dtype).detach()});
   all.insert(all.end(), gradients.begin(), gradients.end());
-  for (Tensor& result : all) {
-    result = copy_of(to_device(result.detach(), kCpu), MemoryFormat::contiguous, DType::float64);
-  }
-  return all;
-}
-
-/// Rounded to a dtype and back, so that all dtypes begin with the same numbers.
-Tensor rounded(const Tensor& x, DType dtype) {
-  return copy_of(copy_of(x, MemoryFormat::preserve, dtype), MemoryFormat::preserve, DType::float64);
-}
-
-/// The largest difference as a share of the largest number.
-double relative_difference(const Tensor& a, const Tensor& b) {
-  double largest = 1e-2;
-  for (const double value : b.to_vector<double>()) {
-    largest = std::max(largest, std::abs(value));
-  }
-  return max_difference(a, b) / largest;
+  return on_cpu(all);
 }
 
 void check_case(const NormCase& c, Activation activation, bool with_residual, MemoryFormat format, DType dtype) {
@@ -99,7 +81,7 @@ void check_case(const NormCase& c, Activation activation, bool with_residual, Me
                            : dtype == DType::float32  ? 1e-5
                            : dtype == DType::bfloat16 ? 0x1p-8
                                                       : 0x1p-10;
-  const DefaultDeviceGuard on_cpu(kCpu);
+  const DefaultDeviceGuard guard(kCpu);
   Sizes affine;
   for (const int64_t axis : c.spec.affine) {
     affine.push_back(c.sizes[axis]);
@@ -171,7 +153,7 @@ TEST_CASE("cuda norms: every kind of statistics, at a mean that is large against
         for (const Axes& reduce : {Axes{0, 2, 3}, Axes{1}, Axes{1, 2, 3}, Axes{2, 3}}) {
           CAPTURE(to_string(statistics));
           CAPTURE(to_string(reduce));
-          const DefaultDeviceGuard on_cpu(kCpu);
+          const DefaultDeviceGuard guard(kCpu);
           const Tensor far = copy_of(random_tensor({4, 24, 6, 5}, 1), format, DType::float32);
           change_elements<float>(far, [&](float* elements) {
             for (int64_t i = 0; i < far.numel(); ++i) {
@@ -197,7 +179,7 @@ TEST_CASE("cuda norms: the first elements are far from the others") {
     for (const MemoryFormat format : kFormats) {
       for (const Axes& reduce : {Axes{0, 2, 3}, Axes{1}, Axes{1, 2, 3}, Axes{2, 3}}) {
         CAPTURE(to_string(reduce));
-        const DefaultDeviceGuard on_cpu(kCpu);
+        const DefaultDeviceGuard guard(kCpu);
         const Tensor x = copy_of(random_tensor({4, 24, 6, 5}, 1), format, DType::float32);
         change_elements<float>(x, [&](float* elements) {
           for (int64_t i = 0; i < x.numel(); ++i) {
@@ -220,7 +202,7 @@ TEST_CASE("cuda norms: numbers whose squares leave float32, infinities, NaN") {
         for (const float scale : {1e25F, 1e-25F, INFINITY, NAN}) {
           CAPTURE(scale);
           CAPTURE(to_string(reduce));
-          const DefaultDeviceGuard on_cpu(kCpu);
+          const DefaultDeviceGuard guard(kCpu);
           const Tensor x = copy_of(random_tensor({2, 8, 4, 4}, 1), format, DType::float32);
           change_elements<float>(x, [&](float* elements) {
             for (int64_t i = 0; i < x.numel(); ++i) {
@@ -247,24 +229,13 @@ TEST_CASE("cuda norms: the same bits each time, in any order of threads") {
   const NormCase kCases[] = {{"batch", {6, 24, 6, 4}, {.reduce = {0, 2, 3}, .affine = {1}}},
                              {"layer2d", {6, 24, 6, 4}, {.reduce = {1}, .affine = {1}}},
                              {"group", {6, 24, 6, 4}, {.reduce = {1, 2, 3}, .affine = {1}, .groups = 4}}};
-  const emulated::LaunchChecks before = emulated::launch_checks();
   for (const NormCase& c : kCases) {
     for (const MemoryFormat format : kFormats) {
-      const DefaultDeviceGuard on_cpu(kCpu);
+      const DefaultDeviceGuard guard(kCpu);
       const Operands of{random_tensor(c.sizes, 1), random_tensor({c.sizes[1]}, 2), random_tensor({c.sizes[1]}, 3),
                         random_tensor(c.sizes, 4), random_tensor(c.sizes, 5)};
-      for (const Device device : cuda_devices()) {
-        emulated::set_launch_checks({});
-        const Tensors first = results(c, of, Activation::relu, device, format, DType::float32);
-        for (const uint64_t seed : {1, 2, 3}) {
-          emulated::set_launch_checks({.order_seed = seed});
-          const Tensors again = results(c, of, Activation::relu, device, format, DType::float32);
-          for (size_t i = 0; i < first.size(); ++i) {
-            CHECK(again[i].to_vector<double>() == first[i].to_vector<double>());
-          }
-        }
-      }
+      check_any_order(c.name,
+                      [&](Device device) { return results(c, of, Activation::relu, device, format, DType::float32); });
     }
   }
-  emulated::set_launch_checks(before);
 }

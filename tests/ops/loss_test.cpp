@@ -308,12 +308,19 @@ TEST_CASE("cross_entropy: gradients, once and twice") {
   }
 }
 
-TEST_CASE("cross_entropy: error texts") {
+TEST_CASE("cross_entropy: numbers that are no class, on the CPU") {
+  const DefaultDeviceGuard guard(kCpu);
   const Tensor x = zeros({4, 10});
   CHECK_THROWS_WITH_AS(cross_entropy(x, from_vector<int64_t>({0, 9, 3, 12}, {4})),
                        "cross_entropy: target: expected classes in [0, 10) or -100, got 12 at index 3", Error);
   CHECK_THROWS_WITH_AS(cross_entropy(x, from_vector<int64_t>({0, -1, 3, 2}, {4})),
                        "cross_entropy: target: expected classes in [0, 10) or -100, got -1 at index 1", Error);
+  CHECK_THROWS_WITH_AS(cross_entropy(x, from_vector<int64_t>({0, -100, 3, 10}, {4})),
+                       "cross_entropy: target: expected classes in [0, 10) or -100, got 10 at index 3", Error);
+}
+
+TEST_CASE("cross_entropy: error texts") {
+  const Tensor x = zeros({4, 10});
   CHECK_THROWS_WITH_AS(cross_entropy(x, zeros({4, 9})),
                        "cross_entropy: target: expected int64 classes of sizes [4] or float32 probabilities of sizes "
                        "[4, 10], got float32 [4, 9]",

@@ -1,11 +1,7 @@
 #include "core/parallel.h"
 #include "core/tape.h"
+#include "map_norm_cases.h"
 #include "norm_properties.h"
-#include "ops/map_norm/dynamic_tanh.h"
-#include "ops/map_norm/evo_norm.h"
-#include "ops/map_norm/filter_response_norm.h"
-#include "ops/map_norm/global_response_norm.h"
-#include "ops/map_norm/local_response_norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
@@ -20,54 +16,6 @@ using namespace norma;
 using namespace norma::test;
 
 namespace {
-
-struct MapNormCase {
-  std::string name;
-  std::function<Tensor(const Tensors& inputs, Activation activation)> run;  ///< x, then parameters of (C)
-  int64_t parameters;
-};
-
-std::vector<MapNormCase> cases() {
-  const auto b0 = [](bool training) {
-    return [training](const Tensors& in, Activation activation) {
-      const Tensor running = training ? Tensor{} : full({in[0].size(1)}, 0.7, {.dtype = in[1].dtype()});
-      return evo_norm_b0(in[0], running, in[1], in[2], in[3], {.training = training, .activation = activation});
-    };
-  };
-  return {{"evo_norm_b0", b0(true), 3},
-          {"evo_norm_b0 in evaluation", b0(false), 3},
-          {"evo_norm_s0",
-           [](const Tensors& in, Activation activation) {
-             return evo_norm_s0(in[0], in[0].size(1) % 5 == 0 ? 5 : 1, in[1], in[2], in[3], {.activation = activation});
-           },
-           3},
-          {"filter_response_norm",
-           [](const Tensors& in, Activation activation) {
-             return filter_response_norm(in[0], in[1], in[2], in[3], {.activation = activation});
-           },
-           3},
-          {"global_response_norm",
-           [](const Tensors& in, Activation activation) {
-             return global_response_norm(in[0], in[1], in[2], {.activation = activation});
-           },
-           2},
-          {"local_response_norm",
-           [](const Tensors& in, Activation activation) {
-             return local_response_norm(in[0], 5, {.alpha = 0.5, .k = 0.5, .activation = activation});
-           },
-           0},
-          {"local_response_norm with another power",
-           [](const Tensors& in, Activation activation) {
-             return local_response_norm(in[0], 4, {.alpha = 0.5, .beta = 0.6, .activation = activation});
-           },
-           0},
-          {"dynamic_tanh",
-           [](const Tensors& in, Activation activation) {
-             return dynamic_tanh(in[0], full({1}, 0.7, {.dtype = in[1].dtype()}), in[1], in[2],
-                                 {.activation = activation});
-           },
-           2}};
-}
 
 /// Memory orders: those of support.h, then channels before images, and columns before rows.
 constexpr int kOrders = 5;
@@ -108,7 +56,7 @@ TEST_CASE("map norms: the gradients of the kernels are those of the composed fun
   for (const Sizes& sizes : {Sizes{3, 70, 13, 29}, Sizes{2, 5, 37, 41}, Sizes{1, 35, 3, 2}, Sizes{4, 1, 5, 7},
                              Sizes{5, 40, 1, 1}, Sizes{2, 300, 9, 9}}) {
     for (int order = 0; order < kOrders; ++order) {
-      for (const MapNormCase& norm : cases()) {
+      for (const MapNormCase& norm : map_norm_cases()) {
         for (const Activation activation : {Activation::identity, Activation::relu, Activation::gelu}) {
           if (activation == Activation::gelu && order != 0) {
             continue;  // it is an op of its own
@@ -140,7 +88,7 @@ TEST_CASE("map norms: the gradients of the kernels are those of the composed fun
 TEST_CASE("map norms: an activation in the options is the same as behind the norm") {
   for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16}) {
     for (const int order : {0, 1}) {
-      for (const MapNormCase& norm : cases()) {
+      for (const MapNormCase& norm : map_norm_cases()) {
         CAPTURE(norm.name);
         CAPTURE(to_string(dtype));
         const Tensors inputs = inputs_of(norm, {3, 10, 5, 7}, dtype, order);
@@ -160,7 +108,7 @@ TEST_CASE("map norms: an activation in the options is the same as behind the nor
 }
 
 TEST_CASE("map norms: finite differences with relu") {
-  for (const MapNormCase& norm : cases()) {
+  for (const MapNormCase& norm : map_norm_cases()) {
     CAPTURE(norm.name);
     const auto f = [&](const Tensors& in) -> Tensors { return {norm.run(in, Activation::relu)}; };
     const Tensors inputs = inputs_of(norm, {2, 5, 3, 4}, DType::float64, 0);
@@ -174,7 +122,7 @@ TEST_CASE("map norms: the same bits for 1, 2 and 3 threads") {
   for (const Sizes& sizes : {Sizes{3, 70, 20, 24}, Sizes{2, 300, 9, 9}}) {
     for (const int order : {0, 1}) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
-        for (const MapNormCase& norm : cases()) {
+        for (const MapNormCase& norm : map_norm_cases()) {
           CAPTURE(norm.name);
           const Tensors inputs = inputs_of(norm, sizes, dtype, order);
           std::vector<Tensors> results;

@@ -109,7 +109,7 @@ TEST_CASE("optimizer: numbers are scaled and cut off, every floating dtype, NaN 
       Tensor x = full({count}, 3, {.dtype = dtype});
       fill_(alias(x, {}, {}, count - 1), NAN);
       Tensor y = neg(x);
-      scale_in_place("scale", x, 0.5);
+      scale_in_place("scale", x, full({}, 0.5, {.dtype = DType::float64}));
       cut_off_in_place("cut off", y, 2);
       const std::vector<double> halves = x.to_vector<double>();
       const std::vector<double> cut = y.to_vector<double>();

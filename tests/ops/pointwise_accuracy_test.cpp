@@ -21,6 +21,7 @@ struct Accuracy {
   double units;  // allowed distance in units of the last place of the exact result
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
+  double units_on_cuda = 0;  // where they are more: CUDA has the functions of the compiler's library
 };
 
 double normal_distribution(double x) {
@@ -40,14 +41,15 @@ const Accuracy kAccuracies[] = {
     {"relu", [](const Tensor& x) { return relu(x); }, [](double x) { return x <= 0 ? 0 : x; }, 0},
     {"clamp", [](const Tensor& x) { return clamp(x, -2, 3); },
      [](double x) { return std::isnan(x) ? x : std::fmin(std::fmax(x, -2), 3); }, 0},
-    {"tanh", [](const Tensor& x) { return tanh(x); }, [](double x) { return std::tanh(x); }, 1.5},
+    {"tanh", [](const Tensor& x) { return tanh(x); }, [](double x) { return std::tanh(x); }, 1.5,
+     -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), 2},
     {"erf", [](const Tensor& x) { return erf(x); }, [](double x) { return std::erf(x); }, 1.5},
     {"sigmoid", [](const Tensor& x) { return sigmoid(x); }, [](double x) { return 1 / (1 + std::exp(-x)); }, 2.5, -88},
     {"silu", [](const Tensor& x) { return silu(x); }, [](double x) { return x / (1 + std::exp(-x)); }, 3, -88},
     {"gelu", [](const Tensor& x) { return gelu(x); }, [](double x) { return x * normal_distribution(x); }, 3.5, -1},
     // In the tail the rounding error of x^2 / 2 stands in the exponent.
     {"gelu, tail", [](const Tensor& x) { return gelu(x); }, [](double x) { return x * normal_distribution(x); }, 70,
-     -12.5, -1},
+     -12.5, -1, 200},
     {"gelu tanh", [](const Tensor& x) { return gelu(x, GeluApproximation::tanh); }, gelu_tanh, 8, -1},
     {"pow 2", [](const Tensor& x) { return pow(x, 2); }, [](double x) { return x * x; }, 0.5},
     {"pow 1.7", [](const Tensor& x) { return pow(x, 1.7); },
@@ -96,7 +98,9 @@ TEST_CASE("pointwise: float32 functions against float64, from subnormal numbers 
         worst_at = in[i];
       }
     }
-    CHECK_MESSAGE(worst <= test.units, test.name << ": " << worst << " units at " << worst_at);
+    const bool on_cpu = x.device() == kCpu;
+    CHECK_MESSAGE(worst <= (on_cpu ? test.units : std::max(test.units, test.units_on_cuda)),
+                  test.name << ": " << worst << " units at " << worst_at);
   }
 }
 

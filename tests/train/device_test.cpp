@@ -1,6 +1,10 @@
 #include "core/device.h"
 
+#include "core/emulated/host_waits.h"
+#include "core/factory.h"
 #include "files.h"
+#include "nn/optim/clip.h"
+#include "ops/loss/loss.h"
 #include "support.h"
 #include "train/trainer.h"
 
@@ -58,4 +62,47 @@ TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint
     CHECK_MESSAGE(max_difference(state[i].second, checkpoint.model[i].second) == 0, state[i].first);
     CHECK_MESSAGE(max_difference(state[i].second, there.model()->state_dict()[i].second) <= 1e-7, state[i].first);
   }
+}
+
+TEST_CASE("train: the host waits for a device once in a step, for the loss behind it") {
+  const DefaultDeviceGuard guard(kCudaEmulated);
+  for (const char* model : {"resnet18", "convnext_atto"}) {
+    for (const char* opt : {"sgd", "adamw"}) {
+      CAPTURE(model);
+      CAPTURE(opt);
+      Recipe recipe = small_recipe();
+      recipe.model = model;
+      recipe.opt = opt;
+      recipe.smoothing = 0.1;
+      recipe.precision = "float32";
+      const auto network = make_model(recipe, /* num_classes= */ 10);
+      const auto optimizer = make_optimizer(recipe, *network);
+      const Tensor images = randn({2, 3, 32, 32});
+      const Tensor labels =
+          to_device(from_vector<int64_t>({3, 7}, {2}, {.dtype = DType::int64, .device = kCpu}), kCudaEmulated);
+      const int64_t before = emulated::host_waits();
+      optimizer->zero_grad();
+      const Tensor loss = cross_entropy((*network)(images), labels, {.label_smoothing = recipe.smoothing});
+      loss.backward();
+      nn::clip_gradients_by_norm(optimizer->parameters(), recipe.clip_grad);
+      optimizer->step();
+      CHECK(emulated::host_waits() == before);
+      CHECK(std::isfinite(loss.item<float>()));
+      CHECK(emulated::host_waits() == before + 1);
+    }
+  }
+  // A step of the trainer: images, labels and the loss.
+  Recipe recipe = small_recipe();
+  recipe.model = "convnext_atto";
+  recipe.images = 4;
+  recipe.test_images = 1;
+  Trainer one(recipe, {.quiet = true});
+  const int64_t before_one = emulated::host_waits();
+  one.run();
+  const int64_t of_one = emulated::host_waits() - before_one;
+  recipe.images = 12;
+  Trainer three(recipe, {.quiet = true});
+  const int64_t before_three = emulated::host_waits();
+  three.run();
+  CHECK(emulated::host_waits() - before_three - of_one == 2 * 3);
 }

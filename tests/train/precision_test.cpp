@@ -139,10 +139,52 @@ TEST_CASE("precision: activations of networks have the dtype of the policy") {
   CHECK(dtypes.at("conv1") == DType::float32);
 }
 
+TEST_CASE("precision: tf32 is float32 whose products may go through TF32, forward and backward, and nothing else") {
+  CHECK_FALSE(allow_tf32());
+  for (const char* precision : {"tf32", "float32", "amp_bfloat16"}) {
+    INFO(precision);
+    const bool expected = std::string(precision) == "tf32";
+    Recipe recipe = small_recipe("resnet18", precision);
+    recipe.images = recipe.batch_size;
+    Trainer trainer(recipe, {.evaluate_each_epoch = false, .quiet = true});
+    std::vector<bool> forward;
+    std::vector<bool> backward;
+    trainer.model()->register_forward_hook(
+        [&](const nn::Module&, const Tensor&, const Tensor&) { forward.push_back(allow_tf32()); });
+    for (const auto& [name, x] : trainer.model()->named_parameters()) {
+      CHECK(x.dtype() == DType::float32);
+      x.register_hook([&](const Tensor& gradient) {
+        backward.push_back(allow_tf32());
+        return gradient;
+      });
+    }
+    trainer.run();
+    CHECK(forward == std::vector<bool>(3, expected));  // a step, and two batches of the evaluation
+    CHECK(backward == std::vector<bool>(trainer.model()->named_parameters().size(), expected));
+    CHECK_FALSE(allow_tf32());
+    const Recipe saved = recipe_of(trainer.checkpoint());
+    CHECK(precision_of(saved).tf32 == expected);
+    CHECK_FALSE(precision_of(in_full_precision(saved)).tf32);
+  }
+}
+
+TEST_CASE("precision: on a device without TF32, tf32 has the bits of float32") {
+  Recipe recipe = small_recipe("convnext_atto", "float32");
+  recipe.images = 2 * recipe.batch_size;
+  const std::vector<double> losses = train_quietly(recipe).losses;
+  recipe.precision = "tf32";
+  CHECK(train_quietly(recipe).losses == losses);
+}
+
 TEST_CASE("precision: what is slow is said") {
-  CHECK(slow_precision_text(parse_precision("float32")).empty());
+  CHECK(precision_note(parse_precision("float32"), kCpu).empty());
+  CHECK(precision_note(parse_precision("tf32"), kCpu) == "tf32 is float32 on cpu: TF32 is for CUDA");
+  CHECK(precision_note(parse_precision("tf32"), kCudaEmulated) ==
+        "tf32 is float32 on cuda-emulated:0: TF32 is for CUDA");
+  CHECK(precision_note(parse_precision("float16"), kCpu) ==
+        "float16 is slower than float32 here: its products are computed through float32");
   for (const char* name : {"bfloat16", "amp_bfloat16"}) {
-    const std::string text = slow_precision_text(parse_precision(name));
+    const std::string text = precision_note(parse_precision(name), kCpu);
     CHECK(text.empty() == bfloat16_in_hardware());
     CHECK((bfloat16_in_hardware() || text.starts_with(std::string(name) + " is slower than float32 here: ")));
   }
@@ -155,7 +197,7 @@ TEST_CASE("precision: error texts") {
         "precision: cast-policy: expected precision amp_bfloat16, which it is for, got float32 (cast policy 'p.toml')");
   Recipe recipe = small_recipe("resnet18", "float16");
   CHECK(error_of([&] { Trainer trainer(recipe, {.quiet = true}); }) ==
-        "train: precision: expected float32, float64, bfloat16, amp_bfloat16, got float16");
+        "train: precision: expected float32, tf32, float64, bfloat16, amp_bfloat16, got float16");
   recipe.precision = "amp_bfloat16";
   recipe.cast_policy = "relo = \"keep\"";
   recipe.cast_policy_file = "p.toml";

@@ -6,6 +6,7 @@
 #include "core/simd/math.h"
 #include "ops/map_norm/cpu/local_response_in_double.h"
 #include "ops/map_norm/cpu/map_kernels.h"
+#include "ops/map_norm/response_limits.h"
 #include "ops/norm/cpu/scratch.h"
 #include "ops/norm/cpu/walks.h"
 
@@ -77,23 +78,6 @@ struct AnyPower {
   }
 };
 
-/// The sums s whose powers are normal numbers of T: s^-beta, and s^(-beta - 1) for gradients.
-template <class T>
-struct Limits {
-  T least = std::numeric_limits<T>::min();
-  T most = std::numeric_limits<T>::max();
-
-  Limits(double beta, bool gradient) {
-    const double exponent = gradient ? beta + 1 : beta;
-    if (exponent > 0) {
-      const double smallest_power = static_cast<double>(least) / std::numeric_limits<T>::epsilon();
-      const double largest_power = static_cast<double>(most) * std::numeric_limits<T>::epsilon();
-      least = static_cast<T>(std::max<double>(least, std::pow(largest_power, -1 / exponent)));
-      most = static_cast<T>(std::min<double>(most, std::pow(smallest_power, -1 / exponent)));
-    }
-  }
-};
-
 /// The formulas of one call, vector by vector.
 template <class T, class Power>
 struct Response {
@@ -102,7 +86,7 @@ struct Response {
   T factor;  ///< -2 * scale * beta
   bool relu;
   Power power_of;
-  Limits<T> limits;
+  ResponseLimits<T> limits;
   Lanes<T> smallest = broadcast(T(1));  ///< of the sums so far
   Lanes<T> largest = broadcast(T(1));
 

@@ -23,6 +23,9 @@ constexpr int64_t kMinWidth = 128;
 constexpr int64_t kMaxWidth = 2048;
 constexpr int64_t kMaxColumns = 1024;
 constexpr int64_t kMinColumns = 64;
+/// Rows a chunk should have: each has sums and constants of its own. Fewer where that would leave less than kFewChunks.
+constexpr int64_t kChunkRows = 64;
+constexpr int64_t kFewChunks = 32;
 /// Rows that a pivot is taken from.
 constexpr int64_t kPivotRows = 8;
 
@@ -77,6 +80,7 @@ class ColumnsForward {
  private:
   /// Into sum_ and squares_, one number per column.
   void add_up(const ColumnTile& tile, int64_t begin, int64_t end, const T* pivots) {
+    prepared_ = {};
     tile.spread(pivot_, [&](int64_t set) { return pivots[set]; });
     std::fill_n(first_, tile.width, T(0));
     std::fill_n(second_, tile.width, T(0));
@@ -101,6 +105,10 @@ class ColumnsForward {
 
   /// Mean, mean_low, scale and shift of each column: in pivot_, first_, scale_ and shift_.
   void prepare(const ColumnTile& tile) {
+    if (tile.is(prepared_)) {
+      return;
+    }
+    prepared_ = tile;
     weights_ = affine_offset(problem_.affine, tile.outer);
     tile.spread(pivot_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
     tile.spread(first_, [&](int64_t set) { return arrays_.mean_low[tile.first_set + set]; });
@@ -146,6 +154,7 @@ class ColumnsForward {
   Along along_;
   StreamingStore out_;
   int64_t weights_ = 0;  ///< where those of the tile's outer index begin
+  ColumnTile prepared_;  ///< whose numbers stand in the rows below
   T* pivot_;
   T* first_;
   T* second_;
@@ -233,11 +242,7 @@ void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& array
         }
       });
       std::fill_n(total, 2 * sets, 0.0);
-      for (int64_t chunk = 0; chunk < tiling.chunks; ++chunk) {
-        for (int64_t i = 0; i < 2 * sets; ++i) {
-          total[i] += chunks[2 * sets * chunk + i];
-        }
-      }
+      add_chunks(tiling.chunks, 2 * sets, chunks, total);
     };
     add_up();
     const auto count = static_cast<double>(problem.shape.set_size());
@@ -292,6 +297,7 @@ ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t e
   const ColumnTile first = tile(0, 0);
   width = first.width;
   chunks = std::clamp<int64_t>(ceil_div(first.rows * width * element_bytes * arrays, kChunkBytes), 1, kMaxPartials);
+  chunks = std::min(chunks, std::max(kFewChunks, first.rows / kChunkRows));
   chunks = chunks > 2 ? ceil_div(chunks, 4) * 4 : chunks;  // so that threads share them evenly
   rows_per_chunk = ceil_div(first.rows, chunks);
   chunks = ceil_div(first.rows, rows_per_chunk);

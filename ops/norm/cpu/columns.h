@@ -39,6 +39,11 @@ struct ColumnTile {
     return (end * copies - (end == rows ? (width - last_width) / columns : 0)) * neighbours;
   }
 
+  /// Whether `other` is the same tile of the same problem.
+  [[nodiscard]] bool is(const ColumnTile& other) const {
+    return rows == other.rows && outer == other.outer && number == other.number;
+  }
+
   /// to[column] = f(set) for every column of a wide row.
   template <class T, class F>
   void spread(T* to, F&& f) const {
@@ -72,6 +77,12 @@ struct ColumnTile {
   /// to[set] = sum of weight[column] * row[column] over the columns of a set; weight: null for 1.
   template <class T>
   void sum_sets(const double* row, const T* weight, double* to) const {
+    if (neighbours == 1 && weight == nullptr) {
+      if (row != to) {
+        std::copy_n(row, sets, to);
+      }
+      return;
+    }
     for (int64_t set = 0, column = 0; set < sets; ++set) {
       double total = 0;
       for (int64_t i = 0; i < neighbours; ++i, ++column) {
@@ -157,6 +168,17 @@ void gather_columns(const AffineShape& affine, const ColumnTile& tile, const T* 
 /// do not average out.
 inline int64_t rows_in_t(const ColumnTile& tile) {
   return tile.rows <= 32 ? 4 : 64;
+}
+
+/// total[i] += the sum of chunks[chunk * count + i], chunk by chunk.
+inline void add_chunks(int64_t chunks, int64_t count, const double* of_chunks, double* total) {
+  parallel_for(0, count, ceil_div(kPointwiseGrain, chunks), [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      for (int64_t i = begin; i < end; ++i) {
+        total[i] += of_chunks[chunk * count + i];
+      }
+    }
+  });
 }
 
 /// sum[j] += part[j], and part[j] = 0.

@@ -6,6 +6,8 @@
 #include "ops/norm/cpu/columns.h"
 #include "ops/norm/cpu/weight_gradients.h"
 
+#include <utility>
+
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
@@ -383,9 +385,12 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
     parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
       Scratch scratch;
       ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
+      ColumnTile last;
       for (int64_t i = begin; i < end; ++i) {
         piece(i, [&](const ColumnTile& tile, int64_t chunk, int64_t first_column) {
-          columns.begin_tile(tile);
+          if (!tile.is(std::exchange(last, tile))) {
+            columns.begin_tile(tile);
+          }
           columns.add_up(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
           double* to = chunks + 2 * chunk * all_columns + first_column;
           std::copy_n(columns.sum(), tile.columns, to);
@@ -393,11 +398,7 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
         });
       }
     });
-    for (int64_t chunk = 0; chunk < tiling.chunks; ++chunk) {
-      for (int64_t i = 0; i < 2 * all_columns; ++i) {
-        totals[i] += chunks[2 * chunk * all_columns + i];
-      }
-    }
+    add_chunks(tiling.chunks, 2 * all_columns, chunks, totals);
   }
   const double* sum = totals;
   const double* sum_xhat = totals + all_columns;
@@ -420,10 +421,13 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
   parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
     Scratch scratch;
     ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
+    ColumnTile last;
     for (int64_t i = end - 1; i >= begin; --i) {
       piece(i, [&](const ColumnTile& tile, int64_t chunk, int64_t first_column) {
-        columns.begin_tile(tile);
-        columns.set_constants(tile, sum + first_column, sum_xhat + first_column);
+        if (!tile.is(std::exchange(last, tile))) {
+          columns.begin_tile(tile);
+          columns.set_constants(tile, sum + first_column, sum_xhat + first_column);
+        }
         columns.write(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
       });
     }

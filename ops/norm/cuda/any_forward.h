@@ -59,11 +59,14 @@ NORMA_DEVICE Moments welford_moments(const NormProblem& problem, const S* x, int
     mean += delta / seen;
     m2 += delta * (value - mean);
   }
+  // Means are added up as differences from an element: float64 has no wider type that would hold their sum.
+  const auto near = static_cast<double>(to_number(x[SetElements(problem.shape, set, 0, 1).offset()]));
   const auto n = static_cast<double>(seen);
-  const double all = team.sum(n * static_cast<double>(mean)) / static_cast<double>(problem.shape.set_size());
-  const double from_all = static_cast<double>(mean) - all;
+  const double from_near = seen > T(0) ? static_cast<double>(mean) - near : 0;
+  const double all_from_near = team.sum(n * from_near) / static_cast<double>(problem.shape.set_size());
+  const double from_all = from_near - all_from_near;
   const double total = team.sum(static_cast<double>(m2) + n * from_all * from_all);
-  return {static_cast<double>(static_cast<T>(all)), 0, total};
+  return {static_cast<double>(static_cast<T>(near + all_from_near)), 0, total};
 }
 
 /// mean = sum(x) / n, M2 = sum((x - mean)²)

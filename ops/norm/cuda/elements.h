@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/cuda/number.h"
+#include "core/cuda/math.h"
 #include "ops/norm/arrays.h"
 
 // Where the elements of a set lie, which weight an element has, and what a norm does with one element.
@@ -90,20 +90,13 @@ class SetElements {
 
 // --- one element ----------------------------------------------------------------------------------------------------
 
-NORMA_DEVICE float distribution(float z) {
-  return 0.5F * std::erfc(-z * 0.707106781F);
-}
-NORMA_DEVICE double distribution(double z) {
-  return 0.5 * std::erfc(-z * 0.70710678118654752440);
-}
-
 /// f(z)
 template <class T>
 NORMA_DEVICE T activated(Activation activation, T z) {
   switch (activation) {
     case Activation::identity: return z;
     case Activation::relu: return z <= T(0) ? T(0) : z;  // NaN stays
-    case Activation::gelu: return z * distribution(z);
+    case Activation::gelu: return z * normal(z).distribution;
     case Activation::silu: return z / (T(1) + std::exp(-z));
   }
   return z;
@@ -116,8 +109,8 @@ NORMA_DEVICE T through_activation(Activation activation, T z, T dy) {
     case Activation::identity: return dy;
     case Activation::relu: return z <= T(0) ? T(0) : dy;
     case Activation::gelu: {
-      const T density = T(0.39894228040143267794) * std::exp(T(-0.5) * z * z);
-      return dy * (distribution(z) + z * density);
+      const Normal<T> at = normal(z);
+      return dy * (at.distribution + z * at.density);
     }
     case Activation::silu: {
       const T s = T(1) / (T(1) + std::exp(-z));

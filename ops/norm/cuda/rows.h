@@ -11,10 +11,6 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// Elements in 16 bytes.
-template <class S>
-inline constexpr int kVectorOf = static_cast<int>(16 / sizeof(S));
-
 /// How rows are given to threads: `width` lanes of a warp for each, or blocks of `threads` where width is 0; each
 /// thread holds up to `vectors` vectors of a row.
 struct RowPlan {
@@ -69,19 +65,6 @@ void dispatch_vectors(int vectors, F&& f) {
     case 3: return call(std::integral_constant<int, 3>{});
     case 4: return call(std::integral_constant<int, 4>{});
     default: return call(std::integral_constant<int, 8>{});
-  }
-}
-
-/// The threads of one row.
-template <bool by_block>
-using RowTeam = std::conditional_t<by_block, BlockTeam, LaneTeam>;
-
-template <bool by_block>
-NORMA_DEVICE RowTeam<by_block> row_team(int width) {
-  if constexpr (by_block) {
-    return BlockTeam(shared_memory<double>());
-  } else {
-    return LaneTeam(width);
   }
 }
 

@@ -4,6 +4,8 @@
 
 #include "ops/pointwise/cpu/loops.h"
 #include "ops/pointwise/cpu/pointwise_kernels.h"
+#include "ops/pointwise/functions.h"
+#include "ops/pointwise/integer_functions.h"
 
 #include <cmath>
 #include <type_traits>
@@ -13,33 +15,16 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// Integers wrap around as in NumPy and PyTorch; signed overflow would be undefined.
-template <class I>
-void binary_integers(Binary f, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
-  using U = std::make_unsigned_t<I>;
-  switch (f) {
-    case Binary::add: return map_numbers<U, U>(sizes, y, a, b, [](U u, U v) { return u + v; });
-    case Binary::sub: return map_numbers<U, U>(sizes, y, a, b, [](U u, U v) { return u - v; });
-    case Binary::mul: return map_numbers<U, U>(sizes, y, a, b, [](U u, U v) { return u * v; });
-    case Binary::maximum: return map_numbers<I, I>(sizes, y, a, b, [](I u, I v) { return u > v ? u : v; });
-    case Binary::div:
-    case Binary::pow: fail("binary", "function {} has no integer form", static_cast<int>(f));
-  }
-}
-
 template <class S>
 void binary_floating(Binary f, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
   using T = compute_t<S>;
-  using V = Lanes<T>;
-  switch (f) {
-    case Binary::add: return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return u + v; });
-    case Binary::sub: return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return u - v; });
-    case Binary::mul: return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return u * v; });
-    case Binary::div: return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return u / v; });
-    case Binary::maximum:  // NaN if either is NaN
-      return map<S>(sizes, y, a, b, [](const V& u, const V& v) HWY_ATTR { return select((v < u) | is_nan(u), u, v); });
-    case Binary::pow: return map_numbers<S, S>(sizes, y, a, b, [](T u, T v) { return std::pow(u, v); });
-  }
+  with_binary_function<T>(f, [&]<class F>(F function) {
+    if constexpr (std::is_same_v<F, BinaryFunction<Binary::pow, T>>) {
+      map_numbers<S, S>(sizes, y, a, b, [](T u, T v) { return std::pow(u, v); });
+    } else {
+      map<S>(sizes, y, a, b, function);
+    }
+  });
 }
 
 }  // namespace
@@ -48,7 +33,7 @@ void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const O
   dispatch_numeric("binary", dtype, [&](auto tag) {
     using S = decltype(tag);
     if constexpr (std::is_integral_v<S>) {
-      binary_integers<S>(f, sizes, y, a, b);
+      with_integer_binary_function<S>(f, [&](auto function) { map_numbers<S, S>(sizes, y, a, b, function); });
     } else {
       binary_floating<S>(f, sizes, y, a, b);
     }

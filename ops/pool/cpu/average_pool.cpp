@@ -94,11 +94,11 @@ void average_gradient_of_lanes(const PoolCase& pool, const S* dy, S* dx) {
   const int64_t lanes = pool.lanes;
   const int64_t ows = output_w(pool);
   for_each_row(pool, pool.h, pool.w * lanes, [&](int64_t image, int64_t h) {
-    const PoolAxis::Holders rows = pool.rows->holders[static_cast<size_t>(h)];
+    const PoolHolders rows = pool.rows->holders[static_cast<size_t>(h)];
     Scratch scratch;
     auto* addends = scratch.take<Addend<S>>((rows.last - rows.first) * ows);
     for (int64_t w = 0; w < pool.w; ++w) {
-      const PoolAxis::Holders columns = pool.columns->holders[static_cast<size_t>(w)];
+      const PoolHolders columns = pool.columns->holders[static_cast<size_t>(w)];
       int64_t count = 0;
       for (int64_t oh = rows.first; oh < rows.last; ++oh) {
         for (int64_t ow = columns.first; ow < columns.last; ++ow) {
@@ -194,7 +194,7 @@ void average_gradient_of_planes(const PoolCase& pool, const S* dy, S* dx) {
     counts.data()[ow] = static_cast<T>(pool.columns->windows[static_cast<size_t>(ow)].count);
   }
   for_each_row(pool, pool.h, pool.w, [&](int64_t image, int64_t h) {
-    const PoolAxis::Holders rows = pool.rows->holders[static_cast<size_t>(h)];
+    const PoolHolders rows = pool.rows->holders[static_cast<size_t>(h)];
     Scratch scratch;
     T* sums = scratch.zeros<T>(ows + 1);
     for (int64_t oh = rows.first; oh < rows.last; ++oh) {

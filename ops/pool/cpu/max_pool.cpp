@@ -118,10 +118,10 @@ void max_gradient_of_lanes(const PoolCase& pool, const S* dy, const int32_t* ind
   const int64_t lanes = pool.lanes;
   const int64_t ows = output_w(pool);
   for_each_row(pool, pool.h, pool.w * lanes, [&](int64_t image, int64_t h) {
-    const PoolAxis::Holders rows = pool.rows->holders[static_cast<size_t>(h)];
+    const PoolHolders rows = pool.rows->holders[static_cast<size_t>(h)];
     const int64_t first = image * output_h(pool) * ows;
     for (int64_t w = 0; w < pool.w; ++w) {
-      const PoolAxis::Holders columns = pool.columns->holders[static_cast<size_t>(w)];
+      const PoolHolders columns = pool.columns->holders[static_cast<size_t>(w)];
       const Positions<T> here = same_position<T>(h * pool.w + w);
       S* place = dx + ((image * pool.h + h) * pool.w + w) * lanes;
       for_each_lanes<T>(lanes, [&](int64_t c, auto part) {

@@ -9,7 +9,7 @@
 #include "core/parallel.h"
 #include "ops/norm/cpu/scratch.h"
 #include "ops/norm/cpu/walks.h"
-#include "ops/reduce/cpu/operations.h"
+#include "ops/reduce/cpu/accumulators.h"
 #include "ops/reduce/cpu/walk.h"
 
 #include <algorithm>
@@ -41,24 +41,24 @@ class Reduction {
   using Number = typename Op::Number;
 
   Reduction(const ReduceShape& shape, const S* x, const S* mean)
-      : walk_(shape),
-        outer_kept_(without_last(walk_.kept)),
-        outer_kept_x_(without_last(walk_.kept_x)),
-        outer_kept_y_(without_last(walk_.kept_y)),
-        outputs_(walk_.kept.back()),
-        output_x_(walk_.kept_x.back()),
-        output_y_(walk_.kept_y.back()),
+      : axes_(shape),
+        outer_kept_(without_last(axes_.kept)),
+        outer_kept_x_(without_last(axes_.kept_x)),
+        outer_kept_y_(without_last(axes_.kept_y)),
+        outputs_(axes_.kept.back()),
+        output_x_(axes_.kept_x.back()),
+        output_y_(axes_.kept_y.back()),
         x_(x),
         mean_(mean) {
-    if (walk_.innermost_is_kept) {
-      outer_reduced_ = walk_.reduced;
-      outer_reduced_x_ = walk_.reduced_x;
+    if (axes_.innermost_is_kept) {
+      outer_reduced_ = axes_.reduced;
+      outer_reduced_x_ = axes_.reduced_x;
       width_ = std::min(outputs_, kMaxWidth);
     } else {
-      outer_reduced_ = without_last(walk_.reduced);
-      outer_reduced_x_ = without_last(walk_.reduced_x);
-      run_ = walk_.reduced.back();
-      run_stride_ = walk_.reduced_x.back();
+      outer_reduced_ = without_last(axes_.reduced);
+      outer_reduced_x_ = without_last(axes_.reduced_x);
+      run_ = axes_.reduced.back();
+      run_stride_ = axes_.reduced_x.back();
       piece_ = std::min(run_, kTaskElements);
       pieces_ = ceil_div(run_, piece_);
       width_ = std::clamp<int64_t>(kRowTileElements / piece_, 1, std::min(outputs_, kMaxWidth));
@@ -135,7 +135,7 @@ class Reduction {
           mean_ == nullptr ? 0 : static_cast<Number>(static_cast<compute_t<S>>(mean_[tile.y + i * output_y_]));
     }
     std::fill_n(results, tile.count, Op::kStart);
-    if (walk_.innermost_is_kept) {
+    if (axes_.innermost_is_kept) {
       reduce_columns(tile, first, last, means.data(), results);
     } else {
       reduce_runs(tile, first, last, means.data(), results);
@@ -245,7 +245,7 @@ class Reduction {
     return merge_lanes<Op>(Op::merge(chains[0], chains[1]));
   }
 
-  Walk walk_;
+  ReduceAxes axes_;
   Sizes outer_kept_;
   Strides outer_kept_x_, outer_kept_y_;
   int64_t outputs_, output_x_, output_y_;  // the innermost kept axis

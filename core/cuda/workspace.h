@@ -1,0 +1,65 @@
+#pragma once
+
+#include "core/allocator.h"
+#include "core/device.h"
+#include "core/error.h"
+
+#include <bit>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+
+namespace norma::cuda {
+
+/// Memory of the device for one call of a library. The next kernels of the stream may get it, and run after this call.
+class Workspace {
+ public:
+  explicit Workspace(int64_t bytes)
+      : data_(bytes == 0 ? nullptr : allocator(kCuda).allocate(static_cast<size_t>(bytes))) {}
+  ~Workspace() {
+    if (data_ != nullptr) {
+      allocator(kCuda).deallocate(data_);
+    }
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  /// Null for 0 bytes.
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  void* data_;
+};
+
+/// allocate(plan.workspace_bytes). Where that throws OutOfMemory, `plan` becomes smaller(most_bytes), the best plan
+/// that wants at most so many, one less than before; where there is none, which is an empty optional, OutOfMemory goes
+/// on.
+template <class Plan, class Smaller, class Allocate>
+auto allocate_workspace(Plan& plan, Smaller&& smaller, Allocate&& allocate) {
+  for (;;) {
+    try {
+      return allocate(plan.workspace_bytes);
+    } catch (const OutOfMemory&) {
+      std::optional<Plan> next;
+      if (plan.workspace_bytes > 0) {
+        next = smaller(plan.workspace_bytes - 1);
+      }
+      if (!next) {
+        throw;
+      }
+      plan = std::move(*next);
+    }
+  }
+}
+
+/// What all these are aligned to, 16 bytes at most: a view may begin anywhere.
+inline int64_t alignment_of(std::initializer_list<const void*> pointers) {
+  uintptr_t bits = 16;
+  for (const void* pointer : pointers) {
+    bits |= reinterpret_cast<uintptr_t>(pointer);
+  }
+  return int64_t{1} << std::countr_zero(bits);
+}
+
+}  // namespace norma::cuda

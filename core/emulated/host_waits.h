@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdint>
+
+namespace norma::emulated {
+
+/// How often the host would have waited for the device so far if it were a GPU: for copies between the two, and for
+/// synchronize(). Of all threads.
+int64_t host_waits();
+
+}  // namespace norma::emulated

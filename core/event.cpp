@@ -1,0 +1,33 @@
+#include "core/event.h"
+
+#include "core/device_functions.h"
+
+#include <chrono>
+
+namespace norma {
+
+namespace {
+
+/// For devices whose work is done when a kernel's function returns.
+class HostEvent final : public DeviceEvent {
+ public:
+  void record() override { moment_ = Clock::now(); }
+  [[nodiscard]] double seconds_since(const DeviceEvent& start) const override {
+    return std::chrono::duration<double>(moment_ - dynamic_cast<const HostEvent&>(start).moment_).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point moment_;
+};
+
+std::unique_ptr<DeviceEvent> make_event(Device device) {
+  const DeviceFunctions& functions = device_functions.table("event", device);
+  return functions.make_event == nullptr ? std::make_unique<HostEvent>() : functions.make_event();
+}
+
+}  // namespace
+
+Event::Event(Device device) : event_(make_event(device)) {}
+
+}  // namespace norma

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "core/device.h"
+
+#include <memory>
+
+namespace norma {
+
+/// A moment in the work of a device, as each device notes it.
+class DeviceEvent {
+ public:
+  DeviceEvent() = default;
+  virtual ~DeviceEvent() = default;
+  DeviceEvent(const DeviceEvent&) = delete;
+  DeviceEvent& operator=(const DeviceEvent&) = delete;
+
+  virtual void record() = 0;
+  /// `start` is of the same device.
+  [[nodiscard]] virtual double seconds_since(const DeviceEvent& start) const = 0;
+};
+
+/// A moment in the work of a device, for measuring how long a part of it takes:
+///   Event start, end;
+///   start.record();
+///   const Tensor y = layer(x);
+///   end.record();
+///   const double seconds = end.seconds_since(start);
+class Event {
+ public:
+  explicit Event(Device device = default_device());
+
+  /// The moment at which the device has done what it was given until now. Waits for nothing.
+  void record() { event_->record(); }
+  /// Seconds from `start` to this one, which have both been recorded, on the same device. Waits for both.
+  [[nodiscard]] double seconds_since(const Event& start) const { return event_->seconds_since(*start.event_); }
+
+ private:
+  std::unique_ptr<DeviceEvent> event_;
+};
+
+}  // namespace norma

@@ -1,0 +1,22 @@
+#pragma once
+
+namespace norma {
+
+/// Whether float32 convolutions and matrix products on CUDA may go through TF32, which keeps 10 of the 23 bits behind
+/// the point of each operand: several times as fast on tensor cores. False at first. Counts for all threads.
+bool allow_tf32();
+void set_allow_tf32(bool allow);
+
+/// Allows TF32, or forbids it, while it lives.
+class Tf32Guard {
+ public:
+  explicit Tf32Guard(bool allow) : before_(allow_tf32()) { set_allow_tf32(allow); }
+  ~Tf32Guard() { set_allow_tf32(before_); }
+  Tf32Guard(const Tf32Guard&) = delete;
+  Tf32Guard& operator=(const Tf32Guard&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace norma

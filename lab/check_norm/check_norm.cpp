@@ -1,0 +1,94 @@
+#include "lab/check_norm/check_norm.h"
+
+#include "core/error.h"
+#include "lab/check_norm/subject.h"
+#include "lab/report/text_table.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace norma::lab {
+
+namespace {
+
+struct Item {
+  const char* name;
+  Finding (*look)(const Subject& subject);
+  bool quick;  ///< is looked at with `quick`, too
+};
+
+constexpr Item kItems[] = {
+    {"sizes", check_sizes, true},
+    {"memory formats", check_formats, true},
+    {"dtypes", check_dtypes, true},
+    {"gradient of x", check_gradients, true},
+    {"gradients of parameters", check_parameter_gradients, true},
+    {"second derivatives", check_second_derivatives, true},
+    {"copies", check_copies, true},
+    {"exactness", check_exactness, true},
+    {"repeatability", check_repeatability, true},
+    {"evaluation", check_evaluation, true},
+    {"saving", check_saving, true},
+    {"networks", check_networks, false},
+    {"speed", check_speed, false},
+};
+
+const char* word_for(CheckOutcome outcome) {
+  switch (outcome) {
+    case CheckOutcome::passed: return "ok";
+    case CheckOutcome::failed: return "FAILED";
+    case CheckOutcome::noted: break;
+  }
+  return "note";
+}
+
+/// The first of some small numbers of channels that the norm takes: groups may not divide the others.
+int64_t channels_for(const nn::NormChoice& choice) {
+  for (const int64_t channels : {8, 16, 32, 64}) {
+    try {
+      nn::make_norm(choice, channels);
+      return channels;
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return 8;  // the checks say what it throws
+}
+
+}  // namespace
+
+bool NormCheckReport::passed() const {
+  return std::none_of(checks.begin(), checks.end(),
+                      [](const NormCheck& one) { return one.outcome == CheckOutcome::failed; });
+}
+
+NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& options) {
+  const nn::NormChoice choice = nn::parse_norm(norm);
+  const Subject subject{.choice = choice, .channels = channels_for(choice)};
+  NormCheckReport report{.norm = norm, .checks = {}};
+  for (const Item& item : kItems) {
+    if (options.quick && !item.quick) {
+      continue;
+    }
+    if (options.progress) {
+      options.progress(item.name);
+    }
+    try {
+      const Finding finding = item.look(subject);
+      report.checks.push_back({item.name, finding.outcome, finding.text});
+    } catch (const std::exception& error) {  // whatever a user's norm throws
+      report.checks.push_back({item.name, CheckOutcome::failed, error.what()});
+    }
+  }
+  return report;
+}
+
+std::string to_text(const NormCheckReport& report) {
+  std::vector<std::vector<std::string>> lines = {{"check", "", ""}};
+  for (const NormCheck& one : report.checks) {
+    lines.push_back({one.name, word_for(one.outcome), one.text});
+  }
+  return align_table(lines, 3);
+}
+
+}  // namespace norma::lab

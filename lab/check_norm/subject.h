@@ -1,0 +1,64 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "lab/check_norm/check_norm.h"
+#include "nn/module.h"
+#include "nn/norm/factory.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace norma::lab {
+
+/// The norm that is checked.
+struct Subject {
+  nn::NormChoice choice;
+  int64_t channels = 8;
+
+  /// A layer for inputs like x, in training mode. Its parameters have `dtype` and random numbers around 1, the same in
+  /// every call with a seed.
+  [[nodiscard]] std::shared_ptr<nn::Module> make(const Tensor& x, DType dtype = DType::float32,
+                                                 uint64_t seed = 7) const;
+};
+
+/// Random numbers of float32 with deviation 1 about `mean`, in a memory format; the same in every call.
+Tensor random_input(const Sizes& sizes, MemoryFormat format = MemoryFormat::contiguous, double mean = 0);
+
+/// The largest |a - b|; infinity where one of them is NaN or their sizes differ.
+double largest_difference(const Tensor& a, const Tensor& b);
+/// The largest |x|.
+double largest(const Tensor& x);
+
+/// y and dx of a forward and a backward pass.
+struct Results {
+  Tensor y;
+  Tensor dx;
+};
+/// dy is random, in the memory format of y. Throws Error unless y is like x and finite.
+Results apply_norm(nn::Module& layer, const Tensor& x);
+/// The same with a new layer.
+Results apply_norm(const Subject& subject, const Tensor& x, DType parameters = DType::float32);
+
+struct Finding {
+  CheckOutcome outcome = CheckOutcome::passed;
+  std::string text = {};
+};
+
+// The checks. What one throws has failed.
+
+Finding check_sizes(const Subject& subject);
+Finding check_formats(const Subject& subject);
+Finding check_dtypes(const Subject& subject);
+Finding check_exactness(const Subject& subject);
+Finding check_repeatability(const Subject& subject);
+Finding check_evaluation(const Subject& subject);
+Finding check_saving(const Subject& subject);
+Finding check_gradients(const Subject& subject);
+Finding check_parameter_gradients(const Subject& subject);
+Finding check_second_derivatives(const Subject& subject);
+Finding check_copies(const Subject& subject);
+Finding check_networks(const Subject& subject);
+Finding check_speed(const Subject& subject);
+
+}  // namespace norma::lab

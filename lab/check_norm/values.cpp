@@ -1,0 +1,274 @@
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/parallel.h"
+#include "core/tape.h"
+#include "lab/check_norm/subject.h"
+#include "ops/pointwise/pointwise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace norma::lab {
+
+namespace {
+
+constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::channels_last};
+
+/// The steps of a dtype between 1 and 2.
+double epsilon_of(DType dtype) {
+  switch (dtype) {
+    case DType::bfloat16: return 0x1p-7;
+    case DType::float16: return 0x1p-10;
+    case DType::float32: return 0x1p-23;
+    default: return 0x1p-52;
+  }
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.sizes() == b.sizes() && a.to_vector<double>() == b.to_vector<double>();
+}
+
+/// Throws Error unless y, or dx, has the sizes, dtype and device of x, and numbers.
+void check_like(std::string_view what, const Tensor& x, const Tensor& y) {
+  check(y.defined(), what, "expected a tensor, got none");
+  check(y.sizes() == x.sizes(), what, "expected sizes {}, got {}", to_string(x.sizes()), to_string(y.sizes()));
+  check(y.dtype() == x.dtype(), what, "expected dtype {}, got {}", to_string(x.dtype()), to_string(y.dtype()));
+  check(y.device() == x.device(), what, "expected device {}, got {}", to_string(x.device()), to_string(y.device()));
+  for (const double value : y.to_vector<double>()) {
+    check(std::isfinite(value), what, "expected finite numbers, got {} for input {}",
+          std::isnan(value) ? "nan" : "infinity",  // without the sign of NaN, which depends on the processor
+          to_string(x.sizes()));
+  }
+}
+
+/// The mean of |a - b| over that of |b|: where a norm has a kink, single gradients may lie on its other side.
+double mean_difference(const Tensor& a, const Tensor& b) {
+  const std::vector<double> of_a = a.to_vector<double>();
+  const std::vector<double> of_b = b.to_vector<double>();
+  double difference = 0;
+  double size = 1e-30;
+  for (size_t i = 0; i < of_b.size(); ++i) {
+    difference += std::abs(of_a[i] - of_b[i]);
+    size += std::abs(of_b[i]);
+  }
+  return difference / size;
+}
+
+/// The places of x, taken from every second place of a larger tensor.
+Tensor with_gaps(const Tensor& x) {
+  Sizes sizes = x.sizes();
+  sizes.push_back(2);
+  const Tensor wide = zeros(sizes);
+  Strides strides = wide.strides();
+  strides.erase(strides.size() - 1);
+  const Tensor view = alias(wide, x.sizes(), strides, 0);
+  copy_into(x, view);
+  return view;
+}
+
+}  // namespace
+
+std::shared_ptr<nn::Module> Subject::make(const Tensor& x, DType dtype, uint64_t seed) const {
+  std::shared_ptr<nn::Module> layer = nn::make_norm(choice, channels);
+  const NoGradGuard guard;
+  if (nn::norm_definition(choice.name).lazy) {
+    nn::make_lazy_parameters(*layer, x.sizes());
+  }
+  Generator random(seed);
+  for (const auto& [name, parameter] : layer->named_parameters()) {
+    uniform_(parameter, 0.5, 1.5, random);
+  }
+  if (dtype == DType::float64) {
+    layer->to(dtype);
+  } else {
+    layer->parameters_to(dtype);  // statistics stay in float32
+  }
+  return layer;
+}
+
+Tensor random_input(const Sizes& sizes, MemoryFormat format, double mean) {
+  Generator random(11);
+  const Tensor x = randn(sizes, {}, random);
+  const NoGradGuard guard;
+  return copy_of(mean == 0 ? x : x + mean, format);
+}
+
+double largest(const Tensor& x) {
+  double largest = 0;
+  for (const double value : x.to_vector<double>()) {
+    largest = std::isnan(value) ? std::numeric_limits<double>::infinity() : std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const std::vector<double> of_a = a.to_vector<double>();
+  const std::vector<double> of_b = b.to_vector<double>();
+  double largest = of_a.size() == of_b.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i) {
+    const double difference = std::abs(of_a[i] - of_b[i]);
+    largest = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(largest, difference);
+  }
+  return largest;
+}
+
+Results apply_norm(nn::Module& layer, const Tensor& x) {
+  Tensor input = x.detach();
+  input.set_requires_grad();
+  const Tensor y = layer(input);
+  check_like("output", x, y);
+  Generator random(13);
+  const Tensor dy = empty_like(y);
+  copy_into(randn(y.sizes(), {}, random), dy);
+  check(y.requires_grad(), "output", "expected one that a gradient goes back from, got one off the tape");
+  layer.zero_grad();
+  backward(y, dy);
+  check_like("gradient of x", x, input.grad());
+  return {y.detach(), input.grad()};
+}
+
+Results apply_norm(const Subject& subject, const Tensor& x, DType parameters) {
+  return apply_norm(*subject.make(x, parameters), x);
+}
+
+Finding check_sizes(const Subject& subject) {
+  std::string refused;
+  for (const Sizes& sizes : {Sizes{2, subject.channels, 5, 3}, Sizes{4, subject.channels, 7, 7},
+                             Sizes{2, subject.channels, 8, 16}, Sizes{3, subject.channels, 1, 6}}) {
+    apply_norm(subject, random_input(sizes));
+  }
+  // A norm may want more than one value for each channel, or more than one pixel.
+  for (const Sizes& sizes : {Sizes{1, subject.channels, 6, 6}, Sizes{2, subject.channels, 1, 1}}) {
+    try {
+      apply_norm(subject, random_input(sizes));
+    } catch (const Error& error) {
+      refused += fmt::format("{}refuses {} ({})", refused.empty() ? "" : "; ", to_string(sizes), error.what());
+    }
+  }
+  return {refused.empty() ? CheckOutcome::passed : CheckOutcome::noted, refused};
+}
+
+Finding check_formats(const Subject& subject) {
+  const Sizes sizes{3, subject.channels, 5, 4};
+  const Results expected = apply_norm(subject, random_input(sizes));
+  const double tolerance = 1e-5 * std::max(1.0, largest(expected.dx));
+  const auto compare = [&](const std::string& what, const Results& results) {
+    check(largest_difference(results.y, expected.y) <= tolerance, what, "expected the output of contiguous input");
+    check(largest_difference(results.dx, expected.dx) <= tolerance, what, "expected the gradient of contiguous input");
+  };
+  for (const MemoryFormat format : kFormats) {
+    const std::string name(to_string(format));
+    const Results results = apply_norm(subject, random_input(sizes, format));
+    check(results.y.is_contiguous(format), name, "expected output of this memory format, got strides {}",
+          to_string(results.y.strides()));
+    check(results.dx.is_contiguous(format), name, "expected a gradient of this memory format, got strides {}",
+          to_string(results.dx.strides()));
+    compare(name, results);
+  }
+  compare("input with gaps", apply_norm(subject, with_gaps(random_input(sizes))));
+  // Half of the channels of one image: dense, with the stride of a larger one along the axis of images.
+  const Sizes one{1, subject.channels, 5, 4};
+  const Tensor wide = random_input({1, 2 * subject.channels, 5, 4});
+  const Tensor half = alias(wide, one, wide.strides(), 0);
+  const Results dense = apply_norm(subject, copy_of(half, MemoryFormat::contiguous));
+  const Results view = apply_norm(subject, half);
+  check(largest_difference(view.y, dense.y) <= tolerance && largest_difference(view.dx, dense.dx) <= tolerance,
+        "half of the channels of one image", "expected the results of a copy of them");
+  return {};
+}
+
+Finding check_dtypes(const Subject& subject) {
+  const Sizes sizes{3, subject.channels, 5, 4};
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+    const Tensor x = copy_of(random_input(sizes), MemoryFormat::preserve, dtype);
+    const Results exact = apply_norm(subject, copy_of(x, MemoryFormat::preserve, DType::float64), DType::float64);
+    for (const DType parameters : {DType::float32, dtype}) {
+      const Results results = apply_norm(subject, x, parameters);
+      const double of_y = largest_difference(results.y, exact.y) / std::max(1.0, largest(exact.y));
+      const double most = 8 * epsilon_of(dtype);
+      check(of_y <= most, to_string(dtype), "expected an output within {:.1e} of float64's, got {:.1e} (parameters {})",
+            most, of_y, to_string(parameters));
+      const double of_dx = mean_difference(results.dx, exact.dx);
+      check(of_dx <= 2 * most, to_string(dtype),
+            "expected a gradient of x within {:.1e} of float64's in the mean, got {:.1e} (parameters {})", 2 * most,
+            of_dx, to_string(parameters));
+    }
+  }
+  return {};
+}
+
+Finding check_exactness(const Subject& subject) {
+  const Sizes sizes{4, subject.channels, 9, 7};
+  const Tensor x = random_input(sizes, MemoryFormat::contiguous, /* mean= */ 1e4);
+  const Results exact = apply_norm(subject, copy_of(x, MemoryFormat::preserve, DType::float64), DType::float64);
+  const Results results = apply_norm(subject, x);
+  // Where E[x²] - E[x]² is taken in float32, it has no digit left.
+  constexpr double kMost = 1e-3;
+  constexpr double kMostOfGradient = 1e-2;
+  const double far = largest_difference(results.y, exact.y) / std::max(1e-30, largest(exact.y));
+  check(far <= kMost, "mean 1e4, deviation 1", "expected an output within {:.0e} of float64's, got {:.1e}", kMost, far);
+  const double of_dx = mean_difference(results.dx, exact.dx);
+  check(of_dx <= kMostOfGradient, "mean 1e4, deviation 1",
+        "expected a gradient of x within {:.0e} of float64's in the mean, got {:.1e}", kMostOfGradient, of_dx);
+  apply_norm(subject, full(sizes, 3));  // finite
+  return {CheckOutcome::passed, fmt::format("mean 1e4, deviation 1: {:.0e} from float64", far)};
+}
+
+Finding check_repeatability(const Subject& subject) {
+  const Tensor x = random_input({4, subject.channels, 33, 31}, MemoryFormat::channels_last);
+  const Results expected = apply_norm(subject, x);
+  const int threads = num_threads();
+  std::string wrong;
+  for (const int count : {threads, 1, 2, 3}) {
+    set_num_threads(count);
+    try {
+      const Results results = apply_norm(subject, x);
+      if (wrong.empty() && (!same_bits(results.y, expected.y) || !same_bits(results.dx, expected.dx))) {
+        wrong = fmt::format("other bits with {} threads than with {}", count, threads);
+      }
+    } catch (...) {
+      set_num_threads(threads);
+      throw;
+    }
+  }
+  set_num_threads(threads);
+  return {wrong.empty() ? CheckOutcome::passed : CheckOutcome::failed, wrong};
+}
+
+Finding check_evaluation(const Subject& subject) {
+  const Tensor x = random_input({3, subject.channels, 5, 4});
+  const auto layer = subject.make(x);
+  apply_norm(*layer, x);  // running statistics move
+  layer->eval();
+  const NoGradGuard guard;
+  const Tensor all = (*layer)(x);
+  for (int64_t image = 0; image < x.size(0); ++image) {
+    Sizes one = x.sizes();
+    one[0] = 1;
+    const Tensor alone = (*layer)(alias(x, one, x.strides(), x.offset() + image * x.stride(0)));
+    if (!same_bits(alone, alias(all, one, all.strides(), all.offset() + image * all.stride(0)))) {
+      return {CheckOutcome::noted, "an image's output depends on the others of its batch, in evaluation too"};
+    }
+  }
+  return {};
+}
+
+Finding check_saving(const Subject& subject) {
+  const Tensor x = random_input({3, subject.channels, 5, 4});
+  const auto layer = subject.make(x);
+  apply_norm(*layer, x);
+  const auto loaded = subject.make(x, DType::float32, /* seed= */ 8);
+  loaded->load_state_dict(layer->state_dict());
+  layer->eval();
+  loaded->eval();
+  const NoGradGuard guard;
+  check(same_bits((*layer)(x), (*loaded)(x)), "state dict",
+        "expected the same output from a layer that loads it: what the norm keeps is no parameter and no buffer of it");
+  return {};
+}
+
+}  // namespace norma::lab

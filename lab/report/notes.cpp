@@ -1,0 +1,201 @@
+#include "lab/report/report.h"
+#include "lab/report/student_t.h"
+#include "train/recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+// What is said of the figures, in sentences.
+
+namespace norma::lab {
+
+namespace {
+
+/// The rows of one model.
+using ModelRows = std::vector<Row>;
+
+std::vector<ModelRows> by_model(const std::vector<Row>& rows) {
+  std::vector<ModelRows> models;
+  for (const Row& row : rows) {
+    if (models.empty() || models.back().front().model != row.model) {
+      models.emplace_back();
+    }
+    models.back().push_back(row);
+  }
+  return models;
+}
+
+int64_t finished_rows(const ModelRows& rows) {
+  return std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.finished > 0; });
+}
+
+/// How far seeds of one norm lie apart, and from which difference on the accuracies of two norms differ.
+struct SeedSpread {
+  double deviation;
+  double threshold;
+};
+
+/// Nothing where no norm had two seeds, and where all agree: then nobody knows how far others would not.
+std::optional<SeedSpread> seed_spread(const ModelRows& rows) {
+  double variance = 0;  // pooled over the norms
+  int64_t freedom = 0;
+  int64_t fewest = std::numeric_limits<int64_t>::max();
+  for (const Row& row : rows) {
+    if (row.finished > 0) {
+      fewest = std::min(fewest, row.finished);
+    }
+    if (row.accuracy.deviation) {
+      variance += static_cast<double>(row.finished - 1) * *row.accuracy.deviation * *row.accuracy.deviation;
+      freedom += row.finished - 1;
+    }
+  }
+  if (freedom == 0 || variance == 0) {
+    return std::nullopt;
+  }
+  // The difference of two means of n seeds has the standard deviation s * sqrt(2 / n). Each norm is compared with batch
+  // norm, and all these comparisons together may be wrong in 5 of 100 cases (Bonferroni).
+  const double deviation = std::sqrt(variance / static_cast<double>(freedom));
+  const auto comparisons = static_cast<double>(std::max<int64_t>(finished_rows(rows) - 1, 1));
+  return SeedSpread{
+      .deviation = deviation,
+      .threshold = student_t(freedom, 0.05 / comparisons) * deviation * std::sqrt(2 / static_cast<double>(fewest))};
+}
+
+/// "a, b and c"
+std::string listed(const std::vector<std::string>& items) {
+  std::string text;
+  for (size_t i = 0; i < items.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == items.size() ? " and " : ", ";
+    text += items[i];
+  }
+  return text;
+}
+
+/// Of what is gained where the tax is what is lost.
+MedianInterval negated(const MedianInterval& tax) {
+  return {.median = -tax.median, .low = -tax.high, .high = -tax.low, .count = tax.count, .sure = tax.sure};
+}
+
+/// What is known of the tax of one model's norms.
+std::vector<std::string> tax_sentences(const std::vector<Row>& rows, const train::Recipe& recipe) {
+  std::vector<std::string> more;
+  std::vector<std::string> less;
+  bool any = false;
+  for (const Row& row : rows) {
+    any |= row.tax && row.tax->sure;
+    if (row.tax && !row.tax->holds(0)) {
+      const bool costs = row.tax->median > 0;
+      (costs ? more : less)
+          .push_back(train::norm_label(row.norm, recipe) + (costs ? " costs " : " is faster than batch norm by ") +
+                     format_tax(costs ? *row.tax : negated(*row.tax)));
+    }
+  }
+  std::vector<std::string> sentences;
+  if (!more.empty()) {
+    sentences.push_back(listed(more) + " of batch norm's throughput.");
+  }
+  if (!less.empty()) {
+    sentences.push_back(listed(less) + ".");
+  }
+  if (any && sentences.empty()) {
+    sentences.emplace_back("no norm was found to cost more than batch norm, or less.");
+  }
+  return sentences;
+}
+
+/// What is known of the accuracies of one model's norms, beside batch norm's.
+std::vector<std::string> accuracy_sentences(const ModelRows& rows, const Comparison& comparison) {
+  const std::string reference = reference_of(norms_of(comparison, rows.front().model));
+  const auto batch =
+      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.finished > 0 && row.norm == reference; });
+  const std::optional<SeedSpread> spread = seed_spread(rows);
+  if (!spread || batch == rows.end() || finished_rows(rows) < 2) {
+    return {};
+  }
+  std::vector<std::string> different;
+  for (const Row& row : rows) {
+    const double more = row.accuracy.mean - batch->accuracy.mean;
+    if (row.finished > 0 && std::abs(more) > spread->threshold) {
+      different.push_back(fmt::format("{} is {:.1f} points {} accurate than batch norm",
+                                      train::norm_label(row.norm, comparison.recipe), 100 * std::abs(more),
+                                      more > 0 ? "more" : "less"));
+    }
+  }
+  return {different.empty() ? "no difference of accuracy was found." : listed(different) + "."};
+}
+
+}  // namespace
+
+std::string answer_of(const Comparison& comparison) {
+  std::string answer;
+  for (const ModelRows& rows : by_model(summarize(comparison))) {
+    std::vector<std::string> sentences = tax_sentences(rows, comparison.recipe);
+    for (std::string& sentence : accuracy_sentences(rows, comparison)) {
+      if (!sentences.empty() && sentence.starts_with("no ")) {
+        sentence[0] = 'N';
+      }
+      sentences.push_back(std::move(sentence));
+    }
+    if (!sentences.empty()) {
+      answer += fmt::format("{}{}: {}", answer.empty() ? "" : " ", rows.front().model, fmt::join(sentences, " "));
+    }
+  }
+  return answer;
+}
+
+std::string accuracy_note(const std::vector<Row>& rows) {
+  std::string note;
+  bool unknown = false;
+  for (const ModelRows& of_model : by_model(rows)) {
+    if (finished_rows(of_model) < 2) {
+      continue;
+    }
+    if (const std::optional<SeedSpread> spread = seed_spread(of_model)) {
+      note += fmt::format(
+          "{}{}: seeds of one norm differ by a standard deviation of {:.2f} points of accuracy, so that norms must "
+          "differ by {:.2f} points before it means something.",
+          note.empty() ? "" : " ", of_model.front().model, 100 * spread->deviation, 100 * spread->threshold);
+    } else {
+      unknown = true;
+    }
+  }
+  if (note.empty() && unknown) {
+    return "Another seed would move each accuracy, and these runs do not show by how much: differences mean nothing "
+           "before several seeds show their spread (--seeds 0,1,2).";
+  }
+  return note;
+}
+
+std::string tax_note(const Comparison& comparison) {
+  std::string note;
+  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t most = 0;
+  for (const Timing& timing : comparison.timings) {
+    least = std::min(least, static_cast<int64_t>(timing.rounds.size()));
+    most = std::max(most, static_cast<int64_t>(timing.rounds.size()));
+  }
+  if (most > 0) {
+    note = fmt::format(
+        "Tax: the share of batch norm's throughput that is lost, over {} rounds of training steps in turns; the "
+        "median, and the interval that holds it in 95 of 100 comparisons, as far as rounds do not depend on each "
+        "other.",
+        least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most));
+    if (most < 6) {
+      note += " Six rounds are the fewest that can show a difference.";
+    }
+  }
+  for (const Timing& timing : comparison.timings) {
+    if (!timing.problem.empty()) {
+      note +=
+          fmt::format("{}Not all steps of {} were timed: {}.", note.empty() ? "" : " ", timing.model, timing.problem);
+    }
+  }
+  return note;
+}
+
+}  // namespace norma::lab

@@ -1,0 +1,191 @@
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "data/json.h"
+#include "lab/report/report.h"
+#include "train/ranges.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <limits>
+#include <set>
+#include <tuple>
+#include <utility>
+
+// A comparison as JSON, and back.
+
+namespace norma::lab {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "norma comparison 1";
+
+constexpr std::array kStates = {CellState::pending, CellState::finished, CellState::failed, CellState::interrupted};
+
+CellState state_from_string(std::string_view name, std::string_view where) {
+  for (const CellState state : kStates) {
+    if (to_string(state) == name) {
+      return state;
+    }
+  }
+  fail(where, "state: expected pending, finished, failed or interrupted, got '{}'", excerpt(name));
+}
+
+Json cell_to_json(const Cell& cell) {
+  Json json = {{"model", cell.model}, {"norm", cell.norm}, {"seed", cell.seed}, {"state", to_string(cell.state)}};
+  if (!cell.reason.empty()) {
+    json["reason"] = cell.reason;
+  }
+  if (cell.state == CellState::finished) {
+    json["accuracy"] = cell.accuracy;
+    json["loss"] = cell.loss;
+    json["images_per_second"] = cell.images_per_second;
+    json["seconds"] = cell.seconds;
+    json["peak_bytes"] = cell.peak_bytes;
+    json["peak_resident"] = cell.peak_resident;
+    json["parameters"] = cell.parameters;
+    json["losses"] = cell.losses;
+  }
+  return json;
+}
+
+Cell cell_from_json(const nlohmann::json& json, const std::string& where) {
+  Cell cell;
+  const auto read = [&]<class T>(const char* name, T& value) { value = data::json_field<T>(where, json, name); };
+  read("model", cell.model);
+  read("norm", cell.norm);
+  read("seed", cell.seed);
+  cell.state = state_from_string(data::json_field<std::string>(where, json, "state"), where);
+  if (json.contains("reason")) {
+    read("reason", cell.reason);
+  }
+  if (cell.state == CellState::finished) {
+    read("accuracy", cell.accuracy);
+    std::optional<double> loss;  // JSON has no NaN: null stands for it
+    read("loss", loss);
+    cell.loss = loss.value_or(std::numeric_limits<double>::quiet_NaN());
+    read("images_per_second", cell.images_per_second);
+    read("seconds", cell.seconds);
+    read("peak_bytes", cell.peak_bytes);
+    read("peak_resident", cell.peak_resident);
+    read("parameters", cell.parameters);
+    read("losses", cell.losses);
+    check(cell.accuracy >= 0 && cell.accuracy <= 1, where, "accuracy: expected a number from 0 to 1, got {}",
+          cell.accuracy);
+    const auto check_not_negative = [&](const char* name, auto value) {
+      check(value >= 0, where, "{}: expected at least 0, got {}", name, value);
+    };
+    check_not_negative("images_per_second", cell.images_per_second);
+    check_not_negative("seconds", cell.seconds);
+    check_not_negative("peak_bytes", cell.peak_bytes);
+    check_not_negative("peak_resident", cell.peak_resident);
+    check_not_negative("parameters", cell.parameters);
+  }
+  return cell;
+}
+
+Json timing_to_json(const Timing& timing) {
+  Json json = {{"model", timing.model}, {"norms", timing.norms}, {"rounds", timing.rounds}};
+  if (!timing.problem.empty()) {
+    json["problem"] = timing.problem;
+  }
+  return json;
+}
+
+Timing timing_from_json(const nlohmann::json& json, const std::string& where) {
+  Timing timing;
+  timing.model = data::json_field<std::string>(where, json, "model");
+  timing.norms = data::json_field<std::vector<std::string>>(where, json, "norms");
+  if (json.contains("problem")) {
+    timing.problem = data::json_field<std::string>(where, json, "problem");
+  }
+  using Rounds = std::vector<std::vector<std::optional<double>>>;  // null stands for NaN
+  for (const auto& round : data::json_field<Rounds>(where, json, "rounds")) {
+    check(round.size() == timing.norms.size(), where, "rounds: expected {} numbers in each, one for each norm, got {}",
+          timing.norms.size(), round.size());
+    std::vector<double>& seconds = timing.rounds.emplace_back();
+    for (const std::optional<double>& one : round) {
+      check(!one || *one > 0, where, "rounds: expected seconds above 0, got {}", one.value_or(0));
+      seconds.push_back(one.value_or(std::numeric_limits<double>::quiet_NaN()));
+    }
+  }
+  return timing;
+}
+
+/// What it lacks is of a comparison without timing.
+void read_timings(const nlohmann::json& json, const std::string& where, Comparison& comparison) {
+  if (!json.contains("timing_rounds")) {
+    return;
+  }
+  comparison.timing_rounds = data::json_field<int64_t>(where, json, "timing_rounds");
+  check_range(where, "timing_rounds", comparison.timing_rounds, train::ranges::kStepsOrNone);
+  const nlohmann::json& timings = json.contains("timings") ? json["timings"] : nlohmann::json::array();
+  check(timings.is_array(), where, "timings: expected a list, got {}", data::json_excerpt(timings));
+  for (size_t i = 0; i < timings.size(); ++i) {
+    const std::string place = fmt::format("{}: timing {}", where, i + 1);
+    Timing timing = timing_from_json(timings[i], place);
+    const std::vector<std::string> norms = norms_of(comparison, timing.model);
+    check(timing.norms == norms, place, "norms: expected those of the cells, [{}], got [{}]", fmt::join(norms, ", "),
+          excerpt(fmt::format("{}", fmt::join(timing.norms, ", "))));
+    for (const Timing& other : comparison.timings) {
+      check(other.model != timing.model, place, "model: expected each once, got {} twice", timing.model);
+    }
+    comparison.timings.push_back(std::move(timing));
+  }
+}
+
+}  // namespace
+
+std::string to_json(const Comparison& comparison) {
+  Json json = {{"format", kFormat},
+               {"date", comparison.date},
+               {"command", comparison.command},
+               {"environment", Json::parse(train::to_json(comparison.environment))},
+               {"recipe", Json::parse(train::to_json(comparison.recipe))}};
+  Json cells = Json::array();
+  for (const Cell& cell : comparison.cells) {
+    cells.push_back(cell_to_json(cell));
+  }
+  json["cells"] = std::move(cells);
+  if (comparison.timing_rounds > 0) {
+    json["timing_rounds"] = comparison.timing_rounds;
+    Json timings = Json::array();
+    for (const Timing& timing : comparison.timings) {
+      timings.push_back(timing_to_json(timing));
+    }
+    json["timings"] = std::move(timings);
+  }
+  return data::json_text(json, 1) + "\n";
+}
+
+Comparison comparison_from_json(const std::string& text, const std::string& where) {
+  const nlohmann::json json = data::parse_json(where, "the comparison", text);
+  const auto format = data::json_field<std::string>(where, json, "format");
+  check(format == kFormat, where, "format: expected '{}', got '{}'", kFormat, excerpt(format));
+  for (const char* part : {"environment", "recipe", "cells"}) {
+    check(json.contains(part), where, "{}: missing", part);
+  }
+  Comparison comparison;
+  comparison.date = data::json_field<std::string>(where, json, "date");
+  comparison.command = data::json_field<std::string>(where, json, "command");
+  comparison.environment = train::environment_from_json(data::json_text(json["environment"]), where + ": environment");
+  comparison.recipe = train::recipe_from_json(data::json_text(json["recipe"]), where + ": recipe");
+  const nlohmann::json& cells = json["cells"];
+  check(cells.is_array(), where, "cells: expected a list, got {}", data::json_excerpt(cells));
+  check(!cells.empty(), where, "cells: expected at least one, got none");
+  std::set<std::tuple<std::string, std::string, uint64_t>> seen;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    Cell cell = cell_from_json(cells[i], fmt::format("{}: cell {}", where, i + 1));
+    check(seen.emplace(cell.model, cell.norm, cell.seed).second, where,
+          "cell {}: expected each once, got {} with norm {} and seed {} twice", i + 1, excerpt(cell.model),
+          excerpt(cell.norm), cell.seed);
+    comparison.cells.push_back(std::move(cell));
+  }
+  read_timings(json, where, comparison);
+  return comparison;
+}
+
+}  // namespace norma::lab

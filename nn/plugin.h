@@ -1,0 +1,55 @@
+#pragma once
+
+#include "core/tape.h"
+#include "nn/module.h"
+#include "nn/norm/factory.h"
+#include "ops/norm/spec.h"
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+
+namespace norma::nn {
+
+// A plug-in is a shared library with norms of one's own. The norma command loads it: norma compare --plugin ./libmy.so
+// --norms my,batch. One of its files has
+//
+//   NORMA_PLUGIN {
+//     norma::nn::register_norm("my", [](int64_t channels) { return std::make_shared<MyNorm>(channels); });
+//   }
+//
+// It is linked to the CMake target norma::plugin, which is headers alone: what they declare comes from the program that
+// loads it.
+
+/// What a plug-in and the program that loads it must have in common, as each of them was compiled.
+using PluginAbi = std::array<int64_t, 8>;
+
+/// The first number is raised with every change of a header that a plug-in can notice and the others do not show.
+inline constexpr PluginAbi kPluginAbi{
+    1,
+    __GXX_ABI_VERSION,
+#ifdef _GLIBCXX_USE_CXX11_ABI
+    _GLIBCXX_USE_CXX11_ABI,
+#else
+    0,
+#endif
+    sizeof(Tensor),
+    sizeof(Module),
+    sizeof(NormDefinition),
+    sizeof(NormSpec),
+    sizeof(BackwardContext),
+};
+
+/// Loads a plug-in, which registers its norms, and keeps it until the program ends. Throws Error for a file that cannot
+/// be loaded, that is no plug-in or was built for another Norma, that registers nothing, and what its registration
+/// throws.
+void load_plugin(const std::filesystem::path& file);
+
+}  // namespace norma::nn
+
+/// Begins the function that registers a plug-in's norms.
+#define NORMA_PLUGIN                                                                             \
+  extern "C" __attribute__((visibility("default"))) const norma::nn::PluginAbi norma_plugin_abi; \
+  const norma::nn::PluginAbi norma_plugin_abi = norma::nn::kPluginAbi;                           \
+  extern "C" __attribute__((visibility("default"))) void norma_register_plugin();                \
+  void norma_register_plugin()

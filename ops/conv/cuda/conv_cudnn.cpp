@@ -1,0 +1,135 @@
+#include "core/cuda/graph_cudnn.h"
+#include "core/cuda/workspace.h"
+#include "core/device.h"
+#include "core/error.h"
+#include "core/tf32.h"
+#include "ops/conv/cuda/bias_gradient.h"
+#include "ops/conv/cuda/plan_cudnn.h"
+#include "ops/conv/kernels.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+// Convolutions on CUDA: our own kernels for depthwise ones, and cuDNN's plans, made at the first use of each shape and
+// kept.
+
+namespace norma::kernels {
+
+namespace {
+
+/// The plan of a case; lives as long as the program. The caller holds the lock of run().
+cuda::GraphPlan& plan_of(const ConvPlanCase& wanted) {
+  using Key = std::pair<ConvPlanCase, cuda::PlanRules>;
+  // Never destroyed: the driver may be gone before it.
+  static auto* const plans = new std::map<Key, cuda::GraphPlan>;
+  const Key key{wanted, cuda::PlanRules{.tf32 = allow_tf32()}};
+  const auto found = plans->find(key);
+  if (found != plans->end()) {
+    return found->second;
+  }
+  return plans->emplace(key, plan_convolution(wanted, key.second, cuda::PlanTarget::device())).first->second;
+}
+
+/// A plan that wants less memory, if there is one.
+std::optional<cuda::GraphPlan> smaller_plan(const ConvPlanCase& wanted, int64_t workspace_bytes) {
+  try {
+    return plan_convolution(wanted, {.tf32 = allow_tf32(), .workspace_bytes = workspace_bytes},
+                            cuda::PlanTarget::device());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// A pointer of a plan, and its number there.
+struct Argument {
+  int64_t number;
+  const void* pointer;
+};
+
+int64_t alignment_of(const std::vector<Argument>& arguments) {
+  int64_t least = 16;
+  for (const Argument& argument : arguments) {
+    least = std::min(least, cuda::alignment_of({argument.pointer}));
+  }
+  return least;
+}
+
+void run(const Conv2dCase& conv, Conv2dPass pass, const std::vector<Argument>& arguments) {
+  static std::mutex mutex;  // a cuDNN handle is one thread's at a time
+  const std::lock_guard lock(mutex);
+  const bool bias = arguments.size() > 3;
+  const ConvPlanCase wanted{.call = {.conv = conv, .pass = pass}, .bias = bias, .alignment = alignment_of(arguments)};
+  // The plan that memory suffices for is kept: to try the larger one each time would empty the allocator's cache.
+  cuda::GraphPlan& plan = plan_of(wanted);
+  const cuda::Workspace workspace = cuda::allocate_workspace(
+      plan, [&](int64_t bytes) { return smaller_plan(wanted, bytes); },
+      [](int64_t bytes) { return cuda::Workspace(bytes); });
+  std::vector<int64_t> numbers;
+  std::vector<void*> pointers;
+  for (const Argument& argument : arguments) {
+    numbers.push_back(argument.number);
+    pointers.push_back(const_cast<void*>(argument.pointer));
+  }
+  cuda::CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, numbers)
+      .set_pointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers)
+      .set_pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace.data()})
+      .finalize();
+  cuda::check(cudnnBackendExecute(cuda::PlanTarget::device().handle(), plan.plan.get(), pack.get()),
+              "cudnnBackendExecute");
+}
+
+bool supports(const Conv2dCase& /* conv */, Conv2dPass /* pass */) {
+  return true;
+}
+
+void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+             Storage* /* keep */) {
+  std::vector<Argument> arguments = {{kConvX, x}, {kConvWeight, weight}, {kConvY, y}};
+  if (bias != nullptr) {
+    arguments.push_back({kConvBias, bias});
+  }
+  run(conv, Conv2dPass::forward, arguments);
+}
+
+void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
+  run(conv, Conv2dPass::input_gradient, {{kConvX, dx}, {kConvWeight, weight}, {kConvY, dy}});
+}
+
+void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
+  run(conv, Conv2dPass::weight_gradient, {{kConvX, x}, {kConvWeight, dweight}, {kConvY, dy}});
+}
+
+void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
+  bias_gradient_on(kCuda, conv, dy, db);
+}
+
+Implementations<Conv2dImplementation>& implementations() {
+  static Implementations<Conv2dImplementation> list("conv2d", "NORMA_CONV", {conv2d_depthwise_cuda(), conv2d_cudnn()},
+                                                    *conv2d_cudnn());
+  return list;
+}
+
+const Conv2dImplementation& choose(const Conv2dCase& conv, Conv2dPass pass) {
+  return implementations().choose(conv, pass);
+}
+
+}  // namespace
+
+const Conv2dImplementation* conv2d_cudnn() {
+  static constexpr Conv2dImplementation implementation{.name = "cudnn",
+                                                       .supports = supports,
+                                                       .forward = forward,
+                                                       .input_gradient = input_gradient,
+                                                       .weight_gradient = weight_gradient};
+  return &implementation;
+}
+
+constinit const ConvKernels conv_cuda{
+    .choose = choose, .bias_gradient = bias_gradient, .implementations = implementations};
+
+}  // namespace norma::kernels

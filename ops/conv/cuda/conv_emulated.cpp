@@ -1,0 +1,30 @@
+#include "core/device.h"
+#include "ops/conv/cuda/bias_gradient.h"
+#include "ops/conv/cuda/depthwise.h"
+
+// Convolutions on cuda-emulated: our own kernels for CUDA, and the CPU's libraries where cuDNN stands on a GPU.
+
+namespace norma::kernels {
+
+namespace {
+
+Implementations<Conv2dImplementation>& implementations() {
+  static Implementations<Conv2dImplementation> list(
+      "conv2d", "NORMA_CONV", {&emulated::kDepthwise, conv2d_onednn(), conv2d_eigen()}, *conv2d_through_float());
+  return list;
+}
+
+const Conv2dImplementation& choose(const Conv2dCase& conv, Conv2dPass pass) {
+  return implementations().choose(conv, pass);
+}
+
+void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
+  bias_gradient_on(kCudaEmulated, conv, dy, db);
+}
+
+}  // namespace
+
+constinit const ConvKernels conv_emulated{
+    .choose = choose, .bias_gradient = bias_gradient, .implementations = implementations};
+
+}  // namespace norma::kernels

@@ -1,0 +1,1 @@
+#include "ops/conv/cuda/depthwise_channels_last_dispatch.h"

@@ -1,0 +1,1 @@
+#include "ops/conv/cuda/depthwise_contiguous_dispatch.h"

@@ -1,0 +1,152 @@
+#include "ops/conv/cuda/plan_cudnn.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+// The graphs of convolutions for cuDNN.
+
+namespace norma::kernels {
+
+namespace {
+
+using cuda::CudnnDescriptor;
+
+/// A tensor of four axes in the order (n, c, h, w), whatever its memory format.
+CudnnDescriptor tensor(int64_t number, DType dtype, const std::array<int64_t, 4>& sizes, bool channels_last,
+                       int64_t alignment, bool is_virtual = false) {
+  const auto [n, c, h, w] = sizes;
+  const std::vector<int64_t> strides =
+      channels_last ? std::vector<int64_t>{c * h * w, 1, w * c, c} : std::vector<int64_t>{c * h * w, h * w, w, 1};
+  CudnnDescriptor made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, cuda::cudnn_type(dtype))
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::vector<int64_t>(sizes.begin(), sizes.end()))
+      .set(CUDNN_ATTR_TENSOR_STRIDES, strides)
+      .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, number)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  if (is_virtual) {
+    made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
+  }
+  made.finalize();
+  return made;
+}
+
+/// What 16-bit numbers, and float32, are added up in.
+DType sum_dtype(DType dtype) {
+  return dtype == DType::float64 ? DType::float64 : DType::float32;
+}
+
+CudnnDescriptor convolution(const Conv2dCase& conv) {
+  const std::vector<int64_t> padding = {conv.padding_h, conv.padding_w};
+  CudnnDescriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+  made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2})
+      .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, cuda::cudnn_type(sum_dtype(conv.dtype)))
+      .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<int64_t>{conv.dilation_h, conv.dilation_w})
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::vector<int64_t>{conv.stride_h, conv.stride_w})
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding)
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding)
+      .finalize();
+  return made;
+}
+
+/// What an operation of a pass is called, and its attributes.
+struct PassNames {
+  cudnnBackendDescriptorType_t operation;
+  cudnnBackendAttributeName_t convolution, x, weight, y, alpha, beta;
+};
+
+PassNames names_of(Conv2dPass pass) {
+  switch (pass) {
+    case Conv2dPass::forward: break;
+    case Conv2dPass::input_gradient:
+      return {.operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+              .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              .x = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              .weight = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              .y = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    case Conv2dPass::weight_gradient:
+      return {.operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+              .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              .x = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              .weight = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              .y = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  }
+  return {.operation = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+          .convolution = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+          .x = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+          .weight = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+          .y = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+          .alpha = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+          .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+}
+
+/// y = sum + bias, where both are of the sums' dtype.
+CudnnDescriptor addition(const CudnnDescriptor& sum, const CudnnDescriptor& bias, const CudnnDescriptor& y,
+                         DType dtype) {
+  CudnnDescriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  function.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_POINTWISE_ADD)
+      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, cuda::cudnn_type(sum_dtype(dtype)))
+      .finalize();
+  CudnnDescriptor made(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  made.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
+      .finalize();
+  return made;
+}
+
+}  // namespace
+
+cuda::GraphPlan plan_convolution(const ConvPlanCase& wanted, const cuda::PlanRules& rules,
+                                 const cuda::PlanTarget& target) {
+  const Conv2dCase& conv = wanted.call.conv;
+  const PassNames names = names_of(wanted.call.pass);
+  const int64_t alignment = wanted.alignment;
+  constexpr int64_t kSum = 5;  // the number of what has no memory
+  const std::array<int64_t, 4> y_sizes = {conv.n, conv.o, conv.oh, conv.ow};
+  CudnnDescriptor x = tensor(kConvX, conv.dtype, {conv.n, conv.c, conv.h, conv.w}, conv.channels_last, alignment);
+  CudnnDescriptor weight = tensor(kConvWeight, conv.dtype, {conv.o, conv.c / conv.groups, conv.kh, conv.kw},
+                                  conv.weight_channels_last, alignment);
+  CudnnDescriptor y = tensor(kConvY, conv.dtype, y_sizes, conv.channels_last, alignment);
+  CudnnDescriptor bias = tensor(kConvBias, conv.dtype, {1, conv.o, 1, 1}, /* channels_last= */ true, alignment);
+  CudnnDescriptor sum =
+      tensor(kSum, sum_dtype(conv.dtype), y_sizes, conv.channels_last, /* alignment= */ 16, /* is_virtual= */ true);
+
+  CudnnDescriptor shape = convolution(conv);
+  CudnnDescriptor operation(names.operation);
+  operation.set(names.convolution, shape)
+      .set(names.x, x)
+      .set(names.weight, weight)
+      .set(names.y, wanted.bias ? sum : y)
+      .set(names.alpha, 1.0)
+      .set(names.beta, 0.0)
+      .finalize();
+  std::vector<cudnnBackendDescriptor_t> operations = {operation.get()};
+  std::vector<CudnnDescriptor> more;
+  if (wanted.bias) {
+    more.push_back(addition(sum, bias, y, conv.dtype));
+    operations.push_back(more.back().get());
+  }
+  CudnnDescriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations);
+  if (target.handle() != nullptr) {
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, target.handle());
+  }
+  graph.finalize();
+  cuda::GraphPlan plan = cuda::plan_graph("conv2d", graph, conv.dtype, rules, target);
+  for (CudnnDescriptor* part : {&x, &weight, &y, &bias, &sum, &shape, &operation, &graph}) {
+    plan.kept.push_back(std::move(*part));
+  }
+  std::move(more.begin(), more.end(), std::back_inserter(plan.kept));
+  return plan;
+}
+
+}  // namespace norma::kernels

@@ -1,0 +1,175 @@
+#pragma once
+
+#include "ops/loss/cuda/softmax.h"
+
+#include <limits>
+
+namespace norma::kernels::NORMA_BACKEND {
+
+/// The target of one row: labels or probabilities, of which one is null.
+template <class T>
+struct Targets {
+  const int64_t* labels;
+  const T* probabilities;
+
+  NORMA_DEVICE bool is_ignored(const CrossEntropyShape& shape, int64_t row) const {
+    return labels != nullptr && labels[row] == shape.ignore_index;
+  }
+  /// True iff the label of a row that counts is no class.
+  NORMA_DEVICE bool is_no_class(const CrossEntropyShape& shape, int64_t row) const {
+    return labels != nullptr && (labels[row] < 0 || labels[row] >= shape.classes);
+  }
+};
+
+/// q, the smoothed and weighted target of one row: ((1 - smoothing) · target + smoothing / classes) · class weight.
+template <class T>
+class SmoothedTarget {
+ public:
+  NORMA_DEVICE SmoothedTarget(const CrossEntropyShape& shape, const Targets<T>& targets, int64_t row)
+      : probabilities_(targets.probabilities == nullptr ? nullptr : targets.probabilities + row * shape.target_row),
+        step_(shape.target_step),
+        label_(targets.labels == nullptr ? 0 : targets.labels[row]),
+        share_(static_cast<T>(1 - shape.smoothing)),
+        floor_(static_cast<T>(shape.smoothing / static_cast<double>(shape.classes))),
+        weights_(shape.class_weights) {}
+
+  NORMA_DEVICE T operator()(int64_t i) const {
+    const T plain = probabilities_ == nullptr ? (i == label_ ? T(1) : T(0)) : probabilities_[i * step_];
+    const T value = plain * share_ + floor_;
+    return weights_ == nullptr ? value : value * static_cast<T>(weights_[i]);
+  }
+
+ private:
+  const T* probabilities_;
+  int64_t step_;
+  int64_t label_;
+  T share_;
+  T floor_;
+  const double* weights_;
+};
+
+template <class T, bool by_block>
+NORMA_KERNEL void cross_entropy_rows(CrossEntropyShape shape, int lanes, Targets<T> targets, const T* x, double* loss,
+                                     double* log_sum, double* counts) {
+  for_each_row<by_block>(shape.rows, lanes, [&](const auto& team, int64_t row, bool there) {
+    const bool ignored = targets.is_ignored(shape, row);
+    const bool no_class = !ignored && targets.is_no_class(shape, row);
+    const int64_t count = there && !ignored ? shape.classes : 0;
+    double weight = 1;
+    if (targets.labels != nullptr && shape.class_weights != nullptr && !ignored && !no_class) {
+      weight = shape.class_weights[targets.labels[row]];
+    }
+    const T* logits = x + row * shape.x_row;
+    const auto [max, rest] = log_sum_of(count, logits, shape.x_step, team);
+    const double of_row = static_cast<double>(max) + rest;
+    double total = 0;
+    if (targets.labels != nullptr && shape.smoothing == 0) {
+      // The other classes' logits, which may be infinite, do not enter.
+      if (!ignored && !no_class) {
+        total = weight * (of_row - static_cast<double>(logits[targets.labels[row] * shape.x_step]));
+      }
+    } else {
+      // loss = sum of q · (log_sum - x)
+      const SmoothedTarget<T> q(shape, targets, row);
+      for (int64_t i = team.rank(); i < count; i += team.size()) {
+        total += static_cast<double>(q(i)) * (of_row - static_cast<double>(logits[i * shape.x_step]));
+      }
+      total = team.sum(total);
+    }
+    if (there && team.rank() == 0) {
+      constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+      loss[row] = ignored ? 0 : no_class ? kNan : total;
+      log_sum[row] = ignored ? 0 : no_class ? kNan : of_row;
+      counts[row] = ignored ? 0 : weight;
+    }
+  });
+}
+
+/// What comes in from the loss: row i is scaled by dy[i · step] / *divisor, or 0 where the divisor is; null: 1.
+template <class T>
+struct LossGradient {
+  const T* dy;
+  int64_t step;
+  const double* divisor;
+
+  NORMA_DEVICE double of_row(int64_t row) const {
+    const double scale = divisor == nullptr ? 1 : *divisor == 0 ? 0 : 1 / *divisor;
+    return scale * static_cast<double>(dy[row * step]);
+  }
+};
+
+// dx = dy · (softmax(x) · sum(q) - q),  dtarget = dy · (smoothing - 1) · class weight · (x - log_sum)
+template <class T, bool by_block>
+NORMA_KERNEL void cross_entropy_gradient_rows(CrossEntropyShape shape, int lanes, Targets<T> targets, const T* x,
+                                              const double* log_sum, LossGradient<T> gradient, T* dx, T* dtarget) {
+  for_each_row<by_block>(shape.rows, lanes, [&](const auto& team, int64_t row, bool there) {
+    const bool ignored = targets.is_ignored(shape, row);
+    const int64_t count = there ? shape.classes : 0;
+    const T* logits = x + row * shape.x_row;
+    const double weight = gradient.of_row(row);
+    const SmoothedTarget<T> q(shape, targets, row);
+    const auto below = [&](int64_t i) {
+      return static_cast<T>(static_cast<double>(logits[i * shape.x_step]) - log_sum[row]);
+    };
+    if (dtarget != nullptr) {
+      const T factor = static_cast<T>(weight * (shape.smoothing - 1));
+      for (int64_t i = team.rank(); i < count; i += team.size()) {
+        const T value = below(i) * factor;
+        dtarget[row * shape.classes + i] =
+            shape.class_weights == nullptr ? value : value * static_cast<T>(shape.class_weights[i]);
+      }
+    }
+    if (dx == nullptr) {
+      return;
+    }
+    double sum = 1;
+    if (targets.labels == nullptr || shape.class_weights != nullptr) {
+      sum = 0;
+      for (int64_t i = team.rank(); i < count; i += team.size()) {
+        sum += static_cast<double>(q(i));
+      }
+      sum = team.sum(sum);
+    }
+    for (int64_t i = team.rank(); i < count; i += team.size()) {
+      const T difference = std::exp(below(i)) * static_cast<T>(sum) - q(i);
+      dx[row * shape.classes + i] = ignored ? T(0) : difference * static_cast<T>(weight);
+    }
+  });
+}
+
+template <class T>
+Targets<T> targets_of(bool class_numbers, const void* target) {
+  return {.labels = class_numbers ? static_cast<const int64_t*>(target) : nullptr,
+          .probabilities = class_numbers ? nullptr : static_cast<const T*>(target)};
+}
+
+inline RowTeams teams_of(const CrossEntropyShape& shape) {
+  return teams_of_rows(shape.rows, shape.classes, /* side_by_side= */ shape.x_row < shape.x_step);
+}
+
+inline void cross_entropy(const CrossEntropyShape& shape, DType dtype, bool class_numbers, const void* x,
+                          const void* target, double* loss, double* log_sum, double* counts) {
+  dispatch_floating("cross_entropy", dtype, [&](auto zero) {
+    using T = decltype(zero);
+    with_row_teams(teams_of(shape), [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
+      launch(teams.blocks, teams.threads, shared_bytes, current_stream(), cross_entropy_rows<T, by_block>, shape,
+             teams.lanes, targets_of<T>(class_numbers, target), static_cast<const T*>(x), loss, log_sum, counts);
+    });
+  });
+}
+
+inline void cross_entropy_backward(const CrossEntropyShape& shape, DType dtype, bool class_numbers, const void* x,
+                                   const void* target, const double* log_sum, const void* dy, int64_t dy_step,
+                                   const double* divisor, void* dx, void* dtarget) {
+  dispatch_floating("cross_entropy", dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const LossGradient<T> gradient{.dy = static_cast<const T*>(dy), .step = dy_step, .divisor = divisor};
+    with_row_teams(teams_of(shape), [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
+      launch(teams.blocks, teams.threads, shared_bytes, current_stream(), cross_entropy_gradient_rows<T, by_block>,
+             shape, teams.lanes, targets_of<T>(class_numbers, target), static_cast<const T*>(x), log_sum, gradient,
+             static_cast<T*>(dx), static_cast<T*>(dtarget));
+    });
+  });
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

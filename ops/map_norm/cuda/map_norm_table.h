@@ -1,0 +1,17 @@
+#pragma once
+
+#include "ops/map_norm/cuda/local_response.h"
+#include "ops/map_norm/cuda/maps.h"
+#include "ops/map_norm/cuda/numbers.h"
+#include "ops/map_norm/cuda/sums.h"
+
+namespace norma::kernels::NORMA_BACKEND {
+
+inline constexpr MapNormKernels kMapNormTable{.numbers = map_numbers,
+                                              .forward = map_forward,
+                                              .sums = map_sums,
+                                              .numbers_backward = map_numbers_backward,
+                                              .gradient = map_gradient,
+                                              .local_response = local_response};
+
+}  // namespace norma::kernels::NORMA_BACKEND

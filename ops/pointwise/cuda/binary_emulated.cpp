@@ -1,0 +1,1 @@
+#include "ops/pointwise/cuda/binary_dispatch.h"

@@ -1,0 +1,1 @@
+#include "ops/pointwise/cuda/unary_dispatch.h"

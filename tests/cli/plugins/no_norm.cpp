@@ -1,0 +1,3 @@
+#include "nn/plugin.h"
+
+NORMA_PLUGIN {}

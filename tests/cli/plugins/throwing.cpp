@@ -1,0 +1,6 @@
+#include "core/error.h"
+#include "nn/plugin.h"
+
+NORMA_PLUGIN {
+  norma::fail("my norm", "not today");
+}

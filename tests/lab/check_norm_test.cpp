@@ -1,0 +1,202 @@
+#include "lab/check_norm/check_norm.h"
+
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "nn/module.h"
+#include "nn/norm/factory.h"
+#include "ops/norm/norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/view.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+
+using namespace norma;
+using namespace norma::lab;
+
+namespace {
+
+/// layer2d with a fault.
+class Faulty : public nn::Module {
+ public:
+  using Function = Tensor (*)(const Tensor& x, const Tensor& weight);
+  Faulty(int64_t channels, Function f) : weight_(register_parameter("weight", ones({channels}))), f_(f) {}
+
+  Tensor forward(const Tensor& x) override { return f_(x, weight_); }
+  [[nodiscard]] std::string name() const override { return "Faulty"; }
+
+ private:
+  Tensor weight_;
+  Function f_;
+};
+
+NormCheckReport report_of(Faulty::Function f) {
+  nn::register_norm("faulty", [f](int64_t channels) { return std::make_shared<Faulty>(channels, f); });
+  return check_norm("faulty", {.quick = true});
+}
+
+const NormCheck& find(const NormCheckReport& report, const std::string& name) {
+  for (const NormCheck& one : report.checks) {
+    if (one.name == name) {
+      return one;
+    }
+  }
+  FAIL("no check " << name);
+  return report.checks.front();
+}
+
+/// The names of the checks that failed, with blanks between.
+std::string failed(const NormCheckReport& report) {
+  std::string names;
+  for (const NormCheck& one : report.checks) {
+    if (one.outcome == CheckOutcome::failed) {
+      names += (names.empty() ? "" : ", ") + one.name;
+    }
+  }
+  return names;
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight) {
+  return normalize(x, {.reduce = {1}, .affine = {1}}, weight);
+}
+
+}  // namespace
+
+TEST_CASE("check_norm: nothing is wrong with our own norms") {
+  for (const std::string& name : nn::norm_names()) {
+    CAPTURE(name);
+    if (name == "faulty") {
+      continue;  // of the other tests
+    }
+    const NormCheckReport report = check_norm(name, {.quick = true});
+    // The gradient of batch renormalisation takes its correction for a constant.
+    CHECK_MESSAGE(failed(report) == (name == "batch_renorm" ? "gradient of x, second derivatives" : ""),
+                  to_text(report));
+    CHECK(report.checks.size() == 11);
+  }
+}
+
+TEST_CASE("check_norm: networks and speed") {
+  const NormCheckReport report = check_norm("layer2d");
+  CHECK_MESSAGE(report.passed(), to_text(report));
+  CHECK(find(report, "networks").text == "two steps of resnet18 and convnext_atto");
+  CHECK(find(report, "speed").text.find("channels_last backward ") != std::string::npos);
+}
+
+TEST_CASE("check_norm: a norm without a fault, made of ops") {
+  CHECK(failed(report_of(layer_norm)) == "");
+}
+
+TEST_CASE("check_norm: a wrong gradient") {
+  const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
+    return record("faulty", {x}, layer_norm(x.detach(), weight.detach()), {},
+                  [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * 1.5}; });
+  });
+  CHECK(failed(report).find("gradient of x, gradients of parameters") != std::string::npos);
+  CHECK(find(report, "gradients of parameters").text == "weight: expected a gradient, got none");
+}
+
+TEST_CASE("check_norm: a gradient of a parameter that is a little off") {
+  const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
+    const Tensor off = record("off", {weight}, weight.detach(), {},
+                              [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * 1.01}; });
+    return layer_norm(x, off);
+  });
+  CHECK(failed(report) == "gradients of parameters");
+  CHECK(find(report, "gradients of parameters").text.find("weight: element 0: expected gradient ") == 0);
+}
+
+TEST_CASE("check_norm: a hidden copy, in forward and in backward") {
+  const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
+    return to(layer_norm(contiguous(x), weight), x.suggest_memory_format());
+  });
+  CHECK(failed(report) == "copies");
+  CHECK(find(report, "copies").text ==
+        "channels_last: 2 copies of the whole input in the forward pass; channels_last: 2 copies of the whole input in "
+        "the backward pass");
+}
+
+TEST_CASE("check_norm: another memory format") {
+  const NormCheckReport report =
+      report_of([](const Tensor& x, const Tensor& weight) { return contiguous(layer_norm(x, weight)); });
+  CHECK(failed(report) == "memory formats, copies");
+  CHECK(find(report, "memory formats").text.find("channels_last: expected output of this memory format") == 0);
+}
+
+TEST_CASE("check_norm: a gradient that is NaN for constant input, or summed in 16 bits") {
+  const NormCheckReport root = report_of([](const Tensor& x, const Tensor& weight) {
+    const Tensor centred = x - mean(x, {1}, {.keepdim = true});
+    const Tensor deviation = sqrt(mean(centred * centred, {1}, {.keepdim = true})) + 1e-5;
+    return to(centred / deviation * view(weight, {x.size(1), 1, 1}), x.dtype());
+  });
+  CHECK(find(root, "exactness").text == "gradient of x: expected finite numbers, got nan for input [4, 8, 9, 7]");
+  const NormCheckReport coarse = report_of([](const Tensor& x, const Tensor& weight) {
+    const Tensor y = layer_norm(x, weight);
+    return record("coarse", {y}, y.detach(), {}, [](const Tensor& dy, const BackwardContext&) -> Tensors {
+      return {dy.dtype() == DType::bfloat16 ? dy * 1.2 : dy};
+    });
+  });
+  CHECK(failed(coarse) == "dtypes");
+  CHECK(find(coarse, "dtypes").text.find("bfloat16: expected a gradient of x within ") == 0);
+}
+
+TEST_CASE("check_norm: a norm of one image that goes by its strides") {
+  const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
+    return x.size(0) == 1 && x.stride(0) != x.numel() ? layer_norm(x, weight) * 2 : layer_norm(x, weight);
+  });
+  CHECK(failed(report) == "memory formats");
+  CHECK(find(report, "memory formats").text ==
+        "half of the channels of one image: expected the results of a copy of them");
+}
+
+TEST_CASE("check_norm: as many channels as the groups want") {
+  const NormCheckReport report = check_norm("group:32", {.quick = true});
+  CHECK_MESSAGE(report.passed(), to_text(report));
+}
+
+TEST_CASE("check_norm: sums of squares cancel") {
+  const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
+    return normalize(x, {.reduce = {1}, .affine = {1}, .statistics = Statistics::sum_of_squares}, weight);
+  });
+  CHECK(failed(report) == "exactness");
+}
+
+TEST_CASE("check_norm: what throws, has other sizes, another dtype or NaN fails, and the rest is checked") {
+  const NormCheckReport throws = report_of([](const Tensor&, const Tensor&) -> Tensor { fail("faulty", "no"); });
+  CHECK(throws.checks.size() == 11);
+  CHECK(find(throws, "sizes").text == "faulty: no");
+  const auto first_text = [](Faulty::Function f) { return find(report_of(f), "sizes").text; };
+  CHECK(first_text([](const Tensor&, const Tensor& weight) { return weight; }) ==
+        "output: expected sizes [2, 8, 5, 3], got [8]");
+  CHECK(first_text([](const Tensor& x, const Tensor&) { return to(x, DType::float64); }) ==
+        "output: expected dtype float32, got float64");
+  CHECK(first_text([](const Tensor& x, const Tensor&) { return x * std::numeric_limits<double>::quiet_NaN(); }) ==
+        "output: expected finite numbers, got nan for input [2, 8, 5, 3]");
+  CHECK(first_text([](const Tensor&, const Tensor&) { return Tensor(); }) == "output: expected a tensor, got none");
+  CHECK(first_text([](const Tensor& x, const Tensor&) { return x.detach(); }) ==
+        "output: expected one that a gradient goes back from, got one off the tape");
+}
+
+TEST_CASE("check_norm: what a norm keeps and does not save") {
+  static double kept = 0;
+  kept = 0;
+  const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
+    kept += 1e-3;
+    return layer_norm(x, weight) + kept;
+  });
+  CHECK(failed(report).find("repeatability") != std::string::npos);
+  CHECK(failed(report).find("saving") != std::string::npos);
+}
+
+TEST_CASE("check_norm: error texts, and the table") {
+  CHECK_THROWS_WITH_AS(check_norm("bath"), "norm: unknown norm 'bath'; did you mean 'batch'?", Error);
+  const NormCheckReport report{
+      .norm = "my", .checks = {{"sizes", CheckOutcome::passed, ""}, {"copies", CheckOutcome::failed, "two"}}};
+  CHECK(to_text(report) == "check\nsizes   ok\ncopies  FAILED  two\n");
+}
