@@ -46,33 +46,57 @@ inline Outcome run_norma(const std::filesystem::path& folder, const std::string&
   return outcome_in(folder, std::system(shell_line(folder, arguments, prefix).c_str()));
 }
 
-/// Runs `norma ARGUMENTS` in `folder`, and sends it SIGINT as soon as it has printed `said`: never too early and never
-/// too late, however busy the machine. `variables` are set for it: "NORMA_STARTED_AS=./run". A program that has not
-/// said it after two minutes, or has not ended two minutes later, is killed.
-inline Outcome interrupt_norma(const std::filesystem::path& folder, const std::string& arguments,
-                               const std::string& said, const std::string& variables = "") {
+/// Starts `norma ARGUMENTS` in `folder`, its output into files there; the process is the program itself, not a shell.
+/// `variables` are set for it: "NORMA_STARTED_AS=./run".
+inline pid_t start_norma(const std::filesystem::path& folder, const std::string& arguments,
+                         const std::string& variables = "") {
   const std::string line = shell_line(folder, arguments, "exec env " + variables);
   const pid_t program = ::fork();
   if (program == 0) {
     ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     ::_exit(127);
   }
+  return program;
+}
+
+/// Waits for a program, and sends it `signal` as soon as `now()` is true. One that has not come to that after two
+/// minutes, or has not ended two minutes later, is killed.
+template <class Now>
+Outcome signal_when(pid_t program, const std::filesystem::path& folder, int signal, const Now& now) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point last = Clock::now() + std::chrono::minutes(2);
-  bool interrupted = false;
+  bool sent = false;
   int status = 0;
   while (::waitpid(program, &status, WNOHANG) == 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (!interrupted && std::filesystem::exists(folder / "stdout.txt") &&
-        read_file(folder / "stdout.txt").find(said) != std::string::npos) {
-      ::kill(program, SIGINT);
-      interrupted = true;
+    if (!sent && now()) {
+      ::kill(program, signal);
+      sent = true;
       last = Clock::now() + std::chrono::minutes(2);
     } else if (Clock::now() > last) {
       ::kill(program, SIGKILL);
     }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return outcome_in(folder, status);
+}
+
+/// Runs `norma ARGUMENTS` in `folder`, and sends it SIGINT as soon as it has printed `said`: never too early and never
+/// too late, however busy the machine.
+inline Outcome interrupt_norma(const std::filesystem::path& folder, const std::string& arguments,
+                               const std::string& said, const std::string& variables = "") {
+  return signal_when(start_norma(folder, arguments, variables), folder, SIGINT, [&] {
+    return std::filesystem::exists(folder / "stdout.txt") &&
+           read_file(folder / "stdout.txt").find(said) != std::string::npos;
+  });
+}
+
+/// Runs `norma ARGUMENTS` in `folder` and kills it after that time, unless it has ended. The exit code is the program's
+/// own: timeout(1) gives 124 for a program that was already ending when the time was over.
+inline Outcome kill_norma(const std::filesystem::path& folder, const std::string& arguments,
+                          std::chrono::milliseconds after) {
+  const auto start = std::chrono::steady_clock::now();
+  return signal_when(start_norma(folder, arguments), folder, SIGKILL,
+                     [&] { return std::chrono::steady_clock::now() - start >= after; });
 }
 
 /// What the program says to `arguments` that are wrong: its one line on stderr, or what else happened.

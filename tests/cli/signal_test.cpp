@@ -111,11 +111,10 @@ TEST_CASE("norma train: killed again and again, the log is that of a whole run")
   Outcome last{.code = 137};
   for (int kills = 0; last.code == 137 && kills < 60; ++kills) {
     const bool begun = std::filesystem::exists(folder / "cut/last.safetensors");
-    // Later and later, so that it gets on however slow the machine is. Without --foreground, timeout kills itself too
-    // and is gone before its child, which still holds the folder's lock then.
-    const std::string killed = fmt::format("timeout --foreground -s KILL {}", 0.3 + 0.07 * kills);
-    last = run_norma(folder.path(), begun ? "train --resume cut --threads 1 --quiet --log-interval 2" : run + "cut",
-                     killed);
+    // Later and later, so that it gets on however slow the machine is.
+    last =
+        test::kill_norma(folder.path(), begun ? "train --resume cut --threads 1 --quiet --log-interval 2" : run + "cut",
+                         std::chrono::milliseconds(300 + 70 * kills));
   }
   CHECK_MESSAGE(last.code == 0, last.err);
   CHECK(without_times(folder / "cut/metrics.csv") == without_times(folder / "whole/metrics.csv"));
