@@ -16,6 +16,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 
 namespace norma::cli {
 
@@ -29,6 +31,7 @@ train::Recipe default_recipe() {
 
 struct State {
   RecipeOptions recipe{default_recipe()};
+  GridAxes axes;
   RunOptions running;
   std::vector<std::string> models = {"resnet50", "convnext_atto"};
   std::vector<std::string> norms = {"batch", "layer2d", "group"};
@@ -37,7 +40,7 @@ struct State {
   std::string output;
   std::string resume;
   std::string command_line;
-  std::vector<Option> grid;  // models, norms and seeds
+  std::vector<Option> grid;  // models, norms and seeds; the others leave their axes empty
   std::optional<Option> rounds;
 };
 
@@ -72,12 +75,26 @@ bool any_in_state(const lab::Comparison& comparison, std::initializer_list<lab::
   });
 }
 
+void print_precision_notes(const lab::Comparison& comparison) {
+  std::set<std::string> seen;
+  for (const lab::Cell& cell : comparison.cells) {
+    if (seen.insert(cell.precision).second) {
+      print_precision_note(train::precision_of(lab::recipe_of(comparison.recipe, cell)));
+    }
+  }
+}
+
 int run(const State& state) {
   state.running.apply("compare");
   lab::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
                                  .models = state.models,
                                  .norms = state.norms,
                                  .seeds = state.seeds,
+                                 .batch_sizes = state.axes.batch_sizes,
+                                 .lrs = state.axes.lrs,
+                                 .precisions = state.axes.precisions,
+                                 .formats = state.axes.formats,
+                                 .datasets = state.axes.datasets,
                                  .timing_rounds = state.timing_rounds,
                                  .output = state.output,
                                  .command = state.command_line,
@@ -93,7 +110,7 @@ int run(const State& state) {
     }
     check_free(options.output);
   } else {
-    check(!state.recipe.any() && !any_given(state.grid), "resume",
+    check(!state.recipe.any() && !state.axes.any() && !any_given(state.grid), "resume",
           "models, norms, seeds and recipe are those of the beginning: leave these options out");
     options.output = state.resume;
     if (train::path_exists("resume", options.output / "results.json")) {
@@ -105,10 +122,10 @@ int run(const State& state) {
       comparison.timing_rounds = state.timing_rounds;
     }
   }
-  print_precision_note(train::precision_of(comparison.recipe));
+  print_precision_notes(comparison);
   train::say("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
-             comparison.recipe.dataset, comparison.recipe.image_size, comparison.recipe.image_size, num_threads(),
-             options.output.string());
+             lab::values_of(comparison, "dataset"), comparison.recipe.image_size, comparison.recipe.image_size,
+             num_threads(), options.output.string());
   lab::rehearse_comparison(comparison);
   if (!lock) {  // only now: a mistake leaves no folder
     train::make_output_folder("compare", options.output);
@@ -138,11 +155,13 @@ int run(const State& state) {
 
 Command add_compare(CLI::App& program, const std::string& command_line) {
   CLI::App& app = add_subcommand(
-      program, "compare", "Train each model with each norm, and write a report",
+      program, "compare", "Train a grid of models, norms and more, and write a report",
       "Examples:\n"
       "  norma compare\n"
       "  norma compare --models resnet18 --norms batch,group:8,group/16,instance --seeds 0,1,2\n"
       "  norma compare --models convnext_atto --norms 'layer2d,layer2d[eps=1e-3]' --epochs 2\n"
+      "  norma compare --models resnet18 --norms batch,group --batch-sizes 2,8,32 --precisions float32,amp_bfloat16\n"
+      "Options that take a LIST are axes of a grid: there is a run for each combination of their values.\n"
       "All runs see the same images in the same order. The output folder gets report.html (table, loss curves, bars),\n"
       "results.csv and results.json, anew after every run. For the tax the norms of a model take turns, step by step,\n"
       "in rounds spread over the whole comparison. Ctrl-C keeps what is done, and --resume FOLDER does the rest.");
@@ -171,6 +190,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .group("Network");
   state->grid = {option_of(app, "--models"), option_of(app, "--norms"), option_of(app, "--seeds")};
   state->rounds = option_of(app, "--timing-rounds");
+  state->recipe.set_axes(state->axes);
   state->recipe.add_model_details(app);
   state->recipe.add_data(app);
   state->recipe.add_training_data(app);

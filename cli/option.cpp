@@ -207,6 +207,11 @@ Option add_list(CLI::App& app, const std::string& names, const std::string& what
       app, names, what, [&items] { items.clear(); }, take, description);
 }
 
+Option add_items(CLI::App& app, const std::string& names, const std::string& what, std::function<void()> begin,
+                 std::function<bool(const std::string&)> take, const std::string& description) {
+  return add_several(app, names, what, std::move(begin), std::move(take), description);
+}
+
 template <class T>
 Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
                   const std::string& description) {
@@ -218,6 +223,8 @@ Option add_values(CLI::App& app, const std::string& names, const Range<T>& range
 template Option add_values(CLI::App&, const std::string&, const Range<int64_t>&, std::vector<int64_t>&,
                            const std::string&);
 template Option add_values(CLI::App&, const std::string&, const Range<uint64_t>&, std::vector<uint64_t>&,
+                           const std::string&);
+template Option add_values(CLI::App&, const std::string&, const Range<double>&, std::vector<double>&,
                            const std::string&);
 
 Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,

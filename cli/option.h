@@ -58,6 +58,10 @@ Option add_path(CLI::App& app, const std::string& names, std::string& path, cons
 /// take the place of what is in `items`.
 Option add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
                 const std::string& description);
+/// The same for items of another kind: `begin` is called first, and `take` for one after another; it returns false for
+/// a text that is no value.
+Option add_items(CLI::App& app, const std::string& names, const std::string& what, std::function<void()> begin,
+                 std::function<bool(const std::string&)> take, const std::string& description);
 /// The same for numbers.
 template <class T>
 Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,

@@ -128,9 +128,16 @@ void RecipeOptions::add_norm_policy(CLI::App& app) {
 }
 
 void RecipeOptions::add_data(CLI::App& app) {
-  add(app, "--dataset", &train::Recipe::dataset, "a name", "NAME",
-      "fashion_mnist; idx (any folder with IDX files, with --data-dir); shapes (generated, needs no files)")
-      .group(kImages);
+  const std::string datasets =
+      "fashion_mnist; idx (any folder with IDX files, with --data-dir); shapes (generated, needs no files)";
+  if (axes_ != nullptr) {
+    add_list(app, "--data,--dataset,--datasets", "a name", axes_->datasets, datasets)
+        .type_name("LIST")
+        .default_str(defaults_.dataset)
+        .group(kImages);
+  } else {
+    add(app, "--dataset", &train::Recipe::dataset, "a name", "NAME", datasets).group(kImages);
+  }
   add(app, "--data-dir", &train::Recipe::data_dir, "a path", "FOLDER", "where the dataset's files are",
       "where its package puts them")
       .group(kImages);
@@ -144,11 +151,43 @@ void RecipeOptions::add_image_shape(CLI::App& app) {
   add(app, "--img-size", &train::Recipe::image_size, train::ranges::kImageSize, "N",
       "height and width; smaller images are padded")
       .group(kImages);
+  if (axes_ != nullptr) {
+    add_values(app, "-b,--batch-size,--batch-sizes", train::ranges::kBatchSize, axes_->batch_sizes, "images per step")
+        .type_name("LIST")
+        .default_str(fmt::format("{}", defaults_.batch_size))
+        .group(kImages);
+    add_formats(app);
+    return;
+  }
   add(app, "-b,--batch-size", &train::Recipe::batch_size, train::ranges::kBatchSize, "N", "images per step")
       .group(kImages);
   add_flag(app, "--channels-last,!--no-channels-last", &train::Recipe::channels_last,
            "keep activations in the order N, H, W, C")
       .group(kImages);
+}
+
+void RecipeOptions::add_formats(CLI::App& app) {
+  const auto take = [axes = axes_](const std::string& name) {
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      if (to_string(format) == name) {
+        axes->formats.push_back(format);
+        return true;
+      }
+    }
+    return false;
+  };
+  add_items(
+      app, "--format,--formats", "contiguous or channels_last", [axes = axes_] { axes->formats.clear(); }, take,
+      "order of activations in memory: contiguous is N, C, H, W; channels_last is N, H, W, C")
+      .type_name("LIST")
+      .default_str(defaults_.channels_last ? "channels_last" : "contiguous")
+      .group(kImages);
+  add_switch(
+      app, "--channels-last,!--no-channels-last",
+      [axes = axes_](bool on) { axes->formats = {on ? MemoryFormat::channels_last : MemoryFormat::contiguous}; },
+      "short for --format channels_last")
+      .group(kImages);
+  exclude(app, {"--formats", "--channels-last"});
 }
 
 void RecipeOptions::add_training_data(CLI::App& app) {
@@ -188,7 +227,15 @@ void RecipeOptions::add_update(CLI::App& app) {
 
 void RecipeOptions::add_optimisation(CLI::App& app) {
   add_update(app);
-  add(app, "--lr", &train::Recipe::lr, train::ranges::kLr, "X", "learning rate at its highest").group(kOptimisation);
+  const std::string rate = "learning rate at its highest";
+  if (axes_ != nullptr) {
+    add_values(app, "--lr,--lrs", train::ranges::kLr, axes_->lrs, rate)
+        .type_name("LIST")
+        .default_str(fmt::format("{}", defaults_.lr))
+        .group(kOptimisation);
+  } else {
+    add(app, "--lr", &train::Recipe::lr, train::ranges::kLr, "X", rate).group(kOptimisation);
+  }
   add(app, "--sched", &train::Recipe::sched, "a name", "NAME",
       or_list(train::schedule_names()) + ": how the learning rate moves")
       .group(kOptimisation);
@@ -210,9 +257,16 @@ void RecipeOptions::add_seed(CLI::App& app) {
 }
 
 void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>& names) {
-  add(app, "--precision", &train::Recipe::precision, "a name", "NAME",
-      or_list(names) + "; tf32: float32 products with fewer digits, on CUDA; amp: float32 parameters, autocast ops")
-      .group(kRunning);
+  const std::string description =
+      or_list(names) + "; tf32: float32 products with fewer digits, on CUDA; amp: float32 parameters, autocast ops";
+  if (axes_ != nullptr) {
+    add_list(app, "--precision,--precisions", "a name", axes_->precisions, description)
+        .type_name("LIST")
+        .default_str(defaults_.precision)
+        .group(kRunning);
+  } else {
+    add(app, "--precision", &train::Recipe::precision, "a name", "NAME", description).group(kRunning);
+  }
   const auto note = [edits = edits_](const std::string& file) {
     edits->push_back([file](train::Recipe& recipe) {
       recipe.cast_policy = nn::read_cast_policy(file);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "cli/option.h"
+#include "core/memory_format.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>
@@ -20,12 +21,28 @@ std::string describe_norm_specs();
 /// The same for --conv-layer.
 std::string describe_conv_layers();
 
+/// What a command that trains a grid takes several values of; empty: not given.
+struct GridAxes {
+  std::vector<int64_t> batch_sizes;
+  std::vector<double> lrs;
+  std::vector<std::string> precisions;
+  std::vector<MemoryFormat> formats;
+  std::vector<std::string> datasets;
+
+  [[nodiscard]] bool any() const {
+    return !batch_sizes.empty() || !lrs.empty() || !precisions.empty() || !formats.empty() || !datasets.empty();
+  }
+};
+
 /// The changes that the command line makes to a recipe. They are kept apart from the recipe, because what they change
 /// may be known only after parsing: the defaults of a command, or the recipe of a checkpoint.
 class RecipeOptions {
  public:
   /// `defaults` is shown in the help.
   explicit RecipeOptions(train::Recipe defaults) : defaults_(std::move(defaults)), edits_(std::make_shared<Edits>()) {}
+
+  /// From here on, options for what is an axis of a grid take lists, which go there and not into the recipe.
+  void set_axes(GridAxes& axes) { axes_ = &axes; }
 
   // Which options a command has. The object must live as long as the command.
   void add_model(CLI::App& app);          ///< --model and --norm
@@ -70,6 +87,7 @@ class RecipeOptions {
   Option add(CLI::App& app, const std::string& name, std::string train::Recipe::*field, const std::string& what,
              const std::string& type, const std::string& description, const std::string& default_text = "");
   void add_norm_policy(CLI::App& app);
+  void add_formats(CLI::App& app);
   Option add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field, const std::string& description);
   /// What changes one field to `value`.
   template <class F, class T>
@@ -79,6 +97,7 @@ class RecipeOptions {
 
   train::Recipe defaults_;
   std::shared_ptr<Edits> edits_;
+  GridAxes* axes_ = nullptr;
 };
 
 /// What does not change the result of a run.

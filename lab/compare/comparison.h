@@ -12,13 +12,19 @@ namespace norma::lab {
 
 /// What is compared, and how it is shown.
 struct ComparisonOptions {
-  train::Recipe
-      recipe;  ///< of all cells, but for model, norm and seed; options of one family only apply to that family
+  /// Of all cells, but for the axes; options of one family only apply to that family.
+  train::Recipe recipe;
   std::vector<std::string> models;
   std::vector<std::string> norms;
   std::vector<uint64_t> seeds = {0};
-  /// Training steps in which a model's norms take turns, spread over the whole comparison: they show the norm tax
-  /// (timing.h). 0: none.
+  // The further axes; an empty one has the recipe's value.
+  std::vector<int64_t> batch_sizes = {};
+  std::vector<double> lrs = {};
+  std::vector<std::string> precisions = {};
+  std::vector<MemoryFormat> formats = {};
+  std::vector<std::string> datasets = {};
+  /// Training steps in which the norms of a timing_group() take turns, spread over the whole comparison: they show the
+  /// norm tax (timing.h). 0: none.
   int64_t timing_rounds = 24;
   std::filesystem::path output;  ///< folder of the report, which is written after every cell
   std::string command = {};      ///< the command line, for the report
@@ -27,17 +33,18 @@ struct ComparisonOptions {
   bool quiet = false;
 };
 
-/// The common recipe for one cell. What only the other family of networks has is left out.
-train::Recipe recipe_of(const train::Recipe& common, const Cell& cell);
-
-/// The cells of a new comparison, none of which has run: for each model each norm, for each of these each seed.
-/// Throws Error for an unknown model or norm, an empty list, a value that comes twice, and a recipe that makes no
-/// sense.
+/// The cells of a new comparison, none of which has run: for each model each dataset, batch size, lr, precision and
+/// format, for each of these each norm, for each of these each seed. They start from the same weights, as far as their
+/// networks have the same, and see the same images in the same order, however many of them are in a batch.
+/// Throws Error for an unknown model, norm, precision or dataset, no models, norms or seeds, a value that comes twice,
+/// and a recipe that makes no sense.
 Comparison plan_comparison(const ComparisonOptions& options);
 
 /// Tries all that can be known before the first step, which may be hours before the last: reads the data, and shows
 /// each network that is not finished a black image or two. Writes nothing. Throws Error "compare: MODEL with norm NORM:
-/// …" when a network cannot take them, and Error when the data cannot be read.
+/// …" when a network cannot take them in any of its cells, "compare: precision bfloat16: …" when no network can with a
+/// value of a further axis, and Error when the data cannot be read. What only some combinations refuse is found out
+/// again by their cells, which fail.
 void rehearse_comparison(const Comparison& comparison);
 
 /// Runs the cells that are not finished, one after another, until interrupted() (interrupt.h), and writes the report

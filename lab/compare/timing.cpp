@@ -3,7 +3,6 @@
 #include "core/allocator.h"
 #include "lab/bench/step.h"
 #include "lab/bench/turn_order.h"
-#include "lab/compare/comparison.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 
@@ -21,43 +20,55 @@ namespace norma::lab {
 
 namespace {
 
-std::vector<std::string> models_to_time(const Comparison& comparison) {
-  std::vector<std::string> models;
+std::vector<Settings> groups_to_time(const Comparison& comparison) {
+  std::vector<Settings> groups;
   for (const Cell& cell : comparison.cells) {
-    if (std::find(models.begin(), models.end(), cell.model) == models.end() && can_be_timed(comparison, cell.model)) {
-      models.push_back(cell.model);
+    const Settings group = timing_group(cell);
+    if (std::find(groups.begin(), groups.end(), group) == groups.end() && can_be_timed(comparison, group)) {
+      groups.push_back(group);
     }
   }
-  return models;
+  return groups;
 }
 
-Timing& timing_of(Comparison& comparison, const std::string& model) {
+Timing& timing_of(Comparison& comparison, const Settings& group) {
   for (Timing& timing : comparison.timings) {
-    if (timing.model == model) {
+    if (timing.group == group) {
       return timing;
     }
   }
-  comparison.timings.push_back({.model = model, .norms = norms_of(comparison, model), .rounds = {}, .problem = {}});
+  comparison.timings.push_back({.group = group, .norms = norms_of(comparison, group), .rounds = {}, .problem = {}});
   return comparison.timings.back();
 }
 
-const Cell& first_cell(const Comparison& comparison, const std::string& model, const std::string& norm) {
+const Cell& first_cell(const Comparison& comparison, const Settings& group, const std::string& norm) {
   return *std::find_if(comparison.cells.begin(), comparison.cells.end(),
-                       [&](const Cell& cell) { return cell.model == model && cell.norm == norm; });
+                       [&](const Cell& cell) { return timing_group(cell) == group && cell.norm == norm; });
+}
+
+/// The rounds that group number `group` of `groups` shall have before a cell of `cells`. Building networks costs more
+/// than a round, so each group is visited a few times only where there are many.
+int64_t rounds_due(int64_t rounds, size_t cell, size_t cells, size_t group, size_t groups) {
+  constexpr size_t kFewest = 4;
+  const size_t moments = cells + 1;
+  const size_t visits = std::min(moments, std::max(kFewest, moments / groups));
+  const size_t shift = group * moments / groups;  // so that they are visited at different moments
+  const size_t visit = std::min(visits, ((cell + 1) * visits + shift) / moments);
+  return rounds * static_cast<int64_t>(visit) / static_cast<int64_t>(visits);
 }
 
 /// Networks that take turns. One that throws is dropped, with the reason in the timing.
 class Turns {
  public:
-  Turns(const Comparison& comparison, Timing& timing, const TimingOptions& options) : timing_(timing) {
+  Turns(const Comparison& comparison, Timing& timing, const TimingImages& images) : timing_(timing) {
     for (const std::string& norm : timing.norms) {
       steps_.push_back(nullptr);
       guarded(steps_.size() - 1, [&] {
-        const Cell& cell = first_cell(comparison, timing.model, norm);
+        const Cell& cell = first_cell(comparison, timing.group, norm);
         steps_.back() = std::make_unique<bench::Step>(bench::StepOptions{.recipe = recipe_of(comparison.recipe, cell),
-                                                                         .num_classes = options.num_classes,
-                                                                         .images = options.batch->images,
-                                                                         .labels = options.batch->labels});
+                                                                         .num_classes = images.num_classes,
+                                                                         .images = images.batch.images,
+                                                                         .labels = images.batch.labels});
         if (!train::interrupted()) {
           steps_.back()->run();  // not timed: memory and plans are made
         }
@@ -99,37 +110,45 @@ class Turns {
 
 }  // namespace
 
-bool can_be_timed(const Comparison& comparison, std::string_view model) {
-  const std::vector<std::string> norms = norms_of(comparison, model);
+bool can_be_timed(const Comparison& comparison, const Settings& group) {
+  const std::vector<std::string> norms = norms_of(comparison, group);
   return norms.size() > 1 && !reference_of(norms).empty();
 }
 
-void time_norms(Comparison& comparison, int64_t due, const TimingOptions& options) {
-  for (const std::string& model : models_to_time(comparison)) {
-    Timing& timing = timing_of(comparison, model);
+void time_norms(Comparison& comparison, size_t cell, const TimingOptions& options) {
+  const std::vector<Settings> groups = groups_to_time(comparison);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Timing& timing = timing_of(comparison, groups[i]);
+    const int64_t due = rounds_due(comparison.timing_rounds, cell, comparison.cells.size(), i, groups.size());
     const int64_t missing = due - static_cast<int64_t>(timing.rounds.size());
     if (missing <= 0 || train::interrupted()) {
       continue;
     }
     if (!options.quiet) {
-      train::say("[timing] {}: {} norms take turns, {} {}\n", model, timing.norms.size(), missing,
-                 missing == 1 ? "round" : "rounds");
+      train::say("[timing] {}: {} norms take turns, {} {}\n", group_label(comparison, groups[i]), timing.norms.size(),
+                 missing, missing == 1 ? "round" : "rounds");
     }
-    {
-      Turns turns(comparison, timing, options);
-      for (int64_t i = 0; i < missing && turns.round(); ++i) {
+    try {
+      const Cell& any = first_cell(comparison, groups[i], timing.norms.front());
+      const TimingImages images = options.images(recipe_of(comparison.recipe, any));
+      Turns turns(comparison, timing, images);
+      for (int64_t round = 0; round < missing && turns.round(); ++round) {
       }
+    } catch (const std::exception& e) {  // no batch of this size, or no memory for it
+      timing.problem = e.what();
+      const std::vector<double> none(timing.norms.size(), std::numeric_limits<double>::quiet_NaN());
+      timing.rounds.resize(static_cast<size_t>(due), none);
     }
     allocator(default_device()).empty_cache();
   }
 }
 
 bool timing_is_complete(const Comparison& comparison) {
-  const std::vector<std::string> models = models_to_time(comparison);
-  return std::all_of(models.begin(), models.end(), [&](const std::string& model) {
+  const std::vector<Settings> groups = groups_to_time(comparison);
+  return std::all_of(groups.begin(), groups.end(), [&](const Settings& group) {
     return comparison.timing_rounds == 0 ||
            std::any_of(comparison.timings.begin(), comparison.timings.end(), [&](const Timing& timing) {
-             return timing.model == model && static_cast<int64_t>(timing.rounds.size()) >= comparison.timing_rounds;
+             return timing.group == group && static_cast<int64_t>(timing.rounds.size()) >= comparison.timing_rounds;
            });
   });
 }

@@ -3,28 +3,36 @@
 #include "data/loader.h"
 #include "lab/report/report.h"
 
+#include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <functional>
 
 namespace norma::lab {
 
-/// True iff the tax of this model's norms can be found: batch norm is among them, and another one.
-bool can_be_timed(const Comparison& comparison, std::string_view model);
+/// True iff the tax of the norms of a timing_group() can be found: batch norm is among them, and another one.
+bool can_be_timed(const Comparison& comparison, const Settings& group);
 
-/// What a model is timed with.
-struct TimingOptions {
-  const data::Batch* batch;  ///< the images of each step
+/// The images of a step.
+struct TimingImages {
+  data::Batch batch;
   int64_t num_classes;
+};
+
+/// What groups are timed with.
+struct TimingOptions {
+  /// Those of a group: a recipe of one of its cells is given.
+  std::function<TimingImages(const train::Recipe& recipe)> images;
   bool quiet = false;
 };
 
-/// Has the norms of each model make training steps in turns until each has `due` rounds in comparison.timings. Each
-/// round has another order. The networks of one model are in memory together; they are new ones each time, and
-/// one step of each is not timed. A norm that throws is left out, and `problem` says why. Stops where interrupted()
-/// (interrupt.h), without the round it was in.
-void time_norms(Comparison& comparison, int64_t due, const TimingOptions& options);
+/// Has the norms of each timing_group() make training steps in turns, until each has the rounds in comparison.timings
+/// that are due before the cell of this index, or at the end for the number of cells. They are spread over all these
+/// moments; of several groups, not all have a part of theirs at each. Each round has another order. The networks of one
+/// group are in memory together; they are new ones each time, and one step of each is not timed. A norm that throws is
+/// left out, and `problem` says why. Stops where interrupted() (interrupt.h), without the round it was in.
+void time_norms(Comparison& comparison, size_t cell, const TimingOptions& options);
 
-/// True iff every model that can be timed has all its rounds.
+/// True iff every group that can be timed has all its rounds.
 bool timing_is_complete(const Comparison& comparison);
 
 }  // namespace norma::lab

@@ -16,21 +16,21 @@ namespace norma::lab {
 
 namespace {
 
-/// The rows of one model.
-using ModelRows = std::vector<Row>;
+/// The rows of one comparison_group().
+using GroupRows = std::vector<Row>;
 
-std::vector<ModelRows> by_model(const std::vector<Row>& rows) {
-  std::vector<ModelRows> models;
+std::vector<GroupRows> by_group(const std::vector<Row>& rows) {
+  std::vector<GroupRows> groups;
   for (const Row& row : rows) {
-    if (models.empty() || models.back().front().model != row.model) {
-      models.emplace_back();
-    }
-    models.back().push_back(row);
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const GroupRows& group) {
+      return comparison_group(group.front()) == comparison_group(row);
+    });
+    (found != groups.end() ? *found : groups.emplace_back()).push_back(row);
   }
-  return models;
+  return groups;
 }
 
-int64_t finished_rows(const ModelRows& rows) {
+int64_t finished_rows(const GroupRows& rows) {
   return std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.finished > 0; });
 }
 
@@ -41,7 +41,7 @@ struct SeedSpread {
 };
 
 /// Nothing where no norm had two seeds, and where all agree: then nobody knows how far others would not.
-std::optional<SeedSpread> seed_spread(const ModelRows& rows) {
+std::optional<SeedSpread> seed_spread(const GroupRows& rows) {
   double variance = 0;  // pooled over the norms
   int64_t freedom = 0;
   int64_t fewest = std::numeric_limits<int64_t>::max();
@@ -81,7 +81,7 @@ MedianInterval negated(const MedianInterval& tax) {
   return {.median = -tax.median, .low = -tax.high, .high = -tax.low, .count = tax.count, .sure = tax.sure};
 }
 
-/// What is known of the tax of one model's norms.
+/// What is known of the tax of the norms of one group.
 std::vector<std::string> tax_sentences(const std::vector<Row>& rows, const train::Recipe& recipe) {
   std::vector<std::string> more;
   std::vector<std::string> less;
@@ -108,9 +108,9 @@ std::vector<std::string> tax_sentences(const std::vector<Row>& rows, const train
   return sentences;
 }
 
-/// What is known of the accuracies of one model's norms, beside batch norm's.
-std::vector<std::string> accuracy_sentences(const ModelRows& rows, const Comparison& comparison) {
-  const std::string reference = reference_of(norms_of(comparison, rows.front().model));
+/// What is known of the accuracies of the norms of one group, beside batch norm's.
+std::vector<std::string> accuracy_sentences(const GroupRows& rows, const Comparison& comparison) {
+  const std::string reference = reference_of(norms_of(comparison, timing_group(rows.front())));
   const auto batch =
       std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.finished > 0 && row.norm == reference; });
   const std::optional<SeedSpread> spread = seed_spread(rows);
@@ -133,8 +133,12 @@ std::vector<std::string> accuracy_sentences(const ModelRows& rows, const Compari
 
 std::string answer_of(const Comparison& comparison) {
   std::string answer;
-  for (const ModelRows& rows : by_model(summarize(comparison))) {
-    std::vector<std::string> sentences = tax_sentences(rows, comparison.recipe);
+  std::vector<Settings> timed;
+  for (const GroupRows& rows : by_group(summarize(comparison))) {
+    // Learning rates share their tax.
+    const bool first = std::find(timed.begin(), timed.end(), timing_group(rows.front())) == timed.end();
+    timed.push_back(timing_group(rows.front()));
+    std::vector<std::string> sentences = first ? tax_sentences(rows, comparison.recipe) : std::vector<std::string>();
     for (std::string& sentence : accuracy_sentences(rows, comparison)) {
       if (!sentences.empty() && sentence.starts_with("no ")) {
         sentence[0] = 'N';
@@ -142,24 +146,26 @@ std::string answer_of(const Comparison& comparison) {
       sentences.push_back(std::move(sentence));
     }
     if (!sentences.empty()) {
-      answer += fmt::format("{}{}: {}", answer.empty() ? "" : " ", rows.front().model, fmt::join(sentences, " "));
+      answer += fmt::format("{}{}: {}", answer.empty() ? "" : " ", group_label(comparison, rows.front()),
+                            fmt::join(sentences, " "));
     }
   }
   return answer;
 }
 
-std::string accuracy_note(const std::vector<Row>& rows) {
+std::string accuracy_note(const Comparison& comparison) {
   std::string note;
   bool unknown = false;
-  for (const ModelRows& of_model : by_model(rows)) {
-    if (finished_rows(of_model) < 2) {
+  for (const GroupRows& rows : by_group(summarize(comparison))) {
+    if (finished_rows(rows) < 2) {
       continue;
     }
-    if (const std::optional<SeedSpread> spread = seed_spread(of_model)) {
+    if (const std::optional<SeedSpread> spread = seed_spread(rows)) {
       note += fmt::format(
           "{}{}: seeds of one norm differ by a standard deviation of {:.2f} points of accuracy, so that norms must "
           "differ by {:.2f} points before it means something.",
-          note.empty() ? "" : " ", of_model.front().model, 100 * spread->deviation, 100 * spread->threshold);
+          note.empty() ? "" : " ", group_label(comparison, rows.front()), 100 * spread->deviation,
+          100 * spread->threshold);
     } else {
       unknown = true;
     }
@@ -191,8 +197,8 @@ std::string tax_note(const Comparison& comparison) {
   }
   for (const Timing& timing : comparison.timings) {
     if (!timing.problem.empty()) {
-      note +=
-          fmt::format("{}Not all steps of {} were timed: {}.", note.empty() ? "" : " ", timing.model, timing.problem);
+      note += fmt::format("{}Not all steps of {} were timed: {}.", note.empty() ? "" : " ",
+                          group_label(comparison, timing.group), timing.problem);
     }
   }
   return note;

@@ -6,9 +6,11 @@
 #include "train/output.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 namespace norma::lab {
@@ -46,10 +48,13 @@ std::string problem_of(const std::vector<const Cell*>& cells) {
   return "";
 }
 
+bool same_row(const Settings& a, const Settings& b) {
+  return a.norm == b.norm && comparison_group(a) == comparison_group(b);
+}
+
 Row row_of(const std::vector<const Cell*>& cells) {
   Row row;
-  row.model = cells.front()->model;
-  row.norm = cells.front()->norm;
+  static_cast<Settings&>(row) = *cells.front();
   row.problem = problem_of(cells);
   row.seeds = static_cast<int64_t>(cells.size());
   std::vector<double> accuracy;
@@ -75,7 +80,7 @@ Row row_of(const std::vector<const Cell*>& cells) {
 /// Over the rounds in which batch norm and this one made a step.
 std::optional<MedianInterval> tax_of(const Comparison& comparison, const Row& row) {
   const auto timing = std::find_if(comparison.timings.begin(), comparison.timings.end(),
-                                   [&](const Timing& other) { return other.model == row.model; });
+                                   [&](const Timing& other) { return other.group == timing_group(row); });
   if (timing == comparison.timings.end()) {
     return std::nullopt;
   }
@@ -98,10 +103,60 @@ std::optional<MedianInterval> tax_of(const Comparison& comparison, const Row& ro
 
 }  // namespace
 
-std::vector<std::string> norms_of(const Comparison& comparison, std::string_view model) {
+std::vector<Axis> varying_axes(const Comparison& comparison) {
+  std::vector<Axis> varying;
+  std::copy_if(further_axes().begin(), further_axes().end(), std::back_inserter(varying), [&](const Axis& axis) {
+    return std::any_of(comparison.cells.begin(), comparison.cells.end(),
+                       [&](const Cell& cell) { return axis.value(cell) != axis.value(comparison.cells.front()); });
+  });
+  return varying;
+}
+
+std::string values_of(const Comparison& comparison, std::string_view axis) {
+  const auto found =
+      std::find_if(further_axes().begin(), further_axes().end(), [&](const Axis& other) { return other.name == axis; });
+  check(found != further_axes().end(), "values_of", "axis: expected the name of one, got '{}'", axis);
+  std::vector<std::string> values;
+  for (const Cell& cell : comparison.cells) {
+    const std::string value = found->value(cell);
+    if (std::find(values.begin(), values.end(), value) == values.end()) {
+      values.push_back(value);
+    }
+  }
+  return fmt::format("{}", fmt::join(values, ", "));
+}
+
+std::string label_of(const Comparison& comparison, const Cell& cell) {
+  std::string label = fmt::format("{} {}", cell.model, train::norm_label(cell.norm, comparison.recipe));
+  for (const Axis& axis : varying_axes(comparison)) {
+    label += fmt::format(", {} {}", axis.name, axis.value(cell));
+  }
+  const bool several_seeds = std::any_of(comparison.cells.begin(), comparison.cells.end(),
+                                         [&](const Cell& other) { return other.seed != cell.seed; });
+  return several_seeds ? fmt::format("{}, seed {}", label, cell.seed) : label;
+}
+
+std::string group_label(const Comparison& comparison, const Settings& settings) {
+  std::vector<std::string> values;
+  for (const Axis& axis : varying_axes(comparison)) {
+    if (axis.name == "lr" && settings.lr == 0) {
+      continue;  // a timing_group() has none
+    }
+    values.push_back(fmt::format("{} {}", axis.name, axis.value(settings)));
+  }
+  return values.empty() ? settings.model : fmt::format("{} with {}", settings.model, fmt::join(values, ", "));
+}
+
+Settings comparison_group(Settings settings) {
+  settings.norm.clear();
+  settings.seed = 0;
+  return settings;
+}
+
+std::vector<std::string> norms_of(const Comparison& comparison, const Settings& group) {
   std::vector<std::string> norms;
   for (const Cell& cell : comparison.cells) {
-    if (cell.model == model && std::find(norms.begin(), norms.end(), cell.norm) == norms.end()) {
+    if (timing_group(cell) == group && std::find(norms.begin(), norms.end(), cell.norm) == norms.end()) {
       norms.push_back(cell.norm);
     }
   }
@@ -130,9 +185,7 @@ std::string_view to_string(CellState state) {
 std::vector<Row> summarize(const Comparison& comparison) {
   std::vector<std::vector<const Cell*>> groups;
   for (const Cell& cell : comparison.cells) {
-    const auto same = [&](const std::vector<const Cell*>& group) {
-      return group.front()->model == cell.model && group.front()->norm == cell.norm;
-    };
+    const auto same = [&](const std::vector<const Cell*>& group) { return same_row(*group.front(), cell); };
     const auto found = std::find_if(groups.begin(), groups.end(), same);
     if (found == groups.end()) {
       groups.push_back({&cell});
@@ -186,13 +239,21 @@ std::string format_tax(const std::optional<MedianInterval>& tax) {
 }
 
 std::string to_table(const Comparison& comparison) {
-  const std::vector<std::string> heads = {"model", "norm", "accuracy %", "test loss",
-                                          "img/s", "tax",  "memory",     "parameters"};
-  constexpr size_t kTextColumns = 2;
+  const std::vector<Axis> axes = varying_axes(comparison);
+  std::vector<std::string> heads = {"model"};
+  for (const Axis& axis : axes) {
+    heads.emplace_back(axis.name);
+  }
+  heads.insert(heads.end(), {"norm", "accuracy %", "test loss", "img/s", "tax", "memory", "parameters"});
+  const size_t text_columns = axes.size() + 2;
   std::vector<std::vector<std::string>> lines = {heads};
   const std::vector<Row> rows = summarize(comparison);
   for (const Row& row : rows) {
-    std::vector<std::string> line = {row.model, train::norm_label(row.norm, comparison.recipe)};
+    std::vector<std::string> line = {row.model};
+    for (const Axis& axis : axes) {
+      line.push_back(axis.value(row));
+    }
+    line.push_back(train::norm_label(row.norm, comparison.recipe));
     if (row.finished > 0) {
       line.insert(line.end(), {format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
                                format_spread(row.images_per_second, 1), format_tax(row.tax),
@@ -204,8 +265,8 @@ std::string to_table(const Comparison& comparison) {
     }
     lines.push_back(line);
   }
-  std::string text = align_table(lines, kTextColumns);
-  for (const std::string& note : {answer_of(comparison), tax_note(comparison), accuracy_note(rows)}) {
+  std::string text = align_table(lines, text_columns);
+  for (const std::string& note : {answer_of(comparison), tax_note(comparison), accuracy_note(comparison)}) {
     text += note.empty() ? "" : note + "\n";
   }
   return text;
@@ -213,17 +274,17 @@ std::string to_table(const Comparison& comparison) {
 
 std::string to_csv(const Comparison& comparison) {
   std::string csv =
-      "model,norm,seed,state,test_accuracy,test_loss,images_per_second,tax,tax_low,tax_high,peak_tensor_bytes,"
+      "model,norm,seed,batch_size,lr,precision,memory_format,dataset,state,test_accuracy,test_loss,images_per_second,"
+      "tax,tax_low,tax_high,peak_tensor_bytes,"
       "peak_process_bytes,parameters,steps,seconds,reason\n";
   const std::vector<Row> rows = summarize(comparison);
   for (const Cell& cell : comparison.cells) {
-    csv += fmt::format("{},{},{},{},", csv_field(cell.model),
-                       csv_field(train::norm_label(cell.norm, comparison.recipe)), cell.seed, to_string(cell.state));
+    csv += fmt::format("{},{},{},{},{},{},{},{},{},", csv_field(cell.model),
+                       csv_field(train::norm_label(cell.norm, comparison.recipe)), cell.seed, cell.batch_size, cell.lr,
+                       cell.precision, to_string(cell.format), csv_field(cell.dataset), to_string(cell.state));
     if (cell.state == CellState::finished) {
       // The tax is that of the norm, whatever the seed.
-      const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
-        return other.model == cell.model && other.norm == cell.norm;
-      });
+      const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return same_row(other, cell); });
       const std::string tax = row->tax && row->tax->sure
                                   ? fmt::format("{:.6f},{:.6f},{:.6f}", row->tax->median, row->tax->low, row->tax->high)
                                   : ",,";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/report/median_interval.h"
+#include "lab/report/settings.h"
 #include "train/environment.h"
 #include "train/recipe.h"
 
@@ -17,11 +18,8 @@ enum class CellState { pending, finished, failed, interrupted };
 
 std::string_view to_string(CellState state);
 
-/// One training run of a comparison.
-struct Cell {
-  std::string model;
-  std::string norm;
-  uint64_t seed = 0;
+/// One training run of a comparison, with its settings.
+struct Cell : Settings {
   CellState state = CellState::pending;
   std::string reason;  ///< why it failed
   // What follows is known of finished cells only.
@@ -35,9 +33,9 @@ struct Cell {
   std::vector<double> losses;  ///< of each training step
 };
 
-/// Training steps of a model's norms that took turns.
+/// Training steps of norms that took turns.
 struct Timing {
-  std::string model;
+  Settings group;  ///< timing_group() of their cells
   std::vector<std::string> norms;
   /// Seconds: a round each, in which each norm made one step, in the order of `norms`. NaN: that step failed.
   std::vector<std::vector<double>> rounds;
@@ -46,10 +44,10 @@ struct Timing {
 
 /// What `norma compare` finds out, and what is needed to repeat it.
 struct Comparison {
-  train::Recipe recipe;  ///< of all cells; model, norm and seed are those of the cell
+  train::Recipe recipe;  ///< of all cells; a cell's settings come before its own (recipe_of())
   std::vector<Cell> cells;
-  int64_t timing_rounds = 0;    ///< that each model shall have
-  std::vector<Timing> timings;  ///< of models that have begun with theirs
+  int64_t timing_rounds = 0;    ///< that each timing_group() shall have
+  std::vector<Timing> timings;  ///< of groups that have begun with theirs
   train::Environment environment;
   std::string command;  ///< the command line
   std::string date;     ///< when it began
@@ -61,10 +59,8 @@ struct Spread {
   std::optional<double> deviation = {};
 };
 
-/// All seeds of one model and norm.
-struct Row {
-  std::string model;
-  std::string norm;
+/// All cells that differ in the seed alone; `seed` is that of the first.
+struct Row : Settings {
   int64_t finished = 0;  ///< seeds
   int64_t seeds = 0;
   std::string problem;  ///< "" when every seed finished, else "failed: …", "interrupted" or "not started"
@@ -77,14 +73,28 @@ struct Row {
   int64_t parameters = 0;
 };
 
-/// The norms of a model, in the order of its cells.
-std::vector<std::string> norms_of(const Comparison& comparison, std::string_view model);
+/// The axes beside model, norm and seed on which the cells lie apart, as columns of tables show them.
+std::vector<Axis> varying_axes(const Comparison& comparison);
+
+/// The values of the cells on the further axis of that name: "4, 8, 16".
+std::string values_of(const Comparison& comparison, std::string_view axis);
+
+/// For people: "resnet18 group:8", with what varies behind it: "resnet18 group:8, batch size 4, seed 1".
+std::string label_of(const Comparison& comparison, const Cell& cell);
+/// The same for all norms and seeds of a model: "resnet18", "resnet18 with batch size 4".
+std::string group_label(const Comparison& comparison, const Settings& settings);
+
+/// Without norm and seed: what norms are compared in.
+Settings comparison_group(Settings settings);
+
+/// The norms of a timing_group(), in the order of its cells.
+std::vector<std::string> norms_of(const Comparison& comparison, const Settings& group);
 
 /// The norm that the others are measured against: batch norm, one without options before one that has some; "" where
 /// there is none.
 std::string reference_of(const std::vector<std::string>& norms);
 
-/// A row for each model and norm, in the order of the cells.
+/// The rows, in the order of their first cells.
 std::vector<Row> summarize(const Comparison& comparison);
 
 /// The table that is printed.
@@ -112,12 +122,12 @@ std::string format_count(int64_t count);
 std::string format_tax(const std::optional<MedianInterval>& tax);
 
 // --- what is said of the figures --------------------------------------------------------------------------------
-/// A sentence or two for each model of which something is known: which norms cost more or less than batch norm, and
-/// which are more or less accurate.
+/// A sentence or two for each comparison_group() of which something is known: which norms cost more or less than batch
+/// norm, and which are more or less accurate.
 std::string answer_of(const Comparison& comparison);
-/// What a reader must know of the accuracies' differences, model by model: how far seeds lie apart, or that nobody
+/// What a reader must know of the accuracies' differences, group by group: how far seeds lie apart, or that nobody
 /// knows.
-std::string accuracy_note(const std::vector<Row>& rows);
+std::string accuracy_note(const Comparison& comparison);
 /// How the tax was found, and what is missing of it; "" without any.
 std::string tax_note(const Comparison& comparison);
 

@@ -56,14 +56,14 @@ class Colours {
   std::map<std::string, std::string> colours_;
 };
 
-std::vector<std::string> models_of(const Comparison& comparison) {
-  std::vector<std::string> models;
+std::vector<Settings> groups_of(const Comparison& comparison) {
+  std::vector<Settings> groups;
   for (const Cell& cell : comparison.cells) {
-    if (std::find(models.begin(), models.end(), cell.model) == models.end()) {
-      models.push_back(cell.model);
+    if (std::find(groups.begin(), groups.end(), comparison_group(cell)) == groups.end()) {
+      groups.push_back(comparison_group(cell));
     }
   }
-  return models;
+  return groups;
 }
 
 /// Exponential moving average over about a fortieth of the run, without the pull towards 0 at the start.
@@ -81,16 +81,24 @@ std::vector<double> smoothed(const std::vector<double>& values) {
   return result;
 }
 
-void put_table(std::string& page, const std::vector<Row>& rows, const train::Recipe& recipe) {
+void put_table(std::string& page, const std::vector<Row>& rows, const Comparison& comparison) {
+  const std::vector<Axis> axes = varying_axes(comparison);
+  page += "<div class=\"scroll\"><table>\n<tr><th>model</th><th>norm</th>";
+  for (const Axis& axis : axes) {
+    page += fmt::format("<th>{}</th>", axis.name);
+  }
   page +=
-      "<div class=\"scroll\"><table>\n<tr><th>model</th><th>norm</th><th>accuracy</th><th>test loss</th>"
-      "<th>img/s</th><th>tax</th><th>tensors</th><th>process</th><th>parameters</th></tr>\n";
+      "<th>accuracy</th><th>test loss</th><th>img/s</th><th>tax</th><th>tensors</th><th>process</th>"
+      "<th>parameters</th></tr>\n";
   std::string model;
   for (const Row& row : rows) {
     const std::string_view start = model.empty() || model == row.model ? "<tr>" : "<tr class=\"group\">";
     model = row.model;
     page += fmt::format("{}<td>{}</td><td>{}</td>", start, escape_html(row.model),
-                        escape_html(train::norm_label(row.norm, recipe)));
+                        escape_html(train::norm_label(row.norm, comparison.recipe)));
+    for (const Axis& axis : axes) {
+      page += fmt::format("<td>{}</td>", escape_html(axis.value(row)));
+    }
     if (row.finished > 0) {
       page += fmt::format("<td>{} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
                           format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
@@ -101,24 +109,27 @@ void put_table(std::string& page, const std::vector<Row>& rows, const train::Rec
     }
     page += "</tr>\n";
     if (row.finished > 0 && !row.problem.empty()) {
-      page += fmt::format("<tr><td></td><td></td><td class=\"problem\" colspan=\"7\">{} of {} seeds; {}</td></tr>\n",
-                          row.finished, row.seeds, escape_html(row.problem));
+      page +=
+          fmt::format("<tr><td colspan=\"{}\"></td><td class=\"problem\" colspan=\"7\">{} of {} seeds; {}</td></tr>\n",
+                      axes.size() + 2, row.finished, row.seeds, escape_html(row.problem));
     }
   }
   page += "</table></div>\n";
 }
 
 void put_loss_curves(std::string& page, const Comparison& comparison, const Colours& colours) {
-  for (const std::string& model : models_of(comparison)) {
-    LineChart chart{
-        .title = "Training loss of " + model, .x_label = "training images", .y_label = "loss", .series = {}};
+  for (const Settings& group : groups_of(comparison)) {
+    LineChart chart{.title = "Training loss of " + group_label(comparison, group),
+                    .x_label = "training images",
+                    .y_label = "loss",
+                    .series = {}};
     for (const Cell& cell : comparison.cells) {
-      if (cell.model != model || cell.losses.empty()) {
+      if (comparison_group(cell) != group || cell.losses.empty()) {
         continue;
       }
       std::vector<double> images;
       for (size_t i = 0; i < cell.losses.size(); ++i) {
-        images.push_back(static_cast<double>(comparison.recipe.batch_size) * static_cast<double>(i + 1));
+        images.push_back(static_cast<double>(cell.batch_size) * static_cast<double>(i + 1));
       }
       chart.series.push_back(
           {.name = cell.norm, .colour = colours.of(cell.norm), .x = images, .y = cell.losses, .faint = true});
@@ -134,12 +145,15 @@ void put_loss_curves(std::string& page, const Comparison& comparison, const Colo
   }
 }
 
-void put_bars(std::string& page, const std::vector<Row>& rows, const train::Recipe& recipe, const Colours& colours) {
+void put_bars(std::string& page, const std::vector<Row>& rows, const Comparison& comparison, const Colours& colours) {
   BarChart accuracy{.title = "Test accuracy", .bars = {}, .end = 100};
   BarChart speed{.title = "Training images per second", .bars = {}};
   for (const Row& row : rows) {
     if (row.finished > 0) {
-      const std::string name = row.model + " " + train::norm_label(row.norm, recipe);
+      std::string name = row.model + " " + train::norm_label(row.norm, comparison.recipe);
+      for (const Axis& axis : varying_axes(comparison)) {
+        name += fmt::format(", {} {}", axis.name, axis.value(row));
+      }
       accuracy.bars.push_back({.name = name,
                                .colour = colours.of(row.norm),
                                .value = 100 * row.accuracy.mean,
@@ -155,19 +169,18 @@ void put_bars(std::string& page, const std::vector<Row>& rows, const train::Reci
   }
 }
 
-void put_explanations(std::string& page, const train::Recipe& recipe) {
-  page += fmt::format(R"html(<dl>
+void put_explanations(std::string& page) {
+  page += R"html(<dl>
 <dt>accuracy</dt><dd>Share of the test images, none of which was trained on, whose most probable class is the right one.</dd>
 <dt>test loss</dt><dd>Mean cross-entropy on the test images: it also counts how sure the network was.</dd>
-<dt>img/s</dt><dd>Training images per second: {} over the median time of a training step, loading included, evaluation not.</dd>
+<dt>img/s</dt><dd>Training images per second: the batch size over the median time of a training step, loading included, evaluation not.</dd>
 <dt>tax</dt><dd>Share of its throughput that the network loses when its batch norm is replaced by this norm; negative is faster. Training steps of all norms take turns for it, spread over the whole comparison, so that all meet the same moments of the machine: images per second of different runs do not.</dd>
 <dt>tensors</dt><dd>The most memory that tensors held at one time during training: parameters, gradients, optimizer, activations.</dd>
 <dt>process</dt><dd>The most memory that the whole process held during training, as the system counts it.</dd>
 <dt>parameters</dt><dd>Numbers that are trained.</dd>
 </dl>
 <p class="soft">A value after ± is the standard deviation over the seeds. In the loss curves, the pale line is the loss of each batch and the strong one its moving average.</p>
-)html",
-                      recipe.batch_size);
+)html";
 }
 
 void put_fact(std::string& page, std::string_view name, std::string_view value) {
@@ -181,21 +194,23 @@ std::string length_of(const train::Recipe& recipe) {
                            : fmt::format("{} epoch{}", recipe.epochs, recipe.epochs == 1 ? "" : "s");
 }
 
-void put_recipe(std::string& page, const train::Recipe& recipe) {
+void put_recipe(std::string& page, const Comparison& comparison) {
+  const train::Recipe& recipe = comparison.recipe;
   page += "<table class=\"facts\">\n";
-  put_fact(page, "data", fmt::format("{} at {}×{}", recipe.dataset, recipe.image_size, recipe.image_size));
+  put_fact(page, "data",
+           fmt::format("{} at {}×{}", values_of(comparison, "dataset"), recipe.image_size, recipe.image_size));
   put_fact(page, "augmentation",
            fmt::format("{}{}", recipe.crop_padding > 0 ? fmt::format("crop by {} pixels ", recipe.crop_padding) : "",
                        recipe.flip ? "flip" : (recipe.crop_padding > 0 ? "" : "none")));
   put_fact(page, "length", length_of(recipe));
-  put_fact(page, "batch size", std::to_string(recipe.batch_size));
+  put_fact(page, "batch size", values_of(comparison, "batch size"));
   put_fact(page, "optimizer",
            fmt::format("{}, learning rate {}, weight decay {} (not on norms and biases), momentum {}", recipe.opt,
-                       recipe.lr, recipe.weight_decay,
+                       values_of(comparison, "lr"), recipe.weight_decay,
                        recipe.sched == "onecycle" ? "0.95 to 0.85 and back" : fmt::format("{}", recipe.momentum)));
   put_fact(page, "schedule", recipe.sched);
-  put_fact(page, "memory format", recipe.channels_last ? "channels_last" : "contiguous");
-  put_fact(page, "precision", recipe.precision);
+  put_fact(page, "memory format", values_of(comparison, "format"));
+  put_fact(page, "precision", values_of(comparison, "precision"));
   put_fact(page, "all of it", train::to_json(recipe));
   page += "</table>\n";
 }
@@ -232,14 +247,14 @@ std::string to_html(const Comparison& comparison) {
       "<title>Norma: comparison of norms</title>\n<style>{}</style>\n</head>\n<body>\n"
       "<h1>What the norm costs, and what it buys</h1>\n"
       "<p class=\"soft\">{} of {} at {}×{}, on {}. Every network saw the same images in the same order. {}</p>\n",
-      kStyle, escape_html(length_of(comparison.recipe)), escape_html(comparison.recipe.dataset),
+      kStyle, escape_html(length_of(comparison.recipe)), escape_html(values_of(comparison, "dataset")),
       comparison.recipe.image_size, comparison.recipe.image_size, escape_html(comparison.environment.cpu),
       escape_html(comparison.date));
   if (const std::string answer = answer_of(comparison); !answer.empty()) {
     page += fmt::format("<p class=\"answer\">{}</p>\n", escape_html(answer));
   }
-  put_table(page, rows, comparison.recipe);
-  for (const std::string& note : {tax_note(comparison), accuracy_note(rows)}) {
+  put_table(page, rows, comparison);
+  for (const std::string& note : {tax_note(comparison), accuracy_note(comparison)}) {
     if (!note.empty()) {
       page += fmt::format("<p>{}</p>\n", escape_html(note));
     }
@@ -247,11 +262,11 @@ std::string to_html(const Comparison& comparison) {
   page += "<h2>Learning</h2>\n";
   put_loss_curves(page, comparison, colours);
   page += "<h2>Accuracy and speed</h2>\n";
-  put_bars(page, rows, comparison.recipe, colours);
+  put_bars(page, rows, comparison, colours);
   page += "<h2>What the columns mean</h2>\n";
-  put_explanations(page, comparison.recipe);
+  put_explanations(page);
   page += "<h2>Recipe</h2>\n";
-  put_recipe(page, comparison.recipe);
+  put_recipe(page, comparison);
   page += "<h2>Measured on</h2>\n";
   put_environment(page, comparison);
   page += "</body>\n</html>\n";

@@ -8,9 +8,11 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <charconv>
 #include <limits>
 #include <set>
-#include <tuple>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 // A comparison as JSON, and back.
@@ -21,7 +23,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFormat = "norma comparison 1";
+constexpr std::string_view kFormat = "norma comparison ";
+/// 1: cells had model, norm and seed, and all else was the recipe's; timings had a model.
+constexpr int64_t kVersion = 2;
 
 constexpr std::array kStates = {CellState::pending, CellState::finished, CellState::failed, CellState::interrupted};
 
@@ -34,8 +38,71 @@ CellState state_from_string(std::string_view name, std::string_view where) {
   fail(where, "state: expected pending, finished, failed or interrupted, got '{}'", excerpt(name));
 }
 
+int64_t version_of(const std::string& format, const std::string& where) {
+  check(format.starts_with(kFormat), where, "format: expected '{}{}', got '{}'", kFormat, kVersion, excerpt(format));
+  int64_t version = 0;
+  const char* end = format.data() + format.size();
+  const auto [stop, error] = std::from_chars(format.data() + kFormat.size(), end, version);
+  check(error == std::errc() && stop == end && version >= 1, where, "format: expected '{}{}', got '{}'", kFormat,
+        kVersion, excerpt(format));
+  check(version <= kVersion, where,
+        "format: expected a version up to {}, got {}: a newer Norma has written this, and this one cannot read it",
+        kVersion, version);
+  return version;
+}
+
+MemoryFormat format_from_string(const std::string& name, std::string_view where) {
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    if (to_string(format) == name) {
+      return format;
+    }
+  }
+  fail(where, "memory_format: expected contiguous or channels_last, got '{}'", excerpt(name));
+}
+
+/// What a timing_group() has.
+Json group_to_json(const Settings& group) {
+  return {{"model", group.model},
+          {"batch_size", group.batch_size},
+          {"precision", group.precision},
+          {"memory_format", to_string(group.format)},
+          {"dataset", group.dataset}};
+}
+
+/// `settings` has what the first version leaves out.
+void read_group(const nlohmann::json& json, const std::string& where, int64_t version, Settings& settings) {
+  settings.model = data::json_field<std::string>(where, json, "model");
+  if (version == 1) {
+    return;
+  }
+  settings.batch_size = data::json_field<int64_t>(where, json, "batch_size");
+  settings.precision = data::json_field<std::string>(where, json, "precision");
+  settings.format = format_from_string(data::json_field<std::string>(where, json, "memory_format"), where);
+  settings.dataset = data::json_field<std::string>(where, json, "dataset");
+  check_range(where, "batch_size", settings.batch_size, train::ranges::kBatchSize);
+}
+
+Json settings_to_json(const Settings& settings) {
+  Json json = group_to_json(settings);
+  json["norm"] = settings.norm;
+  json["seed"] = settings.seed;
+  json["lr"] = settings.lr;
+  return json;
+}
+
+void read_settings(const nlohmann::json& json, const std::string& where, int64_t version, Settings& settings) {
+  read_group(json, where, version, settings);
+  settings.norm = data::json_field<std::string>(where, json, "norm");
+  settings.seed = data::json_field<uint64_t>(where, json, "seed");
+  if (version > 1) {
+    settings.lr = data::json_field<double>(where, json, "lr");
+    check_range(where, "lr", settings.lr, train::ranges::kLr);
+  }
+}
+
 Json cell_to_json(const Cell& cell) {
-  Json json = {{"model", cell.model}, {"norm", cell.norm}, {"seed", cell.seed}, {"state", to_string(cell.state)}};
+  Json json = settings_to_json(cell);
+  json["state"] = to_string(cell.state);
   if (!cell.reason.empty()) {
     json["reason"] = cell.reason;
   }
@@ -52,12 +119,12 @@ Json cell_to_json(const Cell& cell) {
   return json;
 }
 
-Cell cell_from_json(const nlohmann::json& json, const std::string& where) {
+/// `defaults` are of the comparison's recipe.
+Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_t version, const Settings& defaults) {
   Cell cell;
+  static_cast<Settings&>(cell) = defaults;
+  read_settings(json, where, version, cell);
   const auto read = [&]<class T>(const char* name, T& value) { value = data::json_field<T>(where, json, name); };
-  read("model", cell.model);
-  read("norm", cell.norm);
-  read("seed", cell.seed);
   cell.state = state_from_string(data::json_field<std::string>(where, json, "state"), where);
   if (json.contains("reason")) {
     read("reason", cell.reason);
@@ -88,16 +155,19 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where) {
 }
 
 Json timing_to_json(const Timing& timing) {
-  Json json = {{"model", timing.model}, {"norms", timing.norms}, {"rounds", timing.rounds}};
+  Json json = group_to_json(timing.group);
+  json["norms"] = timing.norms;
+  json["rounds"] = timing.rounds;
   if (!timing.problem.empty()) {
     json["problem"] = timing.problem;
   }
   return json;
 }
 
-Timing timing_from_json(const nlohmann::json& json, const std::string& where) {
-  Timing timing;
-  timing.model = data::json_field<std::string>(where, json, "model");
+Timing timing_from_json(const nlohmann::json& json, const std::string& where, int64_t version,
+                        const Settings& defaults) {
+  Timing timing{.group = timing_group(defaults), .norms = {}, .rounds = {}, .problem = {}};
+  read_group(json, where, version, timing.group);
   timing.norms = data::json_field<std::vector<std::string>>(where, json, "norms");
   if (json.contains("problem")) {
     timing.problem = data::json_field<std::string>(where, json, "problem");
@@ -116,7 +186,7 @@ Timing timing_from_json(const nlohmann::json& json, const std::string& where) {
 }
 
 /// What it lacks is of a comparison without timing.
-void read_timings(const nlohmann::json& json, const std::string& where, Comparison& comparison) {
+void read_timings(const nlohmann::json& json, const std::string& where, int64_t version, Comparison& comparison) {
   if (!json.contains("timing_rounds")) {
     return;
   }
@@ -126,12 +196,13 @@ void read_timings(const nlohmann::json& json, const std::string& where, Comparis
   check(timings.is_array(), where, "timings: expected a list, got {}", data::json_excerpt(timings));
   for (size_t i = 0; i < timings.size(); ++i) {
     const std::string place = fmt::format("{}: timing {}", where, i + 1);
-    Timing timing = timing_from_json(timings[i], place);
-    const std::vector<std::string> norms = norms_of(comparison, timing.model);
+    Timing timing = timing_from_json(timings[i], place, version, settings_of(comparison.recipe));
+    const std::vector<std::string> norms = norms_of(comparison, timing.group);
     check(timing.norms == norms, place, "norms: expected those of the cells, [{}], got [{}]", fmt::join(norms, ", "),
           excerpt(fmt::format("{}", fmt::join(timing.norms, ", "))));
     for (const Timing& other : comparison.timings) {
-      check(other.model != timing.model, place, "model: expected each once, got {} twice", timing.model);
+      check(other.group != timing.group, place, "expected each once, got {} twice",
+            group_label(comparison, timing.group));
     }
     comparison.timings.push_back(std::move(timing));
   }
@@ -140,7 +211,7 @@ void read_timings(const nlohmann::json& json, const std::string& where, Comparis
 }  // namespace
 
 std::string to_json(const Comparison& comparison) {
-  Json json = {{"format", kFormat},
+  Json json = {{"format", fmt::format("{}{}", kFormat, kVersion)},
                {"date", comparison.date},
                {"command", comparison.command},
                {"environment", Json::parse(train::to_json(comparison.environment))},
@@ -163,8 +234,7 @@ std::string to_json(const Comparison& comparison) {
 
 Comparison comparison_from_json(const std::string& text, const std::string& where) {
   const nlohmann::json json = data::parse_json(where, "the comparison", text);
-  const auto format = data::json_field<std::string>(where, json, "format");
-  check(format == kFormat, where, "format: expected '{}', got '{}'", kFormat, excerpt(format));
+  const int64_t version = version_of(data::json_field<std::string>(where, json, "format"), where);
   for (const char* part : {"environment", "recipe", "cells"}) {
     check(json.contains(part), where, "{}: missing", part);
   }
@@ -176,15 +246,16 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   const nlohmann::json& cells = json["cells"];
   check(cells.is_array(), where, "cells: expected a list, got {}", data::json_excerpt(cells));
   check(!cells.empty(), where, "cells: expected at least one, got none");
-  std::set<std::tuple<std::string, std::string, uint64_t>> seen;
+  std::set<std::string> seen;
   for (size_t i = 0; i < cells.size(); ++i) {
-    Cell cell = cell_from_json(cells[i], fmt::format("{}: cell {}", where, i + 1));
-    check(seen.emplace(cell.model, cell.norm, cell.seed).second, where,
+    Cell cell =
+        cell_from_json(cells[i], fmt::format("{}: cell {}", where, i + 1), version, settings_of(comparison.recipe));
+    check(seen.insert(data::json_text(settings_to_json(cell))).second, where,
           "cell {}: expected each once, got {} with norm {} and seed {} twice", i + 1, excerpt(cell.model),
           excerpt(cell.norm), cell.seed);
     comparison.cells.push_back(std::move(cell));
   }
-  read_timings(json, where, comparison);
+  read_timings(json, where, version, comparison);
   return comparison;
 }
 

@@ -40,6 +40,32 @@ TEST_CASE("norma compare: table, CSV, JSON and page") {
   CHECK(read_file(folder / "o/report.html").starts_with("<!DOCTYPE html>"));
 }
 
+TEST_CASE("norma compare: further axes with several values") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(),
+                                    "compare --models convnext_atto --patch-size 4 --test-images 8 --data shapes "
+                                    "--batch-sizes 2,4 --lrs 1e-3,2e-3 --precisions float32 --formats contiguous "
+                                    "--images 4 --norm batch --output o");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(outcome.out.find("[2/4] convnext_atto batch, batch size 2, lr 0.002") != std::string::npos,
+                outcome.out);
+  CHECK(outcome.out.find("\nmodel          batch size  lr     norm   accuracy") != std::string::npos);
+  const nlohmann::json json = results(folder / "o");
+  REQUIRE(json["cells"].size() == 4);
+  CHECK(json["cells"][1]["batch_size"] == 2);
+  CHECK(json["cells"][1]["lr"] == 0.002);
+  CHECK(json["cells"][1]["precision"] == "float32");
+  CHECK(json["cells"][1]["memory_format"] == "contiguous");
+  CHECK(json["cells"][1]["dataset"] == "shapes");
+  CHECK(json["cells"][0]["losses"].size() == 2);  // of as many images
+  CHECK(json["cells"][2]["losses"].size() == 1);
+  CHECK(
+      read_file(folder / "o/results.csv").find("\nconvnext_atto,batch,0,4,0.001,float32,contiguous,shapes,finished,") !=
+      std::string::npos);
+  CHECK(run_norma(folder.path(), "compare --resume o --batch-sizes 2").err ==
+        "norma: resume: models, norms, seeds and recipe are those of the beginning: leave these options out\n");
+}
+
 TEST_CASE("norma compare: --norm-policy puts other norms in") {
   const TemporaryFolder folder;
   test::write_file(folder / "p.toml", "\"stages.3.*\" = \"none\"\n");
@@ -49,7 +75,9 @@ TEST_CASE("norma compare: --norm-policy puts other norms in") {
   const int64_t without = models::create_model("convnext_atto", {.num_classes = 10})->parameter_count();
   CHECK(results(folder / "o")["cells"][0]["parameters"] == without - 2 * (160 + 320 + 320));
   CHECK(outcome.out.find("\nconvnext_atto  group + p.toml ") != std::string::npos);
-  CHECK(read_file(folder / "o/results.csv").find("\nconvnext_atto,group + p.toml,0,finished,") != std::string::npos);
+  CHECK(read_file(folder / "o/results.csv")
+            .find("\nconvnext_atto,group + p.toml,0,4,0.002,float32,channels_last,shapes,finished,") !=
+        std::string::npos);
   CHECK(read_file(folder / "o/report.html").find("<td>group + p.toml</td>") != std::string::npos);
 }
 

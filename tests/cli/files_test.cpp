@@ -134,8 +134,12 @@ TEST_CASE("norma compare: --resume of results that are deeply nested, of another
           start + "the comparison: expected at most 32 objects and lists in each other, got more\n");
   }
   CHECK(error("{}") == start + "format: missing\n");
-  CHECK(error(R"({"format": "norma comparison 2"})") ==
-        start + "format: expected 'norma comparison 1', got 'norma comparison 2'\n");
+  CHECK(error(R"({"format": "norma benchmark 2"})") ==
+        start + "format: expected 'norma comparison 2', got 'norma benchmark 2'\n");
+  CHECK(error(R"({"format": "norma comparison 99"})") ==
+        start +
+            "format: expected a version up to 2, got 99: a newer Norma has written this, and this one cannot read "
+            "it\n");
   CHECK(error(R"({"format": 1})") == start + "format: expected a text, got 1\n");
   const std::string text = error("[\"" + std::string(100'000, 'x'));
   CHECK(text.starts_with(start + "the comparison: not JSON: "));

@@ -106,6 +106,16 @@ TEST_CASE("norma: values that are none") {
         "norma: train: --log-interval: expected a whole number from 1 to 1000000000, got 0\n");
   CHECK(complaint("compare --seeds 1,x") ==
         "norma: compare: --seeds: expected a whole number from 0 to 18446744073709551615, got x\n");
+  CHECK(complaint("compare --batch-sizes 4,0") ==
+        "norma: compare: --batch-sizes: expected a whole number from 1 to 1048576, got 0\n");
+  CHECK(complaint("compare --lr fast") == "norma: compare: --lrs: expected a number in (0, 1000], got fast\n");
+  CHECK(complaint("compare --formats channels_last,nchw") ==
+        "norma: compare: --formats: expected contiguous or channels_last, got nchw\n");
+  CHECK(complaint("compare --precisions float32,") ==
+        "norma: compare: --precisions: expected a name, got an empty text\n");
+  CHECK(complaint("compare --format contiguous --no-channels-last") ==
+        "norma: compare: --formats, --channels-last: expected one of them\n");
+  CHECK(complaint("compare --lrs 0.1,0.1") == "norma: compare: lrs: expected each once, got 0.1 twice\n");
   CHECK(complaint("compare --norms batch,batch") == "norma: compare: norms: expected each once, got batch twice\n");
   CHECK(complaint("eval") == "norma: eval: --checkpoint is required\n");
   CHECK(complaint("run") == "norma: run: --model is required\n");

@@ -5,11 +5,11 @@ using namespace norma;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::read([&] {
-    const train::Comparison comparison = train::comparison_from_json(std::string(fuzz::text_of(data, size)));
-    train::to_json(comparison);
-    train::to_table(comparison);
-    train::to_csv(comparison);
-    train::to_html(comparison);
+    const lab::Comparison comparison = lab::comparison_from_json(std::string(fuzz::text_of(data, size)));
+    lab::to_json(comparison);
+    lab::to_table(comparison);
+    lab::to_csv(comparison);
+    lab::to_html(comparison);
   });
   return 0;
 }

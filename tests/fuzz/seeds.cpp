@@ -26,17 +26,17 @@ std::string read(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-train::Comparison comparison() {
-  train::Comparison comparison{.environment = train::environment(), .command = "norma compare", .date = "today"};
+lab::Comparison comparison() {
+  lab::Comparison comparison{.environment = train::environment(), .command = "norma compare", .date = "today"};
   comparison.recipe.patch_size = 2;
-  train::Cell finished;
+  lab::Cell finished;
   finished.model = "resnet18";
   finished.norm = "batch";
-  finished.state = train::CellState::finished;
+  finished.state = lab::CellState::finished;
   finished.losses = {2.5, 1.25};
-  train::Cell failed = finished;
+  lab::Cell failed = finished;
   failed.norm = "group:7";
-  failed.state = train::CellState::failed;
+  failed.state = lab::CellState::failed;
   failed.reason = "no";
   comparison.cells = {finished, failed};
   return comparison;
@@ -73,7 +73,7 @@ void write_seeds(const std::filesystem::path& folder) {
   write(folder / "norm_spec/spec", "batch[eps=1e-3,momentum=0.1,affine=false]");
   write(folder / "norm_spec/groups", "group/16");
   write(folder / "recipe/recipe", train::to_json(train::Recipe{}));
-  write(folder / "comparison/comparison", train::to_json(comparison()));
+  write(folder / "comparison/comparison", lab::to_json(comparison()));
   write(folder / "metrics/log",
         "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy\n1,0.5,4,0.001,2.5,3.1,,\n"
         "2,1,8,0.001,2.4,3.2,2.3,0.5\n5,2,16,0.001,2,3,,\n");

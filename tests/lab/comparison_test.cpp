@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <memory>
@@ -38,6 +39,17 @@ ComparisonOptions small(const std::filesystem::path& output) {
   return options;
 }
 
+/// Two images for the steps that are timed.
+TimingOptions black_images(Device device = kCpu) {
+  return {.images =
+              [device](const train::Recipe&) {
+                return TimingImages{.batch = {.images = ones({2, 3, 32, 32}, {.device = device}),
+                                              .labels = zeros({2}, {.dtype = DType::int64, .device = device})},
+                                    .num_classes = 10};
+              },
+          .quiet = true};
+}
+
 /// Fails where a gradient is asked for: not before the first step.
 class Breaking : public nn::Module {
  public:
@@ -63,6 +75,130 @@ TEST_CASE("comparison: every model with every norm with every seed, in this orde
   for (const Cell& cell : comparison.cells) {
     CHECK(cell.state == CellState::pending);
   }
+}
+
+TEST_CASE("comparison: every axis may have several values, and the cells are their product") {
+  ComparisonOptions options = small("unused");
+  options.models = {"resnet18", "convnext_atto"};
+  options.batch_sizes = {2, 4};
+  options.lrs = {0.1, 0.2};
+  options.precisions = {"float32", "bfloat16"};
+  options.formats = {MemoryFormat::contiguous, MemoryFormat::channels_last};
+  options.datasets = {"shapes", "fashion_mnist"};
+  options.seeds = {0, 1};
+  const Comparison comparison = plan_comparison(options);
+  REQUIRE(comparison.cells.size() == 2 * 2 * 2 * 2 * 2 * 2 * 2 * 2);
+  for (size_t i = 0; i < comparison.cells.size(); ++i) {
+    CHECK(std::find(comparison.cells.begin() + static_cast<std::ptrdiff_t>(i) + 1, comparison.cells.end(),
+                    comparison.cells[i]) == comparison.cells.end());
+  }
+  const Cell& last = comparison.cells.back();
+  const train::Recipe recipe = recipe_of(comparison.recipe, last);
+  CHECK(recipe.model == "convnext_atto");
+  CHECK(recipe.norm == "layer2d");
+  CHECK(recipe.batch_size == 4);
+  CHECK(recipe.lr == 0.2);
+  CHECK(recipe.precision == "bfloat16");
+  CHECK(recipe.channels_last);
+  CHECK(recipe.dataset == "fashion_mnist");
+  CHECK(recipe.seed == 1);
+  CHECK(recipe.images == options.recipe.images);  // however many are in a batch
+  CHECK(label_of(comparison, last) ==
+        "convnext_atto layer2d, dataset fashion_mnist, batch size 4, lr 0.2, precision bfloat16, format channels_last, "
+        "seed 1");
+}
+
+TEST_CASE("comparison: what is wrong with a further axis is said before anything runs") {
+  const auto error_with = [](auto&& change) {
+    ComparisonOptions options = small("unused");
+    change(options);
+    return test::error_of([&] { plan_comparison(options); });
+  };
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.batch_sizes = {4, 8, 4};
+        }) == "compare: batch-sizes: expected each once, got 4 twice");
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.formats = {MemoryFormat::contiguous, MemoryFormat::contiguous};
+        }) == "compare: formats: expected each once, got contiguous twice");
+  CHECK(error_with([](ComparisonOptions& o) { o.precisions = {"float32", "float33"}; }).starts_with("precision: "));
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.datasets = {"shapes", "shape"};
+        }).starts_with("train: unknown dataset 'shape'"));
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.lrs = {0.1, -0.1};
+        }) == "train: lr: expected a number in (0, 1000], got -0.1");
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.datasets = {"idx", "fashion_mnist"};
+          o.recipe.data_dir = "images";
+        }) == "compare: data-dir: expected one dataset that is read from files, got 2");
+  CHECK(error_with([](ComparisonOptions& o) {
+          o.precisions = {"float32", "bfloat16"};
+          o.recipe.cast_policy = "\"batch_norm\" = \"float32\"\n";
+        }) != "no error");
+}
+
+TEST_CASE("comparison: a cast policy is for the cells whose precision has one, data's folder for those that read it") {
+  ComparisonOptions options = small("unused");
+  options.precisions = {"float32", "amp_bfloat16"};
+  options.recipe.cast_policy = "\"batch_norm\" = \"float32\"\n";
+  options.datasets = {"shapes", "idx"};
+  options.recipe.data_dir = "images";
+  const Comparison comparison = plan_comparison(options);
+  for (const Cell& cell : comparison.cells) {
+    const train::Recipe recipe = recipe_of(comparison.recipe, cell);
+    CHECK(recipe.cast_policy.empty() == (cell.precision == "float32"));
+    CHECK(recipe.data_dir.empty() == (cell.dataset == "shapes"));
+  }
+}
+
+TEST_CASE("comparison: a combination that cannot run is a failed cell, and what never can is an error") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.models = {"resnet18"};
+  options.recipe.small_stem = false;
+  options.recipe.images = 2;
+  options.batch_sizes = {1, 2};  // batch norm has one value per channel in the last stage
+  Comparison comparison = plan_comparison(options);
+  rehearse_comparison(comparison);
+  run_comparison(comparison, options);
+  CHECK(comparison.cells[0].norm == "batch");
+  CHECK(comparison.cells[0].state == CellState::failed);
+  CHECK(comparison.cells[0].reason.starts_with("batch_norm: "));
+  for (size_t i = 1; i < 4; ++i) {
+    CHECK_MESSAGE(comparison.cells[i].state == CellState::finished, comparison.cells[i].reason);
+  }
+  CHECK(comparison.cells[1].losses.size() == 2);
+  CHECK(comparison.cells[3].losses.size() == 1);
+  options.batch_sizes = {2, 4};  // two images are no batch of four
+  CHECK(test::error_of([&] {
+          rehearse_comparison(plan_comparison(options));
+        }).starts_with("compare: batch size 4: loader: total_images: expected at least 4"));
+}
+
+TEST_CASE("comparison: each group of settings has rounds of its own, at some of the moments") {
+  ComparisonOptions options = small("unused");
+  options.batch_sizes = {2, 4, 8};
+  options.precisions = {"float32", "bfloat16"};
+  options.lrs = {0.1, 0.2};
+  options.timing_rounds = 5;
+  Comparison comparison = plan_comparison(options);
+  std::vector<int64_t> asked;
+  TimingOptions timing{.images = [&](const train::Recipe& recipe) -> TimingImages {
+                         asked.push_back(recipe.batch_size);
+                         fail("images", "none of {}", recipe.batch_size);
+                       },
+                       .quiet = true};
+  for (size_t cell = 0; cell <= comparison.cells.size(); ++cell) {
+    time_norms(comparison, cell, timing);
+    CHECK(timing_is_complete(comparison) == (cell == comparison.cells.size()));
+  }
+  REQUIRE(comparison.timings.size() == 6);  // learning rates share theirs
+  CHECK(asked.size() == 6 * 4);             // each group four times, not at all 25 moments
+  for (const Timing& one : comparison.timings) {
+    CHECK(one.rounds.size() == 5);
+    CHECK(one.problem == fmt::format("images: none of {}", one.group.batch_size));
+  }
+  CHECK(!summarize(comparison)[1].tax);
 }
 
 TEST_CASE("comparison: lists are checked before anything runs") {
@@ -147,19 +283,18 @@ TEST_CASE("comparison: rounds are due in the proportion of what is done") {
   ComparisonOptions options = small("unused");
   options.timing_rounds = 3;
   Comparison comparison = plan_comparison(options);
-  const data::Batch batch{.images = ones({2, 3, 32, 32}), .labels = zeros({2}, {.dtype = DType::int64})};
-  time_norms(comparison, 2, {.batch = &batch, .num_classes = 10, .quiet = true});
+  time_norms(comparison, 1, black_images());  // the second of three moments
   CHECK(comparison.timings[0].rounds.size() == 2);
   CHECK(!timing_is_complete(comparison));
-  time_norms(comparison, 1, {.batch = &batch, .num_classes = 10, .quiet = true});
+  time_norms(comparison, 0, black_images());
   CHECK(comparison.timings[0].rounds.size() == 2);
   {
     const train::InterruptGuard guard;
     std::raise(SIGINT);
-    time_norms(comparison, 3, {.batch = &batch, .num_classes = 10, .quiet = true});
+    time_norms(comparison, 2, black_images());
   }
   CHECK(comparison.timings[0].rounds.size() == 2);
-  time_norms(comparison, 3, {.batch = &batch, .num_classes = 10, .quiet = true});
+  time_norms(comparison, 2, black_images());
   CHECK(timing_is_complete(comparison));
 }
 
@@ -167,10 +302,8 @@ TEST_CASE("comparison: batches are on the CPU, the networks that are timed on th
   ComparisonOptions options = small("unused");
   options.timing_rounds = 1;
   Comparison comparison = plan_comparison(options);
-  const data::Batch batch{.images = ones({2, 3, 32, 32}, {.device = kCpu}),
-                          .labels = zeros({2}, {.dtype = DType::int64, .device = kCpu})};
   const DefaultDeviceGuard device(kCudaEmulated);
-  time_norms(comparison, 1, {.batch = &batch, .num_classes = 10, .quiet = true});
+  time_norms(comparison, comparison.cells.size(), black_images());
   CHECK(comparison.timings[0].problem.empty());
   CHECK(comparison.timings[0].rounds[0][1] > 0);
 }
@@ -193,7 +326,8 @@ TEST_CASE("comparison: nothing is timed where there is nothing to compare with")
   const auto can = [](std::vector<std::string> norms) {
     ComparisonOptions options = small("unused");
     options.norms = std::move(norms);
-    return can_be_timed(plan_comparison(options), "convnext_atto");
+    const Comparison comparison = plan_comparison(options);
+    return can_be_timed(comparison, timing_group(comparison.cells.front()));
   };
   CHECK(can({"batch", "layer2d"}));
   CHECK(can({"layer2d", "batch[eps=0.001]"}));
@@ -207,8 +341,7 @@ TEST_CASE("comparison: a norm that fails while it is timed leaves the others the
   options.norms = {"breaks_while_timed", "batch", "layer2d"};
   options.timing_rounds = 1;
   Comparison comparison = plan_comparison(options);
-  const data::Batch batch{.images = ones({2, 3, 32, 32}), .labels = zeros({2}, {.dtype = DType::int64})};
-  time_norms(comparison, 1, {.batch = &batch, .num_classes = 10, .quiet = true});
+  time_norms(comparison, comparison.cells.size(), black_images());
   CHECK(comparison.timings[0].problem == "breaks_while_timed: breaking: a gradient, at last");
   const std::vector<Row> rows = summarize(comparison);
   CHECK(!rows[0].tax);

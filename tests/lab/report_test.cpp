@@ -42,6 +42,13 @@ Cell unfinished(const std::string& norm, CellState state, const std::string& rea
   return cell;
 }
 
+/// What the steps of a model's norms are timed for.
+Settings of_model(const std::string& model) {
+  Settings settings;
+  settings.model = model;
+  return timing_group(settings);
+}
+
 Comparison example() {
   Comparison comparison;
   comparison.recipe.dataset = "shapes";
@@ -54,7 +61,8 @@ Comparison example() {
                       unfinished("instance", CellState::interrupted, ""),
                       finished("convnext_atto", "layer2d", 0, 0.8, 500)};
   comparison.timing_rounds = 8;
-  comparison.timings = {{.model = "resnet50", .norms = {"batch", "group:32", "group:7", "instance"}, .rounds = {}}};
+  comparison.timings = {
+      {.group = of_model("resnet50"), .norms = {"batch", "group:32", "group:7", "instance"}, .rounds = {}}};
   for (const double tax : {0.25, 0.25, 0.3, 0.2, 0.25, 0.25, 0.26, 0.24}) {
     comparison.timings[0].rounds.push_back({1, 1 / (1 - tax), NAN, 1 / (1 - (tax - 0.25))});
   }
@@ -135,30 +143,39 @@ TEST_CASE("report: the table lines up, and tells what went wrong") {
 
 TEST_CASE("report: CSV has a line per cell and quotes what needs it") {
   CHECK(to_csv(example()) ==
-        "model,norm,seed,state,test_accuracy,test_loss,images_per_second,tax,tax_low,tax_high,peak_tensor_bytes,"
+        "model,norm,seed,batch_size,lr,precision,memory_format,dataset,state,test_accuracy,test_loss,images_per_second,"
+        "tax,tax_low,tax_high,peak_tensor_bytes,"
         "peak_process_bytes,parameters,steps,seconds,reason\n"
-        "resnet50,batch,0,finished,0.831,0.5,400.000,,,,1230000000,1500000000,25557032,3,60.000,\n"
-        "resnet50,group:32,0,finished,0.834,0.5,300.000,0.250000,0.200000,0.300000,1230000000,1500000000,25557032,3,"
+        "resnet50,batch,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.831,0.5,400.000,,,,1230000000,"
+        "1500000000,25557032,3,60.000,\n"
+        "resnet50,group:32,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.834,0.5,300.000,0.250000,0."
+        "200000,0.300000,1230000000,1500000000,25557032,3,"
         "60.000,\n"
-        "resnet50,group:7,0,failed,,,,,,,,,,,,\"group_norm: 7 groups, \"\"64\"\" <channels>\"\n"
-        "resnet50,instance,0,interrupted,,,,,,,,,,,,\n"
-        "convnext_atto,layer2d,0,finished,0.8,0.5,500.000,,,,1230000000,1500000000,25557032,3,60.000,\n");
+        "resnet50,group:7,0,128,0.002,float32,channels_last,fashion_mnist,failed,,,,,,,,,,,,\"group_norm: 7 groups, "
+        "\"\"64\"\" <channels>\"\n"
+        "resnet50,instance,0,128,0.002,float32,channels_last,fashion_mnist,interrupted,,,,,,,,,,,,\n"
+        "convnext_atto,layer2d,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.8,0.5,500.000,,,,1230000000,"
+        "1500000000,25557032,3,60.000,\n");
 }
 
 TEST_CASE("report: what is said of the accuracies") {
-  const auto row = [](double mean, std::optional<double> deviation, int64_t seeds) {
-    Row made;
-    made.model = "resnet18";
-    made.finished = seeds;
-    made.accuracy = {.mean = mean, .deviation = deviation};
-    return made;
+  const auto note = [](const std::vector<Cell>& cells) {
+    Comparison comparison;
+    comparison.cells = cells;
+    return accuracy_note(comparison);
   };
-  CHECK(accuracy_note({}).empty());
-  CHECK(accuracy_note({row(0.8, {}, 1), row(0, {}, 0)}).empty());  // nothing to compare
-  CHECK(accuracy_note({row(0.8, {}, 1), row(0.9, {}, 1)}).starts_with("Another seed would move each accuracy"));
-  CHECK(accuracy_note({row(0.8, 0, 2), row(0.9, 0, 2)}).starts_with("Another seed would move each accuracy"));
+  const auto cell = [](const std::string& norm, uint64_t seed, double accuracy) {
+    return finished("resnet18", norm, seed, accuracy, 400);
+  };
+  CHECK(note({}).empty());
+  CHECK(note({cell("batch", 0, 0.8), unfinished("group", CellState::pending, "")}).empty());  // nothing to compare
+  CHECK(note({cell("batch", 0, 0.8), cell("group", 0, 0.9)}).starts_with("Another seed would move each accuracy"));
+  CHECK(note({cell("batch", 0, 0.8), cell("batch", 1, 0.8), cell("group", 0, 0.9), cell("group", 1, 0.9)})
+            .starts_with("Another seed would move each accuracy"));
   // Pooled: sqrt((2 · 0.01² + 1 · 0.04²) / 3) = 0.02449; t of three degrees and 0.05 is 3.182; sqrt(2 / 2 seeds)
-  CHECK(accuracy_note({row(0.8, 0.01, 3), row(0.9, 0.04, 2)}) ==
+  const double far = 0.04 / std::sqrt(2.0);
+  CHECK(note({cell("batch", 0, 0.79), cell("batch", 1, 0.8), cell("batch", 2, 0.81), cell("group", 0, 0.9 - far),
+              cell("group", 1, 0.9 + far)}) ==
         "resnet18: seeds of one norm differ by a standard deviation of 2.45 points of accuracy, so that norms must "
         "differ "
         "by 7.80 points before it means something.");
@@ -196,7 +213,7 @@ TEST_CASE("report: the answer, a sentence for each model") {
   comparison.cells.push_back(finished("resnet18", "group:8", 1, 0.79, 400));
   CHECK(answer_of(comparison) == "resnet18: no difference of accuracy was found.");
   comparison.timing_rounds = 6;
-  comparison.timings = {{.model = "resnet18",
+  comparison.timings = {{.group = of_model("resnet18"),
                          .norms = {"batch", "group:8"},
                          .rounds = {{1, 0.5}, {1, 0.5}, {1, 0.5}, {1, 0.5}, {1, 0.5}, {1, 0.5}}}};
   CHECK(
@@ -206,7 +223,7 @@ TEST_CASE("report: the answer, a sentence for each model") {
 
 TEST_CASE("report: what is said of the tax") {
   Comparison comparison = example();
-  comparison.timings.push_back({.model = "convnext_atto", .norms = {"batch", "layer2d"}, .rounds = {{1, 1}}});
+  comparison.timings.push_back({.group = of_model("convnext_atto"), .norms = {"batch", "layer2d"}, .rounds = {{1, 1}}});
   CHECK(tax_note(comparison).find("over 1 to 8 rounds") != std::string::npos);
   comparison.timings.resize(1);
   comparison.timings[0].rounds.resize(5);
@@ -234,7 +251,7 @@ TEST_CASE("report: rounds of timing that contradict themselves are an error") {
         "comparison: timing 1: norms: expected those of the cells, [batch, group:32, group:7, instance], got [batch, "
         "group:32, instance, group:7]");
   CHECK(error([](Comparison& c) { c.timings.push_back(c.timings[0]); }) ==
-        "comparison: timing 2: model: expected each once, got resnet50 twice");
+        "comparison: timing 2: expected each once, got resnet50 twice");
   CHECK(error([](Comparison& c) { c.timing_rounds = 0; }) == "no error");  // timings are not written then
   std::string text = to_json(example());
   text.replace(text.find("\"timing_rounds\": 8"), 18, "\"timing_rounds\": -8");
@@ -251,6 +268,78 @@ TEST_CASE("report: JSON keeps everything") {
   CHECK(after.cells[0].losses == before.cells[0].losses);
   CHECK(after.cells[2].reason == before.cells[2].reason);
   CHECK(after.cells[3].state == CellState::interrupted);
+}
+
+TEST_CASE("report: what varies has columns, and each of its values groups of its own") {
+  Comparison comparison = example();
+  comparison.cells = {finished("resnet18", "batch", 0, 0.8, 400), finished("resnet18", "group:8", 0, 0.7, 400),
+                      finished("resnet18", "batch", 0, 0.6, 200), finished("resnet18", "group:8", 0, 0.5, 100)};
+  comparison.cells[2].batch_size = comparison.cells[3].batch_size = 4;
+  comparison.cells[2].format = comparison.cells[3].format = MemoryFormat::contiguous;
+  Settings small = timing_group(comparison.cells[2]);
+  comparison.timings = {{.group = of_model("resnet18"), .norms = {"batch", "group:8"}, .rounds = {}},
+                        {.group = small, .norms = {"batch", "group:8"}, .rounds = {}}};
+  for (int i = 0; i < 8; ++i) {
+    comparison.timings[0].rounds.push_back({1, 1});
+    comparison.timings[1].rounds.push_back({1, 2});
+  }
+  const std::vector<Row> rows = summarize(comparison);
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[1].tax->median == 0);
+  CHECK(rows[3].tax->median == 0.5);
+  CHECK(rows[3].batch_size == 4);
+  CHECK(values_of(comparison, "batch size") == "128, 4");
+  CHECK(values_of(comparison, "precision") == "float32");
+  CHECK(label_of(comparison, comparison.cells[3]) == "resnet18 group:8, batch size 4, format contiguous");
+  const std::string table = to_table(comparison);
+  CHECK(table.starts_with("model     batch size  format         norm     accuracy %  test loss  img/s "));
+  CHECK(table.find("\nresnet18  4           contiguous     group:8       50.00 ") != std::string::npos);
+  CHECK(answer_of(comparison) ==
+        "resnet18 with batch size 128, format channels_last: no norm was found to cost more than batch norm, or less. "
+        "resnet18 with batch size 4, format contiguous: group:8 costs 50.0 % (50.0 to 50.0) of batch norm's "
+        "throughput.");
+  const Comparison read = comparison_from_json(to_json(comparison));
+  CHECK(to_json(read) == to_json(comparison));
+  CHECK(read.cells[3].batch_size == 4);
+  CHECK(read.cells[3].format == MemoryFormat::contiguous);
+  CHECK(to_html(read).find("<td>contiguous</td>") != std::string::npos);
+
+  comparison.cells[2].lr = comparison.cells[3].lr = 0.5;  // a learning rate changes no time
+  comparison.cells[2].batch_size = comparison.cells[3].batch_size = 128;
+  comparison.cells[2].format = comparison.cells[3].format = MemoryFormat::channels_last;
+  CHECK(summarize(comparison)[3].tax->median == 0);
+}
+
+TEST_CASE("report: a file of the first version has the settings of its recipe in all cells") {
+  const Comparison comparison = comparison_from_json(R"({"format": "norma comparison 1", "date": "", "command": "",
+      "environment": )" + train::to_json(train::environment()) +
+                                                     R"(,
+      "recipe": {"dataset": "shapes", "batch_size": 16, "lr": 0.5, "precision": "bfloat16", "channels_last": false},
+      "cells": [{"model": "resnet18", "norm": "batch", "seed": 3, "state": "pending"},
+                {"model": "resnet18", "norm": "group", "seed": 3, "state": "failed", "reason": "why"}],
+      "timing_rounds": 1,
+      "timings": [{"model": "resnet18", "norms": ["batch", "group"], "rounds": [[1, 2]]}]})");
+  REQUIRE(comparison.cells.size() == 2);
+  const Cell& cell = comparison.cells[1];
+  CHECK(cell.dataset == "shapes");
+  CHECK(cell.batch_size == 16);
+  CHECK(cell.lr == 0.5);
+  CHECK(cell.precision == "bfloat16");
+  CHECK(cell.format == MemoryFormat::contiguous);
+  CHECK(cell.seed == 3);
+  CHECK(cell.reason == "why");
+  CHECK(summarize(comparison)[1].tax->median == 0.5);
+}
+
+TEST_CASE("report: a file of a newer version is refused as such") {
+  std::string text = to_json(example());
+  text.replace(text.find("norma comparison 2"), 18, "norma comparison 3");
+  CHECK(test::error_of([&] { comparison_from_json(text, "results.json"); }) ==
+        "results.json: format: expected a version up to 2, got 3: a newer Norma has written this, and this one cannot "
+        "read it");
+  text.replace(text.find("norma comparison 3"), 18, "norma comparison x");
+  CHECK(test::error_of([&] { comparison_from_json(text, "results.json"); }) ==
+        "results.json: format: expected 'norma comparison 2', got 'norma comparison x'");
 }
 
 TEST_CASE("report: JSON keeps a loss that is no number") {

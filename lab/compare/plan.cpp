@@ -1,0 +1,140 @@
+#include "core/error.h"
+#include "lab/compare/comparison.h"
+#include "train/environment.h"
+#include "train/ranges.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// The cells of a new comparison.
+
+namespace norma::lab {
+
+namespace {
+
+template <class T>
+std::string text_of(const T& value) {
+  return fmt::format("{}", value);
+}
+std::string text_of(MemoryFormat format) {
+  return std::string(to_string(format));
+}
+
+template <class T>
+void check_each_once(std::string_view name, const std::vector<T>& values) {
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    check(std::find(values.begin(), value, *value) == value, "compare", "{}: expected each once, got {} twice", name,
+          text_of(*value));
+  }
+}
+
+template <class T>
+void check_list(std::string_view name, const std::vector<T>& values) {
+  check(!values.empty(), "compare", "{}: expected at least one, got none", name);
+  check_each_once(name, values);
+}
+
+template <class T>
+std::vector<T> or_one(const std::vector<T>& values, const T& one) {
+  return values.empty() ? std::vector<T>{one} : values;
+}
+
+/// The lists, each with a value at least.
+ComparisonOptions completed(ComparisonOptions options) {
+  check_list("models", options.models);
+  check_list("norms", options.norms);
+  check_list("seeds", options.seeds);
+  check_each_once("batch-sizes", options.batch_sizes);
+  check_each_once("lrs", options.lrs);
+  check_each_once("precisions", options.precisions);
+  check_each_once("formats", options.formats);
+  check_each_once("datasets", options.datasets);
+  const Settings common = settings_of(options.recipe);
+  options.batch_sizes = or_one(options.batch_sizes, common.batch_size);
+  options.lrs = or_one(options.lrs, common.lr);
+  options.precisions = or_one(options.precisions, common.precision);
+  options.formats = or_one(options.formats, common.format);
+  options.datasets = or_one(options.datasets, common.dataset);
+  return options;
+}
+
+/// What a recipe has that not all of its cells take must be taken by one.
+void check_shared(const ComparisonOptions& options) {
+  if (!options.recipe.data_dir.empty()) {
+    const auto in_files = [](const std::string& dataset) { return dataset != "shapes"; };
+    const auto count = std::count_if(options.datasets.begin(), options.datasets.end(), in_files);
+    if (count == 0) {
+      train::Recipe recipe = options.recipe;
+      recipe.dataset = options.datasets.front();
+      train::check_recipe(recipe);  // refuses the folder
+    }
+    check(count <= 1, "compare", "data-dir: expected one dataset that is read from files, got {}", count);
+  }
+  if (!options.recipe.cast_policy.empty()) {
+    train::Recipe recipe = options.recipe;
+    recipe.precision = options.precisions.front();
+    for (const std::string& precision : options.precisions) {
+      if (train::parse_precision(precision).autocast) {
+        recipe.precision = precision;
+      }
+    }
+    train::precision_of(recipe);
+  }
+}
+
+}  // namespace
+
+Comparison plan_comparison(const ComparisonOptions& given) {
+  const ComparisonOptions options = completed(given);
+  check_shared(options);
+  check_range("compare", "timing-rounds", options.timing_rounds, train::ranges::kStepsOrNone);
+  Comparison comparison{.recipe = options.recipe,
+                        .cells = {},
+                        .timing_rounds = options.timing_rounds,
+                        .timings = {},
+                        .environment = train::environment(),
+                        .command = options.command,
+                        .date = train::local_time()};
+  std::vector<Settings> settings;
+  for (const std::string& model : options.models) {
+    settings.emplace_back(settings_of(options.recipe)).model = model;
+    train::Recipe recipe = options.recipe;
+    recipe.model = model;
+    train::check_norm_policy(recipe);
+  }
+  const auto cross = [&]<class T>(const std::vector<T>& values, T Settings::*field) {
+    std::vector<Settings> product;
+    for (const Settings& one : settings) {
+      for (const T& value : values) {
+        product.emplace_back(one).*field = value;
+      }
+    }
+    settings = std::move(product);
+  };
+  cross(options.datasets, &Settings::dataset);
+  cross(options.batch_sizes, &Settings::batch_size);
+  cross(options.lrs, &Settings::lr);
+  cross(options.precisions, &Settings::precision);
+  cross(options.formats, &Settings::format);
+  cross(options.norms, &Settings::norm);
+  cross(options.seeds, &Settings::seed);
+  for (const Settings& one : settings) {
+    check(!one.norm.empty(), "compare", "norms: expected a name, got an empty one");
+    train::check_training(recipe_of(comparison.recipe, one));
+    static_cast<Settings&>(comparison.cells.emplace_back()) = one;
+  }
+  const Settings& first = comparison.cells.front();
+  comparison.recipe.batch_size = first.batch_size;
+  comparison.recipe.lr = first.lr;
+  comparison.recipe.precision = first.precision;
+  comparison.recipe.channels_last = first.format == MemoryFormat::channels_last;
+  comparison.recipe.dataset = first.dataset;
+  return comparison;
+}
+
+}  // namespace norma::lab

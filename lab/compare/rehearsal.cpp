@@ -1,0 +1,154 @@
+#include "core/allocator.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "lab/compare/comparison.h"
+#include "train/interrupt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+// What can be known of a comparison before its first step.
+
+namespace norma::lab {
+
+namespace {
+
+/// Settings with which something was tried, and why they were refused: "" where they were not.
+struct Trial {
+  Settings settings;
+  std::string refusal;
+};
+
+/// What a function throws that settings are to blame for. Memory is another matter: that is a result.
+template <class F>
+std::string refusal_of(F&& f) {
+  try {
+    f();
+  } catch (const OutOfMemory&) {
+  } catch (const Error& error) {
+    return error.what();
+  } catch (const std::bad_alloc&) {
+  }
+  return "";
+}
+
+class Rehearsal {
+ public:
+  explicit Rehearsal(const Comparison& comparison) : comparison_(comparison) {}
+
+  void run() {
+    for (const Cell& cell : comparison_.cells) {
+      dataset(cell);
+    }
+    for (const Cell& cell : comparison_.cells) {
+      if (train::interrupted()) {
+        break;
+      }
+      if (cell.state != CellState::finished) {
+        trials_.push_back({.settings = cell, .refusal = refusal(cell)});
+      }
+    }
+    allocator(default_device()).empty_cache();
+    for (const Trial& trial : trials_) {
+      check_some(
+          [&](const Settings& other) {
+            return other.model == trial.settings.model && other.norm == trial.settings.norm;
+          },
+          [&] {
+            return fmt::format("{} with norm {}", trial.settings.model,
+                               train::norm_label(trial.settings.norm, comparison_.recipe));
+          });
+    }
+    for (const Trial& trial : trials_) {
+      for (const Axis& axis : further_axes()) {
+        const std::string value = axis.value(trial.settings);
+        check_some([&](const Settings& other) { return axis.value(other) == value; },
+                   [&] { return fmt::format("{} {}", axis.name, value); });
+      }
+    }
+  }
+
+ private:
+  /// Throws Error when the data cannot be read.
+  const std::shared_ptr<const data::Dataset>& dataset(const Cell& cell) {
+    std::shared_ptr<const data::Dataset>& train_set = datasets_[cell.dataset];
+    if (!train_set) {
+      const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
+      train_set = train::make_dataset(recipe, data::Split::train);
+      train::make_test_loader(recipe, train::make_dataset(recipe, data::Split::test), /* workers= */ 0);
+    }
+    return train_set;
+  }
+
+  std::string refusal(const Cell& cell) {
+    const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
+    const std::string refused = refusal_of([&] {
+      train::check_training(recipe);
+      train::make_train_loader(recipe, dataset(cell), /* workers= */ 0);
+    });
+    if (!refused.empty()) {
+      return refused;
+    }
+    // What a network takes depends neither on seed and lr nor on how many more images there are than one.
+    Settings key = cell;
+    key.seed = 0;
+    key.lr = 0;
+    key.batch_size = std::min<int64_t>(cell.batch_size, 2);
+    const auto known =
+        std::find_if(networks_.begin(), networks_.end(), [&](const Trial& other) { return other.settings == key; });
+    if (known != networks_.end()) {
+      return known->refusal;
+    }
+    networks_.push_back(
+        {.settings = key, .refusal = refusal_of([&] { step(recipe, key.batch_size, *dataset(cell)); })});
+    return networks_.back().refusal;
+  }
+
+  static void step(const train::Recipe& recipe, int64_t images, const data::Dataset& train_set) {
+    const auto model = train::make_model(recipe, train_set.info().num_classes());
+    const train::Precision precision = train::precision_of(recipe);
+    const Tensor black =
+        zeros({images, train::kImageChannels, recipe.image_size, recipe.image_size},
+              {.format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous});
+    const NoGradGuard no_grad;
+    const train::PrecisionScope scope(precision);
+    (*model)(train::convert_input(black, precision));
+  }
+
+  /// Throws the first refusal unless one of these trials went well.
+  template <class Among, class Name>
+  void check_some(Among&& among, Name&& name) const {
+    const Trial* first = nullptr;
+    for (const Trial& trial : trials_) {
+      if (among(trial.settings)) {
+        if (trial.refusal.empty()) {
+          return;
+        }
+        first = first == nullptr ? &trial : first;
+      }
+    }
+    if (first != nullptr) {
+      fail("compare", "{}: {}", name(), first->refusal);
+    }
+  }
+
+  const Comparison& comparison_;
+  std::map<std::string, std::shared_ptr<const data::Dataset>> datasets_;
+  std::vector<Trial> networks_;
+  std::vector<Trial> trials_;
+};
+
+}  // namespace
+
+void rehearse_comparison(const Comparison& comparison) {
+  Rehearsal(comparison).run();
+}
+
+}  // namespace norma::lab
