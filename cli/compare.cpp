@@ -37,6 +37,7 @@ struct State {
   std::vector<std::string> norms = {"batch", "layer2d", "group"};
   std::vector<uint64_t> seeds = {0};
   int64_t timing_rounds = lab::ComparisonOptions{}.timing_rounds;
+  bool telemetry = true;
   std::string output;
   std::string resume;
   std::string command_line;
@@ -96,6 +97,7 @@ int run(const State& state) {
                                  .formats = state.axes.formats,
                                  .datasets = state.axes.datasets,
                                  .timing_rounds = state.timing_rounds,
+                                 .telemetry = state.telemetry,
                                  .output = state.output,
                                  .command = state.command_line,
                                  .workers = static_cast<int>(state.running.workers),
@@ -204,6 +206,9 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .type_name("FOLDER")
       .group("Running");
   exclude(app, {"--output", "--resume"});
+  add_switch(app, "--telemetry,!--no-telemetry", state->telemetry,
+             "record curves, where time and memory go, copies and the numbers in each layer; evaluate each epoch [on]")
+      .group("Running");
   state->running.add_plugin(app);
   state->running.add_all(app);
   return {&app, [state] { return run(*state); }};

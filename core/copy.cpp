@@ -1,8 +1,10 @@
 #include "core/copy.h"
 
+#include "core/copy_call.h"
 #include "core/device_functions.h"
 #include "core/factory.h"
 #include "core/kernels.h"
+#include "core/node_number.h"
 #include "core/op_profile.h"
 #include "core/strided_loop.h"
 
@@ -22,9 +24,18 @@ void copy_into(const Tensor& src, const Tensor& dst) {
   if (dst.numel() == 0) {
     return;
   }
-  const OpScope scope([&] { return OpWork{.op = "copy", .bytes = bytes_of(src, dst)}; });
-  const auto loop =
-      make_strided_loop<2>(dst.sizes(), {dst.strides(), broadcast_strides(src.sizes(), src.strides(), dst.sizes())});
+  const Strides read = broadcast_strides(src.sizes(), src.strides(), dst.sizes());
+  const OpScope scope([&] {
+    return OpWork{.op = "copy",
+                  .bytes = bytes_of(src, dst),
+                  .call = CopyCall{.sizes = dst.sizes(),
+                                   .from = read,
+                                   .to = dst.strides(),
+                                   .from_dtype = src.dtype(),
+                                   .to_dtype = dst.dtype(),
+                                   .node = next_node_number()}};
+  });
+  const auto loop = make_strided_loop<2>(dst.sizes(), {dst.strides(), read});
   kernels::tensor_kernels.at("copy_into", dst.device())
       ->copy(loop, dst.dtype(), dst.device_pointer(), src.dtype(), src.device_pointer());
 }

@@ -22,11 +22,15 @@ class HostEvent final : public DeviceEvent {
 };
 
 std::unique_ptr<DeviceEvent> make_event(Device device) {
-  const DeviceFunctions& functions = device_functions.table("event", device);
-  return functions.make_event == nullptr ? std::make_unique<HostEvent>() : functions.make_event();
+  return host_clock_will_do(device) ? std::make_unique<HostEvent>()
+                                    : device_functions.table("event", device).make_event();
 }
 
 }  // namespace
+
+bool host_clock_will_do(Device device) {
+  return device_functions.table("event", device).make_event == nullptr;
+}
 
 Event::Event(Device device) : event_(make_event(device)) {}
 

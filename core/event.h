@@ -19,6 +19,10 @@ class DeviceEvent {
   [[nodiscard]] virtual double seconds_since(const DeviceEvent& start) const = 0;
 };
 
+/// True iff the device's work is done when a kernel's function returns: then the host's clock shows what a single op
+/// takes.
+bool host_clock_will_do(Device device);
+
 /// A moment in the work of a device, for measuring how long a part of it takes:
 ///   Event start, end;
 ///   start.record();

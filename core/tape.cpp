@@ -1,6 +1,7 @@
 #include "core/tape.h"
 
 #include "core/anomaly.h"
+#include "core/node_number.h"
 
 #include <algorithm>
 #include <atomic>
@@ -77,6 +78,10 @@ bool grad_enabled() {
 }
 void set_grad_enabled(bool enabled) {
   grad_enabled_ = enabled;
+}
+
+uint64_t next_node_number() {
+  return next_sequence;
 }
 
 bool has_lost_history(const Tensor& x) {

@@ -6,6 +6,7 @@
 #include "nn/conv_factory.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
+#include "nn/module_scope.h"
 #include "nn/norm/map_norms.h"
 #include "nn/pool.h"
 #include "nn/sequential.h"
@@ -62,6 +63,16 @@ class Pointwise : public nn::Module {
 
   // activation(scale · (W x + b) + residual), with a scale (out).
   Tensor forward_act(const Tensor& x, const LinearActOptions& then) {
+    nn::ModuleScope scope(*this, x);
+    return scope.leave(product_act(x, then));
+  }
+
+  [[nodiscard]] std::string name() const override {
+    return fmt::format("Pointwise({}, {})", weight_.size(1), weight_.size(0));
+  }
+
+ private:
+  Tensor product_act(const Tensor& x, const LinearActOptions& then) {
     // channels_last pixels are the rows of a matrix; in contiguous ones a convolution keeps the format.
     if (x.suggest_memory_format() == MemoryFormat::channels_last) {
       const Tensor matrix = weight_.rank() == 4 ? view(weight_, {weight_.size(0), weight_.size(1)}) : weight_;
@@ -79,11 +90,6 @@ class Pointwise : public nn::Module {
     return conv2d_act(x, weight, bias, {}, {.activation = then.activation, .residual = then.residual});
   }
 
-  [[nodiscard]] std::string name() const override {
-    return fmt::format("Pointwise({}, {})", weight_.size(1), weight_.size(0));
-  }
-
- private:
   static inline const Axes kToLast{0, 2, 3, 1};
 
   Tensor weight_;

@@ -5,6 +5,7 @@
 #include "core/factory.h"
 #include "core/nearest_name.h"
 #include "core/tape.h"
+#include "nn/module_scope.h"
 #include "nn/replace_data.h"
 
 #include <fmt/format.h>
@@ -86,7 +87,8 @@ void append_tree(const Module& module, const std::string& label, int depth, std:
 }  // namespace
 
 Tensor Module::operator()(const Tensor& x) {
-  Tensor y = forward(x);
+  ModuleScope scope(*this, x);
+  Tensor y = scope.leave(forward(x));
   run_forward_hooks(x, y);
   return y;
 }

@@ -227,6 +227,7 @@ double Trainer::train_step(const data::Batch& batch) {
   if (schedules_.momentum) {
     optimizer_->set_momentum(schedules_.momentum(step_));
   }
+  const std::unique_ptr<ObservedStep> seen = options_.observer ? options_.observer->begin_step(step_ + 1) : nullptr;
   optimizer_->zero_grad();
   default_generator() = random_;          // whatever else has drawn from it since the step before
   const Tf32Guard tf32(precision_.tf32);  // backward too
@@ -237,11 +238,20 @@ double Trainer::train_step(const data::Batch& batch) {
     loss = cross_entropy(to(logits, compute_dtype(logits.dtype())), to_device(batch.labels, device_),
                          {.label_smoothing = recipe_.smoothing});
   }
+  if (seen) {
+    seen->after_forward(loss);
+  }
   loss.backward();
+  if (seen) {
+    seen->after_backward();
+  }
   if (recipe_.clip_grad > 0) {
     nn::clip_gradients_by_norm(optimizer_->parameters(), recipe_.clip_grad);
   }
   optimizer_->step();
+  if (seen) {
+    seen->after_update();
+  }
   random_ = default_generator();
   // The only place of a step where the host waits for the device: when all work has been given to it.
   const double value = loss.to_vector<double>().front();
@@ -280,6 +290,9 @@ void Trainer::report_step(TrainResult& result, Progress& progress, double images
       return;
     }
     result.test = test;
+    if (options_.observer) {
+      options_.observer->evaluated(step_, test);
+    }
     progress.print(fmt::format("{}{}after {} images: test accuracy {:.2f} %, test loss {:.4f}", options_.label,
                                options_.label.empty() ? "" : "  ", step_ * recipe_.batch_size, 100 * test.accuracy,
                                test.loss));
@@ -345,6 +358,7 @@ TrainResult Trainer::run() {
   }
   if (step_ < total_steps_ && !interrupted()) {
     const auto fail_for_memory = [&](const std::string& reason) {
+      options_.observer.reset();  // the steps that follow are not of the run
       const auto fits = [&](const data::Batch& batch) {
         optimizer_->zero_grad();
         train_step(batch);
@@ -362,6 +376,9 @@ TrainResult Trainer::run() {
   }
   if (!interrupted() && !result.test.complete) {  // a run that was complete but for its evaluation
     result.test = evaluate_now();
+    if (options_.observer && result.test.complete) {
+      options_.observer->evaluated(step_, result.test);
+    }
   }
   if (interrupted()) {
     save();
@@ -376,6 +393,10 @@ TrainResult Trainer::run() {
 
 void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resident) {
   data::Loader loader = make_train_loader(recipe_, train_set_, options_.workers, step_);
+  if (options_.observer) {
+    options_.observer->start(
+        {.model = *model_, .first_step = step_, .total_steps = total_steps_, .batch_size = recipe_.batch_size});
+  }
   std::vector<double> step_seconds;
   auto step_start = std::chrono::steady_clock::now();
   while (const auto batch = loader.next()) {
@@ -383,6 +404,9 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     const double loss = train_step(*batch);
     ++step_;
     step_seconds.push_back(seconds_since(step_start));
+    if (options_.observer) {
+      options_.observer->end_step(step_, loss, step_seconds.back());
+    }
     resident.sample();  // the allocator keeps what a step has freed, so the end of a step shows its peak
     result.losses.push_back(loss);
     if (std::exchange(row_written_, false)) {

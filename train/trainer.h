@@ -8,6 +8,7 @@
 #include "train/metrics_log.h"
 #include "train/progress.h"
 #include "train/recipe.h"
+#include "train/step_observer.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -35,6 +36,8 @@ struct TrainerOptions {
   std::function<double(double seconds)> time_after = {};
   /// Called before each "step", "save", "evaluate" and "log". What it throws ends the run there.
   std::function<void(std::string_view stage)> before_stage = {};
+  /// Sees the steps and evaluations of run(); none: nobody does.
+  std::shared_ptr<StepObserver> observer = {};
 };
 
 struct TrainResult {

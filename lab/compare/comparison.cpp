@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "lab/compare/timing.h"
+#include "lab/telemetry/recorder.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/trainer.h"
@@ -18,15 +19,17 @@ namespace {
 
 void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
   const auto index = static_cast<size_t>(&cell - comparison.cells.data());
-  train::Trainer trainer(recipe_of(comparison.recipe, cell), {.output = {},
-                                                              .workers = options.workers,
-                                                              .log_interval = options.log_interval,
-                                                              .evaluate_each_epoch = false,
-                                                              .quiet = options.quiet,
-                                                              .label = label,
-                                                              .time_after = [&comparison, index](double seconds) {
-                                                                return seconds_after(comparison, index, seconds);
-                                                              }});
+  const auto recorder = options.telemetry ? std::make_shared<TelemetryRecorder>() : nullptr;
+  train::Trainer trainer(
+      recipe_of(comparison.recipe, cell),
+      {.output = {},
+       .workers = options.workers,
+       .log_interval = options.log_interval,
+       .evaluate_each_epoch = options.telemetry,
+       .quiet = options.quiet,
+       .label = label,
+       .time_after = [&comparison, index](double seconds) { return seconds_after(comparison, index, seconds); },
+       .observer = recorder});
   train::TrainResult result = trainer.run();
   if (!result.finished) {
     cell.state = CellState::interrupted;
@@ -41,6 +44,9 @@ void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions&
   cell.peak_resident = result.peak_resident;
   cell.parameters = result.parameters;
   cell.losses = std::move(result.losses);
+  if (recorder) {
+    cell.telemetry = recorder->result();
+  }
 }
 
 /// Makes the rounds of timing that are due before a cell, or at the end, on the first batch of the data.

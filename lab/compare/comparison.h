@@ -26,6 +26,7 @@ struct ComparisonOptions {
   /// Training steps in which the norms of a timing_group() take turns, spread over the whole comparison: they show the
   /// norm tax (timing.h). 0: none.
   int64_t timing_rounds = 24;
+  bool telemetry = true;         ///< give each cell its record (lab/telemetry), and evaluate after each epoch
   std::filesystem::path output;  ///< folder of the report, which is written after every cell
   std::string command = {};      ///< the command line, for the report
   int workers = 1;

@@ -2,6 +2,7 @@
 
 #include "lab/report/median_interval.h"
 #include "lab/report/settings.h"
+#include "lab/telemetry/telemetry.h"
 #include "train/environment.h"
 #include "train/recipe.h"
 
@@ -30,7 +31,8 @@ struct Cell : Settings {
   int64_t peak_bytes = 0;     ///< of tensors, during training
   int64_t peak_resident = 0;  ///< of the process, during training
   int64_t parameters = 0;
-  std::vector<double> losses;  ///< of each training step
+  std::vector<double> losses;               ///< of each training step
+  std::optional<Telemetry> telemetry = {};  ///< none: it was switched off, or the file is older
 };
 
 /// Training steps of norms that took turns.

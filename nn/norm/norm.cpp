@@ -3,6 +3,7 @@
 #include "core/autocast.h"
 #include "core/factory.h"
 #include "nn/conv.h"
+#include "nn/module_scope.h"
 #include "nn/norm/options.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -25,7 +26,8 @@ Tensor bias_of(const Sizes& sizes, bool affine) {
 
 Tensor forward_act(Module& norm, const Tensor& x, const ActOptions& then) {
   if (auto* layer = dynamic_cast<Norm*>(&norm)) {
-    Tensor y = layer->forward_act(x, then);
+    ModuleScope scope(norm, x);
+    Tensor y = scope.leave(layer->forward_act(x, then));
     layer->run_forward_hooks(x, y);
     return y;
   }

@@ -237,9 +237,35 @@ TEST_CASE("comparison: a cell that fails says why, and the others finish") {
   CHECK(cell.images_per_second > 0);
   CHECK(cell.peak_bytes > 0);
   CHECK(cell.parameters > 1'000'000);
+  CHECK_FALSE(comparison.cells[0].telemetry);
+  REQUIRE(cell.telemetry);
+  CHECK(cell.telemetry->losses.size() == 2);
+  CHECK(cell.telemetry->tests.back().accuracy == cell.accuracy);
+  CHECK(cell.telemetry->step_time.samples == 1);
+  CHECK(comparison_from_json(to_json(comparison)).cells[1].telemetry->saved_bytes() == cell.telemetry->saved_bytes());
   CHECK(test::read_file(folder / "report/results.json") == to_json(comparison));
   CHECK(test::read_file(folder / "report/results.csv") == to_csv(comparison));
   CHECK(test::read_file(folder / "report/report.html") == to_html(comparison));
+}
+
+TEST_CASE("comparison: telemetry changes no result, and can be left out") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "with");
+  options.norms = {"batch"};
+  const auto run = [&] {
+    Comparison comparison = plan_comparison(options);
+    run_comparison(comparison, options);
+    return comparison;
+  };
+  const Comparison with = run();
+  options.telemetry = false;
+  options.output = folder / "without";
+  const Comparison without = run();
+  REQUIRE(with.cells[0].telemetry);
+  CHECK_FALSE(without.cells[0].telemetry);
+  CHECK(with.cells[0].losses == without.cells[0].losses);
+  CHECK(with.cells[0].accuracy == without.cells[0].accuracy);
+  CHECK(to_json(without).find("telemetry") == std::string::npos);
 }
 
 TEST_CASE("comparison: the norms of a model take turns, in rounds spread over the whole comparison") {

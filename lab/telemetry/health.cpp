@@ -1,0 +1,260 @@
+#include "lab/telemetry/health.h"
+
+#include "core/autocast.h"
+#include "core/copy.h"
+#include "core/half.h"
+#include "core/parallel.h"
+#include "core/tape.h"
+#include "nn/norm/batch_norm.h"
+#include "nn/norm/norm.h"
+#include "ops/norm/norm.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <type_traits>
+
+namespace norma::lab {
+
+namespace {
+
+template <size_t Bytes>
+using Bits = std::conditional_t<Bytes == 8, uint64_t, std::conditional_t<Bytes == 4, uint32_t, uint16_t>>;
+
+/// What one pass over the bits of a tensor shows. Bits of absolute values are in the order of the values, infinity and
+/// NaN above all others, so that whole numbers can be compared.
+struct Extremes {
+  double largest = 0;
+  int64_t non_finite = 0;
+  int64_t dead = 0;  ///< channels
+};
+
+/// largest[c] becomes the largest absolute value of the channel's elements, as bits; non_finite counts.
+template <class B>
+struct BitScan {
+  B magnitude;  ///< all bits but the sign's
+  B infinity;
+
+  int64_t run(const B* x, int64_t count, B& largest) const {  // of one channel
+    B most = largest;
+    int64_t bad = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const B bits = x[i] & magnitude;
+      most = std::max(most, bits);
+      bad += bits >= infinity ? 1 : 0;
+    }
+    largest = most;
+    return bad;
+  }
+  int64_t pixel(const B* x, int64_t channels, B* largest) const {  // of all channels
+    int64_t bad = 0;
+    for (int64_t c = 0; c < channels; ++c) {
+      const B bits = x[c] & magnitude;
+      largest[c] = std::max(largest[c], bits);
+      bad += bits >= infinity ? 1 : 0;
+    }
+    return bad;
+  }
+};
+
+/// x is dense: contiguous or channels_last, in host memory.
+template <class T>
+Extremes extremes_of(const Tensor& x) {
+  using B = Bits<sizeof(T)>;
+  const BitScan<B> scan{.magnitude = static_cast<B>(std::numeric_limits<B>::max() >> 1),
+                        .infinity = std::bit_cast<B>(static_cast<T>(std::numeric_limits<compute_t<T>>::infinity()))};
+  const auto* elements = static_cast<const B*>(x.raw_data());
+  const int64_t images = x.size(0);
+  const int64_t channels = x.size(1);
+  const int64_t pixels = x.numel() / (images * channels);
+  std::vector<B> largest(static_cast<size_t>(channels), 0);
+  int64_t non_finite = 0;
+  std::mutex mutex;
+  if (x.is_contiguous()) {
+    const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (images * pixels));
+    parallel_for(0, channels, grain, [&](int64_t first, int64_t last) {
+      int64_t bad = 0;
+      for (int64_t image = 0; image < images; ++image) {
+        for (int64_t c = first; c < last; ++c) {
+          bad += scan.run(elements + (image * channels + c) * pixels, pixels, largest[static_cast<size_t>(c)]);
+        }
+      }
+      const std::lock_guard lock(mutex);
+      non_finite += bad;
+    });
+  } else {
+    const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / channels);
+    parallel_for(0, images * pixels, grain, [&](int64_t first, int64_t last) {
+      std::vector<B> own(static_cast<size_t>(channels), 0);
+      int64_t bad = 0;
+      for (int64_t pixel = first; pixel < last; ++pixel) {
+        bad += scan.pixel(elements + pixel * channels, channels, own.data());
+      }
+      const std::lock_guard lock(mutex);
+      non_finite += bad;
+      for (size_t c = 0; c < own.size(); ++c) {
+        largest[c] = std::max(largest[c], own[c]);
+      }
+    });
+  }
+  const B most = *std::max_element(largest.begin(), largest.end());
+  return {.largest = non_finite > 0 ? std::numeric_limits<double>::quiet_NaN()
+                                    : static_cast<double>(static_cast<compute_t<T>>(std::bit_cast<T>(most))),
+          .non_finite = non_finite,
+          .dead = std::count(largest.begin(), largest.end(), B{0})};
+}
+
+/// All axes but the channels'.
+Axes axes_within_channel(const Tensor& x) {
+  Axes axes{0};
+  for (int64_t axis = 2; axis < x.rank(); ++axis) {
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+struct ChannelStatistics {
+  std::vector<double> mean;
+  std::vector<double> var;  ///< biased
+};
+
+ChannelStatistics channel_statistics(const Tensor& x) {
+  const NormStatistics statistics = norm_statistics(x, {.reduce = axes_within_channel(x)});
+  return {.mean = statistics.mean.to_vector<double>(), .var = statistics.var.to_vector<double>()};
+}
+
+ParameterSpread spread_of(const Tensor& x) {
+  const std::vector<double> values = x.to_vector<double>();
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const auto count = static_cast<double>(values.size());
+  double mean = 0;
+  for (const double value : values) {
+    mean += value / count;
+  }
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+  }
+  return {.min = *least, .max = *most, .mean = mean, .deviation = std::sqrt(squares / count)};
+}
+
+BatchGap gap_of(const nn::BatchNorm& norm, const Tensor& input) {
+  const ChannelStatistics batch = channel_statistics(input);
+  const std::vector<double> mean = norm.running_mean().to_vector<double>();
+  const std::vector<double> var = norm.running_var().to_vector<double>();
+  const auto count = static_cast<double>(input.numel() / input.size(1));
+  const double unbiased = norm.options().biased_running_var || count < 2 ? 1 : count / (count - 1);
+  double means = 0;
+  double deviations = 0;
+  double total = 0;
+  for (size_t c = 0; c < mean.size(); ++c) {
+    const double deviation = std::sqrt(batch.var[c] * unbiased) - std::sqrt(var[c]);
+    means += (batch.mean[c] - mean[c]) * (batch.mean[c] - mean[c]);
+    deviations += deviation * deviation;
+    total += var[c];
+  }
+  return {.mean = std::sqrt(means / total), .deviation = std::sqrt(deviations / total)};
+}
+
+/// γ and β: parameters of these names that the layer has itself.
+std::optional<ParameterSpread> spread_of(const nn::Module& module, std::string_view parameter) {
+  for (const auto& [name, x] : module.named_parameters()) {
+    if (name == parameter && x.numel() > 0) {
+      return spread_of(x);
+    }
+  }
+  return {};
+}
+
+bool can_be_looked_at(const Tensor& x) {
+  return x.defined() && is_floating(x.dtype()) && x.rank() >= 2 && x.numel() > 0;
+}
+
+}  // namespace
+
+Look look_at(const Tensor& tensor) {
+  const NoGradGuard no_grad;
+  const AutocastOff no_autocast;
+  const Tensor x = tensor.detach();
+  const ChannelStatistics channels = channel_statistics(x);
+  const Tensor there = to_device(x, kCpu);
+  const bool dense = there.is_contiguous() || there.is_contiguous(MemoryFormat::channels_last);
+  const Tensor scanned = dense ? there : copy_of(there, MemoryFormat::contiguous);
+  const Extremes extremes =
+      dispatch_any_floating("telemetry", x.dtype(), [&](auto zero) { return extremes_of<decltype(zero)>(scanned); });
+  const auto count = static_cast<double>(channels.mean.size());
+  double mean = 0;
+  for (const double one : channels.mean) {
+    mean += one / count;
+  }
+  double var = 0;
+  for (size_t c = 0; c < channels.mean.size(); ++c) {
+    var += (channels.var[c] + (channels.mean[c] - mean) * (channels.mean[c] - mean)) / count;
+  }
+  return {.health = {.mean = mean,
+                     .deviation = std::sqrt(var),
+                     .largest = extremes.largest,
+                     .non_finite = extremes.non_finite},
+          .dead_channels = static_cast<double>(extremes.dead) / count};
+}
+
+HealthStep::HealthStep(const LayerTable& table, int64_t step, std::function<void(HealthSample)> done)
+    : table_(table),
+      done_(std::move(done)),
+      sample_{.step = step, .layers = {}},
+      log_(table, /* profile= */ nullptr,
+           [this](size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output) {
+             add(layer, module, input, output);
+           }) {}
+
+void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output) {
+  const Layer& place = table_.layers()[layer];
+  const bool of_interest = place.kind == LayerKind::norm || !module.named_parameters().empty();
+  if (!of_interest || !can_be_looked_at(output)) {
+    return;
+  }
+  const Look look = look_at(output);
+  LayerHealth health{
+      .layer = place.name, .kind = place.kind, .output = look.health, .dead_channels = look.dead_channels};
+  if (place.kind == LayerKind::norm) {
+    health.gamma = spread_of(module, "weight");
+    health.beta = spread_of(module, "bias");
+  }
+  const auto* batch_norm = dynamic_cast<const nn::BatchNorm*>(&module);
+  if (batch_norm != nullptr && batch_norm->running_mean().defined() && can_be_looked_at(input)) {
+    const NoGradGuard no_grad;
+    const AutocastOff no_autocast;
+    health.gap = gap_of(*batch_norm, input.detach());
+  }
+  if (output.impl().node != nullptr) {
+    outputs_[output.impl().node.get()].emplace_back(output.impl().output_index, sample_.layers.size());
+  }
+  sample_.layers.push_back(std::move(health));
+}
+
+void HealthStep::after_forward(const Tensor& loss) {
+  const Tape tape(loss);
+  for (const std::shared_ptr<Node>& node : tape.nodes()) {
+    const auto found = outputs_.find(node.get());
+    if (found == outputs_.end()) {
+      continue;
+    }
+    node->backward = [this, places = found->second, inner = std::move(node->backward)](const Tensors& gradients,
+                                                                                       const BackwardContext& context) {
+      for (const auto& [output, layer] : places) {
+        if (output < gradients.size() && can_be_looked_at(gradients[output])) {
+          sample_.layers[layer].gradient = look_at(gradients[output]).health;
+        }
+      }
+      return inner(gradients, context);
+    };
+  }
+}
+
+void HealthStep::after_update() {
+  done_(std::move(sample_));
+}
+
+}  // namespace norma::lab

@@ -1,0 +1,146 @@
+#include "lab/telemetry/layer_log.h"
+
+#include "core/node_number.h"
+#include "nn/activation.h"
+#include "nn/conv.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+#include "nn/norm/norm.h"
+#include "nn/pool.h"
+#include "nn/sequential.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace norma::lab {
+
+namespace {
+
+template <class... Ms>
+bool is_one_of(const nn::Module& module) {
+  return (... || (dynamic_cast<const Ms*>(&module) != nullptr));
+}
+
+/// True iff a convolution or a matrix product is in it.
+bool has_product(const nn::Module& module) {
+  return is_one_of<nn::ConvolutionModule, nn::Linear>(module) ||
+         std::any_of(module.children().begin(), module.children().end(),
+                     [](const auto& child) { return has_product(*child.second); });
+}
+
+/// A registered norm may be any module: it is what stands in a slot and is nothing else.
+bool is_norm(const nn::Module& module, bool in_slot) {
+  const bool something_else =
+      is_one_of<nn::Sequential, nn::Identity, nn::Flatten, nn::ReLU, nn::GELU, nn::SiLU, nn::MaxPool2d, nn::AvgPool2d,
+                nn::AdaptiveAvgPool2d, nn::Dropout, nn::DropPath>(module);
+  return is_one_of<nn::Norm>(module) || (in_slot && !something_else && !has_product(module));
+}
+
+/// A matrix product over the channels may be a module of its own kind: its weight has two axes that are no norm's.
+LayerKind kind_of(const nn::Module& module, bool in_slot) {
+  if (is_norm(module, in_slot)) {
+    return LayerKind::norm;
+  }
+  if (is_one_of<nn::ConvolutionModule>(module)) {
+    return LayerKind::convolution;
+  }
+  if (is_one_of<nn::Linear>(module)) {
+    return LayerKind::linear;
+  }
+  for (const auto& [name, x] : module.named_parameters()) {
+    if (name == "weight" && module.children().empty() && (x.rank() == 2 || x.rank() == 4)) {
+      return LayerKind::linear;
+    }
+  }
+  return LayerKind::other;
+}
+
+bool starts_with_path(const std::string& name, const std::string& parent) {
+  return name.size() > parent.size() && name.starts_with(parent) && name[parent.size()] == '.';
+}
+
+}  // namespace
+
+std::string_view to_string(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::norm: return "norm";
+    case LayerKind::convolution: return "convolution";
+    case LayerKind::linear: return "linear";
+    case LayerKind::other: return "other";
+  }
+  return "?";
+}
+
+LayerTable::LayerTable(nn::Module& model) {
+  std::unordered_set<const nn::Module*> in_slots;
+  for (const nn::ReplaceableModule& slot : model.replaceable_modules()) {
+    in_slots.insert(slot.module);
+  }
+  for (const auto& [name, module] : model.named_modules()) {
+    const bool inside_norm = !layers_.empty() && std::any_of(layers_.begin(), layers_.end(), [&](const Layer& layer) {
+      return layer.kind == LayerKind::norm && starts_with_path(name, layer.name);
+    });
+    if (inside_norm || name.empty()) {
+      continue;
+    }
+    const LayerKind kind = kind_of(*module, in_slots.contains(module));
+    by_module_.emplace(module, layers_.size());
+    layers_.push_back({.name = name, .kind = kind, .is_whole = kind == LayerKind::norm || module->children().empty()});
+  }
+  layers_.emplace_back();
+  for (const Tensor& x : model.parameters()) {
+    parameter_sizes_.insert(x.numel());
+  }
+}
+
+size_t LayerTable::index_of(const nn::Module& module) const {
+  const auto found = by_module_.find(&module);
+  return found == by_module_.end() ? none() : found->second;
+}
+
+LayerLog::LayerLog(const LayerTable& table, const OpProfile* profile, OnOutput on_output)
+    : table_(table), profile_(profile), on_output_(std::move(on_output)), image_elements_(table.layers().size(), 0) {
+  mark();
+}
+
+void LayerLog::enter(const nn::Module& module) {
+  const size_t layer = table_.index_of(module);
+  const bool inside_norm = !open_.empty() && table_.layers()[open_.back()].kind == LayerKind::norm;
+  // What is inside a norm, and what is no layer, works for the layer around it.
+  open_.push_back(layer == table_.none() || inside_norm ? (open_.empty() ? table_.none() : open_.back()) : layer);
+  mark();
+}
+
+void LayerLog::leave(const nn::Module& module, const Tensor& input, const Tensor& output) {
+  const size_t layer = open_.back();
+  open_.pop_back();
+  mark();
+  if (output.defined() && output.rank() > 2 && output.numel() > output.size(0) * output.size(1)) {
+    image_elements_[layer] = output.numel();
+  }
+  if (on_output_ && output.defined() && table_.layers()[layer].is_whole && layer == table_.index_of(module)) {
+    on_output_(layer, module, input, output);
+  }
+}
+
+void LayerLog::mark() {
+  marks_.push_back({.node = next_node_number(),
+                    .record = profile_ == nullptr ? 0 : profile_->records().size(),
+                    .layer = open_.empty() ? table_.none() : open_.back()});
+}
+
+size_t LayerLog::layer_of_node(uint64_t node) const {
+  // Several marks may have one number: the last of them is what was at work.
+  const auto after = std::upper_bound(marks_.begin(), marks_.end(), node,
+                                      [](uint64_t number, const Mark& mark) { return number < mark.node; });
+  return after == marks_.begin() ? table_.none() : std::prev(after)->layer;
+}
+
+size_t LayerLog::layer_of_record(size_t record) const {
+  const auto after = std::upper_bound(marks_.begin(), marks_.end(), record,
+                                      [](size_t number, const Mark& mark) { return number < mark.record; });
+  return after == marks_.begin() ? table_.none() : std::prev(after)->layer;
+}
+
+}  // namespace norma::lab

@@ -1,0 +1,118 @@
+#include "lab/telemetry/recorder.h"
+
+#include "lab/bench/spread.h"
+#include "lab/telemetry/health.h"
+#include "lab/telemetry/timed_step.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace norma::lab {
+
+namespace {
+
+constexpr int64_t kMostLossPoints = 256;
+/// Steps at the start of a run in which kernels are made and memory is fetched.
+constexpr size_t kWarmUpSteps = 5;
+
+}  // namespace
+
+int64_t Telemetry::saved_bytes() const {
+  int64_t sum = 0;
+  for (const SavedBytes& layer : saved) {
+    sum += layer.bytes;
+  }
+  return sum;
+}
+
+void TelemetryRecorder::start(const train::ObservedRun& run) {
+  start_ = Clock::now();
+  table_.emplace(run.model);
+  schedule_ = TelemetrySchedule(run.total_steps);
+  batch_size_ = run.batch_size;
+  total_steps_ = run.total_steps;
+  steps_per_point_ = (run.total_steps - run.first_step + kMostLossPoints - 1) / kMostLossPoints;
+}
+
+std::unique_ptr<train::ObservedStep> TelemetryRecorder::begin_step(int64_t step) {
+  if (schedule_.is_timed(step)) {
+    return std::make_unique<TimedStep>(*table_, [this](StepFindings found) {
+      times_.push_back(found.time);
+      record_.saved = std::move(found.saved);
+      record_.ledger = std::move(found.ledger);
+      record_.ledger_known = true;
+    });
+  }
+  if (schedule_.is_for_health(step)) {
+    return std::make_unique<HealthStep>(*table_, step,
+                                        [this](HealthSample sample) { record_.health.push_back(std::move(sample)); });
+  }
+  return nullptr;
+}
+
+void TelemetryRecorder::end_step(int64_t step, double loss, double seconds) {
+  step_seconds_.push_back(seconds);
+  looked_into_.push_back(schedule_.is_timed(step) || schedule_.is_for_health(step));
+  loss_sum_ += loss;
+  ++loss_count_;
+  if (loss_count_ >= steps_per_point_ || step == total_steps_) {
+    record_.losses.push_back(
+        {.step = step, .seconds = seconds_since_start(), .loss = loss_sum_ / static_cast<double>(loss_count_)});
+    loss_sum_ = 0;
+    loss_count_ = 0;
+  }
+}
+
+void TelemetryRecorder::evaluated(int64_t step, const train::Evaluation& test) {
+  record_.tests.push_back(
+      {.step = step, .seconds = seconds_since_start(), .loss = test.loss, .accuracy = test.accuracy});
+}
+
+Telemetry TelemetryRecorder::result() const {
+  Telemetry record = record_;
+  record.throughput = throughput();
+  record.step_time = step_time();
+  return record;
+}
+
+double TelemetryRecorder::seconds_since_start() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+Throughput TelemetryRecorder::throughput() const {
+  const auto steps_that = [&](const auto& count) {
+    std::vector<double> chosen;
+    for (size_t i = 0; i < step_seconds_.size(); ++i) {
+      if (count(i)) {
+        chosen.push_back(step_seconds_[i]);
+      }
+    }
+    return chosen;
+  };
+  std::vector<double> seconds = steps_that([&](size_t i) { return i >= kWarmUpSteps && !looked_into_[i]; });
+  if (seconds.empty()) {
+    seconds = steps_that([](size_t) { return true; });
+  }
+  const bench::Spread spread = bench::spread_of(seconds);
+  if (spread.count == 0 || !(spread.min > 0)) {
+    return {};
+  }
+  const auto images = static_cast<double>(batch_size_);
+  return {
+      .steps = spread.count, .min = images / spread.max, .median = images / spread.median, .max = images / spread.min};
+}
+
+StepTime TelemetryRecorder::step_time() const {
+  if (times_.empty()) {
+    return {};
+  }
+  std::vector<double> totals;
+  for (const StepTime& time : times_) {
+    totals.push_back(time.total());
+  }
+  StepTime middle = times_[bench::median_index(totals)];
+  middle.samples = static_cast<int64_t>(times_.size());
+  return middle;
+}
+
+}  // namespace norma::lab

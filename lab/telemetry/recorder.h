@@ -1,0 +1,49 @@
+#pragma once
+
+#include "lab/telemetry/layer_log.h"
+#include "lab/telemetry/schedule.h"
+#include "lab/telemetry/telemetry.h"
+#include "train/step_observer.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace norma::lab {
+
+/// Makes the record of a training run: TrainerOptions::observer. What is trained has the same bits with it and without.
+/// Steps that are looked into take longer: the schedule keeps their share of a run small, unless the run is short.
+class TelemetryRecorder : public train::StepObserver {
+ public:
+  void start(const train::ObservedRun& run) override;
+  std::unique_ptr<train::ObservedStep> begin_step(int64_t step) override;
+  void end_step(int64_t step, double loss, double seconds) override;
+  void evaluated(int64_t step, const train::Evaluation& test) override;
+
+  /// What is known so far.
+  [[nodiscard]] Telemetry result() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  [[nodiscard]] double seconds_since_start() const;
+  [[nodiscard]] Throughput throughput() const;
+  [[nodiscard]] StepTime step_time() const;
+
+  Clock::time_point start_ = Clock::now();
+  std::optional<LayerTable> table_;
+  TelemetrySchedule schedule_{0};
+  int64_t batch_size_ = 0;
+  int64_t steps_per_point_ = 1;
+  int64_t total_steps_ = 0;
+  // Of the point of the loss curve that is not complete yet.
+  double loss_sum_ = 0;
+  int64_t loss_count_ = 0;
+  std::vector<double> step_seconds_;
+  std::vector<bool> looked_into_;  ///< for each of these
+  std::vector<StepTime> times_;    ///< of each timed step
+  Telemetry record_;
+};
+
+}  // namespace norma::lab

@@ -1,0 +1,300 @@
+#include "lab/telemetry/telemetry_json.h"
+
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "data/json.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace norma::lab {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+constexpr std::array kKinds = {LayerKind::norm, LayerKind::convolution, LayerKind::linear, LayerKind::other};
+constexpr std::array kPasses = {OpPass::forward, OpPass::backward, OpPass::optimizer};
+
+/// With six digits.
+double rounded(double value) {
+  if (!std::isfinite(value)) {
+    return kNone;
+  }
+  const std::string text = fmt::format("{:.6g}", value);
+  double result = 0;
+  std::from_chars(text.data(), text.data() + text.size(), result);
+  return result;
+}
+
+Json to_cell(double value) {
+  return rounded(value);
+}
+Json to_cell(int64_t value) {
+  return value;
+}
+Json to_cell(const std::string& value) {
+  return value;
+}
+Json to_cell(LayerKind kind) {
+  return to_string(kind);
+}
+Json to_cell(OpPass pass) {
+  return to_string(pass);
+}
+
+template <class T>
+T from_cell(const nlohmann::json& value, const std::string& where, const std::string& name) {
+  if constexpr (std::is_same_v<T, double>) {  // null stands for what is not a number
+    return data::json_as<std::optional<double>>(where, name, value).value_or(kNone);
+  } else if constexpr (std::is_enum_v<T>) {
+    const auto text = data::json_as<std::string>(where, name, value);
+    const auto find = [&](const auto& known) {
+      for (const T one : known) {
+        if (to_string(one) == text) {
+          return one;
+        }
+      }
+      fail(where, "{}: expected one of those that are known, got '{}'", name, excerpt(text));
+    };
+    if constexpr (std::is_same_v<T, LayerKind>) {
+      return find(kKinds);
+    } else {
+      return find(kPasses);
+    }
+  } else {
+    return data::json_as<T>(where, name, value);
+  }
+}
+
+/// The fields of a struct, each with its name: visited by who writes and by who reads, so that both know the same ones.
+template <class Visitor>
+void visit(Visitor&& field, LossPoint& p) {
+  field("step", p.step);
+  field("seconds", p.seconds);
+  field("loss", p.loss);
+}
+template <class Visitor>
+void visit(Visitor&& field, TestPoint& p) {
+  field("step", p.step);
+  field("seconds", p.seconds);
+  field("loss", p.loss);
+  field("accuracy", p.accuracy);
+}
+template <class Visitor>
+void visit(Visitor&& field, Throughput& t) {
+  field("steps", t.steps);
+  field("min", t.min);
+  field("median", t.median);
+  field("max", t.max);
+}
+template <class Visitor>
+void visit(Visitor&& field, PassTime& t) {
+  field("norm", t.norm);
+  field("convolution", t.convolution);
+  field("product", t.product);
+  field("rest", t.rest);
+}
+template <class Visitor>
+void visit(Visitor&& field, StepTime& t) {
+  field("samples", t.samples);
+  field("forward", t.forward);
+  field("backward", t.backward);
+  field("optimizer", t.optimizer);
+}
+template <class Visitor>
+void visit(Visitor&& field, SavedBytes& s) {
+  field("layer", s.layer);
+  field("kind", s.kind);
+  field("bytes", s.bytes);
+}
+template <class Visitor>
+void visit(Visitor&& field, LayoutCopy& c) {
+  field("op", c.op);
+  field("layer", c.layer);
+  field("pass", c.pass);
+  field("from", c.from);
+  field("to", c.to);
+  field("count", c.count);
+  field("bytes", c.bytes);
+}
+
+/// LayerHealth without its optional parts, whose columns hold null where there is none.
+struct HealthRow {
+  LayerHealth layer;
+  TensorHealth gradient{.mean = kNone, .deviation = kNone, .largest = kNone, .non_finite = -1};  ///< -1: none
+  ParameterSpread gamma{.min = kNone, .max = kNone, .mean = kNone, .deviation = kNone};
+  ParameterSpread beta = gamma;
+  BatchGap gap{.mean = kNone, .deviation = kNone};
+};
+
+template <class Visitor>
+void visit(Visitor&& field, HealthRow& row) {
+  field("layer", row.layer.layer);
+  field("kind", row.layer.kind);
+  field("mean", row.layer.output.mean);
+  field("deviation", row.layer.output.deviation);
+  field("largest", row.layer.output.largest);
+  field("non_finite", row.layer.output.non_finite);
+  field("dead_channels", row.layer.dead_channels);
+  field("gradient_mean", row.gradient.mean);
+  field("gradient_deviation", row.gradient.deviation);
+  field("gradient_largest", row.gradient.largest);
+  field("gradient_non_finite", row.gradient.non_finite);
+  for (auto [name, spread] : {std::pair{"gamma", &row.gamma}, std::pair{"beta", &row.beta}}) {
+    field(fmt::format("{}_min", name), spread->min);
+    field(fmt::format("{}_max", name), spread->max);
+    field(fmt::format("{}_mean", name), spread->mean);
+    field(fmt::format("{}_deviation", name), spread->deviation);
+  }
+  field("gap_mean", row.gap.mean);
+  field("gap_deviation", row.gap.deviation);
+}
+
+HealthRow row_of(const LayerHealth& layer) {
+  HealthRow row;
+  row.layer = layer;
+  row.gradient = layer.gradient.value_or(row.gradient);
+  row.gamma = layer.gamma.value_or(row.gamma);
+  row.beta = layer.beta.value_or(row.beta);
+  row.gap = layer.gap.value_or(row.gap);
+  return row;
+}
+
+LayerHealth layer_of(const HealthRow& row) {
+  LayerHealth layer = row.layer;
+  if (row.gradient.non_finite >= 0) {
+    layer.gradient = row.gradient;
+  }
+  if (!std::isnan(row.gamma.mean)) {
+    layer.gamma = row.gamma;
+  }
+  if (!std::isnan(row.beta.mean)) {
+    layer.beta = row.beta;
+  }
+  if (!std::isnan(row.gap.mean)) {
+    layer.gap = row.gap;
+  }
+  return layer;
+}
+
+template <class T>
+Json object_of(T value) {
+  Json json = Json::object();
+  visit([&](const std::string& name, const auto& field) { json[name] = to_cell(field); }, value);
+  return json;
+}
+
+template <class T>
+T object_from(const nlohmann::json& json, const std::string& where) {
+  T value;
+  visit(
+      [&]<class F>(const std::string& name, F& field) {
+        check(json.is_object() && json.contains(name), where, "{}: missing", name);
+        field = from_cell<F>(json[name], where, name);
+      },
+      value);
+  return value;
+}
+
+template <class T>
+Json columns_of(const std::vector<T>& rows) {
+  Json json = Json::object();
+  T names;
+  visit([&](const std::string& name, const auto&) { json[name] = Json::array(); }, names);
+  for (T row : rows) {
+    visit([&](const std::string& name, const auto& field) { json[name].push_back(to_cell(field)); }, row);
+  }
+  return json;
+}
+
+template <class T>
+std::vector<T> columns_from(const nlohmann::json& json, const std::string& where) {
+  check(json.is_object(), where, "expected an object of lists, got {}", data::json_excerpt(json));
+  std::optional<size_t> count;
+  T names;
+  visit(
+      [&](const std::string& name, const auto&) {
+        check(json.contains(name), where, "{}: missing", name);
+        check(json[name].is_array(), where, "{}: expected a list, got {}", name, data::json_excerpt(json[name]));
+        count = count.value_or(json[name].size());
+        check(json[name].size() == *count, where, "{}: expected {} values, got {}", name, *count, json[name].size());
+      },
+      names);
+  std::vector<T> rows(count.value_or(0));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    visit([&]<class F>(const std::string& name, F& field) { field = from_cell<F>(json[name][i], where, name); },
+          rows[i]);
+  }
+  return rows;
+}
+
+const nlohmann::json& part(const nlohmann::json& json, const char* name, const std::string& where) {
+  check(json.is_object() && json.contains(name), where, "{}: missing", name);
+  return json[name];
+}
+
+}  // namespace
+
+Json telemetry_to_json(const Telemetry& telemetry) {
+  Json json = {{"losses", columns_of(telemetry.losses)},
+               {"tests", columns_of(telemetry.tests)},
+               {"throughput", object_of(telemetry.throughput)},
+               {"step_time", object_of(telemetry.step_time)}};
+  if (telemetry.step_time.forward_split && telemetry.step_time.backward_split) {
+    json["step_time"]["forward_split"] = object_of(*telemetry.step_time.forward_split);
+    json["step_time"]["backward_split"] = object_of(*telemetry.step_time.backward_split);
+  }
+  json["saved"] = columns_of(telemetry.saved);
+  if (telemetry.ledger_known) {
+    json["ledger"] = columns_of(telemetry.ledger);
+  }
+  json["health"] = Json::array();
+  for (const HealthSample& sample : telemetry.health) {
+    std::vector<HealthRow> rows;
+    for (const LayerHealth& layer : sample.layers) {
+      rows.push_back(row_of(layer));
+    }
+    json["health"].push_back({{"step", sample.step}, {"layers", columns_of(rows)}});
+  }
+  return json;
+}
+
+Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& where) {
+  Telemetry telemetry;
+  telemetry.losses = columns_from<LossPoint>(part(json, "losses", where), where + ": losses");
+  telemetry.tests = columns_from<TestPoint>(part(json, "tests", where), where + ": tests");
+  telemetry.throughput = object_from<Throughput>(part(json, "throughput", where), where + ": throughput");
+  const nlohmann::json& times = part(json, "step_time", where);
+  telemetry.step_time = object_from<StepTime>(times, where + ": step_time");
+  if (times.contains("forward_split")) {
+    const std::string place = where + ": step_time";
+    telemetry.step_time.forward_split = object_from<PassTime>(part(times, "forward_split", place), place);
+    telemetry.step_time.backward_split = object_from<PassTime>(part(times, "backward_split", place), place);
+  }
+  telemetry.saved = columns_from<SavedBytes>(part(json, "saved", where), where + ": saved");
+  if (json.contains("ledger")) {
+    telemetry.ledger = columns_from<LayoutCopy>(json["ledger"], where + ": ledger");
+    telemetry.ledger_known = true;
+  }
+  const nlohmann::json& samples = part(json, "health", where);
+  check(samples.is_array(), where, "health: expected a list, got {}", data::json_excerpt(samples));
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const std::string place = fmt::format("{}: health {}", where, i + 1);
+    HealthSample sample{.step = data::json_field<int64_t>(place, samples[i], "step"), .layers = {}};
+    for (const HealthRow& row : columns_from<HealthRow>(part(samples[i], "layers", place), place)) {
+      sample.layers.push_back(layer_of(row));
+    }
+    telemetry.health.push_back(std::move(sample));
+  }
+  return telemetry;
+}
+
+}  // namespace norma::lab

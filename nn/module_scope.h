@@ -1,0 +1,70 @@
+#pragma once
+
+#include "core/tensor.h"
+
+namespace norma::nn {
+
+class Module;
+class ModuleScope;
+
+/// Sees each call of a module on its thread for as long as it lives. Unlike a forward hook it changes nothing: ops that
+/// do the work of several modules still do, and the one module in whose name they run is seen. A second one on the same
+/// thread takes over until it ends.
+class ModuleObserver {
+ public:
+  ModuleObserver() : before_(active_) { active_ = this; }
+  virtual ~ModuleObserver() { active_ = before_; }
+  ModuleObserver(const ModuleObserver&) = delete;
+  ModuleObserver& operator=(const ModuleObserver&) = delete;
+
+  /// Before the forward pass of a module.
+  virtual void enter(const Module& module) = 0;
+  /// After it. `output`: with an activation or a residual that the same op has added; undefined where the pass threw,
+  /// and the function must not throw then.
+  virtual void leave(const Module& module, const Tensor& input, const Tensor& output) = 0;
+
+ private:
+  friend class ModuleScope;
+  static inline constinit thread_local ModuleObserver* active_ = nullptr;
+
+  ModuleObserver* before_;
+  const Module* innermost_ = nullptr;
+};
+
+/// Tells the observer of this thread, if there is one, of a forward pass. Inside a scope of the same module it does
+/// nothing.
+class ModuleScope {
+ public:
+  /// Both live longer than the scope.
+  ModuleScope(const Module& module, const Tensor& input) : observer_(ModuleObserver::active_) {
+    if (observer_ != nullptr) {
+      begin(module, input);
+    }
+  }
+  ~ModuleScope() {
+    if (observer_ != nullptr) {
+      end({});
+    }
+  }
+  ModuleScope(const ModuleScope&) = delete;
+  ModuleScope& operator=(const ModuleScope&) = delete;
+
+  /// Ends it. Returns `output`.
+  Tensor leave(Tensor output) {
+    if (observer_ != nullptr) {
+      end(output);
+    }
+    return output;
+  }
+
+ private:
+  void begin(const Module& module, const Tensor& input);
+  void end(const Tensor& output);
+
+  ModuleObserver* observer_;
+  const Module* module_ = nullptr;
+  const Tensor* input_ = nullptr;
+  const Module* outer_ = nullptr;
+};
+
+}  // namespace norma::nn

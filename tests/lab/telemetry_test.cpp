@@ -1,0 +1,471 @@
+#include "core/copy.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "error_text.h"
+#include "lab/compare/comparison.h"
+#include "lab/telemetry/health.h"
+#include "lab/telemetry/recorder.h"
+#include "lab/telemetry/schedule.h"
+#include "lab/telemetry/telemetry_json.h"
+#include "lab/telemetry/timed_step.h"
+#include "nn/activation.h"
+#include "nn/conv.h"
+#include "nn/norm/batch_norm.h"
+#include "nn/norm/factory.h"
+#include "nn/norm/norm.h"
+#include "nn/sequential.h"
+#include "ops/loss/loss.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/view.h"
+#include "support.h"
+#include "train/trainer.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using namespace norma::lab;
+
+namespace {
+
+train::Recipe small_recipe(const std::string& model, const std::string& norm, int64_t steps) {
+  train::Recipe recipe;
+  recipe.model = model;
+  recipe.norm = norm;
+  if (model == "resnet18") {
+    recipe.small_stem = true;
+  } else {
+    recipe.patch_size = 4;
+  }
+  recipe.dataset = "shapes";
+  recipe.image_size = 32;
+  recipe.batch_size = 2;
+  recipe.images = 2 * steps;
+  recipe.test_images = 2;
+  return recipe;
+}
+
+/// What a run leaves, none of it in memory that counts for the next one's peak.
+struct Outcome {
+  train::TrainResult result;
+  std::vector<float> state;
+};
+
+Outcome outcome_of(const train::Recipe& recipe, const std::shared_ptr<TelemetryRecorder>& recorder) {
+  train::TrainerOptions options;
+  options.quiet = true;
+  options.observer = recorder;
+  train::Trainer trainer(recipe, options);
+  Outcome outcome{.result = trainer.run(), .state = {}};
+  const train::Checkpoint checkpoint = trainer.checkpoint();
+  for (const auto* part : {&checkpoint.model, &checkpoint.optimizer}) {
+    for (const auto& [name, x] : *part) {
+      const std::vector<float> values = x.to_vector<float>();
+      outcome.state.insert(outcome.state.end(), values.begin(), values.end());
+    }
+  }
+  return outcome;
+}
+
+Telemetry telemetry_of(const train::Recipe& recipe) {
+  train::TrainerOptions options;
+  options.quiet = true;
+  const auto recorder = std::make_shared<TelemetryRecorder>();
+  options.observer = recorder;
+  train::Trainer(recipe, options).run();
+  return recorder->result();
+}
+
+/// A network in one step that is timed, and in one whose numbers are looked at.
+StepFindings timed(nn::Module& model, const Tensor& x, const TensorFunction& loss) {
+  StepFindings found;
+  const LayerTable table(model);
+  TimedStep step(table, [&](StepFindings one) { found = std::move(one); });
+  const Tensor value = loss({model(x)})[0];
+  step.after_forward(value);
+  value.backward();
+  step.after_backward();
+  step.after_update();
+  return found;
+}
+
+HealthSample looked_at(nn::Module& model, const Tensor& x, const TensorFunction& loss) {
+  HealthSample found;
+  const LayerTable table(model);
+  HealthStep step(table, 7, [&](HealthSample one) { found = std::move(one); });
+  const Tensor value = loss({model(x)})[0];
+  step.after_forward(value);
+  value.backward();
+  step.after_backward();
+  step.after_update();
+  return found;
+}
+
+TensorHealth by_hand(const Tensor& x) {
+  const std::vector<double> values = x.to_vector<double>();
+  double sum = 0;
+  double largest = 0;
+  for (const double value : values) {
+    sum += value;
+    largest = std::max(largest, std::abs(value));
+  }
+  const double mean = sum / static_cast<double>(values.size());
+  double squares = 0;
+  for (const double value : values) {
+    squares += (value - mean) * (value - mean);
+  }
+  return {.mean = mean, .deviation = std::sqrt(squares / static_cast<double>(values.size())), .largest = largest};
+}
+
+void check_same(const TensorHealth& a, const TensorHealth& b) {
+  CHECK(a.mean == doctest::Approx(b.mean).epsilon(1e-5).scale(b.deviation));
+  CHECK(a.deviation == doctest::Approx(b.deviation).epsilon(1e-5));
+  CHECK(a.largest == doctest::Approx(b.largest).epsilon(1e-6));
+  CHECK(a.non_finite == b.non_finite);
+}
+
+/// A layer norm over the channels as permute, layer norm, permute: it copies its input, and turns what it returns back.
+class Permuting : public nn::Module {
+ public:
+  explicit Permuting(int64_t channels) : norm_(register_module("inner", std::make_shared<nn::LayerNorm2d>(channels))) {}
+  Tensor forward(const Tensor& x) override {
+    const MemoryFormat other = x.suggest_memory_format() == MemoryFormat::channels_last ? MemoryFormat::contiguous
+                                                                                        : MemoryFormat::channels_last;
+    return norma::to((*norm_)(norma::contiguous(x, other)), x.suggest_memory_format());
+  }
+  [[nodiscard]] std::string name() const override { return "Permuting"; }
+
+ private:
+  std::shared_ptr<nn::LayerNorm2d> norm_;
+};
+
+}  // namespace
+
+TEST_CASE("telemetry: the schedule knows only the number of steps, and looks at few of them") {
+  for (const int64_t total : {1, 2, 3, 10, 49, 50, 100, 199, 200, 1000, 123'457}) {
+    CAPTURE(total);
+    const TelemetrySchedule schedule(total);
+    CHECK(schedule.timed().size() >= 1);
+    CHECK(static_cast<int64_t>(schedule.timed().size()) <= std::min<int64_t>(16, 1 + total / 50));
+    CHECK(static_cast<int64_t>(schedule.health().size()) <= std::min<int64_t>(3, 1 + total / 50));
+    CHECK(schedule.is_for_health(total) == (total > 1));
+    for (const int64_t step : schedule.timed()) {
+      CHECK(step >= 1);
+      CHECK(step <= total);
+      CHECK(!schedule.is_for_health(step));
+    }
+  }
+  CHECK(TelemetrySchedule(400).timed() == std::set<int64_t>{22, 66, 111, 155, 200, 244, 288, 333, 377});
+  CHECK(TelemetrySchedule(400).health() == std::set<int64_t>{133, 266, 400});
+}
+
+TEST_CASE("telemetry: what two layers save, counted by hand") {
+  nn::Sequential model{std::make_shared<nn::Conv2d>(2, 3, 1, nn::Conv2dOptions{.bias = false}),
+                       std::make_shared<nn::Conv2d>(3, 5, 1, nn::Conv2dOptions{.bias = false})};
+  const Tensor x = randn({4, 2, 7, 6});
+  const auto loss = [](const Tensors& y) -> Tensors { return {sum(y[0] * y[0])}; };
+  const StepFindings found = timed(model, x, loss);
+  const int64_t pixels = 4 * 7 * 6 * static_cast<int64_t>(sizeof(float));
+  REQUIRE(found.saved.size() == 3);
+  CHECK(found.saved[0].layer == "0");  // its input
+  CHECK(found.saved[0].kind == LayerKind::convolution);
+  CHECK(found.saved[0].bytes == 2 * pixels);
+  CHECK(found.saved[1].layer == "1");
+  CHECK(found.saved[1].bytes == 3 * pixels);
+  CHECK(found.saved[2].layer.empty());  // y * y keeps y, once
+  CHECK(found.saved[2].bytes == 5 * pixels);
+}
+
+TEST_CASE("telemetry: the bytes of all layers are those of the tape, and what a storage holds twice counts once") {
+  const train::Recipe recipe = small_recipe("convnext_atto", "layer2d", 1);
+  const auto model = train::make_model(recipe, 10);
+  const Tensor x = copy_of(randn({2, 3, 32, 32}), MemoryFormat::channels_last);
+  const LayerTable table(*model);
+  const LayerLog log(table, nullptr);
+  const Tensor loss = cross_entropy((*model)(x), arange(2));
+  const Tape tape(loss);
+  Telemetry telemetry;
+  telemetry.saved = saved_by_layer(tape, table, log);
+  CHECK(telemetry.saved_bytes() == static_cast<int64_t>(tape.saved_bytes()));
+  CHECK(telemetry.saved.size() > 20);
+  const auto named = [&](const std::string& name) {
+    return std::find_if(telemetry.saved.begin(), telemetry.saved.end(),
+                        [&](const SavedBytes& one) { return one.layer == name; }) != telemetry.saved.end();
+  };
+  CHECK(named("stages.0.blocks.1.norm"));
+  CHECK(named("stages.0.blocks.1.mlp.fc1"));
+  CHECK(named("stages.3.blocks.0.conv_dw"));
+}
+
+TEST_CASE("telemetry: the numbers of a layer are those that a hook sees") {
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    CAPTURE(to_string(format));
+    nn::Sequential model{std::make_shared<nn::Conv2d>(2, 4, 3, nn::Conv2dOptions{.padding = 1}),
+                         std::make_shared<nn::BatchNorm2d>(4), std::make_shared<nn::ReLU>(),
+                         std::make_shared<nn::Conv2d>(4, 3, 1)};
+    model.to(format);
+    const auto& norm = dynamic_cast<const nn::BatchNorm2d&>(*model.children()[1].second);
+    auto* gamma = norm.weight().data<float>();
+    gamma[0] = 0.5F;
+    gamma[3] = 2;
+    Tensors outputs(4);
+    Tensors gradients(4);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      model.children()[i].second->register_forward_hook([&, i](const nn::Module&, const Tensor&, const Tensor& y) {
+        outputs[i] = y.detach();
+        y.register_hook([&, i](const Tensor& dy) {
+          gradients[i] = dy;
+          return Tensor();
+        });
+      });
+    }
+    const Tensor x = copy_of(randn({3, 2, 5, 6}), format);
+    const Tensor r = randn({3, 3, 5, 6});
+    const HealthSample found = looked_at(model, x, [&](const Tensors& y) -> Tensors { return {sum(y[0] * r)}; });
+    CHECK(found.step == 7);
+    REQUIRE(found.layers.size() == 3);  // relu has no parameters
+    const size_t places[] = {0, 1, 3};
+    for (size_t i = 0; i < 3; ++i) {
+      CAPTURE(i);
+      const LayerHealth& layer = found.layers[i];
+      CHECK(layer.layer == std::to_string(places[i]));
+      check_same(layer.output, by_hand(outputs[places[i]]));
+      REQUIRE(layer.gradient);
+      check_same(*layer.gradient, by_hand(gradients[places[i]]));
+      CHECK(layer.dead_channels == 0);
+    }
+    const LayerHealth& layer = found.layers[1];
+    CHECK(layer.kind == LayerKind::norm);
+    REQUIRE(layer.gamma);
+    CHECK(layer.gamma->min == 0.5);
+    CHECK(layer.gamma->max == 2);
+    CHECK(layer.gamma->mean == doctest::Approx(1.125));
+    CHECK(layer.gamma->deviation ==
+          doctest::Approx(std::sqrt((0.625 * 0.625 + 2 * 0.125 * 0.125 + 0.875 * 0.875) / 4)));
+    CHECK(layer.beta->max == 0);
+    CHECK_FALSE(found.layers[0].gamma);
+
+    // One step from mean 0 and variance 1 with momentum 0.1.
+    REQUIRE(layer.gap);
+    const std::vector<double> values = copy_of(outputs[0], MemoryFormat::contiguous).to_vector<double>();
+    double means = 0;
+    double deviations = 0;
+    double total = 0;
+    for (size_t c = 0; c < 4; ++c) {
+      std::vector<double> channel;
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (i / 30 % 4 == c) {
+          channel.push_back(values[i]);
+        }
+      }
+      double mean = 0;
+      for (const double value : channel) {
+        mean += value / 90;
+      }
+      double var = 0;
+      for (const double value : channel) {
+        var += (value - mean) * (value - mean) / 89;
+      }
+      const double running = 0.9 + 0.1 * var;
+      means += 0.81 * mean * mean;
+      deviations += (std::sqrt(var) - std::sqrt(running)) * (std::sqrt(var) - std::sqrt(running));
+      total += running;
+    }
+    CHECK(layer.gap->mean == doctest::Approx(std::sqrt(means / total)).epsilon(1e-4));
+    CHECK(layer.gap->deviation == doctest::Approx(std::sqrt(deviations / total)).epsilon(1e-4));
+  }
+}
+
+TEST_CASE("telemetry: dead channels, and elements that are not finite") {
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+      CAPTURE(to_string(format));
+      CAPTURE(to_string(dtype));
+      std::vector<double> values(2 * 5 * 3 * 3);
+      for (size_t i = 0; i < values.size(); ++i) {
+        const size_t channel = i / 9 % 5;
+        values[i] = channel == 1 || channel == 4 ? (i % 2 == 0 ? 0.0 : -0.0) : 0.25 * static_cast<double>(i % 7) - 1.5;
+      }
+      values[40] = 0;  // a dead element is not a dead channel
+      Tensor x = copy_of(from_vector(values, {2, 5, 3, 3}), format, dtype);
+      Look look = look_at(x);
+      CHECK(look.dead_channels == doctest::Approx(0.4));
+      check_same(look.health, by_hand(x));
+      values[0] = std::numeric_limits<double>::infinity();
+      values[10 * 9 - 28] = std::numeric_limits<double>::quiet_NaN();
+      x = copy_of(from_vector(values, {2, 5, 3, 3}), format, dtype);
+      look = look_at(x);
+      CHECK(look.health.non_finite == 2);
+      CHECK(std::isnan(look.health.largest));
+    }
+  }
+  const Tensor with_gaps = norma::narrow(randn({3, 6, 4, 4}), 1, 1, 3);
+  check_same(look_at(with_gaps).health, by_hand(with_gaps));
+  const Tensor rows = randn({5, 7});
+  check_same(look_at(rows).health, by_hand(rows));
+}
+
+TEST_CASE("telemetry: training has the same bits with it and without") {
+  for (const std::string model : {"convnext_atto", "resnet18"}) {
+    CAPTURE(model);
+    train::Recipe recipe = small_recipe(model, "batch", 4);
+    recipe.drop_path = 0.2;
+    recipe.clip_grad = 1;
+    const auto recorder = std::make_shared<TelemetryRecorder>();
+    const Outcome without = outcome_of(recipe, nullptr);
+    const Outcome with = outcome_of(recipe, recorder);
+    CHECK(recorder->result().health.size() == 1);
+    CHECK(recorder->result().step_time.samples == 1);
+    CHECK(with.result.losses == without.result.losses);
+    // The loader may be some batches of 24 kB ahead or not.
+    CHECK(static_cast<double>(with.result.peak_bytes) ==
+          doctest::Approx(static_cast<double>(without.result.peak_bytes)).epsilon(0.01));
+    CHECK((with.state == without.state));
+  }
+}
+
+TEST_CASE("telemetry: the record of a run") {
+  const train::Recipe recipe = small_recipe("resnet18", "batch", 3);
+  const auto recorder = std::make_shared<TelemetryRecorder>();
+  const Outcome run = outcome_of(recipe, recorder);
+  const Telemetry telemetry = recorder->result();
+  REQUIRE(telemetry.losses.size() == 3);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(telemetry.losses[i].step == static_cast<int64_t>(i) + 1);
+    CHECK(telemetry.losses[i].loss == run.result.losses[i]);
+    CHECK(telemetry.losses[i].seconds > (i == 0 ? 0 : telemetry.losses[i - 1].seconds));
+  }
+  REQUIRE(telemetry.tests.size() == 1);
+  CHECK(telemetry.tests[0].step == 3);
+  CHECK(telemetry.tests[0].accuracy == run.result.test.accuracy);
+  CHECK(telemetry.tests[0].loss == run.result.test.loss);
+  CHECK(telemetry.tests[0].seconds > telemetry.losses[2].seconds);
+  CHECK(telemetry.throughput.steps == 3);  // no others remain
+  CHECK(telemetry.throughput.min > 0);
+  CHECK(telemetry.throughput.min <= telemetry.throughput.median);
+  CHECK(telemetry.throughput.median <= telemetry.throughput.max);
+  const StepTime& time = telemetry.step_time;
+  REQUIRE(time.forward_split);
+  CHECK(time.forward_split->total() == doctest::Approx(time.forward));
+  CHECK(time.backward_split->total() == doctest::Approx(time.backward));
+  for (const PassTime& pass : {*time.forward_split, *time.backward_split}) {
+    CHECK(pass.norm > 0);
+    CHECK(pass.convolution > 0);
+    CHECK(pass.product > 0);  // of the last layer
+    CHECK(pass.rest > 0);
+  }
+  CHECK(time.optimizer > 0);
+}
+
+TEST_CASE("telemetry: a long run's loss curve has few points, each the mean of its steps") {
+  nn::Sequential model{std::make_shared<nn::Conv2d>(1, 1, 1)};
+  TelemetryRecorder recorder;
+  recorder.start({.model = model, .first_step = 0, .total_steps = 1001, .batch_size = 4});
+  for (int64_t step = 1; step <= 1001; ++step) {
+    recorder.end_step(step, static_cast<double>(step), 0.5);
+  }
+  const Telemetry telemetry = recorder.result();
+  REQUIRE(telemetry.losses.size() == 251);
+  CHECK(telemetry.losses[0].step == 4);
+  CHECK(telemetry.losses[0].loss == 2.5);
+  CHECK(telemetry.losses[250].step == 1001);
+  CHECK(telemetry.losses[250].loss == 1001);
+  CHECK(telemetry.throughput.median == 8);
+  CHECK(telemetry.throughput.steps == 1001 - 5 - 16 - 3);
+}
+
+TEST_CASE("telemetry: our own networks make no layout copy, in either format") {
+  for (const std::string model : {"resnet18", "convnext_atto"}) {
+    for (const std::string norm : {"batch", "layer2d", "group"}) {
+      for (const bool channels_last : {false, true}) {
+        train::Recipe recipe = small_recipe(model, norm, 1);
+        recipe.channels_last = channels_last;
+        const Telemetry telemetry = telemetry_of(recipe);
+        CHECK(telemetry.ledger_known);
+        CHECK_MESSAGE(telemetry.ledger.empty(), model, " with ", norm, ": ", telemetry.ledger.size(),
+                      " copies, one by ",
+                      telemetry.ledger.empty() ? "" : telemetry.ledger[0].layer + " " + telemetry.ledger[0].op);
+      }
+    }
+  }
+}
+
+TEST_CASE("telemetry: a norm that copies is in the ledger with its name, op, formats and bytes") {
+  nn::register_norm("permuting", [](int64_t channels) { return std::make_shared<Permuting>(channels); });
+  train::Recipe recipe = small_recipe("resnet18", "permuting", 1);
+  recipe.channels_last = true;
+  const Telemetry telemetry = telemetry_of(recipe);
+  REQUIRE(telemetry.ledger.size() == 4 * 20);
+  const auto line = [&](const std::string& layer, const std::string& op, OpPass pass) {
+    const auto found = std::find_if(telemetry.ledger.begin(), telemetry.ledger.end(), [&](const LayoutCopy& one) {
+      return one.layer == layer && one.op == op && one.pass == pass;
+    });
+    REQUIRE(found != telemetry.ledger.end());
+    return *found;
+  };
+  // (2, 64, 32, 32) of float32, read and written.
+  const int64_t bytes = 2 * 2 * 64 * 32 * 32 * 4;
+  for (const OpPass pass : {OpPass::forward, OpPass::backward}) {
+    const bool forward = pass == OpPass::forward;
+    const LayoutCopy there = line("layer1.0.bn2", "contiguous", pass);
+    CHECK(there.from == (forward ? "channels_last" : "contiguous"));
+    CHECK(there.to == (forward ? "contiguous" : "channels_last"));
+    CHECK(there.count == 1);
+    CHECK(there.bytes == bytes);
+    const LayoutCopy back = line("layer1.0.bn2", "to", pass);
+    CHECK(back.from == (forward ? "contiguous" : "channels_last"));
+    CHECK(back.to == (forward ? "channels_last" : "contiguous"));
+    CHECK(back.bytes == bytes);
+  }
+  CHECK(std::all_of(telemetry.ledger.begin(), telemetry.ledger.end(), [](const LayoutCopy& one) {
+    return one.layer.find("bn") != std::string::npos || one.layer.ends_with("downsample.1");
+  }));
+}
+
+TEST_CASE("telemetry: JSON and back") {
+  Telemetry telemetry = telemetry_of(small_recipe("convnext_atto", "batch", 2));
+  telemetry.ledger = {{.op = "to",
+                       .layer = "stem.1",
+                       .pass = OpPass::backward,
+                       .from = "contiguous",
+                       .to = "channels_last",
+                       .count = 2,
+                       .bytes = 4096}};
+  REQUIRE(telemetry.health.size() == 1);
+  telemetry.health[0].layers[0].output = {.mean = NAN, .deviation = NAN, .largest = NAN, .non_finite = 3};
+  telemetry.health[0].layers[1].gradient.reset();
+  const auto json = telemetry_to_json(telemetry);
+  const Telemetry found = telemetry_from_json(nlohmann::json(json), "here");
+  CHECK((telemetry_to_json(found).dump() == json.dump()));
+  CHECK(found.ledger[0].pass == OpPass::backward);
+  CHECK(found.ledger[0].bytes == 4096);
+  CHECK(std::isnan(found.health[0].layers[0].output.mean));
+  CHECK(found.health[0].layers[0].output.non_finite == 3);
+  CHECK_FALSE(found.health[0].layers[1].gradient);
+  CHECK(found.health[0].layers[1].gap);
+  CHECK(found.health[0].layers[1].gap->mean == doctest::Approx(telemetry.health[0].layers[1].gap->mean).epsilon(1e-5));
+  CHECK_FALSE(found.health[0].layers[0].gap);
+  CHECK(found.saved_bytes() == telemetry.saved_bytes());
+
+  const auto error_after = [&](auto&& change) {
+    nlohmann::json broken = json;
+    change(broken);
+    return test::error_of([&] { telemetry_from_json(broken, "here"); });
+  };
+  CHECK(error_after([](auto& j) { j.erase("saved"); }) == "here: saved: missing");
+  CHECK(error_after([](auto& j) { j["saved"]["kind"][0] = "layer"; }) ==
+        "here: saved: kind: expected one of those that are known, got 'layer'");
+  CHECK(error_after([](auto& j) { j["losses"]["loss"].erase(0); }) == "here: losses: loss: expected 2 values, got 1");
+  CHECK(error_after([](auto& j) { j["tests"]["step"][0] = 1.5; }) ==
+        "here: tests: step: expected a whole number, got 1.5");
+  CHECK(error_after([](auto& j) { j["health"][0].erase("step"); }) == "here: health 1: step: missing");
+}

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "nn/module.h"
+#include "train/evaluate.h"
+
+#include <cstdint>
+#include <memory>
+
+namespace norma::train {
+
+/// One training step while it runs, seen by who observes it. It is destroyed at the end of the step, also of one that
+/// throws.
+class ObservedStep {
+ public:
+  ObservedStep() = default;
+  virtual ~ObservedStep() = default;
+  ObservedStep(const ObservedStep&) = delete;
+  ObservedStep& operator=(const ObservedStep&) = delete;
+
+  /// The tape that leads to `loss` is whole.
+  virtual void after_forward(const Tensor& loss) = 0;
+  virtual void after_backward() = 0;
+  virtual void after_update() = 0;
+};
+
+/// What a run looks like.
+struct ObservedRun {
+  nn::Module& model;
+  int64_t first_step;  ///< steps done before: 0 unless resumed
+  int64_t total_steps;
+  int64_t batch_size;
+};
+
+/// Sees the steps of a training run (TrainerOptions::observer). All calls come from the thread that trains. It must
+/// leave the network, the gradients and the random numbers as they are.
+class StepObserver {
+ public:
+  StepObserver() = default;
+  virtual ~StepObserver() = default;
+  StepObserver(const StepObserver&) = delete;
+  StepObserver& operator=(const StepObserver&) = delete;
+
+  /// Before the first step of this call of run().
+  virtual void start(const ObservedRun& run) = 0;
+  /// Before the forward pass of a step; the first of a run has number 1. Null: this step is not looked into.
+  virtual std::unique_ptr<ObservedStep> begin_step(int64_t step) = 0;
+  /// After each step; `seconds` with waiting for the batch.
+  virtual void end_step(int64_t step, double loss, double seconds) = 0;
+  /// After each evaluation that was complete.
+  virtual void evaluated(int64_t step, const Evaluation& test) = 0;
+};
+
+}  // namespace norma::train
