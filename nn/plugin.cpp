@@ -44,6 +44,7 @@ void load_plugin(const std::filesystem::path& file) {
   }
   const std::vector<std::string> before = norm_names();
   try {
+    const NewNormsOnly no_replacing;
     reinterpret_cast<void (*)()>(symbol)();
   } catch (const std::exception& error) {
     fail(kOp, "{}: {}", file.string(), error.what());

@@ -41,8 +41,8 @@ inline constexpr PluginAbi kPluginAbi{
 };
 
 /// Loads a plug-in, which registers its norms, and keeps it until the program ends. Throws Error for a file that cannot
-/// be loaded, that is no plug-in or was built for another Norma, that registers nothing, and what its registration
-/// throws.
+/// be loaded, that is no plug-in or was built for another Norma, that registers nothing or a name that is taken, and
+/// what its registration throws.
 void load_plugin(const std::filesystem::path& file);
 
 }  // namespace norma::nn

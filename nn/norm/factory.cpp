@@ -12,6 +12,8 @@
 namespace norma::nn {
 namespace {
 
+bool new_norms_only = false;
+
 // The whole text as a number, or none.
 template <class T>
 std::optional<T> parse_number(const std::string& text) {
@@ -170,12 +172,21 @@ const NormDefinition& norm_definition(const std::string& name) {
   fail("norm", "{}", unknown_name("norm", name, norm_names()));
 }
 
+NewNormsOnly::NewNormsOnly() {
+  new_norms_only = true;
+}
+
+NewNormsOnly::~NewNormsOnly() {
+  new_norms_only = false;
+}
+
 void register_norm(const std::string& name, NormDefinition definition) {
   check(!name.empty() && name.find_first_of(":/[],= ") == std::string::npos, "register_norm",
         "name: expected letters without any of ':/[],= ', got '{}'", name);
   check(definition.make != nullptr, "register_norm", "make: expected a function, got none");
   for (auto& [known, old] : registry()) {
     if (known == name) {
+      check(!new_norms_only, "register_norm", "name: expected one that is not taken, got '{}'", name);
       old = std::move(definition);
       return;
     }

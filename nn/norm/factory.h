@@ -80,6 +80,14 @@ std::vector<std::string> norm_names();
 const NormDefinition& norm_definition(const std::string& name);
 /// Adds a norm, or replaces one, for every network and command.
 void register_norm(const std::string& name, NormDefinition definition);
+/// While one is alive, register_norm() throws Error for a name that is taken.
+class NewNormsOnly {
+ public:
+  NewNormsOnly();
+  ~NewNormsOnly();
+  NewNormsOnly(const NewNormsOnly&) = delete;
+  NewNormsOnly& operator=(const NewNormsOnly&) = delete;
+};
 /// Adds a norm that has no options.
 void register_norm(const std::string& name, std::function<std::shared_ptr<Module>(int64_t channels)> make);
 

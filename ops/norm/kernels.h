@@ -25,12 +25,12 @@ struct NormShape {
   [[nodiscard]] constexpr int64_t numel() const { return sets() * set_size(); }
 };
 
-/// How weight and bias vary: number (o % outer_period, a, k, b / segment) of a dense array with the sizes
-/// outer_period, reduce_outer, kept, inner. An index whose size is 1 does not count.
+/// How weight and bias vary: number (o % outer_period, a % reduce_outer, k, b / segment) of a dense array with the
+/// sizes outer_period, reduce_outer, kept, inner. An index whose size is 1 does not count.
 struct AffineShape {
   bool present = false;
   int64_t outer_period = 1;
-  int64_t reduce_outer = 1;  ///< 1 or that of the NormShape
+  int64_t reduce_outer = 1;  ///< 1, that of the NormShape or, where kept or inner is not 1, a divisor of it
   int64_t kept = 1;          ///< 1 or that of the NormShape
   int64_t inner = 1;
   int64_t segment = 1;  ///< neighbours along b with the same weight; the walks other than rows: 1 or reduce_inner
@@ -38,6 +38,10 @@ struct AffineShape {
   [[nodiscard]] constexpr int64_t per_outer() const { return reduce_outer * kept * inner; }
   [[nodiscard]] constexpr int64_t numel() const { return outer_period * per_outer(); }
 };
+
+/// Runs of memory shorter than this have a weight for each element where weights vary from run to run, both along
+/// reduce_outer and along kept.
+inline constexpr int64_t kShortestWeightedRun = 32;
 
 /// The order in which memory is walked.
 enum class Walk : uint8_t {

@@ -32,6 +32,11 @@ void make_affine(std::span<MemoryAxis> axes) {
   }
 }
 
+std::span<MemoryAxis> from_first_affine(std::span<MemoryAxis> axes) {
+  const auto first = std::find_if(axes.begin(), axes.end(), [](const MemoryAxis& axis) { return axis.affine; });
+  return axes.subspan(static_cast<size_t>(first - axes.begin()));
+}
+
 /// x's storage with other sizes and strides, for kernels and copies: off the tape, and writable where x is.
 Tensor with_strides(const Tensor& x, const Sizes& sizes, const Strides& strides) {
   return alias(x, sizes, strides, x.offset());
@@ -163,15 +168,11 @@ void NormLayout::assign_affine() {
   const std::span<MemoryAxis> reduce_inner = axes_of(3);
 
   // Outer axes may begin with some without weights, which are repeated over them.
-  const auto first_affine =
-      std::find_if(outer.begin(), outer.end(), [](const MemoryAxis& axis) { return axis.affine; });
-  const std::span<MemoryAxis> period = outer.subspan(static_cast<size_t>(first_affine - outer.begin()));
+  const std::span<MemoryAxis> period = from_first_affine(outer);
   make_affine(period);
 
-  for (const auto axes : {reduce_outer, kept}) {
-    if (any_affine(axes)) {
-      make_affine(axes);
-    }
+  if (any_affine(kept)) {
+    make_affine(kept);
   }
   if (walk_ == Walk::rows) {
     // Only innermost axes may be without weights: a segment of the run.
@@ -191,11 +192,18 @@ void NormLayout::assign_affine() {
     if (any_affine(reduce_outer) &&
         (any_affine(kept) || any_affine(reduce_inner) || shape_.kept * shape_.reduce_inner < kShortRun)) {
       make_affine(kept);
-      make_affine(reduce_inner);
+      if (any_affine(reduce_inner) || shape_.reduce_inner < kernels::kShortestWeightedRun) {
+        make_affine(reduce_inner);
+      }
     }
   }
+  const bool across = any_affine(kept) || any_affine(reduce_inner);
+  const std::span<MemoryAxis> repeated = across ? from_first_affine(reduce_outer) : reduce_outer;
+  if (any_affine(repeated)) {
+    make_affine(repeated);
+  }
   affine_.outer_period = product(period);
-  affine_.reduce_outer = any_affine(reduce_outer) ? shape_.reduce_outer : 1;
+  affine_.reduce_outer = any_affine(repeated) ? product(repeated) : 1;
   affine_.kept = any_affine(kept) ? shape_.kept : 1;
   affine_.inner = 1;
   affine_.segment = 1;

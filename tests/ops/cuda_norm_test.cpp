@@ -37,6 +37,8 @@ std::vector<NormCase> cases() {
       {"simple2d", {3, 24, 5, 4}, {.reduce = {1}, .affine = {1}, .centring = Centring::deviation, .correction = 1}});
   all.push_back({"no affine", {3, 24, 5, 4}, {.reduce = {2, 3}}});
   all.push_back({"weights along rows and columns", {3, 8, 5, 4}, {.reduce = {1}, .affine = {1, 2}}});
+  all.push_back({"a weight for each pixel", {3, 10, 5, 4}, {.reduce = {1, 2}, .affine = {2, 3}, .groups = 2}});
+  all.push_back({"a weight for each pixel", {2, 80, 6, 3}, {.reduce = {1, 2}, .affine = {2, 3}, .groups = 2}});
   all.push_back({"weights of the batch", {6, 8, 5, 4}, {.reduce = {2, 3}, .affine = {0, 1}}});
   // Rows of every length that a team of lanes and a block of threads take, and one that none takes.
   for (const int64_t features : {1, 7, 32, 64, 192, 384, 1000, 1024, 1536, 2048, 4104, 33004}) {

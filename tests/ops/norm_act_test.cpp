@@ -16,6 +16,7 @@ std::vector<NormSpec> specs() {
           {.reduce = {2, 3}, .affine = {2, 3}},
           {.reduce = {1, 2, 3}, .affine = {1}, .groups = 3},
           {.reduce = {1, 2, 3}, .affine = {1, 3}, .centring = Centring::none},
+          {.reduce = {1, 2}, .affine = {2, 3}},
           {.reduce = {2, 3}, .affine = {1}, .centring = Centring::deviation, .correction = 1}};
 }
 

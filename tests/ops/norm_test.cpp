@@ -43,6 +43,13 @@ std::vector<NamedNorm> named_norms() {
          return NormSpec{.reduce = {2, 3}, .affine = {1}};
        },
        [](const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, w, b); }},
+      {"columns, a weight for each pixel",
+       [](const Tensor& x) {
+         return NormSpec{.reduce = {1, 2}, .affine = {2, 3}, .groups = x.size(1) % 2 == 0 ? 2 : 1};
+       },
+       [](const Tensor& x, const Tensor& w, const Tensor& b) {
+         return normalize(x, {.reduce = {1, 2}, .affine = {2, 3}, .groups = x.size(1) % 2 == 0 ? 2 : 1}, w, b);
+       }},
   };
 }
 
@@ -52,7 +59,8 @@ TEST_CASE("norms: values against the definition, dtypes × layouts × affine") {
   // Around the vector width; C = 1; H = W = 1; N = 1; runs long and short; sets that fill several blocks.
   const Sizes kShapes[] = {{2, 32, 3, 5},   {3, 31, 2, 2},  {2, 33, 4, 1},   {4, 1, 5, 3},    {5, 8, 1, 1},
                            {1, 12, 7, 9},   {1, 1, 2, 3},   {2, 64, 16, 16}, {70, 20, 8, 4},  {3, 4, 70, 64},
-                           {300, 36, 1, 1}, {9, 160, 5, 5}, {130, 24, 2, 2}, {2, 1300, 3, 3}, {3, 4, 80, 80}};
+                           {300, 36, 1, 1}, {9, 160, 5, 5}, {130, 24, 2, 2}, {2, 1300, 3, 3}, {3, 4, 80, 80},
+                           {2, 6, 22, 14},  {2, 72, 3, 5}};
   for (const NamedNorm& norm : named_norms()) {
     for (const Sizes& sizes : kShapes) {
       if (norm.name == "instance_norm" && sizes[2] * sizes[3] == 1) {

@@ -17,7 +17,8 @@ std::vector<std::pair<std::string, NormSpec>> specs(const Tensor& x) {
           {"one group", {.reduce = {1, 2, 3}, .affine = {1}}},
           {"instance", {.reduce = {2, 3}, .affine = {1}}},
           {"rms2d", {.reduce = {1}, .affine = {1}, .centring = Centring::none}},
-          {"layer", {.reduce = {1, 2, 3}, .affine = {1, 2, 3}}}};
+          {"layer", {.reduce = {1, 2, 3}, .affine = {1, 2, 3}}},
+          {"a weight for each pixel", {.reduce = {1, 2}, .affine = {2, 3}, .groups = 2}}};
 }
 
 /// x, what is added and dy, in one dtype and layout. Drawing the numbers takes longer than the norms.

@@ -143,7 +143,7 @@ class ColumnsForward {
       case Along::rows:
         return run(Times{scale, Same<T>{arrays_.weight[weights_ + row]}}, Same<T>{arrays_.bias[weights_ + row]});
       case Along::both: {
-        const int64_t at = weights_ + tile.first_kept * tile.neighbours + row * tile.stride;
+        const int64_t at = weights_ + tile.first_kept * tile.neighbours + tile.weights_of(row);
         return run(Times{scale, Varying<T>{arrays_.weight + at}}, Varying<T>{arrays_.bias + at});
       }
     }
@@ -279,7 +279,7 @@ Along along_of(const AffineShape& affine) {
 }
 
 ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t element_bytes)
-    : shape(problem.shape), widen(along_of(problem.affine) != Along::rows) {
+    : shape(problem.shape), along(along_of(problem.affine)), weight_period(problem.affine.reduce_outer) {
   constexpr int64_t kChunkBytes = 384 * 1024;
   sets_per_tile = shape.kept;
   if (shape.kept * shape.reduce_inner > kMaxWidth) {
@@ -318,9 +318,16 @@ ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
   t.neighbours = shape.reduce_inner;
   t.columns = t.sets * t.neighbours;
   t.offset = (outer * shape.reduce_outer * shape.kept + t.first_kept) * shape.reduce_inner;
-  if (widen && t.sets == shape.kept && t.columns < kMinWidth) {
+  if (along != Along::rows && t.sets == shape.kept && t.columns < kMinWidth) {
     t.copies = std::min(ceil_div(kMinWidth, t.columns), shape.reduce_outer);
+    if (along == Along::both && weight_period < shape.reduce_outer) {  // wide rows begin where the weights do
+      t.copies = std::min(t.copies, weight_period);
+      while (weight_period % t.copies != 0) {
+        ++t.copies;
+      }
+    }
   }
+  t.weight_rows = along == Along::both ? ceil_div(weight_period, t.copies) : 1;
   t.rows = ceil_div(shape.reduce_outer, t.copies);
   t.width = t.columns * t.copies;
   t.last_width = (shape.reduce_outer - (t.rows - 1) * t.copies) * t.columns;

@@ -28,11 +28,14 @@ struct ColumnTile {
   int64_t neighbours = 1;  ///< columns of one set that lie side by side
   int64_t columns = 0;     ///< sets * neighbours
   int64_t copies = 1;
-  int64_t rows = 0;        ///< wide rows
-  int64_t width = 0;       ///< columns * copies
-  int64_t last_width = 0;  ///< of the last row, which may have fewer copies
-  int64_t stride = 0;      ///< from row to row
+  int64_t rows = 0;         ///< wide rows
+  int64_t width = 0;        ///< columns * copies
+  int64_t last_width = 0;   ///< of the last row, which may have fewer copies
+  int64_t stride = 0;       ///< from row to row
+  int64_t weight_rows = 1;  ///< for Along::both: wide rows after which the weights are the same again
 
+  /// Where the weights of a row begin, from those of the tile's first element on, for Along::both.
+  [[nodiscard]] int64_t weights_of(int64_t row) const { return row % weight_rows * stride; }
   [[nodiscard]] int64_t width_of(int64_t row) const { return row + 1 < rows ? width : last_width; }
   /// Elements of one set in the rows before `end`.
   [[nodiscard]] int64_t set_elements(int64_t end) const {
@@ -114,7 +117,8 @@ struct ColumnTiling {
   [[nodiscard]] bool tile_by_tile() const;
 
   NormShape shape;
-  bool widen;  ///< whether narrow rows may be joined
+  Along along;
+  int64_t weight_period;  ///< of the rows of memory, for Along::both
   int64_t sets_per_tile;
   int64_t tiles;  ///< of one outer index
   int64_t rows_per_chunk;

@@ -89,7 +89,7 @@ class ColumnsBackward {
         return;
       }
       for (int64_t i = 0; i < rows; ++i) {
-        const int64_t first = at + (row + i) * tile.stride;
+        const int64_t first = at + tile.weights_of(row + i);
         add_both(width, dz + i * dz_stride, x + i * tile.stride,
                  arrays_.weight == nullptr ? nullptr : arrays_.weight + first,
                  dweight == nullptr ? nullptr : dweight + first, dbias == nullptr ? nullptr : dbias + first);
@@ -226,7 +226,7 @@ class ColumnsBackward {
         return apply(Same<T>{arrays_.weight == nullptr ? T(1) : arrays_.weight[weights_ + row]},
                      Same<T>{arrays_.bias == nullptr ? T(0) : arrays_.bias[weights_ + row]});
       case Along::both: {
-        const int64_t at_weight = weights_ + row * tile.stride;
+        const int64_t at_weight = weights_ + tile.weights_of(row);
         return apply(Varying<T>{arrays_.weight == nullptr ? weight_ : arrays_.weight + at_weight},
                      Varying<T>{arrays_.bias == nullptr ? bias_ : arrays_.bias + at_weight});
       }
@@ -248,7 +248,7 @@ class ColumnsBackward {
     if (along_ == Along::rows && arrays_.weight != nullptr) {
       run(Times{by_dz, Same<T>{arrays_.weight[weights_ + row]}});
     } else if (along_ == Along::both && arrays_.weight != nullptr) {
-      run(Times{by_dz, Varying<T>{arrays_.weight + weights_ + row * tile.stride}});
+      run(Times{by_dz, Varying<T>{arrays_.weight + weights_ + tile.weights_of(row)}});
     } else {
       run(by_dz);
     }

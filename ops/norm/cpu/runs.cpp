@@ -20,7 +20,7 @@ constexpr int64_t kPiece = 2048;
 constexpr int64_t kMaxSets = 256;
 
 /// Where the runs are: run r of set (outer o, kept k) begins at o * outer_stride + k * kept_stride + r * run_stride,
-/// and its weight is number (o % period) * outer_weights + k * kept_weights + r * run_weights.
+/// and its weight is number (o % period) * outer_weights + k * kept_weights + (r % run_period) * run_weights.
 struct Runs {
   explicit Runs(const NormProblem& problem) {
     const NormShape& shape = problem.shape;
@@ -34,6 +34,7 @@ struct Runs {
       run_stride = length;
       kept_stride = shape.reduce_inner;
       outer_stride = kept * kept_stride;
+      run_period = runs;
       run_weights = affine.present ? 1 : 0;
       kept_weights = affine.present ? affine.inner : 0;
       outer_weights = 0;
@@ -48,6 +49,7 @@ struct Runs {
       outer_stride = runs * run_stride;
       period = affine.outer_period;
       kept_weights = affine.kept > 1 ? 1 : 0;
+      run_period = affine.reduce_outer;
       run_weights = affine.reduce_outer > 1 ? affine.kept : 0;
       outer_weights = affine.per_outer();
     }
@@ -65,7 +67,7 @@ struct Runs {
     return o.element + k * kept_stride + r * run_stride;
   }
   [[nodiscard]] int64_t weight(const Outer& o, int64_t k, int64_t r) const {
-    return o.weight + k * kept_weights + r * run_weights;
+    return o.weight + k * kept_weights + r % run_period * run_weights;
   }
   /// Calls f(k, r) for the runs of sets first … last - 1 in the order of memory.
   template <class F>
@@ -106,6 +108,7 @@ struct Runs {
   int64_t period = 1;
   int64_t outer_weights = 0;
   int64_t kept_weights = 0;
+  int64_t run_period = 1;
   int64_t run_weights = 0;
   bool set_by_set = false;
   bool own_weights = false;  ///< those of a set are not those of its neighbours along `kept`

@@ -17,7 +17,9 @@ Loops loops_of(const NormProblem& problem) {
     case Walk::columns: return Loops::columns;
     case Walk::groups: break;
   }
-  return affine.inner == 1 && problem.shape.reduce_inner >= kLongRun ? Loops::runs : Loops::columns;
+  const bool by_run = affine.present && affine.reduce_outer > 1 && affine.kept > 1;
+  const int64_t long_run = by_run ? kShortestWeightedRun : kLongRun;
+  return affine.inner == 1 && problem.shape.reduce_inner >= long_run ? Loops::runs : Loops::columns;
 }
 
 namespace {

@@ -70,11 +70,12 @@ class WeightElements {
     const int64_t b = weight - rest * affine.inner;
     const int64_t kept = rest % affine.kept;
     rest /= affine.kept;
-    const int64_t a = rest % affine.reduce_outer;
-    first_ = {.outer = rest / affine.reduce_outer, .a = a, .kept = kept, .b = b * affine.segment};
+    period_a_ = affine.reduce_outer;
+    const int64_t a = rest % period_a_;
+    first_ = {.outer = rest / period_a_, .a = a, .kept = kept, .b = b * affine.segment};
     period_ = affine.outer_period;
     counts_ = {.outer = shape_.outer / period_,
-               .a = affine.reduce_outer == 1 ? shape_.reduce_outer : 1,
+               .a = shape_.reduce_outer / period_a_,
                .kept = affine.kept == 1 ? shape_.kept : 1,
                .b = affine.inner == 1 ? shape_.reduce_inner : affine.segment};
   }
@@ -87,7 +88,7 @@ class WeightElements {
     int64_t next = rest / counts_.kept;
     place.kept += rest - next * counts_.kept;
     rest = next / counts_.a;
-    place.a += next - rest * counts_.a;
+    place.a += (next - rest * counts_.a) * period_a_;
     place.outer += rest * period_;
     return place;
   }
@@ -97,6 +98,7 @@ class WeightElements {
   Place first_;
   Place counts_;
   int64_t period_;
+  int64_t period_a_;
 };
 
 /// The gradients of each weight, by a block.

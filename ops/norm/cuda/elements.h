@@ -52,7 +52,7 @@ NORMA_DEVICE Place place_of(const NormShape& shape, int64_t offset) {
 /// Which weight and bias an element has.
 NORMA_DEVICE int64_t weight_of(const AffineShape& affine, const Place& place) {
   const int64_t outer = affine.outer_period == 1 ? 0 : place.outer % affine.outer_period;
-  const int64_t a = affine.reduce_outer == 1 ? 0 : place.a;
+  const int64_t a = place.a < affine.reduce_outer ? place.a : place.a % affine.reduce_outer;
   const int64_t kept = affine.kept == 1 ? 0 : place.kept;
   const int64_t b = affine.inner == 1 ? 0 : affine.segment == 1 ? place.b : place.b / affine.segment;
   return ((outer * affine.reduce_outer + a) * affine.kept + kept) * affine.inner + b;
