@@ -62,7 +62,10 @@
 #include "models/registry.h"
 
 #include "data/dataset.h"
+#include "data/image_file.h"
+#include "data/image_tensor.h"
 #include "data/loader.h"
+#include "data/resize.h"
 #include "data/safetensors.h"
 #include "data/transform.h"
 

@@ -3,6 +3,7 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(fmt REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(ZLIB REQUIRED)
+find_package(stb REQUIRED)
 find_package(hwy 1.0.3 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 

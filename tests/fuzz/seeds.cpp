@@ -1,4 +1,5 @@
 #include "core/factory.h"
+#include "data/image_file.h"
 #include "data/safetensors.h"
 #include "lab/report/report.h"
 #include "train/checkpoint.h"
@@ -66,6 +67,10 @@ void write_seeds(const std::filesystem::path& folder) {
   gzwrite(out, images.data(), static_cast<unsigned>(images.size()));
   gzclose(out);
   write(folder / "idx/packed_twice", read(packed) + read(packed));
+
+  std::filesystem::create_directories(folder / "image");
+  data::write_png(folder / "image/image.png", {.height = 1, .width = 2, .channels = 3, .pixels = {1, 2, 3, 4, 5, 6}});
+  data::write_png(folder / "image/grey.png", {.height = 2, .width = 1, .channels = 1, .pixels = {7, 8}});
 
   write(folder / "norm_policy/policy",
         "# comment\n\"layer4.*\" = \"group:32[eps=1e-3]\"\n'bn1' = \"none\"\na.b = [{}]\n");

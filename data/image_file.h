@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+namespace norma::data {
+
+/// An image in memory: bytes, row by row from the top, the channels of a pixel side by side.
+struct Image {
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t channels = 3;
+  std::vector<uint8_t> pixels;  ///< height * width * channels
+
+  [[nodiscard]] uint8_t at(int64_t y, int64_t x, int64_t channel) const {
+    return pixels[static_cast<size_t>((y * width + x) * channels + channel)];
+  }
+};
+
+/// Throws Error "op: image: …" unless there are pixels, of 1 or 3 channels, and as many bytes as that.
+void check_image(std::string_view op, const Image& image);
+
+/// Reads a JPEG, PNG, BMP, GIF (its first picture), TGA or PNM file with 8 or 16 bits a channel. `channels`: 1 for grey
+/// (luminance), 3 for colour; transparency is left out. Rotations noted in EXIF are not applied.
+/// Throws Error "image: …" that names the file when it is missing, no image, damaged, or has more than 2^27 pixels.
+Image read_image(const std::filesystem::path& file, int64_t channels = 3);
+
+/// Writes a PNG of 1 or 3 channels: to a temporary file, which is then renamed. Throws Error when the image has no
+/// pixels or the file cannot be written.
+void write_png(const std::filesystem::path& file, const Image& image);
+
+}  // namespace norma::data

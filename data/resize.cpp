@@ -1,0 +1,151 @@
+#include "data/resize.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+namespace norma::data {
+
+namespace {
+
+constexpr const char* kOp = "resize";
+constexpr int64_t kMaxPixels = int64_t{1} << 27;
+
+/// Weights are whole numbers of 2^-22: with 8 bits of a pixel and a sum that may overshoot by a half, 32 bits hold
+/// them.
+constexpr int kFractionBits = 22;
+
+double triangle(double x) {
+  return std::max(0.0, 1 - std::abs(x));
+}
+
+/// w(x) = (a + 2)|x|³ - (a + 3)|x|² + 1 up to 1, a|x|³ - 5a|x|² + 8a|x| - 4a up to 2.
+double keys(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1) {
+    return ((a + 2) * x - (a + 3)) * x * x + 1;
+  }
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
+/// What one new pixel is made of along an axis.
+struct Window {
+  int64_t first = 0;
+  std::vector<int32_t> weights;
+};
+
+std::vector<Window> windows_of(int64_t from, int64_t to, ResizeFilter filter) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double wider = std::max(scale, 1.0);
+  const double support = (filter == ResizeFilter::bilinear ? 1 : 2) * wider;
+  std::vector<Window> windows(static_cast<size_t>(to));
+  std::vector<double> weights;
+  for (int64_t i = 0; i < to; ++i) {
+    const double centre = (static_cast<double>(i) + 0.5) * scale;
+    const auto first = static_cast<int64_t>(std::max(0.0, centre - support + 0.5));
+    const auto last = std::min(from, static_cast<int64_t>(centre + support + 0.5));
+    weights.clear();
+    double sum = 0;
+    for (int64_t j = first; j < last; ++j) {
+      const double x = (static_cast<double>(j) - centre + 0.5) / wider;
+      weights.push_back(filter == ResizeFilter::bilinear ? triangle(x) : keys(x));
+      sum += weights.back();
+    }
+    Window& window = windows[static_cast<size_t>(i)];
+    window.first = first;
+    for (const double weight : weights) {
+      window.weights.push_back(static_cast<int32_t>(std::round(weight / sum * (1 << kFractionBits))));
+    }
+  }
+  return windows;
+}
+
+uint8_t rounded(int32_t sum) {
+  return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255));
+}
+
+constexpr int32_t kHalf = 1 << (kFractionBits - 1);
+
+Image resize_rows(const Image& image, int64_t width, ResizeFilter filter) {
+  const std::vector<Window> windows = windows_of(image.width, width, filter);
+  Image result{.height = image.height, .width = width, .channels = image.channels, .pixels = {}};
+  result.pixels.resize(static_cast<size_t>(image.height * width * image.channels));
+  uint8_t* to = result.pixels.data();
+  for (int64_t y = 0; y < image.height; ++y) {
+    const uint8_t* row = image.pixels.data() + y * image.width * image.channels;
+    for (const Window& window : windows) {
+      for (int64_t c = 0; c < image.channels; ++c) {
+        const uint8_t* from = row + window.first * image.channels + c;
+        int32_t sum = kHalf;
+        for (const int32_t weight : window.weights) {
+          sum += weight * *from;
+          from += image.channels;
+        }
+        *to++ = rounded(sum);
+      }
+    }
+  }
+  return result;
+}
+
+Image resize_columns(const Image& image, int64_t height, ResizeFilter filter) {
+  Image result{.height = height, .width = image.width, .channels = image.channels, .pixels = {}};
+  const int64_t row_bytes = image.width * image.channels;
+  result.pixels.resize(static_cast<size_t>(height * row_bytes));
+  std::vector<int32_t> sums(static_cast<size_t>(row_bytes));
+  uint8_t* to = result.pixels.data();
+  for (const Window& window : windows_of(image.height, height, filter)) {
+    std::fill(sums.begin(), sums.end(), kHalf);
+    const uint8_t* from = image.pixels.data() + window.first * row_bytes;
+    for (const int32_t weight : window.weights) {
+      for (int64_t i = 0; i < row_bytes; ++i) {
+        sums[static_cast<size_t>(i)] += weight * from[i];
+      }
+      from += row_bytes;
+    }
+    to = std::transform(sums.begin(), sums.end(), to, rounded);
+  }
+  return result;
+}
+
+}  // namespace
+
+Image resize(const Image& image, int64_t height, int64_t width, ResizeFilter filter) {
+  check_image(kOp, image);
+  check(height > 0 && width > 0 && height <= kMaxPixels / width, kOp,
+        "sizes: expected at least 1 and at most {} pixels, got {} x {}", kMaxPixels, height, width);
+  const Image rows = image.width == width ? image : resize_rows(image, width, filter);
+  return rows.height == height ? rows : resize_columns(rows, height, filter);
+}
+
+Image crop(const Image& image, int64_t top, int64_t left, int64_t height, int64_t width) {
+  check_image("crop", image);
+  check(top >= 0 && left >= 0 && height > 0 && width > 0 && top <= image.height - height && left <= image.width - width,
+        "crop", "expected a window inside {} x {} pixels, got {} x {} from row {} and column {} on", image.height,
+        image.width, height, width, top, left);
+  Image result{.height = height, .width = width, .channels = image.channels, .pixels = {}};
+  result.pixels.reserve(static_cast<size_t>(height * width * image.channels));
+  for (int64_t y = top; y < top + height; ++y) {
+    const auto row = image.pixels.begin() + (y * image.width + left) * image.channels;
+    result.pixels.insert(result.pixels.end(), row, row + width * image.channels);
+  }
+  return result;
+}
+
+Image resize_and_crop(const Image& image, int64_t size, int64_t crop_size, ResizeFilter filter) {
+  check_image(kOp, image);
+  check(crop_size >= 1 && crop_size <= size, kOp, "crop_size: expected a number from 1 to {}, the size, got {}", size,
+        crop_size);
+  const int64_t shorter = std::min(image.height, image.width);
+  const Image resized = resize(image, image.height * size / shorter, image.width * size / shorter, filter);
+  const auto first = [&](int64_t length) {  // a half goes to the even number, as Python's round() has it
+    return std::lrint(static_cast<double>(length - crop_size) / 2);
+  };
+  return crop(resized, first(resized.height), first(resized.width), crop_size, crop_size);
+}
+
+}  // namespace norma::data

@@ -1,0 +1,235 @@
+#include "data/image_file.h"
+
+#include "core/factory.h"
+#include "data/image_tensor.h"
+#include "data/resize.h"
+#include "files.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+
+using namespace norma;
+using namespace norma::data;
+using norma::test::error_of;
+using norma::test::read_file;
+using norma::test::TemporaryFolder;
+using norma::test::write_file;
+
+namespace {
+
+std::string from_hex(const std::string& digits) {
+  std::string bytes;
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    bytes.push_back(static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+// Written by Pillow: Image.fromarray(a).save(file, "JPEG", quality=90, subsampling=0, optimize=True) with a of
+// numpy.mgrid[0:10, 0:13]: red x * 20, green y * 25, blue 128; then with progressive=True; then red as a PNG of 16
+// bits.
+const std::string kBaseline = from_hex(
+    "ffd8ffe000104a46494600010100000100010000ffdb0043000302020302020303030304030304050805050404050a07"
+    "0706080c0a0c0c0b0a0b0b0d0e12100d0e110e0b0b1016101113141515150c0f171816141812141514ffdb0043010304"
+    "0405040509050509140d0b0d141414141414141414141414141414141414141414141414141414141414141414141414"
+    "1414141414141414141414141414ffc0001108000a000d03011100021101031101ffc400140001000000000000000000"
+    "00000000000007ffc40021100000040603010000000000000000000000010306040823243392144251a1ffc400170100"
+    "03010000000000000000000000000006070809ffc4002111000102060203000000000000000000000002060104212231"
+    "320305121424ffda000c03010002110311003f001164cbce3b6f80fa7dcd9b81f68bc35b8746f4bcd915b79d42fa65cd"
+    "7ec583d23c3e6d8606442a14e8a7a90099f5aab5329da3c8bb6b11c9bf0a8f0b0a7a905f4cad5e792c1e93917eb6627f"
+    "ffd9");
+const std::string kProgressive = from_hex(
+    "ffd8ffe000104a46494600010100000100010000ffdb0043000302020302020303030304030304050805050404050a07"
+    "0706080c0a0c0c0b0a0b0b0d0e12100d0e110e0b0b1016101113141515150c0f171816141812141514ffdb0043010304"
+    "0405040509050509140d0b0d141414141414141414141414141414141414141414141414141414141414141414141414"
+    "1414141414141414141414141414ffc2001108000a000d03011100021101031101ffc400140001000000000000000000"
+    "00000000000006ffc40017010003010000000000000000000000000005060708ffda000c03010002100310000001107c"
+    "7ba5eb0300994dcafd87ffc4001a100001050100000000000000000000000004000102061222ffda0008010100010502"
+    "0abc87af7014590f16c7ffc4001c1100010403010000000000000000000000000102040513213123ffda000801030101"
+    "3f01a8b8e6c8571e7d2a1cba2139719fffc4001b11000300020300000000000000000000000001030511213161ffda00"
+    "08010201013f01be4fd2993e7b2ed946f67fffc400191000020301000000000000000000000000000121223132ffda00"
+    "08010100063f025539142311ffc40016100101010000000000000000000000000000d1f1ffda0008010100013f216622"
+    "748d3fffda000c030100020003000000100d8fffc40017110003010000000000000000000000000000014110ffda0008"
+    "010301013f10c0aa4cb6cfffc4001811000203000000000000000000000000000021103141ffda0008010201013f10ba"
+    "14f3374fffc400181001000301000000000000000000000000002171d1f1ffda0008010100013f10e0a2d4ca0c10ffd9");
+const std::string kSixteenBits = from_hex(
+    "89504e470d0a1a0a0000000d494844520000000d0000000a10000000001a15575b0000001449444154789c63646010c1"
+    "0198187082e12a0500eab901f40e9a29460000000049454e44ae426082");
+
+/// The image that these files show.
+Image gradients() {
+  Image image{.height = 10, .width = 13, .channels = 3, .pixels = {}};
+  for (int y = 0; y < 10; ++y) {
+    for (int x = 0; x < 13; ++x) {
+      for (const int value : {x * 20, y * 25, 128}) {
+        image.pixels.push_back(static_cast<uint8_t>(value));
+      }
+    }
+  }
+  return image;
+}
+
+int largest_difference(const Image& a, const Image& b) {
+  REQUIRE(a.pixels.size() == b.pixels.size());
+  int largest = 0;
+  for (size_t i = 0; i < a.pixels.size(); ++i) {
+    largest = std::max(largest, std::abs(int{a.pixels[i]} - int{b.pixels[i]}));
+  }
+  return largest;
+}
+
+/// 20 x 30 grey pixels, (37 y + 11 x²) mod 256.
+Image noise() {
+  Image image{.height = 20, .width = 30, .channels = 1, .pixels = {}};
+  for (int y = 0; y < 20; ++y) {
+    for (int x = 0; x < 30; ++x) {
+      image.pixels.push_back(static_cast<uint8_t>((37 * y + 11 * x * x) % 256));
+    }
+  }
+  return image;
+}
+
+}  // namespace
+
+TEST_CASE("image: JPEG baseline and progressive, colour and grey") {
+  const TemporaryFolder folder;
+  for (const std::string& bytes : {kBaseline, kProgressive}) {
+    write_file(folder / "picture.jpg", bytes);
+    const Image image = read_image(folder / "picture.jpg");
+    CHECK(image.height == 10);
+    CHECK(image.width == 13);
+    CHECK(largest_difference(image, gradients()) <= 8);  // Pillow reads 7
+    const Image grey = read_image(folder / "picture.jpg", 1);
+    CHECK(grey.pixels.size() == 130);
+    const double luminance = 0.299 * 240 + 0.587 * 225 + 0.114 * 128;
+    CHECK(std::abs(grey.at(9, 12, 0) - luminance) <= 8);
+  }
+  // What follows the end does not matter.
+  write_file(folder / "picture.jpg", kBaseline + "more");
+  CHECK(read_image(folder / "picture.jpg").width == 13);
+}
+
+TEST_CASE("image: PNG out and in is the same, and 16 bits become 8") {
+  const TemporaryFolder folder;
+  write_png(folder / "a.png", gradients());
+  const Image image = read_image(folder / "a.png");
+  CHECK(image.height == 10);
+  CHECK(image.pixels == gradients().pixels);
+  CHECK(folder.names() == std::vector<std::string>{"a.png"});
+  write_png(folder / "grey.png", noise());
+  CHECK(read_image(folder / "grey.png", 1).pixels == noise().pixels);
+  const Image colour = read_image(folder / "grey.png", 3);
+  CHECK(colour.at(3, 4, 0) == noise().at(3, 4, 0));
+  CHECK(colour.at(3, 4, 2) == noise().at(3, 4, 0));
+  write_file(folder / "wide.png", kSixteenBits);
+  const Image narrow = read_image(folder / "wide.png", 1);
+  for (int x = 0; x < 13; ++x) {
+    CHECK(int{narrow.at(5, x, 0)} == 20 * x);
+  }
+}
+
+TEST_CASE("image: what is no image, or damaged, has a text that names the file") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "x.jpg").string();
+  const auto error = [&](const std::string& bytes) {
+    write_file(file, bytes);
+    return error_of([&] { read_image(file); });
+  };
+  const std::string none =
+      "image: " + file + ": expected an image (JPEG, PNG, BMP, GIF, TGA, PNM), got something else (";
+  CHECK(error("just a text\n").starts_with(none));
+  CHECK(error("").starts_with(none));
+  CHECK(error(kBaseline.substr(0, 20)).starts_with(none));
+  // However much is missing: all that can be read is never made up in grey.
+  for (size_t missing = 1; missing < 150; ++missing) {
+    CHECK_MESSAGE(error(kBaseline.substr(0, kBaseline.size() - missing)).starts_with("image: " + file + ": "), missing);
+    CHECK_MESSAGE(error(kProgressive.substr(0, kProgressive.size() - missing)).starts_with("image: " + file + ": "),
+                  missing);
+  }
+  CHECK(error(kBaseline.substr(0, kBaseline.size() - 2)) == "image: " + file + ": damaged: it ends early");
+  for (size_t missing = 13; missing < 60; ++missing) {  // the last 12 bytes of a PNG say nothing but that it ends
+    CHECK_MESSAGE(error(kSixteenBits.substr(0, kSixteenBits.size() - missing)).starts_with("image: " + file + ": "),
+                  missing);
+  }
+  // The header of a PNG of 30000 x 30000 pixels.
+  std::string huge = kSixteenBits;
+  huge.replace(16, 8, std::string("\0\0\x75\x30\0\0\x75\x30", 8));
+  CHECK(error(huge) == "image: " + file + ": expected at most 134217728 pixels, got 30000 x 30000");
+  CHECK(error_of([&] { read_image(folder / "none.png"); }) ==
+        "image: cannot open " + (folder / "none.png").string() + ": No such file or directory");
+  CHECK(error_of([&] { read_image(file, 2); }) == "image: channels: expected 1 or 3, got 2");
+  CHECK(error_of([&] { write_png(folder / "x.png", {}); }) ==
+        "image: image: expected pixels of 1 or 3 channels, got 0 x 0 of 3");
+  CHECK(error_of([&] { write_png(folder / "x.png", {.height = 1, .width = 2, .channels = 1, .pixels = {1}}); }) ==
+        "image: image: expected 2 bytes, got 1");
+  CHECK(folder.names() == std::vector<std::string>{"x.jpg"});
+}
+
+TEST_CASE("image: to a tensor and back") {
+  const Image image = gradients();
+  const Tensor x = image_to_tensor(image, kImageNetMean, kImageNetStd);
+  CHECK(x.sizes() == Sizes{1, 3, 10, 13});
+  const std::vector<double> values = x.to_vector<double>();
+  CHECK(values[4 * 13 + 6] == doctest::Approx((120.0 / 255 - 0.485) / 0.229).epsilon(1e-6));        // red
+  CHECK(values[130 + 4 * 13 + 6] == doctest::Approx((100.0 / 255 - 0.456) / 0.224).epsilon(1e-6));  // green
+  CHECK(values[259 + 130] == doctest::Approx((128.0 / 255 - 0.406) / 0.225).epsilon(1e-6));         // the last blue
+  CHECK(tensor_to_image(image_to_tensor(image)).pixels == image.pixels);
+  const Image cut = tensor_to_image(from_vector<float>({-1, 2, std::nanf(""), 0.5F}, {1, 2, 2}));
+  CHECK(cut.pixels == std::vector<uint8_t>{0, 255, 0, 128});
+  CHECK(error_of([&] {
+          tensor_to_image(zeros({2, 3, 3}));
+        }) == "tensor_to_image: x: expected the sizes (C, H, W) or (1, C, H, W) with 1 or 3 channels, got [2, 3, 3]");
+  CHECK(error_of([&] { image_to_tensor({}); }) ==
+        "image_to_tensor: image: expected pixels of 1 or 3 channels, got 0 x 0 of 3");
+}
+
+TEST_CASE("resize: the bytes of Pillow") {
+  // a = ((37 * y + 11 * x * x) % 256).astype(numpy.uint8); Image.fromarray(a).resize((width, height), Image.BILINEAR)
+  const std::vector<uint8_t> bilinear = {109, 132, 132, 132, 128, 124, 106, 125, 130, 136, 119, 121, 127, 134,
+                                         135, 123, 128, 140, 134, 140, 125, 126, 106, 130, 118, 131, 122, 116,
+                                         124, 135, 142, 117, 141, 121, 134, 147, 121, 131, 103, 125};
+  const std::vector<uint8_t> bicubic = {107, 136, 130, 134, 129, 125, 100, 126, 129, 136, 118, 117, 128, 136,
+                                        138, 121, 128, 143, 133, 144, 123, 127, 100, 133, 115, 133, 121, 111,
+                                        124, 137, 147, 113, 143, 117, 135, 151, 119, 132, 96,  127};
+  CHECK(resize(noise(), 5, 8, ResizeFilter::bilinear).pixels == bilinear);
+  CHECK(resize(noise(), 5, 8, ResizeFilter::bicubic).pixels == bicubic);
+  const auto sum = [](const Image& image) { return std::accumulate(image.pixels.begin(), image.pixels.end(), 0); };
+  CHECK(sum(resize(noise(), 24, 33, ResizeFilter::bilinear)) == 99994);
+  CHECK(sum(resize(noise(), 24, 33, ResizeFilter::bicubic)) == 99903);
+}
+
+TEST_CASE("resize: channels are apart, sizes may stay, and sizes that are none are refused") {
+  Image colour{.height = 20, .width = 30, .channels = 3, .pixels = {}};
+  for (const uint8_t value : noise().pixels) {
+    colour.pixels.insert(colour.pixels.end(), {value, static_cast<uint8_t>(255 - value), 7});
+  }
+  const Image grey = resize(noise(), 7, 11);
+  const Image small = resize(colour, 7, 11);
+  for (int64_t y = 0; y < 7; ++y) {
+    for (int64_t x = 0; x < 11; ++x) {
+      CHECK(small.at(y, x, 0) == grey.at(y, x, 0));
+      CHECK(std::abs(small.at(y, x, 1) + grey.at(y, x, 0) - 255) <= 1);  // halves are rounded up in both
+      CHECK(int{small.at(y, x, 2)} == 7);
+    }
+  }
+  CHECK(resize(colour, 20, 30).pixels == colour.pixels);
+  CHECK(error_of([&] { resize(colour, 0, 3); }) ==
+        "resize: sizes: expected at least 1 and at most 134217728 pixels, got 0 x 3");
+  CHECK(error_of([&] { resize({}, 1, 3); }) == "resize: image: expected pixels of 1 or 3 channels, got 0 x 0 of 3");
+}
+
+TEST_CASE("resize_and_crop: the middle of the image with its shorter side resized") {
+  const Image cropped = resize_and_crop(noise(), 10, 7);
+  const Image whole = resize(noise(), 10, 15);
+  REQUIRE(cropped.pixels.size() == 49);
+  for (int64_t y = 0; y < 7; ++y) {
+    for (int64_t x = 0; x < 7; ++x) {
+      CHECK(cropped.at(y, x, 0) == whole.at(y + 2, x + 4, 0));  // 1.5 rows above: 2, the even number
+    }
+  }
+  CHECK(error_of([&] { resize_and_crop(noise(), 4, 5); }) ==
+        "resize: crop_size: expected a number from 1 to 4, the size, got 5");
+  CHECK(error_of([&] { crop(noise(), 15, 0, 6, 4); }) ==
+        "crop: expected a window inside 20 x 30 pixels, got 6 x 4 from row 15 and column 0 on");
+}
