@@ -1,5 +1,6 @@
 #include "lab/report/chart.h"
 #include "lab/report/report.h"
+#include "lab/report/telemetry_section.h"
 
 #include <fmt/format.h>
 
@@ -263,6 +264,7 @@ std::string to_html(const Comparison& comparison) {
   put_loss_curves(page, comparison, colours);
   page += "<h2>Accuracy and speed</h2>\n";
   put_bars(page, rows, comparison, colours);
+  page += telemetry_sections(named_telemetry(comparison));
   page += "<h2>What the columns mean</h2>\n";
   put_explanations(page);
   page += "<h2>Recipe</h2>\n";

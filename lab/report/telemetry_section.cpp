@@ -1,0 +1,236 @@
+#include "lab/report/telemetry_section.h"
+
+#include "lab/report/chart.h"
+#include "lab/telemetry/summary.h"
+#include "train/recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace norma::lab {
+
+namespace {
+
+/// Runs whose layers are shown one by one, and lines of a run's ledger: a page of 500 runs must stay small.
+constexpr size_t kMostDetails = 12;
+constexpr size_t kMostCopies = 20;
+
+using Cells = std::vector<std::string>;
+
+void put_row(std::string& page, std::string_view tag, const Cells& cells) {
+  page += "<tr>";
+  for (const std::string& cell : cells) {
+    page += fmt::format("<{0}>{1}</{0}>", tag, escape_html(cell));
+  }
+  page += "</tr>\n";
+}
+
+void put_table(std::string& page, const Cells& heads, const std::vector<Cells>& rows) {
+  page += "<div class=\"scroll\"><table>\n";
+  put_row(page, "th", heads);
+  for (const Cells& row : rows) {
+    put_row(page, "td", row);
+  }
+  page += "</table></div>\n";
+}
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.1f}", 1e3 * seconds);
+}
+
+/// "12.3 (45 %)"
+std::string share_of_step(double seconds, const StepTime& time) {
+  return fmt::format("{} ({:.0f} %)", milliseconds(seconds), time.total() > 0 ? 100 * seconds / time.total() : 0);
+}
+
+std::string number(double value) {
+  return std::isnan(value) ? "–" : fmt::format("{:.3g}", value);
+}
+
+std::string figure_text(const std::optional<LayerFigure>& figure, bool percent = false) {
+  if (!figure) {
+    return "–";
+  }
+  const std::string value = percent ? fmt::format("{:.1f} %", 100 * figure->value) : number(figure->value);
+  return fmt::format("{} ({}, step {})", value, figure->layer, figure->step);
+}
+
+void put_times(std::string& page, const std::vector<NamedTelemetry>& runs) {
+  std::vector<Cells> rows;
+  for (const NamedTelemetry& run : runs) {
+    const StepTime& time = run.telemetry->step_time;
+    if (time.samples == 0) {
+      continue;
+    }
+    Cells row = {run.group,
+                 run.label,
+                 milliseconds(time.total()),
+                 share_of_step(time.forward, time),
+                 share_of_step(time.backward, time),
+                 share_of_step(time.optimizer, time)};
+    if (time.forward_split && time.backward_split) {
+      const PassTime& f = *time.forward_split;
+      const PassTime& b = *time.backward_split;
+      for (const double seconds :
+           {f.norm + b.norm, f.convolution + b.convolution, f.product + b.product, f.rest + b.rest}) {
+        row.push_back(share_of_step(seconds, time));
+      }
+    } else {
+      row.insert(row.end(), 4, "–");
+    }
+    const Throughput& rate = run.telemetry->throughput;
+    row.push_back(fmt::format("{:.0f} / {:.0f} / {:.0f}", rate.min, rate.median, rate.max));
+    row.push_back(format_bytes(run.telemetry->saved_bytes()));
+    row.push_back(format_bytes(saved_bytes(*run.telemetry, LayerKind::norm)));
+    rows.push_back(std::move(row));
+  }
+  if (rows.empty()) {
+    return;
+  }
+  page += "<h2>Where the step's time goes</h2>\n";
+  put_table(page,
+            {"network", "norm", "step ms", "forward", "backward", "optimizer", "norms", "convolutions", "products",
+             "rest", "img/s least / median / most", "kept for backward", "by norms"},
+            rows);
+  page +=
+      "<p class=\"soft\">Of the middle one of some steps of each run, without waiting for its batch, in milliseconds. "
+      "Norms, convolutions, products and the rest are forward and backward together; a relu that a norm's op adds "
+      "counts "
+      "as norm. What is kept for backward counts once, for the first layer that keeps it.</p>\n";
+}
+
+void put_ledger(std::string& page, const std::vector<NamedTelemetry>& runs) {
+  std::vector<Cells> rows;
+  size_t known = 0;
+  size_t clean = 0;
+  for (const NamedTelemetry& run : runs) {
+    const std::vector<LayoutCopy>& ledger = run.telemetry->ledger;
+    known += run.telemetry->ledger_known ? 1 : 0;
+    clean += run.telemetry->ledger_known && ledger.empty() ? 1 : 0;
+    for (size_t i = 0; i < std::min(ledger.size(), kMostCopies); ++i) {
+      const LayoutCopy& copy = ledger[i];
+      rows.push_back({run.group, run.label, copy.layer, copy.op, std::string(to_string(copy.pass)), copy.from, copy.to,
+                      std::to_string(copy.count), format_bytes(copy.bytes)});
+    }
+    if (ledger.size() > kMostCopies) {
+      int64_t bytes = 0;
+      for (size_t i = kMostCopies; i < ledger.size(); ++i) {
+        bytes += ledger[i].bytes;
+      }
+      rows.push_back({run.group, run.label, fmt::format("{} more", ledger.size() - kMostCopies), "", "", "", "", "",
+                      format_bytes(bytes)});
+    }
+  }
+  if (known == 0) {
+    return;
+  }
+  page += fmt::format(
+      "<h2>Implicit copies</h2>\n<p>{} of {} networks make no copy of images in another memory format.</p>\n", clean,
+      known);
+  if (!rows.empty()) {
+    put_table(page, {"network", "norm", "layer", "op", "pass", "from", "to", "copies", "moved per step"}, rows);
+  }
+}
+
+Cells health_row(const LayerHealth& layer) {
+  const TensorHealth none{.mean = NAN, .deviation = NAN, .largest = NAN};
+  const TensorHealth gradient = layer.gradient.value_or(none);
+  const auto range = [](const std::optional<ParameterSpread>& spread) {
+    return spread ? fmt::format("{:.3g} to {:.3g}", spread->min, spread->max) : "–";
+  };
+  return {layer.layer,
+          std::string(to_string(layer.kind)),
+          number(layer.output.mean),
+          number(layer.output.deviation),
+          number(layer.output.largest),
+          number(gradient.deviation),
+          number(gradient.largest),
+          std::to_string(layer.output.non_finite + gradient.non_finite),
+          fmt::format("{:.1f} %", 100 * layer.dead_channels),
+          range(layer.gamma),
+          range(layer.beta),
+          layer.gap ? number(layer.gap->mean) : "–"};
+}
+
+void put_health(std::string& page, const std::vector<NamedTelemetry>& runs) {
+  std::vector<Cells> rows;
+  for (const NamedTelemetry& run : runs) {
+    if (run.telemetry->health.empty()) {
+      continue;
+    }
+    const HealthSummary health = summarize_health(*run.telemetry);
+    rows.push_back({run.group, run.label, std::to_string(health.non_finite), figure_text(health.largest_output),
+                    figure_text(health.largest_gradient), figure_text(health.smallest_gradient),
+                    figure_text(health.most_dead_channels, /* percent= */ true), figure_text(health.least_gamma),
+                    figure_text(health.largest_gamma), figure_text(health.largest_gap)});
+  }
+  if (rows.empty()) {
+    return;
+  }
+  page += "<h2>Numbers in the layers</h2>\n";
+  put_table(page,
+            {"network", "norm", "not finite", "largest |output|", "largest |gradient|", "least gradient deviation",
+             "dead channels", "least γ", "largest γ", "largest batch norm gap"},
+            rows);
+  size_t shown = 0;
+  for (const NamedTelemetry& run : runs) {
+    if (run.telemetry->health.empty() || shown == kMostDetails) {
+      continue;
+    }
+    ++shown;
+    const HealthSample& last = run.telemetry->health.back();
+    page += fmt::format("<details><summary>{} {}: all layers in step {}</summary>\n", escape_html(run.group),
+                        escape_html(run.label), last.step);
+    std::vector<Cells> layers;
+    for (const LayerHealth& layer : last.layers) {
+      layers.push_back(health_row(layer));
+    }
+    put_table(page,
+              {"layer", "kind", "mean", "deviation", "largest", "gradient deviation", "largest gradient", "not finite",
+               "dead channels", "γ", "β", "batch norm gap"},
+              layers);
+    page += "</details>\n";
+  }
+  page +=
+      "<p class=\"soft\">Outputs are those of the layer with the activation that its op adds. A channel is dead when "
+      "it "
+      "is 0 for a whole batch. The gap of a batch norm is how far the means of a batch lie from the running ones, in "
+      "running standard deviations. results.json has all layers of all runs.</p>\n";
+}
+
+}  // namespace
+
+std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
+  std::vector<NamedTelemetry> runs;
+  std::vector<Settings> seen;
+  for (const Cell& cell : comparison.cells) {
+    if (!cell.telemetry) {
+      continue;
+    }
+    Settings settings = cell;
+    settings.seed = 0;
+    if (std::find(seen.begin(), seen.end(), settings) != seen.end()) {
+      continue;
+    }
+    seen.push_back(settings);
+    runs.push_back({.group = group_label(comparison, cell),
+                    .label = train::norm_label(cell.norm, comparison.recipe),
+                    .telemetry = &*cell.telemetry});
+  }
+  return runs;
+}
+
+std::string telemetry_sections(const std::vector<NamedTelemetry>& runs) {
+  std::string page;
+  put_times(page, runs);
+  put_ledger(page, runs);
+  put_health(page, runs);
+  return page;
+}
+
+}  // namespace norma::lab

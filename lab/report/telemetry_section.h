@@ -1,0 +1,25 @@
+#pragma once
+
+#include "lab/report/report.h"
+#include "lab/telemetry/telemetry.h"
+
+#include <string>
+#include <vector>
+
+namespace norma::lab {
+
+/// A record as a page names it.
+struct NamedTelemetry {
+  std::string group;  ///< what is compared with each other: "resnet18", "resnet18 with batch size 4"
+  std::string label;  ///< in its group: "group:32"
+  const Telemetry* telemetry;
+};
+
+/// The first finished seed's record of each row of a comparison, which must outlive it.
+std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison);
+
+/// Sections of an HTML page, with headings of rank 2: where the time of a step goes and what its layers keep, which
+/// implicit copies are made, how the numbers in the layers look. "" without records.
+std::string telemetry_sections(const std::vector<NamedTelemetry>& runs);
+
+}  // namespace norma::lab

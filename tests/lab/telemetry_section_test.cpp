@@ -1,0 +1,126 @@
+#include "lab/report/telemetry_section.h"
+
+#include "lab/telemetry/summary.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using namespace norma::lab;
+
+namespace {
+
+Telemetry example() {
+  Telemetry telemetry;
+  telemetry.throughput = {.steps = 90, .min = 80, .median = 100, .max = 120};
+  telemetry.step_time = {.samples = 3, .forward = 0.25, .backward = 0.65, .optimizer = 0.1};
+  telemetry.step_time.forward_split = {.norm = 0.05, .convolution = 0.1, .product = 0.08, .rest = 0.02};
+  telemetry.step_time.backward_split = {.norm = 0.15, .convolution = 0.4, .product = 0.02, .rest = 0.08};
+  telemetry.saved = {{.layer = "conv1", .kind = LayerKind::convolution, .bytes = 3'000'000},
+                     {.layer = "bn1", .kind = LayerKind::norm, .bytes = 1'000'000},
+                     {.layer = "", .kind = LayerKind::other, .bytes = 500}};
+  telemetry.ledger_known = true;
+  LayerHealth conv{
+      .layer = "conv1", .kind = LayerKind::convolution, .output = {.mean = 0.5, .deviation = 1, .largest = 7}};
+  conv.gradient = {.mean = 0, .deviation = 0.25, .largest = 2};
+  LayerHealth norm{.layer = "bn<1>", .kind = LayerKind::norm, .output = {.mean = 0, .deviation = 1, .largest = 3}};
+  norm.dead_channels = 0.125;
+  norm.gradient = {.mean = 0, .deviation = 0.01, .largest = 0.5};
+  norm.gamma = {.min = 0.75, .max = 1.5, .mean = 1, .deviation = 0.1};
+  norm.gap = {.mean = 0.0625, .deviation = 0.5};
+  LayerHealth broken = conv;
+  broken.output = {.mean = NAN, .deviation = NAN, .largest = NAN, .non_finite = 4};
+  telemetry.health = {{.step = 100, .layers = {conv, norm}}, {.step = 200, .layers = {broken, norm}}};
+  return telemetry;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("telemetry: a summary names the layer and the step of each extreme") {
+  const HealthSummary summary = summarize_health(example());
+  CHECK(summary.non_finite == 4);
+  REQUIRE(summary.largest_output);
+  CHECK(summary.largest_output->layer == "conv1");
+  CHECK(summary.largest_output->step == 100);  // in step 200 it is not a number
+  CHECK(summary.largest_output->value == 7);
+  CHECK(summary.smallest_gradient->layer == "bn<1>");
+  CHECK(summary.smallest_gradient->value == 0.01);
+  CHECK(summary.most_dead_channels->value == 0.125);
+  CHECK(summary.least_gamma->value == 0.75);
+  CHECK(summary.largest_gamma->value == 1.5);
+  CHECK(summary.largest_gap->value == 0.0625);
+  CHECK(saved_bytes(example(), LayerKind::norm) == 1'000'000);
+  CHECK(saved_bytes(example(), LayerKind::linear) == 0);
+  CHECK_FALSE(summarize_health({}).largest_output);
+}
+
+TEST_CASE("telemetry: the page says where the time goes, which copies there are, and how the numbers look") {
+  const Telemetry clean = example();
+  Telemetry copying = example();
+  for (int i = 0; i < 25; ++i) {
+    copying.ledger.push_back({.op = "contiguous",
+                              .layer = "layer" + std::to_string(i),
+                              .pass = OpPass::backward,
+                              .from = "channels_last",
+                              .to = "contiguous",
+                              .count = 2,
+                              .bytes = 1'000'000});
+  }
+  const std::string page = telemetry_sections({{.group = "resnet18", .label = "batch", .telemetry = &clean},
+                                               {.group = "resnet18", .label = "mine<", .telemetry = &copying}});
+  // 200 of 1000 ms are the norm's.
+  CHECK(page.find("<td>1000.0</td><td>250.0 (25 %)</td><td>650.0 (65 %)</td><td>100.0 (10 %)</td><td>200.0 (20 %)</td>"
+                  "<td>500.0 (50 %)</td><td>100.0 (10 %)</td><td>100.0 (10 %)</td><td>80 / 100 / 120</td>"
+                  "<td>4 MB</td><td>1 MB</td>") != std::string::npos);
+  CHECK(page.find("1 of 2 networks make no copy of images") != std::string::npos);
+  CHECK(page.find("<td>mine&lt;</td><td>layer3</td><td>contiguous</td><td>backward</td><td>channels_last</td>"
+                  "<td>contiguous</td><td>2</td><td>1 MB</td>") != std::string::npos);
+  CHECK(page.find("<td>5 more</td>") != std::string::npos);
+  CHECK(page.find("<td>12.5 % (bn&lt;1&gt;, step 100)</td>") != std::string::npos);
+  CHECK(count(page, "<details>") == 2);
+  CHECK(page.find("bn<1>") == std::string::npos);
+  CHECK(telemetry_sections({}).empty());
+}
+
+TEST_CASE("telemetry: the page of 500 runs stays small") {
+  const Telemetry telemetry = example();
+  const std::vector<NamedTelemetry> runs(500, {.group = "resnet18", .label = "batch", .telemetry = &telemetry});
+  const std::string page = telemetry_sections(runs);
+  CHECK(page.size() < 500'000);
+  CHECK(count(page, "<details>") == 12);
+}
+
+TEST_CASE("telemetry: the first finished seed stands for a row") {
+  Comparison comparison;
+  const Telemetry telemetry = example();
+  for (const std::string norm : {"batch", "layer2d"}) {
+    for (const uint64_t seed : {0, 1, 2}) {
+      Cell cell;
+      cell.model = "resnet18";
+      cell.norm = norm;
+      cell.seed = seed;
+      if (seed > 0) {
+        cell.telemetry = telemetry;
+        cell.telemetry->step_time.samples = static_cast<int64_t>(seed);
+      }
+      comparison.cells.push_back(std::move(cell));
+    }
+  }
+  const std::vector<NamedTelemetry> runs = named_telemetry(comparison);
+  REQUIRE(runs.size() == 2);
+  CHECK(runs[0].label == "batch");
+  CHECK(runs[1].label == "layer2d");
+  CHECK(runs[1].group == "resnet18");
+  CHECK(runs[1].telemetry->step_time.samples == 1);
+}
