@@ -144,7 +144,8 @@ BatchGap gap_of(const nn::BatchNorm& norm, const Tensor& input) {
   const ChannelStatistics batch = channel_statistics(input);
   const std::vector<double> mean = norm.running_mean().to_vector<double>();
   const std::vector<double> var = norm.running_var().to_vector<double>();
-  const auto count = static_cast<double>(input.numel() / input.size(1));
+  const int64_t elements = input.numel() / input.size(1);
+  const auto count = static_cast<double>(elements);
   const double unbiased = norm.options().biased_running_var || count < 2 ? 1 : count / (count - 1);
   double means = 0;
   double deviations = 0;

@@ -78,9 +78,10 @@ LayerTable::LayerTable(nn::Module& model) {
     in_slots.insert(slot.module);
   }
   for (const auto& [name, module] : model.named_modules()) {
-    const bool inside_norm = !layers_.empty() && std::any_of(layers_.begin(), layers_.end(), [&](const Layer& layer) {
-      return layer.kind == LayerKind::norm && starts_with_path(name, layer.name);
-    });
+    const bool inside_norm =
+        std::any_of(layers_.begin(), layers_.end(), [&path = name](const Layer& layer) {  // clang takes no binding
+          return layer.kind == LayerKind::norm && starts_with_path(path, layer.name);
+        });
     if (inside_norm || name.empty()) {
       continue;
     }
