@@ -1,9 +1,13 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "core/error.h"
+#include "core/excerpt.h"
 #include "core/input_file.h"
 #include "core/parallel.h"
+#include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
 #include "lab/compare/timing.h"
+#include "lab/compare/tune.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
@@ -13,6 +17,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -40,10 +45,41 @@ struct State {
   bool telemetry = true;
   std::string output;
   std::string resume;
+  double budget = 0;  // seconds
+  bool quick = false;
+  bool tune_lr = false;
   std::string command_line;
   std::vector<Option> grid;  // models, norms and seeds; the others leave their axes empty
-  std::optional<Option> rounds;
+  std::optional<Option> models_option, rounds, epochs, images, test_images;
 };
+
+/// What --quick puts in the place of options that were not given: small networks, and so many images as make a first
+/// page in about three minutes on whatever machine.
+void make_quick(const State& state, lab::ComparisonOptions& options, double& budget) {
+  constexpr double kBudget = 165;  // seconds
+  if (!state.models_option->given()) {
+    options.models = {"resnet18", "convnext_atto"};
+  }
+  if (options.batch_sizes.empty()) {
+    options.batch_sizes = {64};
+  }
+  if (!state.test_images->given()) {
+    options.recipe.test_images = 1000;
+  }
+  if (budget == 0 && !state.epochs->given() && !state.images->given()) {
+    budget = kBudget;
+  }
+}
+
+/// Chooses the length of the runs.
+void fit_into(double budget, double spent, lab::Comparison& comparison) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::vector<lab::RunCost> costs = lab::measure_runs(comparison);
+  spent += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const lab::BudgetPlan plan = lab::plan_budget(comparison, costs, {.budget = budget, .spent = spent});
+  train::say("budget of {}: {}\n", lab::duration_text(budget), lab::describe_plan(comparison, plan));
+  lab::apply_plan(comparison, plan, budget);
+}
 
 bool any_given(const std::vector<Option>& options) {
   return std::any_of(options.begin(), options.end(), [](const Option& option) { return option.given(); });
@@ -86,6 +122,7 @@ void print_precision_notes(const lab::Comparison& comparison) {
 }
 
 int run(const State& state) {
+  const auto start = std::chrono::steady_clock::now();
   state.running.apply("compare");
   lab::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
                                  .models = state.models,
@@ -98,6 +135,7 @@ int run(const State& state) {
                                  .datasets = state.axes.datasets,
                                  .timing_rounds = state.timing_rounds,
                                  .telemetry = state.telemetry,
+                                 .tune_lr = state.tune_lr,
                                  .output = state.output,
                                  .command = state.command_line,
                                  .workers = static_cast<int>(state.running.workers),
@@ -105,15 +143,20 @@ int run(const State& state) {
                                  .quiet = state.running.quiet};
   lab::Comparison comparison;
   std::optional<train::FolderLock> lock;
+  double budget = state.budget;
   if (state.resume.empty()) {
+    if (state.quick) {
+      make_quick(state, options, budget);
+    }
     comparison = lab::plan_comparison(options);
     if (options.output.empty()) {
       options.output = new_run_folder("compare");
     }
     check_free(options.output);
   } else {
-    check(!state.recipe.any() && !state.axes.any() && !any_given(state.grid), "resume",
-          "models, norms, seeds and recipe are those of the beginning: leave these options out");
+    check(!state.recipe.any() && !state.axes.any() && !any_given(state.grid) && budget == 0 && !state.quick &&
+              !state.tune_lr,
+          "resume", "models, norms, seeds and recipe are those of the beginning: leave these options out");
     options.output = state.resume;
     if (train::path_exists("resume", options.output / "results.json")) {
       lock.emplace("compare", options.output);  // before they are read: what another process adds would be lost
@@ -129,6 +172,9 @@ int run(const State& state) {
              lab::values_of(comparison, "dataset"), comparison.recipe.image_size, comparison.recipe.image_size,
              num_threads(), options.output.string());
   lab::rehearse_comparison(comparison);
+  if (budget > 0) {
+    fit_into(budget, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), comparison);
+  }
   if (!lock) {  // only now: a mistake leaves no folder
     train::make_output_folder("compare", options.output);
     lock.emplace("compare", options.output);
@@ -145,7 +191,7 @@ int run(const State& state) {
   }
   train::say("\n{}\nreport: {}\n", lab::to_table(comparison), (options.output / "report.html").string());
   if (any_in_state(comparison, {lab::CellState::interrupted, lab::CellState::pending}) ||
-      !lab::timing_is_complete(comparison)) {
+      !lab::timing_is_complete(comparison) || !lab::tuning_is_complete(comparison)) {
     train::say("interrupted; go on with: {} compare --resume {}{}\n", program_name(), options.output.string(),
                state.running.plugin_words());
     return interrupted_code();
@@ -160,6 +206,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       program, "compare", "Train a grid of models, norms and more, and write a report",
       "Examples:\n"
       "  norma compare\n"
+      "  norma compare --quick\n"
       "  norma compare --models resnet18 --norms batch,group:8,group/16,instance --seeds 0,1,2\n"
       "  norma compare --models convnext_atto --norms 'layer2d,layer2d[eps=1e-3]' --epochs 2\n"
       "  norma compare --models resnet18 --norms batch,group --batch-sizes 2,8,32 --precisions float32,amp_bfloat16\n"
@@ -191,13 +238,35 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .default_str(fmt::format("{}", state->timing_rounds))
       .group("Network");
   state->grid = {option_of(app, "--models"), option_of(app, "--norms"), option_of(app, "--seeds")};
-  state->rounds = option_of(app, "--timing-rounds");
+  add_text(
+      app, "--budget", "a time as 90s, 15m or 2h",
+      [state = state.get()](const std::string& text) {
+        state->budget = lab::parse_duration(text);
+        check(state->budget > 0, "compare", "--budget: expected a time as 90s, 15m or 2h, got {}", excerpt(text));
+      },
+      "make the runs as long as lets all of it end within this time, instead of --images")
+      .type_name("TIME")
+      .group("Images");
+  add_switch(app, "--tune-lr", state->tune_lr,
+             "first try a quarter, half, twice and four times the learning rate for each norm in short runs")
+      .group("Optimisation");
+  add_switch(app, "--quick", state->quick,
+             "a first page in about three minutes: --budget 165s, resnet18 and convnext_atto, batches of 64, 1000 test "
+             "images, where nothing else is said")
+      .group("Network");
   state->recipe.set_axes(state->axes);
   state->recipe.add_model_details(app);
   state->recipe.add_data(app);
   state->recipe.add_training_data(app);
   state->recipe.add_optimisation(app);
   state->recipe.add_precision(app, train::training_precision_names());
+  exclude(app, {"--budget", "--epochs"});
+  exclude(app, {"--budget", "--images"});
+  state->models_option = option_of(app, "--models");
+  state->rounds = option_of(app, "--timing-rounds");
+  state->epochs = option_of(app, "--epochs");
+  state->images = option_of(app, "--images");
+  state->test_images = option_of(app, "--test-images");
   add_path(app, "--output", state->output, "folder for the report")
       .type_name("FOLDER")
       .default_str("runs/compare-<date>-<time>")

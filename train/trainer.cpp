@@ -270,7 +270,8 @@ void Trainer::open_log() {
 }
 
 bool Trainer::evaluation_is_due() const {
-  return step_ == total_steps_ || (options_.evaluate_each_epoch && step_ % steps_per_epoch_ == 0);
+  return options_.evaluate &&
+         (step_ == total_steps_ || (options_.evaluate_each_epoch && step_ % steps_per_epoch_ == 0));
 }
 
 bool Trainer::row_is_due() const {
@@ -374,7 +375,7 @@ TrainResult Trainer::run() {
       fail_for_memory("the system has none left");
     }
   }
-  if (!interrupted() && !result.test.complete) {  // a run that was complete but for its evaluation
+  if (options_.evaluate && !interrupted() && !result.test.complete) {  // a run that was complete but for its evaluation
     result.test = evaluate_now();
     if (options_.observer && result.test.complete) {
       options_.observer->evaluated(step_, result.test);
@@ -384,7 +385,7 @@ TrainResult Trainer::run() {
     save();
   }
   result.step = step_;
-  result.finished = step_ == total_steps_ && result.test.complete;
+  result.finished = step_ == total_steps_ && (result.test.complete || !options_.evaluate);
   result.peak_bytes = allocator(device_).statistics().peak_allocated;
   result.peak_resident = resident.bytes();
   result.seconds = seconds_since(start);

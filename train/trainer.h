@@ -30,6 +30,7 @@ struct TrainerOptions {
   int workers = 1;                  ///< background threads of the loader
   int64_t log_interval = 50;        ///< steps between two lines of the progress display and of metrics.csv
   bool evaluate_each_epoch = true;  ///< else only at the end
+  bool evaluate = true;             ///< false: the test images are never looked at
   bool quiet = false;               ///< print nothing
   std::string label;                ///< in front of the progress display
   /// For the display: seconds that come after this run, given those that it takes in all. Empty: none.

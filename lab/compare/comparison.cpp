@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "lab/compare/timing.h"
+#include "lab/compare/tune.h"
 #include "lab/telemetry/recorder.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -21,7 +22,7 @@ void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions&
   const auto index = static_cast<size_t>(&cell - comparison.cells.data());
   const auto recorder = options.telemetry ? std::make_shared<TelemetryRecorder>() : nullptr;
   train::Trainer trainer(
-      recipe_of(comparison.recipe, cell),
+      recipe_of(comparison, cell),
       {.output = {},
        .workers = options.workers,
        .log_interval = options.log_interval,
@@ -109,6 +110,7 @@ double seconds_after(const Comparison& comparison, size_t current, double second
 void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
   train::make_output_folder("compare", options.output);
   write_report(comparison, options.output);
+  tune_rates(comparison, options);
   for (size_t i = 0; i < comparison.cells.size() && !train::interrupted(); ++i) {
     time_norms_before(i, comparison, options);
     if (train::interrupted()) {

@@ -26,7 +26,9 @@ struct ComparisonOptions {
   /// Training steps in which the norms of a timing_group() take turns, spread over the whole comparison: they show the
   /// norm tax (timing.h). 0: none.
   int64_t timing_rounds = 24;
-  bool telemetry = true;         ///< give each cell its record (lab/telemetry), and evaluate after each epoch
+  bool telemetry = true;  ///< give each cell its record (lab/telemetry), and evaluate after each epoch
+  /// Tries learning rates around the recipe's for each norm in each group before its runs (tune.h).
+  bool tune_lr = false;
   std::filesystem::path output;  ///< folder of the report, which is written after every cell
   std::string command = {};      ///< the command line, for the report
   int workers = 1;
@@ -48,10 +50,10 @@ Comparison plan_comparison(const ComparisonOptions& options);
 /// again by their cells, which fail.
 void rehearse_comparison(const Comparison& comparison);
 
-/// Runs the cells that are not finished, one after another, until interrupted() (interrupt.h), and writes the report
-/// after each; before each of them and at the end, the rounds of timing that are due. A cell that throws is noted as
-/// failed with the reason, and the next one starts. Whoever calls holds the lock of the output folder (folder_lock.h).
-/// Throws Error when the report cannot be written.
+/// Makes the trials of learning rates that are missing, then runs the cells that are not finished, one after another,
+/// until interrupted() (interrupt.h), and writes the report after each; before each of them and at the end, the rounds
+/// of timing that are due. A cell that throws is noted as failed with the reason, and the next one starts. Whoever
+/// calls holds the lock of the output folder (folder_lock.h). Throws Error when the report cannot be written.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds that all cells behind `current` take that are not finished, if that one takes `seconds`: as

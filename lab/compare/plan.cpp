@@ -92,11 +92,16 @@ void check_shared(const ComparisonOptions& options) {
 Comparison plan_comparison(const ComparisonOptions& given) {
   const ComparisonOptions options = completed(given);
   check_shared(options);
+  check(!options.tune_lr || options.lrs.size() == 1, "compare",
+        "lrs: expected one, for tune-lr to try others around it, got {}", options.lrs.size());
   check_range("compare", "timing-rounds", options.timing_rounds, train::ranges::kStepsOrNone);
   Comparison comparison{.recipe = options.recipe,
                         .cells = {},
                         .timing_rounds = options.timing_rounds,
                         .timings = {},
+                        .tune_lr = options.tune_lr,
+                        .tunings = {},
+                        .budget = 0,
                         .environment = train::environment(),
                         .command = options.command,
                         .date = train::local_time()};

@@ -20,17 +20,6 @@ namespace norma::lab {
 
 namespace {
 
-std::vector<Settings> groups_to_time(const Comparison& comparison) {
-  std::vector<Settings> groups;
-  for (const Cell& cell : comparison.cells) {
-    const Settings group = timing_group(cell);
-    if (std::find(groups.begin(), groups.end(), group) == groups.end() && can_be_timed(comparison, group)) {
-      groups.push_back(group);
-    }
-  }
-  return groups;
-}
-
 Timing& timing_of(Comparison& comparison, const Settings& group) {
   for (Timing& timing : comparison.timings) {
     if (timing.group == group) {
@@ -46,13 +35,11 @@ const Cell& first_cell(const Comparison& comparison, const Settings& group, cons
                        [&](const Cell& cell) { return timing_group(cell) == group && cell.norm == norm; });
 }
 
-/// The rounds that group number `group` of `groups` shall have before a cell of `cells`. Building networks costs more
-/// than a round, so each group is visited a few times only where there are many.
+/// The rounds that group number `group` of `groups` shall have before a cell of `cells`.
 int64_t rounds_due(int64_t rounds, size_t cell, size_t cells, size_t group, size_t groups) {
-  constexpr size_t kFewest = 4;
   const size_t moments = cells + 1;
-  const size_t visits = std::min(moments, std::max(kFewest, moments / groups));
-  const size_t shift = group * moments / groups;  // so that they are visited at different moments
+  const size_t visits = timing_visits(cells, groups);
+  const size_t shift = group * moments / groups;  // so that groups are visited at different moments
   const size_t visit = std::min(visits, ((cell + 1) * visits + shift) / moments);
   return rounds * static_cast<int64_t>(visit) / static_cast<int64_t>(visits);
 }
@@ -113,6 +100,23 @@ class Turns {
 bool can_be_timed(const Comparison& comparison, const Settings& group) {
   const std::vector<std::string> norms = norms_of(comparison, group);
   return norms.size() > 1 && !reference_of(norms).empty();
+}
+
+std::vector<Settings> groups_to_time(const Comparison& comparison) {
+  std::vector<Settings> groups;
+  for (const Cell& cell : comparison.cells) {
+    const Settings group = timing_group(cell);
+    if (std::find(groups.begin(), groups.end(), group) == groups.end() && can_be_timed(comparison, group)) {
+      groups.push_back(group);
+    }
+  }
+  return groups;
+}
+
+size_t timing_visits(size_t cells, size_t groups) {
+  constexpr size_t kFewest = 4;
+  const size_t moments = cells + 1;
+  return std::min(moments, std::max(kFewest, moments / groups));
 }
 
 void time_norms(Comparison& comparison, size_t cell, const TimingOptions& options) {

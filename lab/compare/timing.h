@@ -6,11 +6,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace norma::lab {
 
 /// True iff the tax of the norms of a timing_group() can be found: batch norm is among them, and another one.
 bool can_be_timed(const Comparison& comparison, const Settings& group);
+
+/// The groups of which that is true, in the order of their cells.
+std::vector<Settings> groups_to_time(const Comparison& comparison);
+
+/// How often in a comparison of so many cells the networks of each of so many groups are made for their rounds: that
+/// costs more than a round, so where there are many groups each is visited a few times only.
+size_t timing_visits(size_t cells, size_t groups);
 
 /// The images of a step.
 struct TimingImages {

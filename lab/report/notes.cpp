@@ -204,4 +204,32 @@ std::string tax_note(const Comparison& comparison) {
   return note;
 }
 
+std::string tuning_note(const Comparison& comparison) {
+  std::vector<std::string> rates;
+  for (const Tuning& tuning : comparison.tunings) {
+    const std::string name = fmt::format("{} {}", group_label(comparison, tuning.settings),
+                                         train::norm_label(tuning.settings.norm, comparison.recipe));
+    if (const Trial* best = best_trial(tuning)) {
+      rates.push_back(
+          fmt::format("{} {}{}", name, best->lr,
+                      best_is_at_edge(tuning) ? " (at the edge of what was tried: a better one may lie beyond)" : ""));
+    } else if (!tuning.trials.empty()) {
+      rates.push_back(fmt::format("{} {}, as every one that was tried failed", name, tuning.settings.lr));
+    }
+  }
+  return rates.empty() ? ""
+                       : fmt::format("Learning rates, those with the smallest training loss in short runs: {}.",
+                                     fmt::join(rates, "; "));
+}
+
+std::string paired_note(const Comparison& comparison) {
+  const std::vector<Row> rows = summarize(comparison);
+  const bool any = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.accuracy_difference; });
+  return any ? "To reference: points of accuracy more than batch norm's with the same seed, mean and its standard "
+               "error "
+               "over the seeds; p is how often seeds alone would move one of these norms as far (Student's t, paired, "
+               "Holm's correction)."
+             : "";
+}
+
 }  // namespace norma::lab

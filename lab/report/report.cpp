@@ -48,10 +48,6 @@ std::string problem_of(const std::vector<const Cell*>& cells) {
   return "";
 }
 
-bool same_row(const Settings& a, const Settings& b) {
-  return a.norm == b.norm && comparison_group(a) == comparison_group(b);
-}
-
 Row row_of(const std::vector<const Cell*>& cells) {
   Row row;
   static_cast<Settings&>(row) = *cells.front();
@@ -75,6 +71,43 @@ Row row_of(const std::vector<const Cell*>& cells) {
   row.loss = spread_of(loss);
   row.images_per_second = spread_of(images_per_second);
   return row;
+}
+
+/// Of cells with the same seed, in points.
+std::vector<double> accuracy_differences(const Comparison& comparison, const Row& row, const Row& reference) {
+  std::vector<double> differences;
+  for (const Cell& cell : comparison.cells) {
+    for (const Cell& other : comparison.cells) {
+      if (same_but_seed(cell, row) && same_but_seed(other, reference) && cell.seed == other.seed &&
+          cell.state == CellState::finished && other.state == CellState::finished) {
+        differences.push_back(100 * (cell.accuracy - other.accuracy));
+      }
+    }
+  }
+  return differences;
+}
+
+/// Tests each norm against the reference of its group; those of a group are looked at together.
+void compare_accuracies(const Comparison& comparison, std::vector<Row>& rows) {
+  for (const Row& reference : rows) {
+    std::vector<Row*> others;
+    std::vector<double> chances;
+    for (Row& row : rows) {
+      if (comparison_group(row) != comparison_group(reference) || row.norm == reference.norm ||
+          reference.norm != reference_of(norms_of(comparison, timing_group(reference)))) {
+        continue;
+      }
+      row.accuracy_difference = paired_difference(accuracy_differences(comparison, row, reference));
+      if (row.accuracy_difference) {
+        others.push_back(&row);
+        chances.push_back(row.accuracy_difference->chance);
+      }
+    }
+    const std::vector<double> adjusted = holm(chances);
+    for (size_t i = 0; i < others.size(); ++i) {
+      others[i]->accuracy_difference->chance = adjusted[i];
+    }
+  }
 }
 
 /// Over the rounds in which batch norm and this one made a step.
@@ -102,6 +135,19 @@ std::optional<MedianInterval> tax_of(const Comparison& comparison, const Row& ro
 }
 
 }  // namespace
+
+double lr_of(const Comparison& comparison, const Settings& settings) {
+  const auto tuning = std::find_if(comparison.tunings.begin(), comparison.tunings.end(),
+                                   [&](const Tuning& other) { return same_but_seed(other.settings, settings); });
+  const Trial* best = tuning == comparison.tunings.end() ? nullptr : best_trial(*tuning);
+  return best == nullptr ? settings.lr : best->lr;
+}
+
+train::Recipe recipe_of(const Comparison& comparison, const Settings& settings) {
+  train::Recipe recipe = recipe_of(comparison.recipe, settings);
+  recipe.lr = lr_of(comparison, settings);
+  return recipe;
+}
 
 std::vector<Axis> varying_axes(const Comparison& comparison) {
   std::vector<Axis> varying;
@@ -185,7 +231,7 @@ std::string_view to_string(CellState state) {
 std::vector<Row> summarize(const Comparison& comparison) {
   std::vector<std::vector<const Cell*>> groups;
   for (const Cell& cell : comparison.cells) {
-    const auto same = [&](const std::vector<const Cell*>& group) { return same_row(*group.front(), cell); };
+    const auto same = [&](const std::vector<const Cell*>& group) { return same_but_seed(*group.front(), cell); };
     const auto found = std::find_if(groups.begin(), groups.end(), same);
     if (found == groups.end()) {
       groups.push_back({&cell});
@@ -200,6 +246,7 @@ std::vector<Row> summarize(const Comparison& comparison) {
   for (Row& row : rows) {
     row.tax = tax_of(comparison, row);
   }
+  compare_accuracies(comparison, rows);
   return rows;
 }
 
@@ -238,16 +285,26 @@ std::string format_tax(const std::optional<MedianInterval>& tax) {
   return tax->holds(0) ? "none found: " + text : text;
 }
 
+std::string format_difference(const std::optional<PairedDifference>& difference) {
+  return difference ? fmt::format("{:+.2f} ± {:.2f}, p {:.3f}", difference->mean, difference->standard_error,
+                                  difference->chance)
+                    : "–";
+}
+
 std::string to_table(const Comparison& comparison) {
+  const std::vector<Row> rows = summarize(comparison);
   const std::vector<Axis> axes = varying_axes(comparison);
   std::vector<std::string> heads = {"model"};
   for (const Axis& axis : axes) {
     heads.emplace_back(axis.name);
   }
   heads.insert(heads.end(), {"norm", "accuracy %", "test loss", "img/s", "tax", "memory", "parameters"});
+  const bool tested = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.accuracy_difference; });
+  if (tested) {
+    heads.insert(std::find(heads.begin(), heads.end(), "test loss"), "to reference");
+  }
   const size_t text_columns = axes.size() + 2;
   std::vector<std::vector<std::string>> lines = {heads};
-  const std::vector<Row> rows = summarize(comparison);
   for (const Row& row : rows) {
     std::vector<std::string> line = {row.model};
     for (const Axis& axis : axes) {
@@ -255,8 +312,11 @@ std::string to_table(const Comparison& comparison) {
     }
     line.push_back(train::norm_label(row.norm, comparison.recipe));
     if (row.finished > 0) {
-      line.insert(line.end(), {format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
-                               format_spread(row.images_per_second, 1), format_tax(row.tax),
+      line.push_back(format_spread(row.accuracy, 2, 100));
+      if (tested) {
+        line.push_back(format_difference(row.accuracy_difference));
+      }
+      line.insert(line.end(), {format_spread(row.loss, 4), format_spread(row.images_per_second, 1), format_tax(row.tax),
                                format_bytes(row.peak_bytes), format_count(row.parameters)});
     }
     if (!row.problem.empty()) {
@@ -266,7 +326,8 @@ std::string to_table(const Comparison& comparison) {
     lines.push_back(line);
   }
   std::string text = align_table(lines, text_columns);
-  for (const std::string& note : {answer_of(comparison), tax_note(comparison), accuracy_note(comparison)}) {
+  for (const std::string& note : {answer_of(comparison), tax_note(comparison), accuracy_note(comparison),
+                                  paired_note(comparison), tuning_note(comparison)}) {
     text += note.empty() ? "" : note + "\n";
   }
   return text;
@@ -280,11 +341,13 @@ std::string to_csv(const Comparison& comparison) {
   const std::vector<Row> rows = summarize(comparison);
   for (const Cell& cell : comparison.cells) {
     csv += fmt::format("{},{},{},{},{},{},{},{},{},", csv_field(cell.model),
-                       csv_field(train::norm_label(cell.norm, comparison.recipe)), cell.seed, cell.batch_size, cell.lr,
-                       cell.precision, to_string(cell.format), csv_field(cell.dataset), to_string(cell.state));
+                       csv_field(train::norm_label(cell.norm, comparison.recipe)), cell.seed, cell.batch_size,
+                       lr_of(comparison, cell), cell.precision, to_string(cell.format), csv_field(cell.dataset),
+                       to_string(cell.state));
     if (cell.state == CellState::finished) {
       // The tax is that of the norm, whatever the seed.
-      const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return same_row(other, cell); });
+      const auto row =
+          std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return same_but_seed(other, cell); });
       const std::string tax = row->tax && row->tax->sure
                                   ? fmt::format("{:.6f},{:.6f},{:.6f}", row->tax->median, row->tax->low, row->tax->high)
                                   : ",,";

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "lab/report/median_interval.h"
+#include "lab/report/paired_difference.h"
 #include "lab/report/settings.h"
+#include "lab/report/tuning.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/environment.h"
 #include "train/recipe.h"
@@ -50,10 +52,18 @@ struct Comparison {
   std::vector<Cell> cells;
   int64_t timing_rounds = 0;    ///< that each timing_group() shall have
   std::vector<Timing> timings;  ///< of groups that have begun with theirs
+  bool tune_lr = false;         ///< the rates of `tunings` come before those of the cells
+  std::vector<Tuning> tunings;  ///< as far as they are done
+  double budget = 0;            ///< seconds that the length of the runs was chosen for; 0: it was given
   train::Environment environment;
   std::string command;  ///< the command line
   std::string date;     ///< when it began
 };
+
+/// The learning rate that a cell is trained with: the best that was tried, where that is known, else its own.
+double lr_of(const Comparison& comparison, const Settings& settings);
+/// The whole recipe of a cell, with lr_of().
+train::Recipe recipe_of(const Comparison& comparison, const Settings& settings);
 
 /// Mean and (with more than one value) standard deviation.
 struct Spread {
@@ -67,6 +77,7 @@ struct Row : Settings {
   int64_t seeds = 0;
   std::string problem;  ///< "" when every seed finished, else "failed: …", "interrupted" or "not started"
   Spread accuracy;
+  std::optional<PairedDifference> accuracy_difference;  ///< to the reference of its comparison_group(), seed by seed
   Spread loss;
   Spread images_per_second;
   std::optional<MedianInterval> tax;  ///< share of batch's throughput that is lost, over the rounds; none without them
@@ -123,6 +134,9 @@ std::string format_count(int64_t count);
 /// after 5 rounds"; "–" for none.
 std::string format_tax(const std::optional<MedianInterval>& tax);
 
+/// "+0.42 ± 0.10, p 0.031": points, with the standard error; "–" for none.
+std::string format_difference(const std::optional<PairedDifference>& difference);
+
 // --- what is said of the figures --------------------------------------------------------------------------------
 /// A sentence or two for each comparison_group() of which something is known: which norms cost more or less than batch
 /// norm, and which are more or less accurate.
@@ -132,5 +146,9 @@ std::string answer_of(const Comparison& comparison);
 std::string accuracy_note(const Comparison& comparison);
 /// How the tax was found, and what is missing of it; "" without any.
 std::string tax_note(const Comparison& comparison);
+/// Which learning rates were found, and which of them lie at the edge of what was tried; "" where none was tried.
+std::string tuning_note(const Comparison& comparison);
+/// How norms were tested against the reference; "" where none was.
+std::string paired_note(const Comparison& comparison);
 
 }  // namespace norma::lab

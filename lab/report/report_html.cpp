@@ -88,8 +88,10 @@ void put_table(std::string& page, const std::vector<Row>& rows, const Comparison
   for (const Axis& axis : axes) {
     page += fmt::format("<th>{}</th>", axis.name);
   }
+  const bool tested = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.accuracy_difference; });
+  page += fmt::format("<th>accuracy</th>{}", tested ? "<th>to reference</th>" : "");
   page +=
-      "<th>accuracy</th><th>test loss</th><th>img/s</th><th>tax</th><th>tensors</th><th>process</th>"
+      "<th>test loss</th><th>img/s</th><th>tax</th><th>tensors</th><th>process</th>"
       "<th>parameters</th></tr>\n";
   std::string model;
   for (const Row& row : rows) {
@@ -101,12 +103,16 @@ void put_table(std::string& page, const std::vector<Row>& rows, const Comparison
       page += fmt::format("<td>{}</td>", escape_html(axis.value(row)));
     }
     if (row.finished > 0) {
-      page += fmt::format("<td>{} %</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
-                          format_spread(row.accuracy, 2, 100), format_spread(row.loss, 4),
-                          format_spread(row.images_per_second, 1), format_tax(row.tax), format_bytes(row.peak_bytes),
-                          row.peak_resident > 0 ? format_bytes(row.peak_resident) : "–", format_count(row.parameters));
+      page += fmt::format("<td>{} %</td>", format_spread(row.accuracy, 2, 100));
+      if (tested) {
+        page += fmt::format("<td>{}</td>", format_difference(row.accuracy_difference));
+      }
+      page +=
+          fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>", format_spread(row.loss, 4),
+                      format_spread(row.images_per_second, 1), format_tax(row.tax), format_bytes(row.peak_bytes),
+                      row.peak_resident > 0 ? format_bytes(row.peak_resident) : "–", format_count(row.parameters));
     } else {
-      page += fmt::format("<td class=\"problem\" colspan=\"7\">{}</td>", escape_html(row.problem));
+      page += fmt::format("<td class=\"problem\" colspan=\"{}\">{}</td>", tested ? 8 : 7, escape_html(row.problem));
     }
     page += "</tr>\n";
     if (row.finished > 0 && !row.problem.empty()) {
@@ -255,7 +261,8 @@ std::string to_html(const Comparison& comparison) {
     page += fmt::format("<p class=\"answer\">{}</p>\n", escape_html(answer));
   }
   put_table(page, rows, comparison);
-  for (const std::string& note : {tax_note(comparison), accuracy_note(comparison)}) {
+  for (const std::string& note :
+       {tax_note(comparison), accuracy_note(comparison), paired_note(comparison), tuning_note(comparison)}) {
     if (!note.empty()) {
       page += fmt::format("<p>{}</p>\n", escape_html(note));
     }

@@ -123,6 +123,54 @@ Json cell_to_json(const Cell& cell) {
   return json;
 }
 
+Json tuning_to_json(const Tuning& tuning) {
+  Json json = settings_to_json(tuning.settings);
+  Json trials = Json::array();
+  for (const Trial& trial : tuning.trials) {
+    Json one = {{"lr", trial.lr}};
+    if (trial.loss) {
+      one["loss"] = *trial.loss;
+    } else {
+      one["reason"] = trial.reason;
+    }
+    trials.push_back(std::move(one));
+  }
+  json["trials"] = std::move(trials);
+  return json;
+}
+
+Tuning tuning_from_json(const nlohmann::json& json, const std::string& where) {
+  Tuning tuning;
+  read_settings(json, where, kVersion, tuning.settings);
+  check(json.contains("trials") && json["trials"].is_array(), where, "trials: expected a list, got {}",
+        json.contains("trials") ? data::json_excerpt(json["trials"]) : "none");
+  for (const nlohmann::json& one : json["trials"]) {
+    Trial trial{.lr = data::json_field<double>(where, one, "lr")};
+    check_range(where, "lr", trial.lr,
+                Range<double>{.low = 0, .high = std::numeric_limits<double>::max(), .with_low = false});
+    if (one.contains("loss")) {
+      trial.loss = data::json_field<double>(where, one, "loss");
+    } else {
+      trial.reason = data::json_field<std::string>(where, one, "reason");
+    }
+    tuning.trials.push_back(std::move(trial));
+  }
+  return tuning;
+}
+
+/// What it lacks is of a comparison without tuning.
+void read_tunings(const nlohmann::json& json, const std::string& where, Comparison& comparison) {
+  if (!json.contains("tunings")) {
+    return;
+  }
+  comparison.tune_lr = true;
+  const nlohmann::json& tunings = json["tunings"];
+  check(tunings.is_array(), where, "tunings: expected a list, got {}", data::json_excerpt(tunings));
+  for (size_t i = 0; i < tunings.size(); ++i) {
+    comparison.tunings.push_back(tuning_from_json(tunings[i], fmt::format("{}: tuning {}", where, i + 1)));
+  }
+}
+
 /// `defaults` are of the comparison's recipe.
 Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_t version, const Settings& defaults) {
   Cell cell;
@@ -236,6 +284,15 @@ std::string to_json(const Comparison& comparison) {
     }
     json["timings"] = std::move(timings);
   }
+  if (comparison.tune_lr) {
+    json["tunings"] = Json::array();
+    for (const Tuning& tuning : comparison.tunings) {
+      json["tunings"].push_back(tuning_to_json(tuning));
+    }
+  }
+  if (comparison.budget > 0) {
+    json["budget"] = comparison.budget;
+  }
   return data::json_text(json, 1) + "\n";
 }
 
@@ -263,6 +320,11 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
     comparison.cells.push_back(std::move(cell));
   }
   read_timings(json, where, version, comparison);
+  read_tunings(json, where, comparison);
+  if (json.contains("budget")) {
+    comparison.budget = data::json_field<double>(where, json, "budget");
+    check(comparison.budget > 0, where, "budget: expected seconds above 0, got {}", comparison.budget);
+  }
   return comparison;
 }
 

@@ -34,4 +34,10 @@ double student_t(int64_t freedom, double chance) {
   return std::sqrt(n) * std::tan(low);
 }
 
+double student_t_chance(int64_t freedom, double t) {
+  const auto n = static_cast<double>(freedom);
+  return 1 - integral_of_cosine(n - 1, std::atan(std::abs(t) / std::sqrt(n))) /
+                 integral_of_cosine(n - 1, std::numbers::pi / 2);
+}
+
 }  // namespace norma::lab

@@ -2,6 +2,9 @@
 #include "json.h"
 #include "models/registry.h"
 
+#include <chrono>
+#include <csignal>
+#include <set>
 #include <string>
 
 using namespace norma;
@@ -18,6 +21,14 @@ const std::string kTiny =
 
 nlohmann::json results(const std::filesystem::path& folder) {
   return test::parse_json(read_file(folder / "results.json"));
+}
+
+std::set<std::string> files_in(const std::filesystem::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.insert(entry.path().filename().string());
+  }
+  return names;
 }
 
 }  // namespace
@@ -143,6 +154,92 @@ TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume
   for (const nlohmann::json& cell : after["cells"]) {
     CHECK(cell["state"] == "finished");
   }
+}
+
+TEST_CASE("norma compare: killed again and again, it ends with the report of one that was not") {
+  const TemporaryFolder folder;
+  const std::string grid = kTiny + "--images 8 --norms batch,layer2d --seeds 0,1 --timing-rounds 2 --log-interval 1 ";
+  REQUIRE(run_norma(folder.path(), grid + "--output whole").code == 0);
+  const auto go_on = [&] {
+    return std::filesystem::exists(folder / "o/results.json") ? std::string("compare --resume o --log-interval 1")
+                                                              : grid + "--output o";
+  };
+  // First at moments of each kind, then after longer and longer times, so that it comes to an end on any machine.
+  int kills = 0;
+  for (const char* said : {"the report grows", "[1/4]", "[2/4]", "[timing]", "layer2d, seed 0  after 8 images"}) {
+    const Outcome killed = test::signal_when(test::start_norma(folder.path(), go_on()), folder.path(), SIGKILL, [&] {
+      return std::filesystem::exists(folder / "stdout.txt") &&
+             read_file(folder / "stdout.txt").find(said) != std::string::npos;
+    });
+    kills += killed.code == 128 + SIGKILL ? 1 : 0;
+  }
+  std::chrono::milliseconds after(30);
+  Outcome outcome;
+  while ((outcome = test::kill_norma(folder.path(), go_on(), after)).code == 128 + SIGKILL) {
+    after *= 2;
+    ++kills;
+  }
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CAPTURE(kills);
+  nlohmann::json found = results(folder / "o");
+  nlohmann::json whole = results(folder / "whole");
+  for (nlohmann::json* json : {&found, &whole}) {
+    json->erase("date");
+    json->erase("command");
+    for (nlohmann::json& cell : (*json)["cells"]) {
+      for (const char* measured : {"seconds", "images_per_second", "peak_bytes", "peak_resident"}) {
+        CHECK(cell.erase(measured) == 1);
+      }
+      for (const char* measured : {"throughput", "step_time"}) {
+        CHECK(cell["telemetry"].erase(measured) == 1);
+      }
+      for (const char* curve : {"losses", "tests"}) {
+        CHECK(cell["telemetry"][curve].erase("seconds") == 1);
+      }
+    }
+    for (nlohmann::json& timing : (*json)["timings"]) {
+      timing["rounds"] = timing["rounds"].size();
+    }
+  }
+  CHECK(data::json_text(found, 1) == data::json_text(whole, 1));
+  CHECK(files_in(folder / "o") == files_in(folder / "whole"));  // nothing half written is left
+}
+
+TEST_CASE("norma compare: --budget chooses the length of the runs, which --resume keeps") {
+  const TemporaryFolder folder;
+  const std::string grid = kTiny + "--norms batch,layer2d --timing-rounds 0 --output o ";
+  const Outcome outcome = run_norma(folder.path(), grid + "--budget 0.1s");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: compare: budget: expected at least "), outcome.err);
+  CHECK(outcome.err.find(" for 2 runs of 40 images each, the shortest, got 0.1s; ") != std::string::npos);
+  CHECK(folder.names().empty());
+  const Outcome cut = interrupt_norma(folder.path(), grid + "--budget 10h --log-interval 1", "step 2/");
+  CHECK(cut.code == 130);
+  CHECK_MESSAGE(cut.out.find("budget of 10.0h: 2 runs of ") != std::string::npos, cut.out);
+  const nlohmann::json json = results(folder / "o");
+  CHECK(json["budget"] == 36000);
+  CHECK(json["recipe"]["images"] > 40);
+  const Outcome rest = interrupt_norma(folder.path(), "compare --resume o --log-interval 1", "step 2/");
+  CHECK(rest.code == 130);
+  const int64_t steps = json["recipe"]["images"].get<int64_t>() / 4;
+  CHECK_MESSAGE(rest.out.find(fmt::format("step 2/{}", steps)) != std::string::npos, rest.out);
+  CHECK(results(folder / "o")["recipe"] == json["recipe"]);
+  CHECK(run_norma(folder.path(), "compare --resume o --budget 10m").err ==
+        "norma: resume: models, norms, seeds and recipe are those of the beginning: leave these options out\n");
+}
+
+TEST_CASE("norma compare: --quick is small, and what is said goes before it") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(),
+                                    "compare --quick --dataset shapes --patch-size 4 --test-images 8 --batch-size 4 "
+                                    "--images 4 --norms layer2d --output o");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  const nlohmann::json json = results(folder / "o");
+  REQUIRE(json["cells"].size() == 2);
+  CHECK(json["cells"][0]["model"] == "resnet18");
+  CHECK(json["cells"][1]["model"] == "convnext_atto");
+  CHECK(json["cells"][1]["batch_size"] == 4);
+  CHECK(!json.contains("budget"));
 }
 
 TEST_CASE("norma compare: what is wrong is said before anything runs") {

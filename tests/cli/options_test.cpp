@@ -89,7 +89,7 @@ TEST_CASE("norma: nonsense for every option of every subcommand is one line and 
   // What is a number, what is a name from a list, and what may be any text that is not empty.
   const std::set<std::string> numbers = {"N", "X", "K", "P", "C", "RATE"};
   const std::set<std::string> sizes = {"--batch-sizes", "--channels", "--img-sizes", "--seed"};
-  const std::set<std::string> names = {"NAME", "SPEC", "MODE", "DEVICE", "LIST", "FILE.toml"};
+  const std::set<std::string> names = {"NAME", "SPEC", "MODE", "DEVICE", "LIST", "TIME", "FILE.toml"};
   std::map<std::string, int> walked;
   for (const std::string& subcommand : kSubcommands) {
     for (const Option& option : options_of(subcommand)) {
@@ -143,6 +143,7 @@ TEST_CASE("norma: an option that takes one value is an error where it comes twic
 
 TEST_CASE("norma: options that exclude each other") {
   CHECK(complaint("compare --epochs 1 --images 8") == "norma: compare: --epochs, --images: expected one of them\n");
+  CHECK(complaint("compare --budget 1m --images 8") == "norma: compare: --budget, --images: expected one of them\n");
   CHECK(complaint("compare --resume a --output b") == "norma: compare: --output, --resume: expected one of them\n");
   CHECK(complaint("bench --both-formats --no-channels-last") ==
         "norma: bench: --both-formats, --channels-last: expected one of them\n");

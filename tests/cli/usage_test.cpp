@@ -115,6 +115,10 @@ TEST_CASE("norma: values that are none") {
         "norma: compare: --precisions: expected a name, got an empty text\n");
   CHECK(complaint("compare --format contiguous --no-channels-last") ==
         "norma: compare: --formats, --channels-last: expected one of them\n");
+  for (const char* wrong : {"10", "m", "-5m", "0s", "1e3s", "5 m", "99999999h", "nanm"}) {
+    CHECK(complaint(fmt::format("compare --budget '{}'", wrong)) ==
+          fmt::format("norma: compare: --budget: expected a time as 90s, 15m or 2h, got {}\n", wrong));
+  }
   CHECK(complaint("compare --lrs 0.1,0.1") == "norma: compare: lrs: expected each once, got 0.1 twice\n");
   CHECK(complaint("compare --norms batch,batch") == "norma: compare: norms: expected each once, got batch twice\n");
   CHECK(complaint("eval") == "norma: eval: --checkpoint is required\n");

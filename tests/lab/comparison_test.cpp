@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -154,8 +155,6 @@ TEST_CASE("comparison: a cast policy is for the cells whose precision has one, d
 TEST_CASE("comparison: a combination that cannot run is a failed cell, and what never can is an error") {
   const TemporaryFolder folder;
   ComparisonOptions options = small(folder / "report");
-  options.models = {"resnet18"};
-  options.recipe.small_stem = false;
   options.recipe.images = 2;
   options.batch_sizes = {1, 2};  // batch norm has one value per channel in the last stage
   Comparison comparison = plan_comparison(options);
@@ -199,6 +198,54 @@ TEST_CASE("comparison: each group of settings has rounds of its own, at some of 
     CHECK(one.problem == fmt::format("images: none of {}", one.group.batch_size));
   }
   CHECK(!summarize(comparison)[1].tax);
+}
+
+TEST_CASE("comparison: networks with different norms start from the same weights") {
+  const auto weights = [](const std::string& model, const std::string& norm) {
+    Settings settings;
+    settings.model = model;
+    settings.norm = norm;
+    settings.seed = 7;
+    return train::make_model(recipe_of(train::Recipe{}, settings), /* num_classes= */ 10)->state_dict();
+  };
+  const auto bits = [](const Tensor& x) { return x.to_vector<float>(); };
+  const auto check_same = [&](const std::string& model, const std::vector<std::string>& norms) {
+    const nn::NamedTensors reference = weights(model, "batch");
+    for (const std::string& norm : norms) {
+      CAPTURE(model);
+      CAPTURE(norm);
+      const nn::NamedTensors tensors = weights(model, norm);
+      const std::map<std::string, Tensor> by_name(tensors.begin(), tensors.end());
+      int64_t compared = 0;
+      for (const auto& [name, x] : reference) {
+        if (x.rank() >= 2) {  // convolutions and the last layer
+          REQUIRE_MESSAGE(by_name.contains(name), name);
+          CHECK_MESSAGE(bits(by_name.at(name)) == bits(x), name);
+          ++compared;
+        }
+      }
+      CHECK(compared > 20);
+    }
+  };
+  check_same("resnet18", {"group:8"});
+  check_same("convnext_atto", {"evonorm_s0", "none"});
+}
+
+TEST_CASE("comparison: batches of any size hold the same images in the same order") {
+  const auto labels = [](int64_t batch_size) {
+    train::Recipe recipe = small("unused").recipe;
+    recipe.batch_size = batch_size;
+    data::Loader loader =
+        train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), /* workers= */ 0);
+    std::vector<int64_t> all;
+    while (const auto batch = loader.next()) {
+      const std::vector<int64_t> some = batch->labels.to_vector<int64_t>();
+      all.insert(all.end(), some.begin(), some.end());
+    }
+    return all;
+  };
+  CHECK(labels(2).size() == 8);
+  CHECK(labels(2) == labels(8));
 }
 
 TEST_CASE("comparison: lists are checked before anything runs") {

@@ -259,6 +259,62 @@ TEST_CASE("report: rounds of timing that contradict themselves are an error") {
         "comparison: timing_rounds: expected a whole number from 0 to 1000000, got -8");
 }
 
+TEST_CASE("report: norms are tested against the reference seed by seed") {
+  Comparison comparison = example();
+  const auto cell = [](const std::string& norm, uint64_t seed, double accuracy) {
+    return finished("resnet18", norm, seed, accuracy, 400);
+  };
+  comparison.timings.clear();
+  // Seeds move all norms alike: the spread of each is wide, that of the differences narrow.
+  comparison.cells = {cell("group:8", 0, 0.711), cell("group:8", 1, 0.812), cell("group:8", 2, 0.913),
+                      cell("batch", 2, 0.900),   cell("batch", 0, 0.700),   cell("batch", 1, 0.800),
+                      cell("frn", 0, 0.70),      cell("frn", 1, 0.81),      cell("grn", 0, 0.70)};
+  const std::vector<Row> rows = summarize(comparison);
+  REQUIRE(rows.size() == 4);
+  REQUIRE(rows[0].accuracy_difference);
+  CHECK(rows[0].accuracy_difference->mean == doctest::Approx(1.2));
+  CHECK(rows[0].accuracy_difference->standard_error == doctest::Approx(0.1 / std::sqrt(3.0)));
+  CHECK(rows[0].accuracy_difference->pairs == 3);
+  // t is 20.78 with two degrees of freedom: 0.002308; frn's is 1 with one: 0.5. Holm doubles the smaller one.
+  CHECK(rows[0].accuracy_difference->chance == doctest::Approx(2 * 0.002308).epsilon(0.001));
+  CHECK(!rows[1].accuracy_difference);
+  CHECK(rows[2].accuracy_difference->chance == doctest::Approx(0.5));
+  CHECK(!rows[3].accuracy_difference);  // one seed
+  const std::string table = to_table(comparison);
+  CHECK(table.find("  to reference  ") != std::string::npos);
+  CHECK(table.find("  +1.20 ± 0.06, p 0.005  ") != std::string::npos);
+  CHECK(table.find("Holm's correction") != std::string::npos);
+  CHECK(to_html(comparison).find("<td>+1.20 ± 0.06, p 0.005</td>") != std::string::npos);
+  comparison.cells.resize(1);
+  CHECK(to_table(comparison).find("to reference") == std::string::npos);
+}
+
+TEST_CASE("report: learning rates that were tried") {
+  Comparison comparison = example();
+  Cell& batch = comparison.cells[0];
+  comparison.tune_lr = true;
+  comparison.tunings = {
+      {.settings = batch,
+       .trials = {{.lr = 0.001, .loss = 2},
+                  {.lr = 0.002, .loss = 1.5},
+                  {.lr = 0.004, .loss = {}, .reason = "the loss became nan"}}},
+      {.settings = comparison.cells[1], .trials = {{.lr = 0.001, .loss = 2}, {.lr = 0.002, .loss = 3}}},
+      {.settings = comparison.cells[2], .trials = {{.lr = 0.001, .loss = {}, .reason = "no"}}}};
+  batch.seed = 5;  // all seeds are trained with it
+  CHECK(lr_of(comparison, batch) == 0.002);
+  CHECK(recipe_of(comparison, comparison.cells[1]).lr == 0.001);
+  CHECK(lr_of(comparison, comparison.cells[2]) == 0.002);  // the recipe's
+  CHECK(tuning_note(comparison) ==
+        "Learning rates, those with the smallest training loss in short runs: resnet50 batch 0.002; resnet50 group:32 "
+        "0.001 (at the edge of what was tried: a better one may lie beyond); resnet50 group:7 0.002, as every one that "
+        "was tried failed.");
+  CHECK(to_csv(comparison).find("\nresnet50,group:32,0,128,0.001,") != std::string::npos);
+  const Comparison read = comparison_from_json(to_json(comparison));
+  CHECK(to_json(read) == to_json(comparison));
+  CHECK(read.tunings[0].trials[2].reason == "the loss became nan");
+  CHECK(tuning_note(example()).empty());
+}
+
 TEST_CASE("report: JSON keeps everything") {
   const Comparison before = example();
   const Comparison after = comparison_from_json(to_json(before));

@@ -1,0 +1,219 @@
+#include "lab/compare/budget.h"
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "lab/bench/step.h"
+#include "lab/compare/timing.h"
+#include "lab/compare/tune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <system_error>
+
+namespace norma::lab {
+
+namespace {
+
+constexpr double kUsable = 6.0 / 7;
+constexpr double kTimingShare = 0.25;
+constexpr int64_t kFewestRounds = 6;  // that can show a difference
+constexpr int64_t kFewestBatches = 10;
+constexpr double kMinute = 60;
+constexpr double kHour = 3600;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The fastest of a few: what else the machine does is not the step's.
+double step_seconds(bench::Step& step) {
+  constexpr int kSteps = 3;
+  double fastest = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kSteps; ++i) {
+    fastest = std::min(fastest, step.run().total());
+  }
+  return fastest;
+}
+
+RunCost measure_run(const train::Recipe& recipe) {
+  const auto test_set = train::make_dataset(recipe, data::Split::test);
+  const int64_t test_images =
+      recipe.test_images > 0 ? std::min(recipe.test_images, test_set->info().size) : test_set->info().size;
+  const int64_t classes = test_set->info().num_classes();
+  RunCost cost{.epoch = train::make_dataset(recipe, data::Split::train)->info().size};
+  {
+    const auto start = std::chrono::steady_clock::now();
+    bench::Step step({.recipe = recipe, .num_classes = classes});
+    step.run();
+    const double first = seconds_since(start);
+    cost.step = step_seconds(step);
+    cost.start = std::max(0.0, first - cost.step);
+  }
+  bench::Step pass({.recipe = recipe, .num_classes = classes, .mode = bench::Mode::infer});
+  cost.evaluation = step_seconds(pass) * static_cast<double>(test_images) / static_cast<double>(recipe.batch_size);
+  return cost;
+}
+
+/// Seconds that `rounds` rounds of timing take.
+double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& costs, int64_t rounds) {
+  if (rounds == 0) {
+    return 0;
+  }
+  const std::vector<Settings> groups = groups_to_time(comparison);
+  double seconds = 0;
+  for (const Settings& group : groups) {
+    std::set<std::string> norms;
+    for (size_t i = 0; i < costs.size(); ++i) {
+      if (timing_group(comparison.cells[i]) == group && norms.insert(comparison.cells[i].norm).second) {
+        const auto visits = static_cast<double>(timing_visits(comparison.cells.size(), groups.size()));
+        seconds += static_cast<double>(rounds) * costs[i].step + visits * (costs[i].start + costs[i].step);
+      }
+    }
+  }
+  return seconds;
+}
+
+/// Seconds that all runs take with so many images each, their trials of learning rates included.
+double run_seconds(const Comparison& comparison, const std::vector<RunCost>& costs, int64_t images) {
+  double seconds = 0;
+  for (size_t i = 0; i < costs.size(); ++i) {
+    const Cell& cell = comparison.cells[i];
+    const int64_t steps = images / cell.batch_size;
+    const auto evaluations = static_cast<double>(costs[i].epoch > 0 ? 1 + (images - 1) / costs[i].epoch : 1);
+    seconds += costs[i].start + evaluations * costs[i].evaluation + static_cast<double>(steps) * costs[i].step;
+    const bool first = std::none_of(comparison.cells.begin(), comparison.cells.begin() + static_cast<std::ptrdiff_t>(i),
+                                    [&](const Cell& other) { return same_but_seed(other, cell); });
+    if (comparison.tune_lr && first) {
+      const double trial = costs[i].start + static_cast<double>(tuning_steps(steps)) * costs[i].step;
+      seconds += static_cast<double>(tuning_factors().size()) * trial;
+    }
+  }
+  return seconds;
+}
+
+/// A number of images that is a whole number of batches of each size, if that is not far more than the largest.
+int64_t common_batch(const Comparison& comparison) {
+  constexpr int64_t kFar = 4;
+  int64_t largest = 0;
+  int64_t common = 1;
+  for (const Cell& cell : comparison.cells) {
+    largest = std::max(largest, cell.batch_size);
+  }
+  for (const Cell& cell : comparison.cells) {
+    common = common > kFar * largest ? common : std::lcm(common, cell.batch_size);
+  }
+  return common > kFar * largest ? largest : common;
+}
+
+}  // namespace
+
+std::vector<RunCost> measure_runs(const Comparison& comparison) {
+  std::vector<RunCost> costs;
+  for (size_t i = 0; i < comparison.cells.size(); ++i) {
+    const auto alike = [&](size_t other) {
+      return timing_group(comparison.cells[other]) == timing_group(comparison.cells[i]) &&
+             comparison.cells[other].norm == comparison.cells[i].norm;
+    };
+    size_t known = 0;
+    while (known < i && !alike(known)) {
+      ++known;
+    }
+    if (known < i) {
+      costs.push_back(costs[known]);
+      continue;
+    }
+    try {
+      costs.push_back(measure_run(recipe_of(comparison.recipe, comparison.cells[i])));
+    } catch (const std::exception&) {
+      costs.emplace_back();
+    }
+    allocator(default_device()).empty_cache();
+  }
+  return costs;
+}
+
+BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>& costs, const BudgetOptions& options) {
+  BudgetPlan plan{.images = 0, .timing_rounds = comparison.timing_rounds, .seconds = 0};
+  while (plan.timing_rounds > kFewestRounds &&
+         timing_seconds(comparison, costs, plan.timing_rounds) > kTimingShare * options.budget) {
+    --plan.timing_rounds;
+  }
+  const double fixed = options.spent + timing_seconds(comparison, costs, plan.timing_rounds);
+  const auto seconds_for = [&](int64_t images) { return fixed + run_seconds(comparison, costs, images); };
+
+  const int64_t unit = common_batch(comparison);
+  int64_t largest = 0;
+  for (const Cell& cell : comparison.cells) {
+    largest = std::max(largest, cell.batch_size);
+  }
+  int64_t fits = (kFewestBatches * largest + unit - 1) / unit;  // in units
+  const double least = seconds_for(fits * unit);
+  if (least > kUsable * options.budget) {
+    fail("compare",
+         "budget: expected at least {:.0f}s for {} runs of {} images each, the shortest, got {}s; fewer runs, "
+         "smaller networks or fewer --test-images take less",
+         std::ceil(least / kUsable), comparison.cells.size(), format_count(fits * unit), options.budget);
+  }
+  constexpr int64_t kMostImages = 1'000'000'000;  // --images takes no more
+  int64_t too_many = kMostImages / unit + 1;
+  while (too_many - fits > 1) {
+    const int64_t middle = fits + (too_many - fits) / 2;
+    (seconds_for(middle * unit) <= kUsable * options.budget ? fits : too_many) = middle;
+  }
+  plan.images = fits * unit;
+  plan.seconds = seconds_for(plan.images);
+  return plan;
+}
+
+void apply_plan(Comparison& comparison, const BudgetPlan& plan, double budget) {
+  comparison.recipe.images = plan.images;
+  comparison.timing_rounds = plan.timing_rounds;
+  comparison.budget = budget;
+}
+
+std::string describe_plan(const Comparison& comparison, const BudgetPlan& plan) {
+  std::string text = fmt::format("{} {} of {} images each: about {}", comparison.cells.size(),
+                                 comparison.cells.size() == 1 ? "run" : "runs", format_count(plan.images),
+                                 duration_text(plan.seconds));
+  if (plan.timing_rounds < comparison.timing_rounds) {
+    text += fmt::format("; {} rounds of timing instead of {}", plan.timing_rounds, comparison.timing_rounds);
+  }
+  return text;
+}
+
+double parse_duration(const std::string& text) {
+  static const std::map<char, double> units = {{'s', 1}, {'m', kMinute}, {'h', kHour}};
+  const auto unit = text.empty() ? units.end() : units.find(text.back());
+  if (unit == units.end()) {
+    return 0;
+  }
+  double value = 0;
+  const char* end = text.data() + text.size() - 1;
+  const auto [stop, error] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  constexpr double kLongest = 10'000 * kHour;
+  const double seconds = value * unit->second;
+  return error == std::errc() && stop == end && seconds > 0 && seconds <= kLongest ? seconds : 0;
+}
+
+std::string duration_text(double seconds) {
+  constexpr double kSecondsUpTo = 300;
+  constexpr double kMinutesUpTo = 120 * kMinute;
+  if (seconds <= kSecondsUpTo) {
+    return fmt::format("{}s", static_cast<int64_t>(std::ceil(seconds)));
+  }
+  if (seconds <= kMinutesUpTo) {
+    return fmt::format("{}m", static_cast<int64_t>(std::ceil(seconds / kMinute)));
+  }
+  return fmt::format("{:.1f}h", std::ceil(seconds / kHour * 10) / 10);
+}
+
+}  // namespace norma::lab

@@ -1,0 +1,118 @@
+#include "lab/compare/tune.h"
+
+#include "core/allocator.h"
+#include "train/interrupt.h"
+#include "train/output.h"
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <string>
+#include <utility>
+
+namespace norma::lab {
+
+namespace {
+
+/// One of the cells that differ in the seed alone, for each such set.
+std::vector<const Cell*> cells_to_tune(const Comparison& comparison) {
+  std::vector<const Cell*> cells;
+  for (const Cell& cell : comparison.cells) {
+    if (std::none_of(cells.begin(), cells.end(), [&](const Cell* other) { return same_but_seed(*other, cell); })) {
+      cells.push_back(&cell);
+    }
+  }
+  return cells;
+}
+
+const Tuning* find(const Comparison& comparison, const Settings& settings) {
+  const auto found = std::find_if(comparison.tunings.begin(), comparison.tunings.end(),
+                                  [&](const Tuning& tuning) { return same_but_seed(tuning.settings, settings); });
+  return found == comparison.tunings.end() ? nullptr : &*found;
+}
+
+Trial try_rate(train::Recipe recipe, const ComparisonOptions& options, const std::string& label) {
+  Trial trial{.lr = recipe.lr};
+  try {
+    const int64_t steps =
+        train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), /* workers= */ 0).num_steps();
+    recipe.images = tuning_steps(steps) * recipe.batch_size;
+    train::Trainer trainer(recipe, {.output = {},
+                                    .workers = options.workers,
+                                    .log_interval = options.log_interval,
+                                    .evaluate = false,
+                                    .quiet = options.quiet,
+                                    .label = label});
+    const train::TrainResult result = trainer.run();
+    if (result.finished) {
+      trial.loss = final_loss(result.losses);
+    }
+  } catch (const std::exception& e) {
+    trial.reason = e.what();
+  }
+  allocator(default_device()).empty_cache();
+  return trial;
+}
+
+}  // namespace
+
+std::vector<double> tuning_factors() {
+  return {0.25, 0.5, 1, 2, 4};
+}
+
+int64_t tuning_steps(int64_t run_steps) {
+  constexpr int64_t kShare = 5;
+  constexpr int64_t kFewest = 20;
+  return std::min(run_steps, std::max(kFewest, run_steps / kShare));
+}
+
+double final_loss(const std::vector<double>& losses) {
+  constexpr size_t kShare = 4;
+  const size_t count = std::max<size_t>(losses.size() / kShare, 1);
+  return std::accumulate(losses.end() - static_cast<std::ptrdiff_t>(count), losses.end(), 0.0) /
+         static_cast<double>(count);
+}
+
+void tune_rates(Comparison& comparison, const ComparisonOptions& options) {
+  if (!comparison.tune_lr) {
+    return;
+  }
+  const std::vector<double> factors = tuning_factors();
+  const std::vector<const Cell*> cells = cells_to_tune(comparison);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (find(comparison, *cells[i]) == nullptr) {
+      comparison.tunings.push_back({.settings = *cells[i], .trials = {}});
+    }
+    Tuning& tuning = comparison.tunings[static_cast<size_t>(find(comparison, *cells[i]) - comparison.tunings.data())];
+    while (tuning.trials.size() < factors.size()) {
+      train::Recipe recipe = recipe_of(comparison.recipe, tuning.settings);
+      recipe.lr *= factors[tuning.trials.size()];
+      const std::string label =
+          fmt::format("[tuning {}/{}] {} {}, lr {}", i * factors.size() + tuning.trials.size() + 1,
+                      cells.size() * factors.size(), group_label(comparison, tuning.settings),
+                      train::norm_label(tuning.settings.norm, comparison.recipe), recipe.lr);
+      Trial trial = try_rate(recipe, options, label);
+      if (train::interrupted()) {
+        return;  // a trial that was cut short is none
+      }
+      if (!options.quiet) {
+        train::say("{}  {}\n", label, trial.loss ? fmt::format("loss {:.4f}", *trial.loss) : "failed: " + trial.reason);
+      }
+      tuning.trials.push_back(std::move(trial));
+      write_report(comparison, options.output);
+    }
+  }
+}
+
+bool tuning_is_complete(const Comparison& comparison) {
+  const std::vector<const Cell*> cells = cells_to_tune(comparison);
+  return !comparison.tune_lr || std::all_of(cells.begin(), cells.end(), [&](const Cell* cell) {
+    const Tuning* tuning = find(comparison, *cell);
+    return tuning != nullptr && tuning->trials.size() == tuning_factors().size();
+  });
+}
+
+}  // namespace norma::lab

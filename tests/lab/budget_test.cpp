@@ -1,0 +1,113 @@
+#include "lab/compare/budget.h"
+
+#include "core/error.h"
+#include "error_text.h"
+#include "lab/compare/comparison.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+using namespace norma;
+using namespace norma::lab;
+
+namespace {
+
+Comparison planned(std::vector<int64_t> batch_sizes, int64_t timing_rounds) {
+  ComparisonOptions options;
+  options.recipe.dataset = "shapes";
+  options.models = {"resnet18"};
+  options.norms = {"batch", "group"};
+  options.batch_sizes = std::move(batch_sizes);
+  options.timing_rounds = timing_rounds;
+  return plan_comparison(options);
+}
+
+}  // namespace
+
+TEST_CASE("budget: the runs are as long as fits, in whole batches of every size") {
+  const Comparison comparison = planned({4, 6}, 0);
+  // Per image 2 / 4 + 2 / 6 + …: 1.6667 for the four cells; 4 · (1 + 2) beside it.
+  const std::vector<RunCost> costs(4, {.step = 2, .start = 1, .evaluation = 2});
+  const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 700, .spent = 8});
+  // 600 - 8 - 12 are left, which is 348 images: 29 times 12.
+  CHECK(plan.images == 348);
+  CHECK(plan.seconds == doctest::Approx(600));
+  CHECK(describe_plan(comparison, plan) == "4 runs of 348 images each: about 10m");
+  CHECK(plan_budget(comparison, costs, {.budget = 699, .spent = 8}).images == 336);
+}
+
+TEST_CASE("budget: one that is too short says what would do") {
+  const Comparison comparison = planned({4, 6}, 0);
+  const std::vector<RunCost> costs(4, {.step = 2, .start = 1, .evaluation = 2});
+  // Ten batches of 6 are 60 images: 100 s, and 12 beside it: 112 of 6 / 7.
+  CHECK(plan_budget(comparison, costs, {.budget = 131}).images == 60);
+  CHECK(test::error_of([&] { plan_budget(comparison, costs, {.budget = 130}); }) ==
+        "compare: budget: expected at least 131s for 4 runs of 60 images each, the shortest, got 130s; fewer runs, "
+        "smaller networks or fewer --test-images take less");
+}
+
+TEST_CASE("budget: rounds of timing take a quarter of it at most, and are six at least") {
+  const Comparison comparison = planned({4}, 24);
+  const std::vector<RunCost> costs(2, {.step = 1, .start = 2, .evaluation = 0});
+  // Two norms, three moments: 2 · (24 + 3 · 3) = 66 s for all, 2 · (16 + 9) = 50 for 16 rounds.
+  CHECK(plan_budget(comparison, costs, {.budget = 264}).timing_rounds == 24);
+  const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 200});
+  CHECK(plan.timing_rounds == 16);
+  CHECK(describe_plan(comparison, plan).ends_with("; 16 rounds of timing instead of 24"));
+  CHECK(plan_budget(comparison, costs, {.budget = 80}).timing_rounds == 6);
+  Comparison kept = comparison;
+  apply_plan(kept, plan, 200);
+  CHECK(kept.recipe.images == plan.images);
+  CHECK(kept.timing_rounds == 16);
+  CHECK(comparison_from_json(to_json(kept)).budget == 200);
+}
+
+TEST_CASE("budget: a run is evaluated after every epoch") {
+  const Comparison comparison = planned({4}, 0);
+  const std::vector<RunCost> costs(2, {.step = 1, .start = 0, .evaluation = 100, .epoch = 400});
+  // 600 s for each run: three evaluations leave 300 steps, which are three epochs.
+  CHECK(plan_budget(comparison, costs, {.budget = 1400}).images == 1200);
+  CHECK(plan_budget(comparison, costs, {.budget = 1399}).images == 1196);
+}
+
+TEST_CASE("budget: learning rates are tried within it") {
+  Comparison comparison = planned({4}, 0);
+  const std::vector<RunCost> costs(2, {.step = 1, .start = 0, .evaluation = 0});
+  CHECK(plan_budget(comparison, costs, {.budget = 1400}).images == 2400);  // 1200 s for two runs of 600 steps
+  comparison.tune_lr = true;
+  CHECK(plan_budget(comparison, costs, {.budget = 1400}).images == 1200);  // and five trials of a fifth beside each
+}
+
+TEST_CASE("budget: times that it is told in") {
+  CHECK(parse_duration("90s") == 90);
+  CHECK(parse_duration("10m") == 600);
+  CHECK(parse_duration("1.5h") == 5400);
+  for (const char* wrong : {"", "s", "10", "-1s", "1e2s", " 1s", "infs", "0m", "1m30s"}) {
+    CHECK_MESSAGE(parse_duration(wrong) == 0, wrong);
+  }
+  CHECK(duration_text(0.5) == "1s");
+  CHECK(duration_text(299.5) == "300s");
+  CHECK(duration_text(301) == "6m");
+  CHECK(duration_text(10'000) == "2.8h");
+}
+
+TEST_CASE("budget: what a run takes is measured, and one that cannot run costs nothing") {
+  ComparisonOptions options;
+  options.recipe.dataset = "shapes";
+  options.recipe.patch_size = 4;
+  options.recipe.test_images = 8;
+  options.models = {"convnext_atto"};
+  options.norms = {"batch", "group:7"};
+  options.seeds = {0, 1};
+  options.batch_sizes = {2};
+  const std::vector<RunCost> costs = measure_runs(plan_comparison(options));
+  REQUIRE(costs.size() == 4);
+  CHECK(costs[0].step > 0);
+  CHECK(costs[0].start > 0);
+  CHECK(costs[0].evaluation > 0);
+  CHECK(costs[0].epoch == 60'000);
+  CHECK(costs[1].step == costs[0].step);  // measured once
+  CHECK(costs[2].step == 0);              // seven groups do not divide its channels
+}

@@ -1,0 +1,112 @@
+#include "lab/compare/tune.h"
+
+#include "core/error.h"
+#include "core/tape.h"
+#include "error_text.h"
+#include "files.h"
+#include "nn/module.h"
+#include "nn/norm/factory.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using namespace norma::lab;
+using test::TemporaryFolder;
+
+namespace {
+
+ComparisonOptions tuned(const std::filesystem::path& output, std::vector<std::string> norms) {
+  ComparisonOptions options;
+  options.recipe.dataset = "shapes";
+  options.recipe.patch_size = 4;
+  options.recipe.batch_size = 2;
+  options.recipe.images = 4;
+  options.recipe.test_images = 4;
+  options.models = {"convnext_atto"};
+  options.norms = std::move(norms);
+  options.timing_rounds = 0;
+  options.tune_lr = true;
+  options.output = output;
+  options.quiet = true;
+  return options;
+}
+
+class Refusing : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override {
+    check(!grad_enabled(), "refusing", "no gradient");
+    return x.detach();
+  }
+  [[nodiscard]] std::string name() const override { return "Refusing"; }
+};
+
+}  // namespace
+
+TEST_CASE("tune: trials are a fifth of a run, and judged by their last quarter") {
+  CHECK(tuning_steps(1000) == 200);
+  CHECK(tuning_steps(60) == 20);
+  CHECK(tuning_steps(8) == 8);
+  CHECK(final_loss({9, 9, 9, 9, 9, 9, 1, 2}) == 1.5);
+  CHECK(final_loss({3, 2}) == 2);
+}
+
+TEST_CASE("tune: every norm gets the rate of its best trial, for all seeds, and what is done is not done again") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = tuned(folder / "report", {"batch", "layer2d"});
+  options.seeds = {0, 1};
+  Comparison comparison = plan_comparison(options);
+  CHECK(!tuning_is_complete(comparison));
+  run_comparison(comparison, options);
+  CHECK(tuning_is_complete(comparison));
+  REQUIRE(comparison.tunings.size() == 2);
+  for (const Tuning& tuning : comparison.tunings) {
+    REQUIRE(tuning.trials.size() == 5);
+    CHECK(tuning.trials[0].lr == 0.25 * options.recipe.lr);
+    CHECK(tuning.trials[4].lr == 4 * options.recipe.lr);
+    for (const Trial& trial : tuning.trials) {
+      CHECK_MESSAGE(trial.loss, trial.reason);
+    }
+  }
+  // As one that has this rate from the beginning.
+  ComparisonOptions plain = options;
+  plain.tune_lr = false;
+  plain.norms = {"layer2d"};
+  plain.seeds = {1};
+  plain.recipe.lr = best_trial(comparison.tunings[1])->lr;
+  plain.output = folder / "plain";
+  Comparison expected = plan_comparison(plain);
+  run_comparison(expected, plain);
+  CHECK(comparison.cells[3].losses == expected.cells[0].losses);
+  CHECK(comparison.cells[3].accuracy == expected.cells[0].accuracy);
+
+  Comparison found = comparison_from_json(test::read_file(folder / "report/results.json"));
+  found.tunings[1].trials.resize(3);  // as if it had been killed there
+  found.tunings[0].trials[0].loss = 123;
+  CHECK(!tuning_is_complete(found));
+  tune_rates(found, options);
+  CHECK(found.tunings[0].trials[0].loss == 123);
+  CHECK(found.tunings[1].trials[4].loss == comparison.tunings[1].trials[4].loss);
+}
+
+TEST_CASE("tune: a trial that fails is a result") {
+  nn::register_norm("refuses_gradients", [](int64_t) { return std::make_shared<Refusing>(); });
+  const TemporaryFolder folder;
+  const ComparisonOptions options = tuned(folder / "report", {"refuses_gradients"});
+  Comparison comparison = plan_comparison(options);
+  run_comparison(comparison, options);
+  REQUIRE(comparison.tunings.size() == 1);
+  CHECK(comparison.tunings[0].trials.size() == 5);
+  CHECK(comparison.tunings[0].trials[2].reason == "refusing: no gradient");
+  CHECK(comparison.cells[0].state == CellState::failed);
+}
+
+TEST_CASE("tune: it has one learning rate to start from") {
+  ComparisonOptions options = tuned("unused", {"batch"});
+  options.lrs = {0.1, 0.2};
+  CHECK(test::error_of([&] { plan_comparison(options); }) ==
+        "compare: lrs: expected one, for tune-lr to try others around it, got 2");
+}
