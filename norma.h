@@ -76,5 +76,6 @@
 #include "train/trainer.h"
 
 #include "lab/check_norm/check_norm.h"
+#include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
 #include "lab/report/report.h"

@@ -5,6 +5,7 @@
 #include "lab/bench/step.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
+#include "train/trainer.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +14,6 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -34,14 +34,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The fastest of a few: what else the machine does is not the step's.
+/// The middle one of a few.
 double step_seconds(bench::Step& step) {
   constexpr int kSteps = 3;
-  double fastest = std::numeric_limits<double>::infinity();
+  std::vector<double> seconds;
   for (int i = 0; i < kSteps; ++i) {
-    fastest = std::min(fastest, step.run().total());
+    seconds.push_back(step.run().total());
   }
-  return fastest;
+  return train::median(seconds);
 }
 
 RunCost measure_run(const train::Recipe& recipe) {

@@ -73,34 +73,40 @@ Row row_of(const std::vector<const Cell*>& cells) {
   return row;
 }
 
-/// Of cells with the same seed, in points.
-std::vector<double> accuracy_differences(const Comparison& comparison, const Row& row, const Row& reference) {
+/// Cells that differ in the seed alone.
+using SeedCells = std::vector<const Cell*>;
+
+/// Of finished cells with the same seed, in points.
+std::vector<double> accuracy_differences(const SeedCells& cells, const SeedCells& reference) {
   std::vector<double> differences;
-  for (const Cell& cell : comparison.cells) {
-    for (const Cell& other : comparison.cells) {
-      if (same_but_seed(cell, row) && same_but_seed(other, reference) && cell.seed == other.seed &&
-          cell.state == CellState::finished && other.state == CellState::finished) {
-        differences.push_back(100 * (cell.accuracy - other.accuracy));
+  for (const Cell* cell : cells) {
+    for (const Cell* other : reference) {
+      if (cell->seed == other->seed && cell->state == CellState::finished && other->state == CellState::finished) {
+        differences.push_back(100 * (cell->accuracy - other->accuracy));
       }
     }
   }
   return differences;
 }
 
-/// Tests each norm against the reference of its group; those of a group are looked at together.
-void compare_accuracies(const Comparison& comparison, std::vector<Row>& rows) {
-  for (const Row& reference : rows) {
+/// Tests each norm against the reference of its group; those of a group are looked at together. `cells` are those of
+/// each row.
+void compare_accuracies(const Comparison& comparison, const std::vector<SeedCells>& cells, std::vector<Row>& rows) {
+  for (size_t reference = 0; reference < rows.size(); ++reference) {
+    if (rows[reference].norm != reference_of(norms_of(comparison, timing_group(rows[reference])))) {
+      continue;
+    }
+    const Settings group = comparison_group(rows[reference]);
     std::vector<Row*> others;
     std::vector<double> chances;
-    for (Row& row : rows) {
-      if (comparison_group(row) != comparison_group(reference) || row.norm == reference.norm ||
-          reference.norm != reference_of(norms_of(comparison, timing_group(reference)))) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (i == reference || comparison_group(rows[i]) != group) {
         continue;
       }
-      row.accuracy_difference = paired_difference(accuracy_differences(comparison, row, reference));
-      if (row.accuracy_difference) {
-        others.push_back(&row);
-        chances.push_back(row.accuracy_difference->chance);
+      rows[i].accuracy_difference = paired_difference(accuracy_differences(cells[i], cells[reference]));
+      if (rows[i].accuracy_difference) {
+        others.push_back(&rows[i]);
+        chances.push_back(rows[i].accuracy_difference->chance);
       }
     }
     const std::vector<double> adjusted = holm(chances);
@@ -112,8 +118,9 @@ void compare_accuracies(const Comparison& comparison, std::vector<Row>& rows) {
 
 /// Over the rounds in which batch norm and this one made a step.
 std::optional<MedianInterval> tax_of(const Comparison& comparison, const Row& row) {
+  const Settings group = timing_group(row);
   const auto timing = std::find_if(comparison.timings.begin(), comparison.timings.end(),
-                                   [&](const Timing& other) { return other.group == timing_group(row); });
+                                   [&](const Timing& other) { return other.group == group; });
   if (timing == comparison.timings.end()) {
     return std::nullopt;
   }
@@ -229,9 +236,9 @@ std::string_view to_string(CellState state) {
 }
 
 std::vector<Row> summarize(const Comparison& comparison) {
-  std::vector<std::vector<const Cell*>> groups;
+  std::vector<SeedCells> groups;
   for (const Cell& cell : comparison.cells) {
-    const auto same = [&](const std::vector<const Cell*>& group) { return same_but_seed(*group.front(), cell); };
+    const auto same = [&](const SeedCells& group) { return same_but_seed(*group.front(), cell); };
     const auto found = std::find_if(groups.begin(), groups.end(), same);
     if (found == groups.end()) {
       groups.push_back({&cell});
@@ -246,7 +253,7 @@ std::vector<Row> summarize(const Comparison& comparison) {
   for (Row& row : rows) {
     row.tax = tax_of(comparison, row);
   }
-  compare_accuracies(comparison, rows);
+  compare_accuracies(comparison, groups, rows);
   return rows;
 }
 

@@ -1,11 +1,14 @@
 #include "lab/report/tuning.h"
 
+#include <tuple>
+
 namespace norma::lab {
 
 bool same_but_seed(const Settings& a, const Settings& b) {
-  Settings other = b;
-  other.seed = a.seed;
-  return a == other;
+  const auto all_but_seed = [](const Settings& s) {
+    return std::tie(s.model, s.norm, s.batch_size, s.lr, s.precision, s.format, s.dataset);
+  };
+  return all_but_seed(a) == all_but_seed(b);
 }
 
 const Trial* best_trial(const Tuning& tuning) {

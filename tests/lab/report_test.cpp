@@ -289,6 +289,25 @@ TEST_CASE("report: norms are tested against the reference seed by seed") {
   CHECK(to_table(comparison).find("to reference") == std::string::npos);
 }
 
+TEST_CASE("report: five hundred cells") {
+  Comparison comparison = example();
+  comparison.cells.clear();
+  comparison.timings.clear();
+  for (int64_t batch_size = 1; batch_size <= 50; ++batch_size) {
+    for (const char* norm : {"batch", "layer2d", "group", "frn", "grn"}) {
+      for (const uint64_t seed : {0, 1}) {
+        Cell& cell = comparison.cells.emplace_back(finished("resnet18", norm, seed, 0.5, 100));
+        cell.batch_size = batch_size;
+      }
+    }
+  }
+  CHECK(summarize(comparison).size() == 250);
+  const std::string table = to_table(comparison);
+  CHECK(std::count(table.begin(), table.end(), '\n') > 250);
+  CHECK(to_json(comparison_from_json(to_json(comparison))) == to_json(comparison));
+  CHECK(to_html(comparison).size() < 3'000'000);
+}
+
 TEST_CASE("report: learning rates that were tried") {
   Comparison comparison = example();
   Cell& batch = comparison.cells[0];
