@@ -2,12 +2,15 @@
 
 #include "core/autocast.h"
 #include "core/copy.h"
+#include "core/event.h"
 #include "core/half.h"
 #include "core/parallel.h"
 #include "core/tape.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
 #include "ops/norm/norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 
 #include <algorithm>
 #include <bit>
@@ -125,6 +128,23 @@ ChannelStatistics channel_statistics(const Tensor& x) {
   return {.mean = statistics.mean.to_vector<double>(), .var = statistics.var.to_vector<double>()};
 }
 
+Extremes extremes_on_host(const Tensor& x) {
+  const Tensor there = to_device(x, kCpu);
+  const bool dense = there.is_contiguous() || there.is_contiguous(MemoryFormat::channels_last);
+  const Tensor scanned = dense ? there : copy_of(there, MemoryFormat::contiguous);
+  return dispatch_any_floating("telemetry", x.dtype(), [&](auto zero) { return extremes_of<decltype(zero)>(scanned); });
+}
+
+Extremes extremes_by_ops(const Tensor& x) {
+  const std::vector<double> largest = max(abs(x), axes_within_channel(x)).to_vector<double>();
+  if (!std::all_of(largest.begin(), largest.end(), [](double value) { return std::isfinite(value); })) {
+    return extremes_on_host(x);
+  }
+  return {.largest = *std::max_element(largest.begin(), largest.end()),
+          .non_finite = 0,
+          .dead = std::count(largest.begin(), largest.end(), 0.0)};
+}
+
 ParameterSpread spread_of(const Tensor& x) {
   const std::vector<double> values = x.to_vector<double>();
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
@@ -175,16 +195,16 @@ bool can_be_looked_at(const Tensor& x) {
 
 }  // namespace
 
-Look look_at(const Tensor& tensor) {
+Look look_at(const Tensor& x) {
+  return look_at(x, host_clock_will_do(x.device()) ? Scan::host : Scan::ops);
+}
+
+Look look_at(const Tensor& tensor, Scan scan) {
   const NoGradGuard no_grad;
   const AutocastOff no_autocast;
   const Tensor x = tensor.detach();
   const ChannelStatistics channels = channel_statistics(x);
-  const Tensor there = to_device(x, kCpu);
-  const bool dense = there.is_contiguous() || there.is_contiguous(MemoryFormat::channels_last);
-  const Tensor scanned = dense ? there : copy_of(there, MemoryFormat::contiguous);
-  const Extremes extremes =
-      dispatch_any_floating("telemetry", x.dtype(), [&](auto zero) { return extremes_of<decltype(zero)>(scanned); });
+  const Extremes extremes = scan == Scan::host ? extremes_on_host(x) : extremes_by_ops(x);
   const auto count = static_cast<double>(channels.mean.size());
   double mean = 0;
   for (const double one : channels.mean) {

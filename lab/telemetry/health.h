@@ -19,8 +19,15 @@ struct Look {
   double dead_channels = 0;  ///< share
 };
 
-/// Looks at a floating tensor of rank 2 and more, with elements. Off the tape; x is read twice and nothing of its size
-/// is allocated where the host can read it and it has no gaps.
+/// Who looks for the largest element, for those that are not finite and for dead channels.
+enum class Scan : uint8_t {
+  host,  ///< one pass over the bits, of a copy where the host cannot read x or x has gaps
+  ops,   ///< ops of x's device: a few numbers come to the host, and x itself only if an element is not finite
+};
+
+/// Looks at a floating tensor of rank 2 and more, with elements. Off the tape. The same figures either way.
+Look look_at(const Tensor& x, Scan scan);
+/// As fits its device: on the CPU x is read twice, and nothing of its size is allocated.
 Look look_at(const Tensor& x);
 
 /// The numbers in each layer of one step: outputs in the forward pass, their gradients in the backward pass. `done` is
