@@ -1,5 +1,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "lab/telemetry/recorder.h"
+#include "lab/telemetry/telemetry_json.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -21,6 +23,7 @@ struct State {
   RunOptions running;
   std::string output;
   std::string resume;
+  bool telemetry = false;
 };
 
 /// A checkpoint file, given as such or by the folder of its run.
@@ -29,14 +32,15 @@ std::filesystem::path checkpoint_path(const std::string& given) {
   return train::is_folder("train", path) ? path / "last.safetensors" : path;
 }
 
-train::Trainer make_trainer(const State& state) {
+train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder) {
   train::TrainerOptions options{.output = state.output,
                                 .resumed = {},
                                 .lock = {},
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
                                 .quiet = state.running.quiet,
-                                .label = ""};
+                                .label = "",
+                                .observer = recorder};
   if (state.resume.empty()) {
     if (options.output.empty()) {
       options.output = new_run_folder("train");
@@ -65,13 +69,18 @@ train::Trainer make_trainer(const State& state) {
 
 int run(const State& state) {
   state.running.apply("train");
-  train::Trainer trainer = make_trainer(state);
+  const auto recorder = state.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
+  train::Trainer trainer = make_trainer(state, recorder);
   const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   print_precision_note(trainer.precision());
   const std::string file = trainer.checkpoint_file().string();
   train::say("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
              trainer.total_steps(), file);
   const train::TrainResult result = trainer.run();
+  if (recorder) {
+    train::write_text_file("train", trainer.checkpoint_file().parent_path() / "telemetry.json",
+                           lab::telemetry_text(recorder->result()));
+  }
   if (!result.finished) {
     train::say("interrupted after step {} of {}; go on with: {} train --resume {}{}\n", result.step, result.total_steps,
                program_name(), file, state.running.plugin_words());
@@ -106,6 +115,9 @@ Command add_train(CLI::App& program) {
       .group("Running");
   add_path(app, "--resume", state->resume, "go on from this checkpoint, or the one in this folder")
       .type_name("PATH")
+      .group("Running");
+  add_switch(app, "--telemetry", state->telemetry,
+             "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer")
       .group("Running");
   state->running.add_plugin(app);
   state->running.add_all(app);

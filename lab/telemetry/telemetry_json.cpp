@@ -267,6 +267,10 @@ Json telemetry_to_json(const Telemetry& telemetry) {
   return json;
 }
 
+std::string telemetry_text(const Telemetry& telemetry) {
+  return data::json_text(telemetry_to_json(telemetry), 1) + "\n";
+}
+
 Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& where) {
   Telemetry telemetry;
   telemetry.losses = columns_from<LossPoint>(part(json, "losses", where), where + ": losses");

@@ -420,6 +420,9 @@ TEST_CASE("telemetry: our own networks make no layout copy, in either format") {
         train::Recipe recipe = small_recipe(model, norm, 1);
         recipe.channels_last = format == MemoryFormat::channels_last;
         recipe.image_size = 16;
+        if (recipe.patch_size) {
+          recipe.patch_size = 2;
+        }
         const auto network = train::make_model(recipe, 10);
         const StepFindings found =
             timed(*network, copy_of(randn({2, 3, 16, 16}), format),
