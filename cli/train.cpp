@@ -71,6 +71,11 @@ int run(const State& state) {
   state.running.apply("train");
   const auto recorder = state.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
   train::Trainer trainer = make_trainer(state, recorder);
+  const std::filesystem::path record = trainer.checkpoint_file().parent_path() / "telemetry.json";
+  if (recorder) {
+    train::check_replaceable("train", record, "a record of 'norma train'",
+                             [](std::string_view beginning) { return beginning.starts_with("{\n \"losses\":"); });
+  }
   const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   print_precision_note(trainer.precision());
   const std::string file = trainer.checkpoint_file().string();
@@ -78,8 +83,7 @@ int run(const State& state) {
              trainer.total_steps(), file);
   const train::TrainResult result = trainer.run();
   if (recorder) {
-    train::write_text_file("train", trainer.checkpoint_file().parent_path() / "telemetry.json",
-                           lab::telemetry_text(recorder->result()));
+    train::write_text_file("train", record, lab::telemetry_text(recorder->result()));
   }
   if (!result.finished) {
     train::say("interrupted after step {} of {}; go on with: {} train --resume {}{}\n", result.step, result.total_steps,

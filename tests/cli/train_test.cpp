@@ -1,4 +1,5 @@
 #include "cli/program.h"
+#include "json.h"
 #include "train/checkpoint.h"
 
 #include <string>
@@ -23,8 +24,12 @@ const std::string kTiny = kEndless + "--images 24 ";
 
 TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees") {
   const TemporaryFolder folder;
-  const Outcome trained = run_norma(folder.path(), "train " + kTiny + "--output o");
+  const Outcome trained = run_norma(folder.path(), "train " + kTiny + "--output o --telemetry");
   CHECK_MESSAGE(trained.code == 0, trained.err);
+  const nlohmann::json record = test::parse_json(read_file(folder / "o/telemetry.json"));
+  CHECK(record["losses"]["step"] == std::vector<int>{1, 2, 3, 4, 5, 6});
+  CHECK(record["health"][0]["layers"]["layer"][0] == "stem.0");
+  CHECK(record["ledger"]["layer"].empty());
   CHECK(trained.out.find("step 2/6") != std::string::npos);
   CHECK(trained.out.find("step 6/6") != std::string::npos);
   CHECK(trained.out.find('\r') == std::string::npos);
@@ -44,6 +49,15 @@ TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees
                                     "eval --checkpoint o/last.safetensors --model convnext_atto --patch-size 4 "
                                     "--norm batch --dataset shapes --test-images 8 --batch-size 4");
   CHECK_MESSAGE(weights.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy), weights.err);
+}
+
+TEST_CASE("norma train: --telemetry writes over its own records only") {
+  const TemporaryFolder folder;
+  test::write_file(folder / "telemetry.json", "{\"mine\": 1}");
+  const Outcome refused = run_norma(folder.path(), "train " + kTiny + "--output . --telemetry");
+  CHECK(refused.code == 2);
+  CHECK_MESSAGE(refused.err.find("telemetry.json") != std::string::npos, refused.err);
+  CHECK(read_file(folder / "telemetry.json") == "{\"mine\": 1}");
 }
 
 TEST_CASE("norma train: --conv-layer is part of the run, also when it is resumed or evaluated") {
