@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
+#include "lab/compare/study.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "train/environment.h"
@@ -47,11 +48,27 @@ struct State {
   std::string resume;
   double budget = 0;  // seconds
   bool quick = false;
+  std::string study;
   bool tune_lr = false;
   std::string command_line;
   std::vector<Option> grid;  // models, norms and seeds; the others leave their axes empty
-  std::optional<Option> models_option, rounds, epochs, images, test_images;
+  std::optional<Option> models_option, norms_option, scaling_option, rounds, epochs, images, test_images;
+  lab::LrScaling lr_scaling = lab::LrScaling::none;
 };
+
+/// What --study puts in the place of options that were not given.
+void make_study(const State& state, lab::ComparisonOptions& options) {
+  if (!state.models_option->given()) {
+    options.models.clear();
+  }
+  if (!state.norms_option->given()) {
+    options.norms.clear();
+  }
+  lab::apply_study(lab::study_of(state.study), options);
+  if (state.scaling_option->given()) {
+    options.lr_scaling = state.lr_scaling;
+  }
+}
 
 /// What --quick puts in the place of options that were not given: small networks, and so many images as make a first
 /// page in about three minutes on whatever machine.
@@ -133,6 +150,7 @@ int run(const State& state) {
                                  .precisions = state.axes.precisions,
                                  .formats = state.axes.formats,
                                  .datasets = state.axes.datasets,
+                                 .lr_scaling = state.lr_scaling,
                                  .timing_rounds = state.timing_rounds,
                                  .telemetry = state.telemetry,
                                  .tune_lr = state.tune_lr,
@@ -145,6 +163,9 @@ int run(const State& state) {
   std::optional<train::FolderLock> lock;
   double budget = state.budget;
   if (state.resume.empty()) {
+    if (!state.study.empty()) {
+      make_study(state, options);
+    }
     if (state.quick) {
       make_quick(state, options, budget);
     }
@@ -155,7 +176,7 @@ int run(const State& state) {
     check_free(options.output);
   } else {
     check(!state.recipe.any() && !state.axes.any() && !any_given(state.grid) && budget == 0 && !state.quick &&
-              !state.tune_lr,
+              !state.tune_lr && state.study.empty() && !state.scaling_option->given(),
           "resume", "models, norms, seeds and recipe are those of the beginning: leave these options out");
     options.output = state.resume;
     if (train::path_exists("resume", options.output / "results.json")) {
@@ -209,6 +230,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "  norma compare --quick\n"
       "  norma compare --models resnet18 --norms batch,group:8,group/16,instance --seeds 0,1,2\n"
       "  norma compare --models convnext_atto --norms 'layer2d,layer2d[eps=1e-3]' --epochs 2\n"
+      "  norma compare --study batch-size --budget 15m\n"
       "  norma compare --models resnet18 --norms batch,group --batch-sizes 2,8,32 --precisions float32,amp_bfloat16\n"
       "Options that take a LIST are axes of a grid: there is a run for each combination of their values.\n"
       "All runs see the same images in the same order. The output folder gets report.html (table, loss curves, bars),\n"
@@ -250,6 +272,22 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   add_switch(app, "--tune-lr", state->tune_lr,
              "first try a quarter, half, twice and four times the learning rate for each norm in short runs")
       .group("Optimisation");
+  std::string questions = "a grid that answers a question, where nothing else is said:";
+  for (const lab::Study& study : lab::studies()) {
+    questions += fmt::format("{} {} ({})", &study == lab::studies().data() ? "" : ",", study.name, study.question);
+  }
+  add_text(
+      app, "--study", "a name",
+      [state = state.get()](const std::string& name) { state->study = lab::study_of(name).name; }, questions)
+      .type_name("NAME")
+      .group("Network");
+  add_text(
+      app, "--lr-scaling", "a name",
+      [state = state.get()](const std::string& name) { state->lr_scaling = lab::lr_scaling_from_string(name); },
+      "how the learning rate, which is for batches of 128, follows the batch size: none, sqrt, linear")
+      .type_name("NAME")
+      .default_str("none")
+      .group("Optimisation");
   add_switch(app, "--quick", state->quick,
              "a first page in about three minutes: --budget 165s, resnet18 and convnext_atto, batches of 64, 1000 test "
              "images, where nothing else is said")
@@ -262,7 +300,10 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   state->recipe.add_precision(app, train::training_precision_names());
   exclude(app, {"--budget", "--epochs"});
   exclude(app, {"--budget", "--images"});
+  exclude(app, {"--study", "--quick"});
   state->models_option = option_of(app, "--models");
+  state->norms_option = option_of(app, "--norms");
+  state->scaling_option = option_of(app, "--lr-scaling");
   state->rounds = option_of(app, "--timing-rounds");
   state->epochs = option_of(app, "--epochs");
   state->images = option_of(app, "--images");

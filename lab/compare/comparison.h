@@ -6,9 +6,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::lab {
+
+/// How the learning rate follows the batch size.
+enum class LrScaling : uint8_t {
+  none,
+  sqrt,    ///< lr * sqrt(batch / lr_batch_size), as adaptive optimizers want it (Malladi and others, 2022)
+  linear,  ///< lr * batch / lr_batch_size, as SGD wants it (Goyal and others, 2017)
+};
+
+std::string_view to_string(LrScaling scaling);
+/// Throws Error for an unknown name.
+LrScaling lr_scaling_from_string(const std::string& name);
 
 /// What is compared, and how it is shown.
 struct ComparisonOptions {
@@ -23,6 +35,8 @@ struct ComparisonOptions {
   std::vector<std::string> precisions = {};
   std::vector<MemoryFormat> formats = {};
   std::vector<std::string> datasets = {};
+  LrScaling lr_scaling = LrScaling::none;
+  int64_t lr_batch_size = 128;  ///< the batch size that the recipe's lr, or the axis', is for
   /// Training steps in which the norms of a timing_group() take turns, spread over the whole comparison: they show the
   /// norm tax (timing.h). 0: none.
   int64_t timing_rounds = 24;

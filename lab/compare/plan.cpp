@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "core/nearest_name.h"
 #include "lab/compare/comparison.h"
 #include "train/environment.h"
 #include "train/ranges.h"
@@ -6,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,6 +65,17 @@ ComparisonOptions completed(ComparisonOptions options) {
   return options;
 }
 
+/// The learning rate for a batch size, to four digits, as it is written everywhere.
+double scaled_lr(const Settings& settings, const ComparisonOptions& options) {
+  const double batches = static_cast<double>(settings.batch_size) / static_cast<double>(options.lr_batch_size);
+  switch (options.lr_scaling) {
+    case LrScaling::none: break;
+    case LrScaling::sqrt: return std::stod(fmt::format("{:.4g}", settings.lr * std::sqrt(batches)));
+    case LrScaling::linear: return std::stod(fmt::format("{:.4g}", settings.lr * batches));
+  }
+  return settings.lr;
+}
+
 /// What a recipe has that not all of its cells take must be taken by one.
 void check_shared(const ComparisonOptions& options) {
   if (!options.recipe.data_dir.empty()) {
@@ -88,6 +101,21 @@ void check_shared(const ComparisonOptions& options) {
 }
 
 }  // namespace
+
+std::string_view to_string(LrScaling scaling) {
+  return scaling == LrScaling::none ? "none" : scaling == LrScaling::sqrt ? "sqrt" : "linear";
+}
+
+LrScaling lr_scaling_from_string(const std::string& name) {
+  std::vector<std::string> names;
+  for (const LrScaling scaling : {LrScaling::none, LrScaling::sqrt, LrScaling::linear}) {
+    if (name == to_string(scaling)) {
+      return scaling;
+    }
+    names.emplace_back(to_string(scaling));
+  }
+  fail("compare", "lr-scaling: {}", unknown_name("name", name, names));
+}
 
 Comparison plan_comparison(const ComparisonOptions& given) {
   const ComparisonOptions options = completed(given);
@@ -128,6 +156,9 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   cross(options.formats, &Settings::format);
   cross(options.norms, &Settings::norm);
   cross(options.seeds, &Settings::seed);
+  for (Settings& one : settings) {
+    one.lr = scaled_lr(one, options);
+  }
   for (const Settings& one : settings) {
     check(!one.norm.empty(), "compare", "norms: expected a name, got an empty one");
     train::check_training(recipe_of(comparison.recipe, one));

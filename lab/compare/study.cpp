@@ -1,0 +1,68 @@
+#include "lab/compare/study.h"
+
+#include "core/error.h"
+#include "core/nearest_name.h"
+#include "train/precision.h"
+
+#include <algorithm>
+
+namespace norma::lab {
+
+namespace {
+
+template <class T>
+void fill(std::vector<T>& values, const std::vector<T>& of_study) {
+  if (values.empty()) {
+    values = of_study;
+  }
+}
+
+}  // namespace
+
+const std::vector<Study>& studies() {
+  static const std::vector<Study> all = {
+      {.name = "batch-size",
+       .question = "which norm keeps its accuracy when batches are small",
+       .models = {"resnet18"},
+       .norms = {"batch", "group", "layer2d"},
+       .batch_sizes = {2, 4, 8, 16, 32, 64, 128},
+       .lr_scaling = LrScaling::sqrt},
+      {.name = "precision",
+       .question = "what a precision costs in accuracy, and saves in time and memory",
+       .models = {"resnet18", "convnext_atto"},
+       .norms = {"batch", "layer2d", "group"},
+       .precisions = train::training_precision_names()},
+      {.name = "depth",
+       .question = "which norm trains deep networks",
+       .models = {"resnet18", "resnet34", "resnet50", "resnet101"},
+       .norms = {"batch", "group", "layer2d"}},
+      {.name = "lr",
+       .question = "which norm forgives a learning rate that is too high or too low",
+       .models = {"resnet18"},
+       .norms = {"batch", "group", "layer2d", "none"},
+       .lrs = {1.25e-4, 5e-4, 2e-3, 8e-3, 3.2e-2}},
+  };
+  return all;
+}
+
+const Study& study_of(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Study& study : studies()) {
+    if (study.name == name) {
+      return study;
+    }
+    names.push_back(study.name);
+  }
+  fail("study", "{}", unknown_name("study", std::string(name), names));
+}
+
+void apply_study(const Study& study, ComparisonOptions& options) {
+  fill(options.models, study.models);
+  fill(options.norms, study.norms);
+  fill(options.batch_sizes, study.batch_sizes);
+  fill(options.lrs, study.lrs);
+  fill(options.precisions, study.precisions);
+  options.lr_scaling = study.lr_scaling;
+}
+
+}  // namespace norma::lab

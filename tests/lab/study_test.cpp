@@ -1,0 +1,85 @@
+#include "lab/compare/study.h"
+
+#include "error_text.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+using namespace norma;
+using namespace norma::lab;
+using test::error_of;
+
+namespace {
+
+ComparisonOptions on_shapes() {
+  ComparisonOptions options;
+  options.recipe.dataset = "shapes";
+  options.recipe.images = 256;
+  options.timing_rounds = 0;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("study: each is a grid in which what it asks for varies") {
+  for (const Study& study : studies()) {
+    CAPTURE(study.name);
+    ComparisonOptions options = on_shapes();
+    apply_study(study, options);
+    const Comparison comparison = plan_comparison(options);
+    std::set<std::string> models;
+    std::set<std::string> precisions;
+    std::set<int64_t> batches;
+    std::set<double> lrs;
+    std::set<std::string> norms;
+    for (const Cell& cell : comparison.cells) {
+      models.insert(cell.model);
+      precisions.insert(cell.precision);
+      batches.insert(cell.batch_size);
+      lrs.insert(cell.lr);
+      norms.insert(cell.norm);
+    }
+    CHECK(norms.contains("batch"));  // the reference
+    CHECK(norms.size() >= 3);
+    CHECK((batches.size() > 1) == (study.name == "batch-size"));
+    CHECK((lrs.size() > 1) == (study.name == "batch-size" || study.name == "lr"));
+    CHECK((precisions.size() > 1) == (study.name == "precision"));
+    CHECK((models.size() > 1) == (study.name == "depth" || study.name == "precision"));
+    CHECK_FALSE(study.question.empty());
+  }
+}
+
+TEST_CASE("study: the learning rate follows the batch size by its root, or in proportion") {
+  ComparisonOptions options = on_shapes();
+  apply_study(study_of("batch-size"), options);
+  options.norms = {"batch"};
+  const auto rates = [&] {
+    std::map<int64_t, double> lrs;
+    for (const Cell& cell : plan_comparison(options).cells) {
+      lrs[cell.batch_size] = cell.lr;
+    }
+    return lrs;
+  };
+  CHECK(rates() == std::map<int64_t, double>{
+                       {2, 2.5e-4}, {4, 3.536e-4}, {8, 5e-4}, {16, 7.071e-4}, {32, 1e-3}, {64, 1.414e-3}, {128, 2e-3}});
+  options.lr_scaling = LrScaling::linear;
+  CHECK(rates()[2] == 3.125e-5);
+  options.lr_scaling = LrScaling::none;
+  CHECK(rates()[2] == 2e-3);
+  CHECK(lr_scaling_from_string("linear") == LrScaling::linear);
+  CHECK(error_of([] { lr_scaling_from_string("lineal"); }) ==
+        "compare: lr-scaling: unknown name 'lineal'; did you mean 'linear'?");
+}
+
+TEST_CASE("study: what is given stays, and an unknown one has a text") {
+  ComparisonOptions options = on_shapes();
+  options.models = {"convnext_atto"};
+  options.batch_sizes = {4, 16};
+  apply_study(study_of("batch-size"), options);
+  CHECK(options.models == std::vector<std::string>{"convnext_atto"});
+  CHECK(options.batch_sizes == std::vector<int64_t>{4, 16});
+  CHECK(options.norms == study_of("batch-size").norms);
+  CHECK(error_of([] { study_of("batchsize"); }) == "study: unknown study 'batchsize'; did you mean 'batch-size'?");
+}
