@@ -89,11 +89,11 @@ void make_quick(const State& state, lab::ComparisonOptions& options, double& bud
 }
 
 /// Chooses the length of the runs.
-void fit_into(double budget, double spent, lab::Comparison& comparison) {
+void fit_into(double budget, double spent, bool firm, lab::Comparison& comparison) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<lab::RunCost> costs = lab::measure_runs(comparison);
   spent += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const lab::BudgetPlan plan = lab::plan_budget(comparison, costs, {.budget = budget, .spent = spent});
+  const lab::BudgetPlan plan = lab::plan_budget(comparison, costs, {.budget = budget, .spent = spent, .firm = firm});
   train::say("budget of {}: {}\n", lab::duration_text(budget), lab::describe_plan(comparison, plan));
   lab::apply_plan(comparison, plan, budget);
 }
@@ -194,7 +194,8 @@ int run(const State& state) {
              num_threads(), options.output.string());
   lab::rehearse_comparison(comparison);
   if (budget > 0) {
-    fit_into(budget, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), comparison);
+    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    fit_into(budget, spent, /* firm= */ state.budget > 0, comparison);
   }
   if (!lock) {  // only now: a mistake leaves no folder
     train::make_output_folder("compare", options.output);

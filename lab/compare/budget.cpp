@@ -157,7 +157,7 @@ BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>&
   }
   int64_t fits = (kFewestBatches * largest + unit - 1) / unit;  // in units
   const double least = seconds_for(fits * unit);
-  if (least > kUsable * options.budget) {
+  if (options.firm && least > kUsable * options.budget) {
     fail("compare",
          "budget: expected at least {:.0f}s for {} runs of {} images each, the shortest, got {}s; fewer runs, "
          "smaller networks or fewer --test-images take less",

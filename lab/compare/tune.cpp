@@ -111,7 +111,7 @@ bool tuning_is_complete(const Comparison& comparison) {
   const std::vector<const Cell*> cells = cells_to_tune(comparison);
   return !comparison.tune_lr || std::all_of(cells.begin(), cells.end(), [&](const Cell* cell) {
     const Tuning* tuning = find(comparison, *cell);
-    return tuning != nullptr && tuning->trials.size() == tuning_factors().size();
+    return tuning != nullptr && tuning->trials.size() >= tuning_factors().size();
   });
 }
 

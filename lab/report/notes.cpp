@@ -9,6 +9,9 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 // What is said of the figures, in sentences.
 
@@ -132,8 +135,8 @@ std::vector<std::string> accuracy_sentences(const GroupRows& rows, const Compari
 }  // namespace
 
 std::string answer_of(const Comparison& comparison) {
-  std::string answer;
   std::vector<Settings> timed;
+  std::vector<std::pair<std::string, std::vector<std::string>>> said;  // and of which groups
   for (const GroupRows& rows : by_group(summarize(comparison))) {
     // Learning rates share their tax.
     const bool first = std::find(timed.begin(), timed.end(), timing_group(rows.front())) == timed.end();
@@ -145,34 +148,58 @@ std::string answer_of(const Comparison& comparison) {
       }
       sentences.push_back(std::move(sentence));
     }
-    if (!sentences.empty()) {
-      answer += fmt::format("{}{}: {}", answer.empty() ? "" : " ", group_label(comparison, rows.front()),
-                            fmt::join(sentences, " "));
+    if (sentences.empty()) {
+      continue;
     }
+    const std::string text = fmt::format("{}", fmt::join(sentences, " "));
+    auto same = std::find_if(said.begin(), said.end(), [&](const auto& other) { return other.first == text; });
+    if (same == said.end()) {
+      same = said.insert(said.end(), {text, {}});
+    }
+    same->second.push_back(group_label(comparison, rows.front()));
+  }
+  std::string answer;
+  for (const auto& [text, groups] : said) {
+    answer += fmt::format("{}{}: {}", answer.empty() ? "" : " ", listed(groups), text);
   }
   return answer;
 }
 
 std::string accuracy_note(const Comparison& comparison) {
-  std::string note;
+  std::vector<std::pair<std::string, SeedSpread>> known;  // group
   bool unknown = false;
   for (const GroupRows& rows : by_group(summarize(comparison))) {
     if (finished_rows(rows) < 2) {
       continue;
     }
     if (const std::optional<SeedSpread> spread = seed_spread(rows)) {
-      note += fmt::format(
-          "{}{}: seeds of one norm differ by a standard deviation of {:.2f} points of accuracy, so that norms must "
-          "differ by {:.2f} points before it means something.",
-          note.empty() ? "" : " ", group_label(comparison, rows.front()), 100 * spread->deviation,
-          100 * spread->threshold);
+      known.emplace_back(group_label(comparison, rows.front()), *spread);
     } else {
       unknown = true;
     }
   }
-  if (note.empty() && unknown) {
+  if (known.empty() && unknown) {
     return "Another seed would move each accuracy, and these runs do not show by how much: differences mean nothing "
            "before several seeds show their spread (--seeds 0,1,2).";
+  }
+  constexpr size_t kMostSentences = 4;
+  if (known.size() > kMostSentences) {
+    const auto extremes = [&](double SeedSpread::*field) {
+      const auto [low, high] = std::minmax_element(
+          known.begin(), known.end(), [&](const auto& a, const auto& b) { return a.second.*field < b.second.*field; });
+      return fmt::format("{:.2f} to {:.2f}", 100 * (low->second.*field), 100 * (high->second.*field));
+    };
+    return fmt::format(
+        "Seeds of one norm differ by a standard deviation of {} points of accuracy, from one setting to another, so "
+        "that norms must differ by {} points before it means something.",
+        extremes(&SeedSpread::deviation), extremes(&SeedSpread::threshold));
+  }
+  std::string note;
+  for (const auto& [group, spread] : known) {
+    note += fmt::format(
+        "{}{}: seeds of one norm differ by a standard deviation of {:.2f} points of accuracy, so that norms must "
+        "differ by {:.2f} points before it means something.",
+        note.empty() ? "" : " ", group, 100 * spread.deviation, 100 * spread.threshold);
   }
   return note;
 }

@@ -48,6 +48,15 @@ TEST_CASE("budget: one that is too short says what would do") {
         "smaller networks or fewer --test-images take less");
 }
 
+TEST_CASE("budget: one that is not firm is for the shortest runs where they do not fit") {
+  const Comparison comparison = planned({4, 6}, 0);
+  const std::vector<RunCost> costs(4, {.step = 2, .start = 1, .evaluation = 2});
+  const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 10, .firm = false});
+  CHECK(plan.images == 60);
+  CHECK(plan.seconds == doctest::Approx(112));
+  CHECK(plan_budget(comparison, costs, {.budget = 700, .spent = 8, .firm = false}).images == 348);
+}
+
 TEST_CASE("budget: rounds of timing take a quarter of it at most, and are six at least") {
   const Comparison comparison = planned({4}, 24);
   const std::vector<RunCost> costs(2, {.step = 1, .start = 2, .evaluation = 0});

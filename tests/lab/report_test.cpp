@@ -301,7 +301,17 @@ TEST_CASE("report: five hundred cells") {
       }
     }
   }
+  comparison.cells[0].accuracy = 0.6;
+  comparison.cells[11].accuracy = 0.7;
   CHECK(summarize(comparison).size() == 250);
+  // Of two batch sizes something is known, and the other 48 are not listed one by one.
+  CHECK(answer_of(comparison) ==
+        "resnet18 with batch size 1 and resnet18 with batch size 2: no difference of accuracy was found.");
+  for (size_t i = 20; i < 60; i += 10) {
+    comparison.cells[i].accuracy = 0.6;
+  }
+  CHECK(
+      accuracy_note(comparison).starts_with("Seeds of one norm differ by a standard deviation of 3.16 to 6.32 points"));
   const std::string table = to_table(comparison);
   CHECK(std::count(table.begin(), table.end(), '\n') > 250);
   CHECK(to_json(comparison_from_json(to_json(comparison))) == to_json(comparison));
