@@ -79,3 +79,4 @@
 #include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
 #include "lab/report/report.h"
+#include "lab/telemetry/recorder.h"

@@ -23,31 +23,29 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::array kKinds = {LayerKind::norm, LayerKind::convolution, LayerKind::linear, LayerKind::other};
 constexpr std::array kPasses = {OpPass::forward, OpPass::backward, OpPass::optimizer};
 
-/// With six digits.
-double rounded(double value) {
+/// Times and losses have more digits than what is found in layers, of which there are many.
+constexpr int kDigits = 6;
+constexpr int kDigitsOfLayers = 4;
+
+double rounded(double value, int digits) {
   if (!std::isfinite(value)) {
     return kNone;
   }
-  const std::string text = fmt::format("{:.6g}", value);
+  const std::string text = fmt::format("{:.{}g}", value, digits);
   double result = 0;
   std::from_chars(text.data(), text.data() + text.size(), result);
   return result;
 }
 
-Json to_cell(double value) {
-  return rounded(value);
-}
-Json to_cell(int64_t value) {
-  return value;
-}
-Json to_cell(const std::string& value) {
-  return value;
-}
-Json to_cell(LayerKind kind) {
-  return to_string(kind);
-}
-Json to_cell(OpPass pass) {
-  return to_string(pass);
+template <class T>
+Json to_cell(const T& value, int digits) {
+  if constexpr (std::is_same_v<T, double>) {
+    return rounded(value, digits);
+  } else if constexpr (std::is_enum_v<T>) {
+    return to_string(value);
+  } else {
+    return value;
+  }
 }
 
 template <class T>
@@ -69,6 +67,12 @@ T from_cell(const nlohmann::json& value, const std::string& where, const std::st
     } else {
       return find(kPasses);
     }
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    constexpr int64_t kMost = int64_t{1} << 45;  // bytes of no machine; sums of such numbers do not overflow
+    const auto number = data::json_as<T>(where, name, value);
+    check(number >= -1 && number <= kMost, where, "{}: expected a whole number from -1 to {}, got {}", name, kMost,
+          number);
+    return number;
   } else {
     return data::json_as<T>(where, name, value);
   }
@@ -188,7 +192,7 @@ LayerHealth layer_of(const HealthRow& row) {
 template <class T>
 Json object_of(T value) {
   Json json = Json::object();
-  visit([&](const std::string& name, const auto& field) { json[name] = to_cell(field); }, value);
+  visit([&](const std::string& name, const auto& field) { json[name] = to_cell(field, kDigits); }, value);
   return json;
 }
 
@@ -205,12 +209,12 @@ T object_from(const nlohmann::json& json, const std::string& where) {
 }
 
 template <class T>
-Json columns_of(const std::vector<T>& rows) {
+Json columns_of(const std::vector<T>& rows, int digits = kDigits) {
   Json json = Json::object();
   T names;
   visit([&](const std::string& name, const auto&) { json[name] = Json::array(); }, names);
   for (T row : rows) {
-    visit([&](const std::string& name, const auto& field) { json[name].push_back(to_cell(field)); }, row);
+    visit([&](const std::string& name, const auto& field) { json[name].push_back(to_cell(field, digits)); }, row);
   }
   return json;
 }
@@ -262,7 +266,7 @@ Json telemetry_to_json(const Telemetry& telemetry) {
     for (const LayerHealth& layer : sample.layers) {
       rows.push_back(row_of(layer));
     }
-    json["health"].push_back({{"step", sample.step}, {"layers", columns_of(rows)}});
+    json["health"].push_back({{"step", sample.step}, {"layers", columns_of(rows, kDigitsOfLayers)}});
   }
   return json;
 }

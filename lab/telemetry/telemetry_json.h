@@ -8,8 +8,8 @@
 
 namespace norma::lab {
 
-/// Lists of equal things are written as an object of columns, numbers that are no counts with six digits: a report may
-/// hold hundreds of records. What is not a number is null.
+/// Lists of equal things are written as an object of columns, numbers that are no counts with six digits, those
+/// found in layers with four: a report may hold hundreds of records. What is not a number is null.
 nlohmann::ordered_json telemetry_to_json(const Telemetry& telemetry);
 /// The same as text.
 std::string telemetry_text(const Telemetry& telemetry);
