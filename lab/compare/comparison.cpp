@@ -31,7 +31,16 @@ void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions&
        .label = label,
        .time_after = [&comparison, index](double seconds) { return seconds_after(comparison, index, seconds); },
        .observer = recorder});
-  train::TrainResult result = trainer.run();
+  cell.telemetry.reset();
+  train::TrainResult result;
+  try {
+    result = trainer.run();
+  } catch (const std::exception&) {
+    if (recorder && !recorder->result().losses.empty()) {
+      cell.telemetry = recorder->result();  // how it came to this
+    }
+    throw;
+  }
   if (!result.finished) {
     cell.state = CellState::interrupted;
     return;

@@ -34,7 +34,7 @@ struct Cell : Settings {
   int64_t peak_resident = 0;  ///< of the process, during training
   int64_t parameters = 0;
   std::vector<double> losses;               ///< of each training step
-  std::optional<Telemetry> telemetry = {};  ///< none: it was switched off, or the file is older
+  std::optional<Telemetry> telemetry = {};  ///< of a failed cell up to its failure; none: switched off
 };
 
 /// Training steps of norms that took turns.

@@ -116,9 +116,9 @@ Json cell_to_json(const Cell& cell) {
     json["peak_resident"] = cell.peak_resident;
     json["parameters"] = cell.parameters;
     json["losses"] = cell.losses;
-    if (cell.telemetry) {
-      json["telemetry"] = telemetry_to_json(*cell.telemetry);
-    }
+  }
+  if (cell.telemetry) {
+    json["telemetry"] = telemetry_to_json(*cell.telemetry);
   }
   return json;
 }
@@ -192,9 +192,6 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_
     read("peak_resident", cell.peak_resident);
     read("parameters", cell.parameters);
     read("losses", cell.losses);
-    if (json.contains("telemetry")) {
-      cell.telemetry = telemetry_from_json(json["telemetry"], where + ": telemetry");
-    }
     check(cell.accuracy >= 0 && cell.accuracy <= 1, where, "accuracy: expected a number from 0 to 1, got {}",
           cell.accuracy);
     const auto check_not_negative = [&](const char* name, auto value) {
@@ -205,6 +202,9 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_
     check_not_negative("peak_bytes", cell.peak_bytes);
     check_not_negative("peak_resident", cell.peak_resident);
     check_not_negative("parameters", cell.parameters);
+  }
+  if (json.contains("telemetry")) {
+    cell.telemetry = telemetry_from_json(json["telemetry"], where + ": telemetry");
   }
   return cell;
 }

@@ -206,21 +206,29 @@ void put_health(std::string& page, const std::vector<NamedTelemetry>& runs) {
 }  // namespace
 
 std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
-  std::vector<NamedTelemetry> runs;
-  std::vector<Settings> seen;
+  std::vector<const Cell*> chosen;
   for (const Cell& cell : comparison.cells) {
     if (!cell.telemetry) {
       continue;
     }
-    Settings settings = cell;
-    settings.seed = 0;
-    if (std::find(seen.begin(), seen.end(), settings) != seen.end()) {
-      continue;
+    const auto same_row = [&](const Cell* other) {
+      Settings settings = *other;
+      settings.seed = cell.seed;
+      return settings == cell;
+    };
+    const auto found = std::find_if(chosen.begin(), chosen.end(), same_row);
+    if (found == chosen.end()) {
+      chosen.push_back(&cell);
+    } else if ((*found)->state == CellState::failed && cell.state == CellState::finished) {
+      *found = &cell;
     }
-    seen.push_back(settings);
-    runs.push_back({.group = group_label(comparison, cell),
-                    .label = train::norm_label(cell.norm, comparison.recipe),
-                    .telemetry = &*cell.telemetry});
+  }
+  std::vector<NamedTelemetry> runs;
+  for (const Cell* cell : chosen) {
+    const std::string_view remark = cell->state == CellState::failed ? " (failed)" : "";
+    runs.push_back({.group = group_label(comparison, *cell),
+                    .label = fmt::format("{}{}", train::norm_label(cell->norm, comparison.recipe), remark),
+                    .telemetry = &*cell->telemetry});
   }
   return runs;
 }

@@ -15,7 +15,8 @@ struct NamedTelemetry {
   const Telemetry* telemetry;
 };
 
-/// The first finished seed's record of each row of a comparison, which must outlive it.
+/// The record of each row of a comparison, which must outlive it: that of the first finished seed, else of one that
+/// failed.
 std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison);
 
 /// Sections of an HTML page, with headings of rank 2: where the time of a step goes and what its layers keep, which

@@ -123,6 +123,25 @@ TEST_CASE("comparison: a cell that fails says why, and the others finish") {
   CHECK(test::read_file(folder / "report/report.html") == to_html(comparison));
 }
 
+TEST_CASE("comparison: a run that diverges keeps its record until then") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.norms = {"none"};
+  options.recipe.images = 40;
+  options.recipe.opt = "sgd";
+  options.recipe.sched = "constant";
+  options.recipe.lr = 1000;
+  options.recipe.momentum = 0;
+  Comparison comparison = plan_comparison(options);
+  run_comparison(comparison, options);
+  const Cell& cell = comparison.cells[0];
+  CHECK_MESSAGE(cell.reason.find("the loss became") != std::string::npos, cell.reason);
+  REQUIRE(cell.telemetry);
+  CHECK(cell.telemetry->losses.size() < 10);
+  const Comparison found = comparison_from_json(test::read_file(folder / "report/results.json"));
+  CHECK(found.cells[0].telemetry->losses.size() == cell.telemetry->losses.size());
+}
+
 TEST_CASE("comparison: telemetry changes no result, and can be left out") {
   const TemporaryFolder folder;
   ComparisonOptions options = small(folder / "with");

@@ -110,6 +110,7 @@ TEST_CASE("telemetry: the first finished seed stands for a row") {
       cell.model = "resnet18";
       cell.norm = norm;
       cell.seed = seed;
+      cell.state = norm == "batch" && seed < 2 ? CellState::failed : CellState::finished;
       if (seed > 0) {
         cell.telemetry = telemetry;
         cell.telemetry->step_time.samples = static_cast<int64_t>(seed);
@@ -120,7 +121,10 @@ TEST_CASE("telemetry: the first finished seed stands for a row") {
   const std::vector<NamedTelemetry> runs = named_telemetry(comparison);
   REQUIRE(runs.size() == 2);
   CHECK(runs[0].label == "batch");
+  CHECK(runs[0].telemetry->step_time.samples == 2);
   CHECK(runs[1].label == "layer2d");
   CHECK(runs[1].group == "resnet18");
   CHECK(runs[1].telemetry->step_time.samples == 1);
+  comparison.cells.resize(2);
+  CHECK(named_telemetry(comparison)[0].label == "batch (failed)");
 }
