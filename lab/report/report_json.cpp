@@ -101,6 +101,26 @@ void read_settings(const nlohmann::json& json, const std::string& where, int64_t
   }
 }
 
+/// Stands for a record until the text is made. Inside another value the marks around it would have backslashes.
+constexpr std::string_view kElsewhere = "@";
+constexpr std::string_view kElsewhereInText = "\"telemetry\": \"@\"";
+
+/// Puts each record in its place, on one line: a number on each would double the file.
+std::string with_telemetry(std::string_view text, const std::vector<Cell>& cells) {
+  const size_t start = text.find("\n \"cells\":");  // only there a line begins like this
+  std::string result(text.substr(0, start));
+  text.remove_prefix(start);
+  for (const Cell& cell : cells) {
+    if (cell.telemetry) {
+      const size_t at = text.find(kElsewhereInText);
+      result += text.substr(0, at);
+      result += "\"telemetry\": " + data::json_text(telemetry_to_json(*cell.telemetry));
+      text.remove_prefix(at + kElsewhereInText.size());
+    }
+  }
+  return result.append(text);
+}
+
 Json cell_to_json(const Cell& cell) {
   Json json = settings_to_json(cell);
   json["state"] = to_string(cell.state);
@@ -118,7 +138,7 @@ Json cell_to_json(const Cell& cell) {
     json["losses"] = cell.losses;
   }
   if (cell.telemetry) {
-    json["telemetry"] = telemetry_to_json(*cell.telemetry);
+    json["telemetry"] = kElsewhere;
   }
   return json;
 }
@@ -293,7 +313,7 @@ std::string to_json(const Comparison& comparison) {
   if (comparison.budget > 0) {
     json["budget"] = comparison.budget;
   }
-  return data::json_text(json, 1) + "\n";
+  return with_telemetry(data::json_text(json, 1) + "\n", comparison.cells);
 }
 
 Comparison comparison_from_json(const std::string& text, const std::string& where) {

@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <memory>
@@ -118,6 +119,19 @@ TEST_CASE("comparison: a cell that fails says why, and the others finish") {
   CHECK(cell.telemetry->tests.back().accuracy == cell.accuracy);
   CHECK(cell.telemetry->step_time.samples == 1);
   CHECK(comparison_from_json(to_json(comparison)).cells[1].telemetry->saved_bytes() == cell.telemetry->saved_bytes());
+  // A record is one line of the file, and no text of a cell is taken for its place.
+  Comparison odd = comparison;
+  odd.cells[0].reason = "\"telemetry\": \"@\"";
+  odd.environment.libraries.emplace_back("telemetry", "@");
+  const Comparison found = comparison_from_json(to_json(odd));
+  CHECK(found.cells[0].reason == odd.cells[0].reason);
+  CHECK(std::count(found.environment.libraries.begin(), found.environment.libraries.end(),
+                   odd.environment.libraries.back()) == 1);
+  CHECK_FALSE(found.cells[0].telemetry);
+  CHECK(found.cells[1].telemetry->losses[1].loss == doctest::Approx(cell.telemetry->losses[1].loss).epsilon(1e-5));
+  const std::string text = to_json(comparison);
+  const size_t record = text.find("\"telemetry\": {");
+  CHECK(text.find("\"gap_deviation\"") < text.find('\n', record));
   CHECK(test::read_file(folder / "report/results.json") == to_json(comparison));
   CHECK(test::read_file(folder / "report/results.csv") == to_csv(comparison));
   CHECK(test::read_file(folder / "report/report.html") == to_html(comparison));
