@@ -120,7 +120,7 @@ void check_same_device(const lab::Comparison& comparison) {
 void check_free(const std::filesystem::path& folder) {
   check(!train::path_exists("compare", folder / "results.json"), "compare",
         "'{}' holds another comparison: resume it, or choose another output folder", folder.string());
-  train::check_free("compare", folder, {"results.csv", "report.html"});
+  train::check_free("compare", folder, {"results.csv", "report.html", "report.md"});
 }
 
 bool any_in_state(const lab::Comparison& comparison, std::initializer_list<lab::CellState> states) {
@@ -234,8 +234,9 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "  norma compare --study batch-size --budget 15m\n"
       "  norma compare --models resnet18 --norms batch,group --batch-sizes 2,8,32 --precisions float32,amp_bfloat16\n"
       "Options that take a LIST are axes of a grid: there is a run for each combination of their values.\n"
-      "All runs see the same images in the same order. The output folder gets report.html (table, loss curves, bars),\n"
-      "results.csv and results.json, anew after every run. For the tax the norms of a model take turns, step by step,\n"
+      "All runs see the same images in the same order. The output folder gets report.html (answer, table, charts),\n"
+      "report.md, results.csv and results.json, anew after every run. For the tax the norms of a model take turns, "
+      "step by step,\n"
       "in rounds spread over the whole comparison. Ctrl-C keeps what is done, and --resume FOLDER does the rest.");
   auto state = std::make_shared<State>();
   state->command_line = command_line;

@@ -76,9 +76,8 @@ HelpFormatter::HelpFormatter() {
 }
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
-  (void)is_positional;
-  std::string left = names_of(*option);
-  if (option->get_type_size() != 0) {  // a flag takes no value
+  std::string left = is_positional ? option->get_type_name() : names_of(*option);
+  if (!is_positional && option->get_type_size() != 0) {  // a flag takes no value
     left += " " + option->get_type_name();
   }
   std::string right = option->get_description();

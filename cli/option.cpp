@@ -227,6 +227,14 @@ template Option add_values(CLI::App&, const std::string&, const Range<uint64_t>&
 template Option add_values(CLI::App&, const std::string&, const Range<double>&, std::vector<double>&,
                            const std::string&);
 
+Option add_words(CLI::App& app, const std::string& name, std::vector<std::string>& items,
+                 const std::string& description) {
+  CLI::Option* option = app.add_option(name, items, description);
+  const Option noted = note(option, name);
+  option->expected(0, CLI::detail::expected_max_vector_size)->type_name(name + " …");
+  return noted;
+}
+
 Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
                   const std::string& description) {
   const std::function<void(int64_t)> count = [take = std::move(take)](int64_t given) { take(given > 0); };

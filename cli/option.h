@@ -66,6 +66,9 @@ Option add_items(CLI::App& app, const std::string& names, const std::string& wha
 template <class T>
 Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
                   const std::string& description);
+/// What stands on the command line without the name of an option, any number of it; `name` is for the help.
+Option add_words(CLI::App& app, const std::string& name, std::vector<std::string>& items,
+                 const std::string& description);
 /// "--name", or "--name,!--no-name" for one that can be turned off.
 Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
                   const std::string& description);

@@ -1,5 +1,6 @@
+#include "lab/report/opening.h"
 #include "lab/report/report.h"
-#include "lab/report/student_t.h"
+#include "lab/report/row_groups.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>
@@ -18,56 +19,6 @@
 namespace norma::lab {
 
 namespace {
-
-/// The rows of one comparison_group().
-using GroupRows = std::vector<Row>;
-
-std::vector<GroupRows> by_group(const std::vector<Row>& rows) {
-  std::vector<GroupRows> groups;
-  for (const Row& row : rows) {
-    const auto found = std::find_if(groups.begin(), groups.end(), [&](const GroupRows& group) {
-      return comparison_group(group.front()) == comparison_group(row);
-    });
-    (found != groups.end() ? *found : groups.emplace_back()).push_back(row);
-  }
-  return groups;
-}
-
-int64_t finished_rows(const GroupRows& rows) {
-  return std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.finished > 0; });
-}
-
-/// How far seeds of one norm lie apart, and from which difference on the accuracies of two norms differ.
-struct SeedSpread {
-  double deviation;
-  double threshold;
-};
-
-/// Nothing where no norm had two seeds, and where all agree: then nobody knows how far others would not.
-std::optional<SeedSpread> seed_spread(const GroupRows& rows) {
-  double variance = 0;  // pooled over the norms
-  int64_t freedom = 0;
-  int64_t fewest = std::numeric_limits<int64_t>::max();
-  for (const Row& row : rows) {
-    if (row.finished > 0) {
-      fewest = std::min(fewest, row.finished);
-    }
-    if (row.accuracy.deviation) {
-      variance += static_cast<double>(row.finished - 1) * *row.accuracy.deviation * *row.accuracy.deviation;
-      freedom += row.finished - 1;
-    }
-  }
-  if (freedom == 0 || variance == 0) {
-    return std::nullopt;
-  }
-  // The difference of two means of n seeds has the standard deviation s * sqrt(2 / n). Each norm is compared with batch
-  // norm, and all these comparisons together may be wrong in 5 of 100 cases (Bonferroni).
-  const double deviation = std::sqrt(variance / static_cast<double>(freedom));
-  const auto comparisons = static_cast<double>(std::max<int64_t>(finished_rows(rows) - 1, 1));
-  return SeedSpread{
-      .deviation = deviation,
-      .threshold = student_t(freedom, 0.05 / comparisons) * deviation * std::sqrt(2 / static_cast<double>(fewest))};
-}
 
 /// "a, b and c"
 std::string listed(const std::vector<std::string>& items) {
@@ -134,7 +85,7 @@ std::vector<std::string> accuracy_sentences(const GroupRows& rows, const Compari
 
 }  // namespace
 
-std::string answer_of(const Comparison& comparison) {
+std::vector<std::string> answers_of(const Comparison& comparison) {
   std::vector<Settings> timed;
   std::vector<std::pair<std::string, std::vector<std::string>>> said;  // and of which groups
   for (const GroupRows& rows : by_group(summarize(comparison))) {
@@ -158,11 +109,15 @@ std::string answer_of(const Comparison& comparison) {
     }
     same->second.push_back(group_label(comparison, rows.front()));
   }
-  std::string answer;
+  std::vector<std::string> answers;
   for (const auto& [text, groups] : said) {
-    answer += fmt::format("{}{}: {}", answer.empty() ? "" : " ", listed(groups), text);
+    answers.push_back(fmt::format("{}: {}", listed(groups), text));
   }
-  return answer;
+  return answers;
+}
+
+std::string answer_of(const Comparison& comparison) {
+  return fmt::format("{}", fmt::join(answers_of(comparison), " "));
 }
 
 std::string accuracy_note(const Comparison& comparison) {

@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "lab/report/text_table.h"
-#include "nn/norm/factory.h"
 #include "train/output.h"
 
 #include <fmt/format.h>
@@ -220,8 +219,10 @@ std::string reference_of(const std::vector<std::string>& norms) {
   if (std::find(norms.begin(), norms.end(), "batch") != norms.end()) {
     return "batch";
   }
-  const auto found = std::find_if(norms.begin(), norms.end(),
-                                  [](const std::string& norm) { return nn::parse_norm(norm).name == "batch"; });
+  const auto found = std::find_if(norms.begin(), norms.end(), [](const std::string& norm) {
+    // By its text: norms of plug-ins are unknown where the plug-in is not loaded.
+    return norm.substr(0, norm.find('[')) == "batch";
+  });
   return found == norms.end() ? "" : *found;
 }
 
@@ -372,6 +373,7 @@ void write_report(const Comparison& comparison, const std::filesystem::path& fol
   train::write_text_file("compare", folder / "results.json", to_json(comparison));
   train::write_text_file("compare", folder / "results.csv", to_csv(comparison));
   train::write_text_file("compare", folder / "report.html", to_html(comparison));
+  train::write_text_file("compare", folder / "report.md", to_markdown(comparison));
 }
 
 }  // namespace norma::lab

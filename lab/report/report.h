@@ -117,10 +117,14 @@ std::string to_csv(const Comparison& comparison);
 /// Everything. The second throws Error, with `where` before it, for a text that is no comparison of this format.
 std::string to_json(const Comparison& comparison);
 Comparison comparison_from_json(const std::string& text, const std::string& where = "comparison");
-/// One page that needs nothing else: table, loss curves, bars, recipe and environment.
+/// One page that needs nothing else: the answer, table, charts, settings, machine and commands. No outside reference,
+/// no script.
 std::string to_html(const Comparison& comparison);
 
-/// Writes results.csv, results.json and report.html into a folder. Throws Error that names the file.
+/// The same as Markdown of GitHub's kind, without charts.
+std::string to_markdown(const Comparison& comparison);
+
+/// Writes results.csv, results.json, report.html and report.md into a folder. Throws Error that names the file.
 void write_report(const Comparison& comparison, const std::filesystem::path& folder);
 
 // --- how figures are written ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 #include "lab/report/telemetry_section.h"
 
-#include "lab/report/chart.h"
+#include "lab/report/html.h"
 #include "lab/telemetry/summary.h"
 #include "train/recipe.h"
 
@@ -22,21 +22,24 @@ constexpr size_t kMostCopies = 20;
 
 using Cells = std::vector<std::string>;
 
-void put_row(std::string& page, std::string_view tag, const Cells& cells) {
-  page += "<tr>";
-  for (const std::string& cell : cells) {
-    page += fmt::format("<{0}>{1}</{0}>", tag, escape_html(cell));
+/// The first column names the row. A table that is wider than the page is moved sideways, also by keyboard.
+void put_table(std::string& page, std::string_view caption, const Cells& heads, const std::vector<Cells>& rows) {
+  page += fmt::format(
+      "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table class=\"dense\">\n"
+      "<caption>{0}</caption>\n<thead><tr>",
+      escape_html(caption));
+  for (const std::string& head : heads) {
+    page += fmt::format("<th scope=\"col\">{}</th>", escape_html(head));
   }
-  page += "</tr>\n";
-}
-
-void put_table(std::string& page, const Cells& heads, const std::vector<Cells>& rows) {
-  page += "<div class=\"scroll\"><table>\n";
-  put_row(page, "th", heads);
+  page += "</tr></thead>\n<tbody>\n";
   for (const Cells& row : rows) {
-    put_row(page, "td", row);
+    page += fmt::format("<tr><th scope=\"row\">{}</th>", escape_html(row.front()));
+    for (size_t i = 1; i < row.size(); ++i) {
+      page += fmt::format("<td>{}</td>", escape_html(row[i]));
+    }
+    page += "</tr>\n";
   }
-  page += "</table></div>\n";
+  page += "</tbody></table></div>\n";
 }
 
 std::string milliseconds(double seconds) {
@@ -60,7 +63,8 @@ std::string figure_text(const std::optional<LayerFigure>& figure, bool percent =
   return fmt::format("{} ({}, step {})", value, figure->layer, figure->step);
 }
 
-void put_times(std::string& page, const std::vector<NamedTelemetry>& runs) {
+std::string times(const std::vector<NamedTelemetry>& runs) {
+  std::string page;
   std::vector<Cells> rows;
   for (const NamedTelemetry& run : runs) {
     const StepTime& time = run.telemetry->step_time;
@@ -90,21 +94,23 @@ void put_times(std::string& page, const std::vector<NamedTelemetry>& runs) {
     rows.push_back(std::move(row));
   }
   if (rows.empty()) {
-    return;
+    return page;
   }
-  page += "<h2>Where the step's time goes</h2>\n";
-  put_table(page,
+  page += section_head("step", "Where the step's time goes");
+  put_table(page, "Milliseconds of a training step, and their share of it",
             {"network", "norm", "step ms", "forward", "backward", "optimizer", "norms", "convolutions", "products",
              "rest", "img/s least / median / most", "kept for backward", "by norms"},
             rows);
   page +=
-      "<p class=\"soft\">Of the middle one of some steps of each run, without waiting for its batch, in milliseconds. "
+      "<p class=\"note\">Of the middle one of some steps of each run, without waiting for its batch, in milliseconds. "
       "Norms, convolutions, products and the rest are forward and backward together; a relu that a norm's op adds "
       "counts "
       "as norm. What is kept for backward counts once, for the first layer that keeps it.</p>\n";
+  return page;
 }
 
-void put_ledger(std::string& page, const std::vector<NamedTelemetry>& runs) {
+std::string ledgers(const std::vector<NamedTelemetry>& runs) {
+  std::string page;
   std::vector<Cells> rows;
   size_t known = 0;
   size_t clean = 0;
@@ -127,14 +133,15 @@ void put_ledger(std::string& page, const std::vector<NamedTelemetry>& runs) {
     }
   }
   if (known == 0) {
-    return;
+    return page;
   }
-  page += fmt::format(
-      "<h2>Implicit copies</h2>\n<p>{} of {} networks make no copy of images in another memory format.</p>\n", clean,
-      known);
+  page += fmt::format("{}<p class=\"note\">{} of {} networks make no copy of images in another memory format.</p>\n",
+                      section_head("ledger", "Implicit copies"), clean, known);
   if (!rows.empty()) {
-    put_table(page, {"network", "norm", "layer", "op", "pass", "from", "to", "copies", "moved per step"}, rows);
+    put_table(page, "Copies that a training step makes and nobody asked for by name",
+              {"network", "norm", "layer", "op", "pass", "from", "to", "copies", "moved per step"}, rows);
   }
+  return page;
 }
 
 Cells health_row(const LayerHealth& layer) {
@@ -157,23 +164,24 @@ Cells health_row(const LayerHealth& layer) {
           layer.gap ? number(layer.gap->mean) : "–"};
 }
 
-void put_health(std::string& page, const std::vector<NamedTelemetry>& runs) {
+std::string health(const std::vector<NamedTelemetry>& runs) {
+  std::string page;
   std::vector<Cells> rows;
   for (const NamedTelemetry& run : runs) {
     if (run.telemetry->health.empty()) {
       continue;
     }
-    const HealthSummary health = summarize_health(*run.telemetry);
-    rows.push_back({run.group, run.label, std::to_string(health.non_finite), figure_text(health.largest_output),
-                    figure_text(health.largest_gradient), figure_text(health.smallest_gradient),
-                    figure_text(health.most_dead_channels, /* percent= */ true), figure_text(health.least_gamma),
-                    figure_text(health.largest_gamma), figure_text(health.largest_gap)});
+    const HealthSummary summary = summarize_health(*run.telemetry);
+    rows.push_back({run.group, run.label, std::to_string(summary.non_finite), figure_text(summary.largest_output),
+                    figure_text(summary.largest_gradient), figure_text(summary.smallest_gradient),
+                    figure_text(summary.most_dead_channels, /* percent= */ true), figure_text(summary.least_gamma),
+                    figure_text(summary.largest_gamma), figure_text(summary.largest_gap)});
   }
   if (rows.empty()) {
-    return;
+    return page;
   }
-  page += "<h2>Numbers in the layers</h2>\n";
-  put_table(page,
+  page += section_head("health", "Numbers in the layers");
+  put_table(page, "The extremes of each run, with their layer and step",
             {"network", "norm", "not finite", "largest |output|", "largest |gradient|", "least gradient deviation",
              "dead channels", "least γ", "largest γ", "largest batch norm gap"},
             rows);
@@ -190,17 +198,18 @@ void put_health(std::string& page, const std::vector<NamedTelemetry>& runs) {
     for (const LayerHealth& layer : last.layers) {
       layers.push_back(health_row(layer));
     }
-    put_table(page,
+    put_table(page, fmt::format("Layers of {} {}", run.group, run.label),
               {"layer", "kind", "mean", "deviation", "largest", "gradient deviation", "largest gradient", "not finite",
                "dead channels", "γ", "β", "batch norm gap"},
               layers);
     page += "</details>\n";
   }
   page +=
-      "<p class=\"soft\">Outputs are those of the layer with the activation that its op adds. A channel is dead when "
+      "<p class=\"note\">Outputs are those of the layer with the activation that its op adds. A channel is dead when "
       "it "
       "is 0 for a whole batch. The gap of a batch norm is how far the means of a batch lie from the running ones, in "
       "running standard deviations. results.json has all layers of all runs.</p>\n";
+  return page;
 }
 
 }  // namespace
@@ -233,12 +242,10 @@ std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
   return runs;
 }
 
-std::string telemetry_sections(const std::vector<NamedTelemetry>& runs) {
-  std::string page;
-  put_times(page, runs);
-  put_ledger(page, runs);
-  put_health(page, runs);
-  return page;
+std::vector<PageSection> telemetry_sections(const std::vector<NamedTelemetry>& runs) {
+  return {{.id = "step", .title = "Step time", .html = times(runs)},
+          {.id = "ledger", .title = "Implicit copies", .html = ledgers(runs)},
+          {.id = "health", .title = "Layers", .html = health(runs)}};
 }
 
 }  // namespace norma::lab

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/report/page.h"
 #include "lab/report/report.h"
 #include "lab/telemetry/telemetry.h"
 
@@ -19,8 +20,8 @@ struct NamedTelemetry {
 /// failed.
 std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison);
 
-/// Sections of an HTML page, with headings of rank 2: where the time of a step goes and what its layers keep, which
-/// implicit copies are made, how the numbers in the layers look. "" without records.
-std::string telemetry_sections(const std::vector<NamedTelemetry>& runs);
+/// Sections of the page: where the time of a step goes and what its layers keep, which implicit copies are made, how
+/// the numbers in the layers look. Without records their HTML is "".
+std::vector<PageSection> telemetry_sections(const std::vector<NamedTelemetry>& runs);
 
 }  // namespace norma::lab

@@ -1,7 +1,7 @@
 #include "core/factory.h"
 #include "data/image_file.h"
 #include "data/safetensors.h"
-#include "lab/report/report.h"
+#include "lab/report/merged.h"
 #include "train/checkpoint.h"
 #include "train/recipe.h"
 
@@ -92,6 +92,7 @@ void write_seeds(const std::filesystem::path& folder) {
   write(folder / "norm_spec/groups", "group/16");
   write(folder / "recipe/recipe", train::to_json(train::Recipe{}));
   write(folder / "comparison/comparison", lab::to_json(comparison()));
+  write(folder / "comparison/merged", lab::to_json(lab::Parts{{"a", comparison()}, {"b", comparison()}}));
   write(folder / "metrics/log",
         "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy\n1,0.5,4,0.001,2.5,3.1,,\n"
         "2,1,8,0.001,2.4,3.2,2.3,0.5\n5,2,16,0.001,2,3,,\n");

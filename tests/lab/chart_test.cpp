@@ -1,6 +1,8 @@
 #include "lab/report/chart.h"
 
 #include "core/error.h"
+#include "lab/report/chart_axes.h"
+#include "lab/report/html.h"
 
 #include <doctest/doctest.h>
 
@@ -20,6 +22,17 @@ size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
+/// The attribute `d` of the n-th path of a class.
+std::string path(const std::string& svg, const std::string& of_class, size_t n = 0) {
+  size_t at = svg.find("<path class=\"" + of_class);
+  for (; n > 0; --n) {
+    at = svg.find("<path class=\"" + of_class, at + 1);
+  }
+  REQUIRE(at != std::string::npos);
+  const size_t begin = svg.find(" d=\"", at) + 4;
+  return svg.substr(begin, svg.find('"', begin) - begin);
+}
+
 }  // namespace
 
 TEST_CASE("chart: ticks are round and enclose the values") {
@@ -29,70 +42,157 @@ TEST_CASE("chart: ticks are round and enclose the values") {
   CHECK_THROWS_WITH_AS(axis_ticks(1, 1, 3), "axis_ticks: low: expected less than high (1), got 1", norma::Error);
 }
 
-TEST_CASE("chart: HTML's own characters are escaped") {
-  CHECK(escape_html("a<b & \"c\" > 'd'") == "a&lt;b &amp; &quot;c&quot; &gt; &#39;d&#39;");
-  CHECK(escape_html("83.1 ± 0.2 %") == "83.1 ± 0.2 %");
+TEST_CASE("chart: ticks are written as people write them") {
+  CHECK(tick_text(25000, {0, 25000}) == "25,000");
+  CHECK(tick_text(-1250000, {-1250000, 0}) == "-1,250,000");
+  CHECK(tick_text(1000, {0, 1000}) == "1000");
+  CHECK(tick_text(0.6000000000000001, {0, 0.2}) == "0.6");
+  CHECK(tick_text(-1e-17, {-0.1, 0}) == "0");
 }
 
-TEST_CASE("chart: palette colours differ and repeat") {
-  std::set<std::string_view> colours;
-  for (size_t i = 0; i < 8; ++i) {
-    colours.insert(palette(i));
+TEST_CASE("chart: HTML's own characters are escaped, and those that it may not have are left out") {
+  CHECK(escape_html("a<b & \"c\" > 'd'") == "a&lt;b &amp; &quot;c&quot; &gt; &#39;d&#39;");
+  CHECK(escape_html("83.1 ± 0.2 %") == "83.1 ± 0.2 %");
+  CHECK(escape_html(std::string("a\0b\x1b\n", 5)) == "ab\n");
+}
+
+TEST_CASE("chart: 32 styles differ in colour or dashes") {
+  std::set<std::string> styles;
+  for (size_t i = 0; i < 32; ++i) {
+    styles.insert(style_class(i));
   }
-  CHECK(colours.size() == 8);
-  CHECK(palette(8) == palette(0));
+  CHECK(styles.size() == 32);
+  CHECK(style_class(0) == "s0 d0");
 }
 
 TEST_CASE("chart: a line chart has a path per curve and a legend entry per name that is not faint") {
-  const std::string svg =
-      line_chart({.title = "loss <1>",
-                  .x_label = "images",
-                  .y_label = "loss",
-                  .series = {{.name = "batch", .colour = "#111111", .x = {0, 1, 2}, .y = {3, 2, 1}},
-                             {.name = "batch", .colour = "#111111", .x = {0, 1}, .y = {3, 1}},
-                             {.name = "group", .colour = "#222222", .x = {0, 1}, .y = {2, 1}},
-                             {.name = "pale", .colour = "#333333", .x = {0, 1}, .y = {9, 0}, .faint = true}}});
-  CHECK(count(svg, "<path") == 4);
-  CHECK(count(svg, "<span>") == 2);
-  CHECK(count(svg, "loss &lt;1&gt;") == 1);
+  const std::string svg = line_chart({.id = "c",
+                                      .title = "loss <1>",
+                                      .description = "falls",
+                                      .x_label = "images",
+                                      .y_label = "loss",
+                                      .series = {{.name = "batch", .style = 0, .x = {0, 1, 2}, .y = {3, 2, 1}},
+                                                 {.name = "batch", .style = 0, .x = {0, 1}, .y = {3, 1}},
+                                                 {.name = "group", .style = 1, .x = {0, 1}, .y = {2, 1}},
+                                                 {.name = "p", .style = 2, .x = {0, 1}, .y = {9, 0}, .faint = true}}});
+  CHECK(count(svg, "<path class=\"curve") == 4 + 2);  // and samples in the legend
+  CHECK(count(svg, "<li>") == 2);
+  CHECK(count(svg, "<title id=\"c-t\">loss &lt;1&gt;</title><desc id=\"c-d\">falls</desc>") == 1);
+  CHECK(count(svg, "aria-labelledby=\"c-t c-d\"") == 1);
   CHECK(count(svg, "<svg") == count(svg, "</svg>"));
   // The faint curve's 9 does not stretch the axis.
-  CHECK(count(svg, ">3</text>") == 1);
-  CHECK(count(svg, ">9</text>") == 0);
+  CHECK(count(svg, ">3</span>") == 1);
+  CHECK(count(svg, ">9</span>") == 0);
+  // From the upper left corner to the lower right one: 3 and 1 of an axis from 1 to 3.
+  CHECK(path(svg, "curve s0") == "M0 0l500 500l500 500");
+}
+
+TEST_CASE("chart: values with names along the axis have a dot each, in the middle of their place") {
+  const std::string svg = line_chart({.id = "c",
+                                      .title = "t",
+                                      .description = "d",
+                                      .x_label = "batch size",
+                                      .y_label = "y",
+                                      .series = {{.name = "a", .style = 3, .x = {0, 1}, .y = {0, 1}}},
+                                      .x_names = {"2", "1<6"}});
+  CHECK(path(svg, "dot s3", 0) == "M250 1000h0");
+  CHECK(path(svg, "dot s3", 1) == "M750 0h0");
+  CHECK(count(svg, "style=\"left:75%\">1&lt;6</span>") == 1);
 }
 
 TEST_CASE("chart: NaN and infinity leave a gap, and no letter of them reaches the page") {
-  const std::string svg =
-      line_chart({.title = "t",
-                  .x_label = "x",
-                  .y_label = "y",
-                  .series = {{.name = "a", .colour = "#000", .x = {0, 1, 2, 3, 4}, .y = {1, NAN, 2, INFINITY, 3}}}});
+  const std::string svg = line_chart({.id = "c",
+                                      .title = "t",
+                                      .description = "d",
+                                      .x_label = "x",
+                                      .y_label = "y",
+                                      .series = {{.name = "a", .x = {0, 1, 2, 3, 4}, .y = {1, NAN, 2, INFINITY, 3}}}});
   CHECK(count(svg, "nan") == 0);
   CHECK(count(svg, "inf") == 0);
-  const size_t path = svg.find(" d=\"");
-  const std::string d = svg.substr(path, svg.find('"', path + 4) - path);
-  CHECK(count(d, "M") == 3);
-  CHECK(count(d, "L") == 0);
+  CHECK(path(svg, "curve") == "M0 1000h0M500 500h0M1000 0h0");  // each alone, and seen by its round ends
 }
 
-TEST_CASE("chart: empty charts and long curves") {
-  CHECK(count(line_chart({.title = "t", .x_label = "x", .y_label = "y", .series = {}}), "<path") == 0);
-  Series series{.name = "long", .colour = "#000", .x = {}, .y = {}};
+TEST_CASE("chart: of a long curve the least and the most of each stretch are drawn") {
+  Series series{.name = "long", .x = {}, .y = {}};
   for (int i = 0; i < 20000; ++i) {
     series.x.push_back(i);
-    series.y.push_back(std::sin(i));
+    series.y.push_back(i == 12345 ? 100 : std::sin(i));
   }
-  CHECK(line_chart({.title = "t", .x_label = "x", .y_label = "y", .series = {series}}).size() < 30000);
+  const std::string svg = line_chart({.id = "c",
+                                      .title = "t",
+                                      .description = "d",
+                                      .x_label = "x",
+                                      .y_label = "y",
+                                      .series = {series},
+                                      .most_points = 200});
+  CHECK(svg.size() < 6000);
+  CHECK(count(path(svg, "curve"), "l") <= 200);
+  CHECK(count(svg, ">100</span>") == 1);
+  CHECK(count(path(svg, "curve"), "-66") + count(path(svg, "curve"), "-67") == 1);  // two thirds of the axis: 0 to 100
+  CHECK(count(line_chart({.id = "c", .title = "t", .description = "d", .x_label = "x", .y_label = "y", .series = {}}),
+              "curve") == 0);
+}
+
+TEST_CASE("chart: dots stand where their values are on an axis that fits them") {
+  const std::string svg = dot_plot(
+      {.id = "c",
+       .title = "accuracy",
+       .description = "d",
+       .x_label = "%",
+       .dots = {{.name = "a", .style = 1, .value = 80, .low = 79, .high = 84, .parts = {79.5, 80.5}, .text = "80 %"},
+                {.name = "b", .style = 2, .value = 82, .text = "82 %"},
+                {.name = "c", .style = 4, .value = NAN, .text = "not known"}}});
+  CHECK(count(svg, ">0</span>") == 0);  // the axis goes from 79 to 84
+  CHECK(path(svg, "dot s1") == "M200 50h0");
+  CHECK(path(svg, "dot s2") == "M600 150h0");
+  CHECK(count(svg, "class=\"dot") == 2);
+  CHECK(count(svg, "class=\"part s1") == 2);
+  CHECK(path(svg, "error s1") == "M0 50H1000M0 35v30M1000 35v30");
+  CHECK(count(svg, "<li><span>c</span> <span>not known</span></li>") == 1);
+  CHECK(count(svg, "nan") == 0);
+}
+
+TEST_CASE("chart: the axis of dots reaches the reference, and a bar without end has none") {
+  const std::string svg = dot_plot({.id = "c",
+                                    .title = "tax",
+                                    .description = "d",
+                                    .x_label = "%",
+                                    .dots = {{.name = "a", .value = 10, .low = 4, .high = INFINITY, .text = ""}},
+                                    .reference = 0});
+  CHECK(path(svg, "axis") == "M0 0v100");
+  CHECK(path(svg, "error") == "M400 50H1000M400 35v30");
 }
 
 TEST_CASE("chart: bars are as long as their values") {
-  const std::string svg = bar_chart({.title = "accuracy",
-                                     .bars = {{.name = "a", .colour = "#000", .value = 50, .text = "50 %"},
-                                              {.name = "b", .colour = "#000", .value = 100, .text = "100 %"},
-                                              {.name = "c", .colour = "#000", .value = NAN, .text = "-"}},
-                                     .end = 100});
-  CHECK(count(svg, "width=\"200.0\"") == 1);
-  CHECK(count(svg, "width=\"400.0\"") == 1);
-  CHECK(count(svg, "width=\"0.0\"") == 1);
-  CHECK(count(svg, "50 %") == 1);
+  const std::string svg = bar_chart({.id = "c",
+                                     .title = "memory",
+                                     .description = "d",
+                                     .x_label = "MB",
+                                     .bars = {{.name = "a", .value = 50, .text = "50 MB"},
+                                              {.name = "b", .value = 100, .text = "100 MB"},
+                                              {.name = "c", .value = NAN, .text = "-"},
+                                              {.name = "d", .value = -3, .text = "-3"}}});
+  CHECK(count(svg, "width=\"500\"") == 1);
+  CHECK(count(svg, "width=\"1000\"") == 1);
+  CHECK(count(svg, "width=\"0\"") == 2);
+  CHECK(count(svg, "50 MB") == 1);
+}
+
+TEST_CASE("chart: names beside points leave each other room, and many points have none") {
+  PointChart chart{.id = "c", .title = "t", .description = "d", .x_label = "s", .y_label = "%", .points = {}};
+  for (int i = 0; i < 3; ++i) {
+    chart.points.push_back({.name = "n" + std::to_string(i), .x = 1.0 + i, .y = 50});
+  }
+  chart.points.push_back({.name = "nowhere", .x = NAN, .y = 50});
+  const std::string svg = point_chart(chart);
+  CHECK(count(svg, "class=\"dot") == 3);
+  CHECK(count(svg, "nowhere") == 0);
+  CHECK(count(svg, "bottom:50%\">n0<") == 1);
+  CHECK(count(svg, "bottom:58%\">n1<") == 1);
+  CHECK(count(svg, "bottom:66%\">n2<") == 1);
+  chart.points.resize(1);
+  for (int i = 0; i < 20; ++i) {
+    chart.points.push_back({.name = "more", .x = 1, .y = 1.0 * i});
+  }
+  CHECK(count(point_chart(chart), "class=\"names\"") == 0);
 }

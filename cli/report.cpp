@@ -1,0 +1,90 @@
+#include "cli/command.h"
+#include "cli/options.h"
+#include "core/input_file.h"
+#include "lab/report/merged.h"
+#include "train/folder_lock.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace norma::cli {
+
+namespace {
+
+struct State {
+  std::vector<std::string> folders;
+  std::string output;
+};
+
+lab::Parts load_report(const std::filesystem::path& folder) {
+  check(train::is_folder("report", folder), "report", "'{}': expected the folder of a comparison", folder.string());
+  const std::filesystem::path file = folder / "results.json";
+  constexpr uint64_t kMaxBytes = uint64_t{256} << 20;  // ten million steps
+  return lab::parts_from_json(read_text_file("report", file, kMaxBytes), "report: " + file.string());
+}
+
+/// Folders as they are on the disk: "." has a name too.
+std::vector<std::filesystem::path> real_paths(const std::vector<std::string>& folders) {
+  std::vector<std::filesystem::path> paths;
+  for (const std::string& folder : folders) {
+    std::error_code none;
+    std::filesystem::path path = std::filesystem::weakly_canonical(folder, none);
+    paths.push_back(none ? std::filesystem::path(folder) : std::move(path));
+  }
+  return paths;
+}
+
+int run(const State& state) {
+  check(!state.folders.empty(), "report", "expected the folder of a comparison, or several");
+  check(state.folders.size() == 1 || !state.output.empty(), "report",
+        "--output: expected the folder of the merged report, got nothing");
+  const std::filesystem::path output = state.output.empty() ? state.folders.front() : state.output;
+  std::optional<train::FolderLock> lock;
+  if (state.output.empty()) {
+    check(train::is_folder("report", output), "report", "'{}': expected the folder of a comparison", output.string());
+    lock.emplace("report", output);  // before it is read: a comparison that goes on there would write over it
+  } else {
+    train::check_free("report", output, {"results.json", "results.csv", "report.html", "report.md"});
+  }
+  std::vector<lab::Parts> reports;
+  for (const std::string& folder : state.folders) {
+    reports.push_back(load_report(folder));
+  }
+  const lab::Parts parts =
+      reports.size() == 1 ? std::move(reports.front()) : lab::merged(real_paths(state.folders), std::move(reports));
+  if (!lock) {  // only now: a mistake leaves no folder
+    train::make_output_folder("report", output);
+    lock.emplace("report", output);
+  }
+  lab::write_report(parts, output);
+  train::say("{}\nreport: {}\n", lab::to_table(parts), (output / "report.html").string());
+  return kSuccess;
+}
+
+}  // namespace
+
+Command add_report(CLI::App& program) {
+  CLI::App& app = add_subcommand(
+      program, "report", "Write the report of a comparison anew, or one of several",
+      "Examples:\n"
+      "  norma report runs/compare-20260101-120000\n"
+      "  norma report runs/laptop runs/server --output runs/both\n"
+      "Reads results.json of each folder, and writes report.html, report.md, results.csv and results.json. In a "
+      "report\n"
+      "of several comparisons each line says which it is from, also where model, norm and seed are the same.");
+  auto state = std::make_shared<State>();
+  add_words(app, "DIR", state->folders, "folders of comparisons, or of merged ones");
+  add_path(app, "--output", state->output, "folder for the report")
+      .type_name("FOLDER")
+      .default_str("the folder itself, of one comparison");
+  return {&app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli

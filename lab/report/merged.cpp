@@ -1,0 +1,213 @@
+#include "lab/report/merged.h"
+
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "data/json.h"
+#include "lab/report/page.h"
+#include "lab/report/text_table.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+namespace norma::lab {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "norma comparisons ";
+constexpr int64_t kVersion = 1;
+
+Page page_of(const Parts& parts) {
+  std::vector<NamedComparison> named;
+  named.reserve(parts.size());
+  for (const Part& part : parts) {
+    named.push_back({.name = part.name, .comparison = &part.comparison});
+  }
+  return Page(std::move(named));
+}
+
+void check_version(const std::string& format, const std::string& where) {
+  int64_t version = 0;
+  const char* end = format.data() + format.size();
+  const auto [stop, error] = std::from_chars(format.data() + kFormat.size(), end, version);
+  check(error == std::errc() && stop == end && version >= 1, where, "format: expected '{}{}', got '{}'", kFormat,
+        kVersion, excerpt(format));
+  check(version <= kVersion, where,
+        "format: expected a version up to {}, got {}: a newer Norma has written this, and this one cannot read it",
+        kVersion, version);
+}
+
+/// The last `count` parts of a path: "a/run" of "/results/a/run" for 2.
+std::string end_of(const std::filesystem::path& path, size_t count) {
+  std::vector<std::string> names;
+  for (const std::filesystem::path& name : path) {
+    if (!name.empty() && name != "/") {
+      names.push_back(name.string());
+    }
+  }
+  std::string text;
+  for (size_t i = names.size() - std::min(count, names.size()); i < names.size(); ++i) {
+    text += (text.empty() ? "" : "/") + names[i];
+  }
+  return text.empty() ? "/" : text;
+}
+
+/// Names that differ, each as short as that allows.
+std::vector<std::string> names_of(const std::vector<std::filesystem::path>& folders) {
+  std::vector<std::string> names;
+  for (const std::filesystem::path& folder : folders) {
+    const auto length = static_cast<size_t>(std::distance(folder.begin(), folder.end()));
+    std::string name;
+    for (size_t count = 1; count <= std::max<size_t>(length, 1); ++count) {
+      name = end_of(folder, count);
+      const auto same = std::count_if(folders.begin(), folders.end(),
+                                      [&](const std::filesystem::path& other) { return end_of(other, count) == name; });
+      if (same == 1) {
+        break;
+      }
+    }
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+bool same_comparison(const Comparison& a, const Comparison& b) {
+  const auto settings_of_cells = [](const Comparison& comparison) {
+    std::vector<Settings> settings(comparison.cells.begin(), comparison.cells.end());
+    return settings;
+  };
+  return std::tie(a.date, a.command, a.environment.cpu, a.environment.memory) ==
+             std::tie(b.date, b.command, b.environment.cpu, b.environment.memory) &&
+         settings_of_cells(a) == settings_of_cells(b);
+}
+
+bool is_one(const Parts& parts) {
+  return parts.size() == 1 && parts.front().name.empty();
+}
+
+}  // namespace
+
+Parts parts_from_json(const std::string& text, const std::string& where) {
+  const nlohmann::json json = data::parse_json(where, "the report", text);
+  const auto format = data::json_field<std::string>(where, json, "format");
+  if (!format.starts_with(kFormat)) {
+    Parts parts(1);
+    parts.front().comparison = comparison_from_json(text, where);
+    return parts;
+  }
+  check_version(format, where);
+  check(json.contains("comparisons") && json["comparisons"].is_array() && json["comparisons"].size() > 1, where,
+        "comparisons: expected a list of two or more");
+  Parts parts;
+  for (const nlohmann::json& one : json["comparisons"]) {
+    const std::string place = fmt::format("{}: comparison {}", where, parts.size() + 1);
+    Part part;
+    part.name = data::json_field<std::string>(place, one, "name");
+    check(!part.name.empty(), place, "name: expected one, got an empty text");
+    check(std::none_of(parts.begin(), parts.end(), [&](const Part& other) { return other.name == part.name; }), place,
+          "name: expected each once, got '{}' twice", excerpt(part.name));
+    check(one.contains("comparison"), place, "comparison: missing");
+    part.comparison = comparison_from_json(data::json_text(one["comparison"]), place);
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+Parts merged(const std::vector<std::filesystem::path>& folders, std::vector<Parts> reports) {
+  const std::vector<std::string> names = names_of(folders);
+  Parts all;
+  std::vector<std::string> from;  // what a person knows each part by
+  for (size_t i = 0; i < reports.size(); ++i) {
+    for (Part& part : reports[i]) {
+      for (size_t other = 0; other < all.size(); ++other) {
+        check(!same_comparison(all[other].comparison, part.comparison), "report",
+              "'{}' and '{}' hold the same comparison, begun {}: leave one of them out", from[other],
+              folders[i].string(), part.comparison.date);
+      }
+      std::string name = part.name.empty() ? names[i] : part.name;
+      const auto taken = [&](const std::string& wanted) {
+        return std::any_of(all.begin(), all.end(), [&](const Part& other) { return other.name == wanted; });
+      };
+      if (taken(name)) {
+        name = fmt::format("{}/{}", names[i], name);
+      }
+      for (int number = 2; taken(name); ++number) {
+        name = fmt::format("{}/{} {}", names[i], part.name, number);
+      }
+      all.push_back({.name = std::move(name), .comparison = std::move(part.comparison)});
+      from.push_back(folders[i].string());
+    }
+  }
+  check(all.size() > 1, "report", "folders: expected two comparisons or more to merge, got {}", all.size());
+  return all;
+}
+
+std::string to_table(const Parts& parts) {
+  std::string text;
+  for (const Part& part : parts) {
+    text += part.name.empty() ? "" : fmt::format("{}{}:\n", text.empty() ? "" : "\n", part.name);
+    text += to_table(part.comparison);
+  }
+  return text;
+}
+
+std::string to_csv(const Parts& parts) {
+  if (is_one(parts)) {
+    return to_csv(parts.front().comparison);
+  }
+  std::string csv;
+  for (const Part& part : parts) {
+    const std::string own = to_csv(part.comparison);
+    size_t begin = 0;
+    bool quoted = false;  // then a line break is part of a field
+    for (size_t i = 0; i < own.size(); ++i) {
+      quoted ^= own[i] == '"';
+      if (own[i] != '\n' || quoted) {
+        continue;
+      }
+      const bool head = begin == 0;
+      if (!head || csv.empty()) {
+        csv += fmt::format("{},{}", head ? "comparison" : csv_field(part.name), own.substr(begin, i + 1 - begin));
+      }
+      begin = i + 1;
+    }
+  }
+  return csv;
+}
+
+std::string to_json(const Parts& parts) {
+  if (is_one(parts)) {
+    return to_json(parts.front().comparison);
+  }
+  Json list = Json::array();
+  for (const Part& part : parts) {
+    list.push_back({{"name", part.name}, {"comparison", Json::parse(to_json(part.comparison))}});
+  }
+  return data::json_text(Json{{"format", fmt::format("{}{}", kFormat, kVersion)}, {"comparisons", std::move(list)}},
+                         1) +
+         "\n";
+}
+
+std::string to_html(const Parts& parts) {
+  return to_html(page_of(parts));
+}
+
+std::string to_markdown(const Parts& parts) {
+  return to_markdown(page_of(parts));
+}
+
+void write_report(const Parts& parts, const std::filesystem::path& folder) {
+  train::write_text_file("report", folder / "results.json", to_json(parts));
+  train::write_text_file("report", folder / "results.csv", to_csv(parts));
+  train::write_text_file("report", folder / "report.html", to_html(parts));
+  train::write_text_file("report", folder / "report.md", to_markdown(parts));
+}
+
+}  // namespace norma::lab

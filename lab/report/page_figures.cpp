@@ -1,0 +1,321 @@
+#include "lab/report/chart.h"
+#include "lab/report/page.h"
+#include "lab/report/text_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+// Accuracy, time, tax and memory: a chart for each group.
+
+namespace norma::lab {
+
+namespace {
+
+constexpr size_t kOpenFigures = 8;  ///< the others are folded away
+constexpr size_t kOpenRows = 40;    ///< of a chart; a longer one is folded away
+
+/// A section with one chart for each group of which `chart` makes one; "" without any. `notes` go over the charts.
+std::string section(const Page& page, std::string_view id, std::string_view title, std::string_view note,
+                    const std::function<std::string(const PageGroup&, const std::string& id)>& chart) {
+  std::vector<std::string> shown;
+  std::vector<std::string> folded;
+  for (size_t i = 0; i < page.groups.size(); ++i) {
+    std::string html = chart(page.groups[i], fmt::format("{}-{}", id, i + 1));
+    if (!html.empty()) {
+      (page.groups[i].rows.size() > kOpenRows ? folded : shown).push_back(std::move(html));
+    }
+  }
+  const size_t open = std::min(shown.size(), kOpenFigures);
+  shown.insert(shown.end(), folded.begin(), folded.end());
+  return shown.empty()
+             ? ""
+             : section_head(id, title) + fmt::format("<p class=\"note\">{}</p>\n", note) + figures(shown, open);
+}
+
+bool has_known_spread(const Page& page) {
+  return std::any_of(page.groups.begin(), page.groups.end(), [](const PageGroup& group) {
+    return std::any_of(group.rows.begin(), group.rows.end(),
+                       [](const PageRow& row) { return row.row.accuracy.deviation.value_or(0) > 0; });
+  });
+}
+
+/// The spread of the seeds that belongs to a row: that of its group in its comparison.
+std::optional<SeedSpread> spread_of(const PageRow& row, const PageGroup& group) {
+  GroupRows rows;
+  for (const PageRow& other : group.rows) {
+    if (other.source == row.source) {
+      rows.push_back(other.row);
+    }
+  }
+  return seed_spread(rows);
+}
+
+struct Interval {
+  std::optional<double> low;
+  std::optional<double> high;
+};
+
+/// Of the mean accuracy, in percent.
+Interval accuracy_interval(const PageRow& row, const PageGroup& group) {
+  const std::optional<SeedSpread> spread = spread_of(row, group);
+  if (!spread || row.row.finished == 0) {
+    return {};
+  }
+  const double half = spread->half_interval(row.row.finished);
+  return {100 * (row.row.accuracy.mean - half), 100 * (row.row.accuracy.mean + half)};
+}
+
+std::string accuracy_chart(const PageGroup& group, const std::string& id) {
+  DotPlot plot{.id = id,
+               .title = "Test accuracy of " + group.label,
+               .description = "A dot for each norm at its mean accuracy over the seeds, in percent:",
+               .x_label = "test accuracy, %",
+               .dots = {}};
+  for (const PageRow& row : group.rows) {
+    if (row.row.finished == 0) {
+      continue;
+    }
+    const Interval interval = accuracy_interval(row, group);
+    Dot dot{.name = row.label,
+            .style = row.style,
+            .value = 100 * row.row.accuracy.mean,
+            .low = interval.low,
+            .high = interval.high,
+            .parts = {},
+            .text = format_spread(row.row.accuracy, 2, 100) + " %"};
+    if (row.row.finished > 1) {
+      for (const Cell* cell : row.cells) {
+        if (cell->state == CellState::finished) {
+          dot.parts.push_back(100 * cell->accuracy);
+        }
+      }
+    }
+    plot.description += fmt::format(" {} {};", row.label, dot.text);
+    plot.dots.push_back(std::move(dot));
+  }
+  plot.description.back() = '.';
+  return plot.dots.empty() ? "" : figure(group.label, "", dot_plot(plot));
+}
+
+/// Accuracy against an axis with numbers, one curve for each norm, for each combination of the other axes.
+std::vector<std::string> axis_charts(const Page& page, const Axis& axis) {
+  struct Panel {
+    std::string label;
+    std::vector<const PageGroup*> groups;  // one for each value
+  };
+  std::vector<Panel> panels;
+  for (const PageGroup& group : page.groups) {
+    std::string label = group.settings.model;
+    for (const Axis& other : page.axes) {
+      if (other.name != axis.name) {
+        label += fmt::format(", {} {}", other.name, other.value(group.settings));
+      }
+    }
+    const auto found =
+        std::find_if(panels.begin(), panels.end(), [&](const Panel& panel) { return panel.label == label; });
+    (found != panels.end() ? *found : panels.emplace_back(Panel{label, {}})).groups.push_back(&group);
+  }
+  std::vector<std::string> charts;
+  for (Panel& panel : panels) {
+    LineChart chart{.id = fmt::format("against-{}-{}", axis.name == "lr" ? "lr" : "batch", charts.size() + 1),
+                    .title = fmt::format("Test accuracy of {} against {}", panel.label, axis.name),
+                    .description = fmt::format("A curve for each norm over {} values; the table has the numbers.",
+                                               panel.groups.size()),
+                    .x_label = std::string(axis.name),
+                    .y_label = "test accuracy, %",
+                    .series = {}};
+    std::stable_sort(panel.groups.begin(), panel.groups.end(), [&](const PageGroup* a, const PageGroup* b) {
+      return axis.name == "lr" ? a->settings.lr < b->settings.lr : a->settings.batch_size < b->settings.batch_size;
+    });
+    for (const PageGroup* group : panel.groups) {
+      const auto x = static_cast<double>(chart.x_names.size());
+      chart.x_names.push_back(axis.value(group->settings));
+      for (const PageRow& row : group->rows) {
+        if (row.row.finished == 0) {
+          continue;
+        }
+        auto series = std::find_if(chart.series.begin(), chart.series.end(),
+                                   [&](const Series& other) { return other.name == row.label; });
+        if (series == chart.series.end()) {
+          chart.series.push_back({.name = row.label, .style = row.style, .x = {}, .y = {}});
+          series = chart.series.end() - 1;
+        }
+        series->x.push_back(x);
+        series->y.push_back(100 * row.row.accuracy.mean);
+      }
+    }
+    if (chart.x_names.size() > 1 && !chart.series.empty()) {
+      charts.push_back(figure(chart.title, "", line_chart(chart)));
+    }
+  }
+  return charts;
+}
+
+/// Seconds that the training steps of a row take, as they were in turns; nothing where they had none.
+std::optional<double> seconds_in_turns(const PageRow& row) {
+  const Comparison& comparison = *row.source->comparison;
+  const auto timing = std::find_if(comparison.timings.begin(), comparison.timings.end(),
+                                   [&](const Timing& other) { return other.group == timing_group(row.row); });
+  if (timing == comparison.timings.end()) {
+    return std::nullopt;
+  }
+  const auto mine = std::find(timing->norms.begin(), timing->norms.end(), row.row.norm);
+  if (mine == timing->norms.end()) {
+    return std::nullopt;
+  }
+  std::vector<double> steps;
+  for (const std::vector<double>& round : timing->rounds) {
+    if (const double seconds = round[static_cast<size_t>(mine - timing->norms.begin())]; std::isfinite(seconds)) {
+      steps.push_back(seconds);
+    }
+  }
+  const auto finished = std::find_if(row.cells.begin(), row.cells.end(),
+                                     [](const Cell* cell) { return cell->state == CellState::finished; });
+  if (steps.empty() || finished == row.cells.end()) {
+    return std::nullopt;
+  }
+  return median_interval(std::move(steps)).median * static_cast<double>((*finished)->losses.size());
+}
+
+/// Seconds of the whole run, the mean of the seeds.
+double seconds_of_runs(const PageRow& row) {
+  double sum = 0;
+  for (const Cell* cell : row.cells) {
+    sum += cell->state == CellState::finished ? cell->seconds : 0;
+  }
+  return sum / static_cast<double>(row.row.finished);
+}
+
+std::string time_chart(const PageGroup& group, const std::string& id) {
+  bool in_turns = true;
+  size_t finished = 0;
+  for (const PageRow& row : group.rows) {
+    if (row.row.finished > 0) {
+      ++finished;
+      in_turns &= seconds_in_turns(row).has_value();
+    }
+  }
+  if (finished < 2) {
+    return "";
+  }
+  PointChart chart{.id = id,
+                   .title = fmt::format("Test accuracy of {} against training time", group.label),
+                   .description = "A point for each norm:",
+                   .x_label = {},
+                   .y_label = "test accuracy, %",
+                   .points = {}};
+  std::vector<double> seconds;
+  for (const PageRow& row : group.rows) {
+    if (row.row.finished > 0) {
+      seconds.push_back(in_turns ? *seconds_in_turns(row) : seconds_of_runs(row));
+      const Interval interval = accuracy_interval(row, group);
+      chart.points.push_back({.name = row.label,
+                              .style = row.style,
+                              .x = seconds.back(),
+                              .y = 100 * row.row.accuracy.mean,
+                              .low = interval.low,
+                              .high = interval.high});
+    }
+  }
+  const bool minutes = *std::max_element(seconds.begin(), seconds.end()) > 300;
+  for (Point& point : chart.points) {
+    point.x /= minutes ? 60 : 1;
+    chart.description +=
+        fmt::format(" {} {:.2f} % after {:.1f} {};", point.name, point.y, point.x, minutes ? "minutes" : "seconds");
+  }
+  chart.description.back() = '.';
+  chart.x_label = minutes ? "minutes of training" : "seconds of training";
+  return figure(group.label,
+                in_turns ? "Time: the training steps, each as long as the median of those made in turns."
+                         : "Time: of the runs, which met different moments of the machine.",
+                point_chart(chart));
+}
+
+std::string tax_chart(const PageGroup& group, const std::string& id) {
+  DotPlot plot{.id = id,
+               .title = "Norm tax in " + group.label,
+               .description = "A dot for each norm at the share of batch norm's throughput that is lost, in percent:",
+               .x_label = "throughput lost, %",
+               .dots = {},
+               .reference = 0};
+  for (const PageRow& row : group.rows) {
+    if (!row.row.tax) {
+      continue;
+    }
+    const MedianInterval& tax = *row.row.tax;
+    Dot dot{.name = row.label, .style = row.style, .value = NAN, .text = format_tax(tax)};
+    if (tax.sure) {
+      dot.value = 100 * tax.median;
+      dot.low = 100 * tax.low;
+      dot.high = 100 * tax.high;
+    }
+    plot.description += fmt::format(" {} {};", row.label, dot.text);
+    plot.dots.push_back(std::move(dot));
+  }
+  plot.description.back() = '.';
+  return plot.dots.empty() ? "" : figure(group.label, "", dot_plot(plot));
+}
+
+std::string memory_chart(const PageGroup& group, const std::string& id) {
+  BarChart chart{.id = id,
+                 .title = "Most memory of tensors in " + group.label,
+                 .description = "A bar for each norm:",
+                 .x_label = "MB",
+                 .bars = {}};
+  for (const PageRow& row : group.rows) {
+    if (row.row.finished > 0) {
+      chart.bars.push_back({.name = row.label,
+                            .style = row.style,
+                            .value = static_cast<double>(row.row.peak_bytes) / 1e6,
+                            .text = format_bytes(row.row.peak_bytes)});
+      chart.description += fmt::format(" {} {};", row.label, chart.bars.back().text);
+    }
+  }
+  chart.description.back() = '.';
+  return chart.bars.empty() ? "" : figure(group.label, "", bar_chart(chart));
+}
+
+}  // namespace
+
+std::string accuracy_section(const Page& page) {
+  std::string html = section(
+      page, "accuracy", "Accuracy",
+      has_known_spread(page)
+          ? "The large dot is the mean, each small one a seed, and the bar holds the mean in 95 of 100 comparisons, by "
+            "the spread of the seeds of all norms together. The axis does not begin at 0."
+          : "One run each: how far another seed would move a dot is not known. The axis does not begin at 0.",
+      accuracy_chart);
+  for (const Axis& axis : page.axes) {
+    if (axis.name == "batch size" || axis.name == "lr") {
+      if (const std::vector<std::string> charts = axis_charts(page, axis); !charts.empty()) {
+        html += fmt::format("<h3>Against {}</h3>\n{}", axis.name, figures(charts, kOpenFigures));
+      }
+    }
+  }
+  return html;
+}
+
+std::string time_section(const Page& page) {
+  return section(page, "time", "Accuracy against time", "Further up is more accurate, further left is faster.",
+                 time_chart);
+}
+
+std::string tax_section(const Page& page) {
+  return section(
+      page, "tax", "Norm tax",
+      "Right of 0 a norm is slower than batch norm, left of it faster. The bar holds the median in 95 of 100 "
+      "comparisons; where it reaches 0, no tax was found.",
+      tax_chart);
+}
+
+std::string memory_section(const Page& page) {
+  return section(page, "memory", "Memory",
+                 "The most that tensors held at one time during training: parameters, gradients, optimizer, "
+                 "activations.",
+                 memory_chart);
+}
+
+}  // namespace norma::lab

@@ -1,0 +1,138 @@
+#include "lab/report/repeat_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+namespace norma::lab {
+
+namespace {
+
+class Words {
+ public:
+  void put(std::string_view option, std::string_view value) {
+    text_ += fmt::format(" {} {}", option, shell_word(value));
+  }
+  template <class T>
+  void put_changed(std::string_view option, const train::Recipe& recipe, T train::Recipe::*field) {
+    if (recipe.*field != defaults_.*field) {
+      if constexpr (std::is_same_v<T, bool>) {
+        text_ += fmt::format(" --{}{}", recipe.*field ? "" : "no-", option.substr(2));
+      } else {
+        put(option, fmt::format("{}", recipe.*field));
+      }
+    }
+  }
+  template <class T>
+  void put_changed(std::string_view option, const train::Recipe& recipe, std::optional<T> train::Recipe::*field) {
+    if (recipe.*field) {
+      put(option, fmt::format("{}", *(recipe.*field)));
+    }
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+  train::Recipe defaults_;
+};
+
+/// The words of a command line, as the shell cuts it; of the quotes only those that shell_word() writes.
+std::vector<std::string> words_of(const std::string& command) {
+  std::vector<std::string> words(1);
+  bool quoted = false;
+  for (size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == '\'') {
+      quoted = !quoted;
+    } else if (command[i] == ' ' && !quoted) {
+      words.emplace_back();
+    } else {
+      i += command[i] == '\\' && !quoted && i + 1 < command.size() ? 1 : 0;
+      words.back() += command[i];
+    }
+  }
+  return words;
+}
+
+/// The plug-ins that the comparison was started with: norms of its cells may be theirs.
+std::vector<std::string> plugins_of(const std::string& command) {
+  const std::vector<std::string> words = words_of(command);
+  std::vector<std::string> plugins;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with("--plugin=")) {
+      plugins.push_back(words[i].substr(9));
+    } else if (words[i] == "--plugin") {
+      for (; i + 1 < words.size() && !words[i + 1].starts_with("-"); ++i) {
+        plugins.push_back(words[i + 1]);
+      }
+    }
+  }
+  return plugins;
+}
+
+}  // namespace
+
+std::string shell_word(std::string_view word) {
+  if (!word.empty() && word.find_first_of(" \t\n'\"\\$&|;<>()[]{}*?`!#~") == std::string_view::npos) {
+    return std::string(word);
+  }
+  std::string quoted = "'";
+  for (const char c : word) {
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
+}
+
+std::string repeat_command(const Comparison& comparison, const Cell& cell) {
+  using train::Recipe;
+  const Recipe recipe = recipe_of(comparison, cell);
+  Words words;
+  words.put("--model", recipe.model);
+  words.put("--norm", recipe.norm);
+  words.put_changed("--norm-policy", recipe, &Recipe::norm_policy_file);
+  words.put_changed("--conv-layer", recipe, &Recipe::conv_layer);
+  words.put_changed("--small-stem", recipe, &Recipe::small_stem);
+  words.put_changed("--patch-size", recipe, &Recipe::patch_size);
+  words.put_changed("--layer-scale", recipe, &Recipe::layer_scale);
+  words.put_changed("--zero-init-last", recipe, &Recipe::zero_init_last);
+  words.put_changed("--drop-path", recipe, &Recipe::drop_path);
+  words.put_changed("--dataset", recipe, &Recipe::dataset);
+  words.put_changed("--data-dir", recipe, &Recipe::data_dir);
+  words.put_changed("--img-size", recipe, &Recipe::image_size);
+  words.put_changed("--random-crop", recipe, &Recipe::crop_padding);
+  words.put_changed("--flip", recipe, &Recipe::flip);
+  words.put_changed("--batch-size", recipe, &Recipe::batch_size);
+  if (recipe.images == 0) {
+    words.put_changed("--epochs", recipe, &Recipe::epochs);
+  }
+  words.put_changed("--images", recipe, &Recipe::images);
+  words.put_changed("--test-images", recipe, &Recipe::test_images);
+  words.put_changed("--channels-last", recipe, &Recipe::channels_last);
+  words.put_changed("--opt", recipe, &Recipe::opt);
+  words.put_changed("--lr", recipe, &Recipe::lr);
+  words.put_changed("--weight-decay", recipe, &Recipe::weight_decay);
+  words.put_changed("--momentum", recipe, &Recipe::momentum);
+  words.put_changed("--sched", recipe, &Recipe::sched);
+  words.put_changed("--warmup-epochs", recipe, &Recipe::warmup_epochs);
+  words.put_changed("--decay-epochs", recipe, &Recipe::decay_epochs);
+  words.put_changed("--decay-rate", recipe, &Recipe::decay_rate);
+  words.put_changed("--smoothing", recipe, &Recipe::smoothing);
+  words.put_changed("--clip-grad", recipe, &Recipe::clip_grad);
+  words.put_changed("--seed", recipe, &Recipe::seed);
+  words.put_changed("--precision", recipe, &Recipe::precision);
+  words.put_changed("--cast-policy", recipe, &Recipe::cast_policy_file);
+  for (const std::string& plugin : plugins_of(comparison.command)) {
+    words.put("--plugin", plugin);
+  }
+  const train::Environment& environment = comparison.environment;
+  if (!environment.device.empty() && environment.device != "cpu") {
+    words.put("--device", environment.device.substr(0, environment.device.find_first_of(":,")));
+  }
+  if (environment.threads != environment.cores) {
+    words.put("--threads", fmt::format("{}", environment.threads));  // bits depend on it
+  }
+  return "norma train" + words.text();
+}
+
+}  // namespace norma::lab

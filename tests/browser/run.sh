@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# run.sh [PROGRAM [OUTPUT]]: opens reports of `norma compare` in headless Chromium, in light and dark, on paper, at the
+# width of a desk and of a phone, checks them (check_report.py) and keeps a picture of each in OUTPUT (build/browser).
+# Installs Debian's package chromium where it can. Not part of CI. Exit 1: a check failed, or there is no browser.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+program=${1:-build/cpu-release/cli/norma}
+output=${2:-build/browser}
+
+if ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then
+  echo "browser: installing chromium" >&2
+  as_root=()
+  [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c \
+    'apt-get update && apt-get install --yes --no-install-recommends chromium' >/dev/null 2>&1 </dev/null || true
+fi
+command -v chromium >/dev/null || { echo "browser: NOT TESTED: there is no chromium here (apt-get install chromium)"; exit 1; }
+command -v python3 >/dev/null || { echo "browser: NOT TESTED: there is no python3 here"; exit 1; }
+[ -x "$program" ] || { echo "browser: NOT TESTED: there is no $program: build it first"; exit 1; }
+
+mkdir -p "$output"
+python3 tests/browser/make_reports.py "$program" "$output"
+python3 tests/browser/check_report.py "$output"

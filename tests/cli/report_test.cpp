@@ -1,0 +1,78 @@
+#include "cli/program.h"
+#include "json.h"
+
+#include <regex>
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+// Without telemetry: its numbers have six digits in results.json, and a page made of that may differ in the last of
+// them.
+const std::string kTiny =
+    "compare --models convnext_atto --patch-size 4 --dataset shapes --batch-size 4 --test-images 8 --images 8 "
+    "--timing-rounds 0 --no-telemetry --quiet ";
+
+}  // namespace
+
+TEST_CASE("norma report: rebuilds a report, merges several, and each run's command repeats it") {
+  const TemporaryFolder folder;
+  const std::string odd =
+      "--no-channels-last --lr 0.003 --clip-grad 1 --smoothing 0.1 --flip --random-crop 2 --layer-scale 0.5 --threads "
+      "1 ";
+  REQUIRE(run_norma(folder.path(), kTiny + odd + "--norms 'batch,layer2d[eps=1e-3]' --seeds 3 --output a").code == 0);
+  const std::string page = read_file(folder / "a/report.html");
+  const std::string table = read_file(folder / "a/results.csv");
+  std::filesystem::remove(folder / "a/report.html");
+  std::filesystem::remove(folder / "a/results.csv");
+  const Outcome again = run_norma(folder.path(), "report a");
+  CHECK_MESSAGE(again.code == 0, again.err);
+  CHECK(again.out.ends_with("\nreport: a/report.html\n"));
+  CHECK(read_file(folder / "a/report.html") == page);
+  CHECK(read_file(folder / "a/results.csv") == table);
+
+  nlohmann::json other = test::parse_json(read_file(folder / "a/results.json"));
+  other["environment"]["cpu"] = "another one";
+  std::filesystem::create_directory(folder / "b");
+  test::write_file(folder / "b/results.json", data::json_text(other));
+  const Outcome both = run_norma(folder.path(), "report a b --output both");
+  CHECK_MESSAGE(both.code == 0, both.err);
+  CHECK(read_file(folder / "both/report.html").find("batch · b") != std::string::npos);
+  CHECK(run_norma(folder.path(), "report both").code == 0);
+  CHECK(
+      run_norma(folder.path(), "compare --resume both").err.starts_with("norma: resume: both/results.json: format: "));
+
+  // The second command of the page for people: the same accuracy and loss, to the last digit that is printed.
+  const std::string markdown = read_file(folder / "a/report.md");
+  std::smatch command;
+  REQUIRE(std::regex_search(markdown, command, std::regex("norma (train .*layer2d.*)\n")));
+  const Outcome repeated = run_norma(folder.path(), command[1].str() + " --quiet --output run");
+  CHECK_MESSAGE(repeated.code == 0, repeated.err);
+  const nlohmann::json cell = test::parse_json(read_file(folder / "a/results.json"))["cells"][1];
+  CHECK_MESSAGE(
+      repeated.out.find(fmt::format("test accuracy {:.2f} %, test loss {:.4f};", 100 * cell["accuracy"].get<double>(),
+                                    cell["loss"].get<double>())) != std::string::npos,
+      repeated.out);
+}
+
+TEST_CASE("norma report: what cannot be read, merged or written is said in a line") {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& words) { return run_norma(folder.path(), "report " + words).err; };
+  CHECK(error("") == "norma: report: expected the folder of a comparison, or several\n");
+  CHECK(error("none") == "norma: report: 'none': expected the folder of a comparison\n");
+  CHECK(error("none other") == "norma: report: --output: expected the folder of the merged report, got nothing\n");
+  CHECK(error("--nothing") == "norma: report: unknown option '--nothing'; did you mean '--help'?\n");
+  std::filesystem::create_directory(folder / "a");
+  CHECK(error("a") == "norma: report: cannot open a/results.json: No such file or directory\n");
+  test::write_file(folder / "a/results.json", R"({"format": "norma comparison 99"})");
+  CHECK(error("a").find("a newer Norma has written this, and this one cannot read it\n") != std::string::npos);
+  CHECK(error("a --output a") ==
+        "norma: report: 'a' holds other results (results.json): choose another output folder\n");
+  CHECK(error("a none --output new") == error("a --output new"));
+  CHECK(!std::filesystem::exists(folder / "new"));
+}

@@ -1,0 +1,234 @@
+#include "error_text.h"
+#include "lab/page_check.h"
+#include "lab/report/merged.h"
+#include "lab/report/opening.h"
+#include "lab/report/report.h"
+#include "lab/report_cases.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using namespace norma::lab;
+using namespace norma::test;
+
+namespace {
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) {
+    ++found;
+  }
+  return found;
+}
+
+void check_page(const std::string& page) {
+  CHECK_MESSAGE(faults_of_page(page).empty(), fmt::format("{}", fmt::join(faults_of_page(page), "\n")));
+}
+
+/// The opening of a page: the paragraph under its title.
+std::string opening(const std::string& page) {
+  const std::string before = "<p class=\"answer\">";
+  const size_t begin = page.find(before) + before.size();
+  return page.substr(begin, page.find("</p>", begin) - begin);
+}
+
+}  // namespace
+
+TEST_CASE("page: the check finds what is wrong") {
+  const std::string page = to_html(example());
+  REQUIRE(faults_of_page(page).empty());
+  const auto faults = [&](const std::string& what, const std::string& with) {
+    std::string wrong = page;
+    REQUIRE(wrong.find(what) != std::string::npos);
+    wrong.replace(wrong.find(what), what.size(), with);
+    return faults_of_page(wrong);
+  };
+  CHECK_FALSE(faults("</table>", "").empty());
+  CHECK_FALSE(faults("<h2 ", "<h4 ").empty());
+  CHECK_FALSE(faults("scope=\"row\"", "").empty());
+  CHECK_FALSE(faults("<caption>", "<p>").empty());
+  CHECK_FALSE(faults("<title id=", "<desc id=").empty());
+  CHECK_FALSE(faults("role=\"img\"", "").empty());
+  CHECK_FALSE(faults("id=\"results\"", "id=\"accuracy\"").empty());
+  CHECK_FALSE(faults("<main>", "<main><script>").empty());
+  CHECK_FALSE(faults("<main>", "<main onclick=\"x\">").empty());
+  CHECK_FALSE(faults("</style>", "@import 'x';</style>").empty());
+  CHECK_FALSE(faults("href=\"#results\"", "href=\"https://example.org\"").empty());
+}
+
+TEST_CASE("page: it opens with the answer, stands alone, escapes its texts and closes its elements") {
+  const std::string page = to_html(example());
+  check_page(page);
+  CHECK(opening(page) ==
+        "group:32 costs 25.0 % of batch norm&#39;s throughput in resnet50, but these runs cannot show a difference of "
+        "accuracy.");
+  for (const char* outside : {"http:", "https:", "src=", "url(", "@import", "<script"}) {
+    CHECK_MESSAGE(page.find(outside) == std::string::npos, outside);
+  }
+  CHECK(page.find("group&lt;7&gt;") != std::string::npos);
+  CHECK(page.find("<channels>") == std::string::npos);
+  CHECK(page.find("nan") == std::string::npos);
+  CHECK(page.find("83.10 %") != std::string::npos);
+  CHECK(page.find("25.0 %") != std::string::npos);
+  CHECK(page.find("3 of 5 finished, 1 failed") != std::string::npos);
+  // It finished nothing, and its reason stands where its figures would.
+  CHECK(count(page, "failed: group_norm: 7 groups") == 2);  // in the table, and with its command
+}
+
+TEST_CASE("page: one cell, whatever has become of it") {
+  for (const CellState state : {CellState::finished, CellState::failed, CellState::interrupted, CellState::pending}) {
+    Comparison comparison = example();
+    comparison.timings.clear();
+    comparison.cells.resize(1);
+    comparison.cells[0].state = state;
+    if (state != CellState::finished) {
+      comparison.cells[0] = unfinished("batch", state, "out of memory");
+    }
+    const std::string page = to_html(comparison);
+    check_page(page);
+    CHECK(opening(page) == (state == CellState::finished
+                                ? "1 of 1 run is finished, and no two norms in the same network: there is nothing to "
+                                  "compare yet."
+                                : "Nothing is known yet: none of 1 run is finished."));
+    CHECK((page.find("<h2 id=\"accuracy\">") != std::string::npos) == (state == CellState::finished));
+    CHECK((page.find("<h2 id=\"time\">") != std::string::npos) == false);
+  }
+}
+
+TEST_CASE("page: odd names and texts stay texts") {
+  const std::string odd = "my\"norm's <b>&amp; ' onload='x";
+  Comparison comparison = example();
+  comparison.cells = {finished("resnet18", "batch", 0, 0.5, 1), finished("resnet18", odd, 0, 0.5, 1),
+                      finished("<i>net", "none", 0, 0.5, 1)};
+  comparison.timings.clear();
+  comparison.recipe.norm_policy = "\"a\" = \"none\"";
+  comparison.recipe.norm_policy_file = "</code><script>";
+  comparison.environment.cpu = "<b>CPU</b>";
+  const std::string page = to_html(comparison);
+  check_page(page);
+  CHECK(page.find(odd) == std::string::npos);
+  CHECK(page.find("my&quot;norm&#39;s &lt;b&gt;&amp;amp;") != std::string::npos);
+  CHECK(page.find("<b>CPU") == std::string::npos);
+  CHECK(page.find("<i>net") == std::string::npos);
+}
+
+TEST_CASE("page: figures that are no numbers") {
+  Comparison comparison = example();
+  comparison.timings.clear();
+  comparison.cells = {finished("resnet18", "batch", 0, NAN, 1), finished("resnet18", "batch", 1, 0.5, 1),
+                      finished("resnet18", "group:8", 0, NAN, NAN), finished("resnet18", "group:8", 1, NAN, NAN)};
+  comparison.cells[2].losses = {1, NAN, INFINITY, 2};
+  comparison.cells[3].losses.clear();
+  comparison.cells[3].loss = INFINITY;
+  const std::string page = to_html(comparison);
+  check_page(page);
+  // Where a figure is written, it says so; no drawing has one.
+  for (const char* wrong : {"d=\"Mnan", " nan", "nanh", "=\"nan", ":nan%", "inf%"}) {
+    for (size_t at = page.find("<path"); at != std::string::npos; at = page.find("<path", at + 1)) {
+      CHECK(page.substr(at, page.find('>', at) - at).find(wrong) == std::string::npos);
+    }
+  }
+  CHECK(opening(page).find("points") == std::string::npos);  // nothing is found of what is no number
+}
+
+TEST_CASE("page: 500 cells are less than 3 MB, folded away where they are many") {
+  Comparison comparison = example();
+  comparison.cells.clear();
+  comparison.timings.clear();
+  std::vector<double> losses(20000);
+  for (size_t i = 0; i < losses.size(); ++i) {
+    losses[i] = 2 + std::sin(static_cast<double>(i * i));  // no two steps alike: the worst for the size
+  }
+  for (int model = 0; model < 5; ++model) {
+    for (int norm = 0; norm < 20; ++norm) {
+      for (uint64_t seed = 0; seed < 5; ++seed) {
+        comparison.cells.push_back(finished(fmt::format("network_{}", model),
+                                            norm == 0 ? "batch" : fmt::format("group:{}", norm), seed,
+                                            0.5 + 0.001 * static_cast<double>(seed) + 0.01 * norm, 100));
+        comparison.cells.back().losses = losses;
+      }
+    }
+  }
+  const std::string page = to_html(comparison);
+  check_page(page);
+  CHECK(page.size() < 3'000'000);
+  CHECK(count(page, "<details") == 500 + 5 + 1 + 1);  // runs, networks, curves, and answers
+  CHECK(count(page, "<details open") == 0);
+  CHECK(count(page, "norma train --model network_4 --norm group:19") == 5);
+}
+
+TEST_CASE("page: 250 norms of one model: their charts are folded away, none is missing") {
+  Comparison comparison = example();
+  comparison.cells.clear();
+  comparison.timings.clear();
+  for (int norm = 0; norm < 250; ++norm) {
+    for (uint64_t seed = 0; seed < 2; ++seed) {
+      comparison.cells.push_back(finished("resnet18", fmt::format("group:{}", norm + 1), seed, 0.5, 100));
+    }
+  }
+  const std::string page = to_html(comparison);
+  check_page(page);
+  CHECK(page.size() < 3'000'000);
+  CHECK(count(page, "<summary>1 chart</summary>") == 3);  // accuracy, time and memory
+  for (const int norm : {1, 125, 250}) {
+    CHECK(count(page, fmt::format(">group:{}</th>", norm)) == 1);
+  }
+}
+
+TEST_CASE("page: axes that vary part the table and the charts, and numbers are an axis of a chart") {
+  Comparison comparison = example();
+  comparison.timings.clear();
+  comparison.cells.clear();
+  for (const int64_t batch : {32, 2, 8}) {
+    for (const char* norm : {"batch", "group:8"}) {
+      comparison.cells.push_back(finished("resnet18", norm, 0, norm[0] == 'b' && batch == 2 ? 0.3 : 0.8, 100));
+      comparison.cells.back().batch_size = batch;
+    }
+  }
+  const std::string page = to_html(comparison);
+  check_page(page);
+  CHECK(count(page, "resnet18 with batch size 2</th>") == 1);
+  CHECK(page.find("<h3>Against batch size</h3>") != std::string::npos);
+  const std::string chart = page.substr(page.find("id=\"against-batch-1-t\""));
+  CHECK(chart.find(">2</span>") < chart.find(">8</span>"));  // by size, whatever order they ran in
+  CHECK(chart.find(">8</span>") < chart.find(">32</span>"));
+  CHECK(page.find("--batch-size 32") != std::string::npos);
+}
+
+TEST_CASE("page: the opening, in one sentence") {
+  Comparison comparison = example();
+  const auto says = [&] { return opening_of({&comparison}); };
+  comparison.timings[0].rounds.resize(5);
+  CHECK(says() == "These runs cannot show a difference of accuracy.");  // and too few rounds to know
+  comparison = example();
+  for (std::vector<double>& round : comparison.timings[0].rounds) {
+    round = {1, 1, NAN, 1};
+  }
+  CHECK(
+      says() ==
+      "No norm was found to cost more than batch norm, or less, but these runs cannot show a difference of accuracy.");
+  comparison.timings.clear();
+  comparison.cells = {finished("resnet18", "batch", 0, 0.80, 400),   finished("resnet18", "batch", 1, 0.80, 400),
+                      finished("resnet18", "layer2d", 0, 0.86, 400), finished("resnet18", "layer2d", 1, 0.90, 400),
+                      finished("resnet18", "group:8", 0, 0.81, 400), finished("resnet18", "group:8", 1, 0.79, 400)};
+  CHECK(says() == "layer2d is 8.0 points more accurate than batch norm.");
+  comparison.cells[2].accuracy = comparison.cells[3].accuracy = 0.5;
+  comparison.cells[4].accuracy = comparison.cells[5].accuracy = 0.6;
+  comparison.cells[1].accuracy = 0.81;
+  CHECK(says() == "layer2d is 30.5 points less accurate than batch norm (1 other differs by less).");
+  comparison.cells[2].accuracy = 0.80;
+  comparison.cells[3].accuracy = 0.81;
+  comparison.cells.resize(4);
+  CHECK(says() == "No difference of accuracy was found.");
+  comparison.timing_rounds = 6;
+  comparison.timings = {{.group = of_model("resnet18"),
+                         .norms = {"batch", "layer2d"},
+                         .rounds = std::vector<std::vector<double>>(6, {1, 0.5})}};
+  CHECK(says() == "layer2d is 100.0 % faster than batch norm, but no difference of accuracy was found.");
+}
