@@ -48,22 +48,23 @@ tbody th{font-weight:600;overflow-wrap:anywhere;min-width:7rem}
 .text,.facts th,.facts td,td.problem{text-align:left;white-space:normal}
 tr.first>*{border-top:2px solid var(--soft)}
 .problem{color:var(--warn)}
-.aside{display:block;font-size:.85rem;color:var(--soft);white-space:nowrap}
+.aside{display:block;font-size:.85rem;color:var(--soft);white-space:normal;max-width:9rem;margin-left:auto}
 .facts th{font-weight:400;color:var(--soft);width:12rem}
 .facts td{overflow-wrap:anywhere}
 .wide{overflow-x:auto;margin:1rem 0}
 .dense{font-size:.875rem}
 .dense th[scope=row]{text-align:left;white-space:normal;min-width:7rem}
 .dense thead th{white-space:normal;min-width:4.2rem}
-@media (max-width:52rem){
+@media (max-width:66rem){
 .results,.results tbody,.results caption{display:block}
 .results thead{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidden}
-.results tr{display:grid;grid-template-columns:1fr 1fr;gap:.1rem .8rem;padding:.7rem 0;border-bottom:1px solid var(--line)}
+.results tr{display:grid;grid-template-columns:minmax(0,1fr) minmax(0,1fr);gap:.1rem .8rem;padding:.7rem 0;border-bottom:1px solid var(--line)}
 .results tr.first{border-top:2px solid var(--soft)}
 .results tr.first>*{border-top:0}
 .results th,.results td{display:block;border:0;padding:.1rem 0;text-align:left;white-space:normal;overflow-wrap:anywhere}
 .results th,.results td.problem,.results .all{grid-column:1/-1}
 .results th{font-size:1.05rem}
+.results .aside{max-width:none}
 .results td[data-head]::before{content:attr(data-head);display:block;font-size:.8rem;color:var(--soft)}
 .facts tr{display:block;padding:.4rem 0;border-bottom:1px solid var(--line)}
 .facts th,.facts td{display:block;width:auto;border:0;padding:0}
