@@ -7,6 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
 
 // Accuracy, time, tax and memory: a chart for each group.
 
@@ -100,7 +104,40 @@ std::string accuracy_chart(const PageGroup& group, const std::string& id) {
   return plot.dots.empty() ? "" : figure(group.label, "", dot_plot(plot));
 }
 
-/// Accuracy against an axis with numbers, one curve for each norm, for each combination of the other axes.
+/// Whether groups with the same value on one axis have the same on the other: the learning rate may follow the batch
+/// size.
+bool follows(const Page& page, const Axis& other, const Axis& axis) {
+  std::map<std::string, std::string> values;
+  return std::all_of(page.groups.begin(), page.groups.end(), [&](const PageGroup& group) {
+    const auto [known, fresh] = values.try_emplace(axis.value(group.settings), other.value(group.settings));
+    return fresh || known->second == other.value(group.settings);
+  });
+}
+
+/// The axes that accuracy is drawn against: numbers and precisions, and models where there is a row of them. One that
+/// says the same as another is left out.
+std::vector<Axis> axes_to_draw(const Page& page) {
+  const Axis model{.name = "model", .value = [](const Settings& settings) { return settings.model; }};
+  std::set<std::string> models;
+  for (const PageGroup& group : page.groups) {
+    models.insert(group.settings.model);
+  }
+  std::vector<Axis> axes;
+  for (const Axis& axis : page.axes) {
+    const bool drawn = axis.name == "batch size" || axis.name == "lr" || axis.name == "precision";
+    if (drawn && std::none_of(axes.begin(), axes.end(), [&](const Axis& other) {
+          return follows(page, axis, other) && follows(page, other, axis);
+        })) {
+      axes.push_back(axis);
+    }
+  }
+  if (models.size() > 2) {
+    axes.push_back(model);
+  }
+  return axes;
+}
+
+/// Accuracy against an axis, one curve for each norm, for each combination of the other axes.
 std::vector<std::string> axis_charts(const Page& page, const Axis& axis) {
   struct Panel {
     std::string label;
@@ -108,9 +145,9 @@ std::vector<std::string> axis_charts(const Page& page, const Axis& axis) {
   };
   std::vector<Panel> panels;
   for (const PageGroup& group : page.groups) {
-    std::string label = group.settings.model;
+    std::string label = axis.name == "model" ? "" : " of " + group.settings.model;
     for (const Axis& other : page.axes) {
-      if (other.name != axis.name) {
+      if (other.name != axis.name && !follows(page, other, axis)) {
         label += fmt::format(", {} {}", other.name, other.value(group.settings));
       }
     }
@@ -120,16 +157,21 @@ std::vector<std::string> axis_charts(const Page& page, const Axis& axis) {
   }
   std::vector<std::string> charts;
   for (Panel& panel : panels) {
-    LineChart chart{.id = fmt::format("against-{}-{}", axis.name == "lr" ? "lr" : "batch", charts.size() + 1),
-                    .title = fmt::format("Test accuracy of {} against {}", panel.label, axis.name),
-                    .description = fmt::format("A curve for each norm over {} values; the table has the numbers.",
-                                               panel.groups.size()),
-                    .x_label = std::string(axis.name),
-                    .y_label = "test accuracy, %",
-                    .series = {}};
-    std::stable_sort(panel.groups.begin(), panel.groups.end(), [&](const PageGroup* a, const PageGroup* b) {
-      return axis.name == "lr" ? a->settings.lr < b->settings.lr : a->settings.batch_size < b->settings.batch_size;
-    });
+    LineChart chart{
+        .id = fmt::format("against-{}-{}", axis.name == "batch size" ? "batch" : axis.name, charts.size() + 1),
+        .title = fmt::format("Test accuracy{} against {}", panel.label, axis.name),
+        .description =
+            fmt::format("A curve for each norm over {} values; the table has the numbers.", panel.groups.size()),
+        .x_label = std::string(axis.name),
+        .y_label = "test accuracy, %",
+        .series = {}};
+    const auto number = [&](const PageGroup* group) {  // names stay in the order in which they were given
+      return axis.name == "lr"           ? group->settings.lr
+             : axis.name == "batch size" ? static_cast<double>(group->settings.batch_size)
+                                         : 0;
+    };
+    std::stable_sort(panel.groups.begin(), panel.groups.end(),
+                     [&](const PageGroup* a, const PageGroup* b) { return number(a) < number(b); });
     for (const PageGroup* group : panel.groups) {
       const auto x = static_cast<double>(chart.x_names.size());
       chart.x_names.push_back(axis.value(group->settings));
@@ -288,11 +330,9 @@ std::string accuracy_section(const Page& page) {
             "the spread of the seeds of all norms together. The axis does not begin at 0."
           : "One run each: how far another seed would move a dot is not known. The axis does not begin at 0.",
       accuracy_chart);
-  for (const Axis& axis : page.axes) {
-    if (axis.name == "batch size" || axis.name == "lr") {
-      if (const std::vector<std::string> charts = axis_charts(page, axis); !charts.empty()) {
-        html += fmt::format("<h3>Against {}</h3>\n{}", axis.name, figures(charts, kOpenFigures));
-      }
+  for (const Axis& axis : axes_to_draw(page)) {
+    if (const std::vector<std::string> charts = axis_charts(page, axis); !charts.empty()) {
+      html += fmt::format("<h3>Against {}</h3>\n{}", axis.name, figures(charts, kOpenFigures));
     }
   }
   return html;

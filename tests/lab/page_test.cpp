@@ -201,6 +201,40 @@ TEST_CASE("page: axes that vary part the table and the charts, and numbers are a
   CHECK(page.find("--batch-size 32") != std::string::npos);
 }
 
+TEST_CASE("page: a learning rate that follows the batch size parts no chart; precisions and models are axes, too") {
+  Comparison comparison = example();
+  comparison.timings.clear();
+  comparison.cells.clear();
+  const auto add = [&](const char* model, int64_t batch, double lr, const char* precision) {
+    comparison.cells.push_back(finished(model, "batch", 0, 0.8, 100));
+    comparison.cells.back().batch_size = batch;
+    comparison.cells.back().lr = lr;
+    comparison.cells.back().precision = precision;
+  };
+  add("resnet18", 2, 2.5e-4, "float32");
+  add("resnet18", 128, 2e-3, "float32");
+  std::string page = to_html(comparison);
+  check_page(page);
+  CHECK(count(page, "<h3>Against ") == 1);
+  CHECK(page.find("<h3>Against batch size</h3>") != std::string::npos);
+  CHECK(page.find("Test accuracy of resnet18 against batch size<") != std::string::npos);
+  // Where it follows nothing, each has charts.
+  add("resnet18", 2, 2e-3, "float32");
+  page = to_html(comparison);
+  CHECK(page.find("Test accuracy of resnet18, lr 0.002 against batch size<") != std::string::npos);
+  CHECK(page.find("Test accuracy of resnet18, batch size 2 against lr<") != std::string::npos);
+
+  comparison.cells.clear();
+  for (const char* model : {"resnet18", "resnet34", "resnet50"}) {
+    add(model, 128, 2e-3, "float32");
+    add(model, 128, 2e-3, "amp_bfloat16");
+  }
+  page = to_html(comparison);
+  check_page(page);
+  CHECK(page.find("Test accuracy of resnet34 against precision<") != std::string::npos);
+  CHECK(page.find("Test accuracy, precision amp_bfloat16 against model<") != std::string::npos);
+}
+
 TEST_CASE("page: the opening, in one sentence") {
   Comparison comparison = example();
   const auto says = [&] { return opening_of({&comparison}); };
