@@ -52,7 +52,8 @@ struct State {
   bool tune_lr = false;
   std::string command_line;
   std::vector<Option> grid;  // models, norms and seeds; the others leave their axes empty
-  std::optional<Option> models_option, norms_option, scaling_option, rounds, epochs, images, test_images;
+  std::optional<Option> models_option, norms_option, scaling_option, telemetry_option, rounds, epochs, images,
+      test_images;
   lab::LrScaling lr_scaling = lab::LrScaling::none;
 };
 
@@ -184,14 +185,23 @@ int run(const State& state) {
     }
     comparison = load_comparison(options.output);
     check_same_device(comparison);
+    if (!state.telemetry_option->given()) {
+      options.telemetry = comparison.telemetry;
+    }
+    comparison.telemetry = options.telemetry;
+    const int threads = comparison.environment.threads;
+    if (state.running.threads == 0 && threads > 0 && threads != num_threads()) {
+      train::say("{} threads, as at the beginning\n", threads);
+      set_num_threads(threads);
+    }
     if (state.rounds->given()) {
       comparison.timing_rounds = state.timing_rounds;
     }
   }
   print_precision_notes(comparison);
-  train::say("{} runs on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
-             lab::values_of(comparison, "dataset"), comparison.recipe.image_size, comparison.recipe.image_size,
-             num_threads(), options.output.string());
+  train::say("{} {} on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
+             comparison.cells.size() == 1 ? "run" : "runs", lab::values_of(comparison, "dataset"),
+             comparison.recipe.image_size, comparison.recipe.image_size, num_threads(), options.output.string());
   lab::rehearse_comparison(comparison);
   if (budget > 0) {
     const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -321,6 +331,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   add_switch(app, "--telemetry,!--no-telemetry", state->telemetry,
              "record curves, where time and memory go, copies and the numbers in each layer; evaluate each epoch [on]")
       .group("Running");
+  state->telemetry_option = option_of(app, "--telemetry");
   state->running.add_plugin(app);
   state->running.add_all(app);
   return {&app, [state] { return run(*state); }};

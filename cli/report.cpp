@@ -46,12 +46,15 @@ int run(const State& state) {
   check(state.folders.size() == 1 || !state.output.empty(), "report",
         "--output: expected the folder of the merged report, got nothing");
   const std::filesystem::path output = state.output.empty() ? state.folders.front() : state.output;
+  const auto check_free = [&] {
+    train::check_free("report", output, {"results.json", "results.csv", "report.html", "report.md"});
+  };
   std::optional<train::FolderLock> lock;
   if (state.output.empty()) {
     check(train::is_folder("report", output), "report", "'{}': expected the folder of a comparison", output.string());
     lock.emplace("report", output);  // before it is read: a comparison that goes on there would write over it
   } else {
-    train::check_free("report", output, {"results.json", "results.csv", "report.html", "report.md"});
+    check_free();
   }
   std::vector<lab::Parts> reports;
   for (const std::string& folder : state.folders) {
@@ -62,6 +65,7 @@ int run(const State& state) {
   if (!lock) {  // only now: a mistake leaves no folder
     train::make_output_folder("report", output);
     lock.emplace("report", output);
+    check_free();  // another process may have written meanwhile
   }
   lab::write_report(parts, output);
   train::say("{}\nreport: {}\n", lab::to_table(parts), (output / "report.html").string());

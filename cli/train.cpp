@@ -81,10 +81,19 @@ int run(const State& state) {
   const std::string file = trainer.checkpoint_file().string();
   train::say("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
              trainer.total_steps(), file);
-  const train::TrainResult result = trainer.run();
-  if (recorder) {
-    train::write_text_file("train", record, lab::telemetry_text(recorder->result()));
+  const auto write_record = [&] {
+    if (recorder && !recorder->result().losses.empty()) {  // a run that was complete before has none to add
+      train::write_text_file("train", record, lab::telemetry_text(recorder->result()));
+    }
+  };
+  train::TrainResult result;
+  try {
+    result = trainer.run();
+  } catch (const Error&) {
+    write_record();  // how it came to this
+    throw;
   }
+  write_record();
   if (!result.finished) {
     train::say("interrupted after step {} of {}; go on with: {} train --resume {}{}\n", result.step, result.total_steps,
                program_name(), file, state.running.plugin_words());

@@ -20,6 +20,12 @@ constexpr const char* kOp = "image";
 constexpr int64_t kMaxPixels = int64_t{1} << 27;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 
+/// What stb said last on this thread.
+std::string reason() {
+  const char* text = stbi_failure_reason();
+  return text == nullptr ? "no reason given" : text;
+}
+
 uint8_t byte_at(std::string_view bytes, size_t i) {
   return static_cast<uint8_t>(bytes[i]);
 }
@@ -66,16 +72,18 @@ Image read_image(const std::filesystem::path& file, int64_t channels) {
   int width = 0;
   int height = 0;
   int of_file = 0;
-  // stb gives its reason per thread.
-  check(stbi_info_from_memory(begin, size, &width, &height, &of_file) == 1, kOp,
-        "{}: expected an image (JPEG, PNG, BMP, GIF, TGA, PNM), got something else ({})", file.string(),
-        stbi_failure_reason());
+  if (stbi_info_from_memory(begin, size, &width, &height, &of_file) != 1) {
+    fail(kOp, "{}: expected an image (JPEG, PNG, BMP, GIF, TGA, PNM), got something else ({})", file.string(),
+         reason());
+  }
   check(int64_t{height} * width <= kMaxPixels, kOp, "{}: expected at most {} pixels, got {} x {}", file.string(),
         kMaxPixels, height, width);
   check(!bytes.starts_with("\xFF\xD8") || is_whole_jpeg(bytes), kOp, "{}: damaged: it ends early", file.string());
   const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> pixels(
       stbi_load_from_memory(begin, size, &width, &height, &of_file, static_cast<int>(channels)), &stbi_image_free);
-  check(pixels != nullptr, kOp, "{}: damaged: {}", file.string(), stbi_failure_reason());
+  if (pixels == nullptr) {
+    fail(kOp, "{}: damaged: {}", file.string(), reason());
+  }
   Image image{.height = height, .width = width, .channels = channels, .pixels = {}};
   image.pixels.assign(pixels.get(), pixels.get() + image.height * image.width * image.channels);
   return image;

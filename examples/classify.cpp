@@ -2,6 +2,7 @@
 //   classify WEIGHTS.safetensors IMAGE [CLASSES.txt]
 // CLASSES.txt has a name in each line. In Python, with torchvision:
 //   safetensors.torch.save_file(torchvision.models.resnet50(weights="DEFAULT").state_dict(), "resnet50.safetensors")
+// A picture that its EXIF data turns on its side is looked at as it lies in the file.
 // Without arguments the example makes a network with random weights and a picture, and classifies that.
 
 #include <norma/norma.h>
@@ -24,8 +25,9 @@ namespace {
 
 /// Weights that nobody has trained, and a picture, in a folder.
 void write_inputs(const std::filesystem::path& folder) {
-  data::save_safetensors(folder / "weights.safetensors",
-                         models::create_model("resnet18", {.num_classes = 5, .seed = 3})->state_dict());
+  nn::NamedTensors weights = models::create_model("resnet18", {.num_classes = 5, .seed = 3})->state_dict();
+  std::sort(weights.begin(), weights.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  data::save_safetensors(folder / "weights.safetensors", weights);  // by name, as other programs write them
   data::Image picture{.height = 90, .width = 120, .channels = 3, .pixels = {}};
   for (int i = 0; i < 90 * 120; ++i) {
     for (const int value : {i % 120 * 2, i / 120 * 2, 90}) {
@@ -35,12 +37,22 @@ void write_inputs(const std::filesystem::path& folder) {
   data::write_png(folder / "picture.png", picture);
 }
 
-/// The network whose weights these are, by the names and sizes of the tensors; the last one has a number per class.
+/// The rows of the last layer, by its name in a ResNet or a ConvNeXt.
+int64_t classes_of(const nn::NamedTensors& weights) {
+  for (const auto& [name, x] : weights) {
+    if (name == "fc.bias" || name == "head.fc.bias") {
+      return x.size(0);
+    }
+  }
+  fail("classify", "expected fc.bias or head.fc.bias among the weights, got none");
+}
+
+/// The network whose weights these are, by the names and sizes of the tensors.
 std::shared_ptr<nn::Module> load_model(const std::filesystem::path& file) {
   const nn::NamedTensors weights = train::load_weights(file);
   const std::string name = models::recognize_model(weights);
   check(!name.empty(), "classify", "{}: expected the weights of a ResNet or ConvNeXt", file.string());
-  const int64_t classes = weights.back().second.size(0);
+  const int64_t classes = classes_of(weights);
   auto model = models::create_model(name, {.num_classes = classes, .initialize = false});
   model->load_state_dict(weights);
   model->to(MemoryFormat::channels_last);

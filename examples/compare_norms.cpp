@@ -75,11 +75,8 @@ double accuracy(nn::Module& model, data::Loader batches) {
   return 100.0 * static_cast<double>(right) / static_cast<double>(seen);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  std::array<Candidate, 2> candidates{Candidate(argc > 2 ? argv[1] : "batch"),
-                                      Candidate(argc > 2 ? argv[2] : "group:8")};
+void compare(const std::string& one, const std::string& other) {
+  std::array<Candidate, 2> candidates{Candidate(one), Candidate(other)};
   const auto train_images = data::make_dataset("shapes", {.size = kBatch * kSteps});
   const auto test_images = data::make_dataset("shapes", {.split = data::Split::test, .size = 1000});
   const auto& info = train_images->info();
@@ -110,4 +107,15 @@ int main(int argc, char** argv) {
   std::printf("a step with %s takes %.3f times as long as one with %s (median of %zu; the middle half: %.3f to %.3f)\n",
               candidates[1].norm.c_str(), ratios[ratios.size() / 2], candidates[0].norm.c_str(), ratios.size(),
               ratios[ratios.size() / 4], ratios[3 * ratios.size() / 4]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    compare(argc > 2 ? argv[1] : "batch", argc > 2 ? argv[2] : "group:8");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
 }

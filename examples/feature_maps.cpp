@@ -39,6 +39,16 @@ data::Image contact_sheet(const Tensor& features) {
   return sheet;
 }
 
+/// The rows of the last layer, by its name in a ResNet or a ConvNeXt.
+int64_t classes_of(const nn::NamedTensors& weights) {
+  for (const auto& [name, x] : weights) {
+    if (name == "fc.bias" || name == "head.fc.bias") {
+      return x.size(0);
+    }
+  }
+  return 10;
+}
+
 data::Image generated_picture() {
   const auto shapes = data::make_dataset("shapes", {.image_size = 128, .size = 1});
   data::Image picture{.height = 128, .width = 128, .channels = 3, .pixels = {}};
@@ -60,7 +70,7 @@ int run(int argc, char** argv) {
     name = models::recognize_model(weights);
     check(!name.empty(), "feature_maps", "{}: expected the weights of a ResNet or ConvNeXt", argv[2]);
   }
-  const auto model = models::create_model(name, {.num_classes = weights.empty() ? 10 : weights.back().second.size(0)});
+  const auto model = models::create_model(name, {.num_classes = classes_of(weights)});
   if (!weights.empty()) {
     model->load_state_dict(weights);
   }

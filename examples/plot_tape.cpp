@@ -28,7 +28,11 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::ofstream file(argv[1]);
-  file << tape.graphviz();
+  file << tape.graphviz() << std::flush;
+  if (!file.good()) {
+    std::fprintf(stderr, "cannot write %s\n", argv[1]);
+    return 1;
+  }
   std::printf("written: %s\n", argv[1]);
-  return file.good() ? 0 : 1;
+  return 0;
 }

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <deque>
 #include <functional>
+#include <utility>
 
 namespace norma::models {
 namespace {
@@ -28,6 +30,8 @@ struct Entry {
   std::function<std::shared_ptr<nn::Module>(const std::string& name, const ModelOptions& options)> make;
   nn::NetworkNorms norms;
   std::string own_norm;
+  std::vector<std::string> options;  // as ModelDefinition::options
+  bool registered = false;
 };
 
 Entry entry(const std::string& name, const ResNetConfig& config) {
@@ -37,7 +41,8 @@ Entry entry(const std::string& name, const ResNetConfig& config) {
             return std::make_shared<ResNet>(own_name, config, options);
           },
           {},
-          std::string(kResNetNorm)};
+          std::string(kResNetNorm),
+          {"conv_layer", "small_stem", "zero_init_last", "drop_path"}};
 }
 
 Entry entry(const std::string& name, const ConvNeXtConfig& config) {
@@ -47,7 +52,8 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
           },
           {.defaults = {{"eps", std::string(kConvNeXtEps)}}},
-          std::string(kConvNeXtNorm)};
+          std::string(kConvNeXtNorm),
+          {"conv_layer", "patch_size", "layer_scale", "drop_path"}};
 }
 
 ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<int64_t, 4>& widths,
@@ -55,8 +61,8 @@ ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<
   return {.depths = depths, .widths = widths, .conv_mlp = conv_mlp, .grn = true};
 }
 
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all = {
+std::deque<Entry>& entries() {
+  static std::deque<Entry> all = {
       entry("resnet18", ResNetConfig{.bottleneck = false, .layers = {2, 2, 2, 2}}),
       entry("resnet34", ResNetConfig{.bottleneck = false, .layers = {3, 4, 6, 3}}),
       entry("resnet50", ResNetConfig{.bottleneck = true, .layers = {3, 4, 6, 3}}),
@@ -93,7 +99,57 @@ const Entry& find(const std::string& name) {
   fail("model", "{}", unknown_name("model", name, model_names()));
 }
 
+bool takes(const Entry& entry, std::string_view option) {
+  return std::find(entry.options.begin(), entry.options.end(), option) != entry.options.end();
+}
+
+/// For networks that do not look at what they do not have.
+void check_options(const Entry& entry, const ModelOptions& options) {
+  const ModelOptions none;
+  for (const auto& [name, set] : {std::pair<const char*, bool>{"conv_layer", options.conv_layer != none.conv_layer},
+                                  {"small_stem", options.small_stem},
+                                  {"patch_size", options.patch_size.has_value()},
+                                  {"zero_init_last", options.zero_init_last},
+                                  {"layer_scale", options.layer_scale.has_value()},
+                                  {"drop_path", options.drop_path > 0}}) {
+    check(!set || takes(entry, name), "model", "{} has no option {}", entry.name, name);
+  }
+}
+
 }  // namespace
+
+void register_model(const std::string& name, ModelDefinition definition) {
+  check(!name.empty(), "register_model", "name: expected a text, got an empty one");
+  const std::vector<std::string> names = model_names();
+  check(std::find(names.begin(), names.end(), name) == names.end(), "register_model", "name: '{}' is taken", name);
+  check(definition.make != nullptr, "register_model", "make: expected a function, got none");
+  nn::parse_norm(definition.own_norm);
+  const std::vector<std::string> known = {"conv_layer",     "small_stem",  "patch_size",
+                                          "zero_init_last", "layer_scale", "drop_path"};
+  for (const std::string& option : definition.options) {
+    check(std::find(known.begin(), known.end(), option) != known.end(), "register_model", "options: {}",
+          unknown_name("option", option, known));
+  }
+  const auto make = [make = std::move(definition.make), norm = definition.own_norm](const std::string& /*name*/,
+                                                                                    const ModelOptions& given) {
+    ModelOptions options = given;
+    options.norm = given.norm.empty() ? norm : given.norm;
+    std::shared_ptr<nn::Module> model = make(options);
+    check(model != nullptr, "model", "make: expected a network, got none");
+    return model;
+  };
+  entries().push_back({.name = name,
+                       .outline = {},
+                       .make = make,
+                       .norms = {},
+                       .own_norm = std::move(definition.own_norm),
+                       .options = std::move(definition.options),
+                       .registered = true});
+}
+
+bool model_takes(const std::string& name, std::string_view option) {
+  return takes(find(name), option);
+}
 
 std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& options) {
   check(options.num_classes > 0, "model", "num_classes: expected a positive number, got {}", options.num_classes);
@@ -102,6 +158,9 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
         options.drop_path);
   nn::check_conv_layer(options.conv_layer);
   const Entry& entry = find(name);
+  if (entry.registered) {
+    check_options(entry, options);
+  }
   const std::shared_ptr<nn::Module> model = entry.make(name, options);
   if (!options.norm_policy.rules.empty()) {
     nn::apply_norm_policy(*model, options.norm_policy, entry.norms);
@@ -132,7 +191,7 @@ std::string recognize_model(const nn::NamedTensors& tensors) {
     outline.blocks[stage] = std::max(outline.blocks[stage], static_cast<int64_t>(block) + 1);
   }
   for (const Entry& known : entries()) {
-    if (known.outline == outline) {
+    if (!known.registered && known.outline == outline) {
       return known.name;
     }
   }

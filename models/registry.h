@@ -4,9 +4,11 @@
 #include "nn/norm/policy.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::models {
@@ -27,6 +29,23 @@ struct ModelOptions {
   bool initialize = true;             ///< false: zeros for convolutions and linear layers, to be loaded into
 };
 
+/// A network of one's own.
+struct ModelDefinition {
+  /// Makes it as create_model() promises. `options.norm` is never empty. The norm policy is applied afterwards.
+  std::function<std::shared_ptr<nn::Module>(const ModelOptions& options)> make;
+  std::string own_norm = "batch";  ///< the norm where none is asked for
+  /// Names of what it takes beside num_classes, in_channels, norm, norm_policy, seed and initialize: conv_layer,
+  /// small_stem, patch_size, zero_init_last, layer_scale, drop_path. Others are an Error when they are set.
+  std::vector<std::string> options = {};
+};
+
+/// Makes a network known to create_model(), and so to every command of a program. Not while another thread makes one.
+/// Throws Error when the name is empty or taken, for an unknown norm, and for an option that no network has.
+void register_model(const std::string& name, ModelDefinition definition);
+
+/// Whether the networks of this name take an option of ModelDefinition::options. Throws Error for an unknown name.
+bool model_takes(const std::string& name, std::string_view option);
+
 /// A network by name, initialised, in training mode, float32, contiguous. Input (N, in_channels, H, W), output
 /// (N, num_classes).
 /// Throws Error for an unknown name (with the nearest known one) and for options that are wrong or do not apply.
@@ -40,7 +59,8 @@ std::string own_norm(const std::string& name);
 /// options; "" when they are of none. Not all of its tensors need be there.
 std::string recognize_model(const nn::NamedTensors& tensors);
 
-/// All names: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge.
+/// All names: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge, and the
+/// registered ones.
 std::vector<std::string> model_names();
 
 }  // namespace norma::models

@@ -250,7 +250,7 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
 
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes) {
   std::optional<int64_t> patch_size = recipe.patch_size;
-  if (!patch_size && recipe.model.starts_with("convnext") && recipe.image_size < kSmallImage) {
+  if (!patch_size && models::model_takes(recipe.model, "patch_size") && recipe.image_size < kSmallImage) {
     patch_size = 2;
   }
   auto model = models::create_model(recipe.model, {.num_classes = num_classes,

@@ -159,9 +159,10 @@ BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>&
   const double least = seconds_for(fits * unit);
   if (options.firm && least > kUsable * options.budget) {
     fail("compare",
-         "budget: expected at least {:.0f}s for {} runs of {} images each, the shortest, got {}s; fewer runs, "
-         "smaller networks or fewer --test-images take less",
-         std::ceil(least / kUsable), comparison.cells.size(), format_count(fits * unit), options.budget);
+         "budget: expected at least {:.0f}s for {} {} of {} images each, the shortest, got {}s; fewer runs, smaller "
+         "networks or fewer --test-images take less",
+         std::ceil(least / kUsable), comparison.cells.size(), comparison.cells.size() == 1 ? "run" : "runs",
+         format_count(fits * unit), options.budget);
   }
   constexpr int64_t kMostImages = 1'000'000'000;  // --images takes no more
   int64_t too_many = kMostImages / unit + 1;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -65,13 +66,21 @@ ComparisonOptions completed(ComparisonOptions options) {
   return options;
 }
 
-/// The learning rate for a batch size, to four digits, as it is written everywhere.
+/// As a learning rate is written. What is too small for that stays, and is refused with all others out of range.
+double to_four_digits(double value) {
+  const std::string text = fmt::format("{:.4g}", value);
+  double rounded = value;
+  std::from_chars(text.data(), text.data() + text.size(), rounded);
+  return rounded;
+}
+
+/// The learning rate for a batch size.
 double scaled_lr(const Settings& settings, const ComparisonOptions& options) {
   const double batches = static_cast<double>(settings.batch_size) / static_cast<double>(options.lr_batch_size);
   switch (options.lr_scaling) {
     case LrScaling::none: break;
-    case LrScaling::sqrt: return std::stod(fmt::format("{:.4g}", settings.lr * std::sqrt(batches)));
-    case LrScaling::linear: return std::stod(fmt::format("{:.4g}", settings.lr * batches));
+    case LrScaling::sqrt: return to_four_digits(settings.lr * std::sqrt(batches));
+    case LrScaling::linear: return to_four_digits(settings.lr * batches);
   }
   return settings.lr;
 }
@@ -129,6 +138,7 @@ Comparison plan_comparison(const ComparisonOptions& given) {
                         .timings = {},
                         .tune_lr = options.tune_lr,
                         .tunings = {},
+                        .telemetry = options.telemetry,
                         .budget = 0,
                         .environment = train::environment(),
                         .command = options.command,
@@ -158,6 +168,10 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   cross(options.seeds, &Settings::seed);
   for (Settings& one : settings) {
     one.lr = scaled_lr(one, options);
+  }
+  for (auto one = settings.begin(); options.lr_scaling != LrScaling::none && one != settings.end(); ++one) {
+    check(std::find(settings.begin(), one, *one) == one, "compare",
+          "lrs: expected each once, but two are {} for a batch size of {}", one->lr, one->batch_size);
   }
   for (const Settings& one : settings) {
     check(!one.norm.empty(), "compare", "norms: expected a name, got an empty one");

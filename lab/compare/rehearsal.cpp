@@ -51,9 +51,9 @@ class Rehearsal {
       if (train::interrupted()) {
         break;
       }
-      if (cell.state != CellState::finished) {
-        trials_.push_back({.settings = cell, .refusal = refusal(cell)});
-      }
+      // What has finished shows that its values can be had.
+      trials_.push_back(
+          {.settings = cell, .refusal = cell.state == CellState::finished ? std::string() : refusal(cell)});
     }
     allocator(default_device()).empty_cache();
     for (const Trial& trial : trials_) {

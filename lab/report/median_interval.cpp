@@ -2,8 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 namespace norma::lab {
+
+namespace {
+
+/// Two-sided: 2 P(B <= the smaller number), for B of the binomial distribution of both together and 1/2.
+double sign_test(std::ptrdiff_t above, std::ptrdiff_t under) {
+  const auto n = static_cast<double>(above + under);
+  double chance = 0;
+  for (std::ptrdiff_t i = 0; i <= std::min(above, under); ++i) {
+    const auto k = static_cast<double>(i);
+    chance += 2 * std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
+  }
+  return std::min(chance, 1.0);
+}
+
+}  // namespace
 
 MedianInterval median_interval(std::vector<double> values) {
   if (values.empty()) {
@@ -22,11 +38,14 @@ MedianInterval median_interval(std::vector<double> values) {
     below += std::exp(log_probability(static_cast<double>(k)));
   }
   const size_t first = k == 0 ? 0 : k - 1;
+  const auto above = std::count_if(values.begin(), values.end(), [](double value) { return value > 0; });
+  const auto under = std::count_if(values.begin(), values.end(), [](double value) { return value < 0; });
   return {.median = count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2,
           .low = values[first],
           .high = values[count - 1 - first],
           .count = static_cast<int64_t>(count),
-          .sure = k > 0};
+          .sure = k > 0,
+          .chance = sign_test(above, under)};
 }
 
 }  // namespace norma::lab

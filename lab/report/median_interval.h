@@ -12,6 +12,7 @@ struct MedianInterval {
   double high = 0;
   int64_t count = 0;
   bool sure = false;  ///< whether the interval holds that median with a probability of 95 % or more; six values can
+  double chance = 1;  ///< that values whose median is 0 lie so much to one side of it: the sign test, two-sided
 
   /// True iff the values do not show that the median is another one than `value`.
   [[nodiscard]] bool holds(double value) const { return !sure || (low <= value && value <= high); }

@@ -36,13 +36,13 @@ MedianInterval negated(const MedianInterval& tax) {
 }
 
 /// What is known of the tax of the norms of one group.
-std::vector<std::string> tax_sentences(const std::vector<Row>& rows, const train::Recipe& recipe) {
+std::vector<std::string> tax_sentences(const std::vector<Row>& rows, int64_t tests, const train::Recipe& recipe) {
   std::vector<std::string> more;
   std::vector<std::string> less;
   bool any = false;
   for (const Row& row : rows) {
-    any |= row.tax && row.tax->sure;
-    if (row.tax && !row.tax->holds(0)) {
+    any |= tax_can_be_found(row, tests);
+    if (tax_is_found(row, tests)) {
       const bool costs = row.tax->median > 0;
       (costs ? more : less)
           .push_back(train::norm_label(row.norm, recipe) + (costs ? " costs " : " is faster than batch norm by ") +
@@ -63,18 +63,18 @@ std::vector<std::string> tax_sentences(const std::vector<Row>& rows, const train
 }
 
 /// What is known of the accuracies of the norms of one group, beside batch norm's.
-std::vector<std::string> accuracy_sentences(const GroupRows& rows, const Comparison& comparison) {
+std::vector<std::string> accuracy_sentences(const GroupRows& rows, int64_t tests, const Comparison& comparison) {
   const std::string reference = reference_of(norms_of(comparison, timing_group(rows.front())));
   const auto batch =
       std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.finished > 0 && row.norm == reference; });
-  const std::optional<SeedSpread> spread = seed_spread(rows);
+  const std::optional<SeedSpread> spread = seed_spread(rows, tests);
   if (!spread || batch == rows.end() || finished_rows(rows) < 2) {
     return {};
   }
   std::vector<std::string> different;
   for (const Row& row : rows) {
     const double more = row.accuracy.mean - batch->accuracy.mean;
-    if (row.finished > 0 && std::abs(more) > spread->threshold) {
+    if (accuracy_differs(row, *batch, spread)) {
       different.push_back(fmt::format("{} is {:.1f} points {} accurate than batch norm",
                                       train::norm_label(row.norm, comparison.recipe), 100 * std::abs(more),
                                       more > 0 ? "more" : "less"));
@@ -88,12 +88,16 @@ std::vector<std::string> accuracy_sentences(const GroupRows& rows, const Compari
 std::vector<std::string> answers_of(const Comparison& comparison) {
   std::vector<Settings> timed;
   std::vector<std::pair<std::string, std::vector<std::string>>> said;  // and of which groups
-  for (const GroupRows& rows : by_group(summarize(comparison))) {
+  const std::vector<Row> all = summarize(comparison);
+  const int64_t taxes = tax_tests(all);
+  const int64_t accuracies = accuracy_tests(all);
+  for (const GroupRows& rows : by_group(all)) {
     // Learning rates share their tax.
     const bool first = std::find(timed.begin(), timed.end(), timing_group(rows.front())) == timed.end();
     timed.push_back(timing_group(rows.front()));
-    std::vector<std::string> sentences = first ? tax_sentences(rows, comparison.recipe) : std::vector<std::string>();
-    for (std::string& sentence : accuracy_sentences(rows, comparison)) {
+    std::vector<std::string> sentences =
+        first ? tax_sentences(rows, taxes, comparison.recipe) : std::vector<std::string>();
+    for (std::string& sentence : accuracy_sentences(rows, accuracies, comparison)) {
       if (!sentences.empty() && sentence.starts_with("no ")) {
         sentence[0] = 'N';
       }
@@ -123,11 +127,13 @@ std::string answer_of(const Comparison& comparison) {
 std::string accuracy_note(const Comparison& comparison) {
   std::vector<std::pair<std::string, SeedSpread>> known;  // group
   bool unknown = false;
-  for (const GroupRows& rows : by_group(summarize(comparison))) {
+  const std::vector<Row> all = summarize(comparison);
+  const int64_t tests = accuracy_tests(all);
+  for (const GroupRows& rows : by_group(all)) {
     if (finished_rows(rows) < 2) {
       continue;
     }
-    if (const std::optional<SeedSpread> spread = seed_spread(rows)) {
+    if (const std::optional<SeedSpread> spread = seed_spread(rows, tests)) {
       known.emplace_back(group_label(comparison, rows.front()), *spread);
     } else {
       unknown = true;
@@ -175,6 +181,11 @@ std::string tax_note(const Comparison& comparison) {
         least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most));
     if (most < 6) {
       note += " Six rounds are the fewest that can show a difference.";
+    } else if (const int64_t tests = tax_tests(summarize(comparison)); tests > 1) {
+      note += fmt::format(
+          " What is said above holds in 95 of 100 comparisons for all {} norms together (sign test, Bonferroni's "
+          "correction).",
+          tests);
     }
   }
   for (const Timing& timing : comparison.timings) {

@@ -33,14 +33,17 @@ struct Findings {
 void add(Findings& findings, const Comparison& comparison) {
   findings.runs += static_cast<int64_t>(comparison.cells.size());
   std::vector<Settings> timed;
-  for (const GroupRows& rows : by_group(summarize(comparison))) {
+  const std::vector<Row> all = summarize(comparison);
+  const int64_t taxes = tax_tests(all);
+  const int64_t accuracies = accuracy_tests(all);
+  for (const GroupRows& rows : by_group(all)) {
     ++findings.groups;
     findings.several_norms |= finished_rows(rows) > 1;
     const std::string group = group_label(comparison, rows.front());
     const std::string reference = reference_of(norms_of(comparison, timing_group(rows.front())));
     const auto batch = std::find_if(rows.begin(), rows.end(),
                                     [&](const Row& row) { return row.finished > 0 && row.norm == reference; });
-    const std::optional<SeedSpread> spread = seed_spread(rows);
+    const std::optional<SeedSpread> spread = seed_spread(rows, accuracies);
     const bool differences = spread && batch != rows.end() && finished_rows(rows) > 1;
     findings.accuracy_known |= differences;
     const bool first = std::find(timed.begin(), timed.end(), timing_group(rows.front())) == timed.end();
@@ -48,13 +51,13 @@ void add(Findings& findings, const Comparison& comparison) {
     for (const Row& row : rows) {
       findings.finished += row.finished;
       const std::string norm = train::norm_label(row.norm, comparison.recipe);
-      if (first && row.tax && row.tax->sure) {  // learning rates share their tax
+      if (first && tax_can_be_found(row, taxes)) {  // learning rates share their tax
         findings.tax_known = true;
-        if (!row.tax->holds(0)) {
+        if (tax_is_found(row, taxes)) {
           findings.taxes.push_back({norm, group, row.tax->median});
         }
       }
-      if (differences && row.finished > 0 && std::abs(row.accuracy.mean - batch->accuracy.mean) > spread->threshold) {
+      if (differences && accuracy_differs(row, *batch, spread)) {
         findings.accuracies.push_back({norm, group, row.accuracy.mean - batch->accuracy.mean});
       }
     }

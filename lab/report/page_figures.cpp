@@ -54,7 +54,7 @@ std::optional<SeedSpread> spread_of(const PageRow& row, const PageGroup& group) 
       rows.push_back(other.row);
     }
   }
-  return seed_spread(rows);
+  return seed_spread(rows, /* tests= */ 1);  // the deviation alone
 }
 
 struct Interval {

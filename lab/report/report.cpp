@@ -88,28 +88,31 @@ std::vector<double> accuracy_differences(const SeedCells& cells, const SeedCells
   return differences;
 }
 
-/// Tests each norm against the reference of its group; those of a group are looked at together. `cells` are those of
-/// each row.
+/// Tests each norm against the reference of its group; all of them are looked at together. `cells` are those of each
+/// row.
 void compare_accuracies(const Comparison& comparison, const std::vector<SeedCells>& cells, std::vector<Row>& rows) {
+  std::vector<Row*> others;
+  std::vector<double> chances;
   for (size_t reference = 0; reference < rows.size(); ++reference) {
     if (rows[reference].norm != reference_of(norms_of(comparison, timing_group(rows[reference])))) {
       continue;
     }
     const Settings group = comparison_group(rows[reference]);
-    std::vector<Row*> others;
-    std::vector<double> chances;
     for (size_t i = 0; i < rows.size(); ++i) {
       if (i == reference || comparison_group(rows[i]) != group) {
         continue;
       }
-      rows[i].accuracy_difference = paired_difference(accuracy_differences(cells[i], cells[reference]));
-      if (rows[i].accuracy_difference) {
+      const std::vector<double> differences = accuracy_differences(cells[i], cells[reference]);
+      rows[i].accuracy_difference = paired_difference(differences);
+      if (differences.size() > 1) {  // a test, also where it says nothing
         others.push_back(&rows[i]);
-        chances.push_back(rows[i].accuracy_difference->chance);
+        chances.push_back(rows[i].accuracy_difference ? rows[i].accuracy_difference->chance : 1);
       }
     }
-    const std::vector<double> adjusted = holm(chances);
-    for (size_t i = 0; i < others.size(); ++i) {
+  }
+  const std::vector<double> adjusted = holm(chances);
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (others[i]->accuracy_difference) {
       others[i]->accuracy_difference->chance = adjusted[i];
     }
   }
@@ -294,9 +297,12 @@ std::string format_tax(const std::optional<MedianInterval>& tax) {
 }
 
 std::string format_difference(const std::optional<PairedDifference>& difference) {
-  return difference ? fmt::format("{:+.2f} ± {:.2f}, p {:.3f}", difference->mean, difference->standard_error,
-                                  difference->chance)
-                    : "–";
+  if (!difference) {
+    return "–";
+  }
+  constexpr double kLeast = 0.001;
+  return fmt::format("{:+.2f} ± {:.2f}, {}", difference->mean, difference->standard_error,
+                     difference->chance < kLeast ? "p < 0.001" : fmt::format("p {:.3f}", difference->chance));
 }
 
 std::string to_table(const Comparison& comparison) {

@@ -54,6 +54,7 @@ struct Comparison {
   std::vector<Timing> timings;  ///< of groups that have begun with theirs
   bool tune_lr = false;         ///< the rates of `tunings` come before those of the cells
   std::vector<Tuning> tunings;  ///< as far as they are done
+  bool telemetry = true;        ///< runs have a record
   double budget = 0;            ///< seconds that the length of the runs was chosen for; 0: it was given
   train::Environment environment;
   std::string command;  ///< the command line

@@ -310,6 +310,9 @@ std::string to_json(const Comparison& comparison) {
       json["tunings"].push_back(tuning_to_json(tuning));
     }
   }
+  if (!comparison.telemetry) {
+    json["telemetry"] = false;
+  }
   if (comparison.budget > 0) {
     json["budget"] = comparison.budget;
   }
@@ -341,6 +344,9 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   }
   read_timings(json, where, version, comparison);
   read_tunings(json, where, comparison);
+  if (json.contains("telemetry")) {
+    comparison.telemetry = data::json_field<bool>(where, json, "telemetry");
+  }
   if (json.contains("budget")) {
     comparison.budget = data::json_field<double>(where, json, "budget");
     check(comparison.budget > 0, where, "budget: expected seconds above 0, got {}", comparison.budget);

@@ -1,6 +1,12 @@
 #include "lab/report/settings.h"
 
+#include "models/registry.h"
+
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
 
 namespace norma::lab {
 
@@ -32,11 +38,17 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   if (recipe.dataset == "shapes") {
     recipe.data_dir.clear();
   }
-  if (settings.model.starts_with("convnext")) {
-    recipe.small_stem = false;
-    recipe.zero_init_last = false;
-  } else {
+  const std::vector<std::string> known = models::model_names();
+  if (std::find(known.begin(), known.end(), settings.model) == known.end()) {
+    return recipe;  // of a program that had registered more
+  }
+  const auto takes = [&](std::string_view option) { return models::model_takes(settings.model, option); };
+  recipe.small_stem = recipe.small_stem && takes("small_stem");
+  recipe.zero_init_last = recipe.zero_init_last && takes("zero_init_last");
+  if (!takes("patch_size")) {
     recipe.patch_size.reset();
+  }
+  if (!takes("layer_scale")) {
     recipe.layer_scale.reset();
   }
   return recipe;

@@ -55,6 +55,7 @@ void TelemetryRecorder::end_step(int64_t step, double loss, double seconds) {
   looked_into_.push_back(schedule_.is_timed(step) || schedule_.is_for_health(step));
   loss_sum_ += loss;
   ++loss_count_;
+  last_step_ = step;
   if (loss_count_ >= steps_per_point_ || step == total_steps_) {
     record_.losses.push_back(
         {.step = step, .seconds = seconds_since_start(), .loss = loss_sum_ / static_cast<double>(loss_count_)});
@@ -70,6 +71,10 @@ void TelemetryRecorder::evaluated(int64_t step, const train::Evaluation& test) {
 
 Telemetry TelemetryRecorder::result() const {
   Telemetry record = record_;
+  if (loss_count_ > 0) {  // of a run that has ended early
+    record.losses.push_back(
+        {.step = last_step_, .seconds = seconds_since_start(), .loss = loss_sum_ / static_cast<double>(loss_count_)});
+  }
   record.throughput = throughput();
   record.step_time = step_time();
   return record;

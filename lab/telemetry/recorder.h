@@ -40,6 +40,7 @@ class TelemetryRecorder : public train::StepObserver {
   // Of the point of the loss curve that is not complete yet.
   double loss_sum_ = 0;
   int64_t loss_count_ = 0;
+  int64_t last_step_ = 0;
   std::vector<double> step_seconds_;
   std::vector<bool> looked_into_;  ///< for each of these
   std::vector<StepTime> times_;    ///< of each timed step

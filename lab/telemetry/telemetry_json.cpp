@@ -232,6 +232,8 @@ std::vector<T> columns_from(const nlohmann::json& json, const std::string& where
         check(json[name].size() == *count, where, "{}: expected {} values, got {}", name, *count, json[name].size());
       },
       names);
+  constexpr size_t kMostRows = 65'536;  // more layers than any network has; sums of bytes do not overflow
+  check(count.value_or(0) <= kMostRows, where, "expected at most {} rows, got {}", kMostRows, count.value_or(0));
   std::vector<T> rows(count.value_or(0));
   for (size_t i = 0; i < rows.size(); ++i) {
     visit([&]<class F>(const std::string& name, F& field) { field = from_cell<F>(json[name][i], where, name); },

@@ -2,11 +2,17 @@
 
 #include "core/error.h"
 #include "core/factory.h"
+#include "core/random.h"
 #include "core/tape.h"
 #include "files.h"
 #include "lab/compare/timing.h"
+#include "models/registry.h"
+#include "nn/conv.h"
+#include "nn/linear.h"
 #include "nn/module.h"
 #include "nn/norm/factory.h"
+#include "nn/pool.h"
+#include "nn/sequential.h"
 #include "train/interrupt.h"
 
 #include <doctest/doctest.h>
@@ -98,6 +104,33 @@ TEST_CASE("comparison: lists are checked before anything runs") {
   CHECK_THROWS_WITH_AS(plan_comparison(options), "train: lr: expected a number in (0, 1000], got -1", Error);
 }
 
+TEST_CASE("comparison: a network of one's own beside Norma's, whose options are not for it") {
+  models::register_model("two_layers", {.make = [](const models::ModelOptions& given) -> std::shared_ptr<nn::Module> {
+                                          manual_seed(given.seed);
+                                          auto network = std::make_shared<nn::Sequential>();
+                                          network->push_back(std::make_shared<nn::Conv2d>(3, 8, 3));
+                                          network->push_back(nn::make_norm(given.norm, 8));
+                                          network->push_back(std::make_shared<nn::AdaptiveAvgPool2d>(1));
+                                          network->push_back(std::make_shared<nn::Flatten>());
+                                          network->push_back(std::make_shared<nn::Linear>(8, given.num_classes));
+                                          return network;
+                                        },
+                                        .own_norm = "batch"});
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.models = {"two_layers", "convnext_atto"};
+  options.norms = {"batch", "layer2d"};
+  options.recipe.patch_size = 4;
+  Comparison comparison = plan_comparison(options);
+  rehearse_comparison(comparison);
+  run_comparison(comparison, options);
+  REQUIRE(comparison.cells.size() == 4);
+  for (const Cell& cell : comparison.cells) {
+    CHECK_MESSAGE(cell.state == CellState::finished, cell.reason);
+  }
+  CHECK(comparison.cells[0].parameters == 3 * 8 * 9 + 8 + 16 + 8 * 10 + 10);
+}
+
 TEST_CASE("comparison: a cell that fails says why, and the others finish") {
   nn::register_norm("breaks_in_training", [](int64_t) { return std::make_shared<Breaking>(); });
   const TemporaryFolder folder;
@@ -156,6 +189,19 @@ TEST_CASE("comparison: a run that diverges keeps its record until then") {
   CHECK(found.cells[0].telemetry->losses.size() == cell.telemetry->losses.size());
 }
 
+TEST_CASE("comparison: one in which a combination cannot run can be resumed when the others are finished") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = small(folder / "report");
+  options.batch_sizes = {1, 2};  // batch norm needs two images where the last ones have one pixel
+  options.recipe.images = 2;
+  Comparison comparison = plan_comparison(options);
+  rehearse_comparison(comparison);
+  run_comparison(comparison, options);
+  CHECK(comparison.cells[0].state == CellState::failed);
+  CHECK(comparison.cells[2].state == CellState::finished);
+  CHECK_NOTHROW(rehearse_comparison(comparison));
+}
+
 TEST_CASE("comparison: telemetry changes no result, and can be left out") {
   const TemporaryFolder folder;
   ComparisonOptions options = small(folder / "with");
@@ -173,7 +219,9 @@ TEST_CASE("comparison: telemetry changes no result, and can be left out") {
   CHECK_FALSE(without.cells[0].telemetry);
   CHECK(with.cells[0].losses == without.cells[0].losses);
   CHECK(with.cells[0].accuracy == without.cells[0].accuracy);
-  CHECK(to_json(without).find("telemetry") == std::string::npos);
+  CHECK(to_json(without).find("\"telemetry\": {") == std::string::npos);
+  CHECK_FALSE(comparison_from_json(to_json(without)).telemetry);  // those that are resumed have none either
+  CHECK(comparison_from_json(to_json(with)).telemetry);
 }
 
 TEST_CASE("comparison: the norms of a model take turns, in rounds spread over the whole comparison") {

@@ -73,6 +73,20 @@ TEST_CASE("study: the learning rate follows the batch size by its root, or in pr
         "compare: lr-scaling: unknown name 'lineal'; did you mean 'linear'?");
 }
 
+TEST_CASE("study: scaled learning rates that are the same, or none, are refused") {
+  ComparisonOptions options = on_shapes();
+  options.models = {"resnet18"};
+  options.norms = {"batch"};
+  options.batch_sizes = {2};
+  options.lr_scaling = LrScaling::sqrt;
+  options.lrs = {0.00100001, 0.00100002};
+  CHECK(error_of([&] { plan_comparison(options); }) ==
+        "compare: lrs: expected each once, but two are 0.000125 for a batch size of 2");
+  options.lrs = {1e-307};
+  options.lr_scaling = LrScaling::linear;
+  CHECK(plan_comparison(options).cells.front().lr < 1e-308);  // too small for a rounded one, and still a number
+}
+
 TEST_CASE("study: what is given stays, and an unknown one has a text") {
   ComparisonOptions options = on_shapes();
   options.models = {"convnext_atto"};

@@ -413,6 +413,19 @@ TEST_CASE("telemetry: a long run's loss curve has few points, each the mean of i
   CHECK(telemetry.throughput.steps == 1001 - 5 - 16 - 3);
 }
 
+TEST_CASE("telemetry: a long run that ends at its beginning keeps the losses that it had") {
+  nn::Sequential model;
+  TelemetryRecorder recorder;
+  recorder.start({.model = model, .first_step = 0, .total_steps = 2000, .batch_size = 4});
+  for (const int64_t step : {1, 2, 3}) {
+    recorder.end_step(step, 2.0 * static_cast<double>(step), 0.5);
+  }
+  const Telemetry telemetry = recorder.result();
+  REQUIRE(telemetry.losses.size() == 1);
+  CHECK(telemetry.losses[0].step == 3);
+  CHECK(telemetry.losses[0].loss == 4);
+}
+
 TEST_CASE("telemetry: our own networks make no layout copy, in either format") {
   for (const std::string model : {"resnet18", "convnext_atto"}) {
     for (const std::string norm : {"batch", "layer2d", "group"}) {

@@ -288,3 +288,44 @@ TEST_CASE("registry: networks are recognised by their tensors, whatever the norm
   longer.emplace_back("layer4.2.conv1.weight", zeros({3}));
   CHECK(recognize_model(longer) == "");
 }
+
+TEST_CASE("models: one of one's own is known by its name, with the options that it has") {
+  static ModelOptions seen;  // the registry keeps the function
+  register_model("my_net", {.make = [](const ModelOptions& options) -> std::shared_ptr<nn::Module> {
+                              seen = options;
+                              auto network = std::make_shared<nn::Sequential>();
+                              network->push_back(std::make_shared<nn::Conv2d>(options.in_channels, 8, 3));
+                              network->push_back(nn::make_norm(options.norm, 8));
+                              return network;
+                            },
+                            .own_norm = "group:4",
+                            .options = {"small_stem"}});
+  const std::vector<std::string> names = model_names();
+  CHECK(names.back() == "my_net");
+  CHECK(own_norm("my_net") == "group:4");
+  CHECK(model_takes("my_net", "small_stem"));
+  CHECK_FALSE(model_takes("my_net", "patch_size"));
+  const auto model = create_model("my_net", {.num_classes = 3, .small_stem = true, .seed = 7});
+  CHECK(seen.norm == "group:4");
+  CHECK(seen.seed == 7);
+  CHECK(model->named_modules().size() == 3);
+  create_model("my_net", {.norm = "batch"});
+  CHECK(seen.norm == "batch");
+  // A policy is applied to it as to every network.
+  const auto other = create_model("my_net", {.norm_policy = nn::parse_norm_policy("\"1\" = \"layer2d\"", "policy")});
+  CHECK(other->named_modules()[2].second->name().starts_with("LayerNorm2d"));
+
+  CHECK(error_of([] { create_model("my_net", {.patch_size = 2}); }) == "model: my_net has no option patch_size");
+  CHECK(error_of([] { create_model("my_net", {.drop_path = 0.1}); }) == "model: my_net has no option drop_path");
+  CHECK(error_of([] { create_model("my_ned"); }) == "model: unknown model 'my_ned'; did you mean 'my_net'?");
+  const auto make = [](const ModelOptions&) { return std::shared_ptr<nn::Module>(); };
+  CHECK(error_of([&] { register_model("my_net", {.make = make}); }) == "register_model: name: 'my_net' is taken");
+  CHECK(error_of([&] { register_model("resnet18", {.make = make}); }) == "register_model: name: 'resnet18' is taken");
+  CHECK(error_of([&] { register_model("", {.make = make}); }) ==
+        "register_model: name: expected a text, got an empty one");
+  CHECK(error_of([&] { register_model("x", {}); }) == "register_model: make: expected a function, got none");
+  CHECK(error_of([&] { register_model("x", {.make = make, .own_norm = "bath"}); }) ==
+        "norm: unknown norm 'bath'; did you mean 'batch'?");
+  CHECK(error_of([&] { register_model("x", {.make = make, .options = {"small_step"}}); }) ==
+        "register_model: options: unknown option 'small_step'; did you mean 'small_stem'?");
+}
