@@ -1,6 +1,7 @@
 #include "cli/program.h"
 #include "json.h"
 
+#include <algorithm>
 #include <string>
 
 using namespace norma;

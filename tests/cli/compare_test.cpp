@@ -2,6 +2,7 @@
 #include "json.h"
 #include "models/registry.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <set>

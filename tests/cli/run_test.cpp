@@ -5,6 +5,7 @@
 #include "models/registry.h"
 #include "support.h"
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <string>

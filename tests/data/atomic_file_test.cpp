@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <fcntl.h>
+#include <algorithm>
 
 using namespace norma;
 using norma::data::AtomicFile;

@@ -2,6 +2,7 @@
 
 #include "files.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace norma;

@@ -3,6 +3,7 @@
 #include "files.h"
 #include "support.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>

@@ -10,6 +10,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "support.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>

@@ -32,7 +32,7 @@ TEST_CASE("report.md: the answer, the table, the notes, and nothing that is take
     const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
     size_t bars = 0;
     for (size_t i = 0; i < line.size(); ++i) {
-      bars += line[i] == '|' && line[i - 1] != '\\' ? 1 : 0;
+      bars += line[i] == '|' && (i == 0 || line[i - 1] != '\\') ? 1 : 0;
     }
     CHECK_MESSAGE(bars == 9, line);
   }

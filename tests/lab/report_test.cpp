@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <regex>
 #include <string>

@@ -7,6 +7,7 @@
 #include "ops/random/kernels.h"
 #include "ops/reduce/reduce.h"
 
+#include <algorithm>
 #include <string>
 
 using namespace norma;
