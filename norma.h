@@ -61,6 +61,9 @@
 
 #include "models/registry.h"
 
+#include "data/augment/colour.h"
+#include "data/augment/geometry.h"
+#include "data/augment/random.h"
 #include "data/dataset.h"
 #include "data/image_file.h"
 #include "data/image_tensor.h"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "data/augment/random.h"
 #include "data/dataset.h"
 
 #include <array>
@@ -17,14 +18,6 @@ struct TransformOptions {
   bool flip = true;              ///< with augment: mirror every second image, by chance
   std::vector<float> mean = {};  ///< per channel of the dataset, in [0, 1]; empty: the dataset's own
   std::vector<float> std = {};
-};
-
-/// The chance in an augmentation: a pure function of these three, so that it does not depend on threads or on which
-/// images came before.
-struct AugmentationKey {
-  uint64_t seed = 0;
-  int64_t epoch = 0;
-  int64_t index = 0;  ///< of the image in the dataset
 };
 
 /// From the bytes of a dataset's image to a network's input: pad, crop, flip, (x / 255 - mean) / std.

@@ -1,0 +1,285 @@
+#include "data/augment/geometry.h"
+
+#include "core/error.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+namespace norma::data {
+
+namespace {
+
+constexpr const char* kOp = "affine";
+
+using Matrix = std::array<double, 6>;
+
+Image filled(int64_t height, int64_t width, int64_t channels, const Color& fill) {
+  Image result{.height = height, .width = width, .channels = channels, .pixels = {}};
+  result.pixels.resize(static_cast<size_t>(height * width * channels));
+  for (auto pixel = result.pixels.begin(); pixel != result.pixels.end(); pixel += channels) {
+    std::copy_n(fill.begin(), channels, pixel);
+  }
+  return result;
+}
+
+void copy_pixel(const Image& image, int64_t y, int64_t x, uint8_t* to) {
+  std::copy_n(image.pixels.begin() + (y * image.width + x) * image.channels, image.channels, to);
+}
+
+/// The pixel in which a place lies along an axis of `length` pixels; -1 outside.
+int64_t pixel_at(double place, int64_t length) {
+  return place >= 0 && place < static_cast<double>(length) ? static_cast<int64_t>(place) : -1;
+}
+
+// Nearest pixels are found by three ways of adding, whose roundings differ: Pillow takes the first that can be.
+
+/// Rows and columns apart.
+void nearest_scaled(const Image& image, const Matrix& m, Image& result) {
+  std::vector<int64_t> columns;
+  double place = m[2] + m[0] * 0.5;
+  for (int64_t x = 0; x < image.width; ++x) {
+    columns.push_back(pixel_at(place, image.width));
+    place += m[0];
+  }
+  uint8_t* to = result.pixels.data();
+  place = m[5] + m[4] * 0.5;
+  for (int64_t y = 0; y < image.height; ++y) {
+    const int64_t row = pixel_at(place, image.height);
+    for (const int64_t column : columns) {
+      if (row >= 0 && column >= 0) {
+        copy_pixel(image, row, column, to);
+      }
+      to += image.channels;
+    }
+    place += m[4];
+  }
+}
+
+/// Whether whole numbers of 2^-16 pixels hold all places.
+bool fits_fixed(const Image& image, const Matrix& m) {
+  for (const auto y : {int64_t{0}, image.height}) {
+    for (const auto x : {int64_t{0}, image.width}) {
+      const auto xx = static_cast<double>(x);
+      const auto yy = static_cast<double>(y);
+      if (std::abs(xx * m[0] + yy * m[1] + m[2]) >= 32768 || std::abs(xx * m[3] + yy * m[4] + m[5]) >= 32768) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// `Number` is int64_t for units of 2^-16 pixels, or double.
+template <class Number, class PixelAt>
+void nearest_stepped(const Image& image, const std::array<Number, 6>& m, PixelAt pixel_of, Image& result) {
+  uint8_t* to = result.pixels.data();
+  Number row_x = m[2];
+  Number row_y = m[5];
+  for (int64_t y = 0; y < image.height; ++y) {
+    Number place_x = row_x;
+    Number place_y = row_y;
+    for (int64_t x = 0; x < image.width; ++x) {
+      const int64_t column = pixel_of(place_x, image.width);
+      const int64_t row = pixel_of(place_y, image.height);
+      if (column >= 0 && row >= 0) {
+        copy_pixel(image, row, column, to);
+      }
+      to += image.channels;
+      place_x += m[0];
+      place_y += m[3];
+    }
+    row_x += m[1];
+    row_y += m[4];
+  }
+}
+
+void nearest(const Image& image, const Matrix& m, Image& result) {
+  if (m[1] == 0 && m[3] == 0) {
+    nearest_scaled(image, m, result);
+    return;
+  }
+  // The middle of the first pixel.
+  const double x = m[2] + m[0] * 0.5 + m[1] * 0.5;
+  const double y = m[5] + m[3] * 0.5 + m[4] * 0.5;
+  if (fits_fixed(image, m)) {
+    const auto fixed = [](double v) { return static_cast<int64_t>(std::floor(v * 65536.0 + 0.5)); };
+    const auto pixel_of = [](int64_t place, int64_t length) {
+      const int64_t pixel = place >> 16;
+      return pixel < length ? std::max<int64_t>(pixel, -1) : -1;
+    };
+    nearest_stepped<int64_t>(image, {fixed(m[0]), fixed(m[1]), fixed(x), fixed(m[3]), fixed(m[4]), fixed(y)}, pixel_of,
+                             result);
+  } else {
+    nearest_stepped<double>(image,
+                            {m[0], m[1], m[2] + m[1] * 0.5 + m[0] * 0.5, m[3], m[4], m[5] + m[4] * 0.5 + m[3] * 0.5},
+                            pixel_at, result);
+  }
+}
+
+double line(double a, double b, double d) {
+  return a + (b - a) * d;
+}
+
+double cubic(double v1, double v2, double v3, double v4, double d) {
+  const double p2 = -v1 + v3;
+  const double p3 = 2 * (v1 - v2) + v3 - v4;
+  const double p4 = -v1 + v2 - v3 + v4;
+  return v2 + d * (p2 + d * (p3 + d * p4));
+}
+
+/// Pixels past an edge are those of the edge.
+void interpolated(const Image& image, const Matrix& m, bool bicubic, Image& result) {
+  uint8_t* to = result.pixels.data();
+  const int64_t count = bicubic ? 4 : 2;
+  std::array<const uint8_t*, 4> rows{};
+  std::array<int64_t, 4> columns{};
+  std::array<double, 4> values{};
+  for (int64_t y = 0; y < image.height; ++y) {
+    for (int64_t x = 0; x < image.width; ++x, to += image.channels) {
+      const double middle_x = static_cast<double>(x) + 0.5;
+      const double middle_y = static_cast<double>(y) + 0.5;
+      double place_x = m[0] * middle_x + m[1] * middle_y + m[2];
+      double place_y = m[3] * middle_x + m[4] * middle_y + m[5];
+      if (!(place_x >= 0 && place_x < static_cast<double>(image.width) && place_y >= 0 &&
+            place_y < static_cast<double>(image.height))) {
+        continue;
+      }
+      place_x -= 0.5;
+      place_y -= 0.5;
+      const auto left = static_cast<int64_t>(std::floor(place_x));
+      const auto top = static_cast<int64_t>(std::floor(place_y));
+      const double dx = place_x - static_cast<double>(left);
+      const double dy = place_y - static_cast<double>(top);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t row = std::clamp<int64_t>(top + i - count / 2 + 1, 0, image.height - 1);
+        rows[static_cast<size_t>(i)] = image.pixels.data() + row * image.width * image.channels;
+        columns[static_cast<size_t>(i)] =
+            std::clamp<int64_t>(left + i - count / 2 + 1, 0, image.width - 1) * image.channels;
+      }
+      for (int64_t c = 0; c < image.channels; ++c) {
+        for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+          const auto at = [&](size_t k) { return static_cast<double>(rows[i][columns[k] + c]); };
+          values[i] = bicubic ? cubic(at(0), at(1), at(2), at(3), dx) : line(at(0), at(1), dx);
+        }
+        const double value =
+            bicubic ? cubic(values[0], values[1], values[2], values[3], dy) : line(values[0], values[1], dy);
+        to[c] = static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));
+      }
+    }
+  }
+}
+
+/// Rounded to 15 digits after the point, the nearest such number: Python's round(x, 15).
+double rounded(double x) {
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), x, std::chars_format::fixed, 15).ptr;
+  double result = 0;
+  std::from_chars(digits.data(), end, result);
+  return result;
+}
+
+}  // namespace
+
+Image affine(const Image& image, const std::array<double, 6>& matrix, const AffineOptions& options) {
+  check_image(kOp, image);
+  for (const double number : matrix) {
+    check(std::isfinite(number), kOp, "matrix: expected finite numbers, got {}", number);
+  }
+  Image result = filled(image.height, image.width, image.channels, options.fill);
+  if (options.interpolation == Interpolation::nearest) {
+    nearest(image, matrix, result);
+  } else {
+    interpolated(image, matrix, options.interpolation == Interpolation::bicubic, result);
+  }
+  return result;
+}
+
+Image rotate(const Image& image, double degrees, const AffineOptions& options) {
+  check_image("rotate", image);
+  check(std::isfinite(degrees), "rotate", "degrees: expected a finite number, got {}", degrees);
+  double angle = std::fmod(degrees, 360.0);
+  if (angle < 0) {
+    angle += 360.0;
+  }
+  if (angle == 0) {
+    return image;
+  }
+  if (angle == 180) {
+    return hflip(vflip(image));
+  }
+  if ((angle == 90 || angle == 270) && image.height == image.width) {
+    Image result = image;
+    for (int64_t y = 0; y < image.height; ++y) {
+      for (int64_t x = 0; x < image.width; ++x) {
+        const int64_t to =
+            angle == 90 ? (image.width - 1 - x) * image.width + y : x * image.width + image.height - 1 - y;
+        copy_pixel(image, y, x, result.pixels.data() + to * image.channels);
+      }
+    }
+    return result;
+  }
+  const double radians = -(angle * (std::numbers::pi / 180.0));
+  const double cosine = rounded(std::cos(radians));
+  const double sine = rounded(std::sin(radians));
+  const double x = static_cast<double>(image.width) / 2;
+  const double y = static_cast<double>(image.height) / 2;
+  return affine(image,
+                {cosine, sine, cosine * -x + sine * -y + 0.0 + x, -sine, cosine, -sine * -x + cosine * -y + 0.0 + y},
+                options);
+}
+
+Image shear_x(const Image& image, double factor, const AffineOptions& options) {
+  return affine(image, {1, factor, 0, 0, 1, 0}, options);
+}
+Image shear_y(const Image& image, double factor, const AffineOptions& options) {
+  return affine(image, {1, 0, 0, factor, 1, 0}, options);
+}
+Image translate_x(const Image& image, double pixels, const AffineOptions& options) {
+  return affine(image, {1, 0, pixels, 0, 1, 0}, options);
+}
+Image translate_y(const Image& image, double pixels, const AffineOptions& options) {
+  return affine(image, {1, 0, 0, 0, 1, pixels}, options);
+}
+
+Image hflip(const Image& image) {
+  check_image("hflip", image);
+  Image result = image;
+  for (int64_t y = 0; y < image.height; ++y) {
+    for (int64_t x = 0; x < image.width; ++x) {
+      copy_pixel(image, y, x, result.pixels.data() + (y * image.width + image.width - 1 - x) * image.channels);
+    }
+  }
+  return result;
+}
+
+Image vflip(const Image& image) {
+  check_image("vflip", image);
+  Image result = image;
+  const int64_t row_bytes = image.width * image.channels;
+  for (int64_t y = 0; y < image.height; ++y) {
+    std::copy_n(image.pixels.begin() + y * row_bytes, row_bytes,
+                result.pixels.begin() + (image.height - 1 - y) * row_bytes);
+  }
+  return result;
+}
+
+Image pad(const Image& image, int64_t padding, const Color& fill) {
+  constexpr int64_t kMaxPixels = int64_t{1} << 27;
+  check_image("pad", image);
+  check(
+      padding >= 0 && padding <= kMaxPixels && (image.height + 2 * padding) <= kMaxPixels / (image.width + 2 * padding),
+      "pad", "padding: expected at least 0 and at most {} pixels together, got {} around {} x {}", kMaxPixels, padding,
+      image.height, image.width);
+  Image result = filled(image.height + 2 * padding, image.width + 2 * padding, image.channels, fill);
+  const int64_t row_bytes = image.width * image.channels;
+  for (int64_t y = 0; y < image.height; ++y) {
+    std::copy_n(image.pixels.begin() + y * row_bytes, row_bytes,
+                result.pixels.begin() + ((y + padding) * result.width + padding) * image.channels);
+  }
+  return result;
+}
+
+}  // namespace norma::data
