@@ -1,10 +1,11 @@
 #pragma once
 
+#include "data/image_file.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,14 +22,14 @@ struct DatasetInfo {
   int64_t size = 0;      ///< images; of an endless dataset: how many count as one epoch
   bool endless = false;  ///< every index >= 0 is an image
   int64_t channels = 1;
-  int64_t height = 0;
-  int64_t width = 0;
+  int64_t height = 0;  ///< 0: the images differ in size
+  int64_t width = 0;   ///< likewise
   std::vector<std::string> class_names;
   std::vector<float> mean;  ///< of each channel of the training images, with values scaled to [0, 1]
   std::vector<float> std;   ///< likewise, the standard deviation
 
   [[nodiscard]] int64_t num_classes() const { return static_cast<int64_t>(class_names.size()); }
-  /// Bytes of one image.
+  /// Bytes of one image; 0 where they differ in size.
   [[nodiscard]] int64_t image_bytes() const { return channels * height * width; }
 };
 
@@ -38,10 +39,10 @@ class Dataset {
   virtual ~Dataset() = default;
 
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
-  /// Writes image `index` (channels, height, width; row-major; image_bytes() long) and returns its label.
-  /// Depends on nothing but the index, and may be called from several threads at once.
-  /// Throws Error when there is no such image.
-  virtual int64_t get(int64_t index, std::span<uint8_t> image) const = 0;
+  /// Makes `image`, whose memory is used again, image `index`, and returns its label. The image has info().channels
+  /// and, unless they are 0, info().height and width. What it is depends on nothing but the index; several threads may
+  /// call at once, each with an image of its own. Throws Error when there is no such image or it cannot be read.
+  virtual int64_t load(int64_t index, Image& image) const = 0;
 };
 
 struct DatasetOptions {

@@ -98,13 +98,12 @@ class IdxDataset final : public Dataset {
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
 
-  int64_t get(int64_t index, std::span<uint8_t> image) const override {
+  int64_t load(int64_t index, Image& image) const override {
     check(index >= 0 && index < info_.size, info_.name, "index: expected a value in [0, {}), got {}", info_.size,
           index);
     const int64_t bytes = info_.image_bytes();
-    check(static_cast<int64_t>(image.size()) == bytes, info_.name, "image: expected room for {} bytes, got {}", bytes,
-          image.size());
-    std::memcpy(image.data(), images_.values.data() + index * bytes, static_cast<size_t>(bytes));
+    image.set_size(info_.height, info_.width, info_.channels);
+    std::memcpy(image.pixels.data(), images_.values.data() + index * bytes, static_cast<size_t>(bytes));
     return labels_.values[static_cast<size_t>(index)];
   }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
@@ -14,6 +15,13 @@ struct Image {
   int64_t channels = 3;
   std::vector<uint8_t> pixels;  ///< height * width * channels
 
+  /// Takes these sizes. Memory that is there is used again; what the pixels then are is undefined.
+  void set_size(int64_t new_height, int64_t new_width, int64_t new_channels) {
+    height = new_height;
+    width = new_width;
+    channels = new_channels;
+    pixels.resize(static_cast<size_t>(height * width * channels));
+  }
   [[nodiscard]] uint8_t at(int64_t y, int64_t x, int64_t channel) const {
     return pixels[static_cast<size_t>((y * width + x) * channels + channel)];
   }

@@ -171,14 +171,14 @@ class Loader::Implementation {
     auto* const images = batch.images.data<float>();
     auto* const labels = batch.labels.data<int64_t>();
     const Order order = options_.shuffle && !info.endless ? order_of(epoch) : nullptr;
-    std::vector<uint8_t> bytes(static_cast<size_t>(info.image_bytes()));
+    Image image;
     for (int64_t i = 0; i < count; ++i) {
-      int64_t image = order != nullptr ? (*order)[static_cast<size_t>(first + i)] : first + i;
+      int64_t number = order != nullptr ? (*order)[static_cast<size_t>(first + i)] : first + i;
       if (info.endless) {
-        image += epoch * info.size;  // new images in every epoch
+        number += epoch * info.size;  // new images in every epoch
       }
-      labels[i] = dataset_->get(image, bytes);
-      transform_.apply(bytes, {.seed = options_.seed, .epoch = epoch, .index = image}, images + i * strides[0],
+      labels[i] = dataset_->load(number, image);
+      transform_.apply(image, {.seed = options_.seed, .epoch = epoch, .index = number}, images + i * strides[0],
                        {strides[1], strides[2], strides[3]});
     }
     return batch;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 namespace norma::data {
 
@@ -145,12 +146,10 @@ class ShapesDataset final : public Dataset {
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
 
-  int64_t get(int64_t index, std::span<uint8_t> image) const override {
+  int64_t load(int64_t index, Image& image) const override {
     check(index >= 0, "shapes", "index: expected a value of at least 0, got {}", index);
     const int64_t size = info_.height;
-    check(static_cast<int64_t>(image.size()) == info_.image_bytes(), "shapes",
-          "image: expected room for {} bytes, got {}", info_.image_bytes(), image.size());
-
+    image.set_size(size, size, kChannels);
     Draw draw(seed_, index, subsequence_of(split_));
     const int64_t label = draw.below(static_cast<int64_t>(kShapes.size()));
     const float radius = static_cast<float>(size) * draw.between(0.22F, 0.45F);
@@ -170,7 +169,7 @@ class ShapesDataset final : public Dataset {
     }
     const float noise = draw.between(4, 40);
 
-    paint_noise(index, noise, ground, image);
+    paint_noise(index, noise, ground, image.pixels);
     const float step_x = std::cos(angle) / radius;
     const float step_y = std::sin(angle) / radius;
     for (int64_t y = 0; y < size; ++y) {
@@ -186,9 +185,7 @@ class ShapesDataset final : public Dataset {
         const float covered = std::clamp(0.5F - distance * radius, 0.0F, 1.0F);
         if (covered > 0) {
           for (size_t c = 0; c < kChannels; ++c) {
-            uint8_t& value =
-                image[(c * static_cast<size_t>(size) + static_cast<size_t>(y)) * static_cast<size_t>(size) +
-                      static_cast<size_t>(x)];
+            uint8_t& value = image.pixels[static_cast<size_t>((y * size + x) * kChannels) + c];
             value =
                 static_cast<uint8_t>(std::clamp(static_cast<float>(value) + covered * change[c] + 0.5F, 0.0F, 255.0F));
           }
@@ -199,19 +196,22 @@ class ShapesDataset final : public Dataset {
   }
 
  private:
-  /// The ground's colour with the sum of two uniform numbers in [-noise / 2, noise / 2) added to each byte.
+  /// The ground's colour with the sum of two uniform numbers in [-noise / 2, noise / 2) added to each byte. They are
+  /// drawn channel by channel.
   void paint_noise(int64_t index, float noise, const std::array<float, kChannels>& ground,
-                   std::span<uint8_t> image) const {
+                   std::vector<uint8_t>& pixels) const {
     const auto plane = static_cast<size_t>(info_.height * info_.width);
-    const size_t blocks = (image.size() + 7) / 8;
+    const size_t blocks = (pixels.size() + 7) / 8;
     const uint64_t first = static_cast<uint64_t>(index) * blocks;
     for (size_t block = 0; block < blocks; ++block) {
       const auto bits = philox(seed_, first + block, subsequence_of(split_) + 1);
-      for (size_t i = 0; i < 8 && block * 8 + i < image.size(); ++i) {
+      for (size_t i = 0; i < 8 && block * 8 + i < pixels.size(); ++i) {
         const uint32_t pair = bits[i / 2] >> (16 * (i % 2));
         const auto sum = static_cast<float>((pair & 0xFF) + ((pair >> 8) & 0xFF));
-        const float value = ground[(block * 8 + i) / plane] + noise * (sum / 510 - 0.5F) + 0.5F;
-        image[block * 8 + i] = static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F));
+        const size_t channel = (block * 8 + i) / plane;
+        const size_t pixel = (block * 8 + i) % plane;
+        const float value = ground[channel] + noise * (sum / 510 - 0.5F) + 0.5F;
+        pixels[pixel * kChannels + channel] = static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F));
       }
     }
   }

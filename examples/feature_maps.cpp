@@ -51,12 +51,8 @@ int64_t classes_of(const nn::NamedTensors& weights) {
 
 data::Image generated_picture() {
   const auto shapes = data::make_dataset("shapes", {.image_size = 128, .size = 1});
-  data::Image picture{.height = 128, .width = 128, .channels = 3, .pixels = {}};
-  std::vector<uint8_t> planes(static_cast<size_t>(shapes->info().image_bytes()));
-  shapes->get(0, planes);
-  for (size_t i = 0; i < size_t{128} * 128; ++i) {  // a dataset keeps its channels one behind the other
-    picture.pixels.insert(picture.pixels.end(), {planes[i], planes[i + 128 * 128], planes[i + 2 * 128 * 128]});
-  }
+  data::Image picture;
+  shapes->load(0, picture);
   return picture;
 }
 

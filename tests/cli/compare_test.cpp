@@ -115,12 +115,13 @@ TEST_CASE("norma compare: a cell that cannot run is found before the first one r
   CHECK(folder.names().empty());
 }
 
-TEST_CASE("norma compare: images that are larger than asked for are found before the first cell runs") {
+TEST_CASE("norma compare: a dataset without its files is found before the first cell runs") {
   const TemporaryFolder folder;
-  const Outcome outcome =
-      run_norma(folder.path(), "compare --models resnet18 --norms batch,layer2d --images 8 --img-size 20 --output o");
+  const Outcome outcome = run_norma(folder.path(),
+                                    "compare --models resnet18 --norms batch,layer2d --images 8 --dataset idx "
+                                    "--data-dir nowhere --output o");
   CHECK(outcome.code == 2);
-  CHECK(outcome.err == "norma: transform: image_size: expected at least 28 for images of 28 x 28, got 20\n");
+  CHECK(outcome.err == "norma: idx: nowhere: no such folder\n");
   CHECK(folder.names().empty());
 }
 

@@ -28,9 +28,12 @@ void write_splits(const TemporaryFolder& folder) {
 }
 
 std::vector<uint8_t> image_of(const Dataset& dataset, int64_t index) {
-  std::vector<uint8_t> image(static_cast<size_t>(dataset.info().image_bytes()));
-  dataset.get(index, image);
-  return image;
+  Image image;
+  dataset.load(index, image);
+  CHECK(image.height == dataset.info().height);
+  CHECK(image.width == dataset.info().width);
+  CHECK(image.channels == 1);
+  return image.pixels;
 }
 
 }  // namespace
@@ -156,10 +159,10 @@ TEST_CASE("idx folder: images, labels and statistics of both splits") {
     CHECK(dataset->info().mean.at(0) == doctest::Approx(0.4823529412).epsilon(1e-6));
     CHECK(dataset->info().std.at(0) == doctest::Approx(0.4686751342).epsilon(1e-6));
   }
-  std::vector<uint8_t> image(6);
-  CHECK(train->get(0, image) == 3);
-  CHECK(train->get(1, image) == 0);
-  CHECK(test->get(0, image) == 5);
+  Image image;
+  CHECK(train->load(0, image) == 3);
+  CHECK(train->load(1, image) == 0);
+  CHECK(test->load(0, image) == 5);
 }
 
 TEST_CASE("idx folder: other usual file names") {
@@ -230,15 +233,13 @@ TEST_CASE("idx folder: bad folders, each with its error") {
   }
 }
 
-TEST_CASE("idx folder: indices out of range and images of the wrong size") {
+TEST_CASE("idx folder: indices out of range") {
   const TemporaryFolder folder;
   write_splits(folder);
   const auto dataset = make_dataset("idx", {.folder = folder.path()});
-  std::vector<uint8_t> image(6);
-  CHECK(error_of([&] { dataset->get(2, image); }) == "idx: index: expected a value in [0, 2), got 2");
-  CHECK(error_of([&] { dataset->get(-1, image); }) == "idx: index: expected a value in [0, 2), got -1");
-  image.resize(5);
-  CHECK(error_of([&] { dataset->get(0, image); }) == "idx: image: expected room for 6 bytes, got 5");
+  Image image;
+  CHECK(error_of([&] { dataset->load(2, image); }) == "idx: index: expected a value in [0, 2), got 2");
+  CHECK(error_of([&] { dataset->load(-1, image); }) == "idx: index: expected a value in [0, 2), got -1");
 }
 
 TEST_CASE("fashion_mnist: missing files name Debian's package and the option") {
@@ -282,13 +283,13 @@ TEST_CASE("fashion_mnist: the real images of Debian's package") {
   CHECK(train->info().width == 28);
   CHECK(train->info().class_names.at(9) == "Ankle boot");
 
-  std::vector<uint8_t> image(28 * 28);
+  Image image;
   std::vector<int64_t> labels;
   double sum = 0;
   double squares = 0;
   for (int64_t i = 0; i < train->info().size; ++i) {
-    labels.push_back(train->get(i, image));
-    for (const uint8_t byte : image) {
+    labels.push_back(train->load(i, image));
+    for (const uint8_t byte : image.pixels) {
       sum += byte;
       squares += byte * byte;
     }
@@ -302,5 +303,5 @@ TEST_CASE("fashion_mnist: the real images of Debian's package") {
   CHECK(train->info().std.at(0) ==
         doctest::Approx(std::sqrt(squares / (60000.0 * 28 * 28) - mean * mean) / 255).epsilon(1e-5));
   CHECK(test->info().mean == train->info().mean);
-  CHECK(test->get(0, image) == 9);
+  CHECK(test->load(0, image) == 9);
 }

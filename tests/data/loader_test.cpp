@@ -32,12 +32,13 @@ class Counting final : public Dataset {
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  int64_t get(int64_t index, std::span<uint8_t> image) const override {
+  int64_t load(int64_t index, Image& image) const override {
     ++calls;
     check(index != bad_index, "counting", "image {} is broken", index);
     // Some take longer than others, so that workers overtake each other.
     std::this_thread::sleep_for(std::chrono::microseconds((index * 37) % 5 * 20));
-    std::fill(image.begin(), image.end(), static_cast<uint8_t>(index % 251));
+    image.set_size(info_.height, info_.width, info_.channels);
+    std::fill(image.pixels.begin(), image.pixels.end(), static_cast<uint8_t>(index % 251));
     return index;
   }
 

@@ -14,7 +14,7 @@ class OneImage final : public Dataset {
     info_.size = 1;
   }
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  int64_t get(int64_t /*index*/, std::span<uint8_t> /*image*/) const override { return 0; }
+  int64_t load(int64_t /*index*/, Image& /*image*/) const override { return 0; }
 
  private:
   DatasetInfo info_;

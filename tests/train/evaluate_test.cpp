@@ -9,7 +9,6 @@
 #include <cmath>
 #include <csignal>
 #include <memory>
-#include <span>
 
 #include "train/interrupt.h"
 
@@ -29,8 +28,9 @@ class TenPixels : public data::Dataset {
     info_.std = {1};
   }
   [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
-  int64_t get(int64_t index, std::span<uint8_t> image) const override {
-    image[0] = static_cast<uint8_t>(10 * index);
+  int64_t load(int64_t index, data::Image& image) const override {
+    image.set_size(1, 1, 1);
+    image.pixels[0] = static_cast<uint8_t>(10 * index);
     return index < 5 ? 0 : index < 9 ? 1 : 2;
   }
 

@@ -33,9 +33,10 @@ class Noise final : public data::Dataset {
     info_.std = {0.25F};
   }
   [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
-  int64_t get(int64_t index, std::span<uint8_t> image) const override {
+  int64_t load(int64_t index, data::Image& image) const override {
+    image.set_size(info_.height, info_.width, info_.channels);
     Generator generator(static_cast<uint64_t>(index));
-    for (uint8_t& pixel : image) {
+    for (uint8_t& pixel : image.pixels) {
       pixel = static_cast<uint8_t>(generator.below(256));
     }
     return index % 2;

@@ -87,9 +87,10 @@ class Brightness : public data::Dataset {
     info_.std = {0.25F};
   }
   [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
-  int64_t get(int64_t index, std::span<uint8_t> image) const override {
+  int64_t load(int64_t index, data::Image& image) const override {
+    image.set_size(info_.height, info_.width, info_.channels);
     Generator generator(static_cast<uint64_t>(index));
-    for (uint8_t& pixel : image) {
+    for (uint8_t& pixel : image.pixels) {
       pixel = static_cast<uint8_t>((index % 2 == 1 ? 100 : 0) + static_cast<int>(generator.below(150)));
     }
     return index % 2;
