@@ -61,8 +61,13 @@
 
 #include "models/registry.h"
 
+#include "data/augment/color_jitter.h"
 #include "data/augment/colour.h"
+#include "data/augment/crop.h"
+#include "data/augment/erase.h"
 #include "data/augment/geometry.h"
+#include "data/augment/mix.h"
+#include "data/augment/policy.h"
 #include "data/augment/random.h"
 #include "data/dataset.h"
 #include "data/image_file.h"

@@ -46,8 +46,13 @@ int64_t Draw::integer(int64_t low, int64_t high) {
 }
 
 double Draw::normal() {
+  if (spare_.has_value()) {
+    return *std::exchange(spare_, std::nullopt);
+  }
   const auto bits = next();
-  return box_muller(uniform_double(bits[0], bits[1]), uniform_double(bits[2], bits[3]))[0];
+  const auto pair = box_muller(uniform_double(bits[0], bits[1]), uniform_double(bits[2], bits[3]));
+  spare_ = pair[1];
+  return pair[0];
 }
 
 void Draw::permute(std::span<int> values) {

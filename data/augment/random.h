@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace norma::data {
@@ -46,6 +47,7 @@ class Draw {
   uint64_t seed_;
   uint64_t stream_;
   uint64_t counter_;
+  std::optional<double> spare_;  ///< normal numbers come in pairs
 };
 
 }  // namespace norma::data

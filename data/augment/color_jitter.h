@@ -1,0 +1,37 @@
+#pragma once
+
+#include "data/augment/random.h"
+#include "data/image_file.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace norma::data {
+
+/// How far torchvision's ColorJitter goes. 0: that one is left out.
+struct ColorJitterOptions {
+  double brightness = 0;  ///< the factor is drawn evenly from [max(0, 1 - brightness), 1 + brightness]
+  double contrast = 0;    ///< likewise
+  double saturation = 0;  ///< likewise
+  double hue = 0;         ///< the turn is drawn evenly from [-hue, hue]; at most 0.5
+
+  [[nodiscard]] bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
+};
+
+/// From timm's texts: "0.4" (brightness, contrast and saturation), "0.4,0.3,0.2", and "0.4,0.3,0.2,0.1" with the hue.
+/// "": none. Throws Error "op: …" for anything else.
+ColorJitterOptions parse_color_jitter(std::string_view op, std::string_view text);
+
+/// What is done to one image.
+struct ColorJitter {
+  std::array<int, 4> order = {0, 1, 2, 3};       ///< 0 brightness, 1 contrast, 2 saturation, 3 hue
+  std::array<double, 4> factors = {1, 1, 1, 0};  ///< by these numbers
+};
+
+/// Throws Error for numbers that are negative or not finite, and a hue above 0.5.
+ColorJitter draw_color_jitter(Draw& draw, const ColorJitterOptions& options);
+/// The four adjustments of data/augment/colour.h in that order; those that would change nothing are left out.
+Image apply(const ColorJitter& jitter, const Image& image);
+
+}  // namespace norma::data

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "data/augment/crop.h"
+#include "data/augment/random.h"
+
+#include <cstdint>
+
+namespace norma::data {
+
+/// timm's Mixup in mode "batch": image i of a batch of n is mixed with image n - 1 - i, all by the same numbers.
+struct MixOptions {
+  double mixup_alpha = 0;           ///< above 0: the share of an image itself is drawn from Beta(alpha, alpha)
+  double cutmix_alpha = 0;          ///< above 0: likewise for CutMix, which puts in a rectangle of the other image
+  double probability = 1;           ///< of a batch to be mixed
+  double switch_probability = 0.5;  ///< of CutMix, where both are on
+
+  [[nodiscard]] bool any() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
+};
+
+/// Throws Error "op: …" for numbers that are negative or not finite, and probabilities above 1.
+void check_mix(const char* op, const MixOptions& options);
+
+/// What is done to one batch.
+struct Mix {
+  double lambda = 1;  ///< the share of each image itself, in [0, 1]
+  bool cutmix = false;
+  Rectangle box;  ///< with cutmix: what comes from the other image
+};
+
+/// For a batch of images of these sizes. With CutMix lambda is what the box leaves of the image after it was cut off
+/// at the edges.
+Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& options);
+
+/// Mixes images (N, C, H, W) of float32 on the CPU where they lie: x_i becomes lambda x_i + (1 - lambda) x_{n-1-i}, or
+/// takes over the box. Any strides. Throws Error for other tensors.
+void mix_images_(Tensor& images, const Mix& mix);
+
+/// (N, num_classes) in float32: lambda on the image's own label and 1 - lambda on the other's, of which
+/// `label_smoothing` is spread evenly over all classes. labels: (N) int64 on the CPU. Throws Error for labels outside
+/// [0, num_classes), and a smoothing outside [0, 1).
+Tensor mixed_targets(const Tensor& labels, int64_t num_classes, const Mix& mix, double label_smoothing = 0);
+
+}  // namespace norma::data
