@@ -27,8 +27,9 @@ namespace {
 
 constexpr const char* kNetwork = "Network";
 constexpr const char* kImages = "Images";
-constexpr const char* kOptimisation = "Optimisation";
 constexpr const char* kRunning = "Running";
+
+}  // namespace
 
 std::string or_list(const std::vector<std::string>& names) {
   std::string text;
@@ -38,8 +39,6 @@ std::string or_list(const std::vector<std::string>& names) {
   return text;
 }
 
-}  // namespace
-
 std::string describe_norm_specs() {
   return fmt::format(
       "{}; group:8 is 8 groups, group/8 is 8 channels per group; options in brackets: batch[momentum=0.01,eps=1e-3]",
@@ -48,26 +47,6 @@ std::string describe_norm_specs() {
 
 std::string describe_conv_layers() {
   return fmt::format("the convolutions: {}", or_list(nn::conv_layer_names()));
-}
-
-template <class T>
-Option RecipeOptions::add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
-                          const std::string& type, const std::string& description, const std::string& default_text) {
-  const std::string shown = default_text.empty() ? fmt::format("{}", defaults_.*field) : default_text;
-  return add_value<T>(
-             app, name, range, [this, field](T value) { note(field, value); }, description)
-      .type_name(type)
-      .default_str(shown);
-}
-
-template <class T>
-Option RecipeOptions::add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
-                          const Range<T>& range, const std::string& type, const std::string& description,
-                          const std::string& default_text) {
-  return add_value<T>(
-             app, name, range, [this, field](T value) { note(field, value); }, description)
-      .type_name(type)
-      .default_str(default_text);
 }
 
 Option RecipeOptions::add(CLI::App& app, const std::string& name, std::string train::Recipe::*field,
@@ -208,52 +187,6 @@ void RecipeOptions::add_training_data(CLI::App& app) {
   add(app, "--random-crop", &train::Recipe::crop_padding, train::ranges::kCropPadding, "N",
       "shift training images by up to N pixels, by chance")
       .group(kImages);
-}
-
-void RecipeOptions::add_update(CLI::App& app) {
-  add(app, "--opt", &train::Recipe::opt, "a name", "NAME", or_list(train::optimizer_names())).group(kOptimisation);
-  add(app, "--weight-decay", &train::Recipe::weight_decay, train::ranges::kWeightDecay, "X",
-      "not applied to norms and biases")
-      .group(kOptimisation);
-  add(app, "--momentum", &train::Recipe::momentum, train::ranges::kMomentum, "X",
-      "of sgd; beta1 of adamw; --sched onecycle moves it between 0.85 and 0.95")
-      .group(kOptimisation);
-  add(app, "--smoothing", &train::Recipe::smoothing, train::ranges::kSmoothing, "X", "label smoothing")
-      .group(kOptimisation);
-  add(app, "--clip-grad", &train::Recipe::clip_grad, train::ranges::kClipGrad, "X",
-      "largest norm of all gradients together", "0: not clipped")
-      .group(kOptimisation);
-}
-
-void RecipeOptions::add_optimisation(CLI::App& app) {
-  add_update(app);
-  const std::string rate = "learning rate at its highest";
-  if (axes_ != nullptr) {
-    add_values(app, "--lr,--lrs", train::ranges::kLr, axes_->lrs, rate)
-        .type_name("LIST")
-        .default_str(fmt::format("{}", defaults_.lr))
-        .group(kOptimisation);
-  } else {
-    add(app, "--lr", &train::Recipe::lr, train::ranges::kLr, "X", rate).group(kOptimisation);
-  }
-  add(app, "--sched", &train::Recipe::sched, "a name", "NAME",
-      or_list(train::schedule_names()) + ": how the learning rate moves")
-      .group(kOptimisation);
-  add(app, "--warmup-epochs", &train::Recipe::warmup_epochs, train::ranges::kWarmupEpochs, "X",
-      "the learning rate rises for so long", "0; onecycle: 30 % of the run")
-      .group(kOptimisation);
-  add(app, "--decay-epochs", &train::Recipe::decay_epochs, train::ranges::kDecayEpochs, "X",
-      "sched step: epochs between two decays")
-      .group(kOptimisation);
-  add(app, "--decay-rate", &train::Recipe::decay_rate, train::ranges::kDecayRate, "X",
-      "sched step: factor of each decay")
-      .group(kOptimisation);
-}
-
-void RecipeOptions::add_seed(CLI::App& app) {
-  add(app, "--seed", &train::Recipe::seed, train::ranges::kSeed, "N",
-      "of start values, image order and dropping; same seed, same bits")
-      .group(kOptimisation);
 }
 
 void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>& names) {

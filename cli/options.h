@@ -16,6 +16,8 @@
 
 namespace norma::cli {
 
+/// "a, b or c".
+std::string or_list(const std::vector<std::string>& names);
 /// The norms that --norm takes, for its help.
 std::string describe_norm_specs();
 /// The same for --conv-layer.
@@ -88,6 +90,8 @@ class RecipeOptions {
              const std::string& type, const std::string& description, const std::string& default_text = "");
   void add_norm_policy(CLI::App& app);
   void add_formats(CLI::App& app);
+  void add_learning_rate(CLI::App& app);
+  void add_schedule(CLI::App& app);
   Option add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field, const std::string& description);
   /// What changes one field to `value`.
   template <class F, class T>
@@ -99,6 +103,26 @@ class RecipeOptions {
   std::shared_ptr<Edits> edits_;
   GridAxes* axes_ = nullptr;
 };
+
+template <class T>
+Option RecipeOptions::add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
+                          const std::string& type, const std::string& description, const std::string& default_text) {
+  const std::string shown = default_text.empty() ? fmt::format("{}", defaults_.*field) : default_text;
+  return add_value<T>(
+             app, name, range, [this, field](T value) { note(field, value); }, description)
+      .type_name(type)
+      .default_str(shown);
+}
+
+template <class T>
+Option RecipeOptions::add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
+                          const Range<T>& range, const std::string& type, const std::string& description,
+                          const std::string& default_text) {
+  return add_value<T>(
+             app, name, range, [this, field](T value) { note(field, value); }, description)
+      .type_name(type)
+      .default_str(default_text);
+}
 
 /// What does not change the result of a run.
 struct RunOptions {

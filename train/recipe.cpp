@@ -1,20 +1,16 @@
 #include "train/recipe.h"
 
 #include "core/error.h"
-#include "core/nearest_name.h"
 #include "data/json.h"
 #include "nn/conv_factory.h"
 #include "nn/norm/factory.h"
-#include "nn/optim/adamw.h"
-#include "nn/optim/parameter_groups.h"
-#include "nn/optim/sgd.h"
 #include "train/ranges.h"
+#include "train/recipe_checks.h"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace norma::train {
@@ -54,11 +50,21 @@ void for_each_field(R& recipe, F&& visit) {
   visit("weight_decay", recipe.weight_decay);
   visit("momentum", recipe.momentum);
   visit("sched", recipe.sched);
+  visit("lr_base", recipe.lr_base);
+  visit("lr_base_size", recipe.lr_base_size);
+  visit("lr_base_scale", recipe.lr_base_scale);
   visit("warmup_epochs", recipe.warmup_epochs);
+  visit("warmup_lr", recipe.warmup_lr);
+  visit("warmup_prefix", recipe.warmup_prefix);
+  visit("min_lr", recipe.min_lr);
+  visit("cooldown_epochs", recipe.cooldown_epochs);
   visit("decay_epochs", recipe.decay_epochs);
+  visit("decay_milestones", recipe.decay_milestones);
   visit("decay_rate", recipe.decay_rate);
+  visit("sched_on_updates", recipe.sched_on_updates);
   visit("smoothing", recipe.smoothing);
   visit("clip_grad", recipe.clip_grad);
+  visit("clip_mode", recipe.clip_mode);
   visit("seed", recipe.seed);
   visit("precision", recipe.precision);
   visit("cast_policy", recipe.cast_policy);
@@ -79,33 +85,6 @@ Json fields_to_json(const Recipe& recipe) {
   for_each_field(recipe, [&](const char* name, const auto& field) { json[name] = field_to_json(field); });
   return json;
 }
-
-void check_known(std::string_view kind, const std::string& name, const std::vector<std::string>& known) {
-  check(std::find(known.begin(), known.end(), name) != known.end(), "train", "{}", unknown_name(kind, name, known));
-}
-
-/// The factor rises in equal steps to 1 before `schedule` takes over.
-nn::Schedule with_warmup(nn::Schedule schedule, int64_t warmup_steps) {
-  if (warmup_steps == 0) {
-    return schedule;
-  }
-  return [schedule = std::move(schedule), warmup_steps](int64_t step) {
-    const double rise = std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(warmup_steps));
-    return rise * schedule(step);
-  };
-}
-
-}  // namespace
-
-std::vector<std::string> optimizer_names() {
-  return {"adamw", "sgd", "nesterov"};
-}
-
-std::vector<std::string> schedule_names() {
-  return {"onecycle", "cosine", "step", "constant"};
-}
-
-namespace {
 
 nn::NormPolicy policy_of(const Recipe& recipe) {
   return recipe.norm_policy.empty() ? nn::NormPolicy{}
@@ -139,8 +118,6 @@ void check_recipe(const Recipe& recipe) {
   check_known("dataset", recipe.dataset, data::dataset_names());
   check(recipe.dataset != "shapes" || recipe.data_dir.empty(), "train",
         "data-dir: expected none for dataset 'shapes', which is generated, got '{}'", recipe.data_dir);
-  check_known("optimizer", recipe.opt, optimizer_names());
-  check_known("schedule", recipe.sched, schedule_names());
   check_range("train", "img-size", recipe.image_size, ranges::kImageSize);
   check_range("train", "random-crop", recipe.crop_padding, ranges::kCropPadding);
   check(recipe.crop_padding <= recipe.image_size, "train", "random-crop: expected at most the {} of img-size, got {}",
@@ -156,14 +133,7 @@ void check_recipe(const Recipe& recipe) {
     check_range("train", "layer-scale", *recipe.layer_scale, ranges::kLayerScale);
   }
   check_range("train", "drop-path", recipe.drop_path, ranges::kDropPath);
-  check_range("train", "lr", recipe.lr, ranges::kLr);
-  check_range("train", "weight-decay", recipe.weight_decay, ranges::kWeightDecay);
-  check_range("train", "momentum", recipe.momentum, ranges::kMomentum);
-  check_range("train", "warmup-epochs", recipe.warmup_epochs, ranges::kWarmupEpochs);
-  check_range("train", "decay-epochs", recipe.decay_epochs, ranges::kDecayEpochs);
-  check_range("train", "decay-rate", recipe.decay_rate, ranges::kDecayRate);
-  check_range("train", "smoothing", recipe.smoothing, ranges::kSmoothing);
-  check_range("train", "clip-grad", recipe.clip_grad, ranges::kClipGrad);
+  check_optimisation(recipe);
 }
 
 void check_training(const Recipe& recipe) {
@@ -271,42 +241,6 @@ std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes
   }
   convert_model(*model, precision_of(recipe));
   return model;
-}
-
-std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model) {
-  auto groups = nn::parameter_groups(model, recipe.weight_decay);
-  if (recipe.opt == "adamw") {
-    return std::make_unique<nn::AdamW>(std::move(groups), nn::AdamWOptions{.lr = recipe.lr, .beta1 = recipe.momentum});
-  }
-  check_known("optimizer", recipe.opt, optimizer_names());
-  return std::make_unique<nn::Sgd>(
-      std::move(groups),
-      nn::SgdOptions{.lr = recipe.lr, .momentum = recipe.momentum, .nesterov = recipe.opt == "nesterov"});
-}
-
-Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch) {
-  const auto in_steps = [&](double epochs) {
-    return static_cast<int64_t>(std::llround(epochs * static_cast<double>(steps_per_epoch)));
-  };
-  const int64_t warmup_steps = std::min(in_steps(recipe.warmup_epochs), steps - 1);
-  if (recipe.sched == "onecycle") {
-    nn::OneCycleOptions options{.steps = steps};
-    if (warmup_steps > 0) {
-      options.pct_start = static_cast<double>(warmup_steps) / static_cast<double>(steps);
-    }
-    return {.lr = nn::one_cycle_schedule(options), .momentum = nn::one_cycle_momentum(options)};
-  }
-  if (recipe.sched == "cosine") {
-    return {.lr = nn::cosine_schedule({.steps = steps, .warmup_steps = warmup_steps}), .momentum = {}};
-  }
-  if (recipe.sched == "step") {
-    const int64_t every = std::max<int64_t>(in_steps(recipe.decay_epochs), 1);
-    return {.lr = with_warmup(nn::step_schedule({.milestones = {}, .every = every, .gamma = recipe.decay_rate}),
-                              warmup_steps),
-            .momentum = {}};
-  }
-  check_known("schedule", recipe.sched, schedule_names());
-  return {.lr = with_warmup(nn::constant_schedule(), warmup_steps), .momentum = {}};
 }
 
 }  // namespace norma::train

@@ -46,12 +46,22 @@ struct Recipe {
   double weight_decay = 0.05;
   double momentum = 0.9;           ///< SGD's momentum, AdamW's beta1; one-cycle moves it
   std::string sched = "onecycle";  ///< one of schedule_names()
-  double warmup_epochs = 0;        ///< the rate rises for so long; one-cycle: 0 means 30 % of the run
-  double decay_epochs = 1;         ///< step: epochs between two decays
-  double decay_rate = 0.1;         ///< step: the factor of each decay
-  double smoothing = 0;            ///< of the labels
-  double clip_grad = 0;            ///< largest norm of all gradients together; 0: not clipped
-  uint64_t seed = 0;               ///< of the start values, the order of the images, and dropping
+  double lr_base = 0;              ///< above 0: the learning rate for lr_base_size images, in the place of `lr`
+  int64_t lr_base_size = 256;
+  std::string lr_base_scale;        ///< linear or sqrt; "": sqrt for adamw, else linear, as in timm
+  double warmup_epochs = 0;         ///< the rate rises for so long; one-cycle: 0 means 30 % of the run
+  std::optional<double> warmup_lr;  ///< where it begins; none: see make_schedules()
+  bool warmup_prefix = false;       ///< with warmup_lr: the schedule begins after the warm-up
+  double min_lr = 0;                ///< cosine, poly: the rate at the end
+  double cooldown_epochs = 0;       ///< cosine, poly: so long at the end the rate is min_lr
+  double decay_epochs = 1;          ///< step: epochs between two decays
+  std::vector<int64_t> decay_milestones{90, 180, 270};  ///< multistep: epochs with a decay at their beginning
+  double decay_rate = 0.1;                              ///< step, multistep: the factor of each decay; poly: the power
+  bool sched_on_updates = true;                         ///< the rate moves with every step; false: once an epoch
+  double smoothing = 0;                                 ///< of the labels
+  double clip_grad = 0;                                 ///< what clip_mode says; 0: not clipped
+  std::string clip_mode = "norm";                       ///< one of clip_mode_names()
+  uint64_t seed = 0;                                    ///< of the start values, the order of the images, and dropping
 
   // What it is computed in.
   std::string precision = "float32";  ///< one of training_precision_names(); float16 too for evaluation
@@ -61,6 +71,8 @@ struct Recipe {
 
 std::vector<std::string> optimizer_names();
 std::vector<std::string> schedule_names();
+/// norm: of all gradients together; value: of each element; agc: nn::clip_gradients_adaptively().
+std::vector<std::string> clip_mode_names();
 
 /// Throws Error "train: name: expected …, got …" for the first value that makes no sense. Looks at no file.
 void check_recipe(const Recipe& recipe);
@@ -108,11 +120,22 @@ std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes
 /// Weight decay is on matrices and convolution weights only.
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model);
 
+/// Clips the gradients as the recipe says. `optimizer` holds the parameters of `model`. As in timm, agc leaves out the
+/// last two parameters, the classifier's.
+void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Optimizer& optimizer);
+
+/// The learning rate that the schedule's factors are for: Recipe::lr, or lr_base · (images per update /
+/// lr_base_size), with the root of that ratio where lr_base_scale says so. timm's rule.
+double base_lr(const Recipe& recipe);
+
 /// Learning rate and momentum of each step.
 struct Schedules {
-  nn::Schedule lr;        ///< factor on Recipe::lr
+  nn::Schedule lr;        ///< factor on base_lr()
   nn::Schedule momentum;  ///< the value itself; empty when it stays as it is
 };
+/// The warm-up of poly and multistep, and with warmup_lr also of cosine, step and constant, is timm's: from warmup_lr
+/// (1e-5 unless it is given) in equal steps. Without warmup_lr, cosine rises from a hundredth of the rate and has the
+/// rest of the run for its curve; step and constant reach k / n of their rate in step k of n.
 Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch);
 
 }  // namespace norma::train

@@ -7,7 +7,6 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
-#include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
 #include "ops/shape/copy.h"
 #include "train/interrupt.h"
@@ -223,7 +222,7 @@ void Trainer::save() {
 }
 
 double Trainer::train_step(const data::Batch& batch) {
-  optimizer_->set_lr(recipe_.lr * schedules_.lr(step_));
+  optimizer_->set_lr(base_lr(recipe_) * schedules_.lr(step_));
   if (schedules_.momentum) {
     optimizer_->set_momentum(schedules_.momentum(step_));
   }
@@ -245,9 +244,7 @@ double Trainer::train_step(const data::Batch& batch) {
   if (seen) {
     seen->after_backward();
   }
-  if (recipe_.clip_grad > 0) {
-    nn::clip_gradients_by_norm(optimizer_->parameters(), recipe_.clip_grad);
-  }
+  clip_gradients(recipe_, *model_, *optimizer_);
   optimizer_->step();
   if (seen) {
     seen->after_update();
@@ -256,7 +253,7 @@ double Trainer::train_step(const data::Batch& batch) {
   // The only place of a step where the host waits for the device: when all work has been given to it.
   const double value = loss.to_vector<double>().front();
   check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",
-        value, step_ + 1, recipe_.lr);
+        value, step_ + 1, base_lr(recipe_));
   return value;
 }
 
@@ -312,7 +309,7 @@ void Trainer::log(double images_per_second, const Evaluation& test) {
   Metrics metrics{.step = step_,
                   .epoch = static_cast<double>(step_) / static_cast<double>(steps_per_epoch_),
                   .images = step_ * recipe_.batch_size,
-                  .lr = recipe_.lr * schedules_.lr(step_ - 1),
+                  .lr = base_lr(recipe_) * schedules_.lr(step_ - 1),
                   .loss = loss_sum_ / static_cast<double>(loss_steps_),
                   .images_per_second = images_per_second};
   if (test.complete) {

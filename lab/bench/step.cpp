@@ -6,7 +6,6 @@
 #include "core/nearest_name.h"
 #include "core/tape.h"
 #include "nn/norm/convert.h"
-#include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
 #include "ops/shape/copy.h"
 
@@ -73,9 +72,7 @@ StepParts Step::run() {
     forward_end.record();
     backward(loss);
     backward_end.record();
-    if (options_.recipe.clip_grad > 0) {
-      nn::clip_gradients_by_norm(model_->parameters(), options_.recipe.clip_grad);
-    }
+    train::clip_gradients(options_.recipe, *model_, *optimizer_);
     optimizer_->step();
   }  // the tape is taken apart within the step
   end.record();

@@ -1,6 +1,7 @@
 #include "lab/report/repeat_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <type_traits>
@@ -20,6 +21,8 @@ class Words {
     if (recipe.*field != defaults_.*field) {
       if constexpr (std::is_same_v<T, bool>) {
         text_ += fmt::format(" --{}{}", recipe.*field ? "" : "no-", option.substr(2));
+      } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+        put(option, fmt::format("{}", fmt::join(recipe.*field, ",")));
       } else {
         put(option, fmt::format("{}", recipe.*field));
       }
@@ -114,11 +117,18 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--weight-decay", recipe, &Recipe::weight_decay);
   words.put_changed("--momentum", recipe, &Recipe::momentum);
   words.put_changed("--sched", recipe, &Recipe::sched);
+  words.put_changed("--sched-on-updates", recipe, &Recipe::sched_on_updates);
   words.put_changed("--warmup-epochs", recipe, &Recipe::warmup_epochs);
+  words.put_changed("--warmup-lr", recipe, &Recipe::warmup_lr);
+  words.put_changed("--warmup-prefix", recipe, &Recipe::warmup_prefix);
+  words.put_changed("--min-lr", recipe, &Recipe::min_lr);
+  words.put_changed("--cooldown-epochs", recipe, &Recipe::cooldown_epochs);
+  words.put_changed("--decay-milestones", recipe, &Recipe::decay_milestones);
   words.put_changed("--decay-epochs", recipe, &Recipe::decay_epochs);
   words.put_changed("--decay-rate", recipe, &Recipe::decay_rate);
   words.put_changed("--smoothing", recipe, &Recipe::smoothing);
   words.put_changed("--clip-grad", recipe, &Recipe::clip_grad);
+  words.put_changed("--clip-mode", recipe, &Recipe::clip_mode);
   words.put_changed("--seed", recipe, &Recipe::seed);
   words.put_changed("--precision", recipe, &Recipe::precision);
   words.put_changed("--cast-policy", recipe, &Recipe::cast_policy_file);

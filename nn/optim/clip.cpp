@@ -1,15 +1,24 @@
 #include "nn/optim/clip.h"
 
+#include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
+#include <cmath>
+#include <limits>
 #include <string_view>
 
 namespace norma::nn {
 namespace {
+
+/// The norm of a gradient by which it is divided is at least this, as in timm.
+constexpr double kSmallestNorm = 1e-6;
 
 /// The gradients of those that have one.
 Tensors gradients_of(const Tensors& parameters) {
@@ -20,6 +29,15 @@ Tensors gradients_of(const Tensors& parameters) {
     }
   }
   return gradients;
+}
+
+/// The 2-norm of each unit of x, with axes of size 1 for the others; of rank 0 for a rank below 2.
+Tensor unit_norms(const Tensor& x) {
+  Axes axes;
+  for (int64_t axis = 1; axis < x.rank(); ++axis) {
+    axes.push_back(axis);
+  }
+  return sqrt(sum(mul(x, x), axes, {.keepdim = x.rank() > 1}));
 }
 
 }  // namespace
@@ -45,6 +63,30 @@ void clip_gradients_by_value(const Tensors& parameters, double limit) {
   check(limit >= 0, op, "limit: expected a number >= 0, got {}", limit);
   for (const Tensor& gradient : gradients_of(parameters)) {
     cut_off_in_place(op, gradient, limit);
+  }
+}
+
+void clip_gradients_adaptively(const Tensors& parameters, const AdaptiveClipOptions& options) {
+  constexpr std::string_view op = "clip_gradients_adaptively";
+  const NoGradGuard no_grad;
+  const OpPassGuard pass(OpPass::optimizer);
+  check(std::isfinite(options.factor) && options.factor > 0, op, "factor: expected a finite positive number, got {}",
+        options.factor);
+  check(std::isfinite(options.eps) && options.eps >= 0, op, "eps: expected a finite number of at least 0, got {}",
+        options.eps);
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) {
+      continue;
+    }
+    const Tensor gradient = parameter.grad().detach();
+    const DType dtype = compute_dtype(gradient.dtype());
+    const Tensor wide = to(gradient, dtype);
+    const Tensor norm = unit_norms(wide);
+    const Tensor most =
+        mul(clamp(unit_norms(to(parameter.detach(), dtype)), options.eps, std::numeric_limits<double>::infinity()),
+            options.factor);
+    const Tensor clipped = mul(wide, div(most, clamp(norm, kSmallestNorm, std::numeric_limits<double>::infinity())));
+    copy_into(where(greater(most, norm), wide, clipped), gradient);
   }
 }
 

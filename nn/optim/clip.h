@@ -11,4 +11,14 @@ Tensor clip_gradients_by_norm(const Tensors& parameters, double max_norm);
 /// Cuts every element of the gradients off at ±`limit`.
 void clip_gradients_by_value(const Tensors& parameters, double limit);
 
+struct AdaptiveClipOptions {
+  double factor = 0.01;  ///< the largest norm of a unit's gradient, as a share of the norm of its weights
+  double eps = 1e-3;     ///< the norm of smaller weights counts as this
+};
+/// Adaptive gradient clipping: Brock et al., "High-performance large-scale image recognition without normalization",
+/// 2021, as timm's adaptive_clip_grad. A unit is an index of the first axis (an output channel); a parameter of rank 0
+/// or 1 is one unit. The gradient g of a unit with weights w becomes g · factor · max(|w|, eps) / max(|g|, 1e-6) where
+/// its norm |g| is not below factor · max(|w|, eps). 16-bit tensors are computed in float32.
+void clip_gradients_adaptively(const Tensors& parameters, const AdaptiveClipOptions& options = {});
+
 }  // namespace norma::nn

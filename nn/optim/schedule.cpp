@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace norma::nn {
 namespace {
@@ -90,6 +91,41 @@ Schedule step_schedule(const StepOptions& options) {
     }
     return std::pow(options.gamma, static_cast<double>(times));
   };
+}
+
+Schedule poly_schedule(const PolyOptions& options) {
+  check(options.steps > 0, "poly_schedule", "steps: expected a positive number, got {}", options.steps);
+  check(std::isfinite(options.final), "poly_schedule", "final: expected a finite number, got {}", options.final);
+  for (const double exponent : {options.power, options.k_decay}) {
+    check(std::isfinite(exponent) && exponent > 0, "poly_schedule",
+          "power, k_decay: expected finite positive numbers, got {}, {}", options.power, options.k_decay);
+  }
+  return [options](int64_t step) {
+    if (step >= options.steps) {
+      return options.final;
+    }
+    const double done = std::pow(static_cast<double>(step) / static_cast<double>(options.steps), options.k_decay);
+    return options.final + (1 - options.final) * std::pow(1 - done, options.power);
+  };
+}
+
+Schedule warmup_schedule(Schedule schedule, const WarmupOptions& options) {
+  check(options.steps >= 0, "warmup_schedule", "steps: expected a number >= 0, got {}", options.steps);
+  check(std::isfinite(options.start), "warmup_schedule", "start: expected a finite number, got {}", options.start);
+  if (options.steps == 0) {
+    return schedule;
+  }
+  return [schedule = std::move(schedule), options](int64_t step) {
+    if (step < options.steps) {
+      return options.start + static_cast<double>(step) * (1 - options.start) / static_cast<double>(options.steps);
+    }
+    return schedule(options.prefix ? step - options.steps : step);
+  };
+}
+
+Schedule epoch_schedule(Schedule by_epoch, int64_t steps_per_epoch) {
+  check(steps_per_epoch > 0, "epoch_schedule", "steps_per_epoch: expected a positive number, got {}", steps_per_epoch);
+  return [by_epoch = std::move(by_epoch), steps_per_epoch](int64_t step) { return by_epoch(step / steps_per_epoch); };
 }
 
 }  // namespace norma::nn

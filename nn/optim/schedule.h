@@ -42,4 +42,24 @@ struct StepOptions {
 };
 Schedule step_schedule(const StepOptions& options);
 
+struct PolyOptions {
+  int64_t steps = 1;
+  double power = 0.5;
+  double final = 0;    ///< the factor at `steps` and from there on
+  double k_decay = 1;  ///< Zhang and Li, "k-decay", 2020: the share of the steps done is (step / steps)^k
+};
+/// final + (1 - final) · (1 - (step / steps)^k_decay)^power, as timm's PolyLRScheduler with one cycle.
+Schedule poly_schedule(const PolyOptions& options);
+
+struct WarmupOptions {
+  int64_t steps = 0;    ///< 0: none
+  double start = 0;     ///< the factor of the first step; it rises in equal steps to 1
+  bool prefix = false;  ///< the schedule begins after the warm-up; false: with it, and the warm-up hides its beginning
+};
+/// timm's warm-up in front of any schedule: start + step · (1 - start) / steps as long as step < steps.
+Schedule warmup_schedule(Schedule schedule, const WarmupOptions& options);
+
+/// The same factor for all steps of an epoch: `by_epoch` counts epochs, as timm's without --sched-on-updates.
+Schedule epoch_schedule(Schedule by_epoch, int64_t steps_per_epoch);
+
 }  // namespace norma::nn

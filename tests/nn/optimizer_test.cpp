@@ -9,7 +9,9 @@
 #include "nn/norm/norm.h"
 #include "nn/sequential.h"
 #include "nn/std_conv.h"
+#include "ops/shape/copy.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace norma;
@@ -308,6 +310,51 @@ TEST_CASE("clip: by value and by norm in every layout") {
   }
 }
 
+TEST_CASE("clip: adaptively, timm's formula unit by unit") {
+  // Plain loops over units: a channel of w, all of b, and the only number of s.
+  const Sizes sizes = {3, 2, 1, 2};
+  const std::vector<double> weights = {3, -4, 0, 0, 1e-5, 0, 0, -1e-5, 0.5, 0.5, 0.5, 0.5};
+  const std::vector<double> slopes = {0.3, -0.1, 0.2, 0.4, 1, 2, -2, 4, 1e-4, 0, 0, -1e-4};
+  const auto expected = [](const std::vector<double>& w, const std::vector<double>& g, size_t units, double factor) {
+    std::vector<double> clipped = g;
+    const size_t length = w.size() / units;
+    for (size_t unit = 0; unit < units; ++unit) {
+      double w_sum = 0;
+      double g_sum = 0;
+      for (size_t i = unit * length; i < (unit + 1) * length; ++i) {
+        w_sum += w[i] * w[i];
+        g_sum += g[i] * g[i];
+      }
+      const double most = factor * std::max(std::sqrt(w_sum), 1e-3);
+      for (size_t i = unit * length; i < (unit + 1) * length; ++i) {
+        clipped[i] *= std::sqrt(g_sum) < most ? 1 : most / std::max(std::sqrt(g_sum), 1e-6);
+      }
+    }
+    return clipped;
+  };
+  for (const Layout layout : test::kLayouts) {
+    CAPTURE(to_string(layout));
+    Tensor w = in_layout(from_vector(weights, sizes), layout).set_requires_grad();
+    Tensor b = from_vector<double>({0.6, -0.8}, {2}).set_requires_grad();
+    Tensor s = from_vector<double>({2}, {}).set_requires_grad();
+    const Tensor without = ones({2}, {.dtype = DType::float64}).set_requires_grad();
+    w.set_grad(in_layout(from_vector(slopes, sizes), layout));
+    b.set_grad(from_vector<double>({3, 4}, {2}));
+    s.set_grad(from_vector<double>({-5}, {}));
+    clip_gradients_adaptively({w, b, s, without}, {.factor = 0.02});
+    CHECK(max_difference(w.grad(), from_vector(expected(weights, slopes, 3, 0.02), sizes)) <= 1e-16);
+    CHECK(max_difference(b.grad(), from_vector<double>({3 * 0.02 / 5, 4 * 0.02 / 5}, {2})) <= 1e-16);
+    CHECK(s.grad().item<double>() == doctest::Approx(-0.04));
+    CHECK(!without.grad().defined());
+  }
+  // 16-bit numbers are computed in float32 and rounded once.
+  Tensor half = full({4}, 2, {.dtype = DType::bfloat16}).set_requires_grad();
+  half.set_grad(full({4}, 3, {.dtype = DType::bfloat16}));
+  clip_gradients_adaptively({half}, {.factor = 0.5});
+  CHECK(half.grad().dtype() == DType::bfloat16);
+  CHECK(to(half.grad(), DType::float32).to_vector<float>() == std::vector<float>(4, 1));
+}
+
 TEST_CASE("clip: a norm that is not finite") {
   Tensor x = zeros({2}).set_requires_grad();
   x.set_grad(from_vector<float>({3, NAN}, {2}));
@@ -324,6 +371,10 @@ TEST_CASE("clip: error texts") {
         "clip_gradients_by_norm: max_norm: expected a positive number, got 0");
   CHECK(error_of([] { clip_gradients_by_value({}, -1); }) ==
         "clip_gradients_by_value: limit: expected a number >= 0, got -1");
+  CHECK(error_of([] { clip_gradients_adaptively({}, {.factor = 0}); }) ==
+        "clip_gradients_adaptively: factor: expected a finite positive number, got 0");
+  CHECK(error_of([] { clip_gradients_adaptively({}, {.eps = -1}); }) ==
+        "clip_gradients_adaptively: eps: expected a finite number of at least 0, got -1");
 }
 
 TEST_CASE("optimizer: numbers that are none, each with its error") {

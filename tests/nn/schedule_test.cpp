@@ -78,7 +78,32 @@ TEST_CASE("schedule: constant") {
   check_factors(constant_schedule(), {1, 1, 1});
 }
 
+TEST_CASE("schedule: poly with a power and k-decay") {
+  // 0.2 + 0.8 * (1 - (t / 4) ** 2) ** 0.5 for t in range(4), and 0.2
+  check_factors(poly_schedule({.steps = 4, .power = 0.5, .final = 0.2, .k_decay = 2}),
+                {1.0, 0.9745966692414834, 0.8928203230275509, 0.7291502622129181, 0.2, 0.2});
+}
+
+TEST_CASE("schedule: warm-up in front of another, with and after it") {
+  const Schedule falling = poly_schedule({.steps = 8, .power = 1});
+  check_factors(warmup_schedule(falling, {.steps = 4, .start = 0.2}), {0.2, 0.4, 0.6, 0.8, 0.5, 0.375});
+  check_factors(warmup_schedule(falling, {.steps = 4, .start = 0.2, .prefix = true}), {0.2, 0.4, 0.6, 0.8, 1.0, 0.875});
+  check_factors(warmup_schedule(falling, {}), {1.0, 0.875});
+  check_factors(epoch_schedule(falling, 3), {1.0, 1.0, 1.0, 0.875, 0.875, 0.875, 0.75});
+}
+
 TEST_CASE("schedule: error texts") {
+  CHECK(error_of([] { poly_schedule({.steps = 0}); }) == "poly_schedule: steps: expected a positive number, got 0");
+  CHECK(error_of([] { poly_schedule({.steps = 4, .power = 0}); }) ==
+        "poly_schedule: power, k_decay: expected finite positive numbers, got 0, 1");
+  CHECK(error_of([] { poly_schedule({.steps = 4, .final = NAN}); }) ==
+        "poly_schedule: final: expected a finite number, got nan");
+  CHECK(error_of([] { warmup_schedule(constant_schedule(), {.steps = -1}); }) ==
+        "warmup_schedule: steps: expected a number >= 0, got -1");
+  CHECK(error_of([] { warmup_schedule(constant_schedule(), {.steps = 1, .start = INFINITY}); }) ==
+        "warmup_schedule: start: expected a finite number, got inf");
+  CHECK(error_of([] { epoch_schedule(constant_schedule(), 0); }) ==
+        "epoch_schedule: steps_per_epoch: expected a positive number, got 0");
   CHECK(error_of([] { one_cycle_schedule({.steps = 0}); }) ==
         "one_cycle_schedule: steps: expected a positive number, got 0");
   CHECK(error_of([] { one_cycle_momentum({.steps = 4, .pct_start = 1}); }) ==

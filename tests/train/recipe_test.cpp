@@ -1,13 +1,18 @@
 #include "train/recipe.h"
 
 #include "core/error.h"
+#include "core/factory.h"
 #include "error_text.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 using namespace norma;
 using norma::test::error_of;
@@ -100,11 +105,21 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.weight_decay = 1e-4;
   recipe.momentum = 0.8;
   recipe.sched = "step";
+  recipe.lr_base = 0.2;
+  recipe.lr_base_size = 512;
+  recipe.lr_base_scale = "sqrt";
   recipe.warmup_epochs = 0.5;
+  recipe.warmup_lr = 1e-4;
+  recipe.warmup_prefix = true;
+  recipe.min_lr = 1e-6;
+  recipe.cooldown_epochs = 1;
   recipe.decay_epochs = 2;
+  recipe.decay_milestones = {3, 5};
   recipe.decay_rate = 0.2;
+  recipe.sched_on_updates = false;
   recipe.smoothing = 0.1;
   recipe.clip_grad = 1;
+  recipe.clip_mode = "agc";
   recipe.seed = 0xFFFFFFFFFFFFFFFFU;
   recipe.precision = "amp_bfloat16";
   recipe.cast_policy = "relu = \"lower\"";
@@ -114,12 +129,14 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.seed == recipe.seed);
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
-  // All 34 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  CHECK(back.decay_milestones == recipe.decay_milestones);
+  // All 44 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
-               f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34] = recipe;
-  CHECK(f34 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 34);
+               f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43,
+               f44] = recipe;
+  CHECK(f44 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 44);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
@@ -131,6 +148,7 @@ TEST_CASE("recipe: JSON without a field gives its default, other text is an erro
   CHECK(error("{\"lr\": \"fast\"}") == "recipe: lr: expected a number, got \"fast\"");
   CHECK(error("{\"batch_size\": 3.7}") == "recipe: batch_size: expected a whole number, got 3.7");
   CHECK(error("{\"seed\": -1}") == "recipe: seed: expected a whole number of at least 0, got -1");
+  CHECK(error("{\"decay_milestones\": [3, 1.5]}") == "recipe: decay_milestones: expected a whole number, got 1.5");
   CHECK(error("{\"flip\": 1}") == "recipe: flip: expected true or false, got 1");
   CHECK(error("{\"patch_size\": true}") == "recipe: patch_size: expected a whole number, got true");
   CHECK(error("{\"model\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}") ==
@@ -201,6 +219,33 @@ TEST_CASE("recipe: ConvNeXt gets patches of 2 on small images only, and what was
   CHECK(patch(recipe) == 4);
   recipe.patch_size = 1;
   CHECK(patch(recipe) == 1);
+}
+
+TEST_CASE("recipe: gradients are clipped in its mode") {
+  Recipe recipe;
+  recipe.small_stem = true;
+  const auto model = train::make_model(recipe, 10);
+  const auto optimizer = train::make_optimizer(recipe, *model);
+  const auto clipped = [&](const std::string& mode, double by) {
+    for (Tensor x : model->parameters()) {
+      x.set_grad(ones(x.sizes()));
+    }
+    recipe.clip_mode = mode;
+    recipe.clip_grad = by;
+    train::clip_gradients(recipe, *model, *optimizer);
+    const auto largest = [](const Tensor& x) { return max(abs(x.grad())).item<float>(); };
+    const Tensors parameters = model->parameters();
+    return std::pair(largest(parameters.front()), largest(parameters.back()));
+  };
+  CHECK(clipped("norm", 0) == std::pair(1.0F, 1.0F));
+  const auto count = static_cast<double>(model->parameter_count());
+  const auto [first, last] = clipped("norm", 1);
+  CHECK(first == doctest::Approx(1 / std::sqrt(count)));
+  CHECK(last == first);
+  CHECK(clipped("value", 0.5) == std::pair(0.5F, 0.5F));
+  const auto [adapted, classifier] = clipped("agc", 0.01);
+  CHECK(adapted < 0.1);
+  CHECK(classifier == 1);  // left out, as in timm
 }
 
 TEST_CASE("recipe: optimizers get the recipe's numbers, and vectors no weight decay") {

@@ -1,0 +1,121 @@
+#include "cli/options.h"
+#include "train/ranges.h"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <system_error>
+
+namespace norma::cli {
+
+namespace {
+
+constexpr const char* kOptimisation = "Optimisation";
+
+}  // namespace
+
+void RecipeOptions::add_update(CLI::App& app) {
+  add(app, "--opt", &train::Recipe::opt, "a name", "NAME", or_list(train::optimizer_names())).group(kOptimisation);
+  add(app, "--weight-decay", &train::Recipe::weight_decay, train::ranges::kWeightDecay, "X",
+      "not applied to norms and biases")
+      .group(kOptimisation);
+  add(app, "--momentum", &train::Recipe::momentum, train::ranges::kMomentum, "X",
+      "of sgd; beta1 of adamw; --sched onecycle moves it between 0.85 and 0.95")
+      .group(kOptimisation);
+  add(app, "--smoothing", &train::Recipe::smoothing, train::ranges::kSmoothing, "X", "label smoothing")
+      .group(kOptimisation);
+  add(app, "--clip-grad", &train::Recipe::clip_grad, train::ranges::kClipGrad, "X",
+      "largest norm of all gradients together, or what --clip-mode says", "0: not clipped")
+      .group(kOptimisation);
+  add(app, "--clip-mode", &train::Recipe::clip_mode, "a name", "NAME",
+      or_list(train::clip_mode_names()) +
+          ": --clip-grad is the norm, the largest element, or the largest share of each unit's weights")
+      .group(kOptimisation);
+}
+
+void RecipeOptions::add_optimisation(CLI::App& app) {
+  add_update(app);
+  add_learning_rate(app);
+  add_schedule(app);
+}
+
+void RecipeOptions::add_learning_rate(CLI::App& app) {
+  const std::string rate = "learning rate at its highest";
+  if (axes_ != nullptr) {
+    add_values(app, "--lr,--lrs", train::ranges::kLr, axes_->lrs, rate)
+        .type_name("LIST")
+        .default_str(fmt::format("{}", defaults_.lr))
+        .group(kOptimisation);
+    return;
+  }
+  const auto note_lr = [this](double lr) {
+    note(&train::Recipe::lr, lr);
+    note(&train::Recipe::lr_base, 0.0);
+  };
+  add_value<double>(app, "--lr", train::ranges::kLr, note_lr, rate)
+      .type_name("X")
+      .default_str(fmt::format("{}", defaults_.lr))
+      .group(kOptimisation);
+  add(app, "--lr-base", &train::Recipe::lr_base, train::ranges::kLrOrNone, "X",
+      "learning rate for --lr-base-size images per update, instead of --lr", "0: see --lr")
+      .group(kOptimisation);
+  exclude(app, {"--lr", "--lr-base"});
+  add(app, "--lr-base-size", &train::Recipe::lr_base_size, train::ranges::kBatchSize, "N",
+      "images per update that --lr-base is for")
+      .group(kOptimisation);
+  add(app, "--lr-base-scale", &train::Recipe::lr_base_scale, "a name", "NAME",
+      "linear or sqrt: how --lr-base follows the images per update", "sqrt for adamw, else linear")
+      .group(kOptimisation);
+}
+
+void RecipeOptions::add_schedule(CLI::App& app) {
+  add(app, "--sched", &train::Recipe::sched, "a name", "NAME",
+      or_list(train::schedule_names()) + ": how the learning rate moves")
+      .group(kOptimisation);
+  add_flag(app, "--sched-on-updates,!--no-sched-on-updates", &train::Recipe::sched_on_updates,
+           "move it with every step, not once an epoch")
+      .group(kOptimisation);
+  add(app, "--warmup-epochs", &train::Recipe::warmup_epochs, train::ranges::kWarmupEpochs, "X",
+      "the learning rate rises for so long", "0; onecycle: 30 % of the run")
+      .group(kOptimisation);
+  add(app, "--warmup-lr", &train::Recipe::warmup_lr, train::ranges::kLrOrNone, "X",
+      "where it begins to rise; the warm-up is timm's then", "poly, multistep: 1e-5; others: docs/training.md")
+      .group(kOptimisation);
+  add_flag(app, "--warmup-prefix,!--no-warmup-prefix", &train::Recipe::warmup_prefix,
+           "with --warmup-lr: the schedule begins after the warm-up, not with it")
+      .group(kOptimisation);
+  add(app, "--min-lr", &train::Recipe::min_lr, train::ranges::kLrOrNone, "X",
+      "sched cosine, poly: learning rate at the end")
+      .group(kOptimisation);
+  add(app, "--cooldown-epochs", &train::Recipe::cooldown_epochs, train::ranges::kCooldownEpochs, "X",
+      "sched cosine, poly: stay at --min-lr for so long at the end")
+      .group(kOptimisation);
+  add(app, "--decay-epochs", &train::Recipe::decay_epochs, train::ranges::kDecayEpochs, "X",
+      "sched step: epochs between two decays")
+      .group(kOptimisation);
+  const auto forget_milestones = [edits = edits_] {
+    edits->push_back([](train::Recipe& recipe) { recipe.decay_milestones.clear(); });
+  };
+  const auto note_milestone = [edits = edits_](const std::string& text) {
+    int64_t epoch = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), epoch);
+    edits->push_back([epoch](train::Recipe& recipe) { recipe.decay_milestones.push_back(epoch); });
+    return error == std::errc() && end == text.data() + text.size() && train::ranges::kMilestone.contains(epoch);
+  };
+  add_items(app, "--decay-milestones", to_string(train::ranges::kMilestone), forget_milestones, note_milestone,
+            "sched multistep: epochs with a decay at their beginning")
+      .type_name("LIST")
+      .default_str(fmt::format("{}", fmt::join(defaults_.decay_milestones, ",")))
+      .group(kOptimisation);
+  add(app, "--decay-rate", &train::Recipe::decay_rate, train::ranges::kDecayRate, "X",
+      "sched step, multistep: factor of each decay; poly: its power")
+      .group(kOptimisation);
+}
+
+void RecipeOptions::add_seed(CLI::App& app) {
+  add(app, "--seed", &train::Recipe::seed, train::ranges::kSeed, "N",
+      "of start values, image order and dropping; same seed, same bits")
+      .group(kOptimisation);
+}
+
+}  // namespace norma::cli

@@ -1,0 +1,199 @@
+#include "core/error.h"
+#include "core/nearest_name.h"
+#include "nn/optim/adamw.h"
+#include "nn/optim/clip.h"
+#include "nn/optim/parameter_groups.h"
+#include "nn/optim/sgd.h"
+#include "train/ranges.h"
+#include "train/recipe.h"
+#include "train/recipe_checks.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+namespace norma::train {
+
+namespace {
+
+/// timm's --warmup-lr where none is given.
+constexpr double kWarmupLr = 1e-5;
+
+/// The factor rises in equal steps to 1 before `schedule` takes over.
+nn::Schedule with_warmup(nn::Schedule schedule, int64_t warmup_steps) {
+  if (warmup_steps == 0) {
+    return schedule;
+  }
+  return [schedule = std::move(schedule), warmup_steps](int64_t step) {
+    const double rise = std::min(1.0, static_cast<double>(step + 1) / static_cast<double>(warmup_steps));
+    return rise * schedule(step);
+  };
+}
+
+/// Schedules whose warm-up is timm's whether or not warmup_lr is given.
+bool is_timm_schedule(const std::string& name) {
+  return name == "poly" || name == "multistep";
+}
+
+/// Schedules that end at min_lr.
+bool has_end(const std::string& name) {
+  return name == "cosine" || name == "poly";
+}
+
+void check_schedule(const Recipe& recipe) {
+  check_known("schedule", recipe.sched, schedule_names());
+  check_range("train", "warmup-epochs", recipe.warmup_epochs, ranges::kWarmupEpochs);
+  if (recipe.warmup_lr) {
+    check_range("train", "warmup-lr", *recipe.warmup_lr, ranges::kLrOrNone);
+    check(recipe.sched != "onecycle", "train",
+          "warmup-lr: expected none with sched 'onecycle', which has its own, got {}", *recipe.warmup_lr);
+  }
+  check(!recipe.warmup_prefix || recipe.warmup_lr || is_timm_schedule(recipe.sched), "train",
+        "warmup-prefix: expected a warmup-lr with it, got none");
+  check_range("train", "min-lr", recipe.min_lr, ranges::kLrOrNone);
+  check_range("train", "cooldown-epochs", recipe.cooldown_epochs, ranges::kCooldownEpochs);
+  for (const auto& [name, value] : {std::pair("min-lr", recipe.min_lr), {"cooldown-epochs", recipe.cooldown_epochs}}) {
+    check(value == 0 || has_end(recipe.sched), "train",
+          "{}: expected 0 with sched '{}', which has no use for it, got {}", name, recipe.sched, value);
+  }
+  check_range("train", "decay-epochs", recipe.decay_epochs, ranges::kDecayEpochs);
+  check_range("train", "decay-rate", recipe.decay_rate, ranges::kDecayRate);
+  const std::vector<int64_t>& milestones = recipe.decay_milestones;
+  for (const int64_t milestone : milestones) {
+    check_range("train", "decay-milestones", milestone, ranges::kMilestone);
+  }
+  check(!milestones.empty() && std::is_sorted(milestones.begin(), milestones.end(), std::less_equal<>()), "train",
+        "decay-milestones: expected epochs, each later than the one before, got {}",
+        milestones.empty() ? "none" : fmt::format("{}", fmt::join(milestones, ", ")));
+}
+
+void check_learning_rate(const Recipe& recipe) {
+  check_range("train", "lr", recipe.lr, ranges::kLr);
+  check_range("train", "lr-base", recipe.lr_base, ranges::kLrOrNone);
+  check_range("train", "lr-base-size", recipe.lr_base_size, ranges::kBatchSize);
+  const std::string& scale = recipe.lr_base_scale;
+  check(scale.empty() || scale == "linear" || scale == "sqrt", "train",
+        "lr-base-scale: expected linear or sqrt, got '{}'", scale);
+}
+
+}  // namespace
+
+std::vector<std::string> optimizer_names() {
+  return {"adamw", "sgd", "nesterov"};
+}
+
+std::vector<std::string> schedule_names() {
+  return {"onecycle", "cosine", "step", "constant", "poly", "multistep"};
+}
+
+std::vector<std::string> clip_mode_names() {
+  return {"norm", "value", "agc"};
+}
+
+void check_known(std::string_view kind, const std::string& name, const std::vector<std::string>& known) {
+  check(std::find(known.begin(), known.end(), name) != known.end(), "train", "{}", unknown_name(kind, name, known));
+}
+
+void check_optimisation(const Recipe& recipe) {
+  check_known("optimizer", recipe.opt, optimizer_names());
+  check_learning_rate(recipe);
+  check_range("train", "weight-decay", recipe.weight_decay, ranges::kWeightDecay);
+  check_range("train", "momentum", recipe.momentum, ranges::kMomentum);
+  check_schedule(recipe);
+  check_range("train", "smoothing", recipe.smoothing, ranges::kSmoothing);
+  check_range("train", "clip-grad", recipe.clip_grad, ranges::kClipGrad);
+  check_known("clip mode", recipe.clip_mode, clip_mode_names());
+}
+
+std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model) {
+  auto groups = nn::parameter_groups(model, recipe.weight_decay);
+  const double lr = base_lr(recipe);
+  if (recipe.opt == "adamw") {
+    return std::make_unique<nn::AdamW>(std::move(groups), nn::AdamWOptions{.lr = lr, .beta1 = recipe.momentum});
+  }
+  check_known("optimizer", recipe.opt, optimizer_names());
+  return std::make_unique<nn::Sgd>(
+      std::move(groups), nn::SgdOptions{.lr = lr, .momentum = recipe.momentum, .nesterov = recipe.opt == "nesterov"});
+}
+
+void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Optimizer& optimizer) {
+  if (recipe.clip_grad == 0) {
+    return;
+  }
+  if (recipe.clip_mode == "norm") {
+    nn::clip_gradients_by_norm(optimizer.parameters(), recipe.clip_grad);
+  } else if (recipe.clip_mode == "value") {
+    nn::clip_gradients_by_value(optimizer.parameters(), recipe.clip_grad);
+  } else {
+    check_known("clip mode", recipe.clip_mode, clip_mode_names());
+    Tensors parameters = model.parameters();
+    parameters.resize(parameters.size() - std::min(parameters.size(), size_t{2}));
+    nn::clip_gradients_adaptively(parameters, {.factor = recipe.clip_grad});
+  }
+}
+
+double base_lr(const Recipe& recipe) {
+  if (recipe.lr_base == 0) {
+    return recipe.lr;
+  }
+  const double ratio = static_cast<double>(recipe.batch_size) / static_cast<double>(recipe.lr_base_size);
+  const bool by_root = recipe.lr_base_scale.empty() ? recipe.opt == "adamw" : recipe.lr_base_scale == "sqrt";
+  return recipe.lr_base * (by_root ? std::sqrt(ratio) : ratio);
+}
+
+Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch) {
+  if (!recipe.sched_on_updates) {
+    Recipe in_epochs = recipe;
+    in_epochs.sched_on_updates = true;
+    const Schedules schedules =
+        make_schedules(in_epochs, (steps + steps_per_epoch - 1) / steps_per_epoch, /* steps_per_epoch= */ 1);
+    return {.lr = nn::epoch_schedule(schedules.lr, steps_per_epoch),
+            .momentum = schedules.momentum ? nn::epoch_schedule(schedules.momentum, steps_per_epoch) : nn::Schedule()};
+  }
+  const auto in_steps = [&](double epochs) {
+    return static_cast<int64_t>(std::llround(epochs * static_cast<double>(steps_per_epoch)));
+  };
+  const int64_t warmup_steps = std::min(in_steps(recipe.warmup_epochs), steps - 1);
+  if (recipe.sched == "onecycle") {
+    nn::OneCycleOptions options{.steps = steps};
+    if (warmup_steps > 0) {
+      options.pct_start = static_cast<double>(warmup_steps) / static_cast<double>(steps);
+    }
+    return {.lr = nn::one_cycle_schedule(options), .momentum = nn::one_cycle_momentum(options)};
+  }
+  const double end = recipe.min_lr / base_lr(recipe);
+  int64_t length = steps - std::min(in_steps(recipe.cooldown_epochs), steps - 1 - warmup_steps);
+  const bool as_timm = recipe.warmup_lr || is_timm_schedule(recipe.sched);
+  if (recipe.sched == "cosine" && !as_timm) {
+    return {.lr = nn::cosine_schedule({.steps = length, .warmup_steps = warmup_steps, .final = end}), .momentum = {}};
+  }
+  const nn::WarmupOptions warmup{.steps = warmup_steps,
+                                 .start = recipe.warmup_lr.value_or(kWarmupLr) / base_lr(recipe),
+                                 .prefix = recipe.warmup_prefix};
+  length -= warmup.prefix ? warmup_steps : 0;
+  nn::Schedule curve;
+  if (recipe.sched == "cosine") {
+    curve = nn::cosine_schedule({.steps = length, .final = end});
+  } else if (recipe.sched == "poly") {
+    curve = nn::poly_schedule({.steps = length, .power = recipe.decay_rate, .final = end});
+  } else if (recipe.sched == "step") {
+    const int64_t every = std::max<int64_t>(in_steps(recipe.decay_epochs), 1);
+    curve = nn::step_schedule({.milestones = {}, .every = every, .gamma = recipe.decay_rate});
+  } else if (recipe.sched == "multistep") {
+    nn::StepOptions options{.milestones = recipe.decay_milestones, .gamma = recipe.decay_rate};
+    for (int64_t& milestone : options.milestones) {
+      milestone *= steps_per_epoch;
+    }
+    curve = nn::step_schedule(options);
+  } else {
+    check_known("schedule", recipe.sched, schedule_names());
+    curve = nn::constant_schedule();
+  }
+  return {.lr = as_timm ? nn::warmup_schedule(std::move(curve), warmup) : with_warmup(std::move(curve), warmup_steps),
+          .momentum = {}};
+}
+
+}  // namespace norma::train
