@@ -59,6 +59,7 @@
 #include "nn/sequential.h"
 #include "nn/std_conv.h"
 
+#include "models/parameter_depths.h"
 #include "models/registry.h"
 
 #include "data/augment/color_jitter.h"

@@ -19,6 +19,9 @@ void RecipeOptions::add_update(CLI::App& app) {
   add(app, "--weight-decay", &train::Recipe::weight_decay, train::ranges::kWeightDecay, "X",
       "not applied to norms and biases")
       .group(kOptimisation);
+  add(app, "--layer-decay", &train::Recipe::layer_decay, train::ranges::kLayerDecay, "X",
+      "learning rate of each block, as a share of the next one's", "1: all the same")
+      .group(kOptimisation);
   add(app, "--momentum", &train::Recipe::momentum, train::ranges::kMomentum, "X",
       "of sgd; beta1 of adamw; --sched onecycle moves it between 0.85 and 0.95")
       .group(kOptimisation);
@@ -35,6 +38,9 @@ void RecipeOptions::add_update(CLI::App& app) {
 
 void RecipeOptions::add_optimisation(CLI::App& app) {
   add_update(app);
+  add(app, "--grad-accum-steps", &train::Recipe::grad_accum_steps, train::ranges::kGradAccumSteps, "N",
+      "batches whose gradients make one update")
+      .group(kOptimisation);
   add_learning_rate(app);
   add_schedule(app);
 }

@@ -20,6 +20,8 @@ inline constexpr Range<double> kLayerScale{0, 1000};
 inline constexpr Range<double> kDropPath{.low = 0, .high = 1, .with_high = false};
 inline constexpr Range<double> kLr{.low = 0, .high = 1000, .with_low = false};
 inline constexpr Range<double> kWeightDecay{0, 1000};
+inline constexpr Range<double> kLayerDecay{.low = 0, .high = 1, .with_low = false};
+inline constexpr Range<int64_t> kGradAccumSteps{1, 65'536};
 inline constexpr Range<double> kMomentum{.low = 0, .high = 1, .with_high = false};
 inline constexpr Range<double> kWarmupEpochs{0, 1'000'000};
 inline constexpr Range<double> kLrOrNone{0, 1000};

@@ -48,6 +48,8 @@ void for_each_field(R& recipe, F&& visit) {
   visit("opt", recipe.opt);
   visit("lr", recipe.lr);
   visit("weight_decay", recipe.weight_decay);
+  visit("layer_decay", recipe.layer_decay);
+  visit("grad_accum_steps", recipe.grad_accum_steps);
   visit("momentum", recipe.momentum);
   visit("sched", recipe.sched);
   visit("lr_base", recipe.lr_base);

@@ -44,6 +44,8 @@ struct Recipe {
   std::string opt = "adamw";  ///< one of optimizer_names()
   double lr = 2e-3;
   double weight_decay = 0.05;
+  double layer_decay = 1;          ///< each block's rate is that of the next one times this; 1: the same for all
+  int64_t grad_accum_steps = 1;    ///< batches whose gradients make one update
   double momentum = 0.9;           ///< SGD's momentum, AdamW's beta1; one-cycle moves it
   std::string sched = "onecycle";  ///< one of schedule_names()
   double lr_base = 0;              ///< above 0: the learning rate for lr_base_size images, in the place of `lr`

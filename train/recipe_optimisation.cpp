@@ -1,5 +1,6 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "models/parameter_depths.h"
 #include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
 #include "nn/optim/parameter_groups.h"
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <utility>
 
 namespace norma::train {
@@ -79,6 +81,21 @@ void check_learning_rate(const Recipe& recipe) {
         "lr-base-scale: expected linear or sqrt, got '{}'", scale);
 }
 
+/// The factor on a parameter's learning rate: layer_decay for each step of depth from the head; empty: 1 for all.
+std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, const nn::Module& model) {
+  if (recipe.layer_decay == 1) {
+    return {};
+  }
+  std::map<std::string, double> scales;
+  const std::map<std::string, int64_t> depths = models::parameter_depths(model);
+  const auto deeper = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const int64_t last = std::max_element(depths.begin(), depths.end(), deeper)->second;
+  for (const auto& [name, depth] : depths) {
+    scales[name] = std::pow(recipe.layer_decay, static_cast<double>(last - depth));
+  }
+  return [scales = std::move(scales)](const std::string& name) { return scales.at(name); };
+}
+
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
@@ -101,6 +118,8 @@ void check_optimisation(const Recipe& recipe) {
   check_known("optimizer", recipe.opt, optimizer_names());
   check_learning_rate(recipe);
   check_range("train", "weight-decay", recipe.weight_decay, ranges::kWeightDecay);
+  check_range("train", "layer-decay", recipe.layer_decay, ranges::kLayerDecay);
+  check_range("train", "grad-accum-steps", recipe.grad_accum_steps, ranges::kGradAccumSteps);
   check_range("train", "momentum", recipe.momentum, ranges::kMomentum);
   check_schedule(recipe);
   check_range("train", "smoothing", recipe.smoothing, ranges::kSmoothing);
@@ -109,7 +128,7 @@ void check_optimisation(const Recipe& recipe) {
 }
 
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model) {
-  auto groups = nn::parameter_groups(model, recipe.weight_decay);
+  auto groups = nn::parameter_groups(model, recipe.weight_decay, {.lr_scale = lr_scale_of(recipe, model)});
   const double lr = base_lr(recipe);
   if (recipe.opt == "adamw") {
     return std::make_unique<nn::AdamW>(std::move(groups), nn::AdamWOptions{.lr = lr, .beta1 = recipe.momentum});
@@ -139,7 +158,8 @@ double base_lr(const Recipe& recipe) {
   if (recipe.lr_base == 0) {
     return recipe.lr;
   }
-  const double ratio = static_cast<double>(recipe.batch_size) / static_cast<double>(recipe.lr_base_size);
+  const double ratio =
+      static_cast<double>(recipe.batch_size * recipe.grad_accum_steps) / static_cast<double>(recipe.lr_base_size);
   const bool by_root = recipe.lr_base_scale.empty() ? recipe.opt == "adamw" : recipe.lr_base_scale == "sqrt";
   return recipe.lr_base * (by_root ? std::sqrt(ratio) : ratio);
 }

@@ -62,6 +62,7 @@ void check_same_run(const Recipe& before, const Recipe& now) {
   same("zero-init-last", before.zero_init_last, now.zero_init_last);
   same("dataset", before.dataset, now.dataset);
   same("batch-size", before.batch_size, now.batch_size);
+  same("grad-accum-steps", before.grad_accum_steps, now.grad_accum_steps);
   same("opt", before.opt, now.opt);
   same("seed", before.seed, now.seed);
   same("precision", before.precision, now.precision);

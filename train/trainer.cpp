@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "core/tape.h"
 #include "ops/loss/loss.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -142,8 +143,11 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(reci
   device_ = model_->device();
   optimizer_ = make_optimizer(recipe_, *model_);
   const data::Loader loader = make_train_loader(recipe_, train_set_, /* workers= */ 0);
-  total_steps_ = loader.num_steps();
-  steps_per_epoch_ = loader.batches_per_epoch();
+  plan_ = {.batches_per_epoch = loader.batches_per_epoch(),
+           .total_batches = loader.num_steps(),
+           .accumulate = recipe_.grad_accum_steps};
+  total_steps_ = plan_.total_steps();
+  steps_per_epoch_ = plan_.steps_per_epoch();
   schedules_ = make_schedules(recipe_, total_steps_, steps_per_epoch_);
   random_ = Generator(recipe_.seed);
   if (!options_.output.empty()) {
@@ -221,7 +225,7 @@ void Trainer::save() {
   }
 }
 
-double Trainer::train_step(const data::Batch& batch) {
+double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& next) {
   optimizer_->set_lr(base_lr(recipe_) * schedules_.lr(step_));
   if (schedules_.momentum) {
     optimizer_->set_momentum(schedules_.momentum(step_));
@@ -230,19 +234,28 @@ double Trainer::train_step(const data::Batch& batch) {
   optimizer_->zero_grad();
   default_generator() = random_;          // whatever else has drawn from it since the step before
   const Tf32Guard tf32(precision_.tf32);  // backward too
-  Tensor loss;
-  {
-    const PrecisionScope scope(precision_);
-    const Tensor logits = (*model_)(convert_input(to_device(batch.images, device_), precision_));
-    loss = cross_entropy(to(logits, compute_dtype(logits.dtype())), to_device(batch.labels, device_),
-                         {.label_smoothing = recipe_.smoothing});
-  }
-  if (seen) {
-    seen->after_forward(loss);
-  }
-  loss.backward();
-  if (seen) {
-    seen->after_backward();
+  Tensors losses;
+  for (int64_t i = 0; i < batches; ++i) {
+    const data::Batch batch = next();
+    Tensor loss;
+    {
+      const PrecisionScope scope(precision_);
+      const Tensor logits = (*model_)(convert_input(to_device(batch.images, device_), precision_));
+      loss = cross_entropy(to(logits, compute_dtype(logits.dtype())), to_device(batch.labels, device_),
+                           {.label_smoothing = recipe_.smoothing});
+    }
+    if (batches > 1) {  // gradients add up, to that of the mean
+      loss = div(loss, static_cast<double>(batches));
+    }
+    const bool last = i + 1 == batches;  // those before count as part of the forward pass
+    if (seen && last) {
+      seen->after_forward(loss);
+    }
+    loss.backward();
+    if (seen && last) {
+      seen->after_backward();
+    }
+    losses.push_back(loss.detach());
   }
   clip_gradients(recipe_, *model_, *optimizer_);
   optimizer_->step();
@@ -251,7 +264,10 @@ double Trainer::train_step(const data::Batch& batch) {
   }
   random_ = default_generator();
   // The only place of a step where the host waits for the device: when all work has been given to it.
-  const double value = loss.to_vector<double>().front();
+  double value = 0;
+  for (const Tensor& loss : losses) {
+    value += loss.to_vector<double>().front();
+  }
   check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",
         value, step_ + 1, base_lr(recipe_));
   return value;
@@ -292,8 +308,7 @@ void Trainer::report_step(TrainResult& result, Progress& progress, double images
       options_.observer->evaluated(step_, test);
     }
     progress.print(fmt::format("{}{}after {} images: test accuracy {:.2f} %, test loss {:.4f}", options_.label,
-                               options_.label.empty() ? "" : "  ", step_ * recipe_.batch_size, 100 * test.accuracy,
-                               test.loss));
+                               options_.label.empty() ? "" : "  ", images_seen(), 100 * test.accuracy, test.loss));
   }
   if (row_is_due()) {
     log(images_per_second, test);
@@ -308,7 +323,7 @@ void Trainer::log(double images_per_second, const Evaluation& test) {
   enter("log");
   Metrics metrics{.step = step_,
                   .epoch = static_cast<double>(step_) / static_cast<double>(steps_per_epoch_),
-                  .images = step_ * recipe_.batch_size,
+                  .images = images_seen(),
                   .lr = base_lr(recipe_) * schedules_.lr(step_ - 1),
                   .loss = loss_sum_ / static_cast<double>(loss_steps_),
                   .images_per_second = images_per_second};
@@ -359,7 +374,7 @@ TrainResult Trainer::run() {
       options_.observer.reset();  // the steps that follow are not of the run
       const auto fits = [&](const data::Batch& batch) {
         optimizer_->zero_grad();
-        train_step(batch);
+        train_step(1, [&] { return batch; });
       };
       throw OutOfMemory(fmt::format("train: batch-size: {} images do not fit into memory ({}){}", recipe_.batch_size,
                                     reason, largest_batch_text(recipe_, options_.workers, device_, fits)));
@@ -390,16 +405,19 @@ TrainResult Trainer::run() {
 }
 
 void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resident) {
-  data::Loader loader = make_train_loader(recipe_, train_set_, options_.workers, step_);
+  data::Loader loader = make_train_loader(recipe_, train_set_, options_.workers, plan_.batches_before(step_));
+  const int64_t images_per_step = recipe_.batch_size * recipe_.grad_accum_steps;
   if (options_.observer) {
     options_.observer->start(
-        {.model = *model_, .first_step = step_, .total_steps = total_steps_, .batch_size = recipe_.batch_size});
+        {.model = *model_, .first_step = step_, .total_steps = total_steps_, .batch_size = images_per_step});
   }
   std::vector<double> step_seconds;
   auto step_start = std::chrono::steady_clock::now();
-  while (const auto batch = loader.next()) {
+  while (step_ < total_steps_) {
+    std::optional<data::Batch> first = loader.next();
     enter("step");
-    const double loss = train_step(*batch);
+    const double loss = train_step(plan_.batches_of(step_),
+                                   [&] { return first ? *std::exchange(first, std::nullopt) : loader.next().value(); });
     ++step_;
     step_seconds.push_back(seconds_since(step_start));
     if (options_.observer) {
@@ -413,7 +431,7 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     }
     loss_sum_ += loss;
     ++loss_steps_;
-    const double recent = recent_rate(step_seconds, recipe_.batch_size);
+    const double recent = recent_rate(step_seconds, images_per_step);
     progress.update({.step = step_, .images_per_second = recent, .loss = loss});
 
     if (step_ == total_steps_ || step_ % steps_per_epoch_ == 0 || interrupted()) {
@@ -425,7 +443,7 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     }
     step_start = std::chrono::steady_clock::now();
   }
-  result.images_per_second = rate(step_seconds, recipe_.batch_size);
+  result.images_per_second = rate(step_seconds, images_per_step);
 }
 
 }  // namespace norma::train

@@ -9,6 +9,7 @@
 #include "train/progress.h"
 #include "train/recipe.h"
 #include "train/step_observer.h"
+#include "train/step_plan.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -83,7 +84,10 @@ class Trainer {
  private:
   /// The model's state dict, with float32 master weights in the place of 16-bit parameters.
   [[nodiscard]] nn::NamedTensors wide_state() const;
-  double train_step(const data::Batch& batch);
+  /// One update from the gradients of `batches` batches. Returns their mean loss.
+  double train_step(int64_t batches, const std::function<data::Batch()>& next);
+  /// Images of all steps so far.
+  [[nodiscard]] int64_t images_seen() const { return plan_.batches_before(step_) * recipe_.batch_size; }
   void save();
   void train(TrainResult& result, Progress& progress, ResidentPeak& resident);
   /// Goes on with the log of the checkpoint.
@@ -107,6 +111,7 @@ class Trainer {
   Schedules schedules_;
   Generator random_;  // what dropping draws from
   std::optional<MetricsLog> log_;
+  StepPlan plan_;
   int64_t step_ = 0;
   int64_t total_steps_ = 0;
   int64_t steps_per_epoch_ = 0;

@@ -115,6 +115,8 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--opt", recipe, &Recipe::opt);
   words.put_changed("--lr", recipe, &Recipe::lr);
   words.put_changed("--weight-decay", recipe, &Recipe::weight_decay);
+  words.put_changed("--layer-decay", recipe, &Recipe::layer_decay);
+  words.put_changed("--grad-accum-steps", recipe, &Recipe::grad_accum_steps);
   words.put_changed("--momentum", recipe, &Recipe::momentum);
   words.put_changed("--sched", recipe, &Recipe::sched);
   words.put_changed("--sched-on-updates", recipe, &Recipe::sched_on_updates);

@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "error_text.h"
+#include "models/parameter_depths.h"
 #include "nn/conv.h"
 #include "nn/linear.h"
 #include "nn/norm/factory.h"
@@ -328,4 +329,16 @@ TEST_CASE("models: one of one's own is known by its name, with the options that 
         "norm: unknown norm 'bath'; did you mean 'batch'?");
   CHECK(error_of([&] { register_model("x", {.make = make, .options = {"small_step"}}); }) ==
         "register_model: options: unknown option 'small_step'; did you mean 'small_stem'?");
+}
+
+TEST_CASE("models: depths of parameters, and networks that have none") {
+  const auto depths = parameter_depths(*empty_model("resnet50"));
+  CHECK(depths.at("conv1.weight") == 0);
+  CHECK(depths.at("layer1.0.conv1.weight") == 1);
+  CHECK(depths.at("layer3.5.bn3.weight") == 13);
+  CHECK(depths.at("fc.bias") == 17);
+  const nn::Sequential plain{std::make_shared<nn::Linear>(2, 3)};
+  CHECK(error_of([&] { parameter_depths(plain); }) ==
+        "parameter_depths: network: expected parameters of blocks, as layer1.0.conv1.weight or "
+        "stages.0.blocks.0.conv_dw.weight, got none in Sequential");
 }

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -68,6 +69,9 @@ TEST_CASE("recipe: errors name the value and what was expected") {
   CHECK(complaint([](Recipe& r) { r.weight_decay = -0.5; }) ==
         "train: weight-decay: expected a number from 0 to 1000, got -0.5");
   CHECK(complaint([](Recipe& r) { r.momentum = 1.5; }) == "train: momentum: expected a number in [0, 1), got 1.5");
+  CHECK(complaint([](Recipe& r) { r.layer_decay = 0; }) == "train: layer-decay: expected a number in (0, 1], got 0");
+  CHECK(complaint([](Recipe& r) { r.grad_accum_steps = 0; }) ==
+        "train: grad-accum-steps: expected a whole number from 1 to 65536, got 0");
   CHECK(complaint([](Recipe& r) { r.warmup_epochs = -1; }) ==
         "train: warmup-epochs: expected a number from 0 to 1000000, got -1");
   CHECK(complaint([](Recipe& r) { r.decay_epochs = 0; }) ==
@@ -103,6 +107,8 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.opt = "sgd";
   recipe.lr = 0.1;
   recipe.weight_decay = 1e-4;
+  recipe.layer_decay = 0.7;
+  recipe.grad_accum_steps = 3;
   recipe.momentum = 0.8;
   recipe.sched = "step";
   recipe.lr_base = 0.2;
@@ -130,13 +136,13 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
   CHECK(back.decay_milestones == recipe.decay_milestones);
-  // All 44 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 46 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
-               f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43,
-               f44] = recipe;
-  CHECK(f44 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 44);
+               f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44,
+               f45, f46] = recipe;
+  CHECK(f46 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 46);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
@@ -223,7 +229,7 @@ TEST_CASE("recipe: ConvNeXt gets patches of 2 on small images only, and what was
 
 TEST_CASE("recipe: gradients are clipped in its mode") {
   Recipe recipe;
-  recipe.small_stem = true;
+  recipe.model = "convnext_atto";
   const auto model = train::make_model(recipe, 10);
   const auto optimizer = train::make_optimizer(recipe, *model);
   const auto clipped = [&](const std::string& mode, double by) {
@@ -261,4 +267,42 @@ TEST_CASE("recipe: optimizers get the recipe's numbers, and vectors no weight de
       CHECK_MESSAGE(group.weight_decay == (parameter.rank() > 1 ? recipe.weight_decay : 0), name);
     }
   }
+}
+
+TEST_CASE("recipe: layer decay lowers the rate of each block before the last") {
+  Recipe recipe;
+  recipe.layer_decay = 0.5;
+  const auto scales = [&](const std::string& model) {
+    recipe.model = model;
+    std::map<std::string, double> of;
+    const auto network = train::make_model(recipe, 10);
+    const auto optimizer = train::make_optimizer(recipe, *network);
+    for (const nn::ParameterGroup& group : optimizer->groups()) {
+      for (const auto& [name, x] : group.parameters) {
+        of[name] = group.lr_scale;
+        CHECK_MESSAGE(group.weight_decay == (x.rank() > 1 ? recipe.weight_decay : 0), name);
+      }
+    }
+    return of;
+  };
+  // ResNet-18: stem, 2 blocks in each of 4 stages, head.
+  std::map<std::string, double> resnet = scales("resnet18");
+  CHECK(resnet["fc.weight"] == 1);
+  CHECK(resnet["fc.bias"] == 1);
+  CHECK(resnet["layer4.1.conv2.weight"] == 0.5);
+  CHECK(resnet["layer4.0.downsample.0.weight"] == 0.25);
+  CHECK(resnet["layer1.1.bn2.bias"] == std::pow(0.5, 7));
+  CHECK(resnet["layer1.0.conv1.weight"] == std::pow(0.5, 8));
+  CHECK(resnet["conv1.weight"] == std::pow(0.5, 9));
+  CHECK(resnet["bn1.weight"] == std::pow(0.5, 9));
+  // ConvNeXt-atto: stem, 2 + 2 + 6 + 2 blocks, head; what leads into a stage belongs to its first block.
+  std::map<std::string, double> convnext = scales("convnext_atto");
+  CHECK(convnext["head.fc.weight"] == 1);
+  CHECK(convnext["head.norm.weight"] == 1);
+  CHECK(convnext["stages.3.blocks.1.gamma"] == 0.5);
+  CHECK(convnext["stages.3.blocks.0.conv_dw.weight"] == 0.25);
+  CHECK(convnext["stages.3.downsample.1.weight"] == 0.25);
+  CHECK(convnext["stages.2.blocks.5.mlp.fc1.weight"] == 0.125);
+  CHECK(convnext["stages.0.blocks.0.norm.weight"] == std::pow(0.5, 12));
+  CHECK(convnext["stem.0.weight"] == std::pow(0.5, 13));
 }

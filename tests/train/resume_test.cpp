@@ -181,6 +181,8 @@ TEST_CASE("resume: another network, other data or another precision is another r
         "resume: dataset: the run was started with 'twelve_noises', and cannot go on with 'shapes'");
   CHECK(refused([](Recipe& r) { r.batch_size = 5; }) ==
         "resume: batch-size: the run was started with 4, and cannot go on with 5");
+  CHECK(refused([](Recipe& r) { r.grad_accum_steps = 2; }) ==
+        "resume: grad-accum-steps: the run was started with 1, and cannot go on with 2");
   CHECK(refused([](Recipe& r) { r.opt = "adamw"; }) ==
         "resume: opt: the run was started with 'sgd', and cannot go on with 'adamw'");
   CHECK(refused([](Recipe& r) { r.seed = 1; }) == "resume: seed: the run was started with 0, and cannot go on with 1");

@@ -1,0 +1,84 @@
+#include "models/parameter_depths.h"
+
+#include "core/error.h"
+
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace norma::models {
+namespace {
+
+/// A block by its stage and its place there; the stem comes before all, the head after them.
+using Place = std::pair<int64_t, int64_t>;
+constexpr Place kStem{-1, 0};
+constexpr Place kHead{std::numeric_limits<int64_t>::max(), 0};
+
+bool take(std::string_view& text, std::string_view prefix) {
+  const bool found = text.starts_with(prefix);
+  text.remove_prefix(found ? prefix.size() : 0);
+  return found;
+}
+
+std::optional<int64_t> take_number(std::string_view& text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) {
+    return {};
+  }
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return number;
+}
+
+Place place_of(std::string_view name) {
+  for (const std::string_view stem : {"stem.", "conv1.", "bn1."}) {
+    if (name.starts_with(stem)) {
+      return kStem;
+    }
+  }
+  const bool stages = take(name, "stages.");
+  if (!stages && !take(name, "layer")) {
+    return kHead;
+  }
+  const auto stage = take_number(name);
+  if (!stage) {
+    return kHead;
+  }
+  if (stages && name.starts_with(".downsample.")) {
+    return {*stage, 0};
+  }
+  const bool dot = take(name, stages ? ".blocks." : ".");
+  const auto block = dot ? take_number(name) : std::nullopt;
+  return block && name.starts_with(".") ? Place{*stage, *block} : kHead;
+}
+
+}  // namespace
+
+std::map<std::string, int64_t> parameter_depths(const nn::Module& network) {
+  std::map<Place, int64_t> depths;
+  const nn::NamedTensors parameters = network.named_parameters();
+  bool has_blocks = false;
+  for (const auto& [name, x] : parameters) {
+    const Place place = place_of(name);
+    has_blocks = has_blocks || (place != kStem && place != kHead);
+    depths.emplace(place, 0);
+  }
+  check(
+      has_blocks, "parameter_depths",
+      "network: expected parameters of blocks, as layer1.0.conv1.weight or stages.0.blocks.0.conv_dw.weight, got none "
+      "in {}",
+      network.name());
+  int64_t depth = 0;
+  for (auto& [place, number] : depths) {
+    number = depth++;
+  }
+  std::map<std::string, int64_t> result;
+  for (const auto& [name, x] : parameters) {
+    result[name] = depths.at(place_of(name));
+  }
+  return result;
+}
+
+}  // namespace norma::models
