@@ -1,9 +1,11 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "core/copy.h"
+#include "core/error.h"
 #include "models/registry.h"
 #include "nn/norm/convert.h"
 #include "train/checkpoint.h"
+#include "train/dataset_notes.h"
 #include "train/evaluate.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -17,6 +19,8 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace norma::cli {
 
@@ -31,16 +35,38 @@ struct State {
   bool fold = false;
 };
 
+/// What a checkpoint says of its run.
+struct Trained {
+  train::Recipe recipe;
+  std::vector<std::string> class_names;
+};
+
+Trained trained_in(const std::filesystem::path& file) {
+  const train::Checkpoint checkpoint = train::load_checkpoint(file);
+  return {.recipe = train::recipe_of(checkpoint), .class_names = train::class_names_of(checkpoint)};
+}
+
+/// Other names are a warning: the same classes may have them in another dataset. Another number is an error.
+void check_classes(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset) {
+  const std::string difference = train::class_difference(of_training, dataset);
+  check(difference.empty() || dataset.class_names.size() == of_training.size(), "eval", "{}", difference);
+  if (!difference.empty()) {
+    train::put(stderr, fmt::format("norma: eval: warning: {}\n", difference));
+  }
+}
+
 int run(const State& state) {
   state.running.apply("eval");
   const std::filesystem::path given = state.checkpoint;
   const std::filesystem::path file = train::is_folder("eval", given) ? given / "last.safetensors" : given;
   // A file of weights alone says nothing of the network they are for.
   const bool weights_only = state.model.given();
-  const train::Recipe recipe =
-      state.recipe.applied_to(weights_only ? state.recipe.defaults() : train::recipe_of(train::load_checkpoint(file)));
+  const Trained trained =
+      weights_only ? Trained{.recipe = state.recipe.defaults(), .class_names = {}} : trained_in(file);
+  const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
   train::check_recipe(recipe);
   const auto dataset = train::make_dataset(recipe, data::Split::test);
+  check_classes(trained.class_names, dataset->info());
   const train::Precision precision = train::precision_of(recipe);
   print_precision_note(precision);
   // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
@@ -67,6 +93,9 @@ int run(const State& state) {
              train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
              recipe.dataset, 100 * result.accuracy, result.loss, result.images,
              static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted");
+  if (const std::string text = train::skipped_text(*dataset); !text.empty()) {
+    train::say("{}\n", text);
+  }
   if (!std::isfinite(result.loss)) {
     train::put(stderr, fmt::format("norma: eval: the loss is {}, though all weights are finite (precision: {})\n",
                                    result.loss, recipe.precision));

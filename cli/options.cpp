@@ -108,7 +108,9 @@ void RecipeOptions::add_norm_policy(CLI::App& app) {
 
 void RecipeOptions::add_data(CLI::App& app) {
   const std::string datasets =
-      "fashion_mnist; idx (any folder with IDX files, with --data-dir); shapes (generated, needs no files)";
+      "fashion_mnist; shapes (generated, needs no files); with --data-dir: imagefolder (JPEG, PNG, … in train/CLASS "
+      "and "
+      "val/CLASS), cifar10, cifar100, emnist_letters, idx (any folder with IDX files)";
   if (axes_ != nullptr) {
     add_list(app, "--data,--dataset,--datasets", "a name", axes_->datasets, datasets)
         .type_name("LIST")
@@ -120,15 +122,18 @@ void RecipeOptions::add_data(CLI::App& app) {
   add(app, "--data-dir", &train::Recipe::data_dir, "a path", "FOLDER", "where the dataset's files are",
       "where its package puts them")
       .group(kImages);
+  add_flag(app, "--skip-bad-images", &train::Recipe::skip_bad_images,
+           "imagefolder: where an image cannot be decoded, take the next one")
+      .group(kImages);
   add_image_shape(app);
   add(app, "--test-images", &train::Recipe::test_images, train::ranges::kImages, "N",
-      "evaluate on the first N test images", "0: all of them")
+      "evaluate on the first N test images (imagefolder: on N of them)", "0: all of them")
       .group(kImages);
 }
 
 void RecipeOptions::add_image_shape(CLI::App& app) {
   add(app, "--img-size", &train::Recipe::image_size, train::ranges::kImageSize, "N",
-      "height and width; smaller images are padded")
+      "height and width; smaller images are padded, larger ones resized")
       .group(kImages);
   if (axes_ != nullptr) {
     add_values(app, "-b,--batch-size,--batch-sizes", train::ranges::kBatchSize, axes_->batch_sizes, "images per step")

@@ -22,8 +22,9 @@ struct DatasetInfo {
   int64_t size = 0;      ///< images; of an endless dataset: how many count as one epoch
   bool endless = false;  ///< every index >= 0 is an image
   int64_t channels = 1;
-  int64_t height = 0;  ///< 0: the images differ in size
-  int64_t width = 0;   ///< likewise
+  int64_t height = 0;            ///< 0: the images differ in size
+  int64_t width = 0;             ///< likewise
+  bool sorted_by_label = false;  ///< the images of a class follow each other: the first of all are no sample
   std::vector<std::string> class_names;
   std::vector<float> mean;  ///< of each channel of the training images, with values scaled to [0, 1]
   std::vector<float> std;   ///< likewise, the standard deviation
@@ -43,6 +44,9 @@ class Dataset {
   /// and, unless they are 0, info().height and width. What it is depends on nothing but the index; several threads may
   /// call at once, each with an image of its own. Throws Error when there is no such image or it cannot be read.
   virtual int64_t load(int64_t index, Image& image) const = 0;
+  /// Names of the images that load() has met so far and replaced by the next good one
+  /// (DatasetOptions::skip_bad_images), each once, sorted.
+  [[nodiscard]] virtual std::vector<std::string> skipped() const { return {}; }
 };
 
 struct DatasetOptions {
@@ -51,11 +55,14 @@ struct DatasetOptions {
   uint64_t seed = 0;                  ///< of generated images
   int64_t image_size = 32;            ///< height and width of generated images
   int64_t size = 0;                   ///< images per epoch of generated images; 0: 60,000 (train) or 10,000 (test)
+  /// Of datasets that decode image files: load() of one that cannot be decoded gives the next image of the split that
+  /// can, with its label, in place of an error.
+  bool skip_bad_images = false;
 };
 
 using DatasetFactory = std::function<std::shared_ptr<const Dataset>(const DatasetOptions& options)>;
 
-/// A dataset by name: "fashion_mnist", "idx" (any folder with IDX files), "shapes", or a registered one.
+/// A dataset by name: one of dataset_names().
 /// Throws Error with the nearest known name for an unknown one, and whatever the files give rise to.
 std::shared_ptr<const Dataset> make_dataset(std::string_view name, const DatasetOptions& options = {});
 /// Makes a dataset known to make_dataset, and so to every command. Throws Error when the name is taken.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace norma::data {
 
@@ -65,13 +66,17 @@ IdxArray read_idx(const std::filesystem::path& file, int64_t rank) {
 
 namespace {
 
-/// The file in `folder` whose name ends in one of `stems` followed by -idxN-ubyte, plain or packed.
-std::filesystem::path find_idx_file(const std::filesystem::path& folder, const std::vector<std::string>& stems,
-                                    int64_t rank) {
+/// The file in `folder` whose name begins with `prefix` and ends in one of `stems` followed by -idxN-ubyte, plain or
+/// packed.
+std::filesystem::path find_idx_file(const std::filesystem::path& folder, std::string_view prefix,
+                                    const std::vector<std::string>& stems, int64_t rank) {
   std::vector<std::string> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
+    if (!name.starts_with(prefix)) {
+      continue;
+    }
     for (const std::string& stem : stems) {
       for (const char separator : {'-', '.'}) {
         for (const std::string_view packed : {"", ".gz"}) {
@@ -86,9 +91,25 @@ std::filesystem::path find_idx_file(const std::filesystem::path& folder, const s
   if (found.size() == 2 && found[1] == found[0] + ".gz") {
     found.pop_back();  // the same file, packed and unpacked
   }
-  check(found.size() <= 1, "idx", "{}: expected one file like {}-idx{}-ubyte, got {}", folder.string(), stems[0], rank,
-        fmt::join(found, ", "));
+  check(found.size() <= 1, "idx", "{}: expected one file like {}{}-idx{}-ubyte, got {}", folder.string(), prefix,
+        stems[0], rank, fmt::join(found, ", "));
   return found.empty() ? std::filesystem::path() : folder / found[0];
+}
+
+/// Exchanges rows and columns of each image.
+void transpose(IdxArray& images) {
+  const int64_t height = images.sizes[1];
+  const int64_t width = images.sizes[2];
+  std::vector<uint8_t> image(static_cast<size_t>(height * width));
+  for (auto first = images.values.begin(); first != images.values.end(); first += height * width) {
+    for (int64_t y = 0; y < height; ++y) {
+      for (int64_t x = 0; x < width; ++x) {
+        image[static_cast<size_t>(x * height + y)] = first[y * width + x];
+      }
+    }
+    std::copy(image.begin(), image.end(), first);
+  }
+  std::swap(images.sizes[1], images.sizes[2]);
 }
 
 class IdxDataset final : public Dataset {
@@ -115,22 +136,30 @@ class IdxDataset final : public Dataset {
 
 }  // namespace
 
-IdxFiles find_idx_files(const std::filesystem::path& folder, Split split) {
+IdxFiles find_idx_files(const std::filesystem::path& folder, Split split, std::string_view prefix) {
   if (split == Split::train) {
-    return {find_idx_file(folder, {"train-images"}, 3), find_idx_file(folder, {"train-labels"}, 1)};
+    return {find_idx_file(folder, prefix, {"train-images"}, 3), find_idx_file(folder, prefix, {"train-labels"}, 1)};
   }
-  return {find_idx_file(folder, {"t10k-images", "test-images"}, 3),
-          find_idx_file(folder, {"t10k-labels", "test-labels"}, 1)};
+  return {find_idx_file(folder, prefix, {"t10k-images", "test-images"}, 3),
+          find_idx_file(folder, prefix, {"t10k-labels", "test-labels"}, 1)};
 }
 
-std::shared_ptr<const Dataset> load_idx_dataset(const IdxFiles& files, DatasetInfo info) {
+std::shared_ptr<const Dataset> load_idx_dataset(const IdxFiles& files, DatasetInfo info, const IdxLayout& layout) {
   IdxArray images = read_idx(files.images, /* rank= */ 3);
   IdxArray labels = read_idx(files.labels, /* rank= */ 1);
   check(labels.sizes[0] == images.sizes[0], "idx", "{}: expected {} labels, one for each image of {}, got {}",
         files.labels.string(), images.sizes[0], files.images.filename().string(), labels.sizes[0]);
   for (size_t i = 0; i < labels.values.size(); ++i) {
-    check(labels.values[i] < info.num_classes(), info.name, "{}: expected labels below {}, got {} for image {}",
-          files.labels.string(), info.num_classes(), labels.values[i], i);
+    const int64_t label = labels.values[i];
+    check(label >= layout.first_label, info.name, "{}: expected labels of at least {}, got {} for image {}",
+          files.labels.string(), layout.first_label, label, i);
+    check(label < layout.first_label + info.num_classes(), info.name,
+          "{}: expected labels below {}, got {} for image {}", files.labels.string(),
+          layout.first_label + info.num_classes(), label, i);
+    labels.values[i] = static_cast<uint8_t>(label - layout.first_label);
+  }
+  if (layout.transposed) {
+    transpose(images);
   }
   info.size = images.sizes[0];
   info.channels = 1;

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 namespace norma::data {
@@ -26,16 +28,28 @@ struct IdxFiles {
   std::filesystem::path labels;
 };
 
-/// Empty paths for files that are not there. Throws Error when several files fit.
-IdxFiles find_idx_files(const std::filesystem::path& folder, Split split);
+/// Of the files whose names begin with `prefix`. Empty paths for files that are not there. Throws Error when several
+/// files fit.
+IdxFiles find_idx_files(const std::filesystem::path& folder, Split split, std::string_view prefix = "");
 
-/// Grey images in memory. Throws Error when the numbers of images and labels differ, or a label is not below the number
-/// of class names. `info` needs name, class_names, mean and std.
-std::shared_ptr<const Dataset> load_idx_dataset(const IdxFiles& files, DatasetInfo info);
+/// How the images and labels of files are to be understood.
+struct IdxLayout {
+  bool transposed = false;  ///< images are stored column by column
+  int64_t first_label = 0;  ///< the label of the first class
+};
+
+/// Grey images in memory. Throws Error when the numbers of images and labels differ, or a label is that of no class
+/// name. `info` needs name, class_names, mean and std.
+std::shared_ptr<const Dataset> load_idx_dataset(const IdxFiles& files, DatasetInfo info, const IdxLayout& layout = {});
 
 /// "idx": any folder with such files. Classes are numbered up to the largest label of both splits; mean and standard
 /// deviation are those of the training images, also for the test split.
 std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options);
+
+/// "emnist_letters": the letters of EMNIST (Cohen, Afshar, Tapson, van Schaik 2017), from the files
+/// emnist-letters-train-images-idx3-ubyte and so on, beside which those of EMNIST's other parts may lie. The files hold
+/// each image mirrored at its diagonal, and the labels 1 to 26; what load() gives is upright, 0 for A to 25 for Z.
+std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options);
 
 /// "fashion_mnist": 60,000 + 10,000 grey images of 28 x 28 pixels (Xiao, Rasul, Vollgraf 2017).
 std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options);

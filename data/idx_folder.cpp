@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 namespace norma::data {
 
@@ -60,6 +62,30 @@ std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options) {
   info.mean = {mean};
   info.std = {std};
   return load_idx_dataset(files, std::move(info));
+}
+
+std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options) {
+  constexpr const char* kName = "emnist_letters";
+  constexpr std::string_view kPrefix = "emnist-letters-";
+  const std::filesystem::path& folder = options.folder;
+  check(!folder.empty(), kName, "expected the folder with EMNIST's files (option --data-dir), got none");
+  check(std::filesystem::is_directory(folder), kName, "{}: no such folder", folder.string());
+  const IdxFiles files = find_idx_files(folder, options.split, kPrefix);
+  const IdxFiles train = find_idx_files(folder, Split::train, kPrefix);
+  check(!files.images.empty() && !files.labels.empty(), kName,
+        "{}: expected a file {}{}-{}-ubyte or {}{}-{}-ubyte.gz, found none", folder.string(), kPrefix,
+        to_string(options.split), files.images.empty() ? "images-idx3" : "labels-idx1", kPrefix,
+        to_string(options.split), files.images.empty() ? "images-idx3" : "labels-idx1");
+  DatasetInfo info;
+  info.name = kName;
+  for (char letter = 'A'; letter <= 'Z'; ++letter) {
+    info.class_names.emplace_back(1, letter);
+  }
+  const auto [mean, std] =
+      byte_statistics(read_idx(train.images.empty() ? files.images : train.images, /* rank= */ 3).values);
+  info.mean = {mean};
+  info.std = {std};
+  return load_idx_dataset(files, std::move(info), {.transposed = true, .first_label = 1});
 }
 
 std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options) {

@@ -7,7 +7,9 @@
 #include <stb_image.h>
 #include <stb_image_write.h>
 
+#include <algorithm>
 #include <memory>
+#include <new>
 #include <string>
 
 namespace norma::data {
@@ -18,7 +20,6 @@ constexpr const char* kOp = "image";
 
 /// More than any camera's; a header of a few bytes must not fetch all memory.
 constexpr int64_t kMaxPixels = int64_t{1} << 27;
-constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 
 /// What stb said last on this thread.
 std::string reason() {
@@ -65,28 +66,35 @@ void check_image(std::string_view op, const Image& image) {
 }
 
 Image read_image(const std::filesystem::path& file, int64_t channels) {
+  Image image;
+  decode_image(read_text_file(kOp, file, kMaxImageBytes), file.string(), channels, image);
+  return image;
+}
+
+void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
   check(channels == 1 || channels == 3, kOp, "channels: expected 1 or 3, got {}", channels);
-  const std::string bytes = read_text_file(kOp, file, kMaxBytes);
   const auto* begin = reinterpret_cast<const stbi_uc*>(bytes.data());
   const int size = static_cast<int>(bytes.size());
   int width = 0;
   int height = 0;
   int of_file = 0;
   if (stbi_info_from_memory(begin, size, &width, &height, &of_file) != 1) {
-    fail(kOp, "{}: expected an image (JPEG, PNG, BMP, GIF, TGA, PNM), got something else ({})", file.string(),
-         reason());
+    fail(kOp, "{}: expected an image (JPEG, PNG, BMP, GIF, TGA, PNM), got something else ({})", name, reason());
   }
-  check(int64_t{height} * width <= kMaxPixels, kOp, "{}: expected at most {} pixels, got {} x {}", file.string(),
-        kMaxPixels, height, width);
-  check(!bytes.starts_with("\xFF\xD8") || is_whole_jpeg(bytes), kOp, "{}: damaged: it ends early", file.string());
+  check(int64_t{height} * width <= kMaxPixels, kOp, "{}: expected at most {} pixels, got {} x {}", name, kMaxPixels,
+        height, width);
+  check(!bytes.starts_with("\xFF\xD8") || is_whole_jpeg(bytes), kOp, "{}: damaged: it ends early", name);
   const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> pixels(
       stbi_load_from_memory(begin, size, &width, &height, &of_file, static_cast<int>(channels)), &stbi_image_free);
   if (pixels == nullptr) {
-    fail(kOp, "{}: damaged: {}", file.string(), reason());
+    const std::string why = reason();
+    if (why == "outofmem") {  // stb's word for it
+      throw std::bad_alloc();
+    }
+    fail(kOp, "{}: damaged: {}", name, why);
   }
-  Image image{.height = height, .width = width, .channels = channels, .pixels = {}};
-  image.pixels.assign(pixels.get(), pixels.get() + image.height * image.width * image.channels);
-  return image;
+  image.set_size(height, width, channels);
+  std::copy_n(pixels.get(), image.pixels.size(), image.pixels.data());
 }
 
 void write_png(const std::filesystem::path& file, const Image& image) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,6 +35,13 @@ void check_image(std::string_view op, const Image& image);
 /// (luminance), 3 for colour; transparency is left out. Rotations noted in EXIF are not applied.
 /// Throws Error "image: …" that names the file when it is missing, no image, damaged, or has more than 2^27 pixels.
 Image read_image(const std::filesystem::path& file, int64_t channels = 3);
+
+/// The longest file that is read as an image.
+inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 30;
+
+/// Makes `image`, whose memory is used again, the image in the bytes of such a file; `name` stands for it in error
+/// texts. Throws as read_image() for what is no image, damaged or too large, and std::bad_alloc.
+void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
 /// Writes a PNG of 1 or 3 channels: to a temporary file, which is then renamed. Throws Error when the image has no
 /// pixels or the file cannot be written.

@@ -1,7 +1,9 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "data/cifar.h"
 #include "data/dataset.h"
 #include "data/idx.h"
+#include "data/image_folder.h"
 #include "data/shapes.h"
 
 #include <map>
@@ -20,8 +22,13 @@ struct Entry {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, Entry, std::less<>> entries = {
+      {"cifar10", {"60,000 colour images of 10 classes, 32 x 32, binary version (--data-dir)", make_cifar10}},
+      {"cifar100", {"60,000 colour images of 100 classes, 32 x 32, binary version (--data-dir)", make_cifar100}},
+      {"emnist_letters",
+       {"grey images of handwritten letters, 28 x 28, from EMNIST (--data-dir)", make_emnist_letters}},
       {"fashion_mnist", {"70,000 grey images of clothes, 28 x 28 (Debian: dataset-fashion-mnist)", make_fashion_mnist}},
       {"idx", {"a folder with IDX files like MNIST's (--data-dir)", make_idx_folder}},
+      {"imagefolder", {"JPEG, PNG, … files in train/CLASS and val/CLASS (--data-dir)", make_image_folder}},
       {"shapes", {"generated images of ten shapes, endless, needs no files", make_shapes}},
   };
 };

@@ -37,6 +37,7 @@ void for_each_field(R& recipe, F&& visit) {
   visit("drop_path", recipe.drop_path);
   visit("dataset", recipe.dataset);
   visit("data_dir", recipe.data_dir);
+  visit("skip_bad_images", recipe.skip_bad_images);
   visit("image_size", recipe.image_size);
   visit("crop_padding", recipe.crop_padding);
   visit("flip", recipe.flip);
@@ -186,8 +187,10 @@ std::vector<std::string> differences(const Recipe& before, const Recipe& after) 
 }
 
 std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Split split) {
-  return data::make_dataset(recipe.dataset,
-                            {.split = split, .folder = recipe.data_dir, .image_size = recipe.image_size});
+  return data::make_dataset(recipe.dataset, {.split = split,
+                                             .folder = recipe.data_dir,
+                                             .image_size = recipe.image_size,
+                                             .skip_bad_images = recipe.skip_bad_images});
 }
 
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
@@ -212,10 +215,13 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers) {
   const data::Transform transform(dataset->info(), {.image_size = recipe.image_size});
   const int64_t size = dataset->info().size;
+  const int64_t count = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
+  const bool sorted = dataset->info().sorted_by_label;
   return {std::move(dataset),
           transform,
           {.batch_size = recipe.batch_size,
-           .total_images = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size,
+           .shuffle = sorted && count < size,  // a part has images of all classes; always the same ones, by seed 0
+           .total_images = count,
            .num_workers = workers,
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
 }

@@ -30,7 +30,8 @@ struct Recipe {
 
   // The images.
   std::string dataset = "fashion_mnist";
-  std::string data_dir;  ///< "": where the dataset's package puts its files
+  std::string data_dir;          ///< "": where the dataset's package puts its files
+  bool skip_bad_images = false;  ///< data::DatasetOptions::skip_bad_images
   int64_t image_size = 32;
   int64_t crop_padding = 0;  ///< random crops move by up to this many pixels; 0: no cropping
   bool flip = false;         ///< mirror every second image, by chance
@@ -109,7 +110,8 @@ inline constexpr int64_t kImageChannels = 3;
 /// Shuffled and augmented batches of a training run, from batch `first_step` on.
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step = 0);
-/// The test images in order, as they are.
+/// The test images in order, without augmentation. A part of a dataset that is sorted by label is drawn at random, the
+/// same for every run.
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers);
 
 /// The recipe's precision with its cast policy. Throws Error.

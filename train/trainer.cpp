@@ -10,6 +10,7 @@
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
+#include "train/dataset_notes.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
@@ -139,6 +140,7 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(reci
   precision_ = precision_of(recipe_);
   train_set_ = make_dataset(recipe_, data::Split::train);
   test_set_ = make_dataset(recipe_, data::Split::test);
+  class_names_ = class_names_text(train_set_->info());
   model_ = make_model(recipe_, train_set_->info().num_classes());
   device_ = model_->device();
   optimizer_ = make_optimizer(recipe_, *model_);
@@ -165,6 +167,8 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   check(classes == classes_before, "resume",
         "num_classes: the run was started with {}, and cannot go on with the {} of dataset '{}'", classes_before,
         classes, train_set_->info().name);
+  const std::string other_classes = class_difference(class_names_of(checkpoint), train_set_->info());
+  check(other_classes.empty(), "resume", "{}", other_classes);
   check_finite("train", "the checkpoint", checkpoint.model);
   model_->load_state_dict(checkpoint.model);
   optimizer_->load_state_dict(checkpoint.optimizer);
@@ -208,7 +212,8 @@ Checkpoint Trainer::checkpoint() const {
           .options = {{kRecipeKey, to_json(recipe_)},
                       {kLossSumKey, fmt::format("{}", loss_sum_)},
                       {kLossStepsKey, std::to_string(loss_steps_)},
-                      {kClassesKey, std::to_string(train_set_->info().num_classes())}}};
+                      {kClassesKey, std::to_string(train_set_->info().num_classes())},
+                      {kClassNamesKey, class_names_}}};
 }
 
 void Trainer::enter(std::string_view stage) const {
@@ -395,6 +400,11 @@ TrainResult Trainer::run() {
   }
   if (interrupted()) {
     save();
+  }
+  for (const auto& dataset : {train_set_, test_set_}) {
+    if (const std::string text = skipped_text(*dataset); !text.empty()) {
+      progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
+    }
   }
   result.step = step_;
   result.finished = step_ == total_steps_ && (result.test.complete || !options_.evaluate);

@@ -105,6 +105,7 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const data::Dataset> train_set_;
   std::shared_ptr<const data::Dataset> test_set_;
+  std::string class_names_;  // for the checkpoint
   std::shared_ptr<nn::Module> model_;
   Device device_;  // of the model
   std::unique_ptr<nn::Optimizer> optimizer_;

@@ -102,6 +102,7 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--drop-path", recipe, &Recipe::drop_path);
   words.put_changed("--dataset", recipe, &Recipe::dataset);
   words.put_changed("--data-dir", recipe, &Recipe::data_dir);
+  words.put_changed("--skip-bad-images", recipe, &Recipe::skip_bad_images);
   words.put_changed("--img-size", recipe, &Recipe::image_size);
   words.put_changed("--random-crop", recipe, &Recipe::crop_padding);
   words.put_changed("--flip", recipe, &Recipe::flip);

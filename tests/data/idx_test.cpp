@@ -242,6 +242,50 @@ TEST_CASE("idx folder: indices out of range") {
   CHECK(error_of([&] { dataset->load(-1, image); }) == "idx: index: expected a value in [0, 2), got -1");
 }
 
+TEST_CASE("emnist_letters: upright images, labels from 0, beside other files of EMNIST") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  const auto error_for = [&](Split split) {
+    return error_of([&] { make_dataset("emnist_letters", {.split = split, .folder = folder.path()}); });
+  };
+  CHECK(error_of([] { make_dataset("emnist_letters"); }) ==
+        "emnist_letters: expected the folder with EMNIST's files (option --data-dir), got none");
+  CHECK(error_of([] { make_dataset("emnist_letters", {.folder = "/no/such/folder"}); }) ==
+        "emnist_letters: /no/such/folder: no such folder");
+  write_file(folder / "emnist-digits-train-images-idx3-ubyte", kImages);
+  write_file(folder / "emnist-digits-train-labels-idx1-ubyte", kLabels);
+  CHECK(error_for(Split::train) == "emnist_letters: " + path +
+                                       ": expected a file emnist-letters-train-images-idx3-ubyte or "
+                                       "emnist-letters-train-images-idx3-ubyte.gz, found none");
+  write_file(folder / "emnist-letters-train-images-idx3-ubyte.gz", gzip(kImages));
+  write_file(folder / "emnist-letters-train-labels-idx1-ubyte.gz", gzip(idx_bytes({2}, "\x1A\x01")));
+  const auto train = make_dataset("emnist_letters", {.folder = folder.path()});
+  CHECK(train->info().name == "emnist_letters");
+  CHECK(train->info().size == 2);
+  CHECK(train->info().num_classes() == 26);
+  CHECK(train->info().class_names.at(25) == "Z");
+  CHECK(train->info().height == 3);
+  CHECK(train->info().width == 2);
+  CHECK(train->info().mean.at(0) == doctest::Approx(0.4823529412).epsilon(1e-6));
+  Image image;
+  CHECK(train->load(0, image) == 25);
+  CHECK(image.pixels == std::vector<uint8_t>{1, 4, 2, 5, 3, 6});
+  CHECK(train->load(1, image) == 0);
+  CHECK(image.pixels == std::vector<uint8_t>{0xF0, 0xF3, 0xF1, 0xF4, 0xF2, 0xF5});
+
+  write_file(folder / "emnist-letters-test-images-idx3-ubyte", idx_bytes({1, 2, 3}, "zzzzzz"));
+  CHECK(error_for(Split::test) == "emnist_letters: " + path +
+                                      ": expected a file emnist-letters-test-labels-idx1-ubyte or "
+                                      "emnist-letters-test-labels-idx1-ubyte.gz, found none");
+  const auto labels = folder / "emnist-letters-test-labels-idx1-ubyte";
+  write_file(labels, idx_bytes({1}, std::string(1, '\0')));
+  CHECK(error_for(Split::test) ==
+        "emnist_letters: " + labels.string() + ": expected labels of at least 1, got 0 for image 0");
+  write_file(labels, idx_bytes({1}, "\x1B"));
+  CHECK(error_for(Split::test) ==
+        "emnist_letters: " + labels.string() + ": expected labels below 27, got 27 for image 0");
+}
+
 TEST_CASE("fashion_mnist: missing files name Debian's package and the option") {
   const TemporaryFolder folder;
   const std::string path = folder.path().string();

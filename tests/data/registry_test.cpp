@@ -34,6 +34,7 @@ TEST_CASE("datasets: registering one") {
   CHECK(make_dataset("one_image")->info().size == 1);
   CHECK(dataset_description("one_image") == "a test's own");
   const std::vector<std::string> names = dataset_names();
-  CHECK(names == std::vector<std::string>{"fashion_mnist", "idx", "one_image", "shapes"});
+  CHECK(names == std::vector<std::string>{"cifar10", "cifar100", "emnist_letters", "fashion_mnist", "idx",
+                                          "imagefolder", "one_image", "shapes"});
   CHECK(error_of([&] { register_dataset("shapes", "", factory); }) == "register_dataset: name: 'shapes' is taken");
 }

@@ -8,18 +8,45 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 using namespace norma;
 using norma::test::error_of;
 using train::Recipe;
 
 namespace {
+
+/// Forty images, ten of each class, one class after the other.
+class Sorted final : public data::Dataset {
+ public:
+  Sorted() {
+    info_.name = "sorted";
+    info_.size = 40;
+    info_.height = info_.width = 1;
+    info_.sorted_by_label = true;
+    info_.class_names = {"a", "b", "c", "d"};
+    info_.mean = {0};
+    info_.std = {1};
+  }
+  [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
+  int64_t load(int64_t index, data::Image& image) const override {
+    image.set_size(1, 1, 1);
+    image.pixels[0] = static_cast<uint8_t>(index);
+    return index / 10;
+  }
+
+ private:
+  data::DatasetInfo info_;
+};
 
 /// The text check_recipe throws for the default recipe after `change`; "" when it is content.
 std::string complaint(const std::function<void(Recipe&)>& change) {
@@ -96,6 +123,7 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.drop_path = 0.1;
   recipe.dataset = "shapes";
   recipe.data_dir = "a \"folder\"";
+  recipe.skip_bad_images = true;
   recipe.image_size = 48;
   recipe.crop_padding = 4;
   recipe.flip = true;
@@ -136,13 +164,13 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
   CHECK(back.decay_milestones == recipe.decay_milestones);
-  // All 46 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 47 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
                f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44,
-               f45, f46] = recipe;
-  CHECK(f46 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 46);
+               f45, f46, f47] = recipe;
+  CHECK(f47 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 47);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
@@ -159,6 +187,28 @@ TEST_CASE("recipe: JSON without a field gives its default, other text is an erro
   CHECK(error("{\"patch_size\": true}") == "recipe: patch_size: expected a whole number, got true");
   CHECK(error("{\"model\": " + std::string(100'000, '[') + std::string(100'000, ']') + "}") ==
         "recipe: the recipe: expected at most 32 objects and lists in each other, got more");
+}
+
+TEST_CASE("recipe: a part of the test images has all classes where they are sorted by them, and is always the same") {
+  Recipe recipe;
+  recipe.image_size = 1;
+  recipe.batch_size = 40;
+  const auto labels = [&](int64_t count, uint64_t seed) {
+    recipe.test_images = count;
+    recipe.seed = seed;
+    return train::make_test_loader(recipe, std::make_shared<Sorted>(), /* workers= */ 0)
+        .next()
+        ->labels.to_vector<int64_t>();
+  };
+  const std::vector<int64_t> part = labels(20, 1);
+  CHECK(part.size() == 20);
+  CHECK(std::set(part.begin(), part.end()) == std::set<int64_t>{0, 1, 2, 3});
+  CHECK(labels(20, 2) == part);
+  for (const int64_t all : {0, 40, 100}) {
+    const std::vector<int64_t> whole = labels(all, 1);
+    CHECK(whole.size() == 40);
+    CHECK(std::is_sorted(whole.begin(), whole.end()));
+  }
 }
 
 TEST_CASE("recipe: differences are shown with both values") {

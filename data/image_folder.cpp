@@ -1,0 +1,225 @@
+#include "data/image_folder.h"
+
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "core/input_file.h"
+#include "data/image_file.h"
+#include "data/image_tensor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace norma::data {
+
+namespace {
+
+constexpr const char* kOp = "imagefolder";
+constexpr int kMaxDepth = 32;  // a link to a folder above it would go on for ever
+/// torchvision.datasets.folder.IMG_EXTENSIONS: a file counts here as it counts there, so that numbers are the same.
+constexpr std::array<std::string_view, 9> kExtensions = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
+                                                         ".pgm", ".tif",  ".tiff", ".webp"};
+
+/// The length of the character that begins the text, by the table of well-formed byte sequences of the Unicode
+/// standard (3-7); 0 for none.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
+  const auto in = [&](size_t i, int low, int high) { return byte(i) >= low && byte(i) <= high; };
+  const int first = byte(0);
+  if (first < 0x80) {
+    return 1;
+  }
+  if (in(0, 0xC2, 0xDF)) {
+    return in(1, 0x80, 0xBF) ? 2 : 0;
+  }
+  if (in(0, 0xE0, 0xEF)) {
+    return in(1, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF) && in(2, 0x80, 0xBF) ? 3 : 0;
+  }
+  return in(0, 0xF0, 0xF4) && in(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF) && in(2, 0x80, 0xBF) &&
+                 in(3, 0x80, 0xBF)
+             ? 4
+             : 0;
+}
+
+/// Names are shown, and those of classes are kept in checkpoints, whose text is UTF-8.
+void check_name(const std::filesystem::path& folder, const std::string& name) {
+  std::string shown;
+  bool good = true;
+  for (size_t i = 0; i < name.size();) {
+    const size_t length = utf8_length(std::string_view(name).substr(i));
+    shown += length == 0 ? "?" : name.substr(i, length);
+    good = good && length > 0;
+    i += std::max<size_t>(length, 1);
+  }
+  check(good, kOp, "{}: expected names in UTF-8, got '{}'", folder.string(), excerpt(shown));
+}
+
+struct Entries {
+  std::vector<std::string> folders;
+  std::vector<std::string> files;
+};
+
+/// What a folder holds, sorted.
+Entries entries_of(const std::filesystem::path& folder) {
+  std::error_code error;
+  Entries entries;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    std::error_code dangling;  // a link that leads nowhere is a file, and an error when it is read
+    auto& list = entry->is_directory(dangling) ? entries.folders : entries.files;
+    list.push_back(entry->path().filename().string());
+  }
+  check(!error, kOp, "cannot read {}: {}", folder.string(), error.message());
+  std::sort(entries.folders.begin(), entries.folders.end());
+  std::sort(entries.files.begin(), entries.files.end());
+  return entries;
+}
+
+bool is_image_name(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return std::any_of(kExtensions.begin(), kExtensions.end(), [&](std::string_view end) { return name.ends_with(end); });
+}
+
+/// Names of images in a folder, which is named from that of the split on.
+using ImagesByFolder = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+void find_images(const std::filesystem::path& split, const std::string& folder, int depth, ImagesByFolder& found) {
+  const std::filesystem::path path = split / folder;
+  check(depth <= kMaxDepth, kOp, "{}: expected at most {} folders in each other, got more (a link to one above?)",
+        path.string(), kMaxDepth);
+  Entries entries = entries_of(path);
+  std::erase_if(entries.files, [](const std::string& name) { return !is_image_name(name); });
+  for (const auto* names : {&entries.folders, &entries.files}) {
+    for (const std::string& name : *names) {
+      check_name(path, name);
+    }
+  }
+  if (!entries.files.empty()) {
+    found.emplace_back(folder, std::move(entries.files));
+  }
+  for (const std::string& name : entries.folders) {
+    find_images(split, fmt::format("{}/{}", folder, name), depth + 1, found);
+  }
+}
+
+std::vector<std::string> class_names_in(const std::filesystem::path& split) {
+  std::vector<std::string> names = entries_of(split).folders;
+  check(!names.empty(), kOp, "{}: expected a folder for each class, found none", split.string());
+  for (const std::string& name : names) {
+    check_name(split, name);
+  }
+  return names;
+}
+
+/// The first of these folders that is there; empty: none is.
+std::filesystem::path first_of(const std::filesystem::path& folder, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    std::error_code none;
+    if (std::filesystem::is_directory(folder / name, none)) {
+      return folder / name;
+    }
+  }
+  return {};
+}
+
+class ImageFolder final : public Dataset {
+ public:
+  ImageFolder(const std::filesystem::path& train, std::filesystem::path split, bool skip_bad_images)
+      : split_(std::move(split)), skip_bad_images_(skip_bad_images) {
+    info_.name = "imagefolder";
+    info_.channels = 3;
+    info_.sorted_by_label = true;
+    info_.mean.assign(kImageNetMean.begin(), kImageNetMean.end());
+    info_.std.assign(kImageNetStd.begin(), kImageNetStd.end());
+    info_.class_names = class_names_in(train.empty() ? split_ : train);
+    for (const std::string& name : class_names_in(split_)) {
+      add_class(name, train);
+    }
+    info_.size = static_cast<int64_t>(samples_.size());
+  }
+
+  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+
+  int64_t load(int64_t index, Image& image) const override {
+    check(index >= 0 && index < info_.size, kOp, "index: expected a value in [0, {}), got {}", info_.size, index);
+    for (int64_t tried = 0; tried < info_.size; ++tried) {
+      const Sample& sample = samples_[static_cast<size_t>((index + tried) % info_.size)];
+      const std::filesystem::path file = split_ / sample.file;
+      // A file that cannot be read is none that can be skipped: the next time it may be there.
+      const std::string bytes = read_text_file(kOp, file, kMaxImageBytes);
+      try {
+        decode_image(bytes, file.string(), info_.channels, image);
+        return sample.label;
+      } catch (const Error& error) {
+        if (!skip_bad_images_) {
+          throw Error(fmt::format("{} (--skip-bad-images takes the next image in its place)", error.what()));
+        }
+        const std::lock_guard lock(mutex_);
+        skipped_.insert(split_.filename() / sample.file);
+      }
+    }
+    fail(kOp, "{}: none of the {} images can be decoded", split_.string(), info_.size);
+  }
+
+  [[nodiscard]] std::vector<std::string> skipped() const override {
+    const std::lock_guard lock(mutex_);
+    return {skipped_.begin(), skipped_.end()};
+  }
+
+ private:
+  struct Sample {
+    std::string file;  ///< from split_ on
+    int64_t label = 0;
+  };
+
+  void add_class(const std::string& name, const std::filesystem::path& train) {
+    const auto known = std::lower_bound(info_.class_names.begin(), info_.class_names.end(), name);
+    check(known != info_.class_names.end() && *known == name, kOp,
+          "{}: class '{}': expected one of the {} classes of {}", split_.string(), excerpt(name), info_.num_classes(),
+          train.string());
+    ImagesByFolder found;
+    find_images(split_, name, /* depth= */ 1, found);
+    check(!found.empty(), kOp, "{}: class '{}': expected images ({}), found none", split_.string(), excerpt(name),
+          fmt::join(kExtensions, " "));
+    std::sort(found.begin(), found.end());  // "a-b" before "a/b", as Python sorts them
+    for (const auto& [folder, files] : found) {
+      for (const std::string& file : files) {
+        samples_.push_back({.file = fmt::format("{}/{}", folder, file), .label = known - info_.class_names.begin()});
+      }
+    }
+  }
+
+  DatasetInfo info_;
+  std::filesystem::path split_;
+  bool skip_bad_images_;
+  std::vector<Sample> samples_;
+  mutable std::mutex mutex_;
+  mutable std::set<std::string> skipped_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> make_image_folder(const DatasetOptions& options) {
+  const std::filesystem::path& folder = options.folder;
+  check(!folder.empty(), kOp, "expected a folder with the folders train and val (option --data-dir), got none");
+  std::error_code none;
+  check(std::filesystem::is_directory(folder, none), kOp, "{}: no such folder", folder.string());
+  const std::filesystem::path train = first_of(folder, {"train"});
+  if (options.split == Split::train) {
+    check(!train.empty(), kOp, "{}: expected a folder train with a folder for each class, found none", folder.string());
+    return std::make_shared<ImageFolder>(train, train, options.skip_bad_images);
+  }
+  const std::filesystem::path test = first_of(folder, {"val", "validation", "test"});
+  check(!test.empty(), kOp, "{}: expected a folder val, validation or test with a folder for each class, found none",
+        folder.string());
+  return std::make_shared<ImageFolder>(train, test, options.skip_bad_images);
+}
+
+}  // namespace norma::data

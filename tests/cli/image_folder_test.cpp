@@ -1,0 +1,107 @@
+#include "cli/program.h"
+#include "data/image_file.h"
+#include "train/checkpoint.h"
+
+#include <filesystem>
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::run_norma;
+using test::TemporaryFolder;
+using test::write_file;
+
+namespace {
+
+/// A picture of one of two classes: dark above and bright below, or left and right. Sizes differ with `number`.
+void write_picture(const std::filesystem::path& file, bool upright, int64_t number) {
+  std::filesystem::create_directories(file.parent_path());
+  data::Image image;
+  image.set_size(40 + 13 * (number % 4), 50 + 17 * (number % 3), /* new_channels= */ 3);
+  for (int64_t y = 0; y < image.height; ++y) {
+    for (int64_t x = 0; x < image.width; ++x) {
+      const bool bright = upright ? 2 * y >= image.height : 2 * x >= image.width;
+      for (int64_t c = 0; c < 3; ++c) {
+        image.pixels[static_cast<size_t>((y * image.width + x) * 3 + c)] =
+            static_cast<uint8_t>((bright ? 180 : 40) + 10 * c + number);
+      }
+    }
+  }
+  data::write_png(file, image);
+}
+
+/// Six training and three test images of each class.
+void write_pictures(const std::filesystem::path& folder) {
+  for (const bool upright : {false, true}) {
+    const char* name = upright ? "upright" : "across";
+    for (int64_t i = 0; i < 6; ++i) {
+      write_picture(folder / "train" / name / fmt::format("{}.png", i), upright, i);
+    }
+    for (int64_t i = 0; i < 3; ++i) {
+      write_picture(folder / "val" / name / fmt::format("{}.png", i), upright, i + 1);
+    }
+  }
+}
+
+const std::string kTrain =
+    "train --dataset imagefolder --data-dir pictures --img-size 64 --model resnet18 --batch-size 4 --flip -j 2 ";
+
+}  // namespace
+
+TEST_CASE("norma train, eval: a folder of images of differing sizes") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures");
+  const Outcome trained = run_norma(folder.path(), kTrain + "--images 12 --quiet --output o");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(evaluated.err.empty());
+  CHECK_MESSAGE(evaluated.out.starts_with("resnet18 batch on imagefolder: accuracy "), evaluated.out);
+  CHECK(evaluated.out.find("(6 images, ") != std::string::npos);
+  const std::string accuracy = evaluated.out.substr(0, evaluated.out.find(" (6"));
+  CHECK_MESSAGE(trained.out.find(accuracy.substr(accuracy.find("accuracy "), 14)) != std::string::npos, trained.out);
+  CHECK(train::load_checkpoint(folder / "o/last.safetensors").options.at("class_names") == R"(["across","upright"])");
+
+  SUBCASE("the same classes under other names") {
+    std::filesystem::rename(folder / "pictures/train/upright", folder / "pictures/train/vertical");
+    std::filesystem::rename(folder / "pictures/val/upright", folder / "pictures/val/vertical");
+    const Outcome renamed = run_norma(folder.path(), "eval --checkpoint o");
+    CHECK(renamed.code == 0);
+    CHECK(renamed.err ==
+          "norma: eval: warning: 1 of 2 classes have other names than in training: class 1 was 'upright' and is "
+          "'vertical' in dataset 'imagefolder'\n");
+    const Outcome resumed = run_norma(folder.path(), "train --resume o --images 24");
+    CHECK(resumed.code == 2);
+    CHECK(resumed.err ==
+          "norma: resume: 1 of 2 classes have other names than in training: class 1 was 'upright' and is 'vertical' in "
+          "dataset 'imagefolder'\n");
+  }
+  SUBCASE("another number of classes") {
+    write_picture(folder / "pictures/train/round/0.png", false, 0);
+    const Outcome more = run_norma(folder.path(), "eval --checkpoint o");
+    CHECK(more.code == 2);
+    CHECK(more.err == "norma: eval: the network was trained on 2 classes, and dataset 'imagefolder' has 3\n");
+  }
+}
+
+TEST_CASE("norma train, eval: --skip-bad-images, and the error without it") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures");
+  write_file(folder / "pictures/train/across/3.png", "no image");
+  write_file(folder / "pictures/val/upright/1.png", "no image");
+  const std::string options = kTrain + "--images 12 --output o ";
+  const Outcome refused = run_norma(folder.path(), options);
+  CHECK(refused.code == 2);
+  CHECK_MESSAGE(refused.err.starts_with("norma: image: pictures/train/across/3.png: expected an image "), refused.err);
+  std::filesystem::remove_all(folder / "o");
+
+  const Outcome trained = run_norma(folder.path(), options + "--skip-bad-images");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  const std::string bad_in_val = "1 image could not be decoded, and the next one took its place: val/upright/1.png\n";
+  CHECK(trained.out.find("1 image could not be decoded, and the next one took its place: train/across/3.png\n") !=
+        std::string::npos);
+  CHECK(trained.out.find(bad_in_val) != std::string::npos);
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK(evaluated.code == 0);
+  CHECK_MESSAGE(evaluated.out.ends_with(bad_in_val), evaluated.out);
+}

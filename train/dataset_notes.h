@@ -1,0 +1,28 @@
+#pragma once
+
+#include "data/dataset.h"
+#include "train/checkpoint.h"
+
+#include <string>
+#include <vector>
+
+namespace norma::train {
+
+/// What a checkpoint keeps the names of the classes under, in Checkpoint::options.
+inline constexpr const char* kClassNamesKey = "class_names";
+
+/// The names of a dataset's classes as text for a checkpoint. Throws Error for names that are not UTF-8.
+std::string class_names_text(const data::DatasetInfo& dataset);
+
+/// The names of the classes that a checkpoint was trained on; empty where it keeps none (earlier versions). Throws
+/// Error for another text than that of class_names_text().
+std::vector<std::string> class_names_of(const Checkpoint& checkpoint);
+
+/// How a dataset's classes differ from those of training, in words: "" for not at all, or where those of training are
+/// not known (empty).
+std::string class_difference(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset);
+
+/// "2 images could not be decoded, and the next ones took their place: …" for what Dataset::skipped() has; "" for none.
+std::string skipped_text(const data::Dataset& dataset);
+
+}  // namespace norma::train
