@@ -13,6 +13,8 @@ namespace {
 
 constexpr const char* kOp = "resize";
 constexpr int64_t kMaxPixels = int64_t{1} << 27;
+/// Of a size to crop from: no more of the resized image is computed than the crop.
+constexpr int64_t kMaxSide = int64_t{1} << 27;
 
 /// Weights are whole numbers of 2^-22: with 8 bits of a pixel and a sum that may overshoot by a half, 32 bits hold
 /// them.
@@ -38,13 +40,14 @@ struct Window {
   std::vector<int32_t> weights;
 };
 
-std::vector<Window> windows_of(int64_t from, int64_t to, ResizeFilter filter) {
+/// For the new pixels from `begin` up to `end`, out of `to`.
+std::vector<Window> windows_of(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double wider = std::max(scale, 1.0);
   const double support = (filter == ResizeFilter::bilinear ? 1 : 2) * wider;
-  std::vector<Window> windows(static_cast<size_t>(to));
+  std::vector<Window> windows(static_cast<size_t>(end - begin));
   std::vector<double> weights;
-  for (int64_t i = 0; i < to; ++i) {
+  for (int64_t i = begin; i < end; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
     const auto first = static_cast<int64_t>(std::max(0.0, centre - support + 0.5));
     const auto last = std::min(from, static_cast<int64_t>(std::floor(centre + support + 0.5)));
@@ -55,7 +58,7 @@ std::vector<Window> windows_of(int64_t from, int64_t to, ResizeFilter filter) {
       weights.push_back(filter == ResizeFilter::bilinear ? triangle(x) : keys(x));
       sum += weights.back();
     }
-    Window& window = windows[static_cast<size_t>(i)];
+    Window& window = windows[static_cast<size_t>(i - begin)];
     window.first = first;
     for (const double weight : weights) {
       window.weights.push_back(static_cast<int32_t>(std::round(weight / sum * (1 << kFractionBits))));
@@ -70,12 +73,12 @@ uint8_t rounded(int32_t sum) {
 
 constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 
-Image resize_rows(const Image& image, int64_t width, ResizeFilter filter) {
-  const std::vector<Window> windows = windows_of(image.width, width, filter);
-  Image result{.height = image.height, .width = width, .channels = image.channels, .pixels = {}};
-  result.pixels.resize(static_cast<size_t>(image.height * width * image.channels));
+/// The rows of `image` from `begin` up to `end`, each with these new pixels.
+Image resize_rows(const Image& image, int64_t begin, int64_t end, const std::vector<Window>& windows) {
+  Image result;
+  result.set_size(end - begin, static_cast<int64_t>(windows.size()), image.channels);
   uint8_t* to = result.pixels.data();
-  for (int64_t y = 0; y < image.height; ++y) {
+  for (int64_t y = begin; y < end; ++y) {
     const uint8_t* row = image.pixels.data() + y * image.width * image.channels;
     for (const Window& window : windows) {
       for (int64_t c = 0; c < image.channels; ++c) {
@@ -92,15 +95,16 @@ Image resize_rows(const Image& image, int64_t width, ResizeFilter filter) {
   return result;
 }
 
-Image resize_columns(const Image& image, int64_t height, ResizeFilter filter) {
-  Image result{.height = height, .width = image.width, .channels = image.channels, .pixels = {}};
+/// New rows by their windows; the first row of `image` is that of number `begin` in them.
+Image resize_columns(const Image& image, int64_t begin, const std::vector<Window>& windows) {
+  Image result;
+  result.set_size(static_cast<int64_t>(windows.size()), image.width, image.channels);
   const int64_t row_bytes = image.width * image.channels;
-  result.pixels.resize(static_cast<size_t>(height * row_bytes));
   std::vector<int32_t> sums(static_cast<size_t>(row_bytes));
   uint8_t* to = result.pixels.data();
-  for (const Window& window : windows_of(image.height, height, filter)) {
+  for (const Window& window : windows) {
     std::fill(sums.begin(), sums.end(), kHalf);
-    const uint8_t* from = image.pixels.data() + window.first * row_bytes;
+    const uint8_t* from = image.pixels.data() + (window.first - begin) * row_bytes;
     for (const int32_t weight : window.weights) {
       for (int64_t i = 0; i < row_bytes; ++i) {
         sums[static_cast<size_t>(i)] += weight * from[i];
@@ -112,14 +116,31 @@ Image resize_columns(const Image& image, int64_t height, ResizeFilter filter) {
   return result;
 }
 
+struct Stretch {
+  int64_t begin;
+  int64_t end;
+};
+
+/// These rows and columns of the image in the size height x width; nothing else of it is computed.
+Image resize_part(const Image& image, int64_t height, int64_t width, Stretch rows, Stretch columns,
+                  ResizeFilter filter) {
+  const std::vector<Window> vertical = windows_of(image.height, height, rows.begin, rows.end, filter);
+  const std::vector<Window> horizontal = windows_of(image.width, width, columns.begin, columns.end, filter);
+  const int64_t first = vertical.front().first;  // windows begin and end in ascending order
+  const int64_t last = vertical.back().first + static_cast<int64_t>(vertical.back().weights.size());
+  return resize_columns(resize_rows(image, first, last, horizontal), first, vertical);
+}
+
 }  // namespace
 
 Image resize(const Image& image, int64_t height, int64_t width, ResizeFilter filter) {
   check_image(kOp, image);
   check(height > 0 && width > 0 && height <= kMaxPixels / width, kOp,
         "sizes: expected at least 1 and at most {} pixels, got {} x {}", kMaxPixels, height, width);
-  const Image rows = image.width == width ? image : resize_rows(image, width, filter);
-  return rows.height == height ? rows : resize_columns(rows, height, filter);
+  if (image.height == height && image.width == width) {
+    return image;
+  }
+  return resize_part(image, height, width, {0, height}, {0, width}, filter);
 }
 
 Image crop(const Image& image, int64_t top, int64_t left, int64_t height, int64_t width) {
@@ -140,12 +161,15 @@ Image resize_and_crop(const Image& image, int64_t size, int64_t crop_size, Resiz
   check_image(kOp, image);
   check(crop_size >= 1 && crop_size <= size, kOp, "crop_size: expected a number from 1 to {}, the size, got {}", size,
         crop_size);
+  check(size <= kMaxSide, kOp, "size: expected at most {}, got {}", kMaxSide, size);
   const int64_t shorter = std::min(image.height, image.width);
-  const Image resized = resize(image, image.height * size / shorter, image.width * size / shorter, filter);
-  const auto first = [&](int64_t length) {  // a half goes to the even number, as Python's round() has it
-    return std::lrint(static_cast<double>(length - crop_size) / 2);
+  const int64_t height = image.height * size / shorter;
+  const int64_t width = image.width * size / shorter;
+  const auto middle = [&](int64_t length) {  // a half goes to the even number, as Python's round() has it
+    const int64_t begin = std::lrint(static_cast<double>(length - crop_size) / 2);
+    return Stretch{begin, begin + crop_size};
   };
-  return crop(resized, first(resized.height), first(resized.width), crop_size, crop_size);
+  return resize_part(image, height, width, middle(height), middle(width), filter);
 }
 
 }  // namespace norma::data

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 using namespace norma;
 using namespace norma::data;
@@ -228,6 +230,23 @@ TEST_CASE("resize_and_crop: the middle of the image with its shorter side resize
       CHECK(cropped.at(y, x, 0) == whole.at(y + 2, x + 4, 0));  // 1.5 rows above: 2, the even number
     }
   }
+  // Upwards too, with either filter, where the crop touches the border and where it does not.
+  for (const auto& [size, crop_size] : {std::pair(20, 20), std::pair(31, 17), std::pair(47, 46), std::pair(3, 1)}) {
+    for (const ResizeFilter filter : {ResizeFilter::bilinear, ResizeFilter::bicubic}) {
+      const Image resized = resize(noise(), size, 30 * size / 20, filter);
+      const int64_t left = std::lrint(static_cast<double>(resized.width - crop_size) / 2);
+      const int64_t top = std::lrint(static_cast<double>(size - crop_size) / 2);
+      CHECK(resize_and_crop(noise(), size, crop_size, filter).pixels ==
+            crop(resized, top, left, crop_size, crop_size).pixels);
+    }
+  }
+  // A strip whose whole would have 2^31 pixels.
+  Image strip;
+  strip.set_size(1, 1 << 15, /* new_channels= */ 1);
+  strip.pixels.assign(strip.pixels.size(), 77);
+  CHECK(resize_and_crop(strip, 256, 5).pixels == std::vector<uint8_t>(25, 77));
+  CHECK(error_of([&] { resize_and_crop(strip, int64_t{1} << 28, 5); }) ==
+        "resize: size: expected at most 134217728, got 268435456");
   CHECK(error_of([&] { resize_and_crop(noise(), 4, 5); }) ==
         "resize: crop_size: expected a number from 1 to 4, the size, got 5");
   CHECK(error_of([&] { crop(noise(), 15, 0, 6, 4); }) ==
