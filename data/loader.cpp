@@ -49,6 +49,7 @@ class Loader::Implementation {
     check(options.total_images >= 0, "loader", "total_images: expected at least 0, got {}", options.total_images);
     check_range("loader", "num_workers", options.num_workers, Range<int64_t>{0, kMaxWorkers});
     check_range("loader", "prefetch", options.prefetch, Range<int64_t>{1, 65'536});
+    check_mix("loader", options.mix);
     check(options.first_step >= 0, "loader", "first_step: expected at least 0, got {}", options.first_step);
     const int64_t size = dataset_->info().size;
     const int64_t batch = options.batch_size;
@@ -180,6 +181,12 @@ class Loader::Implementation {
       labels[i] = dataset_->load(number, image);
       transform_.apply(image, {.seed = options_.seed, .epoch = epoch, .index = number}, images + i * strides[0],
                        {strides[1], strides[2], strides[3]});
+    }
+    if (options_.mix.any()) {
+      Draw draw({.seed = options_.seed, .epoch = epoch, .index = index}, DrawFor::mix);
+      const Mix mix = draw_mix(draw, shape.image_size, shape.image_size, options_.mix);
+      mix_images_(batch.images, mix);
+      batch.targets = mixed_targets(batch.labels, info.num_classes(), mix);
     }
     return batch;
   }

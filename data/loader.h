@@ -2,6 +2,7 @@
 
 #include "core/memory_format.h"
 #include "core/tensor.h"
+#include "data/augment/mix.h"
 #include "data/dataset.h"
 #include "data/transform.h"
 
@@ -15,6 +16,7 @@ namespace norma::data {
 struct Batch {
   Tensor images;      ///< (N, C, H, W) float32 in the format asked for
   Tensor labels;      ///< (N) int64
+  Tensor targets;     ///< where the run mixes images: (N, classes) float32, the share of each class. Else undefined
   int64_t epoch = 0;  ///< from 0
   int64_t index = 0;  ///< in the epoch, from 0
   int64_t step = 0;   ///< in the run, from 0: what LoaderOptions::first_step counts
@@ -29,7 +31,8 @@ struct LoaderOptions {
   bool drop_last = false;    ///< leave out the smaller batch at the end of an epoch
   int64_t epochs = 1;        ///< length of the run
   int64_t total_images = 0;  ///< length of the run in images, over as many epochs as it takes, instead of `epochs`
-  uint64_t seed = 0;         ///< of the order and of the augmentation
+  uint64_t seed = 0;         ///< of the order, the augmentation and the mixing
+  MixOptions mix = {};       ///< of the images of a batch; their targets have no label smoothing
   int64_t first_step = 0;    ///< start at this batch of the run, as if those before had been taken
   int num_workers = 1;       ///< background threads; 0: batches are made by the thread that calls next()
   int64_t prefetch = 4;      ///< the most batches that wait for the consumer

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <variant>
 
 namespace norma::data {
 
@@ -21,6 +23,21 @@ constexpr int64_t kMaxPixels = 1 << 20;
 /// In [-limit, limit].
 int64_t random_shift(uint32_t bits, int64_t limit) {
   return static_cast<int64_t>((uint64_t{bits} * static_cast<uint64_t>(2 * limit + 1)) >> 32) - limit;
+}
+
+/// TrivialAugmentWide fills with black, as in torchvision; RandAugment with the mean, as in timm.
+Policy make_policy(const Policy::Kind& kind, const TransformOptions& options) {
+  PolicyOptions result{.fill = {0, 0, 0}};
+  if (std::holds_alternative<RandAugmentOptions>(kind)) {
+    for (size_t c = 0; c < result.fill.size(); ++c) {
+      const float mean = options.mean[std::min(c, options.mean.size() - 1)];
+      result.fill[c] = static_cast<uint8_t>(std::clamp<long>(std::lrint(255 * mean), 0, 255));
+    }
+  }
+  if (!options.random_filter) {
+    result.interpolation = options.filter == ResizeFilter::bilinear ? Interpolation::bilinear : Interpolation::bicubic;
+  }
+  return Policy(kind, result);
 }
 
 }  // namespace
@@ -48,6 +65,17 @@ Transform::Transform(const DatasetInfo& info, const TransformOptions& options)
         options_.mean.size());
   check(options_.std.size() == channels, "transform", "std: expected {} numbers, got {}", channels,
         options_.std.size());
+  const AugmentOptions& augmentation = options.augmentation;
+  if (augmentation.resized_crop) {
+    check_random_resized_crop("transform", *augmentation.resized_crop);
+  }
+  check_range("transform", "hflip", augmentation.hflip, Range<double>{0, 1});
+  check_range("transform", "vflip", augmentation.vflip, Range<double>{0, 1});
+  check_color_jitter("transform", augmentation.color_jitter);
+  check_random_erasing("transform", augmentation.erasing);
+  if (augmentation.policy) {
+    policy_ = make_policy(*augmentation.policy, options_);
+  }
   for (size_t c = 0; c < channels; ++c) {
     check(options_.std[c] > 0, "transform", "std: expected positive numbers, got {}", options_.std[c]);
     auto& table = normalized_.emplace_back();
@@ -68,32 +96,101 @@ void Transform::check_source(const Image& image) const {
         "image: expected {} bytes, got {}", image.height * image.width * image.channels, image.pixels.size());
 }
 
+bool Transform::changes_bytes() const {
+  const AugmentOptions& augmentation = options_.augmentation;
+  return augmentation.hflip > 0 || augmentation.vflip > 0 || policy_ || augmentation.color_jitter.any();
+}
+
 void Transform::apply(const Image& image, const AugmentationKey& key, float* output,
                       const std::array<int64_t, 3>& strides) const {
   check_source(image);
-  if (resizes_) {
-    const int64_t size = options_.image_size;
-    const auto resized = static_cast<int64_t>(std::floor(static_cast<double>(size) / options_.crop_pct));
-    place(resize_and_crop(image, resized, size, options_.filter), key, output, strides);
+  Image made;
+  const Image& source = fitted(image, key, made);
+  const Place place = place_of(source, key);
+  if (changes_bytes()) {
+    normalize(augmented(placed(source, place), key), {}, output, strides);
   } else {
-    place(image, key, output, strides);
+    normalize(source, place, output, strides);
+  }
+  if (options_.augmentation.erasing.probability > 0) {
+    Draw draw(key, DrawFor::erasing);
+    random_erasing(output, {options_.channels, options_.image_size, options_.image_size}, strides,
+                   options_.augmentation.erasing, draw);
   }
 }
 
-/// Puts an image that is no larger than the result into its middle, or where chance moves it.
-void Transform::place(const Image& image, const AugmentationKey& key, float* output,
-                      const std::array<int64_t, 3>& strides) const {
+const Image& Transform::fitted(const Image& image, const AugmentationKey& key, Image& made) const {
+  const auto& resized_crop = options_.augmentation.resized_crop;
+  if (!resized_crop && !resizes_) {
+    return image;
+  }
+  Draw draw(key, DrawFor::crop);
+  ResizeFilter filter = options_.filter;
+  if (options_.random_filter) {
+    filter = draw.chance(0.5) ? ResizeFilter::bilinear : ResizeFilter::bicubic;
+  }
   const int64_t size = options_.image_size;
-  int64_t top = (size - image.height) / 2;  // where the image's first row and column come to lie
-  int64_t left = (size - image.width) / 2;
-  bool mirrored = false;
+  if (resized_crop) {
+    const auto [top, left, height, width] = draw_resized_crop(draw, image.height, image.width, *resized_crop);
+    made = resize(crop(image, top, left, height, width), size, size, filter);
+  } else {
+    const auto resized = static_cast<int64_t>(std::floor(static_cast<double>(size) / options_.crop_pct));
+    made = resize_and_crop(image, resized, size, filter);
+  }
+  return made;
+}
+
+/// The middle, or where chance moves it.
+Transform::Place Transform::place_of(const Image& image, const AugmentationKey& key) const {
+  const int64_t size = options_.image_size;
+  Place place{.top = (size - image.height) / 2, .left = (size - image.width) / 2};
   if (options_.augment) {
     const auto bits =
         philox(key.seed, static_cast<uint64_t>(key.index), kAugmentationStream | static_cast<uint64_t>(key.epoch));
-    top += random_shift(bits[0], options_.crop_padding);
-    left += random_shift(bits[1], options_.crop_padding);
-    mirrored = options_.flip && (bits[2] & 1) != 0;
+    place.top += random_shift(bits[0], options_.crop_padding);
+    place.left += random_shift(bits[1], options_.crop_padding);
+    place.mirrored = options_.flip && (bits[2] & 1) != 0;
   }
+  return place;
+}
+
+Image Transform::placed(const Image& image, const Place& place) const {
+  const int64_t size = options_.image_size;
+  Image result{.height = size, .width = size, .channels = image.channels, .pixels = {}};
+  result.pixels.resize(static_cast<size_t>(size * size * image.channels));
+  const int64_t first = std::clamp<int64_t>(place.left, 0, size);
+  const int64_t last = std::clamp<int64_t>(place.left + image.width, 0, size);
+  for (int64_t y = std::max<int64_t>(place.top, 0); y < std::min(place.top + image.height, size) && first < last; ++y) {
+    std::copy_n(image.pixels.begin() + ((y - place.top) * image.width + first - place.left) * image.channels,
+                (last - first) * image.channels, result.pixels.begin() + (y * size + first) * image.channels);
+  }
+  return place.mirrored ? hflip(result) : result;
+}
+
+Image Transform::augmented(Image image, const AugmentationKey& key) const {
+  const AugmentOptions& augmentation = options_.augmentation;
+  Draw flip(key, DrawFor::flip);
+  if (flip.chance(augmentation.hflip)) {
+    image = hflip(image);
+  }
+  if (flip.chance(augmentation.vflip)) {
+    image = vflip(image);
+  }
+  if (policy_) {
+    Draw draw(key, DrawFor::policy);
+    image = policy_->apply(image, draw);
+  }
+  if (augmentation.color_jitter.any()) {
+    Draw draw(key, DrawFor::color_jitter);
+    image = data::apply(draw_color_jitter(draw, augmentation.color_jitter), image);
+  }
+  return image;
+}
+
+void Transform::normalize(const Image& image, const Place& place, float* output,
+                          const std::array<int64_t, 3>& strides) const {
+  const int64_t size = options_.image_size;
+  const auto [top, left, mirrored] = place;
   const int64_t first = std::clamp<int64_t>(left, 0, size);  // columns [first, last) show the image
   const int64_t last = std::clamp<int64_t>(left + image.width, 0, size);
   // Mirroring turns column w of the output into size - 1 - w.

@@ -12,9 +12,7 @@
 
 namespace norma::data {
 
-namespace {
-
-void check_options(std::string_view op, const ColorJitterOptions& options) {
+void check_color_jitter(std::string_view op, const ColorJitterOptions& options) {
   const std::array<std::pair<const char*, double>, 3> around_one = {
       {{"brightness", options.brightness}, {"contrast", options.contrast}, {"saturation", options.saturation}}};
   for (const auto& [name, value] : around_one) {
@@ -22,8 +20,6 @@ void check_options(std::string_view op, const ColorJitterOptions& options) {
   }
   check_range(op, "hue", options.hue, Range<double>{0, 0.5});
 }
-
-}  // namespace
 
 ColorJitterOptions parse_color_jitter(std::string_view op, std::string_view text) {
   if (text.empty()) {
@@ -52,12 +48,12 @@ ColorJitterOptions parse_color_jitter(std::string_view op, std::string_view text
                .saturation = numbers[2],
                .hue = numbers.size() == 4 ? numbers[3] : 0};
   }
-  check_options(op, options);
+  check_color_jitter(op, options);
   return options;
 }
 
 ColorJitter draw_color_jitter(Draw& draw, const ColorJitterOptions& options) {
-  check_options("color_jitter", options);
+  check_color_jitter("color_jitter", options);
   ColorJitter jitter;
   draw.permute(jitter.order);
   const std::array<double, 3> spreads = {options.brightness, options.contrast, options.saturation};

@@ -19,6 +19,9 @@ struct ColorJitterOptions {
   [[nodiscard]] bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
 };
 
+/// Throws Error "op: brightness: …" for numbers that are negative or not finite, and a hue above 0.5.
+void check_color_jitter(std::string_view op, const ColorJitterOptions& options);
+
 /// From timm's texts: "0.4" (brightness, contrast and saturation), "0.4,0.3,0.2", and "0.4,0.3,0.2,0.1" with the hue.
 /// "": none. Throws Error "op: …" for anything else.
 ColorJitterOptions parse_color_jitter(std::string_view op, std::string_view text);
@@ -29,7 +32,7 @@ struct ColorJitter {
   std::array<double, 4> factors = {1, 1, 1, 0};  ///< by these numbers
 };
 
-/// Throws Error for numbers that are negative or not finite, and a hue above 0.5.
+/// Throws Error as check_color_jitter().
 ColorJitter draw_color_jitter(Draw& draw, const ColorJitterOptions& options);
 /// The four adjustments of data/augment/colour.h in that order; those that would change nothing are left out.
 Image apply(const ColorJitter& jitter, const Image& image);

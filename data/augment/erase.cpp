@@ -26,15 +26,21 @@ ErasingMode erasing_mode(std::string_view op, std::string_view name) {
   return static_cast<ErasingMode>(at - names.begin());
 }
 
-std::vector<Rectangle> draw_erasing(Draw& draw, int64_t height, int64_t width, const RandomErasingOptions& options) {
-  check_range(kOp, "probability", options.probability, Range<double>{0, 1});
-  check_range(kOp, "count", options.count, Range<int64_t>{1, 100});
+void check_random_erasing(const char* op, const RandomErasingOptions& options) {
+  check_range(op, "probability", options.probability, Range<double>{0, 1});
+  check_range(op, "count", options.count, Range<int64_t>{1, 100});
   const auto& [low_area, high_area] = options.area;
   const auto& [low_ratio, high_ratio] = options.ratio;
-  check(low_area >= 0 && low_area <= high_area && high_area <= 1, kOp,
+  check(low_area >= 0 && low_area <= high_area && high_area <= 1, op,
         "area: expected two numbers from 0 to 1, the lower first, got {} and {}", low_area, high_area);
-  check(low_ratio > 0 && low_ratio <= high_ratio && std::isfinite(high_ratio), kOp,
+  check(low_ratio > 0 && low_ratio <= high_ratio && std::isfinite(high_ratio), op,
         "ratio: expected two numbers above 0, the lower first, got {} and {}", low_ratio, high_ratio);
+}
+
+std::vector<Rectangle> draw_erasing(Draw& draw, int64_t height, int64_t width, const RandomErasingOptions& options) {
+  check_random_erasing(kOp, options);
+  const auto& [low_area, high_area] = options.area;
+  const auto& [low_ratio, high_ratio] = options.ratio;
   std::vector<Rectangle> rectangles;
   if (!draw.chance(options.probability)) {
     return rectangles;

@@ -32,9 +32,12 @@ struct RandomErasingOptions {
   Interval ratio = {0.3, 1.0 / 0.3};  ///< of height to width; its logarithm is drawn evenly
 };
 
+/// Throws Error "op: …" for a probability outside [0, 1], a count outside 1 to 100, and intervals that are none.
+void check_random_erasing(const char* op, const RandomErasingOptions& options);
+
 /// The rectangles that are erased from an image of these sizes; none when chance has it so. Each has ten tries to be
-/// lower and narrower than the image. Sides are rounded, to 0 in tiny images. Throws Error for a probability outside
-/// [0, 1], a count outside 1 to 100, and intervals that are none.
+/// lower and narrower than the image. Sides are rounded, to 0 in tiny images. Throws Error as
+/// check_random_erasing().
 std::vector<Rectangle> draw_erasing(Draw& draw, int64_t height, int64_t width, const RandomErasingOptions& options);
 
 /// Draws and erases. `image` is the first of (C, H, W) numbers, already normalized; element (c, h, w) lies at
