@@ -129,6 +129,9 @@ void RecipeOptions::add_data(CLI::App& app) {
   add(app, "--test-images", &train::Recipe::test_images, train::ranges::kImages, "N",
       "evaluate on the first N test images (imagefolder: on N of them)", "0: all of them")
       .group(kImages);
+  add(app, "--crop-pct", &train::Recipe::crop_pct, data::kCropPct, "X",
+      "images that are resized keep this part of their side, in the middle")
+      .group(kImages);
 }
 
 void RecipeOptions::add_image_shape(CLI::App& app) {
@@ -192,6 +195,7 @@ void RecipeOptions::add_training_data(CLI::App& app) {
   add(app, "--random-crop", &train::Recipe::crop_padding, train::ranges::kCropPadding, "N",
       "shift training images by up to N pixels, by chance")
       .group(kImages);
+  add_augmentation(app);
 }
 
 void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>& names) {

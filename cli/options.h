@@ -88,6 +88,10 @@ class RecipeOptions {
   /// The same for a text; `what` is "a name".
   Option add(CLI::App& app, const std::string& name, std::string train::Recipe::*field, const std::string& what,
              const std::string& type, const std::string& description, const std::string& default_text = "");
+  /// The same for two numbers, separated by a comma.
+  Option add_pair(CLI::App& app, const std::string& name, std::vector<double> train::Recipe::*field,
+                  const std::string& description, const std::string& default_text);
+  void add_augmentation(CLI::App& app);
   void add_norm_policy(CLI::App& app);
   void add_formats(CLI::App& app);
   void add_learning_rate(CLI::App& app);

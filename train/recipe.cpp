@@ -4,6 +4,7 @@
 #include "data/json.h"
 #include "nn/conv_factory.h"
 #include "nn/norm/factory.h"
+#include "train/augmentation.h"
 #include "train/ranges.h"
 #include "train/recipe_checks.h"
 
@@ -41,6 +42,21 @@ void for_each_field(R& recipe, F&& visit) {
   visit("image_size", recipe.image_size);
   visit("crop_padding", recipe.crop_padding);
   visit("flip", recipe.flip);
+  visit("scale", recipe.scale);
+  visit("ratio", recipe.ratio);
+  visit("hflip", recipe.hflip);
+  visit("vflip", recipe.vflip);
+  visit("color_jitter", recipe.color_jitter);
+  visit("aa", recipe.aa);
+  visit("reprob", recipe.reprob);
+  visit("remode", recipe.remode);
+  visit("recount", recipe.recount);
+  visit("train_interpolation", recipe.train_interpolation);
+  visit("crop_pct", recipe.crop_pct);
+  visit("mixup", recipe.mixup);
+  visit("cutmix", recipe.cutmix);
+  visit("mixup_prob", recipe.mixup_prob);
+  visit("mixup_switch_prob", recipe.mixup_switch_prob);
   visit("batch_size", recipe.batch_size);
   visit("epochs", recipe.epochs);
   visit("images", recipe.images);
@@ -125,6 +141,7 @@ void check_recipe(const Recipe& recipe) {
   check_range("train", "random-crop", recipe.crop_padding, ranges::kCropPadding);
   check(recipe.crop_padding <= recipe.image_size, "train", "random-crop: expected at most the {} of img-size, got {}",
         recipe.image_size, recipe.crop_padding);
+  check_augmentation(recipe);
   check_range("train", "batch-size", recipe.batch_size, ranges::kBatchSize);
   check_range("train", "epochs", recipe.epochs, ranges::kEpochs);
   check_range("train", "images", recipe.images, ranges::kImages);
@@ -195,10 +212,7 @@ std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Sp
 
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step) {
-  const data::Transform transform(dataset->info(), {.image_size = recipe.image_size,
-                                                    .augment = recipe.crop_padding > 0 || recipe.flip,
-                                                    .crop_padding = recipe.crop_padding,
-                                                    .flip = recipe.flip});
+  const data::Transform transform(dataset->info(), train_transform(recipe));
   return {std::move(dataset),
           transform,
           {.batch_size = recipe.batch_size,
@@ -207,13 +221,14 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .epochs = recipe.epochs,
            .total_images = recipe.images,
            .seed = recipe.seed,
+           .mix = mix_options(recipe),
            .first_step = first_step,
            .num_workers = workers,
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
 }
 
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers) {
-  const data::Transform transform(dataset->info(), {.image_size = recipe.image_size});
+  const data::Transform transform(dataset->info(), {.image_size = recipe.image_size, .crop_pct = recipe.crop_pct});
   const int64_t size = dataset->info().size;
   const int64_t count = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
   const bool sorted = dataset->info().sorted_by_label;

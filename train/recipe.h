@@ -35,6 +35,23 @@ struct Recipe {
   int64_t image_size = 32;
   int64_t crop_padding = 0;  ///< random crops move by up to this many pixels; 0: no cropping
   bool flip = false;         ///< mirror every second image, by chance
+  // Chance in training images, by timm's names (docs/augmentation.md); train/augmentation.h makes of them what data/
+  // takes.
+  std::vector<double> scale;                       ///< resized crops take this part of the area; empty: none
+  std::vector<double> ratio = {3.0 / 4, 4.0 / 3};  ///< width to height of resized crops
+  double hflip = 0;                                ///< probability; `flip` is another way of drawing 0.5
+  double vflip = 0;
+  std::string color_jitter;  ///< "0.4", "0.4,0.4,0.4,0.1"; "": none
+  std::string aa;            ///< automatic augmentation: "rand-…", "ta_wide"; "": none
+  double reprob = 0;         ///< probability of random erasing
+  std::string remode = "const";
+  int64_t recount = 1;
+  std::string train_interpolation = "bilinear";  ///< of what is resized or moved; or bicubic, random
+  double crop_pct = 0.875;                       ///< TransformOptions::crop_pct, for evaluation too
+  double mixup = 0;                              ///< alpha of mixup; 0: none
+  double cutmix = 0;
+  double mixup_prob = 1;           ///< of a batch to be mixed
+  double mixup_switch_prob = 0.5;  ///< of cutmix, where both are on
   int64_t batch_size = 128;
   int64_t epochs = 3;
   int64_t images = 0;       ///< length of the run in training images instead of epochs

@@ -246,8 +246,10 @@ double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& 
     {
       const PrecisionScope scope(precision_);
       const Tensor logits = (*model_)(convert_input(to_device(batch.images, device_), precision_));
-      loss = cross_entropy(to(logits, compute_dtype(logits.dtype())), to_device(batch.labels, device_),
-                           {.label_smoothing = recipe_.smoothing});
+      const DType dtype = compute_dtype(logits.dtype());
+      const Tensor target = batch.targets.defined() ? to(to_device(batch.targets, device_), dtype)  // of mixed images
+                                                    : to_device(batch.labels, device_);
+      loss = cross_entropy(to(logits, dtype), target, {.label_smoothing = recipe_.smoothing});
     }
     if (batches > 1) {  // gradients add up, to that of the mean
       loss = div(loss, static_cast<double>(batches));

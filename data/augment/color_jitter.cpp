@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <vector>
 
 namespace norma::data {
@@ -16,7 +15,7 @@ void check_color_jitter(std::string_view op, const ColorJitterOptions& options) 
   const std::array<std::pair<const char*, double>, 3> around_one = {
       {{"brightness", options.brightness}, {"contrast", options.contrast}, {"saturation", options.saturation}}};
   for (const auto& [name, value] : around_one) {
-    check(std::isfinite(value) && value >= 0, op, "{}: expected a finite number of at least 0, got {}", name, value);
+    check_range(op, name, value, kAdjustFactor);
   }
   check_range(op, "hue", options.hue, Range<double>{0, 0.5});
 }

@@ -19,7 +19,7 @@ struct ColorJitterOptions {
   [[nodiscard]] bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
 };
 
-/// Throws Error "op: brightness: …" for numbers that are negative or not finite, and a hue above 0.5.
+/// Throws Error "op: brightness: …" for numbers outside kAdjustFactor, and a hue outside 0 to 0.5.
 void check_color_jitter(std::string_view op, const ColorJitterOptions& options);
 
 /// From timm's texts: "0.4" (brightness, contrast and saturation), "0.4,0.3,0.2", and "0.4,0.3,0.2,0.1" with the hue.

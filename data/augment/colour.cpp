@@ -56,7 +56,7 @@ uint8_t blend(uint8_t a, uint8_t b, float factor) {
 /// Checks image and factor.
 void check_factor(const char* op, const Image& image, double factor) {
   check_image(op, image);
-  check(std::isfinite(factor) && factor >= 0, op, "factor: expected a finite number of at least 0, got {}", factor);
+  check_range(op, "factor", factor, kAdjustFactor);
 }
 
 uint8_t luminance(const uint8_t* rgb) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/range.h"
 #include "data/image_file.h"
 
 #include <cstdint>
@@ -8,6 +9,8 @@ namespace norma::data {
 
 // All results have the bytes of Pillow, and of torchvision's functions on PIL images, which call it. All throw Error
 // for an empty image.
+
+inline constexpr Range<double> kAdjustFactor{0, 1000};
 
 /// 255 - v: ImageOps.invert.
 Image invert(const Image& image);
@@ -28,7 +31,7 @@ Image autocontrast(const Image& image);
 /// Maps each channel so that its bytes come equally often, as far as a map can: ImageOps.equalize.
 Image equalize(const Image& image);
 
-// A factor of 1 leaves the image as it is. Throw Error unless the factor is a finite number and at least 0.
+// A factor of 1 leaves the image as it is. Throw Error unless the factor is in kAdjustFactor.
 
 /// Towards black for factors below 1: ImageEnhance.Brightness.
 Image adjust_brightness(const Image& image, double factor);

@@ -28,7 +28,7 @@ ErasingMode erasing_mode(std::string_view op, std::string_view name) {
 
 void check_random_erasing(const char* op, const RandomErasingOptions& options) {
   check_range(op, "probability", options.probability, Range<double>{0, 1});
-  check_range(op, "count", options.count, Range<int64_t>{1, 100});
+  check_range(op, "count", options.count, kErasingCount);
   const auto& [low_area, high_area] = options.area;
   const auto& [low_ratio, high_ratio] = options.ratio;
   check(low_area >= 0 && low_area <= high_area && high_area <= 1, op,

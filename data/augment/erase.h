@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/range.h"
 #include "data/augment/crop.h"
 #include "data/augment/random.h"
 
@@ -10,6 +11,8 @@
 #include <vector>
 
 namespace norma::data {
+
+inline constexpr Range<int64_t> kErasingCount{1, 100};
 
 /// What comes in place of what is erased.
 enum class ErasingMode : uint8_t {
@@ -32,7 +35,7 @@ struct RandomErasingOptions {
   Interval ratio = {0.3, 1.0 / 0.3};  ///< of height to width; its logarithm is drawn evenly
 };
 
-/// Throws Error "op: …" for a probability outside [0, 1], a count outside 1 to 100, and intervals that are none.
+/// Throws Error "op: …" for a probability outside [0, 1], a count outside kErasingCount, and intervals that are none.
 void check_random_erasing(const char* op, const RandomErasingOptions& options);
 
 /// The rectangles that are erased from an image of these sizes; none when chance has it so. Each has ten tries to be

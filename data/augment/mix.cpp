@@ -13,10 +13,8 @@
 namespace norma::data {
 
 void check_mix(const char* op, const MixOptions& options) {
-  check(std::isfinite(options.mixup_alpha) && options.mixup_alpha >= 0, op,
-        "mixup: expected a finite number of at least 0, got {}", options.mixup_alpha);
-  check(std::isfinite(options.cutmix_alpha) && options.cutmix_alpha >= 0, op,
-        "cutmix: expected a finite number of at least 0, got {}", options.cutmix_alpha);
+  check_range(op, "mixup", options.mixup_alpha, kMixAlpha);
+  check_range(op, "cutmix", options.cutmix_alpha, kMixAlpha);
   check_range(op, "mixup-prob", options.probability, Range<double>{0, 1});
   check_range(op, "mixup-switch-prob", options.switch_probability, Range<double>{0, 1});
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/range.h"
 #include "core/tensor.h"
 #include "data/augment/crop.h"
 #include "data/augment/random.h"
@@ -7,6 +8,8 @@
 #include <cstdint>
 
 namespace norma::data {
+
+inline constexpr Range<double> kMixAlpha{0, 1000};
 
 /// timm's Mixup in mode "batch": image i of a batch of n is mixed with image n - 1 - i, all by the same numbers.
 struct MixOptions {
@@ -18,7 +21,7 @@ struct MixOptions {
   [[nodiscard]] bool any() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
 };
 
-/// Throws Error "op: …" for numbers that are negative or not finite, and probabilities above 1.
+/// Throws Error "op: …" for an alpha outside kMixAlpha, and probabilities outside 0 to 1.
 void check_mix(const char* op, const MixOptions& options);
 
 /// What is done to one batch.

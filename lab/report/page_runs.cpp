@@ -1,6 +1,7 @@
 #include "lab/report/html.h"
 #include "lab/report/page.h"
 #include "lab/report/repeat_command.h"
+#include "train/augmentation.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,9 +30,7 @@ std::string recipe_facts(const Comparison& comparison) {
   std::string html;
   put_fact(html, "data",
            fmt::format("{} at {}×{}", values_of(comparison, "dataset"), recipe.image_size, recipe.image_size));
-  put_fact(html, "augmentation",
-           fmt::format("{}{}", recipe.crop_padding > 0 ? fmt::format("crop by {} pixels ", recipe.crop_padding) : "",
-                       recipe.flip ? "flip" : (recipe.crop_padding > 0 ? "" : "none")));
+  put_fact(html, "augmentation", train::augmentation_text(recipe));
   put_fact(html, "length", length_of(recipe));
   put_fact(html, "test images", recipe.test_images > 0 ? format_count(recipe.test_images) : "all");
   put_fact(html, "batch size", values_of(comparison, "batch size"));

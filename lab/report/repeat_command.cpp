@@ -21,7 +21,7 @@ class Words {
     if (recipe.*field != defaults_.*field) {
       if constexpr (std::is_same_v<T, bool>) {
         text_ += fmt::format(" --{}{}", recipe.*field ? "" : "no-", option.substr(2));
-      } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+      } else if constexpr (std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, std::vector<double>>) {
         put(option, fmt::format("{}", fmt::join(recipe.*field, ",")));
       } else {
         put(option, fmt::format("{}", recipe.*field));
@@ -106,6 +106,21 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--img-size", recipe, &Recipe::image_size);
   words.put_changed("--random-crop", recipe, &Recipe::crop_padding);
   words.put_changed("--flip", recipe, &Recipe::flip);
+  words.put_changed("--scale", recipe, &Recipe::scale);
+  words.put_changed("--ratio", recipe, &Recipe::ratio);
+  words.put_changed("--hflip", recipe, &Recipe::hflip);
+  words.put_changed("--vflip", recipe, &Recipe::vflip);
+  words.put_changed("--color-jitter", recipe, &Recipe::color_jitter);
+  words.put_changed("--aa", recipe, &Recipe::aa);
+  words.put_changed("--reprob", recipe, &Recipe::reprob);
+  words.put_changed("--remode", recipe, &Recipe::remode);
+  words.put_changed("--recount", recipe, &Recipe::recount);
+  words.put_changed("--train-interpolation", recipe, &Recipe::train_interpolation);
+  words.put_changed("--crop-pct", recipe, &Recipe::crop_pct);
+  words.put_changed("--mixup", recipe, &Recipe::mixup);
+  words.put_changed("--cutmix", recipe, &Recipe::cutmix);
+  words.put_changed("--mixup-prob", recipe, &Recipe::mixup_prob);
+  words.put_changed("--mixup-switch-prob", recipe, &Recipe::mixup_switch_prob);
   words.put_changed("--batch-size", recipe, &Recipe::batch_size);
   if (recipe.images == 0) {
     words.put_changed("--epochs", recipe, &Recipe::epochs);

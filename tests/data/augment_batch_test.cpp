@@ -220,7 +220,7 @@ TEST_CASE("mix: images and targets") {
 TEST_CASE("mix: errors") {
   Draw draw = draw_of(0, DrawFor::mix);
   CHECK(error_of([&] { draw_mix(draw, 4, 4, {.mixup_alpha = -1}); }) ==
-        "mix: mixup: expected a finite number of at least 0, got -1");
+        "mix: mixup: expected a number from 0 to 1000, got -1");
   CHECK(error_of([&] { draw_mix(draw, 4, 4, {.probability = 2}); }) ==
         "mix: mixup-prob: expected a number from 0 to 1, got 2");
   Tensor flat = zeros({4, 3}, {.device = kCpu});

@@ -240,5 +240,5 @@ TEST_CASE("color_jitter: texts") {
   CHECK(error_of([] { parse_color_jitter("train", "1,1,1,0.7"); }) ==
         "train: hue: expected a number from 0 to 0.5, got 0.7");
   CHECK(error_of([] { parse_color_jitter("train", "-1"); }) ==
-        "train: brightness: expected a finite number of at least 0, got -1");
+        "train: brightness: expected a number from 0 to 1000, got -1");
 }

@@ -162,6 +162,6 @@ TEST_CASE("augment: errors of image ops") {
   CHECK(error_of([&] { shear_x(image, nan); }) == "affine: matrix: expected finite numbers, got nan");
   CHECK(error_of([&] { posterize(image, 9); }) == "posterize: bits: expected a whole number from 0 to 8, got 9");
   CHECK(error_of([&] { adjust_contrast(image, -0.5); }) ==
-        "adjust_contrast: factor: expected a finite number of at least 0, got -0.5");
+        "adjust_contrast: factor: expected a number from 0 to 1000, got -0.5");
   CHECK(error_of([&] { adjust_hue(image, 0.6); }) == "adjust_hue: factor: expected a number from -0.5 to 0.5, got 0.6");
 }

@@ -204,5 +204,5 @@ TEST_CASE("loader: augmented and mixed batches do not depend on workers or on wh
   CHECK(mixed > 8);
   CHECK(error_of([&] {
           Loader(shapes, Transform(shapes->info(), {.image_size = 16}), {.mix = {.cutmix_alpha = -1}});
-        }) == "loader: cutmix: expected a finite number of at least 0, got -1");
+        }) == "loader: cutmix: expected a number from 0 to 1000, got -1");
 }

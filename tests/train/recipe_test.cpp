@@ -5,6 +5,7 @@
 #include "error_text.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "train/augmentation.h"
 
 #include <doctest/doctest.h>
 
@@ -17,6 +18,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 using namespace norma;
@@ -109,6 +111,80 @@ TEST_CASE("recipe: errors name the value and what was expected") {
         "train: clip-grad: expected a number from 0 to 1000000000, got -2");
 }
 
+TEST_CASE("recipe: errors of the augmentation") {
+  CHECK(complaint([](Recipe& r) { r.scale = {0.5}; }) == "train: scale: expected two numbers, got 1");
+  CHECK(complaint([](Recipe& r) {
+          r.scale = {0.5, 0.2};
+        }) == "train: scale: expected two numbers in (0, 1], the lower first, got 0.5 and 0.2");
+  CHECK(complaint([](Recipe& r) { r.ratio = {1, 2, 3}; }) == "train: ratio: expected two numbers, got 3");
+  CHECK(complaint([](Recipe& r) {
+          r.ratio = {0, 2};
+        }) == "train: ratio: expected two numbers above 0, the lower first, got 0 and 2");
+  CHECK(complaint([](Recipe& r) {
+          r.scale = {0.5, 1};
+          r.crop_padding = 4;
+        }) == "train: random-crop: expected 0 beside scale, got 4");
+  CHECK(complaint([](Recipe& r) { r.hflip = 1.5; }) == "train: hflip: expected a number from 0 to 1, got 1.5");
+  CHECK(complaint([](Recipe& r) {
+          r.flip = true;
+          r.hflip = 0.5;
+        }) == "train: hflip: expected 0 beside flip, which mirrors half of the images, got 0.5");
+  CHECK(complaint([](Recipe& r) { r.vflip = -1; }) == "train: vflip: expected a number from 0 to 1, got -1");
+  CHECK(complaint([](Recipe& r) { r.color_jitter = "much"; }) ==
+        "train: color-jitter: expected one, three or four numbers as in 0.4 or 0.4,0.4,0.4,0.1, got much");
+  CHECK(complaint([](Recipe& r) {
+          r.aa = "augmix";
+        }).starts_with("train: aa: unknown policy 'augmix'; expected ta_wide, or rand"));
+  CHECK(complaint([](Recipe& r) { r.reprob = 2; }) == "train: reprob: expected a number from 0 to 1, got 2");
+  CHECK(complaint([](Recipe& r) { r.remode = "const "; }) ==
+        "train: remode: unknown mode 'const '; did you mean 'const'?");
+  CHECK(complaint([](Recipe& r) { r.recount = 0; }) == "train: recount: expected a whole number from 1 to 100, got 0");
+  CHECK(complaint([](Recipe& r) { r.train_interpolation = "bilinea"; }) ==
+        "train: train-interpolation: unknown name 'bilinea'; did you mean 'bilinear'?");
+  CHECK(complaint([](Recipe& r) { r.crop_pct = 0; }) == "train: crop-pct: expected a number from 0.05 to 1, got 0");
+  CHECK(complaint([](Recipe& r) { r.mixup = -1; }) == "train: mixup: expected a number from 0 to 1000, got -1");
+  CHECK(complaint([](Recipe& r) { r.mixup_prob = 2; }) == "train: mixup-prob: expected a number from 0 to 1, got 2");
+  CHECK(complaint([](Recipe& r) {
+          r.cutmix = 1;
+          r.batch_size = 1;
+        }) == "train: batch-size: expected at least 2 to mix images of a batch, got 1");
+}
+
+TEST_CASE("recipe: its augmentation is what the transform and the loader get") {
+  CHECK(train::augmentation_text({}) == "none");
+  const data::TransformOptions none = train::train_transform({});
+  CHECK_FALSE(none.augment);
+  CHECK_FALSE(none.augmentation.resized_crop);
+  CHECK_FALSE(train::mix_options({}).any());
+  Recipe recipe;
+  recipe.scale = {0.2, 0.9};
+  recipe.hflip = 0.5;
+  recipe.aa = "rand-m7-n3";
+  recipe.color_jitter = "0.4";
+  recipe.reprob = 0.25;
+  recipe.remode = "pixel";
+  recipe.recount = 3;
+  recipe.train_interpolation = "bicubic";
+  recipe.mixup = 0.8;
+  recipe.mixup_switch_prob = 0.1;
+  CHECK(train::augmentation_text(recipe) ==
+        "resized crop of 0.2 to 0.9 of the area, hflip 0.5, rand-m7-n3, color jitter 0.4, erasing 0.25, mixup 0.8");
+  const data::TransformOptions options = train::train_transform(recipe);
+  CHECK(options.filter == data::ResizeFilter::bicubic);
+  CHECK_FALSE(options.random_filter);
+  const data::AugmentOptions& augmentation = options.augmentation;
+  REQUIRE(augmentation.resized_crop.has_value());
+  CHECK(augmentation.resized_crop->scale.low == 0.2);
+  CHECK(augmentation.resized_crop->ratio.high == doctest::Approx(4.0 / 3));
+  CHECK(augmentation.hflip == 0.5);
+  CHECK(std::get<data::RandAugmentOptions>(augmentation.policy.value()).num_layers == 3);
+  CHECK(augmentation.color_jitter.saturation == 0.4);
+  CHECK(augmentation.erasing.mode == data::ErasingMode::pixel);
+  CHECK(augmentation.erasing.count == 3);
+  CHECK(train::mix_options(recipe).mixup_alpha == 0.8);
+  CHECK(train::mix_options(recipe).switch_probability == 0.1);
+}
+
 TEST_CASE("recipe: JSON keeps every field") {
   Recipe recipe;
   recipe.model = "convnext_atto";
@@ -127,6 +203,21 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.image_size = 48;
   recipe.crop_padding = 4;
   recipe.flip = true;
+  recipe.scale = {0.2, 0.9};
+  recipe.ratio = {1, 2};
+  recipe.hflip = 0.4;
+  recipe.vflip = 0.1;
+  recipe.color_jitter = "0.4";
+  recipe.aa = "ta_wide";
+  recipe.reprob = 0.25;
+  recipe.remode = "pixel";
+  recipe.recount = 2;
+  recipe.train_interpolation = "random";
+  recipe.crop_pct = 0.9;
+  recipe.mixup = 0.8;
+  recipe.cutmix = 1;
+  recipe.mixup_prob = 0.7;
+  recipe.mixup_switch_prob = 0.3;
   recipe.batch_size = 32;
   recipe.epochs = 7;
   recipe.images = 4096;
@@ -164,13 +255,13 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
   CHECK(back.decay_milestones == recipe.decay_milestones);
-  // All 47 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 62 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
                f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44,
-               f45, f46, f47] = recipe;
-  CHECK(f47 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 47);
+               f45, f46, f47, f48, f49, f50, f51, f52, f53, f54, f55, f56, f57, f58, f59, f60, f61, f62] = recipe;
+  CHECK(f62 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 62);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
