@@ -70,6 +70,7 @@
 #include "data/augment/mix.h"
 #include "data/augment/policy.h"
 #include "data/augment/random.h"
+#include "data/contact_sheet.h"
 #include "data/dataset.h"
 #include "data/image_file.h"
 #include "data/image_tensor.h"

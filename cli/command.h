@@ -34,6 +34,7 @@ Command add_bench(CLI::App& program);
 Command add_bench_norms(CLI::App& program, const std::string& command_line);
 Command add_check_norm(CLI::App& program);
 Command add_report(CLI::App& program);
+Command add_data(CLI::App& program);
 Command add_info(CLI::App& program);
 
 }  // namespace norma::cli

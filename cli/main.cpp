@@ -201,6 +201,7 @@ int run(int argc, char** argv) {
                                          add_bench_norms(program, line),
                                          add_check_norm(program),
                                          add_report(program),
+                                         add_data(program),
                                          add_info(program)};
   for (const Command& command : commands) {
     command.app->allow_extras();

@@ -191,10 +191,6 @@ void RecipeOptions::add_training_data(CLI::App& app) {
       "length of the training in images, instead of --epochs", defaults_.images > 0 ? "" : "0: see --epochs")
       .group(kImages);
   exclude(app, {"--epochs", "--images"});
-  add_flag(app, "--flip,!--no-flip", &train::Recipe::flip, "mirror training images, by chance").group(kImages);
-  add(app, "--random-crop", &train::Recipe::crop_padding, train::ranges::kCropPadding, "N",
-      "shift training images by up to N pixels, by chance")
-      .group(kImages);
   add_augmentation(app);
 }
 

@@ -51,7 +51,8 @@ class RecipeOptions {
   void add_model_details(CLI::App& app);  ///< stem, patch size, drop path, norm policy, …
   void add_data(CLI::App& app);           ///< where the images come from
   void add_image_shape(CLI::App& app);    ///< size, batch, format; add_data() has them too
-  void add_training_data(CLI::App& app);  ///< augmentation and length of the run
+  void add_training_data(CLI::App& app);  ///< length of the run; add_augmentation() is in it
+  void add_augmentation(CLI::App& app);   ///< what is done to training images
   void add_optimisation(CLI::App& app);
   void add_update(CLI::App& app);  ///< what one step does; add_optimisation() has it too
   void add_seed(CLI::App& app);
@@ -91,7 +92,6 @@ class RecipeOptions {
   /// The same for two numbers, separated by a comma.
   Option add_pair(CLI::App& app, const std::string& name, std::vector<double> train::Recipe::*field,
                   const std::string& description, const std::string& default_text);
-  void add_augmentation(CLI::App& app);
   void add_norm_policy(CLI::App& app);
   void add_formats(CLI::App& app);
   void add_learning_rate(CLI::App& app);

@@ -2,6 +2,7 @@
 #include "data/augment/erase.h"
 #include "data/augment/mix.h"
 #include "train/augmentation.h"
+#include "train/ranges.h"
 
 #include <charconv>
 #include <memory>
@@ -31,6 +32,10 @@ Option RecipeOptions::add_pair(CLI::App& app, const std::string& name, std::vect
 
 void RecipeOptions::add_augmentation(CLI::App& app) {
   constexpr Range<double> probability{0, 1};
+  add_flag(app, "--flip,!--no-flip", &train::Recipe::flip, "mirror every second image, by chance").group(kAugmentation);
+  add(app, "--random-crop", &train::Recipe::crop_padding, train::ranges::kCropPadding, "N",
+      "shift images by up to N pixels, by chance")
+      .group(kAugmentation);
   add_pair(app, "--scale", &train::Recipe::scale,
            "cut out a window of this part of the area, by chance, and resize it: 0.08,1", "no window")
       .group(kAugmentation);

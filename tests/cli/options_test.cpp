@@ -15,8 +15,8 @@ using test::TemporaryFolder;
 
 namespace {
 
-const std::vector<std::string> kSubcommands = {"compare", "train", "eval",        "run",
-                                               "audit",   "bench", "bench-norms", "check-norm"};
+const std::vector<std::string> kSubcommands = {"compare", "train",       "eval",       "run", "audit",
+                                               "bench",   "bench-norms", "check-norm", "data"};
 
 struct Option {
   std::string name;  ///< "--batch-size"
@@ -122,8 +122,8 @@ TEST_CASE("norma: nonsense for every option of every subcommand is one line and 
     }
   }
   // So that a change of the help's form does not leave options out.
-  const std::map<std::string, int> least = {{"compare", 35}, {"train", 38}, {"eval", 22},       {"run", 19},
-                                            {"audit", 8},    {"bench", 33}, {"bench-norms", 11}};
+  const std::map<std::string, int> least = {{"compare", 35}, {"train", 38}, {"eval", 22},  {"run", 19},
+                                            {"data", 25},    {"audit", 8},  {"bench", 33}, {"bench-norms", 11}};
   for (const auto& [subcommand, count] : least) {
     CAPTURE(subcommand);
     CHECK(walked[subcommand] >= count);

@@ -23,8 +23,9 @@ const std::string kTiny =
 TEST_CASE("norma report: rebuilds a report, merges several, and each run's command repeats it") {
   const TemporaryFolder folder;
   const std::string odd =
-      "--no-channels-last --lr 0.003 --clip-grad 1 --smoothing 0.1 --flip --random-crop 2 --layer-scale 0.5 --threads "
-      "1 ";
+      "--no-channels-last --lr 0.003 --clip-grad 1 --smoothing 0.1 --flip --layer-scale 0.5 --threads 1 --scale 0.5,1 "
+      "--ratio 0.8,1.2 --aa rand-m9-mstd0.5-inc1 --color-jitter 0.4,0.4,0.4,0.1 --reprob 0.5 --remode pixel --mixup "
+      "0.8 --cutmix 1 ";
   REQUIRE(run_norma(folder.path(), kTiny + odd + "--norms 'batch,layer2d[eps=1e-3]' --seeds 3 --output a").code == 0);
   const std::string page = read_file(folder / "a/report.html");
   const std::string table = read_file(folder / "a/results.csv");

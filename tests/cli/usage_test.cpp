@@ -19,7 +19,7 @@ TEST_CASE("norma: help and version") {
   CHECK(help.code == 0);
   CHECK(help.err.empty());
   for (const char* subcommand :
-       {"compare", "report", "train", "eval", "run", "audit", "bench", "bench-norms", "info"}) {
+       {"compare", "report", "train", "eval", "run", "audit", "bench", "bench-norms", "data", "info"}) {
     CHECK_MESSAGE(help.out.find(subcommand) != std::string::npos, subcommand);
     const Outcome its = run_norma(folder.path(), std::string(subcommand) + " --help");
     CHECK(its.code == 0);

@@ -165,6 +165,59 @@ TEST_CASE("trainer: an interrupted and resumed run has the bits of an uninterrup
   check_same_state(resumed, whole);
 }
 
+TEST_CASE("trainer: augmented and mixed images resume with the same bits, whatever the workers") {
+  Recipe recipe = small_recipe();
+  recipe.crop_padding = 0;
+  recipe.flip = false;
+  recipe.scale = {0.3, 1};
+  recipe.hflip = 0.5;
+  recipe.aa = "rand-m9-mstd0.5-inc1";
+  recipe.color_jitter = "0.4,0.4,0.4,0.1";
+  recipe.reprob = 0.5;
+  recipe.remode = "pixel";
+  recipe.train_interpolation = "random";
+  recipe.mixup = 0.8;
+  recipe.cutmix = 1;
+  Trainer whole(recipe, silent());
+  const TrainResult expected = whole.run();
+
+  const TemporaryFolder folder;
+  std::vector<double> losses;
+  {
+    const InterruptGuard guard;
+    Trainer begun(recipe, silent(folder / "run"));
+    interrupt_in_step(begun, 2);
+    losses = begun.run().losses;
+  }
+  CHECK(losses.size() == 2);
+  const Checkpoint checkpoint = load_checkpoint(folder / "run/last.safetensors");
+  TrainerOptions options = resuming(folder / "run");
+  options.workers = 0;
+  Trainer resumed(recipe_of(checkpoint), options, checkpoint);
+  const TrainResult rest = resumed.run();
+  losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+  CHECK(losses == expected.losses);
+  check_same_state(resumed, whole);
+}
+
+TEST_CASE("trainer: mixed images train against the shares of their classes") {
+  const auto losses_of = [](double mixup, double probability) {
+    Recipe recipe = small_recipe();
+    recipe.mixup = mixup;
+    recipe.mixup_prob = probability;
+    Trainer trainer(recipe, silent());
+    return trainer.run().losses;
+  };
+  const std::vector<double> plain = losses_of(0, 1);
+  const std::vector<double> never = losses_of(0.8, 0);  // shares of 1 and 0
+  const std::vector<double> mixed = losses_of(0.8, 1);
+  REQUIRE(plain.size() == never.size());
+  for (size_t i = 0; i < plain.size(); ++i) {
+    CHECK(never[i] == doctest::Approx(plain[i]).epsilon(1e-4));
+    CHECK(mixed[i] != plain[i]);
+  }
+}
+
 TEST_CASE("trainer: resuming a finished run changes nothing and evaluates again") {
   const TemporaryFolder folder;
   Trainer whole(small_recipe(), silent(folder / "run"));

@@ -1,0 +1,131 @@
+#include "cli/command.h"
+#include "cli/options.h"
+#include "core/excerpt.h"
+#include "core/factory.h"
+#include "data/contact_sheet.h"
+#include "data/image_file.h"
+#include "data/image_tensor.h"
+#include "ops/shape/view.h"
+#include "train/augmentation.h"
+#include "train/output.h"
+#include "train/ranges.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace norma::cli {
+
+namespace {
+
+constexpr Range<int64_t> kCount{1, 4096};
+/// Of all images in a picture.
+constexpr int64_t kMaxPixels = int64_t{1} << 25;
+
+struct State {
+  RecipeOptions recipe{{}};
+  std::string show;
+  int64_t count = 64;
+  int64_t epoch = 0;
+};
+
+void line(std::string_view name, const std::string& value) {
+  train::say("{:<14}{}\n", name, value);
+}
+
+/// Element (c, h, w) of a normalized image as it was before, from 0 to 1.
+data::Image bytes_of(const Tensor& normalized, const data::DatasetInfo& info) {
+  std::vector<float> values = normalized.to_vector<float>();
+  const auto channels = static_cast<size_t>(normalized.size(0));
+  const size_t plane = values.size() / channels;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t c = std::min(i / plane, info.mean.size() - 1);
+    values[i] = values[i] * info.std[c] + info.mean[c];
+  }
+  return data::tensor_to_image(from_vector(values, normalized.sizes()));
+}
+
+/// The first training images of an epoch, as a network gets them.
+std::vector<data::Image> training_images(const State& state, train::Recipe recipe,
+                                         const std::shared_ptr<const data::Dataset>& dataset) {
+  if (!train::mix_options(recipe).any()) {
+    recipe.batch_size = std::min(recipe.batch_size, state.count);  // the order does not depend on it
+  }
+  recipe.images = 0;
+  recipe.epochs = state.epoch + 1;
+  const int64_t per_epoch = train::make_train_loader(recipe, dataset, 0).batches_per_epoch();
+  data::Loader loader = train::make_train_loader(recipe, dataset, 0, state.epoch * per_epoch);
+  std::vector<data::Image> images;
+  while (std::optional<data::Batch> batch = loader.next()) {
+    for (int64_t i = 0; i < batch->images.size(0); ++i) {
+      images.push_back(bytes_of(select(batch->images, 0, i), dataset->info()));
+      if (static_cast<int64_t>(images.size()) == state.count) {
+        return images;
+      }
+    }
+  }
+  return images;
+}
+
+int run(const State& state) {
+  const std::filesystem::path file = state.show;
+  check(file.empty() || !std::filesystem::exists(file), "data", "--show: expected a name that is not taken, got '{}'",
+        state.show);
+  const train::Recipe recipe = state.recipe.applied_to(state.recipe.defaults());
+  train::check_recipe(recipe);
+  const int64_t most = std::max<int64_t>(1, kMaxPixels / (recipe.image_size * recipe.image_size));
+  check(file.empty() || state.count <= most, "data", "--count: expected at most {} images of {} x {}, got {}", most,
+        recipe.image_size, recipe.image_size, state.count);
+  const auto training = train::make_dataset(recipe, data::Split::train);
+  const auto test = train::make_dataset(recipe, data::Split::test);
+  const data::DatasetInfo& info = training->info();
+  line("dataset", info.name);
+  line("training", fmt::format("{} images{}", info.size, info.endless ? " an epoch, new ones in each" : ""));
+  line("test", fmt::format("{} images", test->info().size));
+  line("sizes", fmt::format("{}, {} channel{}",
+                            info.height == 0 ? "of many kinds" : fmt::format("{} x {}", info.height, info.width),
+                            info.channels, info.channels == 1 ? "" : "s"));
+  line("classes", fmt::format("{}: {}", info.num_classes(), excerpt_list(info.class_names)));
+  line("mean, std", fmt::format("{:.4f}; {:.4f}", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
+  line("augmentation", train::augmentation_text(recipe));
+  if (!file.empty()) {
+    const std::vector<data::Image> images = training_images(state, recipe, training);
+    data::write_png(file, data::contact_sheet(images, {.least_side = 64}));
+    line("picture", fmt::format("{}: {} training images of epoch {}", state.show, images.size(), state.epoch));
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+Command add_data(CLI::App& program) {
+  CLI::App& app = add_subcommand(program, "data",
+                                 "What a dataset holds, and a picture of its training images as a network gets them",
+                                 "Examples:\n"
+                                 "  norma data --dataset shapes\n"
+                                 "  norma data --aa rand-m9-mstd0.5-inc1 --reprob 0.25 --show sheet.png");
+  auto state = std::make_shared<State>();
+  add_path(app, "--show", state->show, "write a PNG: the first training images of an epoch, augmented and mixed")
+      .type_name("FILE")
+      .default_str("none");
+  add_value<int64_t>(
+      app, "--count", kCount, [state](int64_t n) { state->count = n; }, "images in it")
+      .type_name("N")
+      .default_str("64");
+  add_value<int64_t>(
+      app, "--epoch", {0, train::ranges::kEpochs.high - 1}, [state](int64_t n) { state->epoch = n; },
+      "of this epoch, from 0")
+      .type_name("N")
+      .default_str("0");
+  state->recipe.add_data(app);
+  state->recipe.add_augmentation(app);
+  state->recipe.add_seed(app);
+  return {&app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli

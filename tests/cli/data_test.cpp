@@ -1,0 +1,71 @@
+#include "cli/program.h"
+#include "data/contact_sheet.h"
+#include "data/dataset.h"
+#include "data/image_file.h"
+
+#include <string>
+#include <vector>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+TEST_CASE("norma data: what a dataset holds") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(), "data --dataset shapes --img-size 16 --hflip 0.5 --aa ta_wide");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  for (const char* text :
+       {"dataset       shapes\n", "training      60000 images an epoch, new ones in each\n",
+        "test          10000 images\n", "sizes         16 x 16, 3 channels\n", "augmentation  hflip 0.5, ta_wide\n"}) {
+    CHECK_MESSAGE(outcome.out.find(text) != std::string::npos, outcome.out);
+  }
+  CHECK(folder.names().empty());
+}
+
+TEST_CASE("norma data: --show is a picture of the training images as they are augmented") {
+  const TemporaryFolder folder;
+  const auto show = [&](const std::string& words) {
+    const Outcome outcome =
+        run_norma(folder.path(), "data --dataset shapes --img-size 16 --count 6 --show x.png " + words);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    const data::Image image = data::read_image(folder / "x.png");
+    std::filesystem::remove(folder / "x.png");
+    return image;
+  };
+  // Without augmentation: the images of the dataset, byte for byte.
+  const auto dataset = data::make_dataset("shapes", {.image_size = 16});
+  std::vector<data::Image> images(6);
+  for (int64_t i = 0; i < 6; ++i) {
+    dataset->load(i, images[static_cast<size_t>(i)]);
+  }
+  const data::Image expected = data::contact_sheet(images, {.least_side = 64});
+  const data::Image plain = show("");
+  CHECK(plain.height == expected.height);
+  CHECK((plain.pixels == expected.pixels));
+  const std::string all = "--scale 0.3,1 --vflip 0.5 --aa rand-m9-mstd0.5-inc1 --reprob 0.5 --mixup 0.8 ";
+  const data::Image augmented = show(all);
+  CHECK((augmented.pixels != plain.pixels));
+  CHECK((show(all).pixels == augmented.pixels));
+  CHECK((show(all + "--epoch 1").pixels != augmented.pixels));
+  CHECK((show(all + "--seed 1").pixels != augmented.pixels));
+}
+
+TEST_CASE("norma data: what it refuses") {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& words) {
+    const Outcome outcome = run_norma(folder.path(), "data --dataset shapes " + words);
+    CHECK(outcome.code == 2);
+    return outcome.err;
+  };
+  test::write_file(folder / "mine.png", "mine");
+  CHECK(error("--show mine.png") == "norma: data: --show: expected a name that is not taken, got 'mine.png'\n");
+  CHECK(read_file(folder / "mine.png") == "mine");
+  CHECK(error("--count 0") == "norma: data: --count: expected a whole number from 1 to 4096, got 0\n");
+  CHECK(error("--scale 1") == "norma: train: scale: expected two numbers, got 1\n");
+  CHECK(error("--scale 1,x") == "norma: data: --scale: expected a number, got x\n");
+  CHECK(error("--aa rand-q1").starts_with("norma: train: aa: rand-q1: unknown key 'q1'; known: m (magnitude), "));
+  CHECK(error("--img-size 2048 --count 9 --show a.png") ==
+        "norma: data: --count: expected at most 8 images of 2048 x 2048, got 9\n");
+}
