@@ -45,8 +45,8 @@ Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& option
 }
 
 void mix_images_(Tensor& images, const Mix& mix) {
-  check(images.rank() == 4 && images.dtype() == DType::float32 && images.device() == kCpu, "mix",
-        "images: expected (N, C, H, W) of float32 on the CPU, got {} of {}", images.sizes(), to_string(images.dtype()));
+  check(images.rank() == 4 && images.dtype() == DType::float32, "mix",
+        "images: expected (N, C, H, W) of float32, got {} of {}", images.sizes(), to_string(images.dtype()));
   const Strides& strides = images.strides();
   auto* const data = images.data<float>();
   const int64_t n = images.size(0);
@@ -78,8 +78,8 @@ void mix_images_(Tensor& images, const Mix& mix) {
 }
 
 Tensor mixed_targets(const Tensor& labels, int64_t num_classes, const Mix& mix, double label_smoothing) {
-  check(labels.rank() == 1 && labels.dtype() == DType::int64 && labels.device() == kCpu, "mix",
-        "labels: expected (N) of int64 on the CPU, got {} of {}", labels.sizes(), to_string(labels.dtype()));
+  check(labels.rank() == 1 && labels.dtype() == DType::int64, "mix", "labels: expected (N) of int64, got {} of {}",
+        labels.sizes(), to_string(labels.dtype()));
   check(num_classes > 0, "mix", "num_classes: expected at least 1, got {}", num_classes);
   check_range("mix", "label_smoothing", label_smoothing, Range<double>{.low = 0, .high = 1, .with_high = false});
   const int64_t n = labels.size(0);

@@ -225,9 +225,8 @@ TEST_CASE("mix: errors") {
         "mix: mixup-prob: expected a number from 0 to 1, got 2");
   Tensor flat = zeros({4, 3}, {.device = kCpu});
   CHECK(error_of([&] { mix_images_(flat, {.lambda = 0.5}); }) ==
-        "mix: images: expected (N, C, H, W) of float32 on the CPU, got [4, 3] of float32");
-  CHECK(error_of([&] { mixed_targets(flat, 3, {}); }) ==
-        "mix: labels: expected (N) of int64 on the CPU, got [4, 3] of float32");
+        "mix: images: expected (N, C, H, W) of float32, got [4, 3] of float32");
+  CHECK(error_of([&] { mixed_targets(flat, 3, {}); }) == "mix: labels: expected (N) of int64, got [4, 3] of float32");
   CHECK(error_of([&] {
           mixed_targets(from_vector<int64_t>({0, 3}, {2}), 3, {});
         }) == "mix: labels: expected numbers from 0 to 2, got 3");
