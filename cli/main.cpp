@@ -77,7 +77,7 @@ std::vector<std::string> parsed_words(const CLI::App& program, int argc, char** 
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   for (const CLI::App* subcommand : program.get_subcommands({})) {
     if (!words.empty() && words.front() == subcommand->get_name()) {
-      words = checked_words(*subcommand, {words.begin() + 1, words.end()});
+      words = with_config(*subcommand, checked_words(*subcommand, {words.begin() + 1, words.end()}));
       words.insert(words.begin(), subcommand->get_name());
       break;
     }

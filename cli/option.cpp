@@ -1,42 +1,16 @@
 #include "cli/option.h"
 
+#include "cli/option_notes.h"
 #include "core/error.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <charconv>
-#include <map>
 #include <utility>
 
 namespace norma::cli {
 
 namespace {
-
-/// What CLI11 has no place for.
-struct Notes {
-  std::map<const CLI::Option*, std::string> expected;  // "a whole number from 1 to 8"
-  std::vector<std::pair<const CLI::App*, std::vector<std::string>>> exclusive;
-};
-
-Notes& notes() {
-  static Notes instance;
-  return instance;
-}
-
-/// A value as a message shows it: on one line, and not the whole of a long one.
-std::string shown(const std::string& text) {
-  constexpr size_t kLongest = 100;
-  if (text.empty()) {
-    return "an empty text";
-  }
-  std::string line = text.size() > kLongest ? text.substr(0, kLongest) + "…" : text;
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-  return line;
-}
 
 /// The first long name of "-b,--batch-size".
 std::string shown_name(const std::string& names) {
@@ -93,15 +67,6 @@ template <class T>
 bool parse(const std::string& text, const Range<T>& range, T& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && range.contains(value);
-}
-
-/// The option of that name, "--seed" or "-b"; nullptr: there is none.
-const CLI::Option* find(const CLI::App& app, const std::string& name) {
-  return name.size() > 1 && name[0] == '-' ? app.get_option_no_throw(name) : nullptr;
-}
-
-bool is_switch(const CLI::Option& option) {
-  return notes().expected.count(&option) == 0;
 }
 
 }  // namespace
@@ -197,6 +162,12 @@ Option add_path(CLI::App& app, const std::string& names, std::string& path, cons
   return add_text(app, names, "a path", path, description);
 }
 
+Option add_config(CLI::App& app) {
+  return add_text(
+      app, kConfigOption, "a path", [](const std::string&) {},
+      "options from a file of lines batch-size = 128; those on the command line come first");
+}
+
 Option add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
                 const std::string& description) {
   const auto take = [&items](const std::string& item) {
@@ -248,51 +219,6 @@ Option add_switch(CLI::App& app, const std::string& names, bool& value, const st
 
 void exclude(CLI::App& app, const std::vector<std::string>& names) {
   notes().exclusive.emplace_back(&app, names);
-}
-
-std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words) {
-  std::vector<std::string> checked;
-  for (size_t i = 0; i < words.size(); ++i) {
-    const size_t equals = words[i].find('=');
-    const std::string name = words[i].substr(0, equals);
-    const CLI::Option* option = find(app, name);
-    if (option == nullptr || is_switch(*option)) {
-      check(option == nullptr || equals == std::string::npos, app.get_name(), "{}: expected no value, got {}", name,
-            equals == std::string::npos ? "" : shown(words[i].substr(equals + 1)));
-      checked.push_back(words[i]);
-      continue;
-    }
-    if (equals + 1 == words[i].size()) {
-      checked.insert(checked.end(), {name, ""});
-      continue;
-    }
-    checked.push_back(words[i]);
-    if (equals == std::string::npos) {
-      check(i + 1 < words.size() && find(app, words[i + 1]) == nullptr, app.get_name(), "{}: expected {}, got nothing",
-            name, notes().expected.at(option));
-      checked.push_back(words[++i]);
-    }
-  }
-  return checked;
-}
-
-void check_given(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options()) {
-    check(!is_switch(*option) || option->count() <= 1, app.get_name(), "{}: expected once, got {} times",
-          option->get_name(), option->count());
-  }
-  for (const auto& [of, names] : notes().exclusive) {
-    if (of != &app) {
-      continue;
-    }
-    std::vector<std::string> given;
-    for (const std::string& name : names) {
-      if (app.get_option(name)->count() > 0) {
-        given.push_back(name);
-      }
-    }
-    check(given.size() <= 1, app.get_name(), "{}: expected one of them", fmt::join(given, ", "));
-  }
 }
 
 }  // namespace norma::cli

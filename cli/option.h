@@ -14,7 +14,8 @@ class Option;
 
 namespace norma::cli {
 
-// The edge to CLI11. Only option.cpp, help.cpp and main.cpp include it: it takes longer to compile than a subcommand.
+// The edge to CLI11. Only option.cpp, option_words.cpp, help.cpp and main.cpp include it: it takes longer to
+// compile than a subcommand.
 
 /// A handle on one option of a command. The setters change what --help shows of it.
 class Option {
@@ -74,6 +75,9 @@ Option add_switch(CLI::App& app, const std::string& names, std::function<void(bo
                   const std::string& description);
 Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description);
 
+/// --config, whose file with_config() reads; a command that has it needs nothing else.
+Option add_config(CLI::App& app);
+
 /// The items of a list, separated by commas that stand outside brackets.
 std::vector<std::string> split_list(const std::string& text);
 
@@ -83,6 +87,10 @@ void exclude(CLI::App& app, const std::vector<std::string>& names);
 /// Before parsing: throws Error for an option without its value, and for a switch with one. Returns the words with
 /// "--name=" cut in two, which CLI11 takes for an option whose value comes next.
 std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words);
+/// `words`, as checked_words() returns them, and behind them the options of the files that --config names, but for
+/// those that the words have themselves or exclude: the command line comes first. Throws Error for a line that names no
+/// option, one that belongs on the command line only, and a value that a switch cannot have. No --config: `words`.
+std::vector<std::string> with_config(const CLI::App& app, const std::vector<std::string>& words);
 /// After parsing: throws Error for a switch that came twice and for options that exclude each other.
 void check_given(const CLI::App& app);
 

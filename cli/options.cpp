@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include "cli/command.h"
+#include "cli/config_file.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "nn/cast_policy.h"
@@ -53,6 +54,8 @@ Option RecipeOptions::add(CLI::App& app, const std::string& name, std::string tr
                           const std::string& what, const std::string& type, const std::string& description,
                           const std::string& default_text) {
   const auto take = [this, field](const std::string& text) { note(field, text); };
+  note_config(
+      name, [field](const train::Recipe& recipe) { return (recipe.*field).empty() ? "" : toml_string(recipe.*field); });
   return add_text(app, name, what, take, description)
       .type_name(type)
       .default_str(default_text.empty() ? defaults_.*field : default_text);
@@ -61,8 +64,23 @@ Option RecipeOptions::add(CLI::App& app, const std::string& name, std::string tr
 Option RecipeOptions::add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field,
                                const std::string& description) {
   const std::string shown = names.find('!') == std::string::npos ? "" : defaults_.*field ? " [on]" : " [off]";
+  note_config(names, [field](const train::Recipe& recipe) { return recipe.*field ? "true" : "false"; });
   return add_switch(
       app, names, [this, field](bool on) { note(field, on); }, description + shown);
+}
+
+void RecipeOptions::note_config(const std::string& names, std::function<std::string(const train::Recipe&)> text) {
+  const size_t start = names.find("--") + 2;
+  config_.emplace_back(names.substr(start, names.find(',', start) - start), std::move(text));
+}
+
+std::string RecipeOptions::config_text(const train::Recipe& recipe) const {
+  std::string lines;
+  for (const auto& [name, text] : config_) {
+    const std::string value = text(recipe);
+    lines += value.empty() ? "" : fmt::format("{} = {}\n", name, value);
+  }
+  return lines;
 }
 
 void RecipeOptions::add_model(CLI::App& app) {
@@ -100,6 +118,9 @@ void RecipeOptions::add_norm_policy(CLI::App& app) {
       nn::parse_norm_policy(recipe.norm_policy, file);
     });
   };
+  note_config("--norm-policy", [](const train::Recipe& recipe) {
+    return recipe.norm_policy.empty() ? "" : toml_string(recipe.norm_policy_file);
+  });
   add_text(app, "--norm-policy", "a path", note,
            "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\"")
       .type_name("FILE.toml")
@@ -182,6 +203,8 @@ void RecipeOptions::add_training_data(CLI::App& app) {
     note(&train::Recipe::epochs, epochs);
     note(&train::Recipe::images, int64_t{0});
   };
+  note_config("--epochs",
+              [](const train::Recipe& recipe) { return recipe.images > 0 ? "" : fmt::format("{}", recipe.epochs); });
   add_value<int64_t>(app, "--epochs", train::ranges::kEpochs, note_epochs,
                      "length of the training in passes over the images")
       .type_name("N")
@@ -190,6 +213,9 @@ void RecipeOptions::add_training_data(CLI::App& app) {
   add(app, "--images", &train::Recipe::images, train::ranges::kImages, "N",
       "length of the training in images, instead of --epochs", defaults_.images > 0 ? "" : "0: see --epochs")
       .group(kImages);
+  config_.back().second = [](const train::Recipe& recipe) {
+    return recipe.images > 0 ? fmt::format("{}", recipe.images) : "";
+  };
   exclude(app, {"--epochs", "--images"});
   add_augmentation(app);
 }
@@ -212,6 +238,9 @@ void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>&
       nn::parse_cast_policy(recipe.cast_policy, file);
     });
   };
+  note_config("--cast-policy", [](const train::Recipe& recipe) {
+    return recipe.cast_policy.empty() ? "" : toml_string(recipe.cast_policy_file);
+  });
   add_text(app, "--cast-policy", "a path", note,
            "amp: what ops compute in, a file of lines \"batch_norm\" = \"float32\"; rules: lower, float32, keep")
       .type_name("FILE.toml")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cli/config_file.h"
 #include "cli/option.h"
 #include "core/memory_format.h"
 #include "train/recipe.h"
@@ -62,6 +63,8 @@ class RecipeOptions {
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
   /// True iff an option was given.
   [[nodiscard]] bool any() const { return !edits_->empty(); }
+  /// The recipe as the text of a file for --config: a line for each option of the command, as far as it has a value.
+  [[nodiscard]] std::string config_text(const train::Recipe& recipe) const;
   /// `recipe` with what was given on the command line.
   [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const {
     const std::string dataset = recipe.dataset;
@@ -103,8 +106,12 @@ class RecipeOptions {
     edits_->push_back([field, value](train::Recipe& recipe) { recipe.*field = value; });
   }
 
+  /// Notes how the option is written into a file: `text` is empty where it has no value.
+  void note_config(const std::string& names, std::function<std::string(const train::Recipe&)> text);
+
   train::Recipe defaults_;
   std::shared_ptr<Edits> edits_;
+  std::vector<std::pair<std::string, std::function<std::string(const train::Recipe&)>>> config_;
   GridAxes* axes_ = nullptr;
 };
 
@@ -112,6 +119,7 @@ template <class T>
 Option RecipeOptions::add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
                           const std::string& type, const std::string& description, const std::string& default_text) {
   const std::string shown = default_text.empty() ? fmt::format("{}", defaults_.*field) : default_text;
+  note_config(name, [field](const train::Recipe& recipe) { return toml_number(recipe.*field); });
   return add_value<T>(
              app, name, range, [this, field](T value) { note(field, value); }, description)
       .type_name(type)
@@ -122,6 +130,8 @@ template <class T>
 Option RecipeOptions::add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field,
                           const Range<T>& range, const std::string& type, const std::string& description,
                           const std::string& default_text) {
+  note_config(name,
+              [field](const train::Recipe& recipe) { return recipe.*field ? toml_number(*(recipe.*field)) : ""; });
   return add_value<T>(
              app, name, range, [this, field](T value) { note(field, value); }, description)
       .type_name(type)

@@ -58,6 +58,7 @@ void RecipeOptions::add_learning_rate(CLI::App& app) {
     note(&train::Recipe::lr, lr);
     note(&train::Recipe::lr_base, 0.0);
   };
+  note_config("--lr", [](const train::Recipe& recipe) { return recipe.lr_base > 0 ? "" : toml_number(recipe.lr); });
   add_value<double>(app, "--lr", train::ranges::kLr, note_lr, rate)
       .type_name("X")
       .default_str(fmt::format("{}", defaults_.lr))
@@ -65,6 +66,9 @@ void RecipeOptions::add_learning_rate(CLI::App& app) {
   add(app, "--lr-base", &train::Recipe::lr_base, train::ranges::kLrOrNone, "X",
       "learning rate for --lr-base-size images per update, instead of --lr", "0: see --lr")
       .group(kOptimisation);
+  config_.back().second = [](const train::Recipe& recipe) {
+    return recipe.lr_base > 0 ? toml_number(recipe.lr_base) : "";
+  };
   exclude(app, {"--lr", "--lr-base"});
   add(app, "--lr-base-size", &train::Recipe::lr_base_size, train::ranges::kBatchSize, "N",
       "images per update that --lr-base is for")
@@ -108,6 +112,9 @@ void RecipeOptions::add_schedule(CLI::App& app) {
     edits->push_back([epoch](train::Recipe& recipe) { recipe.decay_milestones.push_back(epoch); });
     return error == std::errc() && end == text.data() + text.size() && train::ranges::kMilestone.contains(epoch);
   };
+  note_config("--decay-milestones", [](const train::Recipe& recipe) {
+    return recipe.decay_milestones.empty() ? "" : fmt::format("[{}]", fmt::join(recipe.decay_milestones, ", "));
+  });
   add_items(app, "--decay-milestones", to_string(train::ranges::kMilestone), forget_milestones, note_milestone,
             "sched multistep: epochs with a decay at their beginning")
       .type_name("LIST")

@@ -2,6 +2,8 @@
 #include "cli/options.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry_json.h"
+#include "nn/norm/norm.h"
+#include "train/event_file.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -11,7 +13,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <system_error>
 
 namespace norma::cli {
@@ -24,6 +29,54 @@ struct State {
   std::string output;
   std::string resume;
   bool telemetry = false;
+  bool tensorboard = false;
+};
+
+/// The first line of args.toml, by which such a file is known.
+constexpr const char* kArgumentsHead = "# Options of a run: norma train --config args.toml";
+
+/// Curves of a run, and how the weights of its norms are spread, for TensorBoard. The file begins with the first row.
+class TensorBoardLog {
+ public:
+  void watch(const train::Trainer& trainer) {
+    folder_ = trainer.checkpoint_file().parent_path();
+    first_step_ = trainer.step();
+    model_ = trainer.model();
+  }
+
+  void add(const train::Metrics& row) {
+    if (!file_) {
+      file_.emplace(folder_, first_step_ == 0 ? 0 : first_step_ + 1);
+    }
+    train::EventFile::Scalars scalars = {
+        {"loss/train", row.loss}, {"lr", row.lr}, {"images_per_second", row.images_per_second}, {"epoch", row.epoch}};
+    if (row.test_loss) {
+      scalars.emplace_back("loss/test", *row.test_loss);
+      scalars.emplace_back("accuracy/test", *row.test_accuracy);
+    }
+    file_->add_scalars(row.step, scalars);
+    if (row.test_loss) {
+      add_norms(row.step);
+    }
+  }
+
+ private:
+  /// Weight and bias of each norm layer, "norm/layer1.0.bn1.weight".
+  void add_norms(int64_t step) {
+    for (const auto& [path, module] : model_->named_modules()) {
+      if (dynamic_cast<const nn::Norm*>(module) == nullptr) {
+        continue;
+      }
+      for (const auto& [name, x] : module->named_parameters()) {
+        file_->add_histogram(step, "norm/" + path + "." + name, x.to_vector<float>());
+      }
+    }
+  }
+
+  std::filesystem::path folder_;
+  int64_t first_step_ = 0;
+  std::shared_ptr<nn::Module> model_;
+  std::optional<train::EventFile> file_;
 };
 
 /// A checkpoint file, given as such or by the folder of its run.
@@ -32,7 +85,13 @@ std::filesystem::path checkpoint_path(const std::string& given) {
   return train::is_folder("train", path) ? path / "last.safetensors" : path;
 }
 
-train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder) {
+/// The text of args.toml.
+std::string arguments(const State& state, const train::Recipe& recipe) {
+  return fmt::format("{}\n{}", kArgumentsHead, state.recipe.config_text(recipe));
+}
+
+train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder,
+                            const std::function<void(const train::Metrics&)>& on_row) {
   train::TrainerOptions options{.output = state.output,
                                 .resumed = {},
                                 .lock = {},
@@ -40,12 +99,15 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
                                 .log_interval = state.running.log_interval,
                                 .quiet = state.running.quiet,
                                 .label = "",
+                                .on_row = on_row,
                                 .observer = recorder};
   if (state.resume.empty()) {
     if (options.output.empty()) {
       options.output = new_run_folder("train");
     }
-    return train::Trainer(state.recipe.applied_to(state.recipe.defaults()), options);
+    const train::Recipe recipe = state.recipe.applied_to(state.recipe.defaults());
+    options.arguments = arguments(state, recipe);
+    return train::Trainer(recipe, options);
   }
   const std::filesystem::path file = checkpoint_path(state.resume);
   if (options.output.empty()) {
@@ -64,13 +126,22 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
     train::say("changed on resuming: {}\n", line);
   }
   options.resumed = file;
+  options.arguments = arguments(state, recipe);
   return train::Trainer(recipe, options, checkpoint);
 }
 
 int run(const State& state) {
   state.running.apply("train");
   const auto recorder = state.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
-  train::Trainer trainer = make_trainer(state, recorder);
+  const auto tensorboard = state.tensorboard ? std::make_shared<TensorBoardLog>() : nullptr;
+  std::function<void(const train::Metrics&)> on_row;
+  if (tensorboard) {
+    on_row = [tensorboard](const train::Metrics& row) { tensorboard->add(row); };
+  }
+  train::Trainer trainer = make_trainer(state, recorder, on_row);
+  if (tensorboard) {
+    tensorboard->watch(trainer);
+  }
   const std::filesystem::path record = trainer.checkpoint_file().parent_path() / "telemetry.json";
   if (recorder) {
     train::check_replaceable("train", record, "a record of 'norma train'",
@@ -113,7 +184,9 @@ Command add_train(CLI::App& program) {
       "  norma train --model resnet18 --norm group:8 --epochs 5\n"
       "  norma train --model convnext_atto --dataset shapes --images 12800 --output runs/mine\n"
       "  norma train --resume runs/mine\n"
-      "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C) and metrics.csv.");
+      "  norma train --config runs/mine/args.toml --seed 1\n"
+      "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), metrics.csv, and\n"
+      "args.toml, which has all of these options.");
   auto state = std::make_shared<State>();
   state->recipe.add_model(app);
   state->recipe.add_model_details(app);
@@ -132,6 +205,10 @@ Command add_train(CLI::App& program) {
   add_switch(app, "--telemetry", state->telemetry,
              "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer")
       .group("Running");
+  add_switch(app, "--tensorboard", state->tensorboard,
+             "write an event file for TensorBoard: curves, and how the weights of the norms are spread")
+      .group("Running");
+  add_config(app).type_name("FILE.toml").group("Running");
   state->running.add_plugin(app);
   state->running.add_all(app);
   return {&app, [state] { return run(*state); }};

@@ -339,6 +339,9 @@ void Trainer::log(double images_per_second, const Evaluation& test) {
     metrics.test_accuracy = test.accuracy;
   }
   log_->write(metrics);
+  if (options_.on_row) {
+    options_.on_row(metrics);
+  }
 }
 
 Evaluation Trainer::evaluate_now() {
@@ -359,6 +362,14 @@ TrainResult Trainer::run() {
           "train", "'{}' is the checkpoint of another run: resume it, or choose another output folder",
           checkpoint_file().string());
     open_log();
+    if (!options_.arguments.empty()) {
+      const std::filesystem::path file = options_.output / "args.toml";
+      check_replaceable("train", file, "the options of a training run", [this](std::string_view beginning) {
+        return beginning.substr(0, beginning.find('\n')) ==
+               std::string_view(options_.arguments).substr(0, options_.arguments.find('\n'));
+      });
+      write_text_file("train", file, options_.arguments);
+    }
   }
   TrainResult result;
   result.total_steps = total_steps_;

@@ -26,6 +26,9 @@ namespace norma::train {
 struct TrainerOptions {
   std::filesystem::path output;   ///< folder for last.safetensors and metrics.csv; empty: write no files
   std::filesystem::path resumed;  ///< the checkpoint that is resumed, which may be written over
+  /// Text of args.toml in the output folder, how to start the run again; "": no such file. One that begins with another
+  /// line than this is not written over.
+  std::string arguments = {};
   /// Of the output folder, from before the checkpoint was read; none: run() takes it.
   std::shared_ptr<const FolderLock> lock = {};
   int workers = 1;                  ///< background threads of the loader
@@ -38,6 +41,8 @@ struct TrainerOptions {
   std::function<double(double seconds)> time_after = {};
   /// Called before each "step", "save", "evaluate" and "log". What it throws ends the run there.
   std::function<void(std::string_view stage)> before_stage = {};
+  /// Called with each row of metrics.csv, when it is written.
+  std::function<void(const Metrics& row)> on_row = {};
   /// Sees the steps and evaluations of run(); none: nobody does.
   std::shared_ptr<StepObserver> observer = {};
 };

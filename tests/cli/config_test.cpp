@@ -1,0 +1,109 @@
+#include "cli/program.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+using test::write_file;
+
+namespace {
+
+/// What a training run says of a file of options; it does not come to training.
+std::string complaint_of(const std::string& config, const std::string& arguments = "") {
+  const TemporaryFolder folder;
+  write_file(folder.path() / "c.toml", config);
+  // A dataset that needs a folder: a file that is taken ends there.
+  const Outcome outcome = run_norma(folder.path(), "train --config c.toml --dataset idx " + arguments, "timeout 60");
+  CHECK(outcome.code == 2);
+  CHECK(outcome.out.empty());
+  return outcome.err;
+}
+
+constexpr const char* kTaken = "norma: idx: expected a folder with IDX files (option --data-dir), got none\n";
+
+}  // namespace
+
+TEST_CASE("norma train --config: each wrong line is one line that says where it is") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"# one\nlrr = 1\n", "train: c.toml:2:1: unknown option 'lrr'; did you mean 'lr'?"},
+      {"flip = 3\n", "train: c.toml:1:1: flip: expected true or false, got 3"},
+      {"model = true\n", "train: c.toml:1:1: model: expected a name, got true"},
+      {"lr = \"fast\"\n", "train: --lr: expected a number in (0, 1000], got fast"},
+      {"lr = [1, 2]\n", "train: --lr: expected a number in (0, 1000], got 1,2"},
+      {"data-dir = \"\"\n", "train: --data-dir: expected a path, got an empty text"},
+      {"model = \"--flip\"\n", "train: unknown model '--flip'"},
+      {"lr = 1979-05-27\n",
+       "train: c.toml:1:6: lr: expected a text, a number, true, false or a list of texts or numbers"},
+      {"lr = []\n", "train: c.toml:1:6: lr: expected a text, a number, true, false or a list of texts or numbers"},
+      {"[train]\nlr = 1\n", "train: c.toml:1: expected a line option = value, got '[train]'"},
+      {"a.b = 1\n", "train: c.toml:1: expected a line option = value, got 'a.b = 1'"},
+      {"epochs = 1\nimages = 64\n", "train: --epochs, --images: expected one of them"},
+      {"plugin = \"x.so\"\n", "train: c.toml:1:1: plugin: expected on the command line, got it in a file"},
+      {"config = \"x\"\n", "train: c.toml:1:1: config: expected on the command line, got it in a file"},
+      {"resume = \"x\"\n", "train: c.toml:1:1: resume: expected on the command line, got it in a file"},
+  };
+  for (const auto& [config, expected] : cases) {
+    CAPTURE(config);
+    const std::string text = complaint_of(config);
+    CHECK_MESSAGE(text.starts_with("norma: " + expected), text);
+    CHECK(text.ends_with("\n"));
+    CHECK(text.find('\n') == text.size() - 1);
+  }
+  CHECK(complaint_of("lr 0.1\n").starts_with("norma: train: c.toml:1:4: "));
+  CHECK(complaint_of("lr = 1\nlr = 2\n").starts_with("norma: train: c.toml:2:"));
+  CHECK(complaint_of("lr = 0." + std::string(5000, '1')) ==
+        "norma: train: c.toml:1: expected a line of at most 4000 bytes, got 5007\n");
+  CHECK(test::complaint("train --config none.toml") ==
+        "norma: train: cannot open none.toml: No such file or directory\n");
+}
+
+TEST_CASE("norma train --config: the command line comes first, also where options exclude each other") {
+  CHECK(complaint_of("lr = 0.1\nflip = true\nbatch-size = 8\nimages = 64\nquiet = false\n") == kTaken);
+  CHECK(complaint_of("batch-size = 0\nflip = true\n", "-b 8 --no-flip") == kTaken);
+  CHECK(complaint_of("dataset = \"none\"\n") == kTaken);
+  CHECK(complaint_of("images = 64\n", "--epochs 1") == kTaken);
+  CHECK(complaint_of("no-flip = true\nflip = false\n").starts_with("norma: train: --flip: expected once"));
+}
+
+TEST_CASE("norma train: args.toml starts the same run again") {
+  const TemporaryFolder folder;
+  write_file(folder.path() / "policy.toml", "\"layer4.*\" = \"instance\"\n");
+  const std::string plain =
+      "train --model resnet18 --small-stem --dataset shapes --img-size 16 --images 16 -b 4 --test-images 8 --lr 1e-7 "
+      "--seed 18446744073709551615 --no-channels-last --norm 'batch[eps=1e-3,momentum=0.2]' --norm-policy policy.toml "
+      "--quiet --log-interval 2 ";
+  Outcome outcome = run_norma(folder.path(), plain + "--output first");
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const std::string text = read_file(folder.path() / "first/args.toml");
+  CHECK(text.starts_with("# Options of a run: norma train --config args.toml\nmodel = \"resnet18\"\n"));
+  for (const char* line : {"\nlr = 1e-07\n", "\nimages = 16\n", "\nsmall-stem = true\n", "\nchannels-last = false\n",
+                           "\nseed = \"18446744073709551615\"\n", "\nnorm = \"batch[eps=1e-3,momentum=0.2]\"\n",
+                           "\nnorm-policy = \"policy.toml\"\n"}) {
+    CHECK_MESSAGE(text.find(line) != std::string::npos, line);
+  }
+  CHECK(text.find("\nepochs") == std::string::npos);
+  outcome = run_norma(folder.path(), "train --config first/args.toml --output second --quiet --log-interval 2");
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(read_file(folder.path() / "second/args.toml") == text);
+  CHECK(read_file(folder.path() / "first/last.safetensors") == read_file(folder.path() / "second/last.safetensors"));
+
+  SUBCASE("a changed line is a difference on resuming") {
+    outcome = run_norma(folder.path(), "train --resume second --config first/args.toml --lr 1 --quiet");
+    CHECK(outcome.out.find("changed on resuming: lr 1e-07 → 1.0\n") != std::string::npos);
+  }
+  SUBCASE("a file of somebody else is left alone") {
+    std::filesystem::create_directory(folder.path() / "third");
+    write_file(folder.path() / "third/args.toml", "mine\n");
+    outcome = run_norma(folder.path(), plain + "--output third");
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err.find("args.toml") != std::string::npos);
+    CHECK(read_file(folder.path() / "third/args.toml") == "mine\n");
+  }
+}
