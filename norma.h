@@ -80,6 +80,7 @@
 #include "data/transform.h"
 
 #include "train/checkpoint.h"
+#include "train/ema.h"
 #include "train/evaluate.h"
 #include "train/recalibrate.h"
 #include "train/recipe.h"

@@ -33,6 +33,7 @@ struct State {
   Option model;
   int64_t recalibrate = 0;
   bool fold = false;
+  bool use_ema = false;
 };
 
 /// What a checkpoint says of its run.
@@ -71,7 +72,7 @@ int run(const State& state) {
   print_precision_note(precision);
   // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
   const auto model = train::make_model(train::in_full_precision(recipe), dataset->info().num_classes());
-  train::load_model_weights(*model, recipe.model, file);
+  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
   train::check_finite("eval", file.string(), model->state_dict());
   if (state.recalibrate > 0) {
     data::Loader training = train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train),
@@ -122,6 +123,7 @@ Command add_eval(CLI::App& program) {
       .type_name("N")
       .default_str("0: keep those of the checkpoint");
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
+  add_switch(app, "--use-ema", state->use_ema, "with the averaged weights of 'norma train --model-ema'");
   state->recipe.add_model(app);
   state->recipe.add_model_details(app);
   state->recipe.add_data(app);

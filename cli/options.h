@@ -99,6 +99,7 @@ class RecipeOptions {
   void add_formats(CLI::App& app);
   void add_learning_rate(CLI::App& app);
   void add_schedule(CLI::App& app);
+  void add_model_ema(CLI::App& app);
   Option add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field, const std::string& description);
   /// What changes one field to `value`.
   template <class F, class T>

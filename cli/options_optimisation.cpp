@@ -43,6 +43,21 @@ void RecipeOptions::add_optimisation(CLI::App& app) {
       .group(kOptimisation);
   add_learning_rate(app);
   add_schedule(app);
+  if (axes_ == nullptr) {
+    add_model_ema(app);
+  }
+}
+
+void RecipeOptions::add_model_ema(CLI::App& app) {
+  add_flag(app, "--model-ema,!--no-model-ema", &train::Recipe::model_ema,
+           "keep a moving average of the weights, and evaluate it, too")
+      .group(kOptimisation);
+  add(app, "--model-ema-decay", &train::Recipe::model_ema_decay, train::ranges::kEmaDecay, "X",
+      "share of the average that an update keeps")
+      .group(kOptimisation);
+  add_flag(app, "--model-ema-warmup,!--no-model-ema-warmup", &train::Recipe::model_ema_warmup,
+           "let that share rise from 0")
+      .group(kOptimisation);
 }
 
 void RecipeOptions::add_learning_rate(CLI::App& app) {

@@ -170,8 +170,12 @@ int run(const State& state) {
                program_name(), file, state.running.plugin_words());
     return interrupted_code();
   }
-  train::say("test accuracy {:.2f} %, test loss {:.4f}; {:.1f} img/s; {}\n", 100 * result.test.accuracy,
-             result.test.loss, result.images_per_second, file);
+  const std::string averaged = result.ema_test.complete
+                                   ? fmt::format("with averaged weights {:.2f} %, {:.4f}; ",
+                                                 100 * result.ema_test.accuracy, result.ema_test.loss)
+                                   : "";
+  train::say("test accuracy {:.2f} %, test loss {:.4f}; {}{:.1f} img/s; {}\n", 100 * result.test.accuracy,
+             result.test.loss, averaged, result.images_per_second, file);
   return kSuccess;
 }
 

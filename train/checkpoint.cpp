@@ -5,6 +5,7 @@
 #include "data/json.h"
 
 #include <charconv>
+#include <utility>
 
 namespace norma::train {
 
@@ -14,6 +15,7 @@ constexpr const char* kOp = "checkpoint";
 constexpr const char* kVersionKey = "norma_checkpoint";
 constexpr const char* kVersion = "1";
 constexpr std::string_view kOptimizerPrefix = "optimizer.";
+constexpr std::string_view kEmaPrefix = "ema.";
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -33,18 +35,37 @@ T number_of(const std::string& file, const Metadata& metadata, const char* key) 
   return value;
 }
 
+/// A checkpoint's tensors, each in its part.
+Checkpoint split(const data::NamedTensors& tensors) {
+  Checkpoint parts;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.starts_with(kOptimizerPrefix)) {
+      parts.optimizer.emplace_back(name.substr(kOptimizerPrefix.size()), tensor);
+    } else if (name.starts_with(kEmaPrefix)) {
+      parts.ema.emplace_back(name.substr(kEmaPrefix.size()), tensor);
+    } else {
+      parts.model.emplace_back(name, tensor);
+    }
+  }
+  return parts;
+}
+
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
   data::NamedTensors tensors;
   for (const auto& [name, tensor] : checkpoint.model) {
-    check(!name.starts_with(kOptimizerPrefix), kOp,
-          "{}: tensor '{}': the name of a model's tensor must not begin with {}", file.string(), name,
-          kOptimizerPrefix);
+    for (const std::string_view prefix : {kOptimizerPrefix, kEmaPrefix}) {
+      check(!name.starts_with(prefix), kOp, "{}: tensor '{}': the name of a model's tensor must not begin with {}",
+            file.string(), name, prefix);
+    }
     tensors.emplace_back(name, tensor);
   }
   for (const auto& [name, tensor] : checkpoint.optimizer) {
     tensors.emplace_back(std::string(kOptimizerPrefix) + name, tensor);
+  }
+  for (const auto& [name, tensor] : checkpoint.ema) {
+    tensors.emplace_back(std::string(kEmaPrefix) + name, tensor);
   }
   std::string options;
   try {
@@ -73,7 +94,7 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
   check(version == kVersion, kOp, "{}: expected a checkpoint of version {}, got version {}", file, kVersion,
         excerpt(version));
 
-  Checkpoint checkpoint;
+  Checkpoint checkpoint = split(content.tensors);
   checkpoint.step = number_of<int64_t>(file, metadata, "step");
   checkpoint.epoch = number_of<int64_t>(file, metadata, "epoch");
   check(checkpoint.step >= 0, kOp, "{}: metadata 'step': expected at least 0, got {}", file, checkpoint.step);
@@ -89,21 +110,19 @@ Checkpoint load_checkpoint(const std::filesystem::path& path) {
   const std::string key = "metadata 'options'";
   checkpoint.options =
       data::json_as<Metadata>(where, key, data::parse_json(where, key, text_of(file, metadata, "options")));
-  for (auto& [name, tensor] : content.tensors) {
-    if (name.starts_with(kOptimizerPrefix)) {
-      checkpoint.optimizer.emplace_back(name.substr(kOptimizerPrefix.size()), std::move(tensor));
-    } else {
-      checkpoint.model.emplace_back(name, std::move(tensor));
-    }
-  }
   return checkpoint;
 }
 
-data::NamedTensors load_weights(const std::filesystem::path& file) {
+data::NamedTensors load_weights(const std::filesystem::path& file, Weights which) {
   data::Safetensors content = data::load_safetensors(file);
   if (content.metadata.contains(kVersionKey)) {
-    std::erase_if(content.tensors, [](const auto& tensor) { return tensor.first.starts_with(kOptimizerPrefix); });
+    const Checkpoint checkpoint = split(content.tensors);
+    check(which == Weights::model || !checkpoint.ema.empty(), kOp,
+          "{}: expected averages of the weights (norma train --model-ema), got none", file.string());
+    return which == Weights::model ? checkpoint.model : checkpoint.ema;
   }
+  check(which == Weights::model, kOp,
+        "{}: expected a checkpoint with averages of the weights, got a file with weights only", file.string());
   return std::move(content.tensors);
 }
 

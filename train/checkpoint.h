@@ -10,11 +10,12 @@
 namespace norma::train {
 
 /// Everything a run needs to go on as if it had never stopped. In the file (safetensors) the model's tensors have their
-/// plain names, so that it serves wherever weights are read; the optimizer's have "optimizer." before theirs; the rest
-/// is metadata.
+/// plain names, so that it serves wherever weights are read; the optimizer's have "optimizer." before theirs, and their
+/// moving averages "ema."; the rest is metadata.
 struct Checkpoint {
   data::NamedTensors model;      ///< the state dict: parameters and buffers
   data::NamedTensors optimizer;  ///< names without the prefix
+  data::NamedTensors ema = {};   ///< averages of the model's tensors (ema.h), names without the prefix; empty: none
 
   int64_t step = 0;   ///< optimizer steps done
   int64_t epoch = 0;  ///< epochs begun and finished
@@ -33,7 +34,14 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
 /// Throws Error when the file cannot be read, or is no checkpoint (weights only: use load_weights).
 Checkpoint load_checkpoint(const std::filesystem::path& file);
 
-/// The model's tensors of a checkpoint or of any other safetensors file.
-data::NamedTensors load_weights(const std::filesystem::path& file);
+/// Which of a checkpoint's tensors.
+enum class Weights {
+  model,  ///< as they were trained
+  ema     ///< their moving averages
+};
+
+/// The model's tensors of a checkpoint or of any other safetensors file. Throws Error for averages of a file that has
+/// none.
+data::NamedTensors load_weights(const std::filesystem::path& file, Weights which = Weights::model);
 
 }  // namespace norma::train

@@ -19,6 +19,8 @@ struct Metrics {
   double images_per_second = 0;
   std::optional<double> test_loss = {};  ///< where the model was evaluated
   std::optional<double> test_accuracy = {};
+  std::optional<double> ema_test_loss = {};  ///< of the averaged weights, in a log with columns for them
+  std::optional<double> ema_test_accuracy = {};
 };
 
 /// What a log begins with when a run goes on.
@@ -28,12 +30,19 @@ struct EarlierRows {
   bool evaluated = false;           ///< the row of last_step counts with test figures only
 };
 
+/// What columns a log has.
+enum class MetricsColumns {
+  plain,
+  ema  ///< two more, for the figures of averaged weights
+};
+
 /// A CSV file of what happened during training. Every row is on the disk when write() returns.
 class MetricsLog {
  public:
   /// Starts the file with the whole rows of an earlier one, which may be the same file.
   /// Throws Error that names the file when it cannot be written.
-  explicit MetricsLog(std::filesystem::path file, const EarlierRows& earlier = {});
+  explicit MetricsLog(std::filesystem::path file, const EarlierRows& earlier = {},
+                      MetricsColumns columns = MetricsColumns::plain);
   void write(const Metrics& metrics);
   /// True iff there was an earlier row of EarlierRows::last_step.
   [[nodiscard]] bool has_last_step() const { return has_last_step_; }
@@ -46,6 +55,7 @@ class MetricsLog {
   void put(const std::string& line);
 
   std::filesystem::path path_;
+  MetricsColumns columns_;
   std::unique_ptr<std::FILE, Close> file_;
   bool has_last_step_ = false;
 };

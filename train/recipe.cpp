@@ -84,6 +84,9 @@ void for_each_field(R& recipe, F&& visit) {
   visit("smoothing", recipe.smoothing);
   visit("clip_grad", recipe.clip_grad);
   visit("clip_mode", recipe.clip_mode);
+  visit("model_ema", recipe.model_ema);
+  visit("model_ema_decay", recipe.model_ema_decay);
+  visit("model_ema_warmup", recipe.model_ema_warmup);
   visit("seed", recipe.seed);
   visit("precision", recipe.precision);
   visit("cast_policy", recipe.cast_policy);

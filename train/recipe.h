@@ -81,7 +81,10 @@ struct Recipe {
   double smoothing = 0;                                 ///< of the labels
   double clip_grad = 0;                                 ///< what clip_mode says; 0: not clipped
   std::string clip_mode = "norm";                       ///< one of clip_mode_names()
-  uint64_t seed = 0;                                    ///< of the start values, the order of the images, and dropping
+  bool model_ema = false;  ///< keep a moving average of the weights (ema.h), and evaluate it, too
+  double model_ema_decay = 0.9998;
+  bool model_ema_warmup = false;  ///< the average begins with a small decay
+  uint64_t seed = 0;              ///< of the start values, the order of the images, and dropping
 
   // What it is computed in.
   std::string precision = "float32";  ///< one of training_precision_names(); float16 too for evaluation

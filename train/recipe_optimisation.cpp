@@ -125,6 +125,7 @@ void check_optimisation(const Recipe& recipe) {
   check_range("train", "smoothing", recipe.smoothing, ranges::kSmoothing);
   check_range("train", "clip-grad", recipe.clip_grad, ranges::kClipGrad);
   check_known("clip mode", recipe.clip_mode, clip_mode_names());
+  check_range("train", "model-ema-decay", recipe.model_ema_decay, ranges::kEmaDecay);
 }
 
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model) {

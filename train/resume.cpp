@@ -64,6 +64,7 @@ void check_same_run(const Recipe& before, const Recipe& now) {
   same("batch-size", before.batch_size, now.batch_size);
   same("grad-accum-steps", before.grad_accum_steps, now.grad_accum_steps);
   same("opt", before.opt, now.opt);
+  same("model-ema", before.model_ema, now.model_ema);
   same("seed", before.seed, now.seed);
   same("precision", before.precision, now.precision);
   same_policy("cast-policy", before.cast_policy, before.cast_policy_file, now.cast_policy, now.cast_policy_file);

@@ -151,6 +151,9 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(reci
   total_steps_ = plan_.total_steps();
   steps_per_epoch_ = plan_.steps_per_epoch();
   schedules_ = make_schedules(recipe_, total_steps_, steps_per_epoch_);
+  if (recipe_.model_ema) {
+    ema_.emplace(EmaOptions{.decay = recipe_.model_ema_decay, .warmup = recipe_.model_ema_warmup});
+  }
   random_ = Generator(recipe_.seed);
   if (!options_.output.empty()) {
     make_output_folder("train", options_.output);
@@ -172,6 +175,10 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   check_finite("train", "the checkpoint", checkpoint.model);
   model_->load_state_dict(checkpoint.model);
   optimizer_->load_state_dict(checkpoint.optimizer);
+  if (ema_ && checkpoint.step > 0) {
+    check_finite("train", "the checkpoint's averages", checkpoint.ema);
+    ema_->load(checkpoint.ema, model_->state_dict());
+  }
   random_.set_state(checkpoint.generator_seed, checkpoint.generator_offset);
   step_ = checkpoint.step;
   loss_sum_ = number_of<double>(checkpoint, kLossSumKey, 0);
@@ -202,6 +209,7 @@ nn::NamedTensors Trainer::wide_state() const {
 Checkpoint Trainer::checkpoint() const {
   return {.model = wide_state(),
           .optimizer = optimizer_->state_dict(),
+          .ema = ema_ ? ema_->averages() : nn::NamedTensors(),
           .step = step_,
           .epoch = step_ / steps_per_epoch_,
           .seed = recipe_.seed,
@@ -266,6 +274,9 @@ double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& 
   }
   clip_gradients(recipe_, *model_, *optimizer_);
   optimizer_->step();
+  if (ema_) {
+    ema_->update(wide_state(), step_ + 1);
+  }
   if (seen) {
     seen->after_update();
   }
@@ -285,7 +296,7 @@ void Trainer::open_log() {
   if (step_ > 0) {
     earlier = {.file = options_.resumed.parent_path() / kLogName, .last_step = step_, .evaluated = evaluation_is_due()};
   }
-  log_.emplace(options_.output / kLogName, earlier);
+  log_.emplace(options_.output / kLogName, earlier, recipe_.model_ema ? MetricsColumns::ema : MetricsColumns::plain);
   row_written_ = log_->has_last_step();
 }
 
@@ -301,28 +312,29 @@ bool Trainer::row_is_due() const {
 
 void Trainer::report_step(TrainResult& result, Progress& progress, double images_per_second) {
   Evaluation test;
+  Evaluation ema_test;
   if (evaluation_is_due()) {
     if (interrupted()) {
       return;
     }
     enter("evaluate");
-    test = evaluate_now();
-    if (!test.complete) {
+    if (!evaluate_into(result)) {
       return;
     }
-    result.test = test;
-    if (options_.observer) {
-      options_.observer->evaluated(step_, test);
-    }
-    progress.print(fmt::format("{}{}after {} images: test accuracy {:.2f} %, test loss {:.4f}", options_.label,
-                               options_.label.empty() ? "" : "  ", images_seen(), 100 * test.accuracy, test.loss));
+    test = result.test;
+    ema_test = result.ema_test;
+    const std::string label = options_.label.empty() ? "" : options_.label + "  ";
+    const std::string ema_text =
+        ema_ ? fmt::format("; with averaged weights {:.2f} %, {:.4f}", 100 * ema_test.accuracy, ema_test.loss) : "";
+    progress.print(fmt::format("{}after {} images: test accuracy {:.2f} %, test loss {:.4f}{}", label, images_seen(),
+                               100 * test.accuracy, test.loss, ema_text));
   }
   if (row_is_due()) {
-    log(images_per_second, test);
+    log(images_per_second, test, ema_test);
   }
 }
 
-void Trainer::log(double images_per_second, const Evaluation& test) {
+void Trainer::log(double images_per_second, const Evaluation& test, const Evaluation& ema_test) {
   row_written_ = true;
   if (!log_) {
     return;
@@ -338,6 +350,10 @@ void Trainer::log(double images_per_second, const Evaluation& test) {
     metrics.test_loss = test.loss;
     metrics.test_accuracy = test.accuracy;
   }
+  if (ema_test.complete) {
+    metrics.ema_test_loss = ema_test.loss;
+    metrics.ema_test_accuracy = ema_test.accuracy;
+  }
   log_->write(metrics);
   if (options_.on_row) {
     options_.on_row(metrics);
@@ -347,6 +363,32 @@ void Trainer::log(double images_per_second, const Evaluation& test) {
 Evaluation Trainer::evaluate_now() {
   data::Loader batches = make_test_loader(recipe_, test_set_, options_.workers);
   return evaluate(*model_, batches, precision_);
+}
+
+Evaluation Trainer::evaluate_ema() {
+  if (!ema_) {
+    return {};
+  }
+  if (!ema_model_) {
+    ema_model_ = make_model(recipe_, train_set_->info().num_classes());
+  }
+  ema_model_->load_state_dict(ema_->averages());
+  data::Loader batches = make_test_loader(recipe_, test_set_, options_.workers);
+  return evaluate(*ema_model_, batches, precision_);
+}
+
+bool Trainer::evaluate_into(TrainResult& result) {
+  const Evaluation test = evaluate_now();
+  const Evaluation ema_test = test.complete ? evaluate_ema() : Evaluation();
+  if (!test.complete || (ema_ && !ema_test.complete)) {
+    return false;
+  }
+  result.test = test;
+  result.ema_test = ema_test;
+  if (options_.observer) {
+    options_.observer->evaluated(step_, test);
+  }
+  return true;
 }
 
 TrainResult Trainer::run() {
@@ -406,10 +448,7 @@ TrainResult Trainer::run() {
     }
   }
   if (options_.evaluate && !interrupted() && !result.test.complete) {  // a run that was complete but for its evaluation
-    result.test = evaluate_now();
-    if (options_.observer && result.test.complete) {
-      options_.observer->evaluated(step_, result.test);
-    }
+    evaluate_into(result);
   }
   if (interrupted()) {
     save();

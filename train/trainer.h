@@ -2,6 +2,7 @@
 
 #include "core/random.h"
 #include "train/checkpoint.h"
+#include "train/ema.h"
 #include "train/environment.h"
 #include "train/evaluate.h"
 #include "train/folder_lock.h"
@@ -54,6 +55,7 @@ struct TrainResult {
   int64_t parameters = 0;
   std::vector<double> losses;    ///< of each step of this call
   Evaluation test;               ///< of the last evaluation; no images: there was none
+  Evaluation ema_test = {};      ///< the same with the averaged weights, for Recipe::model_ema
   double images_per_second = 0;  ///< batch size over the median time of a step; evaluation and checkpoints not counted
   double seconds = 0;            ///< in all, evaluation and checkpoints included
   int64_t peak_bytes = 0;        ///< the most that tensors held during training
@@ -101,9 +103,13 @@ class Trainer {
   [[nodiscard]] bool row_is_due() const;
   /// The evaluation and the row of the log that belong to this step, unless a signal came: resuming does it then.
   void report_step(TrainResult& result, Progress& progress, double images_per_second);
-  void log(double images_per_second, const Evaluation& test);
+  void log(double images_per_second, const Evaluation& test, const Evaluation& ema_test);
   void enter(std::string_view stage) const;
   Evaluation evaluate_now();
+  /// With the averaged weights; none where the recipe has no averages.
+  Evaluation evaluate_ema();
+  /// Both, into `result`. False: a signal came first.
+  bool evaluate_into(TrainResult& result);
 
   Recipe recipe_;
   Precision precision_;
@@ -115,7 +121,9 @@ class Trainer {
   Device device_;  // of the model
   std::unique_ptr<nn::Optimizer> optimizer_;
   Schedules schedules_;
-  Generator random_;  // what dropping draws from
+  std::optional<Ema> ema_;
+  std::shared_ptr<nn::Module> ema_model_;  // what the averages are evaluated in; made when they are
+  Generator random_;                       // what dropping draws from
   std::optional<MetricsLog> log_;
   StepPlan plan_;
   int64_t step_ = 0;

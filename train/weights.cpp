@@ -5,7 +5,6 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "models/registry.h"
-#include "train/checkpoint.h"
 
 #include <fmt/format.h>
 
@@ -46,8 +45,8 @@ int64_t count_not_finite(const Tensor& x) {
 
 }  // namespace
 
-void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file) {
-  const nn::NamedTensors tensors = load_weights(file);
+void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file, Weights which) {
+  const nn::NamedTensors tensors = load_weights(file, which);
   try {
     model.load_state_dict(tensors);
   } catch (const Error& error) {

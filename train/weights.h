@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nn/module.h"
+#include "train/checkpoint.h"
 
 #include <filesystem>
 #include <string>
@@ -11,7 +12,8 @@ namespace norma::train {
 /// Loads the model's tensors of a checkpoint, or of any other safetensors file, into `model`, a network of the kind
 /// `name`. Throws Error "weights: FILE: …" when they do not fit it: which network the file is of, how many names
 /// differ, and the first of them.
-void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file);
+void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file,
+                        Weights which = Weights::model);
 
 /// Throws Error "op: where: tensor 'fc.weight': expected finite numbers, got 3 that are NaN or infinite" for the first
 /// tensor that is not finite.

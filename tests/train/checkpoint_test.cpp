@@ -23,6 +23,7 @@ Checkpoint example() {
                       {"bn1.num_batches_tracked", scalar(17, DType::int64)}};
   checkpoint.optimizer = {{"step", scalar(17, DType::int64)},
                           {"exp_avg.conv1.weight", norma::test::random_tensor({4, 3, 2, 5}, 3, DType::float32)}};
+  checkpoint.ema = {{"conv1.weight", norma::test::random_tensor({4, 3, 2, 5}, 4, DType::float32)}};
   checkpoint.step = 17;
   checkpoint.epoch = 2;
   checkpoint.seed = 0xFFFFFFFFFFFFFFFF;
@@ -63,6 +64,7 @@ TEST_CASE("checkpoint: everything comes back") {
   const Checkpoint loaded = load_checkpoint(folder / "file");
   check_same(loaded.model, saved.model);
   check_same(loaded.optimizer, saved.optimizer);
+  check_same(loaded.ema, saved.ema);
   CHECK(loaded.step == saved.step);
   CHECK(loaded.epoch == saved.epoch);
   CHECK(loaded.seed == saved.seed);
@@ -89,6 +91,16 @@ TEST_CASE("checkpoint: weights of a checkpoint and of a plain file") {
   // A network of another program may well have parts called optimizer.
   data::save_safetensors(folder / "weights", {{"optimizer.weight", ones({2})}});
   check_same(load_weights(folder / "weights"), {{"optimizer.weight", ones({2})}});
+
+  check_same(load_weights(folder / "checkpoint", Weights::ema), saved.ema);
+  const auto refused = [&](const char* name) { return error_of([&] { load_weights(folder / name, Weights::ema); }); };
+  CHECK(refused("weights") == "checkpoint: " + (folder / "weights").string() +
+                                  ": expected a checkpoint with averages of the weights, got a file with weights only");
+  Checkpoint without = saved;
+  without.ema.clear();
+  save_checkpoint(folder / "without", without);
+  CHECK(refused("without") == "checkpoint: " + (folder / "without").string() +
+                                  ": expected averages of the weights (norma train --model-ema), got none");
 }
 
 TEST_CASE("checkpoint: bad files, each with its error") {

@@ -72,6 +72,28 @@ TEST_CASE("metrics log: rows, with test values where there are any") {
         "100,1.0000,12800,0.002,0.75,101.3,0.5,0.81\n");
 }
 
+TEST_CASE("metrics log: columns for averaged weights") {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder / "metrics.csv";
+  {
+    MetricsLog log(file, {}, MetricsColumns::ema);
+    log.write({.step = 1, .images_per_second = 5});
+    log.write({.step = 2,
+               .images_per_second = 5,
+               .test_loss = 0.5,
+               .test_accuracy = 0.75,
+               .ema_test_loss = 0.25,
+               .ema_test_accuracy = 1});
+  }
+  const std::string text =
+      "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy,ema_test_loss,ema_test_accuracy\n"
+      "1,0.0000,0,0,0,5.0,,,,\n"
+      "2,0.0000,0,0,0,5.0,0.5,0.75,0.25,1\n";
+  CHECK(read_file(file) == text);
+  CHECK(MetricsLog(file, {.file = file, .last_step = 2, .evaluated = true}, MetricsColumns::ema).has_last_step());
+  CHECK(read_file(file) == text);
+}
+
 TEST_CASE("metrics log: resuming keeps the rows up to its step and drops those after it") {
   const TemporaryFolder folder;
   {

@@ -98,6 +98,8 @@ TEST_CASE("recipe: errors name the value and what was expected") {
   CHECK(complaint([](Recipe& r) { r.weight_decay = -0.5; }) ==
         "train: weight-decay: expected a number from 0 to 1000, got -0.5");
   CHECK(complaint([](Recipe& r) { r.momentum = 1.5; }) == "train: momentum: expected a number in [0, 1), got 1.5");
+  CHECK(complaint([](Recipe& r) { r.model_ema_decay = 1; }) ==
+        "train: model-ema-decay: expected a number in [0, 1), got 1");
   CHECK(complaint([](Recipe& r) { r.layer_decay = 0; }) == "train: layer-decay: expected a number in (0, 1], got 0");
   CHECK(complaint([](Recipe& r) { r.grad_accum_steps = 0; }) ==
         "train: grad-accum-steps: expected a whole number from 1 to 65536, got 0");
@@ -245,6 +247,9 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.smoothing = 0.1;
   recipe.clip_grad = 1;
   recipe.clip_mode = "agc";
+  recipe.model_ema = true;
+  recipe.model_ema_decay = 0.99;
+  recipe.model_ema_warmup = true;
   recipe.seed = 0xFFFFFFFFFFFFFFFFU;
   recipe.precision = "amp_bfloat16";
   recipe.cast_policy = "relu = \"lower\"";
@@ -255,13 +260,14 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
   CHECK(back.decay_milestones == recipe.decay_milestones);
-  // All 62 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 65 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
                f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44,
-               f45, f46, f47, f48, f49, f50, f51, f52, f53, f54, f55, f56, f57, f58, f59, f60, f61, f62] = recipe;
-  CHECK(f62 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 62);
+               f45, f46, f47, f48, f49, f50, f51, f52, f53, f54, f55, f56, f57, f58, f59, f60, f61, f62, f63, f64,
+               f65] = recipe;
+  CHECK(f65 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 65);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {

@@ -185,6 +185,8 @@ TEST_CASE("resume: another network, other data or another precision is another r
         "resume: grad-accum-steps: the run was started with 1, and cannot go on with 2");
   CHECK(refused([](Recipe& r) { r.opt = "adamw"; }) ==
         "resume: opt: the run was started with 'sgd', and cannot go on with 'adamw'");
+  CHECK(refused([](Recipe& r) { r.model_ema = true; }) ==
+        "resume: model-ema: the run was started with off, and cannot go on with on");
   CHECK(refused([](Recipe& r) { r.seed = 1; }) == "resume: seed: the run was started with 0, and cannot go on with 1");
   CHECK(refused([](Recipe& r) { r.precision = "bfloat16"; }) ==
         "resume: precision: the run was started with 'float32', and cannot go on with 'bfloat16'");

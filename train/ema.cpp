@@ -1,0 +1,92 @@
+#include "train/ema.h"
+
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace norma::train {
+
+double Ema::decay(int64_t update) const {
+  const int64_t step = update - 1;
+  if (step <= 0) {
+    return 0;
+  }
+  if (!options_.warmup) {
+    return options_.decay;
+  }
+  constexpr double kPower = 2.0 / 3;
+  return std::min(1 - std::pow(1 + static_cast<double>(step), -kPower), options_.decay);
+}
+
+void Ema::update(const nn::NamedTensors& values, int64_t update) {
+  const NoGradGuard no_grad;
+  check(update == 1 || !averages_.empty(), "ema", "update: expected 1, as there was none before, got {}", update);
+  const double kept = decay(update);
+  if (averages_.empty() || kept == 0) {
+    averages_.clear();
+    for (const auto& [name, x] : values) {
+      const DType dtype = is_floating(x.dtype()) ? compute_dtype(x.dtype()) : x.dtype();
+      averages_.emplace_back(name, copy_of(x.detach(), MemoryFormat::preserve, dtype));
+    }
+    return;
+  }
+  check(values.size() == averages_.size(), "ema", "values: expected the {} tensors of before, got {}", averages_.size(),
+        values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    Tensor average = averages_[i].second;
+    const Tensor value = values[i].second.detach();
+    check(values[i].first == averages_[i].first, "ema", "values: expected '{}', got '{}'", averages_[i].first,
+          values[i].first);
+    if (is_floating(average.dtype())) {
+      mul_(average, kept);
+      add_(average, mul(to(value, average.dtype()), 1 - kept));
+    } else {
+      copy_into(value, average);
+    }
+  }
+}
+
+void Ema::load(const nn::NamedTensors& saved, const nn::NamedTensors& like) {
+  std::unordered_map<std::string, Tensor> given(saved.begin(), saved.end());
+  nn::NamedTensors averages;
+  std::vector<std::string> problems;
+  for (const auto& [name, x] : like) {
+    const auto found = given.find(name);
+    if (found == given.end()) {
+      problems.push_back(fmt::format("missing: {}", name));
+      continue;
+    }
+    if (!(found->second.sizes() == x.sizes())) {
+      problems.push_back(
+          fmt::format("{}: expected sizes {}, got {}", name, to_string(x.sizes()), to_string(found->second.sizes())));
+    } else {
+      const DType dtype = is_floating(x.dtype()) ? compute_dtype(x.dtype()) : x.dtype();
+      const Tensor average =
+          empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = dtype, .device = x.device()});
+      copy_into(found->second, average);
+      averages.emplace_back(name, average);
+    }
+    given.erase(found);
+  }
+  for (const auto& [name, x] : saved) {
+    if (given.contains(name)) {
+      problems.push_back(fmt::format("unexpected: {}", name));
+    }
+  }
+  check(problems.empty(), "ema", "{}", excerpt_list(problems, "; ", /* limit= */ 800));
+  averages_ = std::move(averages);
+}
+
+}  // namespace norma::train

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "nn/module.h"
+
+#include <cstdint>
+
+namespace norma::train {
+
+struct EmaOptions {
+  double decay = 0.9998;
+  bool warmup = false;  ///< the decay rises to `decay` from 0: 1 - (1 + n)^(-2/3) in update n + 2
+};
+
+/// An exponential moving average of everything in a state dict, as timm's ModelEmaV3: after each update
+/// average = decay · average + (1 - decay) · value, and the value itself after the first one. Floating tensors; of
+/// others (counters) it has the last value. Kept where the values lie, in float32 or float64.
+class Ema {
+ public:
+  explicit Ema(const EmaOptions& options) : options_(options) {}
+
+  /// Of update number `update`, the first of a run is 1.
+  [[nodiscard]] double decay(int64_t update) const;
+  /// Takes in the values after update number `update`. They have the same names every time. Throws Error for an update
+  /// before which there was none unless it is the first.
+  void update(const nn::NamedTensors& values, int64_t update);
+
+  /// The averages, which share memory with this; empty before the first update.
+  [[nodiscard]] const nn::NamedTensors& averages() const { return averages_; }
+  /// Goes on from averages that were saved: copies of them, on the devices and with the dtypes and strides of `like`,
+  /// a state dict. Throws one Error that lists the names that are missing, unexpected or misshapen.
+  void load(const nn::NamedTensors& saved, const nn::NamedTensors& like);
+
+ private:
+  EmaOptions options_;
+  nn::NamedTensors averages_;
+};
+
+}  // namespace norma::train
