@@ -16,6 +16,7 @@
 #include "core/version.h"
 
 #include "ops/conv/conv.h"
+#include "ops/loss/binary_cross_entropy.h"
 #include "ops/loss/loss.h"
 #include "ops/map_norm/dynamic_tanh.h"
 #include "ops/map_norm/evo_norm.h"
@@ -50,8 +51,10 @@
 #include "nn/norm/policy.h"
 #include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
+#include "nn/optim/lamb.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/parameter_groups.h"
+#include "nn/optim/rmsprop_tf.h"
 #include "nn/optim/schedule.h"
 #include "nn/optim/sgd.h"
 #include "nn/plugin.h"

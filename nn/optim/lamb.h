@@ -1,0 +1,44 @@
+#pragma once
+
+#include "nn/optim/optimizer.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace norma::nn {
+
+struct LambOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-6;
+  double max_grad_norm = 1;  ///< gradients are scaled down to this norm of all together first; 0: not
+};
+
+/// You et al., "Large batch optimization for deep learning", 2020, as timm's Lamb: AdamW's direction with the decay in
+/// it, scaled to the norm of the parameter:
+///   m, v as AdamW, of g / max(1, |all g| / max_grad_norm);
+///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay · p;  p -= lr · r · u
+/// with the trust ratio r = |p| / |u|, or 1 where either is 0 and for groups without weight decay. Made of tensor
+/// functions; nobody waits for a device. The gradients stay as they are.
+class Lamb : public Optimizer {
+ public:
+  explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});
+  [[nodiscard]] double momentum() const override { return options_.beta1; }
+  void set_momentum(double momentum) override { options_.beta1 = momentum; }
+
+ protected:
+  [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+
+ private:
+  /// Once a step: what all gradients are divided by.
+  void find_divisor();
+
+  LambOptions options_;
+  Tensor divisor_;             // of the gradients in a step: float64, of rank 0; undefined: 1
+  int64_t divisor_step_ = -1;  // which step
+};
+
+}  // namespace norma::nn
