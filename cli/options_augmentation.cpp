@@ -1,3 +1,4 @@
+#include "cli/config_file.h"
 #include "cli/options.h"
 #include "data/augment/erase.h"
 #include "data/augment/mix.h"
@@ -6,6 +7,7 @@
 
 #include <charconv>
 #include <memory>
+#include <string>
 #include <system_error>
 
 namespace norma::cli {
@@ -27,6 +29,13 @@ Option RecipeOptions::add_pair(CLI::App& app, const std::string& name, std::vect
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), numbers->emplace_back());
     return error == std::errc() && end == item.data() + item.size();
   };
+  note_config(name, [field](const train::Recipe& recipe) {
+    std::string list;
+    for (const double number : recipe.*field) {
+      list += (list.empty() ? "" : ", ") + toml_number(number);
+    }
+    return list.empty() ? list : "[" + list + "]";
+  });
   return add_items(app, name, "a number", begin, take, description).type_name("LIST").default_str(default_text);
 }
 

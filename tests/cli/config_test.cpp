@@ -78,14 +78,15 @@ TEST_CASE("norma train: args.toml starts the same run again") {
   const std::string plain =
       "train --model resnet18 --small-stem --dataset shapes --img-size 16 --images 16 -b 4 --test-images 8 --lr 1e-7 "
       "--seed 18446744073709551615 --no-channels-last --norm 'batch[eps=1e-3,momentum=0.2]' --norm-policy policy.toml "
-      "--quiet --log-interval 2 ";
+      "--quiet --log-interval 2 --scale 0.25,1 --aa rand-m9-mstd0.5 --color-jitter 0.4 --reprob 0.25 --mixup 0.8 ";
   Outcome outcome = run_norma(folder.path(), plain + "--output first");
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   const std::string text = read_file(folder.path() / "first/args.toml");
   CHECK(text.starts_with("# Options of a run: norma train --config args.toml\nmodel = \"resnet18\"\n"));
-  for (const char* line : {"\nlr = 1e-07\n", "\nimages = 16\n", "\nsmall-stem = true\n", "\nchannels-last = false\n",
-                           "\nseed = \"18446744073709551615\"\n", "\nnorm = \"batch[eps=1e-3,momentum=0.2]\"\n",
-                           "\nnorm-policy = \"policy.toml\"\n"}) {
+  for (const char* line :
+       {"\nlr = 1e-07\n", "\nimages = 16\n", "\nsmall-stem = true\n", "\nchannels-last = false\n",
+        "\nseed = \"18446744073709551615\"\n", "\nnorm = \"batch[eps=1e-3,momentum=0.2]\"\n",
+        "\nnorm-policy = \"policy.toml\"\n", "\nscale = [0.25, 1]\n", "\naa = \"rand-m9-mstd0.5\"\n"}) {
     CHECK_MESSAGE(text.find(line) != std::string::npos, line);
   }
   CHECK(text.find("\nepochs") == std::string::npos);
