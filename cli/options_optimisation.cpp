@@ -23,7 +23,7 @@ void RecipeOptions::add_update(CLI::App& app) {
       "learning rate of each block, as a share of the next one's", "1: all the same")
       .group(kOptimisation);
   add(app, "--momentum", &train::Recipe::momentum, train::ranges::kMomentum, "X",
-      "of sgd; beta1 of adamw; --sched onecycle moves it between 0.85 and 0.95")
+      "of sgd and rmsproptf; beta1 of adamw and lamb; --sched onecycle moves it between 0.85 and 0.95")
       .group(kOptimisation);
   add(app, "--smoothing", &train::Recipe::smoothing, train::ranges::kSmoothing, "X", "label smoothing")
       .group(kOptimisation);
@@ -40,6 +40,12 @@ void RecipeOptions::add_optimisation(CLI::App& app) {
   add_update(app);
   add(app, "--grad-accum-steps", &train::Recipe::grad_accum_steps, train::ranges::kGradAccumSteps, "N",
       "batches whose gradients make one update")
+      .group(kOptimisation);
+  add_flag(app, "--bce-loss,!--no-bce-loss", &train::Recipe::bce_loss,
+           "binary cross entropy over the classes in the place of cross entropy")
+      .group(kOptimisation);
+  add(app, "--bce-target-thresh", &train::Recipe::bce_target_thresh, train::ranges::kTargetThreshold, "X",
+      "with --bce-loss: targets above X become 1, others 0", "targets as they are")
       .group(kOptimisation);
   add_learning_rate(app);
   add_schedule(app);
@@ -89,7 +95,7 @@ void RecipeOptions::add_learning_rate(CLI::App& app) {
       "images per update that --lr-base is for")
       .group(kOptimisation);
   add(app, "--lr-base-scale", &train::Recipe::lr_base_scale, "a name", "NAME",
-      "linear or sqrt: how --lr-base follows the images per update", "sqrt for adamw, else linear")
+      "linear or sqrt: how --lr-base follows the images per update", "sqrt for adamw and lamb, else linear")
       .group(kOptimisation);
 }
 

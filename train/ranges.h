@@ -30,6 +30,7 @@ inline constexpr Range<int64_t> kMilestone{1, 1'000'000};
 inline constexpr Range<double> kDecayEpochs{.low = 0, .high = 1'000'000, .with_low = false};
 inline constexpr Range<double> kDecayRate{.low = 0, .high = 1000, .with_low = false};
 inline constexpr Range<double> kSmoothing{.low = 0, .high = 1, .with_high = false};
+inline constexpr Range<double> kTargetThreshold{.low = 0, .high = 1, .with_high = false};
 inline constexpr Range<double> kClipGrad{0, 1'000'000'000};
 inline constexpr Range<double> kEmaDecay{.low = 0, .high = 1, .with_high = false};
 inline constexpr Range<uint64_t> kSeed{0, std::numeric_limits<uint64_t>::max()};

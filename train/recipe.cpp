@@ -82,6 +82,8 @@ void for_each_field(R& recipe, F&& visit) {
   visit("decay_rate", recipe.decay_rate);
   visit("sched_on_updates", recipe.sched_on_updates);
   visit("smoothing", recipe.smoothing);
+  visit("bce_loss", recipe.bce_loss);
+  visit("bce_target_thresh", recipe.bce_target_thresh);
   visit("clip_grad", recipe.clip_grad);
   visit("clip_mode", recipe.clip_mode);
   visit("model_ema", recipe.model_ema);

@@ -64,7 +64,7 @@ struct Recipe {
   double weight_decay = 0.05;
   double layer_decay = 1;          ///< each block's rate is that of the next one times this; 1: the same for all
   int64_t grad_accum_steps = 1;    ///< batches whose gradients make one update
-  double momentum = 0.9;           ///< SGD's momentum, AdamW's beta1; one-cycle moves it
+  double momentum = 0.9;           ///< SGD's and RMSprop's momentum, AdamW's and LAMB's beta1; one-cycle moves it
   std::string sched = "onecycle";  ///< one of schedule_names()
   double lr_base = 0;              ///< above 0: the learning rate for lr_base_size images, in the place of `lr`
   int64_t lr_base_size = 256;
@@ -79,9 +79,11 @@ struct Recipe {
   double decay_rate = 0.1;                              ///< step, multistep: the factor of each decay; poly: the power
   bool sched_on_updates = true;                         ///< the rate moves with every step; false: once an epoch
   double smoothing = 0;                                 ///< of the labels
-  double clip_grad = 0;                                 ///< what clip_mode says; 0: not clipped
-  std::string clip_mode = "norm";                       ///< one of clip_mode_names()
-  bool model_ema = false;  ///< keep a moving average of the weights (ema.h), and evaluate it, too
+  bool bce_loss = false;                    ///< binary cross entropy over the classes in the place of cross entropy
+  std::optional<double> bce_target_thresh;  ///< with it: targets above this become 1, others 0
+  double clip_grad = 0;                     ///< what clip_mode says; 0: not clipped
+  std::string clip_mode = "norm";           ///< one of clip_mode_names()
+  bool model_ema = false;                   ///< keep a moving average of the weights (ema.h), and evaluate it, too
   double model_ema_decay = 0.9998;
   bool model_ema_warmup = false;  ///< the average begins with a small decay
   uint64_t seed = 0;              ///< of the start values, the order of the images, and dropping
@@ -143,6 +145,10 @@ Recipe in_full_precision(const Recipe& recipe);
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes);
 /// Weight decay is on matrices and convolution weights only.
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model);
+
+/// The loss of a batch that the recipe trains with, of rank 0. logits: (N, C); target: class numbers (N), or the share
+/// of each class (N, C) in the logits' dtype.
+Tensor training_loss(const Recipe& recipe, const Tensor& logits, const Tensor& target);
 
 /// Clips the gradients as the recipe says. `optimizer` holds the parameters of `model`. As in timm, agc leaves out the
 /// last two parameters, the classifier's.

@@ -3,8 +3,13 @@
 #include "models/parameter_depths.h"
 #include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
+#include "nn/optim/lamb.h"
 #include "nn/optim/parameter_groups.h"
+#include "nn/optim/rmsprop_tf.h"
 #include "nn/optim/sgd.h"
+#include "ops/loss/binary_cross_entropy.h"
+#include "ops/loss/loss.h"
+#include "ops/pointwise/pointwise.h"
 #include "train/ranges.h"
 #include "train/recipe.h"
 #include "train/recipe_checks.h"
@@ -99,7 +104,7 @@ std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, cons
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
-  return {"adamw", "sgd", "nesterov"};
+  return {"adamw", "sgd", "nesterov", "lamb", "rmsproptf"};
 }
 
 std::vector<std::string> schedule_names() {
@@ -123,6 +128,10 @@ void check_optimisation(const Recipe& recipe) {
   check_range("train", "momentum", recipe.momentum, ranges::kMomentum);
   check_schedule(recipe);
   check_range("train", "smoothing", recipe.smoothing, ranges::kSmoothing);
+  if (recipe.bce_target_thresh) {
+    check_range("train", "bce-target-thresh", *recipe.bce_target_thresh, ranges::kTargetThreshold);
+    check(recipe.bce_loss, "train", "bce-target-thresh: expected bce-loss with it, got none");
+  }
   check_range("train", "clip-grad", recipe.clip_grad, ranges::kClipGrad);
   check_known("clip mode", recipe.clip_mode, clip_mode_names());
   check_range("train", "model-ema-decay", recipe.model_ema_decay, ranges::kEmaDecay);
@@ -134,9 +143,30 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Mo
   if (recipe.opt == "adamw") {
     return std::make_unique<nn::AdamW>(std::move(groups), nn::AdamWOptions{.lr = lr, .beta1 = recipe.momentum});
   }
+  if (recipe.opt == "lamb") {
+    return std::make_unique<nn::Lamb>(std::move(groups), nn::LambOptions{.lr = lr, .beta1 = recipe.momentum});
+  }
+  if (recipe.opt == "rmsproptf") {
+    return std::make_unique<nn::RmsPropTf>(std::move(groups),
+                                           nn::RmsPropTfOptions{.lr = lr, .momentum = recipe.momentum});
+  }
   check_known("optimizer", recipe.opt, optimizer_names());
   return std::make_unique<nn::Sgd>(
       std::move(groups), nn::SgdOptions{.lr = lr, .momentum = recipe.momentum, .nesterov = recipe.opt == "nesterov"});
+}
+
+Tensor training_loss(const Recipe& recipe, const Tensor& logits, const Tensor& target) {
+  if (!recipe.bce_loss) {
+    return cross_entropy(logits, target, {.label_smoothing = recipe.smoothing});
+  }
+  BinaryCrossEntropyOptions options{.label_smoothing = recipe.smoothing, .target_threshold = recipe.bce_target_thresh};
+  if (target.rank() == 1) {
+    return binary_cross_entropy_with_logits(logits, target, options);
+  }
+  // Shares of mixed images are smoothed as class numbers are.
+  const double floor = recipe.smoothing / static_cast<double>(logits.size(1));
+  options.label_smoothing = 0;
+  return binary_cross_entropy_with_logits(logits, add(mul(target, 1 - recipe.smoothing), floor), options);
 }
 
 void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Optimizer& optimizer) {
@@ -161,7 +191,8 @@ double base_lr(const Recipe& recipe) {
   }
   const double ratio =
       static_cast<double>(recipe.batch_size * recipe.grad_accum_steps) / static_cast<double>(recipe.lr_base_size);
-  const bool by_root = recipe.lr_base_scale.empty() ? recipe.opt == "adamw" : recipe.lr_base_scale == "sqrt";
+  const bool by_root =
+      recipe.lr_base_scale.empty() ? recipe.opt == "adamw" || recipe.opt == "lamb" : recipe.lr_base_scale == "sqrt";
   return recipe.lr_base * (by_root ? std::sqrt(ratio) : ratio);
 }
 

@@ -7,7 +7,6 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
-#include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "train/dataset_notes.h"
@@ -257,7 +256,7 @@ double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& 
       const DType dtype = compute_dtype(logits.dtype());
       const Tensor target = batch.targets.defined() ? to(to_device(batch.targets, device_), dtype)  // of mixed images
                                                     : to_device(batch.labels, device_);
-      loss = cross_entropy(to(logits, dtype), target, {.label_smoothing = recipe_.smoothing});
+      loss = training_loss(recipe_, to(logits, dtype), target);
     }
     if (batches > 1) {  // gradients add up, to that of the mean
       loss = div(loss, static_cast<double>(batches));

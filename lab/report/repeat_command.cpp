@@ -145,6 +145,8 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--decay-epochs", recipe, &Recipe::decay_epochs);
   words.put_changed("--decay-rate", recipe, &Recipe::decay_rate);
   words.put_changed("--smoothing", recipe, &Recipe::smoothing);
+  words.put_changed("--bce-loss", recipe, &Recipe::bce_loss);
+  words.put_changed("--bce-target-thresh", recipe, &Recipe::bce_target_thresh);
   words.put_changed("--clip-grad", recipe, &Recipe::clip_grad);
   words.put_changed("--clip-mode", recipe, &Recipe::clip_mode);
   words.put_changed("--seed", recipe, &Recipe::seed);

@@ -3,6 +3,9 @@
 #include "core/error.h"
 #include "core/factory.h"
 #include "error_text.h"
+#include "nn/optim/lamb.h"
+#include "nn/optim/rmsprop_tf.h"
+#include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "train/augmentation.h"
@@ -100,6 +103,10 @@ TEST_CASE("recipe: errors name the value and what was expected") {
   CHECK(complaint([](Recipe& r) { r.momentum = 1.5; }) == "train: momentum: expected a number in [0, 1), got 1.5");
   CHECK(complaint([](Recipe& r) { r.model_ema_decay = 1; }) ==
         "train: model-ema-decay: expected a number in [0, 1), got 1");
+  CHECK(complaint([](Recipe& r) { r.bce_target_thresh = 0.2; }) ==
+        "train: bce-target-thresh: expected bce-loss with it, got none");
+  CHECK(complaint([](Recipe& r) { r.bce_loss = true, r.bce_target_thresh = 1; }) ==
+        "train: bce-target-thresh: expected a number in [0, 1), got 1");
   CHECK(complaint([](Recipe& r) { r.layer_decay = 0; }) == "train: layer-decay: expected a number in (0, 1], got 0");
   CHECK(complaint([](Recipe& r) { r.grad_accum_steps = 0; }) ==
         "train: grad-accum-steps: expected a whole number from 1 to 65536, got 0");
@@ -245,6 +252,8 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.decay_rate = 0.2;
   recipe.sched_on_updates = false;
   recipe.smoothing = 0.1;
+  recipe.bce_loss = true;
+  recipe.bce_target_thresh = 0.2;
   recipe.clip_grad = 1;
   recipe.clip_mode = "agc";
   recipe.model_ema = true;
@@ -260,14 +269,14 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
   CHECK(back.decay_milestones == recipe.decay_milestones);
-  // All 65 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 67 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
                f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44,
-               f45, f46, f47, f48, f49, f50, f51, f52, f53, f54, f55, f56, f57, f58, f59, f60, f61, f62, f63, f64,
-               f65] = recipe;
-  CHECK(f65 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 65);
+               f45, f46, f47, f48, f49, f50, f51, f52, f53, f54, f55, f56, f57, f58, f59, f60, f61, f62, f63, f64, f65,
+               f66, f67] = recipe;
+  CHECK(f67 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 67);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
@@ -452,4 +461,37 @@ TEST_CASE("recipe: layer decay lowers the rate of each block before the last") {
   CHECK(convnext["stages.2.blocks.5.mlp.fc1.weight"] == 0.125);
   CHECK(convnext["stages.0.blocks.0.norm.weight"] == std::pow(0.5, 12));
   CHECK(convnext["stem.0.weight"] == std::pow(0.5, 13));
+}
+
+TEST_CASE("recipe: the loss it trains with, of class numbers and of mixed images") {
+  Recipe recipe;
+  recipe.smoothing = 0.3;
+  const Tensor logits = from_vector<double>({1, -2, 0.5, 0, 3, -1}, {2, 3});
+  const Tensor classes = from_vector<int64_t>({2, 0}, {2});
+  const Tensor shares = from_vector<double>({0, 0, 1, 1, 0, 0}, {2, 3});
+  const auto loss = [&](const Tensor& target) { return train::training_loss(recipe, logits, target).item<double>(); };
+  CHECK(loss(classes) == cross_entropy(logits, classes, {.label_smoothing = 0.3}).item<double>());
+  CHECK(loss(shares) == doctest::Approx(loss(classes)));
+  recipe.bce_loss = true;
+  const auto one = [](double x, double t) { return (1 - t) * x + std::log1p(std::exp(-x)); };
+  const double smoothed = one(1, 0.1) + one(-2, 0.1) + one(0.5, 0.8) + one(0, 0.8) + one(3, 0.1) + one(-1, 0.1);
+  CHECK(loss(classes) == doctest::Approx(smoothed / 6));
+  CHECK(loss(shares) == doctest::Approx(smoothed / 6));
+  recipe.bce_target_thresh = 0.2;
+  const double hard = one(1, 0) + one(-2, 0) + one(0.5, 1) + one(0, 1) + one(3, 0) + one(-1, 0);
+  CHECK(loss(classes) == doctest::Approx(hard / 6));
+  CHECK(loss(shares) == doctest::Approx(hard / 6));
+}
+
+TEST_CASE("recipe: lamb and rmsproptf by name") {
+  Recipe recipe;
+  recipe.model = "convnext_atto";
+  recipe.momentum = 0.7;
+  const auto model = train::make_model(recipe, 10);
+  recipe.opt = "lamb";
+  CHECK(dynamic_cast<nn::Lamb*>(train::make_optimizer(recipe, *model).get()) != nullptr);
+  recipe.opt = "rmsproptf";
+  const auto optimizer = train::make_optimizer(recipe, *model);
+  CHECK(dynamic_cast<nn::RmsPropTf*>(optimizer.get()) != nullptr);
+  CHECK(optimizer->momentum() == 0.7);
 }
