@@ -50,8 +50,8 @@ void Ema::update(const nn::NamedTensors& values, int64_t update) {
     check(values[i].first == averages_[i].first, "ema", "values: expected '{}', got '{}'", averages_[i].first,
           values[i].first);
     if (is_floating(average.dtype())) {
-      mul_(average, kept);
-      add_(average, mul(to(value, average.dtype()), 1 - kept));
+      // Of equal ones the average stays as it is; decay · average + (1 - decay) · value would drift by rounded factors.
+      add_(average, mul(sub(to(value, average.dtype()), average), 1 - kept));
     } else {
       copy_into(value, average);
     }

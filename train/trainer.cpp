@@ -242,13 +242,16 @@ double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& 
   if (schedules_.momentum) {
     optimizer_->set_momentum(schedules_.momentum(step_));
   }
-  const std::unique_ptr<ObservedStep> seen = options_.observer ? options_.observer->begin_step(step_ + 1) : nullptr;
+  std::unique_ptr<ObservedStep> seen;
   optimizer_->zero_grad();
   default_generator() = random_;          // whatever else has drawn from it since the step before
   const Tf32Guard tf32(precision_.tf32);  // backward too
-  Tensors losses;
+  Tensor total;
   for (int64_t i = 0; i < batches; ++i) {
     const data::Batch batch = next();
+    if (i + 1 == batches && options_.observer) {  // forward and backward are those of one batch, the last
+      seen = options_.observer->begin_step(step_ + 1);
+    }
     Tensor loss;
     {
       const PrecisionScope scope(precision_);
@@ -261,15 +264,15 @@ double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& 
     if (batches > 1) {  // gradients add up, to that of the mean
       loss = div(loss, static_cast<double>(batches));
     }
-    const bool last = i + 1 == batches;  // those before count as part of the forward pass
-    if (seen && last) {
+    if (seen) {
       seen->after_forward(loss);
     }
     loss.backward();
-    if (seen && last) {
+    if (seen) {
       seen->after_backward();
     }
-    losses.push_back(loss.detach());
+    const Tensor part = batches > 1 ? to(loss.detach(), DType::float64) : loss.detach();
+    total = total.defined() ? add(total, part) : part;
   }
   clip_gradients(recipe_, *model_, *optimizer_);
   optimizer_->step();
@@ -281,10 +284,7 @@ double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& 
   }
   random_ = default_generator();
   // The only place of a step where the host waits for the device: when all work has been given to it.
-  double value = 0;
-  for (const Tensor& loss : losses) {
-    value += loss.to_vector<double>().front();
-  }
+  const auto value = total.to_vector<double>().front();
   check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",
         value, step_ + 1, base_lr(recipe_));
   return value;

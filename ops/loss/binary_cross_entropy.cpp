@@ -22,26 +22,24 @@ constexpr std::string_view kOp = "binary_cross_entropy_with_logits";
 /// No class number is left out.
 constexpr int64_t kNone = std::numeric_limits<int64_t>::min();
 
-/// Throws Error for a number that is no class, where that can be seen without waiting for a device.
-void check_classes(const Tensor& classes, int64_t count) {
+/// Throws Error for a number that is no class. False: that cannot be seen without waiting for the device.
+bool check_classes(const Tensor& classes, int64_t count) {
   const auto find = kernels::loss_kernels.table(kOp, classes.device()).find_no_class;
   if (find == nullptr) {
-    return;
+    return false;
   }
   const Tensor dense = contiguous(classes);
   const int64_t row =
       find({.rows = dense.numel(), .classes = count, .ignore_index = kNone}, dense.device_pointer<int64_t>());
   check(row < 0, kOp, "target: expected classes in [0, {}), got {} at index {}", count,
         row < 0 ? 0 : select(dense, 0, row).item<int64_t>(), row);
+  return true;
 }
 
-/// One row for each class number: 1 in its class, 0 elsewhere, smoothed.
-Tensor one_hot(const Tensor& classes, const Tensor& logits, double smoothing) {
-  const int64_t count = logits.size(1);
+/// One row for each class number: 1 in its class, 0 elsewhere.
+Tensor one_hot(const Tensor& classes, const Tensor& logits) {
   const Tensor numbers = unsqueeze(classes, 1);
-  const Tensor hits = equal(numbers, unsqueeze(arange(count, DType::int64, logits.device()), 0));
-  const double off = smoothing / static_cast<double>(count);
-  return add(mul(to(hits, logits.dtype()), 1 - smoothing), off);
+  return to(equal(numbers, unsqueeze(arange(logits.size(1), DType::int64, logits.device()), 0)), logits.dtype());
 }
 
 void check_weight(std::string_view name, const Tensor& weight, const Tensor& logits) {
@@ -87,18 +85,22 @@ Tensor binary_cross_entropy_with_logits(const Tensor& uncast_logits, const Tenso
   check_weight("weight", options.weight, logits);
   check_weight("pos_weight", options.pos_weight, logits);
 
-  if (class_numbers) {
-    check_classes(target, logits.size(1));
-  }
+  const bool classes_checked = !class_numbers || check_classes(target, logits.size(1));
   const DType dtype = compute_dtype(logits.dtype());
   const Tensor wide = to(logits, dtype);
-  Tensor probabilities = class_numbers ? one_hot(target, wide, smoothing) : to(target, dtype);
+  const Tensor hits = class_numbers ? one_hot(target, wide) : Tensor();
+  Tensor probabilities = class_numbers ? add(mul(hits, 1 - smoothing), smoothing / static_cast<double>(logits.size(1)))
+                                       : to(target, dtype);
   if (options.target_threshold) {
     probabilities = to(greater(probabilities.detach(), *options.target_threshold), dtype);
   }
   Tensor losses = wide_losses(wide, probabilities, options.pos_weight);
   if (options.weight.defined()) {
     losses = mul(losses, to(options.weight, dtype));
+  }
+  if (!classes_checked) {
+    losses = where(greater(sum(hits, {1}, {.keepdim = true}), 0), losses,
+                   full({}, std::numeric_limits<double>::quiet_NaN(), {.dtype = dtype, .device = logits.device()}));
   }
   const Tensor result = options.reduction == Reduction::mean  ? mean(losses)
                         : options.reduction == Reduction::sum ? sum(losses)

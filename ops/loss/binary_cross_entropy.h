@@ -23,7 +23,7 @@ struct BinaryCrossEntropyOptions {
 /// Differentiable in logits (and in probabilities, without a threshold), also twice; exact for large logits of either
 /// sign. Composed of cross_entropy over the two classes [x, 0]. Throws Error for other targets, weights that require a
 /// gradient, options out of range and, where that can be seen without waiting for a device, class numbers outside [0,
-/// C); on CUDA such a number is no class.
+/// C); on CUDA such a number makes the losses of its row NaN.
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target,
                                         const BinaryCrossEntropyOptions& options = {});
 

@@ -165,7 +165,7 @@ TEST_CASE("norma train: a disk that fills during a checkpoint") {
   CHECK(outcome.err == "norma: safetensors: cannot write o/last.safetensors: File too large\n");
   CHECK(read_file(folder / "o/last.safetensors") == before);
   const auto entries = std::filesystem::directory_iterator(folder / "o");
-  CHECK(std::distance(begin(entries), end(entries)) == 2);  // the checkpoint and the log, no temporary file
+  CHECK(std::distance(begin(entries), end(entries)) == 3);  // checkpoint, log and args.toml, no temporary file
 }
 
 TEST_CASE("norma eval: files that are no checkpoint") {

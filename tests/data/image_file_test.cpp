@@ -168,6 +168,61 @@ TEST_CASE("image: what is no image, or damaged, has a text that names the file")
   CHECK(folder.names() == std::vector<std::string>{"x.jpg"});
 }
 
+TEST_CASE("image: raw PNM of 8 and 16 bits and of other maxima, in grey and colour") {
+  const TemporaryFolder folder;
+  const auto pixels = [&](const std::string& bytes, int64_t channels) {
+    write_file(folder / "x.ppm", bytes);
+    return read_image(folder / "x.ppm", channels).pixels;
+  };
+  using Bytes = std::vector<uint8_t>;
+  CHECK(pixels(std::string("P5\n2 1\n255\n\x07\xFF"), 1) == Bytes{7, 255});
+  CHECK(pixels(std::string("P5 2 # wide\n#\n1 15\n\x0F\x07 more"), 3) == Bytes{255, 255, 255, 119, 119, 119});
+  CHECK(pixels(std::string("P5\n2 1\n65535\n\x80\x00\x00\xFF", 17), 3) == Bytes{128, 128, 128, 1, 1, 1});
+  CHECK(pixels(std::string("P6\n1 1\n65535\n\xFF\xFF\x80\x00\x00\x00", 19), 3) == Bytes{255, 128, 0});
+  CHECK(pixels(std::string("P6\n1 1\n255\n\xFF\x00\x00", 14), 1) == Bytes{76});
+  CHECK(pixels(std::string("P5\n1 1\n7\n\xFF"), 1) == Bytes{255});
+  write_file(folder / "wide.pgm", "P5\n500 500\n65535\n" + std::string(500'000, 'x'));
+  CHECK(read_image(folder / "wide.pgm").pixels == Bytes(750'000, 120));  // 0x7878 of 65535 are 120 of 255
+  const auto error = [&](const std::string& bytes) { return error_of([&] { pixels(bytes, 3); }); };
+  const std::string damaged = "image: " + (folder / "x.ppm").string() + ": damaged: ";
+  CHECK(error("P6\n64 64\n255\n") == damaged + "it ends early");
+  CHECK(error("P5\n2 2\n65535\n1234567") == damaged + "it ends early");
+  CHECK(error("P5\n2 1\n255") == damaged + "it ends early");
+  CHECK(error("P6\n0 5\n255\n") == damaged + "expected at least 1 pixel, got 5 x 0");
+  for (const char* header : {"P5\n", "P5\n1 1\n", "P5\n-1 1\n255\n", "P5\n1 1\n0\n1", "P5\n1 1\n65536\n12",
+                             "P6\n99999999999999999999 1 255\n1", "P5 # no end"}) {
+    CHECK_MESSAGE(error(header) == damaged + "expected width, height and a maximum from 1 to 65535", header);
+  }
+  CHECK(error("P5\n30000 30000\n255\n").ends_with("expected at most 134217728 pixels, got 30000 x 30000"));
+  CHECK(error("P5\n2000000000 2000000000\n255\n").find("expected at most") != std::string::npos);
+}
+
+TEST_CASE("image: a picture without pixels is damaged") {
+  const TemporaryFolder folder;
+  std::string empty = "BM";  // 54 bytes of header, 0 x 0 pixels of 24 bits
+  for (const auto& [value, bytes] : std::vector<std::pair<int, int>>{{54, 4},
+                                                                     {0, 4},
+                                                                     {54, 4},
+                                                                     {40, 4},
+                                                                     {0, 4},
+                                                                     {0, 4},
+                                                                     {1, 2},
+                                                                     {24, 2},
+                                                                     {0, 4},
+                                                                     {0, 4},
+                                                                     {0, 4},
+                                                                     {0, 4},
+                                                                     {0, 4},
+                                                                     {0, 4}}) {
+    for (int i = 0; i < bytes; ++i) {
+      empty += static_cast<char>(value >> (8 * i));
+    }
+  }
+  write_file(folder / "x.bmp", empty + "more");
+  const std::string error = error_of([&] { read_image(folder / "x.bmp"); });
+  CHECK_MESSAGE(error.starts_with("image: " + (folder / "x.bmp").string() + ": "), error);
+}
+
 TEST_CASE("image: to a tensor and back") {
   const Image image = gradients();
   const Tensor x = image_to_tensor(image, kImageNetMean, kImageNetStd);

@@ -363,6 +363,24 @@ TEST_CASE("telemetry: training has the same bits with it and without") {
   }
 }
 
+TEST_CASE("telemetry: of a step with several batches the last one is looked at") {
+  train::Recipe recipe = small_recipe("resnet18", "batch", 4);
+  const auto layers_of = [&] {
+    const auto recorder = std::make_shared<TelemetryRecorder>();
+    outcome_of(recipe, recorder);
+    REQUIRE(!recorder->result().health.empty());
+    return recorder->result().health.front().layers;
+  };
+  const auto one = layers_of();
+  recipe.grad_accum_steps = 2;
+  const auto two = layers_of();
+  REQUIRE(two.size() == one.size());
+  for (size_t i = 0; i < one.size(); ++i) {
+    CHECK(two[i].name == one[i].name);
+    CHECK(two[i].gradient.has_value() == one[i].gradient.has_value());
+  }
+}
+
 TEST_CASE("telemetry: the record of a run") {
   const train::Recipe recipe = small_recipe("resnet18", "batch", 3);
   const auto recorder = std::make_shared<TelemetryRecorder>();

@@ -1,6 +1,8 @@
 #include "ops/loss/binary_cross_entropy.h"
 
+#include "core/device.h"
 #include "core/tape.h"
+#include "cuda_devices.h"
 #include "error_text.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -9,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 using namespace norma;
@@ -161,10 +164,6 @@ TEST_CASE("binary_cross_entropy_with_logits: error texts") {
   CHECK(error(zeros({3, 2})) ==
         "binary_cross_entropy_with_logits: target: expected int64 classes for logits (N, C), or float32 probabilities "
         "of sizes [2, 3], got float32 [3, 2]");
-  CHECK(error(from_vector<int64_t>({0, 3}, {2})) ==
-        "binary_cross_entropy_with_logits: target: expected classes in [0, 3), got 3 at index 1");
-  CHECK(error(from_vector<int64_t>({-100, 1}, {2})) ==
-        "binary_cross_entropy_with_logits: target: expected classes in [0, 3), got -100 at index 0");
   CHECK(error(classes, {.label_smoothing = 1}) ==
         "binary_cross_entropy_with_logits: label_smoothing: expected a value in [0, 1), got 1");
   CHECK(error(zeros({2, 3}), {.label_smoothing = 0.1}) ==
@@ -174,4 +173,36 @@ TEST_CASE("binary_cross_entropy_with_logits: error texts") {
   CHECK(error_of([] {
           binary_cross_entropy_with_logits(zeros({0, 3}), zeros({0, 3}));
         }) == "binary_cross_entropy_with_logits: logits: expected at least one, got sizes [0, 3]");
+}
+
+TEST_CASE("binary_cross_entropy_with_logits: numbers that are no class, on the CPU") {
+  const DefaultDeviceGuard guard(kCpu);
+  const Tensor x = zeros({2, 3});
+  const auto error = [&](const Tensor& target) {
+    return error_of([&] { binary_cross_entropy_with_logits(x, target); });
+  };
+  CHECK(error(from_vector<int64_t>({0, 3}, {2})) ==
+        "binary_cross_entropy_with_logits: target: expected classes in [0, 3), got 3 at index 1");
+  CHECK(error(from_vector<int64_t>({-100, 1}, {2})) ==
+        "binary_cross_entropy_with_logits: target: expected classes in [0, 3), got -100 at index 0");
+}
+
+TEST_CASE("cuda binary_cross_entropy_with_logits: a number that is no class makes its row NaN, and no other") {
+  const DefaultDeviceGuard guard(kCpu);
+  const Tensor x = random_tensor({3, 4}, 5);
+  const Tensor target = from_vector<int64_t>({1, 4, 3}, {3});
+  for (const Device device : cuda_devices()) {
+    for (const std::optional<double> threshold : {std::optional<double>(), std::optional<double>(0.2)}) {
+      const Tensor losses =
+          to(binary_cross_entropy_with_logits(
+                 to(x, device), to(target, device),
+                 {.label_smoothing = 0.1, .target_threshold = threshold, .reduction = Reduction::none}),
+             kCpu);
+      for (int64_t row = 0; row < 3; ++row) {
+        for (int64_t c = 0; c < 4; ++c) {
+          CHECK(std::isnan(losses.to_vector<double>()[static_cast<size_t>(row * 4 + c)]) == (row == 1));
+        }
+      }
+    }
+  }
 }

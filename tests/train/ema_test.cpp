@@ -86,8 +86,8 @@ TEST_CASE("ema: floating tensors are averaged in float32 or wider, counters are 
   double half = 2;
   for (int update = 1; update <= 4; ++update) {
     ema.update(values(update, 2 * update, update), update);
-    wide = update == 1 ? 1 : 0.75 * wide + 0.25 * update;
-    half = update == 1 ? 2 : 0.75 * half + 0.25 * 2 * update;
+    wide = update == 1 ? 1 : wide + 0.25 * (update - wide);
+    half = update == 1 ? 2 : half + 0.25 * (2 * update - half);
   }
   CHECK(ema.averages()[0].second.to_vector<double>() == std::vector<double>(2, wide));
   CHECK(ema.averages()[1].second.dtype() == DType::float32);
@@ -99,6 +99,15 @@ TEST_CASE("ema: floating tensors are averaged in float32 or wider, counters are 
           renamed[1].first = "g";
           ema.update(renamed, 5);
         }) == "ema: values: expected 'h', got 'g'");
+}
+
+TEST_CASE("ema: what does not change is its own average, however slow") {
+  const nn::NamedTensors same = {{"w", test::random_tensor({50}, 3, DType::float32)}};
+  Ema ema({.decay = 0.99999});
+  for (int64_t update = 1; update <= 200; ++update) {
+    ema.update(same, update);
+  }
+  CHECK(test::max_difference(ema.averages()[0].second, same[0].second) == 0);
 }
 
 TEST_CASE("ema: averages that are loaded go on with the same bits, others are refused") {
