@@ -376,7 +376,7 @@ TEST_CASE("telemetry: of a step with several batches the last one is looked at")
   const auto two = layers_of();
   REQUIRE(two.size() == one.size());
   for (size_t i = 0; i < one.size(); ++i) {
-    CHECK(two[i].name == one[i].name);
+    CHECK(two[i].layer == one[i].layer);
     CHECK(two[i].gradient.has_value() == one[i].gradient.has_value());
   }
 }
