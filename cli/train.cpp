@@ -30,6 +30,7 @@ struct State {
   std::string resume;
   bool telemetry = false;
   bool tensorboard = false;
+  bool log_json = false;
 };
 
 /// The first line of args.toml, by which such a file is known.
@@ -87,7 +88,8 @@ std::filesystem::path checkpoint_path(const std::string& given) {
 
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
-  return fmt::format("{}\n{}", kArgumentsHead, state.recipe.config_text(recipe));
+  return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe),
+                     state.log_json ? "log-json = true\n" : "");
 }
 
 train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder,
@@ -97,6 +99,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
                                 .lock = {},
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
+                                .log_json = state.log_json,
                                 .quiet = state.running.quiet,
                                 .label = "",
                                 .on_row = on_row,
@@ -189,8 +192,8 @@ Command add_train(CLI::App& program) {
       "  norma train --model convnext_atto --dataset shapes --images 12800 --output runs/mine\n"
       "  norma train --resume runs/mine\n"
       "  norma train --config runs/mine/args.toml --seed 1\n"
-      "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), metrics.csv, and\n"
-      "args.toml, which has all of these options.");
+      "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), metrics.csv,\n"
+      "summary.csv with timm's columns, and args.toml, which has all of these options.");
   auto state = std::make_shared<State>();
   state->recipe.add_model(app);
   state->recipe.add_model_details(app);
@@ -208,6 +211,9 @@ Command add_train(CLI::App& program) {
       .group("Running");
   add_switch(app, "--telemetry", state->telemetry,
              "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer")
+      .group("Running");
+  add_switch(app, "--log-json", state->log_json,
+             "write log.jsonl: what metrics.csv and summary.csv have, an object per line")
       .group("Running");
   add_switch(app, "--tensorboard", state->tensorboard,
              "write an event file for TensorBoard: curves, and how the weights of the norms are spread")

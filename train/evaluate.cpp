@@ -8,6 +8,8 @@
 #include "train/interrupt.h"
 
 #include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <vector>
 
 namespace norma::train {
@@ -37,6 +39,28 @@ int64_t count_correct(const Tensor& logits, const Tensor& labels) {
   return correct;
 }
 
+constexpr int64_t kTop = 5;
+
+/// How many labels are among the kTop largest logits of their row: in the order of argmax(), where the first of equal
+/// ones comes first and NaN counts as largest.
+int64_t count_in_top(const Tensor& logits, const std::vector<int64_t>& labels) {
+  const auto classes = static_cast<size_t>(logits.size(1));
+  const std::vector<double> values = logits.to_vector<double>();
+  int64_t count = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const double* row = values.data() + i * classes;
+    const auto label = static_cast<size_t>(labels[i]);
+    int64_t before = 0;
+    for (size_t k = 0; k < classes; ++k) {
+      const bool equal = row[k] == row[label] || (std::isnan(row[k]) && std::isnan(row[label]));
+      const bool larger = !equal && !std::isnan(row[label]) && !(row[k] < row[label]);
+      before += larger || (equal && k < label) ? 1 : 0;
+    }
+    count += before < kTop ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace
 
 Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision) {
@@ -46,12 +70,16 @@ Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& p
   const auto start = std::chrono::steady_clock::now();
   Evaluation result;
   int64_t correct = 0;
+  int64_t in_top = 0;
+  bool has_top = false;
   double loss_sum = 0;
   const Device device = model.device();
   while (const auto batch = batches.next()) {
     const Tensor output = model(convert_input(to_device(batch->images, device), precision));
     const Tensor logits = to(output, compute_dtype(output.dtype()));
     correct += count_correct(logits, batch->labels);
+    has_top = logits.size(1) > kTop;
+    in_top += has_top ? count_in_top(logits, batch->labels.to_vector<int64_t>()) : 0;
     loss_sum += cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
                     .to_vector<double>()
                     .front();
@@ -64,6 +92,9 @@ Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& p
   const auto count = static_cast<double>(result.images);
   result.accuracy = static_cast<double>(correct) / count;
   result.loss = loss_sum / count;
+  if (has_top) {
+    result.top5 = static_cast<double>(in_top) / count;
+  }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }

@@ -5,12 +5,15 @@
 #include "train/precision.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace norma::train {
 
 struct Evaluation {
   double accuracy = 0;  ///< share of images whose largest logit is that of their label, in [0, 1]
   double loss = 0;      ///< mean cross-entropy, without label smoothing
+  /// Share of images whose label has one of the five largest logits; none for fewer than six classes.
+  std::optional<double> top5 = {};
   int64_t images = 0;
   double seconds = 0;
   bool complete = false;  ///< false: a signal came before the end (interrupt.h); the figures are those of a part

@@ -1,11 +1,10 @@
 #pragma once
 
+#include "train/log_file.h"
+
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <optional>
-#include <string>
 
 namespace norma::train {
 
@@ -41,22 +40,15 @@ class MetricsLog {
  public:
   /// Starts the file with the whole rows of an earlier one, which may be the same file.
   /// Throws Error that names the file when it cannot be written.
-  explicit MetricsLog(std::filesystem::path file, const EarlierRows& earlier = {},
+  explicit MetricsLog(const std::filesystem::path& file, const EarlierRows& earlier = {},
                       MetricsColumns columns = MetricsColumns::plain);
   void write(const Metrics& metrics);
   /// True iff there was an earlier row of EarlierRows::last_step.
   [[nodiscard]] bool has_last_step() const { return has_last_step_; }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
-  void put(const std::string& line);
-
-  std::filesystem::path path_;
   MetricsColumns columns_;
-  std::unique_ptr<std::FILE, Close> file_;
+  std::optional<LogFile> file_;
   bool has_last_step_ = false;
 };
 

@@ -37,9 +37,9 @@ namespace {
 constexpr const char* kRecipeKey = "recipe";
 constexpr const char* kLossSumKey = "loss_sum";
 constexpr const char* kLossStepsKey = "loss_steps";
+constexpr const char* kEpochLossSumKey = "epoch_loss_sum";
+constexpr const char* kEpochLossStepsKey = "epoch_loss_steps";
 constexpr const char* kClassesKey = "num_classes";
-
-constexpr const char* kLogName = "metrics.csv";
 
 /// Steps whose time is not counted: kernels are being generated and memory is being fetched.
 constexpr size_t kWarmupSteps = 5;
@@ -182,6 +182,8 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   step_ = checkpoint.step;
   loss_sum_ = number_of<double>(checkpoint, kLossSumKey, 0);
   loss_steps_ = number_of<int64_t>(checkpoint, kLossStepsKey, 0);
+  epoch_loss_sum_ = number_of<double>(checkpoint, kEpochLossSumKey, 0);
+  epoch_loss_steps_ = number_of<int64_t>(checkpoint, kEpochLossStepsKey, 0);
   check(step_ <= total_steps_, "train", "the checkpoint is at step {}, but the run has only {}", step_, total_steps_);
   check(checkpoint.epoch == step_ / steps_per_epoch_, "train",
         "the checkpoint is at step {} in epoch {}, but an epoch has {} steps", step_, checkpoint.epoch,
@@ -219,6 +221,8 @@ Checkpoint Trainer::checkpoint() const {
           .options = {{kRecipeKey, to_json(recipe_)},
                       {kLossSumKey, fmt::format("{}", loss_sum_)},
                       {kLossStepsKey, std::to_string(loss_steps_)},
+                      {kEpochLossSumKey, fmt::format("{}", epoch_loss_sum_)},
+                      {kEpochLossStepsKey, std::to_string(epoch_loss_steps_)},
                       {kClassesKey, std::to_string(train_set_->info().num_classes())},
                       {kClassNamesKey, class_names_}}};
 }
@@ -291,12 +295,20 @@ double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& 
 }
 
 void Trainer::open_log() {
-  EarlierRows earlier;
-  if (step_ > 0) {
-    earlier = {.file = options_.resumed.parent_path() / kLogName, .last_step = step_, .evaluated = evaluation_is_due()};
-  }
-  log_.emplace(options_.output / kLogName, earlier, recipe_.model_ema ? MetricsColumns::ema : MetricsColumns::plain);
+  log_.emplace(RunLogOptions{.folder = options_.output,
+                             .earlier = options_.resumed.parent_path(),
+                             .last_step = step_,
+                             .evaluated = evaluation_is_due(),
+                             .steps_per_epoch = steps_per_epoch_,
+                             .ended = step_ == total_steps_,
+                             .columns = recipe_.model_ema ? MetricsColumns::ema : MetricsColumns::plain,
+                             .json = options_.log_json});
   row_written_ = log_->has_last_step();
+}
+
+double Trainer::now() const {
+  return options_.clock ? options_.clock()
+                        : std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 bool Trainer::evaluation_is_due() const {
@@ -338,7 +350,6 @@ void Trainer::log(double images_per_second, const Evaluation& test, const Evalua
   if (!log_) {
     return;
   }
-  enter("log");
   Metrics metrics{.step = step_,
                   .epoch = static_cast<double>(step_) / static_cast<double>(steps_per_epoch_),
                   .images = images_seen(),
@@ -353,10 +364,26 @@ void Trainer::log(double images_per_second, const Evaluation& test, const Evalua
     metrics.ema_test_loss = ema_test.loss;
     metrics.ema_test_accuracy = ema_test.accuracy;
   }
-  log_->write(metrics);
+  log_->write(metrics, summary(ema_ ? ema_test : test), [this] { enter("log"); });
   if (options_.on_row) {
     options_.on_row(metrics);
   }
+}
+
+std::optional<EpochSummary> Trainer::summary(const Evaluation& test) const {
+  if (step_ != total_steps_ && step_ % steps_per_epoch_ != 0) {
+    return std::nullopt;
+  }
+  EpochSummary epoch{.epoch = (step_ - 1) / steps_per_epoch_,
+                     .step = step_,
+                     .train_loss = epoch_loss_sum_ / static_cast<double>(epoch_loss_steps_),
+                     .lr = base_lr(recipe_) * schedules_.lr(step_ - 1)};
+  if (test.complete) {
+    epoch.eval_loss = test.loss;
+    epoch.eval_top1 = 100 * test.accuracy;
+    epoch.eval_top5 = 100 * test.top5.value_or(1);  // of fewer than six classes all are
+  }
+  return epoch;
 }
 
 Evaluation Trainer::evaluate_now() {
@@ -473,14 +500,28 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
         {.model = *model_, .first_step = step_, .total_steps = total_steps_, .batch_size = images_per_step});
   }
   std::vector<double> step_seconds;
-  auto step_start = std::chrono::steady_clock::now();
+  LoadingWatch loading(options_.workers);
+  bool warned = false;
+  double waited = 0;
+  const auto load = [&] {
+    const double start = now();
+    std::optional<data::Batch> batch = loader.next();
+    waited += now() - start;
+    return batch;
+  };
+  double step_start = now();
   while (step_ < total_steps_) {
-    std::optional<data::Batch> first = loader.next();
+    waited = 0;
+    std::optional<data::Batch> first = load();
     enter("step");
     const double loss = train_step(plan_.batches_of(step_),
-                                   [&] { return first ? *std::exchange(first, std::nullopt) : loader.next().value(); });
+                                   [&] { return first ? *std::exchange(first, std::nullopt) : load().value(); });
     ++step_;
-    step_seconds.push_back(seconds_since(step_start));
+    step_seconds.push_back(now() - step_start);
+    loading.add(images_per_step, step_seconds.back(), waited);
+    if (const auto rates = loading.bottleneck(); rates && !std::exchange(warned, true)) {
+      progress.print(loading_warning(*rates, options_.workers));
+    }
     if (options_.observer) {
       options_.observer->end_step(step_, loss, step_seconds.back());
     }
@@ -492,6 +533,12 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     }
     loss_sum_ += loss;
     ++loss_steps_;
+    if ((step_ - 1) % steps_per_epoch_ == 0) {
+      epoch_loss_sum_ = 0;
+      epoch_loss_steps_ = 0;
+    }
+    epoch_loss_sum_ += loss;
+    ++epoch_loss_steps_;
     const double recent = recent_rate(step_seconds, images_per_step);
     progress.update({.step = step_, .images_per_second = recent, .loss = loss});
 
@@ -502,7 +549,7 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     if (interrupted()) {
       break;
     }
-    step_start = std::chrono::steady_clock::now();
+    step_start = now();
   }
   result.images_per_second = rate(step_seconds, images_per_step);
 }

@@ -6,9 +6,11 @@
 #include "train/environment.h"
 #include "train/evaluate.h"
 #include "train/folder_lock.h"
+#include "train/loading_watch.h"
 #include "train/metrics_log.h"
 #include "train/progress.h"
 #include "train/recipe.h"
+#include "train/run_log.h"
 #include "train/step_observer.h"
 #include "train/step_plan.h"
 
@@ -25,7 +27,7 @@ namespace norma::train {
 
 /// What does not change the result of a run.
 struct TrainerOptions {
-  std::filesystem::path output;   ///< folder for last.safetensors and metrics.csv; empty: write no files
+  std::filesystem::path output;   ///< folder for last.safetensors and the logs (RunLog); empty: write no files
   std::filesystem::path resumed;  ///< the checkpoint that is resumed, which may be written over
   /// Text of args.toml in the output folder, how to start the run again; "": no such file. One that begins with another
   /// line than this is not written over.
@@ -36,6 +38,7 @@ struct TrainerOptions {
   int64_t log_interval = 50;        ///< steps between two lines of the progress display and of metrics.csv
   bool evaluate_each_epoch = true;  ///< else only at the end
   bool evaluate = true;             ///< false: the test images are never looked at
+  bool log_json = false;            ///< write log.jsonl
   bool quiet = false;               ///< print nothing
   std::string label;                ///< in front of the progress display
   /// For the display: seconds that come after this run, given those that it takes in all. Empty: none.
@@ -44,6 +47,8 @@ struct TrainerOptions {
   std::function<void(std::string_view stage)> before_stage = {};
   /// Called with each row of metrics.csv, when it is written.
   std::function<void(const Metrics& row)> on_row = {};
+  /// What time it is in seconds, for steps and the warning that they wait for images; empty: the system's clock.
+  std::function<double()> clock = {};
   /// Sees the steps and evaluations of run(); none: nobody does.
   std::shared_ptr<StepObserver> observer = {};
 };
@@ -104,6 +109,9 @@ class Trainer {
   /// The evaluation and the row of the log that belong to this step, unless a signal came: resuming does it then.
   void report_step(TrainResult& result, Progress& progress, double images_per_second);
   void log(double images_per_second, const Evaluation& test, const Evaluation& ema_test);
+  /// What summary.csv says of the epoch that ends with this step; none inside an epoch.
+  [[nodiscard]] std::optional<EpochSummary> summary(const Evaluation& test) const;
+  [[nodiscard]] double now() const;
   void enter(std::string_view stage) const;
   Evaluation evaluate_now();
   /// With the averaged weights; none where the recipe has no averages.
@@ -124,7 +132,7 @@ class Trainer {
   std::optional<Ema> ema_;
   std::shared_ptr<nn::Module> ema_model_;  // what the averages are evaluated in; made when they are
   Generator random_;                       // what dropping draws from
-  std::optional<MetricsLog> log_;
+  std::optional<RunLog> log_;
   StepPlan plan_;
   int64_t step_ = 0;
   int64_t total_steps_ = 0;
@@ -133,6 +141,9 @@ class Trainer {
   double loss_sum_ = 0;
   int64_t loss_steps_ = 0;
   bool row_written_ = false;
+  // The same for the row of the epoch.
+  double epoch_loss_sum_ = 0;
+  int64_t epoch_loss_steps_ = 0;
   int64_t saved_step_ = -1;
 };
 

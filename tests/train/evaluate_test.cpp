@@ -6,9 +6,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstdint>
+#include <limits>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "train/interrupt.h"
 
@@ -69,6 +74,56 @@ TEST_CASE("evaluate: accuracy and mean loss over all images, the smaller last ba
   const double log_sum = std::log(std::exp(2) + std::exp(1) + 1);
   CHECK(result.loss == doctest::Approx((5 * (log_sum - 2) + 4 * (log_sum - 1) + log_sum) / 10));
   CHECK(result.seconds >= 0);
+}
+
+namespace {
+
+/// Answers image i with seven logits of which the label, 0, has the i-th largest; two images have one that is NaN.
+class Ranked : public nn::Module {
+ public:
+  [[nodiscard]] std::string name() const override { return "Ranked"; }
+  Tensor forward(const Tensor& x) override {
+    const auto nan = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> logits;
+    for (int64_t i = 0; i < x.size(0); ++i, ++image_) {
+      const float own = image_ == 9 ? nan : 6.5F - static_cast<float>(std::min<int64_t>(image_, 7));
+      logits.insert(logits.end(), {own, 6, 5, 4, 3, 2, image_ == 4 ? nan : 1});
+    }
+    return from_vector<float>(logits, {x.size(0), 7});
+  }
+
+ private:
+  int64_t image_ = 0;
+};
+
+/// Ten images of the first of seven classes.
+class FirstOfSeven : public TenPixels {
+ public:
+  FirstOfSeven() {
+    info_ = TenPixels::info();
+    info_.class_names = {"a", "b", "c", "d", "e", "f", "g"};
+  }
+  [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
+  int64_t load(int64_t index, data::Image& image) const override {
+    TenPixels::load(index, image);
+    return 0;
+  }
+
+ private:
+  data::DatasetInfo info_;
+};
+
+}  // namespace
+
+TEST_CASE("evaluate: top-5 counts labels with fewer than five larger logits") {
+  Ranked model;
+  const auto dataset = std::make_shared<FirstOfSeven>();
+  data::Loader seven(dataset, data::Transform(dataset->info(), {.image_size = 1, .channels = 1}), {.batch_size = 4});
+  // Images 0 to 3 are first to fourth; 4 would be fifth but for a NaN before it, and that of 9 is NaN itself.
+  CHECK(train::evaluate(model, seven).top5.value() == doctest::Approx(0.5));
+  Constant three;
+  data::Loader batches = loader();
+  CHECK_FALSE(train::evaluate(three, batches).top5.has_value());
 }
 
 TEST_CASE("evaluate: the model's mode and the recording of gradients are as before afterwards") {

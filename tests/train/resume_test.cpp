@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <regex>
 #include <span>
 #include <string>
 #include <vector>
@@ -80,8 +81,15 @@ class OneThread {
 /// Stops a run as a kill does: nothing that it has not written is written.
 struct Killed {};
 
-TrainerOptions writing_to(const std::filesystem::path& output) {
-  return {.output = output, .resumed = {}, .workers = 0, .log_interval = 2, .quiet = true, .label = ""};
+TrainerOptions writing_to(const std::filesystem::path& output, bool json = false) {
+  return {
+      .output = output, .resumed = {}, .workers = 0, .log_interval = 2, .log_json = json, .quiet = true, .label = ""};
+}
+
+/// summary.csv and log.jsonl, that without its times.
+std::string other_logs(const std::filesystem::path& folder) {
+  return read_file(folder / "summary.csv") +
+         std::regex_replace(read_file(folder / "log.jsonl"), std::regex("\"images_per_second\": [^,}]*"), "");
 }
 
 /// The log without its column of times.
@@ -98,8 +106,8 @@ std::string without_times(const std::filesystem::path& folder) {
 }
 
 /// Runs to the end, or up to stage number `last`; goes on from a checkpoint in the folder.
-bool run_until(const std::filesystem::path& folder, int last) {
-  TrainerOptions options = writing_to(folder);
+bool run_until(const std::filesystem::path& folder, int last, bool json = false) {
+  TrainerOptions options = writing_to(folder, json);
   int stage = 0;
   options.before_stage = [&](std::string_view) {
     if (stage++ == last) {
@@ -128,6 +136,8 @@ TEST_CASE("resume: after a kill between any two stages the log is that of an uni
   REQUIRE(run_until(folder / "whole", 1000));
   const std::string whole = without_times(folder / "whole");
   CHECK(std::count(whole.begin(), whole.end(), '\n') == 5);  // the head; steps 2, 3, 4 and 6
+  const std::string others = other_logs(folder / "whole");
+  CHECK(std::count(others.begin(), others.end(), '\n') == 3);  // the head; two epochs
   int last = 0;
   for (bool done = false; !done; ++last) {
     CAPTURE(last);
@@ -135,23 +145,26 @@ TEST_CASE("resume: after a kill between any two stages the log is that of an uni
     done = run_until(cut, last);
     CHECK(run_until(cut, 1000));
     CHECK(without_times(cut) == whole);
+    CHECK(other_logs(cut) == others);
     CHECK(read_file(cut / "last.safetensors") == read_file(folder / "whole/last.safetensors"));
     std::filesystem::remove_all(cut);
   }
-  CHECK(last > 12);
+  CHECK(last > 14);
 }
 
 TEST_CASE("resume: into another folder, with the rows so far") {
   const OneThread one;
   const TemporaryFolder folder;
-  REQUIRE(run_until(folder / "whole", 1000));
-  CHECK_FALSE(run_until(folder / "cut", 8));
+  REQUIRE(run_until(folder / "whole", 1000, /* json= */ true));
+  CHECK_FALSE(run_until(folder / "cut", 8, /* json= */ true));
   TrainerOptions options = writing_to(folder / "other");
   options.resumed = folder / "cut/last.safetensors";
   const Checkpoint checkpoint = load_checkpoint(options.resumed);
   REQUIRE(checkpoint.step > 0);
   Trainer(recipe_of(checkpoint), options, checkpoint).run();
   CHECK(without_times(folder / "other") == without_times(folder / "whole"));
+  CHECK_FALSE(read_file(folder / "other/log.jsonl").empty());  // without being asked for again
+  CHECK(other_logs(folder / "other") == other_logs(folder / "whole"));
 }
 
 TEST_CASE("resume: another network, other data or another precision is another run") {

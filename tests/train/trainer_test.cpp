@@ -343,7 +343,7 @@ TEST_CASE("trainer: a disk that fills during a checkpoint is an error and leaves
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path() / "run")) {
     ++files;
   }
-  CHECK(files == 2);  // last.safetensors and metrics.csv: no temporary file is left
+  CHECK(files == 3);  // last.safetensors, metrics.csv and summary.csv: no temporary file is left
 }
 
 TEST_CASE("trainer: checkpoints that do not fit are errors") {
