@@ -36,5 +36,8 @@ Command add_check_norm(CLI::App& program);
 Command add_report(CLI::App& program);
 Command add_data(CLI::App& program);
 Command add_info(CLI::App& program);
+// These print what is made of the options of all others. `program` must live until they have run.
+Command add_completion(CLI::App& program);
+Command add_man(CLI::App& program);
 
 }  // namespace norma::cli

@@ -49,8 +49,9 @@ std::string entry(const std::string& left, const std::string& right) {
   return text + '\n';
 }
 
-/// "-b, --batch-size", "--[no-]flip"
-std::string names_of(const CLI::Option& option) {
+}  // namespace
+
+std::string shown_names(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_snames()) {
     names.push_back("-" + name);
@@ -69,24 +70,26 @@ std::string names_of(const CLI::Option& option) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-}  // namespace
+std::string shown_text(const CLI::Option& option) {
+  std::string text = option.get_description();
+  if (option.get_required()) {
+    text += " (required)";
+  } else if (!option.get_default_str().empty() && option.get_type_size() != 0) {
+    text += " [" + option.get_default_str() + "]";
+  }
+  return text;
+}
 
 HelpFormatter::HelpFormatter() {
   column_width(kLeft);
 }
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
-  std::string left = is_positional ? option->get_type_name() : names_of(*option);
+  std::string left = is_positional ? option->get_type_name() : shown_names(*option);
   if (!is_positional && option->get_type_size() != 0) {  // a flag takes no value
     left += " " + option->get_type_name();
   }
-  std::string right = option->get_description();
-  if (option->get_required()) {
-    right += " (required)";
-  } else if (!option->get_default_str().empty() && option->get_type_size() != 0) {
-    right += " [" + option->get_default_str() + "]";
-  }
-  return entry(left, right);
+  return entry(left, shown_text(*option));
 }
 
 std::string HelpFormatter::make_subcommand(const CLI::App* subcommand) const {

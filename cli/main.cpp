@@ -202,7 +202,9 @@ int run(int argc, char** argv) {
                                          add_check_norm(program),
                                          add_report(program),
                                          add_data(program),
-                                         add_info(program)};
+                                         add_info(program),
+                                         add_completion(program),
+                                         add_man(program)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }

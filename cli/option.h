@@ -14,8 +14,8 @@ class Option;
 
 namespace norma::cli {
 
-// The edge to CLI11. Only option.cpp, option_words.cpp, help.cpp and main.cpp include it: it takes longer to
-// compile than a subcommand.
+// The edge to CLI11. Only option.cpp, option_words.cpp, option_table.cpp, help.cpp and main.cpp include it: it takes
+// longer to compile than a subcommand.
 
 /// A handle on one option of a command. The setters change what --help shows of it.
 class Option {

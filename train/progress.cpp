@@ -1,11 +1,11 @@
 #include "train/progress.h"
 
 #include "train/output.h"
+#include "train/terminal.h"
 
 #include <fmt/format.h>
 
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -56,7 +56,7 @@ std::string progress_line(const ProgressOptions& options, const ProgressState& s
 
 Progress::Progress(ProgressOptions options)
     : options_(std::move(options)),
-      terminal_(isatty(fileno(options_.out)) == 1),
+      terminal_(can_redraw(options_.out)),
       start_(std::chrono::steady_clock::now()),
       last_drawn_(start_ - kRedrawInterval) {}
 

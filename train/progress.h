@@ -27,7 +27,8 @@ struct ProgressOptions {
   std::function<double(double seconds)> time_after = {};
 };
 
-/// Shows how far a run is: one line redrawn in place on a terminal, else a plain line every log_interval steps.
+/// Shows how far a run is: one line redrawn in place where can_redraw() (terminal.h), else a plain line every
+/// log_interval steps.
 class Progress {
  public:
   explicit Progress(ProgressOptions options);

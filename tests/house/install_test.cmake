@@ -28,6 +28,17 @@ if(NOT output MATCHES "^loss [0-9.]+\n.*conv2d")
   message(FATAL_ERROR "the README's example printed \"${output}\"")
 endif()
 
+# What the program makes of its own help.
+if(EXISTS ${WORK}/prefix/bin/norma)
+  foreach(name man/man1/norma.1 bash-completion/completions/norma zsh/site-functions/_norma
+               fish/vendor_completions.d/norma.fish)
+    file(STRINGS ${WORK}/prefix/share/${name} found REGEX "batch(\\\\)?-size" LIMIT_COUNT 1)
+    if(NOT found)
+      message(FATAL_ERROR "share/${name} does not know --batch-size")
+    endif()
+  endforeach()
+endif()
+
 # A user's norm, which the installed program loads.
 step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE}/examples/my_norm -B ${WORK}/my_norm
      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${WORK}/prefix)
