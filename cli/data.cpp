@@ -7,6 +7,7 @@
 #include "data/image_tensor.h"
 #include "ops/shape/view.h"
 #include "train/augmentation.h"
+#include "train/dataset_notes.h"
 #include "train/output.h"
 #include "train/ranges.h"
 
@@ -91,6 +92,9 @@ int run(const State& state) {
                             info.height == 0 ? "of many kinds" : fmt::format("{} x {}", info.height, info.width),
                             info.channels, info.channels == 1 ? "" : "s"));
   line("classes", fmt::format("{}: {}", info.num_classes(), excerpt_list(info.class_names)));
+  if (const std::string text = train::empty_classes_text(test->info()); !text.empty()) {
+    line("", text);
+  }
   line("mean, std", fmt::format("{:.4f}; {:.4f}", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
   line("augmentation", train::augmentation_text(recipe));
   if (!file.empty()) {

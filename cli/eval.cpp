@@ -68,6 +68,9 @@ int run(const State& state) {
   train::check_recipe(recipe);
   const auto dataset = train::make_dataset(recipe, data::Split::test);
   check_classes(trained.class_names, dataset->info());
+  if (const std::string text = train::empty_classes_text(dataset->info()); !text.empty()) {
+    train::say("{}\n", text);
+  }
   const train::Precision precision = train::precision_of(recipe);
   print_precision_note(precision);
   // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.

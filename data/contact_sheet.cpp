@@ -10,15 +10,14 @@ namespace norma::data {
 namespace {
 
 constexpr const char* kOp = "contact_sheet";
-constexpr int64_t kMaxPixels = int64_t{1} << 27;
 
 }  // namespace
 
 Image contact_sheet(std::span<const Image> images, const ContactSheetOptions& options) {
   check(!images.empty(), kOp, "images: expected at least 1, got none");
-  check(options.columns >= 0 && options.gap >= 0 && options.least_side >= 0 && options.gap <= kMaxPixels &&
-            options.least_side <= kMaxPixels,
-        kOp, "options: expected numbers from 0 to {}, got columns {}, gap {}, least_side {}", kMaxPixels,
+  check(options.columns >= 0 && options.gap >= 0 && options.least_side >= 0 && options.gap <= kMaxImagePixels &&
+            options.least_side <= kMaxImagePixels,
+        kOp, "options: expected numbers from 0 to {}, got columns {}, gap {}, least_side {}", kMaxImagePixels,
         options.columns, options.gap, options.least_side);
   const int64_t height = images[0].height;
   const int64_t width = images[0].width;
@@ -38,8 +37,8 @@ Image contact_sheet(std::span<const Image> images, const ContactSheetOptions& op
   // In floating point: nothing overflows.
   check(
       static_cast<double>(rows * cell_height + options.gap) * static_cast<double>(columns * cell_width + options.gap) <=
-          static_cast<double>(kMaxPixels),
-      kOp, "images: expected at most {} pixels together, got {} rows and {} columns of {} x {}", kMaxPixels, rows,
+          static_cast<double>(kMaxImagePixels),
+      kOp, "images: expected at most {} pixels together, got {} rows and {} columns of {} x {}", kMaxImagePixels, rows,
       columns, cell_height, cell_width);
   Image sheet;
   sheet.set_size(rows * cell_height + options.gap, columns * cell_width + options.gap, 3);

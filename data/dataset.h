@@ -26,8 +26,9 @@ struct DatasetInfo {
   int64_t width = 0;             ///< likewise
   bool sorted_by_label = false;  ///< the images of a class follow each other: the first of all are no sample
   std::vector<std::string> class_names;
-  std::vector<float> mean;  ///< of each channel of the training images, with values scaled to [0, 1]
-  std::vector<float> std;   ///< likewise, the standard deviation
+  std::vector<std::string> empty_classes;  ///< those of class_names that this split has no image of
+  std::vector<float> mean;                 ///< of each channel of the training images, with values scaled to [0, 1]
+  std::vector<float> std;                  ///< likewise, the standard deviation
 
   [[nodiscard]] int64_t num_classes() const { return static_cast<int64_t>(class_names.size()); }
   /// Bytes of one image; 0 where they differ in size.

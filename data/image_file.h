@@ -28,12 +28,17 @@ struct Image {
   }
 };
 
+/// The most pixels of an image: more than any camera's; a header of a few bytes must not fetch all memory.
+inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
+
 /// Throws Error "op: image: …" unless there are pixels, of 1 or 3 channels, and as many bytes as that.
 void check_image(std::string_view op, const Image& image);
 
-/// Reads a JPEG, PNG, BMP, GIF (its first picture), TGA or PNM file with 8 or 16 bits a channel. `channels`: 1 for grey
-/// (luminance), 3 for colour; transparency is left out. Rotations noted in EXIF are not applied.
-/// Throws Error "image: …" that names the file when it is missing, no image, damaged, or has more than 2^27 pixels.
+/// Reads a JPEG or PNG (through stb), a BMP without compression, or a raw PNM (P5, P6), by its first bytes, whatever
+/// its name; of 16 bits a channel the upper 8. `channels`: 1 for grey (luminance), 3 for colour; transparency is left
+/// out. Rotations noted in EXIF are not applied.
+/// Throws Error "image: …" that names the file when it is missing, nothing of these (and says what it is), damaged or
+/// ends early, or has more than kMaxImagePixels.
 Image read_image(const std::filesystem::path& file, int64_t channels = 3);
 
 /// The longest file that is read as an image.

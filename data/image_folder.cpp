@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <string>
@@ -139,9 +140,12 @@ class ImageFolder final : public Dataset {
     info_.mean.assign(kImageNetMean.begin(), kImageNetMean.end());
     info_.std.assign(kImageNetStd.begin(), kImageNetStd.end());
     info_.class_names = class_names_in(train.empty() ? split_ : train);
-    for (const std::string& name : class_names_in(split_)) {
+    const std::vector<std::string> here = class_names_in(split_);
+    for (const std::string& name : here) {
       add_class(name, train);
     }
+    std::set_difference(info_.class_names.begin(), info_.class_names.end(), here.begin(), here.end(),
+                        std::back_inserter(info_.empty_classes));
     info_.size = static_cast<int64_t>(samples_.size());
   }
 

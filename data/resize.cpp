@@ -12,7 +12,6 @@ namespace norma::data {
 namespace {
 
 constexpr const char* kOp = "resize";
-constexpr int64_t kMaxPixels = int64_t{1} << 27;
 /// Of a size to crop from: no more of the resized image is computed than the crop.
 constexpr int64_t kMaxSide = int64_t{1} << 27;
 
@@ -135,8 +134,8 @@ Image resize_part(const Image& image, int64_t height, int64_t width, Stretch row
 
 Image resize(const Image& image, int64_t height, int64_t width, ResizeFilter filter) {
   check_image(kOp, image);
-  check(height > 0 && width > 0 && height <= kMaxPixels / width, kOp,
-        "sizes: expected at least 1 and at most {} pixels, got {} x {}", kMaxPixels, height, width);
+  check(height > 0 && width > 0 && height <= kMaxImagePixels / width, kOp,
+        "sizes: expected at least 1 and at most {} pixels, got {} x {}", kMaxImagePixels, height, width);
   if (image.height == height && image.width == width) {
     return image;
   }

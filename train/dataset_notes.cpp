@@ -51,6 +51,12 @@ std::string class_difference(const std::vector<std::string>& of_training, const 
       now.size(), first, excerpt(of_training[first]), excerpt(now[first]), dataset.name);
 }
 
+std::string empty_classes_text(const data::DatasetInfo& test) {
+  return test.empty_classes.empty() ? ""
+                                    : fmt::format("no test images of {} of {} classes: {}", test.empty_classes.size(),
+                                                  test.num_classes(), excerpt_list(test.empty_classes));
+}
+
 std::string skipped_text(const data::Dataset& dataset) {
   const std::vector<std::string> files = dataset.skipped();
   if (files.empty()) {

@@ -22,6 +22,9 @@ std::vector<std::string> class_names_of(const Checkpoint& checkpoint);
 /// not known (empty).
 std::string class_difference(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset);
 
+/// "no test images of 1 of 3 classes: bee" for DatasetInfo::empty_classes of the test images; "" for none.
+std::string empty_classes_text(const data::DatasetInfo& test);
+
 /// "2 images could not be decoded, and the next ones took their place: …" for what Dataset::skipped() has; "" for none.
 std::string skipped_text(const data::Dataset& dataset);
 

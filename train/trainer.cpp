@@ -452,6 +452,9 @@ TrainResult Trainer::run() {
                      .log_interval = options_.log_interval,
                      .quiet = options_.quiet,
                      .time_after = options_.time_after});
+  if (const std::string text = empty_classes_text(test_set_->info()); !text.empty()) {
+    progress.print(text);
+  }
   if (loss_steps_ > 0 && !row_written_) {  // the run ended between its last checkpoint and the row of that step
     report_step(result, progress, /* images_per_second= */ 0);
   }

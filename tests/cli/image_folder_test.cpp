@@ -81,6 +81,21 @@ TEST_CASE("norma train, eval: a folder of images of differing sizes") {
   CHECK(more.err == "norma: eval: the network was trained on 2 classes, and dataset 'imagefolder' has 3\n");
 }
 
+TEST_CASE("norma train, eval, data: a class without test images is said") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures");
+  std::filesystem::remove_all(folder / "pictures/val/upright");
+  const std::string note = "no test images of 1 of 2 classes: upright\n";
+  const Outcome trained = run_norma(folder.path(), kTrain + "--images 4 --quiet --output o");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  CHECK_MESSAGE(trained.out.find(note) != std::string::npos, trained.out);
+  for (const char* words : {"eval --checkpoint o", "data --dataset imagefolder --data-dir pictures"}) {
+    const Outcome outcome = run_norma(folder.path(), words);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK_MESSAGE(outcome.out.find(note) != std::string::npos, outcome.out);
+  }
+}
+
 TEST_CASE("norma train, eval: --skip-bad-images, and the error without it") {
   const TemporaryFolder folder;
   write_pictures(folder / "pictures");
@@ -89,7 +104,8 @@ TEST_CASE("norma train, eval: --skip-bad-images, and the error without it") {
   const std::string options = kTrain + "--images 12 --output o ";
   const Outcome refused = run_norma(folder.path(), options);
   CHECK(refused.code == 2);
-  CHECK_MESSAGE(refused.err.starts_with("norma: image: pictures/train/across/3.png: expected an image "), refused.err);
+  CHECK_MESSAGE(refused.err.starts_with("norma: image: pictures/train/across/3.png: expected a JPEG, PNG, "),
+                refused.err);
   std::filesystem::remove_all(folder / "o");
 
   const Outcome trained = run_norma(folder.path(), options + "--skip-bad-images");

@@ -84,6 +84,10 @@ void write_seeds(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder / "image");
   data::write_png(folder / "image/image.png", {.height = 1, .width = 2, .channels = 3, .pixels = {1, 2, 3, 4, 5, 6}});
   data::write_png(folder / "image/grey.png", {.height = 2, .width = 1, .channels = 1, .pixels = {7, 8}});
+  write(folder / "image/image.pgm", "P5\n2 1\n255\nab");
+  write(folder / "image/image.bmp",  // 1 x 1 pixel of 24 bits
+        std::string("BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0", 30) + std::string(24, '\0') +
+            "abc");
 
   write(folder / "norm_policy/policy",
         "# comment\n\"layer4.*\" = \"group:32[eps=1e-3]\"\n'bn1' = \"none\"\na.b = [{}]\n");

@@ -45,6 +45,13 @@ TEST_CASE("dataset notes: names of classes in a checkpoint") {
         "checkpoint: class names of dataset 'mine' must be UTF-8");
 }
 
+TEST_CASE("dataset notes: classes without test images") {
+  data::DatasetInfo info = with_classes({"a", "b", "c"});
+  CHECK(train::empty_classes_text(info).empty());
+  info.empty_classes = {"a", "c"};
+  CHECK(train::empty_classes_text(info) == "no test images of 2 of 3 classes: a, c");
+}
+
 TEST_CASE("dataset notes: how classes differ from those of training") {
   CHECK(train::class_difference({"a", "b"}, with_classes({"a", "b"})).empty());
   CHECK(train::class_difference({}, with_classes({"a", "b"})).empty());

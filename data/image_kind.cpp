@@ -1,0 +1,130 @@
+#include "data/image_kind.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <utility>
+
+namespace norma::data {
+
+namespace {
+
+using namespace std::string_view_literals;
+
+uint8_t byte_at(std::string_view bytes, size_t i) {
+  return static_cast<uint8_t>(bytes[i]);
+}
+
+uint32_t big_endian(std::string_view bytes, size_t i) {
+  return uint32_t{byte_at(bytes, i)} << 24 | uint32_t{byte_at(bytes, i + 1)} << 16 |
+         uint32_t{byte_at(bytes, i + 2)} << 8 | byte_at(bytes, i + 3);
+}
+
+constexpr std::string_view kPngSignature = "\x89PNG\r\n\x1A\n"sv;
+
+/// "P5" and white space: netpbm's names of its kinds, up to `last`.
+bool is_pnm(std::string_view bytes, char first, char last) {
+  return bytes.size() > 2 && bytes[0] == 'P' && bytes[1] >= first && bytes[1] <= last &&
+         std::isspace(byte_at(bytes, 2)) != 0;
+}
+
+bool is_text(std::string_view bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](char c) {
+    const auto code = static_cast<unsigned char>(c);
+    return code >= ' ' ? code != 0x7F : std::isspace(code) != 0;
+  });
+}
+
+}  // namespace
+
+ImageKind image_kind(std::string_view bytes) {
+  if (bytes.starts_with("\xFF\xD8"sv)) {
+    return ImageKind::jpeg;
+  }
+  if (bytes.starts_with(kPngSignature)) {
+    return ImageKind::png;
+  }
+  if (bytes.starts_with("BM"sv) && bytes.size() > 14 && !is_text(bytes.substr(0, 18))) {
+    return ImageKind::bmp;
+  }
+  return is_pnm(bytes, '5', '6') ? ImageKind::pnm : ImageKind::other;
+}
+
+std::string describe_file(std::string_view bytes) {
+  if (bytes.empty()) {
+    return "an empty file";
+  }
+  constexpr std::array<std::pair<std::string_view, const char*>, 8> kinds = {{{"GIF8"sv, "a GIF image"},
+                                                                              {"II*\0"sv, "a TIFF image"},
+                                                                              {"MM\0*"sv, "a TIFF image"},
+                                                                              {"8BPS"sv, "a Photoshop image"},
+                                                                              {"#?RADIANCE"sv, "an HDR image"},
+                                                                              {"\0\0\1\0"sv, "an icon"},
+                                                                              {"%PDF"sv, "a PDF file"},
+                                                                              {"PK\3\4"sv, "a ZIP archive"}}};
+  for (const auto& [beginning, name] : kinds) {
+    if (bytes.starts_with(beginning)) {
+      return name;
+    }
+  }
+  if (bytes.starts_with("RIFF"sv) && bytes.substr(std::min<size_t>(8, bytes.size())).starts_with("WEBP"sv)) {
+    return "a WebP image";
+  }
+  if (bytes.substr(std::min<size_t>(4, bytes.size())).starts_with("ftyp"sv)) {
+    return "an AVIF or HEIC image, or a film";
+  }
+  if (is_pnm(bytes, '1', '7')) {
+    return "a PNM image of the kind " + std::string(bytes.substr(0, 2));
+  }
+  constexpr size_t kLooked = 256;
+  return is_text(bytes.substr(0, kLooked)) ? "a text" : "something else";
+}
+
+// Markers are 0xFF and their number; all but a few are followed by the length of their segment. Between segments lie
+// pixels, in which 0xFF is followed by 0 (ITU T.81, annex B).
+bool is_whole_jpeg(std::string_view bytes) {
+  constexpr uint8_t kEndOfImage = 0xD9;
+  const auto has_length = [](uint8_t marker) {
+    return marker > 0x01 && marker != 0xFF && (marker < 0xD0 || marker > 0xD8);
+  };
+  for (size_t i = 0; i + 1 < bytes.size();) {
+    const uint8_t marker = byte_at(bytes, i + 1);
+    if (byte_at(bytes, i) != 0xFF || !has_length(marker)) {
+      ++i;
+      continue;
+    }
+    if (marker == kEndOfImage) {
+      return true;
+    }
+    if (i + 3 >= bytes.size()) {
+      return false;
+    }
+    i += 2 + (size_t{byte_at(bytes, i + 2)} << 8 | byte_at(bytes, i + 3));
+  }
+  return false;
+}
+
+// A chunk is its length, its type, so many bytes, and the check sum of type and bytes (PNG specification, 5.3).
+bool is_whole_png(std::string_view bytes) {
+  for (size_t i = kPngSignature.size(); bytes.size() >= i + 8;) {
+    const size_t length = big_endian(bytes, i);
+    const std::string_view type = bytes.substr(i + 4, 4);
+    if (type == "IEND"sv) {
+      return true;
+    }
+    if (bytes.size() - i < length + 12) {
+      return false;
+    }
+    const auto* checked = reinterpret_cast<const Bytef*>(bytes.data() + i + 4);
+    if (crc32_z(0, checked, length + 4) != big_endian(bytes, i + 8 + length)) {
+      return false;
+    }
+    i += length + 12;
+  }
+  return false;
+}
+
+}  // namespace norma::data

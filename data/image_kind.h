@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace norma::data {
+
+/// The kinds of image files that are read.
+enum class ImageKind : uint8_t {
+  jpeg,
+  png,
+  bmp,
+  pnm,    ///< raw: P5 (greys) and P6 (colours)
+  other,  ///< nothing that is read
+};
+
+/// By the first bytes of a file: its name says nothing.
+ImageKind image_kind(std::string_view bytes);
+
+/// In words, what a file of ImageKind::other is: "a GIF image", "a text", "an empty file".
+std::string describe_file(std::string_view bytes);
+
+/// Whether a JPEG file comes to its end-of-image marker. stb makes up what is missing, in grey.
+bool is_whole_jpeg(std::string_view bytes);
+
+/// Whether the chunks of a PNG file go on to an IEND, each with the check sum that belongs to it (whose last may be
+/// cut off). stb looks at none of them.
+bool is_whole_png(std::string_view bytes);
+
+}  // namespace norma::data
