@@ -54,9 +54,8 @@ data::Image bytes_of(const Tensor& normalized, const data::DatasetInfo& info) {
 /// The first training images of an epoch, as a network gets them.
 std::vector<data::Image> training_images(const State& state, train::Recipe recipe,
                                          const std::shared_ptr<const data::Dataset>& dataset) {
-  if (!train::mix_options(recipe).any()) {
-    recipe.batch_size = std::min(recipe.batch_size, state.count);  // the order does not depend on it
-  }
+  // Batches that are not full are left out; the order does not depend on their size, but what is mixed does.
+  recipe.batch_size = train::mix_options(recipe).any() ? std::min(recipe.batch_size, dataset->info().size) : 1;
   recipe.images = 0;
   recipe.epochs = state.epoch + 1;
   const int64_t per_epoch = train::make_train_loader(recipe, dataset, 0).batches_per_epoch();

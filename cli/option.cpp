@@ -141,6 +141,25 @@ template Option add_value(CLI::App&, const std::string&, const Range<uint64_t>&,
 template Option add_value(CLI::App&, const std::string&, const Range<double>&, std::function<void(double)>,
                           const std::string&);
 
+template <class T>
+Option add_optional_value(CLI::App& app, const std::string& names, const Range<T>& range,
+                          std::function<void(std::optional<T>)> take, const std::string& description) {
+  const auto take_text = [range, take = std::move(take)](const std::string& text) {
+    std::optional<T> value;
+    const bool fits = text == kNone || parse(text, range, value.emplace());
+    if (fits) {
+      take(value);
+    }
+    return fits;
+  };
+  return add_one(app, names, to_string(range) + ", or none", take_text, description);
+}
+
+template Option add_optional_value(CLI::App&, const std::string&, const Range<int64_t>&,
+                                   std::function<void(std::optional<int64_t>)>, const std::string&);
+template Option add_optional_value(CLI::App&, const std::string&, const Range<double>&,
+                                   std::function<void(std::optional<double>)>, const std::string&);
+
 Option add_text(CLI::App& app, const std::string& names, const std::string& what,
                 std::function<void(const std::string&)> take, const std::string& description) {
   const auto take_text = [take = std::move(take)](const std::string& text) {

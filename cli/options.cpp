@@ -61,6 +61,14 @@ Option RecipeOptions::add(CLI::App& app, const std::string& name, std::string tr
       .default_str(default_text.empty() ? defaults_.*field : default_text);
 }
 
+Option RecipeOptions::add_or_none(CLI::App& app, const std::string& name, std::string train::Recipe::*field,
+                                  const std::string& what, const std::string& type, const std::string& description) {
+  const auto take = [this, field](const std::string& text) { note(field, text == kNone ? std::string() : text); };
+  note_config(
+      name, [field](const train::Recipe& recipe) { return (recipe.*field).empty() ? "" : toml_string(recipe.*field); });
+  return add_text(app, name, what + ", or none", take, description).type_name(type).default_str(kNone);
+}
+
 Option RecipeOptions::add_flag(CLI::App& app, const std::string& names, bool train::Recipe::*field,
                                const std::string& description) {
   const std::string shown = names.find('!') == std::string::npos ? "" : defaults_.*field ? " [on]" : " [off]";
@@ -113,6 +121,11 @@ void RecipeOptions::add_model_details(CLI::App& app) {
 void RecipeOptions::add_norm_policy(CLI::App& app) {
   const auto note = [edits = edits_](const std::string& file) {
     edits->push_back([file](train::Recipe& recipe) {
+      if (file == kNone) {
+        recipe.norm_policy.clear();
+        recipe.norm_policy_file.clear();
+        return;
+      }
       recipe.norm_policy = nn::read_norm_policy(file);
       recipe.norm_policy_file = file;
       nn::parse_norm_policy(recipe.norm_policy, file);
@@ -121,9 +134,10 @@ void RecipeOptions::add_norm_policy(CLI::App& app) {
   note_config("--norm-policy", [](const train::Recipe& recipe) {
     return recipe.norm_policy.empty() ? "" : toml_string(recipe.norm_policy_file);
   });
-  add_text(app, "--norm-policy", "a path", note,
+  add_text(app, "--norm-policy", "a path, or none", note,
            "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\"")
       .type_name("FILE.toml")
+      .default_str(kNone)
       .group(kNetwork);
 }
 
@@ -233,6 +247,11 @@ void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>&
   }
   const auto note = [edits = edits_](const std::string& file) {
     edits->push_back([file](train::Recipe& recipe) {
+      if (file == kNone) {
+        recipe.cast_policy.clear();
+        recipe.cast_policy_file.clear();
+        return;
+      }
       recipe.cast_policy = nn::read_cast_policy(file);
       recipe.cast_policy_file = file;
       nn::parse_cast_policy(recipe.cast_policy, file);
@@ -241,9 +260,10 @@ void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>&
   note_config("--cast-policy", [](const train::Recipe& recipe) {
     return recipe.cast_policy.empty() ? "" : toml_string(recipe.cast_policy_file);
   });
-  add_text(app, "--cast-policy", "a path", note,
+  add_text(app, "--cast-policy", "a path, or none", note,
            "amp: what ops compute in, a file of lines \"batch_norm\" = \"float32\"; rules: lower, float32, keep")
       .type_name("FILE.toml")
+      .default_str(kNone)
       .group(kRunning);
 }
 

@@ -85,13 +85,16 @@ class RecipeOptions {
   template <class T>
   Option add(CLI::App& app, const std::string& name, T train::Recipe::*field, const Range<T>& range,
              const std::string& type, const std::string& description, const std::string& default_text = "");
-  /// The same for a field that need not be set.
+  /// The same for a field that need not be set; `none` on the command line unsets it.
   template <class T>
   Option add(CLI::App& app, const std::string& name, std::optional<T> train::Recipe::*field, const Range<T>& range,
              const std::string& type, const std::string& description, const std::string& default_text);
   /// The same for a text; `what` is "a name".
   Option add(CLI::App& app, const std::string& name, std::string train::Recipe::*field, const std::string& what,
              const std::string& type, const std::string& description, const std::string& default_text = "");
+  /// The same for a text that may be absent: empty in the recipe, `none` on the command line.
+  Option add_or_none(CLI::App& app, const std::string& name, std::string train::Recipe::*field, const std::string& what,
+                     const std::string& type, const std::string& description);
   /// The same for two numbers, separated by a comma.
   Option add_pair(CLI::App& app, const std::string& name, std::vector<double> train::Recipe::*field,
                   const std::string& description, const std::string& default_text);
@@ -133,8 +136,8 @@ Option RecipeOptions::add(CLI::App& app, const std::string& name, std::optional<
                           const std::string& default_text) {
   note_config(name,
               [field](const train::Recipe& recipe) { return recipe.*field ? toml_number(*(recipe.*field)) : ""; });
-  return add_value<T>(
-             app, name, range, [this, field](T value) { note(field, value); }, description)
+  return add_optional_value<T>(
+             app, name, range, [this, field](std::optional<T> value) { note(field, value); }, description)
       .type_name(type)
       .default_str(default_text);
 }

@@ -52,12 +52,12 @@ void RecipeOptions::add_augmentation(CLI::App& app) {
   add(app, "--hflip", &train::Recipe::hflip, probability, "X", "mirror with this probability").group(kAugmentation);
   add(app, "--vflip", &train::Recipe::vflip, probability, "X", "turn upside down with this probability")
       .group(kAugmentation);
-  add(app, "--color-jitter", &train::Recipe::color_jitter, "a number", "LIST",
-      "change brightness, contrast and saturation by up to X (0.4), or each by its own and the hue (0.4,0.4,0.4,0.1)",
-      "none")
+  add_or_none(
+      app, "--color-jitter", &train::Recipe::color_jitter, "a number", "LIST",
+      "change brightness, contrast and saturation by up to X (0.4), or each by its own and the hue (0.4,0.4,0.4,0.1)")
       .group(kAugmentation);
-  add(app, "--aa", &train::Recipe::aa, "a name", "NAME",
-      "automatic augmentation: ta_wide, or RandAugment as in rand-m9-mstd0.5-inc1", "none")
+  add_or_none(app, "--aa", &train::Recipe::aa, "a name", "NAME",
+              "automatic augmentation: ta_wide, or RandAugment as in rand-m9-mstd0.5-inc1")
       .group(kAugmentation);
   add(app, "--reprob", &train::Recipe::reprob, probability, "X", "erase a rectangle with this probability")
       .group(kAugmentation);

@@ -6,7 +6,7 @@
 #include "data/image_file.h"
 #include "data/image_tensor.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -23,6 +23,8 @@ namespace {
 
 constexpr const char* kOp = "imagefolder";
 constexpr int kMaxDepth = 32;  // a link to a folder above it would go on for ever
+/// In a class. Two links to the next of 32 folders, in each, would be four thousand million.
+constexpr int64_t kMaxFolders = int64_t{1} << 16;
 /// torchvision.datasets.folder.IMG_EXTENSIONS: a file counts here as it counts there, so that numbers are the same.
 constexpr std::array<std::string_view, 9> kExtensions = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
                                                          ".pgm", ".tif",  ".tiff", ".webp"};
@@ -91,8 +93,12 @@ bool is_image_name(std::string name) {
 /// Names of images in a folder, which is named from that of the split on.
 using ImagesByFolder = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
-void find_images(const std::filesystem::path& split, const std::string& folder, int depth, ImagesByFolder& found) {
+/// `folders` counts those that were looked at.
+void find_images(const std::filesystem::path& split, const std::string& folder, int depth, int64_t& folders,
+                 ImagesByFolder& found) {
   const std::filesystem::path path = split / folder;
+  check(++folders <= kMaxFolders, kOp, "{}: expected at most {} folders in a class, got more (links to the same ones?)",
+        (split / folder.substr(0, folder.find('/'))).string(), kMaxFolders);
   check(depth <= kMaxDepth, kOp, "{}: expected at most {} folders in each other, got more (a link to one above?)",
         path.string(), kMaxDepth);
   Entries entries = entries_of(path);
@@ -106,7 +112,7 @@ void find_images(const std::filesystem::path& split, const std::string& folder, 
     found.emplace_back(folder, std::move(entries.files));
   }
   for (const std::string& name : entries.folders) {
-    find_images(split, fmt::format("{}/{}", folder, name), depth + 1, found);
+    find_images(split, fmt::format("{}/{}", folder, name), depth + 1, folders, found);
   }
 }
 
@@ -189,7 +195,8 @@ class ImageFolder final : public Dataset {
           "{}: class '{}': expected one of the {} classes of {}", split_.string(), excerpt(name), info_.num_classes(),
           train.string());
     ImagesByFolder found;
-    find_images(split_, name, /* depth= */ 1, found);
+    int64_t folders = 0;
+    find_images(split_, name, /* depth= */ 1, folders, found);
     check(!found.empty(), kOp, "{}: class '{}': expected images ({}), found none", split_.string(), excerpt(name),
           fmt::join(kExtensions, " "));
     std::sort(found.begin(), found.end());  // "a-b" before "a/b", as Python sorts them

@@ -14,7 +14,8 @@ namespace norma::data {
 /// Those that stb cannot decode, as TIFF and WebP, are errors there, or with options.skip_bad_images are replaced.
 /// Colour, of any size; mean and standard deviation are ImageNet's. Throws Error when a folder is not there or cannot
 /// be read, for a class without images, a class of the test images that training lacks, a name that is not UTF-8, and
-/// folders more than 32 deep.
+/// folders more
+/// than 32 deep or more than 65,536 in a class (links may lead to the same ones).
 std::shared_ptr<const Dataset> make_image_folder(const DatasetOptions& options);
 
 }  // namespace norma::data

@@ -2,8 +2,6 @@
 
 #include "core/error.h"
 #include "core/excerpt.h"
-#include "core/range.h"
-#include "data/augment/colour.h"
 
 #include <algorithm>
 #include <charconv>
@@ -15,7 +13,7 @@ void check_color_jitter(std::string_view op, const ColorJitterOptions& options) 
   const std::array<std::pair<const char*, double>, 3> around_one = {
       {{"brightness", options.brightness}, {"contrast", options.contrast}, {"saturation", options.saturation}}};
   for (const auto& [name, value] : around_one) {
-    check_range(op, name, value, kAdjustFactor);
+    check_range(op, name, value, kJitter);
   }
   check_range(op, "hue", options.hue, Range<double>{0, 0.5});
 }

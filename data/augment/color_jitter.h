@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/range.h"
+#include "data/augment/colour.h"
 #include "data/augment/random.h"
 #include "data/image_file.h"
 
@@ -19,7 +21,10 @@ struct ColorJitterOptions {
   [[nodiscard]] bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
 };
 
-/// Throws Error "op: brightness: …" for numbers outside kAdjustFactor, and a hue outside 0 to 0.5.
+/// With the greatest, the factor is at most that of kAdjustFactor.
+inline constexpr Range<double> kJitter{kAdjustFactor.low, kAdjustFactor.high - 1};
+
+/// Throws Error "op: brightness: …" for numbers outside kJitter, and a hue outside 0 to 0.5.
 void check_color_jitter(std::string_view op, const ColorJitterOptions& options);
 
 /// From timm's texts: "0.4" (brightness, contrast and saturation), "0.4,0.3,0.2", and "0.4,0.3,0.2,0.1" with the hue.

@@ -10,9 +10,10 @@ namespace norma::data {
 
 namespace {
 
-/// A half goes to the even number, as Python's round() has it.
+/// A half goes to the even number, as Python's round() has it. What is beyond all sizes is cut off there.
 int64_t rounded(double x) {
-  return std::lrint(x);
+  constexpr double kBeyond = 1e15;
+  return std::lrint(std::min(x, kBeyond));
 }
 
 }  // namespace

@@ -51,9 +51,11 @@ std::vector<Rectangle> draw_erasing(Draw& draw, int64_t height, int64_t width, c
     for (int attempt = 0; attempt < 10; ++attempt) {
       const double target = area * draw.uniform(low_area, high_area);
       const double aspect = std::exp(draw.uniform(std::log(low_ratio), std::log(high_ratio)));
-      const int64_t h = std::lrint(std::sqrt(target * aspect));
-      const int64_t w = std::lrint(std::sqrt(target / aspect));
-      if (h < height && w < width) {
+      const double high = std::rint(std::sqrt(target * aspect));  // not whole numbers yet: they may be infinite
+      const double wide = std::rint(std::sqrt(target / aspect));
+      if (high < static_cast<double>(height) && wide < static_cast<double>(width)) {
+        const auto h = static_cast<int64_t>(high);
+        const auto w = static_cast<int64_t>(wide);
         const int64_t top = draw.integer(0, height - h);
         rectangles.push_back({.top = top, .left = draw.integer(0, width - w), .height = h, .width = w});
         break;

@@ -13,8 +13,11 @@
 namespace norma::data {
 
 void check_mix(const char* op, const MixOptions& options) {
-  check_range(op, "mixup", options.mixup_alpha, kMixAlpha);
-  check_range(op, "cutmix", options.cutmix_alpha, kMixAlpha);
+  for (const auto& [name, alpha] : {std::pair("mixup", options.mixup_alpha), {"cutmix", options.cutmix_alpha}}) {
+    check_range(op, name, alpha, kMixAlpha);
+    check(alpha == 0 || alpha >= kLeastMixAlpha, op, "{}: expected 0 or at least {}, got {}", name, kLeastMixAlpha,
+          alpha);
+  }
   check_range(op, "mixup-prob", options.probability, Range<double>{0, 1});
   check_range(op, "mixup-switch-prob", options.switch_probability, Range<double>{0, 1});
 }
@@ -52,6 +55,11 @@ void mix_images_(Tensor& images, const Mix& mix) {
   const int64_t n = images.size(0);
   const Rectangle whole{.height = images.size(2), .width = images.size(3)};
   const Rectangle& box = mix.cutmix ? mix.box : whole;
+  check_range("mix", "lambda", mix.lambda, Range<double>{0, 1});
+  check(box.top >= 0 && box.left >= 0 && box.height >= 0 && box.width >= 0 && box.top <= whole.height - box.height &&
+            box.left <= whole.width - box.width,
+        "mix", "box: expected one inside {} x {} pixels, got {} x {} from row {} and column {} on", whole.height,
+        whole.width, box.height, box.width, box.top, box.left);
   const auto own = static_cast<float>(mix.lambda);
   const auto other = static_cast<float>(1 - mix.lambda);
   if (mix.lambda == 1) {

@@ -9,7 +9,10 @@
 
 namespace norma::data {
 
+/// 0, or at least kLeastMixAlpha.
 inline constexpr Range<double> kMixAlpha{0, 1000};
+/// Below, the logarithms that shares are made of overflow.
+inline constexpr double kLeastMixAlpha = 1e-6;
 
 /// timm's Mixup in mode "batch": image i of a batch of n is mixed with image n - 1 - i, all by the same numbers.
 struct MixOptions {
@@ -21,7 +24,8 @@ struct MixOptions {
   [[nodiscard]] bool any() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
 };
 
-/// Throws Error "op: …" for an alpha outside kMixAlpha, and probabilities outside 0 to 1.
+/// Throws Error "op: …" for an alpha that is neither 0 nor from kLeastMixAlpha to the end of kMixAlpha, and
+/// probabilities outside 0 to 1.
 void check_mix(const char* op, const MixOptions& options);
 
 /// What is done to one batch.
@@ -36,7 +40,8 @@ struct Mix {
 Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& options);
 
 /// Mixes images (N, C, H, W) of float32 on the CPU where they lie: x_i becomes lambda x_i + (1 - lambda) x_{n-1-i}, or
-/// takes over the box. Any strides. Throws Error for other tensors.
+/// takes over the box. Any strides. Throws Error for other tensors, a lambda outside [0, 1], and a box that is not in
+/// the images.
 void mix_images_(Tensor& images, const Mix& mix);
 
 /// (N, num_classes) in float32: lambda on the image's own label and 1 - lambda on the other's, of which

@@ -1,7 +1,14 @@
 #include "cli/program.h"
+#include "data/image_file.h"
+#include "json.h"
+#include "train/checkpoint.h"
+#include "train/recipe.h"
 
 #include <doctest/doctest.h>
+#include <fmt/ranges.h>
 
+#include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,4 +114,92 @@ TEST_CASE("norma train: args.toml starts the same run again") {
     CHECK(outcome.err.find("args.toml") != std::string::npos);
     CHECK(read_file(folder.path() / "third/args.toml") == "mine\n");
   }
+}
+
+namespace {
+
+/// The recipe that a run in `folder` was done by.
+nlohmann::json recipe_in(const std::filesystem::path& folder) {
+  return test::parse_json(train::load_checkpoint(folder / "last.safetensors").options.at("recipe"));
+}
+
+}  // namespace
+
+TEST_CASE("norma train: args.toml has every field of the recipe") {
+  const TemporaryFolder folder;
+  write_file(folder / "norms.toml", "\"layer4.*\" = \"instance\"\n");
+  write_file(folder / "casts.toml", "\"batch_norm\" = \"float32\"\n");
+  for (const char* name : {"train/a/1.png", "train/a/2.png", "train/b/1.png", "train/b/2.png", "val/a/1.png"}) {
+    const std::filesystem::path file = folder / "pictures" / name;
+    std::filesystem::create_directories(file.parent_path());
+    data::write_png(file, {.height = 1, .width = 2, .channels = 3, .pixels = {1, 2, 3, 4, 5, 6}});
+  }
+  // Between them, no field has its default.
+  const std::vector<std::string> runs = {
+      "--norm batch[eps=1e-3] --norm-policy norms.toml --conv-layer std_conv --small-stem --zero-init-last "
+      "--drop-path 0.1 --dataset imagefolder --data-dir pictures --skip-bad-images --img-size 16 --random-crop 2 "
+      "--flip "
+      "--vflip 0.1 --color-jitter 0.2 --reprob 0.2 --remode rand --recount 2 --crop-pct 0.9 --mixup 0.2 --mixup-prob "
+      "0.7 "
+      "--mixup-switch-prob 0.3 -b 4 --epochs 2 --no-channels-last --opt lamb --lr-base 1e-6 --lr-base-size 512 "
+      "--lr-base-scale linear --weight-decay 0.02 --momentum 0.8 --sched cosine --warmup-epochs 0.5 --warmup-lr 1e-7 "
+      "--warmup-prefix --min-lr 1e-8 --cooldown-epochs 0.5 --decay-epochs 2 --decay-rate 0.2 --no-sched-on-updates "
+      "--smoothing 0.1 --bce-loss --bce-target-thresh 0.2 --model-ema --model-ema-decay 0.9 --model-ema-warmup --seed "
+      "7",
+      "--model convnext_atto --patch-size 4 --layer-scale 1e-5 --dataset shapes --img-size 16 --scale 0.3,1 "
+      "--ratio 0.5,2 --hflip 0.4 --aa ta_wide --train-interpolation bicubic --cutmix 1 -b 4 --images 8 --test-images 4 "
+      "--lr 1e-5 --layer-decay 0.7 --grad-accum-steps 2 --decay-milestones 3,5 --clip-grad 1 --clip-mode agc "
+      "--precision amp_bfloat16 --cast-policy casts.toml",
+  };
+  const nlohmann::json defaults = test::parse_json(train::to_json(train::Recipe{}));
+  std::set<std::string> forgotten;
+  for (const auto& [name, value] : defaults.items()) {
+    forgotten.insert(name);
+  }
+  for (const std::string& run : runs) {
+    for (const std::string& words :
+         {run + " --output first", std::string("--config first/args.toml --output second")}) {
+      const Outcome outcome = run_norma(folder.path(), "train --quiet " + words);
+      REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    }
+    const nlohmann::json first = recipe_in(folder / "first");
+    const nlohmann::json second = recipe_in(folder / "second");
+    for (const auto& [name, value] : first.items()) {
+      CHECK_MESSAGE(second.at(name) == value, name);
+      if (value != defaults.at(name)) {
+        forgotten.erase(name);
+      }
+    }
+    std::filesystem::remove_all(folder / "first");
+    std::filesystem::remove_all(folder / "second");
+  }
+  CHECK_MESSAGE(forgotten.empty(), fmt::format("{}", fmt::join(forgotten, ", ")));
+}
+
+TEST_CASE("norma train: none takes back what a file says") {
+  const TemporaryFolder folder;
+  write_file(folder / "norms.toml", "\"layer4.*\" = \"instance\"\n");
+  write_file(folder / "casts.toml", "\"batch_norm\" = \"float32\"\n");
+  write_file(folder / "c.toml",
+             "dataset = \"shapes\"\nimg-size = 16\nimages = 4\nbatch-size = 4\ntest-images = 4\nsched = \"cosine\"\n"
+             "warmup-lr = 1e-6\nbce-loss = true\nbce-target-thresh = 0.2\naa = \"ta_wide\"\ncolor-jitter = 0.4\n"
+             "patch-size = 2\nlayer-scale = 1e-5\nnorm-policy = \"norms.toml\"\ncast-policy = \"casts.toml\"\n"
+             "precision = \"amp_bfloat16\"\n");
+  std::string words = "train --config c.toml --quiet --output o";
+  for (const char* name : {"warmup-lr", "bce-target-thresh", "aa", "color-jitter", "patch-size", "layer-scale",
+                           "norm-policy", "cast-policy"}) {
+    words += fmt::format(" --{} none", name);
+  }
+  const Outcome outcome = run_norma(folder.path(), words);
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  const nlohmann::json recipe = recipe_in(folder / "o");
+  for (const char* name : {"warmup_lr", "bce_target_thresh", "patch_size", "layer_scale"}) {
+    CHECK_MESSAGE(recipe.at(name).is_null(), name);
+  }
+  for (const char* name :
+       {"aa", "color_jitter", "norm_policy", "norm_policy_file", "cast_policy", "cast_policy_file"}) {
+    CHECK_MESSAGE(recipe.at(name) == "", name);
+  }
+  CHECK(test::complaint("train --warmup-lr fast") ==
+        "norma: train: --warmup-lr: expected a number from 0 to 1000, or none, got fast\n");
 }

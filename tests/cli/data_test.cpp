@@ -3,6 +3,7 @@
 #include "data/dataset.h"
 #include "data/image_file.h"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,22 @@ TEST_CASE("norma data: --show is a picture of the training images as they are au
   CHECK((show(all).pixels == augmented.pixels));
   CHECK((show(all + "--epoch 1").pixels != augmented.pixels));
   CHECK((show(all + "--seed 1").pixels != augmented.pixels));
+}
+
+TEST_CASE("norma data: --show of a folder with fewer images than a batch") {
+  const TemporaryFolder folder;
+  for (const char* name : {"train/a/1.png", "train/a/2.png", "train/b/1.png", "val/a/1.png"}) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    data::write_png(folder / name, {.height = 1, .width = 2, .channels = 3, .pixels = {1, 2, 3, 4, 5, 6}});
+  }
+  for (const char* words : {"", "--mixup 0.5", "--count 2"}) {
+    const Outcome outcome = run_norma(
+        folder.path(), std::string("data --dataset imagefolder --data-dir . --img-size 16 --show x.png ") + words);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    const char* count = std::string(words) == "--count 2" ? "x.png: 2 training images" : "x.png: 3 training images";
+    CHECK_MESSAGE(outcome.out.find(count) != std::string::npos, outcome.out);
+    std::filesystem::remove(folder / "x.png");
+  }
 }
 
 TEST_CASE("norma data: what it refuses") {

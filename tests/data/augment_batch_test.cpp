@@ -121,6 +121,13 @@ TEST_CASE("random_erasing: tiny images, and errors") {
     random_erasing(image.data(), {1, 2, 3}, {6, 3, 1}, {.probability = 1, .count = 3, .area = {0.3, 1}}, draw);
     CHECK(std::count(image.begin() + 3, image.end(), 1.0F) + std::count(image.begin(), image.begin() + 3, 1.0F) > 0);
   }
+  for (int64_t i = 0; i < 500; ++i) {  // sides beyond all numbers
+    Draw draw = draw_of(i, DrawFor::erasing);
+    for (const double far : {1e-300, 1e300}) {
+      CHECK(draw_erasing(draw, 40, 50, {.probability = 1, .area = {0.5, 1}, .ratio = {far, far}}).empty());
+    }
+    CHECK(draw_erasing(draw, 40, 50, {.probability = 1, .area = {0, 0}, .ratio = {1e-300, 1.7e308}}).size() <= 1);
+  }
   Draw draw = draw_of(0, DrawFor::erasing);
   CHECK(error_of([&] { draw_erasing(draw, 4, 4, {.probability = 1.5}); }) ==
         "random_erasing: probability: expected a number from 0 to 1, got 1.5");
@@ -177,6 +184,31 @@ TEST_CASE("mix: how often, which, and by how much") {
   }
 }
 
+TEST_CASE("mix: the box of CutMix has its size, an even place, and is cut off at the edges") {
+  constexpr int64_t kHeight = 1000;
+  constexpr int64_t kWidth = 2000;
+  double share = 0;
+  double row = 0;
+  int whole = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    Draw draw = draw_of(i, DrawFor::mix);
+    const Mix mix = draw_mix(draw, kHeight, kWidth, {.cutmix_alpha = 1});
+    const auto [top, left, height, width] = mix.box;
+    share += 1 - mix.lambda;
+    if (top > 0 && left > 0 && top + height < kHeight && left + width < kWidth) {  // not cut off
+      ++whole;
+      CHECK(height % 2 == 0);
+      CHECK(std::abs(2 * height - width) <= 3);  // the image's proportions, both halves rounded down
+      row += static_cast<double>(top - 1) / static_cast<double>(kHeight - height - 2);
+    }
+  }
+  // A side s of the image has the density 2 s, and an even middle loses s² / 4 of it at the edges: the mean area is the
+  // integral of 2 s (s - s² / 4)².
+  CHECK(is_mean(share / kDraws, 77.0 / 240, 0.07));
+  CHECK(whole > kDraws / 10);
+  CHECK(is_mean(row / whole, 0.5, 1.0 / 12, whole));
+}
+
 TEST_CASE("mix: images and targets") {
   for (const auto format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
     for (const int64_t n : {4, 5}) {
@@ -223,6 +255,25 @@ TEST_CASE("mix: errors") {
         "mix: mixup: expected a number from 0 to 1000, got -1");
   CHECK(error_of([&] { draw_mix(draw, 4, 4, {.probability = 2}); }) ==
         "mix: mixup-prob: expected a number from 0 to 1, got 2");
+  for (const double tiny : {1e-320, 1e-301, 9e-7}) {
+    CHECK(error_of([&] {
+            draw_mix(draw, 4, 4, {.cutmix_alpha = tiny});
+          }).starts_with("mix: cutmix: expected 0 or at least 1e-06, got "));
+  }
+  for (int i = 0; i < 1000; ++i) {
+    Draw least = draw_of(i, DrawFor::mix);
+    const double lambda = draw_mix(least, 4, 4, {.mixup_alpha = kLeastMixAlpha}).lambda;
+    CHECK((lambda >= 0 && lambda <= 1));
+  }
+  Tensor images = zeros({2, 1, 3, 4}, {.device = kCpu});
+  CHECK(error_of([&] { mix_images_(images, {.lambda = 1.5}); }) ==
+        "mix: lambda: expected a number from 0 to 1, got 1.5");
+  CHECK(error_of([&] {
+          mix_images_(images, {.lambda = 0.5, .cutmix = true, .box = {.top = 1, .left = 2, .height = 3, .width = 1}});
+        }) == "mix: box: expected one inside 3 x 4 pixels, got 3 x 1 from row 1 and column 2 on");
+  CHECK(error_of([&] {
+          mix_images_(images, {.lambda = 0.5, .cutmix = true, .box = {.top = 0, .left = -1, .height = 1, .width = 1}});
+        }) == "mix: box: expected one inside 3 x 4 pixels, got 1 x 1 from row 0 and column -1 on");
   Tensor flat = zeros({4, 3}, {.device = kCpu});
   CHECK(error_of([&] { mix_images_(flat, {.lambda = 0.5}); }) ==
         "mix: images: expected (N, C, H, W) of float32, got [4, 3] of float32");

@@ -182,6 +182,17 @@ TEST_CASE("random_resized_crop: the window in the middle where none fits") {
         }) == "random_resized_crop: ratio: expected two numbers above 0, the lower first, got 2 and 1");
 }
 
+TEST_CASE("random_resized_crop: ratios beyond all sizes") {
+  for (const double far : {1e-300, 1e300}) {
+    for (int i = 0; i < 100; ++i) {
+      Draw draw(AugmentationKey{.seed = 2, .epoch = 1, .index = i}, DrawFor::crop);
+      const Rectangle window = draw_resized_crop(draw, 30, 40, {.ratio = {far, far}});
+      CHECK(window.height == (far < 1 ? 30 : 1));
+      CHECK(window.width == (far < 1 ? 1 : 40));
+    }
+  }
+}
+
 TEST_CASE("random_crop: every window of the padded image comes") {
   const Image image = picture(3, 4, 3);
   const Image padded = pad(image, 1, {5, 6, 7});
@@ -240,5 +251,12 @@ TEST_CASE("color_jitter: texts") {
   CHECK(error_of([] { parse_color_jitter("train", "1,1,1,0.7"); }) ==
         "train: hue: expected a number from 0 to 0.5, got 0.7");
   CHECK(error_of([] { parse_color_jitter("train", "-1"); }) ==
-        "train: brightness: expected a number from 0 to 1000, got -1");
+        "train: brightness: expected a number from 0 to 999, got -1");
+  // The greatest makes no factor that the adjustments refuse.
+  CHECK(error_of([] { parse_color_jitter("train", "999.5"); }) ==
+        "train: brightness: expected a number from 0 to 999, got 999.5");
+  for (int i = 0; i < 200; ++i) {
+    Draw draw(AugmentationKey{.seed = 2, .epoch = 1, .index = i}, DrawFor::color_jitter);
+    CHECK(apply(draw_color_jitter(draw, parse_color_jitter("x", "999")), picture(2, 2, 3)).height == 2);
+  }
 }

@@ -151,6 +151,30 @@ TEST_CASE("transform: what a policy brings in is the mean, or black") {
   }
 }
 
+TEST_CASE("transform: what a policy moves has the interpolation of what is resized, or one by chance") {
+  const Policy::Kind kind = parse_rand_augment("test", "rand-m9-p1");
+  const Image image = picture(24, 24, 3);
+  const auto result = [&](const std::optional<Interpolation>& interpolation, int64_t index) {
+    Draw draw({.seed = 3, .epoch = 2, .index = index}, DrawFor::policy);
+    return normalized(Policy(kind, {.fill = {102, 102, 102}, .interpolation = interpolation}).apply(image, draw));
+  };
+  int differ = 0;
+  for (int64_t index = 0; index < 40; ++index) {
+    const AugmentationKey key{.seed = 3, .epoch = 2, .index = index};
+    const auto of = [&](const TransformOptions& options) {
+      return apply_to(Transform(info_of(3, 24, 24), options), image, key);
+    };
+    const std::vector<float> bilinear = result(Interpolation::bilinear, index);
+    const std::vector<float> bicubic = result(Interpolation::bicubic, index);
+    differ += bilinear != bicubic ? 1 : 0;
+    CHECK((of({.image_size = 24, .augmentation = {.policy = kind}}) == bilinear));
+    CHECK((of({.image_size = 24, .filter = ResizeFilter::bicubic, .augmentation = {.policy = kind}}) == bicubic));
+    CHECK((of({.image_size = 24, .random_filter = true, .augmentation = {.policy = kind}}) ==
+           result(std::nullopt, index)));
+  }
+  CHECK(differ > 5);
+}
+
 TEST_CASE("transform: augmentations that make no sense") {
   const auto error = [](const AugmentOptions& augmentation) {
     return error_of([&] { Transform(info_of(3, 8, 8), {.augmentation = augmentation}); });

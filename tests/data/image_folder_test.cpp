@@ -172,6 +172,21 @@ TEST_CASE("image folder: links are followed, one that leads back is an error") {
                 error_in(folder));
 }
 
+TEST_CASE("image folder: links that fan out end with an error") {
+  const TemporaryFolder folder;
+  write_image(folder / "train/ant/1.png", 7);
+  std::filesystem::path next = folder / "train/ant";
+  for (int i = 0; i < 20; ++i) {  // 2^20 ways
+    const auto other = folder / fmt::format("other{}", i);
+    std::filesystem::create_directory(other);
+    std::filesystem::create_directory_symlink(other, next / "a");
+    std::filesystem::create_directory_symlink(other, next / "b");
+    next = other;
+  }
+  CHECK(error_in(folder) == "imagefolder: " + (folder / "train/ant").string() +
+                                ": expected at most 65536 folders in a class, got more (links to the same ones?)");
+}
+
 TEST_CASE("image folder: a file that is no image is an error that names it, when it is read") {
   const TemporaryFolder folder;
   write_image(folder / "train/ant/1.png", 1);

@@ -1,0 +1,63 @@
+#include "cli/program.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+const std::string kTrain =
+    "train --model resnet18 --dataset shapes --img-size 16 -b 4 --images 16 --test-images 8 --quiet --output o ";
+
+}  // namespace
+
+TEST_CASE("norma eval: --use-ema takes the averaged weights of a run, and without them it is an error") {
+  const TemporaryFolder folder;
+  const Outcome trained = run_norma(folder.path(), kTrain + "--lr 0.01 --model-ema --model-ema-decay 0.5");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  const auto figures = [](const std::string& text, const std::string& before, const std::string& between) {
+    const size_t at = text.rfind(before);
+    REQUIRE_MESSAGE(at != std::string::npos, text);
+    const size_t accuracy = at + before.size();
+    const size_t loss = text.find(between, accuracy) + between.size();
+    return text.substr(accuracy, 4) + " " + text.substr(loss, 6);
+  };
+  const std::string plain = figures(trained.out, "test accuracy ", "test loss ");
+  const std::string averaged = figures(trained.out, "with averaged weights ", " %, ");
+  CHECK(plain != averaged);
+  const Outcome by_weights = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK(figures(by_weights.out, "accuracy ", "loss ") == plain);
+  const Outcome by_averages = run_norma(folder.path(), "eval --checkpoint o --use-ema");
+  REQUIRE_MESSAGE(by_averages.code == 0, by_averages.err);
+  CHECK(figures(by_averages.out, "accuracy ", "loss ") == averaged);
+
+  std::filesystem::remove_all(folder / "o");
+  REQUIRE(run_norma(folder.path(), kTrain).code == 0);
+  const Outcome none = run_norma(folder.path(), "eval --checkpoint o --use-ema");
+  CHECK(none.code == 2);
+  CHECK_MESSAGE(none.err.find("o/last.safetensors") != std::string::npos, none.err);
+}
+
+TEST_CASE("norma train: --tensorboard writes an event file with curves and the norms' weights") {
+  const TemporaryFolder folder;
+  const Outcome trained = run_norma(folder.path(), kTrain + "--tensorboard");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  std::string events;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "o")) {
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) {
+      CHECK(events.empty());
+      events = read_file(entry.path());
+    }
+  }
+  for (const char* tag : {"brain.Event:2", "loss/train", "loss/test", "accuracy/test", "images_per_second", "lr",
+                          "norm/bn1.weight", "norm/layer4.1.bn2.bias"}) {
+    CHECK_MESSAGE(events.find(tag) != std::string::npos, tag);
+  }
+}
