@@ -8,6 +8,7 @@
 #include "nn/conv_factory.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
+#include "train/augmentation.h"
 #include "train/environment.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -163,6 +164,9 @@ void RecipeOptions::add_data(CLI::App& app) {
   add_image_shape(app);
   add(app, "--test-images", &train::Recipe::test_images, train::ranges::kImages, "N",
       "evaluate on the first N test images (imagefolder: on N of them)", "0: all of them")
+      .group(kImages);
+  add(app, "--interpolation", &train::Recipe::interpolation, "a name", "NAME",
+      or_list(train::interpolation_names()) + ": of test images that are resized")
       .group(kImages);
   add(app, "--crop-pct", &train::Recipe::crop_pct, data::kCropPct, "X",
       "images that are resized keep this part of their side, in the middle")

@@ -79,6 +79,9 @@ void RecipeOptions::add_augmentation(CLI::App& app) {
   add(app, "--mixup-switch-prob", &train::Recipe::mixup_switch_prob, probability, "X",
       "of --cutmix, where --mixup is given too")
       .group(kAugmentation);
+  add(app, "--aug-repeats", &train::Recipe::aug_repeats, train::ranges::kAugRepeats, "N",
+      "take each image N times in a row, augmented anew; an epoch is no longer and has fewer images", "0: once")
+      .group(kAugmentation);
 }
 
 }  // namespace norma::cli

@@ -17,13 +17,25 @@ constexpr const char* kOptimisation = "Optimisation";
 void RecipeOptions::add_update(CLI::App& app) {
   add(app, "--opt", &train::Recipe::opt, "a name", "NAME", or_list(train::optimizer_names())).group(kOptimisation);
   add(app, "--weight-decay", &train::Recipe::weight_decay, train::ranges::kWeightDecay, "X",
-      "not applied to norms and biases")
+      "of the weights of convolutions and linear layers")
+      .group(kOptimisation);
+  add(app, "--norm-weight-decay", &train::Recipe::norm_weight_decay, train::ranges::kWeightDecay, "X",
+      "of the weights and biases of norm layers")
+      .group(kOptimisation);
+  add(app, "--bias-weight-decay", &train::Recipe::bias_weight_decay, train::ranges::kWeightDecay, "X",
+      "of the biases of all other layers")
       .group(kOptimisation);
   add(app, "--layer-decay", &train::Recipe::layer_decay, train::ranges::kLayerDecay, "X",
       "learning rate of each block, as a share of the next one's", "1: all the same")
       .group(kOptimisation);
   add(app, "--momentum", &train::Recipe::momentum, train::ranges::kMomentum, "X",
       "of sgd and rmsproptf; beta1 of adamw and lamb; --sched onecycle moves it between 0.85 and 0.95")
+      .group(kOptimisation);
+  add_pair(app, "--opt-betas", &train::Recipe::opt_betas, "beta1 and beta2 of adamw and lamb: 0.9,0.999",
+           "--momentum,0.999")
+      .group(kOptimisation);
+  add(app, "--opt-eps", &train::Recipe::opt_eps, train::ranges::kOptEps, "X", "eps of adamw, lamb and rmsproptf",
+      "1e-8, 1e-6, 1e-10")
       .group(kOptimisation);
   add(app, "--smoothing", &train::Recipe::smoothing, train::ranges::kSmoothing, "X", "label smoothing")
       .group(kOptimisation);

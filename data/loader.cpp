@@ -49,6 +49,7 @@ class Loader::Implementation {
     check(options.total_images >= 0, "loader", "total_images: expected at least 0, got {}", options.total_images);
     check_range("loader", "num_workers", options.num_workers, Range<int64_t>{0, kMaxWorkers});
     check_range("loader", "prefetch", options.prefetch, Range<int64_t>{1, 65'536});
+    check_range("loader", "repeats", options.repeats, Range<int64_t>{1, kMaxRepeats});
     check_mix("loader", options.mix);
     check(options.first_step >= 0, "loader", "first_step: expected at least 0, got {}", options.first_step);
     const int64_t size = dataset_->info().size;
@@ -174,13 +175,15 @@ class Loader::Implementation {
     const Order order = options_.shuffle && !info.endless ? order_of(epoch) : nullptr;
     Image image;
     for (int64_t i = 0; i < count; ++i) {
-      int64_t number = order != nullptr ? (*order)[static_cast<size_t>(first + i)] : first + i;
+      const int64_t place = (first + i) / options_.repeats;
+      const int64_t repeat = (first + i) % options_.repeats;
+      int64_t number = order != nullptr ? (*order)[static_cast<size_t>(place)] : place;
       if (info.endless) {
         number += epoch * info.size;  // new images in every epoch
       }
       labels[i] = dataset_->load(number, image);
-      transform_.apply(image, {.seed = options_.seed, .epoch = epoch, .index = number}, images + i * strides[0],
-                       {strides[1], strides[2], strides[3]});
+      const AugmentationKey key{.seed = options_.seed, .epoch = epoch, .index = number * options_.repeats + repeat};
+      transform_.apply(image, key, images + i * strides[0], {strides[1], strides[2], strides[3]});
     }
     if (options_.mix.any()) {
       Draw draw({.seed = options_.seed, .epoch = epoch, .index = index}, DrawFor::mix);

@@ -25,17 +25,22 @@ struct Batch {
 inline constexpr int64_t kMaxBatchSize = 1 << 20;
 inline constexpr int64_t kMaxWorkers = 256;
 
+inline constexpr int64_t kMaxRepeats = 64;
+
 struct LoaderOptions {
   int64_t batch_size = 128;
   bool shuffle = false;      ///< a new order each epoch, given by seed and epoch
   bool drop_last = false;    ///< leave out the smaller batch at the end of an epoch
   int64_t epochs = 1;        ///< length of the run
   int64_t total_images = 0;  ///< length of the run in images, over as many epochs as it takes, instead of `epochs`
-  uint64_t seed = 0;         ///< of the order, the augmentation and the mixing
-  MixOptions mix = {};       ///< of the images of a batch; their targets have no label smoothing
-  int64_t first_step = 0;    ///< start at this batch of the run, as if those before had been taken
-  int num_workers = 1;       ///< background threads; 0: batches are made by the thread that calls next()
-  int64_t prefetch = 4;      ///< the most batches that wait for the consumer
+  /// An image comes so many times in a row, each time augmented by chance of its own; an epoch is as long as without,
+  /// and has so many times fewer images (Hoffer et al., "Augment your batch", 2020; timm's RepeatAugSampler).
+  int64_t repeats = 1;
+  uint64_t seed = 0;       ///< of the order, the augmentation and the mixing
+  MixOptions mix = {};     ///< of the images of a batch; their targets have no label smoothing
+  int64_t first_step = 0;  ///< start at this batch of the run, as if those before had been taken
+  int num_workers = 1;     ///< background threads; 0: batches are made by the thread that calls next()
+  int64_t prefetch = 4;    ///< the most batches that wait for the consumer
   MemoryFormat format = MemoryFormat::contiguous;
 };
 

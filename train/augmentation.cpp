@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "core/range.h"
+#include "train/ranges.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -26,7 +27,15 @@ data::RandomErasingOptions erasing(const Recipe& recipe) {
           .count = recipe.recount};
 }
 
+data::ResizeFilter filter_of(const std::string& interpolation) {
+  return interpolation == "bicubic" ? data::ResizeFilter::bicubic : data::ResizeFilter::bilinear;
+}
+
 }  // namespace
+
+std::vector<std::string> interpolation_names() {
+  return {"bilinear", "bicubic"};
+}
 
 std::vector<std::string> train_interpolation_names() {
   return {"bilinear", "bicubic", "random"};
@@ -52,11 +61,15 @@ void check_augmentation(const Recipe& recipe) {
   check_range(kOp, "reprob", recipe.reprob, kProbability);
   check_range(kOp, "recount", recipe.recount, data::kErasingCount);
   data::check_random_erasing(kOp, erasing(recipe));
-  const std::vector<std::string> interpolations = train_interpolation_names();
-  check(std::find(interpolations.begin(), interpolations.end(), recipe.train_interpolation) != interpolations.end(),
-        kOp, "train-interpolation: {}", unknown_name("name", recipe.train_interpolation, interpolations));
+  const auto check_name = [](const char* option, const std::string& name, const std::vector<std::string>& known) {
+    check(std::find(known.begin(), known.end(), name) != known.end(), kOp, "{}: {}", option,
+          unknown_name("name", name, known));
+  };
+  check_name("train-interpolation", recipe.train_interpolation, train_interpolation_names());
+  check_name("interpolation", recipe.interpolation, interpolation_names());
   check_range(kOp, "crop-pct", recipe.crop_pct, data::kCropPct);
   data::check_mix(kOp, mix_options(recipe));
+  check_range(kOp, "aug-repeats", recipe.aug_repeats, ranges::kAugRepeats);
   check(!mix_options(recipe).any() || recipe.batch_size > 1, kOp,
         "batch-size: expected at least 2 to mix images of a batch, got {}", recipe.batch_size);
 }
@@ -67,10 +80,8 @@ data::TransformOptions train_transform(const Recipe& recipe) {
                                  .crop_padding = recipe.crop_padding,
                                  .flip = recipe.flip,
                                  .crop_pct = recipe.crop_pct,
+                                 .filter = filter_of(recipe.train_interpolation),
                                  .random_filter = recipe.train_interpolation == "random"};
-  if (recipe.train_interpolation == "bicubic") {
-    options.filter = data::ResizeFilter::bicubic;
-  }
   data::AugmentOptions& augmentation = options.augmentation;
   if (!recipe.scale.empty()) {
     augmentation.resized_crop = resized_crop(recipe);
@@ -83,6 +94,10 @@ data::TransformOptions train_transform(const Recipe& recipe) {
   augmentation.color_jitter = data::parse_color_jitter("train: color-jitter", recipe.color_jitter);
   augmentation.erasing = erasing(recipe);
   return options;
+}
+
+data::TransformOptions test_transform(const Recipe& recipe) {
+  return {.image_size = recipe.image_size, .crop_pct = recipe.crop_pct, .filter = filter_of(recipe.interpolation)};
 }
 
 data::MixOptions mix_options(const Recipe& recipe) {
@@ -109,6 +124,7 @@ std::string augmentation_text(const Recipe& recipe) {
   add(recipe.reprob > 0, fmt::format("erasing {}", recipe.reprob));
   add(recipe.mixup > 0, fmt::format("mixup {}", recipe.mixup));
   add(recipe.cutmix > 0, fmt::format("cutmix {}", recipe.cutmix));
+  add(recipe.aug_repeats > 1, fmt::format("each image {} times", recipe.aug_repeats));
   return parts.empty() ? "none" : fmt::format("{}", fmt::join(parts, ", "));
 }
 

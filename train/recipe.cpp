@@ -52,11 +52,13 @@ void for_each_field(R& recipe, F&& visit) {
   visit("remode", recipe.remode);
   visit("recount", recipe.recount);
   visit("train_interpolation", recipe.train_interpolation);
+  visit("interpolation", recipe.interpolation);
   visit("crop_pct", recipe.crop_pct);
   visit("mixup", recipe.mixup);
   visit("cutmix", recipe.cutmix);
   visit("mixup_prob", recipe.mixup_prob);
   visit("mixup_switch_prob", recipe.mixup_switch_prob);
+  visit("aug_repeats", recipe.aug_repeats);
   visit("batch_size", recipe.batch_size);
   visit("epochs", recipe.epochs);
   visit("images", recipe.images);
@@ -65,9 +67,13 @@ void for_each_field(R& recipe, F&& visit) {
   visit("opt", recipe.opt);
   visit("lr", recipe.lr);
   visit("weight_decay", recipe.weight_decay);
+  visit("norm_weight_decay", recipe.norm_weight_decay);
+  visit("bias_weight_decay", recipe.bias_weight_decay);
   visit("layer_decay", recipe.layer_decay);
   visit("grad_accum_steps", recipe.grad_accum_steps);
   visit("momentum", recipe.momentum);
+  visit("opt_betas", recipe.opt_betas);
+  visit("opt_eps", recipe.opt_eps);
   visit("sched", recipe.sched);
   visit("lr_base", recipe.lr_base);
   visit("lr_base_size", recipe.lr_base_size);
@@ -225,6 +231,7 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .drop_last = true,
            .epochs = recipe.epochs,
            .total_images = recipe.images,
+           .repeats = std::max<int64_t>(recipe.aug_repeats, 1),
            .seed = recipe.seed,
            .mix = mix_options(recipe),
            .first_step = first_step,
@@ -233,7 +240,7 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
 }
 
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers) {
-  const data::Transform transform(dataset->info(), {.image_size = recipe.image_size, .crop_pct = recipe.crop_pct});
+  const data::Transform transform(dataset->info(), test_transform(recipe));
   const int64_t size = dataset->info().size;
   const int64_t count = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
   const bool sorted = dataset->info().sorted_by_label;

@@ -47,11 +47,13 @@ struct Recipe {
   std::string remode = "const";
   int64_t recount = 1;
   std::string train_interpolation = "bilinear";  ///< of what is resized or moved; or bicubic, random
+  std::string interpolation = "bilinear";        ///< of test images that are resized; or bicubic
   double crop_pct = 0.875;                       ///< TransformOptions::crop_pct, for evaluation too
   double mixup = 0;                              ///< alpha of mixup; 0: none
   double cutmix = 0;
   double mixup_prob = 1;           ///< of a batch to be mixed
   double mixup_switch_prob = 0.5;  ///< of cutmix, where both are on
+  int64_t aug_repeats = 0;         ///< LoaderOptions::repeats; 0 is 1
   int64_t batch_size = 128;
   int64_t epochs = 3;
   int64_t images = 0;       ///< length of the run in training images instead of epochs
@@ -62,9 +64,13 @@ struct Recipe {
   std::string opt = "adamw";  ///< one of optimizer_names()
   double lr = 2e-3;
   double weight_decay = 0.05;
+  double norm_weight_decay = 0;    ///< of norm layers' parameters
+  double bias_weight_decay = 0;    ///< of the biases of all other layers
   double layer_decay = 1;          ///< each block's rate is that of the next one times this; 1: the same for all
   int64_t grad_accum_steps = 1;    ///< batches whose gradients make one update
   double momentum = 0.9;           ///< SGD's and RMSprop's momentum, AdamW's and LAMB's beta1; one-cycle moves it
+  std::vector<double> opt_betas;   ///< beta1 (in the place of `momentum`) and beta2 of AdamW and LAMB; empty: 0.999
+  std::optional<double> opt_eps;   ///< of AdamW, LAMB and RMSprop; none: 1e-8, 1e-6, 1e-10
   std::string sched = "onecycle";  ///< one of schedule_names()
   double lr_base = 0;              ///< above 0: the learning rate for lr_base_size images, in the place of `lr`
   int64_t lr_base_size = 256;
@@ -143,7 +149,7 @@ Precision precision_of(const Recipe& recipe);
 Recipe in_full_precision(const Recipe& recipe);
 /// Initialised, in the recipe's precision and memory format.
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes);
-/// Weight decay is on matrices and convolution weights only.
+/// Weight decay is on matrices and convolution weights, and as far as the recipe says on norms and biases.
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model);
 
 /// The loss of a batch that the recipe trains with, of rank 0. logits: (N, C); target: class numbers (N), or the share

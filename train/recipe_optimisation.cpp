@@ -86,6 +86,24 @@ void check_learning_rate(const Recipe& recipe) {
         "lr-base-scale: expected linear or sqrt, got '{}'", scale);
 }
 
+/// The numbers of an optimizer's averages, which not all have.
+void check_averages(const Recipe& recipe) {
+  const std::vector<double>& betas = recipe.opt_betas;
+  const bool has_betas = recipe.opt == "adamw" || recipe.opt == "lamb";
+  check(betas.empty() || has_betas, "train",
+        "opt-betas: expected none with opt '{}', which has no use for them, got {}", recipe.opt,
+        fmt::join(betas, ", "));
+  check(betas.empty() || betas.size() == 2, "train", "opt-betas: expected two numbers, got {}", betas.size());
+  for (const double beta : betas) {
+    check_range("train", "opt-betas", beta, ranges::kBeta);
+  }
+  if (recipe.opt_eps) {
+    check_range("train", "opt-eps", *recipe.opt_eps, ranges::kOptEps);
+    check(has_betas || recipe.opt == "rmsproptf", "train",
+          "opt-eps: expected none with opt '{}', which has no use for it, got {}", recipe.opt, *recipe.opt_eps);
+  }
+}
+
 /// The factor on a parameter's learning rate: layer_decay for each step of depth from the head; empty: 1 for all.
 std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, const nn::Module& model) {
   if (recipe.layer_decay == 1) {
@@ -123,9 +141,12 @@ void check_optimisation(const Recipe& recipe) {
   check_known("optimizer", recipe.opt, optimizer_names());
   check_learning_rate(recipe);
   check_range("train", "weight-decay", recipe.weight_decay, ranges::kWeightDecay);
+  check_range("train", "norm-weight-decay", recipe.norm_weight_decay, ranges::kWeightDecay);
+  check_range("train", "bias-weight-decay", recipe.bias_weight_decay, ranges::kWeightDecay);
   check_range("train", "layer-decay", recipe.layer_decay, ranges::kLayerDecay);
   check_range("train", "grad-accum-steps", recipe.grad_accum_steps, ranges::kGradAccumSteps);
   check_range("train", "momentum", recipe.momentum, ranges::kMomentum);
+  check_averages(recipe);
   check_schedule(recipe);
   check_range("train", "smoothing", recipe.smoothing, ranges::kSmoothing);
   if (recipe.bce_target_thresh) {
@@ -138,17 +159,29 @@ void check_optimisation(const Recipe& recipe) {
 }
 
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model) {
-  auto groups = nn::parameter_groups(model, recipe.weight_decay, {.lr_scale = lr_scale_of(recipe, model)});
+  auto groups = nn::parameter_groups(model, recipe.weight_decay,
+                                     {.norm_weight_decay = recipe.norm_weight_decay,
+                                      .bias_weight_decay = recipe.bias_weight_decay,
+                                      .lr_scale = lr_scale_of(recipe, model)});
   const double lr = base_lr(recipe);
+  const bool has_betas = recipe.opt_betas.size() == 2;
+  const double beta1 = has_betas ? recipe.opt_betas[0] : recipe.momentum;
   if (recipe.opt == "adamw") {
-    return std::make_unique<nn::AdamW>(std::move(groups), nn::AdamWOptions{.lr = lr, .beta1 = recipe.momentum});
+    nn::AdamWOptions options{.lr = lr, .beta1 = beta1};
+    options.beta2 = has_betas ? recipe.opt_betas[1] : options.beta2;
+    options.eps = recipe.opt_eps.value_or(options.eps);
+    return std::make_unique<nn::AdamW>(std::move(groups), options);
   }
   if (recipe.opt == "lamb") {
-    return std::make_unique<nn::Lamb>(std::move(groups), nn::LambOptions{.lr = lr, .beta1 = recipe.momentum});
+    nn::LambOptions options{.lr = lr, .beta1 = beta1};
+    options.beta2 = has_betas ? recipe.opt_betas[1] : options.beta2;
+    options.eps = recipe.opt_eps.value_or(options.eps);
+    return std::make_unique<nn::Lamb>(std::move(groups), options);
   }
   if (recipe.opt == "rmsproptf") {
-    return std::make_unique<nn::RmsPropTf>(std::move(groups),
-                                           nn::RmsPropTfOptions{.lr = lr, .momentum = recipe.momentum});
+    nn::RmsPropTfOptions options{.lr = lr, .momentum = recipe.momentum};
+    options.eps = recipe.opt_eps.value_or(options.eps);
+    return std::make_unique<nn::RmsPropTf>(std::move(groups), options);
   }
   check_known("optimizer", recipe.opt, optimizer_names());
   return std::make_unique<nn::Sgd>(

@@ -116,11 +116,13 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--remode", recipe, &Recipe::remode);
   words.put_changed("--recount", recipe, &Recipe::recount);
   words.put_changed("--train-interpolation", recipe, &Recipe::train_interpolation);
+  words.put_changed("--interpolation", recipe, &Recipe::interpolation);
   words.put_changed("--crop-pct", recipe, &Recipe::crop_pct);
   words.put_changed("--mixup", recipe, &Recipe::mixup);
   words.put_changed("--cutmix", recipe, &Recipe::cutmix);
   words.put_changed("--mixup-prob", recipe, &Recipe::mixup_prob);
   words.put_changed("--mixup-switch-prob", recipe, &Recipe::mixup_switch_prob);
+  words.put_changed("--aug-repeats", recipe, &Recipe::aug_repeats);
   words.put_changed("--batch-size", recipe, &Recipe::batch_size);
   if (recipe.images == 0) {
     words.put_changed("--epochs", recipe, &Recipe::epochs);
@@ -131,9 +133,13 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--opt", recipe, &Recipe::opt);
   words.put_changed("--lr", recipe, &Recipe::lr);
   words.put_changed("--weight-decay", recipe, &Recipe::weight_decay);
+  words.put_changed("--norm-weight-decay", recipe, &Recipe::norm_weight_decay);
+  words.put_changed("--bias-weight-decay", recipe, &Recipe::bias_weight_decay);
   words.put_changed("--layer-decay", recipe, &Recipe::layer_decay);
   words.put_changed("--grad-accum-steps", recipe, &Recipe::grad_accum_steps);
   words.put_changed("--momentum", recipe, &Recipe::momentum);
+  words.put_changed("--opt-betas", recipe, &Recipe::opt_betas);
+  words.put_changed("--opt-eps", recipe, &Recipe::opt_eps);
   words.put_changed("--sched", recipe, &Recipe::sched);
   words.put_changed("--sched-on-updates", recipe, &Recipe::sched_on_updates);
   words.put_changed("--warmup-epochs", recipe, &Recipe::warmup_epochs);

@@ -16,14 +16,19 @@ struct ParameterGroup {
 };
 
 struct ParameterGroupsOptions {
-  /// Norms' parameters, biases, layer scales and gains do not decay: all that has rank 0 or 1, or sizes (n, 1, 1, 1).
+  /// False: norms' parameters, biases, layer scales and gains do not decay: all that has rank 0 or 1, or sizes
+  /// (n, 1, 1, 1).
   bool decay_vectors = false;
+  /// Unless decay_vectors: those of them that norm layers hold. torchvision's --norm-weight-decay.
+  double norm_weight_decay = 0;
+  /// Unless decay_vectors: those of other layers that are named "bias". torchvision's --bias-weight-decay.
+  double bias_weight_decay = 0;
   /// ParameterGroup::lr_scale of each parameter, by its name. Empty: 1.
   std::function<double(const std::string& name)> lr_scale = {};
 };
 
-/// All parameters of a module in two groups: those that decay and those that do not, for each scale of the learning
-/// rate. Empty groups are left out.
+/// All parameters of a module in groups: for each scale of the learning rate those with `weight_decay`, those with
+/// none, and those with other numbers. Empty groups are left out.
 std::vector<ParameterGroup> parameter_groups(const Module& module, double weight_decay,
                                              const ParameterGroupsOptions& options = {});
 

@@ -86,6 +86,40 @@ std::vector<int64_t> joined(const std::vector<std::vector<int64_t>>& parts) {
 
 }  // namespace
 
+TEST_CASE("loader: repeats of an image follow each other, augmented anew, in an epoch as long as without") {
+  const auto dataset = std::make_shared<Counting>(20);
+  const LoaderOptions once{.batch_size = 5, .shuffle = true, .epochs = 2, .seed = 3};
+  LoaderOptions thrice = once;
+  thrice.repeats = 3;
+  const Taken plain = take_all(dataset, once, /* augment= */ true);
+  const Taken repeated = take_all(dataset, thrice, /* augment= */ true);
+  CHECK(repeated.places == plain.places);
+  const std::vector<int64_t> order = joined(plain.labels);
+  const std::vector<int64_t> labels = joined(repeated.labels);
+  REQUIRE(labels.size() == order.size());
+  std::set<std::vector<float>> pictures;  // of the first image
+  for (size_t i = 0; i < labels.size(); ++i) {
+    CHECK(labels[i] == order[i / 20 * 20 + i % 20 / 3]);
+  }
+  const size_t size = repeated.images[0].size() / 5;
+  for (size_t i = 0; i < 3; ++i) {
+    const auto begin = repeated.images[0].begin() + static_cast<int64_t>(i * size);
+    pictures.insert(std::vector<float>(begin, begin + static_cast<int64_t>(size)));
+  }
+  CHECK(pictures.size() > 1);
+  // The same for any number of workers, from any batch on, and for endless datasets.
+  thrice.num_workers = 3;
+  CHECK((take_all(dataset, thrice, true) == repeated));
+  thrice.first_step = 5;
+  const Taken rest = take_all(dataset, thrice, true);
+  CHECK((rest.images == std::vector(repeated.images.begin() + 5, repeated.images.end())));
+  const Taken endless =
+      take_all(std::make_shared<Counting>(6, /* endless= */ true), {.batch_size = 6, .epochs = 2, .repeats = 2});
+  CHECK((endless.labels == std::vector<std::vector<int64_t>>{{0, 0, 1, 1, 2, 2}, {6, 6, 7, 7, 8, 8}}));
+  CHECK(error_of([&] { Loader(dataset, transform_of(*dataset), {.repeats = 0}); }) ==
+        "loader: repeats: expected a whole number from 1 to 64, got 0");
+}
+
 TEST_CASE("loader: batches in order, the last one smaller") {
   const auto dataset = std::make_shared<const Counting>(7);
   Loader loader(dataset, transform_of(*dataset), {.batch_size = 3});

@@ -182,6 +182,15 @@ TEST_CASE("optimizer: groups keep norms, biases and scales from decaying") {
   CHECK(groups[1].parameters[1].first == "1.weight");
   CHECK(groups[1].weight_decay == 0);
   CHECK(parameter_groups(net, 0.05, {.decay_vectors = true}).size() == 1);
+  // Numbers of their own for norms and for other biases; those without stay together.
+  const std::vector<ParameterGroup> three =
+      parameter_groups(net, 0.05, {.norm_weight_decay = 0.01, .bias_weight_decay = 0.05});
+  REQUIRE(three.size() == 3);
+  CHECK(three[1].weight_decay == 0.05);
+  CHECK(three[1].parameters[0].first == "0.bias");
+  CHECK(three[2].weight_decay == 0.01);
+  CHECK(three[2].parameters[0].first == "1.weight");
+  CHECK(three[2].parameters[1].first == "1.bias");
   // A gain has sizes [4, 1, 1, 1].
   const std::vector<ParameterGroup> scaled = parameter_groups(ScaledStdConv2d(3, 4, 3), 0.05);
   REQUIRE(scaled.size() == 2);

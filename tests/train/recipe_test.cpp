@@ -8,6 +8,7 @@
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
 #include "train/augmentation.h"
 
 #include <doctest/doctest.h>
@@ -222,11 +223,13 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.remode = "pixel";
   recipe.recount = 2;
   recipe.train_interpolation = "random";
+  recipe.interpolation = "bicubic";
   recipe.crop_pct = 0.9;
   recipe.mixup = 0.8;
   recipe.cutmix = 1;
   recipe.mixup_prob = 0.7;
   recipe.mixup_switch_prob = 0.3;
+  recipe.aug_repeats = 3;
   recipe.batch_size = 32;
   recipe.epochs = 7;
   recipe.images = 4096;
@@ -235,9 +238,13 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.opt = "sgd";
   recipe.lr = 0.1;
   recipe.weight_decay = 1e-4;
+  recipe.norm_weight_decay = 1e-5;
+  recipe.bias_weight_decay = 1e-6;
   recipe.layer_decay = 0.7;
   recipe.grad_accum_steps = 3;
   recipe.momentum = 0.8;
+  recipe.opt_betas = {0.8, 0.98};
+  recipe.opt_eps = 1e-7;
   recipe.sched = "step";
   recipe.lr_base = 0.2;
   recipe.lr_base_size = 512;
@@ -269,14 +276,14 @@ TEST_CASE("recipe: JSON keeps every field") {
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
   CHECK(back.decay_milestones == recipe.decay_milestones);
-  // All 67 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 73 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
                f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44,
                f45, f46, f47, f48, f49, f50, f51, f52, f53, f54, f55, f56, f57, f58, f59, f60, f61, f62, f63, f64, f65,
-               f66, f67] = recipe;
-  CHECK(f67 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 67);
+               f66, f67, f68, f69, f70, f71, f72, f73] = recipe;
+  CHECK(f73 == recipe.cast_policy_file);
+  CHECK(train::differences(Recipe{}, recipe).size() == 73);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
@@ -422,6 +429,71 @@ TEST_CASE("recipe: optimizers get the recipe's numbers, and vectors no weight de
     for (const auto& [name, parameter] : group.parameters) {
       CHECK_MESSAGE(group.weight_decay == (parameter.rank() > 1 ? recipe.weight_decay : 0), name);
     }
+  }
+}
+
+TEST_CASE("recipe: weight decay of norms and of biases") {
+  Recipe recipe;
+  recipe.norm_weight_decay = 0.01;
+  recipe.bias_weight_decay = 0.02;
+  for (const char* model_name : {"resnet18", "convnext_atto"}) {
+    recipe.model = model_name;
+    const auto model = train::make_model(recipe, 10);
+    int of_norms = 0;
+    int of_biases = 0;
+    const auto optimizer = train::make_optimizer(recipe, *model);
+    for (const nn::ParameterGroup& group : optimizer->groups()) {
+      for (const auto& [name, parameter] : group.parameters) {
+        if (parameter.rank() > 1 || name.ends_with("gamma")) {
+          CHECK_MESSAGE(group.weight_decay == (parameter.rank() > 1 ? recipe.weight_decay : 0), name);
+          continue;
+        }
+        of_norms += group.weight_decay == 0.01 ? 1 : 0;
+        of_biases += group.weight_decay == 0.02 ? 1 : 0;
+      }
+    }
+    // ResNet-18: 20 norms, and the classifier's bias. ConvNeXt-Atto: the stem's norm, 3 of downsampling, 12 of blocks,
+    // and the head's; 3 biases in each block, and of 4 convolutions and the classifier.
+    CHECK(of_norms == (recipe.model == "resnet18" ? 40 : 34));
+    CHECK(of_biases == (recipe.model == "resnet18" ? 1 : 41));
+  }
+}
+
+TEST_CASE("recipe: betas and eps of an optimizer, and which have none") {
+  Recipe recipe;
+  const auto model = train::make_model(recipe, 10);
+  recipe.opt_betas = {0.7, 0.98};
+  CHECK(train::make_optimizer(recipe, *model)->momentum() == 0.7);
+  CHECK(complaint([](Recipe& r) { r.opt_betas = {0.9}; }) == "train: opt-betas: expected two numbers, got 1");
+  CHECK(complaint([](Recipe& r) { r.opt_betas = {0.9, 1}; }) == "train: opt-betas: expected a number in [0, 1), got 1");
+  CHECK(complaint([](Recipe& r) { r.opt_eps = 0; }) == "train: opt-eps: expected a number in (0, 1], got 0");
+  CHECK(complaint([](Recipe& r) {
+          r.opt = "sgd";
+          r.opt_betas = {0.9, 0.95};
+        }) == "train: opt-betas: expected none with opt 'sgd', which has no use for them, got 0.9, 0.95");
+  CHECK(complaint([](Recipe& r) {
+          r.opt = "nesterov";
+          r.opt_eps = 1e-8;
+        }) == "train: opt-eps: expected none with opt 'nesterov', which has no use for it, got 1e-08");
+  // One update of a parameter 1 with the gradient 2: with a large eps nearly nothing of AdamW's step of lr is left.
+  for (const char* name : {"adamw", "lamb", "rmsproptf"}) {
+    Recipe one;
+    one.opt = name;
+    one.weight_decay = 0;
+    one.momentum = 0;
+    one.lr = 0.5;
+    const auto step = [&] {
+      const auto network = train::make_model(one, 10);
+      const auto optimizer = train::make_optimizer(one, *network);
+      Tensor weight = optimizer->groups()[0].parameters[0].second;
+      const Tensor before = to(weight.detach(), DType::float64);
+      weight.set_grad(full(weight.sizes(), 2));
+      optimizer->step();
+      return std::abs(before.to_vector<double>()[0] - weight.to_vector<double>()[0]);
+    };
+    const double usual = step();
+    one.opt_eps = 1;
+    CHECK_MESSAGE(step() < 0.9 * usual, name);
   }
 }
 
