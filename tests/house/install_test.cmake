@@ -27,6 +27,9 @@ step(${WORK}/build/readme)
 if(NOT output MATCHES "^loss [0-9.]+\n.*conv2d")
   message(FATAL_ERROR "the README's example printed \"${output}\"")
 endif()
+if(EXISTS ${WORK}/prefix/bin/norma AND NOT EXISTS ${WORK}/prefix/share/norma/recipes/resnet50_a3.toml)
+  message(FATAL_ERROR "the recipes are not installed")
+endif()
 
 # What the program makes of its own help.
 if(EXISTS ${WORK}/prefix/bin/norma)
