@@ -6,8 +6,11 @@
 #include "train/event_file.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
+#include "train/kept_checkpoints.h"
 #include "train/output.h"
+#include "train/ranges.h"
 #include "train/resume.h"
+#include "train/run_folder.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
@@ -18,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <vector>
 
 namespace norma::cli {
 
@@ -28,6 +32,7 @@ struct State {
   RunOptions running;
   std::string output;
   std::string resume;
+  train::KeepOptions keep{.best = true};
   bool telemetry = false;
   bool tensorboard = false;
   bool log_json = false;
@@ -80,10 +85,14 @@ class TensorBoardLog {
   std::optional<train::EventFile> file_;
 };
 
-/// A checkpoint file, given as such or by the folder of its run.
-std::filesystem::path checkpoint_path(const std::string& given) {
-  const std::filesystem::path path = given;
-  return train::is_folder("train", path) ? path / "last.safetensors" : path;
+/// The newest checkpoint of a run's folder. Says which ones it passed over.
+std::filesystem::path newest_in(const std::filesystem::path& folder) {
+  std::vector<std::string> warnings;
+  const std::filesystem::path file = train::newest_checkpoint(folder, warnings);
+  for (const std::string& text : warnings) {
+    train::put(stderr, fmt::format("norma: train: warning: {}; going on from {}\n", text, file.string()));
+  }
+  return file;
 }
 
 /// The text of args.toml.
@@ -97,6 +106,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   train::TrainerOptions options{.output = state.output,
                                 .resumed = {},
                                 .lock = {},
+                                .keep = state.keep,
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
                                 .log_json = state.log_json,
@@ -112,15 +122,19 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
     options.arguments = arguments(state, recipe);
     return train::Trainer(recipe, options);
   }
-  const std::filesystem::path file = checkpoint_path(state.resume);
+  const std::filesystem::path given = state.resume;
+  const bool is_run = train::is_folder("train", given);
+  const bool is_there = train::path_exists("train", given);
+  const std::filesystem::path folder = is_run ? given : given.has_parent_path() ? given.parent_path() : ".";
   if (options.output.empty()) {
-    options.output = file.parent_path().empty() ? "." : file.parent_path();
+    options.output = folder;
   }
   std::error_code none;
-  if (std::filesystem::equivalent(file, options.output / "last.safetensors", none)) {
+  if (is_there && std::filesystem::equivalent(folder, options.output, none)) {
     // Before it is read: what another process adds would be lost.
     options.lock = std::make_shared<train::FolderLock>("train", options.output);
   }
+  const std::filesystem::path file = is_run ? newest_in(folder) : given;
   const train::Checkpoint checkpoint = train::load_checkpoint(file);
   const train::Recipe before = train::recipe_of(checkpoint);
   const train::Recipe recipe = state.recipe.applied_to(before);
@@ -173,6 +187,11 @@ int run(const State& state) {
                program_name(), file, state.running.plugin_words());
     return interrupted_code();
   }
+  if (result.best) {
+    train::say("best: test accuracy {:.2f} %, after step {} in epoch {}: {}\n", 100 * result.best->metric,
+               result.best->step, result.best->epoch,
+               (trainer.checkpoint_file().parent_path() / train::kBestName).string());
+  }
   const std::string averaged = result.ema_test.complete
                                    ? fmt::format("with averaged weights {:.2f} %, {:.4f}; ",
                                                  100 * result.ema_test.accuracy, result.ema_test.loss)
@@ -192,8 +211,10 @@ Command add_train(CLI::App& program) {
       "  norma train --model convnext_atto --dataset shapes --images 12800 --output runs/mine\n"
       "  norma train --resume runs/mine\n"
       "  norma train --config runs/mine/args.toml --seed 1\n"
-      "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), metrics.csv,\n"
-      "summary.csv with timm's columns, and args.toml, which has all of these options.");
+      "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), model_best.safetensors\n"
+      "(the weights with the best test accuracy), metrics.csv, summary.csv with timm's columns, and args.toml, which "
+      "has\n"
+      "all of these options.");
   auto state = std::make_shared<State>();
   state->recipe.add_model(app);
   state->recipe.add_model_details(app);
@@ -206,8 +227,22 @@ Command add_train(CLI::App& program) {
       .type_name("FOLDER")
       .default_str("runs/train-<date>-<time>")
       .group("Running");
-  add_path(app, "--resume", state->resume, "go on from this checkpoint, or the one in this folder")
+  add_path(app, "--resume", state->resume, "go on from this checkpoint, or the newest one in this folder")
       .type_name("PATH")
+      .group("Running");
+  add_value<int64_t>(
+      app, "--checkpoint-hist", train::ranges::kCheckpointHist, [s = state.get()](int64_t n) { s->keep.history = n; },
+      "keep the N best of the checkpoints after each epoch (checkpoint-EPOCH; from 2 on), and the N newest for "
+      "recovery")
+      .type_name("N")
+      .default_str("1: model_best alone")
+      .group("Running");
+  add_value<int64_t>(
+      app, "--recovery-interval", train::ranges::kStepsOrNone,
+      [s = state.get()](int64_t n) { s->keep.recovery_interval = n; },
+      "write a checkpoint recovery-EPOCH-STEP every N steps of an epoch, too")
+      .type_name("N")
+      .default_str("0: none")
       .group("Running");
   add_switch(app, "--telemetry", state->telemetry,
              "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer")

@@ -1,6 +1,7 @@
 #include "data/atomic_file.h"
 
 #include "core/error.h"
+#include "core/input_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,10 +12,12 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace norma::data {
 
@@ -89,10 +92,26 @@ int create_locked(const std::filesystem::path& file) {
   return descriptor;
 }
 
+/// A name for a temporary file of `target` that no other thread or process takes.
+std::filesystem::path temporary_name(const std::filesystem::path& target) {
+  static std::atomic<int> count = 0;
+  std::filesystem::path name = target;
+  name += fmt::format(".{}-{}{}", ::getpid(), count++, kSuffix);
+  return name;
+}
+
+/// Brings the folder's new entry to the disk; a file system that cannot do this is no reason to fail.
+void sync_folder_of(const std::filesystem::path& file) {
+  const int descriptor = ::open(folder_of(file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor >= 0) {
+    ::fsync(descriptor);
+    ::close(descriptor);
+  }
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::string op, std::filesystem::path file) : op_(std::move(op)), file_(std::move(file)) {
-  static std::atomic<int> count = 0;  // so that two threads never share a temporary file
   std::error_code error;
   if (std::filesystem::is_symlink(file_, error)) {
     // What the link stands for is replaced, not the link.
@@ -110,8 +129,7 @@ AtomicFile::AtomicFile(std::string op, std::filesystem::path file) : op_(std::mo
   }
   remove_abandoned(target_);
   do {
-    temporary_ = target_;
-    temporary_ += fmt::format(".{}-{}{}", ::getpid(), count++, kSuffix);
+    temporary_ = temporary_name(target_);
     descriptor_ = create_locked(temporary_);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) {
@@ -160,12 +178,29 @@ void AtomicFile::commit() {
   if (::close(std::exchange(descriptor_, -1)) != 0) {
     fail_with(errno);
   }
-  // Also the folder's new entry; a file system that cannot do this is no reason to fail.
-  const int folder_descriptor = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_descriptor >= 0) {
-    ::fsync(folder_descriptor);
-    ::close(folder_descriptor);
+  sync_folder_of(target_);
+}
+
+void link_file(const std::string& op, const std::filesystem::path& file, const std::filesystem::path& name) {
+  remove_abandoned(name);
+  std::filesystem::path temporary = temporary_name(name);
+  while (::link(file.c_str(), temporary.c_str()) != 0) {
+    if (errno != EEXIST) {
+      AtomicFile copy(op, name);
+      InputFile input(op, file, UINT64_MAX);
+      std::vector<char> bytes(size_t{1} << 20);
+      while (const size_t count = input.read(bytes.data(), bytes.size())) {
+        copy.write(bytes.data(), count);
+      }
+      copy.commit();
+      return;
+    }
+    temporary = temporary_name(name);
   }
+  const int error = ::rename(temporary.c_str(), name.c_str()) == 0 ? 0 : errno;
+  ::unlink(temporary.c_str());  // it is still there where the rename failed, and where both were names of one file
+  check(error == 0, op, "cannot write {}: {}", name.string(), std::strerror(error));
+  sync_folder_of(name);
 }
 
 }  // namespace norma::data

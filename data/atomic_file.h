@@ -34,4 +34,9 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+/// Gives a file, which is replaced and never changed, a second name in the same folder; what had that name is replaced
+/// as a whole. Where the file system has no hard links it is a copy. `op` begins every error text. Throws Error that
+/// names the file.
+void link_file(const std::string& op, const std::filesystem::path& file, const std::filesystem::path& name);
+
 }  // namespace norma::data

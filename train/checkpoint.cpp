@@ -35,6 +35,48 @@ T number_of(const std::string& file, const Metadata& metadata, const char* key) 
   return value;
 }
 
+/// A number from 0 to 1.
+double share_of(const std::string& file, const Metadata& metadata, const char* key) {
+  const std::string& text = text_of(file, metadata, key);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  check(error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= 1, kOp,
+        "{}: metadata '{}': expected a number from 0 to 1, got '{}'", file, key, excerpt(text));
+  return value;
+}
+
+/// Everything of a checkpoint but its tensors.
+void read_metadata(const std::string& file, const Metadata& metadata, Checkpoint& checkpoint) {
+  check(metadata.contains(kVersionKey), kOp, "{}: expected a checkpoint, got a file with weights only", file);
+  const std::string& version = metadata.at(kVersionKey);
+  check(version == kVersion, kOp, "{}: expected a checkpoint of version {}, got version {}", file, kVersion,
+        excerpt(version));
+
+  checkpoint.step = number_of<int64_t>(file, metadata, "step");
+  checkpoint.epoch = number_of<int64_t>(file, metadata, "epoch");
+  check(checkpoint.step >= 0, kOp, "{}: metadata 'step': expected at least 0, got {}", file, checkpoint.step);
+  check(checkpoint.epoch >= 0 && checkpoint.epoch <= checkpoint.step, kOp,
+        "{}: metadata 'epoch': expected a number from 0 to {}, the step, got {}", file, checkpoint.step,
+        checkpoint.epoch);
+  checkpoint.seed = number_of<uint64_t>(file, metadata, "seed");
+  checkpoint.generator_seed = number_of<uint64_t>(file, metadata, "generator_seed");
+  checkpoint.generator_offset = number_of<uint64_t>(file, metadata, "generator_offset");
+  checkpoint.model_name = text_of(file, metadata, "model");
+  checkpoint.norm = text_of(file, metadata, "norm");
+  const std::string where = fmt::format("{}: {}", kOp, file);
+  const std::string key = "metadata 'options'";
+  checkpoint.options =
+      data::json_as<Metadata>(where, key, data::parse_json(where, key, text_of(file, metadata, "options")));
+  if (metadata.contains("metric")) {
+    checkpoint.metric = share_of(file, metadata, "metric");
+  }
+  if (metadata.contains("best_metric")) {
+    checkpoint.best = {.metric = share_of(file, metadata, "best_metric"),
+                       .step = number_of<int64_t>(file, metadata, "best_step"),
+                       .epoch = number_of<int64_t>(file, metadata, "best_epoch")};
+  }
+}
+
 /// A checkpoint's tensors, each in its part.
 Checkpoint split(const data::NamedTensors& tensors) {
   Checkpoint parts;
@@ -73,43 +115,36 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
   } catch (const nlohmann::json::exception&) {
     fail(kOp, "{}: options must be UTF-8", file.string());
   }
-  data::save_safetensors(file, tensors,
-                         {{kVersionKey, kVersion},
-                          {"step", std::to_string(checkpoint.step)},
-                          {"epoch", std::to_string(checkpoint.epoch)},
-                          {"seed", std::to_string(checkpoint.seed)},
-                          {"generator_seed", std::to_string(checkpoint.generator_seed)},
-                          {"generator_offset", std::to_string(checkpoint.generator_offset)},
-                          {"model", checkpoint.model_name},
-                          {"norm", checkpoint.norm},
-                          {"options", options}});
+  Metadata metadata = {{kVersionKey, kVersion},
+                       {"step", std::to_string(checkpoint.step)},
+                       {"epoch", std::to_string(checkpoint.epoch)},
+                       {"seed", std::to_string(checkpoint.seed)},
+                       {"generator_seed", std::to_string(checkpoint.generator_seed)},
+                       {"generator_offset", std::to_string(checkpoint.generator_offset)},
+                       {"model", checkpoint.model_name},
+                       {"norm", checkpoint.norm},
+                       {"options", options}};
+  if (checkpoint.metric) {
+    metadata["metric"] = fmt::format("{}", *checkpoint.metric);
+  }
+  if (checkpoint.best) {
+    metadata["best_metric"] = fmt::format("{}", checkpoint.best->metric);
+    metadata["best_step"] = std::to_string(checkpoint.best->step);
+    metadata["best_epoch"] = std::to_string(checkpoint.best->epoch);
+  }
+  data::save_safetensors(file, tensors, metadata);
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& path) {
-  const std::string file = path.string();
   data::Safetensors content = data::load_safetensors(path);
-  const Metadata& metadata = content.metadata;
-  check(metadata.contains(kVersionKey), kOp, "{}: expected a checkpoint, got a file with weights only", file);
-  const std::string& version = metadata.at(kVersionKey);
-  check(version == kVersion, kOp, "{}: expected a checkpoint of version {}, got version {}", file, kVersion,
-        excerpt(version));
-
   Checkpoint checkpoint = split(content.tensors);
-  checkpoint.step = number_of<int64_t>(file, metadata, "step");
-  checkpoint.epoch = number_of<int64_t>(file, metadata, "epoch");
-  check(checkpoint.step >= 0, kOp, "{}: metadata 'step': expected at least 0, got {}", file, checkpoint.step);
-  check(checkpoint.epoch >= 0 && checkpoint.epoch <= checkpoint.step, kOp,
-        "{}: metadata 'epoch': expected a number from 0 to {}, the step, got {}", file, checkpoint.step,
-        checkpoint.epoch);
-  checkpoint.seed = number_of<uint64_t>(file, metadata, "seed");
-  checkpoint.generator_seed = number_of<uint64_t>(file, metadata, "generator_seed");
-  checkpoint.generator_offset = number_of<uint64_t>(file, metadata, "generator_offset");
-  checkpoint.model_name = text_of(file, metadata, "model");
-  checkpoint.norm = text_of(file, metadata, "norm");
-  const std::string where = fmt::format("{}: {}", kOp, file);
-  const std::string key = "metadata 'options'";
-  checkpoint.options =
-      data::json_as<Metadata>(where, key, data::parse_json(where, key, text_of(file, metadata, "options")));
+  read_metadata(path.string(), content.metadata, checkpoint);
+  return checkpoint;
+}
+
+Checkpoint load_checkpoint_metadata(const std::filesystem::path& path) {
+  Checkpoint checkpoint;
+  read_metadata(path.string(), data::load_safetensors_metadata(path), checkpoint);
   return checkpoint;
 }
 

@@ -5,9 +5,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace norma::train {
+
+/// The evaluation of a run with the highest accuracy on the test images, the first of equal ones.
+struct BestEvaluation {
+  double metric = 0;  ///< that accuracy (top-1), in [0, 1]; with averaged weights where the run has them, as in timm
+  int64_t step = 0;
+  int64_t epoch = 0;  ///< epochs begun, that step's included
+};
 
 /// Everything a run needs to go on as if it had never stopped. In the file (safetensors) the model's tensors have their
 /// plain names, so that it serves wherever weights are read; the optimizer's have "optimizer." before theirs, and their
@@ -26,6 +34,9 @@ struct Checkpoint {
   std::string model_name;
   std::string norm;
   std::map<std::string, std::string> options;  ///< of the command, as given, and whatever else the caller keeps
+
+  std::optional<double> metric = {};        ///< as BestEvaluation::metric, of these weights; none: not evaluated
+  std::optional<BestEvaluation> best = {};  ///< up to here, where the run keeps its best checkpoint
 };
 
 /// Writes all of it, or leaves a checkpoint of that name as it was (see save_safetensors). Throws Error.
@@ -33,6 +44,8 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
 
 /// Throws Error when the file cannot be read, or is no checkpoint (weights only: use load_weights).
 Checkpoint load_checkpoint(const std::filesystem::path& file);
+/// The same without tensors, which are not read; that all of the file is there is checked.
+Checkpoint load_checkpoint_metadata(const std::filesystem::path& file);
 
 /// Which of a checkpoint's tensors.
 enum class Weights {

@@ -42,6 +42,7 @@ inline constexpr Range<int64_t> kClasses{1, 1'000'000};
 inline constexpr Range<int64_t> kChannels{1, 65'536};
 inline constexpr Range<int64_t> kThreads{0, 1024};  ///< 0: as many as there are cores
 inline constexpr Range<int64_t> kWorkers{0, data::kMaxWorkers};
+inline constexpr Range<int64_t> kCheckpointHist{1, 1'000'000};
 inline constexpr Range<int64_t> kLogInterval{1, 1'000'000'000};
 /// Steps of a benchmark, batches of a recalibration.
 inline constexpr Range<int64_t> kSteps{1, 1'000'000};

@@ -14,6 +14,7 @@
 #include "train/output.h"
 #include "train/ranges.h"
 #include "train/resume.h"
+#include "train/run_folder.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
@@ -184,6 +185,10 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   loss_steps_ = number_of<int64_t>(checkpoint, kLossStepsKey, 0);
   epoch_loss_sum_ = number_of<double>(checkpoint, kEpochLossSumKey, 0);
   epoch_loss_steps_ = number_of<int64_t>(checkpoint, kEpochLossStepsKey, 0);
+  best_ = checkpoint.best;
+  if (checkpoint.metric) {
+    evaluated_ = {.metric = *checkpoint.metric, .step = step_};
+  }
   check(step_ <= total_steps_, "train", "the checkpoint is at step {}, but the run has only {}", step_, total_steps_);
   check(checkpoint.epoch == step_ / steps_per_epoch_, "train",
         "the checkpoint is at step {} in epoch {}, but an epoch has {} steps", step_, checkpoint.epoch,
@@ -193,7 +198,7 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
 }
 
 std::filesystem::path Trainer::checkpoint_file() const {
-  return options_.output.empty() ? std::filesystem::path() : options_.output / "last.safetensors";
+  return options_.output.empty() ? std::filesystem::path() : options_.output / kLastName;
 }
 
 nn::NamedTensors Trainer::wide_state() const {
@@ -224,7 +229,9 @@ Checkpoint Trainer::checkpoint() const {
                       {kEpochLossSumKey, fmt::format("{}", epoch_loss_sum_)},
                       {kEpochLossStepsKey, std::to_string(epoch_loss_steps_)},
                       {kClassesKey, std::to_string(train_set_->info().num_classes())},
-                      {kClassNamesKey, class_names_}}};
+                      {kClassNamesKey, class_names_}},
+          .metric = evaluated_ && evaluated_->step == step_ ? std::optional(evaluated_->metric) : std::nullopt,
+          .best = best_};
 }
 
 void Trainer::enter(std::string_view stage) const {
@@ -238,6 +245,29 @@ void Trainer::save() {
     enter("save");
     save_checkpoint(checkpoint_file(), checkpoint());
     saved_step_ = step_;
+  }
+}
+
+void Trainer::save_for_recovery() {
+  if (!options_.output.empty()) {
+    enter("save");
+    save_recovery(options_.output, options_.keep, checkpoint(), step_ % steps_per_epoch_);
+  }
+}
+
+void Trainer::save_with_metric(const TrainResult& result) {
+  if (!options_.keep.best) {
+    return;
+  }
+  evaluated_ = {.metric = (ema_ ? result.ema_test : result.test).accuracy,
+                .step = step_,
+                .epoch = (step_ + steps_per_epoch_ - 1) / steps_per_epoch_};
+  if (!best_ || best_->step == step_ || evaluated_->metric > best_->metric) {  // the same step: it was killed here
+    best_ = evaluated_;
+  }
+  if (!options_.output.empty()) {
+    enter("save");
+    save_evaluated(options_.output, options_.keep, checkpoint(), evaluated_->epoch);
   }
 }
 
@@ -332,6 +362,7 @@ void Trainer::report_step(TrainResult& result, Progress& progress, double images
     if (!evaluate_into(result)) {
       return;
     }
+    save_with_metric(result);
     test = result.test;
     ema_test = result.ema_test;
     const std::string label = options_.label.empty() ? "" : options_.label + "  ";
@@ -424,11 +455,7 @@ TrainResult Trainer::run() {
     if (!options_.lock) {
       lock.emplace("train", options_.output);
     }
-    std::error_code none;
-    check(!std::filesystem::exists(checkpoint_file()) ||
-              std::filesystem::equivalent(checkpoint_file(), options_.resumed, none),
-          "train", "'{}' is the checkpoint of another run: resume it, or choose another output folder",
-          checkpoint_file().string());
+    check_checkpoints_are_kept(options_.output, options_.resumed, step_);
     open_log();
     if (!options_.arguments.empty()) {
       const std::filesystem::path file = options_.output / "args.toml";
@@ -487,6 +514,7 @@ TrainResult Trainer::run() {
       progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
     }
   }
+  result.best = best_;
   result.step = step_;
   result.finished = step_ == total_steps_ && (result.test.complete || !options_.evaluate);
   result.peak_bytes = allocator(device_).statistics().peak_allocated;
@@ -547,6 +575,8 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
 
     if (step_ == total_steps_ || step_ % steps_per_epoch_ == 0 || interrupted()) {
       save();  // before the evaluation, which may take long
+    } else if (options_.keep.recovery_interval > 0 && step_ % options_.keep.recovery_interval == 0) {
+      save_for_recovery();
     }
     report_step(result, progress, recent);
     if (interrupted()) {

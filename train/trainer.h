@@ -6,6 +6,7 @@
 #include "train/environment.h"
 #include "train/evaluate.h"
 #include "train/folder_lock.h"
+#include "train/kept_checkpoints.h"
 #include "train/loading_watch.h"
 #include "train/metrics_log.h"
 #include "train/progress.h"
@@ -34,6 +35,7 @@ struct TrainerOptions {
   std::string arguments = {};
   /// Of the output folder, from before the checkpoint was read; none: run() takes it.
   std::shared_ptr<const FolderLock> lock = {};
+  KeepOptions keep = {};            ///< checkpoints beside last.safetensors
   int workers = 1;                  ///< background threads of the loader
   int64_t log_interval = 50;        ///< steps between two lines of the progress display and of metrics.csv
   bool evaluate_each_epoch = true;  ///< else only at the end
@@ -58,9 +60,10 @@ struct TrainResult {
   int64_t step = 0;       ///< steps done, those before a resume included
   int64_t total_steps = 0;
   int64_t parameters = 0;
-  std::vector<double> losses;    ///< of each step of this call
-  Evaluation test;               ///< of the last evaluation; no images: there was none
-  Evaluation ema_test = {};      ///< the same with the averaged weights, for Recipe::model_ema
+  std::vector<double> losses;               ///< of each step of this call
+  Evaluation test;                          ///< of the last evaluation; no images: there was none
+  Evaluation ema_test = {};                 ///< the same with the averaged weights, for Recipe::model_ema
+  std::optional<BestEvaluation> best = {};  ///< of the whole run, for KeepOptions::best
   double images_per_second = 0;  ///< batch size over the median time of a step; evaluation and checkpoints not counted
   double seconds = 0;            ///< in all, evaluation and checkpoints included
   int64_t peak_bytes = 0;        ///< the most that tensors held during training
@@ -79,10 +82,10 @@ class Trainer {
   Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint);
 
   /// Trains to the end, or until interrupted() (interrupt.h). Writes a checkpoint at the end of every epoch, at the
-  /// end, and when interrupted. However a run ended, the log of the resumed one has the rows of an uninterrupted one,
-  /// times aside. Throws Error when the output folder holds the checkpoint of another run or another process is writing
-  /// there, when a file
-  /// cannot be written, and when the loss becomes NaN or infinite; the last checkpoint stays.
+  /// end, and when interrupted, and those of TrainerOptions::keep. However a run ended, the log of the resumed one has
+  /// the rows of an uninterrupted one, times aside. Throws Error when the output folder holds the checkpoint of another
+  /// run or another process is writing there, when a file cannot be written, and when the loss becomes NaN or infinite;
+  /// the last checkpoint stays.
   TrainResult run();
 
   [[nodiscard]] const std::shared_ptr<nn::Module>& model() const { return model_; }
@@ -101,6 +104,9 @@ class Trainer {
   /// Images of all steps so far.
   [[nodiscard]] int64_t images_seen() const { return plan_.batches_before(step_) * recipe_.batch_size; }
   void save();
+  void save_for_recovery();
+  /// After an evaluation: what TrainerOptions::keep says.
+  void save_with_metric(const TrainResult& result);
   void train(TrainResult& result, Progress& progress, ResidentPeak& resident);
   /// Goes on with the log of the checkpoint.
   void open_log();
@@ -145,6 +151,8 @@ class Trainer {
   double epoch_loss_sum_ = 0;
   int64_t epoch_loss_steps_ = 0;
   int64_t saved_step_ = -1;
+  std::optional<BestEvaluation> evaluated_;  // the last one
+  std::optional<BestEvaluation> best_;
 };
 
 /// The recipe a checkpoint was made with. Throws Error when it holds none.

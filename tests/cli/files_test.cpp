@@ -355,7 +355,7 @@ TEST_CASE("norma train: a checkpoint that contradicts itself is not resumed") {
   const auto error = [](const std::function<void(const Trained&)>& change) {
     const Trained trained;
     change(trained);
-    const Outcome outcome = trained.run("train --resume o --images 12");
+    const Outcome outcome = trained.run("train --resume o/last.safetensors --images 12");
     CHECK(outcome.code == 2);
     return outcome.err;
   };

@@ -18,35 +18,6 @@ const std::string kTiny =
     "--log-interval 1 --threads 1 --output o ";
 const std::string kEndless = kTiny + "--images 4000000 --sched constant ";
 
-/// Twelve images for training and four for testing.
-void write_idx(const std::filesystem::path& folder) {
-  for (const auto& [name, count] : {std::pair<std::string, uint32_t>{"train", 12}, {"t10k", 4}}) {
-    std::string pixels;
-    std::string labels;
-    for (uint32_t i = 0; i < count; ++i) {
-      for (uint32_t k = 0; k < 28 * 28; ++k) {
-        pixels.push_back(static_cast<char>((i * 37 + k * k % 251) % 256));
-      }
-      labels.push_back(static_cast<char>(i % 2));
-    }
-    test::write_file(folder / (name + "-images-idx3-ubyte"), test::idx_bytes({count, 28, 28}, pixels));
-    test::write_file(folder / (name + "-labels-idx1-ubyte"), test::idx_bytes({count}, labels));
-  }
-}
-
-/// The log without its column of times.
-std::string without_times(const std::filesystem::path& file) {
-  std::string kept;
-  int column = 0;
-  for (const char c : read_file(file)) {
-    column = c == '\n' ? 0 : column + (c == ',' ? 1 : 0);
-    if (column != 5) {
-      kept += c;
-    }
-  }
-  return kept;
-}
-
 }  // namespace
 
 TEST_CASE("norma train: SIGTERM and SIGHUP are heard at once, save, and have exit codes of their own") {
@@ -98,27 +69,6 @@ TEST_CASE("norma: output that cannot be written is said, and exit code 1") {
   const Outcome closed = run_norma(folder.path(), "eval --checkpoint o", "bash -c '\"$0\" \"$@\" >&-'");
   CHECK(closed.code == 1);
   CHECK(closed.err == "norma: cannot write to the standard output: Bad file descriptor\n");
-}
-
-TEST_CASE("norma train: killed again and again, the log is that of a whole run") {
-  const TemporaryFolder folder;
-  std::filesystem::create_directory(folder / "d");
-  write_idx(folder / "d");
-  const std::string run =
-      "train --model convnext_atto --patch-size 4 --dataset idx --data-dir d --batch-size 4 --epochs 4 --opt sgd "
-      "--log-interval 2 --threads 1 --quiet --output ";
-  REQUIRE(run_norma(folder.path(), run + "whole").code == 0);
-  Outcome last{.code = 137};
-  for (int kills = 0; last.code == 137 && kills < 60; ++kills) {
-    const bool begun = std::filesystem::exists(folder / "cut/last.safetensors");
-    // Later and later, so that it gets on however slow the machine is.
-    last =
-        test::kill_norma(folder.path(), begun ? "train --resume cut --threads 1 --quiet --log-interval 2" : run + "cut",
-                         std::chrono::milliseconds(300 + 70 * kills));
-  }
-  CHECK_MESSAGE(last.code == 0, last.err);
-  CHECK(without_times(folder / "cut/metrics.csv") == without_times(folder / "whole/metrics.csv"));
-  CHECK(read_file(folder / "cut/last.safetensors") == read_file(folder / "whole/last.safetensors"));
 }
 
 TEST_CASE("norma: paths that cannot be looked at have a text") {

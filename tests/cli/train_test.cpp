@@ -2,6 +2,9 @@
 #include "json.h"
 #include "train/checkpoint.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <set>
 #include <string>
 
 using namespace norma;
@@ -40,7 +43,7 @@ TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees
 
   const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
   CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
-  CHECK_MESSAGE(evaluated.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy + " %, loss "),
+  CHECK_MESSAGE(evaluated.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy + " %, top-5 "),
                 evaluated.out);
   CHECK(evaluated.out.find("(8 images, ") != std::string::npos);
 
@@ -165,7 +168,7 @@ TEST_CASE("norma train: a disk that fills during a checkpoint") {
   CHECK(outcome.err == "norma: safetensors: cannot write o/last.safetensors: File too large\n");
   CHECK(read_file(folder / "o/last.safetensors") == before);
   const auto entries = std::filesystem::directory_iterator(folder / "o");
-  CHECK(std::distance(begin(entries), end(entries)) == 3);  // checkpoint, log and args.toml, no temporary file
+  CHECK(std::distance(begin(entries), end(entries)) == 5);  // last, best, two logs and args.toml, no temporary file
 }
 
 TEST_CASE("norma eval: files that are no checkpoint") {
@@ -176,4 +179,63 @@ TEST_CASE("norma eval: files that are no checkpoint") {
   CHECK_MESSAGE(outcome.err.find("bad.safetensors") != std::string::npos, outcome.err);
   CHECK(run_norma(folder.path(), "eval --checkpoint none.safetensors").err ==
         "norma: safetensors: cannot open none.safetensors: No such file or directory\n");
+}
+
+TEST_CASE("norma train: what is kept, and from where a folder goes on") {
+  const TemporaryFolder folder;
+  const std::string keep = "--recovery-interval 2 --checkpoint-hist 2 --quiet ";
+  const Outcome trained = run_norma(folder.path(), "train " + kTiny + keep + "--output o");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  CHECK(trained.out.find("best: test accuracy ") != std::string::npos);
+  CHECK(trained.out.find(" %, after step 6 in epoch 1: o/model_best.safetensors\n") != std::string::npos);
+  const auto names = [&] {
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "o")) {
+      found.insert(entry.path().filename().string());
+    }
+    return found;
+  };
+  CHECK(names() == std::set<std::string>{"args.toml", "checkpoint-1.safetensors", "last.safetensors", "metrics.csv",
+                                         "model_best.safetensors", "recovery-0-2.safetensors",
+                                         "recovery-0-4.safetensors", "summary.csv"});
+  const std::string whole = read_file(folder / "o/last.safetensors");
+  CHECK(read_file(folder / "o/model_best.safetensors") == whole);
+
+  // An earlier one would write over what there is.
+  const Outcome back = run_norma(folder.path(), "train --resume o/recovery-0-2.safetensors");
+  CHECK(back.code == 2);
+  CHECK(
+      back.err ==
+      "norma: train: 'o/recovery-0-2.safetensors' is at step 2, and 'o/last.safetensors', at step 6, would be written "
+      "over: resume that, or choose another output folder\n");
+  CHECK(read_file(folder / "o/last.safetensors") == whole);
+  const Outcome elsewhere =
+      run_norma(folder.path(), "train --resume o/recovery-0-2.safetensors --quiet --log-interval 2 --output p");
+  CHECK_MESSAGE(elsewhere.code == 0, elsewhere.err);
+  CHECK(read_file(folder / "p/last.safetensors") == whole);
+
+  // A file that was cut is passed over; the steps since the whole one before it are done again.
+  for (const char* cut : {"last", "model_best", "checkpoint-1"}) {
+    const std::filesystem::path file = folder / (std::string("o/") + cut + ".safetensors");
+    std::filesystem::remove(file);  // they are names of one file
+    test::write_file(file, whole.substr(0, whole.size() / 2));
+  }
+  const Outcome resumed = run_norma(folder.path(), "train --resume o " + keep);
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+  CHECK(std::count(resumed.err.begin(), resumed.err.end(), '\n') == 3);
+  CHECK_MESSAGE(resumed.err.starts_with("norma: train: warning: safetensors: o/checkpoint-1.safetensors: tensor '"),
+                resumed.err);
+  CHECK(resumed.err.ends_with("; going on from o/recovery-0-4.safetensors\n"));
+  CHECK(resumed.out.find("; step 4 of 6; ") != std::string::npos);
+  CHECK(read_file(folder / "o/last.safetensors") == whole);
+  CHECK(read_file(folder / "o/model_best.safetensors") == whole);
+
+  // Named as such it is one clear line, and nothing changes.
+  std::filesystem::remove(folder / "o/last.safetensors");
+  test::write_file(folder / "o/last.safetensors", whole.substr(0, whole.size() / 2));
+  const Outcome half = run_norma(folder.path(), "train --resume o/last.safetensors");
+  CHECK(half.code == 2);
+  CHECK_MESSAGE(half.err.starts_with("norma: safetensors: o/last.safetensors: tensor '"), half.err);
+  CHECK(std::count(half.err.begin(), half.err.end(), '\n') == 1);
+  CHECK(read_file(folder / "o/model_best.safetensors") == whole);
 }
