@@ -2,24 +2,32 @@
 #include "cli/options.h"
 #include "core/copy.h"
 #include "core/error.h"
+#include "core/parallel.h"
 #include "models/registry.h"
 #include "nn/norm/convert.h"
 #include "train/checkpoint.h"
 #include "train/dataset_notes.h"
 #include "train/evaluate.h"
+#include "train/evaluation_report.h"
 #include "train/interrupt.h"
 #include "train/output.h"
+#include "train/progress.h"
 #include "train/ranges.h"
 #include "train/recalibrate.h"
+#include "train/run_folder.h"
+#include "train/terminal.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::cli {
@@ -30,6 +38,8 @@ struct State {
   RecipeOptions recipe{{}};
   RunOptions running;
   std::string checkpoint;
+  std::string confusion_matrix;
+  std::string json;  ///< a file, or "-" for the standard output
   Option model;
   int64_t recalibrate = 0;
   bool fold = false;
@@ -56,10 +66,92 @@ void check_classes(const std::vector<std::string>& of_training, const data::Data
   }
 }
 
+/// Says something to people: where the standard output is for programs, on the standard error.
+void tell(const State& state, const std::string& text) {
+  train::put(state.json == "-" ? stderr : stdout, text + "\n");
+}
+
+/// The network as it is to be evaluated, but for its precision.
+std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe,
+                                         const std::filesystem::path& file,
+                                         const std::shared_ptr<const data::Dataset>& dataset) {
+  const int workers = static_cast<int>(state.running.workers);
+  // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
+  auto model = train::make_model(train::in_full_precision(recipe), dataset->info().num_classes());
+  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
+  train::check_finite("eval", file.string(), model->state_dict());
+  if (state.recalibrate > 0) {
+    data::Loader training = train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), workers);
+    const int64_t used = train::recalibrate(*model, training, state.recalibrate);
+    tell(state, fmt::format("running statistics are the average over {} training batches", used));
+  }
+  if (state.fold) {
+    data::Loader example = train::make_test_loader(recipe, dataset, 0);
+    const int64_t folded = nn::fold_batch_norm(*model, to_device(example.next()->images, model->device()));
+    tell(state, fmt::format("{} batch norms are folded into the convolutions before them", folded));
+  }
+  return model;
+}
+
+/// Before the work begins: the files that will be written are free, or from an evaluation before.
+void check_outputs(const State& state) {
+  const auto check_file = [](const std::string& file, const char* kind, std::string_view head) {
+    if (!file.empty()) {
+      train::check_replaceable("eval", file, kind,
+                               [head](std::string_view beginning) { return beginning.starts_with(head); });
+    }
+  };
+  check_file(state.confusion_matrix, "a confusion matrix of 'norma eval'", train::kConfusionMatrixHead);
+  check_file(state.json == "-" ? "" : state.json, "a result of 'norma eval'", train::kEvaluationJsonHead);
+}
+
+void write_outputs(const State& state, const train::Recipe& recipe, const std::filesystem::path& file,
+                   const train::Evaluation& result, const train::ConfusionMatrix& answers) {
+  if (!state.confusion_matrix.empty()) {
+    train::write_text_file("eval", state.confusion_matrix, answers.csv());
+  }
+  if (state.json.empty()) {
+    return;
+  }
+  const std::string text = train::evaluation_json(result, answers,
+                                                  {.checkpoint = file.string(),
+                                                   .averaged_weights = state.use_ema,
+                                                   .recalibrate = state.recalibrate,
+                                                   .fold = state.fold,
+                                                   .device = to_string(default_device()),
+                                                   .threads = num_threads(),
+                                                   .recipe = train::to_json(recipe)});
+  if (state.json == "-") {
+    train::put(stdout, text);
+  } else {
+    train::write_text_file("eval", state.json, text);
+  }
+}
+
+/// Evaluates with a line of progress on a terminal.
+train::Evaluation evaluate(const State& state, nn::Module& model, data::Loader& batches,
+                           const train::Precision& precision, train::ConfusionMatrix& answers) {
+  train::Progress progress({.label = "eval",
+                            .unit = "batch",
+                            .total_steps = batches.num_steps(),
+                            .quiet = state.running.quiet || !train::can_redraw(stderr),
+                            .out = stderr});
+  const auto start = std::chrono::steady_clock::now();
+  int64_t done = 0;
+  const auto show = [&](const train::EvaluatedBatch& batch) {
+    answers.add(batch);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    progress.update(
+        {.step = ++done, .images_per_second = static_cast<double>(batch.images) / seconds.count(), .loss = batch.loss});
+  };
+  return train::evaluate(model, batches, precision, {.on_batch = show});
+}
+
 int run(const State& state) {
   state.running.apply("eval");
+  check_outputs(state);
   const std::filesystem::path given = state.checkpoint;
-  const std::filesystem::path file = train::is_folder("eval", given) ? given / "last.safetensors" : given;
+  const std::filesystem::path file = train::is_folder("eval", given) ? given / train::kLastName : given;
   // A file of weights alone says nothing of the network they are for.
   const bool weights_only = state.model.given();
   const Trained trained =
@@ -72,33 +164,26 @@ int run(const State& state) {
     train::say("{}\n", text);
   }
   const train::Precision precision = train::precision_of(recipe);
-  print_precision_note(precision);
-  // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
-  const auto model = train::make_model(train::in_full_precision(recipe), dataset->info().num_classes());
-  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
-  train::check_finite("eval", file.string(), model->state_dict());
-  if (state.recalibrate > 0) {
-    data::Loader training = train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train),
-                                                     static_cast<int>(state.running.workers));
-    const int64_t used = train::recalibrate(*model, training, state.recalibrate);
-    train::say("running statistics are the average over {} training batches\n", used);
+  if (const std::string note = train::precision_note(precision, default_device()); !note.empty()) {
+    tell(state, note);
   }
+  const auto model = make_network(state, recipe, file, dataset);
   data::Loader batches = train::make_test_loader(recipe, dataset, static_cast<int>(state.running.workers));
-  if (state.fold) {
-    data::Loader example = train::make_test_loader(recipe, dataset, 0);
-    const int64_t folded = nn::fold_batch_norm(*model, to_device(example.next()->images, model->device()));
-    train::say("{} batch norms are folded into the convolutions before them\n", folded);
-  }
   const train::InterruptGuard guard;
   train::convert_model(*model, precision);
-  const train::Evaluation result = train::evaluate(*model, batches, precision);
-  train::say("{} {} on {}: accuracy {:.2f} %, loss {:.4f} ({} images, {:.1f} img/s){}\n",
-             train::model_label(recipe.model, recipe),
-             train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
-             recipe.dataset, 100 * result.accuracy, result.loss, result.images,
-             static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted");
+  train::ConfusionMatrix answers(dataset->info().class_names);
+  const train::Evaluation result = evaluate(state, *model, batches, precision, answers);
+  const std::string top5 = result.top5 ? fmt::format(", top-5 {:.2f} %", 100 * *result.top5) : "";
+  tell(state, fmt::format("{} {} on {}: accuracy {:.2f} %{}, loss {:.4f} ({} images, {:.1f} img/s){}",
+                          train::model_label(recipe.model, recipe),
+                          train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
+                          recipe.dataset, 100 * result.accuracy, top5, result.loss, result.images,
+                          static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted"));
   if (const std::string text = train::skipped_text(*dataset); !text.empty()) {
-    train::say("{}\n", text);
+    tell(state, text);
+  }
+  if (result.complete) {
+    write_outputs(state, recipe, file, result, answers);
   }
   if (!std::isfinite(result.loss)) {
     train::put(stderr, fmt::format("norma: eval: the loss is {}, though all weights are finite (precision: {})\n",
@@ -117,6 +202,7 @@ Command add_eval(CLI::App& program) {
       "  norma eval --checkpoint runs/mine\n"
       "  norma eval --checkpoint weights.safetensors --model resnet18 --norm group:8\n"
       "  norma eval --checkpoint runs/mine --recalibrate 100 --fold\n"
+      "  norma eval --checkpoint runs/mine/model_best.safetensors --confusion-matrix confusion.csv --json -\n"
       "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
   auto state = std::make_shared<State>();
   add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run").type_name("PATH").required();
@@ -127,6 +213,11 @@ Command add_eval(CLI::App& program) {
       .default_str("0: keep those of the checkpoint");
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
   add_switch(app, "--use-ema", state->use_ema, "with the averaged weights of 'norma train --model-ema'");
+  add_path(app, "--confusion-matrix", state->confusion_matrix,
+           "write a table of answers: a row for each class of the images, a column for each answer")
+      .type_name("FILE.csv");
+  add_path(app, "--json", state->json, "write loss, accuracies and settings; -: to the standard output")
+      .type_name("FILE.json");
   state->recipe.add_model(app);
   state->recipe.add_model_details(app);
   state->recipe.add_data(app);
@@ -135,6 +226,7 @@ Command add_eval(CLI::App& program) {
   state->running.add_threads(app);
   state->running.add_device(app);
   state->running.add_workers(app);
+  state->running.add_quiet(app);
   state->model = option_of(app, "--model");
   return {&app, [state] { return run(*state); }};
 }

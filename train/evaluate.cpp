@@ -29,14 +29,12 @@ class EvaluationMode {
   bool before_;
 };
 
-int64_t count_correct(const Tensor& logits, const Tensor& labels) {
-  const std::vector<int64_t> answers = argmax(logits, 1).to_vector<int64_t>();
-  const std::vector<int64_t> truth = labels.to_vector<int64_t>();
-  int64_t correct = 0;
-  for (size_t i = 0; i < truth.size(); ++i) {
-    correct += answers[i] == truth[i] ? 1 : 0;
+int64_t count_equal(const std::vector<int64_t>& answers, const std::vector<int64_t>& labels) {
+  int64_t equal = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    equal += answers[i] == labels[i] ? 1 : 0;
   }
-  return correct;
+  return equal;
 }
 
 constexpr int64_t kTop = 5;
@@ -63,7 +61,8 @@ int64_t count_in_top(const Tensor& logits, const std::vector<int64_t>& labels) {
 
 }  // namespace
 
-Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision) {
+Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision,
+                    const EvaluateOptions& options) {
   const EvaluationMode mode(model);
   const NoGradGuard no_grad;
   const PrecisionScope scope(precision);
@@ -77,13 +76,21 @@ Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& p
   while (const auto batch = batches.next()) {
     const Tensor output = model(convert_input(to_device(batch->images, device), precision));
     const Tensor logits = to(output, compute_dtype(output.dtype()));
-    correct += count_correct(logits, batch->labels);
+    const std::vector<int64_t> labels = batch->labels.to_vector<int64_t>();
+    const std::vector<int64_t> answers = argmax(logits, 1).to_vector<int64_t>();
+    correct += count_equal(answers, labels);
     has_top = logits.size(1) > kTop;
-    in_top += has_top ? count_in_top(logits, batch->labels.to_vector<int64_t>()) : 0;
+    in_top += has_top ? count_in_top(logits, labels) : 0;
     loss_sum += cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
                     .to_vector<double>()
                     .front();
     result.images += batch->labels.numel();
+    if (options.on_batch) {
+      options.on_batch({.labels = labels,
+                        .answers = answers,
+                        .images = result.images,
+                        .loss = loss_sum / static_cast<double>(result.images)});
+    }
     if (interrupted()) {
       break;
     }

@@ -5,7 +5,9 @@
 #include "train/precision.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <vector>
 
 namespace norma::train {
 
@@ -19,9 +21,22 @@ struct Evaluation {
   bool complete = false;  ///< false: a signal came before the end (interrupt.h); the figures are those of a part
 };
 
+/// What evaluate() has found in a batch.
+struct EvaluatedBatch {
+  const std::vector<int64_t>& labels;
+  const std::vector<int64_t>& answers;  ///< the class of the largest logit
+  int64_t images = 0;                   ///< so far, these included
+  double loss = 0;                      ///< mean so far
+};
+
+struct EvaluateOptions {
+  std::function<void(const EvaluatedBatch&)> on_batch = {};  ///< called after each
+};
+
 /// Runs the model in evaluation mode over all batches, without gradients; its mode is as before afterwards.
 /// `model` is in the precision (convert_model()); the images are converted, and the loss is computed in float32 or
 /// wider.
-Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision = {});
+Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision = {},
+                    const EvaluateOptions& options = {});
 
 }  // namespace norma::train

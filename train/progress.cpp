@@ -42,7 +42,7 @@ std::string progress_line(const ProgressOptions& options, const ProgressState& s
   const double share = std::clamp(static_cast<double>(state.step) / static_cast<double>(total), 0.0, 1.0);
   const std::string front = fmt::format("{}{}{:3.0f}%", options.label, options.label.empty() ? "" : "  ", 100 * share);
   const std::string back =
-      fmt::format("step {}/{}  loss {:.4f}  {:.0f} img/s  {} left{}", state.step, total, state.loss,
+      fmt::format("{} {}/{}  loss {:.4f}  {:.0f} img/s  {} left{}", options.unit, state.step, total, state.loss,
                   state.images_per_second, format_duration(seconds_left), options.time_after ? " in all" : "");
   const int room = width - static_cast<int>(front.size() + back.size()) - 6;  // two gaps, brackets, last column
   if (room < kShortestBar) {

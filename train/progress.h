@@ -17,7 +17,8 @@ struct ProgressState {
 };
 
 struct ProgressOptions {
-  std::string label;  ///< stands in front: "resnet50 batch"
+  std::string label;          ///< stands in front: "resnet50 batch"
+  std::string unit = "step";  ///< what is counted
   int64_t total_steps = 1;
   int64_t first_step = 0;     ///< steps done before (resumed)
   int64_t log_interval = 50;  ///< steps between two plain lines

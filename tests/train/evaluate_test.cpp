@@ -3,6 +3,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/shape/view.h"
+#include "train/evaluation_report.h"
 
 #include <doctest/doctest.h>
 
@@ -13,6 +14,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/interrupt.h"
@@ -147,4 +149,47 @@ TEST_CASE("evaluate: a signal ends it after the batch at hand, and it says so") 
   CHECK(model.calls == 1);
   CHECK_FALSE(result.complete);
   CHECK(result.images == 4);
+}
+
+TEST_CASE("evaluate: top-5 in the order of argmax, for more than five classes") {
+  /// Answers with the same logits for every image.
+  class Fixed : public nn::Module {
+   public:
+    explicit Fixed(std::vector<float> logits) : logits_(std::move(logits)) {}
+    [[nodiscard]] std::string name() const override { return "Fixed"; }
+    Tensor forward(const Tensor& x) override {
+      const auto classes = static_cast<int64_t>(logits_.size());
+      return expand(from_vector<float>(logits_, {1, classes}), {x.size(0), classes});
+    }
+
+   private:
+    std::vector<float> logits_;
+  };
+  const auto top5 = [](std::vector<float> logits) {
+    Fixed model(std::move(logits));
+    data::Loader batches = loader();
+    return train::evaluate(model, batches).top5;
+  };
+  // Labels 0 0 0 0 0 1 1 1 1 2.
+  CHECK_FALSE(top5({1, 2, 3, 4, 5}).has_value());
+  CHECK(top5({1, 2, 3, 4, 5, 6}) == doctest::Approx(0.5));
+  CHECK(top5({6, 5, 1, 2, 3, 4}) == doctest::Approx(0.9));
+  CHECK(top5({0, 0, 0, 0, 0, 0}) == doctest::Approx(1));
+  CHECK(top5({0, 1, 0, 1, 1, 1, 1}) == doctest::Approx(0.4));
+  const float nan = std::nanf("");
+  CHECK(top5({0, 1, nan, 2, 3, 4, 5}) == doctest::Approx(0.1));
+}
+
+TEST_CASE("evaluate: a confusion matrix has names that CSV must quote") {
+  train::ConfusionMatrix matrix({"plain", "a, \"b\"", "c"});
+  const std::vector<int64_t> labels = {0, 0, 1, 2, 2};
+  const std::vector<int64_t> answers = {0, 1, 1, 0, 0};
+  matrix.add({.labels = labels, .answers = answers});
+  CHECK(matrix.csv() ==
+        "label \\ answer,plain,\"a, \"\"b\"\"\",c\n"
+        "plain,1,1,0\n"
+        "\"a, \"\"b\"\"\",0,1,0\n"
+        "c,2,0,0\n");
+  CHECK(matrix.images(2) == 2);
+  CHECK(matrix.images(1) == 1);
 }

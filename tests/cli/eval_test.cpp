@@ -1,0 +1,99 @@
+#include "cli/program.h"
+#include "json.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+const std::string kTrain =
+    "train --model convnext_atto --patch-size 4 --dataset shapes --batch-size 4 --images 8 --test-images 20 --threads "
+    "1 "
+    "--quiet --output o";
+
+std::vector<std::vector<std::string>> rows_of(const std::string& csv) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(csv);
+  for (std::string line; std::getline(lines, line);) {
+    rows.emplace_back();
+    std::istringstream fields(line);
+    for (std::string field; std::getline(fields, field, ',');) {
+      rows.back().push_back(field);
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("norma eval: the confusion matrix and the JSON say the same as the line") {
+  const TemporaryFolder folder;
+  REQUIRE(run_norma(folder.path(), kTrain).code == 0);
+  const std::string eval = "eval --checkpoint o --threads 1 --confusion-matrix c.csv --json ";
+  const Outcome outcome = run_norma(folder.path(), eval + "e.json");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.err.empty());  // progress is for terminals
+  const nlohmann::json json = test::parse_json(read_file(folder / "e.json"));
+  const nlohmann::json& figures = json["evaluation"];
+  CHECK(figures["images"] == 20);
+  CHECK(figures["complete"] == true);
+  CHECK(figures["images_per_second"].get<double>() > 0);
+  const double top1 = figures["top1"].get<double>();
+  const double top5 = figures["top5"].get<double>();
+  CHECK(top1 <= top5);
+  CHECK(top5 <= 100);
+  CHECK_MESSAGE(outcome.out.starts_with(
+                    fmt::format("convnext_atto layer2d on shapes: accuracy {:.2f} %, top-5 {:.2f} %, loss {:.4f} (20 "
+                                "images, ",
+                                top1, top5, figures["loss"].get<double>())),
+                outcome.out);
+  CHECK(json["settings"]["checkpoint"] == "o/last.safetensors");
+  CHECK(json["settings"]["threads"] == 1);
+  CHECK(json["settings"]["recipe"]["model"] == "convnext_atto");
+
+  const auto rows = rows_of(read_file(folder / "c.csv"));
+  const nlohmann::json& classes = json["classes"];
+  REQUIRE(rows.size() == classes.size() + 1);
+  CHECK(rows[0][0] == "label \\ answer");
+  int64_t images = 0;
+  int64_t correct = 0;
+  for (size_t i = 1; i < rows.size(); ++i) {
+    REQUIRE(rows[i].size() == rows.size());
+    CHECK(rows[i][0] == rows[0][i]);
+    CHECK(classes[i - 1]["name"] == rows[i][0]);
+    CHECK(classes[i - 1]["correct"] == std::stoll(rows[i][i]));
+    int64_t of_class = 0;
+    for (size_t k = 1; k < rows.size(); ++k) {
+      of_class += std::stoll(rows[i][k]);
+    }
+    CHECK(classes[i - 1]["images"] == of_class);
+    CHECK(classes[i - 1]["top1"].is_null() == (of_class == 0));
+    images += of_class;
+    correct += std::stoll(rows[i][i]);
+  }
+  CHECK(images == 20);
+  CHECK(top1 == doctest::Approx(5.0 * static_cast<double>(correct)));
+
+  // To the standard output alone goes JSON alone; former results are written over.
+  const Outcome piped = run_norma(folder.path(), eval + "-");
+  CHECK_MESSAGE(piped.code == 0, piped.err);
+  nlohmann::json same = test::parse_json(piped.out);
+  CHECK(same["evaluation"]["top1"] == top1);
+  CHECK(same["classes"] == classes);
+  CHECK(piped.err.starts_with("convnext_atto layer2d on shapes: accuracy "));
+
+  test::write_file(folder / "mine.csv", "a,b\n");
+  const Outcome refused = run_norma(folder.path(), "eval --checkpoint o --confusion-matrix mine.csv");
+  CHECK(refused.code == 2);
+  CHECK_MESSAGE(refused.err.find("mine.csv") != std::string::npos, refused.err);
+  CHECK(read_file(folder / "mine.csv") == "a,b\n");
+}
