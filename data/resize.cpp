@@ -1,10 +1,12 @@
 #include "data/resize.h"
 
 #include "core/error.h"
+#include "data/pixel_vector.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace norma::data {
@@ -72,23 +74,43 @@ uint8_t rounded(int32_t sum) {
 
 constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 
+/// One new pixel of a grey row.
+void resize_pixel(const uint8_t* from, const Window& window, uint8_t*& to,
+                  std::integral_constant<int64_t, 1> /*grey*/) {
+  int32_t sum = kHalf;
+  for (const int32_t weight : window.weights) {
+    sum += weight * *from++;
+  }
+  *to++ = rounded(sum);
+}
+
+/// One of a row in colour, behind whose last pixel there is another byte.
+void resize_pixel(const uint8_t* from, const Window& window, uint8_t*& to, std::integral_constant<int64_t, 3> /*rgb*/) {
+  Ints4 sums = {kHalf, kHalf, kHalf, kHalf};
+  for (const int32_t weight : window.weights) {
+    Ints4 pixel{};
+    load_pixel(from, pixel);
+    sums += weight * pixel;
+    from += 3;
+  }
+  for (int c = 0; c < 3; ++c) {
+    *to++ = rounded(sums[c]);
+  }
+}
+
 /// The rows of `image` from `begin` up to `end`, each with these new pixels.
+template <int64_t kChannels>
 Image resize_rows(const Image& image, int64_t begin, int64_t end, const std::vector<Window>& windows) {
+  const int64_t row_bytes = image.width * kChannels;
+  std::vector<uint8_t> pixels(static_cast<size_t>((end - begin) * row_bytes + 1));  // and a byte that may be read
+  std::copy_n(image.pixels.begin() + begin * row_bytes, (end - begin) * row_bytes, pixels.begin());
   Image result;
-  result.set_size(end - begin, static_cast<int64_t>(windows.size()), image.channels);
+  result.set_size(end - begin, static_cast<int64_t>(windows.size()), kChannels);
   uint8_t* to = result.pixels.data();
-  for (int64_t y = begin; y < end; ++y) {
-    const uint8_t* row = image.pixels.data() + y * image.width * image.channels;
+  for (int64_t y = 0; y < end - begin; ++y) {
     for (const Window& window : windows) {
-      for (int64_t c = 0; c < image.channels; ++c) {
-        const uint8_t* from = row + window.first * image.channels + c;
-        int32_t sum = kHalf;
-        for (const int32_t weight : window.weights) {
-          sum += weight * *from;
-          from += image.channels;
-        }
-        *to++ = rounded(sum);
-      }
+      resize_pixel(pixels.data() + y * row_bytes + window.first * kChannels, window, to,
+                   std::integral_constant<int64_t, kChannels>());
     }
   }
   return result;
@@ -127,7 +149,8 @@ Image resize_part(const Image& image, int64_t height, int64_t width, Stretch row
   const std::vector<Window> horizontal = windows_of(image.width, width, columns.begin, columns.end, filter);
   const int64_t first = vertical.front().first;  // windows begin and end in ascending order
   const int64_t last = vertical.back().first + static_cast<int64_t>(vertical.back().weights.size());
-  return resize_columns(resize_rows(image, first, last, horizontal), first, vertical);
+  const auto rows_of = image.channels == 3 ? resize_rows<3> : resize_rows<1>;
+  return resize_columns(rows_of(image, first, last, horizontal), first, vertical);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "data/augment/geometry.h"
 
 #include "core/error.h"
+#include "data/pixel_vector.h"
 
 #include <algorithm>
 #include <charconv>
@@ -119,26 +120,66 @@ void nearest(const Image& image, const Matrix& m, Image& result) {
   }
 }
 
-double line(double a, double b, double d) {
-  return a + (b - a) * d;
+// Each of all channels at once: T is double for grey images, Doubles4 for colour.
+
+template <class T>
+void line(const std::array<T, 2>& v, double d, T& result) {
+  result = v[0] + (v[1] - v[0]) * d;
 }
 
-double cubic(double v1, double v2, double v3, double v4, double d) {
-  const double p2 = -v1 + v3;
-  const double p3 = 2 * (v1 - v2) + v3 - v4;
-  const double p4 = -v1 + v2 - v3 + v4;
-  return v2 + d * (p2 + d * (p3 + d * p4));
+template <class T>
+void cubic(const std::array<T, 4>& v, double d, T& result) {
+  const T p2 = -v[0] + v[2];
+  const T p3 = 2.0 * (v[0] - v[1]) + v[2] - v[3];
+  const T p4 = -v[0] + v[1] - v[2] + v[3];
+  result = v[1] + d * (p2 + d * (p3 + d * p4));
 }
 
-/// Pixels past an edge are those of the edge.
-void interpolated(const Image& image, const Matrix& m, bool bicubic, Image& result) {
+void interpolate(const std::array<double, 2>& v, double d, double& result) {
+  line(v, d, result);
+}
+void interpolate(const std::array<double, 4>& v, double d, double& result) {
+  cubic(v, d, result);
+}
+void interpolate(const std::array<Doubles4, 2>& v, double d, Doubles4& result) {
+  line(v, d, result);
+}
+void interpolate(const std::array<Doubles4, 4>& v, double d, Doubles4& result) {
+  cubic(v, d, result);
+}
+
+uint8_t byte_of(double value) {
+  return static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));
+}
+
+void load(const uint8_t* from, double& value) {
+  value = *from;
+}
+void load(const uint8_t* from, Doubles4& value) {
+  load_pixel(from, value);
+}
+void store(double value, uint8_t* to) {
+  *to = byte_of(value);
+}
+void store(const Doubles4& value, uint8_t* to) {
+  for (int c = 0; c < 3; ++c) {
+    to[c] = byte_of(value[c]);
+  }
+}
+
+/// From 2 x 2 or 4 x 4 pixels; those past an edge are those of the edge.
+template <size_t kCount, class T>
+void interpolated(const Image& image, const Matrix& m, Image& result) {
+  constexpr auto before = static_cast<int64_t>(kCount / 2) - 1;  // pixels on the lower side
+  const int64_t channels = image.channels;
+  const int64_t row_bytes = image.width * channels;
+  std::vector<uint8_t> pixels = image.pixels;
+  pixels.push_back(0);  // read with the last pixel
   uint8_t* to = result.pixels.data();
-  const int64_t count = bicubic ? 4 : 2;
-  std::array<const uint8_t*, 4> rows{};
-  std::array<int64_t, 4> columns{};
-  std::array<double, 4> values{};
+  std::array<const uint8_t*, kCount> rows{};
+  std::array<int64_t, kCount> columns{};
   for (int64_t y = 0; y < image.height; ++y) {
-    for (int64_t x = 0; x < image.width; ++x, to += image.channels) {
+    for (int64_t x = 0; x < image.width; ++x, to += channels) {
       const double middle_x = static_cast<double>(x) + 0.5;
       const double middle_y = static_cast<double>(y) + 0.5;
       double place_x = m[0] * middle_x + m[1] * middle_y + m[2];
@@ -151,23 +192,22 @@ void interpolated(const Image& image, const Matrix& m, bool bicubic, Image& resu
       place_y -= 0.5;
       const auto left = static_cast<int64_t>(std::floor(place_x));
       const auto top = static_cast<int64_t>(std::floor(place_y));
-      const double dx = place_x - static_cast<double>(left);
-      const double dy = place_y - static_cast<double>(top);
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t row = std::clamp<int64_t>(top + i - count / 2 + 1, 0, image.height - 1);
-        rows[static_cast<size_t>(i)] = image.pixels.data() + row * image.width * image.channels;
-        columns[static_cast<size_t>(i)] =
-            std::clamp<int64_t>(left + i - count / 2 + 1, 0, image.width - 1) * image.channels;
+      for (size_t i = 0; i < kCount; ++i) {
+        const int64_t offset = static_cast<int64_t>(i) - before;
+        rows[i] = pixels.data() + std::clamp<int64_t>(top + offset, 0, image.height - 1) * row_bytes;
+        columns[i] = std::clamp<int64_t>(left + offset, 0, image.width - 1) * channels;
       }
-      for (int64_t c = 0; c < image.channels; ++c) {
-        for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
-          const auto at = [&](size_t k) { return static_cast<double>(rows[i][columns[k] + c]); };
-          values[i] = bicubic ? cubic(at(0), at(1), at(2), at(3), dx) : line(at(0), at(1), dx);
+      std::array<T, kCount> of_rows{};
+      for (size_t i = 0; i < kCount; ++i) {
+        std::array<T, kCount> row{};
+        for (size_t k = 0; k < kCount; ++k) {
+          load(rows[i] + columns[k], row[k]);
         }
-        const double value =
-            bicubic ? cubic(values[0], values[1], values[2], values[3], dy) : line(values[0], values[1], dy);
-        to[c] = static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));
+        interpolate(row, place_x - static_cast<double>(left), of_rows[i]);
       }
+      T value{};
+      interpolate(of_rows, place_y - static_cast<double>(top), value);
+      store(value, to);
     }
   }
 }
@@ -192,7 +232,11 @@ Image affine(const Image& image, const std::array<double, 6>& matrix, const Affi
   if (options.interpolation == Interpolation::nearest) {
     nearest(image, matrix, result);
   } else {
-    interpolated(image, matrix, options.interpolation == Interpolation::bicubic, result);
+    const bool bicubic = options.interpolation == Interpolation::bicubic;
+    const auto kernel = image.channels == 3 ? bicubic ? interpolated<4, Doubles4> : interpolated<2, Doubles4>
+                        : bicubic ? interpolated<4, double>
+                                            : interpolated<2, double>;
+    kernel(image, matrix, result);
   }
   return result;
 }
@@ -267,12 +311,11 @@ Image vflip(const Image& image) {
 }
 
 Image pad(const Image& image, int64_t padding, const Color& fill) {
-  constexpr int64_t kMaxPixels = int64_t{1} << 27;
   check_image("pad", image);
-  check(
-      padding >= 0 && padding <= kMaxPixels && (image.height + 2 * padding) <= kMaxPixels / (image.width + 2 * padding),
-      "pad", "padding: expected at least 0 and at most {} pixels together, got {} around {} x {}", kMaxPixels, padding,
-      image.height, image.width);
+  check(padding >= 0 && padding <= kMaxImagePixels &&
+            (image.height + 2 * padding) <= kMaxImagePixels / (image.width + 2 * padding),
+        "pad", "padding: expected at least 0 and at most {} pixels together, got {} around {} x {}", kMaxImagePixels,
+        padding, image.height, image.width);
   Image result = filled(image.height + 2 * padding, image.width + 2 * padding, image.channels, fill);
   const int64_t row_bytes = image.width * image.channels;
   for (int64_t y = 0; y < image.height; ++y) {
