@@ -86,10 +86,12 @@ void check_checkpoints_are_kept(const std::filesystem::path& folder, const std::
   const bool same_folder = !resumed.empty() && std::filesystem::equivalent(from, folder, none);
   const RunFolder there = read_run_folder(folder);
   if (same_folder) {
-    check(there.whole.empty() || there.whole.front().step <= step, kOp,
-          "'{}' is at step {}, and '{}', at step {}, would be written over: resume that, or choose another output "
-          "folder",
-          resumed.string(), step, there.whole.front().path.string(), there.whole.front().step);
+    if (!there.whole.empty() && there.whole.front().step > step) {
+      fail(kOp,
+           "'{}' is at step {}, and '{}', at step {}, would be written over: resume that, or choose another output "
+           "folder",
+           resumed.string(), step, there.whole.front().path.string(), there.whole.front().step);
+    }
     return;
   }
   if (!there.whole.empty() || !there.broken.empty()) {

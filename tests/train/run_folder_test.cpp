@@ -113,6 +113,7 @@ TEST_CASE("checkpoints: a run writes over no others") {
         [&] { check_checkpoints_are_kept(folder.path(), resumed.empty() ? "" : folder.path() / resumed, step); });
   };
   check_checkpoints_are_kept(folder.path(), "", 0);
+  check_checkpoints_are_kept(folder.path(), folder / "mine.safetensors", 1);  // of a name that no run gives
   const std::string last = (folder / "last.safetensors").string();
   const std::string earlier = (folder / "checkpoint-2.safetensors").string();
   const std::string recovery = (folder / "recovery-3-1.safetensors").string();
