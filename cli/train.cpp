@@ -1,8 +1,10 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "core/error.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry_json.h"
 #include "nn/norm/norm.h"
+#include "train/average.h"
 #include "train/event_file.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
@@ -136,6 +138,9 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   }
   const std::filesystem::path file = is_run ? newest_in(folder) : given;
   const train::Checkpoint checkpoint = train::load_checkpoint(file);
+  check(!checkpoint.options.contains(train::kAveragedKey), "resume",
+        "'{}' is an average of checkpoints, without an optimizer's state: it can be evaluated, not resumed",
+        file.string());
   const train::Recipe before = train::recipe_of(checkpoint);
   const train::Recipe recipe = state.recipe.applied_to(before);
   train::check_same_run(before, recipe);

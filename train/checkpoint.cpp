@@ -148,6 +148,10 @@ Checkpoint load_checkpoint_metadata(const std::filesystem::path& path) {
   return checkpoint;
 }
 
+bool is_checkpoint(const std::filesystem::path& file) {
+  return data::load_safetensors_metadata(file).contains(kVersionKey);
+}
+
 data::NamedTensors load_weights(const std::filesystem::path& file, Weights which) {
   data::Safetensors content = data::load_safetensors(file);
   if (content.metadata.contains(kVersionKey)) {

@@ -47,6 +47,9 @@ Checkpoint load_checkpoint(const std::filesystem::path& file);
 /// The same without tensors, which are not read; that all of the file is there is checked.
 Checkpoint load_checkpoint_metadata(const std::filesystem::path& file);
 
+/// Whether a safetensors file is a checkpoint; false: weights only. Throws Error when it cannot be read.
+bool is_checkpoint(const std::filesystem::path& file);
+
 /// Which of a checkpoint's tensors.
 enum class Weights {
   model,  ///< as they were trained

@@ -1,0 +1,95 @@
+#include "train/average.h"
+#include "cli/command.h"
+#include "cli/option.h"
+#include "core/error.h"
+#include "core/range.h"
+#include "data/safetensors.h"
+#include "train/checkpoint.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace norma::cli {
+
+namespace {
+
+constexpr Range<int64_t> kBest{1, 1'000'000};
+
+struct State {
+  std::vector<std::string> inputs;
+  std::string output;
+  int64_t best = 0;  ///< 0: the files that are given
+  bool use_ema = false;
+};
+
+/// The files of the inputs, each once.
+std::vector<std::filesystem::path> files_of(const State& state) {
+  std::vector<std::filesystem::path> files;
+  if (state.best > 0) {
+    check(state.inputs.size() == 1 && train::is_folder("average", state.inputs.front()), "average",
+          "--best: expected the folder of one run");
+    for (const train::CheckpointFile& checkpoint : train::best_checkpoints(state.inputs.front(), state.best)) {
+      train::say("{}: accuracy {:.2f} %, step {}\n", checkpoint.path.string(), 100 * *checkpoint.metric,
+                 checkpoint.step);
+      files.push_back(checkpoint.path);
+    }
+    return files;
+  }
+  for (const std::filesystem::path file : state.inputs) {
+    check(!train::is_folder("average", file), "average",
+          "'{}': expected a checkpoint, got a folder; --best N takes the best N of it", file.string());
+    for (const std::filesystem::path& before : files) {
+      std::error_code none;
+      check(!std::filesystem::equivalent(file, before, none), "average",
+            "expected each checkpoint once, got '{}' twice", file.string());
+    }
+    files.push_back(file);
+  }
+  return files;
+}
+
+int run(const State& state) {
+  check(!state.inputs.empty(), "average", "expected checkpoints, got none");
+  const std::filesystem::path output = state.output;
+  check(!train::path_exists("average", output), "average", "--output: expected a name that is not taken, got '{}'",
+        state.output);
+  const std::vector<std::filesystem::path> files = files_of(state);
+  const train::Checkpoint average =
+      train::average_checkpoints(files, state.use_ema ? train::Weights::ema : train::Weights::model);
+  if (average.step < 0) {
+    data::save_safetensors(output, average.model, average.options);
+  } else {
+    train::save_checkpoint(output, average);
+  }
+  train::say("the average of {} checkpoint{}: {}\n", files.size(), files.size() == 1 ? "" : "s", state.output);
+  return kSuccess;
+}
+
+}  // namespace
+
+Command add_average(CLI::App& program) {
+  CLI::App& app = add_subcommand(program, "average", "One checkpoint with the mean of the weights of several",
+                                 "Examples:\n"
+                                 "  norma average runs/mine --best 5 --output averaged.safetensors\n"
+                                 "  norma average a.safetensors b.safetensors --output averaged.safetensors\n"
+                                 "'norma eval --checkpoint averaged.safetensors' says what it is worth. Running\n"
+                                 "statistics are averaged, too: eval --recalibrate measures them anew.");
+  auto state = std::make_shared<State>();
+  add_words(app, "CHECKPOINT", state->inputs, "checkpoints, or with --best the folder of a run");
+  add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
+  add_value<int64_t>(
+      app, "--best", kBest, [s = state.get()](int64_t n) { s->best = n; }, "take the N with the highest test accuracy")
+      .type_name("N")
+      .default_str("all that are given");
+  add_switch(app, "--use-ema", state->use_ema, "of the averaged weights of 'norma train --model-ema'");
+  return {&app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli

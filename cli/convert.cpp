@@ -1,0 +1,101 @@
+#include "cli/command.h"
+#include "cli/option.h"
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "core/nearest_name.h"
+#include "data/safetensors.h"
+#include "models/registry.h"
+#include "models/state_dict_names.h"
+#include "train/checkpoint.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace norma::cli {
+
+namespace {
+
+struct State {
+  std::vector<std::string> inputs;
+  std::string from;
+  std::string to;
+  std::string output;
+};
+
+models::Dialect dialect_of(const std::string& option, const std::string& text) {
+  std::vector<std::string> names;
+  for (const models::Dialect dialect :
+       {models::Dialect::torchvision, models::Dialect::timm, models::Dialect::facebook}) {
+    names.emplace_back(models::to_string(dialect));
+    if (text == names.back()) {
+      return dialect;
+    }
+  }
+  fail("convert", "{}: {}", option, unknown_name("library", text, names));
+}
+
+void check_ending(const std::filesystem::path& file) {
+  check(file.extension() == ".safetensors", "convert",
+        "'{}': expected a file *.safetensors; of a file of PyTorch's make one with: python3 -c \"import torch, "
+        "safetensors.torch as s; d = torch.load('FILE', map_location='cpu', weights_only=True); d = d.get('model', "
+        "d.get('state_dict', d)); s.save_file({{k: v.contiguous() for k, v in d.items()}}, 'FILE.safetensors')\"",
+        excerpt(file.string()));
+}
+
+int run(const State& state) {
+  check(state.inputs.size() == 1, "convert", "expected one file, got {}", state.inputs.size());
+  const std::filesystem::path input = state.inputs.front();
+  const std::filesystem::path output = state.output;
+  check_ending(input);
+  check(output.extension() == ".safetensors", "convert", "--output: expected a name *.safetensors, got '{}'",
+        state.output);
+  check(!train::path_exists("convert", output), "convert", "--output: expected a name that is not taken, got '{}'",
+        state.output);
+  const models::Dialect from = dialect_of("--from", state.from);
+  const models::Dialect to = dialect_of("--to", state.to);
+  // Of a checkpoint the weights alone: what is said of its run is said in the names of Norma.
+  const bool is_checkpoint = train::is_checkpoint(input);
+  const models::Renamed renamed = models::rename_state_dict(train::load_weights(input), from, to);
+  data::save_safetensors(output, renamed.tensors,
+                         is_checkpoint ? std::map<std::string, std::string>() : data::load_safetensors_metadata(input));
+  for (const auto& [before, after] : renamed.changed) {
+    train::say("{} → {}\n", before, after);
+  }
+  for (const std::string& text : renamed.reshaped) {
+    train::say("{}\n", text);
+  }
+  for (const std::string& name : renamed.dropped) {
+    train::say("{}: left out\n", name);
+  }
+  train::say("{} tensors, {} renamed, {} with other sizes: {}\n", renamed.tensors.size(), renamed.changed.size(),
+             renamed.reshaped.size(), state.output);
+  return kSuccess;
+}
+
+}  // namespace
+
+Command add_convert(CLI::App& program) {
+  CLI::App& app = add_subcommand(
+      program, "convert", "Weights of a ConvNeXt or ResNet under the names of another library",
+      "Examples:\n"
+      "  norma convert convnext_tiny.safetensors --from torchvision --to timm --output timm.safetensors\n"
+      "  norma convert runs/mine/last.safetensors --from timm --to facebook --output facebook.safetensors\n"
+      "Norma's own names are timm's for ConvNeXt and torchvision's, which are also timm's, for ResNet. The wrappers\n"
+      "module., model. and _orig_mod. before all names are taken off.");
+  auto state = std::make_shared<State>();
+  add_words(app, "FILE.safetensors", state->inputs, "weights, or a checkpoint");
+  add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm or facebook")
+      .type_name("LIBRARY")
+      .required();
+  add_text(app, "--to", "a name", state->to, "whose names they get").type_name("LIBRARY").required();
+  add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
+  return {&app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli

@@ -1,0 +1,119 @@
+#include "train/average.h"
+
+#include "core/factory.h"
+#include "files.h"
+#include "train/kept_checkpoints.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using namespace norma::train;
+using test::error_of;
+using test::TemporaryFolder;
+
+namespace {
+
+Checkpoint checkpoint(int64_t step, const std::vector<float>& weight, int64_t count) {
+  return {.model = {{"fc.weight", from_vector<float>(weight, {static_cast<int64_t>(weight.size())})},
+                    {"bn.num_batches_tracked", scalar(static_cast<double>(count), DType::int64)}},
+          .optimizer = {{"step", scalar(static_cast<double>(step), DType::int64)}},
+          .step = step,
+          .model_name = "resnet18",
+          .options = {{"recipe", "{}"}}};
+}
+
+}  // namespace
+
+TEST_CASE("average: in float64, with the counters and the description of the newest") {
+  const TemporaryFolder folder;
+  // In float32, 1e8 + 1 is 1e8: a sum there would lose the small ones.
+  save_checkpoint(folder / "a", checkpoint(20, {1e8F, 1}, 7));
+  save_checkpoint(folder / "b", checkpoint(30, {1, 2}, 9));
+  save_checkpoint(folder / "c", checkpoint(10, {-1e8F, 6}, 5));
+  const Checkpoint mean = average_checkpoints({folder / "a", folder / "b", folder / "c"}, Weights::model);
+  REQUIRE(mean.model.size() == 2);
+  CHECK(mean.model[0].first == "bn.num_batches_tracked");  // wide dtypes come first in the files
+  CHECK(mean.model[0].second.to_vector<int64_t>() == std::vector<int64_t>{9});
+  CHECK(mean.model[1].second.dtype() == DType::float32);
+  CHECK(mean.model[1].second.to_vector<float>() == std::vector<float>{1.0F / 3, 3});
+  CHECK(mean.step == 30);
+  CHECK(mean.model_name == "resnet18");
+  CHECK(mean.options.at("recipe") == "{}");
+  CHECK(mean.options.at("averaged").find((folder / "c").string()) != std::string::npos);
+  CHECK(mean.optimizer.empty());
+  CHECK(average_checkpoints({folder / "b"}, Weights::model).model[1].second.to_vector<float>() ==
+        std::vector<float>{1, 2});
+}
+
+TEST_CASE("average: files with weights only; counters are the last file's") {
+  const TemporaryFolder folder;
+  for (const auto& [name, step] : {std::pair<std::string, int64_t>{"a", 4}, {"b", 2}}) {
+    data::save_safetensors(folder / name, checkpoint(0, {static_cast<float>(step)}, step).model);
+  }
+  const Checkpoint mean = average_checkpoints({folder / "a", folder / "b"}, Weights::model);
+  CHECK(mean.step == -1);
+  CHECK(mean.model[0].second.to_vector<int64_t>() == std::vector<int64_t>{2});
+  CHECK(mean.model[1].second.to_vector<float>() == std::vector<float>{3});
+}
+
+TEST_CASE("average: what differs is named") {
+  const TemporaryFolder folder;
+  save_checkpoint(folder / "a", checkpoint(20, {1, 2}, 7));
+  const std::string b = (folder / "b").string();
+  const std::string a = (folder / "a").string();
+  const auto error = [&](const std::function<void(Checkpoint&)>& change) {
+    Checkpoint other = checkpoint(30, {1, 2}, 9);
+    change(other);
+    save_checkpoint(b, other);
+    return error_of([&] { average_checkpoints({a, b}, Weights::model); });
+  };
+  CHECK(error([](Checkpoint& c) { c.model[0].second = ones({3}); }) ==
+        "average: " + b + ": tensor 'fc.weight': expected sizes [2], as in " + a + ", got [3]");
+  CHECK(error([](Checkpoint& c) { c.model[0].second = ones({2}, {.dtype = DType::bfloat16}); }) ==
+        "average: " + b + ": tensor 'fc.weight': expected dtype float32, as in " + a + ", got bfloat16");
+  CHECK(error([](Checkpoint& c) { c.model[0].first = "fc.bias"; }) ==
+        "average: " + b + ": tensor 'fc.bias': expected 'fc.weight', as in " + a);
+  CHECK(error([](Checkpoint& c) { c.model.pop_back(); }) ==
+        "average: " + b + ": tensor 'fc.weight': expected 'bn.num_batches_tracked', as in " + a);
+  CHECK(error([](Checkpoint& c) { c.model.emplace_back("z", ones({1})); }) ==
+        "average: " + b + ": tensor 'z': " + a + " has none of this name");
+  CHECK(error([](Checkpoint& c) { c.model_name = "resnet50"; }) ==
+        "average: " + b + ": model: expected 'resnet18', as in " + a + ", got 'resnet50'");
+  CHECK(error([](Checkpoint& c) {
+          c.model[0].second = from_vector<float>({1, std::numeric_limits<float>::quiet_NaN()}, {2});
+        }) == "average: " + b + ": tensor 'fc.weight': expected finite numbers, got 1 of 2 that are NaN or infinite");
+  data::save_safetensors(b, {{"fc.weight", ones({2})}});
+  CHECK(error_of([&] {
+          average_checkpoints({a, b}, Weights::model);
+        }) == "average: " + b + ": expected a checkpoint, as " + a + " is, got weights only");
+  CHECK(error_of([] { average_checkpoints({}, Weights::model); }) == "average: expected checkpoints, got none");
+}
+
+TEST_CASE("average: the best checkpoints of a folder, each step once") {
+  const TemporaryFolder folder;
+  BestEvaluation best;
+  for (const auto& [epoch, metric] : {std::pair<int64_t, double>{1, 0.5}, {2, 0.75}, {3, 0.5}, {4, 0.25}}) {
+    Checkpoint evaluated = checkpoint(10 * epoch, {static_cast<float>(epoch)}, epoch);
+    evaluated.metric = metric;
+    if (metric > best.metric) {
+      best = {.metric = metric, .step = evaluated.step, .epoch = epoch};
+    }
+    evaluated.best = best;
+    save_evaluated(folder.path(), {.best = true, .history = 3}, evaluated, epoch);
+  }
+  save_recovery(folder.path(), {}, checkpoint(45, {9}, 9), 5);  // not evaluated
+  const std::vector<CheckpointFile> two = best_checkpoints(folder.path(), 2);
+  REQUIRE(two.size() == 2);
+  CHECK(two[0].step == 20);
+  CHECK(two[1].step == 10);
+  CHECK(best_checkpoints(folder.path(), 4).back().path == folder / "last.safetensors");
+  CHECK(error_of([&] { best_checkpoints(folder.path(), 5); }) ==
+        "average: --best: expected at least 5 evaluated checkpoints in '" + folder.path().string() +
+            "', got 4 (norma train --checkpoint-hist N keeps the best)");
+}
