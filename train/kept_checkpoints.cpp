@@ -34,12 +34,16 @@ void keep_first(const std::filesystem::path& folder, std::string_view prefix, in
 
 }  // namespace
 
+void remove_old_recovery(const std::filesystem::path& folder, const KeepOptions& options) {
+  keep_first(folder, kRecoveryPrefix, options.history,
+             [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
+}
+
 void save_recovery(const std::filesystem::path& folder, const KeepOptions& options, const Checkpoint& checkpoint,
                    int64_t step_in_epoch) {
   save_checkpoint(folder / fmt::format("{}{}-{}.safetensors", kRecoveryPrefix, checkpoint.epoch, step_in_epoch),
                   checkpoint);
-  keep_first(folder, kRecoveryPrefix, options.history,
-             [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
+  remove_old_recovery(folder, options);
 }
 
 void save_evaluated(const std::filesystem::path& folder, const KeepOptions& options, const Checkpoint& checkpoint,

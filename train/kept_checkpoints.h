@@ -17,8 +17,12 @@ struct KeepOptions {
 // A file is removed only when the one that takes its place is on the disk. What these functions do is the same however
 // often it is done again, so a run may be killed at any moment.
 
+/// Removes recovery-… but for the newest KeepOptions::history: also before a run goes on, as a kill may have come
+/// before.
+void remove_old_recovery(const std::filesystem::path& folder, const KeepOptions& options);
+
 /// Writes recovery-EPOCH-STEP.safetensors, the epochs done and the step in the next one, and removes those of earlier
-/// steps but for the newest KeepOptions::history. Throws Error.
+/// steps as remove_old_recovery(). Throws Error.
 void save_recovery(const std::filesystem::path& folder, const KeepOptions& options, const Checkpoint& checkpoint,
                    int64_t step_in_epoch);
 

@@ -456,6 +456,9 @@ TrainResult Trainer::run() {
       lock.emplace("train", options_.output);
     }
     check_checkpoints_are_kept(options_.output, options_.resumed, step_);
+    if (options_.keep.recovery_interval > 0) {
+      remove_old_recovery(options_.output, options_.keep);
+    }
     open_log();
     if (!options_.arguments.empty()) {
       const std::filesystem::path file = options_.output / "args.toml";

@@ -82,6 +82,8 @@ TEST_CASE("checkpoints: the newest ones for recovery stay") {
     save_recovery(folder.path(), {.history = 2}, at_step(step), step % 2);
   }
   CHECK(folder.names() == Names{"recovery-5-1.safetensors", "recovery-50-0.safetensors"});
+  remove_old_recovery(folder.path(), {.history = 1});
+  CHECK(folder.names() == Names{"recovery-50-0.safetensors"});
 }
 
 TEST_CASE("checkpoints: the newest of a folder, past half-written ones") {
