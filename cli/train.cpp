@@ -97,6 +97,24 @@ std::filesystem::path newest_in(const std::filesystem::path& folder) {
   return file;
 }
 
+/// A checkpoint; of one that cannot be read, the error says which other one of its folder is whole.
+train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  try {
+    train::Checkpoint checkpoint = train::load_checkpoint(file);
+    check(!checkpoint.options.contains(train::kAveragedKey), "resume",
+          "'{}' is an average of checkpoints, without an optimizer's state: it can be evaluated, not resumed",
+          file.string());
+    return checkpoint;
+  } catch (const Error& error) {
+    const train::RunFolder others = train::read_run_folder(folder);
+    if (others.whole.empty() || !others.broken.contains(file)) {
+      throw;
+    }
+    throw Error(fmt::format("{}; '{}' is whole: --resume {}", error.what(), others.whole.front().path.string(),
+                            folder.string()));
+  }
+}
+
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
   return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe),
@@ -137,10 +155,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
     options.lock = std::make_shared<train::FolderLock>("train", options.output);
   }
   const std::filesystem::path file = is_run ? newest_in(folder) : given;
-  const train::Checkpoint checkpoint = train::load_checkpoint(file);
-  check(!checkpoint.options.contains(train::kAveragedKey), "resume",
-        "'{}' is an average of checkpoints, without an optimizer's state: it can be evaluated, not resumed",
-        file.string());
+  const train::Checkpoint checkpoint = checkpoint_to_resume(file, folder);
   const train::Recipe before = train::recipe_of(checkpoint);
   const train::Recipe recipe = state.recipe.applied_to(before);
   train::check_same_run(before, recipe);

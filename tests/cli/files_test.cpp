@@ -375,7 +375,8 @@ TEST_CASE("norma train: a checkpoint that contradicts itself is not resumed") {
         "norma: train: the checkpoint is at step 2 in epoch 1, but an epoch has 15000 "
         "steps\n");
   CHECK(with_metadata("epoch", "3") ==
-        "norma: checkpoint: o/last.safetensors: metadata 'epoch': expected a number from 0 to 2, the step, got 3\n");
+        "norma: checkpoint: o/last.safetensors: metadata 'epoch': expected a number from 0 to 2, the step, got 3; "
+        "'o/model_best.safetensors' is whole: --resume o\n");
   CHECK(with_metadata("step", "1") == "norma: train: the checkpoint is at step 1, but its optimizer at step 2\n");
   CHECK(error([](const Trained& trained) {
           trained.edit([](data::Safetensors& content) {

@@ -236,6 +236,7 @@ TEST_CASE("norma train: what is kept, and from where a folder goes on") {
   const Outcome half = run_norma(folder.path(), "train --resume o/last.safetensors");
   CHECK(half.code == 2);
   CHECK_MESSAGE(half.err.starts_with("norma: safetensors: o/last.safetensors: tensor '"), half.err);
+  CHECK_MESSAGE(half.err.ends_with("; 'o/checkpoint-1.safetensors' is whole: --resume o\n"), half.err);
   CHECK(std::count(half.err.begin(), half.err.end(), '\n') == 1);
   CHECK(read_file(folder / "o/model_best.safetensors") == whole);
 }

@@ -32,6 +32,10 @@ TEST_CASE("progress: a plain line has everything, a terminal's line a bar as wel
         "resnet18 batch   25%  step 50/200  loss 0.6123  412 img/s  1:05 left");
   CHECK(progress_line(options, state, 65, /* width= */ 100) ==
         "resnet18 batch   25% [=======                     ]  step 50/200  loss 0.6123  412 img/s  1:05 left");
+  ProgressOptions batches = options;
+  batches.unit = "batch";
+  CHECK(progress_line(batches, state, 65, /* width= */ 0) ==
+        "resnet18 batch   25%  batch 50/200  loss 0.6123  412 img/s  1:05 left");
 }
 
 namespace {
