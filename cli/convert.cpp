@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -29,15 +30,12 @@ struct State {
 };
 
 models::Dialect dialect_of(const std::string& option, const std::string& text) {
-  std::vector<std::string> names;
-  for (const models::Dialect dialect :
-       {models::Dialect::torchvision, models::Dialect::timm, models::Dialect::facebook}) {
-    names.emplace_back(models::to_string(dialect));
-    if (text == names.back()) {
-      return dialect;
-    }
+  const std::vector<std::string> names = models::dialect_names();
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end()) {
+    fail("convert", "{}: {}", option, unknown_name("library", text, names));
   }
-  fail("convert", "{}: {}", option, unknown_name("library", text, names));
+  return static_cast<models::Dialect>(found - names.begin());
 }
 
 void check_ending(const std::filesystem::path& file) {
@@ -91,9 +89,9 @@ Command add_convert(CLI::App& program) {
   auto state = std::make_shared<State>();
   add_words(app, "FILE.safetensors", state->inputs, "weights, or a checkpoint");
   add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm or facebook")
-      .type_name("LIBRARY")
+      .type_name("NAME")
       .required();
-  add_text(app, "--to", "a name", state->to, "whose names they get").type_name("LIBRARY").required();
+  add_text(app, "--to", "a name", state->to, "whose names they get").type_name("NAME").required();
   add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
   return {&app, [state] { return run(*state); }};
 }

@@ -5,6 +5,7 @@
 #include "lab/audit/cases.h"
 #include "lab/compare/study.h"
 #include "models/registry.h"
+#include "models/state_dict_names.h"
 #include "nn/conv_factory.h"
 #include "nn/norm/factory.h"
 #include "train/augmentation.h"
@@ -42,8 +43,11 @@ const std::map<std::string, std::function<Names()>>& everywhere() {
       {"clip-mode", train::clip_mode_names},
       {"precision", train::precision_names},
       {"remode", data::erasing_mode_names},
+      {"interpolation", train::interpolation_names},
       {"train-interpolation", train::train_interpolation_names},
       {"study", study_names},
+      {"from", models::dialect_names},  // of convert
+      {"to", models::dialect_names},
       {"case", lab::audit::case_names},
       {"format", [] { return formats; }},
       {"dtype", [] { return dtypes; }},

@@ -305,6 +305,10 @@ const char* to_string(Dialect dialect) {
   }
 }
 
+std::vector<std::string> dialect_names() {
+  return {to_string(Dialect::torchvision), to_string(Dialect::timm), to_string(Dialect::facebook)};
+}
+
 Renamed rename_state_dict(const nn::NamedTensors& tensors, Dialect from, Dialect to) {
   Renamed result;
   nn::NamedTensors weights;

@@ -13,6 +13,8 @@ enum class Dialect { torchvision, timm, facebook };
 
 /// "torchvision", "timm", "facebook".
 const char* to_string(Dialect dialect);
+/// All of these names, in the order of the enumerators.
+std::vector<std::string> dialect_names();
 
 struct Renamed {
   nn::NamedTensors tensors;                                  ///< in the order of the input; they share its memory
