@@ -73,7 +73,8 @@ std::string zsh_options(const CommandRow& command) {
                                                                     escaped(short_text(option.text), "[]:\\"), value)));
     }
   }
-  for (const OptionRow& word : command.words) {
+  for (OptionRow word : command.words) {
+    word.several = false;  // each is a word of its own
     text += fmt::format(" \\\n        {}", zsh_quoted("*" + zsh_value(word)));
   }
   return text;

@@ -62,6 +62,12 @@ void RecipeOptions::add_optimisation(CLI::App& app) {
   add_learning_rate(app);
   add_schedule(app);
   if (axes_ == nullptr) {
+    add_flag(app, "--skip-nonfinite,!--no-skip-nonfinite", &train::Recipe::skip_nonfinite,
+             "leave out a step whose loss or gradients become NaN or infinite, in place of stopping")
+        .group(kOptimisation);
+    add(app, "--max-nonfinite", &train::Recipe::max_nonfinite, train::ranges::kSteps, "N",
+        "with --skip-nonfinite: stop after N such steps in a row")
+        .group(kOptimisation);
     add_model_ema(app);
   }
 }

@@ -1,4 +1,5 @@
 #include "cli/command.h"
+#include "cli/dry_run.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "lab/telemetry/recorder.h"
@@ -38,6 +39,7 @@ struct State {
   bool telemetry = false;
   bool tensorboard = false;
   bool log_json = false;
+  bool dry_run = false;
 };
 
 /// The first line of args.toml, by which such a file is known.
@@ -134,13 +136,19 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
                                 .label = "",
                                 .on_row = on_row,
                                 .observer = recorder};
+  const auto made = [&](const train::Recipe& recipe, auto&&... checkpoint) {
+    if (state.dry_run) {
+      options.output.clear();
+    }
+    return train::Trainer(recipe, options, checkpoint...);
+  };
   if (state.resume.empty()) {
     if (options.output.empty()) {
       options.output = new_run_folder("train");
     }
     const train::Recipe recipe = state.recipe.applied_to(state.recipe.defaults());
     options.arguments = arguments(state, recipe);
-    return train::Trainer(recipe, options);
+    return made(recipe);
   }
   const std::filesystem::path given = state.resume;
   const bool is_run = train::is_folder("train", given);
@@ -150,7 +158,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
     options.output = folder;
   }
   std::error_code none;
-  if (is_there && std::filesystem::equivalent(folder, options.output, none)) {
+  if (!state.dry_run && is_there && std::filesystem::equivalent(folder, options.output, none)) {
     // Before it is read: what another process adds would be lost.
     options.lock = std::make_shared<train::FolderLock>("train", options.output);
   }
@@ -164,7 +172,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   }
   options.resumed = file;
   options.arguments = arguments(state, recipe);
-  return train::Trainer(recipe, options, checkpoint);
+  return made(recipe, checkpoint);
 }
 
 int run(const State& state) {
@@ -178,6 +186,11 @@ int run(const State& state) {
   train::Trainer trainer = make_trainer(state, recorder, on_row);
   if (tensorboard) {
     tensorboard->watch(trainer);
+  }
+  if (state.dry_run) {
+    print_precision_note(trainer.precision());
+    train::say("{}", dry_run_text(trainer, state.recipe.config_text(trainer.recipe())));
+    return kSuccess;
   }
   const std::filesystem::path record = trainer.checkpoint_file().parent_path() / "telemetry.json";
   if (recorder) {
@@ -266,6 +279,9 @@ Command add_train(CLI::App& program) {
       .group("Running");
   add_switch(app, "--telemetry", state->telemetry,
              "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer")
+      .group("Running");
+  add_switch(app, "--dry-run", state->dry_run,
+             "print the plan, and the memory and time that it will take by a few steps, and write nothing")
       .group("Running");
   add_switch(app, "--log-json", state->log_json,
              "write log.jsonl: what metrics.csv and summary.csv have, an object per line")

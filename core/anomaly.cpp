@@ -3,14 +3,18 @@
 #include "core/kernels.h"
 #include "core/tape.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <utility>
 
 namespace norma {
 namespace {
 
 thread_local bool anomaly_enabled_ = false;
 
-void check_finite(std::string_view op, std::string_view pass, std::string_view what, const Tensors& tensors) {
+void check_finite(std::string_view op, std::string_view pass, std::string_view what, const Tensors& tensors,
+                  std::optional<uint64_t> node) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined() || !is_floating(tensors[i].dtype())) {
       continue;
@@ -20,8 +24,9 @@ void check_finite(std::string_view op, std::string_view pass, std::string_view w
                            ->find_not_finite(x.sizes(), x.strides(), x.dtype(), x.device_pointer());
     if (at >= 0) {
       const double value = x.to_vector<double>()[static_cast<size_t>(at)];
-      fail(op, "{} gave {} in {} {} ({}), element {}", pass, std::isnan(value) ? "NaN" : "Inf", what, i, describe(x),
-           at);
+      throw NotFinite(fmt::format("{}: {} gave {} in {} {} ({}), element {}", op, pass,
+                                  std::isnan(value) ? "NaN" : "Inf", what, i, describe(x), at),
+                      node);
     }
   }
 }
@@ -38,11 +43,11 @@ bool anomaly_enabled() {
 }
 
 void check_forward_is_finite(std::string_view op, const Tensors& outputs) {
-  check_finite(op, "forward", "output", outputs);
+  check_finite(op, "forward", "output", outputs, std::nullopt);
 }
 
-void check_backward_is_finite(std::string_view op, const Tensors& gradients) {
-  check_finite(op, "backward", "the gradient of input", gradients);
+void check_backward_is_finite(std::string_view op, const Tensors& gradients, uint64_t node) {
+  check_finite(op, "backward", "the gradient of input", gradients, node);
 }
 
 }  // namespace norma

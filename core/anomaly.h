@@ -1,7 +1,11 @@
 #pragma once
 
+#include "core/error.h"
 #include "core/tensor.h"
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 namespace norma {
@@ -9,9 +13,21 @@ namespace norma {
 // The searches of AnomalyGuard (tape.h).
 
 bool anomaly_enabled();
-/// Throws Error "op: forward gave NaN …" if a floating output has one.
+
+/// What they throw.
+class NotFinite : public Error {
+ public:
+  NotFinite(const std::string& text, std::optional<uint64_t> node) : Error(text), node_(node) {}
+  /// Number of the op (Node::sequence) whose backward pass gave it; none where a forward pass did.
+  [[nodiscard]] const std::optional<uint64_t>& node() const { return node_; }
+
+ private:
+  std::optional<uint64_t> node_;
+};
+
+/// Throws NotFinite "op: forward gave NaN …" if a floating output has one.
 void check_forward_is_finite(std::string_view op, const Tensors& outputs);
-/// Throws Error "op: backward gave NaN …" if a gradient has one.
-void check_backward_is_finite(std::string_view op, const Tensors& gradients);
+/// Throws NotFinite "op: backward gave NaN …" if a gradient has one. `node`: that op.
+void check_backward_is_finite(std::string_view op, const Tensors& gradients, uint64_t node);
 
 }  // namespace norma

@@ -6,6 +6,8 @@
 #include "core/op_profile.h"
 #include "core/tape.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -198,11 +200,16 @@ class BackwardWalk {
     for (size_t i = 0; i < count; ++i) {
       needs[i] = is_wanted(node->inputs[i]);
     }
-    Tensors results = node->backward(gradients, BackwardContext(node, {needs.get(), count}, options_.create_graph));
+    Tensors results;
+    try {
+      results = node->backward(gradients, BackwardContext(node, {needs.get(), count}, options_.create_graph));
+    } catch (const NotFinite& found) {  // of an op that the backward function is made of
+      throw NotFinite(fmt::format("{}: backward: {}", node->name, found.what()), node->sequence);
+    }
     gradients.clear();  // so that a gradient which was passed on has one owner
     check(results.size() == count, node->name, "backward: expected {} gradients, got {}", count, results.size());
     if (anomaly_enabled()) {
-      check_backward_is_finite(node->name, results);
+      check_backward_is_finite(node->name, results, node->sequence);
     }
     for (size_t i = 0; i < count; ++i) {
       if (results[i].defined() && needs[i]) {

@@ -20,6 +20,7 @@ struct Metrics {
   std::optional<double> test_accuracy = {};
   std::optional<double> ema_test_loss = {};  ///< of the averaged weights, in a log with columns for them
   std::optional<double> ema_test_accuracy = {};
+  std::optional<int64_t> left_out = {};  ///< steps left out so far; in log.jsonl, for Recipe::skip_nonfinite
 };
 
 /// What a log begins with when a run goes on.

@@ -92,6 +92,8 @@ void for_each_field(R& recipe, F&& visit) {
   visit("bce_target_thresh", recipe.bce_target_thresh);
   visit("clip_grad", recipe.clip_grad);
   visit("clip_mode", recipe.clip_mode);
+  visit("skip_nonfinite", recipe.skip_nonfinite);
+  visit("max_nonfinite", recipe.max_nonfinite);
   visit("model_ema", recipe.model_ema);
   visit("model_ema_decay", recipe.model_ema_decay);
   visit("model_ema_warmup", recipe.model_ema_warmup);

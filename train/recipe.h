@@ -89,6 +89,8 @@ struct Recipe {
   std::optional<double> bce_target_thresh;  ///< with it: targets above this become 1, others 0
   double clip_grad = 0;                     ///< what clip_mode says; 0: not clipped
   std::string clip_mode = "norm";           ///< one of clip_mode_names()
+  bool skip_nonfinite = false;              ///< leave out steps whose loss or gradients are not finite
+  int64_t max_nonfinite = 10;               ///< with it: stop after so many of them in a row
   bool model_ema = false;                   ///< keep a moving average of the weights (ema.h), and evaluate it, too
   double model_ema_decay = 0.9998;
   bool model_ema_warmup = false;  ///< the average begins with a small decay

@@ -155,6 +155,7 @@ void check_optimisation(const Recipe& recipe) {
   }
   check_range("train", "clip-grad", recipe.clip_grad, ranges::kClipGrad);
   check_known("clip mode", recipe.clip_mode, clip_mode_names());
+  check_range("train", "max-nonfinite", recipe.max_nonfinite, ranges::kSteps);
   check_range("train", "model-ema-decay", recipe.model_ema_decay, ranges::kEmaDecay);
 }
 

@@ -112,16 +112,18 @@ std::string to_object(std::string_view type, int64_t step, const Fields& fields)
 }
 
 std::string to_object(const Metrics& metrics) {
-  return to_object("metrics", metrics.step,
-                   {{"epoch", metrics.epoch},
-                    {"images", static_cast<double>(metrics.images)},
-                    {"lr", metrics.lr},
-                    {"loss", metrics.loss},
-                    {"images_per_second", metrics.images_per_second},
-                    {"test_loss", metrics.test_loss},
-                    {"test_accuracy", metrics.test_accuracy},
-                    {"ema_test_loss", metrics.ema_test_loss},
-                    {"ema_test_accuracy", metrics.ema_test_accuracy}});
+  return to_object(
+      "metrics", metrics.step,
+      {{"epoch", metrics.epoch},
+       {"images", static_cast<double>(metrics.images)},
+       {"lr", metrics.lr},
+       {"loss", metrics.loss},
+       {"images_per_second", metrics.images_per_second},
+       {"test_loss", metrics.test_loss},
+       {"test_accuracy", metrics.test_accuracy},
+       {"ema_test_loss", metrics.ema_test_loss},
+       {"ema_test_accuracy", metrics.ema_test_accuracy},
+       {"left_out", metrics.left_out ? std::optional(static_cast<double>(*metrics.left_out)) : std::nullopt}});
 }
 
 std::string to_object(const EpochSummary& epoch) {

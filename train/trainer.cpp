@@ -40,6 +40,8 @@ constexpr const char* kLossSumKey = "loss_sum";
 constexpr const char* kLossStepsKey = "loss_steps";
 constexpr const char* kEpochLossSumKey = "epoch_loss_sum";
 constexpr const char* kEpochLossStepsKey = "epoch_loss_steps";
+constexpr const char* kLeftOutKey = "left_out";
+constexpr const char* kLeftOutInRowKey = "left_out_in_row";
 constexpr const char* kClassesKey = "num_classes";
 
 /// Steps whose time is not counted: kernels are being generated and memory is being fetched.
@@ -175,7 +177,9 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   check_finite("train", "the checkpoint", checkpoint.model);
   model_->load_state_dict(checkpoint.model);
   optimizer_->load_state_dict(checkpoint.optimizer);
-  if (ema_ && checkpoint.step > 0) {
+  left_out_ = number_of<int64_t>(checkpoint, kLeftOutKey, 0);
+  left_out_in_row_ = number_of<int64_t>(checkpoint, kLeftOutInRowKey, 0);
+  if (ema_ && checkpoint.step > left_out_) {
     check_finite("train", "the checkpoint's averages", checkpoint.ema);
     ema_->load(checkpoint.ema, model_->state_dict());
   }
@@ -193,8 +197,8 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   check(checkpoint.epoch == step_ / steps_per_epoch_, "train",
         "the checkpoint is at step {} in epoch {}, but an epoch has {} steps", step_, checkpoint.epoch,
         steps_per_epoch_);
-  check(optimizer_->steps() == step_, "train", "the checkpoint is at step {}, but its optimizer at step {}", step_,
-        optimizer_->steps());
+  check(optimizer_->steps() == step_ - left_out_, "train", "the checkpoint is at step {}, but its optimizer at step {}",
+        step_, optimizer_->steps());
 }
 
 std::filesystem::path Trainer::checkpoint_file() const {
@@ -228,6 +232,8 @@ Checkpoint Trainer::checkpoint() const {
                       {kLossStepsKey, std::to_string(loss_steps_)},
                       {kEpochLossSumKey, fmt::format("{}", epoch_loss_sum_)},
                       {kEpochLossStepsKey, std::to_string(epoch_loss_steps_)},
+                      {kLeftOutKey, std::to_string(left_out_)},
+                      {kLeftOutInRowKey, std::to_string(left_out_in_row_)},
                       {kClassesKey, std::to_string(train_set_->info().num_classes())},
                       {kClassNamesKey, class_names_}},
           .metric = evaluated_ && evaluated_->step == step_ ? std::optional(evaluated_->metric) : std::nullopt,
@@ -271,21 +277,15 @@ void Trainer::save_with_metric(const TrainResult& result) {
   }
 }
 
-double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& next) {
-  optimizer_->set_lr(base_lr(recipe_) * schedules_.lr(step_));
-  if (schedules_.momentum) {
-    optimizer_->set_momentum(schedules_.momentum(step_));
-  }
-  std::unique_ptr<ObservedStep> seen;
-  optimizer_->zero_grad();
-  default_generator() = random_;          // whatever else has drawn from it since the step before
+Tensor Trainer::accumulate_gradients(int64_t batches, const NextBatch& next, std::unique_ptr<ObservedStep>* seen) {
   const Tf32Guard tf32(precision_.tf32);  // backward too
   Tensor total;
   for (int64_t i = 0; i < batches; ++i) {
     const data::Batch batch = next();
-    if (i + 1 == batches && options_.observer) {  // forward and backward are those of one batch, the last
-      seen = options_.observer->begin_step(step_ + 1);
+    if (seen != nullptr && i + 1 == batches && options_.observer) {  // forward and backward are those of one batch
+      *seen = options_.observer->begin_step(step_ + 1);
     }
+    ObservedStep* const observed = seen != nullptr ? seen->get() : nullptr;
     Tensor loss;
     {
       const PrecisionScope scope(precision_);
@@ -298,30 +298,65 @@ double Trainer::train_step(int64_t batches, const std::function<data::Batch()>& 
     if (batches > 1) {  // gradients add up, to that of the mean
       loss = div(loss, static_cast<double>(batches));
     }
-    if (seen) {
-      seen->after_forward(loss);
+    if (observed != nullptr) {
+      observed->after_forward(loss);
     }
     loss.backward();
-    if (seen) {
-      seen->after_backward();
+    if (observed != nullptr) {
+      observed->after_backward();
     }
     const Tensor part = batches > 1 ? to(loss.detach(), DType::float64) : loss.detach();
     total = total.defined() ? add(total, part) : part;
   }
+  return total;
+}
+
+double Trainer::train_step(int64_t batches, const NextBatch& next) {
+  optimizer_->set_lr(lr(step_));
+  if (schedules_.momentum) {
+    optimizer_->set_momentum(schedules_.momentum(step_));
+  }
+  buffers_.take(*model_);
+  optimizer_->zero_grad();
+  default_generator() = random_;  // whatever else has drawn from it since the step before
+  std::unique_ptr<ObservedStep> seen;
+  const Tensor total = accumulate_gradients(batches, next, &seen);
+  // The only place of a step where the host waits for the device. The update must wait for it: what is wrong can only
+  // be found with the weights that it came from.
+  const auto value = total.to_vector<double>().front();
+  if (!std::isfinite(value) || !gradients_are_finite(optimizer_->parameters())) {
+    leave_out(value);
+    return value;
+  }
+  left_out_in_row_ = 0;
   clip_gradients(recipe_, *model_, *optimizer_);
   optimizer_->step();
   if (ema_) {
-    ema_->update(wide_state(), step_ + 1);
+    ema_->update(wide_state(), optimizer_->steps());
   }
   if (seen) {
     seen->after_update();
   }
   random_ = default_generator();
-  // The only place of a step where the host waits for the device: when all work has been given to it.
-  const auto value = total.to_vector<double>().front();
-  check(std::isfinite(value), "train", "the loss became {} at step {}; a smaller learning rate may help (it is {})",
-        value, step_ + 1, base_lr(recipe_));
   return value;
+}
+
+void Trainer::fail_for_memory(const std::string& reason) {
+  const auto seen = std::make_shared<ActivationObserver>();
+  seen->start({.model = *model_, .first_step = step_, .total_steps = total_steps_, .batch_size = recipe_.batch_size});
+  options_.observer = seen;  // the steps that follow are not of the run
+  int64_t images = 0;
+  const auto fits = [&](const data::Batch& batch) {
+    optimizer_->zero_grad();
+    train_step(1, [&] { return batch; });
+    images = batch.labels.numel();
+  };
+  const std::string largest = largest_batch_text(recipe_, options_.workers, device_, fits);
+  MemoryUse use = memory_use(*model_, *optimizer_, ema_);
+  use.images = images;
+  use.activations = images > 0 ? seen->activations() : std::vector<LayerBytes>();
+  throw OutOfMemory(fmt::format("train: batch-size: {} images do not fit into memory ({}){}; a step holds {}",
+                                recipe_.batch_size, reason, largest, to_string(use.for_images(recipe_.batch_size))));
 }
 
 void Trainer::open_log() {
@@ -339,6 +374,23 @@ void Trainer::open_log() {
 double Trainer::now() const {
   return options_.clock ? options_.clock()
                         : std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Trainer::add_to_rows(double loss) {
+  if (std::exchange(row_written_, false)) {
+    loss_sum_ = 0;
+    loss_steps_ = 0;
+  }
+  if ((step_ - 1) % steps_per_epoch_ == 0) {
+    epoch_loss_sum_ = 0;
+    epoch_loss_steps_ = 0;
+  }
+  if (left_out_in_row_ == 0) {
+    loss_sum_ += loss;
+    ++loss_steps_;
+    epoch_loss_sum_ += loss;
+    ++epoch_loss_steps_;
+  }
 }
 
 bool Trainer::evaluation_is_due() const {
@@ -384,9 +436,10 @@ void Trainer::log(double images_per_second, const Evaluation& test, const Evalua
   Metrics metrics{.step = step_,
                   .epoch = static_cast<double>(step_) / static_cast<double>(steps_per_epoch_),
                   .images = images_seen(),
-                  .lr = base_lr(recipe_) * schedules_.lr(step_ - 1),
+                  .lr = lr(step_ - 1),
                   .loss = loss_sum_ / static_cast<double>(loss_steps_),
-                  .images_per_second = images_per_second};
+                  .images_per_second = images_per_second,
+                  .left_out = recipe_.skip_nonfinite ? std::optional(left_out_) : std::nullopt};
   if (test.complete) {
     metrics.test_loss = test.loss;
     metrics.test_accuracy = test.accuracy;
@@ -408,7 +461,7 @@ std::optional<EpochSummary> Trainer::summary(const Evaluation& test) const {
   EpochSummary epoch{.epoch = (step_ - 1) / steps_per_epoch_,
                      .step = step_,
                      .train_loss = epoch_loss_sum_ / static_cast<double>(epoch_loss_steps_),
-                     .lr = base_lr(recipe_) * schedules_.lr(step_ - 1)};
+                     .lr = lr(step_ - 1)};
   if (test.complete) {
     epoch.eval_loss = test.loss;
     epoch.eval_top1 = 100 * test.accuracy;
@@ -485,19 +538,11 @@ TrainResult Trainer::run() {
   if (const std::string text = empty_classes_text(test_set_->info()); !text.empty()) {
     progress.print(text);
   }
-  if (loss_steps_ > 0 && !row_written_) {  // the run ended between its last checkpoint and the row of that step
+  // The run ended between its last checkpoint and the row of that step.
+  if ((loss_steps_ > 0 || left_out_in_row_ > 0) && !row_written_) {
     report_step(result, progress, /* images_per_second= */ 0);
   }
   if (step_ < total_steps_ && !interrupted()) {
-    const auto fail_for_memory = [&](const std::string& reason) {
-      options_.observer.reset();  // the steps that follow are not of the run
-      const auto fits = [&](const data::Batch& batch) {
-        optimizer_->zero_grad();
-        train_step(1, [&] { return batch; });
-      };
-      throw OutOfMemory(fmt::format("train: batch-size: {} images do not fit into memory ({}){}", recipe_.batch_size,
-                                    reason, largest_batch_text(recipe_, options_.workers, device_, fits)));
-    };
     try {
       train(result, progress, resident);
     } catch (const OutOfMemory& error) {
@@ -512,6 +557,11 @@ TrainResult Trainer::run() {
   if (interrupted()) {
     save();
   }
+  if (left_out_ > 0) {
+    const std::string text =
+        fmt::format("{} of {} steps left out, whose loss or gradients were not finite", left_out_, step_);
+    progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
+  }
   for (const auto& dataset : {train_set_, test_set_}) {
     if (const std::string text = skipped_text(*dataset); !text.empty()) {
       progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
@@ -519,6 +569,7 @@ TrainResult Trainer::run() {
   }
   result.best = best_;
   result.step = step_;
+  result.left_out = left_out_;
   result.finished = step_ == total_steps_ && (result.test.complete || !options_.evaluate);
   result.peak_bytes = allocator(device_).statistics().peak_allocated;
   result.peak_resident = resident.bytes();
@@ -556,23 +607,17 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     if (const auto rates = loading.bottleneck(); rates && !std::exchange(warned, true)) {
       progress.print(loading_warning(*rates, options_.workers));
     }
-    if (options_.observer) {
+    const bool left_out = left_out_in_row_ > 0;
+    if (options_.observer && !left_out) {
       options_.observer->end_step(step_, loss, step_seconds.back());
     }
     resident.sample();  // the allocator keeps what a step has freed, so the end of a step shows its peak
     result.losses.push_back(loss);
-    if (std::exchange(row_written_, false)) {
-      loss_sum_ = 0;
-      loss_steps_ = 0;
+    add_to_rows(loss);
+    if (left_out) {
+      progress.print(fmt::format("step {}: the loss is {}, {}; left out, the {}. of the run", step_, loss,
+                                 std::isfinite(loss) ? "and a gradient is not finite" : "not finite", left_out_));
     }
-    loss_sum_ += loss;
-    ++loss_steps_;
-    if ((step_ - 1) % steps_per_epoch_ == 0) {
-      epoch_loss_sum_ = 0;
-      epoch_loss_steps_ = 0;
-    }
-    epoch_loss_sum_ += loss;
-    ++epoch_loss_steps_;
     const double recent = recent_rate(step_seconds, images_per_step);
     progress.update({.step = step_, .images_per_second = recent, .loss = loss});
 

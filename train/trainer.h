@@ -2,6 +2,7 @@
 
 #include "core/random.h"
 #include "train/checkpoint.h"
+#include "train/dry_run.h"
 #include "train/ema.h"
 #include "train/environment.h"
 #include "train/evaluate.h"
@@ -12,6 +13,7 @@
 #include "train/progress.h"
 #include "train/recipe.h"
 #include "train/run_log.h"
+#include "train/step_fault.h"
 #include "train/step_observer.h"
 #include "train/step_plan.h"
 
@@ -66,6 +68,7 @@ struct TrainResult {
   std::optional<BestEvaluation> best = {};  ///< of the whole run, for KeepOptions::best
   double images_per_second = 0;  ///< batch size over the median time of a step; evaluation and checkpoints not counted
   double seconds = 0;            ///< in all, evaluation and checkpoints included
+  int64_t left_out = 0;          ///< steps of the run that Recipe::skip_nonfinite left out
   int64_t peak_bytes = 0;        ///< the most that tensors held during training
   int64_t peak_resident = 0;     ///< the most that the process held during training, as the system counts it
 };
@@ -84,14 +87,22 @@ class Trainer {
   /// Trains to the end, or until interrupted() (interrupt.h). Writes a checkpoint at the end of every epoch, at the
   /// end, and when interrupted, and those of TrainerOptions::keep. However a run ended, the log of the resumed one has
   /// the rows of an uninterrupted one, times aside. Throws Error when the output folder holds the checkpoint of another
-  /// run or another process is writing there, when a file cannot be written, and when the loss becomes NaN or infinite;
-  /// the last checkpoint stays.
+  /// run or another process is writing there, when a file cannot be written, and when the loss or a gradient becomes
+  /// NaN or infinite, naming the op and the layer that gave it (Recipe::skip_nonfinite leaves such steps out); the last
+  /// checkpoint stays. Throws OutOfMemory, which says what holds the memory and the largest batch that fits.
   TrainResult run();
+  /// Makes a few steps on the run's own images, and writes nothing. Call nothing else afterwards: the network has
+  /// changed. Throws OutOfMemory as run() does.
+  DryRun dry_run();
 
   [[nodiscard]] const std::shared_ptr<nn::Module>& model() const { return model_; }
+  [[nodiscard]] const Recipe& recipe() const { return recipe_; }
   [[nodiscard]] const Precision& precision() const { return precision_; }
   [[nodiscard]] int64_t step() const { return step_; }
   [[nodiscard]] int64_t total_steps() const { return total_steps_; }
+  [[nodiscard]] int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// The learning rate of a step, from 0.
+  [[nodiscard]] double lr(int64_t step) const { return base_lr(recipe_) * schedules_.lr(step); }
   [[nodiscard]] Checkpoint checkpoint() const;
   /// Where checkpoints go; empty without an output folder.
   [[nodiscard]] std::filesystem::path checkpoint_file() const;
@@ -99,8 +110,19 @@ class Trainer {
  private:
   /// The model's state dict, with float32 master weights in the place of 16-bit parameters.
   [[nodiscard]] nn::NamedTensors wide_state() const;
-  /// One update from the gradients of `batches` batches. Returns their mean loss.
-  double train_step(int64_t batches, const std::function<data::Batch()>& next);
+  using NextBatch = std::function<data::Batch()>;
+  /// One update from the gradients of `batches` batches. Returns their mean loss. A step that is left out changes
+  /// nothing but random_ and the counts of such steps.
+  double train_step(int64_t batches, const NextBatch& next);
+  /// The gradients of these batches; returns their mean loss on its device. Of the last batch an observed step is
+  /// begun.
+  Tensor accumulate_gradients(int64_t batches, const NextBatch& next, std::unique_ptr<ObservedStep>* seen);
+  /// After the gradients of a step that are not finite, or whose loss is not: takes back what the step has changed.
+  /// Throws Error, with the op that made them, where such steps are not left out or there were too many in a row.
+  void leave_out(double loss);
+  /// Where the step that comes next goes wrong: find_fault() with its own batches and random numbers.
+  std::string find_fault_of_step();
+  [[noreturn]] void fail_for_memory(const std::string& reason);
   /// Images of all steps so far.
   [[nodiscard]] int64_t images_seen() const { return plan_.batches_before(step_) * recipe_.batch_size; }
   void save();
@@ -115,6 +137,8 @@ class Trainer {
   /// The evaluation and the row of the log that belong to this step, unless a signal came: resuming does it then.
   void report_step(TrainResult& result, Progress& progress, double images_per_second);
   void log(double images_per_second, const Evaluation& test, const Evaluation& ema_test);
+  /// Counts the loss of the step that was just made for the rows to come.
+  void add_to_rows(double loss);
   /// What summary.csv says of the epoch that ends with this step; none inside an epoch.
   [[nodiscard]] std::optional<EpochSummary> summary(const Evaluation& test) const;
   [[nodiscard]] double now() const;
@@ -147,6 +171,9 @@ class Trainer {
   double loss_sum_ = 0;
   int64_t loss_steps_ = 0;
   bool row_written_ = false;
+  KeptBuffers buffers_;          // from before the step
+  int64_t left_out_ = 0;         // steps of the run that were left out
+  int64_t left_out_in_row_ = 0;  // up to the last one
   // The same for the row of the epoch.
   double epoch_loss_sum_ = 0;
   int64_t epoch_loss_steps_ = 0;

@@ -152,7 +152,7 @@ TEST_CASE("norma completion: every option of every --help is offered, and names 
           CHECK_MESSAGE(contains(offered, one), command, " ", one);
         }
       }
-      const std::regex takes_name("^(-., )?(--[a-z0-9-]+)(, --[a-z0-9-]+)* (NAME|SPEC|MODE|DEVICE)$");
+      const std::regex takes_name("^(-., )?(--[a-z0-9-]+)(, --[a-z0-9-]+)* (NAME|SPEC|MODE|DEVICE|LIBRARY)$");
       std::smatch match;
       if (std::regex_match(line, match, takes_name)) {
         ask += fmt::format("_norma_value {} {}; echo \"${{words:-nothing}}\"\n", command, match[2].str());

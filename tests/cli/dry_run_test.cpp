@@ -1,0 +1,52 @@
+#include "cli/program.h"
+
+#include <regex>
+#include <string>
+
+using namespace norma;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+const std::string kTiny =
+    "train --model convnext_atto --patch-size 4 --dataset shapes --batch-size 4 --test-images 4 --images 32 --threads "
+    "1 "
+    "--sched cosine --lr 0.004 ";
+
+}  // namespace
+
+TEST_CASE("norma train: --dry-run says what the run will do and take, and writes nothing") {
+  const TemporaryFolder folder;
+  const Outcome plan = run_norma(folder.path(), kTiny + "--dry-run --model-ema");
+  CHECK_MESSAGE(plan.code == 0, plan.err);
+  CHECK(folder.names().empty());
+  const std::regex text(
+      "recipe\n(  [a-z0-9-]+ = [^\n]+\n)+"
+      "network         convnext_atto, layer2d: [0-9]+ parameters\n"
+      "steps           8 of 4 images, [0-9]+ an epoch\n"
+      "learning rate   first 0\\.004, highest 0\\.004 in step 1, last [0-9.e-]+\n"
+      "memory          parameters [0-9.]+ MB, gradients [0-9.]+ MB, optimizer [0-9.]+ MB, averaged weights [0-9.]+ MB, "
+      "activations of 4 images [0-9.]+ MB \\(most in [^\n]+\\); counted in a step\n"
+      "                at most [0-9.]+ MB of tensors at once; measured over 5 steps\n"
+      "time            [0-9.e-]+ s a step, [0-9.]+ img/s; the median of 3 steps after 2\n"
+      "                [0-9:]+ for 8 steps, [0-9:]+ for 1 evaluation: about [0-9:]+ in all\n"
+      "nothing was written\n");
+  CHECK_MESSAGE(std::regex_match(plan.out, text), plan.out);
+  CHECK(plan.out.find("\n  lr = 0.004\n") != std::string::npos);
+}
+
+TEST_CASE("norma train: --dry-run of a run that goes on leaves its folder as it is") {
+  const TemporaryFolder folder;
+  REQUIRE(run_norma(folder.path(), kTiny + "--output o").code == 0);
+  const std::string checkpoint = read_file(folder / "o/last.safetensors");
+  const Outcome longer = run_norma(folder.path(), "train --resume o --images 64 --dry-run --threads 1");
+  CHECK_MESSAGE(longer.code == 0, longer.err);
+  CHECK_MESSAGE(longer.out.find("steps           from step 9 on, 16 of 4 images, ") != std::string::npos, longer.out);
+  CHECK(longer.out.find(" for 8 steps, ") != std::string::npos);
+  CHECK(run_norma(folder.path(), "train --resume o --dry-run").out.ends_with("the run is complete\n"));
+  CHECK(read_file(folder / "o/last.safetensors") == checkpoint);
+  CHECK(read_file(folder / "o/args.toml").find("images = 32\n") != std::string::npos);
+}

@@ -1,0 +1,97 @@
+#include "train/memory_use.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace norma::train {
+
+namespace {
+
+template <class Tensors>
+int64_t bytes_in(const Tensors& tensors) {
+  int64_t sum = 0;
+  for (const auto& [name, x] : tensors) {
+    sum += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
+  }
+  return sum;
+}
+
+class StepWithActivations : public ObservedStep {
+ public:
+  StepWithActivations(const nn::Module& model, std::function<void(std::vector<LayerBytes>)> done)
+      : nodes_(model), done_(std::move(done)) {}
+  void after_forward(const Tensor& loss) override { done_(nodes_.saved(Tape(loss))); }
+  void after_backward() override {}
+  void after_update() override {}
+
+ private:
+  LayerNodes nodes_;
+  std::function<void(std::vector<LayerBytes>)> done_;
+};
+
+}  // namespace
+
+int64_t MemoryUse::activation_bytes() const {
+  int64_t sum = 0;
+  for (const LayerBytes& layer : activations) {
+    sum += layer.bytes;
+  }
+  return sum;
+}
+
+MemoryUse MemoryUse::for_images(int64_t count) const {
+  MemoryUse other = *this;
+  for (LayerBytes& layer : other.activations) {
+    layer.bytes = static_cast<int64_t>(static_cast<double>(layer.bytes) * static_cast<double>(count) /
+                                       static_cast<double>(images));
+  }
+  other.images = images > 0 ? count : 0;
+  return other;
+}
+
+MemoryUse memory_use(const nn::Module& model, const nn::Optimizer& optimizer, const std::optional<Ema>& ema) {
+  MemoryUse use;
+  use.parameters = bytes_in(model.named_parameters());
+  use.buffers = bytes_in(model.named_buffers());
+  use.gradients = use.parameters;
+  use.optimizer = bytes_in(optimizer.state_dict());
+  use.averages = ema ? bytes_in(ema->averages()) : 0;
+  return use;
+}
+
+std::string bytes_text(int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  return value >= 1e9   ? fmt::format("{:.2f} GB", value / 1e9)
+         : value >= 1e5 ? fmt::format("{:.1f} MB", value / 1e6)
+                        : fmt::format("{} bytes", bytes);
+}
+
+std::string to_string(const MemoryUse& use) {
+  std::string text = fmt::format("parameters {}, gradients {}, optimizer {}", bytes_text(use.parameters + use.buffers),
+                                 bytes_text(use.gradients), bytes_text(use.optimizer));
+  if (use.averages > 0) {
+    text += fmt::format(", averaged weights {}", bytes_text(use.averages));
+  }
+  if (use.images == 0) {
+    return text;
+  }
+  constexpr size_t kMostLayers = 3;
+  std::string layers;
+  for (size_t i = 0; i < std::min(kMostLayers, use.activations.size()); ++i) {
+    const LayerBytes& layer = use.activations[i];
+    layers += fmt::format("{}{} {}", i == 0 ? "" : ", ", layer.layer.empty() ? "outside of layers" : layer.layer,
+                          bytes_text(layer.bytes));
+  }
+  return text + fmt::format(", activations of {} images {} (most in {})", use.images,
+                            bytes_text(use.activation_bytes()), layers);
+}
+
+std::unique_ptr<ObservedStep> ActivationObserver::begin_step(int64_t /*step*/) {
+  return std::make_unique<StepWithActivations>(
+      *model_, [this](std::vector<LayerBytes> activations) { activations_ = std::move(activations); });
+}
+
+}  // namespace norma::train
