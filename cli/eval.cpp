@@ -161,7 +161,7 @@ int run(const State& state) {
   const auto dataset = train::make_dataset(recipe, data::Split::test);
   check_classes(trained.class_names, dataset->info());
   if (const std::string text = train::empty_classes_text(dataset->info()); !text.empty()) {
-    train::say("{}\n", text);
+    tell(state, text);
   }
   const train::Precision precision = train::precision_of(recipe);
   if (const std::string note = train::precision_note(precision, default_device()); !note.empty()) {

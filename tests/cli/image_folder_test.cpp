@@ -86,7 +86,7 @@ TEST_CASE("norma train, eval, data: a class without test images is said") {
   write_pictures(folder / "pictures");
   std::filesystem::remove_all(folder / "pictures/val/upright");
   const std::string note = "no test images of 1 of 2 classes: upright\n";
-  const Outcome trained = run_norma(folder.path(), kTrain + "--images 4 --quiet --output o");
+  const Outcome trained = run_norma(folder.path(), kTrain + "--images 4 --output o");
   CHECK_MESSAGE(trained.code == 0, trained.err);
   CHECK_MESSAGE(trained.out.find(note) != std::string::npos, trained.out);
   for (const char* words : {"eval --checkpoint o", "data --dataset imagefolder --data-dir pictures"}) {
