@@ -113,9 +113,14 @@ std::vector<std::string> answers_of(const Comparison& comparison) {
     }
     same->second.push_back(group_label(comparison, rows.front()));
   }
+  constexpr size_t kMostNamed = 4;  // the table names them all
   std::vector<std::string> answers;
   for (const auto& [text, groups] : said) {
-    answers.push_back(fmt::format("{}: {}", listed(groups), text));
+    const std::string where = groups.size() <= kMostNamed ? listed(groups)
+                              : groups.size() == by_group(all).size()
+                                  ? fmt::format("all {} settings", groups.size())
+                                  : fmt::format("{} and {} other settings", groups.front(), groups.size() - 1);
+    answers.push_back(fmt::format("{}: {}", where, text));
   }
   return answers;
 }
@@ -140,8 +145,8 @@ std::string accuracy_note(const Comparison& comparison) {
     }
   }
   if (known.empty() && unknown) {
-    return "Another seed would move each accuracy, and these runs do not show by how much: differences mean nothing "
-           "before several seeds show their spread (--seeds 0,1,2).";
+    return "Another seed would move each accuracy, and these runs do not show by how much: small differences mean "
+           "nothing before several seeds show their spread (--seeds 0,1,2).";
   }
   constexpr size_t kMostSentences = 4;
   if (known.size() > kMostSentences) {

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace norma::lab {
 
@@ -19,16 +22,94 @@ struct Finding {
   double amount = 0;  ///< a share of throughput lost, or of the test images gained
 };
 
+/// Where a norm was least and most accurate, with one seed in each place.
+struct Span {
+  std::string norm;
+  double low = 0;
+  double high = 0;
+  std::string at_low;  ///< "at 2", "in resnet50"
+  std::string at_high;
+
+  [[nodiscard]] double width() const { return high - low; }
+};
+
 struct Findings {
   std::vector<Finding> taxes;       ///< that are not 0
   std::vector<Finding> accuracies;  ///< that differ from batch norm's
   bool tax_known = false;           ///< of at least one norm
   bool accuracy_known = false;      ///< how far seeds lie apart
+  std::vector<Span> spans;          ///< of the norms of one comparison, that in which one is widest
+  std::string varied;               ///< what moved them: "batch size"; "" where it has no one name
   bool several_norms = false;       ///< finished, in one group
   int64_t runs = 0;
   int64_t finished = 0;
   int64_t groups = 0;
 };
+
+/// In the order of their first rows.
+std::vector<std::string> norms_in(const std::vector<Row>& rows) {
+  std::vector<std::string> norms;
+  for (const Row& row : rows) {
+    if (std::find(norms.begin(), norms.end(), row.norm) == norms.end()) {
+      norms.push_back(row.norm);
+    }
+  }
+  return norms;
+}
+
+/// The one thing that moves a network from row to row: a further axis that all others follow (as learning rates follow
+/// batch sizes), or the network itself.
+struct Mover {
+  std::string name;                              ///< "batch size", "the network"; "": several do
+  std::function<std::string(const Row&)> where;  ///< "at 2", "in resnet50 with batch size 4"
+};
+
+Mover mover_of(const Comparison& comparison, const std::vector<Row>& rows) {
+  const bool one_model =
+      std::all_of(rows.begin(), rows.end(), [&](const Row& row) { return row.model == rows.front().model; });
+  const std::vector<Axis> axes = varying_axes(comparison);
+  if (axes.empty()) {
+    return {.name = "the network", .where = [](const Row& row) { return "in " + row.model; }};
+  }
+  for (const Axis& axis : axes) {
+    const bool others_follow = std::all_of(rows.begin(), rows.end(), [&](const Row& a) {
+      return std::all_of(rows.begin(), rows.end(), [&](const Row& b) {
+        return axis.value(a) != axis.value(b) || std::all_of(axes.begin(), axes.end(), [&](const Axis& other) {
+                 return other.value(a) == other.value(b);
+               });
+      });
+    });
+    if (one_model && others_follow) {
+      return {.name = std::string(axis.name), .where = [axis](const Row& row) { return "at " + axis.value(row); }};
+    }
+  }
+  return {.name = "", .where = [&comparison](const Row& row) { return "in " + group_label(comparison, row); }};
+}
+
+/// Of each norm that is finished in several places.
+std::vector<Span> spans_of(const Comparison& comparison, const std::vector<Row>& rows, const Mover& mover) {
+  std::vector<Span> spans;
+  for (const std::string& norm : norms_in(rows)) {
+    std::vector<const Row*> places;
+    for (const Row& row : rows) {
+      if (row.norm == norm && row.finished > 0) {
+        places.push_back(&row);
+      }
+    }
+    if (places.size() > 1) {
+      const auto [low, high] = std::minmax_element(
+          places.begin(), places.end(), [](const Row* a, const Row* b) { return a->accuracy.mean < b->accuracy.mean; });
+      const std::string label = train::norm_label(norm, comparison.recipe);
+      spans.push_back({.norm = label == "batch" ? "batch norm" : label,
+                       .low = (*low)->accuracy.mean,
+                       .high = (*high)->accuracy.mean,
+                       .at_low = mover.where(**low),
+                       .at_high = mover.where(**high)});
+    }
+  }
+  std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.width() > b.width(); });
+  return spans;
+}
 
 void add(Findings& findings, const Comparison& comparison) {
   findings.runs += static_cast<int64_t>(comparison.cells.size());
@@ -36,6 +117,12 @@ void add(Findings& findings, const Comparison& comparison) {
   const std::vector<Row> all = summarize(comparison);
   const int64_t taxes = tax_tests(all);
   const int64_t accuracies = accuracy_tests(all);
+  const Mover mover = mover_of(comparison, all);
+  const std::vector<Span> spans = spans_of(comparison, all, mover);
+  if (spans.size() > 1 && (findings.spans.empty() || spans.front().width() > findings.spans.front().width())) {
+    findings.spans = spans;
+    findings.varied = mover.name;
+  }
   for (const GroupRows& rows : by_group(all)) {
     ++findings.groups;
     findings.several_norms |= finished_rows(rows) > 1;
@@ -93,9 +180,25 @@ std::string tax_clause(const Findings& findings) {
   return clause;
 }
 
+/// With one seed nobody knows how far chance moves an accuracy, but so far it does not move it.
+constexpr double kPlainWidth = 0.1;
+
+/// "the accuracy of batch depends most on batch size (44.5 % at 2, 80.8 % at 64), that of group least (72.8 to 78.7 %)"
+std::string span_clause(const Findings& findings) {
+  const Span& widest = findings.spans.front();
+  const Span& narrowest = findings.spans.back();
+  return fmt::format(
+      "the accuracy of {} {} ({:.1f} % {}, {:.1f} % {}), that of {} least ({:.1f} to {:.1f} %)", widest.norm,
+      findings.varied.empty() ? "moves most" : fmt::format("depends most on {}", findings.varied), 100 * widest.low,
+      widest.at_low, 100 * widest.high, widest.at_high, narrowest.norm, 100 * narrowest.low, 100 * narrowest.high);
+}
+
 std::string accuracy_clause(const Findings& findings) {
   if (!findings.several_norms) {
     return "";
+  }
+  if (!findings.accuracy_known && !findings.spans.empty() && findings.spans.front().width() >= kPlainWidth) {
+    return span_clause(findings);
   }
   if (!findings.accuracy_known) {
     return "these runs cannot show a difference of accuracy";
@@ -116,7 +219,7 @@ std::string accuracy_clause(const Findings& findings) {
 
 /// With a capital letter where it begins with a word of ours, and not with the name of a norm.
 std::string as_sentence(std::string text) {
-  if (text.starts_with("no ") || text.starts_with("these ")) {
+  if (text.starts_with("no ") || text.starts_with("these ") || text.starts_with("the ")) {
     text[0] = static_cast<char>(text[0] - 'a' + 'A');
   }
   return text + ".";

@@ -84,7 +84,8 @@ TEST_CASE("report: the table lines up, and tells what went wrong") {
       "Tax: the share of batch norm's throughput that is lost, over 8 rounds of training steps in turns; the median, "
       "and the interval that holds it in 95 of 100 comparisons, as far as rounds do not depend on each other. What is "
       "said above holds in 95 of 100 comparisons for all 2 norms together (sign test, Bonferroni's correction).\n"
-      "Another seed would move each accuracy, and these runs do not show by how much: differences mean nothing before "
+      "Another seed would move each accuracy, and these runs do not show by how much: small differences mean nothing "
+      "before "
       "several seeds show their spread (--seeds 0,1,2).\n");
 }
 
