@@ -89,14 +89,15 @@ void make_quick(const State& state, lab::ComparisonOptions& options, double& bud
   }
 }
 
-/// Chooses the length of the runs.
-void fit_into(double budget, double spent, bool firm, lab::Comparison& comparison) {
+/// Chooses the length of the runs. Returns the seconds that each is expected to take.
+std::vector<double> fit_into(double budget, double spent, bool firm, lab::Comparison& comparison) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<lab::RunCost> costs = lab::measure_runs(comparison);
   spent += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const lab::BudgetPlan plan = lab::plan_budget(comparison, costs, {.budget = budget, .spent = spent, .firm = firm});
   train::say("budget of {}: {}\n", lab::duration_text(budget), lab::describe_plan(comparison, plan));
   lab::apply_plan(comparison, plan, budget);
+  return plan.cells;
 }
 
 bool any_given(const std::vector<Option>& options) {
@@ -205,7 +206,7 @@ int run(const State& state) {
   lab::rehearse_comparison(comparison);
   if (budget > 0) {
     const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    fit_into(budget, spent, /* firm= */ state.budget > 0, comparison);
+    options.expected_seconds = fit_into(budget, spent, /* firm= */ state.budget > 0, comparison);
   }
   if (!lock) {  // only now: a mistake leaves no folder
     train::make_output_folder("compare", options.output);
@@ -309,7 +310,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   state->recipe.add_data(app);
   state->recipe.add_training_data(app);
   state->recipe.add_optimisation(app);
-  state->recipe.add_precision(app, train::training_precision_names());
+  state->recipe.add_precision(app);
   exclude(app, {"--budget", "--epochs"});
   exclude(app, {"--budget", "--images"});
   exclude(app, {"--study", "--quick"});

@@ -82,18 +82,24 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
   return seconds;
 }
 
+/// Seconds that one run takes with so many images.
+double cell_seconds(const Cell& cell, const RunCost& cost, int64_t images) {
+  const auto evaluations = static_cast<double>(cost.epoch > 0 ? 1 + (images - 1) / cost.epoch : 1);
+  return cost.start + evaluations * cost.evaluation + static_cast<double>(images / cell.batch_size) * cost.step;
+}
+
 /// Seconds that all runs take with so many images each, their trials of learning rates included.
 double run_seconds(const Comparison& comparison, const std::vector<RunCost>& costs, int64_t images) {
   double seconds = 0;
   for (size_t i = 0; i < costs.size(); ++i) {
     const Cell& cell = comparison.cells[i];
-    const int64_t steps = images / cell.batch_size;
-    const auto evaluations = static_cast<double>(costs[i].epoch > 0 ? 1 + (images - 1) / costs[i].epoch : 1);
-    seconds += costs[i].start + evaluations * costs[i].evaluation + static_cast<double>(steps) * costs[i].step;
+    seconds += cell_seconds(cell, costs[i], images);
     const bool first = std::none_of(comparison.cells.begin(), comparison.cells.begin() + static_cast<std::ptrdiff_t>(i),
                                     [&](const Cell& other) { return same_but_seed(other, cell); });
     if (comparison.tune_lr && first) {
-      const double trial = costs[i].start + static_cast<double>(tuning_steps(steps)) * costs[i].step;
+      const double trial = costs[i].start + static_cast<double>(tuning_batches(images / cell.batch_size,
+                                                                               comparison.recipe.grad_accum_steps)) *
+                                                costs[i].step;
       seconds += static_cast<double>(tuning_factors().size()) * trial;
     }
   }
@@ -172,6 +178,9 @@ BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>&
   }
   plan.images = fits * unit;
   plan.seconds = seconds_for(plan.images);
+  for (size_t i = 0; i < costs.size(); ++i) {
+    plan.cells.push_back(cell_seconds(comparison.cells[i], costs[i], plan.images));
+  }
   return plan;
 }
 

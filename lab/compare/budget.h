@@ -26,6 +26,7 @@ struct BudgetPlan {
   int64_t images = 0;         ///< of each run
   int64_t timing_rounds = 0;  ///< at most those of the comparison
   double seconds = 0;         ///< that all is expected to take
+  std::vector<double> cells;  ///< seconds of each cell's run, without trials and timing
 };
 
 struct BudgetOptions {

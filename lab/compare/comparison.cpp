@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <utility>
 
 namespace norma::lab {
@@ -21,16 +22,18 @@ namespace {
 void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
   const auto index = static_cast<size_t>(&cell - comparison.cells.data());
   const auto recorder = options.telemetry ? std::make_shared<TelemetryRecorder>() : nullptr;
-  train::Trainer trainer(
-      recipe_of(comparison, cell),
-      {.output = {},
-       .workers = options.workers,
-       .log_interval = options.log_interval,
-       .evaluate_each_epoch = options.telemetry,
-       .quiet = options.quiet,
-       .label = label,
-       .time_after = [&comparison, index](double seconds) { return seconds_after(comparison, index, seconds); },
-       .observer = recorder});
+  train::Trainer trainer(recipe_of(comparison, cell), {.output = {},
+                                                       .workers = options.workers,
+                                                       .log_interval = options.log_interval,
+                                                       .evaluate_each_epoch = options.telemetry,
+                                                       .quiet = options.quiet,
+                                                       .label = label,
+                                                       .time_after =
+                                                           [&comparison, &options, index](double seconds) {
+                                                             return seconds_after(comparison, index, seconds,
+                                                                                  options.expected_seconds);
+                                                           },
+                                                       .observer = recorder});
   cell.telemetry.reset();
   train::TrainResult result;
   try {
@@ -73,9 +76,33 @@ void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOpti
   write_report(comparison, options.output);
 }
 
+/// `expected` of the cells that are left, at the pace of those that are known; nothing where nothing was expected of
+/// these.
+std::optional<double> scaled_seconds_after(const Comparison& comparison, size_t current, double seconds,
+                                           const std::vector<double>& expected) {
+  double taken = seconds;
+  double foreseen = expected[current];
+  double left = 0;
+  for (size_t i = 0; i < comparison.cells.size(); ++i) {
+    if (i != current && comparison.cells[i].state == CellState::finished) {
+      taken += comparison.cells[i].seconds;
+      foreseen += expected[i];
+    } else if (i > current) {
+      left += expected[i];
+    }
+  }
+  return foreseen > 0 ? std::optional(left * taken / foreseen) : std::nullopt;
+}
+
 }  // namespace
 
-double seconds_after(const Comparison& comparison, size_t current, double seconds) {
+double seconds_after(const Comparison& comparison, size_t current, double seconds,
+                     const std::vector<double>& expected) {
+  if (expected.size() == comparison.cells.size()) {
+    if (const std::optional<double> after = scaled_seconds_after(comparison, current, seconds, expected)) {
+      return *after;
+    }
+  }
   struct Mean {
     double sum = 0;
     int count = 0;

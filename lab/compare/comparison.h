@@ -48,6 +48,8 @@ struct ComparisonOptions {
   int workers = 1;
   int64_t log_interval = 50;
   bool quiet = false;
+  /// Seconds that the cells' runs are expected to take, one by one (BudgetPlan::cells), for the time left.
+  std::vector<double> expected_seconds = {};
 };
 
 /// The cells of a new comparison, none of which has run: for each model each dataset, batch size, lr, precision and
@@ -70,9 +72,11 @@ void rehearse_comparison(const Comparison& comparison);
 /// calls holds the lock of the output folder (folder_lock.h). Throws Error when the report cannot be written.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
-/// Estimates the seconds that all cells behind `current` take that are not finished, if that one takes `seconds`: as
+/// Estimates the seconds that all cells behind `current` take that are not finished, if that one takes `seconds`. With
+/// `expected` seconds of each cell: these, times what `current` and the finished ones took beside theirs. Without: as
 /// long as the finished ones of their model on average, else as long as `current` if it is of their model, else as long
 /// as all of these on average.
-double seconds_after(const Comparison& comparison, size_t current, double seconds);
+double seconds_after(const Comparison& comparison, size_t current, double seconds,
+                     const std::vector<double>& expected = {});
 
 }  // namespace norma::lab

@@ -37,9 +37,9 @@ const Tuning* find(const Comparison& comparison, const Settings& settings) {
 Trial try_rate(train::Recipe recipe, const ComparisonOptions& options, const std::string& label) {
   Trial trial{.lr = recipe.lr};
   try {
-    const int64_t steps =
+    const int64_t batches =
         train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), /* workers= */ 0).num_steps();
-    recipe.images = tuning_steps(steps) * recipe.batch_size;
+    recipe.images = tuning_batches(batches, recipe.grad_accum_steps) * recipe.batch_size;
     train::Trainer trainer(recipe, {.output = {},
                                     .workers = options.workers,
                                     .log_interval = options.log_interval,
@@ -67,6 +67,11 @@ int64_t tuning_steps(int64_t run_steps) {
   constexpr int64_t kShare = 5;
   constexpr int64_t kFewest = 20;
   return std::min(run_steps, std::max(kFewest, run_steps / kShare));
+}
+
+int64_t tuning_batches(int64_t run_batches, int64_t accumulate) {
+  const int64_t run_steps = (run_batches + accumulate - 1) / accumulate;
+  return std::min(run_batches, tuning_steps(run_steps) * accumulate);
 }
 
 double final_loss(const std::vector<double>& losses) {

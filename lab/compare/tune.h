@@ -12,6 +12,8 @@ std::vector<double> tuning_factors();
 
 /// Steps of each trial for a run of so many: a fifth of them, but 20 at least, and no more than the run has.
 int64_t tuning_steps(int64_t run_steps);
+/// The same in batches, of which `accumulate` make a step.
+int64_t tuning_batches(int64_t run_batches, int64_t accumulate);
 
 /// The mean of the last quarter of a trial's losses, one at least.
 double final_loss(const std::vector<double>& losses);

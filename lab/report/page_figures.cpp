@@ -219,7 +219,9 @@ std::optional<double> seconds_in_turns(const PageRow& row) {
   if (steps.empty() || finished == row.cells.end()) {
     return std::nullopt;
   }
-  return median_interval(std::move(steps)).median * static_cast<double>((*finished)->losses.size());
+  const auto batches = static_cast<double>((*finished)->losses.size()) *  // a round's step has one
+                       static_cast<double>(comparison.recipe.grad_accum_steps);
+  return median_interval(std::move(steps)).median * batches;
 }
 
 /// Seconds of the whole run, the mean of the seeds.

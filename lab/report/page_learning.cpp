@@ -46,10 +46,11 @@ std::vector<double> mean_of(const std::vector<const std::vector<double>*>& curve
   return mean;
 }
 
-std::vector<double> images_at(size_t steps, int64_t batch_size) {
+std::vector<double> images_at(size_t steps, const PageRow& row) {
+  const int64_t images_per_step = row.row.batch_size * row.source->comparison->recipe.grad_accum_steps;
   std::vector<double> images(steps);
   for (size_t i = 0; i < steps; ++i) {
-    images[i] = static_cast<double>(batch_size) * static_cast<double>(i + 1);
+    images[i] = static_cast<double>(images_per_step) * static_cast<double>(i + 1);
   }
   return images;
 }
@@ -62,14 +63,14 @@ void put_curves(LineChart& chart, const PageRow& row) {
       losses.push_back(&cell->losses);
       chart.series.push_back({.name = fmt::format("{}, seed {}", row.label, cell->seed),
                               .style = row.style,
-                              .x = images_at(cell->losses.size(), cell->batch_size),
+                              .x = images_at(cell->losses.size(), row),
                               .y = cell->losses,
                               .faint = true});
     }
   }
   if (!losses.empty()) {
     std::vector<double> mean = smoothed(mean_of(losses));
-    std::vector<double> images = images_at(mean.size(), row.row.batch_size);
+    std::vector<double> images = images_at(mean.size(), row);
     chart.description += fmt::format(" {} ends at {:.3f};", row.label, mean.back());
     chart.series.push_back({.name = row.label, .style = row.style, .x = std::move(images), .y = std::move(mean)});
   }

@@ -34,6 +34,7 @@ TEST_CASE("budget: the runs are as long as fits, in whole batches of every size"
   // 600 - 8 - 12 are left, which is 348 images: 29 times 12.
   CHECK(plan.images == 348);
   CHECK(plan.seconds == doctest::Approx(600));
+  CHECK(plan.cells == std::vector<double>{177, 177, 119, 119});
   CHECK(describe_plan(comparison, plan) == "4 runs of 348 images each: about 10m");
   CHECK(plan_budget(comparison, costs, {.budget = 699, .spent = 8}).images == 336);
 }

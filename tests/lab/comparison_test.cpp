@@ -396,8 +396,8 @@ TEST_CASE("comparison: every cell is tried before the first step") {
         "compare: convnext_atto with norm batch: loader: total_images: expected at least 4, a batch, to drop the last "
         "one, got 3");
   CHECK(error_with([](ComparisonOptions& o) {
-          o.recipe.precision = "float16";
-        }).starts_with("train: precision: expected "));
+          o.recipe.precision = "float12";
+        }).starts_with("precision: unknown precision 'float12'"));
   CHECK(folder.names().empty());
 }
 
@@ -420,6 +420,10 @@ TEST_CASE("comparison: the time left is that of all cells") {
   // 30 for the a, 6 for the b as for the one that runs, and the mean of all four for c.
   CHECK(seconds_after(comparison, 2, 6) == doctest::Approx(30 + 6 + 24));
   CHECK(seconds_after(comparison, 5, 6) == 0);
+  // 105 were taken where 70 were expected; 20, 10 and 2 are left.
+  const std::vector<double> expected = {8, 8, 4, 20, 10, 2, 50};
+  CHECK(seconds_after(comparison, 2, 15, expected) == doctest::Approx(1.5 * 32));
+  CHECK(seconds_after(comparison, 2, 6, {0, 0, 0, 20, 10, 2, 0}) == doctest::Approx(30 + 6 + 24));
 }
 
 TEST_CASE("comparison: data and output are looked at before the first cell") {

@@ -50,6 +50,10 @@ TEST_CASE("tune: trials are a fifth of a run, and judged by their last quarter")
   CHECK(tuning_steps(1000) == 200);
   CHECK(tuning_steps(60) == 20);
   CHECK(tuning_steps(8) == 8);
+  CHECK(tuning_batches(1000, 1) == 200);
+  CHECK(tuning_batches(1000, 4) == 200);  // 250 steps, a fifth of which is 50
+  CHECK(tuning_batches(100, 4) == 80);
+  CHECK(tuning_batches(30, 4) == 30);
   CHECK(final_loss({9, 9, 9, 9, 9, 9, 1, 2}) == 1.5);
   CHECK(final_loss({3, 2}) == 2);
 }
