@@ -3,19 +3,26 @@
 #include "cli/config_file.h"
 #include "cli/option.h"
 #include "core/memory_format.h"
+#include "core/range.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace norma::cli {
+
+/// Where the recipe is what checks a number.
+inline constexpr Range<double> kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
 
 /// "a, b or c".
 std::string or_list(const std::vector<std::string>& names);
@@ -57,8 +64,8 @@ class RecipeOptions {
   void add_optimisation(CLI::App& app);
   void add_update(CLI::App& app);  ///< what one step does; add_optimisation() has it too
   void add_seed(CLI::App& app);
-  /// --precision and --cast-policy; `names` are those to choose from.
-  void add_precision(CLI::App& app, const std::vector<std::string>& names);
+  /// --precision, --cast-policy and --cast.
+  void add_precision(CLI::App& app);
 
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
   /// True iff an option was given.
@@ -95,9 +102,11 @@ class RecipeOptions {
   /// The same for a text that may be absent: empty in the recipe, `none` on the command line.
   Option add_or_none(CLI::App& app, const std::string& name, std::string train::Recipe::*field, const std::string& what,
                      const std::string& type, const std::string& description);
-  /// The same for two numbers, separated by a comma.
-  Option add_pair(CLI::App& app, const std::string& name, std::vector<double> train::Recipe::*field,
-                  const std::string& description, const std::string& default_text);
+  /// The same for numbers, separated by commas, or `none`; `what` is one of them, "a number", and each must be in
+  /// `range`.
+  template <class T>
+  Option add(CLI::App& app, const std::string& name, std::vector<T> train::Recipe::*field, const Range<T>& range,
+             const std::string& what, const std::string& description, const std::string& default_text);
   void add_norm_policy(CLI::App& app);
   void add_formats(CLI::App& app);
   void add_learning_rate(CLI::App& app);
@@ -140,6 +149,33 @@ Option RecipeOptions::add(CLI::App& app, const std::string& name, std::optional<
              app, name, range, [this, field](std::optional<T> value) { note(field, value); }, description)
       .type_name(type)
       .default_str(default_text);
+}
+
+template <class T>
+Option RecipeOptions::add(CLI::App& app, const std::string& name, std::vector<T> train::Recipe::*field,
+                          const Range<T>& range, const std::string& what, const std::string& description,
+                          const std::string& default_text) {
+  const auto numbers = std::make_shared<std::vector<T>>();
+  const auto begin = [edits = edits_, field, numbers] {
+    numbers->clear();
+    edits->push_back([field, numbers](train::Recipe& recipe) { recipe.*field = *numbers; });
+  };
+  const auto take = [range, numbers](const std::string& item) {
+    if (item == "none") {
+      return numbers->empty();
+    }
+    T& number = numbers->emplace_back();
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), number);
+    return error == std::errc() && end == item.data() + item.size() && range.contains(number);
+  };
+  note_config(name, [field](const train::Recipe& recipe) {
+    std::string list;
+    for (const T number : recipe.*field) {
+      list += (list.empty() ? "" : ", ") + toml_number(number);
+    }
+    return list.empty() ? list : "[" + list + "]";
+  });
+  return add_items(app, name, what, begin, take, description).type_name("LIST").default_str(default_text);
 }
 
 /// What does not change the result of a run.

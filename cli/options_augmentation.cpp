@@ -1,14 +1,10 @@
-#include "cli/config_file.h"
 #include "cli/options.h"
 #include "data/augment/erase.h"
 #include "data/augment/mix.h"
 #include "train/augmentation.h"
 #include "train/ranges.h"
 
-#include <charconv>
-#include <memory>
 #include <string>
-#include <system_error>
 
 namespace norma::cli {
 
@@ -18,37 +14,17 @@ constexpr const char* kAugmentation = "Augmentation of training images";
 
 }  // namespace
 
-Option RecipeOptions::add_pair(CLI::App& app, const std::string& name, std::vector<double> train::Recipe::*field,
-                               const std::string& description, const std::string& default_text) {
-  const auto numbers = std::make_shared<std::vector<double>>();
-  const auto begin = [edits = edits_, field, numbers] {
-    numbers->clear();
-    edits->push_back([field, numbers](train::Recipe& recipe) { recipe.*field = *numbers; });
-  };
-  const auto take = [numbers](const std::string& item) {
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), numbers->emplace_back());
-    return error == std::errc() && end == item.data() + item.size();
-  };
-  note_config(name, [field](const train::Recipe& recipe) {
-    std::string list;
-    for (const double number : recipe.*field) {
-      list += (list.empty() ? "" : ", ") + toml_number(number);
-    }
-    return list.empty() ? list : "[" + list + "]";
-  });
-  return add_items(app, name, "a number", begin, take, description).type_name("LIST").default_str(default_text);
-}
-
 void RecipeOptions::add_augmentation(CLI::App& app) {
   constexpr Range<double> probability{0, 1};
   add_flag(app, "--flip,!--no-flip", &train::Recipe::flip, "mirror every second image, by chance").group(kAugmentation);
   add(app, "--random-crop", &train::Recipe::crop_padding, train::ranges::kCropPadding, "N",
       "shift images by up to N pixels, by chance")
       .group(kAugmentation);
-  add_pair(app, "--scale", &train::Recipe::scale,
-           "cut out a window of this part of the area, by chance, and resize it: 0.08,1", "no window")
+  add(app, "--scale", &train::Recipe::scale, kAnyNumber, "a number",
+      "cut out a window of this part of the area, by chance, and resize it: 0.08,1", "no window")
       .group(kAugmentation);
-  add_pair(app, "--ratio", &train::Recipe::ratio, "width to height of these windows", "3/4,4/3").group(kAugmentation);
+  add(app, "--ratio", &train::Recipe::ratio, kAnyNumber, "a number", "width to height of these windows", "0.75,1.3333")
+      .group(kAugmentation);
   add(app, "--hflip", &train::Recipe::hflip, probability, "X", "mirror with this probability").group(kAugmentation);
   add(app, "--vflip", &train::Recipe::vflip, probability, "X", "turn upside down with this probability")
       .group(kAugmentation);

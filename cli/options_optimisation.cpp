@@ -3,9 +3,6 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
-#include <system_error>
-
 namespace norma::cli {
 
 namespace {
@@ -31,8 +28,8 @@ void RecipeOptions::add_update(CLI::App& app) {
   add(app, "--momentum", &train::Recipe::momentum, train::ranges::kMomentum, "X",
       "of sgd and rmsproptf; beta1 of adamw and lamb; --sched onecycle moves it between 0.85 and 0.95")
       .group(kOptimisation);
-  add_pair(app, "--opt-betas", &train::Recipe::opt_betas, "beta1 and beta2 of adamw and lamb: 0.9,0.999",
-           "--momentum,0.999")
+  add(app, "--opt-betas", &train::Recipe::opt_betas, kAnyNumber, "a number",
+      "beta1 and beta2 of adamw and lamb: 0.9,0.999", "--momentum,0.999")
       .group(kOptimisation);
   add(app, "--opt-eps", &train::Recipe::opt_eps, train::ranges::kOptEps, "X", "eps of adamw, lamb and rmsproptf",
       "1e-8, 1e-6, 1e-10")
@@ -142,22 +139,9 @@ void RecipeOptions::add_schedule(CLI::App& app) {
   add(app, "--decay-epochs", &train::Recipe::decay_epochs, train::ranges::kDecayEpochs, "X",
       "sched step: epochs between two decays")
       .group(kOptimisation);
-  const auto forget_milestones = [edits = edits_] {
-    edits->push_back([](train::Recipe& recipe) { recipe.decay_milestones.clear(); });
-  };
-  const auto note_milestone = [edits = edits_](const std::string& text) {
-    int64_t epoch = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), epoch);
-    edits->push_back([epoch](train::Recipe& recipe) { recipe.decay_milestones.push_back(epoch); });
-    return error == std::errc() && end == text.data() + text.size() && train::ranges::kMilestone.contains(epoch);
-  };
-  note_config("--decay-milestones", [](const train::Recipe& recipe) {
-    return recipe.decay_milestones.empty() ? "" : fmt::format("[{}]", fmt::join(recipe.decay_milestones, ", "));
-  });
-  add_items(app, "--decay-milestones", to_string(train::ranges::kMilestone), forget_milestones, note_milestone,
-            "sched multistep: epochs with a decay at their beginning")
-      .type_name("LIST")
-      .default_str(fmt::format("{}", fmt::join(defaults_.decay_milestones, ",")))
+  add(app, "--decay-milestones", &train::Recipe::decay_milestones, train::ranges::kMilestone,
+      to_string(train::ranges::kMilestone), "sched multistep: epochs with a decay at their beginning",
+      fmt::format("{}", fmt::join(defaults_.decay_milestones, ",")))
       .group(kOptimisation);
   add(app, "--decay-rate", &train::Recipe::decay_rate, train::ranges::kDecayRate, "X",
       "sched step, multistep: factor of each decay; poly: its power")
