@@ -51,6 +51,7 @@
 #include "nn/norm/policy.h"
 #include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
+#include "nn/optim/grad_scaler.h"
 #include "nn/optim/lamb.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/parameter_groups.h"

@@ -59,7 +59,7 @@ class Network {
         loss = cross_entropy(to(logits, compute_dtype(logits.dtype())), labels_);
       }
       if (seen) {
-        seen->after_forward(loss);
+        seen->after_forward(loss, 1);
       }
       loss.backward();
       if (seen) {

@@ -154,7 +154,7 @@ Command add_bench(CLI::App& program) {
   state->recipe.add_image_shape(app);
   state->recipe.add_update(app);
   state->recipe.add_seed(app);
-  state->recipe.add_precision(app, train::precision_names());
+  state->recipe.add_precision(app);
   exclude(app, {"--both-formats", "--channels-last"});
   add_path(app, "--results-file", state->results_file, "file for the rows").type_name("FILE").group(kResults);
   add_text(app, "--results-format", "a name", state->results_format, "csv or json")

@@ -221,7 +221,7 @@ Command add_eval(CLI::App& program) {
   state->recipe.add_model(app);
   state->recipe.add_model_details(app);
   state->recipe.add_data(app);
-  state->recipe.add_precision(app, train::precision_names());
+  state->recipe.add_precision(app);
   state->running.add_plugin(app);
   state->running.add_threads(app);
   state->running.add_device(app);

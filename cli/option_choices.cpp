@@ -94,9 +94,6 @@ const std::map<std::string, std::function<Names()>>& everywhere() {
 }  // namespace
 
 Names option_choices(const std::string& command, const std::string& name) {
-  if (name == "precision" && (command == "train" || command == "compare")) {
-    return train::training_precision_names();
-  }
   if (name == "norm" && command == "audit") {
     return lab::audit::audited_names();
   }

@@ -238,9 +238,10 @@ void RecipeOptions::add_training_data(CLI::App& app) {
   add_augmentation(app);
 }
 
-void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>& names) {
+void RecipeOptions::add_precision(CLI::App& app) {
   const std::string description =
-      or_list(names) + "; tf32: float32 products with fewer digits, on CUDA; amp: float32 parameters, autocast ops";
+      or_list(train::precision_names()) +
+      "; tf32: float32 products with fewer digits, on CUDA; amp: float32 parameters, autocast ops";
   if (axes_ != nullptr) {
     add_list(app, "--precision,--precisions", "a name", axes_->precisions, description)
         .type_name("LIST")
@@ -268,6 +269,29 @@ void RecipeOptions::add_precision(CLI::App& app, const std::vector<std::string>&
            "amp: what ops compute in, a file of lines \"batch_norm\" = \"float32\"; rules: lower, float32, keep")
       .type_name("FILE.toml")
       .default_str(kNone)
+      .group(kRunning);
+  const auto casts = std::make_shared<std::vector<std::string>>();
+  const auto forget_casts = [edits = edits_, casts] {
+    casts->clear();
+    edits->push_back([casts](train::Recipe& recipe) { recipe.cast = *casts; });
+  };
+  const auto take_cast = [casts](const std::string& text) {
+    CastPolicy policy;
+    nn::set_cast(policy, text);
+    casts->push_back(text);
+    return true;
+  };
+  note_config("--cast", [](const train::Recipe& recipe) {
+    std::string list;
+    for (const std::string& cast : recipe.cast) {
+      list += (list.empty() ? "" : ", ") + toml_string(cast);
+    }
+    return list.empty() ? list : "[" + list + "]";
+  });
+  add_items(app, "--cast", "OP=RULE", forget_casts, take_cast,
+            "changes of that policy: layer_norm_2d=float32,linear=keep")
+      .type_name("LIST")
+      .default_str("none")
       .group(kRunning);
 }
 

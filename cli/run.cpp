@@ -169,10 +169,11 @@ Command add_run(CLI::App& program) {
   add_switch(app, "--train", state->train, "training mode: batch statistics");
   add_switch(app, "--backward", state->backward, "also compute all gradients");
   add_switch(app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  add_text(app, "--precision", "a name", state->precision, "float32, tf32, float64, bfloat16, float16 or amp_bfloat16")
+  add_text(app, "--precision", "a name", state->precision,
+           "float32, tf32, float64, bfloat16, float16, amp_bfloat16 or amp_float16")
       .type_name("NAME")
       .default_str(state->precision);
-  add_path(app, "--cast-policy", state->cast_policy, "of amp_bfloat16, as for 'norma train'").type_name("FILE.toml");
+  add_path(app, "--cast-policy", state->cast_policy, "of amp_…, as for 'norma train'").type_name("FILE.toml");
   add_size("--in-chans", train::ranges::kChannels, options.in_channels, "C", std::to_string(options.in_channels),
            "channels of the input");
   add_switch(app, "--small-stem", options.small_stem, "ResNet: the stem for small images");

@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/dry_run.h"
 #include "cli/options.h"
+#include "core/autocast.h"
 #include "core/error.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry_json.h"
@@ -17,6 +18,7 @@
 #include "train/trainer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <functional>
@@ -24,6 +26,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace norma::cli {
@@ -117,6 +120,22 @@ train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const 
   }
 }
 
+/// What ops compute in, in a line: "amp_float16: conv2d, linear in float16; softmax in float32; others in …".
+std::string policy_line(const train::Precision& precision) {
+  std::string line = precision.name + ": ";
+  for (const auto& [rule, dtype] :
+       {std::pair(CastRule::lower, *precision.autocast), std::pair(CastRule::float32, DType::float32)}) {
+    std::vector<std::string> ops;
+    for (const std::string& op : CastPolicy::ops()) {
+      if (precision.policy.rule(op) == rule) {
+        ops.push_back(op);
+      }
+    }
+    line += ops.empty() ? "" : fmt::format("{} in {}; ", fmt::join(ops, ", "), to_string(dtype));
+  }
+  return line + "others in the dtype of their first input";
+}
+
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
   return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe),
@@ -199,6 +218,9 @@ int run(const State& state) {
   }
   const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   print_precision_note(trainer.precision());
+  if (trainer.precision().autocast) {
+    train::say("{}\n", policy_line(trainer.precision()));
+  }
   const std::string file = trainer.checkpoint_file().string();
   train::say("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
              trainer.total_steps(), file);
@@ -255,7 +277,7 @@ Command add_train(CLI::App& program) {
   state->recipe.add_training_data(app);
   state->recipe.add_optimisation(app);
   state->recipe.add_seed(app);
-  state->recipe.add_precision(app, train::training_precision_names());
+  state->recipe.add_precision(app);
   add_path(app, "--output", state->output, "folder for the checkpoint and the log")
       .type_name("FOLDER")
       .default_str("runs/train-<date>-<time>")

@@ -53,4 +53,25 @@ std::string read_cast_policy(const std::filesystem::path& file) {
   return read_policy_file(kOp, file);
 }
 
+void set_cast(CastPolicy& policy, const std::string& text) {
+  const size_t equals = text.find('=');
+  check(equals != std::string::npos && equals > 0, "cast",
+        "expected the name of an op, = and a rule, as in layer_norm_2d=lower, got '{}'", excerpt(text));
+  try {
+    policy.set(text.substr(0, equals), cast_rule_from_string(text.substr(equals + 1)));
+  } catch (const Error& error) {
+    fail("cast", "'{}': {}", excerpt(text), reason(error));
+  }
+}
+
+std::string to_text(const CastPolicy& policy) {
+  std::string text = "\"*\" = \"keep\"\n";
+  for (const std::string& op : CastPolicy::ops()) {
+    if (const CastRule rule = policy.rule(op); rule != CastRule::keep) {
+      text += fmt::format("\"{}\" = \"{}\"\n", op, to_string(rule));
+    }
+  }
+  return text;
+}
+
 }  // namespace norma::nn

@@ -22,4 +22,11 @@ CastPolicy parse_cast_policy(std::string_view text, const std::string& source);
 /// The text of a file. Throws Error when it cannot be read.
 std::string read_cast_policy(const std::filesystem::path& file);
 
+/// Changes a policy by "layer_norm_2d=lower" or "*_norm=float32". Throws Error "cast: …" for another text, a pattern
+/// that matches no op and an unknown rule.
+void set_cast(CastPolicy& policy, const std::string& text);
+/// A policy as a text for parse_cast_policy(): a line for each op whose rule is not "keep", and "*" = "keep" above
+/// them.
+std::string to_text(const CastPolicy& policy);
+
 }  // namespace norma::nn

@@ -15,19 +15,14 @@ namespace norma::train {
 
 namespace {
 
-constexpr const char* kAmp = "amp_bfloat16";
+constexpr const char* kAmpBfloat16 = "amp_bfloat16";
+constexpr const char* kAmpFloat16 = "amp_float16";
 constexpr const char* kTf32 = "tf32";
 
 }  // namespace
 
 std::vector<std::string> precision_names() {
-  return {"float32", kTf32, "float64", "bfloat16", "float16", kAmp};
-}
-
-std::vector<std::string> training_precision_names() {
-  std::vector<std::string> names = precision_names();
-  std::erase(names, "float16");
-  return names;
+  return {"float32", kTf32, "float64", "bfloat16", "float16", kAmpBfloat16, kAmpFloat16};
 }
 
 Precision parse_precision(const std::string& name, std::string_view cast_policy, const std::string& source) {
@@ -35,8 +30,10 @@ Precision parse_precision(const std::string& name, std::string_view cast_policy,
   check(std::find(known.begin(), known.end(), name) != known.end(), "precision", "{}",
         unknown_name("precision", name, known));
   Precision precision{.name = name};
-  if (name == kAmp) {
+  if (name == kAmpBfloat16) {
     precision.autocast = DType::bfloat16;
+  } else if (name == kAmpFloat16) {
+    precision.autocast = DType::float16;
   } else if (name == kTf32) {
     precision.tf32 = true;
   } else {
@@ -44,7 +41,8 @@ Precision parse_precision(const std::string& name, std::string_view cast_policy,
   }
   if (!cast_policy.empty() || !source.empty()) {
     check(precision.autocast.has_value(), "precision",
-          "cast-policy: expected precision {}, which it is for, got {} (cast policy '{}')", kAmp, name, source);
+          "cast-policy: expected precision {} or {}, which it is for, got {} (cast policy '{}')", kAmpBfloat16,
+          kAmpFloat16, name, source);
     precision.policy = nn::parse_cast_policy(cast_policy, source);
   }
   return precision;
@@ -85,7 +83,7 @@ std::string precision_note(const Precision& precision, Device device) {
     return fmt::format("{} is slower than float32 here: {}", precision.name, bfloat16_text());
   }
   if (computed == DType::float16) {
-    return "float16 is slower than float32 here: its products are computed through float32";
+    return fmt::format("{} is slower than float32 here: its products are computed through float32", precision.name);
   }
   return "";
 }

@@ -19,18 +19,19 @@ struct Precision {
   std::optional<DType> autocast = {};  ///< what ops convert to (core/autocast.h); none: they do not
   CastPolicy policy = {};              ///< which ops; counts with autocast only
   bool tf32 = false;                   ///< float32 products on CUDA may go through TF32 (core/tf32.h)
+
+  /// Whether gradients are float16, so that they need a nn::GradScaler.
+  [[nodiscard]] bool scales_gradients() const { return autocast.value_or(dtype) == DType::float16; }
 };
 
-/// "float32", "tf32", "float64", "bfloat16", "float16", "amp_bfloat16".
+/// "float32", "tf32", "float64", "bfloat16", "float16", "amp_bfloat16", "amp_float16".
 std::vector<std::string> precision_names();
-/// The same without float16, whose gradients underflow unless the loss is scaled.
-std::vector<std::string> training_precision_names();
 
 /// bfloat16 and float16: parameters and input in that dtype; optimizers keep float32 master weights, and statistics
-/// stay float32. amp_bfloat16: parameters and input in float32, ops convert. tf32: float32, whose convolutions and
-/// matrix products on CUDA may go through TF32. `cast_policy` is the text of nn/cast_policy.h, "" for the default one;
-/// `source` names its file in messages. Throws Error for an unknown name, for a policy without autocast, and for a
-/// policy that cannot be read.
+/// stay float32. amp_bfloat16, amp_float16: parameters and input in float32, ops convert. tf32: float32, whose
+/// convolutions and matrix products on CUDA may go through TF32. `cast_policy` is the text of nn/cast_policy.h, "" for
+/// the default one; `source` names its file in messages. Throws Error for an unknown name, for a policy without
+/// autocast, and for a policy that cannot be read.
 Precision parse_precision(const std::string& name, std::string_view cast_policy = "", const std::string& source = "");
 
 /// Converts the parameters; with float64 the buffers too. Other handles on them see it.

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "data/json.h"
+#include "nn/cast_policy.h"
 #include "nn/conv_factory.h"
 #include "nn/norm/factory.h"
 #include "train/augmentation.h"
@@ -101,6 +102,7 @@ void for_each_field(R& recipe, F&& visit) {
   visit("precision", recipe.precision);
   visit("cast_policy", recipe.cast_policy);
   visit("cast_policy_file", recipe.cast_policy_file);
+  visit("cast", recipe.cast);
 }
 
 template <class T>
@@ -169,15 +171,14 @@ void check_recipe(const Recipe& recipe) {
   check_optimisation(recipe);
 }
 
-void check_training(const Recipe& recipe) {
-  check_recipe(recipe);
-  const std::vector<std::string> precisions = training_precision_names();
-  check(std::find(precisions.begin(), precisions.end(), recipe.precision) != precisions.end(), "train",
-        "precision: expected {}, got {}", fmt::join(precisions, ", "), recipe.precision);
-}
-
 Precision precision_of(const Recipe& recipe) {
-  return parse_precision(recipe.precision, recipe.cast_policy, recipe.cast_policy_file);
+  Precision precision = parse_precision(recipe.precision, recipe.cast_policy, recipe.cast_policy_file);
+  check(recipe.cast.empty() || precision.autocast, "train",
+        "cast: expected precision amp_bfloat16 or amp_float16, which it is for, got {}", recipe.precision);
+  for (const std::string& cast : recipe.cast) {
+    nn::set_cast(precision.policy, cast);
+  }
+  return precision;
 }
 
 Recipe in_full_precision(const Recipe& recipe) {
@@ -185,6 +186,7 @@ Recipe in_full_precision(const Recipe& recipe) {
   wide.precision = precision_of(recipe).dtype == DType::float64 ? "float64" : "float32";
   wide.cast_policy.clear();
   wide.cast_policy_file.clear();
+  wide.cast.clear();
   return wide;
 }
 

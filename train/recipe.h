@@ -97,9 +97,10 @@ struct Recipe {
   uint64_t seed = 0;              ///< of the start values, the order of the images, and dropping
 
   // What it is computed in.
-  std::string precision = "float32";  ///< one of training_precision_names(); float16 too for evaluation
+  std::string precision = "float32";  ///< one of precision_names()
   std::string cast_policy;            ///< text of nn/cast_policy.h; "": the default
   std::string cast_policy_file;       ///< where it came from, for messages
+  std::vector<std::string> cast;      ///< changes of it: "layer_norm_2d=lower" (nn::set_cast())
 };
 
 std::vector<std::string> optimizer_names();
@@ -109,9 +110,6 @@ std::vector<std::string> clip_mode_names();
 
 /// Throws Error "train: name: expected …, got …" for the first value that makes no sense. Looks at no file.
 void check_recipe(const Recipe& recipe);
-
-/// check_recipe(), and that the precision is one to train in.
-void check_training(const Recipe& recipe);
 
 /// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
 /// start values.
@@ -158,7 +156,8 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Mo
 /// of each class (N, C) in the logits' dtype.
 Tensor training_loss(const Recipe& recipe, const Tensor& logits, const Tensor& target);
 
-/// Clips the gradients as the recipe says. `optimizer` holds the parameters of `model`. As in timm, agc leaves out the
+/// Clips the gradients as the recipe says, those of a scaled loss (Optimizer::grad_scale()) as without the scale.
+/// `optimizer` holds the parameters of `model`. As in timm, agc leaves out the
 /// last two parameters, the classifier's.
 void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Optimizer& optimizer);
 

@@ -207,15 +207,16 @@ void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Opt
   if (recipe.clip_grad == 0) {
     return;
   }
+  const double limit = recipe.clip_grad * optimizer.grad_scale();
   if (recipe.clip_mode == "norm") {
-    nn::clip_gradients_by_norm(optimizer.parameters(), recipe.clip_grad);
+    nn::clip_gradients_by_norm(optimizer.parameters(), limit);
   } else if (recipe.clip_mode == "value") {
-    nn::clip_gradients_by_value(optimizer.parameters(), recipe.clip_grad);
+    nn::clip_gradients_by_value(optimizer.parameters(), limit);
   } else {
     check_known("clip mode", recipe.clip_mode, clip_mode_names());
     Tensors parameters = model.parameters();
     parameters.resize(parameters.size() - std::min(parameters.size(), size_t{2}));
-    nn::clip_gradients_adaptively(parameters, {.factor = recipe.clip_grad});
+    nn::clip_gradients_adaptively(parameters, {.factor = limit});
   }
 }
 

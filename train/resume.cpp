@@ -5,6 +5,7 @@
 #include "models/registry.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace norma::train {
 
@@ -68,6 +69,7 @@ void check_same_run(const Recipe& before, const Recipe& now) {
   same("seed", before.seed, now.seed);
   same("precision", before.precision, now.precision);
   same_policy("cast-policy", before.cast_policy, before.cast_policy_file, now.cast_policy, now.cast_policy_file);
+  same("cast", fmt::format("{}", fmt::join(before.cast, ",")), fmt::format("{}", fmt::join(now.cast, ",")));
 }
 
 }  // namespace norma::train

@@ -5,17 +5,13 @@
 #include "core/copy.h"
 #include "core/error.h"
 #include "core/tape.h"
-#include "ops/optimizer/optimizer.h"
 #include "train/layer_nodes.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace norma::train {
 
@@ -38,20 +34,6 @@ void KeptBuffers::put_back(const nn::Module& model) const {
   for (size_t i = 0; i < buffers.size(); ++i) {
     copy_into(copies_.at(i).second, buffers[i].second.detach());
   }
-}
-
-bool gradients_are_finite(const Tensors& parameters) {
-  Tensors gradients;
-  for (const Tensor& x : parameters) {
-    if (x.grad().defined()) {
-      gradients.push_back(x.grad());
-    }
-  }
-  if (gradients.empty()) {
-    return true;
-  }
-  const std::vector<double> squares = sums_of_squares(gradients, gradients[0].device()).to_vector<double>();
-  return std::all_of(squares.begin(), squares.end(), [](double square) { return std::isfinite(square); });
 }
 
 std::string find_fault(const nn::Module& model, const std::function<void()>& forward_and_backward) {

@@ -19,9 +19,6 @@ class KeptBuffers {
   nn::NamedTensors copies_;
 };
 
-/// Whether no gradient of these parameters holds NaN or an infinite number. Waits for the device.
-bool gradients_are_finite(const Tensors& parameters);
-
 /// Does a step of training again while every op is searched for NaN and infinities (AnomalyGuard), and says which was
 /// the first to give one: "layer1.0.conv1: conv2d: forward gave Inf in output 0 (…), element 5", with the layer that
 /// the op belongs to. A parameter that is not finite before the step is named instead. "" where nothing is found, and

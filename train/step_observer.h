@@ -18,8 +18,8 @@ class ObservedStep {
   ObservedStep(const ObservedStep&) = delete;
   ObservedStep& operator=(const ObservedStep&) = delete;
 
-  /// The tape that leads to `loss` is whole.
-  virtual void after_forward(const Tensor& loss) = 0;
+  /// The tape that leads to `loss` is whole. The gradients will be those of loss · grad_scale (nn::GradScaler).
+  virtual void after_forward(const Tensor& loss, double grad_scale) = 0;
   virtual void after_backward() = 0;
   virtual void after_update() = 0;
 };

@@ -3,111 +3,64 @@
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/error.h"
-#include "core/excerpt.h"
-#include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
+#include "nn/cast_policy.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "train/dataset_notes.h"
 #include "train/interrupt.h"
+#include "train/largest_batch.h"
 #include "train/output.h"
 #include "train/ranges.h"
-#include "train/resume.h"
 #include "train/run_folder.h"
-#include "train/weights.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <new>
-#include <numeric>
-#include <unordered_map>
 #include <utility>
 
 namespace norma::train {
 
 namespace {
 
-// Of Checkpoint::options.
-constexpr const char* kRecipeKey = "recipe";
-constexpr const char* kLossSumKey = "loss_sum";
-constexpr const char* kLossStepsKey = "loss_steps";
-constexpr const char* kEpochLossSumKey = "epoch_loss_sum";
-constexpr const char* kEpochLossStepsKey = "epoch_loss_steps";
-constexpr const char* kLeftOutKey = "left_out";
-constexpr const char* kLeftOutInRowKey = "left_out_in_row";
-constexpr const char* kClassesKey = "num_classes";
-
 /// Steps whose time is not counted: kernels are being generated and memory is being fetched.
 constexpr size_t kWarmupSteps = 5;
-
-/// A number that a checkpoint keeps, or `missing`: earlier versions kept less. Throws Error for another text.
-template <class T>
-T number_of(const Checkpoint& checkpoint, const char* key, T missing) {
-  const auto found = checkpoint.options.find(key);
-  if (found == checkpoint.options.end()) {
-    return missing;
-  }
-  const std::string& text = found->second;
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  check(whole && value >= 0 && value <= std::numeric_limits<T>::max(), "checkpoint",
-        "{}: expected a number of at least 0, got '{}'", key, excerpt(text));
-  return value;
-}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Images per second from the times of all steps so far.
-double rate(const std::vector<double>& step_seconds, int64_t batch_size) {
-  const size_t skipped = step_seconds.size() > 2 * kWarmupSteps ? kWarmupSteps : 0;
-  const double typical = median({step_seconds.begin() + static_cast<std::ptrdiff_t>(skipped), step_seconds.end()});
-  return typical > 0 ? static_cast<double>(batch_size) / typical : 0;
+struct StepTime {
+  double seconds;
+  int64_t images;
+};
+
+/// Images per second from the times of all steps so far. Each counts by itself: the last one of an epoch may be
+/// shorter.
+double rate(const std::vector<StepTime>& steps) {
+  const size_t skipped = steps.size() > 2 * kWarmupSteps ? kWarmupSteps : 0;
+  std::vector<double> seconds_per_image;
+  for (size_t i = skipped; i < steps.size(); ++i) {
+    seconds_per_image.push_back(steps[i].seconds / static_cast<double>(steps[i].images));
+  }
+  const double typical = median(std::move(seconds_per_image));
+  return typical > 0 ? 1 / typical : 0;
 }
 
 /// Images per second over the last steps, for the display.
-double recent_rate(const std::vector<double>& step_seconds, int64_t batch_size) {
+double recent_rate(const std::vector<StepTime>& steps) {
   constexpr size_t kWindow = 20;
-  const size_t count = std::min(kWindow, step_seconds.size());
-  const double seconds =
-      std::accumulate(step_seconds.end() - static_cast<std::ptrdiff_t>(count), step_seconds.end(), 0.0);
-  return seconds > 0 ? static_cast<double>(batch_size) * static_cast<double>(count) / seconds : 0;
-}
-
-/// For a run whose batches do not fit: the largest that does, found by steps with half the images, a quarter, … of
-/// which nothing remains but what they have done to the network.
-std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
-                               const std::function<void(const data::Batch&)>& step) {
-  const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
-  for (int64_t count = recipe.batch_size / 2; count > 0; count /= 2) {
-    if (interrupted()) {
-      return "";
-    }
-    try {
-      allocator(device).empty_cache();
-      const auto batches = [&](int64_t n) {
-        return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size},
-                     {.device = kCpu, .format = format});
-      };
-      const Tensor waiting = batches(data::LoaderOptions().prefetch + workers);  // what the loader holds
-      step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64, .device = kCpu})});
-      return fmt::format("; --batch-size {} would fit", count);
-    } catch (const OutOfMemory&) {
-    } catch (const std::bad_alloc&) {
-    } catch (const Error&) {  // one image may be too few for batch statistics
-      return 2 * count < recipe.batch_size ? fmt::format("; {} did not fit either", 2 * count) : "";
-    }
+  StepTime sum{};
+  for (size_t i = steps.size() - std::min(kWindow, steps.size()); i < steps.size(); ++i) {
+    sum.seconds += steps[i].seconds;
+    sum.images += steps[i].images;
   }
-  return "; a single one did not fit either";
+  return sum.seconds > 0 ? static_cast<double>(sum.images) / sum.seconds : 0;
 }
 
 }  // namespace
@@ -121,22 +74,8 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-Recipe recipe_of(const Checkpoint& checkpoint) {
-  const auto found = checkpoint.options.find(kRecipeKey);
-  check(found != checkpoint.options.end(), "checkpoint", "expected the recipe of its run, got none");
-  Recipe recipe = recipe_from_json(found->second, "checkpoint: recipe");
-  const auto same = [](std::string_view name, const auto& in_recipe, const auto& in_metadata) {
-    check(in_recipe == in_metadata, "checkpoint", "{}: '{}' in the recipe, but '{}' in the metadata", name,
-          excerpt(fmt::format("{}", in_recipe)), excerpt(fmt::format("{}", in_metadata)));
-  };
-  same("model", recipe.model, checkpoint.model_name);
-  same("norm", recipe.norm, checkpoint.norm);
-  same("seed", recipe.seed, checkpoint.seed);
-  return recipe;
-}
-
 Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(recipe)), options_(std::move(options)) {
-  check_training(recipe_);
+  check_recipe(recipe_);
   check_range("train", "workers", options_.workers, ranges::kWorkers);
   check(options_.log_interval >= 0, "train", "log-interval: expected at least 0, got {}", options_.log_interval);
   precision_ = precision_of(recipe_);
@@ -152,6 +91,9 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(reci
            .accumulate = recipe_.grad_accum_steps};
   total_steps_ = plan_.total_steps();
   steps_per_epoch_ = plan_.steps_per_epoch();
+  if (precision_.scales_gradients()) {
+    scaler_.emplace();
+  }
   schedules_ = make_schedules(recipe_, total_steps_, steps_per_epoch_);
   if (recipe_.model_ema) {
     ema_.emplace(EmaOptions{.decay = recipe_.model_ema_decay, .warmup = recipe_.model_ema_warmup});
@@ -162,118 +104,9 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(reci
   }
 }
 
-Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint)
-    : Trainer(std::move(recipe), std::move(options)) {
-  if (checkpoint.options.contains(kRecipeKey)) {
-    check_same_run(recipe_of(checkpoint), recipe_);
-  }
-  const int64_t classes = train_set_->info().num_classes();
-  const int64_t classes_before = number_of(checkpoint, kClassesKey, classes);
-  check(classes == classes_before, "resume",
-        "num_classes: the run was started with {}, and cannot go on with the {} of dataset '{}'", classes_before,
-        classes, train_set_->info().name);
-  const std::string other_classes = class_difference(class_names_of(checkpoint), train_set_->info());
-  check(other_classes.empty(), "resume", "{}", other_classes);
-  check_finite("train", "the checkpoint", checkpoint.model);
-  model_->load_state_dict(checkpoint.model);
-  optimizer_->load_state_dict(checkpoint.optimizer);
-  left_out_ = number_of<int64_t>(checkpoint, kLeftOutKey, 0);
-  left_out_in_row_ = number_of<int64_t>(checkpoint, kLeftOutInRowKey, 0);
-  if (ema_ && checkpoint.step > left_out_) {
-    check_finite("train", "the checkpoint's averages", checkpoint.ema);
-    ema_->load(checkpoint.ema, model_->state_dict());
-  }
-  random_.set_state(checkpoint.generator_seed, checkpoint.generator_offset);
-  step_ = checkpoint.step;
-  loss_sum_ = number_of<double>(checkpoint, kLossSumKey, 0);
-  loss_steps_ = number_of<int64_t>(checkpoint, kLossStepsKey, 0);
-  epoch_loss_sum_ = number_of<double>(checkpoint, kEpochLossSumKey, 0);
-  epoch_loss_steps_ = number_of<int64_t>(checkpoint, kEpochLossStepsKey, 0);
-  best_ = checkpoint.best;
-  if (checkpoint.metric) {
-    evaluated_ = {.metric = *checkpoint.metric, .step = step_};
-  }
-  check(step_ <= total_steps_, "train", "the checkpoint is at step {}, but the run has only {}", step_, total_steps_);
-  check(checkpoint.epoch == step_ / steps_per_epoch_, "train",
-        "the checkpoint is at step {} in epoch {}, but an epoch has {} steps", step_, checkpoint.epoch,
-        steps_per_epoch_);
-  check(optimizer_->steps() == step_ - left_out_, "train", "the checkpoint is at step {}, but its optimizer at step {}",
-        step_, optimizer_->steps());
-}
-
-std::filesystem::path Trainer::checkpoint_file() const {
-  return options_.output.empty() ? std::filesystem::path() : options_.output / kLastName;
-}
-
-nn::NamedTensors Trainer::wide_state() const {
-  const nn::NamedTensors masters = optimizer_->master_weights();
-  const std::unordered_map<std::string, Tensor> by_name(masters.begin(), masters.end());
-  nn::NamedTensors state = model_->state_dict();
-  for (auto& [name, x] : state) {
-    const auto found = by_name.find(name);
-    x = found != by_name.end() ? found->second : to(x, compute_dtype(x.dtype()));
-  }
-  return state;
-}
-
-Checkpoint Trainer::checkpoint() const {
-  return {.model = wide_state(),
-          .optimizer = optimizer_->state_dict(),
-          .ema = ema_ ? ema_->averages() : nn::NamedTensors(),
-          .step = step_,
-          .epoch = step_ / steps_per_epoch_,
-          .seed = recipe_.seed,
-          .generator_seed = random_.seed(),
-          .generator_offset = random_.offset(),
-          .model_name = recipe_.model,
-          .norm = recipe_.norm,
-          .options = {{kRecipeKey, to_json(recipe_)},
-                      {kLossSumKey, fmt::format("{}", loss_sum_)},
-                      {kLossStepsKey, std::to_string(loss_steps_)},
-                      {kEpochLossSumKey, fmt::format("{}", epoch_loss_sum_)},
-                      {kEpochLossStepsKey, std::to_string(epoch_loss_steps_)},
-                      {kLeftOutKey, std::to_string(left_out_)},
-                      {kLeftOutInRowKey, std::to_string(left_out_in_row_)},
-                      {kClassesKey, std::to_string(train_set_->info().num_classes())},
-                      {kClassNamesKey, class_names_}},
-          .metric = evaluated_ && evaluated_->step == step_ ? std::optional(evaluated_->metric) : std::nullopt,
-          .best = best_};
-}
-
 void Trainer::enter(std::string_view stage) const {
   if (options_.before_stage) {
     options_.before_stage(stage);
-  }
-}
-
-void Trainer::save() {
-  if (!options_.output.empty() && saved_step_ != step_) {
-    enter("save");
-    save_checkpoint(checkpoint_file(), checkpoint());
-    saved_step_ = step_;
-  }
-}
-
-void Trainer::save_for_recovery() {
-  if (!options_.output.empty()) {
-    enter("save");
-    save_recovery(options_.output, options_.keep, checkpoint(), step_ % steps_per_epoch_);
-  }
-}
-
-void Trainer::save_with_metric(const TrainResult& result) {
-  if (!options_.keep.best) {
-    return;
-  }
-  evaluated_ = {.metric = (ema_ ? result.ema_test : result.test).accuracy,
-                .step = step_,
-                .epoch = (step_ + steps_per_epoch_ - 1) / steps_per_epoch_};
-  if (!best_ || best_->step == step_ || evaluated_->metric > best_->metric) {  // the same step: it was killed here
-    best_ = evaluated_;
-  }
-  if (!options_.output.empty()) {
-    enter("save");
-    save_evaluated(options_.output, options_.keep, checkpoint(), evaluated_->epoch);
   }
 }
 
@@ -299,9 +132,9 @@ Tensor Trainer::accumulate_gradients(int64_t batches, const NextBatch& next, std
       loss = div(loss, static_cast<double>(batches));
     }
     if (observed != nullptr) {
-      observed->after_forward(loss);
+      observed->after_forward(loss, scaler_ ? scaler_->factor() : 1);
     }
-    loss.backward();
+    (scaler_ ? scaler_->scale(loss) : loss).backward();
     if (observed != nullptr) {
       observed->after_backward();
     }
@@ -316,15 +149,26 @@ double Trainer::train_step(int64_t batches, const NextBatch& next) {
   if (schedules_.momentum) {
     optimizer_->set_momentum(schedules_.momentum(step_));
   }
-  buffers_.take(*model_);
+  if (steps_may_be_left_out()) {
+    buffers_.take(*model_);
+  }
   optimizer_->zero_grad();
   default_generator() = random_;  // whatever else has drawn from it since the step before
   std::unique_ptr<ObservedStep> seen;
   const Tensor total = accumulate_gradients(batches, next, &seen);
   // The only place of a step where the host waits for the device. The update must wait for it: what is wrong can only
   // be found with the weights that it came from.
-  const auto value = total.to_vector<double>().front();
-  if (!std::isfinite(value) || !gradients_are_finite(optimizer_->parameters())) {
+  const auto [value, gradients_finite] = look_at(total);
+  const bool finite = std::isfinite(value) && gradients_finite;
+  if (scaler_ && std::isfinite(value)) {
+    optimizer_->set_grad_scale(scaler_->factor());
+    scaler_->update(finite);
+    if (!finite) {
+      leave_out_overflow();
+      return value;
+    }
+  }
+  if (!finite) {
     leave_out(value);
     return value;
   }
@@ -513,6 +357,13 @@ TrainResult Trainer::run() {
       remove_old_recovery(options_.output, options_.keep);
     }
     open_log();
+    if (precision_.autocast) {
+      constexpr std::string_view kHead = "# Cast policy of a run of 'norma train'\n";
+      const std::filesystem::path file = options_.output / "cast_policy.toml";
+      check_replaceable("train", file, "the cast policy of a training run",
+                        [&](std::string_view beginning) { return beginning.starts_with(kHead); });
+      write_text_file("train", file, fmt::format("{}{}", kHead, nn::to_text(precision_.policy)));
+    }
     if (!options_.arguments.empty()) {
       const std::filesystem::path file = options_.output / "args.toml";
       check_replaceable("train", file, "the options of a training run", [this](std::string_view beginning) {
@@ -562,6 +413,12 @@ TrainResult Trainer::run() {
         fmt::format("{} of {} steps left out, whose loss or gradients were not finite", left_out_, step_);
     progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
   }
+  if (overflows_ > 0) {
+    const std::string text =
+        fmt::format("{} step{} left out, whose gradients overflowed in float16; the loss scale is {}", overflows_,
+                    overflows_ == 1 ? " was" : "s were", scaler_->factor());
+    progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
+  }
   for (const auto& dataset : {train_set_, test_set_}) {
     if (const std::string text = skipped_text(*dataset); !text.empty()) {
       progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
@@ -584,7 +441,7 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     options_.observer->start(
         {.model = *model_, .first_step = step_, .total_steps = total_steps_, .batch_size = images_per_step});
   }
-  std::vector<double> step_seconds;
+  std::vector<StepTime> times;
   LoadingWatch loading(options_.workers);
   bool warned = false;
   double waited = 0;
@@ -602,14 +459,14 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     const double loss = train_step(plan_.batches_of(step_),
                                    [&] { return first ? *std::exchange(first, std::nullopt) : load().value(); });
     ++step_;
-    step_seconds.push_back(now() - step_start);
-    loading.add(images_per_step, step_seconds.back(), waited);
+    times.push_back({.seconds = now() - step_start, .images = plan_.batches_of(step_ - 1) * recipe_.batch_size});
+    loading.add(times.back().images, times.back().seconds, waited);
     if (const auto rates = loading.bottleneck(); rates && !std::exchange(warned, true)) {
       progress.print(loading_warning(*rates, options_.workers));
     }
     const bool left_out = left_out_in_row_ > 0;
     if (options_.observer && !left_out) {
-      options_.observer->end_step(step_, loss, step_seconds.back());
+      options_.observer->end_step(step_, loss, times.back().seconds);
     }
     resident.sample();  // the allocator keeps what a step has freed, so the end of a step shows its peak
     result.losses.push_back(loss);
@@ -618,7 +475,7 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
       progress.print(fmt::format("step {}: the loss is {}, {}; left out, the {}. of the run", step_, loss,
                                  std::isfinite(loss) ? "and a gradient is not finite" : "not finite", left_out_));
     }
-    const double recent = recent_rate(step_seconds, images_per_step);
+    const double recent = recent_rate(times);
     progress.update({.step = step_, .images_per_second = recent, .loss = loss});
 
     if (step_ == total_steps_ || step_ % steps_per_epoch_ == 0 || interrupted()) {
@@ -632,7 +489,7 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     }
     step_start = now();
   }
-  result.images_per_second = rate(step_seconds, images_per_step);
+  result.images_per_second = rate(times);
 }
 
 }  // namespace norma::train

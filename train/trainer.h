@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/random.h"
+#include "nn/optim/grad_scaler.h"
 #include "train/checkpoint.h"
 #include "train/dry_run.h"
 #include "train/ema.h"
@@ -120,6 +121,13 @@ class Trainer {
   /// After the gradients of a step that are not finite, or whose loss is not: takes back what the step has changed.
   /// Throws Error, with the op that made them, where such steps are not left out or there were too many in a row.
   void leave_out(double loss);
+  /// The same for gradients that overflow in float16, whose loss is finite: a smaller scale may mend them.
+  void leave_out_overflow();
+  /// Takes back what a step has changed before its update.
+  void take_back();
+  [[nodiscard]] bool steps_may_be_left_out() const { return recipe_.skip_nonfinite || scaler_; }
+  /// The loss of a step, and whether its gradients are finite; waits for the device once.
+  [[nodiscard]] std::pair<double, bool> look_at(const Tensor& loss) const;
   /// Where the step that comes next goes wrong: find_fault() with its own batches and random numbers.
   std::string find_fault_of_step();
   [[noreturn]] void fail_for_memory(const std::string& reason);
@@ -158,6 +166,8 @@ class Trainer {
   std::shared_ptr<nn::Module> model_;
   Device device_;  // of the model
   std::unique_ptr<nn::Optimizer> optimizer_;
+  std::optional<nn::GradScaler> scaler_;  // of float16
+  int64_t overflows_ = 0;                 // steps of this run that it left out
   Schedules schedules_;
   std::optional<Ema> ema_;
   std::shared_ptr<nn::Module> ema_model_;  // what the averages are evaluated in; made when they are

@@ -97,7 +97,7 @@ void check_shared(const ComparisonOptions& options) {
     }
     check(count <= 1, "compare", "data-dir: expected one dataset that is read from files, got {}", count);
   }
-  if (!options.recipe.cast_policy.empty()) {
+  if (!options.recipe.cast_policy.empty() || !options.recipe.cast.empty()) {
     train::Recipe recipe = options.recipe;
     recipe.precision = options.precisions.front();
     for (const std::string& precision : options.precisions) {
@@ -175,7 +175,7 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   }
   for (const Settings& one : settings) {
     check(!one.norm.empty(), "compare", "norms: expected a name, got an empty one");
-    train::check_training(recipe_of(comparison.recipe, one));
+    train::check_recipe(recipe_of(comparison.recipe, one));
     static_cast<Settings&>(comparison.cells.emplace_back()) = one;
   }
   const Settings& first = comparison.cells.front();

@@ -90,7 +90,7 @@ class Rehearsal {
   std::string refusal(const Cell& cell) {
     const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
     const std::string refused = refusal_of([&] {
-      train::check_training(recipe);
+      train::check_recipe(recipe);
       train::make_train_loader(recipe, dataset(cell), /* workers= */ 0);
     });
     if (!refused.empty()) {

@@ -31,7 +31,7 @@ const std::vector<Study>& studies() {
        .question = "what a precision costs in accuracy, and saves in time and memory",
        .models = {"resnet18", "convnext_atto"},
        .norms = {"batch", "layer2d", "group"},
-       .precisions = train::training_precision_names()},
+       .precisions = train::precision_names()},
       {.name = "depth",
        .question = "which norm trains deep networks",
        .models = {"resnet18", "resnet34", "resnet50", "resnet101"},

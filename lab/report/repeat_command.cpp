@@ -21,7 +21,8 @@ class Words {
     if (recipe.*field != defaults_.*field) {
       if constexpr (std::is_same_v<T, bool>) {
         text_ += fmt::format(" --{}{}", recipe.*field ? "" : "no-", option.substr(2));
-      } else if constexpr (std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, std::vector<double>>) {
+      } else if constexpr (std::is_same_v<T, std::vector<int64_t>> || std::is_same_v<T, std::vector<double>> ||
+                           std::is_same_v<T, std::vector<std::string>>) {
         put(option, fmt::format("{}", fmt::join(recipe.*field, ",")));
       } else {
         put(option, fmt::format("{}", recipe.*field));
@@ -158,6 +159,7 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--seed", recipe, &Recipe::seed);
   words.put_changed("--precision", recipe, &Recipe::precision);
   words.put_changed("--cast-policy", recipe, &Recipe::cast_policy_file);
+  words.put_changed("--cast", recipe, &Recipe::cast);
   for (const std::string& plugin : plugins_of(comparison.command)) {
     words.put("--plugin", plugin);
   }

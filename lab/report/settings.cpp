@@ -31,9 +31,10 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   recipe.precision = settings.precision;
   recipe.channels_last = settings.format == MemoryFormat::channels_last;
   recipe.dataset = settings.dataset;
-  if (!recipe.cast_policy.empty() && !train::parse_precision(recipe.precision).autocast) {
+  if (!train::parse_precision(recipe.precision).autocast) {
     recipe.cast_policy.clear();
     recipe.cast_policy_file.clear();
+    recipe.cast.clear();
   }
   if (recipe.dataset == "shapes") {
     recipe.data_dir.clear();

@@ -255,18 +255,22 @@ void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input
   sample_.layers.push_back(std::move(health));
 }
 
-void HealthStep::after_forward(const Tensor& loss) {
+void HealthStep::after_forward(const Tensor& loss, double grad_scale) {
   const Tape tape(loss);
   for (const std::shared_ptr<Node>& node : tape.nodes()) {
     const auto found = outputs_.find(node.get());
     if (found == outputs_.end()) {
       continue;
     }
-    node->backward = [this, places = found->second, inner = std::move(node->backward)](const Tensors& gradients,
-                                                                                       const BackwardContext& context) {
+    node->backward = [this, grad_scale, places = found->second, inner = std::move(node->backward)](
+                         const Tensors& gradients, const BackwardContext& context) {
       for (const auto& [output, layer] : places) {
         if (output < gradients.size() && can_be_looked_at(gradients[output])) {
-          sample_.layers[layer].gradient = look_at(gradients[output]).health;
+          TensorHealth health = look_at(gradients[output]).health;
+          health.mean /= grad_scale;
+          health.deviation /= grad_scale;
+          health.largest /= grad_scale;
+          sample_.layers[layer].gradient = health;
         }
       }
       return inner(gradients, context);

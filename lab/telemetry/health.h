@@ -37,7 +37,7 @@ class HealthStep : public train::ObservedStep {
   /// `table` lives longer.
   HealthStep(const LayerTable& table, int64_t step, std::function<void(HealthSample)> done);
 
-  void after_forward(const Tensor& loss) override;
+  void after_forward(const Tensor& loss, double grad_scale) override;
   void after_backward() override {}
   void after_update() override;
 

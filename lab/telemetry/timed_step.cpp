@@ -65,7 +65,7 @@ TimedStep::TimedStep(const LayerTable& table, std::function<void(StepFindings)> 
   start_.record();
 }
 
-void TimedStep::after_forward(const Tensor& loss) {
+void TimedStep::after_forward(const Tensor& loss, double /*grad_scale*/) {
   forward_end_.record();
   forward_records_ = profile_.records().size();
   {

@@ -32,7 +32,7 @@ class TimedStep : public train::ObservedStep {
   /// `table` lives longer.
   TimedStep(const LayerTable& table, std::function<void(StepFindings)> done);
 
-  void after_forward(const Tensor& loss) override;
+  void after_forward(const Tensor& loss, double grad_scale) override;
   void after_backward() override;
   void after_update() override;
 

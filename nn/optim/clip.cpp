@@ -4,6 +4,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "nn/optim/gradients.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -19,17 +20,6 @@ namespace {
 
 /// The norm of a gradient by which it is divided is at least this, as in timm.
 constexpr double kSmallestNorm = 1e-6;
-
-/// The gradients of those that have one.
-Tensors gradients_of(const Tensors& parameters) {
-  Tensors gradients;
-  for (const Tensor& x : parameters) {
-    if (x.grad().defined()) {
-      gradients.push_back(x.grad());
-    }
-  }
-  return gradients;
-}
 
 /// The 2-norm of each unit of x, with axes of size 1 for the others; of rank 0 for a rank below 2.
 Tensor unit_norms(const Tensor& x) {

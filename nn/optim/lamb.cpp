@@ -1,6 +1,7 @@
 #include "nn/optim/lamb.h"
 
 #include "core/factory.h"
+#include "nn/optim/gradients.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -35,25 +36,16 @@ Lamb::Lamb(std::vector<ParameterGroup> groups, const LambOptions& options)
   check_not_negative("lamb", "max_grad_norm", options.max_grad_norm);
 }
 
-void Lamb::find_divisor() {
-  divisor_step_ = steps();
+void Lamb::begin_step() {
   divisor_ = {};
-  Tensors gradients;
-  for (const Tensor& x : parameters()) {
-    if (x.grad().defined()) {
-      gradients.push_back(x.grad());
-    }
-  }
+  const Tensors gradients = gradients_of(parameters());
   if (options_.max_grad_norm > 0 && !gradients.empty()) {
     const Tensor norm = sqrt(sum(sums_of_squares(gradients, gradients[0].device())));
-    divisor_ = clamp(div(norm, options_.max_grad_norm), 1, std::numeric_limits<double>::infinity());
+    divisor_ = clamp(div(norm, options_.max_grad_norm * grad_scale()), 1, std::numeric_limits<double>::infinity());
   }
 }
 
 void Lamb::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
-  if (divisor_step_ != steps()) {
-    find_divisor();
-  }
   Tensor p = parameter;
   for (Tensor& average : state) {
     if (!average.defined()) {

@@ -2,7 +2,6 @@
 
 #include "nn/optim/optimizer.h"
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,15 +29,12 @@ class Lamb : public Optimizer {
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  void begin_step() override;
   void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
 
  private:
-  /// Once a step: what all gradients are divided by.
-  void find_divisor();
-
   LambOptions options_;
-  Tensor divisor_;             // of the gradients in a step: float64, of rank 0; undefined: 1
-  int64_t divisor_step_ = -1;  // which step
+  Tensor divisor_;  // of the gradients in this step: float64, of rank 0; undefined: 1
 };
 
 }  // namespace norma::nn

@@ -5,6 +5,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "ops/pointwise/pointwise.h"
 
 #include <fmt/format.h>
 
@@ -72,6 +73,11 @@ Tensors Optimizer::parameters() const {
   return result;
 }
 
+void Optimizer::set_grad_scale(double scale) {
+  check(std::isfinite(scale) && scale > 0, "optimizer", "grad_scale: expected a finite positive number, got {}", scale);
+  grad_scale_ = scale;
+}
+
 void Optimizer::zero_grad() {
   for (Tensor x : parameters()) {
     x.set_grad({});
@@ -119,6 +125,7 @@ void Optimizer::step() {
   const NoGradGuard no_grad;
   const OpPassGuard pass(OpPass::optimizer);
   ++steps_;
+  begin_step();
   const size_t averages = state_names().size();
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
@@ -134,7 +141,11 @@ void Optimizer::step() {
       for (Tensor& average : state) {
         average = average.defined() ? aligned(average, values) : average;
       }
-      update(values, aligned(parameter.grad(), values), state, groups_[g]);
+      Tensor gradient = aligned(parameter.grad(), values);
+      if (grad_scale_ != 1) {  // in the dtype of the master weight: in float16 it might become 0
+        gradient = aligned(mul(gradient, 1 / grad_scale_), values);
+      }
+      update(values, gradient, state, groups_[g]);
       end_update(parameter, values, masters_[g][i]);
     }
   }

@@ -27,6 +27,10 @@ class Optimizer {
 
   [[nodiscard]] double lr() const { return lr_; }
   void set_lr(double lr) { lr_ = lr; }
+  /// What the gradients of the next steps have been multiplied by (GradScaler); step() divides them by it.
+  [[nodiscard]] double grad_scale() const { return grad_scale_; }
+  /// Throws Error unless it is finite and positive.
+  void set_grad_scale(double scale);
   /// What one-cycle turns against the learning rate: SGD's momentum, AdamW's beta1.
   [[nodiscard]] virtual double momentum() const = 0;
   virtual void set_momentum(double momentum) = 0;
@@ -51,6 +55,8 @@ class Optimizer {
   static void check_not_negative(std::string_view op, std::string_view name, double value);
   /// Names of the running averages that the optimizer keeps for each parameter.
   [[nodiscard]] virtual std::vector<std::string> state_names() const = 0;
+  /// Once in each step, before the parameters are updated. steps() counts this one already.
+  virtual void begin_step() {}
   /// Updates one parameter. `state` holds its running averages; they are undefined the first time.
   virtual void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) = 0;
 
@@ -73,6 +79,7 @@ class Optimizer {
   std::vector<std::vector<Tensors>> states_;  // by group, by parameter
   std::vector<std::vector<Master>> masters_;  // likewise
   double lr_;
+  double grad_scale_ = 1;
   int64_t steps_ = 0;
 };
 

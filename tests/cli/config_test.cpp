@@ -152,7 +152,7 @@ TEST_CASE("norma train: args.toml has every field of the recipe") {
       "--ratio 0.5,2 --hflip 0.4 --aa ta_wide --train-interpolation bicubic --cutmix 1 -b 4 --images 8 --test-images 4 "
       "--lr 1e-5 --layer-decay 0.7 --grad-accum-steps 2 --skip-nonfinite --max-nonfinite 3 --decay-milestones 3,5 "
       "--clip-grad 1 --clip-mode agc "
-      "--precision amp_bfloat16 --cast-policy casts.toml",
+      "--precision amp_bfloat16 --cast-policy casts.toml --cast linear=float32,relu=keep",
   };
   const nlohmann::json defaults = test::parse_json(train::to_json(train::Recipe{}));
   std::set<std::string> forgotten;

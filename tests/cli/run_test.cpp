@@ -177,7 +177,7 @@ TEST_CASE("norma run: 16-bit precisions give float32 files near to float32's res
   for (const double value : expected.to_vector<double>()) {
     largest = std::max(largest, std::abs(value));
   }
-  for (const std::string precision : {"bfloat16", "float16", "amp_bfloat16"}) {
+  for (const std::string precision : {"bfloat16", "float16", "amp_bfloat16", "amp_float16"}) {
     INFO(precision);
     const Outcome outcome = files.run("--backward --precision " + precision);
     REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
@@ -205,7 +205,8 @@ TEST_CASE("norma run: bad input gives one line each and no output") {
         "norma: cast policy: cannot open nowhere.toml: No such file or directory\n");
   std::ofstream(files.folder / "policy.toml") << "\"relu\" = \"float32\"\n\"convolve\" = \"keep\"\n";
   CHECK(error("--precision bfloat16 --cast-policy policy.toml") ==
-        "norma: precision: cast-policy: expected precision amp_bfloat16, which it is for, got bfloat16 (cast policy "
+        "norma: precision: cast-policy: expected precision amp_bfloat16 or amp_float16, which it is for, got bfloat16 "
+        "(cast policy "
         "'policy.toml')\n");
   CHECK(error("--precision amp_bfloat16 --cast-policy policy.toml")
             .starts_with("norma: cast policy: policy.toml:2:1: unknown op 'convolve'"));

@@ -149,6 +149,27 @@ TEST_CASE("norma train: what cannot be resumed") {
   CHECK(read_file(folder / "o/last.safetensors") == before);
 }
 
+TEST_CASE("norma train --cast: the policy in force is printed and saved, and a resumed run has it") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(
+      folder.path(), "train " + kTiny + "--output o --precision amp_float16 --cast linear=float32,relu=lower");
+  REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK_MESSAGE(outcome.out.find("amp_float16: conv2d, matmul, relu in float16; linear, softmax, log_softmax, "
+                                 "cross_entropy in float32; others in the dtype of "
+                                 "their first input\n") != std::string::npos,
+                outcome.out);
+  const std::string policy = read_file(folder / "o/cast_policy.toml");
+  CHECK(policy.find("\n\"relu\" = \"lower\"\n") != std::string::npos);
+  CHECK(read_file(folder / "o/args.toml").find("cast = [\"linear=float32\", \"relu=lower\"]\n") != std::string::npos);
+  CHECK(run_norma(folder.path(), "train --resume o --images 32").code == 0);
+  CHECK(read_file(folder / "o/cast_policy.toml") == policy);
+  CHECK(
+      run_norma(folder.path(), "train --resume o --cast relu=keep").err ==
+      "norma: resume: cast: the run was started with 'linear=float32,relu=lower', and cannot go on with 'relu=keep'\n");
+  CHECK(run_norma(folder.path(), "train " + kTiny + "--cast relo=keep --precision amp_float16").err ==
+        "norma: cast: 'relo=keep': unknown op 'relo'; did you mean 'relu'?\n");
+}
+
 TEST_CASE("norma train: an output folder that cannot be written") {
   const TemporaryFolder folder;
   test::write_file(folder / "file", "mine");

@@ -65,6 +65,9 @@ TEST_CASE("repeat command: every field of a recipe changes it") {
       changed["precision"] = "amp_bfloat16";
       changed["cast_policy"] = "\"batch_norm\" = \"float32\"\n";
       changed["cast_policy_file"] = "p.toml";
+    } else if (name == "cast") {
+      changed["precision"] = "amp_float16";
+      changed[name] = {"batch_norm=float32"};
     } else if (name == "norm_policy_file") {
       changed["norm_policy"] = "\"bn1\" = \"none\"\n";
       changed[name] = "p.toml";

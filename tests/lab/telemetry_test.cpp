@@ -91,7 +91,7 @@ StepFindings timed(nn::Module& model, const Tensor& x, const TensorFunction& los
   const LayerTable table(model);
   TimedStep step(table, [&](StepFindings one) { found = std::move(one); });
   const Tensor value = loss({model(x)})[0];
-  step.after_forward(value);
+  step.after_forward(value, 1);
   value.backward();
   step.after_backward();
   step.after_update();
@@ -103,7 +103,7 @@ HealthSample looked_at(nn::Module& model, const Tensor& x, const TensorFunction&
   const LayerTable table(model);
   HealthStep step(table, 7, [&](HealthSample one) { found = std::move(one); });
   const Tensor value = loss({model(x)})[0];
-  step.after_forward(value);
+  step.after_forward(value, 1);
   value.backward();
   step.after_backward();
   step.after_update();

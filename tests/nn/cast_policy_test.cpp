@@ -58,3 +58,20 @@ TEST_CASE("cast policy: error texts name file, line and column") {
   CHECK(error_of([] { read_cast_policy("/no/such/file"); }) ==
         "cast policy: cannot open /no/such/file: No such file or directory");
 }
+
+TEST_CASE("cast policy: single changes, and a policy as a text") {
+  CastPolicy policy;
+  set_cast(policy, "*_norm=float32");
+  set_cast(policy, "batch_norm=keep");
+  CHECK(policy.rule("layer_norm") == CastRule::float32);
+  CHECK(policy.rule("batch_norm") == CastRule::keep);
+  CHECK(parse_cast_policy(to_text(policy), "p") == policy);
+  CHECK(parse_cast_policy(to_text(CastPolicy()), "p") == CastPolicy());
+  const auto error = [](const char* text) {
+    CastPolicy other;
+    return error_of([&] { set_cast(other, text); });
+  };
+  CHECK(error("relu") == "cast: expected the name of an op, = and a rule, as in layer_norm_2d=lower, got 'relu'");
+  CHECK(error("relo=keep") == "cast: 'relo=keep': unknown op 'relo'; did you mean 'relu'?");
+  CHECK(error("relu=half").starts_with("cast: 'relu=half': "));
+}

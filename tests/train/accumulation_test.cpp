@@ -1,3 +1,4 @@
+#include "error_text.h"
 #include "files.h"
 #include "support.h"
 #include "train/step_plan.h"
@@ -123,4 +124,20 @@ TEST_CASE("accumulation: a killed and resumed run has the bits of an uninterrupt
   const TrainResult rest = resumed.run();
   CHECK(rest.losses == std::vector<double>(expected.losses.begin() + 2, expected.losses.end()));
   CHECK(read_file(folder / "rest/last.safetensors") == read_file(folder / "whole/last.safetensors"));
+}
+
+TEST_CASE("accumulation: a run that ended within a step does not go on") {
+  Recipe recipe = small_recipe();
+  recipe.grad_accum_steps = 2;
+  recipe.images = 18;  // steps of two batches and of one
+  Trainer trainer(recipe, silent());
+  trainer.run();
+  const Checkpoint end = trainer.checkpoint();
+  recipe.images = 30;
+  CHECK(
+      test::error_of([&] { Trainer(recipe, silent(), end); }) ==
+      "resume: images: the run ended with a step of fewer batches than --grad-accum-steps, and cannot go on behind its "
+      "18 images");
+  recipe.images = 18;
+  CHECK(Trainer(recipe, silent(), end).run().finished);
 }

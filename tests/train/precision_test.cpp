@@ -49,14 +49,14 @@ double mean_of_last(const std::vector<double>& losses, size_t count) {
 
 }  // namespace
 
-TEST_CASE("precision: small networks train in bfloat16 to nearly the loss of float32") {
+TEST_CASE("precision: small networks train in 16 bits to nearly the loss of float32") {
   for (const char* model : {"resnet18", "convnext_atto"}) {
     const TrainResult wide = train_quietly(small_recipe(model, "float32"));
     const double before = wide.losses.front();
     const double expected = mean_of_last(wide.losses, 5);
     // The first steps of Adam lead uphill; it has to come down from there.
     REQUIRE(expected < *std::max_element(wide.losses.begin(), wide.losses.end()) - 0.1);
-    for (const char* precision : {"amp_bfloat16", "bfloat16"}) {
+    for (const char* precision : {"amp_bfloat16", "bfloat16", "amp_float16", "float16"}) {
       INFO(model << " " << precision);
       const TrainResult low = train_quietly(small_recipe(model, precision));
       CHECK(low.losses != wide.losses);
@@ -77,7 +77,7 @@ TEST_CASE("precision: float64 trains, too") {
 }
 
 TEST_CASE("precision: checkpoints hold float32, and a resumed run has the same bits") {
-  for (const char* precision : {"bfloat16", "amp_bfloat16"}) {
+  for (const char* precision : {"bfloat16", "amp_bfloat16", "float16", "amp_float16"}) {
     INFO(precision);
     Recipe recipe = small_recipe("resnet18", precision);
     recipe.images = 16 * 4;
@@ -102,12 +102,50 @@ TEST_CASE("precision: checkpoints hold float32, and a resumed run has the same b
       INFO(name);
       CHECK(test::max_difference(x, written.at(name)) == 0);
     }
-    const bool low = std::string(precision) == "bfloat16";
+    const DType dtype = parse_precision(precision).dtype;
     for (const auto& [name, x] : again.model()->named_parameters()) {
-      CHECK(x.dtype() == (low ? DType::bfloat16 : DType::float32));
+      CHECK(x.dtype() == dtype);
     }
     for (const auto& [name, x] : again.model()->named_buffers()) {
       CHECK((x.dtype() == DType::float32 || !is_floating(x.dtype())));
+    }
+  }
+}
+
+TEST_CASE("precision: steps whose gradients overflow in float16 are left out, also across a resume") {
+  for (const char* precision : {"float16", "amp_float16"}) {
+    INFO(precision);
+    Recipe recipe = small_recipe("convnext_atto", precision);
+    recipe.images = recipe.batch_size * 6;
+    recipe.sched = "constant";
+    recipe.model_ema = true;
+    const TrainerOptions options{.evaluate = false, .quiet = true};
+    Checkpoint high = Trainer(recipe, options).checkpoint();
+    high.options["grad_scaler.factor"] = "262144";  // 2^18
+    Trainer whole(recipe, options, high);
+    whole.run();
+    const Checkpoint a = whole.checkpoint();
+    const int64_t overflows = std::stoll(a.options.at("overflows"));
+    CHECK(overflows > 0);
+    REQUIRE(overflows < 6);
+    CHECK(std::stod(a.options.at("grad_scaler.factor")) == std::ldexp(1.0, static_cast<int>(18 - overflows)));
+    CHECK(std::stoll(a.options.at("grad_scaler.growth_tracker")) <= 6 - overflows);
+
+    Recipe half = recipe;
+    half.images = recipe.batch_size * 2;
+    Trainer first(half, options, high);
+    first.run();
+    Trainer second(recipe, options, first.checkpoint());
+    second.run();
+    const Checkpoint b = second.checkpoint();
+    CHECK(a.options.at("overflows") == b.options.at("overflows"));
+    CHECK(a.options.at("grad_scaler.factor") == b.options.at("grad_scaler.factor"));
+    CHECK(a.options.at("grad_scaler.growth_tracker") == b.options.at("grad_scaler.growth_tracker"));
+    REQUIRE(!a.ema.empty());
+    REQUIRE(a.ema.size() == b.ema.size());
+    for (size_t i = 0; i < a.model.size(); ++i) {
+      CHECK(test::max_difference(a.model[i].second, b.model[i].second) == 0);
+      CHECK(test::max_difference(a.ema[i].second, b.ema[i].second) == 0);
     }
   }
 }
@@ -194,10 +232,14 @@ TEST_CASE("precision: what is slow is said") {
 TEST_CASE("precision: error texts") {
   CHECK(error_of([] { parse_precision("bf16"); }).starts_with("precision: unknown precision 'bf16'"));
   CHECK(error_of([] { parse_precision("float32", "relu = \"keep\"", "p.toml"); }) ==
-        "precision: cast-policy: expected precision amp_bfloat16, which it is for, got float32 (cast policy 'p.toml')");
+        "precision: cast-policy: expected precision amp_bfloat16 or amp_float16, which it is for, got float32 (cast "
+        "policy "
+        "'p.toml')");
   Recipe recipe = small_recipe("resnet18", "float16");
-  CHECK(error_of([&] { Trainer trainer(recipe, {.quiet = true}); }) ==
-        "train: precision: expected float32, tf32, float64, bfloat16, amp_bfloat16, got float16");
+  recipe.cast = {"relu=keep"};
+  CHECK(error_of([&] { check_recipe(recipe); }) ==
+        "train: cast: expected precision amp_bfloat16 or amp_float16, which it is for, got float16");
+  recipe.cast.clear();
   recipe.precision = "amp_bfloat16";
   recipe.cast_policy = "relo = \"keep\"";
   recipe.cast_policy_file = "p.toml";

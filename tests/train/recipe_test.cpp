@@ -272,20 +272,22 @@ TEST_CASE("recipe: JSON keeps every field") {
   recipe.precision = "amp_bfloat16";
   recipe.cast_policy = "relu = \"lower\"";
   recipe.cast_policy_file = "c.toml";
+  recipe.cast = {"linear=keep"};
   const Recipe back = train::recipe_from_json(train::to_json(recipe));
   CHECK(train::differences(recipe, back).empty());
   CHECK(back.seed == recipe.seed);
   CHECK(back.lr == recipe.lr);
   CHECK(back.patch_size == recipe.patch_size);
   CHECK(back.decay_milestones == recipe.decay_milestones);
-  // All 75 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
+  // All 76 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
   // gets another one.
   const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
                f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44,
                f45, f46, f47, f48, f49, f50, f51, f52, f53, f54, f55, f56, f57, f58, f59, f60, f61, f62, f63, f64, f65,
-               f66, f67, f68, f69, f70, f71, f72, f73, f74, f75] = recipe;
+               f66, f67, f68, f69, f70, f71, f72, f73, f74, f75, f76] = recipe;
   CHECK(f75 == recipe.cast_policy_file);
-  CHECK(train::differences(Recipe{}, recipe).size() == 75);
+  CHECK(f76 == recipe.cast);
+  CHECK(train::differences(Recipe{}, recipe).size() == 76);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {

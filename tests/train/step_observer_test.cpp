@@ -24,7 +24,7 @@ class Diary : public StepObserver {
    public:
     explicit Step(std::string& text) : text_(text) {}
     ~Step() override { text_ += ")"; }
-    void after_forward(const Tensor& loss) override { text_ += loss.requires_grad() ? "f" : "?"; }
+    void after_forward(const Tensor& loss, double) override { text_ += loss.requires_grad() ? "f" : "?"; }
     void after_backward() override { text_ += "b"; }
     void after_update() override { text_ += "u"; }
 
