@@ -324,20 +324,24 @@ std::string memory_chart(const PageGroup& group, const std::string& id) {
 
 }  // namespace
 
+std::string axes_section(const Page& page) {
+  std::string html;
+  for (const Axis& axis : axes_to_draw(page)) {
+    if (const std::vector<std::string> charts = axis_charts(page, axis); !charts.empty()) {
+      html += fmt::format("<h3>Against {}</h3>\n{}", axis.name, figures(charts, kOpenFigures));
+    }
+  }
+  return html.empty() ? "" : section_head("axes", "Accuracy by setting") + html;
+}
+
 std::string accuracy_section(const Page& page) {
-  std::string html = section(
+  return section(
       page, "accuracy", "Accuracy",
       has_known_spread(page)
           ? "The large dot is the mean, each small one a seed, and the bar holds the mean in 95 of 100 comparisons, by "
             "the spread of the seeds of all norms together. The axis does not begin at 0."
           : "One run each: how far another seed would move a dot is not known. The axis does not begin at 0.",
       accuracy_chart);
-  for (const Axis& axis : axes_to_draw(page)) {
-    if (const std::vector<std::string> charts = axis_charts(page, axis); !charts.empty()) {
-      html += fmt::format("<h3>Against {}</h3>\n{}", axis.name, figures(charts, kOpenFigures));
-    }
-  }
-  return html;
 }
 
 std::string time_section(const Page& page) {

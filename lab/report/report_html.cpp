@@ -137,7 +137,8 @@ std::string to_html(const Page& page) {
   for (const NamedComparison& source : page.sources) {
     comparisons.push_back(source.comparison);
   }
-  std::vector<PageSection> sections = {{"results", "Results", results_section(page) + notes(page)},
+  std::vector<PageSection> sections = {{"axes", "Accuracy by setting", axes_section(page)},
+                                       {"results", "Results", results_section(page) + notes(page)},
                                        {"accuracy", "Accuracy", accuracy_section(page)},
                                        {"time", "Accuracy against time", time_section(page)},
                                        {"tax", "Norm tax", tax_section(page)},
