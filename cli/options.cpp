@@ -276,6 +276,9 @@ void RecipeOptions::add_precision(CLI::App& app) {
     edits->push_back([casts](train::Recipe& recipe) { recipe.cast = *casts; });
   };
   const auto take_cast = [casts](const std::string& text) {
+    if (text == "none") {
+      return casts->empty();
+    }
     CastPolicy policy;
     nn::set_cast(policy, text);
     casts->push_back(text);

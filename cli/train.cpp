@@ -20,6 +20,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -62,7 +64,10 @@ class TensorBoardLog {
       file_.emplace(folder_, first_step_ == 0 ? 0 : first_step_ + 1);
     }
     train::EventFile::Scalars scalars = {
-        {"loss/train", row.loss}, {"lr", row.lr}, {"images_per_second", row.images_per_second}, {"epoch", row.epoch}};
+        {"lr", row.lr}, {"images_per_second", row.images_per_second}, {"epoch", row.epoch}};
+    if (!std::isnan(row.loss)) {  // all steps were left out
+      scalars.emplace_back("loss/train", row.loss);
+    }
     if (row.test_loss) {
       scalars.emplace_back("loss/test", *row.test_loss);
       scalars.emplace_back("accuracy/test", *row.test_accuracy);
@@ -112,7 +117,9 @@ train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const 
     return checkpoint;
   } catch (const Error& error) {
     const train::RunFolder others = train::read_run_folder(folder);
-    if (others.whole.empty() || !others.broken.contains(file)) {
+    const bool broken = std::any_of(others.broken.begin(), others.broken.end(),
+                                    [&](const auto& other) { return other.first.filename() == file.filename(); });
+    if (others.whole.empty() || !broken) {
       throw;
     }
     throw Error(fmt::format("{}; '{}' is whole: --resume {}", error.what(), others.whole.front().path.string(),
@@ -138,8 +145,19 @@ std::string policy_line(const train::Precision& precision) {
 
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
-  return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe),
-                     state.log_json ? "log-json = true\n" : "");
+  std::string text = fmt::format("{}\n{}", kArgumentsHead, state.recipe.config_text(recipe));
+  for (const auto& [name, on] :
+       {std::pair("log-json", state.log_json), {"tensorboard", state.tensorboard}, {"telemetry", state.telemetry}}) {
+    text += on ? fmt::format("{} = true\n", name) : "";
+  }
+  const train::KeepOptions defaults;
+  if (state.keep.history != defaults.history) {
+    text += fmt::format("checkpoint-hist = {}\n", state.keep.history);
+  }
+  if (state.keep.recovery_interval != defaults.recovery_interval) {
+    text += fmt::format("recovery-interval = {}\n", state.keep.recovery_interval);
+  }
+  return text;
 }
 
 train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder,
@@ -269,7 +287,7 @@ Command add_train(CLI::App& program) {
       "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), model_best.safetensors\n"
       "(the weights with the best test accuracy), metrics.csv, summary.csv with timm's columns, and args.toml, which "
       "has\n"
-      "all of these options.");
+      "all options but those of the machine.");
   auto state = std::make_shared<State>();
   state->recipe.add_model(app);
   state->recipe.add_model_details(app);

@@ -184,7 +184,8 @@ void AtomicFile::commit() {
 void link_file(const std::string& op, const std::filesystem::path& file, const std::filesystem::path& name) {
   remove_abandoned(name);
   std::filesystem::path temporary = temporary_name(name);
-  while (::link(file.c_str(), temporary.c_str()) != 0) {
+  // Of a symbolic link, what it names: the link itself would show what is written there next.
+  while (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0) {
     if (errno != EEXIST) {
       AtomicFile copy(op, name);
       InputFile input(op, file, UINT64_MAX);

@@ -59,18 +59,20 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
   int width = 0;
   int height = 0;
   int of_file = 0;
+  if (kind == ImageKind::jpeg) {
+    const std::string fault = fault_of_jpeg(bytes);
+    check(fault.empty(), kOp, "{}: damaged: {}", name, fault);
+  }
   check(stbi_info_from_memory(begin, size, &width, &height, &of_file) == 1, kOp, "{}: damaged: {}", name, reason());
   check_image_size(name, height, width);
-  check(kind == ImageKind::jpeg ? is_whole_jpeg(bytes) : is_whole_png(bytes), kOp, "{}: damaged: it ends early{}", name,
-        kind == ImageKind::jpeg ? "" : ", or a check sum is wrong");
+  check(kind == ImageKind::jpeg || is_whole_png(bytes), kOp, "{}: damaged: it ends early, or a check sum is wrong",
+        name);
   const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> pixels(
       stbi_load_from_memory(begin, size, &width, &height, &of_file, static_cast<int>(channels)), &stbi_image_free);
   if (pixels == nullptr) {
     const std::string why = reason();
-    if (why == "outofmem") {  // stb's word for it
-      throw std::bad_alloc();
-    }
-    fail(kOp, "{}: damaged: {}", name, why);
+    // "outofmem" is stb's word for it: of the file, not of a batch that is too large.
+    fail(kOp, "{}: {}", name, why == "outofmem" ? "decoding takes more memory than there is" : "damaged: " + why);
   }
   image.set_size(height, width, channels);
   std::copy_n(pixels.get(), image.pixels.size(), image.pixels.data());

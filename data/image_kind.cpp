@@ -83,13 +83,79 @@ std::string describe_file(std::string_view bytes) {
   return is_text(bytes.substr(0, kLooked)) ? "a text" : "something else";
 }
 
+namespace {
+
+/// The Huffman tables of a JPEG file that are there so far, by class (0 DC, 1 AC) and number.
+struct HuffmanTables {
+  std::array<std::array<bool, 4>, 2> there = {};
+
+  /// Takes over a DHT segment behind its length: class and number, how many codes have 1 to 16 bits, their values; and
+  /// again (ITU T.81, B.2.4.2). What is wrong with it, "" for nothing.
+  std::string add(std::string_view segment) {
+    constexpr size_t kLengths = 16;
+    constexpr uint32_t kMostCodes = 256;
+    while (!segment.empty()) {
+      if (segment.size() <= kLengths) {
+        return "a Huffman table is cut off";
+      }
+      const size_t kind = byte_at(segment, 0) >> 4;
+      const size_t number = byte_at(segment, 0) & 15;
+      uint32_t codes = 0;
+      uint32_t used = 0;  // of the codes of this length
+      bool fits = true;
+      for (size_t bits = 1; bits <= kLengths; ++bits) {
+        codes += byte_at(segment, bits);
+        used = 2 * used + byte_at(segment, bits);
+        fits = fits && used <= uint32_t{1} << bits;
+      }
+      if (kind > 1 || number > 3 || codes > kMostCodes || !fits || segment.size() <= kLengths + codes) {
+        return "a Huffman table is none";
+      }
+      there[kind][number] = true;
+      segment.remove_prefix(1 + kLengths + codes);
+    }
+    return "";
+  }
+
+  /// Whether the tables are there that a scan names behind its length: components, each with its number and two tables,
+  /// and what of the coefficients comes (B.2.3). A progressive scan needs one kind.
+  [[nodiscard]] bool suffice(std::string_view scan, bool progressive) const {
+    const size_t components = scan.empty() ? 0 : byte_at(scan, 0);
+    if (components < 1 || components > 4 || scan.size() < 4 + 2 * components) {
+      return false;
+    }
+    const bool has_dc = byte_at(scan, 1 + 2 * components) == 0;
+    const bool refines = byte_at(scan, 3 + 2 * components) >> 4 != 0;
+    for (size_t i = 0; i < components; ++i) {
+      const size_t dc = byte_at(scan, 2 + 2 * i) >> 4;
+      const size_t ac = byte_at(scan, 2 + 2 * i) & 15;
+      const bool needs_dc = !progressive || (has_dc && !refines);
+      const bool needs_ac = !progressive || !has_dc;
+      if ((needs_dc && (dc > 3 || !there[0][dc])) || (needs_ac && (ac > 3 || !there[1][ac]))) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+}  // namespace
+
 // Markers are 0xFF and their number; all but a few are followed by the length of their segment. Between segments lie
 // pixels, in which 0xFF is followed by 0 (ITU T.81, annex B).
-bool is_whole_jpeg(std::string_view bytes) {
+std::string fault_of_jpeg(std::string_view bytes) {
+  constexpr uint8_t kHuffmanTables = 0xC4;
+  constexpr uint8_t kProgressive = 0xC2;
   constexpr uint8_t kEndOfImage = 0xD9;
+  constexpr uint8_t kScan = 0xDA;
   const auto has_length = [](uint8_t marker) {
     return marker > 0x01 && marker != 0xFF && (marker < 0xD0 || marker > 0xD8);
   };
+  const auto is_frame = [](uint8_t marker) {
+    return marker >= 0xC0 && marker <= 0xCF && marker != kHuffmanTables && marker != 0xC8 && marker != 0xCC;
+  };
+  HuffmanTables tables;
+  bool progressive = false;
   for (size_t i = 0; i + 1 < bytes.size();) {
     const uint8_t marker = byte_at(bytes, i + 1);
     if (byte_at(bytes, i) != 0xFF || !has_length(marker)) {
@@ -97,14 +163,31 @@ bool is_whole_jpeg(std::string_view bytes) {
       continue;
     }
     if (marker == kEndOfImage) {
-      return true;
+      return "";
     }
-    if (i + 3 >= bytes.size()) {
-      return false;
+    const size_t length = i + 3 < bytes.size() ? size_t{byte_at(bytes, i + 2)} << 8 | byte_at(bytes, i + 3) : 0;
+    if (length < 2 || bytes.size() - i - 2 < length) {
+      break;
     }
-    i += 2 + (size_t{byte_at(bytes, i + 2)} << 8 | byte_at(bytes, i + 3));
+    const std::string_view segment = bytes.substr(i + 4, length - 2);
+    if (is_frame(marker)) {
+      if (marker > kProgressive) {
+        return "it is neither baseline nor progressive";
+      }
+      if (segment.empty() || byte_at(segment, 0) != 8) {
+        return "its samples have not 8 bits";
+      }
+      progressive = marker == kProgressive;
+    } else if (marker == kHuffmanTables) {
+      if (const std::string fault = tables.add(segment); !fault.empty()) {
+        return fault;
+      }
+    } else if (marker == kScan && !tables.suffice(segment, progressive)) {
+      return "a Huffman table is missing";
+    }
+    i += 2 + length;
   }
-  return false;
+  return "it ends early";
 }
 
 // A chunk is its length, its type, so many bytes, and the check sum of type and bytes (PNG specification, 5.3).

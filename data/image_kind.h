@@ -21,8 +21,10 @@ ImageKind image_kind(std::string_view bytes);
 /// In words, what a file of ImageKind::other is: "a GIF image", "a text", "an empty file".
 std::string describe_file(std::string_view bytes);
 
-/// Whether a JPEG file comes to its end-of-image marker. stb makes up what is missing, in grey.
-bool is_whole_jpeg(std::string_view bytes);
+/// What is wrong with a JPEG file, as far as its segments show it, or "": it does not come to its end-of-image marker
+/// (stb makes up what is missing, in grey), its Huffman tables are damaged or missing (stb writes and reads behind the
+/// ends of its own then), or it is of a kind that stb does not read: "it ends early".
+std::string fault_of_jpeg(std::string_view bytes);
 
 /// Whether the chunks of a PNG file go on to an IEND, each with the check sum that belongs to it (whose last may be
 /// cut off). stb looks at none of them.

@@ -34,7 +34,8 @@ struct LoaderOptions {
   int64_t epochs = 1;        ///< length of the run
   int64_t total_images = 0;  ///< length of the run in images, over as many epochs as it takes, instead of `epochs`
   /// An image comes so many times in a row, each time augmented by chance of its own; an epoch is as long as without,
-  /// and has so many times fewer images (Hoffer et al., "Augment your batch", 2020; timm's RepeatAugSampler).
+  /// and has so many times fewer images (Hoffer et al., "Augment your batch", 2020; timm's RepeatAugSampler,
+  /// which gives the copies to different devices).
   int64_t repeats = 1;
   uint64_t seed = 0;       ///< of the order, the augmentation and the mixing
   MixOptions mix = {};     ///< of the images of a batch; their targets have no label smoothing

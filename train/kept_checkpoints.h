@@ -11,7 +11,7 @@ namespace norma::train {
 struct KeepOptions {
   bool best = false;              ///< model_best.safetensors: the weights that were best on the test images
   int64_t history = 1;            ///< so many of the best as checkpoint-EPOCH (1: none), and of the newest recovery-…
-  int64_t recovery_interval = 0;  ///< steps from one recovery checkpoint, within an epoch, to the next; 0: none
+  int64_t recovery_interval = 0;  ///< steps of the run from one recovery checkpoint to the next; 0: none
 };
 
 // A file is removed only when the one that takes its place is on the disk. What these functions do is the same however

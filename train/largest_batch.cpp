@@ -25,7 +25,7 @@ std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
         return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size},
                      {.device = kCpu, .format = format});
       };
-      const Tensor waiting = batches(data::LoaderOptions().prefetch + workers);  // what the loader holds
+      const Tensor waiting = batches(prefetched_batches(workers));  // what the loader holds
       step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64, .device = kCpu})});
       return fmt::format("; --batch-size {} would fit", count);
     } catch (const OutOfMemory&) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -64,9 +65,10 @@ MetricsLog::MetricsLog(const std::filesystem::path& file, const EarlierRows& ear
 }
 
 void MetricsLog::write(const Metrics& metrics) {
-  std::string row = fmt::format("{},{:.4f},{},{},{},{:.1f},{},{}", metrics.step, metrics.epoch, metrics.images,
-                                metrics.lr, metrics.loss, metrics.images_per_second, optional_number(metrics.test_loss),
-                                optional_number(metrics.test_accuracy));
+  std::string row =
+      fmt::format("{},{:.4f},{},{},{},{:.1f},{},{}", metrics.step, metrics.epoch, metrics.images, metrics.lr,
+                  std::isnan(metrics.loss) ? "" : fmt::format("{}", metrics.loss), metrics.images_per_second,
+                  optional_number(metrics.test_loss), optional_number(metrics.test_accuracy));
   if (columns_ == MetricsColumns::ema) {
     row += fmt::format(",{},{}", optional_number(metrics.ema_test_loss), optional_number(metrics.ema_test_accuracy));
   }

@@ -14,7 +14,7 @@ struct Metrics {
   double epoch = 0;    ///< epochs done, with fractions
   int64_t images = 0;  ///< images seen
   double lr = 0;
-  double loss = 0;  ///< mean over the steps since the row before
+  double loss = 0;  ///< mean over the steps since the row before; NaN where all were left out
   double images_per_second = 0;
   std::optional<double> test_loss = {};  ///< where the model was evaluated
   std::optional<double> test_accuracy = {};

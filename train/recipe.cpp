@@ -240,6 +240,7 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .mix = mix_options(recipe),
            .first_step = first_step,
            .num_workers = workers,
+           .prefetch = prefetched_batches(workers),
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
 }
 
@@ -254,6 +255,7 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
            .shuffle = sorted && count < size,  // a part has images of all classes; always the same ones, by seed 0
            .total_images = count,
            .num_workers = workers,
+           .prefetch = prefetched_batches(workers),
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
 }
 

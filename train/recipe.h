@@ -6,6 +6,7 @@
 #include "nn/optim/schedule.h"
 #include "train/precision.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -74,7 +75,7 @@ struct Recipe {
   std::string sched = "onecycle";  ///< one of schedule_names()
   double lr_base = 0;              ///< above 0: the learning rate for lr_base_size images, in the place of `lr`
   int64_t lr_base_size = 256;
-  std::string lr_base_scale;        ///< linear or sqrt; "": sqrt for adamw, else linear, as in timm
+  std::string lr_base_scale;        ///< linear or sqrt; "": sqrt for adamw and lamb, else linear, as in timm
   double warmup_epochs = 0;         ///< the rate rises for so long; one-cycle: 0 means 30 % of the run
   std::optional<double> warmup_lr;  ///< where it begins; none: see make_schedules()
   bool warmup_prefix = false;       ///< with warmup_lr: the schedule begins after the warm-up
@@ -135,6 +136,11 @@ std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Sp
 /// Of the images that networks see, grey ones included.
 inline constexpr int64_t kImageChannels = 3;
 
+/// Batches that loaders of a run have ready or in the making: two for each worker, and a few at least.
+inline int64_t prefetched_batches(int workers) {
+  return std::max<int64_t>(4, 2 * int64_t{workers});
+}
+
 /// Shuffled and augmented batches of a training run, from batch `first_step` on.
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step = 0);
@@ -157,8 +163,7 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Mo
 Tensor training_loss(const Recipe& recipe, const Tensor& logits, const Tensor& target);
 
 /// Clips the gradients as the recipe says, those of a scaled loss (Optimizer::grad_scale()) as without the scale.
-/// `optimizer` holds the parameters of `model`. As in timm, agc leaves out the
-/// last two parameters, the classifier's.
+/// `optimizer` holds the parameters of `model`. As in timm, agc leaves out the last two parameters, the classifier's.
 void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Optimizer& optimizer);
 
 /// The learning rate that the schedule's factors are for: Recipe::lr, or lr_base · (images per update /

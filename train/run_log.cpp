@@ -94,8 +94,8 @@ std::string csv(const std::optional<double>& value) {
 }
 
 std::string to_row(const EpochSummary& epoch) {
-  return fmt::format("{},{},{},{},{},{}", epoch.epoch, epoch.train_loss, csv(epoch.eval_loss), csv(epoch.eval_top1),
-                     csv(epoch.eval_top5), epoch.lr);
+  return fmt::format("{},{},{},{},{},{}", epoch.epoch, std::isnan(epoch.train_loss) ? "" : csv(epoch.train_loss),
+                     csv(epoch.eval_loss), csv(epoch.eval_top1), csv(epoch.eval_top5), epoch.lr);
 }
 
 using Fields = std::vector<std::pair<std::string_view, std::optional<double>>>;
@@ -142,7 +142,7 @@ RunLog::RunLog(const RunLogOptions& options) {
   const bool goes_on = options.last_step > 0;
   const bool json = options.json || (goes_on && path_exists("train", options.earlier / kJsonName));
   check_own(options.folder, kSummaryName);
-  if (json) {
+  if (json || path_exists("train", options.folder / kJsonName)) {
     check_own(options.folder, kJsonName);
   }
   EarlierRows earlier;
@@ -154,6 +154,9 @@ RunLog::RunLog(const RunLogOptions& options) {
   summary_.emplace("train", options.folder / kSummaryName, summary_rows(kept));
   if (json) {
     json_.emplace("train", options.folder / kJsonName, json_lines(kept));
+  } else {  // of a run that ended before its first checkpoint; resuming would go on with it
+    std::error_code none;
+    std::filesystem::remove(options.folder / kJsonName, none);
   }
 }
 

@@ -14,7 +14,7 @@ namespace norma::train {
 struct EpochSummary {
   int64_t epoch = 0;      ///< from 0
   int64_t step = 0;       ///< steps done at its end
-  double train_loss = 0;  ///< mean over its steps
+  double train_loss = 0;  ///< mean over its steps; NaN where all were left out
   std::optional<double> eval_loss = {};
   std::optional<double> eval_top1 = {};  ///< in percent
   std::optional<double> eval_top5 = {};  ///< likewise

@@ -173,6 +173,7 @@ double Trainer::train_step(int64_t batches, const NextBatch& next) {
     return value;
   }
   left_out_in_row_ = 0;
+  outcome_ = StepOutcome::updated;
   clip_gradients(recipe_, *model_, *optimizer_);
   optimizer_->step();
   if (ema_) {
@@ -229,7 +230,7 @@ void Trainer::add_to_rows(double loss) {
     epoch_loss_sum_ = 0;
     epoch_loss_steps_ = 0;
   }
-  if (left_out_in_row_ == 0) {
+  if (outcome_ != StepOutcome::left_out) {
     loss_sum_ += loss;
     ++loss_steps_;
     epoch_loss_sum_ += loss;
@@ -326,7 +327,8 @@ Evaluation Trainer::evaluate_ema() {
   if (!ema_model_) {
     ema_model_ = make_model(recipe_, train_set_->info().num_classes());
   }
-  ema_model_->load_state_dict(ema_->averages());
+  // All steps so far may have been left out.
+  ema_model_->load_state_dict(optimizer_->steps() > 0 ? ema_->averages() : wide_state());
   data::Loader batches = make_test_loader(recipe_, test_set_, options_.workers);
   return evaluate(*ema_model_, batches, precision_);
 }
@@ -353,6 +355,9 @@ TrainResult Trainer::run() {
       lock.emplace("train", options_.output);
     }
     check_checkpoints_are_kept(options_.output, options_.resumed, step_);
+    if (best_ && !path_exists("train", options_.output / kBestName)) {
+      best_.reset();  // its weights are elsewhere
+    }
     if (options_.keep.recovery_interval > 0) {
       remove_old_recovery(options_.output, options_.keep);
     }
@@ -464,15 +469,14 @@ void Trainer::train(TrainResult& result, Progress& progress, ResidentPeak& resid
     if (const auto rates = loading.bottleneck(); rates && !std::exchange(warned, true)) {
       progress.print(loading_warning(*rates, options_.workers));
     }
-    const bool left_out = left_out_in_row_ > 0;
-    if (options_.observer && !left_out) {
+    if (options_.observer && outcome_ == StepOutcome::updated) {
       options_.observer->end_step(step_, loss, times.back().seconds);
     }
     resident.sample();  // the allocator keeps what a step has freed, so the end of a step shows its peak
     result.losses.push_back(loss);
     add_to_rows(loss);
-    if (left_out) {
-      progress.print(fmt::format("step {}: the loss is {}, {}; left out, the {}. of the run", step_, loss,
+    if (outcome_ == StepOutcome::left_out) {
+      progress.print(fmt::format("step {}: the loss is {}, {}; left out ({} so far)", step_, loss,
                                  std::isfinite(loss) ? "and a gradient is not finite" : "not finite", left_out_));
     }
     const double recent = recent_rate(times);

@@ -184,6 +184,8 @@ class Trainer {
   KeptBuffers buffers_;          // from before the step
   int64_t left_out_ = 0;         // steps of the run that were left out
   int64_t left_out_in_row_ = 0;  // up to the last one
+  enum class StepOutcome : uint8_t { updated, left_out, overflow };
+  StepOutcome outcome_ = StepOutcome::updated;  // of the last step
   // The same for the row of the epoch.
   double epoch_loss_sum_ = 0;
   int64_t epoch_loss_steps_ = 0;

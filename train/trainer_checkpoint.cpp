@@ -169,6 +169,7 @@ Checkpoint Trainer::checkpoint() const {
 
 void Trainer::save() {
   if (!options_.output.empty() && saved_step_ != step_) {
+    check_finite("train", "the network", wide_state());  // an earlier checkpoint is worth more
     enter("save");
     save_checkpoint(checkpoint_file(), checkpoint());
     saved_step_ = step_;
@@ -177,6 +178,7 @@ void Trainer::save() {
 
 void Trainer::save_for_recovery() {
   if (!options_.output.empty()) {
+    check_finite("train", "the network", wide_state());
     enter("save");
     save_recovery(options_.output, options_.keep, checkpoint(), step_ % steps_per_epoch_);
   }

@@ -53,17 +53,26 @@ void Trainer::take_back() {
 }
 
 void Trainer::leave_out_overflow() {
+  const Generator before = random_;
   take_back();
+  outcome_ = StepOutcome::overflow;
+  left_out_in_row_ = 0;
   ++overflows_;
-  check(scaler_->factor() >= kLeastLossScale, "train",
-        "the gradients stay infinite or NaN at step {}, however small the loss scale is; a smaller learning rate may "
+  if (scaler_->factor() < kLeastLossScale) {
+    random_ = before;
+    const std::string fault = find_fault_of_step();
+    fail(
+        "train",
+        "the gradients stay infinite or NaN at step {}, however small the loss scale is{}; a smaller learning rate may "
         "help (it is {})",
-        step_ + 1, base_lr(recipe_));
+        step_ + 1, fault.empty() ? "" : ": " + fault, base_lr(recipe_));
+  }
 }
 
 void Trainer::leave_out(double loss) {
   const Generator before = random_;
   take_back();
+  outcome_ = StepOutcome::left_out;
   ++left_out_;
   ++left_out_in_row_;
   if (!recipe_.skip_nonfinite || left_out_in_row_ >= recipe_.max_nonfinite) {

@@ -86,9 +86,12 @@ Mover mover_of(const Comparison& comparison, const std::vector<Row>& rows) {
   return {.name = "", .where = [&comparison](const Row& row) { return "in " + group_label(comparison, row); }};
 }
 
-/// Of each norm that is finished in several places.
+/// Of each norm that is finished in all places where any is, if there are several.
 std::vector<Span> spans_of(const Comparison& comparison, const std::vector<Row>& rows, const Mover& mover) {
   std::vector<Span> spans;
+  const std::vector<GroupRows> groups = by_group(rows);
+  const auto all_places = static_cast<size_t>(
+      std::count_if(groups.begin(), groups.end(), [](const GroupRows& group) { return finished_rows(group) > 0; }));
   for (const std::string& norm : norms_in(rows)) {
     std::vector<const Row*> places;
     for (const Row& row : rows) {
@@ -96,7 +99,7 @@ std::vector<Span> spans_of(const Comparison& comparison, const std::vector<Row>&
         places.push_back(&row);
       }
     }
-    if (places.size() > 1) {
+    if (places.size() > 1 && places.size() == all_places) {
       const auto [low, high] = std::minmax_element(
           places.begin(), places.end(), [](const Row* a, const Row* b) { return a->accuracy.mean < b->accuracy.mean; });
       const std::string label = train::norm_label(norm, comparison.recipe);

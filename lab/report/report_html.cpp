@@ -154,9 +154,10 @@ std::string to_html(const Page& page) {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>Norma: comparison of norms</title>\n<style>{}</style>\n</head>\n<body>\n"
-      "<a class=\"skip\" href=\"#results\">To the results</a>\n<header>\n"
+      "<a class=\"skip\" href=\"#{}\">To the results</a>\n<header>\n"
       "<h1>What the norm costs, and what it buys</h1>\n<p class=\"answer\">{}</p>\n",
-      page_style(), escape_html(opening_of(comparisons)));
+      page_style(), sections.front().html.empty() ? "results" : sections.front().id,
+      escape_html(opening_of(comparisons)));
   html += answers(page) + key_facts(page) + list_of_sections(sections) + "</header>\n<main>\n";
   for (const PageSection& section : sections) {
     if (!section.html.empty()) {

@@ -31,7 +31,7 @@ constexpr int kKills = 12;  // a start takes several times as long
 constexpr int kKills = 50;
 #endif
 /// How many of them must leave a half-written checkpoint behind.
-constexpr int kHalfWritten = kKills / 5;
+constexpr int kHalfWritten = kKills / 10 + 1;
 
 /// Twelve images for training and four for testing.
 void write_idx(const std::filesystem::path& folder) {

@@ -152,6 +152,25 @@ TEST_CASE("image: what is no image, or damaged, has a text that names the file")
                   missing);
   }
   CHECK(error(kBaseline.substr(0, kBaseline.size() - 2)) == "image: " + file + ": damaged: it ends early");
+  // stb writes and reads behind the ends of damaged Huffman tables, and of those that are not there.
+  for (const std::string& whole : {kBaseline, kProgressive}) {
+    const size_t table = whole.find("\xFF\xC4");
+    REQUIRE(table != std::string::npos);
+    for (const auto& [counts, text] :
+         {std::pair(std::string(16, '\xFF'), "a Huffman table is none"),
+          {std::string(15, '\0') + '\xFF', "a Huffman table is none"},  // more values than the segment has
+          {std::string("\3", 1) + std::string(15, '\0'), "a Huffman table is none"}}) {  // three codes of one bit
+      std::string wrong = whole;
+      wrong.replace(table + 5, 16, counts);
+      CHECK(error(wrong) == "image: " + file + ": damaged: " + text);
+    }
+    std::string without = whole;
+    without[table + 1] = '\xE5';  // a segment that nobody reads
+    CHECK(error(without) == "image: " + file + ": damaged: a Huffman table is missing");
+    std::string cut_off = whole;
+    cut_off.replace(table + 2, 2, std::string("\0\x0A", 2));
+    CHECK(error(cut_off) == "image: " + file + ": damaged: a Huffman table is cut off");
+  }
   for (size_t missing = 13; missing < 60; ++missing) {  // the last 12 bytes of a PNG say nothing but that it ends
     CHECK_MESSAGE(error(kSixteenBits.substr(0, kSixteenBits.size() - missing)).starts_with("image: " + file + ": "),
                   missing);

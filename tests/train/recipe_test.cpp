@@ -394,19 +394,25 @@ TEST_CASE("recipe: ConvNeXt gets patches of 2 on small images only, and what was
   CHECK(patch(recipe) == 1);
 }
 
-TEST_CASE("recipe: gradients are clipped in its mode") {
+TEST_CASE("recipe: gradients are clipped in its mode, those of a scaled loss as without the scale") {
   Recipe recipe;
   recipe.model = "convnext_atto";
   const auto model = train::make_model(recipe, 10);
   const auto optimizer = train::make_optimizer(recipe, *model);
+  double scale = 1;
+  SUBCASE("") {}
+  SUBCASE("scaled") {
+    scale = 1024;
+  }
+  optimizer->set_grad_scale(scale);
   const auto clipped = [&](const std::string& mode, double by) {
     for (Tensor x : model->parameters()) {
-      x.set_grad(ones(x.sizes()));
+      x.set_grad(mul(ones(x.sizes()), scale));
     }
     recipe.clip_mode = mode;
     recipe.clip_grad = by;
     train::clip_gradients(recipe, *model, *optimizer);
-    const auto largest = [](const Tensor& x) { return max(abs(x.grad())).item<float>(); };
+    const auto largest = [&](const Tensor& x) { return max(abs(x.grad())).item<float>() / static_cast<float>(scale); };
     const Tensors parameters = model->parameters();
     return std::pair(largest(parameters.front()), largest(parameters.back()));
   };
