@@ -216,6 +216,10 @@ void Trainer::open_log() {
   row_written_ = log_->has_last_step();
 }
 
+std::string Trainer::labelled(const std::string& text) const {
+  return options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text);
+}
+
 double Trainer::now() const {
   return options_.clock ? options_.clock()
                         : std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -262,11 +266,10 @@ void Trainer::report_step(TrainResult& result, Progress& progress, double images
     save_with_metric(result);
     test = result.test;
     ema_test = result.ema_test;
-    const std::string label = options_.label.empty() ? "" : options_.label + "  ";
     const std::string ema_text =
         ema_ ? fmt::format("; with averaged weights {:.2f} %, {:.4f}", 100 * ema_test.accuracy, ema_test.loss) : "";
-    progress.print(fmt::format("{}after {} images: test accuracy {:.2f} %, test loss {:.4f}{}", label, images_seen(),
-                               100 * test.accuracy, test.loss, ema_text));
+    progress.print(labelled(fmt::format("after {} images: test accuracy {:.2f} %, test loss {:.4f}{}", images_seen(),
+                                        100 * test.accuracy, test.loss, ema_text)));
   }
   if (row_is_due()) {
     log(images_per_second, test, ema_test);
@@ -416,17 +419,17 @@ TrainResult Trainer::run() {
   if (left_out_ > 0) {
     const std::string text =
         fmt::format("{} of {} steps left out, whose loss or gradients were not finite", left_out_, step_);
-    progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
+    progress.print(labelled(text));
   }
   if (overflows_ > 0) {
     const std::string text =
         fmt::format("{} step{} left out, whose gradients overflowed in float16; the loss scale is {}", overflows_,
                     overflows_ == 1 ? " was" : "s were", scaler_->factor());
-    progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
+    progress.print(labelled(text));
   }
   for (const auto& dataset : {train_set_, test_set_}) {
     if (const std::string text = skipped_text(*dataset); !text.empty()) {
-      progress.print(options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text));
+      progress.print(labelled(text));
     }
   }
   result.best = best_;

@@ -150,6 +150,8 @@ class Trainer {
   /// What summary.csv says of the epoch that ends with this step; none inside an epoch.
   [[nodiscard]] std::optional<EpochSummary> summary(const Evaluation& test) const;
   [[nodiscard]] double now() const;
+  /// A line about this run: its label stands before the text.
+  [[nodiscard]] std::string labelled(const std::string& text) const;
   void enter(std::string_view stage) const;
   Evaluation evaluate_now();
   /// With the averaged weights; none where the recipe has no averages.

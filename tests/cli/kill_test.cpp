@@ -1,5 +1,6 @@
 #include "cli/program.h"
 #include "core/random.h"
+#include "metrics_log.h"
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
 
@@ -49,26 +50,13 @@ void write_idx(const std::filesystem::path& folder) {
   }
 }
 
-/// The log without its column of times.
-std::string without_times(const std::filesystem::path& file) {
-  std::string kept;
-  int column = 0;
-  for (const char c : read_file(file)) {
-    column = c == '\n' ? 0 : column + (c == ',' ? 1 : 0);
-    if (column != 5) {
-      kept += c;
-    }
-  }
-  return kept;
-}
-
 /// All files of a run by their names, the log without its column of times.
 std::map<std::string, std::string> files_of(const std::filesystem::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     if (name != ".norma-lock") {
-      files[name] = name == "metrics.csv" ? without_times(entry.path()) : read_file(entry.path());
+      files[name] = name == "metrics.csv" ? test::without_times(read_file(entry.path())) : read_file(entry.path());
     }
   }
   return files;

@@ -1,4 +1,5 @@
 #include "train/ema.h"
+#include "metrics_log.h"
 
 #include "core/error.h"
 #include "core/factory.h"
@@ -44,19 +45,6 @@ Recipe small_recipe() {
 
 TrainerOptions silent(const std::filesystem::path& output = {}) {
   return {.output = output, .resumed = {}, .workers = 0, .log_interval = 1, .quiet = true, .label = ""};
-}
-
-/// The log without its column of times.
-std::string without_times(const std::string& log) {
-  std::string kept;
-  int column = 0;
-  for (const char c : log) {
-    column = c == '\n' ? 0 : column + (c == ',' ? 1 : 0);
-    if (column != 5) {
-      kept += c;
-    }
-  }
-  return kept;
 }
 
 }  // namespace
@@ -186,7 +174,7 @@ TEST_CASE("ema: a resumed run has the bits and the log of an uninterrupted one, 
   CHECK(rest.ema_test.loss == expected.ema_test.loss);
   CHECK(read_file(folder / "cut/last.safetensors") == read_file(folder / "whole/last.safetensors"));
   const std::string log = read_file(folder / "whole/metrics.csv");
-  CHECK(without_times(read_file(folder / "cut/metrics.csv")) == without_times(log));
+  CHECK(test::without_times(read_file(folder / "cut/metrics.csv")) == test::without_times(log));
   CHECK(log.starts_with(
       "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy,ema_test_loss,ema_test_accuracy\n"));
   CHECK(log.ends_with(fmt::format(",{},{},{},{}\n", expected.test.loss, expected.test.accuracy, expected.ema_test.loss,

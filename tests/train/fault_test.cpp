@@ -16,6 +16,7 @@
 #include "train/memory_use.h"
 #include "train/step_fault.h"
 #include "train/trainer.h"
+#include "train/two_classes.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -41,19 +42,11 @@ using test::TemporaryFolder;
 namespace {
 
 /// Twelve images of noise, of which number 7 has a pixel that is brighter than all others.
-class OneBright final : public data::Dataset {
+class OneBright final : public test::TwoClasses {
  public:
-  explicit OneBright(bool all) : all_(all) {
-    info_.name = "one_bright";
-    info_.size = 12;
-    info_.height = info_.width = 8;
-    info_.class_names = {"even", "odd"};
-    info_.mean = {0.5F};
-    info_.std = {0.25F};
-  }
-  [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
+  explicit OneBright(bool all) : TwoClasses("one_bright", 12, 8), all_(all) {}
   int64_t load(int64_t index, data::Image& image) const override {
-    image.set_size(info_.height, info_.width, info_.channels);
+    image.set_size(info().height, info().width, info().channels);
     Generator generator(static_cast<uint64_t>(index));
     for (uint8_t& pixel : image.pixels) {
       pixel = static_cast<uint8_t>(generator.below(200));
@@ -63,7 +56,6 @@ class OneBright final : public data::Dataset {
   }
 
  private:
-  data::DatasetInfo info_;
   bool all_;
 };
 

@@ -1,4 +1,6 @@
 #include "train/resume.h"
+#include "metrics_log.h"
+#include "train/two_classes.h"
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -23,28 +25,17 @@ using test::TemporaryFolder;
 namespace {
 
 /// Twelve images of noise: epochs of three steps.
-class Noise final : public data::Dataset {
+class Noise final : public test::TwoClasses {
  public:
-  Noise() {
-    info_.name = "twelve_noises";
-    info_.size = 12;
-    info_.height = info_.width = 32;
-    info_.class_names = {"even", "odd"};
-    info_.mean = {0.5F};
-    info_.std = {0.25F};
-  }
-  [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
+  Noise() : TwoClasses("twelve_noises", 12, 32) {}
   int64_t load(int64_t index, data::Image& image) const override {
-    image.set_size(info_.height, info_.width, info_.channels);
+    image.set_size(info().height, info().width, info().channels);
     Generator generator(static_cast<uint64_t>(index));
     for (uint8_t& pixel : image.pixels) {
       pixel = static_cast<uint8_t>(generator.below(256));
     }
     return index % 2;
   }
-
- private:
-  data::DatasetInfo info_;
 };
 
 /// Six steps in two epochs, with evaluations after steps 3 and 6.
@@ -92,17 +83,9 @@ std::string other_logs(const std::filesystem::path& folder) {
          std::regex_replace(read_file(folder / "log.jsonl"), std::regex("\"images_per_second\": [^,}]*"), "");
 }
 
-/// The log without its column of times.
-std::string without_times(const std::filesystem::path& folder) {
-  std::string kept;
-  int column = 0;
-  for (const char c : read_file(folder / "metrics.csv")) {
-    column = c == '\n' ? 0 : column + (c == ',' ? 1 : 0);
-    if (column != 5) {
-      kept += c;
-    }
-  }
-  return kept;
+/// What is in the log of a folder, times aside.
+std::string log_of(const std::filesystem::path& folder) {
+  return test::without_times(read_file(folder / "metrics.csv"));
 }
 
 /// Runs to the end, or up to stage number `last`; goes on from a checkpoint in the folder.
@@ -134,7 +117,7 @@ TEST_CASE("resume: after a kill between any two stages the log is that of an uni
   const OneThread one;
   const TemporaryFolder folder;
   REQUIRE(run_until(folder / "whole", 1000));
-  const std::string whole = without_times(folder / "whole");
+  const std::string whole = log_of(folder / "whole");
   CHECK(std::count(whole.begin(), whole.end(), '\n') == 5);  // the head; steps 2, 3, 4 and 6
   const std::string others = other_logs(folder / "whole");
   CHECK(std::count(others.begin(), others.end(), '\n') == 3);  // the head; two epochs
@@ -144,7 +127,7 @@ TEST_CASE("resume: after a kill between any two stages the log is that of an uni
     const std::filesystem::path cut = folder / std::to_string(last);
     done = run_until(cut, last);
     CHECK(run_until(cut, 1000));
-    CHECK(without_times(cut) == whole);
+    CHECK(log_of(cut) == whole);
     CHECK(other_logs(cut) == others);
     CHECK(read_file(cut / "last.safetensors") == read_file(folder / "whole/last.safetensors"));
     std::filesystem::remove_all(cut);
@@ -162,7 +145,7 @@ TEST_CASE("resume: into another folder, with the rows so far") {
   const Checkpoint checkpoint = load_checkpoint(options.resumed);
   REQUIRE(checkpoint.step > 0);
   Trainer(recipe_of(checkpoint), options, checkpoint).run();
-  CHECK(without_times(folder / "other") == without_times(folder / "whole"));
+  CHECK(log_of(folder / "other") == log_of(folder / "whole"));
   CHECK_FALSE(read_file(folder / "other/log.jsonl").empty());  // without being asked for again
   CHECK(other_logs(folder / "other") == other_logs(folder / "whole"));
 }

@@ -1,4 +1,5 @@
 #include "train/run_log.h"
+#include "train/two_classes.h"
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -56,26 +57,15 @@ std::vector<std::string> cells_of(const std::string& row) {
 double fake_time = 0;
 
 /// Twelve black images of two classes, each of which takes 10 ms of the fake time.
-class SlowImages final : public data::Dataset {
+class SlowImages final : public test::TwoClasses {
  public:
-  SlowImages() {
-    info_.name = "slow_images";
-    info_.size = 12;
-    info_.height = info_.width = 32;
-    info_.class_names = {"even", "odd"};
-    info_.mean = {0.5F};
-    info_.std = {0.25F};
-  }
-  [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
+  SlowImages() : TwoClasses("slow_images", 12, 32) {}
   int64_t load(int64_t index, data::Image& image) const override {
-    image.set_size(info_.height, info_.width, info_.channels);
+    image.set_size(info().height, info().width, info().channels);
     std::fill(image.pixels.begin(), image.pixels.end(), static_cast<uint8_t>(10 * index));
     fake_time += 0.01;
     return index % 2;
   }
-
- private:
-  data::DatasetInfo info_;
 };
 
 /// Epochs of six steps of two images.

@@ -1,4 +1,5 @@
 #include "train/trainer.h"
+#include "train/two_classes.h"
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -76,28 +77,17 @@ void check_same_state(const Trainer& a, const Trainer& b) {
 }
 
 /// 1000 grey images of noise, the odd ones brighter.
-class Brightness : public data::Dataset {
+class Brightness : public test::TwoClasses {
  public:
-  Brightness() {
-    info_.name = "brightness";
-    info_.size = 1000;
-    info_.height = info_.width = 32;
-    info_.class_names = {"dark", "bright"};
-    info_.mean = {0.5F};
-    info_.std = {0.25F};
-  }
-  [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
+  Brightness() : TwoClasses("brightness", 1000, 32, {"dark", "bright"}) {}
   int64_t load(int64_t index, data::Image& image) const override {
-    image.set_size(info_.height, info_.width, info_.channels);
+    image.set_size(info().height, info().width, info().channels);
     Generator generator(static_cast<uint64_t>(index));
     for (uint8_t& pixel : image.pixels) {
       pixel = static_cast<uint8_t>((index % 2 == 1 ? 100 : 0) + static_cast<int>(generator.below(150)));
     }
     return index % 2;
   }
-
- private:
-  data::DatasetInfo info_;
 };
 
 /// Raises SIGINT in the forward pass of step `step`.
