@@ -85,7 +85,8 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
 /// Seconds that one run takes with so many images.
 double cell_seconds(const Cell& cell, const RunCost& cost, int64_t images) {
   const auto evaluations = static_cast<double>(cost.epoch > 0 ? 1 + (images - 1) / cost.epoch : 1);
-  return cost.start + evaluations * cost.evaluation + static_cast<double>(images / cell.batch_size) * cost.step;
+  const int64_t steps = images / cell.batch_size;
+  return cost.start + evaluations * cost.evaluation + static_cast<double>(steps) * cost.step;
 }
 
 /// Seconds that all runs take with so many images each, their trials of learning rates included.
