@@ -57,6 +57,15 @@ Trained trained_in(const std::filesystem::path& file) {
   return {.recipe = train::recipe_of(checkpoint), .class_names = train::class_names_of(checkpoint)};
 }
 
+/// Whether a file is a checkpoint of a run with this model, which says everything else of its network.
+bool is_run_of(const std::string& model, const std::filesystem::path& file) {
+  if (!train::path_exists("eval", file) || !train::is_checkpoint(file)) {
+    return false;
+  }
+  const train::Checkpoint head = train::load_checkpoint_metadata(file);
+  return head.model_name == model && head.options.contains(train::kRecipeKey);
+}
+
 /// Other names are a warning: the same classes may have them in another dataset. Another number is an error.
 void check_classes(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset) {
   const std::string difference = train::class_difference(of_training, dataset);
@@ -153,9 +162,9 @@ int run(const State& state) {
   const std::filesystem::path given = state.checkpoint;
   const std::filesystem::path file = train::is_folder("eval", given) ? given / train::kLastName : given;
   // A file of weights alone says nothing of the network they are for.
-  const bool weights_only = state.model.given();
-  const Trained trained =
-      weights_only ? Trained{.recipe = state.recipe.defaults(), .class_names = {}} : trained_in(file);
+  const train::Recipe defaults = state.recipe.defaults();
+  const bool weights_only = state.model.given() && !is_run_of(state.recipe.applied_to(defaults).model, file);
+  const Trained trained = weights_only ? Trained{.recipe = defaults, .class_names = {}} : trained_in(file);
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
   train::check_recipe(recipe);
   const auto dataset = train::make_dataset(recipe, data::Split::test);

@@ -158,7 +158,7 @@ void RecipeOptions::add_data(CLI::App& app) {
   add(app, "--data-dir", &train::Recipe::data_dir, "a path", "FOLDER", "where the dataset's files are",
       "where its package puts them")
       .group(kImages);
-  add_flag(app, "--skip-bad-images", &train::Recipe::skip_bad_images,
+  add_flag(app, "--skip-bad-images,!--no-skip-bad-images", &train::Recipe::skip_bad_images,
            "imagefolder: where an image cannot be decoded, take the next one")
       .group(kImages);
   add_image_shape(app);

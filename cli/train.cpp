@@ -1,18 +1,20 @@
 #include "cli/command.h"
 #include "cli/dry_run.h"
 #include "cli/options.h"
+#include "cli/run_files.h"
 #include "core/autocast.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry_json.h"
 #include "nn/norm/norm.h"
 #include "train/average.h"
+#include "train/environment.h"
 #include "train/event_file.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/kept_checkpoints.h"
 #include "train/output.h"
-#include "train/ranges.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/trainer.h"
@@ -40,15 +42,9 @@ struct State {
   RunOptions running;
   std::string output;
   std::string resume;
-  train::KeepOptions keep{.best = true};
-  bool telemetry = false;
-  bool tensorboard = false;
-  bool log_json = false;
+  RunFiles files;
   bool dry_run = false;
 };
-
-/// The first line of args.toml, by which such a file is known.
-constexpr const char* kArgumentsHead = "# Options of a run: norma train --config args.toml";
 
 /// Curves of a run, and how the weights of its norms are spread, for TensorBoard. The file begins with the first row.
 class TensorBoardLog {
@@ -68,9 +64,13 @@ class TensorBoardLog {
     if (!std::isnan(row.loss)) {  // all steps were left out
       scalars.emplace_back("loss/train", row.loss);
     }
-    if (row.test_loss) {
-      scalars.emplace_back("loss/test", *row.test_loss);
-      scalars.emplace_back("accuracy/test", *row.test_accuracy);
+    for (const auto& [name, value] : {std::pair("loss/test", row.test_loss),
+                                      {"accuracy/test", row.test_accuracy},
+                                      {"loss/ema_test", row.ema_test_loss},
+                                      {"accuracy/ema_test", row.ema_test_accuracy}}) {
+      if (value) {
+        scalars.emplace_back(name, *value);
+      }
     }
     file_->add_scalars(row.step, scalars);
     if (row.test_loss) {
@@ -123,7 +123,7 @@ train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const 
       throw;
     }
     throw Error(fmt::format("{}; '{}' is whole: --resume {}", error.what(), others.whole.front().path.string(),
-                            folder.string()));
+                            others.whole.front().path.string()));
   }
 }
 
@@ -145,19 +145,15 @@ std::string policy_line(const train::Precision& precision) {
 
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
-  std::string text = fmt::format("{}\n{}", kArgumentsHead, state.recipe.config_text(recipe));
-  for (const auto& [name, on] :
-       {std::pair("log-json", state.log_json), {"tensorboard", state.tensorboard}, {"telemetry", state.telemetry}}) {
-    text += on ? fmt::format("{} = true\n", name) : "";
+  return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe), state.files.config_text());
+}
+
+/// The folder of the run that is resumed.
+std::filesystem::path resumed_folder(const std::filesystem::path& given) {
+  if (train::is_folder("train", given)) {
+    return given;
   }
-  const train::KeepOptions defaults;
-  if (state.keep.history != defaults.history) {
-    text += fmt::format("checkpoint-hist = {}\n", state.keep.history);
-  }
-  if (state.keep.recovery_interval != defaults.recovery_interval) {
-    text += fmt::format("recovery-interval = {}\n", state.keep.recovery_interval);
-  }
-  return text;
+  return given.has_parent_path() ? given.parent_path() : ".";
 }
 
 train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder,
@@ -165,10 +161,10 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   train::TrainerOptions options{.output = state.output,
                                 .resumed = {},
                                 .lock = {},
-                                .keep = state.keep,
+                                .keep = state.files.keep(),
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
-                                .log_json = state.log_json,
+                                .log_json = state.files.log_json.value_or(false),
                                 .quiet = state.running.quiet,
                                 .label = "",
                                 .on_row = on_row,
@@ -190,7 +186,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const std::filesystem::path given = state.resume;
   const bool is_run = train::is_folder("train", given);
   const bool is_there = train::path_exists("train", given);
-  const std::filesystem::path folder = is_run ? given : given.has_parent_path() ? given.parent_path() : ".";
+  const std::filesystem::path folder = resumed_folder(given);
   if (options.output.empty()) {
     options.output = folder;
   }
@@ -207,15 +203,23 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   for (const std::string& line : train::differences(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
   }
+  if (const auto versions = checkpoint.options.find(train::kVersionsKey);
+      versions != checkpoint.options.end() && versions->second != train::versions_json()) {
+    train::say("changed on resuming, so that bits may differ: versions {} → {}\n", excerpt(versions->second),
+               train::versions_json());
+  }
   options.resumed = file;
   options.arguments = arguments(state, recipe);
   return made(recipe, checkpoint);
 }
 
-int run(const State& state) {
+int run(State& state) {
   state.running.apply("train");
-  const auto recorder = state.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
-  const auto tensorboard = state.tensorboard ? std::make_shared<TensorBoardLog>() : nullptr;
+  if (!state.resume.empty()) {
+    state.files.take_over(resumed_folder(state.resume));
+  }
+  const auto recorder = state.files.telemetry.value_or(false) ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
+  const auto tensorboard = state.files.tensorboard.value_or(false) ? std::make_shared<TensorBoardLog>() : nullptr;
   std::function<void(const train::Metrics&)> on_row;
   if (tensorboard) {
     on_row = [tensorboard](const train::Metrics& row) { tensorboard->add(row); };
@@ -303,31 +307,9 @@ Command add_train(CLI::App& program) {
   add_path(app, "--resume", state->resume, "go on from this checkpoint, or the newest one in this folder")
       .type_name("PATH")
       .group("Running");
-  add_value<int64_t>(
-      app, "--checkpoint-hist", train::ranges::kCheckpointHist, [s = state.get()](int64_t n) { s->keep.history = n; },
-      "keep the N best of the checkpoints after each epoch (checkpoint-EPOCH; from 2 on), and the N newest for "
-      "recovery")
-      .type_name("N")
-      .default_str("1: model_best alone")
-      .group("Running");
-  add_value<int64_t>(
-      app, "--recovery-interval", train::ranges::kStepsOrNone,
-      [s = state.get()](int64_t n) { s->keep.recovery_interval = n; },
-      "write a checkpoint recovery-EPOCH-STEP every N steps of an epoch, too")
-      .type_name("N")
-      .default_str("0: none")
-      .group("Running");
-  add_switch(app, "--telemetry", state->telemetry,
-             "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer")
-      .group("Running");
+  state->files.add(app);
   add_switch(app, "--dry-run", state->dry_run,
              "print the plan, and the memory and time that it will take by a few steps, and write nothing")
-      .group("Running");
-  add_switch(app, "--log-json", state->log_json,
-             "write log.jsonl: what metrics.csv and summary.csv have, an object per line")
-      .group("Running");
-  add_switch(app, "--tensorboard", state->tensorboard,
-             "write an event file for TensorBoard: curves, and how the weights of the norms are spread")
       .group("Running");
   add_config(app).type_name("FILE.toml").group("Running");
   state->running.add_plugin(app);

@@ -1,6 +1,7 @@
 #include "core/memory_text.h"
 
 #include "core/cpu/arena.h"
+#include "core/cpu/available_memory.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -21,7 +22,10 @@ std::string limit_text() {
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     return fmt::format("the process may have {} of addresses (ulimit -v)", byte_text(limit.rlim_cur));
   }
-  return fmt::format("the machine has {}", byte_text(physical_memory()));
+  const size_t available = available_memory();
+  const std::string left =
+      available < physical_memory() ? fmt::format(", of which {} are left", byte_text(available)) : "";
+  return fmt::format("the machine has {}{}", byte_text(physical_memory()), left);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 namespace norma {
 
@@ -15,6 +17,9 @@ namespace norma {
 inline void spin_briefly(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr && std::getenv("GOMP_SPINCOUNT") == nullptr &&
       ::setenv("GOMP_SPINCOUNT", "10000", /* overwrite= */ 1) == 0) {
+    std::error_code unknown;
+    const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", unknown);
+    ::execv(program.c_str(), argv);  // by its own name, which top and pkill go by
     ::execv("/proc/self/exe", argv);
   }
 }

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 namespace norma::data {
 
@@ -190,24 +191,88 @@ std::string fault_of_jpeg(std::string_view bytes) {
   return "it ends early";
 }
 
+namespace {
+
+/// The pixels of a PNG file as its chunks have them.
+struct PngPixels {
+  uint64_t bytes = 0;  ///< that the header's size asks for, with the filter of each row; at least
+  bool plain = true;   ///< compressed with a header of zlib's; without one in Apple's kind
+  uint64_t compressed = 0;
+  std::vector<std::string_view> chunks = {};
+
+  /// IHDR: width, height, bits of a sample, kind of colour, …, interlacing (PNG specification, 11.2.2).
+  void read_header(std::string_view header) {
+    constexpr std::array<uint64_t, 7> kSamples = {1, 1, 3, 1, 2, 1, 4};  // of a pixel, by kind of colour
+    if (header.size() != 13 || byte_at(header, 9) >= kSamples.size()) {
+      return;  // stb says what is wrong with it
+    }
+    const uint64_t height = big_endian(header, 4);
+    const uint64_t row_bits = uint64_t{big_endian(header, 0)} * byte_at(header, 8) * kSamples[byte_at(header, 9)];
+    const uint64_t rows_of_passes = byte_at(header, 12) == 0 ? 0 : 4 * height + 16;  // and the last byte of each
+    bytes = height * ((row_bits + 7) / 8 + 1) + rows_of_passes;
+  }
+
+  /// Whether decompressing gives more bytes than the header's size asks for. Says no where that could not be much.
+  [[nodiscard]] bool are_too_many() const {
+    constexpr uint64_t kMostGain = 1032;  // of deflate
+    constexpr uint64_t kNotMuch = uint64_t{256} << 20;
+    if (compressed * kMostGain <= bytes + kNotMuch) {
+      return false;
+    }
+    z_stream stream = {};
+    if (inflateInit2(&stream, plain ? MAX_WBITS : -MAX_WBITS) != Z_OK) {
+      return false;
+    }
+    std::vector<Bytef> out(size_t{1} << 16);
+    uint64_t count = 0;
+    int state = Z_OK;
+    for (size_t i = 0; i < chunks.size() && state == Z_OK && count <= bytes; ++i) {
+      // zlib does not write there.
+      stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(chunks[i].data()));
+      stream.avail_in = static_cast<uInt>(chunks[i].size());
+      do {
+        stream.next_out = out.data();
+        stream.avail_out = static_cast<uInt>(out.size());
+        state = inflate(&stream, Z_NO_FLUSH);
+        count += out.size() - stream.avail_out;
+      } while (state == Z_OK && stream.avail_out == 0 && count <= bytes);
+      state = state == Z_BUF_ERROR ? Z_OK : state;  // it waits for the next chunk
+    }
+    inflateEnd(&stream);
+    return count > bytes;
+  }
+};
+
+}  // namespace
+
 // A chunk is its length, its type, so many bytes, and the check sum of type and bytes (PNG specification, 5.3).
-bool is_whole_png(std::string_view bytes) {
+std::string fault_of_png(std::string_view bytes) {
+  PngPixels pixels;
   for (size_t i = kPngSignature.size(); bytes.size() >= i + 8;) {
     const size_t length = big_endian(bytes, i);
     const std::string_view type = bytes.substr(i + 4, 4);
     if (type == "IEND"sv) {
-      return true;
+      return pixels.are_too_many() ? "its pixels are more than its size" : "";
     }
     if (bytes.size() - i < length + 12) {
-      return false;
+      break;
     }
     const auto* checked = reinterpret_cast<const Bytef*>(bytes.data() + i + 4);
     if (crc32_z(0, checked, length + 4) != big_endian(bytes, i + 8 + length)) {
-      return false;
+      return "a check sum is wrong";
+    }
+    const std::string_view content = bytes.substr(i + 8, length);
+    if (type == "IHDR"sv) {
+      pixels.read_header(content);
+    } else if (type == "CgBI"sv) {
+      pixels.plain = false;
+    } else if (type == "IDAT"sv) {
+      pixels.compressed += length;
+      pixels.chunks.push_back(content);
     }
     i += length + 12;
   }
-  return false;
+  return "it ends early";
 }
 
 }  // namespace norma::data

@@ -26,8 +26,9 @@ std::string describe_file(std::string_view bytes);
 /// ends of its own then), or it is of a kind that stb does not read: "it ends early".
 std::string fault_of_jpeg(std::string_view bytes);
 
-/// Whether the chunks of a PNG file go on to an IEND, each with the check sum that belongs to it (whose last may be
-/// cut off). stb looks at none of them.
-bool is_whole_png(std::string_view bytes);
+/// What is wrong with the chunks of a PNG file, or "": they do not go on to an IEND (whose check sum may be cut off), a
+/// check sum is wrong (stb looks at none of them), or the pixels are more than the header's size asks for, by so much
+/// that stb would fill the memory with them: "its pixels are more than its size".
+std::string fault_of_png(std::string_view bytes);
 
 }  // namespace norma::data

@@ -7,12 +7,15 @@
 #include "data/safetensors.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
+#include "train/dataset_notes.h"
+#include "train/trainer.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -51,6 +54,11 @@ data::NamedTensors sorted(data::NamedTensors tensors) {
   return tensors;
 }
 
+/// None for a checkpoint that the library wrote without one.
+std::optional<Recipe> recipe_in(const Checkpoint& checkpoint) {
+  return checkpoint.options.contains(kRecipeKey) ? std::optional(recipe_of(checkpoint)) : std::nullopt;
+}
+
 /// Throws Error for checkpoints of other networks, which may have tensors of the same names and sizes.
 void check_same_model(const std::filesystem::path& file, const Checkpoint& checkpoint,
                       const std::filesystem::path& first_file, const Checkpoint& first) {
@@ -59,6 +67,16 @@ void check_same_model(const std::filesystem::path& file, const Checkpoint& check
     check(text == expected, kOp, "{}: {}: expected '{}', as in {}, got '{}'", file.string(), name, excerpt(expected),
           first_file.string(), excerpt(text));
   }
+  const std::optional<Recipe> recipe = recipe_in(checkpoint);
+  const std::optional<Recipe> first_recipe = recipe_in(first);
+  if (recipe && first_recipe) {
+    check(recipe->conv_layer == first_recipe->conv_layer, kOp, "{}: conv-layer: expected '{}', as in {}, got '{}'",
+          file.string(), first_recipe->conv_layer, first_file.string(), recipe->conv_layer);
+    check(recipe->norm_policy == first_recipe->norm_policy, kOp, "{}: norm-policy: expected that of {}, got another",
+          file.string(), first_file.string());
+  }
+  check(class_names_of(checkpoint) == class_names_of(first), kOp,
+        "{}: expected the classes of {}, in their order, got others", file.string(), first_file.string());
 }
 
 /// What a checkpoint says of itself; of weights alone nothing, at step -1.

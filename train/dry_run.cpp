@@ -12,6 +12,19 @@
 
 namespace norma::train {
 
+double Trainer::loading_seconds() const {
+  data::Loader loader = make_train_loader(recipe_, train_set_, options_.workers, plan_.batches_before(step_));
+  const int64_t batches = prefetched_batches(options_.workers);
+  for (int64_t i = 0; i < batches; ++i) {  // those that all threads begin with come at once
+    loader.next();
+  }
+  const double start = now();
+  for (int64_t i = 0; i < batches; ++i) {
+    loader.next();
+  }
+  return (now() - start) * static_cast<double>(recipe_.grad_accum_steps) / static_cast<double>(batches);
+}
+
 DryRun Trainer::dry_run() {
   constexpr int64_t kFirstSteps = 2;
   constexpr int64_t kTimedSteps = 3;
@@ -30,14 +43,24 @@ DryRun Trainer::dry_run() {
   seen->start({.model = *model_, .first_step = step_, .total_steps = total_steps_, .batch_size = recipe_.batch_size});
   data::Loader loader = make_train_loader(recipe_, train_set_, options_.workers, plan_.batches_before(step_));
   std::vector<double> seconds;
+  double waited = 0;
+  const auto next = [&] {
+    const double start = now();
+    data::Batch batch = loader.next().value();
+    waited += now() - start;
+    return batch;
+  };
+  const int64_t first = step_;
   try {
-    for (int64_t i = 0; i < std::min(kFirstSteps + kTimedSteps, total_steps_ - step_); ++i) {
-      options_.observer = i == 0 ? seen : nullptr;  // what it does takes no part in the time
+    for (; step_ < std::min(first + kFirstSteps + kTimedSteps, total_steps_); ++step_) {
+      options_.observer = step_ == first ? seen : nullptr;  // what it does takes no part in the time
+      waited = 0;
       const double start = now();
-      train_step(plan_.batches_of(step_ + i), [&] { return loader.next().value(); });
-      (i < kFirstSteps ? result.first_steps : result.timed_steps) += 1;
-      seconds.push_back(now() - start);
+      train_step(plan_.batches_of(step_), next);
+      (step_ - first < kFirstSteps ? result.first_steps : result.timed_steps) += 1;
+      seconds.push_back(now() - start - waited);
     }
+    step_ = first;
   } catch (const OutOfMemory& error) {
     fail_for_memory(error.what());
   } catch (const std::bad_alloc&) {
@@ -48,7 +71,11 @@ DryRun Trainer::dry_run() {
   } else {
     std::swap(result.first_steps, result.timed_steps);
   }
-  result.step_seconds = median(seconds);
+  result.workers = options_.workers;
+  result.loading_seconds = loading_seconds();
+  const double computing = median(seconds);
+  result.step_seconds =
+      result.workers == 0 ? computing + result.loading_seconds : std::max(computing, result.loading_seconds);
   result.peak_bytes = allocator(device_).statistics().peak_allocated;
   result.memory = memory_use(*model_, *optimizer_, ema_);
   result.memory.images = recipe_.batch_size;

@@ -32,6 +32,11 @@ std::string device_text();
 std::string to_json(const Environment& environment);
 Environment environment_from_json(const std::string& text, const std::string& where = "environment");
 
+/// What a checkpoint keeps versions_json() under, in Checkpoint::options.
+inline constexpr const char* kVersionsKey = "versions";
+/// Norma and the libraries it computes with, which decide the bits, as a JSON object: {"norma":"1.0","oneDNN":"2.6.3"}.
+std::string versions_json();
+
 /// Name and version of the library that does convolutions and matrix products; empty where there is none.
 std::vector<std::pair<std::string, std::string>> compute_libraries();
 

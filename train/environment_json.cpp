@@ -1,5 +1,7 @@
 #include "train/environment.h"
 
+#include "core/version.h"
+
 #include "data/json.h"
 
 namespace norma::train {
@@ -18,6 +20,14 @@ std::string to_json(const Environment& e) {
                      {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
                      {"devices", e.devices},   {"device", e.device}};
   return data::json_text(json);
+}
+
+std::string versions_json() {
+  Json versions = {{"norma", version()}};
+  for (const auto& [name, number] : compute_libraries()) {
+    versions[name] = number;
+  }
+  return data::json_text(versions);
 }
 
 Environment environment_from_json(const std::string& text, const std::string& where) {

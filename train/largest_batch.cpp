@@ -27,7 +27,11 @@ std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
       };
       const Tensor waiting = batches(prefetched_batches(workers));  // what the loader holds
       step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64, .device = kCpu})});
-      return fmt::format("; --batch-size {} would fit", count);
+      if (recipe.batch_size % count != 0) {
+        return fmt::format("; --batch-size {} would fit", count);
+      }
+      return fmt::format("; --batch-size {} --grad-accum-steps {} would fit, with as many images in an update", count,
+                         recipe.grad_accum_steps * (recipe.batch_size / count));
     } catch (const OutOfMemory&) {
     } catch (const std::bad_alloc&) {
     } catch (const Error&) {  // one image may be too few for batch statistics

@@ -267,7 +267,7 @@ Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_
   } else if (recipe.sched == "poly") {
     curve = nn::poly_schedule({.steps = length, .power = recipe.decay_rate, .final = end});
   } else if (recipe.sched == "step") {
-    const int64_t every = std::max<int64_t>(in_steps(recipe.decay_epochs), 1);
+    const double every = recipe.decay_epochs * static_cast<double>(steps_per_epoch);
     curve = nn::step_schedule({.milestones = {}, .every = every, .gamma = recipe.decay_rate});
   } else if (recipe.sched == "multistep") {
     nn::StepOptions options{.milestones = recipe.decay_milestones, .gamma = recipe.decay_rate};

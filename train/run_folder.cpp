@@ -1,9 +1,13 @@
 #include "train/run_folder.h"
 
 #include "core/error.h"
+#include "data/safetensors.h"
 #include "train/checkpoint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <fstream>
 #include <system_error>
 
 namespace norma::train {
@@ -47,6 +51,20 @@ bool comes_first(const CheckpointFile& a, const CheckpointFile& b) {
   return is_last(a) != is_last(b) ? is_last(a) : a.path < b.path;
 }
 
+/// Whether a file that is no checkpoint can be opened and is half-written. False: nothing is known of it (permissions,
+/// a disk that fails), or it is whole and of another version or kind.
+bool is_damaged(const std::filesystem::path& file) {
+  if (!std::ifstream(file).is_open()) {
+    return false;
+  }
+  try {
+    data::load_safetensors_metadata(file);
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
 }  // namespace
 
 RunFolder read_run_folder(const std::filesystem::path& folder) {
@@ -73,6 +91,11 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& folder, std
     return folder / kLastName;
   }
   for (const auto& [file, text] : checkpoints.broken) {
+    if (!is_damaged(file)) {  // it may be the newest, and whoever goes on from an older one loses what it has
+      throw Error(
+          fmt::format("{}; to go on from another one all the same, resume that by its name ('{}' is at step {})", text,
+                      checkpoints.whole.front().path.string(), checkpoints.whole.front().step));
+    }
     warnings.push_back(text);
   }
   return checkpoints.whole.front().path;

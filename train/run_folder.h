@@ -35,7 +35,8 @@ struct RunFolder {
 RunFolder read_run_folder(const std::filesystem::path& folder);
 
 /// The checkpoint of the latest step in a folder: what a run goes on from. Where there is none, last.safetensors, so
-/// that reading it says what is wrong. `warnings` gets a text for each file that is passed over.
+/// that reading it says what is wrong. `warnings` gets a text for each half-written file, which is passed over. Throws
+/// Error for one that cannot be opened or is of another version or kind: it may be the newest.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& folder, std::vector<std::string>& warnings);
 
 /// Before a run at `step` writes its checkpoints into `folder`: throws Error "train: …" when they would take the place

@@ -196,7 +196,10 @@ void Trainer::fail_for_memory(const std::string& reason) {
     train_step(1, [&] { return batch; });
     images = batch.labels.numel();
   };
-  const std::string largest = largest_batch_text(recipe_, options_.workers, device_, fits);
+  std::string largest = largest_batch_text(recipe_, options_.workers, device_, fits);
+  if (images > 0 && !options_.resumed.empty()) {
+    largest += ", in a new run: one that goes on keeps its batch size";
+  }
   MemoryUse use = memory_use(*model_, *optimizer_, ema_);
   use.images = images;
   use.activations = images > 0 ? seen->activations() : std::vector<LayerBytes>();

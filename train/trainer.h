@@ -130,6 +130,8 @@ class Trainer {
   [[nodiscard]] std::pair<double, bool> look_at(const Tensor& loss) const;
   /// Where the step that comes next goes wrong: find_fault() with its own batches and random numbers.
   std::string find_fault_of_step();
+  /// For dry_run(): what loading the images of a step takes.
+  [[nodiscard]] double loading_seconds() const;
   [[noreturn]] void fail_for_memory(const std::string& reason);
   /// Images of all steps so far.
   [[nodiscard]] int64_t images_seen() const { return plan_.batches_before(step_) * recipe_.batch_size; }
@@ -196,6 +198,8 @@ class Trainer {
   std::optional<BestEvaluation> best_;
 };
 
+/// What a checkpoint keeps its recipe under, in Checkpoint::options.
+inline constexpr const char* kRecipeKey = "recipe";
 /// The recipe a checkpoint was made with. Throws Error when it holds none.
 Recipe recipe_of(const Checkpoint& checkpoint);
 

@@ -3,6 +3,7 @@
 #include "ops/shape/copy.h"
 #include "train/checkpoint.h"
 #include "train/dataset_notes.h"
+#include "train/environment.h"
 #include "train/kept_checkpoints.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
@@ -26,7 +27,6 @@ namespace norma::train {
 namespace {
 
 // Of Checkpoint::options.
-constexpr const char* kRecipeKey = "recipe";
 constexpr const char* kLossSumKey = "loss_sum";
 constexpr const char* kLossStepsKey = "loss_steps";
 constexpr const char* kEpochLossSumKey = "epoch_loss_sum";
@@ -156,7 +156,8 @@ Checkpoint Trainer::checkpoint() const {
                   {kLeftOutInRowKey, std::to_string(left_out_in_row_)},
                   {kBatchesKey, std::to_string(plan_.batches_before(step_))},
                   {kClassesKey, std::to_string(train_set_->info().num_classes())},
-                  {kClassNamesKey, class_names_}},
+                  {kClassNamesKey, class_names_},
+                  {kVersionsKey, versions_json()}},
       .metric = evaluated_ && evaluated_->step == step_ ? std::optional(evaluated_->metric) : std::nullopt,
       .best = best_};
   if (scaler_) {

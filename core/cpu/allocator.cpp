@@ -2,6 +2,7 @@
 
 #include "core/counting_allocator.h"
 #include "core/cpu/arena.h"
+#include "core/cpu/available_memory.h"
 #include "core/memory_text.h"
 
 #include <malloc.h>
@@ -104,7 +105,27 @@ class CachingCpuAllocator final : public CountingAllocator {
     return pointer;
   }
 
+  // The system promises more memory than it has, and ends the process when the pages are written: so it is asked
+  // before. What it has left is looked up once in a while, as that takes some 50 µs.
+  bool system_has(size_t growth) {
+    constexpr size_t kBetweenLooks = size_t{256} << 20U;
+    if (growth > left_) {
+      left_ = std::min(available_memory(), growth + kBetweenLooks);
+    }
+    if (growth > left_) {
+      return false;
+    }
+    left_ -= growth;
+    return true;
+  }
+
   void* take_from_arena(size_t size) {
+    if (!system_has(arena_.growth_of(size))) {
+      release_cached();
+      if (!system_has(arena_.growth_of(size))) {
+        throw_out_of_memory(size);
+      }
+    }
     const size_t before = arena_.reserved();
     void* pointer = arena_.allocate(size);
     if (pointer != nullptr) {
@@ -120,12 +141,10 @@ class CachingCpuAllocator final : public CountingAllocator {
   }
 
   void* take_from_system(size_t size) {
-    // The system promises more than the machine has, and ends the process when the pages are written.
-    const bool possible = size <= memory_;
-    void* pointer = possible ? std::aligned_alloc(kAlignment, size) : nullptr;
-    if (pointer == nullptr && possible) {
+    void* pointer = system_has(size) ? std::aligned_alloc(kAlignment, size) : nullptr;
+    if (pointer == nullptr) {
       release_cached();
-      pointer = std::aligned_alloc(kAlignment, size);
+      pointer = system_has(size) ? std::aligned_alloc(kAlignment, size) : nullptr;
     }
     if (pointer == nullptr) {
       throw_out_of_memory(size);
@@ -151,8 +170,8 @@ class CachingCpuAllocator final : public CountingAllocator {
     statistics_.reserved -= static_cast<int64_t>(before - arena_.reserved());
   }
 
-  const size_t memory_ = physical_memory();
-  Arena arena_{memory_};
+  Arena arena_{physical_memory()};
+  size_t left_ = 0;                             // of what the system had at the last look
   std::map<size_t, std::vector<void*>> cache_;  // free blocks from outside the arena, by size
   std::unordered_map<void*, size_t> sizes_;     // of every block in use, and of those in cache_
 };

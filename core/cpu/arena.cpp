@@ -56,6 +56,11 @@ void* Arena::allocate(size_t size) {
   return base_ + offset;
 }
 
+size_t Arena::growth_of(size_t size) const {
+  const auto fit = by_size_.lower_bound({size, 0});
+  return fit == by_size_.end() ? 0 : size - std::min(size, free_.at(fit->second).used);
+}
+
 void Arena::deallocate(void* pointer, size_t size) {
   auto offset = static_cast<size_t>(static_cast<std::byte*>(pointer) - base_);
   FreeBlock block{.size = size, .used = size};

@@ -20,6 +20,8 @@ class Arena {
   /// The smallest free block that holds `size` bytes (a multiple of kAlignment), the lowest of several; nullptr where
   /// there is none.
   void* allocate(size_t size);
+  /// By how much allocate(size) would raise reserved(): pages that the system has still to give.
+  [[nodiscard]] size_t growth_of(size_t size) const;
   /// A block of allocate() with its size.
   void deallocate(void* pointer, size_t size);
   [[nodiscard]] bool owns(const void* pointer) const {

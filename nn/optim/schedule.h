@@ -37,7 +37,7 @@ Schedule one_cycle_momentum(const OneCycleOptions& options);
 
 struct StepOptions {
   std::vector<int64_t> milestones;  ///< the factor is multiplied by gamma at each of these steps
-  int64_t every = 0;                ///< or after every so many steps (0: not)
+  double every = 0;                 ///< or after every so many steps (0: not); of 2.4, at steps 3, 5, 8, …
   double gamma = 0.1;
 };
 Schedule step_schedule(const StepOptions& options);

@@ -47,7 +47,7 @@ TEST_CASE("norma eval: --use-ema takes the averaged weights of a run, and withou
 
 TEST_CASE("norma train: --tensorboard writes an event file with curves and the norms' weights") {
   const TemporaryFolder folder;
-  const Outcome trained = run_norma(folder.path(), kTrain + "--tensorboard");
+  const Outcome trained = run_norma(folder.path(), kTrain + "--tensorboard --model-ema");
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   std::string events;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "o")) {
@@ -56,8 +56,9 @@ TEST_CASE("norma train: --tensorboard writes an event file with curves and the n
       events = read_file(entry.path());
     }
   }
-  for (const char* tag : {"brain.Event:2", "loss/train", "loss/test", "accuracy/test", "images_per_second", "lr",
-                          "norm/bn1.weight", "norm/layer4.1.bn2.bias"}) {
+  for (const char* tag :
+       {"brain.Event:2", "loss/train", "loss/test", "accuracy/test", "loss/ema_test", "accuracy/ema_test",
+        "images_per_second", "lr", "norm/bn1.weight", "norm/layer4.1.bn2.bias"}) {
     CHECK_MESSAGE(events.find(tag) != std::string::npos, tag);
   }
 }

@@ -32,6 +32,7 @@ TEST_CASE("norma train: --dry-run says what the run will do and take, and writes
       "activations of 4 images [0-9.]+ MB \\(most in [^\n]+\\); counted in a step\n"
       "                at most [0-9.]+ MB of tensors at once; measured over 5 steps\n"
       "time            [0-9.e-]+ s a step, [0-9.]+ img/s; the median of 3 steps after 2\n"
+      "                loading gives [0-9.]+ img/s with 1 worker(, which is what the steps wait for)?\n"
       "                [0-9:]+ for 8 steps, [0-9:]+ for 1 evaluation: about [0-9:]+ in all\n"
       "nothing was written\n");
   CHECK_MESSAGE(std::regex_match(plan.out, text), plan.out);

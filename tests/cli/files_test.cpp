@@ -3,6 +3,7 @@
 #include "data/safetensors.h"
 #include "json.h"
 #include "models/registry.h"
+#include "train/environment.h"
 #include "train/folder_lock.h"
 
 #include <sys/stat.h>
@@ -376,11 +377,39 @@ TEST_CASE("norma train: a checkpoint that contradicts itself is not resumed") {
         "steps\n");
   CHECK(with_metadata("epoch", "3") ==
         "norma: checkpoint: o/last.safetensors: metadata 'epoch': expected a number from 0 to 2, the step, got 3; "
-        "'o/model_best.safetensors' is whole: --resume o\n");
+        "'o/model_best.safetensors' is whole: --resume o/model_best.safetensors\n");
   CHECK(with_metadata("step", "1") == "norma: train: the checkpoint is at step 1, but its optimizer at step 2\n");
   CHECK(error([](const Trained& trained) {
           trained.edit([](data::Safetensors& content) {
             tensor_named(content, "optimizer.step") = full({}, -3, {.dtype = DType::int64});
           });
         }) == "norma: optimizer.load_state_dict: step: expected at least 0, got -3\n");
+}
+
+TEST_CASE("norma train: a run that goes on with other versions says so") {
+  const Trained trained;
+  CHECK(trained.run("train --resume o --images 12").out.find("versions") == std::string::npos);
+  trained.edit([&](data::Safetensors& content) {
+    auto options = test::parse_json(content.metadata["options"]);
+    CHECK(options["versions"].get<std::string>() == train::versions_json());
+    CHECK(train::versions_json().starts_with("{\"norma\":\""));
+    options["versions"] = R"({"norma":"0.0.1"})";
+    content.metadata["options"] = data::json_text(options);
+  });
+  const Outcome other = trained.run("train --resume o --images 16");
+  CHECK_MESSAGE(other.code == 0, other.err);
+  CHECK_MESSAGE(other.out.find("changed on resuming, so that bits may differ: versions {\"norma\":\"0.0.1\"} → " +
+                               train::versions_json() + "\n") != std::string::npos,
+                other.out);
+}
+
+TEST_CASE("norma eval: --model of a checkpoint leaves the rest to its recipe") {
+  const Trained trained;  // with another norm than the model's own
+  const auto result = [&](const std::string& arguments) {
+    const Outcome outcome = trained.run("eval --checkpoint o " + arguments);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.out.substr(0, outcome.out.find(" images, "));
+  };
+  CHECK(result("--model convnext_atto") == result(""));
+  CHECK(trained.run("eval --checkpoint o --model convnext_femto").code == 2);
 }

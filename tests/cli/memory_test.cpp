@@ -36,7 +36,8 @@ NORMA_LIMITED_TEST_CASE(
     const std::regex text(
         "norma: train: batch-size: 256 images do not fit into memory \\(.*expected room for [0-9.]+ MB, got none: "
         "tensors hold [0-9.]+ (MB|bytes), and the process may have [0-9.]+ MB of addresses \\(ulimit -v\\)\\)"
-        "(; --batch-size ([0-9]+) would fit|; (a single one|[0-9]+) did not fit either)"
+        "(; --batch-size ([0-9]+) --grad-accum-steps [0-9]+ would fit, with as many images in an update|; (a single "
+        "one|[0-9]+) did not fit either)"
         "; a step holds parameters [0-9.]+ (MB|bytes), gradients [0-9.]+ MB, optimizer [0-9.]+ (MB|bytes)"
         "(, activations of 256 images [0-9.]+ (MB|GB) \\(most in [a-z0-9.]+ [0-9.]+ (MB|GB), .*\\))?\n");
     REQUIRE_MESSAGE(std::regex_match(outcome.err, found, text), outcome.err);

@@ -205,7 +205,7 @@ TEST_CASE("norma eval: files that are no checkpoint") {
 TEST_CASE("norma train: what is kept, and from where a folder goes on") {
   const TemporaryFolder folder;
   const std::string keep = "--recovery-interval 2 --checkpoint-hist 2 --quiet ";
-  const Outcome trained = run_norma(folder.path(), "train " + kTiny + keep + "--output o");
+  const Outcome trained = run_norma(folder.path(), "train " + kTiny + keep + "--log-json --output o");
   CHECK_MESSAGE(trained.code == 0, trained.err);
   CHECK(trained.out.find("best: test accuracy ") != std::string::npos);
   CHECK(trained.out.find(" %, after step 6 in epoch 1: o/model_best.safetensors\n") != std::string::npos);
@@ -216,8 +216,8 @@ TEST_CASE("norma train: what is kept, and from where a folder goes on") {
     }
     return found;
   };
-  CHECK(names() == std::set<std::string>{"args.toml", "checkpoint-1.safetensors", "last.safetensors", "metrics.csv",
-                                         "model_best.safetensors", "recovery-0-2.safetensors",
+  CHECK(names() == std::set<std::string>{"args.toml", "checkpoint-1.safetensors", "last.safetensors", "log.jsonl",
+                                         "metrics.csv", "model_best.safetensors", "recovery-0-2.safetensors",
                                          "recovery-0-4.safetensors", "summary.csv"});
   const std::string whole = read_file(folder / "o/last.safetensors");
   CHECK(read_file(folder / "o/model_best.safetensors") == whole);
@@ -234,6 +234,17 @@ TEST_CASE("norma train: what is kept, and from where a folder goes on") {
       run_norma(folder.path(), "train --resume o/recovery-0-2.safetensors --quiet --log-interval 2 --output p");
   CHECK_MESSAGE(elsewhere.code == 0, elsewhere.err);
   CHECK(read_file(folder / "p/last.safetensors") == whole);
+  // What is written beside it goes on, too, unless the command line says something else.
+  CHECK(std::filesystem::exists(folder / "p/log.jsonl"));
+  CHECK(read_file(folder / "p/args.toml") == read_file(folder / "o/args.toml"));
+  const Outcome less = run_norma(
+      folder.path(), "train --resume o/recovery-0-2.safetensors --no-tensorboard --checkpoint-hist 1 --output q");
+  CHECK_MESSAGE(less.code == 0, less.err);
+  CHECK(read_file(folder / "q/args.toml").ends_with("\nrecovery-interval = 2\n"));
+  test::write_file(folder / "q/args.toml",
+                   "# Options of a run: norma train --config args.toml\nrecovery-interval = -1\n");
+  CHECK(run_norma(folder.path(), "train --resume q").err ==
+        "norma: train: q/args.toml:2:1: recovery-interval: expected a whole number from 0 to 1000000, got -1\n");
 
   // A file that was cut is passed over; the steps since the whole one before it are done again.
   for (const char* cut : {"last", "model_best", "checkpoint-1"}) {
@@ -257,7 +268,8 @@ TEST_CASE("norma train: what is kept, and from where a folder goes on") {
   const Outcome half = run_norma(folder.path(), "train --resume o/last.safetensors");
   CHECK(half.code == 2);
   CHECK_MESSAGE(half.err.starts_with("norma: safetensors: o/last.safetensors: tensor '"), half.err);
-  CHECK_MESSAGE(half.err.ends_with("; 'o/checkpoint-1.safetensors' is whole: --resume o\n"), half.err);
+  CHECK_MESSAGE(half.err.ends_with("; 'o/checkpoint-1.safetensors' is whole: --resume o/checkpoint-1.safetensors\n"),
+                half.err);
   CHECK(std::count(half.err.begin(), half.err.end(), '\n') == 1);
   CHECK(read_file(folder / "o/model_best.safetensors") == whole);
 }

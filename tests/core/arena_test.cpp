@@ -30,8 +30,12 @@ TEST_CASE("arena: blocks follow each other, and the smallest hole that fits is f
   CHECK(arena.owns(a));
   CHECK_FALSE(arena.owns(&arena));
   CHECK(arena.reserved() == 8 * kUnit);
+  CHECK(arena.growth_of(5 * kUnit) == 5 * kUnit);
+  CHECK(arena.growth_of(500 * kUnit) == 0);  // does not fit
   arena.deallocate(a, 4 * kUnit);
   arena.deallocate(c, 2 * kUnit);
+  CHECK(arena.growth_of(2 * kUnit) == 0);
+  CHECK(arena.growth_of(5 * kUnit) == 5 * kUnit);
   CHECK(arena.allocate(2 * kUnit) == c);
   CHECK(arena.allocate(kUnit) == a);
   CHECK(bytes(arena.allocate(3 * kUnit)) == bytes(a) + kUnit);

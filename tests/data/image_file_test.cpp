@@ -5,7 +5,10 @@
 #include "data/resize.h"
 #include "files.h"
 
+#include <zlib.h>
+
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <numeric>
 #include <string>
@@ -181,8 +184,7 @@ TEST_CASE("image: what is no image, or damaged, has a text that names the file")
     wrong[at] = static_cast<char>(wrong[at] ^ 1);
     CHECK_MESSAGE(error(wrong).starts_with("image: " + file + ": damaged: "), error(wrong));
   }
-  CHECK(error(kSixteenBits.substr(0, kSixteenBits.size() - 13)) ==
-        "image: " + file + ": damaged: it ends early, or a check sum is wrong");
+  CHECK(error(kSixteenBits.substr(0, kSixteenBits.size() - 13)) == "image: " + file + ": damaged: it ends early");
   // The header of a PNG of 30000 x 30000 pixels.
   std::string huge = kSixteenBits;
   huge.replace(16, 8, std::string("\0\0\x75\x30\0\0\x75\x30", 8));
@@ -195,6 +197,53 @@ TEST_CASE("image: what is no image, or damaged, has a text that names the file")
   CHECK(error_of([&] { write_png(folder / "x.png", {.height = 1, .width = 2, .channels = 1, .pixels = {1}}); }) ==
         "image: image: expected 2 bytes, got 1");
   CHECK(folder.names() == std::vector<std::string>{"x.jpg"});
+}
+
+TEST_CASE("image: a PNG of few pixels that would fill the memory is refused") {
+  const TemporaryFolder folder;
+  const auto big_endian = [](uint32_t x) {
+    return std::string{static_cast<char>(x >> 24), static_cast<char>(x >> 16), static_cast<char>(x >> 8),
+                       static_cast<char>(x)};
+  };
+  const auto chunk = [&](const std::string& type, const std::string& content) {
+    const std::string checked = type + content;
+    const auto sum = crc32_z(0, reinterpret_cast<const Bytef*>(checked.data()), checked.size());
+    return big_endian(static_cast<uint32_t>(content.size())) + checked + big_endian(static_cast<uint32_t>(sum));
+  };
+  const auto compressed = [](size_t count) {
+    const std::string zeros(count, '\0');
+    std::string out(compressBound(count), '\0');
+    uLongf size = out.size();
+    REQUIRE(compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(zeros.data()),
+                     zeros.size()) == Z_OK);
+    return out.substr(0, size);
+  };
+  // `side` pixels square of 8 bits' grey; the pixels in chunks of 1000 bytes.
+  const auto png = [&](uint32_t side, const std::string& pixels, char interlaced) {
+    std::string bytes = "\x89PNG\r\n\x1A\n" +
+                        chunk("IHDR", big_endian(side) + big_endian(side) + std::string("\x08\0\0\0", 4) + interlaced);
+    for (size_t i = 0; i < pixels.size(); i += 1000) {
+      bytes += chunk("IDAT", pixels.substr(i, 1000));
+    }
+    write_file(folder / "x.png", bytes + chunk("IEND", ""));
+    return error_of([&] { read_image(folder / "x.png"); });
+  };
+  const std::string fault = "image: " + (folder / "x.png").string() + ": damaged: its pixels are more than its size";
+  const std::string bomb = compressed(size_t{300} << 20);
+  CHECK(png(1, bomb, '\0') == fault);
+  CHECK(png(9, bomb, '\1') == fault);
+  // Stored pixels of as many bytes, none too many: the error is that of no picture. And a small one with too many.
+  std::string stored(size_t{600} * 601, '\0');
+  for (size_t i = 0; i < stored.size(); ++i) {
+    stored[i] = i % 601 == 0 ? '\0' : static_cast<char>(i * i * 2654435761U >> 13);
+  }
+  std::string out(compressBound(stored.size()), '\0');
+  uLongf size = out.size();
+  REQUIRE(compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(stored.data()),
+                   stored.size()) == Z_OK);
+  CHECK(png(600, out.substr(0, size), '\0') == "no error");
+  CHECK(read_image(folder / "x.png").at(3, 4, 0) == static_cast<uint8_t>(stored[3 * 601 + 5]));
+  CHECK(png(2, compressed(5000), '\0') == "no error");
 }
 
 TEST_CASE("image: raw PNM of 8 and 16 bits and of other maxima, in grey and colour") {

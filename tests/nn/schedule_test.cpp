@@ -72,6 +72,9 @@ TEST_CASE("schedule: steps") {
   check_factors(step_schedule({.milestones = {2, 5}, .gamma = 0.2}),
                 {1.0, 1.0, 0.2, 0.2, 0.2, 0.04000000000000001, 0.04000000000000001});
   check_factors(step_schedule({.every = 3, .gamma = 0.5}), {1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25});
+  // Python's t // 2.4, which is timm's.
+  check_factors(step_schedule({.every = 2.4, .gamma = 0.5}),
+                {1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125, 0.125, 0.0625, 0.0625, 0.03125});
 }
 
 TEST_CASE("schedule: constant") {

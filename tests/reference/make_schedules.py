@@ -46,6 +46,7 @@ CASES = {
     "multistep": dict(kind="multistep", warmup=2, warmup_lr=0.1, milestones=[3, 7], rate=0.2),
     "multistep by epochs": dict(kind="multistep", by_epoch=True, warmup=2, milestones=[3, 7], rate=0.2),
     "step after its warm-up": dict(kind="step", warmup=2, warmup_lr=0.1, prefix=True, every=3, rate=0.5),
+    "step of 2.4 by epochs": dict(kind="step", by_epoch=True, every=2.4, rate=0.5),
 }
 
 for name, case in CASES.items():

@@ -2,6 +2,7 @@
 
 #include "core/factory.h"
 #include "files.h"
+#include "train/dataset_notes.h"
 #include "train/kept_checkpoints.h"
 
 #include <doctest/doctest.h>
@@ -85,6 +86,13 @@ TEST_CASE("average: what differs is named") {
         "average: " + b + ": tensor 'z': " + a + " has none of this name");
   CHECK(error([](Checkpoint& c) { c.model_name = "resnet50"; }) ==
         "average: " + b + ": model: expected 'resnet18', as in " + a + ", got 'resnet50'");
+  // Networks of the same tensors that compute something else.
+  CHECK(error([](Checkpoint& c) { c.options["recipe"] = R"({"conv_layer": "std_conv"})"; }) ==
+        "average: " + b + ": conv-layer: expected 'conv', as in " + a + ", got 'std_conv'");
+  CHECK(error([](Checkpoint& c) { c.options["recipe"] = R"({"norm_policy": "[[rule]]"})"; }) ==
+        "average: " + b + ": norm-policy: expected that of " + a + ", got another");
+  CHECK(error([](Checkpoint& c) { c.options[kClassNamesKey] = R"(["bee", "ant"])"; }) ==
+        "average: " + b + ": expected the classes of " + a + ", in their order, got others");
   CHECK(error([](Checkpoint& c) {
           c.model[0].second = from_vector<float>({1, std::numeric_limits<float>::quiet_NaN()}, {2});
         }) == "average: " + b + ": tensor 'fc.weight': expected finite numbers, got 1 of 2 that are NaN or infinite");

@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include "core/factory.h"
+#include "data/safetensors.h"
 #include "files.h"
 #include "train/kept_checkpoints.h"
 
@@ -106,6 +107,24 @@ TEST_CASE("checkpoints: the newest of a folder, past half-written ones") {
   CHECK_MESSAGE(warnings[0].find("recovery-2-1.safetensors: tensor 'w': data_offsets: expected a range within the 15 "
                                  "bytes of data") != std::string::npos,
                 warnings[0]);
+}
+
+TEST_CASE("checkpoints: a whole file that is not understood may be the newest: it is not passed over") {
+  const TemporaryFolder folder;
+  std::vector<std::string> warnings;
+  save_checkpoint(folder / "checkpoint-2.safetensors", at_step(4));
+  const std::string last = (folder / "last.safetensors").string();
+  const auto error = [&] { return error_of([&] { newest_checkpoint(folder.path(), warnings); }); };
+  const std::string hint = "; to go on from another one all the same, resume that by its name ('" +
+                           (folder / "checkpoint-2.safetensors").string() + "' is at step 4)";
+  data::save_safetensors(last, {{"w", full({4}, 1)}}, {{"norma_checkpoint", "2"}});
+  CHECK(error() == "checkpoint: " + last + ": expected a checkpoint of version 1, got version 2" + hint);
+  data::save_safetensors(last, {{"w", full({4}, 1)}}, {});
+  CHECK(error() == "checkpoint: " + last + ": expected a checkpoint, got a file with weights only" + hint);
+  std::filesystem::remove(last);
+  std::filesystem::create_symlink("gone", last);  // cannot be opened, by root neither
+  CHECK(error().ends_with(hint));
+  CHECK(warnings.empty());
 }
 
 TEST_CASE("checkpoints: a run writes over no others") {

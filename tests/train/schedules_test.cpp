@@ -112,6 +112,13 @@ TEST_CASE("schedules: multistep and step, timm's") {
                   r.decay_rate = 0.5;
                 }),
       {0.1, 0.15000000000000002, 0.25, 0.45000000000000007, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125, 0.125});
+  check_rates(recipe_of("step",
+                        [](Recipe& r) {
+                          r.sched_on_updates = false;
+                          r.decay_epochs = 2.4;
+                          r.decay_rate = 0.5;
+                        }),
+              {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.125, 0.125, 0.125, 0.0625, 0.0625});
 }
 
 TEST_CASE("schedules: without timm's options they are what they were") {

@@ -1,0 +1,97 @@
+#include "core/cpu/available_memory.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <string_view>
+
+namespace norma {
+
+namespace {
+
+/// The number behind `key` in lines of "key number", with a colon behind the key or none.
+std::optional<size_t> number_of(const std::filesystem::path& file, std::string_view key) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    size_t value = 0;
+    if (words >> name >> value && (name == key || (name.size() == key.size() + 1 && name.starts_with(key)))) {
+      return value;
+    }
+  }
+  return {};
+}
+
+/// The number that is all of a file; none for "max".
+std::optional<size_t> number_in(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  size_t value = 0;
+  return in >> value ? std::optional(value) : std::nullopt;
+}
+
+/// How the two versions of control groups name their files.
+struct Names {
+  const char* limit;
+  const char* usage;
+  const char* droppable[2];  // in memory.stat
+};
+constexpr Names kVersion1 = {.limit = "memory.limit_in_bytes",
+                             .usage = "memory.usage_in_bytes",
+                             .droppable = {"total_inactive_file", "total_active_file"}};
+constexpr Names kVersion2 = {
+    .limit = "memory.max", .usage = "memory.current", .droppable = {"inactive_file", "active_file"}};
+
+/// What the group at `path` below `top`, and those that it lies in, leave.
+size_t left_in_groups(const std::filesystem::path& top, const std::string& path, const Names& names) {
+  size_t left = SIZE_MAX;
+  std::filesystem::path relative = std::filesystem::path(path).relative_path();
+  while (true) {
+    const std::filesystem::path folder = top / relative;
+    const std::optional<size_t> limit = number_in(folder / names.limit);
+    const std::optional<size_t> usage = number_in(folder / names.usage);
+    if (limit && usage) {
+      size_t used = *usage;
+      for (const char* key : names.droppable) {
+        used -= std::min(used, number_of(folder / "memory.stat", key).value_or(0));
+      }
+      left = std::min(left, *limit - std::min(*limit, used));
+    }
+    if (relative.empty()) {
+      return left;
+    }
+    relative = relative.parent_path();
+  }
+}
+
+}  // namespace
+
+size_t available_memory(const std::filesystem::path& root) {
+  constexpr size_t kKilobyte = 1024;
+  size_t left = SIZE_MAX;
+  if (const auto available = number_of(root / "proc/meminfo", "MemAvailable")) {
+    left = kKilobyte * (*available + number_of(root / "proc/meminfo", "SwapFree").value_or(0));
+  }
+  // Lines of "number:controllers:path"; version 2 has the number 0 and names no controllers.
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) {
+      continue;
+    }
+    const std::string controllers = line.substr(first, second - first) + ",";
+    const std::string path = line.substr(second + 1);
+    if (controllers == ":,") {
+      left = std::min(left, left_in_groups(root / "sys/fs/cgroup", path, kVersion2));
+    } else if (controllers.find(",memory,") != std::string::npos || controllers.starts_with(":memory,")) {
+      left = std::min(left, left_in_groups(root / "sys/fs/cgroup/memory", path, kVersion1));
+    }
+  }
+  return left;
+}
+
+}  // namespace norma

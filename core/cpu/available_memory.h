@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+
+namespace norma {
+
+/// Bytes that the system could still give to this process: what Linux takes to be available, free swap included, or
+/// less where a control group (a container's limit) leaves less. Files in memory that can be dropped count as available.
+/// SIZE_MAX where nothing is known. `root` is where /proc and /sys lie.
+size_t available_memory(const std::filesystem::path& root = "/");
+
+}  // namespace norma
