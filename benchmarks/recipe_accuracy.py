@@ -2,7 +2,7 @@
 """Trains by a recipe for Fashion-MNIST in Norma and in PyTorch, one after the other, and writes what became of it.
 
 PyTorch's side reads the options that Norma's run saved (args.toml), and refuses those that it does not know; its network is
-torchvision's. Writes docs/runs/NAME.md (the page), NAME.csv (accuracy after each epoch, of both) and NAME.svg (the curves).
+torchvision's. Writes docs/recipes/NAME.md (the page), NAME.csv (accuracy after each epoch, of both) and NAME.svg (the curves).
 
     ./run build && python3 benchmarks/recipe_accuracy.py      (needs torch, torchvision, numpy and matplotlib; two hours)
 
@@ -29,6 +29,7 @@ import processor
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIZE = 28
 LOGGED = 50  # steps
+COMMIT = "commit.txt"  # beside a run of this script's: what it was made with
 
 # Options that PyTorch's side reads; of all others only these values are known to it, and those that change no number.
 READ = {"epochs", "batch-size", "lr", "momentum", "weight-decay", "smoothing", "random-crop", "hflip", "seed", "precision"}
@@ -144,6 +145,8 @@ def train_norma(options):
     if folder.exists():
         sys.exit(f"recipe_accuracy: {folder}: is there; take it with --run, or remove it")
     subprocess.run([ROOT / "build/cpu-release/cli/norma", "train", "--config", options.recipe, "--output", folder], check=True)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    (folder / COMMIT).write_text(commit.stdout)
     return folder
 
 
@@ -170,7 +173,7 @@ def draw(path, title, series):
 
 
 def write(name, folder, series, rates, versions, recipe):
-    docs = ROOT / "docs/runs"
+    docs = ROOT / "docs/recipes"
     docs.mkdir(exist_ok=True)
     args = tomllib.loads((folder / "args.toml").read_text())
     ours = series["Norma"]
@@ -196,8 +199,8 @@ def write(name, folder, series, rates, versions, recipe):
     lines += ["", f"![test accuracy after each epoch]({name}.svg)", "", "| epoch | " + " | ".join(series) + " |",
               "|---|" + "---|" * len(series)]
     lines += [f"| {i + 1} | " + " | ".join(f"{rows[i][3]:.2f} %" for rows in series.values()) + " |" for i in range(len(ours))]
-    lines += ["", f"The numbers: [{name}.csv]({name}.csv); Norma's log: [{name}_log.csv]({name}_log.csv). "
-              "SHA-256 of Norma's last checkpoint (the bits of another kind of processor differ):", "",
+    lines += ["", f"The numbers: [{name}.csv]({name}.csv); Norma's log: [{name}_log.csv]({name}_log.csv). SHA-256 of Norma's",
+              "last checkpoint (the bits of another kind of processor, or of another commit, differ):", "",
               f"    {digest}", ""]
     (docs / f"{name}.md").write_text("\n".join(lines))
 
@@ -216,8 +219,8 @@ def main():
     args = tomllib.loads((folder / "args.toml").read_text())
     series, rates, versions = {}, {}, {}
     series["Norma"], rates["Norma"] = norma_rows(folder)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    versions["Norma"] = f"Norma {commit.stdout.strip()}"
+    commit = (folder / COMMIT).read_text().strip() if (folder / COMMIT).exists() else "of an unknown commit"
+    versions["Norma"] = f"Norma {commit}"
     if not options.norma_only:
         check_options(args)
         log = options.pytorch_log or folder / "pytorch.log"
