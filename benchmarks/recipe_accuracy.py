@@ -37,17 +37,18 @@ KNOWN = {"model": "resnet18", "small-stem": True, "dataset": "fashion_mnist", "i
          "sched": "onecycle", "channels-last": True, "conv-layer": "conv", "sched-on-updates": True, "grad-accum-steps": 1,
          "layer-decay": 1}
 HARMLESS = {"skip-bad-images", "interpolation", "crop-pct", "ratio", "remode", "recount", "train-interpolation", "mixup-prob",
-            "mixup-switch-prob", "clip-mode", "lr-base-size", "decay-epochs", "decay-milestones", "decay-rate", "max-nonfinite",
-            "model-ema-decay"}
+            "mixup-switch-prob", "clip-mode", "lr-base-size", "decay-epochs", "decay-milestones", "decay-rate",
+            "max-nonfinite", "model-ema-decay", "log-json", "tensorboard", "telemetry", "checkpoint-hist",
+            "recovery-interval"}
 
 
 def check_options(options):
     for name, value in options.items():
-        if name in READ or name in HARMLESS or value in (0, False):
-            continue
-        if KNOWN.get(name) != value:
-            sys.exit(f"recipe_accuracy: {name}: expected {KNOWN.get(name, 'no such option')}, got {value}")
-    if options["precision"] not in ("float32", "amp_bfloat16"):
+        if name in KNOWN and value != KNOWN[name]:
+            sys.exit(f"recipe_accuracy: {name}: expected {KNOWN[name]}, got {value}")
+        if name not in READ | HARMLESS | KNOWN.keys() and value not in (0, False):
+            sys.exit(f"recipe_accuracy: {name}: expected no such option, got {value}")
+    if options.get("precision", "float32") not in ("float32", "amp_bfloat16"):
         sys.exit(f"recipe_accuracy: precision: expected float32 or amp_bfloat16, got {options['precision']}")
 
 
@@ -144,8 +145,8 @@ def train_norma(options):
     folder = ROOT / "runs" / options.recipe.stem
     if folder.exists():
         sys.exit(f"recipe_accuracy: {folder}: is there; take it with --run, or remove it")
-    subprocess.run([ROOT / "build/cpu-release/cli/norma", "train", "--config", options.recipe, "--output", folder], check=True)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=True)
+    subprocess.run([ROOT / "build/cpu-release/cli/norma", "train", "--config", ROOT / options.recipe, "--output", folder], check=True)
     (folder / COMMIT).write_text(commit.stdout)
     return folder
 
@@ -185,7 +186,7 @@ def write(name, folder, series, rates, versions, recipe):
     digest = hashlib.sha256((folder / "last.safetensors").read_bytes()).hexdigest()
     log = (folder / "metrics.csv").read_text()
     (docs / f"{name}_log.csv").write_text(log)
-    lines = [f"# `{recipe.relative_to(ROOT)}`, measured", "",
+    lines = [f"# `{recipe}`, measured", "",
              f"`python3 benchmarks/recipe_accuracy.py` made this page on {datetime.date.today()}: "
              f"{processor.describe()['name']}, {os.cpu_count()} cores.", "",
              "| | test accuracy | test loss | images per second in training, median |", "|---|---|---|---|"]
@@ -213,7 +214,11 @@ def main():
     parser.add_argument("--norma-only", action="store_true")
     parser.add_argument("--data-dir", type=pathlib.Path, default=pathlib.Path("/usr/share/datasets/fashion-mnist"))
     options = parser.parse_args()
-    options.recipe = options.recipe.resolve()
+    options.recipe = options.recipe.resolve().relative_to(ROOT)
+    import matplotlib  # noqa: F401: before hours have passed
+    if not options.norma_only:
+        import torchvision  # noqa: F401
+        check_options(tomllib.loads((ROOT / options.recipe).read_text()))
 
     folder = options.run or train_norma(options)
     args = tomllib.loads((folder / "args.toml").read_text())

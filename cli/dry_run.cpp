@@ -58,12 +58,14 @@ std::string dry_run_text(train::Trainer& trainer, const std::string& recipe_line
   text += line("time", fmt::format("{:.3g} s a step, {:.1f} img/s; the median of {} steps after {}", run.step_seconds,
                                    static_cast<double>(run.images_per_step) / run.step_seconds, run.timed_steps,
                                    run.first_steps));
-  const char* const waits = run.workers == 0                         ? ", which each step waits for"
-                            : run.loading_seconds < run.step_seconds ? ""
-                                                                     : ", which is what the steps wait for";
-  text += line("", fmt::format("loading gives {:.1f} img/s with {} worker{}{}",
-                               static_cast<double>(run.images_per_step) / run.loading_seconds, run.workers,
-                               run.workers == 1 ? "" : "s", waits));
+  if (run.loading_seconds > 0) {
+    const char* const waits = run.workers == 0                         ? ", which each step waits for"
+                              : run.loading_seconds < run.step_seconds ? ""
+                                                                       : ", which is what the steps wait for";
+    text += line("", fmt::format("loading gives {:.1f} img/s with {} worker{}{}",
+                                 static_cast<double>(run.images_per_step) / run.loading_seconds, run.workers,
+                                 run.workers == 1 ? "" : "s", waits));
+  }
   text += line(
       "", fmt::format("{} for {} steps, {} for {} evaluation{}: about {} in all",
                       train::format_duration(run.step_seconds * static_cast<double>(run.steps_left)), run.steps_left,

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+
 namespace norma {
 
 namespace {
@@ -22,10 +24,9 @@ std::string limit_text() {
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
     return fmt::format("the process may have {} of addresses (ulimit -v)", byte_text(limit.rlim_cur));
   }
-  const size_t available = available_memory();
-  const std::string left =
-      available < physical_memory() ? fmt::format(", of which {} are left", byte_text(available)) : "";
-  return fmt::format("the machine has {}{}", byte_text(physical_memory()), left);
+  const size_t memory = physical_memory();
+  return fmt::format("the machine has {}, of which {} are left", byte_text(memory),
+                     byte_text(std::min(available_memory(), memory)));
 }
 
 }  // namespace

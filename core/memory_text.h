@@ -6,7 +6,8 @@
 namespace norma {
 
 /// What the error says when memory does not suffice: "expected room for 4.2 MB, got none: tensors hold 257.2 MB, and
-/// the machine has 25.1 GB, of which 20.3 GB are left", or the limit of addresses (ulimit -v) where the process has one.
+/// the machine has 25.1 GB, of which 20.3 GB are left", or the limit of addresses (ulimit -v) where the process has
+/// one.
 std::string no_room_text(size_t bytes, size_t in_use);
 
 }  // namespace norma

@@ -195,7 +195,8 @@ namespace {
 
 /// The pixels of a PNG file as its chunks have them.
 struct PngPixels {
-  uint64_t bytes = 0;  ///< that the header's size asks for, with the filter of each row; at least
+  uint64_t bytes = 0;  ///< that the header's size asks for, with the filter of each row; at most
+  uint64_t least = 0;  ///< of them without filters
   bool plain = true;   ///< compressed with a header of zlib's; without one in Apple's kind
   uint64_t compressed = 0;
   std::vector<std::string_view> chunks = {};
@@ -210,23 +211,23 @@ struct PngPixels {
     const uint64_t row_bits = uint64_t{big_endian(header, 0)} * byte_at(header, 8) * kSamples[byte_at(header, 9)];
     const uint64_t rows_of_passes = byte_at(header, 12) == 0 ? 0 : 4 * height + 16;  // and the last byte of each
     bytes = height * ((row_bits + 7) / 8 + 1) + rows_of_passes;
+    least = height * row_bits / 8;
   }
 
-  /// Whether decompressing gives more bytes than the header's size asks for. Says no where that could not be much.
-  [[nodiscard]] bool are_too_many() const {
+  /// What is wrong with them, or "". stb takes whatever they decompress to, which can be gigabytes of a few pixels;
+  /// files that are too small for that are not looked at.
+  [[nodiscard]] std::string fault() const {
     constexpr uint64_t kMostGain = 1032;  // of deflate
     constexpr uint64_t kNotMuch = uint64_t{256} << 20;
-    if (compressed * kMostGain <= bytes + kNotMuch) {
-      return false;
-    }
+    const uint64_t limit = bytes + kNotMuch;
     z_stream stream = {};
-    if (inflateInit2(&stream, plain ? MAX_WBITS : -MAX_WBITS) != Z_OK) {
-      return false;
+    if (compressed * kMostGain <= limit || inflateInit2(&stream, plain ? MAX_WBITS : -MAX_WBITS) != Z_OK) {
+      return "";
     }
     std::vector<Bytef> out(size_t{1} << 16);
     uint64_t count = 0;
     int state = Z_OK;
-    for (size_t i = 0; i < chunks.size() && state == Z_OK && count <= bytes; ++i) {
+    for (size_t i = 0; i < chunks.size() && state == Z_OK && count <= limit; ++i) {
       // zlib does not write there.
       stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(chunks[i].data()));
       stream.avail_in = static_cast<uInt>(chunks[i].size());
@@ -235,11 +236,15 @@ struct PngPixels {
         stream.avail_out = static_cast<uInt>(out.size());
         state = inflate(&stream, Z_NO_FLUSH);
         count += out.size() - stream.avail_out;
-      } while (state == Z_OK && stream.avail_out == 0 && count <= bytes);
+      } while (state == Z_OK && stream.avail_out == 0 && count <= limit);
       state = state == Z_BUF_ERROR ? Z_OK : state;  // it waits for the next chunk
     }
     inflateEnd(&stream);
-    return count > bytes;
+    if (count > limit) {
+      return "its pixels are more than its size";
+    }
+    const bool ended_early = state != Z_OK && state != Z_STREAM_END && count < least;
+    return ended_early ? "its pixels cannot be decompressed" : "";
   }
 };
 
@@ -252,7 +257,7 @@ std::string fault_of_png(std::string_view bytes) {
     const size_t length = big_endian(bytes, i);
     const std::string_view type = bytes.substr(i + 4, 4);
     if (type == "IEND"sv) {
-      return pixels.are_too_many() ? "its pixels are more than its size" : "";
+      return pixels.fault();
     }
     if (bytes.size() - i < length + 12) {
       break;

@@ -12,17 +12,18 @@
 
 namespace norma::train {
 
-double Trainer::loading_seconds() const {
-  data::Loader loader = make_train_loader(recipe_, train_set_, options_.workers, plan_.batches_before(step_));
+double Trainer::loading_seconds(data::Loader& loader) const {
   const int64_t batches = prefetched_batches(options_.workers);
-  for (int64_t i = 0; i < batches; ++i) {  // those that all threads begin with come at once
+  for (int64_t i = 0; i < batches; ++i) {  // those that are ready or half done
     loader.next();
   }
   const double start = now();
-  for (int64_t i = 0; i < batches; ++i) {
-    loader.next();
+  int64_t loaded = 0;
+  while (loaded < batches && loader.next()) {
+    ++loaded;
   }
-  return (now() - start) * static_cast<double>(recipe_.grad_accum_steps) / static_cast<double>(batches);
+  return loaded == 0 ? 0
+                     : (now() - start) * static_cast<double>(recipe_.grad_accum_steps) / static_cast<double>(loaded);
 }
 
 DryRun Trainer::dry_run() {
@@ -43,6 +44,7 @@ DryRun Trainer::dry_run() {
   seen->start({.model = *model_, .first_step = step_, .total_steps = total_steps_, .batch_size = recipe_.batch_size});
   data::Loader loader = make_train_loader(recipe_, train_set_, options_.workers, plan_.batches_before(step_));
   std::vector<double> seconds;
+  std::vector<double> computing;
   double waited = 0;
   const auto next = [&] {
     const double start = now();
@@ -58,9 +60,13 @@ DryRun Trainer::dry_run() {
       const double start = now();
       train_step(plan_.batches_of(step_), next);
       (step_ - first < kFirstSteps ? result.first_steps : result.timed_steps) += 1;
-      seconds.push_back(now() - start - waited);
+      seconds.push_back(now() - start);
+      computing.push_back(seconds.back() - waited);
     }
     step_ = first;
+    result.peak_bytes = allocator(device_).statistics().peak_allocated;
+    result.workers = options_.workers;
+    result.loading_seconds = loading_seconds(loader);
   } catch (const OutOfMemory& error) {
     fail_for_memory(error.what());
   } catch (const std::bad_alloc&) {
@@ -68,15 +74,17 @@ DryRun Trainer::dry_run() {
   }
   if (result.timed_steps > 0) {
     seconds.erase(seconds.begin(), seconds.begin() + result.first_steps);
+    computing.erase(computing.begin(), computing.begin() + result.first_steps);
   } else {
     std::swap(result.first_steps, result.timed_steps);
   }
-  result.workers = options_.workers;
-  result.loading_seconds = loading_seconds();
-  const double computing = median(seconds);
-  result.step_seconds =
-      result.workers == 0 ? computing + result.loading_seconds : std::max(computing, result.loading_seconds);
-  result.peak_bytes = allocator(device_).statistics().peak_allocated;
+  if (result.loading_seconds == 0) {
+    result.step_seconds = median(seconds);
+  } else if (result.workers == 0) {
+    result.step_seconds = median(computing) + result.loading_seconds;
+  } else {
+    result.step_seconds = std::max(median(computing), result.loading_seconds);
+  }
   result.memory = memory_use(*model_, *optimizer_, ema_);
   result.memory.images = recipe_.batch_size;
   result.memory.activations = seen->activations();

@@ -12,8 +12,10 @@ struct DryRun {
   int64_t peak_bytes = 0;   ///< the most that tensors held, measured
   int64_t first_steps = 0;  ///< that were not timed: kernels are made, and memory is fetched
   int64_t timed_steps = 0;
-  double step_seconds = 0;     ///< their median without waiting for images, or loading_seconds where that is longer
-  double loading_seconds = 0;  ///< of the images of a step, by loader threads that do nothing else for so long
+  /// Their median without waiting for images, or loading_seconds where that is longer; with waiting where that is not
+  /// known.
+  double step_seconds = 0;
+  double loading_seconds = 0;  ///< of the images of a step, as fast as they come; 0: the run is too short to tell
   int workers = 0;             ///< loader threads; 0: a step is both one after the other
   int64_t images_per_step = 0;
   int64_t steps_left = 0;         ///< of the run, from where it begins

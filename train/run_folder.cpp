@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <system_error>
 
@@ -54,7 +55,9 @@ bool comes_first(const CheckpointFile& a, const CheckpointFile& b) {
 /// Whether a file that is no checkpoint can be opened and is half-written. False: nothing is known of it (permissions,
 /// a disk that fails), or it is whole and of another version or kind.
 bool is_damaged(const std::filesystem::path& file) {
-  if (!std::ifstream(file).is_open()) {
+  std::ifstream in(file, std::ios::binary);
+  std::array<char, 4096> beginning{};
+  if (!in.is_open() || in.read(beginning.data(), beginning.size()).bad()) {
     return false;
   }
   try {

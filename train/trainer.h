@@ -130,8 +130,9 @@ class Trainer {
   [[nodiscard]] std::pair<double, bool> look_at(const Tensor& loss) const;
   /// Where the step that comes next goes wrong: find_fault() with its own batches and random numbers.
   std::string find_fault_of_step();
-  /// For dry_run(): what loading the images of a step takes.
-  [[nodiscard]] double loading_seconds() const;
+  /// For dry_run(): what loading the images of a step takes a loader whose batches nobody computes with; 0 where the
+  /// run has too few of them to tell.
+  double loading_seconds(data::Loader& loader) const;
   [[noreturn]] void fail_for_memory(const std::string& reason);
   /// Images of all steps so far.
   [[nodiscard]] int64_t images_seen() const { return plan_.batches_before(step_) * recipe_.batch_size; }

@@ -141,10 +141,13 @@ class CachingCpuAllocator final : public CountingAllocator {
   }
 
   void* take_from_system(size_t size) {
-    void* pointer = system_has(size) ? std::aligned_alloc(kAlignment, size) : nullptr;
+    const auto take = [&] {
+      return size <= memory_ && system_has(size) ? std::aligned_alloc(kAlignment, size) : nullptr;
+    };
+    void* pointer = take();
     if (pointer == nullptr) {
       release_cached();
-      pointer = system_has(size) ? std::aligned_alloc(kAlignment, size) : nullptr;
+      pointer = take();
     }
     if (pointer == nullptr) {
       throw_out_of_memory(size);
@@ -170,7 +173,8 @@ class CachingCpuAllocator final : public CountingAllocator {
     statistics_.reserved -= static_cast<int64_t>(before - arena_.reserved());
   }
 
-  Arena arena_{physical_memory()};
+  const size_t memory_ = physical_memory();
+  Arena arena_{memory_};
   size_t left_ = 0;                             // of what the system had at the last look
   std::map<size_t, std::vector<void*>> cache_;  // free blocks from outside the arena, by size
   std::unordered_map<void*, size_t> sizes_;     // of every block in use, and of those in cache_

@@ -1,6 +1,7 @@
 #include "core/cpu/available_memory.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <optional>
@@ -37,13 +38,14 @@ std::optional<size_t> number_in(const std::filesystem::path& file) {
 struct Names {
   const char* limit;
   const char* usage;
-  const char* droppable[2];  // in memory.stat
+  std::array<const char*, 3> droppable;  // in memory.stat
 };
 constexpr Names kVersion1 = {.limit = "memory.limit_in_bytes",
                              .usage = "memory.usage_in_bytes",
-                             .droppable = {"total_inactive_file", "total_active_file"}};
-constexpr Names kVersion2 = {
-    .limit = "memory.max", .usage = "memory.current", .droppable = {"inactive_file", "active_file"}};
+                             .droppable = {"total_inactive_file", "total_active_file", "total_slab_reclaimable"}};
+constexpr Names kVersion2 = {.limit = "memory.max",
+                             .usage = "memory.current",
+                             .droppable = {"inactive_file", "active_file", "slab_reclaimable"}};
 
 /// What the group at `path` below `top`, and those that it lies in, leave.
 size_t left_in_groups(const std::filesystem::path& top, const std::string& path, const Names& names) {

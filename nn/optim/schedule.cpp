@@ -85,14 +85,14 @@ Schedule step_schedule(const StepOptions& options) {
   check(std::isfinite(options.gamma) && options.gamma >= 0, "step_schedule",
         "gamma: expected a finite number of at least 0, got {}", options.gamma);
   return [options](int64_t step) {
-    auto times = std::count_if(options.milestones.begin(), options.milestones.end(),
-                               [&](int64_t milestone) { return step >= milestone; });
+    auto times = static_cast<double>(std::count_if(options.milestones.begin(), options.milestones.end(),
+                                                   [&](int64_t milestone) { return step >= milestone; }));
     if (options.every > 0) {
       // As Python's //: rounding the quotient could make it a step early.
       const auto t = static_cast<double>(step);
-      times += std::llround((t - std::fmod(t, options.every)) / options.every);
+      times += std::round((t - std::fmod(t, options.every)) / options.every);
     }
-    return std::pow(options.gamma, static_cast<double>(times));
+    return std::pow(options.gamma, times);
   };
 }
 

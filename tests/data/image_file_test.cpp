@@ -7,6 +7,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -211,12 +212,25 @@ TEST_CASE("image: a PNG of few pixels that would fill the memory is refused") {
     return big_endian(static_cast<uint32_t>(content.size())) + checked + big_endian(static_cast<uint32_t>(sum));
   };
   const auto compressed = [](size_t count) {
-    const std::string zeros(count, '\0');
-    std::string out(compressBound(count), '\0');
-    uLongf size = out.size();
-    REQUIRE(compress(reinterpret_cast<Bytef*>(out.data()), &size, reinterpret_cast<const Bytef*>(zeros.data()),
-                     zeros.size()) == Z_OK);
-    return out.substr(0, size);
+    std::vector<Bytef> zeros(size_t{1} << 20);
+    std::vector<Bytef> out(size_t{1} << 16);
+    std::string bytes;
+    z_stream stream = {};
+    REQUIRE(deflateInit(&stream, Z_DEFAULT_COMPRESSION) == Z_OK);
+    for (bool last = false; !last;) {
+      stream.next_in = zeros.data();
+      stream.avail_in = static_cast<uInt>(std::min(count, zeros.size()));
+      count -= stream.avail_in;
+      last = count == 0;
+      do {
+        stream.next_out = out.data();
+        stream.avail_out = static_cast<uInt>(out.size());
+        deflate(&stream, last ? Z_FINISH : Z_NO_FLUSH);
+        bytes.append(reinterpret_cast<const char*>(out.data()), out.size() - stream.avail_out);
+      } while (stream.avail_out == 0);
+    }
+    deflateEnd(&stream);
+    return bytes;
   };
   // `side` pixels square of 8 bits' grey; the pixels in chunks of 1000 bytes.
   const auto png = [&](uint32_t side, const std::string& pixels, char interlaced) {
@@ -243,6 +257,10 @@ TEST_CASE("image: a PNG of few pixels that would fill the memory is refused") {
                    stored.size()) == Z_OK);
   CHECK(png(600, out.substr(0, size), '\0') == "no error");
   CHECK(read_image(folder / "x.png").at(3, 4, 0) == static_cast<uint8_t>(stored[3 * 601 + 5]));
+  std::string wrong = out.substr(0, size);
+  wrong[2] = '\x07';  // a kind of block that there is not
+  CHECK(png(600, wrong, '\0') ==
+        "image: " + (folder / "x.png").string() + ": damaged: its pixels cannot be decompressed");
   CHECK(png(2, compressed(5000), '\0') == "no error");
 }
 

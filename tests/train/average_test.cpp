@@ -26,7 +26,7 @@ Checkpoint checkpoint(int64_t step, const std::vector<float>& weight, int64_t co
           .optimizer = {{"step", scalar(static_cast<double>(step), DType::int64)}},
           .step = step,
           .model_name = "resnet18",
-          .options = {{"recipe", "{}"}}};
+          .options = {{"recipe", "{}"}, {kClassNamesKey, R"(["ant", "bee"])"}}};
 }
 
 }  // namespace
@@ -93,6 +93,7 @@ TEST_CASE("average: what differs is named") {
         "average: " + b + ": norm-policy: expected that of " + a + ", got another");
   CHECK(error([](Checkpoint& c) { c.options[kClassNamesKey] = R"(["bee", "ant"])"; }) ==
         "average: " + b + ": expected the classes of " + a + ", in their order, got others");
+  CHECK(error([](Checkpoint& c) { c.options.erase(kClassNamesKey); }) == "no error");  // of an earlier version
   CHECK(error([](Checkpoint& c) {
           c.model[0].second = from_vector<float>({1, std::numeric_limits<float>::quiet_NaN()}, {2});
         }) == "average: " + b + ": tensor 'fc.weight': expected finite numbers, got 1 of 2 that are NaN or infinite");
