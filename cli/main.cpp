@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/option.h"
+#include "cli/run_files.h"
 #include "core/nearest_name.h"
 #include "core/simd/target.h"
 #include "core/spin_briefly.h"
@@ -77,7 +78,10 @@ std::vector<std::string> parsed_words(const CLI::App& program, int argc, char** 
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   for (const CLI::App* subcommand : program.get_subcommands({})) {
     if (!words.empty() && words.front() == subcommand->get_name()) {
-      words = with_config(*subcommand, checked_words(*subcommand, {words.begin() + 1, words.end()}));
+      words = checked_words(*subcommand, {words.begin() + 1, words.end()});
+      for (const std::vector<ConfigLine>& lines : lines_of_files(subcommand->get_name(), words)) {
+        words = with_lines(*subcommand, words, lines);
+      }
       words.insert(words.begin(), subcommand->get_name());
       break;
     }
@@ -86,23 +90,38 @@ std::vector<std::string> parsed_words(const CLI::App& program, int argc, char** 
   return words;
 }
 
-/// Loads the plug-ins of --plugin, before there are options: the norms that they register stand in the help, and their
-/// names are valid.
-void load_plugins(const std::vector<std::string>& words) {
+/// The items behind --plugin on the command line; empty: it has none.
+std::vector<std::string> given_plugins(const std::vector<std::string>& words) {
   const std::string option = "--plugin";
+  std::string files;
   for (size_t i = 1; i < words.size(); ++i) {  // behind the subcommand
-    std::string files;
     if (words[i].starts_with(option + "=")) {
-      files = words[i].substr(option.size() + 1);
+      files += (files.empty() ? "" : ",") + words[i].substr(option.size() + 1);
     } else if (words[i] == option) {
       for (; i + 1 < words.size() && !words[i + 1].starts_with("-"); ++i) {
         files += (files.empty() ? "" : ",") + words[i + 1];
       }
     }
-    for (const std::string& file : split_list(files)) {
-      if (!file.empty()) {  // the parser complains
-        nn::load_plugin(file);
+  }
+  return files.empty() ? std::vector<std::string>{} : split_list(files);
+}
+
+/// Loads the plug-ins of the command line, or else those of the files that it names, before there are options: the
+/// norms that they register stand in the help, and their names are valid.
+void load_plugins(const std::vector<std::string>& words) {
+  std::vector<std::string> files = given_plugins(words);
+  if (files.empty() && !words.empty()) {
+    for (const std::vector<ConfigLine>& lines : lines_of_files(words.front(), words)) {
+      const auto line = std::ranges::find(lines, "plugin", &ConfigLine::name);
+      if (line != lines.end()) {
+        files = split_list(line->value);
+        break;
       }
+    }
+  }
+  for (const std::string& file : files) {
+    if (!file.empty()) {  // the parser complains
+      nn::load_plugin(file);
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "cli/config_file.h"
 #include "core/range.h"
 
 #include <cstdint>
@@ -82,7 +83,8 @@ Option add_switch(CLI::App& app, const std::string& names, std::function<void(bo
                   const std::string& description);
 Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description);
 
-/// --config, whose file with_config() reads; a command that has it needs nothing else.
+inline constexpr const char* kConfigOption = "--config";
+/// --config, whose lines main() puts behind the command line's words.
 Option add_config(CLI::App& app);
 
 /// The items of a list, separated by commas that stand outside brackets.
@@ -94,10 +96,13 @@ void exclude(CLI::App& app, const std::vector<std::string>& names);
 /// Before parsing: throws Error for an option without its value, and for a switch with one. Returns the words with
 /// "--name=" cut in two, which CLI11 takes for an option whose value comes next.
 std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words);
-/// `words`, as checked_words() returns them, and behind them the options of the files that --config names, but for
-/// those that the words have themselves or exclude: the command line comes first. Throws Error for a line that names no
-/// option, one that belongs on the command line only, and a value that a switch cannot have. No --config: `words`.
-std::vector<std::string> with_config(const CLI::App& app, const std::vector<std::string>& words);
+/// What stands behind an option, "--config", in words that may be unchecked yet; "" where they do not have it.
+std::string value_in(const std::vector<std::string>& words, const std::string& name);
+/// `words`, as checked_words() returns them, and behind them the options of these lines, but for those that the words
+/// have themselves or exclude: what came first holds. Throws Error for a line that names no option, one that belongs on
+/// the command line only, and a value that a switch cannot have.
+std::vector<std::string> with_lines(const CLI::App& app, const std::vector<std::string>& words,
+                                    const std::vector<ConfigLine>& lines);
 /// After parsing: throws Error for a switch that came twice and for options that exclude each other.
 void check_given(const CLI::App& app);
 

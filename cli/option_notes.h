@@ -19,8 +19,6 @@ struct OptionNotes {
 
 OptionNotes& notes();
 
-inline constexpr const char* kConfigOption = "--config";
-
 /// A value as a message shows it: on one line, and not the whole of a long one.
 std::string shown(const std::string& text);
 

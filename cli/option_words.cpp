@@ -68,20 +68,6 @@ std::vector<std::string> words_of(const CLI::App& app, const CLI::Option& option
   return find(app, opposite) == &option ? std::vector<std::string>{opposite} : std::vector<std::string>{};
 }
 
-/// What stands behind --config; "" where the command has no such option or the words have none.
-std::string config_file(const CLI::App& app, const std::vector<std::string>& words) {
-  const std::string name = kConfigOption;
-  for (size_t i = 0; i < words.size() && find(app, name) != nullptr; ++i) {
-    if (words[i] == name && i + 1 < words.size()) {
-      return words[i + 1];
-    }
-    if (words[i].starts_with(name + "=")) {
-      return words[i].substr(name.size() + 1);
-    }
-  }
-  return "";
-}
-
 }  // namespace
 
 OptionNotes& notes() {
@@ -100,24 +86,32 @@ std::string shown(const std::string& text) {
   return line;
 }
 
-std::vector<std::string> with_config(const CLI::App& app, const std::vector<std::string>& words) {
-  const std::string file = config_file(app, words);
-  std::vector<std::string> all = words;
-  if (file.empty()) {
-    return all;
+std::string value_in(const std::vector<std::string>& words, const std::string& name) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == name && i + 1 < words.size()) {
+      return words[i + 1];
+    }
+    if (words[i].starts_with(name + "=")) {
+      return words[i].substr(name.size() + 1);
+    }
   }
+  return "";
+}
+
+std::vector<std::string> with_lines(const CLI::App& app, const std::vector<std::string>& words,
+                                    const std::vector<ConfigLine>& lines) {
   std::vector<std::string> known;
   for (const CLI::Option* option : app.get_options()) {
     known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
   }
+  std::vector<std::string> all = words;
   const std::set<const CLI::Option*> given = decided(app, words);
-  for (const ConfigLine& line : read_config(app.get_name(), file)) {
+  for (const ConfigLine& line : lines) {
     const CLI::Option* option = find(app, "--" + line.name);
     const bool positive = std::find(known.begin(), known.end(), line.name) != known.end();
     check(option != nullptr && positive, app.get_name(), "{}: {}", line.place,
           unknown_name("option", line.name, known));
-    // Plug-ins are loaded before there are options; the others would not end.
-    for (const char* own : {"config", "plugin", "help", "resume"}) {
+    for (const char* own : {"config", "help", "resume"}) {  // a file that names the next one would not end
       check(line.name != own, app.get_name(), "{}: {}: expected on the command line, got it in a file", line.place,
             own);
     }

@@ -330,6 +330,22 @@ std::string RunOptions::plugin_words() const {
   return plugins.empty() ? "" : fmt::format(" --plugin {}", fmt::join(plugins, ","));
 }
 
+std::string RunOptions::config_text() const {
+  const RunOptions defaults;
+  std::string text;
+  for (const auto& [name, field] : {std::pair("threads", &RunOptions::threads),
+                                    {"workers", &RunOptions::workers},
+                                    {"log-interval", &RunOptions::log_interval}}) {
+    text += this->*field != defaults.*field ? fmt::format("{} = {}\n", name, this->*field) : "";
+  }
+  text += device.empty() ? "" : fmt::format("device = {}\n", toml_string(device));
+  std::string files;
+  for (const std::string& file : plugins) {
+    files += (files.empty() ? "" : ", ") + toml_string(file);
+  }
+  return text + (files.empty() ? "" : fmt::format("plugin = [{}]\n", files));
+}
+
 void RunOptions::add_workers(CLI::App& app) {
   add_value<int64_t>(
       app, "-j,--workers", train::ranges::kWorkers, [this](int64_t n) { workers = n; },

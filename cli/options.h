@@ -192,6 +192,8 @@ struct RunOptions {
   void add_plugin(CLI::App& app);  ///< --plugin, norms of one's own
   /// " --plugin FILE…" as it was given, for a command line that goes on; "" where it was not.
   [[nodiscard]] std::string plugin_words() const;
+  /// Lines of args.toml: what is not as it is without options, but for --quiet.
+  [[nodiscard]] std::string config_text() const;
   void add_workers(CLI::App& app);
   void add_display(CLI::App& app);  ///< --log-interval and --quiet
   void add_quiet(CLI::App& app);

@@ -1,16 +1,15 @@
 #include "cli/run_files.h"
 
-#include "cli/config_file.h"
 #include "cli/option.h"
-#include "core/error.h"
+#include "train/output.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <charconv>
 #include <fstream>
-#include <utility>
+#include <string_view>
 
 namespace norma::cli {
 
@@ -18,26 +17,9 @@ namespace {
 
 constexpr const char* kOp = "train";
 
-struct Switch {
-  const char* name;
-  std::optional<bool> RunFiles::*value;
-  bool goes_on;  ///< in the resumed run; telemetry.json would be written over with what comes after
-  bool can_end;  ///< with --no-…; log.jsonl goes on wherever there is one
-};
-constexpr std::array<Switch, 3> kSwitches = {{{"telemetry", &RunFiles::telemetry, false, false},
-                                              {"tensorboard", &RunFiles::tensorboard, true, true},
-                                              {"log-json", &RunFiles::log_json, true, false}}};
-
-struct Number {
-  const char* name;
-  std::optional<int64_t> RunFiles::*value;
-  Range<int64_t> range;
-  int64_t otherwise;
-};
-constexpr std::array<Number, 2> kNumbers = {
-    {{"checkpoint-hist", &RunFiles::checkpoint_hist, train::ranges::kCheckpointHist, train::KeepOptions{}.history},
-     {"recovery-interval", &RunFiles::recovery_interval, train::ranges::kStepsOrNone,
-      train::KeepOptions{}.recovery_interval}}};
+constexpr std::array<std::string_view, 9> kGoOn = {"tensorboard",       "log-json",     "checkpoint-hist",
+                                                   "recovery-interval", "log-interval", "workers",
+                                                   "threads",           "device",       "plugin"};
 
 bool is_of_a_run(const std::filesystem::path& file) {
   std::ifstream in(file);
@@ -45,82 +27,79 @@ bool is_of_a_run(const std::filesystem::path& file) {
   return std::getline(in, line) && line == kArgumentsHead;
 }
 
-int64_t number_of(const ConfigLine& line, const Range<int64_t>& range) {
-  int64_t value = 0;
-  const char* last = line.value.data() + line.value.size();
-  const auto [end, error] = std::from_chars(line.value.data(), last, value);
-  check(error == std::errc() && end == last && range.contains(value), kOp, "{}: {}: expected {}, got {}", line.place,
-        line.name, to_string(range), line.value);
-  return value;
+/// What holds of a run's args.toml where it is resumed. No run has written that file: nothing.
+std::vector<ConfigLine> lines_that_go_on(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "args.toml";
+  if (!is_of_a_run(file)) {
+    return {};
+  }
+  std::vector<ConfigLine> lines = read_config(kOp, file);
+  std::erase_if(lines, [](const ConfigLine& line) { return std::ranges::find(kGoOn, line.name) == kGoOn.end(); });
+  return lines;
 }
 
 }  // namespace
 
 void RunFiles::add(CLI::App& app) {
-  const auto number = [&](const Number& option, const std::string& description, const std::string& otherwise) {
+  const auto number = [&](const char* name, const Range<int64_t>& range, int64_t& value, const std::string& description,
+                          const std::string& otherwise) {
     add_value<int64_t>(
-        app, fmt::format("--{}", option.name), option.range,
-        [this, value = option.value](int64_t n) { this->*value = n; }, description)
+        app, name, range, [&value](int64_t n) { value = n; }, description)
         .type_name("N")
         .default_str(otherwise)
         .group("Running");
   };
-  number(kNumbers[0],
+  number("--checkpoint-hist", train::ranges::kCheckpointHist, checkpoint_hist,
          "keep the N best of the checkpoints after each epoch (checkpoint-EPOCH; from 2 on), and the N newest for "
          "recovery",
          "1: model_best alone");
-  number(kNumbers[1], "write a checkpoint recovery-EPOCH-STEP every N steps of the run, too", "0: none");
-  const std::array<const char*, 3> descriptions = {
-      "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer",
-      "write an event file for TensorBoard: curves, and how the weights of the norms are spread",
-      "write log.jsonl: what metrics.csv and summary.csv have, an object per line"};
-  for (size_t i = 0; i < kSwitches.size(); ++i) {
-    const Switch& option = kSwitches[i];
-    const std::string name = fmt::format("--{}", option.name);
-    add_switch(
-        app, option.can_end ? fmt::format("{},!--no-{}", name, option.name) : name,
-        [this, value = option.value](bool on) { this->*value = on; }, descriptions[i])
-        .group("Running");
-  }
-}
-
-void RunFiles::take_over(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "args.toml";
-  if (!is_of_a_run(file)) {
-    return;
-  }
-  for (const ConfigLine& line : read_config(kOp, file)) {
-    for (const Switch& option : kSwitches) {
-      if (line.name == option.name && option.goes_on && !(this->*option.value)) {
-        check(line.on_or_off, kOp, "{}: {}: expected true or false, got {}", line.place, line.name, line.value);
-        this->*option.value = line.value == "true";
-      }
-    }
-    for (const Number& option : kNumbers) {
-      if (line.name == option.name && !(this->*option.value)) {
-        this->*option.value = number_of(line, option.range);
-      }
-    }
-  }
+  number("--recovery-interval", train::ranges::kStepsOrNone, recovery_interval,
+         "write a checkpoint recovery-EPOCH-STEP every N steps of the run, too", "0: none");
+  add_switch(app, "--telemetry", telemetry,
+             "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer")
+      .group("Running");
+  add_switch(app, "--tensorboard,!--no-tensorboard", tensorboard,
+             "write an event file for TensorBoard: curves, and how the weights of the norms are spread")
+      .group("Running");
+  add_switch(app, "--log-json", log_json, "write log.jsonl: what metrics.csv and summary.csv have, an object per line")
+      .group("Running");
 }
 
 std::string RunFiles::config_text() const {
+  const RunFiles defaults;
   std::string text;
-  for (const Switch& option : kSwitches) {
-    text += (this->*option.value).value_or(false) ? fmt::format("{} = true\n", option.name) : "";
-  }
-  for (const Number& option : kNumbers) {
-    const int64_t value = (this->*option.value).value_or(option.otherwise);
-    text += value != option.otherwise ? fmt::format("{} = {}\n", option.name, value) : "";
-  }
+  text += telemetry ? "telemetry = true\n" : "";
+  text += tensorboard ? "tensorboard = true\n" : "";
+  text += log_json ? "log-json = true\n" : "";
+  text += checkpoint_hist != defaults.checkpoint_hist ? fmt::format("checkpoint-hist = {}\n", checkpoint_hist) : "";
+  text +=
+      recovery_interval != defaults.recovery_interval ? fmt::format("recovery-interval = {}\n", recovery_interval) : "";
   return text;
 }
 
 train::KeepOptions RunFiles::keep() const {
-  const train::KeepOptions defaults;
-  return {.best = true,
-          .history = checkpoint_hist.value_or(defaults.history),
-          .recovery_interval = recovery_interval.value_or(defaults.recovery_interval)};
+  return {.best = true, .history = checkpoint_hist, .recovery_interval = recovery_interval};
+}
+
+std::filesystem::path resumed_folder(const std::filesystem::path& given) {
+  if (train::is_folder(kOp, given)) {
+    return given;
+  }
+  return given.has_parent_path() ? given.parent_path() : ".";
+}
+
+std::vector<std::vector<ConfigLine>> lines_of_files(const std::string& command, const std::vector<std::string>& words) {
+  std::vector<std::vector<ConfigLine>> files;
+  if (command != kOp) {
+    return files;
+  }
+  if (const std::string config = value_in(words, kConfigOption); !config.empty()) {
+    files.push_back(read_config(kOp, config));
+  }
+  if (const std::string resume = value_in(words, "--resume"); !resume.empty()) {
+    files.push_back(lines_that_go_on(resumed_folder(resume)));
+  }
+  return files;
 }
 
 }  // namespace norma::cli

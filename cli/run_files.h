@@ -1,11 +1,12 @@
 #pragma once
 
+#include "cli/config_file.h"
 #include "train/kept_checkpoints.h"
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -18,20 +19,26 @@ inline constexpr const char* kArgumentsHead = "# Options of a run: norma train -
 
 /// What `norma train` writes beside last.safetensors and the tables: options of a run that do not change its result.
 struct RunFiles {
-  std::optional<bool> telemetry = {};
-  std::optional<bool> tensorboard = {};
-  std::optional<bool> log_json = {};
-  std::optional<int64_t> checkpoint_hist = {};
-  std::optional<int64_t> recovery_interval = {};
+  bool telemetry = false;
+  bool tensorboard = false;
+  bool log_json = false;
+  int64_t checkpoint_hist = train::KeepOptions{}.history;
+  int64_t recovery_interval = train::KeepOptions{}.recovery_interval;
 
-  /// Adds the options; a value that is not given stays empty.
+  /// Adds the options.
   void add(CLI::App& app);
-  /// What is empty, as the args.toml in this folder has it, where there is one that a run wrote; but for telemetry,
-  /// whose file would be written over. Throws Error for one that cannot be read.
-  void take_over(const std::filesystem::path& folder);
-  /// Lines of args.toml.
+  /// Lines of args.toml: what is not as it is without options.
   [[nodiscard]] std::string config_text() const;
   [[nodiscard]] train::KeepOptions keep() const;
 };
+
+/// The folder of the run that `train --resume GIVEN` goes on with: GIVEN, or where that file lies.
+std::filesystem::path resumed_folder(const std::filesystem::path& given);
+
+/// Lines of the files that the words of a command name, which hold where the words are silent, and the first file
+/// before the second. Of `train --config FILE` all; of the args.toml of the run that `train --resume` goes on with what
+/// is written beside its checkpoints (but for telemetry, whose file would be written over) and how it runs: its recipe
+/// is in the checkpoint. Throws Error for a file that cannot be read.
+std::vector<std::vector<ConfigLine>> lines_of_files(const std::string& command, const std::vector<std::string>& words);
 
 }  // namespace norma::cli

@@ -145,15 +145,8 @@ std::string policy_line(const train::Precision& precision) {
 
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
-  return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe), state.files.config_text());
-}
-
-/// The folder of the run that is resumed.
-std::filesystem::path resumed_folder(const std::filesystem::path& given) {
-  if (train::is_folder("train", given)) {
-    return given;
-  }
-  return given.has_parent_path() ? given.parent_path() : ".";
+  return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe),
+                     state.files.config_text() + state.running.config_text());
 }
 
 train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder,
@@ -164,7 +157,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
                                 .keep = state.files.keep(),
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
-                                .log_json = state.files.log_json.value_or(false),
+                                .log_json = state.files.log_json,
                                 .quiet = state.running.quiet,
                                 .label = "",
                                 .on_row = on_row,
@@ -215,11 +208,8 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
 
 int run(State& state) {
   state.running.apply("train");
-  if (!state.resume.empty()) {
-    state.files.take_over(resumed_folder(state.resume));
-  }
-  const auto recorder = state.files.telemetry.value_or(false) ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
-  const auto tensorboard = state.files.tensorboard.value_or(false) ? std::make_shared<TensorBoardLog>() : nullptr;
+  const auto recorder = state.files.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
+  const auto tensorboard = state.files.tensorboard ? std::make_shared<TensorBoardLog>() : nullptr;
   std::function<void(const train::Metrics&)> on_row;
   if (tensorboard) {
     on_row = [tensorboard](const train::Metrics& row) { tensorboard->add(row); };
@@ -289,9 +279,8 @@ Command add_train(CLI::App& program) {
       "  norma train --resume runs/mine\n"
       "  norma train --config runs/mine/args.toml --seed 1\n"
       "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), model_best.safetensors\n"
-      "(the weights with the best test accuracy), metrics.csv, summary.csv with timm's columns, and args.toml, which "
-      "has\n"
-      "all options but those of the machine.");
+      "(the weights with the best test accuracy), metrics.csv, summary.csv with timm's columns, and args.toml:\n"
+      "the options, by which a resumed run goes on.");
   auto state = std::make_shared<State>();
   state->recipe.add_model(app);
   state->recipe.add_model_details(app);

@@ -72,6 +72,12 @@ TEST_CASE("norma train --plugin: a checkpoint is read again with it, and not wit
   const Outcome without = run_norma(folder.path(), "eval --checkpoint o");
   CHECK(without.code == 2);
   CHECK_MESSAGE(without.err.find("unknown norm 'column'") != std::string::npos, without.err);
+  // The run's own file names it.
+  const Outcome resumed = run_norma(folder.path(), "train --resume o");
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+  const Outcome again = run_norma(folder.path(), "train --config o/args.toml --output p");
+  CHECK_MESSAGE(again.code == 0, again.err);
+  CHECK(read_file(folder / "p/args.toml").find("\nplugin = [\"" + plugin("by_spec") + "\"]\n") != std::string::npos);
   // Its norms stand in the help.
   CHECK(run_norma(folder.path(), "train --help" + loaded).out.find("column") != std::string::npos);
 }

@@ -230,21 +230,25 @@ TEST_CASE("norma train: what is kept, and from where a folder goes on") {
       "norma: train: 'o/recovery-0-2.safetensors' is at step 2, and 'o/last.safetensors', at step 6, would be written "
       "over: resume that, or choose another output folder\n");
   CHECK(read_file(folder / "o/last.safetensors") == whole);
-  const Outcome elsewhere =
-      run_norma(folder.path(), "train --resume o/recovery-0-2.safetensors --quiet --log-interval 2 --output p");
+  const Outcome elsewhere = run_norma(folder.path(), "train --resume o/recovery-0-2.safetensors --quiet --output p");
   CHECK_MESSAGE(elsewhere.code == 0, elsewhere.err);
   CHECK(read_file(folder / "p/last.safetensors") == whole);
-  // What is written beside it goes on, too, unless the command line says something else.
+  // What is written beside it goes on, too, and how it runs, unless the command line says something else.
   CHECK(std::filesystem::exists(folder / "p/log.jsonl"));
   CHECK(read_file(folder / "p/args.toml") == read_file(folder / "o/args.toml"));
   const Outcome less = run_norma(
       folder.path(), "train --resume o/recovery-0-2.safetensors --no-tensorboard --checkpoint-hist 1 --output q");
   CHECK_MESSAGE(less.code == 0, less.err);
-  CHECK(read_file(folder / "q/args.toml").ends_with("\nrecovery-interval = 2\n"));
+  const std::string fewer = read_file(folder / "q/args.toml");
+  CHECK_MESSAGE(fewer.find("\nlog-json = true\nrecovery-interval = 2\n") != std::string::npos, fewer);
+  CHECK(fewer.ends_with("\nlog-interval = 2\n"));
   test::write_file(folder / "q/args.toml",
                    "# Options of a run: norma train --config args.toml\nrecovery-interval = -1\n");
   CHECK(run_norma(folder.path(), "train --resume q").err ==
-        "norma: train: q/args.toml:2:1: recovery-interval: expected a whole number from 0 to 1000000, got -1\n");
+        "norma: train: --recovery-interval: expected a whole number from 0 to 1000000, got -1\n");
+  test::write_file(folder / "q/args.toml", "# Options of a run: norma train --config args.toml\nlog-json = 1\n");
+  CHECK(run_norma(folder.path(), "train --resume q").err ==
+        "norma: train: q/args.toml:2:1: log-json: expected true or false, got 1\n");
 
   // A file that was cut is passed over; the steps since the whole one before it are done again.
   for (const char* cut : {"last", "model_best", "checkpoint-1"}) {
