@@ -1,5 +1,6 @@
 #include "nn/norm/factory.h"
 
+#include "built_in_norm_names.h"
 #include "error_text.h"
 #include "nn/norm/norm.h"
 #include "nn/sequential.h"
@@ -182,14 +183,14 @@ TEST_CASE("norm factory: groups that do not divide the channels") {
 
 TEST_CASE("norm factory: which norms leave nothing of a single pixel") {
   std::string names;
-  for (const std::string& name : norm_names()) {
+  for (const std::string& name : test::built_in_norm_names()) {
     names += norm_definition(name).needs_pixels ? name + " " : "";
   }
   CHECK(names == "instance frn ");
 }
 
 TEST_CASE("norm factory: every norm keeps sizes, dtype and memory format, and gives each parameter a gradient") {
-  for (const std::string& name : norm_names()) {
+  for (const std::string& name : test::built_in_norm_names()) {
     CAPTURE(name);
     const auto norm = make_norm(name, 8);
     for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
@@ -249,7 +250,7 @@ TEST_CASE("norm factory: every option of every norm changes what the layer compu
     }
     return numbers;
   };
-  for (const std::string& name : norm_names()) {
+  for (const std::string& name : test::built_in_norm_names()) {
     // Instance norms have a momentum only where they have running statistics, which they do not by themselves.
     const std::string with_statistics = name == "instance" ? "track_running_stats=true" : "";
     for (const std::string& option : norm_definition(name).options) {

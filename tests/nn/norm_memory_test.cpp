@@ -1,3 +1,4 @@
+#include "built_in_norm_names.h"
 #include "core/tape.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
@@ -40,7 +41,7 @@ bool residual_apart(const std::string& norm) {
 TEST_CASE("norms keep their input and statistics for backward, and nothing else") {
   // Statistics: up to five numbers for each pixel, which are 10 / 64 of x in bfloat16; and bits of relu, 1 / 16.
   constexpr double kStatistics = 0.22;
-  for (const std::string& norm : nn::norm_names()) {
+  for (const std::string& norm : test::built_in_norm_names()) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
       for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
         CAPTURE(norm);
