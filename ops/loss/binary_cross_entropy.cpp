@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "ops/loss/kernels.h"
+#include "ops/loss/classes.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
@@ -19,22 +19,6 @@ namespace norma {
 namespace {
 
 constexpr std::string_view kOp = "binary_cross_entropy_with_logits";
-/// No class number is left out.
-constexpr int64_t kNone = std::numeric_limits<int64_t>::min();
-
-/// Throws Error for a number that is no class. False: that cannot be seen without waiting for the device.
-bool check_classes(const Tensor& classes, int64_t count) {
-  const auto find = kernels::loss_kernels.table(kOp, classes.device()).find_no_class;
-  if (find == nullptr) {
-    return false;
-  }
-  const Tensor dense = contiguous(classes);
-  const int64_t row =
-      find({.rows = dense.numel(), .classes = count, .ignore_index = kNone}, dense.device_pointer<int64_t>());
-  check(row < 0, kOp, "target: expected classes in [0, {}), got {} at index {}", count,
-        row < 0 ? 0 : select(dense, 0, row).item<int64_t>(), row);
-  return true;
-}
 
 /// One row for each class number: 1 in its class, 0 elsewhere.
 Tensor one_hot(const Tensor& classes, const Tensor& logits) {
@@ -85,7 +69,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& uncast_logits, const Tenso
   check_weight("weight", options.weight, logits);
   check_weight("pos_weight", options.pos_weight, logits);
 
-  const bool classes_checked = !class_numbers || check_classes(target, logits.size(1));
+  const bool classes_checked = !class_numbers || check_classes(kOp, target, logits.size(1));
   const DType dtype = compute_dtype(logits.dtype());
   const Tensor wide = to(logits, dtype);
   const Tensor hits = class_numbers ? one_hot(target, wide) : Tensor();

@@ -5,6 +5,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "ops/loss/classes.h"
 #include "ops/loss/kernels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -84,15 +85,6 @@ kernels::CrossEntropyShape shape_of(const CrossEntropy& loss, const Tensor& logi
           .smoothing = loss.smoothing,
           .class_weights = loss.class_weights.defined() ? loss.class_weights.device_pointer<double>() : nullptr,
           .ignore_index = loss.ignore_index};
-}
-
-/// Throws Error for a number that is no class, where that can be seen without waiting for a device. target: dense.
-void check_classes(const CrossEntropy& loss, const Tensor& logits, const Tensor& target) {
-  constexpr std::string_view kOp = "cross_entropy";
-  const auto find = kernels::loss_kernels.table(kOp, target.device()).find_no_class;
-  const int64_t row = find == nullptr ? -1 : find(shape_of(loss, logits, target), target.device_pointer<int64_t>());
-  check(row < 0, kOp, "target: expected classes in [0, {}) or {}, got {} at index {}", logits.size(1),
-        loss.ignore_index, row < 0 ? 0 : select(target, 0, row).item<int64_t>(), row);
 }
 
 /// weight as the kernels want it.
@@ -183,7 +175,7 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
                      .per_row = options.reduction == Reduction::none};
   const Tensor kept_target = class_numbers ? contiguous_copy(target) : target;
   if (class_numbers) {
-    check_classes(fixed, logits, kept_target);
+    check_classes(kOp, kept_target, logits.size(1), options.ignore_index);
   }
 
   const TensorOptions wide_options{.dtype = DType::float64, .device = logits.device()};

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -185,6 +186,8 @@ TEST_CASE("binary_cross_entropy_with_logits: numbers that are no class, on the C
         "binary_cross_entropy_with_logits: target: expected classes in [0, 3), got 3 at index 1");
   CHECK(error(from_vector<int64_t>({-100, 1}, {2})) ==
         "binary_cross_entropy_with_logits: target: expected classes in [0, 3), got -100 at index 0");
+  CHECK(error(from_vector<int64_t>({1, std::numeric_limits<int64_t>::min()}, {2})) ==
+        "binary_cross_entropy_with_logits: target: expected classes in [0, 3), got -9223372036854775808 at index 1");
 }
 
 TEST_CASE("cuda binary_cross_entropy_with_logits: a number that is no class makes its row NaN, and no other") {
