@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+// Files of lines `key = value`: TOML without tables, as policies and options have them.
+
+namespace norma {
+
+/// A text, a number or true or false; monostate: anything else.
+using TomlScalar = std::variant<std::monostate, bool, int64_t, double, std::string>;
+
+/// One line of a file.
+struct TomlLine {
+  std::string key;
+  TomlScalar value;
+  std::optional<std::vector<TomlScalar>> list;  ///< of a list, whose `value` is monostate
+  /// Where the value is a table: "layer1.0.bn1", which was meant by this key with dots and without quotes. Else empty.
+  std::string dotted_key;
+  std::string key_place;    ///< "p.toml:2:1", for error texts
+  std::string value_place;  ///< "p.toml:2:9"
+  int64_t line = 0;         ///< of the file
+};
+
+/// What the lines of one kind of file are.
+struct TomlForm {
+  std::string_view line;         ///< for error texts: "option = value"
+  std::string_view key;          ///< for error texts: "option"
+  size_t max_line_bytes = 1000;  ///< of one line; files have 1 MiB at most
+  bool dotted_keys = false;  ///< they come as TomlLine::dotted_key, for a better error text; false: they are refused
+};
+
+/// Bytes of a file at most.
+inline constexpr uint64_t kMaxTomlBytes = uint64_t{1} << 20;
+
+/// The lines in the order of the text. Throws Error of `op`, with `source` and the line, for text that is no TOML, for
+/// a key that comes twice, for tables, and for a text or a line that is too long.
+std::vector<TomlLine> parse_toml_lines(std::string_view op, std::string_view text, const std::string& source,
+                                       const TomlForm& form);
+
+}  // namespace norma
