@@ -1,12 +1,11 @@
 #include "data/resize.h"
 
 #include "core/error.h"
-#include "data/pixel_vector.h"
+#include "data/resize_kernels.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 #include <vector>
 
 namespace norma::data {
@@ -16,10 +15,6 @@ namespace {
 constexpr const char* kOp = "resize";
 /// Of a size to crop from: no more of the resized image is computed than the crop.
 constexpr int64_t kMaxSide = int64_t{1} << 27;
-
-/// Weights are whole numbers of 2^-22: with 8 bits of a pixel and a sum that may overshoot by a half, 32 bits hold
-/// them.
-constexpr int kFractionBits = 22;
 
 double triangle(double x) {
   return std::max(0.0, 1 - std::abs(x));
@@ -35,18 +30,12 @@ double keys(double x) {
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
-/// What one new pixel is made of along an axis.
-struct Window {
-  int64_t first = 0;
-  std::vector<int32_t> weights;
-};
-
 /// For the new pixels from `begin` up to `end`, out of `to`.
-std::vector<Window> windows_of(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter) {
+std::vector<ResizeWindow> windows_of(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double wider = std::max(scale, 1.0);
   const double support = (filter == ResizeFilter::bilinear ? 1 : 2) * wider;
-  std::vector<Window> windows(static_cast<size_t>(end - begin));
+  std::vector<ResizeWindow> windows(static_cast<size_t>(end - begin));
   std::vector<double> weights;
   for (int64_t i = begin; i < end; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
@@ -59,81 +48,31 @@ std::vector<Window> windows_of(int64_t from, int64_t to, int64_t begin, int64_t 
       weights.push_back(filter == ResizeFilter::bilinear ? triangle(x) : keys(x));
       sum += weights.back();
     }
-    Window& window = windows[static_cast<size_t>(i - begin)];
+    ResizeWindow& window = windows[static_cast<size_t>(i - begin)];
     window.first = first;
     for (const double weight : weights) {
-      window.weights.push_back(static_cast<int32_t>(std::round(weight / sum * (1 << kFractionBits))));
+      window.weights.push_back(static_cast<int32_t>(std::round(weight / sum * (1 << kResizeFractionBits))));
     }
   }
   return windows;
 }
 
-uint8_t rounded(int32_t sum) {
-  return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255));
-}
-
-constexpr int32_t kHalf = 1 << (kFractionBits - 1);
-
-/// One new pixel of a grey row.
-void resize_pixel(const uint8_t* from, const Window& window, uint8_t*& to,
-                  std::integral_constant<int64_t, 1> /*grey*/) {
-  int32_t sum = kHalf;
-  for (const int32_t weight : window.weights) {
-    sum += weight * *from++;
-  }
-  *to++ = rounded(sum);
-}
-
-/// One of a row in colour, behind whose last pixel there is another byte.
-void resize_pixel(const uint8_t* from, const Window& window, uint8_t*& to, std::integral_constant<int64_t, 3> /*rgb*/) {
-  Ints4 sums = {kHalf, kHalf, kHalf, kHalf};
-  for (const int32_t weight : window.weights) {
-    Ints4 pixel{};
-    load_pixel(from, pixel);
-    sums += weight * pixel;
-    from += 3;
-  }
-  for (int c = 0; c < 3; ++c) {
-    *to++ = rounded(sums[c]);
-  }
-}
-
-/// The rows of `image` from `begin` up to `end`, each with these new pixels.
-template <int64_t kChannels>
-Image resize_rows(const Image& image, int64_t begin, int64_t end, const std::vector<Window>& windows) {
-  const int64_t row_bytes = image.width * kChannels;
-  std::vector<uint8_t> pixels(static_cast<size_t>((end - begin) * row_bytes + 1));  // and a byte that may be read
-  std::copy_n(image.pixels.begin() + begin * row_bytes, (end - begin) * row_bytes, pixels.begin());
-  Image result;
-  result.set_size(end - begin, static_cast<int64_t>(windows.size()), kChannels);
-  uint8_t* to = result.pixels.data();
-  for (int64_t y = 0; y < end - begin; ++y) {
-    for (const Window& window : windows) {
-      resize_pixel(pixels.data() + y * row_bytes + window.first * kChannels, window, to,
-                   std::integral_constant<int64_t, kChannels>());
-    }
-  }
-  return result;
-}
-
-/// New rows by their windows; the first row of `image` is that of number `begin` in them.
-Image resize_columns(const Image& image, int64_t begin, const std::vector<Window>& windows) {
-  Image result;
-  result.set_size(static_cast<int64_t>(windows.size()), image.width, image.channels);
+/// The rows of `image` from `begin` up to `end`, each with these new pixels, and a byte more.
+std::vector<uint8_t> resized_rows(const Image& image, int64_t begin, int64_t end,
+                                  const std::vector<ResizeWindow>& windows) {
   const int64_t row_bytes = image.width * image.channels;
-  std::vector<int32_t> sums(static_cast<size_t>(row_bytes));
-  uint8_t* to = result.pixels.data();
-  for (const Window& window : windows) {
-    std::fill(sums.begin(), sums.end(), kHalf);
-    const uint8_t* from = image.pixels.data() + (window.first - begin) * row_bytes;
-    for (const int32_t weight : window.weights) {
-      for (int64_t i = 0; i < row_bytes; ++i) {
-        sums[static_cast<size_t>(i)] += weight * from[i];
-      }
-      from += row_bytes;
-    }
-    to = std::transform(sums.begin(), sums.end(), to, rounded);
-  }
+  const int64_t new_bytes = static_cast<int64_t>(windows.size()) * image.channels;
+  std::vector<uint8_t> result(static_cast<size_t>((end - begin) * new_bytes + 1));
+  PixelRows rows{.pixels = image.pixels.data() + begin * row_bytes, .bytes = row_bytes, .channels = image.channels};
+  // The last ones are read from a copy, behind which there is room.
+  const int64_t last = std::min((end - begin) * row_bytes, kResizeReadsBehind + row_bytes - 1) / row_bytes;
+  rows.count = end - begin - last;
+  resize_rows(rows, windows, result.data());
+  const uint8_t* rest = rows.pixels + rows.count * row_bytes;
+  std::vector<uint8_t> copy(rest, rest + last * row_bytes);
+  copy.resize(copy.size() + static_cast<size_t>(kResizeReadsBehind));
+  resize_rows({.pixels = copy.data(), .count = last, .bytes = row_bytes, .channels = image.channels}, windows,
+              result.data() + rows.count * new_bytes);
   return result;
 }
 
@@ -145,12 +84,19 @@ struct Stretch {
 /// These rows and columns of the image in the size height x width; nothing else of it is computed.
 Image resize_part(const Image& image, int64_t height, int64_t width, Stretch rows, Stretch columns,
                   ResizeFilter filter) {
-  const std::vector<Window> vertical = windows_of(image.height, height, rows.begin, rows.end, filter);
-  const std::vector<Window> horizontal = windows_of(image.width, width, columns.begin, columns.end, filter);
+  const std::vector<ResizeWindow> vertical = windows_of(image.height, height, rows.begin, rows.end, filter);
+  const std::vector<ResizeWindow> horizontal = windows_of(image.width, width, columns.begin, columns.end, filter);
   const int64_t first = vertical.front().first;  // windows begin and end in ascending order
   const int64_t last = vertical.back().first + static_cast<int64_t>(vertical.back().weights.size());
-  const auto rows_of = image.channels == 3 ? resize_rows<3> : resize_rows<1>;
-  return resize_columns(rows_of(image, first, last, horizontal), first, vertical);
+  const std::vector<uint8_t> wide = resized_rows(image, first, last, horizontal);
+  Image result;
+  result.set_size(rows.end - rows.begin, columns.end - columns.begin, image.channels);
+  resize_columns({.pixels = wide.data(),
+                  .count = last - first,
+                  .bytes = result.width * result.channels,
+                  .channels = result.channels},
+                 first, vertical, result.pixels.data());
+  return result;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include "data/augment/geometry.h"
 
 #include "core/error.h"
-#include "data/pixel_vector.h"
+#include "data/augment/interpolate_kernels.h"
 
 #include <algorithm>
 #include <charconv>
@@ -120,98 +120,6 @@ void nearest(const Image& image, const Matrix& m, Image& result) {
   }
 }
 
-// Each of all channels at once: T is double for grey images, Doubles4 for colour.
-
-template <class T>
-void line(const std::array<T, 2>& v, double d, T& result) {
-  result = v[0] + (v[1] - v[0]) * d;
-}
-
-template <class T>
-void cubic(const std::array<T, 4>& v, double d, T& result) {
-  const T p2 = -v[0] + v[2];
-  const T p3 = 2.0 * (v[0] - v[1]) + v[2] - v[3];
-  const T p4 = -v[0] + v[1] - v[2] + v[3];
-  result = v[1] + d * (p2 + d * (p3 + d * p4));
-}
-
-void interpolate(const std::array<double, 2>& v, double d, double& result) {
-  line(v, d, result);
-}
-void interpolate(const std::array<double, 4>& v, double d, double& result) {
-  cubic(v, d, result);
-}
-void interpolate(const std::array<Doubles4, 2>& v, double d, Doubles4& result) {
-  line(v, d, result);
-}
-void interpolate(const std::array<Doubles4, 4>& v, double d, Doubles4& result) {
-  cubic(v, d, result);
-}
-
-uint8_t byte_of(double value) {
-  return static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));
-}
-
-void load(const uint8_t* from, double& value) {
-  value = *from;
-}
-void load(const uint8_t* from, Doubles4& value) {
-  load_pixel(from, value);
-}
-void store(double value, uint8_t* to) {
-  *to = byte_of(value);
-}
-void store(const Doubles4& value, uint8_t* to) {
-  for (int c = 0; c < 3; ++c) {
-    to[c] = byte_of(value[c]);
-  }
-}
-
-/// From 2 x 2 or 4 x 4 pixels; those past an edge are those of the edge.
-template <size_t kCount, class T>
-void interpolated(const Image& image, const Matrix& m, Image& result) {
-  constexpr auto before = static_cast<int64_t>(kCount / 2) - 1;  // pixels on the lower side
-  const int64_t channels = image.channels;
-  const int64_t row_bytes = image.width * channels;
-  std::vector<uint8_t> pixels = image.pixels;
-  pixels.push_back(0);  // read with the last pixel
-  uint8_t* to = result.pixels.data();
-  std::array<const uint8_t*, kCount> rows{};
-  std::array<int64_t, kCount> columns{};
-  for (int64_t y = 0; y < image.height; ++y) {
-    for (int64_t x = 0; x < image.width; ++x, to += channels) {
-      const double middle_x = static_cast<double>(x) + 0.5;
-      const double middle_y = static_cast<double>(y) + 0.5;
-      double place_x = m[0] * middle_x + m[1] * middle_y + m[2];
-      double place_y = m[3] * middle_x + m[4] * middle_y + m[5];
-      if (!(place_x >= 0 && place_x < static_cast<double>(image.width) && place_y >= 0 &&
-            place_y < static_cast<double>(image.height))) {
-        continue;
-      }
-      place_x -= 0.5;
-      place_y -= 0.5;
-      const auto left = static_cast<int64_t>(std::floor(place_x));
-      const auto top = static_cast<int64_t>(std::floor(place_y));
-      for (size_t i = 0; i < kCount; ++i) {
-        const int64_t offset = static_cast<int64_t>(i) - before;
-        rows[i] = pixels.data() + std::clamp<int64_t>(top + offset, 0, image.height - 1) * row_bytes;
-        columns[i] = std::clamp<int64_t>(left + offset, 0, image.width - 1) * channels;
-      }
-      std::array<T, kCount> of_rows{};
-      for (size_t i = 0; i < kCount; ++i) {
-        std::array<T, kCount> row{};
-        for (size_t k = 0; k < kCount; ++k) {
-          load(rows[i] + columns[k], row[k]);
-        }
-        interpolate(row, place_x - static_cast<double>(left), of_rows[i]);
-      }
-      T value{};
-      interpolate(of_rows, place_y - static_cast<double>(top), value);
-      store(value, to);
-    }
-  }
-}
-
 /// Rounded to 15 digits after the point, the nearest such number: Python's round(x, 15).
 double rounded(double x) {
   std::array<char, 32> digits{};
@@ -232,11 +140,19 @@ Image affine(const Image& image, const std::array<double, 6>& matrix, const Affi
   if (options.interpolation == Interpolation::nearest) {
     nearest(image, matrix, result);
   } else {
-    const bool bicubic = options.interpolation == Interpolation::bicubic;
-    const auto kernel = image.channels == 3 ? bicubic ? interpolated<4, Doubles4> : interpolated<2, Doubles4>
-                        : bicubic ? interpolated<4, double>
-                                            : interpolated<2, double>;
-    kernel(image, matrix, result);
+    std::vector<uint8_t> pixels = image.pixels;
+    pixels.push_back(0);  // read with the last pixel
+    const Interpolation2d job = {.from = pixels.data(),
+                                 .to = result.pixels.data(),
+                                 .height = image.height,
+                                 .width = image.width,
+                                 .channels = image.channels,
+                                 .matrix = matrix};
+    if (options.interpolation == Interpolation::bicubic) {
+      interpolate_bicubic(job);
+    } else {
+      interpolate_bilinear(job);
+    }
   }
   return result;
 }
