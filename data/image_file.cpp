@@ -18,6 +18,8 @@ namespace norma::data {
 
 namespace {
 
+using namespace std::string_literals;
+
 constexpr const char* kOp = "image";
 
 /// What stb said last on this thread.
@@ -72,7 +74,9 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
   const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> pixels(
       stbi_load_from_memory(begin, size, &width, &height, &of_file, static_cast<int>(channels)), &stbi_image_free);
   if (pixels == nullptr) {
-    const std::string why = reason();
+    // Of some damage stb gives no reason: what it said last was that this is no JPEG.
+    const std::string why =
+        kind == ImageKind::png && reason() == "no SOI"s ? "its pixels cannot be decompressed" : reason();
     // "outofmem" is stb's word for it: of the file, not of a batch that is too large.
     fail(kOp, "{}: {}", name, why == "outofmem" ? "decoding takes more memory than there is" : "damaged: " + why);
   }

@@ -215,10 +215,10 @@ struct PngPixels {
   }
 
   /// What is wrong with them, or "". stb takes whatever they decompress to, which can be gigabytes of a few pixels;
-  /// files that are too small for that are not looked at.
+  /// files that are too small for that are not looked at, as it costs as much as reading the image.
   [[nodiscard]] std::string fault() const {
     constexpr uint64_t kMostGain = 1032;  // of deflate
-    constexpr uint64_t kNotMuch = uint64_t{256} << 20;
+    constexpr uint64_t kNotMuch = uint64_t{1} << 30;
     const uint64_t limit = bytes + kNotMuch;
     z_stream stream = {};
     if (compressed * kMostGain <= limit || inflateInit2(&stream, plain ? MAX_WBITS : -MAX_WBITS) != Z_OK) {

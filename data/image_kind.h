@@ -28,8 +28,8 @@ std::string fault_of_jpeg(std::string_view bytes);
 
 /// What is wrong with the chunks of a PNG file, or "": they do not go on to an IEND (whose check sum may be cut off), a
 /// check sum is wrong (stb looks at none of them), or the pixels decompress to so much more than the header's size asks
-/// for that stb would fill the memory with them: "its pixels are more than its size". Looked at in files of 250 kB and
-/// more of pixels, which are decompressed for it.
+/// for that stb would fill the memory with them: "its pixels are more than its size". Looked at in files with 1 MB and
+/// more of compressed pixels, which are decompressed for it.
 std::string fault_of_png(std::string_view bytes);
 
 }  // namespace norma::data

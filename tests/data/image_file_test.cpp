@@ -211,26 +211,32 @@ TEST_CASE("image: a PNG of few pixels that would fill the memory is refused") {
     const auto sum = crc32_z(0, reinterpret_cast<const Bytef*>(checked.data()), checked.size());
     return big_endian(static_cast<uint32_t>(content.size())) + checked + big_endian(static_cast<uint32_t>(sum));
   };
+  // Zeros: one block is compressed, and comes as often as it takes.
   const auto compressed = [](size_t count) {
-    std::vector<Bytef> zeros(size_t{1} << 20);
-    std::vector<Bytef> out(size_t{1} << 16);
-    std::string bytes;
-    z_stream stream = {};
-    REQUIRE(deflateInit(&stream, Z_DEFAULT_COMPRESSION) == Z_OK);
-    for (bool last = false; !last;) {
-      stream.next_in = zeros.data();
-      stream.avail_in = static_cast<uInt>(std::min(count, zeros.size()));
-      count -= stream.avail_in;
-      last = count == 0;
-      do {
-        stream.next_out = out.data();
-        stream.avail_out = static_cast<uInt>(out.size());
-        deflate(&stream, last ? Z_FINISH : Z_NO_FLUSH);
-        bytes.append(reinterpret_cast<const char*>(out.data()), out.size() - stream.avail_out);
-      } while (stream.avail_out == 0);
+    constexpr size_t kBlock = size_t{1} << 20;
+    const auto deflated = [](size_t zeros, int flush) {
+      std::vector<Bytef> in(zeros);
+      std::string bytes(size_t{1} << 16, '\0');
+      z_stream stream = {};
+      REQUIRE(deflateInit2(&stream, Z_BEST_COMPRESSION, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY) == Z_OK);
+      stream.next_in = in.data();
+      stream.avail_in = static_cast<uInt>(zeros);
+      stream.next_out = reinterpret_cast<Bytef*>(bytes.data());
+      stream.avail_out = static_cast<uInt>(bytes.size());
+      deflate(&stream, flush);
+      REQUIRE(stream.avail_in == 0);
+      deflateEnd(&stream);
+      return bytes.substr(0, bytes.size() - stream.avail_out);
+    };
+    const std::string block = deflated(kBlock, Z_FULL_FLUSH);
+    std::string bytes = "\x78\xDA";
+    for (size_t i = 0; i < count / kBlock; ++i) {
+      bytes += block;
     }
-    deflateEnd(&stream);
-    return bytes;
+    bytes += deflated(count % kBlock, Z_FINISH);
+    const auto sum = static_cast<uint32_t>(count % 65521 << 16 | 1);  // Adler-32 of zeros
+    return bytes + std::string{static_cast<char>(sum >> 24), static_cast<char>(sum >> 16), static_cast<char>(sum >> 8),
+                               static_cast<char>(sum)};
   };
   // `side` pixels square of 8 bits' grey; the pixels in chunks of 1000 bytes.
   const auto png = [&](uint32_t side, const std::string& pixels, char interlaced) {
@@ -243,7 +249,7 @@ TEST_CASE("image: a PNG of few pixels that would fill the memory is refused") {
     return error_of([&] { read_image(folder / "x.png"); });
   };
   const std::string fault = "image: " + (folder / "x.png").string() + ": damaged: its pixels are more than its size";
-  const std::string bomb = compressed(size_t{300} << 20);
+  const std::string bomb = compressed(size_t{1100} << 20);
   CHECK(png(1, bomb, '\0') == fault);
   CHECK(png(9, bomb, '\1') == fault);
   // Stored pixels of as many bytes, none too many: the error is that of no picture. And a small one with too many.
