@@ -12,6 +12,7 @@
 namespace norma::test {
 namespace {
 
+using kernels::kWarp;
 using namespace kernels::emulated;
 
 /// Checks that hold while it lives.
