@@ -80,6 +80,12 @@ void tell(const State& state, const std::string& text) {
   train::put(state.json == "-" ? stderr : stdout, text + "\n");
 }
 
+void warn_of_skipped(const data::Dataset& dataset) {
+  if (const std::string text = train::skipped_text(dataset); !text.empty()) {
+    train::put(stderr, fmt::format("norma: eval: warning: {}\n", text));
+  }
+}
+
 /// The network as it is to be evaluated, but for its precision.
 std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe,
                                          const std::filesystem::path& file,
@@ -90,9 +96,11 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
   train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
   train::check_finite("eval", file.string(), model->state_dict());
   if (state.recalibrate > 0) {
-    data::Loader training = train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), workers);
+    const auto train_set = train::make_dataset(recipe, data::Split::train);
+    data::Loader training = train::make_train_loader(recipe, train_set, workers);
     const int64_t used = train::recalibrate(*model, training, state.recalibrate);
     tell(state, fmt::format("running statistics are the average over {} training batches", used));
+    warn_of_skipped(*train_set);
   }
   if (state.fold) {
     data::Loader example = train::make_test_loader(recipe, dataset, 0);
@@ -181,16 +189,15 @@ int run(const State& state) {
   const train::InterruptGuard guard;
   train::convert_model(*model, precision);
   train::ConfusionMatrix answers(dataset->info().class_names);
-  const train::Evaluation result = evaluate(state, *model, batches, precision, answers);
+  train::Evaluation result = evaluate(state, *model, batches, precision, answers);
+  result.skipped_images = static_cast<int64_t>(dataset->skipped().size());
   const std::string top5 = result.top5 ? fmt::format(", top-5 {:.2f} %", 100 * *result.top5) : "";
   tell(state, fmt::format("{} {} on {}: accuracy {:.2f} %{}, loss {:.4f} ({} images, {:.1f} img/s){}",
                           train::model_label(recipe.model, recipe),
                           train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
                           recipe.dataset, 100 * result.accuracy, top5, result.loss, result.images,
                           static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted"));
-  if (const std::string text = train::skipped_text(*dataset); !text.empty()) {
-    tell(state, text);
-  }
+  warn_of_skipped(*dataset);
   if (result.complete) {
     write_outputs(state, recipe, file, result, answers);
   }

@@ -17,6 +17,7 @@ struct Evaluation {
   /// Share of images whose label has one of the five largest logits; none for fewer than six classes.
   std::optional<double> top5 = {};
   int64_t images = 0;
+  int64_t skipped_images = 0;  ///< of Dataset::skipped(); evaluate() leaves it to those who have the dataset
   double seconds = 0;
   bool complete = false;  ///< false: a signal came before the end (interrupt.h); the figures are those of a part
 };

@@ -89,6 +89,7 @@ std::string evaluation_json(const Evaluation& evaluation, const ConfusionMatrix&
                        {"top1", percent(evaluation.accuracy)},
                        {"top5", percent(evaluation.top5)},
                        {"images", evaluation.images},
+                       {"skipped_images", evaluation.skipped_images},
                        {"images_per_second", number_or_null(rate)},
                        {"seconds", evaluation.seconds},
                        {"complete", evaluation.complete}}},

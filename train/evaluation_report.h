@@ -43,8 +43,9 @@ struct EvaluationSettings {
   std::string recipe;  ///< to_json()
 };
 
-/// JSON: "evaluation" (loss, top1 and top5 in percent as in timm's validate.py, images, images_per_second, seconds,
-/// complete), "classes" with the accuracy of each, "settings". Figures that are not there or not finite are null.
+/// JSON: "evaluation" (loss, top1 and top5 in percent as in timm's validate.py, images, skipped_images,
+/// images_per_second, seconds, complete), "classes" with the accuracy of each, "settings". Figures that are not there
+/// or not finite are null.
 std::string evaluation_json(const Evaluation& evaluation, const ConfusionMatrix& answers,
                             const EvaluationSettings& settings);
 

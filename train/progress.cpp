@@ -115,4 +115,9 @@ void Progress::print(std::string_view text) {
   put(options_.out, fmt::format("{}\n", text));
 }
 
+void Progress::warn(std::string_view text) {
+  clear();
+  put(stderr, fmt::format("{}\n", text));
+}
+
 }  // namespace norma::train

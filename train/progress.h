@@ -22,7 +22,7 @@ struct ProgressOptions {
   int64_t total_steps = 1;
   int64_t first_step = 0;     ///< steps done before (resumed)
   int64_t log_interval = 50;  ///< steps between two plain lines
-  bool quiet = false;         ///< print nothing
+  bool quiet = false;         ///< print nothing but warnings
   std::FILE* out = stdout;    ///< a failure to write there does not throw (output.h)
   /// Seconds that come after these steps, given those that the steps take in all; the time left is then that of all.
   std::function<double(double seconds)> time_after = {};
@@ -40,6 +40,8 @@ class Progress {
   void update(const ProgressState& state);
   /// A line that stays.
   void print(std::string_view text);
+  /// A line on the standard error that stays, also where ProgressOptions::quiet.
+  void warn(std::string_view text);
 
  private:
   void draw(const ProgressState& state);

@@ -294,7 +294,7 @@ TrainResult Trainer::run() {
   }
   for (const auto& dataset : {train_set_, test_set_}) {
     if (const std::string text = skipped_text(*dataset); !text.empty()) {
-      progress.print(labelled(text));
+      progress.warn("norma: train: warning: " + labelled(text));
     }
   }
   result.best = best_;

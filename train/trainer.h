@@ -44,7 +44,7 @@ struct TrainerOptions {
   bool evaluate_each_epoch = true;  ///< else only at the end
   bool evaluate = true;             ///< false: the test images are never looked at
   bool log_json = false;            ///< write log.jsonl
-  bool quiet = false;               ///< print nothing
+  bool quiet = false;               ///< print nothing but warnings
   std::string label;                ///< in front of the progress display
   /// For the display: seconds that come after this run, given those that it takes in all. Empty: none.
   std::function<double(double seconds)> time_after = {};

@@ -45,6 +45,7 @@ TEST_CASE("norma eval: the confusion matrix and the JSON say the same as the lin
   const nlohmann::json json = test::parse_json(read_file(folder / "e.json"));
   const nlohmann::json& figures = json["evaluation"];
   CHECK(figures["images"] == 20);
+  CHECK(figures["skipped_images"] == 0);
   CHECK(figures["complete"] == true);
   CHECK(figures["images_per_second"].get<double>() > 0);
   const double top1 = figures["top1"].get<double>();

@@ -1,5 +1,6 @@
 #include "cli/program.h"
 #include "data/image_file.h"
+#include "json.h"
 #include "train/checkpoint.h"
 
 #include <filesystem>
@@ -108,13 +109,16 @@ TEST_CASE("norma train, eval: --skip-bad-images, and the error without it") {
                 refused.err);
   std::filesystem::remove_all(folder / "o");
 
-  const Outcome trained = run_norma(folder.path(), options + "--skip-bad-images");
+  // --quiet is for progress, not for warnings.
+  const Outcome trained = run_norma(folder.path(), options + "--skip-bad-images --quiet");
   CHECK_MESSAGE(trained.code == 0, trained.err);
-  const std::string bad_in_val = "1 image could not be decoded, and the next one took its place: val/upright/1.png\n";
-  CHECK(trained.out.find("1 image could not be decoded, and the next one took its place: train/across/3.png\n") !=
-        std::string::npos);
-  CHECK(trained.out.find(bad_in_val) != std::string::npos);
-  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
-  CHECK(evaluated.code == 0);
-  CHECK_MESSAGE(evaluated.out.ends_with(bad_in_val), evaluated.out);
+  const std::string count = "warning: 1 image could not be decoded, and the next one took its place: ";
+  CHECK(trained.err == "norma: train: " + count + "train/across/3.png\nnorma: train: " + count + "val/upright/1.png\n");
+  CHECK_MESSAGE(trained.out.find("could not be decoded") == std::string::npos, trained.out);
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o --quiet --json -");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK_MESSAGE(evaluated.err.ends_with("norma: eval: " + count + "val/upright/1.png\n"), evaluated.err);
+  const nlohmann::json json = test::parse_json(evaluated.out);
+  CHECK(json["evaluation"]["skipped_images"] == 1);
+  CHECK(json["evaluation"]["images"] == 6);
 }
