@@ -14,6 +14,7 @@
 #include "train/progress.h"
 #include "train/ranges.h"
 #include "train/recalibrate.h"
+#include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/terminal.h"
 #include "train/trainer.h"
@@ -174,6 +175,7 @@ int run(const State& state) {
   const bool weights_only = state.model.given() && !is_run_of(state.recipe.applied_to(defaults).model, file);
   const Trained trained = weights_only ? Trained{.recipe = defaults, .class_names = {}} : trained_in(file);
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
+  train::check_data_dir("eval", trained.recipe, recipe);
   train::check_recipe(recipe);
   const auto dataset = train::make_dataset(recipe, data::Split::test);
   check_classes(trained.class_names, dataset->info());

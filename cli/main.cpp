@@ -2,6 +2,7 @@
 #include "cli/help.h"
 #include "cli/option.h"
 #include "cli/run_files.h"
+#include "core/excerpt.h"
 #include "core/nearest_name.h"
 #include "core/simd/target.h"
 #include "core/spin_briefly.h"
@@ -160,9 +161,9 @@ void note_program_name(const char* own) {
   }
 }
 
-/// A line on the standard error, where nothing can be done about a failure.
+/// One line on the standard error, whatever names of files are in it; nothing can be done about a failure there.
 void complain(const std::string& text) {
-  std::fputs(fmt::format("norma: {}\n", text).c_str(), stderr);
+  std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
 }
 
 int fail_with(const std::string& text) {

@@ -1,6 +1,7 @@
 #include "cli/run_files.h"
 
 #include "cli/option.h"
+#include "core/excerpt.h"
 #include "train/output.h"
 #include "train/ranges.h"
 
@@ -100,6 +101,24 @@ std::vector<std::vector<ConfigLine>> lines_of_files(const std::string& command, 
     files.push_back(lines_that_go_on(resumed_folder(resume)));
   }
   return files;
+}
+
+std::vector<std::string> other_lines(const std::filesystem::path& folder, const std::string& recipe_lines) {
+  const std::filesystem::path file = folder / "args.toml";
+  std::vector<std::string> others;
+  if (!is_of_a_run(file)) {
+    return others;
+  }
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const std::string name = line.substr(0, line.find_first_of(" ="));
+    const bool of_recipe = !line.empty() && line[0] != '#' && name != "telemetry" && name != "quiet" &&
+                           std::ranges::find(kGoOn, name) == kGoOn.end();
+    if (of_recipe && ("\n" + recipe_lines).find("\n" + line + "\n") == std::string::npos) {
+      others.push_back(excerpt(line));
+    }
+  }
+  return others;
 }
 
 }  // namespace norma::cli

@@ -35,6 +35,9 @@ struct RunFiles {
 /// The folder of the run that `train --resume GIVEN` goes on with: GIVEN, or where that file lies.
 std::filesystem::path resumed_folder(const std::filesystem::path& given);
 
+/// Lines of the recipe in the args.toml of a run's folder that are none of these: somebody has changed them.
+std::vector<std::string> other_lines(const std::filesystem::path& folder, const std::string& recipe_lines);
+
 /// Lines of the files that the words of a command name, which hold where the words are silent, and the first file
 /// before the second. Of `train --config FILE` all; of the args.toml of the run that `train --resume` goes on with what
 /// is written beside its checkpoints (but for telemetry, whose file would be written over) and how it runs: its recipe

@@ -193,6 +193,13 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const train::Recipe before = train::recipe_of(checkpoint);
   const train::Recipe recipe = state.recipe.applied_to(before);
   train::check_same_run(before, recipe);
+  train::check_data_dir("train", before, recipe);
+  for (const std::string& line : other_lines(folder, state.recipe.config_text(before))) {
+    train::put(stderr,
+               fmt::format("norma: train: warning: {}: '{}' is not what the checkpoint has, which holds where the "
+                           "command line says nothing else\n",
+                           (folder / "args.toml").string(), line));
+  }
   for (const std::string& line : train::differences(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
   }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 
 namespace norma::data {
@@ -61,16 +62,17 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
   int width = 0;
   int height = 0;
   int of_file = 0;
-  if (kind == ImageKind::jpeg) {
-    const std::string fault = fault_of_jpeg(bytes);
-    check(fault.empty(), kOp, "{}: damaged: {}", name, fault);
-  }
-  check(stbi_info_from_memory(begin, size, &width, &height, &of_file) == 1, kOp, "{}: damaged: {}", name, reason());
-  check_image_size(name, height, width);
+  // Before stb, which of most headers says only that they are none of another format.
   if (kind == ImageKind::png) {
-    const std::string fault = fault_of_png(bytes);
-    check(fault.empty(), kOp, "{}: damaged: {}", name, fault);
+    if (const std::optional<ImageSize> of_header = png_size(bytes)) {
+      check_image_size(name, of_header->height, of_header->width);
+    }
   }
+  const std::string fault = kind == ImageKind::jpeg ? fault_of_jpeg(bytes) : fault_of_png(bytes);
+  check(fault.empty(), kOp, "{}: damaged: {}", name, fault);
+  check(stbi_info_from_memory(begin, size, &width, &height, &of_file) == 1, kOp,
+        "{}: damaged: its header makes no sense", name);
+  check_image_size(name, height, width);
   const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> pixels(
       stbi_load_from_memory(begin, size, &width, &height, &of_file, static_cast<int>(channels)), &stbi_image_free);
   if (pixels == nullptr) {

@@ -178,6 +178,10 @@ std::string fault_of_jpeg(std::string_view bytes) {
       if (segment.empty() || byte_at(segment, 0) != 8) {
         return "its samples have not 8 bits";
       }
+      if (segment.size() < 5 || (byte_at(segment, 1) | byte_at(segment, 2)) == 0 ||
+          (byte_at(segment, 3) | byte_at(segment, 4)) == 0) {
+        return "it has no pixels";
+      }
       progressive = marker == kProgressive;
     } else if (marker == kHuffmanTables) {
       if (const std::string fault = tables.add(segment); !fault.empty()) {
@@ -249,6 +253,19 @@ struct PngPixels {
 };
 
 }  // namespace
+
+// The header is the first chunk, but for Apple's kind, in which it is the second.
+std::optional<ImageSize> png_size(std::string_view bytes) {
+  constexpr size_t kRest = 12;  // of a chunk beside its content
+  size_t i = kPngSignature.size();
+  if (bytes.size() >= i + 8 && bytes.substr(i + 4, 4) == "CgBI"sv) {
+    i += big_endian(bytes, i) + kRest;
+  }
+  if (bytes.size() < i + 16 || bytes.substr(i + 4, 4) != "IHDR"sv) {
+    return std::nullopt;
+  }
+  return ImageSize{.height = big_endian(bytes, i + 12), .width = big_endian(bytes, i + 8)};
+}
 
 // A chunk is its length, its type, so many bytes, and the check sum of type and bytes (PNG specification, 5.3).
 std::string fault_of_png(std::string_view bytes) {

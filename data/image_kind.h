@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,9 +23,16 @@ ImageKind image_kind(std::string_view bytes);
 std::string describe_file(std::string_view bytes);
 
 /// What is wrong with a JPEG file, as far as its segments show it, or "": it does not come to its end-of-image marker
-/// (stb makes up what is missing, in grey), its Huffman tables are damaged or missing (stb writes and reads behind the
-/// ends of its own then), or it is of a kind that stb does not read: "it ends early".
+/// (stb makes up what is missing, in grey), it has no pixels, its Huffman tables are damaged or missing (stb writes and
+/// reads behind the ends of its own then), or it is of a kind that stb does not read: "it ends early".
 std::string fault_of_jpeg(std::string_view bytes);
+
+struct ImageSize {
+  int64_t height = 0;
+  int64_t width = 0;
+};
+/// What the header of a PNG file says; none where it has no header.
+std::optional<ImageSize> png_size(std::string_view bytes);
 
 /// What is wrong with the chunks of a PNG file, or "": they do not go on to an IEND (whose check sum may be cut off), a
 /// check sum is wrong (stb looks at none of them), or the pixels decompress to so much more than the header's size asks

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "models/registry.h"
+#include "train/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -70,6 +71,12 @@ void check_same_run(const Recipe& before, const Recipe& now) {
   same("precision", before.precision, now.precision);
   same_policy("cast-policy", before.cast_policy, before.cast_policy_file, now.cast_policy, now.cast_policy_file);
   same("cast", fmt::format("{}", fmt::join(before.cast, ",")), fmt::format("{}", fmt::join(now.cast, ",")));
+}
+
+void check_data_dir(std::string_view op, const Recipe& of_checkpoint, const Recipe& now) {
+  const std::string& folder = of_checkpoint.data_dir;
+  check(folder.empty() || now.data_dir != folder || path_exists(op, folder), op,
+        "data-dir: there is no '{}', as the checkpoint has it: --data-dir says where it is", folder);
 }
 
 }  // namespace norma::train

@@ -2,6 +2,8 @@
 
 #include "train/recipe.h"
 
+#include <string_view>
+
 namespace norma::train {
 
 /// Throws Error "resume: name: the run was started with …, and cannot go on with …" for the first thing that makes
@@ -9,5 +11,9 @@ namespace norma::train {
 /// the batches and how many make an update, the optimizer, whether weights are averaged, the seed and the precision.
 /// What only steers the steps to come may change: length, learning rate and its schedule, augmentation, regularisation.
 void check_same_run(const Recipe& before, const Recipe& now);
+
+/// Throws Error of `op` where the images that a checkpoint names are not there, as may be from another folder, unless
+/// `now` names others: "op: data-dir: there is no 'photos', as the checkpoint has it: --data-dir says where it is".
+void check_data_dir(std::string_view op, const Recipe& of_checkpoint, const Recipe& now);
 
 }  // namespace norma::train

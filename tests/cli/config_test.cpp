@@ -102,6 +102,19 @@ TEST_CASE("norma train: args.toml starts the same run again") {
   CHECK(read_file(folder.path() / "second/args.toml") == text);
   CHECK(read_file(folder.path() / "first/last.safetensors") == read_file(folder.path() / "second/last.safetensors"));
 
+  SUBCASE("lines that somebody has changed do not hold on resuming, and it says so") {
+    outcome = run_norma(folder.path(), "train --resume first --quiet");
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    CHECK(outcome.err.empty());
+    std::string changed = text;
+    changed.replace(changed.find("lr = 1e-07"), 10, "lr = 0.25");
+    write_file(folder.path() / "second/args.toml", changed + "lrr = 3\n");
+    outcome = run_norma(folder.path(), "train --resume second --quiet");
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    const std::string rest = "' is not what the checkpoint has, which holds where the command line says nothing else\n";
+    CHECK(outcome.err == "norma: train: warning: second/args.toml: 'lr = 0.25" + rest +
+                             "norma: train: warning: second/args.toml: 'lrr = 3" + rest);
+  }
   SUBCASE("a changed line is a difference on resuming") {
     outcome = run_norma(folder.path(), "train --resume second --config first/args.toml --lr 1 --quiet");
     CHECK(outcome.out.find("changed on resuming: lr 1e-07 → 1.0\n") != std::string::npos);

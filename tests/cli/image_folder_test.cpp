@@ -63,6 +63,17 @@ TEST_CASE("norma train, eval: a folder of images of differing sizes") {
   CHECK_MESSAGE(trained.out.find(accuracy.substr(accuracy.find("accuracy "), 14)) != std::string::npos, trained.out);
   CHECK(train::load_checkpoint(folder / "o/last.safetensors").options.at("class_names") == R"(["across","upright"])");
 
+  // From another folder.
+  std::filesystem::create_directory(folder / "other");
+  for (const std::string command : {"eval --checkpoint", "train --resume"}) {
+    const Outcome moved = run_norma(folder / "other", command + " ../o");
+    CHECK(moved.code == 2);
+    CHECK(moved.err ==
+          "norma: " + command.substr(0, command.find(' ')) +
+              ": data-dir: there is no 'pictures', as the checkpoint has it: --data-dir says where it is\n");
+  }
+  CHECK(run_norma(folder / "other", "eval --checkpoint ../o --data-dir ../pictures").code == 0);
+
   // The same classes under other names, then one more.
   std::filesystem::rename(folder / "pictures/train/upright", folder / "pictures/train/vertical");
   std::filesystem::rename(folder / "pictures/val/upright", folder / "pictures/val/vertical");
@@ -102,6 +113,10 @@ TEST_CASE("norma train, eval: --skip-bad-images, and the error without it") {
   write_pictures(folder / "pictures");
   write_file(folder / "pictures/train/across/3.png", "no image");
   write_file(folder / "pictures/val/upright/1.png", "no image");
+  write_file(folder / "pictures/train/across/\x1B[31m\n.png", "no image");
+  const Outcome first = run_norma(folder.path(), kTrain + "--epochs 1 --output first");
+  CHECK_MESSAGE(first.err.find_first_of("\x1B\n") == first.err.size() - 1, first.err);
+  std::filesystem::remove(folder / "pictures/train/across/\x1B[31m\n.png");
   const std::string options = kTrain + "--images 12 --output o ";
   const Outcome refused = run_norma(folder.path(), options);
   CHECK(refused.code == 2);

@@ -189,7 +189,17 @@ TEST_CASE("image: what is no image, or damaged, has a text that names the file")
   // The header of a PNG of 30000 x 30000 pixels.
   std::string huge = kSixteenBits;
   huge.replace(16, 8, std::string("\0\0\x75\x30\0\0\x75\x30", 8));
-  CHECK(error(huge) == "image: " + file + ": expected at most 134217728 pixels, got 30000 x 30000");
+  const std::string too_many = "image: " + file + ": expected at most 134217728 pixels, got 30000 x 30000";
+  CHECK(error(huge) == too_many);
+  huge.replace(24, 2, "\x08\x02");  // in colours of 8 bits stb refuses it by itself, without a word
+  CHECK(error(huge) == too_many);
+  CHECK(error(huge.substr(0, 33)) == too_many);
+  huge.replace(20, 4, 4, '\0');
+  CHECK(error(huge) == "image: " + file + ": damaged: expected at least 1 pixel, got 0 x 30000");
+  CHECK(error(kSixteenBits.substr(0, 8)) == "image: " + file + ": damaged: it ends early");
+  std::string flat = kBaseline;
+  flat.replace(flat.find("\xFF\xC0") + 5, 2, 2, '\0');  // behind the segment's length and the bits of a sample
+  CHECK(error(flat) == "image: " + file + ": damaged: it has no pixels");
   CHECK(error_of([&] { read_image(folder / "none.png"); }) ==
         "image: cannot open " + (folder / "none.png").string() + ": No such file or directory");
   CHECK(error_of([&] { read_image(file, 2); }) == "image: channels: expected 1 or 3, got 2");
