@@ -222,6 +222,9 @@ int run(State& state) {
     on_row = [tensorboard](const train::Metrics& row) { tensorboard->add(row); };
   }
   train::Trainer trainer = make_trainer(state, recorder, on_row);
+  if (!trainer.images_change().empty()) {
+    train::say("changed on resuming: {}\n", trainer.images_change());
+  }
   if (tensorboard) {
     tensorboard->watch(trainer);
   }

@@ -81,8 +81,9 @@ class Trainer {
   /// Throws Error for a recipe that makes no sense, data that cannot be read, and an output folder that cannot be
   /// written.
   explicit Trainer(Recipe recipe, TrainerOptions options = {});
-  /// Goes on from a checkpoint. Throws Error when its run was another one (check_same_run()), and when its tensors do
-  /// not fit the network, are not finite, or contradict its metadata.
+  /// Goes on from a checkpoint. Throws Error when its run was another one (check_same_run()), when its tensors do
+  /// not fit the network, are not finite, or contradict its metadata, and when the training images are more or fewer:
+  /// that may be between two epochs only, of as many batches as before.
   Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint);
 
   /// Trains to the end, or until interrupted() (interrupt.h). Writes a checkpoint at the end of every epoch, at the
@@ -102,6 +103,8 @@ class Trainer {
   [[nodiscard]] int64_t step() const { return step_; }
   [[nodiscard]] int64_t total_steps() const { return total_steps_; }
   [[nodiscard]] int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  /// "images 14 → 13" where the run goes on with another number of training images; else "".
+  [[nodiscard]] const std::string& images_change() const { return images_change_; }
   /// The learning rate of a step, from 0.
   [[nodiscard]] double lr(int64_t step) const { return base_lr(recipe_) * schedules_.lr(step); }
   [[nodiscard]] Checkpoint checkpoint() const;
@@ -109,6 +112,9 @@ class Trainer {
   [[nodiscard]] std::filesystem::path checkpoint_file() const;
 
  private:
+  /// Of the number of training images: throws as the constructor, or sets images_change_. Earlier checkpoints have
+  /// none.
+  void check_images(const Checkpoint& checkpoint);
   /// The model's state dict, with float32 master weights in the place of 16-bit parameters.
   [[nodiscard]] nn::NamedTensors wide_state() const;
   using NextBatch = std::function<data::Batch()>;
@@ -168,6 +174,7 @@ class Trainer {
   std::shared_ptr<const data::Dataset> train_set_;
   std::shared_ptr<const data::Dataset> test_set_;
   std::string class_names_;  // for the checkpoint
+  std::string images_change_;
   std::shared_ptr<nn::Module> model_;
   Device device_;  // of the model
   std::unique_ptr<nn::Optimizer> optimizer_;

@@ -12,7 +12,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -34,6 +36,8 @@ constexpr const char* kEpochLossStepsKey = "epoch_loss_steps";
 constexpr const char* kLeftOutKey = "left_out";
 constexpr const char* kLeftOutInRowKey = "left_out_in_row";
 constexpr const char* kClassesKey = "num_classes";
+constexpr const char* kImagesKey = "train_images";
+constexpr const char* kBatchesPerEpochKey = "batches_per_epoch";
 constexpr const char* kBatchesKey = "batches";
 constexpr const char* kLossScaleKey = "grad_scaler.factor";
 constexpr const char* kLossScaleStepsKey = "grad_scaler.growth_tracker";
@@ -83,6 +87,7 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
         classes, train_set_->info().name);
   const std::string other_classes = class_difference(class_names_of(checkpoint), train_set_->info());
   check(other_classes.empty(), "resume", "{}", other_classes);
+  check_images(checkpoint);
   check_finite("train", "the checkpoint", checkpoint.model);
   model_->load_state_dict(checkpoint.model);
   optimizer_->load_state_dict(checkpoint.optimizer);
@@ -120,6 +125,30 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
   }
 }
 
+void Trainer::check_images(const Checkpoint& checkpoint) {
+  const int64_t images = train_set_->info().size;
+  const int64_t images_before = number_of(checkpoint, kImagesKey, images);
+  if (images == images_before) {
+    return;
+  }
+  StepPlan before = plan_;
+  before.batches_per_epoch = std::max<int64_t>(number_of(checkpoint, kBatchesPerEpochKey, plan_.batches_per_epoch), 1);
+  std::string reason;
+  if (const int64_t done = checkpoint.step % before.steps_per_epoch(); done != 0) {
+    reason = fmt::format("it is {} of {} steps into an epoch, whose order is that of {} images", done,
+                         before.steps_per_epoch(), images_before);
+  } else if (before.batches_per_epoch != plan_.batches_per_epoch) {
+    reason =
+        fmt::format("its epochs have {} batches, and would have {}", before.batches_per_epoch, plan_.batches_per_epoch);
+  }
+  const std::string folder = recipe_.data_dir.empty() ? "" : fmt::format(" in '{}'", excerpt(recipe_.data_dir));
+  check(reason.empty(), "resume",
+        "images: the run was trained on {} images, and dataset '{}'{} has {}: {}; put the same images there again, or "
+        "begin a new run",
+        images_before, train_set_->info().name, folder, images, reason);
+  images_change_ = fmt::format("images {} → {}", images_before, images);
+}
+
 std::filesystem::path Trainer::checkpoint_file() const {
   return options_.output.empty() ? std::filesystem::path() : options_.output / kLastName;
 }
@@ -154,6 +183,8 @@ Checkpoint Trainer::checkpoint() const {
                   {kEpochLossStepsKey, std::to_string(epoch_loss_steps_)},
                   {kLeftOutKey, std::to_string(left_out_)},
                   {kLeftOutInRowKey, std::to_string(left_out_in_row_)},
+                  {kImagesKey, std::to_string(train_set_->info().size)},
+                  {kBatchesPerEpochKey, std::to_string(plan_.batches_per_epoch)},
                   {kBatchesKey, std::to_string(plan_.batches_before(step_))},
                   {kClassesKey, std::to_string(train_set_->info().num_classes())},
                   {kClassNamesKey, class_names_},

@@ -137,3 +137,29 @@ TEST_CASE("norma train, eval: --skip-bad-images, and the error without it") {
   CHECK(json["evaluation"]["skipped_images"] == 1);
   CHECK(json["evaluation"]["images"] == 6);
 }
+
+TEST_CASE("norma train --resume: images that have gone or come") {
+  const TemporaryFolder folder;
+  write_pictures(folder / "pictures");
+  write_picture(folder / "pictures/train/across/6.png", false, 6);
+  REQUIRE(run_norma(folder.path(), kTrain + "--images 16 --quiet --output inside").code == 0);
+  REQUIRE(run_norma(folder.path(), kTrain + "--images 12 --quiet --output between").code == 0);
+  std::filesystem::remove(folder / "pictures/train/across/6.png");
+  const Outcome inside = run_norma(folder.path(), "train --resume inside --images 24 --quiet");
+  CHECK(inside.code == 2);
+  CHECK(
+      inside.err ==
+      "norma: resume: images: the run was trained on 13 images, and dataset 'imagefolder' in 'pictures' has 12: it is "
+      "1 of 3 steps into an epoch, whose order is that of 13 images; put the same images there again, or begin a new "
+      "run\n");
+  const Outcome between = run_norma(folder.path(), "train --resume between --images 16 --quiet");
+  CHECK_MESSAGE(between.code == 0, between.err);
+  CHECK_MESSAGE(between.out.find("changed on resuming: images 13 → 12\n") != std::string::npos, between.out);
+  // The checkpoint that this has written is of 12 images, inside an epoch.
+  write_picture(folder / "pictures/train/across/6.png", false, 6);
+  const Outcome again = run_norma(folder.path(), "train --resume between --images 24 --quiet");
+  CHECK(again.code == 2);
+  CHECK_MESSAGE(
+      again.err.find("was trained on 12 images, and dataset 'imagefolder' in 'pictures' has 13: ") != std::string::npos,
+      again.err);
+}

@@ -225,3 +225,47 @@ TEST_CASE("resume: a trainer looks at the recipe and the classes of its checkpoi
           fmt::format("checkpoint: loss_sum: expected a number of at least 0, got '{}'", text));
   }
 }
+
+TEST_CASE("resume: another number of training images only between epochs of as many batches") {
+  const OneThread one;
+  const TemporaryFolder folder;
+  const auto begun = [&](const char* name, int64_t images) {
+    Recipe recipe = two_epochs();
+    recipe.images = images;
+    Trainer(recipe, writing_to(folder / name)).run();
+    return load_checkpoint(folder / name / "last.safetensors");
+  };
+  const auto text = [](const std::string& reason, int images) {
+    return fmt::format(
+        "resume: images: the run was trained on {} images, and dataset 'twelve_noises' has 12: {}; put the same images "
+        "there again, or begin a new run",
+        images, reason);
+  };
+  Recipe longer = two_epochs();
+  longer.epochs = 3;
+  const auto refused = [&](const Checkpoint& checkpoint) {
+    return error_of([&] { Trainer(longer, {.quiet = true}, checkpoint); });
+  };
+
+  Checkpoint inside = begun("inside", 16);
+  CHECK(inside.step == 4);
+  CHECK(inside.options.at("train_images") == "12");
+  CHECK(Trainer(longer, {.quiet = true}, inside).images_change().empty());
+  inside.options["train_images"] = "14";
+  CHECK(refused(inside) == text("it is 1 of 3 steps into an epoch, whose order is that of 14 images", 14));
+
+  Checkpoint between = begun("between", 12);
+  CHECK(between.step == 3);
+  between.options["train_images"] = "14";
+  CHECK(Trainer(longer, {.quiet = true}, between).images_change() == "images 14 → 12");
+  between.options["train_images"] = "4";  // three epochs of it
+  between.options["batches_per_epoch"] = "1";
+  CHECK(refused(between) == text("its epochs have 1 batches, and would have 3", 4));
+  between.options["batches_per_epoch"] = "0";
+  CHECK_FALSE(refused(between).empty());
+
+  // Earlier versions kept neither.
+  inside.options.erase("train_images");
+  inside.options.erase("batches_per_epoch");
+  CHECK(Trainer(longer, {.quiet = true}, inside).images_change().empty());
+}
