@@ -14,8 +14,9 @@ enum class ResizeFilter : uint8_t {
 };
 
 /// The image with other sizes: first along the rows, then along the columns, each time in bytes rounded to nearest. The
-/// bytes are those of Pillow's Image.resize(), and so of torchvision's Resize on PIL images. Throws Error for a size
-/// below 1, more than 2^27 pixels, or an empty image.
+/// bytes are those of Pillow's Image.resize(), and so of torchvision's Resize on PIL images; but Pillow 13 takes the
+/// columns of some images first, most of them more than twice as high as wide, where bytes differ by 1. Throws Error
+/// for a size below 1, more than 2^27 pixels, or an empty image.
 Image resize(const Image& image, int64_t height, int64_t width, ResizeFilter filter = ResizeFilter::bilinear);
 
 /// The `height` x `width` pixels from row `top` and column `left` on. Throws Error when they are not inside.

@@ -174,8 +174,8 @@ Header read_header(InputFile& input, const std::string& file) {
   check(file_bytes >= sizeof(length), kOp, "{}: expected a header length of 8 bytes, got a file of {} bytes", file,
         file_bytes);
   read_bytes(input, file, &length, sizeof(length));
-  check(length <= kMaxHeader, kOp, "{}: expected a header of at most {} bytes, got length {}", file, kMaxHeader,
-        length);
+  check(length <= kMaxHeader, kOp, "{}: expected a safetensors file with a header of at most {} bytes, got one of {}",
+        file, kMaxHeader, length);
   check(length <= file_bytes - sizeof(length), kOp, "{}: the header should have {} bytes, but only {} follow", file,
         length, file_bytes - sizeof(length));
   std::string text(length, '\0');

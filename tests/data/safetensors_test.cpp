@@ -179,7 +179,8 @@ TEST_CASE("safetensors: bad files, each with its error") {
   }
   SUBCASE("a header length beyond reason") {
     CHECK(error_for(std::string(8, '\xFF') + "{}") ==
-          prefix + "expected a header of at most 100000000 bytes, got length 18446744073709551615");
+          prefix +
+              "expected a safetensors file with a header of at most 100000000 bytes, got one of 18446744073709551615");
   }
   SUBCASE("no JSON") {
     CHECK(header_error("{\"x\":") ==
