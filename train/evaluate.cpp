@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace norma::train {
@@ -84,6 +85,9 @@ Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& p
     loss_sum += cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
                     .to_vector<double>()
                     .front();
+    if (std::isnan(loss_sum)) {  // its sign is by chance, and would be printed
+      loss_sum = std::numeric_limits<double>::quiet_NaN();
+    }
     result.images += batch->labels.numel();
     if (options.on_batch) {
       options.on_batch({.labels = labels,

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +42,9 @@ std::pair<double, bool> Trainer::look_at(const Tensor& loss) const {
     copy_into(sum(sums_of_squares(gradients, loss.device())), select(both, 0, 1));
   }
   const std::vector<double> values = both.to_vector<double>();
-  return {values[0], std::isfinite(values[1])};
+  // The sign of a NaN is by chance, and would be printed.
+  const double value = std::isnan(values[0]) ? std::numeric_limits<double>::quiet_NaN() : values[0];
+  return {value, std::isfinite(values[1])};
 }
 
 void Trainer::take_back() {

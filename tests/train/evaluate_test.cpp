@@ -178,6 +178,12 @@ TEST_CASE("evaluate: top-5 in the order of argmax, for more than five classes") 
   CHECK(top5({0, 1, 0, 1, 1, 1, 1}) == doctest::Approx(0.4));
   const float nan = std::nanf("");
   CHECK(top5({0, 1, nan, 2, 3, 4, 5}) == doctest::Approx(0.1));
+  // Which sign a NaN has is by chance, and not to be printed.
+  Fixed broken({0, 1, std::copysign(nan, -1.0F)});
+  data::Loader batches = loader();
+  const double loss = train::evaluate(broken, batches).loss;
+  CHECK(std::isnan(loss));
+  CHECK_FALSE(std::signbit(loss));
 }
 
 TEST_CASE("evaluate: a confusion matrix has names that CSV must quote") {
