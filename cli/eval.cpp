@@ -123,9 +123,10 @@ void check_outputs(const State& state) {
   check_file(state.json == "-" ? "" : state.json, "a result of 'norma eval'", train::kEvaluationJsonHead);
 }
 
+/// Of a part of the images there is JSON, which says so; a table of answers could not.
 void write_outputs(const State& state, const train::Recipe& recipe, const std::filesystem::path& file,
                    const train::Evaluation& result, const train::ConfusionMatrix& answers) {
-  if (!state.confusion_matrix.empty()) {
+  if (!state.confusion_matrix.empty() && result.complete) {
     train::write_text_file("eval", state.confusion_matrix, answers.csv());
   }
   if (state.json.empty()) {
@@ -188,7 +189,7 @@ int run(const State& state) {
   }
   const auto model = make_network(state, recipe, file, dataset);
   data::Loader batches = train::make_test_loader(recipe, dataset, static_cast<int>(state.running.workers));
-  const train::InterruptGuard guard;
+  const train::InterruptGuard guard(train::AfterSignal::figures_of_part);
   train::convert_model(*model, precision);
   train::ConfusionMatrix answers(dataset->info().class_names);
   train::Evaluation result = evaluate(state, *model, batches, precision, answers);
@@ -200,9 +201,7 @@ int run(const State& state) {
                           recipe.dataset, 100 * result.accuracy, top5, result.loss, result.images,
                           static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted"));
   warn_of_skipped(*dataset);
-  if (result.complete) {
-    write_outputs(state, recipe, file, result, answers);
-  }
+  write_outputs(state, recipe, file, result, answers);
   if (!std::isfinite(result.loss)) {
     train::put(stderr, fmt::format("norma: eval: the loss is {}, though all weights are finite (precision: {})\n",
                                    result.loss, recipe.precision));

@@ -12,13 +12,21 @@ namespace norma::train {
 namespace {
 
 volatile std::sig_atomic_t signal_came = 0;  // its number
-timespec first_signal{};                     // read and written by the handler only
+volatile std::sig_atomic_t work_is_saved = 1;
+timespec first_signal{};  // read and written by the handler only
 
 std::string_view message_of(int signal) {
+  const bool saved = work_is_saved != 0;
   switch (signal) {
-    case SIGINT: return "\nnorma: interrupted: ending soon, with what is done saved; Ctrl-C again ends at once\n";
-    case SIGTERM: return "\nnorma: SIGTERM came: ending soon, with what is done saved\n";
-    case SIGHUP: return "\nnorma: SIGHUP came: ending soon, with what is done saved\n";
+    case SIGINT:
+      return saved ? "\nnorma: interrupted: ending soon, with what is done saved; Ctrl-C again ends at once\n"
+                   : "\nnorma: interrupted: ending soon, with the figures of a part; Ctrl-C again ends at once\n";
+    case SIGTERM:
+      return saved ? "\nnorma: SIGTERM came: ending soon, with what is done saved\n"
+                   : "\nnorma: SIGTERM came: ending soon, with the figures of a part\n";
+    case SIGHUP:
+      return saved ? "\nnorma: SIGHUP came: ending soon, with what is done saved\n"
+                   : "\nnorma: SIGHUP came: ending soon, with the figures of a part\n";
     default: return "";
   }
 }
@@ -51,8 +59,9 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard(AfterSignal after) {
   signal_came = 0;
+  work_is_saved = after == AfterSignal::saved ? 1 : 0;
   struct sigaction action {};
   action.sa_sigaction = note_signal;
   sigemptyset(&action.sa_mask);

@@ -1,8 +1,10 @@
 #include "cli/program.h"
+#include "json.h"
 #include "train/checkpoint.h"
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <string>
 
 using namespace norma;
@@ -37,6 +39,27 @@ TEST_CASE("norma train: SIGTERM and SIGHUP are heard at once, save, and have exi
           std::string::npos);
     CHECK(train::load_checkpoint(folder / "o/last.safetensors").step > 0);
   }
+}
+
+TEST_CASE("norma eval: SIGTERM ends it with the figures of a part") {
+  const TemporaryFolder folder;
+  REQUIRE(run_norma(folder.path(), kTiny + "--images 4 --quiet").code == 0);
+  // Images so large that ten thousand take minutes. The signal is sent once the program is ready to hear it.
+  const Outcome cut = run_norma(folder.path(),
+                                "eval --checkpoint o --img-size 128 --test-images 10000 --threads 1 --quiet "
+                                "--json e.json --confusion-matrix c.csv",
+                                "timeout 240 bash -c '\"$0\" \"$@\" & p=$!; "
+                                "caught() { [ \"$(cat /proc/$p/comm)\" = norma ] && "
+                                "(( 0x$(sed -n \"s/^SigCgt:[^0-9a-f]*//p\" /proc/$p/status) & 1 << 14 )); }; "
+                                "until caught || ! kill -0 $p; do sleep 0.05; done; kill -TERM $p; wait $p'");
+  CHECK_MESSAGE(cut.code == 143, cut.err);
+  CHECK(cut.err == "\nnorma: SIGTERM came: ending soon, with the figures of a part\n");
+  CHECK_MESSAGE(cut.out.ends_with("; interrupted\n"), cut.out);
+  const nlohmann::json json = test::parse_json(read_file(folder / "e.json"));
+  CHECK(json["evaluation"]["complete"] == false);
+  CHECK(json["evaluation"]["images"] < 10000);
+  CHECK(json["evaluation"]["images"] > 0);
+  CHECK_FALSE(std::filesystem::exists(folder / "c.csv"));
 }
 
 TEST_CASE("norma train: an output that nobody reads any more ends the run, with what is done saved") {
