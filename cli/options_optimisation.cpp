@@ -140,7 +140,7 @@ void RecipeOptions::add_schedule(CLI::App& app) {
       "sched step: epochs between two decays")
       .group(kOptimisation);
   add(app, "--decay-milestones", &train::Recipe::decay_milestones, train::ranges::kMilestone,
-      to_string(train::ranges::kMilestone), "sched multistep: epochs with a decay at their beginning",
+      to_string(train::ranges::kMilestone), "sched multistep: epochs, counted from 1, that have a decay, as in timm",
       fmt::format("{}", fmt::join(defaults_.decay_milestones, ",")))
       .group(kOptimisation);
   add(app, "--decay-rate", &train::Recipe::decay_rate, train::ranges::kDecayRate, "X",

@@ -82,7 +82,7 @@ struct Recipe {
   double min_lr = 0;                ///< cosine, poly: the rate at the end
   double cooldown_epochs = 0;       ///< cosine, poly: so long at the end the rate is min_lr
   double decay_epochs = 1;          ///< step: epochs between two decays
-  std::vector<int64_t> decay_milestones{90, 180, 270};  ///< multistep: epochs with a decay at their beginning
+  std::vector<int64_t> decay_milestones{90, 180, 270};  ///< multistep: epochs, from 1, with a decay: make_schedules()
   double decay_rate = 0.1;                              ///< step, multistep: the factor of each decay; poly: the power
   bool sched_on_updates = true;                         ///< the rate moves with every step; false: once an epoch
   double smoothing = 0;                                 ///< of the labels
@@ -178,6 +178,9 @@ struct Schedules {
 /// The warm-up of poly and multistep, and with warmup_lr also of cosine, step and constant, is timm's: from warmup_lr
 /// (1e-5 unless it is given) in equal steps. Without warmup_lr, cosine rises from a hundredth of the rate and has the
 /// rest of the run for its curve; step and constant reach k / n of their rate in step k of n.
+///
+/// Milestones of multistep are timm's: m decays the rate where m epochs but one step are done, or, once an epoch, where
+/// m - 1 are (with warmup_prefix after the warm-up). PyTorch's MultiStepLR is a step, or an epoch, later.
 Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch);
 
 }  // namespace norma::train
