@@ -92,6 +92,20 @@ std::string RecipeOptions::config_text(const train::Recipe& recipe) const {
   return lines;
 }
 
+std::vector<std::string> RecipeOptions::changes(const train::Recipe& before, const train::Recipe& after) const {
+  std::vector<std::string> lines;
+  for (const auto& [name, text] : config_) {
+    const auto shown = [&, &text = text](const train::Recipe& recipe) {
+      const std::string value = text(recipe);
+      return value.empty() ? kNone : value;
+    };
+    if (shown(before) != shown(after)) {
+      lines.push_back(fmt::format("{} {} → {}", name, shown(before), shown(after)));
+    }
+  }
+  return lines;
+}
+
 void RecipeOptions::add_model(CLI::App& app) {
   add(app, "--model", &train::Recipe::model, "a name", "NAME",
       "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")

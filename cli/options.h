@@ -72,6 +72,8 @@ class RecipeOptions {
   [[nodiscard]] bool any() const { return !edits_->empty(); }
   /// The recipe as the text of a file for --config: a line for each option of the command, as far as it has a value.
   [[nodiscard]] std::string config_text(const train::Recipe& recipe) const;
+  /// "lr 1e-07 → 1" for each option of the command that is not the same in both.
+  [[nodiscard]] std::vector<std::string> changes(const train::Recipe& before, const train::Recipe& after) const;
   /// `recipe` with what was given on the command line.
   [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const {
     const std::string dataset = recipe.dataset;

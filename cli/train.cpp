@@ -200,7 +200,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
                            "command line says nothing else\n",
                            (folder / "args.toml").string(), line));
   }
-  for (const std::string& line : train::differences(before, recipe)) {
+  for (const std::string& line : state.recipe.changes(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
   }
   if (const auto versions = checkpoint.options.find(train::kVersionsKey);
