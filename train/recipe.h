@@ -112,6 +112,11 @@ std::vector<std::string> clip_mode_names();
 /// Throws Error "train: name: expected …, got …" for the first value that makes no sense. Looks at no file.
 void check_recipe(const Recipe& recipe);
 
+/// Throws Error for options that check_recipe() takes and a training run could only ignore or change: a clip_mode
+/// without clip_grad, warmup_lr without warmup_epochs, min_lr above base_lr(), a cool-down that leaves no step between
+/// it and the warm-up. Finished runs' recipes need not pass.
+void check_training(const Recipe& recipe);
+
 /// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
 /// start values.
 void check_norm_policy(const Recipe& recipe);
@@ -181,6 +186,8 @@ struct Schedules {
 ///
 /// Milestones of multistep are timm's: m decays the rate where m epochs but one step are done, or, once an epoch, where
 /// m - 1 are (with warmup_prefix after the warm-up). PyTorch's MultiStepLR is a step, or an epoch, later.
+///
+/// A run shorter than its warm-up ends inside it. Throws Error for a cool-down that leaves no step before it.
 Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch);
 
 }  // namespace norma::train

@@ -86,6 +86,13 @@ void check_learning_rate(const Recipe& recipe) {
         "lr-base-scale: expected linear or sqrt, got '{}'", scale);
 }
 
+/// `epochs`: how long the run is.
+void check_cooldown(const Recipe& recipe, double epochs) {
+  check(recipe.cooldown_epochs == 0 || recipe.cooldown_epochs + recipe.warmup_epochs < epochs, "train",
+        "cooldown-epochs: expected less than the {} epochs of the run minus {} of warm-up, got {}", epochs,
+        recipe.warmup_epochs, recipe.cooldown_epochs);
+}
+
 /// The numbers of an optimizer's averages, which not all have.
 void check_averages(const Recipe& recipe) {
   const std::vector<double>& betas = recipe.opt_betas;
@@ -157,6 +164,17 @@ void check_optimisation(const Recipe& recipe) {
   check_known("clip mode", recipe.clip_mode, clip_mode_names());
   check_range("train", "max-nonfinite", recipe.max_nonfinite, ranges::kSteps);
   check_range("train", "model-ema-decay", recipe.model_ema_decay, ranges::kEmaDecay);
+}
+
+void check_training(const Recipe& recipe) {
+  check(recipe.clip_grad > 0 || recipe.clip_mode == Recipe{}.clip_mode, "train",
+        "clip-mode: expected a clip-grad with '{}', got none", recipe.clip_mode);
+  check(!recipe.warmup_lr || recipe.warmup_epochs > 0, "train", "warmup-lr: expected warmup-epochs with it, got none");
+  check(recipe.min_lr <= base_lr(recipe), "train", "min-lr: expected at most the learning rate, {}, got {}",
+        base_lr(recipe), recipe.min_lr);
+  if (recipe.images == 0) {
+    check_cooldown(recipe, static_cast<double>(recipe.epochs));
+  }
 }
 
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model) {
@@ -232,6 +250,7 @@ double base_lr(const Recipe& recipe) {
 }
 
 Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch) {
+  check_cooldown(recipe, static_cast<double>(steps) / static_cast<double>(steps_per_epoch));
   if (!recipe.sched_on_updates) {
     Recipe in_epochs = recipe;
     in_epochs.sched_on_updates = true;
@@ -243,24 +262,28 @@ Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_
   const auto in_steps = [&](double epochs) {
     return static_cast<int64_t>(std::llround(epochs * static_cast<double>(steps_per_epoch)));
   };
-  const int64_t warmup_steps = std::min(in_steps(recipe.warmup_epochs), steps - 1);
+  // A run may end inside its warm-up, whose slope stays; the curve behind it is as long as it must be to be one.
+  const int64_t warmup_steps = in_steps(recipe.warmup_epochs);
   if (recipe.sched == "onecycle") {
-    nn::OneCycleOptions options{.steps = steps};
+    nn::OneCycleOptions options{.steps = std::max(steps, warmup_steps + 1)};
     if (warmup_steps > 0) {
-      options.pct_start = static_cast<double>(warmup_steps) / static_cast<double>(steps);
+      options.pct_start = static_cast<double>(warmup_steps) / static_cast<double>(options.steps);
     }
     return {.lr = nn::one_cycle_schedule(options), .momentum = nn::one_cycle_momentum(options)};
   }
   const double end = recipe.min_lr / base_lr(recipe);
-  int64_t length = steps - std::min(in_steps(recipe.cooldown_epochs), steps - 1 - warmup_steps);
+  // Parts of epochs that are rounded to whole ones leave a step between warm-up and cool-down.
+  const int64_t rest = std::max<int64_t>(steps - 1 - warmup_steps, 0);
+  int64_t length = steps - std::min(in_steps(recipe.cooldown_epochs), rest);
   const bool as_timm = recipe.warmup_lr || is_timm_schedule(recipe.sched);
   if (recipe.sched == "cosine" && !as_timm) {
+    length = std::max(length, warmup_steps);
     return {.lr = nn::cosine_schedule({.steps = length, .warmup_steps = warmup_steps, .final = end}), .momentum = {}};
   }
   const nn::WarmupOptions warmup{.steps = warmup_steps,
                                  .start = recipe.warmup_lr.value_or(kWarmupLr) / base_lr(recipe),
                                  .prefix = recipe.warmup_prefix};
-  length -= warmup.prefix ? warmup_steps : 0;
+  length = warmup.prefix ? std::max<int64_t>(length - warmup_steps, 1) : length;
   nn::Schedule curve;
   if (recipe.sched == "cosine") {
     curve = nn::cosine_schedule({.steps = length, .final = end});

@@ -75,6 +75,7 @@ double median(std::vector<double> values) {
 
 Trainer::Trainer(Recipe recipe, TrainerOptions options) : recipe_(std::move(recipe)), options_(std::move(options)) {
   check_recipe(recipe_);
+  check_training(recipe_);
   check_range("train", "workers", options_.workers, ranges::kWorkers);
   check(options_.log_interval >= 0, "train", "log-interval: expected at least 0, got {}", options_.log_interval);
   precision_ = precision_of(recipe_);

@@ -175,7 +175,9 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   }
   for (const Settings& one : settings) {
     check(!one.norm.empty(), "compare", "norms: expected a name, got an empty one");
-    train::check_recipe(recipe_of(comparison.recipe, one));
+    const train::Recipe recipe = recipe_of(comparison.recipe, one);
+    train::check_recipe(recipe);
+    train::check_training(recipe);
     static_cast<Settings&>(comparison.cells.emplace_back()) = one;
   }
   const Settings& first = comparison.cells.front();

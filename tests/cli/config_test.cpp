@@ -158,7 +158,7 @@ TEST_CASE("norma train: args.toml has every field of the recipe") {
       "--mixup-switch-prob 0.3 -b 4 --epochs 2 --no-channels-last --opt lamb --lr-base 1e-6 --lr-base-size 512 "
       "--lr-base-scale linear --weight-decay 0.02 --norm-weight-decay 0.01 --bias-weight-decay 0.03 --opt-betas "
       "0.8,0.9 --opt-eps 1e-5 --momentum 0.8 --sched cosine --warmup-epochs 0.5 --warmup-lr 1e-7 "
-      "--warmup-prefix --min-lr 1e-8 --cooldown-epochs 0.5 --decay-epochs 2 --decay-rate 0.2 --no-sched-on-updates "
+      "--warmup-prefix --min-lr 1e-9 --cooldown-epochs 0.5 --decay-epochs 2 --decay-rate 0.2 --no-sched-on-updates "
       "--smoothing 0.1 --bce-loss --bce-target-thresh 0.2 --model-ema --model-ema-decay 0.9 --model-ema-warmup --seed "
       "7",
       "--model convnext_atto --patch-size 4 --layer-scale 1e-5 --dataset shapes --img-size 32 --scale 0.3,1 "

@@ -147,16 +147,83 @@ TEST_CASE("schedules: once an epoch, one-cycle moves rate and momentum by epochs
   }
 }
 
-TEST_CASE("schedules: a warm-up and a cool-down that fill the run leave a step for the schedule") {
-  const Recipe recipe = recipe_of("cosine", [](Recipe& r) {
-    r.warmup_epochs = 100;
-    r.warmup_lr = 0.1;
-    r.warmup_prefix = true;
-    r.cooldown_epochs = 100;
+TEST_CASE("schedules: a run shorter than its warm-up ends inside it, at the warm-up's slope") {
+  // The first 40 of 80 steps of warm-up, as in a run that is long enough.
+  for (const char* sched : {"cosine", "poly", "step", "onecycle"}) {
+    for (const int kind : {0, 1, 2}) {  // Norma's own warm-up, timm's, and timm's before the schedule
+      if (kind > 0 && std::string(sched) == "onecycle") {
+        continue;
+      }
+      CAPTURE(sched);
+      CAPTURE(kind);
+      const Recipe recipe = recipe_of(sched, [&](Recipe& r) {
+        r.warmup_epochs = 20;
+        if (kind > 0) {
+          r.warmup_lr = 0.1;
+          r.warmup_prefix = kind == 2;
+        }
+      });
+      const nn::Schedule shorter = train::make_schedules(recipe, 40, 4).lr;
+      const nn::Schedule longer = train::make_schedules(recipe, 400, 4).lr;
+      for (int64_t step = 0; step < 40; ++step) {
+        CAPTURE(step);
+        CHECK(shorter(step) == doctest::Approx(longer(step)).epsilon(1e-12));
+      }
+      if (std::string(sched) != "step" || kind > 0) {
+        CHECK(shorter(39) < 0.62);
+        CHECK(shorter(39) > shorter(38));
+      }
+    }
+  }
+}
+
+TEST_CASE("schedules: a cool-down needs a step before it") {
+  const auto refused = [](const std::function<void(Recipe&)>& change) {
+    return error_of([&] { train::check_training(recipe_of("cosine", change)); });
+  };
+  CHECK(refused([](Recipe& r) { r.cooldown_epochs = 3; }) ==
+        "train: cooldown-epochs: expected less than the 3 epochs of the run minus 0 of warm-up, got 3");
+  CHECK(refused([](Recipe& r) {
+          r.epochs = 10;
+          r.warmup_epochs = 7.5;
+          r.cooldown_epochs = 2.5;
+        }) == "train: cooldown-epochs: expected less than the 10 epochs of the run minus 7.5 of warm-up, got 2.5");
+  const auto content = [](Recipe& r) {
+    r.warmup_epochs = 0.5;
+    r.cooldown_epochs = 2;
+  };
+  CHECK(refused(content) == "no error");
+  // The length of a run in images is known with its dataset.
+  const Recipe in_images = recipe_of("cosine", [&](Recipe& r) {
+    content(r);
+    r.images = 100;
   });
-  const nn::Schedule schedule = train::make_schedules(recipe, 40, 4).lr;
-  CHECK(schedule(38) < 1);
-  CHECK(schedule(39) == 1);
+  train::check_training(in_images);
+  CHECK(train::make_schedules(in_images, 11, 4).lr(2) > 0.5);
+  CHECK(error_of([&] { train::make_schedules(in_images, 10, 4); }) ==
+        "train: cooldown-epochs: expected less than the 2.5 epochs of the run minus 0.5 of warm-up, got 2");
+}
+
+TEST_CASE("schedules: options that a run could only ignore are refused, and not in recipes of finished runs") {
+  const auto refused = [](const std::function<void(Recipe&)>& change) {
+    return error_of([&] { train::check_training(recipe_of("cosine", change)); });
+  };
+  CHECK(refused([](Recipe& r) { r.clip_mode = "agc"; }) ==
+        "train: clip-mode: expected a clip-grad with 'agc', got none");
+  CHECK(refused([](Recipe& r) {
+          r.clip_mode = "value";
+          r.clip_grad = 0.5;
+        }) == "no error");
+  CHECK(refused([](Recipe& r) { r.warmup_lr = 0; }) == "train: warmup-lr: expected warmup-epochs with it, got none");
+  CHECK(refused([](Recipe& r) { r.min_lr = 0.6; }) ==
+        "train: min-lr: expected at most the learning rate, 0.5, got 0.6");
+  CHECK(refused([](Recipe& r) {
+          r.opt = "sgd";
+          r.batch_size = 64;
+          r.lr_base = 0.5;
+          r.min_lr = 0.25;
+        }) == "train: min-lr: expected at most the learning rate, 0.125, got 0.25");
+  CHECK(refused([](Recipe& r) { r.min_lr = 0.5; }) == "no error");
 }
 
 TEST_CASE("schedules: the learning rate for a batch size, timm's rule") {
