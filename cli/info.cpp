@@ -2,6 +2,7 @@
 #include "core/device_functions.h"
 #include "core/simd/target.h"
 #include "data/dataset.h"
+#include "data/image_file.h"
 #include "lab/report/report.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
@@ -59,6 +60,7 @@ int run() {
   line("CLI11", CLI11_VERSION);
   line("bfloat16", train::bfloat16_text());
   line("convolutions", fmt::format("{}", fmt::join(conv2d_implementations(), " ")));
+  line("JPEG", fmt::format("{}", fmt::join(data::jpeg_decoders(), " ")));
   line("models", fmt::format("{}", fmt::join(models::model_names(), " ")));
   line("norms", norm_texts());
   line("datasets", "");

@@ -3,16 +3,20 @@
 # Files *.cu, *_cudnn.cpp and *_cublaslt.cpp are compiled where NORMA_CUDA is on, and there cuda.cpp takes the place of
 # no_cuda.cpp.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
-# conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not.
+# conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _turbo, for
+# libjpeg-turbo.
 function(norma_add_room name)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${name}/*.h)
-  if(NORMA_HAVE_ONEDNN)
-    list(FILTER sources EXCLUDE REGEX "_onednn_stub\\.cpp$")
-  else()
-    list(FILTER sources EXCLUDE REGEX "_onednn\\.cpp$")
-  endif()
+  foreach(library ONEDNN TURBO)
+    string(TOLOWER ${library} suffix)
+    if(NORMA_HAVE_${library})
+      list(FILTER sources EXCLUDE REGEX "_${suffix}_stub\\.cpp$")
+    else()
+      list(FILTER sources EXCLUDE REGEX "_${suffix}\\.cpp$")
+    endif()
+  endforeach()
 
   if(NORMA_CUDA)
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${name}/*.cu)

@@ -1,16 +1,19 @@
 #include "data/image_file.h"
 
+#include "core/allocator.h"
 #include "core/error.h"
 #include "core/input_file.h"
 #include "data/atomic_file.h"
 #include "data/image_kind.h"
+#include "data/jpeg_decoder.h"
+#include "data/jpeg_file.h"
+#include "data/png_file.h"
 #include "data/raw_image.h"
+#include "data/stb.h"
 
-#include <stb_image.h>
+#include <fmt/format.h>
 #include <stb_image_write.h>
 
-#include <algorithm>
-#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -19,14 +22,30 @@ namespace norma::data {
 
 namespace {
 
-using namespace std::string_literals;
-
 constexpr const char* kOp = "image";
 
-/// What stb said last on this thread.
-std::string reason() {
-  const char* text = stbi_failure_reason();
-  return text == nullptr ? "no reason given" : text;
+void check_fault(const std::string& fault, const std::string& name) {
+  check(fault.empty(), kOp, "{}: damaged: {}", name, fault);
+}
+
+// Sizes are looked at first: of headers of some gigabytes decoders say other things, or nothing.
+void decode_jpeg(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
+  const std::optional<ImageSize> size = jpeg_size(bytes);
+  if (size) {
+    check_image_size(name, size->height, size->width);
+  }
+  check_fault(fault_of_jpeg(bytes), name);
+  check_fault(jpeg_decoder().decode(bytes, *size, channels, image), name);
+}
+
+void decode_png(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
+  const std::optional<ImageSize> size = png_size(bytes);
+  if (size) {
+    check_image_size(name, size->height, size->width);
+  }
+  const std::string plain = with_plain_pixels(bytes, name);
+  check(size.has_value(), kOp, "{}: damaged: its header makes no sense", name);
+  check_fault(decode_with_stb(plain, *size, channels, image), name);
 }
 
 }  // namespace
@@ -46,44 +65,18 @@ Image read_image(const std::filesystem::path& file, int64_t channels) {
 
 void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
   check(channels == 1 || channels == 3, kOp, "channels: expected 1 or 3, got {}", channels);
-  const ImageKind kind = image_kind(bytes);
-  check(kind != ImageKind::other, kOp, "{}: expected a JPEG, PNG, BMP or raw PNM image, got {}", name,
-        describe_file(bytes));
-  if (kind == ImageKind::pnm) {
-    decode_pnm(bytes, name, channels, image);
-    return;
-  }
-  if (kind == ImageKind::bmp) {
-    decode_bmp(bytes, name, channels, image);
-    return;
-  }
-  const auto* begin = reinterpret_cast<const stbi_uc*>(bytes.data());
-  const int size = static_cast<int>(bytes.size());
-  int width = 0;
-  int height = 0;
-  int of_file = 0;
-  // Before stb, which of most headers says only that they are none of another format.
-  if (kind == ImageKind::png) {
-    if (const std::optional<ImageSize> of_header = png_size(bytes)) {
-      check_image_size(name, of_header->height, of_header->width);
+  try {
+    switch (image_kind(bytes)) {
+      case ImageKind::jpeg: decode_jpeg(bytes, name, channels, image); return;
+      case ImageKind::png: decode_png(bytes, name, channels, image); return;
+      case ImageKind::bmp: decode_bmp(bytes, name, channels, image); return;
+      case ImageKind::pnm: decode_pnm(bytes, name, channels, image); return;
+      case ImageKind::other: break;
     }
+  } catch (const std::bad_alloc&) {  // none of the file's faults
+    throw OutOfMemory(fmt::format("{}: {}: decoding takes more memory than there is", kOp, name));
   }
-  const std::string fault = kind == ImageKind::jpeg ? fault_of_jpeg(bytes) : fault_of_png(bytes);
-  check(fault.empty(), kOp, "{}: damaged: {}", name, fault);
-  check(stbi_info_from_memory(begin, size, &width, &height, &of_file) == 1, kOp,
-        "{}: damaged: its header makes no sense", name);
-  check_image_size(name, height, width);
-  const std::unique_ptr<stbi_uc, decltype(&stbi_image_free)> pixels(
-      stbi_load_from_memory(begin, size, &width, &height, &of_file, static_cast<int>(channels)), &stbi_image_free);
-  if (pixels == nullptr) {
-    // Of some damage stb gives no reason: what it said last was that this is no JPEG.
-    const std::string why =
-        kind == ImageKind::png && reason() == "no SOI"s ? "its pixels cannot be decompressed" : reason();
-    // "outofmem" is stb's word for it: of the file, not of a batch that is too large.
-    fail(kOp, "{}: {}", name, why == "outofmem" ? "decoding takes more memory than there is" : "damaged: " + why);
-  }
-  image.set_size(height, width, channels);
-  std::copy_n(pixels.get(), image.pixels.size(), image.pixels.data());
+  fail(kOp, "{}: expected a JPEG, PNG, BMP or raw PNM image, got {}", name, describe_file(bytes));
 }
 
 void write_png(const std::filesystem::path& file, const Image& image) {

@@ -34,19 +34,30 @@ inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 /// Throws Error "op: image: …" unless there are pixels, of 1 or 3 channels, and as many bytes as that.
 void check_image(std::string_view op, const Image& image);
 
-/// Reads a JPEG or PNG (through stb), a BMP without compression, or a raw PNM (P5, P6), by its first bytes, whatever
-/// its name; of 16 bits a channel the upper 8. `channels`: 1 for grey (luminance), 3 for colour; transparency is left
-/// out. Rotations noted in EXIF are not applied.
+/// Reads a JPEG (through libjpeg-turbo, or stb in a build without it), a PNG (through stb), a BMP without compression,
+/// or a raw PNM (P5, P6), by its first bytes, whatever its name; of 16 bits a channel the upper 8. `channels`: 1 for
+/// grey (luminance), 3 for colour; transparency is left out. Rotations noted in EXIF are not applied.
 /// Throws Error "image: …" that names the file when it is missing, nothing of these (and says what it is), damaged or
-/// ends early, or has more than kMaxImagePixels.
+/// ends early, has more than kMaxImagePixels, or asks for far more work than its size; and OutOfMemory that names it,
+/// which says nothing about the file.
 Image read_image(const std::filesystem::path& file, int64_t channels = 3);
 
 /// The longest file that is read as an image.
 inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 30;
 
 /// Makes `image`, whose memory is used again, the image in the bytes of such a file; `name` stands for it in error
-/// texts. Throws as read_image() for what is no image, damaged or too large, and std::bad_alloc.
+/// texts. Throws as read_image().
 void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
+
+/// What JPEG files can be decoded with here, the one that is taken first: "libjpeg-turbo" (to the bytes of Pillow)
+/// where the build has it, "stb". NORMA_JPEG in the environment forces one by name.
+std::vector<std::string> jpeg_decoders();
+
+/// Forces one by name; "" returns to the order. Throws Error for a name that is not among them.
+void set_jpeg_decoder(const std::string& name);
+
+/// "2.1.5"; "" in a build without it.
+std::string jpeg_turbo_version();
 
 /// Writes a PNG of 1 or 3 channels: to a temporary file, which is then renamed. Throws Error when the image has no
 /// pixels or the file cannot be written.

@@ -1,5 +1,6 @@
 #include "data/image_folder.h"
 
+#include "core/allocator.h"
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/input_file.h"
@@ -167,6 +168,8 @@ class ImageFolder final : public Dataset {
       try {
         decode_image(bytes, file.string(), info_.channels, image);
         return sample.label;
+      } catch (const OutOfMemory&) {  // with more memory it would be another image
+        throw;
       } catch (const Error& error) {
         if (!skip_bad_images_) {
           throw Error(fmt::format("{} (--skip-bad-images takes the next image in its place)", error.what()));

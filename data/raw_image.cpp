@@ -21,18 +21,6 @@ uint8_t byte_at(std::string_view bytes, size_t i) {
   return static_cast<uint8_t>(bytes[i]);
 }
 
-using Rgb = std::array<int, 3>;
-
-void put(const Rgb& colour, int64_t channels, uint8_t* pixel) {
-  if (channels == 1) {  // the luminance of stb, for all kinds of files the same
-    pixel[0] = static_cast<uint8_t>((colour[0] * 77 + colour[1] * 150 + colour[2] * 29) >> 8);
-    return;
-  }
-  for (size_t c = 0; c < 3; ++c) {
-    pixel[c] = static_cast<uint8_t>(colour[c]);
-  }
-}
-
 /// The next number of a PNM's header, behind white space and comments; -1: there is none, or a far too large one.
 int64_t header_number(std::string_view bytes, size_t& at) {
   while (at < bytes.size() && (bytes[at] == '#' || std::isspace(byte_at(bytes, at)) != 0)) {
@@ -147,6 +135,16 @@ void check_image_size(const std::string& name, int64_t height, int64_t width) {
   check(height > 0 && width > 0, kOp, "{}: damaged: expected at least 1 pixel, got {} x {}", name, height, width);
   check(height <= kMaxImagePixels / width, kOp, "{}: expected at most {} pixels, got {} x {}", name, kMaxImagePixels,
         height, width);
+}
+
+void put(const Rgb& colour, int64_t channels, uint8_t* pixel) {
+  if (channels == 1) {
+    pixel[0] = static_cast<uint8_t>((colour[0] * 77 + colour[1] * 150 + colour[2] * 29) >> 8);
+    return;
+  }
+  for (size_t c = 0; c < 3; ++c) {
+    pixel[c] = static_cast<uint8_t>(colour[c]);
+  }
 }
 
 void decode_pnm(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {

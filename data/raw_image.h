@@ -2,6 +2,8 @@
 
 #include "data/image_file.h"
 
+#include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,6 +15,11 @@ namespace norma::data {
 
 /// Throws Error "image: NAME: …" for sizes below 1 and more than kMaxImagePixels.
 void check_image_size(const std::string& name, int64_t height, int64_t width);
+
+using Rgb = std::array<int, 3>;
+
+/// Writes a pixel of 3 channels, or its luminance as stb has it, for all kinds of files the same.
+void put(const Rgb& colour, int64_t channels, uint8_t* pixel);
 
 /// Makes `image` that of a PNM file of kind P5 or P6 (netpbm's pgm(5), ppm(5)), of up to 16 bits a channel; wider
 /// numbers and other maxima are scaled to bytes. channels: 1 or 3. Throws Error "image: NAME: damaged: …" for a file

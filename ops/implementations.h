@@ -45,6 +45,9 @@ class Implementations {
     return forced_;
   }
 
+  /// The forced one, else the first: where all support every case.
+  [[nodiscard]] const T& preferred() { return forced() != nullptr ? *forced() : *all_.front(); }
+
   /// The forced one if it supports the case, else the first that does. One that supports a 16-bit case in float32 only
   /// is forced by way of float32.
   template <class Case, class... More>

@@ -4,6 +4,7 @@
 #include "core/parallel.h"
 #include "core/simd/target.h"
 #include "core/version.h"
+#include "data/image_file.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -143,6 +144,9 @@ Environment environment() {
   result.libraries.emplace_back("nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
                                                              NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH));
   result.libraries.emplace_back("zlib", zlibVersion());
+  if (const std::string jpeg = data::jpeg_turbo_version(); !jpeg.empty()) {
+    result.libraries.emplace_back("libjpeg-turbo", jpeg);
+  }
   std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};
   result.device = device_text();

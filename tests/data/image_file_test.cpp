@@ -199,7 +199,7 @@ TEST_CASE("image: what is no image, or damaged, has a text that names the file")
   CHECK(error(kSixteenBits.substr(0, 8)) == "image: " + file + ": damaged: it ends early");
   std::string flat = kBaseline;
   flat.replace(flat.find("\xFF\xC0") + 5, 2, 2, '\0');  // behind the segment's length and the bits of a sample
-  CHECK(error(flat) == "image: " + file + ": damaged: it has no pixels");
+  CHECK(error(flat) == "image: " + file + ": damaged: expected at least 1 pixel, got 0 x 13");
   CHECK(error_of([&] { read_image(folder / "none.png"); }) ==
         "image: cannot open " + (folder / "none.png").string() + ": No such file or directory");
   CHECK(error_of([&] { read_image(file, 2); }) == "image: channels: expected 1 or 3, got 2");
@@ -210,7 +210,7 @@ TEST_CASE("image: what is no image, or damaged, has a text that names the file")
   CHECK(folder.names() == std::vector<std::string>{"x.jpg"});
 }
 
-TEST_CASE("image: a PNG of few pixels that would fill the memory is refused") {
+TEST_CASE("image: a PNG whose pixels are far more or fewer than its size is refused") {
   const TemporaryFolder folder;
   const auto big_endian = [](uint32_t x) {
     return std::string{static_cast<char>(x >> 24), static_cast<char>(x >> 16), static_cast<char>(x >> 8),
@@ -259,9 +259,10 @@ TEST_CASE("image: a PNG of few pixels that would fill the memory is refused") {
     return error_of([&] { read_image(folder / "x.png"); });
   };
   const std::string fault = "image: " + (folder / "x.png").string() + ": damaged: its pixels are more than its size";
-  const std::string bomb = compressed(size_t{1100} << 20);
-  CHECK(png(1, bomb, '\0') == fault);
+  const std::string bomb = compressed(size_t{500} << 20);
+  CHECK(png(100, bomb, '\0') == fault);
   CHECK(png(9, bomb, '\1') == fault);
+  CHECK(png(2, compressed(100'000), '\0') == fault);
   // Stored pixels of as many bytes, none too many: the error is that of no picture. And a small one with too many.
   std::string stored(size_t{600} * 601, '\0');
   for (size_t i = 0; i < stored.size(); ++i) {
@@ -278,6 +279,11 @@ TEST_CASE("image: a PNG of few pixels that would fill the memory is refused") {
   CHECK(png(600, wrong, '\0') ==
         "image: " + (folder / "x.png").string() + ": damaged: its pixels cannot be decompressed");
   CHECK(png(2, compressed(5000), '\0') == "no error");
+  // Fewer than its size, up to a few kilobytes that claim 100 million.
+  const std::string early = "image: " + (folder / "x.png").string() + ": damaged: it ends early";
+  CHECK(png(10'000, compressed(1 << 20), '\0') == early);
+  CHECK(png(10'000, compressed(1 << 20), '\1') == early);
+  CHECK(png(3, compressed(8), '\0') == early);
 }
 
 TEST_CASE("image: raw PNM of 8 and 16 bits and of other maxima, in grey and colour") {
