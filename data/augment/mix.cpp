@@ -22,6 +22,18 @@ void check_mix(const char* op, const MixOptions& options) {
   check_range(op, "mixup-switch-prob", options.switch_probability, Range<double>{0, 1});
 }
 
+Rectangle cutmix_box(int64_t height, int64_t width, double lambda, int64_t middle_row, int64_t middle_column) {
+  const double side = std::sqrt(1 - lambda);
+  // First and past-the-end pixel along an axis.
+  const auto part = [&](int64_t length, int64_t middle) {
+    const auto cut = static_cast<int64_t>(static_cast<double>(length) * side);
+    return std::pair(std::max<int64_t>(middle - cut / 2, 0), std::min(middle + (cut + 1) / 2, length));
+  };
+  const auto [top, bottom] = part(height, middle_row);
+  const auto [left, right] = part(width, middle_column);
+  return {.top = top, .left = left, .height = bottom - top, .width = right - left};
+}
+
 Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& options) {
   check_mix("mix", options);
   Mix mix;
@@ -32,16 +44,8 @@ Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& option
                                                                    : options.cutmix_alpha > 0;
   mix.lambda = draw.beta(mix.cutmix ? options.cutmix_alpha : options.mixup_alpha);
   if (mix.cutmix) {
-    const double side = std::sqrt(1 - mix.lambda);
-    // First and past-the-end pixel along an axis; both halves of the box are rounded down.
-    const auto part = [&](int64_t length) {
-      const int64_t half = static_cast<int64_t>(static_cast<double>(length) * side) / 2;
-      const int64_t middle = draw.integer(0, length - 1);
-      return std::pair(std::max<int64_t>(middle - half, 0), std::min(middle + half, length));
-    };
-    const auto [top, bottom] = part(height);
-    const auto [left, right] = part(width);
-    mix.box = {.top = top, .left = left, .height = bottom - top, .width = right - left};
+    const int64_t row = draw.integer(0, height - 1);
+    mix.box = cutmix_box(height, width, mix.lambda, row, draw.integer(0, width - 1));
     mix.lambda = 1 - static_cast<double>(mix.box.height * mix.box.width) / static_cast<double>(height * width);
   }
   return mix;

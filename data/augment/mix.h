@@ -35,6 +35,10 @@ struct Mix {
   Rectangle box;  ///< with cutmix: what comes from the other image
 };
 
+/// CutMix's box around a pixel, in images of these sizes: 1 - lambda of their area, less what the edges cut off. Of an
+/// odd side the half behind the middle is the larger, as in timm 1.0.31.
+Rectangle cutmix_box(int64_t height, int64_t width, double lambda, int64_t middle_row, int64_t middle_column);
+
 /// For a batch of images of these sizes. With CutMix lambda is what the box leaves of the image after it was cut off
 /// at the edges.
 Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& options);

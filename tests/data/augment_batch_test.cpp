@@ -180,7 +180,7 @@ TEST_CASE("mix: how often, which, and by how much") {
     Draw third = draw_of(i, DrawFor::mix);
     CHECK(draw_mix(third, 8, 8, {}).lambda == 1);
     Draw fourth = draw_of(i, DrawFor::mix);
-    CHECK(draw_mix(fourth, 1, 1, {.cutmix_alpha = 1}).lambda == 1);  // half of one pixel is none
+    CHECK(draw_mix(fourth, 1, 1, {.cutmix_alpha = 1}).lambda == 1);  // of one pixel a part is none
   }
 }
 
@@ -197,8 +197,7 @@ TEST_CASE("mix: the box of CutMix has its size, an even place, and is cut off at
     share += 1 - mix.lambda;
     if (top > 0 && left > 0 && top + height < kHeight && left + width < kWidth) {  // not cut off
       ++whole;
-      CHECK(height % 2 == 0);
-      CHECK(std::abs(2 * height - width) <= 3);  // the image's proportions, both halves rounded down
+      CHECK((2 * height <= width && width <= 2 * height + 1));  // the image's proportions
       row += static_cast<double>(top - 1) / static_cast<double>(kHeight - height - 2);
     }
   }
@@ -207,6 +206,44 @@ TEST_CASE("mix: the box of CutMix has its size, an even place, and is cut off at
   CHECK(is_mean(share / kDraws, 77.0 / 240, 0.07));
   CHECK(whole > kDraws / 10);
   CHECK(is_mean(row / whole, 0.5, 1.0 / 12, whole));
+}
+
+TEST_CASE("mix: the box of CutMix is that of timm 1.0.31") {
+  struct Case {
+    int64_t height, width;
+    double lambda;
+    int64_t row, column, top, bottom, left, right;
+  };
+  // middles = iter([row, column]); numpy.random.randint = lambda *a, **k: next(middles)
+  // (top, bottom, left, right), _ = timm.data.mixup.cutmix_bbox_and_lam((3, height, width), lam)
+  for (const Case& c : std::vector<Case>{{32, 32, 0.5, 16, 16, 5, 27, 5, 27},
+                                         {32, 32, 0.5, 0, 31, 0, 11, 20, 32},
+                                         {32, 32, 0.3, 5, 20, 0, 18, 7, 32},
+                                         {33, 31, 0.3, 16, 15, 3, 30, 3, 28},
+                                         {7, 9, 0.9, 3, 4, 2, 4, 3, 5},
+                                         {7, 9, 0.9, 0, 8, 0, 1, 7, 9},
+                                         {1, 1, 0.0, 0, 0, 0, 1, 0, 1},
+                                         {1, 1, 0.4, 0, 0, 0, 0, 0, 0},
+                                         {224, 160, 0.77, 100, 3, 47, 154, 0, 41},
+                                         {224, 160, 0.01, 223, 159, 112, 224, 80, 160},
+                                         {2, 3, 0.5, 1, 2, 1, 2, 1, 3},
+                                         {5, 5, 1.0, 2, 2, 2, 2, 2, 2}}) {
+    CAPTURE(c.height);
+    CAPTURE(c.lambda);
+    const Rectangle box = cutmix_box(c.height, c.width, c.lambda, c.row, c.column);
+    CHECK(box.top == c.top);
+    CHECK(box.left == c.left);
+    CHECK(box.top + box.height == c.bottom);
+    CHECK(box.left + box.width == c.right);
+  }
+  // The mean of 400,000 draws: cutmix_bbox_and_lam((3, 32, 32), numpy.random.beta(1, 1))[1].
+  constexpr int kMany = 4 * kDraws;
+  double sum = 0;
+  for (int i = 0; i < kMany; ++i) {
+    Draw draw = draw_of(i, DrawFor::mix);
+    sum += draw_mix(draw, 32, 32, {.cutmix_alpha = 1}).lambda;
+  }
+  CHECK(is_mean(sum / kMany, 0.6901, 0.186 * 0.186, kMany));
 }
 
 TEST_CASE("mix: images and targets") {
