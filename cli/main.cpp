@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -171,6 +172,18 @@ int fail_with(const std::string& text) {
   return kBadInput;
 }
 
+/// For threads that are started from now on. Loops of ours and of the libraries need a small part of it; the system's 8
+/// MB for each of 64 threads are half a gigabyte of addresses, and these may be limited (ulimit -v).
+void set_thread_stack_size() {
+  constexpr size_t kStackBytes = size_t{2} << 20U;
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_setstacksize(&attributes, kStackBytes);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+  }
+}
+
 /// A file must not get the number of a standard stream that is closed: what is printed would go into it. In its place
 /// stands one on which reading and writing fail.
 void occupy_standard_streams() {
@@ -262,6 +275,7 @@ const std::string& program_name() {
 int main(int argc, char** argv) {
   norma::spin_briefly(argv);
   norma::cli::occupy_standard_streams();
+  norma::cli::set_thread_stack_size();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of writing, and no reason to lose the rest
   norma::cli::note_program_name(argc > 0 ? argv[0] : nullptr);
   int code = norma::cli::kBadInput;

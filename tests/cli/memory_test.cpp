@@ -100,6 +100,17 @@ NORMA_LIMITED_TEST_CASE("norma: threads that the system does not give") {
   CHECK(outcome.code == 2);
   CHECK_MESSAGE(std::regex_match(outcome.err, std::regex("norma: threads: the system gives [0-9]+ of 1000: .*\n")),
                 outcome.err);
+  // The runtime's own text ("libgomp: Thread creation failed") and its exit code must not come, whatever is left.
+  for (const int64_t limit : {250'000, 400'000, 700'000, 1'000'000}) {
+    CAPTURE(limit);
+    const Outcome trained = run_norma(folder.path(),
+                                      "train --model resnet50 --img-size 64 --opt sgd --images 96 --batch-size 32 "
+                                      "--dataset shapes --test-images 4 --threads 64 -j 1 --quiet --output " +
+                                          std::to_string(limit),
+                                      fmt::format("ulimit -v {};", limit));
+    CHECK_MESSAGE((trained.code == 0 || (trained.code == 2 && trained.err.starts_with("norma: "))), trained.err);
+    CHECK_MESSAGE(trained.err.find("libgomp") == std::string::npos, trained.err);
+  }
   CHECK(run_norma(folder.path(), "audit --quick --output o", "OMP_NUM_THREADS=100000").err ==
         "norma: threads: OMP_NUM_THREADS: expected a whole number from 0 to 1024, got 100000\n");
 }
