@@ -1,5 +1,6 @@
 #include "core/copy.h"
 #include "core/tape.h"
+#include "cuda_devices.h"
 #include "ops/map_norm/dynamic_tanh.h"
 #include "ops/map_norm/evo_norm.h"
 #include "ops/map_norm/filter_response_norm.h"
@@ -11,9 +12,9 @@
 #include "ops/shape/copy.h"
 #include "support.h"
 
-// Every norm on the emulated device, whose memory stops a host that looks into it: the numbers are those of the CPU, to
-// what another order of sums may change. The default device stays the CPU, so that a tensor made without the device of
-// its input is found, too.
+// Every norm function on CUDA's kernels: the numbers are those of the CPU, to what another order of sums may change.
+// The memory of the emulated device stops a host that looks into it. The default device stays the CPU, so that a tensor
+// that is made without the device of its input is found, too.
 
 using namespace norma;
 using namespace norma::test;
@@ -25,6 +26,7 @@ struct Operands {
   Device device;
   DType dtype;
   MemoryFormat format;
+  bool off = false;  ///< operands begin between two vectors
 
   [[nodiscard]] Tensor x(uint64_t seed, const Sizes& sizes = {3, 8, 5, 7}) const {
     return leaf(copy_of(random_tensor(sizes, seed), format, dtype));
@@ -38,14 +40,15 @@ struct Operands {
     return to_device(copy_of(add(mul(values, values), 0.1), MemoryFormat::preserve, parameter_dtype()), device);
   }
   [[nodiscard]] Tensor running(uint64_t seed) const { return parameter(seed).detach(); }
+  /// On the device.
+  [[nodiscard]] Tensor there(const Tensor& values) const {
+    const Tensor result = to_device(values, device).detach();
+    return off ? unaligned(result) : result;
+  }
 
  private:
   [[nodiscard]] DType parameter_dtype() const { return dtype == DType::float64 ? DType::float64 : DType::float32; }
-  [[nodiscard]] Tensor leaf(const Tensor& values) const {
-    Tensor result = to_device(values, device).detach();
-    result.set_requires_grad();
-    return result;
-  }
+  [[nodiscard]] Tensor leaf(const Tensor& values) const { return there(values).set_requires_grad(); }
 };
 
 /// What a case computes: `inputs` want gradients of y; `state` was changed on the way.
@@ -183,7 +186,7 @@ Tensors all_results(const Case& norm, const Operands& operands) {
   const Run run = norm.run(operands);
   Tensors results{run.y};
   results.insert(results.end(), run.state.begin(), run.state.end());
-  const Tensor dy = to_device(copy_of(random_tensor(run.y.sizes(), 9), operands.format, run.y.dtype()), run.y.device());
+  const Tensor dy = operands.there(copy_of(random_tensor(run.y.sizes(), 9), operands.format, run.y.dtype()));
   const Tensors first = grad({run.y}, run.inputs, {dy}, {.retain_graph = true});
   results.insert(results.end(), first.begin(), first.end());
   const Tensors with_graph = grad({run.y}, run.inputs, {dy}, {.create_graph = true});
@@ -216,9 +219,23 @@ double tolerance(DType dtype) {
   return dtype == DType::float64 ? 1e-11 : dtype == DType::float32 ? 2e-4 : 0.03;
 }
 
+void check_results(const Tensors& results, const Tensors& expected, Device device, DType dtype) {
+  REQUIRE(results.size() == expected.size());
+  for (size_t i = 0; i < results.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(results[i].defined() == expected[i].defined());
+    if (results[i].defined()) {
+      CHECK(results[i].device() == device);
+      CHECK(results[i].strides() == expected[i].strides());
+      CHECK(relative_difference(results[i], expected[i]) <= tolerance(dtype));
+    }
+  }
+}
+
 }  // namespace
 
-TEST_CASE("norms on the emulated device: the numbers of the CPU, forward, backward and twice") {
+TEST_CASE("cuda norms: every function has the numbers of the CPU, forward, backward and twice") {
+  const DefaultDeviceGuard guard(kCpu);
   for (const Case& norm : cases()) {
     for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16}) {
       for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
@@ -226,15 +243,10 @@ TEST_CASE("norms on the emulated device: the numbers of the CPU, forward, backwa
         CAPTURE(to_string(dtype));
         CAPTURE(to_string(format));
         const Tensors expected = all_results(norm, {kCpu, dtype, format});
-        const Tensors results = all_results(norm, {kCudaEmulated, dtype, format});
-        REQUIRE(results.size() == expected.size());
-        for (size_t i = 0; i < results.size(); ++i) {
-          CAPTURE(i);
-          REQUIRE(results[i].defined() == expected[i].defined());
-          if (results[i].defined()) {
-            CHECK(results[i].device() == kCudaEmulated);
-            CHECK(results[i].strides() == expected[i].strides());
-            CHECK(relative_difference(results[i], expected[i]) <= tolerance(dtype));
+        for (const Device device : cuda_devices()) {
+          check_results(all_results(norm, {device, dtype, format}), expected, device, dtype);
+          if (dtype != DType::float64) {  // which has no kernels of vectors
+            check_results(all_results(norm, {device, dtype, format, /* off= */ true}), expected, device, dtype);
           }
         }
       }
@@ -242,15 +254,18 @@ TEST_CASE("norms on the emulated device: the numbers of the CPU, forward, backwa
   }
 }
 
-TEST_CASE("norms on the emulated device: statistics") {
+TEST_CASE("cuda norms: statistics") {
+  const DefaultDeviceGuard guard(kCpu);
   for (const Centring centring : {Centring::mean, Centring::none, Centring::deviation}) {
     const Tensor x = random_tensor({3, 8, 5, 7}, 1, DType::float32);
     const NormSpec spec{.reduce = {1, 2, 3}, .groups = 2, .centring = centring};
     const NormStatistics expected = norm_statistics(x, spec);
-    const NormStatistics result = norm_statistics(to_device(x, kCudaEmulated), spec);
-    CHECK(result.mean.device() == kCudaEmulated);
-    CHECK(max_difference(result.mean, expected.mean) <= 1e-6);
-    CHECK(max_difference(result.var, expected.var) <= 1e-6);
+    for (const Device device : cuda_devices()) {
+      const NormStatistics result = norm_statistics(to_device(x, device), spec);
+      CHECK(result.mean.device() == device);
+      CHECK(max_difference(result.mean, expected.mean) <= 1e-6);
+      CHECK(max_difference(result.var, expected.var) <= 1e-6);
+    }
   }
 }
 

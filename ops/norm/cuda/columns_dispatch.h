@@ -10,11 +10,12 @@ bool columns_forward(DType dtype, const NormProblem& problem, const NormForward&
     using T = compute_t<S>;
     const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>);
     const int64_t blocks = plan.blocks(problem.shape);
-    if (!are_columns<S>(problem) || blocks > INT32_MAX || (arrays.bits != nullptr && plan.columns % 8 != 0)) {
+    const ForwardArrays<S> typed(problem, arrays);
+    if (!are_columns<S>(problem) || blocks > INT32_MAX || (arrays.bits != nullptr && plan.columns % 8 != 0) ||
+        !are_aligned(typed)) {
       return false;
     }
     const Stream stream = current_stream();
-    const ForwardArrays<S> typed(problem, arrays);
     if (!problem.fixed_stats) {
       const int64_t all_columns = problem.shape.outer * plan.columns;
       const DeviceBuffer<T> pivots(all_columns);
@@ -43,11 +44,11 @@ bool columns_backward(DType dtype, const NormProblem& problem, const NormBackwar
     const int64_t blocks = plan.blocks(problem.shape);
     // A weight of its own for each column.
     const bool own_weights = problem.affine.outer_period == 1 && problem.affine.numel() == plan.columns;
-    if (!are_columns<S>(problem) || blocks > INT32_MAX || (weights_wanted && !own_weights)) {
+    const BackwardArrays<S> typed(problem, arrays);
+    if (!are_columns<S>(problem) || blocks > INT32_MAX || (weights_wanted && !own_weights) || !are_aligned(typed)) {
       return false;
     }
     const Stream stream = current_stream();
-    const BackwardArrays<S> typed(problem, arrays);
     const bool sets_wanted = arrays.dx != nullptr && !problem.fixed_stats;
     const int64_t parts = problem.shape.outer * plan.chunks;
     const DeviceBuffer<double> sums(sets_wanted || weights_wanted ? 2 * parts * plan.columns : 0);

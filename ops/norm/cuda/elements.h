@@ -88,6 +88,18 @@ class SetElements {
   Place place_;
 };
 
+// --- vectors --------------------------------------------------------------------------------------------------------
+
+/// True iff vectors of 16 bytes may be loaded from and stored to every operand that has as many elements as x.
+template <class S>
+bool are_aligned(const ForwardArrays<S>& arrays) {
+  return are_aligned(arrays.x, arrays.y, arrays.residual);
+}
+template <class S>
+bool are_aligned(const BackwardArrays<S>& arrays) {
+  return are_aligned(arrays.dy, arrays.x, arrays.dx, arrays.residual, arrays.dresidual);
+}
+
 // --- one element ----------------------------------------------------------------------------------------------------
 
 /// f(z)

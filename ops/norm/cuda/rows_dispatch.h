@@ -13,10 +13,11 @@ bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& ar
     constexpr int kWidth = kVectorOf<S>;
     const int64_t count = problem.shape.reduce_inner;
     const RowPlan plan = plan_rows(count / kWidth, kWidth, kForwardLimits);
-    if (count % kWidth != 0 || plan.vectors == 0 || (arrays.bits != nullptr && count % 8 != 0)) {
+    const ForwardArrays<S> typed(problem, arrays);
+    if (count % kWidth != 0 || plan.vectors == 0 || (arrays.bits != nullptr && count % 8 != 0) || !are_aligned(typed) ||
+        !are_aligned(typed.weight, typed.bias)) {
       return false;
     }
-    const ForwardArrays<S> typed(problem, arrays);
     const int64_t blocks = blocks_of_rows(problem.shape.outer, plan);
     if (plan.width > 0) {
       dispatch_vectors<kWidth, kForwardLimits.of_lane>(plan.vectors, [&](auto vectors) {
@@ -46,10 +47,10 @@ bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& 
     constexpr int kWidth = kVectorOf<S>;
     const int64_t count = problem.shape.reduce_inner;
     const RowPlan plan = plan_rows(count / kWidth, kWidth, kBackwardLimits);
-    if (count % kWidth != 0 || plan.vectors == 0) {
+    const BackwardArrays<S> typed(problem, arrays);
+    if (count % kWidth != 0 || plan.vectors == 0 || !are_aligned(typed) || !are_aligned(typed.weight, typed.bias)) {
       return false;
     }
-    const BackwardArrays<S> typed(problem, arrays);
     const int64_t blocks = std::min(ceil_div(problem.shape.outer, plan.rows_of_block()),
                                     int64_t{processors()} * std::max(1, 1024 / plan.threads));
     const DeviceBuffer<T> partials(weights_wanted ? 2 * blocks * count : 0);

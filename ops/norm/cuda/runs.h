@@ -307,10 +307,10 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
   }
 }
 
-/// Calls f(std::integral_constant<int, width>): 16 bytes where runs consist of them, else an element.
+/// Calls f(std::integral_constant<int, width>): 16 bytes where runs consist of them and `aligned`, else an element.
 template <class S, class F>
-void dispatch_width(int64_t length, F&& f) {
-  if (length % kVectorOf<S> == 0) {
+void dispatch_width(int64_t length, bool aligned, F&& f) {
+  if (length % kVectorOf<S> == 0 && aligned) {
     f(std::integral_constant<int, kVectorOf<S>>{});
   } else {
     f(std::integral_constant<int, 1>{});

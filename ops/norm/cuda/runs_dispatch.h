@@ -13,8 +13,12 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& ar
     using S = decltype(s);
     const Stream stream = current_stream();
     const ForwardArrays<S> typed(problem, arrays);
+    const bool aligned = are_aligned(typed);
+    if (arrays.bits != nullptr && !aligned) {  // lanes put together bytes of bits out of vectors
+      return false;
+    }
     const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);
-    dispatch_width<S>(plan.length, [&](auto width) {
+    dispatch_width<S>(plan.length, aligned, [&](auto width) {
       if (!problem.fixed_stats) {
         const DeviceBuffer<RunSums> sums(plan.runs);
         launch(blocks, kRunThreads, 0, stream, add_runs<S, width>, plan, typed.x, sums.data());
@@ -45,7 +49,7 @@ bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& 
     const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);
     const DeviceBuffer<double> sums(sets_wanted || weights_wanted ? 2 * plan.runs : 0);
     const DeviceBuffer<InputGradient<T>> gradients(sets_wanted ? problem.shape.sets() : 0);
-    dispatch_width<S>(plan.length, [&](auto width) {
+    dispatch_width<S>(plan.length, are_aligned(typed), [&](auto width) {
       if (sums.data() != nullptr) {
         launch(blocks, kRunThreads, 0, stream, add_run_gradients<S, width>, plan, typed, sums.data());
       }
