@@ -54,6 +54,19 @@ NORMA_LIMITED_TEST_CASE(
   }
 }
 
+NORMA_LIMITED_TEST_CASE("norma eval: where memory does not suffice it names the size of the batches") {
+  const TemporaryFolder folder;
+  const std::string run = "--dataset shapes --threads 1 -j 1 --quiet ";
+  REQUIRE(run_norma(folder.path(), "train --model resnet18 --images 4 -b 4 --test-images 4 --output o " + run).code ==
+          0);
+  const Outcome outcome = run_norma(
+      folder.path(), "eval --checkpoint o -b 4096 --img-size 64 --test-images 4096 " + run, "ulimit -v 600000;");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: evaluate: batch-size: 4096 images do not fit into memory ("),
+                outcome.err);
+  CHECK_MESSAGE(outcome.err.ends_with("): a smaller --batch-size may\n"), outcome.err);
+}
+
 NORMA_LIMITED_TEST_CASE("norma bench: where memory does not suffice") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
