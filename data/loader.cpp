@@ -43,9 +43,9 @@ std::vector<int64_t> shuffled(int64_t count, uint64_t seed, int64_t epoch) {
   return order;
 }
 
-/// Throws OutOfMemory where there is no room for a thread's stack: the system then says no more than when there are too
-/// many threads.
-void check_room_for_stack() {
+/// Throws Error where there is no room for the stack of the next of so many threads: the system then says no more than
+/// when there are too many threads. No smaller batch helps, so that it is no OutOfMemory.
+void check_room_for_stack(size_t started, int threads) {
   pthread_attr_t defaults;
   size_t bytes = 0;
   if (::pthread_getattr_default_np(&defaults) != 0) {
@@ -56,7 +56,7 @@ void check_room_for_stack() {
   void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   if (room == MAP_FAILED) {
     const auto in_use = static_cast<size_t>(allocator(kCpu).statistics().allocated);
-    throw OutOfMemory("loader: num_workers: a thread's stack: " + no_room_text(bytes, in_use));
+    fail("loader", "num_workers: no stack for thread {} of {}: {}", started + 1, threads, no_room_text(bytes, in_use));
   }
   ::munmap(room, bytes);
 }
@@ -101,7 +101,7 @@ class Loader::Implementation {
         workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
       }
     } catch (const std::system_error& error) {
-      check_room_for_stack();
+      check_room_for_stack(workers_.size(), options.num_workers);
       fail("loader", "num_workers: the system gives {} of {} threads: {}", workers_.size(), options.num_workers,
            error.code().message());
     }
