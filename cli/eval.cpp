@@ -2,9 +2,11 @@
 #include "cli/options.h"
 #include "core/copy.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/parallel.h"
 #include "models/registry.h"
 #include "nn/norm/convert.h"
+#include "nn/plugin.h"
 #include "train/checkpoint.h"
 #include "train/dataset_notes.h"
 #include "train/evaluate.h"
@@ -72,18 +74,18 @@ void check_classes(const std::vector<std::string>& of_training, const data::Data
   const std::string difference = train::class_difference(of_training, dataset);
   check(difference.empty() || dataset.class_names.size() == of_training.size(), "eval", "{}", difference);
   if (!difference.empty()) {
-    train::put(stderr, fmt::format("norma: eval: warning: {}\n", difference));
+    train::warn("eval", "{}", difference);
   }
 }
 
 /// Says something to people: where the standard output is for programs, on the standard error.
 void tell(const State& state, const std::string& text) {
-  train::put(state.json == "-" ? stderr : stdout, text + "\n");
+  train::put(state.json == "-" ? stderr : stdout, plain_text(text) + "\n");
 }
 
 void warn_of_skipped(const data::Dataset& dataset) {
   if (const std::string text = train::skipped_text(dataset); !text.empty()) {
-    train::put(stderr, fmt::format("norma: eval: warning: {}\n", text));
+    train::warn("eval", "{}", text);
   }
 }
 
@@ -120,7 +122,11 @@ void check_outputs(const State& state) {
     }
   };
   check_file(state.confusion_matrix, "a confusion matrix of 'norma eval'", train::kConfusionMatrixHead);
-  check_file(state.json == "-" ? "" : state.json, "a result of 'norma eval'", train::kEvaluationJsonHead);
+  const std::string json = state.json == "-" ? "" : state.json;
+  if (!json.empty() && !state.confusion_matrix.empty()) {
+    train::check_other_file("eval", "--json", json, "--confusion-matrix", state.confusion_matrix);
+  }
+  check_file(json, "a result of 'norma eval'", train::kEvaluationJsonHead);
 }
 
 /// Of a part of the images there is JSON, which says so; a table of answers could not.
@@ -139,7 +145,8 @@ void write_outputs(const State& state, const train::Recipe& recipe, const std::f
                                                    .fold = state.fold,
                                                    .device = to_string(default_device()),
                                                    .threads = num_threads(),
-                                                   .recipe = train::to_json(recipe)});
+                                                   .recipe = train::to_json(recipe),
+                                                   .plugins = nn::loaded_plugins()});
   if (state.json == "-") {
     train::put(stdout, text);
   } else {

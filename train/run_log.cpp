@@ -138,12 +138,24 @@ std::string to_object(const EpochSummary& epoch) {
 
 }  // namespace
 
+bool has_finished_epoch(const std::filesystem::path& folder) {
+  const std::vector<std::string> summary = whole_lines("train", folder / kSummaryName);
+  return (summary.size() > 1 && summary.front() == kSummaryHeader) || has_finished_epoch_row(folder / kMetricsName);
+}
+
 RunLog::RunLog(const RunLogOptions& options) {
   const bool goes_on = options.last_step > 0;
   const bool json = options.json || (goes_on && path_exists("train", options.earlier / kJsonName));
   check_own(options.folder, kSummaryName);
   if (json || path_exists("train", options.folder / kJsonName)) {
     check_own(options.folder, kJsonName);
+  }
+  std::error_code none;
+  const std::filesystem::path from = options.earlier.empty() ? "." : options.earlier;
+  if (!goes_on || !std::filesystem::equivalent(from, options.folder, none)) {
+    check(!has_finished_epoch(options.folder), "train",
+          "'{}' holds the logs of another run, which has finished an epoch: choose another output folder",
+          options.folder.string());
   }
   EarlierRows earlier;
   if (goes_on) {
@@ -155,7 +167,6 @@ RunLog::RunLog(const RunLogOptions& options) {
   if (json) {
     json_.emplace("train", options.folder / kJsonName, json_lines(kept));
   } else {  // of a run that ended before its first checkpoint; resuming would go on with it
-    std::error_code none;
     std::filesystem::remove(options.folder / kJsonName, none);
   }
 }

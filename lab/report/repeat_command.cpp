@@ -160,10 +160,15 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--precision", recipe, &Recipe::precision);
   words.put_changed("--cast-policy", recipe, &Recipe::cast_policy_file);
   words.put_changed("--cast", recipe, &Recipe::cast);
-  for (const std::string& plugin : plugins_of(comparison.command)) {
-    words.put("--plugin", plugin);
-  }
   const train::Environment& environment = comparison.environment;
+  for (const nn::PluginRecord& plugin : environment.plugins) {
+    words.put("--plugin", plugin.file);
+  }
+  if (environment.plugins.empty()) {  // comparisons of before they were recorded
+    for (const std::string& plugin : plugins_of(comparison.command)) {
+      words.put("--plugin", plugin);
+    }
+  }
   if (!environment.device.empty() && environment.device != "cpu") {
     words.put("--device", environment.device.substr(0, environment.device.find_first_of(":,")));
   }

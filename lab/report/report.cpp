@@ -375,11 +375,17 @@ std::string to_csv(const Comparison& comparison) {
   return csv;
 }
 
-void write_report(const Comparison& comparison, const std::filesystem::path& folder) {
-  train::write_text_file("compare", folder / "results.json", to_json(comparison));
-  train::write_text_file("compare", folder / "results.csv", to_csv(comparison));
-  train::write_text_file("compare", folder / "report.html", to_html(comparison));
-  train::write_text_file("compare", folder / "report.md", to_markdown(comparison));
+void write_report(const Comparison& comparison, const std::filesystem::path& folder, const train::FolderLock* lock) {
+  const auto write = [&](const char* name, const std::string& text) {
+    if (lock != nullptr) {
+      lock->check_in_place();
+    }
+    train::write_text_file("compare", folder / name, text);
+  };
+  write("results.json", to_json(comparison));
+  write("results.csv", to_csv(comparison));
+  write("report.html", to_html(comparison));
+  write("report.md", to_markdown(comparison));
 }
 
 }  // namespace norma::lab

@@ -6,6 +6,7 @@
 #include "lab/report/tuning.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/environment.h"
+#include "train/folder_lock.h"
 #include "train/recipe.h"
 
 #include <cstdint>
@@ -125,8 +126,10 @@ std::string to_html(const Comparison& comparison);
 /// The same as Markdown of GitHub's kind, without charts.
 std::string to_markdown(const Comparison& comparison);
 
-/// Writes results.csv, results.json, report.html and report.md into a folder. Throws Error that names the file.
-void write_report(const Comparison& comparison, const std::filesystem::path& folder);
+/// Writes results.csv, results.json, report.html and report.md into a folder. Throws Error that names the file. With
+/// its lock, a folder that was moved gets nothing more.
+void write_report(const Comparison& comparison, const std::filesystem::path& folder,
+                  const train::FolderLock* lock = nullptr);
 
 // --- how figures are written ------------------------------------------------------------------------------------
 /// "83.1 ± 0.2" with `digits` behind the point, the value times `factor`.

@@ -391,7 +391,7 @@ TEST_CASE("comparison: every cell is tried before the first step") {
   CHECK(error_with([](ComparisonOptions& o) {
           o.recipe.image_size = 20;
           o.recipe.patch_size = 8;
-        }).starts_with("compare: convnext_atto with norm batch: "));
+        }) == "train: img-size: expected at least 64 for convnext_atto with a patch-size of 8, got 20");
   CHECK(error_with([](ComparisonOptions& o) { o.recipe.images = 3; }) ==
         "compare: convnext_atto with norm batch: loader: total_images: expected at least 4, a batch, to drop the last "
         "one, got 3");
