@@ -1,4 +1,5 @@
 #include "cli/command.h"
+#include "cli/missing_plugin.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/excerpt.h"
@@ -9,6 +10,7 @@
 #include "lab/compare/study.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
+#include "lab/report/repeat_command.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
@@ -185,6 +187,9 @@ int run(const State& state) {
       lock.emplace("compare", options.output);  // before they are read: what another process adds would be lost
     }
     comparison = load_comparison(options.output);
+    for (const lab::Cell& cell : comparison.cells) {
+      check_norm_is_loaded("resume", cell.norm, lab::plugins_of(comparison.command));
+    }
     check_same_device(comparison);
     if (!state.telemetry_option->given()) {
       options.telemetry = comparison.telemetry;

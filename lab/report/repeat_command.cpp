@@ -59,7 +59,8 @@ std::vector<std::string> words_of(const std::string& command) {
   return words;
 }
 
-/// The plug-ins that the comparison was started with: norms of its cells may be theirs.
+}  // namespace
+
 std::vector<std::string> plugins_of(const std::string& command) {
   const std::vector<std::string> words = words_of(command);
   std::vector<std::string> plugins;
@@ -74,8 +75,6 @@ std::vector<std::string> plugins_of(const std::string& command) {
   }
   return plugins;
 }
-
-}  // namespace
 
 std::string shell_word(std::string_view word) {
   if (!word.empty() && word.find_first_of(" \t\n'\"\\$&|;<>()[]{}*?`!#~") == std::string_view::npos) {
