@@ -249,9 +249,9 @@ def check_programs(options):
     for program in (options.norma, options.turns):
         if not program.exists():
             sys.exit(f"peers: {program} does not exist; build it first: {targets}")
-    # It makes its network, and no step of it.
+    # Kernels are chosen when the first of them runs, so it makes a step of a small network.
     small = [options.turns, "--model", "convnext_atto", "--batch-size", "1", "--img-size", "32"]
-    tried = subprocess.run([str(word) for word in small], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    tried = subprocess.run([str(word) for word in small], input="step\n", capture_output=True, text=True,
                            env=os.environ | processor.LIMITS.get(options.isa, {}))
     if tried.returncode != 0:
         held = f" held to {options.isa.upper()}" if options.isa else ""

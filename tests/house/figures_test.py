@@ -105,7 +105,7 @@ class Peers(unittest.TestCase):
 
     def test_a_build_that_cannot_be_held_to_less_says_which_preset_can(self):
         with tempfile.TemporaryDirectory() as folder:
-            native = "echo \"turns: NORMA_SIMD: expected one of avx512, got '$NORMA_SIMD'\" >&2; exit 1\n"
+            native = "read -r step || exit 0; echo \"turns: NORMA_SIMD: expected one of avx512, got '$NORMA_SIMD'\" >&2; exit 1\n"
             done = self.run_peers(folder, native, "--isa", "avx2", "--only", "train")
             self.assertEqual(done.returncode, 1)
             self.assertEqual(done.stderr, f"peers: {folder}/turns does not run held to AVX2 (turns: NORMA_SIMD: expected "

@@ -475,8 +475,7 @@ TEST_CASE("page: an unfinished report says that nothing can be said yet, and has
   CHECK(page.find("after 60.0 seconds; layer2d 70.05 % after 120.0 seconds.") != std::string::npos);  // of three steps
   comparison.cells[5].state = CellState::finished;
   comparison.timings[0].rounds.resize(23);
-  CHECK(
-      says() ==
-      "Nothing can be said of the tax yet, but layer2d is 9.9 points less accurate than batch norm. Rounds of timing "
-      "are missing.");
+  CHECK(says() ==
+        "Nothing can be said of the tax yet, but layer2d is 9.9 points less accurate than batch norm. Rounds of timing "
+        "are missing.");
 }
