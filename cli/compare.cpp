@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/plugins.h"
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/input_file.h"
@@ -9,6 +10,7 @@
 #include "lab/compare/study.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
+#include "lab/report/repeat_command.h"
 #include "nn/plugin.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
@@ -189,6 +191,9 @@ int run(const State& state) {
       lock.emplace("compare", options.output);  // before they are read: what another process adds would be lost
     }
     comparison = load_comparison(options.output);
+    for (const lab::Cell& cell : comparison.cells) {
+      check_norm_is_loaded("resume", cell.norm, comparison.environment.plugins);
+    }
     check_same_device(comparison);
     if (const auto& before = comparison.environment.plugins;
         !before.empty() && train::plugins_json(before) != train::plugins_json(nn::loaded_plugins())) {

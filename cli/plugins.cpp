@@ -4,12 +4,16 @@
 #include "cli/option.h"
 #include "cli/run_files.h"
 #include "core/error.h"
+#include "core/excerpt.h"
+#include "lab/report/repeat_command.h"
+#include "nn/norm/factory.h"
 #include "nn/plugin.h"
 #include "train/checkpoint.h"
 #include "train/environment.h"
 #include "train/output.h"
 #include "train/run_folder.h"
 
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,9 +89,7 @@ std::vector<nn::PluginRecord> recorded_plugins(const std::filesystem::path& give
     std::vector<std::string> warnings;
     file = train::is_folder(kOp, given) ? train::newest_checkpoint(given, warnings) : given;
     const train::Checkpoint head = train::load_checkpoint_metadata(file);
-    const auto found = head.options.find(train::kPluginsKey);
-    return found == head.options.end() ? std::vector<nn::PluginRecord>()
-                                       : train::plugins_from_json(found->second, "train: " + file.string());
+    return plugins_of(head, file);
   } catch (const Error&) {
     return {};
   }
@@ -118,6 +120,28 @@ void load_from_run(const std::filesystem::path& given, bool dry_run) {
 }
 
 }  // namespace
+
+std::vector<nn::PluginRecord> plugins_of(const train::Checkpoint& checkpoint, const std::filesystem::path& file) {
+  const auto found = checkpoint.options.find(train::kPluginsKey);
+  return found == checkpoint.options.end() ? std::vector<nn::PluginRecord>()
+                                           : train::plugins_from_json(found->second, "train: " + file.string());
+}
+
+void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins) {
+  const std::string name = norm.substr(0, norm.find_first_of(":["));
+  const std::vector<std::string> known = nn::norm_names();
+  if (std::ranges::find(known, name) != known.end()) {
+    return;
+  }
+  std::vector<std::string> files;
+  bool theirs = false;
+  for (const nn::PluginRecord& plugin : plugins) {
+    files.push_back(plugin.file);
+    theirs = theirs || std::ranges::find(plugin.norms, name) != plugin.norms.end();
+  }
+  check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add --plugin {}", excerpt(name),
+        lab::shell_word(excerpt(fmt::format("{}", fmt::join(files, ",")), 1000)));
+}
 
 void load_plugins(const std::vector<std::string>& words) {
   const std::vector<std::string> given = given_plugins(words);

@@ -1,6 +1,11 @@
 #pragma once
 
+#include "nn/plugin_file.h"
+#include "train/checkpoint.h"
+
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::cli {
@@ -14,5 +19,12 @@ namespace norma::cli {
 ///   recorded one.
 /// Whatever else a file names, and all of it with --dry-run, throws Error with the library, its SHA-256 and the reason.
 void load_plugins(const std::vector<std::string>& words);
+
+/// Throws Error "OP: norm 'my' comes from a plug-in, which is not loaded: add --plugin FILE,…" for a norm that nobody
+/// has registered here and one of these plug-ins did, by the records of a run.
+void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins);
+
+/// What a checkpoint records of the plug-ins of its run.
+std::vector<nn::PluginRecord> plugins_of(const train::Checkpoint& checkpoint, const std::filesystem::path& file);
 
 }  // namespace norma::cli

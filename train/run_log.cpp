@@ -35,6 +35,7 @@ struct Kept {
   std::filesystem::path folder;
   int64_t last_step = 0;
   int64_t epochs = 0;
+  int64_t last_step_of_epochs = 0;  ///< at most, where the last epoch may be cut short
 };
 
 /// metrics.csv gets its row last. Where that of the last step is missing, the others' are written again.
@@ -47,6 +48,7 @@ Kept kept_of(const RunLogOptions& options, bool has_last_step) {
   if (options.ended && has_last_step && kept.last_step % options.steps_per_epoch != 0) {
     ++kept.epochs;
   }
+  kept.last_step_of_epochs = kept.epochs * options.steps_per_epoch;
   return kept;
 }
 
@@ -73,12 +75,12 @@ std::vector<std::string> json_lines(const Kept& kept) {
   for (const std::string& line : whole_lines("train", kept.folder / kJsonName)) {
     try {
       const nlohmann::json object = data::parse_json("train", kJsonName, line);
-      if (data::json_field<int64_t>("train", object, "step") > kept.last_step) {
+      const auto step = data::json_field<int64_t>("train", object, "step");
+      if (step > kept.last_step) {
         break;
       }
       // A run that ended inside an epoch, and goes on as a longer one, writes that epoch again.
-      if (data::json_field<std::string>("train", object, "type") == kEpochType &&
-          data::json_field<int64_t>("train", object, "epoch") >= kept.epochs) {
+      if (data::json_field<std::string>("train", object, "type") == kEpochType && step > kept.last_step_of_epochs) {
         continue;
       }
     } catch (const Error&) {
@@ -128,7 +130,7 @@ std::string to_object(const Metrics& metrics) {
 
 std::string to_object(const EpochSummary& epoch) {
   return to_object(kEpochType, epoch.step,
-                   {{"epoch", static_cast<double>(epoch.epoch)},
+                   {{"epoch", static_cast<double>(epoch.epoch + 1)},  // epochs done, as in the other rows
                     {"train_loss", epoch.train_loss},
                     {"eval_loss", epoch.eval_loss},
                     {"eval_top1", epoch.eval_top1},

@@ -37,8 +37,9 @@ bool has_finished_epoch(const std::filesystem::path& folder);
 
 /// The logs of a run in its folder. metrics.csv (MetricsLog): a row per interval and per evaluation. summary.csv: a row
 /// per epoch under timm's columns, epoch,train_loss,eval_loss,eval_top1,eval_top5,lr. log.jsonl: each of those rows as
-/// a JSON object in a line of its own, "type" is "metrics" or "epoch"; numbers that are not finite are null. A run that
-/// goes on continues all of them, without a row twice or a row lost, wherever it was killed.
+/// a JSON object in a line of its own, "type" is "metrics" or "epoch", "epoch" the epochs done in both; numbers that
+/// are not finite are null. A run that goes on continues all of them, without a row twice or a row lost, wherever it
+/// was killed.
 class RunLog {
  public:
   /// Throws Error that names the file when one cannot be written, or is there and not of a training run, and Error when

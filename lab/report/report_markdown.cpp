@@ -126,12 +126,8 @@ std::string settings(const NamedComparison& source) {
 }  // namespace
 
 std::string to_markdown(const Page& page) {
-  std::vector<const Comparison*> comparisons;
-  for (const NamedComparison& source : page.sources) {
-    comparisons.push_back(source.comparison);
-  }
   std::string text =
-      fmt::format("# What the norm costs, and what it buys\n\n**{}**\n\n", plain(opening_of(comparisons)));
+      fmt::format("# What the norm costs, and what it buys\n\n**{}**\n\n", plain(opening_of(page.sources)));
   std::string notes;
   std::string what;
   std::string commands;
@@ -141,7 +137,7 @@ std::string to_markdown(const Page& page) {
       text += fmt::format("- {}{}\n", name, plain(answer));
     }
     for (const std::string& note : {tax_note(*source.comparison), accuracy_note(*source.comparison),
-                                    paired_note(*source.comparison), tuning_note(*source.comparison)}) {
+                                    decision_note(*source.comparison), tuning_note(*source.comparison)}) {
       notes += note.empty() ? "" : fmt::format("\n{}{}\n", name, plain(note));
     }
     what += source.name.empty() ? "" : fmt::format("\n### {}\n", plain(source.name));

@@ -46,12 +46,15 @@ TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees
   CHECK_MESSAGE(evaluated.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy + " %, top-5 "),
                 evaluated.out);
   CHECK(evaluated.out.find("(8 images, ") != std::string::npos);
+  CHECK(evaluated.out.ends_with(
+      "\nweights: o/last.safetensors, the newest of the run; the best are o/model_best.safetensors\n"));
 
   // The same file as plain weights.
   const Outcome weights = run_norma(folder.path(),
                                     "eval --checkpoint o/last.safetensors --model convnext_atto --patch-size 4 "
                                     "--norm batch --dataset shapes --test-images 8 --batch-size 4");
   CHECK_MESSAGE(weights.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy), weights.err);
+  CHECK(weights.out.find("weights:") == std::string::npos);  // the file was named
 }
 
 TEST_CASE("norma train: --telemetry writes over its own records only") {

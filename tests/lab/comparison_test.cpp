@@ -247,9 +247,9 @@ TEST_CASE("comparison: the norms of a model take turns, in rounds spread over th
   const std::vector<Row> rows = summarize(comparison);
   CHECK(!rows[0].tax);  // batch itself
   REQUIRE(rows[1].tax);
-  CHECK(rows[1].tax->count == 6);
-  CHECK(rows[1].tax->sure);
-  CHECK(rows[1].tax->median < 1);
+  CHECK(rows[1].tax->pairs == 6);
+  CHECK(rows[1].tax->known());
+  CHECK(rows[1].tax->difference < 1);
 
   Comparison found = comparison_from_json(test::read_file(folder / "report/results.json"));
   CHECK(found.timings[0].rounds == comparison.timings[0].rounds);

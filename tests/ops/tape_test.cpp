@@ -316,6 +316,50 @@ TEST_CASE("tape: the summary counts saved bytes once") {
   const std::string picture = tape.graphviz();
   CHECK(picture.find("digraph tape") == 0);
   CHECK(picture.find("label = \"square\\nsaves 800 B\"") != std::string::npos);
+  y.backward();
+  CHECK(tape.summary().find("square                       float64          2     released\n") != std::string::npos);
+  CHECK(tape.summary().find("total                                         5     released\n") != std::string::npos);
+  CHECK(tape.graphviz().find("label = \"square\\nreleased\"") != std::string::npos);
+}
+
+TEST_CASE("tape: the picture names leaves, and is the same text each time") {
+  const auto picture = [](const char* name) {
+    const Tensor x = leaf({1, 2}, {2});
+    const Tensor w = leaf({3, 4}, {2});
+    return Tape(sum(mul(mul(x, w), x))).graphviz({{name, w}, {"not there", Tensor()}});
+  };
+  CHECK(picture("a \"w\\") ==
+        "digraph tape {\n  rankdir = BT;\n  node [shape = box];\n"
+        "  op1 [label = \"mul\\nsaves 0 B\"];\n"
+        "  leaf1 [shape = ellipse, label = \"leaf 1\\n[2]\"];\n"
+        "  leaf1 -> op1;\n"
+        "  leaf2 [shape = ellipse, label = \"a \\\"w\\\\\\n[2]\"];\n"
+        "  leaf2 -> op1;\n"
+        "  op2 [label = \"mul\\nsaves 16 B\"];\n"
+        "  op1 -> op2 [label = \"[2]\"];\n"
+        "  leaf1 -> op2;\n"
+        "  op3 [label = \"sum\\nsaves 0 B\"];\n"
+        "  op2 -> op3 [label = \"[2]\"];\n"
+        "}\n");
+  CHECK(picture("w") == picture("w"));
+}
+
+TEST_CASE("tape: what is given as undefined is not saved, and comes back as undefined") {
+  const Tensor x = leaf({1, 2}, {2});
+  const Tensor factor = from_vector<double>({3, 4}, {2});
+  const Tensor y = record("scale", {x}, mul(x, factor).detach(), {Tensor(), factor, Tensor(), x, Tensor()},
+                          [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                            for (const size_t i : {0, 2, 4, 5}) {
+                              CHECK(!c.saved(i).defined());
+                            }
+                            CHECK(c.saved(3).to_vector<double>() == std::vector<double>{1, 2});
+                            return {mul(dy, c.saved(1))};
+                          });
+  REQUIRE(y.impl().node->saved.size() == 2);
+  for (const SavedTensor& saved : y.impl().node->saved) {
+    CHECK(saved.value().defined());
+  }
+  CHECK(grad({sum(y)}, {x})[0].to_vector<double>() == std::vector<double>{3, 4});
 }
 
 TEST_CASE("tape: a very long chain is walked and freed without recursion") {
