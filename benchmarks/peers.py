@@ -9,7 +9,8 @@ of them.
 
     ./run build && python3 benchmarks/peers.py
     python3 benchmarks/peers.py --only norms --norm-rounds 5
-    python3 benchmarks/peers.py --isa avx2    # both programs held to AVX2 on a processor that has more
+    python3 benchmarks/peers.py --isa avx2    # both programs held to AVX2 on a processor that has more; needs a build of
+                                              # the preset cpu-avx2
 """
 import argparse
 import csv
@@ -106,7 +107,10 @@ class Contender:
 
     def step(self):
         """Seconds of one step."""
-        self.process.stdin.write("step\n")
+        try:
+            self.process.stdin.write("step\n")
+        except BrokenPipeError:  # read() says that it has ended; why, it has said itself
+            pass
         return float(self.read())
 
     def stop(self):
@@ -233,11 +237,33 @@ def norms_table(rows):
     return lines
 
 
+def own_program(isa, path):
+    """What this checkout builds for these instructions."""
+    return ROOT / "build" / processor.PRESETS[isa] / path
+
+
+def check_programs(options):
+    """Ends with a line that says what to build, where a program is missing or cannot be held to the instructions."""
+    preset = processor.PRESETS[options.isa]
+    targets = f"cmake --preset {preset} && cmake --build --preset {preset} --target norma turns"
+    for program in (options.norma, options.turns):
+        if not program.exists():
+            sys.exit(f"peers: {program} does not exist; build it first: {targets}")
+    # Kernels are chosen when the first of them runs, so it makes a step of a small network.
+    small = [options.turns, "--model", "convnext_atto", "--batch-size", "1", "--img-size", "32"]
+    tried = subprocess.run([str(word) for word in small], input="step\n", capture_output=True, text=True,
+                           env=os.environ | processor.LIMITS.get(options.isa, {}))
+    if tried.returncode != 0:
+        held = f" held to {options.isa.upper()}" if options.isa else ""
+        sys.exit(f"peers: {options.turns} does not run{held} ({tried.stderr.strip()[-500:]}); build one that does: "
+                 f"{targets}, and leave out --norma and --turns")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--norma", type=pathlib.Path, default=ROOT / "build/cpu-release/cli/norma", help="the program")
-    parser.add_argument("--turns", type=pathlib.Path, default=ROOT / "build/cpu-release/benchmarks/turns",
-                        help="the program that does steps when told to")
+    parser.add_argument("--norma", type=pathlib.Path,
+                        help="the program; by default that of build/cpu-release, with --isa of that preset's folder")
+    parser.add_argument("--turns", type=pathlib.Path, help="likewise the program that does steps when told to")
     parser.add_argument("--python", type=pathlib.Path, help="a Python that has torch")
     parser.add_argument("--only", choices=TITLES, nargs="+", default=list(TITLES), help="these parts only")
     parser.add_argument("--model", choices=MODELS, nargs="+", default=MODELS)
@@ -248,9 +274,9 @@ def main():
     parser.add_argument("--isa", choices=processor.LIMITS, help="hold both programs to these instructions")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results", help="folder of the processors' folders")
     options = parser.parse_args()
-    for program in (options.norma, options.turns):
-        if not program.exists():
-            sys.exit(f"peers: {program} does not exist; build it first: ./run build")
+    options.norma = options.norma or own_program(options.isa, "cli/norma")
+    options.turns = options.turns or own_program(options.isa, "benchmarks/turns")
+    check_programs(options)
     programs = Programs(options)
     report = {}
 

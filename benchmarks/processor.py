@@ -6,6 +6,8 @@ LIMITS = {  # what `--isa` sets, so that each program uses no more than these in
              "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
 }
 
+PRESETS = {None: "cpu-release", "avx2": "cpu-avx2"}  # whose programs use no more: a native build cannot be held to less
+
 
 def fields(text):
     """The first processor of /proc/cpuinfo."""

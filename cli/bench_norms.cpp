@@ -40,9 +40,13 @@ int run(const State& state) {
   }
   const train::InterruptGuard guard;
   const lab::bench::Sweep sweep = lab::bench::run_sweep(options);
+  lock.check_in_place();
   const bool drawn = lab::bench::write_report(sweep, folder);
   train::say("\nShares of the copy rate:\n{}\n{} measurements in {:.0f} s; all of them: {}\n",
              lab::bench::to_table(sweep), sweep.rows.size(), sweep.seconds, (folder / "results.csv").string());
+  for (const std::string& warning : lab::bench::warnings_of(sweep)) {
+    train::say("warning: {}\n", warning);
+  }
   if (drawn) {
     train::say("plots: {}\n", (folder / "share-*.png").string());
   } else {
@@ -91,9 +95,9 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   add_list("--norm,--norms", sweep.norms, "batch,layer2d,group:32,group:1,instance,rms2d", "norm specs");
   add_list("--format,--formats", sweep.formats, "both", "contiguous, channels_last");
   add_list("--dtype,--dtypes", sweep.dtypes, "float32,bfloat16", "float32, float64, bfloat16, float16");
-  add_list("--shapes", sweep.shapes, "all",
-           "images (N, C, H, W); rows (2048, features) with layer and rms norm; volume (64, 16, 224, 224) with layer "
-           "norm over its last three axes");
+  add_list("--shapes", sweep.shapes, "all; with norms or sizes of images: images",
+           "images (N, C, H, W); rows (2048, features) with layer norm for layer2d and rms norm for rms2d; volume (64, "
+           "16, 224, 224) with layer norm over its last three axes for layer2d");
   add_sizes("--batch-sizes", train::ranges::kSweepBatch, sweep.batch_sizes, "8 to 256", "N of the images");
   add_sizes("--channels", train::ranges::kChannels, sweep.channels, "24 to 2048", "C of the images");
   add_sizes("--img-sizes", train::ranges::kImageSize, sweep.image_sizes, "7 to 112", "H and W of the images");

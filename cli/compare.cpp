@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/plugins.h"
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/input_file.h"
@@ -9,6 +10,8 @@
 #include "lab/compare/study.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
+#include "lab/report/repeat_command.h"
+#include "nn/plugin.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
@@ -172,6 +175,9 @@ int run(const State& state) {
       make_quick(state, options, budget);
     }
     comparison = lab::plan_comparison(options);
+    for (const std::string& text : lab::without_effect(comparison)) {
+      train::warn("compare", "{}", text);
+    }
     if (options.output.empty()) {
       options.output = new_run_folder("compare");
     }
@@ -185,7 +191,15 @@ int run(const State& state) {
       lock.emplace("compare", options.output);  // before they are read: what another process adds would be lost
     }
     comparison = load_comparison(options.output);
+    for (const lab::Cell& cell : comparison.cells) {
+      check_norm_is_loaded("resume", cell.norm, comparison.environment.plugins);
+    }
     check_same_device(comparison);
+    if (const auto& before = comparison.environment.plugins;
+        !before.empty() && train::plugins_json(before) != train::plugins_json(nn::loaded_plugins())) {
+      train::say("changed on resuming, so that runs may differ: plug-ins {} → {}\n", train::plugins_text(before),
+                 train::plugins_text(nn::loaded_plugins()));
+    }
     if (!state.telemetry_option->given()) {
       options.telemetry = comparison.telemetry;
     }
@@ -213,6 +227,7 @@ int run(const State& state) {
     lock.emplace("compare", options.output);
     check_free(options.output);  // another process may have written meanwhile
   }
+  options.lock = &*lock;
   const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
   try {
     lab::run_comparison(comparison, options);

@@ -1,10 +1,13 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/plugins.h"
 #include "core/copy.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/parallel.h"
 #include "models/registry.h"
 #include "nn/norm/convert.h"
+#include "nn/plugin.h"
 #include "train/checkpoint.h"
 #include "train/dataset_notes.h"
 #include "train/evaluate.h"
@@ -51,11 +54,14 @@ struct State {
 struct Trained {
   train::Recipe recipe;
   std::vector<std::string> class_names;
+  std::vector<nn::PluginRecord> plugins = {};
 };
 
 Trained trained_in(const std::filesystem::path& file) {
   const train::Checkpoint checkpoint = train::load_checkpoint(file);
-  return {.recipe = train::recipe_of(checkpoint), .class_names = train::class_names_of(checkpoint)};
+  return {.recipe = train::recipe_of(checkpoint),
+          .class_names = train::class_names_of(checkpoint),
+          .plugins = plugins_of(checkpoint, file)};
 }
 
 /// Whether a file is a checkpoint of a run with this model, which says everything else of its network.
@@ -72,18 +78,18 @@ void check_classes(const std::vector<std::string>& of_training, const data::Data
   const std::string difference = train::class_difference(of_training, dataset);
   check(difference.empty() || dataset.class_names.size() == of_training.size(), "eval", "{}", difference);
   if (!difference.empty()) {
-    train::put(stderr, fmt::format("norma: eval: warning: {}\n", difference));
+    train::warn("eval", "{}", difference);
   }
 }
 
 /// Says something to people: where the standard output is for programs, on the standard error.
 void tell(const State& state, const std::string& text) {
-  train::put(state.json == "-" ? stderr : stdout, text + "\n");
+  train::put(state.json == "-" ? stderr : stdout, plain_text(text) + "\n");
 }
 
 void warn_of_skipped(const data::Dataset& dataset) {
   if (const std::string text = train::skipped_text(dataset); !text.empty()) {
-    train::put(stderr, fmt::format("norma: eval: warning: {}\n", text));
+    train::warn("eval", "{}", text);
   }
 }
 
@@ -120,7 +126,11 @@ void check_outputs(const State& state) {
     }
   };
   check_file(state.confusion_matrix, "a confusion matrix of 'norma eval'", train::kConfusionMatrixHead);
-  check_file(state.json == "-" ? "" : state.json, "a result of 'norma eval'", train::kEvaluationJsonHead);
+  const std::string json = state.json == "-" ? "" : state.json;
+  if (!json.empty() && !state.confusion_matrix.empty()) {
+    train::check_other_file("eval", "--json", json, "--confusion-matrix", state.confusion_matrix);
+  }
+  check_file(json, "a result of 'norma eval'", train::kEvaluationJsonHead);
 }
 
 /// Of a part of the images there is JSON, which says so; a table of answers could not.
@@ -139,7 +149,8 @@ void write_outputs(const State& state, const train::Recipe& recipe, const std::f
                                                    .fold = state.fold,
                                                    .device = to_string(default_device()),
                                                    .threads = num_threads(),
-                                                   .recipe = train::to_json(recipe)});
+                                                   .recipe = train::to_json(recipe),
+                                                   .plugins = nn::loaded_plugins()});
   if (state.json == "-") {
     train::put(stdout, text);
   } else {
@@ -170,12 +181,14 @@ int run(const State& state) {
   state.running.apply("eval");
   check_outputs(state);
   const std::filesystem::path given = state.checkpoint;
-  const std::filesystem::path file = train::is_folder("eval", given) ? given / train::kLastName : given;
+  const bool whole_run = train::is_folder("eval", given);
+  const std::filesystem::path file = whole_run ? given / train::kLastName : given;
   // A file of weights alone says nothing of the network they are for.
   const train::Recipe defaults = state.recipe.defaults();
   const bool weights_only = state.model.given() && !is_run_of(state.recipe.applied_to(defaults).model, file);
   const Trained trained = weights_only ? Trained{.recipe = defaults, .class_names = {}} : trained_in(file);
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
+  check_norm_is_loaded("eval", recipe.norm, trained.plugins);
   train::check_data_dir("eval", trained.recipe, recipe);
   train::check_recipe(recipe);
   const auto dataset = train::make_dataset(recipe, data::Split::test);
@@ -200,6 +213,11 @@ int run(const State& state) {
                           train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
                           recipe.dataset, 100 * result.accuracy, top5, result.loss, result.images,
                           static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted"));
+  if (whole_run) {
+    const std::filesystem::path best = given / train::kBestName;
+    tell(state, fmt::format("weights: {}, the newest of the run{}", file.string(),
+                            train::path_exists("eval", best) ? fmt::format("; the best are {}", best.string()) : ""));
+  }
   warn_of_skipped(*dataset);
   write_outputs(state, recipe, file, result, answers);
   if (!std::isfinite(result.loss)) {
@@ -222,7 +240,10 @@ Command add_eval(CLI::App& program) {
       "  norma eval --checkpoint runs/mine/model_best.safetensors --confusion-matrix confusion.csv --json -\n"
       "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
   auto state = std::make_shared<State>();
-  add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run").type_name("PATH").required();
+  add_path(app, "--checkpoint", state->checkpoint,
+           "the file, or the folder of a run for its newest one (last.safetensors)")
+      .type_name("PATH")
+      .required();
   add_value<int64_t>(
       app, "--recalibrate", train::ranges::kStepsOrNone, [s = state.get()](int64_t n) { s->recalibrate = n; },
       "first replace the running statistics of batch norms by their average over N training batches")

@@ -7,9 +7,9 @@
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "ops/conv/conv.h"
+#include "ops/half/bfloat16.h"
 #include "train/environment.h"
 #include "train/output.h"
-#include "train/precision.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -58,7 +58,7 @@ int run() {
     line(name, version);
   }
   line("CLI11", CLI11_VERSION);
-  line("bfloat16", train::bfloat16_text());
+  line("bfloat16", bfloat16_text());
   line("convolutions", fmt::format("{}", fmt::join(conv2d_implementations(), " ")));
   line("JPEG", fmt::format("{}", fmt::join(data::jpeg_decoders(), " ")));
   line("models", fmt::format("{}", fmt::join(models::model_names(), " ")));

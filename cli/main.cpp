@@ -1,17 +1,18 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/option.h"
+#include "cli/plugins.h"
 #include "cli/run_files.h"
 #include "core/excerpt.h"
 #include "core/nearest_name.h"
 #include "core/simd/target.h"
 #include "core/spin_briefly.h"
 #include "core/version.h"
-#include "nn/plugin.h"
 #include "train/output.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -25,6 +26,7 @@
 #include <new>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::cli {
@@ -91,42 +93,6 @@ std::vector<std::string> parsed_words(const CLI::App& program, int argc, char** 
   return words;
 }
 
-/// The items behind --plugin on the command line; empty: it has none.
-std::vector<std::string> given_plugins(const std::vector<std::string>& words) {
-  const std::string option = "--plugin";
-  std::string files;
-  for (size_t i = 1; i < words.size(); ++i) {  // behind the subcommand
-    if (words[i].starts_with(option + "=")) {
-      files += (files.empty() ? "" : ",") + words[i].substr(option.size() + 1);
-    } else if (words[i] == option) {
-      for (; i + 1 < words.size() && !words[i + 1].starts_with("-"); ++i) {
-        files += (files.empty() ? "" : ",") + words[i + 1];
-      }
-    }
-  }
-  return files.empty() ? std::vector<std::string>{} : split_list(files);
-}
-
-/// Loads the plug-ins of the command line, or else those of the files that it names, before there are options: the
-/// norms that they register stand in the help, and their names are valid.
-void load_plugins(const std::vector<std::string>& words) {
-  std::vector<std::string> files = given_plugins(words);
-  if (files.empty() && !words.empty()) {
-    for (const std::vector<ConfigLine>& lines : lines_of_files(words.front(), words)) {
-      const auto line = std::ranges::find(lines, "plugin", &ConfigLine::name);
-      if (line != lines.end()) {
-        files = split_list(line->value);
-        break;
-      }
-    }
-  }
-  for (const std::string& file : files) {
-    if (!file.empty()) {  // the parser complains
-      nn::load_plugin(file);
-    }
-  }
-}
-
 /// What is wrong with words that no option took: "" if there are none.
 std::string complaint(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
@@ -162,13 +128,29 @@ void note_program_name(const char* own) {
 }
 
 /// One line on the standard error, whatever names of files are in it; nothing can be done about a failure there.
-void complain(const std::string& text) {
-  std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
+void complain(std::string_view text) {
+  try {
+    std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
+  } catch (const std::bad_alloc&) {
+    std::fputs("norma: out of memory\n", stderr);
+  }
 }
 
 int fail_with(const std::string& text) {
   complain(text);
   return kBadInput;
+}
+
+/// For threads that are started from now on. Loops of ours and of the libraries need a small part of it; the system's 8
+/// MB for each of 64 threads are half a gigabyte of addresses, and these may be limited (ulimit -v).
+void set_thread_stack_size() {
+  constexpr size_t kStackBytes = size_t{2} << 20U;
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) == 0) {
+    pthread_attr_setstacksize(&attributes, kStackBytes);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+  }
 }
 
 /// A file must not get the number of a standard stream that is closed: what is printed would go into it. In its place
@@ -262,6 +244,7 @@ const std::string& program_name() {
 int main(int argc, char** argv) {
   norma::spin_briefly(argv);
   norma::cli::occupy_standard_streams();
+  norma::cli::set_thread_stack_size();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of writing, and no reason to lose the rest
   norma::cli::note_program_name(argc > 0 ? argv[0] : nullptr);
   int code = norma::cli::kBadInput;

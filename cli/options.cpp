@@ -8,6 +8,7 @@
 #include "nn/conv_factory.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
+#include "nn/plugin.h"
 #include "train/augmentation.h"
 #include "train/environment.h"
 #include "train/interrupt.h"
@@ -340,8 +341,12 @@ void RunOptions::add_plugin(CLI::App& app) {
       .group(kNetwork);
 }
 
-std::string RunOptions::plugin_words() const {
-  return plugins.empty() ? "" : fmt::format(" --plugin {}", fmt::join(plugins, ","));
+std::string RunOptions::plugin_words() {
+  std::string files;
+  for (const nn::PluginRecord& plugin : nn::loaded_plugins()) {
+    files += (files.empty() ? " --plugin " : ",") + plugin.file;
+  }
+  return files;
 }
 
 std::string RunOptions::config_text() const {
@@ -354,8 +359,8 @@ std::string RunOptions::config_text() const {
   }
   text += device.empty() ? "" : fmt::format("device = {}\n", toml_string(device));
   std::string files;
-  for (const std::string& file : plugins) {
-    files += (files.empty() ? "" : ", ") + toml_string(file);
+  for (const nn::PluginRecord& plugin : nn::loaded_plugins()) {
+    files += (files.empty() ? "" : ", ") + toml_string(plugin.file);
   }
   return text + (files.empty() ? "" : fmt::format("plugin = [{}]\n", files));
 }

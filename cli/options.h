@@ -192,8 +192,9 @@ struct RunOptions {
   void add_threads(CLI::App& app);
   void add_device(CLI::App& app);  ///< --device, where tensors lie
   void add_plugin(CLI::App& app);  ///< --plugin, norms of one's own
-  /// " --plugin FILE…" as it was given, for a command line that goes on; "" where it was not.
-  [[nodiscard]] std::string plugin_words() const;
+  /// " --plugin FILE…" with the absolute names of those that are loaded, for a command line that goes on; "" where
+  /// there are none.
+  [[nodiscard]] static std::string plugin_words();
   /// Lines of args.toml: what is not as it is without options, but for --quiet.
   [[nodiscard]] std::string config_text() const;
   void add_workers(CLI::App& app);

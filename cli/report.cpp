@@ -41,13 +41,34 @@ std::vector<std::filesystem::path> real_paths(const std::vector<std::string>& fo
   return paths;
 }
 
+/// True iff all that a folder has is what a report that was killed leaves. It lacks results.json, which is written
+/// last; a comparison writes that first.
+bool is_left_by_kill(const std::filesystem::path& folder) {
+  bool locked = false;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name == train::kLockName) {
+      locked = true;
+    } else if (!name.starts_with("results.csv") && !name.starts_with("report.html") && !name.starts_with("report.md") &&
+               !name.starts_with("results.json.")) {
+      return false;
+    }
+  }
+  return locked;
+}
+
 int run(const State& state) {
   check(!state.folders.empty(), "report", "expected the folder of a comparison, or several");
   check(state.folders.size() == 1 || !state.output.empty(), "report",
         "--output: expected the folder of the merged report, got nothing");
   const std::filesystem::path output = state.output.empty() ? state.folders.front() : state.output;
+  const bool left = !state.output.empty() && is_left_by_kill(output);
   const auto check_free = [&] {
-    train::check_free("report", output, {"results.json", "results.csv", "report.html", "report.md"});
+    train::check_free("report", output, {"results.json"});
+    if (!left) {
+      train::check_free("report", output, {"results.csv", "report.html", "report.md"});
+    }
   };
   std::optional<train::FolderLock> lock;
   if (state.output.empty()) {

@@ -18,15 +18,8 @@ namespace {
 
 constexpr const char* kOp = "train";
 
-constexpr std::array<std::string_view, 9> kGoOn = {"tensorboard",       "log-json",     "checkpoint-hist",
-                                                   "recovery-interval", "log-interval", "workers",
-                                                   "threads",           "device",       "plugin"};
-
-bool is_of_a_run(const std::filesystem::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  return std::getline(in, line) && line == kArgumentsHead;
-}
+constexpr std::array<std::string_view, 8> kGoOn = {"tensorboard",  "log-json", "checkpoint-hist", "recovery-interval",
+                                                   "log-interval", "workers",  "threads",         "device"};
 
 /// What holds of a run's args.toml where it is resumed. No run has written that file: nothing.
 std::vector<ConfigLine> lines_that_go_on(const std::filesystem::path& folder) {
@@ -82,6 +75,12 @@ train::KeepOptions RunFiles::keep() const {
   return {.best = true, .history = checkpoint_hist, .recovery_interval = recovery_interval};
 }
 
+bool is_of_a_run(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  return std::getline(in, line) && line == kArgumentsHead;
+}
+
 std::filesystem::path resumed_folder(const std::filesystem::path& given) {
   if (train::is_folder(kOp, given)) {
     return given;
@@ -113,7 +112,7 @@ std::vector<std::string> other_lines(const std::filesystem::path& folder, const 
   for (std::string line; std::getline(in, line);) {
     const std::string name = line.substr(0, line.find_first_of(" ="));
     const bool of_recipe = !line.empty() && line[0] != '#' && name != "telemetry" && name != "quiet" &&
-                           std::ranges::find(kGoOn, name) == kGoOn.end();
+                           name != "plugin" && std::ranges::find(kGoOn, name) == kGoOn.end();
     if (of_recipe && ("\n" + recipe_lines).find("\n" + line + "\n") == std::string::npos) {
       others.push_back(excerpt(line));
     }

@@ -35,6 +35,9 @@ struct RunFiles {
 /// The folder of the run that `train --resume GIVEN` goes on with: GIVEN, or where that file lies.
 std::filesystem::path resumed_folder(const std::filesystem::path& given);
 
+/// Whether a file begins as the args.toml of a run does.
+bool is_of_a_run(const std::filesystem::path& file);
+
 /// Lines of the recipe in the args.toml of a run's folder that are none of these: somebody has changed them.
 std::vector<std::string> other_lines(const std::filesystem::path& folder, const std::string& recipe_lines);
 

@@ -8,6 +8,7 @@
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry_json.h"
 #include "nn/norm/norm.h"
+#include "nn/plugin.h"
 #include "train/average.h"
 #include "train/environment.h"
 #include "train/event_file.h"
@@ -17,6 +18,7 @@
 #include "train/output.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
+#include "train/run_log.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
@@ -97,12 +99,26 @@ class TensorBoardLog {
   std::optional<train::EventFile> file_;
 };
 
+/// Throws Error where a folder has no checkpoint, whole or not, with how to begin the run again where it can be.
+void check_any_checkpoint(const std::filesystem::path& folder) {
+  const train::RunFolder checkpoints = train::read_run_folder(folder);
+  if (!checkpoints.whole.empty() || !checkpoints.broken.empty()) {
+    return;
+  }
+  const std::filesystem::path options = folder / "args.toml";
+  check(is_of_a_run(options), "train", "--resume: '{}' has no checkpoint of a run", folder.string());
+  const bool begun = train::has_finished_epoch(folder);  // its logs stay
+  fail("train", "--resume: the run in '{}' {}; begin it again with: {} train --config {}{}", folder.string(),
+       begun ? "has no checkpoints any more" : "ended before it saved a checkpoint", program_name(), options.string(),
+       begun ? "" : " --output " + folder.string());
+}
+
 /// The newest checkpoint of a run's folder. Says which ones it passed over.
 std::filesystem::path newest_in(const std::filesystem::path& folder) {
   std::vector<std::string> warnings;
   const std::filesystem::path file = train::newest_checkpoint(folder, warnings);
   for (const std::string& text : warnings) {
-    train::put(stderr, fmt::format("norma: train: warning: {}; going on from {}\n", text, file.string()));
+    train::warn("train", "{}; going on from {}", text, file.string());
   }
   return file;
 }
@@ -188,6 +204,9 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
     // Before it is read: what another process adds would be lost.
     options.lock = std::make_shared<train::FolderLock>("train", options.output);
   }
+  if (is_run || (!is_there && train::is_folder("train", folder) && is_of_a_run(folder / "args.toml"))) {
+    check_any_checkpoint(folder);
+  }
   const std::filesystem::path file = is_run ? newest_in(folder) : given;
   const train::Checkpoint checkpoint = checkpoint_to_resume(file, folder);
   const train::Recipe before = train::recipe_of(checkpoint);
@@ -195,10 +214,9 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   train::check_same_run(before, recipe);
   train::check_data_dir("train", before, recipe);
   for (const std::string& line : other_lines(folder, state.recipe.config_text(before))) {
-    train::put(stderr,
-               fmt::format("norma: train: warning: {}: '{}' is not what the checkpoint has, which holds where the "
-                           "command line says nothing else\n",
-                           (folder / "args.toml").string(), line));
+    train::warn("train",
+                "{}: '{}' is not what the checkpoint has, which holds where the command line says nothing else",
+                (folder / "args.toml").string(), line);
   }
   for (const std::string& line : state.recipe.changes(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
@@ -207,6 +225,12 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
       versions != checkpoint.options.end() && versions->second != train::versions_json()) {
     train::say("changed on resuming, so that bits may differ: versions {} → {}\n", excerpt(versions->second),
                train::versions_json());
+  }
+  const auto recorded = checkpoint.options.find(train::kPluginsKey);
+  if (const std::string plugins = train::plugins_json(nn::loaded_plugins());
+      recorded != checkpoint.options.end() && recorded->second != plugins) {
+    train::say("changed on resuming, so that bits may differ: plug-ins {} → {}\n", excerpt(recorded->second, 1000),
+               plugins);
   }
   options.resumed = file;
   options.arguments = arguments(state, recipe);
@@ -222,6 +246,9 @@ int run(State& state) {
     on_row = [tensorboard](const train::Metrics& row) { tensorboard->add(row); };
   }
   train::Trainer trainer = make_trainer(state, recorder, on_row);
+  for (const std::string& text : train::without_effect(trainer.recipe())) {
+    train::warn("train", "{}", text);
+  }
   if (!trainer.images_change().empty()) {
     train::say("changed on resuming: {}\n", trainer.images_change());
   }
@@ -233,6 +260,7 @@ int run(State& state) {
     train::say("{}", dry_run_text(trainer, state.recipe.config_text(trainer.recipe())));
     return kSuccess;
   }
+  const train::HeldFolder folder("train", trainer.checkpoint_file().parent_path());
   const std::filesystem::path record = trainer.checkpoint_file().parent_path() / "telemetry.json";
   if (recorder) {
     train::check_replaceable("train", record, "a record of 'norma train'",
@@ -248,6 +276,7 @@ int run(State& state) {
              trainer.total_steps(), file);
   const auto write_record = [&] {
     if (recorder && !recorder->result().losses.empty()) {  // a run that was complete before has none to add
+      folder.check_in_place();
       train::write_text_file("train", record, lab::telemetry_text(recorder->result()));
     }
   };

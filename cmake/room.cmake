@@ -1,7 +1,8 @@
 # norma_add_room(NAME [DEPENDS room…]): the library norma::NAME from every source file under NAME/.
 #
-# Files *.cu, *_cudnn.cpp and *_cublaslt.cpp are compiled where NORMA_CUDA is on, and there cuda.cpp takes the place of
-# no_cuda.cpp.
+# Files *.cu hold kernels. The host's compiler compiles each for the device cuda-emulated, through a file of one line in
+# the build folder, and nvcc for the device cuda where NORMA_CUDA is on. There *_cudart.cpp, *_cudnn.cpp and
+# *_cublaslt.cpp are compiled, too, and families.cpp names the tables for CUDA.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
 # conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _turbo, for
 # libjpeg-turbo.
@@ -9,6 +10,7 @@ function(norma_add_room name)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${name}/*.h)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${name}/*.cu)
   foreach(library ONEDNN TURBO)
     string(TOLOWER ${library} suffix)
     if(NORMA_HAVE_${library})
@@ -19,12 +21,17 @@ function(norma_add_room name)
   endforeach()
 
   if(NORMA_CUDA)
-    file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${name}/*.cu)
-    list(APPEND sources ${cuda_sources})
-    list(FILTER sources EXCLUDE REGEX "/no_cuda\\.cpp$")
+    list(APPEND sources ${kernels})
+    set_source_files_properties(${name}/families.cpp PROPERTIES COMPILE_DEFINITIONS NORMA_HAVE_CUDA
+                                SKIP_PRECOMPILE_HEADERS ON)
   else()
-    list(FILTER sources EXCLUDE REGEX "/cuda\\.cpp$|_(cudnn|cublaslt)\\.cpp$")
+    list(FILTER sources EXCLUDE REGEX "_(cudart|cudnn|cublaslt)\\.cpp$")
   endif()
+  foreach(kernel IN LISTS kernels)
+    file(RELATIVE_PATH kernel ${PROJECT_SOURCE_DIR} ${kernel})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/emulated/${kernel}.cpp CONTENT "#include \"${kernel}\"\n")
+    list(APPEND sources ${PROJECT_BINARY_DIR}/emulated/${kernel}.cpp)
+  endforeach()
 
   # In unrolled inlined code the checks of arrays on the stack take minutes to compile too.
   if(NORMA_SANITIZE MATCHES "undefined")
@@ -76,7 +83,7 @@ function(norma_use_cuda target)
   target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${headers}>")
   list(TRANSFORM headers PREPEND "-isystem;")
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "_(cudnn|cublaslt)(_test)?\\.cpp$")
+  list(FILTER sources INCLUDE REGEX "_(cudart|cudnn|cublaslt)(_test)?\\.cpp$")
   if(sources)
     set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS ${headers})
   endif()

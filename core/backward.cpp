@@ -188,6 +188,7 @@ class BackwardWalk {
       propagate(node, gradients);
       if (!options_.retain_graph && !options_.create_graph) {
         node->saved.clear();
+        node->saved_numbers.clear();
         node->backward = nullptr;
         node->released = true;
       }

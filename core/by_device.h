@@ -34,6 +34,14 @@ class KernelCall {
   std::optional<emulated::Access> access_;
 };
 
+/// A family's table for CUDA, in the lists core/families.cpp and ops/families.cpp: the only place that asks what a
+/// build has. The table is not there in a build without CUDA; its entry is null then.
+#ifdef NORMA_HAVE_CUDA
+#define NORMA_IN_CUDA(table) &(table)
+#else
+#define NORMA_IN_CUDA(table) nullptr
+#endif
+
 /// A family of ops has one struct K of function pointers, and one object of it for each device. Which of them does the
 /// work is decided here and nowhere else.
 template <class K>

@@ -49,8 +49,7 @@ namespace detail {
 /// What is known of this machine's CUDA devices; nothing in a build without CUDA.
 Facts cuda_facts();
 
-extern const DeviceFunctions cpu_functions;
-extern const DeviceFunctions emulated_functions;
+extern const DeviceFunctions cpu_functions, cuda_functions, emulated_functions;
 extern const ByDevice<DeviceFunctions> device_functions;
 
 }  // namespace norma

@@ -7,6 +7,56 @@
 
 namespace norma {
 
+namespace {
+
+/// The bytes of the UTF-8 character at the beginning of a text that is not empty; 0: there is none.
+size_t character_size(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint32_t>(static_cast<unsigned char>(text[i])); };
+  if (byte(0) < 0x80) {
+    return 1;
+  }
+  const size_t size = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : 2;
+  if (byte(0) < 0xC0 || byte(0) > 0xF4 || text.size() < size) {
+    return 0;
+  }
+  uint32_t code = byte(0) & (0xFFU >> (size + 1));
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80) {
+      return 0;
+    }
+    code = code << 6 | (byte(i) & 0x3FU);
+  }
+  constexpr std::array<uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xD800 && code < 0xE000;
+  return code >= kLeast[size] && code <= 0x10FFFF && !surrogate ? size : 0;
+}
+
+/// plain_text(), where `keep` is true of the control characters that stay.
+template <class F>
+std::string without_control(std::string_view text, const F& keep) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const size_t size = character_size(text);
+    const auto code = static_cast<unsigned char>(text.front());
+    const bool control =
+        (size == 1 && (code < 0x20 || code == 0x7F)) || (size == 2 && text.starts_with('\xC2') && text[1] < '\xA0');
+    if (size == 0 || (control && !keep(text.front()))) {
+      result += '?';
+    } else {
+      result += text.substr(0, size);
+    }
+    text.remove_prefix(std::max<size_t>(size, 1));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string plain_text(std::string_view text) {
+  return without_control(text, [](char c) { return c == '\n' || c == '\t'; });
+}
+
 std::string excerpt(std::string_view text, size_t limit) {
   const bool cut = text.size() > limit;
   if (cut) {
@@ -16,13 +66,7 @@ std::string excerpt(std::string_view text, size_t limit) {
     }
     text = text.substr(0, limit);
   }
-  std::string result(text);
-  for (char& c : result) {
-    const auto code = static_cast<unsigned char>(c);
-    if (code < 0x20 || code == 0x7F) {
-      c = '?';
-    }
-  }
+  const std::string result = without_control(text, [](char) { return false; });
   return cut ? result + "…" : result;
 }
 

@@ -37,7 +37,7 @@ struct TensorKernels {
   void (*randint)(int64_t* x, int64_t count, RandomStream stream, int64_t low, uint64_t range);
 };
 
-extern const TensorKernels tensor_cpu;
+extern const TensorKernels tensor_cpu, tensor_cuda, tensor_emulated;
 extern const ByDevice<TensorKernels> tensor_kernels;
 
 }  // namespace norma::kernels

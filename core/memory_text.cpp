@@ -1,9 +1,12 @@
 #include "core/memory_text.h"
 
+#include "core/allocator.h"
 #include "core/cpu/arena.h"
 #include "core/cpu/available_memory.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -29,7 +32,21 @@ std::string limit_text() {
                      byte_text(std::min(available_memory(), memory)));
 }
 
+bool has_room(size_t bytes) {
+  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return pages != MAP_FAILED && munmap(pages, bytes) == 0;
+}
+
 }  // namespace
+
+bool make_room(size_t bytes) {
+  if (has_room(bytes)) {
+    return true;
+  }
+  allocator(kCpu).empty_cache();
+  malloc_trim(0);
+  return has_room(bytes);
+}
 
 std::string no_room_text(size_t bytes, size_t in_use) {
   return fmt::format("expected room for {}, got none: tensors hold {}, and {}", byte_text(bytes), byte_text(in_use),

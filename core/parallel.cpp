@@ -1,8 +1,13 @@
 #include "core/parallel.h"
 
+#include "core/allocator.h"
+#include "core/memory_text.h"
 #include "core/range.h"
 
+#include <fmt/format.h>
 #include <omp.h>
+#include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
@@ -11,6 +16,45 @@ namespace norma {
 /// The runtime ends the program when the system does not give it a thread, so that this has to be well below.
 constexpr int kMaxThreads = 1024;
 
+namespace {
+
+/// The bytes of addresses that the stack of one thread of the runtime takes; 0 in a process whose addresses are not
+/// limited.
+size_t limited_stack_bytes() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return 0;
+  }
+  size_t bytes = 0;
+#pragma omp parallel num_threads(2)
+  {
+    pthread_attr_t attributes;
+    if (omp_get_thread_num() == 1 && pthread_getattr_np(pthread_self(), &attributes) == 0) {
+      pthread_attr_getstacksize(&attributes, &bytes);
+      pthread_attr_destroy(&attributes);
+    }
+  }
+  return bytes;
+}
+
+/// True from a loop of this thread with all threads to the next loop of a library.
+thread_local bool has_all_threads = false;
+
+/// Throws OutOfMemory unless the stacks of all threads have room or are there.
+void ensure_threads() {
+  if (has_all_threads || num_threads() == 1 || in_parallel()) {
+    return;
+  }
+  static const size_t stack = limited_stack_bytes();
+  const auto bytes = static_cast<size_t>(num_threads() - 1) * stack;
+  if (bytes > 0 && !make_room(bytes)) {
+    throw OutOfMemory(fmt::format("threads: the stacks of {} threads: {}", num_threads(),
+                                  no_room_text(bytes, static_cast<size_t>(allocator(kCpu).statistics().allocated))));
+  }
+}
+
+}  // namespace
+
 int num_threads() {
   return omp_get_max_threads();
 }
@@ -18,6 +62,12 @@ int num_threads() {
 void set_num_threads(int count) {
   check_range("set_num_threads", "count", count, Range<int>{1, kMaxThreads});
   omp_set_num_threads(count);
+  has_all_threads = false;
+}
+
+void before_library_loop() {
+  ensure_threads();
+  has_all_threads = false;
 }
 
 bool in_parallel() {
@@ -30,15 +80,18 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, RangeFunction f, vo
   const int64_t total = end - begin;
   const int64_t parts = std::min<int64_t>(num_threads(), std::max<int64_t>(1, total / std::max<int64_t>(grain, 1)));
   std::exception_ptr error;
-#pragma omp parallel num_threads(static_cast <int>(parts))
+  ensure_threads();
+  // All threads, however few have a part: of a smaller team the runtime (libgomp) ends the others and starts new ones
+  // at the next larger team, which takes longer than most loops.
+#pragma omp parallel
   {
     // The runtime may give fewer threads than asked for.
-    const int64_t threads = omp_get_num_threads();
+    const int64_t used = std::min<int64_t>(parts, omp_get_num_threads());
     const int64_t thread = omp_get_thread_num();
-    const int64_t first = begin + total * thread / threads;
-    const int64_t last = begin + total * (thread + 1) / threads;
+    const int64_t first = begin + total * thread / used;
+    const int64_t last = begin + total * (thread + 1) / used;
     try {
-      if (first < last) {
+      if (thread < used && first < last) {
         f(context, first, last);
       }
     } catch (...) {
@@ -48,6 +101,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, RangeFunction f, vo
       }
     }
   }
+  has_all_threads = true;
   if (error) {
     std::rethrow_exception(error);
   }

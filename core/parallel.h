@@ -10,6 +10,11 @@ namespace norma {
 int num_threads();
 /// Throws Error unless 1 <= count <= 1024.
 void set_num_threads(int count);
+/// Call this before a library runs loops of its own. The runtime (libgomp) ends the program where it cannot start a
+/// thread. It keeps the threads of our loops, which always have all of them. After a library's smaller loop it ends
+/// those that were left out, and starts new ones at the next larger loop. So in a process whose addresses are limited
+/// (ulimit -v) this throws OutOfMemory unless the stacks of all threads have room.
+void before_library_loop();
 /// True inside parallel_for: a nested loop then runs on its thread alone.
 bool in_parallel();
 

@@ -53,8 +53,12 @@ std::shared_ptr<Node> make_node(std::string_view op, const Tensors& inputs, std:
     node->inputs.push_back(edge_to(op, input));
   }
   node->saved.reserve(saved.size());
-  for (const Tensor& x : saved) {
-    node->saved.emplace_back(x, outputs);
+  node->saved_numbers.reserve(saved.size());
+  for (size_t i = 0; i < saved.size(); ++i) {
+    if (saved[i].defined()) {
+      node->saved.emplace_back(saved[i], outputs);
+      node->saved_numbers.push_back(static_cast<int32_t>(i));
+    }
   }
   for (const Tensor& output : outputs) {
     node->output_sizes.push_back(output.sizes());
@@ -163,9 +167,6 @@ void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_
 // --- saved tensors --------------------------------------------------------------------------------------------
 
 SavedTensor::SavedTensor(const Tensor& x, std::span<const Tensor> outputs) {
-  if (!x.defined()) {
-    return;
-  }
   value_ = x.detach();
   version_ = x.version();
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -183,9 +184,6 @@ SavedTensor::SavedTensor(const Tensor& x, std::span<const Tensor> outputs) {
 }
 
 Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, size_t position) const {
-  if (!value_.defined()) {
-    return {};
-  }
   check(value_.version() == version_, owner->name,
         "saved tensor {} ({}) was changed in place: it is at version {}, backward needs version {}", position,
         describe(value_), value_.version(), version_);
@@ -204,7 +202,12 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, size_t position) 
 }
 
 Tensor BackwardContext::saved(size_t i) const {
-  return node_->saved.at(i).unpack(node_, i);
+  const std::vector<int32_t>& numbers = node_->saved_numbers;
+  const auto found = std::lower_bound(numbers.begin(), numbers.end(), static_cast<int32_t>(i));
+  if (found == numbers.end() || *found != static_cast<int32_t>(i)) {
+    return {};
+  }
+  return node_->saved.at(static_cast<size_t>(found - numbers.begin())).unpack(node_, i);
 }
 
 // --- nodes ----------------------------------------------------------------------------------------------------
@@ -225,6 +228,7 @@ void take_references(Node& node, std::vector<std::shared_ptr<Node>>& stack) {
   }
   node.inputs.clear();
   node.saved.clear();
+  node.saved_numbers.clear();
 }
 
 }  // namespace

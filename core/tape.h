@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace norma {
@@ -45,7 +46,7 @@ class BackwardContext {
   BackwardContext(const std::shared_ptr<Node>& node, std::span<const bool> needs, bool create_graph)
       : node_(node), needs_(needs), create_graph_(create_graph) {}
 
-  /// Saved tensor number i, in the order given to record().
+  /// Tensor number i of those given to record() to be saved, undefined where that one was.
   [[nodiscard]] Tensor saved(size_t i) const;
   /// True iff the gradient of input i is wanted; otherwise return an undefined tensor for it.
   [[nodiscard]] bool needs_grad(size_t i) const { return needs_[i]; }
@@ -78,7 +79,8 @@ struct Node {
   std::string name;
   uint64_t sequence = 0;  ///< order of recording
   std::vector<Edge> inputs;
-  std::vector<SavedTensor> saved;
+  std::vector<SavedTensor> saved;      ///< the defined ones of those given to record()
+  std::vector<int32_t> saved_numbers;  ///< of each of `saved`, its number in the order given to record()
   std::vector<Sizes> output_sizes;
   std::vector<DType> output_dtypes;
   std::vector<std::vector<GradientHook>> output_hooks;
@@ -186,6 +188,9 @@ class AnomalyGuard {
 
 // --- looking at it --------------------------------------------------------------------------------------------
 
+/// Leaves with their names.
+using NamedLeaves = std::vector<std::pair<std::string, Tensor>>;
+
 /// The part of the tape that leads to one tensor, in the order of recording.
 class Tape {
  public:
@@ -198,10 +203,12 @@ class Tape {
   /// (parameters) do not count.
   [[nodiscard]] size_t saved_bytes() const;
   /// A table: one line per op name and dtype of its (first) result, with how often it was recorded, what it saves in
-  /// all, and the total.
+  /// all, and the total. After backward(), which drops what was saved, "released" stands in its place.
   [[nodiscard]] std::string summary() const;
-  /// A picture of the nodes and edges for Graphviz.
-  [[nodiscard]] std::string graphviz() const;
+  /// A picture of the nodes and edges for Graphviz. Leaves have the names given here, such as those of
+  /// nn::Module::named_parameters(); others are numbered in the order in which ops take them. The same program gives
+  /// the same text.
+  [[nodiscard]] std::string graphviz(const NamedLeaves& names = {}) const;
 
  private:
   std::vector<std::shared_ptr<Node>> nodes_;

@@ -1,6 +1,10 @@
 #include "core/tape.h"
 
+#include <algorithm>
 #include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -20,6 +24,16 @@ std::string bytes_text(size_t bytes) {
   return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, units[unit]);
 }
 
+/// A text as it stands between quotes in Graphviz's language.
+std::string in_quotes(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    result += c == '"' || c == '\\' ? "\\" : "";
+    result += c;
+  }
+  return result;
+}
+
 /// Bytes each node is the first to save; leaves live anyway.
 std::vector<size_t> saved_bytes_by_node(const std::vector<std::shared_ptr<Node>>& nodes) {
   std::unordered_set<const Storage*> seen;
@@ -27,7 +41,7 @@ std::vector<size_t> saved_bytes_by_node(const std::vector<std::shared_ptr<Node>>
   for (const std::shared_ptr<Node>& node : nodes) {
     size_t sum = 0;
     for (const SavedTensor& saved : node->saved) {
-      if (saved.value().defined() && !saved.is_leaf() && seen.insert(saved.value().storage().get()).second) {
+      if (!saved.is_leaf() && seen.insert(saved.value().storage().get()).second) {
         sum += saved.value().storage()->bytes();
       }
     }
@@ -50,39 +64,56 @@ std::string Tape::summary() const {
   struct Line {
     size_t count = 0;
     size_t bytes = 0;
+    size_t released = 0;
+
+    [[nodiscard]] std::string saved() const { return count > 0 && released == count ? "released" : bytes_text(bytes); }
   };
+  Line total;
   std::map<std::pair<std::string, std::string_view>, Line> lines;
   const std::vector<size_t> bytes = saved_bytes_by_node(nodes_);
   for (size_t i = 0; i < nodes_.size(); ++i) {
     Line& line = lines[{nodes_[i]->name, to_string(nodes_[i]->output_dtypes.front())}];
-    ++line.count;
-    line.bytes += bytes[i];
+    for (Line* sum : {&line, &total}) {
+      ++sum->count;
+      sum->bytes += bytes[i];
+      sum->released += nodes_[i]->released ? 1 : 0;
+    }
   }
   constexpr auto kLine = "{:<28} {:<9} {:>8} {:>12}\n";
   std::string text = fmt::format(kLine, "op", "dtype", "recorded", "saved");
   for (const auto& [key, line] : lines) {
-    text += fmt::format(kLine, key.first, key.second, line.count, bytes_text(line.bytes));
+    text += fmt::format(kLine, key.first, key.second, line.count, line.saved());
   }
-  return text + fmt::format(kLine, "total", "", nodes_.size(), bytes_text(saved_bytes()));
+  return text + fmt::format(kLine, "total", "", total.count, total.saved());
 }
 
-std::string Tape::graphviz() const {
+std::string Tape::graphviz(const NamedLeaves& names) const {
   std::string text = "digraph tape {\n  rankdir = BT;\n  node [shape = box];\n";
   const std::vector<size_t> bytes = saved_bytes_by_node(nodes_);
-  std::unordered_set<const TensorImpl*> leaves;
+  std::unordered_map<const TensorImpl*, size_t> leaves;  // and their numbers
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = *nodes_[i];
-    text += fmt::format("  op{} [label = \"{}\\nsaves {}\"];\n", node.sequence, node.name, bytes_text(bytes[i]));
+    const std::string saves = node.released ? "released" : "saves " + bytes_text(bytes[i]);
+    text += fmt::format("  op{} [label = \"{}\\n{}\"];\n", i + 1, node.name, saves);
     for (const Edge& edge : node.inputs) {
       if (edge.node != nullptr) {
-        text += fmt::format("  op{} -> op{} [label = \"{}\"];\n", edge.node->sequence, node.sequence,
-                            to_string(edge.node->output_sizes[edge.output_index]));
-      } else if (edge.leaf != nullptr) {
-        const auto name = fmt::format("leaf{}", static_cast<const void*>(edge.leaf.get()));
-        if (leaves.insert(edge.leaf.get()).second) {
-          text += fmt::format("  \"{}\" [shape = ellipse, label = \"leaf {}\"];\n", name, to_string(edge.leaf->sizes));
+        const auto from = std::lower_bound(nodes_.begin(), nodes_.end(), edge.node->sequence,
+                                           [](const auto& one, uint64_t sequence) { return one->sequence < sequence; });
+        if (from != nodes_.end() && *from == edge.node) {  // not before the first one asked for
+          text += fmt::format("  op{} -> op{} [label = \"{}\"];\n", from - nodes_.begin() + 1, i + 1,
+                              to_string(edge.node->output_sizes[edge.output_index]));
         }
-        text += fmt::format("  \"{}\" -> op{};\n", name, node.sequence);
+      } else if (edge.leaf != nullptr) {
+        const auto [leaf, fresh] = leaves.try_emplace(edge.leaf.get(), leaves.size() + 1);
+        if (fresh) {
+          const auto name = std::find_if(names.begin(), names.end(), [&](const auto& one) {
+            return one.second.defined() && &one.second.impl() == edge.leaf.get();
+          });
+          text += fmt::format("  leaf{} [shape = ellipse, label = \"{}\\n{}\"];\n", leaf->second,
+                              name != names.end() ? in_quotes(name->first) : fmt::format("leaf {}", leaf->second),
+                              to_string(edge.leaf->sizes));
+        }
+        text += fmt::format("  leaf{} -> op{};\n", leaf->second, i + 1);
       }
     }
   }

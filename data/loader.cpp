@@ -1,9 +1,14 @@
 #include "data/loader.h"
 
+#include "core/allocator.h"
 #include "core/error.h"
 #include "core/factory.h"
+#include "core/memory_text.h"
 #include "core/random.h"
 #include "core/range.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
@@ -36,6 +41,24 @@ std::vector<int64_t> shuffled(int64_t count, uint64_t seed, int64_t epoch) {
     std::swap(order[static_cast<size_t>(i)], order[static_cast<size_t>(j)]);
   }
   return order;
+}
+
+/// Throws Error where there is no room for the stack of the next of so many threads: the system then says no more than
+/// when there are too many threads. No smaller batch helps, so that it is no OutOfMemory.
+void check_room_for_stack(size_t started, int threads) {
+  pthread_attr_t defaults;
+  size_t bytes = 0;
+  if (::pthread_getattr_default_np(&defaults) != 0) {
+    return;
+  }
+  ::pthread_attr_getstacksize(&defaults, &bytes);
+  ::pthread_attr_destroy(&defaults);
+  void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (room == MAP_FAILED) {
+    const auto in_use = static_cast<size_t>(allocator(kCpu).statistics().allocated);
+    fail("loader", "num_workers: no stack for thread {} of {}: {}", started + 1, threads, no_room_text(bytes, in_use));
+  }
+  ::munmap(room, bytes);
 }
 
 }  // namespace
@@ -78,6 +101,7 @@ class Loader::Implementation {
         workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
       }
     } catch (const std::system_error& error) {
+      check_room_for_stack(workers_.size(), options.num_workers);
       fail("loader", "num_workers: the system gives {} of {} threads: {}", workers_.size(), options.num_workers,
            error.code().message());
     }
@@ -110,6 +134,7 @@ class Loader::Implementation {
     return std::move(slot.batch);
   }
 
+  [[nodiscard]] int64_t batch_size() const { return options_.batch_size; }
   [[nodiscard]] int64_t batches_per_epoch() const { return epoch_batches_; }
   [[nodiscard]] int64_t num_steps() const { return num_steps_; }
   [[nodiscard]] int64_t num_images() const { return num_images_; }
@@ -238,6 +263,10 @@ Loader& Loader::operator=(Loader&&) noexcept = default;
 std::optional<Batch> Loader::next() {
   return implementation_->next();
 }
+int64_t Loader::batch_size() const {
+  return implementation_->batch_size();
+}
+
 int64_t Loader::batches_per_epoch() const {
   return implementation_->batches_per_epoch();
 }

@@ -61,6 +61,8 @@ class Loader {
   /// turn comes, and on every later call.
   std::optional<Batch> next();
 
+  /// Images of each batch but the last of an epoch.
+  [[nodiscard]] int64_t batch_size() const;
   /// Batches of a whole epoch.
   [[nodiscard]] int64_t batches_per_epoch() const;
   /// Batches of the whole run, counted from step 0.

@@ -9,10 +9,8 @@
 using namespace norma;  // NOLINT: an example reads better without prefixes
 
 void print_layout(const std::string& name, const Tensor& x) {
-  if (x.defined()) {
-    std::printf("%s: %s %s, strides %s\n", name.c_str(), std::string(to_string(x.dtype())).c_str(),
-                to_string(x.sizes()).c_str(), to_string(x.strides()).c_str());
-  }
+  std::printf("%s: %s %s, strides %s\n", name.c_str(), std::string(to_string(x.dtype())).c_str(),
+              to_string(x.sizes()).c_str(), to_string(x.strides()).c_str());
 }
 
 int main() {

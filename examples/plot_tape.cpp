@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <string>
 
 using namespace norma;  // NOLINT: an example reads better without prefixes
 
@@ -22,13 +23,14 @@ int main(int argc, char** argv) {
   const Tensor loss = mean(y);
 
   const Tape tape(loss);
+  const std::string picture = tape.graphviz({{"weight", weight}, {"gamma", gamma}, {"beta", beta}});
   std::printf("%s\n", tape.summary().c_str());  // who keeps how many bytes for the backward pass
   if (argc < 2) {
-    std::printf("%s", tape.graphviz().c_str());
+    std::printf("%s", picture.c_str());
     return 0;
   }
   std::ofstream file(argv[1]);
-  file << tape.graphviz() << std::flush;
+  file << picture << std::flush;
   if (!file.good()) {
     std::fprintf(stderr, "cannot write %s\n", argv[1]);
     return 1;

@@ -198,6 +198,20 @@ std::string recognize_model(const nn::NamedTensors& tensors) {
   return "";
 }
 
+int64_t least_image_size(const std::string& name, int64_t patch_size) {
+  constexpr int64_t kHalvings = 3;  // before the stages behind the first
+  return find(name).outline.is_convnext ? patch_size << kHalvings : 1;
+}
+
+std::string complete_norm(const std::string& name, const std::string& spec) {
+  const Entry& entry = find(name);
+  nn::NormChoice choice = nn::parse_norm(spec.empty() ? entry.own_norm : spec);
+  for (const auto& [option, value] : entry.norms.defaults) {
+    choice = nn::with_default(std::move(choice), option, value);
+  }
+  return nn::complete_spec(choice);
+}
+
 std::string own_norm(const std::string& name) {
   return find(name).own_norm;
 }

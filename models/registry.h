@@ -55,6 +55,14 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
 /// name.
 std::string own_norm(const std::string& name);
 
+/// The norm that the networks of a name make of a spec, with every option that its layers read, as nn::complete_spec();
+/// of "", the own norm. Two specs with the same text are one norm there. Throws Error for an unknown name or spec.
+std::string complete_norm(const std::string& name, const std::string& spec);
+
+/// Height and width of the smallest images that the networks of a name take, with patches of that size where they have
+/// patches; 1 for those that take any. Throws Error for an unknown name.
+int64_t least_image_size(const std::string& name, int64_t patch_size);
+
 /// The network whose state dict these tensors could be, by their names and sizes, whatever its norm, classes and
 /// options; "" when they are of none. Not all of its tensors need be there.
 std::string recognize_model(const nn::NamedTensors& tensors);

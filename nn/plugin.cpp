@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -23,12 +25,17 @@ std::string last_error() {
   return text == nullptr ? "no reason given" : text;
 }
 
+std::vector<PluginRecord>& records() {
+  static std::vector<PluginRecord> instance;
+  return instance;
+}
+
 }  // namespace
 
 void load_plugin(const std::filesystem::path& file) {
-  // Without a slash the system would look for it among its own libraries.
-  const std::string path = std::filesystem::absolute(file).string();
-  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  PluginRecord record = read_plugin(file);
+  // Absolute: without a slash the system would look for it among its own libraries.
+  void* library = ::dlopen(record.file.c_str(), RTLD_NOW | RTLD_LOCAL);
   check(library != nullptr, kOp, "cannot load {}", last_error());
   static std::set<void*> loaded;
   if (loaded.contains(library)) {
@@ -49,9 +56,17 @@ void load_plugin(const std::filesystem::path& file) {
   } catch (const std::exception& error) {
     fail(kOp, "{}: {}", file.string(), error.what());
   }
-  check(norm_names().size() > before.size(), kOp, "{}: expected it to register a norm with a name of its own, got none",
+  const std::vector<std::string> after = norm_names();
+  check(after.size() > before.size(), kOp, "{}: expected it to register a norm with a name of its own, got none",
         file.string());
+  std::copy_if(after.begin(), after.end(), std::back_inserter(record.norms),
+               [&](const std::string& name) { return std::find(before.begin(), before.end(), name) == before.end(); });
+  records().push_back(std::move(record));
   loaded.insert(library);
+}
+
+const std::vector<PluginRecord>& loaded_plugins() {
+  return records();
 }
 
 }  // namespace norma::nn

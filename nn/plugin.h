@@ -3,11 +3,13 @@
 #include "core/tape.h"
 #include "nn/module.h"
 #include "nn/norm/factory.h"
+#include "nn/plugin_file.h"
 #include "ops/norm/spec.h"
 
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 namespace norma::nn {
 
@@ -40,10 +42,13 @@ inline constexpr PluginAbi kPluginAbi{
     sizeof(BackwardContext),
 };
 
-/// Loads a plug-in, which registers its norms, and keeps it until the program ends. Throws Error for a file that cannot
-/// be loaded, that is no plug-in or was built for another Norma, that registers nothing or a name that is taken, and
-/// what its registration throws.
+/// Loads a plug-in, which registers its norms, and keeps it until the program ends. That runs code of the file. Throws
+/// Error as read_plugin(), for a file that cannot be loaded, that is no plug-in or was built for another Norma, that
+/// registers nothing or a name that is taken, and what its registration throws.
 void load_plugin(const std::filesystem::path& file);
+
+/// Those that are loaded, in the order in which they were.
+const std::vector<PluginRecord>& loaded_plugins();
 
 }  // namespace norma::nn
 

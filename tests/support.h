@@ -16,13 +16,24 @@
 namespace norma::test {
 
 /// Where the elements of a test input lie.
-enum class Layout { contiguous, channels_last, strided };
-inline constexpr Layout kLayouts[] = {Layout::contiguous, Layout::channels_last, Layout::strided};
+enum class Layout { contiguous, channels_last, strided, unaligned };
+inline constexpr Layout kLayouts[] = {Layout::contiguous, Layout::channels_last, Layout::strided, Layout::unaligned};
 std::string to_string(Layout layout);
+
+/// x's values with its strides, from element 1 of their storage on: no vector of 16 bytes begins there.
+inline Tensor unaligned(const Tensor& x) {
+  const Tensor storage = zeros({x.numel() + 1}, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor y = alias(storage, x.sizes(), x.strides(), /* offset= */ 1);
+  copy_into(x, y);
+  return y.detach();
+}
 
 /// x's values in another layout. `strided`: axes permuted in memory with gaps between elements and an offset.
 /// channels_last needs rank 4; other ranks stay contiguous.
 inline Tensor in_layout(const Tensor& x, Layout layout) {
+  if (layout == Layout::unaligned) {
+    return unaligned(copy_of(x, MemoryFormat::contiguous));
+  }
   if (layout == Layout::strided) {
     Sizes padded;
     for (const int64_t size : x.sizes()) {
@@ -48,6 +59,7 @@ inline std::string to_string(Layout layout) {
     case Layout::contiguous: return "contiguous";
     case Layout::channels_last: return "channels_last";
     case Layout::strided: return "strided";
+    case Layout::unaligned: return "unaligned";
   }
   return "?";
 }

@@ -5,6 +5,7 @@
 #include "core/simd/target.h"
 #include "core/version.h"
 #include "data/image_file.h"
+#include "nn/plugin.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -150,6 +151,7 @@ Environment environment() {
   std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};
   result.device = device_text();
+  result.plugins = nn::loaded_plugins();
   for (const auto& [name, text] : cuda_facts()) {
     if (name.starts_with("cuda:")) {
       result.devices.push_back(name);

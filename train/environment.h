@@ -1,5 +1,7 @@
 #pragma once
 
+#include "nn/plugin_file.h"
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,6 +22,7 @@ struct Environment {
   std::vector<std::string> instruction_sets;                   ///< of the CPU, those that matter to tensors
   std::vector<std::pair<std::string, std::string>> libraries;  ///< name, version; by name
   std::vector<std::string> devices;                            ///< "cpu", "cuda:0"
+  std::vector<nn::PluginRecord> plugins = {};                  ///< that are loaded
   std::string device;  ///< where tensors lay: "cpu", "cuda:0, NVIDIA H200, …"; "": in a file from before it was noted
 };
 
@@ -36,6 +39,15 @@ Environment environment_from_json(const std::string& text, const std::string& wh
 inline constexpr const char* kVersionsKey = "versions";
 /// Norma and the libraries it computes with, which decide the bits, as a JSON object: {"norma":"1.0","oneDNN":"2.6.3"}.
 std::string versions_json();
+
+/// What a checkpoint keeps plugins_json() under, in Checkpoint::options; it has none of a run without plug-ins.
+inline constexpr const char* kPluginsKey = "plugins";
+/// Records of plug-ins as a JSON list, [{"file":"/my.so","sha256":"…","norms":["my"]}], and back. The second throws
+/// Error, with `where` before it, for a text that is none.
+std::string plugins_json(const std::vector<nn::PluginRecord>& plugins);
+std::vector<nn::PluginRecord> plugins_from_json(const std::string& text, const std::string& where);
+/// "/my.so (sha256 …), …".
+std::string plugins_text(const std::vector<nn::PluginRecord>& plugins);
 
 /// Name and version of the library that does convolutions and matrix products; empty where there is none.
 std::vector<std::pair<std::string, std::string>> compute_libraries();

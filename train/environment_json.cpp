@@ -1,25 +1,66 @@
 #include "train/environment.h"
 
+#include "core/error.h"
+#include "core/excerpt.h"
 #include "core/version.h"
-
 #include "data/json.h"
 
 namespace norma::train {
 
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+Json plugins_to_json(const std::vector<nn::PluginRecord>& plugins) {
+  Json list = Json::array();
+  for (const nn::PluginRecord& plugin : plugins) {
+    list.push_back({{"file", plugin.file}, {"sha256", plugin.sha256}, {"norms", plugin.norms}});
+  }
+  return list;
+}
+
+}  // namespace
+
 std::string to_json(const Environment& e) {
   Json libraries = Json::object();
   for (const auto& [name, version] : e.libraries) {
     libraries[name] = version;
   }
-  const Json json = {{"norma", e.norma},       {"cpu", e.cpu},
-                     {"system", e.system},     {"compiler", e.compiler},
-                     {"build", e.build},       {"cores", e.cores},
-                     {"threads", e.threads},   {"memory", e.memory},
-                     {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
-                     {"devices", e.devices},   {"device", e.device}};
+  Json json = {{"norma", e.norma},       {"cpu", e.cpu},
+               {"system", e.system},     {"compiler", e.compiler},
+               {"build", e.build},       {"cores", e.cores},
+               {"threads", e.threads},   {"memory", e.memory},
+               {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
+               {"devices", e.devices},   {"device", e.device}};
+  if (!e.plugins.empty()) {
+    json["plugins"] = plugins_to_json(e.plugins);
+  }
   return data::json_text(json);
+}
+
+std::string plugins_json(const std::vector<nn::PluginRecord>& plugins) {
+  return data::json_text(plugins_to_json(plugins));
+}
+
+std::vector<nn::PluginRecord> plugins_from_json(const std::string& text, const std::string& where) {
+  const nlohmann::json list = data::parse_json(where, "plugins", text);
+  check(list.is_array(), where, "plugins: expected a list, got {}", data::json_excerpt(list));
+  std::vector<nn::PluginRecord> plugins;
+  for (const nlohmann::json& one : list) {
+    plugins.push_back({.file = data::json_field<std::string>(where, one, "file"),
+                       .sha256 = data::json_field<std::string>(where, one, "sha256"),
+                       .norms = data::json_field<std::vector<std::string>>(where, one, "norms")});
+  }
+  return plugins;
+}
+
+std::string plugins_text(const std::vector<nn::PluginRecord>& plugins) {
+  std::string text;
+  for (const nn::PluginRecord& plugin : plugins) {
+    text += fmt::format("{}{} (sha256 {})", text.empty() ? "" : ", ", excerpt(plugin.file, plugin.file.size()),
+                        excerpt(plugin.sha256));
+  }
+  return text;
 }
 
 std::string versions_json() {
@@ -46,6 +87,9 @@ Environment environment_from_json(const std::string& text, const std::string& wh
   read("devices", e.devices);
   if (json.contains("device")) {  // files of version 0.1 have none
     read("device", e.device);
+  }
+  if (json.contains("plugins")) {
+    e.plugins = plugins_from_json(data::json_text(json["plugins"]), where);
   }
   for (const auto& library : data::json_field<std::map<std::string, std::string>>(where, json, "libraries")) {
     e.libraries.push_back(library);

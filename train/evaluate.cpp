@@ -1,5 +1,6 @@
 #include "train/evaluate.h"
 
+#include "core/allocator.h"
 #include "core/copy.h"
 #include "core/tape.h"
 #include "ops/loss/loss.h"
@@ -7,10 +8,14 @@
 #include "ops/shape/copy.h"
 #include "train/interrupt.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <new>
+#include <string>
 #include <vector>
 
 namespace norma::train {
@@ -60,10 +65,14 @@ int64_t count_in_top(const Tensor& logits, const std::vector<int64_t>& labels) {
   return count;
 }
 
-}  // namespace
+[[noreturn]] void fail_for_memory(const data::Loader& batches, const std::string& reason) {
+  throw OutOfMemory(
+      fmt::format("evaluate: batch-size: {} images do not fit into memory ({}): a smaller --batch-size may",
+                  batches.batch_size(), reason));
+}
 
-Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision,
-                    const EvaluateOptions& options) {
+Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precision& precision,
+                        const EvaluateOptions& options) {
   const EvaluationMode mode(model);
   const NoGradGuard no_grad;
   const PrecisionScope scope(precision);
@@ -108,6 +117,19 @@ Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& p
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+}  // namespace
+
+Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision,
+                    const EvaluateOptions& options) {
+  try {
+    return evaluate_all(model, batches, precision, options);
+  } catch (const OutOfMemory& error) {
+    fail_for_memory(batches, error.what());
+  } catch (const std::bad_alloc&) {
+    fail_for_memory(batches, "the system has none left");
+  }
 }
 
 }  // namespace norma::train

@@ -36,7 +36,7 @@ struct EvaluateOptions {
 
 /// Runs the model in evaluation mode over all batches, without gradients; its mode is as before afterwards.
 /// `model` is in the precision (convert_model()); the images are converted, and the loss is computed in float32 or
-/// wider.
+/// wider. Throws OutOfMemory that names the size of the batches where one does not fit.
 Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision = {},
                     const EvaluateOptions& options = {});
 

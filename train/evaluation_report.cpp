@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "data/json.h"
+#include "train/environment.h"
 
 #include <cmath>
 #include <optional>
@@ -84,24 +85,27 @@ std::string evaluation_json(const Evaluation& evaluation, const ConfusionMatrix&
         {{"name", answers.class_names()[i]}, {"images", images}, {"correct", correct}, {"top1", percent(share)}});
   }
   const auto rate = static_cast<double>(evaluation.images) / evaluation.seconds;
-  const Json json = {{"evaluation",
-                      {{"loss", number_or_null(evaluation.loss)},
-                       {"top1", percent(evaluation.accuracy)},
-                       {"top5", percent(evaluation.top5)},
-                       {"images", evaluation.images},
-                       {"skipped_images", evaluation.skipped_images},
-                       {"images_per_second", number_or_null(rate)},
-                       {"seconds", evaluation.seconds},
-                       {"complete", evaluation.complete}}},
-                     {"classes", classes},
-                     {"settings",
-                      {{"checkpoint", settings.checkpoint},
-                       {"use_ema", settings.averaged_weights},
-                       {"recalibrate", settings.recalibrate},
-                       {"fold", settings.fold},
-                       {"device", settings.device},
-                       {"threads", settings.threads},
-                       {"recipe", data::parse_json("eval", "the recipe", settings.recipe)}}}};
+  Json json = {{"evaluation",
+                {{"loss", number_or_null(evaluation.loss)},
+                 {"top1", percent(evaluation.accuracy)},
+                 {"top5", percent(evaluation.top5)},
+                 {"images", evaluation.images},
+                 {"skipped_images", evaluation.skipped_images},
+                 {"images_per_second", number_or_null(rate)},
+                 {"seconds", evaluation.seconds},
+                 {"complete", evaluation.complete}}},
+               {"classes", classes},
+               {"settings",
+                {{"checkpoint", settings.checkpoint},
+                 {"use_ema", settings.averaged_weights},
+                 {"recalibrate", settings.recalibrate},
+                 {"fold", settings.fold},
+                 {"device", settings.device},
+                 {"threads", settings.threads},
+                 {"recipe", data::parse_json("eval", "the recipe", settings.recipe)}}}};
+  if (!settings.plugins.empty()) {
+    json["settings"]["plugins"] = data::parse_json("eval", "plugins", plugins_json(settings.plugins));
+  }
   try {
     return data::json_text(json, /* indent= */ 1) + "\n";
   } catch (const nlohmann::json::exception&) {

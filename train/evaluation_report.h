@@ -1,5 +1,6 @@
 #pragma once
 
+#include "nn/plugin_file.h"
 #include "train/evaluate.h"
 
 #include <cstdint>
@@ -41,6 +42,7 @@ struct EvaluationSettings {
   std::string device;
   int threads = 1;
   std::string recipe;  ///< to_json()
+  std::vector<nn::PluginRecord> plugins = {};
 };
 
 /// JSON: "evaluation" (loss, top1 and top5 in percent as in timm's validate.py, images, skipped_images,

@@ -9,9 +9,11 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <system_error>
 
 namespace norma::train {
 
@@ -80,6 +82,27 @@ constexpr int kFileVersion = 3;
 constexpr int kSummary = 5;
 constexpr int kSessionLog = 7;
 
+constexpr std::string_view kPrefix = "events.out.tfevents.";
+
+/// The seconds in the name of a folder's next file: those of the clock, or more than all earlier files have.
+/// TensorBoard reads the files in the order of their names, and the clock may have been set back.
+int64_t next_seconds(const std::filesystem::path& folder) {
+  constexpr int64_t kLast = 9'999'999'998;  // names of ten digits sort as their numbers
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    int64_t number = 0;
+    if (name.starts_with(kPrefix) &&
+        std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), number).ec == std::errc() &&
+        number <= kLast) {
+      seconds = std::max(seconds, number + 1);
+    }
+  }
+  return seconds;
+}
+
 /// TFRecord's mask: CRCs of data that hold CRCs are weak.
 uint32_t masked(uint32_t crc) {
   return std::rotr(crc, 15) + 0xA282EAD8U;
@@ -109,12 +132,12 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
-  const auto seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-  path_ = folder / fmt::format("events.out.tfevents.{:010}.{}.norma", seconds.count(), ::getpid());
-  file_.reset(std::fopen(path_.c_str(), "ab"));
-  if (!file_) {
-    cannot_write("events", path_, errno);
+  for (int64_t seconds = next_seconds(folder); !file_; ++seconds) {
+    path_ = folder / fmt::format("{}{:010}.{}.norma", kPrefix, seconds, ::getpid());
+    file_.reset(std::fopen(path_.c_str(), "wbx"));
+    if (!file_ && errno != EEXIST) {
+      cannot_write("events", path_, errno);
+    }
   }
   write(event(0, kFileVersion, "brain.Event:2"));
   if (first_step > 0) {

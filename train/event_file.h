@@ -20,7 +20,8 @@ uint32_t crc32c(std::string_view bytes);
 /// call returns.
 class EventFile {
  public:
-  /// Starts a file of its own, "events.out.tfevents.<seconds>.<process>.norma", in a folder that is there.
+  /// Starts a file of its own, "events.out.tfevents.<seconds>.<process>.norma", in a folder that is there; its name
+  /// comes after those of all others there, whatever the clock says.
   /// `first_step`: TensorBoard drops what earlier files of the folder say of this step and later ones; 0: nothing.
   /// Throws Error that names the file when it cannot be written, as the others do.
   explicit EventFile(const std::filesystem::path& folder, int64_t first_step = 0);

@@ -11,10 +11,15 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <utility>
 
 namespace norma::train {
 
 namespace {
+
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
 
 /// The process that has written its number into the lock's file; "" when there is none to be read.
 std::string holder(int descriptor) {
@@ -28,20 +33,42 @@ std::string holder(int descriptor) {
 }
 
 /// True iff the name still stands for the open file: who held the lock before may have removed it.
-bool is_named(int descriptor, const std::filesystem::path& file) {
+bool is_named(int descriptor, int folder) {
   struct stat open {};
   struct stat named {};
-  return ::fstat(descriptor, &open) == 0 && ::stat(file.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
-         open.st_ino == named.st_ino;
+  return ::fstat(descriptor, &open) == 0 && ::fstatat(folder, kLockName, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         is_same(open, named);
 }
 
 }  // namespace
 
-FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder) : file_(folder / ".norma-lock") {
+HeldFolder::HeldFolder(std::string_view op, std::filesystem::path folder)
+    : op_(op),
+      folder_(std::move(folder)),
+      descriptor_(::open(folder_.empty() ? "." : folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (descriptor_ < 0) {
+    cannot_write(op_, folder_, errno);
+  }
+}
+
+HeldFolder::~HeldFolder() {
+  ::close(descriptor_);
+}
+
+void HeldFolder::check_in_place() const {
+  struct stat held {};
+  struct stat named {};
+  check(::fstat(descriptor_, &held) == 0 && ::stat(folder_.empty() ? "." : folder_.c_str(), &named) == 0 &&
+            is_same(held, named),
+        op_, "'{}' was moved or removed while results were written into it: nothing more is written", folder_.string());
+}
+
+FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder) : folder_(op, folder) {
   for (;;) {
-    const int descriptor = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int descriptor =
+        ::openat(folder_.descriptor(), kLockName, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (descriptor < 0) {
-      cannot_write(op, file_, errno);
+      cannot_write(op, folder / kLockName, errno);
     }
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       const std::string process = holder(descriptor);
@@ -49,7 +76,7 @@ FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder)
       fail(op, "'{}' is being written by another process{}: wait for it, or choose another output folder",
            folder.string(), process.empty() ? "" : " (" + process + ")");
     }
-    if (is_named(descriptor, file_)) {
+    if (is_named(descriptor, folder_.descriptor())) {
       descriptor_ = descriptor;
       break;
     }
@@ -63,7 +90,9 @@ FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder)
 }
 
 FolderLock::~FolderLock() {
-  ::unlink(file_.c_str());
+  if (is_named(descriptor_, folder_.descriptor())) {
+    ::unlinkat(folder_.descriptor(), kLockName, 0);
+  }
   ::close(descriptor_);
 }
 

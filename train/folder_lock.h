@@ -6,8 +6,32 @@
 
 namespace norma::train {
 
+/// A folder that results are written into by its name, and that is held open meanwhile: one that takes its place under
+/// that name is noticed.
+class HeldFolder {
+ public:
+  /// Throws Error "op: cannot write FOLDER: …" when it cannot be opened.
+  HeldFolder(std::string_view op, std::filesystem::path folder);
+  ~HeldFolder();
+  HeldFolder(const HeldFolder&) = delete;
+  HeldFolder& operator=(const HeldFolder&) = delete;
+
+  /// Before each write: throws Error "op: 'FOLDER' was moved or removed …" when the name stands for another folder, or
+  /// none.
+  void check_in_place() const;
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+
+ private:
+  std::string op_;
+  std::filesystem::path folder_;
+  int descriptor_ = -1;
+};
+
+/// The file of a FolderLock. A process that is killed leaves it.
+inline constexpr const char* kLockName = ".norma-lock";
+
 /// While one lives, no other process gets one of the same folder: for what writes its results there. It is a lock of
-/// the system on the file ".norma-lock", which ends with the process, however that ends.
+/// the system on the file kLockName, which ends with the process, however that ends.
 class FolderLock {
  public:
   /// Throws Error "op: 'FOLDER' is being written by another process (PID)", and Error when the folder cannot be
@@ -17,8 +41,11 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
+  /// See HeldFolder.
+  void check_in_place() const { folder_.check_in_place(); }
+
  private:
-  std::filesystem::path file_;
+  HeldFolder folder_;
   int descriptor_ = -1;
 };
 

@@ -3,6 +3,9 @@
 #include "core/input_file.h"
 #include "train/output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdint>
 #include <sstream>
@@ -31,9 +34,16 @@ LogFile::LogFile(std::string op, std::filesystem::path file, const std::vector<s
     text += line + "\n";
   }
   write_text_file(op_, path_, text);
-  file_.reset(std::fopen(path_.c_str(), "a"));
-  if (!file_) {
+  // It is there now: one that would have to be made were in another folder, which has taken this one's place.
+  const int descriptor = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (descriptor < 0) {
     cannot_write(op_, path_, errno);
+  }
+  file_.reset(::fdopen(descriptor, "a"));
+  if (!file_) {
+    const int error = errno;
+    ::close(descriptor);
+    cannot_write(op_, path_, error);
   }
 }
 

@@ -53,6 +53,17 @@ std::string optional_number(const std::optional<double>& value) {
 
 }  // namespace
 
+bool has_finished_epoch_row(const std::filesystem::path& file) {
+  const std::vector<std::string> lines = whole_lines("metrics", file);
+  if (lines.empty() || !lines.front().starts_with(kHeader)) {
+    return false;
+  }
+  return std::any_of(lines.begin() + 1, lines.end(), [](const std::string& row) {
+    const size_t comma = row.find(',');
+    return comma != std::string::npos && (std::strtod(row.c_str() + comma + 1, nullptr) >= 1 || !row.ends_with(","));
+  });
+}
+
 MetricsLog::MetricsLog(const std::filesystem::path& file, const EarlierRows& earlier, MetricsColumns columns)
     : columns_(columns) {
   check_replaceable("metrics", file, "the log of a training run", [](std::string_view beginning) {

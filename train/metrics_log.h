@@ -36,6 +36,9 @@ enum class MetricsColumns {
   ema  ///< two more, for the figures of averaged weights
 };
 
+/// True iff a file of that name is such a log and has a row from behind the first epoch, or of an evaluation.
+bool has_finished_epoch_row(const std::filesystem::path& file);
+
 /// A CSV file of what happened during training. Every row is on the disk when write() returns.
 class MetricsLog {
  public:

@@ -4,10 +4,14 @@
 #include "core/input_file.h"
 #include "data/atomic_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -59,13 +63,14 @@ void make_output_folder(std::string_view op, const std::filesystem::path& folder
   if (error) {
     cannot_write(op, folder, error.value());
   }
-  const std::string probe = (folder / ".norma-write-test").string();
-  std::FILE* file = std::fopen(probe.c_str(), "w");
-  if (file == nullptr) {
+  // A file that was not there: a name that somebody else can foresee may be a link to a file of the user's.
+  std::string probe = (folder / ".norma-write-test-XXXXXX").string();
+  const int descriptor = ::mkostemp(probe.data(), O_CLOEXEC);
+  if (descriptor < 0) {
     cannot_write(op, folder, errno);
   }
-  std::fclose(file);
-  std::remove(probe.c_str());
+  ::close(descriptor);
+  ::unlink(probe.c_str());
 }
 
 void check_free(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names) {
@@ -94,9 +99,17 @@ void check_replaceable(std::string_view op, const std::filesystem::path& file, s
 
 void check_other_file(std::string_view op, std::string_view output_name, const std::filesystem::path& output,
                       std::string_view input_name, const std::filesystem::path& input) {
-  std::error_code error;  // files that are not there are the same as no other
-  check(!std::filesystem::equivalent(output, input, error), op, "{}: expected another file than that of {}, got '{}'",
-        output_name, input_name, output.string());
+  std::error_code error;
+  const auto full = [&](std::filesystem::path file) {
+    constexpr int kMostLinks = 40;  // the system's limit
+    for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(file, error); ++i) {
+      file = file.parent_path() / std::filesystem::read_symlink(file, error);
+    }
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(file, error), error);
+  };
+  // The second is for files that are not there yet, the first for further names of one that is.
+  const bool same = std::filesystem::equivalent(output, input, error) || full(output) == full(input);
+  check(!same, op, "{}: expected another file than that of {}, got '{}'", output_name, input_name, output.string());
 }
 
 void write_text_file(std::string_view op, const std::filesystem::path& file, std::string_view text) {

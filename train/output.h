@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/excerpt.h"
+
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -15,10 +17,17 @@ namespace norma::train {
 /// the work of hours: it does not throw, and the first failure is kept for output_error().
 void put(std::FILE* out, std::string_view text);
 
-/// put() to the standard output.
+/// put() to the standard output, as plain_text(): names in it may be anybody's.
 template <class... Args>
 void say(fmt::format_string<Args...> text, Args&&... args) {
-  put(stdout, fmt::format(text, std::forward<Args>(args)...));
+  put(stdout, plain_text(fmt::format(text, std::forward<Args>(args)...)));
+}
+
+/// The same to the standard error, on a line of its own: "norma: train: warning: …".
+template <class... Args>
+void warn(std::string_view op, fmt::format_string<Args...> text, Args&&... args) {
+  put(stderr,
+      fmt::format("norma: {}: warning: {}\n", op, excerpt(fmt::format(text, std::forward<Args>(args)...), 10000)));
 }
 
 /// The value of errno of the first put() that failed; 0: none did.
@@ -44,8 +53,8 @@ void check_free(std::string_view op, const std::filesystem::path& folder, std::i
 void check_replaceable(std::string_view op, const std::filesystem::path& file, std::string_view kind,
                        const std::function<bool(std::string_view beginning)>& is_former);
 
-/// Throws Error when `output`, which is to be written, is `input`, under whatever names and links; the other two are
-/// what users call them: "--output".
+/// Throws Error when `output`, which is to be written, is `input`, under whatever names and links, there or not; the
+/// other two are what users call them: "--output".
 void check_other_file(std::string_view op, std::string_view output_name, const std::filesystem::path& output,
                       std::string_view input_name, const std::filesystem::path& input);
 

@@ -63,14 +63,6 @@ PrecisionScope::PrecisionScope(const Precision& precision) : tf32_(precision.tf3
   }
 }
 
-std::string bfloat16_text() {
-  if (bfloat16_in_hardware()) {
-    return "convolutions and matrix products in hardware (AMX)";
-  }
-  return has_bfloat16_primitives() ? "through float32: this CPU has no AMX"
-                                   : "through float32: needs oneDNN and a CPU with AMX";
-}
-
 std::string precision_note(const Precision& precision, Device device) {
   if (device_functions.table("precision", device).has_tensor_cores) {
     return "";
@@ -79,7 +71,7 @@ std::string precision_note(const Precision& precision, Device device) {
     return fmt::format("tf32 is float32 on {}: TF32 is for CUDA", to_string(device));
   }
   const DType computed = precision.autocast.value_or(precision.dtype);
-  if (computed == DType::bfloat16 && !bfloat16_in_hardware()) {
+  if (computed == DType::bfloat16 && !bfloat16_is_fast()) {
     return fmt::format("{} is slower than float32 here: {}", precision.name, bfloat16_text());
   }
   if (computed == DType::float16) {

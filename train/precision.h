@@ -50,8 +50,6 @@ class PrecisionScope {
   std::optional<Autocast> autocast_;
 };
 
-/// How bfloat16 is computed here, in a few words.
-std::string bfloat16_text();
 /// One line for people when the precision is slow on a device, or is not what its name says there, else "".
 std::string precision_note(const Precision& precision, Device device);
 

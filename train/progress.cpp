@@ -91,10 +91,10 @@ void Progress::draw(const ProgressState& state) {
     left += options_.time_after(step_seconds * static_cast<double>(options_.total_steps));
   }
   if (!terminal_) {
-    put(options_.out, progress_line(options_, state, left, /* width= */ 0) + "\n");
+    put(options_.out, plain_text(progress_line(options_, state, left, /* width= */ 0)) + "\n");
   } else {
     const int width = terminal_width(options_.out);
-    const std::string line = progress_line(options_, state, left, width);
+    const std::string line = plain_text(progress_line(options_, state, left, width));
     put(options_.out, fmt::format("\r{}\x1b[K", line.substr(0, static_cast<size_t>(std::max(width - 1, 1)))));
     drawn_ = true;
   }
@@ -112,12 +112,12 @@ void Progress::print(std::string_view text) {
     return;
   }
   clear();
-  put(options_.out, fmt::format("{}\n", text));
+  put(options_.out, plain_text(text) + "\n");
 }
 
 void Progress::warn(std::string_view text) {
   clear();
-  put(stderr, fmt::format("{}\n", text));
+  put(stderr, plain_text(text) + "\n");
 }
 
 }  // namespace norma::train

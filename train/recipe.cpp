@@ -21,6 +21,7 @@ namespace {
 
 /// Images below this are too small for ConvNeXt's patches of 4 pixels: four stages would leave one pixel of 32.
 constexpr int64_t kSmallImage = 64;
+constexpr int64_t kPatchSize = 4;  ///< of ConvNeXt, where nothing else is said
 
 using Json = nlohmann::ordered_json;
 
@@ -120,6 +121,14 @@ Json fields_to_json(const Recipe& recipe) {
   return json;
 }
 
+/// The option, or what holds without it.
+std::optional<int64_t> patch_size_of(const Recipe& recipe) {
+  if (!recipe.patch_size && models::model_takes(recipe.model, "patch_size") && recipe.image_size < kSmallImage) {
+    return 2;
+  }
+  return recipe.patch_size;
+}
+
 nn::NormPolicy policy_of(const Recipe& recipe) {
   return recipe.norm_policy.empty() ? nn::NormPolicy{}
                                     : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
@@ -168,6 +177,10 @@ void check_recipe(const Recipe& recipe) {
     check_range("train", "layer-scale", *recipe.layer_scale, ranges::kLayerScale);
   }
   check_range("train", "drop-path", recipe.drop_path, ranges::kDropPath);
+  const int64_t patch_size = patch_size_of(recipe).value_or(kPatchSize);
+  const int64_t least = models::least_image_size(recipe.model, patch_size);
+  check(recipe.image_size >= least, "train", "img-size: expected at least {} for {} with a patch-size of {}, got {}",
+        least, recipe.model, patch_size, recipe.image_size);
   check_optimisation(recipe);
 }
 
@@ -260,15 +273,11 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
 }
 
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes) {
-  std::optional<int64_t> patch_size = recipe.patch_size;
-  if (!patch_size && models::model_takes(recipe.model, "patch_size") && recipe.image_size < kSmallImage) {
-    patch_size = 2;
-  }
   auto model = models::create_model(recipe.model, {.num_classes = num_classes,
                                                    .norm = recipe.norm,
                                                    .conv_layer = recipe.conv_layer,
                                                    .small_stem = recipe.small_stem,
-                                                   .patch_size = patch_size,
+                                                   .patch_size = patch_size_of(recipe),
                                                    .zero_init_last = recipe.zero_init_last,
                                                    .layer_scale = recipe.layer_scale,
                                                    .drop_path = recipe.drop_path,

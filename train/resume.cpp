@@ -73,6 +73,22 @@ void check_same_run(const Recipe& before, const Recipe& now) {
   same("cast", fmt::format("{}", fmt::join(before.cast, ",")), fmt::format("{}", fmt::join(now.cast, ",")));
 }
 
+void check_changes_count(const Recipe& before, const Recipe& now, int64_t steps) {
+  Recipe heeded = now;
+  // These are for evaluations, too, and a length that is another one makes more steps or is refused.
+  heeded.data_dir = before.data_dir;
+  heeded.skip_bad_images = before.skip_bad_images;
+  heeded.test_images = before.test_images;
+  heeded.interpolation = before.interpolation;
+  heeded.crop_pct = before.crop_pct;
+  heeded.epochs = before.epochs;
+  heeded.images = before.images;
+  const std::vector<std::string> changes = differences(before, heeded);
+  check(changes.empty(), "resume",
+        "the run is complete after {} steps, and would not heed {}: --epochs or --images make it longer", steps,
+        fmt::format("{}", fmt::join(changes, ", ")));
+}
+
 void check_data_dir(std::string_view op, const Recipe& of_checkpoint, const Recipe& now) {
   const std::string& folder = of_checkpoint.data_dir;
   check(folder.empty() || now.data_dir != folder || path_exists(op, folder), op,

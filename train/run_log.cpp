@@ -35,6 +35,7 @@ struct Kept {
   std::filesystem::path folder;
   int64_t last_step = 0;
   int64_t epochs = 0;
+  int64_t last_step_of_epochs = 0;  ///< at most, where the last epoch may be cut short
 };
 
 /// metrics.csv gets its row last. Where that of the last step is missing, the others' are written again.
@@ -47,6 +48,7 @@ Kept kept_of(const RunLogOptions& options, bool has_last_step) {
   if (options.ended && has_last_step && kept.last_step % options.steps_per_epoch != 0) {
     ++kept.epochs;
   }
+  kept.last_step_of_epochs = kept.epochs * options.steps_per_epoch;
   return kept;
 }
 
@@ -73,12 +75,12 @@ std::vector<std::string> json_lines(const Kept& kept) {
   for (const std::string& line : whole_lines("train", kept.folder / kJsonName)) {
     try {
       const nlohmann::json object = data::parse_json("train", kJsonName, line);
-      if (data::json_field<int64_t>("train", object, "step") > kept.last_step) {
+      const auto step = data::json_field<int64_t>("train", object, "step");
+      if (step > kept.last_step) {
         break;
       }
       // A run that ended inside an epoch, and goes on as a longer one, writes that epoch again.
-      if (data::json_field<std::string>("train", object, "type") == kEpochType &&
-          data::json_field<int64_t>("train", object, "epoch") >= kept.epochs) {
+      if (data::json_field<std::string>("train", object, "type") == kEpochType && step > kept.last_step_of_epochs) {
         continue;
       }
     } catch (const Error&) {
@@ -128,7 +130,7 @@ std::string to_object(const Metrics& metrics) {
 
 std::string to_object(const EpochSummary& epoch) {
   return to_object(kEpochType, epoch.step,
-                   {{"epoch", static_cast<double>(epoch.epoch)},
+                   {{"epoch", static_cast<double>(epoch.epoch + 1)},  // epochs done, as in the other rows
                     {"train_loss", epoch.train_loss},
                     {"eval_loss", epoch.eval_loss},
                     {"eval_top1", epoch.eval_top1},
@@ -138,12 +140,24 @@ std::string to_object(const EpochSummary& epoch) {
 
 }  // namespace
 
+bool has_finished_epoch(const std::filesystem::path& folder) {
+  const std::vector<std::string> summary = whole_lines("train", folder / kSummaryName);
+  return (summary.size() > 1 && summary.front() == kSummaryHeader) || has_finished_epoch_row(folder / kMetricsName);
+}
+
 RunLog::RunLog(const RunLogOptions& options) {
   const bool goes_on = options.last_step > 0;
   const bool json = options.json || (goes_on && path_exists("train", options.earlier / kJsonName));
   check_own(options.folder, kSummaryName);
   if (json || path_exists("train", options.folder / kJsonName)) {
     check_own(options.folder, kJsonName);
+  }
+  std::error_code none;
+  const std::filesystem::path from = options.earlier.empty() ? "." : options.earlier;
+  if (!goes_on || !std::filesystem::equivalent(from, options.folder, none)) {
+    check(!has_finished_epoch(options.folder), "train",
+          "'{}' holds the logs of another run, which has finished an epoch: choose another output folder",
+          options.folder.string());
   }
   EarlierRows earlier;
   if (goes_on) {
@@ -155,7 +169,6 @@ RunLog::RunLog(const RunLogOptions& options) {
   if (json) {
     json_.emplace("train", options.folder / kJsonName, json_lines(kept));
   } else {  // of a run that ended before its first checkpoint; resuming would go on with it
-    std::error_code none;
     std::filesystem::remove(options.folder / kJsonName, none);
   }
 }

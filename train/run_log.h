@@ -32,13 +32,18 @@ struct RunLogOptions {
   bool json = false;  ///< write log.jsonl; also where `earlier` has one
 };
 
+/// True iff the logs of a folder have an epoch that was finished, or the end of a run.
+bool has_finished_epoch(const std::filesystem::path& folder);
+
 /// The logs of a run in its folder. metrics.csv (MetricsLog): a row per interval and per evaluation. summary.csv: a row
 /// per epoch under timm's columns, epoch,train_loss,eval_loss,eval_top1,eval_top5,lr. log.jsonl: each of those rows as
-/// a JSON object in a line of its own, "type" is "metrics" or "epoch"; numbers that are not finite are null. A run that
-/// goes on continues all of them, without a row twice or a row lost, wherever it was killed.
+/// a JSON object in a line of its own, "type" is "metrics" or "epoch", "epoch" the epochs done in both; numbers that
+/// are not finite are null. A run that goes on continues all of them, without a row twice or a row lost, wherever it
+/// was killed.
 class RunLog {
  public:
-  /// Throws Error that names the file when one cannot be written, or is there and not of a training run.
+  /// Throws Error that names the file when one cannot be written, or is there and not of a training run, and Error when
+  /// the folder has logs of a run that does not go on here and has finished an epoch.
   explicit RunLog(const RunLogOptions& options);
   /// True iff all that belongs to last_step was written before.
   [[nodiscard]] bool has_last_step() const { return metrics_->has_last_step(); }

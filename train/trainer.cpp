@@ -108,6 +108,9 @@ void Trainer::enter(std::string_view stage) const {
   if (options_.before_stage) {
     options_.before_stage(stage);
   }
+  if (lock_ && stage != "step") {
+    lock_->check_in_place();
+  }
 }
 
 Tensor Trainer::accumulate_gradients(int64_t batches, const NextBatch& next, std::unique_ptr<ObservedStep>* seen) {
@@ -216,13 +219,22 @@ double Trainer::now() const {
                         : std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+bool Trainer::has_last() const {
+  try {
+    return options_.output.empty() || load_checkpoint_metadata(checkpoint_file()).step == step_;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 TrainResult Trainer::run() {
   const auto start = std::chrono::steady_clock::now();
-  std::optional<FolderLock> lock;
+  struct Release {
+    std::shared_ptr<const FolderLock>& lock;
+    ~Release() { lock.reset(); }
+  } const release{lock_};
   if (!options_.output.empty()) {
-    if (!options_.lock) {
-      lock.emplace("train", options_.output);
-    }
+    lock_ = options_.lock ? options_.lock : std::make_shared<FolderLock>("train", options_.output);
     check_checkpoints_are_kept(options_.output, options_.resumed, step_);
     if (best_ && !path_exists("train", options_.output / kBestName)) {
       best_.reset();  // its weights are elsewhere
@@ -236,6 +248,7 @@ TrainResult Trainer::run() {
       const std::filesystem::path file = options_.output / "cast_policy.toml";
       check_replaceable("train", file, "the cast policy of a training run",
                         [&](std::string_view beginning) { return beginning.starts_with(kHead); });
+      lock_->check_in_place();
       write_text_file("train", file, fmt::format("{}{}", kHead, nn::to_text(precision_.policy)));
     }
     if (!options_.arguments.empty()) {
@@ -244,6 +257,7 @@ TrainResult Trainer::run() {
         return beginning.substr(0, beginning.find('\n')) ==
                std::string_view(options_.arguments).substr(0, options_.arguments.find('\n'));
       });
+      lock_->check_in_place();
       write_text_file("train", file, options_.arguments);
     }
   }
@@ -262,6 +276,9 @@ TrainResult Trainer::run() {
                      .time_after = options_.time_after});
   if (const std::string text = empty_classes_text(test_set_->info()); !text.empty()) {
     progress.print(text);
+  }
+  if (step_ == total_steps_ && !has_last()) {  // it goes on from another checkpoint, and makes none of its own
+    save();
   }
   // The run ended between its last checkpoint and the row of that step.
   if ((loss_steps_ > 0 || left_out_in_row_ > 0) && !row_written_) {

@@ -89,9 +89,10 @@ class Trainer {
   /// Trains to the end, or until interrupted() (interrupt.h). Writes a checkpoint at the end of every epoch, at the
   /// end, and when interrupted, and those of TrainerOptions::keep. However a run ended, the log of the resumed one has
   /// the rows of an uninterrupted one, times aside. Throws Error when the output folder holds the checkpoint of another
-  /// run or another process is writing there, when a file cannot be written, and when the loss or a gradient becomes
-  /// NaN or infinite, naming the op and the layer that gave it (Recipe::skip_nonfinite leaves such steps out); the last
-  /// checkpoint stays. Throws OutOfMemory, which says what holds the memory and the largest batch that fits.
+  /// run or the logs of a finished epoch, another process is writing there or it is moved, when a file cannot be
+  /// written, and when the loss or a gradient becomes NaN or infinite, naming the op and the layer that gave it
+  /// (Recipe::skip_nonfinite leaves such steps out); the last checkpoint stays. Throws OutOfMemory, which says what
+  /// holds the memory and the largest batch that fits.
   TrainResult run();
   /// Makes a few steps on the run's own images, and writes nothing. Call nothing else afterwards: the network has
   /// changed. Throws OutOfMemory as run() does.
@@ -142,6 +143,8 @@ class Trainer {
   [[noreturn]] void fail_for_memory(const std::string& reason);
   /// Images of all steps so far.
   [[nodiscard]] int64_t images_seen() const { return plan_.batches_before(step_) * recipe_.batch_size; }
+  /// Whether last.safetensors is whole and of this step; true where no files are written.
+  [[nodiscard]] bool has_last() const;
   void save();
   void save_for_recovery();
   /// After an evaluation: what TrainerOptions::keep says.
@@ -161,6 +164,7 @@ class Trainer {
   [[nodiscard]] double now() const;
   /// A line about this run: its label stands before the text.
   [[nodiscard]] std::string labelled(const std::string& text) const;
+  /// Begins a stage of TrainerOptions::before_stage; before one that writes, the output folder must be where it was.
   void enter(std::string_view stage) const;
   Evaluation evaluate_now();
   /// With the averaged weights; none where the recipe has no averages.
@@ -182,8 +186,9 @@ class Trainer {
   int64_t overflows_ = 0;                 // steps of this run that it left out
   Schedules schedules_;
   std::optional<Ema> ema_;
-  std::shared_ptr<nn::Module> ema_model_;  // what the averages are evaluated in; made when they are
-  Generator random_;                       // what dropping draws from
+  std::shared_ptr<nn::Module> ema_model_;   // what the averages are evaluated in; made when they are
+  Generator random_;                        // what dropping draws from
+  std::shared_ptr<const FolderLock> lock_;  // of the output folder, during run()
   std::optional<RunLog> log_;
   StepPlan plan_;
   int64_t step_ = 0;

@@ -1,5 +1,6 @@
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "nn/plugin.h"
 #include "ops/shape/copy.h"
 #include "train/checkpoint.h"
 #include "train/dataset_notes.h"
@@ -108,6 +109,9 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
     evaluated_ = {.metric = *checkpoint.metric, .step = step_};
   }
   check(step_ <= total_steps_, "train", "the checkpoint is at step {}, but the run has only {}", step_, total_steps_);
+  if (step_ == total_steps_ && checkpoint.options.contains(kRecipeKey)) {
+    check_changes_count(recipe_of(checkpoint), recipe_, step_);
+  }
   check(checkpoint.epoch == step_ / steps_per_epoch_, "train",
         "the checkpoint is at step {} in epoch {}, but an epoch has {} steps", step_, checkpoint.epoch,
         steps_per_epoch_);
@@ -191,6 +195,9 @@ Checkpoint Trainer::checkpoint() const {
                   {kVersionsKey, versions_json()}},
       .metric = evaluated_ && evaluated_->step == step_ ? std::optional(evaluated_->metric) : std::nullopt,
       .best = best_};
+  if (!nn::loaded_plugins().empty()) {
+    result.options[kPluginsKey] = plugins_json(nn::loaded_plugins());
+  }
   if (scaler_) {
     result.options[kLossScaleKey] = fmt::format("{}", scaler_->factor());
     result.options[kLossScaleStepsKey] = std::to_string(scaler_->growth_tracker());

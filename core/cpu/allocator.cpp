@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 #include <vector>
 
@@ -81,7 +82,7 @@ class CachingCpuAllocator final : public CountingAllocator {
       sizes_.erase(pointer);
       arena_.deallocate(pointer, size);
     } else {
-      cache_[size].push_back(pointer);
+      keep(pointer, size);
     }
   }
 
@@ -91,6 +92,25 @@ class CachingCpuAllocator final : public CountingAllocator {
   }
 
  private:
+  // Where there is no room to note a block, it goes back to the system: destructors come here, and must not throw.
+  void keep(void* pointer, size_t size) {
+    try {
+      cache_[size].push_back(pointer);
+    } catch (const std::bad_alloc&) {
+      if (const auto noted = cache_.find(size); noted != cache_.end() && noted->second.empty()) {
+        cache_.erase(noted);
+      }
+      give_back(pointer, size);
+    }
+  }
+
+  void give_back(void* pointer, size_t size) {
+    ASAN_UNPOISON_MEMORY_REGION(pointer, size);
+    sizes_.erase(pointer);
+    std::free(pointer);
+    statistics_.reserved -= static_cast<int64_t>(size);
+  }
+
   // The smallest cached block that fits and wastes at most a quarter of itself.
   void* take_cached(size_t size) {
     const auto found = cache_.lower_bound(size);
@@ -161,10 +181,7 @@ class CachingCpuAllocator final : public CountingAllocator {
   void release_cached() {
     for (const auto& [size, pointers] : cache_) {
       for (void* pointer : pointers) {
-        ASAN_UNPOISON_MEMORY_REGION(pointer, size);
-        sizes_.erase(pointer);
-        std::free(pointer);
-        statistics_.reserved -= static_cast<int64_t>(size);
+        give_back(pointer, size);
       }
     }
     cache_.clear();

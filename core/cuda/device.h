@@ -11,6 +11,4 @@ namespace cuda {
 void check_there(std::string_view op, int index);
 }  // namespace cuda
 
-extern const DeviceFunctions cuda_functions;
-
 }  // namespace norma

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #define NORMA_BACKEND emulated
+#define NORMA_TABLE(family) family##_emulated
 #define NORMA_KERNEL inline
 #define NORMA_DEVICE inline
 #define NORMA_LAUNCH_BOUNDS(threads)

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #define NORMA_BACKEND cuda
+#define NORMA_TABLE(family) family##_cuda
 #define NORMA_KERNEL __global__
 #define NORMA_DEVICE __device__ __forceinline__
 #define NORMA_LAUNCH_BOUNDS(threads) __launch_bounds__(threads)

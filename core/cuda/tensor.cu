@@ -1,6 +1,18 @@
-#include "core/cuda/tensor_kernels.h"
-#include "core/cuda/tensor_table.h"
+#include "core/cuda/sequences.h"
+#include "core/cuda/strided.h"
 
 namespace norma::kernels {
-constinit const TensorKernels tensor_cuda = cuda::kTensorTable;
-}
+
+using namespace NORMA_BACKEND;
+
+constinit const TensorKernels NORMA_TABLE(tensor){.copy = copy,
+                                                  .add = add,
+                                                  .fill = fill,
+                                                  .find_not_finite = find_not_finite,
+                                                  .arange = arange,
+                                                  .uniform = uniform,
+                                                  .normal = normal,
+                                                  .truncated_normal = truncated_normal,
+                                                  .randint = randint};
+
+}  // namespace norma::kernels

@@ -22,7 +22,8 @@ namespace norma::lab::bench {
 
 namespace {
 
-constexpr double kLarge = 4e6;  // bytes of an input that does not fit into the inner caches
+constexpr double kFarApart = 0.5;  // of quartiles, in shares
+constexpr double kLarge = 4e6;     // bytes of an input that does not fit into the inner caches
 
 std::string_view direction(bool backward) {
   return backward ? "backward" : "forward";
@@ -85,11 +86,13 @@ bool run_gnuplot(const std::filesystem::path& folder) {
 }  // namespace
 
 std::string to_csv(const Sweep& sweep) {
-  std::string csv = "norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share\n";
+  std::string csv =
+      "norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share,share_low,share_high\n";
   for (const SweepRow& row : sweep.rows) {
-    csv += fmt::format("{},{},{},{},{},{},{:.0f},{:.6f},{:.3f},{:.3f},{:.4f}\n", csv_field(row.norm), row.shape,
-                       sizes_text(row.sizes), to_string(row.dtype), to_string(row.format), direction(row.backward),
-                       row.x_bytes, 1e3 * row.seconds, 1e-9 * row.rate(), 1e-9 * row.copy_rate, row.share());
+    csv += fmt::format("{},{},{},{},{},{},{:.0f},{:.6f},{:.3f},{:.3f},{:.4f},{:.4f},{:.4f}\n", csv_field(row.norm),
+                       row.shape, sizes_text(row.sizes), to_string(row.dtype), to_string(row.format),
+                       direction(row.backward), row.x_bytes, 1e3 * row.seconds, 1e-9 * row.rate(), 1e-9 * row.copy_rate,
+                       row.share(), row.share_low, row.share_high);
   }
   return csv;
 }
@@ -106,7 +109,9 @@ std::string to_json(const Sweep& sweep) {
                     {"x_bytes", row.x_bytes},
                     {"seconds", row.seconds},
                     {"bytes_per_second", row.rate()},
-                    {"copy_bytes_per_second", row.copy_rate}});
+                    {"copy_bytes_per_second", row.copy_rate},
+                    {"share_low", row.share_low},
+                    {"share_high", row.share_high}});
   }
   const nlohmann::ordered_json json = {{"command", sweep.options.command},
                                        {"environment", nlohmann::ordered_json::parse(to_json(sweep.environment))},
@@ -131,18 +136,51 @@ std::string to_table(const Sweep& sweep) {
     return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
   });
   std::vector<std::vector<std::string>> cells = {{"dtype", "pass", "shape", "format", "norm", "cases", "median %",
-                                                  "of 4 MB and more", "median %", "lowest %", "at"}};
+                                                  "lowest to highest", "of 4 MB and more", "median %", "lowest %",
+                                                  "at"}};
   for (const Key& key : order) {
     const auto& [dtype, is_backward, shape, format, norm] = key;
     const Summary& s = summaries.at(key);
     const bool large = !s.large.empty();
     cells.push_back({std::string(to_string(dtype)), std::string(direction(is_backward)), shape,
                      std::string(to_string(format)), norm, fmt::format("{}", s.all.size()),
-                     percent(spread_of(s.all).median), fmt::format("{}", s.large.size()),
-                     large ? percent(spread_of(s.large).median) : "-", large ? percent(s.lowest) : "-",
-                     large ? sizes_text(s.lowest_at) : "-"});
+                     percent(spread_of(s.all).median),
+                     fmt::format("{} to {}", percent(spread_of(s.all).min), percent(spread_of(s.all).max)),
+                     fmt::format("{}", s.large.size()), large ? percent(spread_of(s.large).median) : "-",
+                     large ? percent(s.lowest) : "-", large ? sizes_text(s.lowest_at) : "-"});
   }
   return align_table(cells, 5);
+}
+
+std::vector<std::string> warnings_of(const Sweep& sweep) {
+  std::vector<std::string> warnings;
+  const SweepRow* highest = nullptr;
+  int64_t above = 0;
+  int64_t apart = 0;
+  for (const SweepRow& row : sweep.rows) {
+    if (row.share() > 1) {
+      ++above;
+      highest = highest == nullptr || row.share() > highest->share() ? &row : highest;
+    }
+    apart += row.share_high - row.share_low > kFarApart * row.share() ? 1 : 0;
+  }
+  const auto of_all = [&](int64_t count) {
+    return fmt::format("{} of {} measurement{}", count, sweep.rows.size(), sweep.rows.size() == 1 ? "" : "s");
+  };
+  if (above > 0) {
+    warnings.push_back(fmt::format(
+        "{} above 100 % of a copy, up to {} % ({} {}, {} {}, {:.3g} MB): inputs that stay in the caches ask nothing of "
+        "memory, and a copy of few bytes takes as long as its call. Compare norms on inputs of 4 MB and more.",
+        of_all(above), percent(highest->share()), highest->norm, direction(highest->backward),
+        to_string(highest->dtype), sizes_text(highest->sizes), highest->x_bytes / 1e6));
+  }
+  if (apart > 0) {
+    warnings.push_back(fmt::format(
+        "{} with quartiles that lie more than half of the share apart (share_low, share_high in results.csv): the "
+        "machine had other work; measure again.",
+        of_all(apart)));
+  }
+  return warnings;
 }
 
 std::string to_gnuplot(const Sweep& sweep) {

@@ -20,6 +20,8 @@
 #include <algorithm>
 #include <new>
 #include <set>
+#include <tuple>
+#include <utility>
 
 namespace norma::lab::bench {
 
@@ -53,7 +55,24 @@ int64_t max_bytes(const SweepOptions& options) {
 }
 
 bool wants(const SweepOptions& options, std::string_view shape) {
+  if (options.shapes.empty()) {
+    const bool chosen = options.norms != SweepOptions().norms || !options.batch_sizes.empty() ||
+                        !options.channels.empty() || !options.image_sizes.empty();
+    return shape == "images" || !chosen;
+  }
   return std::find(options.shapes.begin(), options.shapes.end(), shape) != options.shapes.end();
+}
+
+/// The norms of rows, or of volumes, that stand for norms of images: "layer" for layer2d, "rms" for rms2d.
+std::vector<std::string> counterparts(const SweepOptions& options, const std::vector<std::string>& of_images) {
+  std::vector<std::string> norms;
+  for (const std::string& name : of_images) {
+    if (std::any_of(options.norms.begin(), options.norms.end(),
+                    [&](const std::string& norm) { return nn::parse_norm(norm).name == name; })) {
+      norms.push_back(name == "layer2d" ? "layer" : "rms");
+    }
+  }
+  return norms;
 }
 
 /// All but what depends on the dtype: the largest that fits as float32 counts.
@@ -77,12 +96,13 @@ std::vector<Case> all_cases(const SweepOptions& options) {
     const std::vector<int64_t> quick = {128, 1024};
     const std::vector<int64_t> all = {128, 256, 384, 512, 640, 768, 896, 1024};
     for (const int64_t features : options.quick ? quick : all) {
-      cases.push_back({"rows", {kRows, features}, {"layer", "rms"}});
+      cases.push_back({"rows", {kRows, features}, counterparts(options, {"layer2d", "rms2d"})});
     }
   }
   if (wants(options, "volume") && !options.quick) {
-    cases.push_back({"volume", kVolume, {"layer"}});
+    cases.push_back({"volume", kVolume, counterparts(options, {"layer2d"})});
   }
+  std::erase_if(cases, [](const Case& one) { return one.norms.empty(); });
   return cases;
 }
 
@@ -136,18 +156,23 @@ class DeviceCache {
   Tensor other_;
 };
 
-/// Seconds of a copy, a forward and a backward pass in turns: medians.
+/// Seconds of a copy, a forward and a backward pass in turns, one of each in a round.
 struct Timing {
-  double copy = 0;
-  double forward = 0;
-  double backward = 0;
+  std::vector<double> copy;
+  std::vector<double> forward;
+  std::vector<double> backward;
 };
+
+/// A value with a quarter of the others below it, and one with a quarter above it.
+std::pair<double, double> quartiles(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t quarter = values.size() / 4;
+  return {values[quarter], values[values.size() - 1 - quarter]};
+}
 
 Timing time_norm(nn::Module& layer, const Tensor& x, const Tensor& dy, Copy& copy, const DeviceCache& cache,
                  const Patience& patience) {
-  std::vector<double> copies;
-  std::vector<double> forwards;
-  std::vector<double> backwards;
+  Timing timing;
   Tensor input = x.detach();
   input.set_requires_grad();
   Event forward_start;
@@ -164,8 +189,8 @@ Timing time_norm(nn::Module& layer, const Tensor& x, const Tensor& dy, Copy& cop
     backward(y, dy);
     backward_end.record();
     if (counts) {
-      forwards.push_back(forward_end.seconds_since(forward_start));
-      backwards.push_back(backward_end.seconds_since(backward_start));
+      timing.forward.push_back(forward_end.seconds_since(forward_start));
+      timing.backward.push_back(backward_end.seconds_since(backward_start));
     }
     input.set_grad({});
     layer.zero_grad();
@@ -176,13 +201,12 @@ Timing time_norm(nn::Module& layer, const Tensor& x, const Tensor& dy, Copy& cop
     const Clock::time_point start = Clock::now();
     copy.run();
     cache.clear();
-    copies.push_back(copy.run());
+    timing.copy.push_back(copy.run());
     step(/* counts= */ false);
     step(/* counts= */ true);
     spent += seconds_between(start, Clock::now());
   }
-  return {
-      .copy = spread_of(copies).median, .forward = spread_of(forwards).median, .backward = spread_of(backwards).median};
+  return timing;
 }
 
 class Runner {
@@ -282,15 +306,22 @@ class Runner {
       }
       const Timing timing = time_norm(*layer, x, dy, copy, cache_, patience);
       for (const bool is_backward : {false, true}) {
-        sweep_.rows.push_back({.norm = norm,
-                               .shape = c.shape,
-                               .sizes = c.sizes,
-                               .dtype = dtype,
-                               .format = format,
-                               .backward = is_backward,
-                               .x_bytes = bytes_of(x),
-                               .seconds = is_backward ? timing.backward : timing.forward,
-                               .copy_rate = copy.bytes() / timing.copy});
+        const std::vector<double>& seconds = is_backward ? timing.backward : timing.forward;
+        SweepRow row{.norm = norm,
+                     .shape = c.shape,
+                     .sizes = c.sizes,
+                     .dtype = dtype,
+                     .format = format,
+                     .backward = is_backward,
+                     .x_bytes = bytes_of(x),
+                     .seconds = spread_of(seconds).median,
+                     .copy_rate = copy.bytes() / spread_of(timing.copy).median};
+        std::vector<double> shares;
+        for (size_t round = 0; round < seconds.size(); ++round) {
+          shares.push_back(row.bytes() / seconds[round] / (copy.bytes() / timing.copy[round]));
+        }
+        std::tie(row.share_low, row.share_high) = quartiles(std::move(shares));
+        sweep_.rows.push_back(std::move(row));
       }
     }
     return true;
@@ -318,7 +349,9 @@ void check_list(std::string_view name, const std::vector<std::string>& given, co
 void check_options(const SweepOptions& options) {
   check_list("formats", options.formats, {"contiguous", "channels_last"});
   check_list("dtypes", options.dtypes, {"float32", "float64", "bfloat16", "float16"});
-  check_list("shapes", options.shapes, {"images", "rows", "volume"});
+  if (!options.shapes.empty()) {
+    check_list("shapes", options.shapes, {"images", "rows", "volume"});
+  }
   check(!options.norms.empty(), kOp, "norms: expected at least one");
   std::set<std::string> seen;
   for (const std::string& norm : options.norms) {
@@ -333,6 +366,8 @@ void check_options(const SweepOptions& options) {
   check_all("batch-sizes", options.batch_sizes, train::ranges::kSweepBatch);
   check_all("channels", options.channels, train::ranges::kChannels);
   check_all("img-sizes", options.image_sizes, train::ranges::kImageSize);
+  check(wants(options, "images") || !counterparts(options, {"layer2d", "rms2d"}).empty(), kOp,
+        "shapes: expected images for these norms: rows and volume are for layer2d and rms2d");
   check(options.max_bytes >= 0, kOp, "max-mb: expected at least 0, got {}", options.max_bytes >> 20);
   check(!all_cases(options).empty(), kOp, "max-mb: expected room for at least one of the shapes, got {:.3g} MiB",
         static_cast<double>(max_bytes(options)) / (1 << 20));

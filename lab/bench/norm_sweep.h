@@ -17,9 +17,10 @@ struct SweepOptions {
   std::vector<std::string> norms = {"batch", "layer2d", "group:32", "group:1", "instance", "rms2d"};
   std::vector<std::string> formats = {"contiguous", "channels_last"};
   std::vector<std::string> dtypes = {"float32", "bfloat16"};
-  /// "images": (N, C, H, W) with every norm; "rows": (2048, features) with layer and rms norm; "volume": (64, 16, 224,
-  /// 224) with layer norm over its last three axes.
-  std::vector<std::string> shapes = {"images", "rows", "volume"};
+  /// "images": (N, C, H, W) with every norm; "rows": (2048, features) with layer norm if layer2d is among the norms,
+  /// and rms norm if rms2d is; "volume": (64, 16, 224, 224) with layer norm over its last three axes, if layer2d is
+  /// among them. None: images, and the others where neither norms nor sizes are chosen.
+  std::vector<std::string> shapes;
   std::vector<int64_t> batch_sizes;  ///< N of the images; none: 8 … 256
   std::vector<int64_t> channels;     ///< C; none: 24 … 2048
   std::vector<int64_t> image_sizes;  ///< H = W; none: 7 … 112
@@ -41,6 +42,9 @@ struct SweepRow {
   double x_bytes = 0;    ///< of the input
   double seconds = 0;    ///< median
   double copy_rate = 0;  ///< bytes per second of a copy of as many bytes as the input, in the same minutes
+  // Quartiles of the shares of the rounds, in each of which copy and norm took turns.
+  double share_low = 0;
+  double share_high = 0;
 
   /// The fewest that have to move: x and y forward; dy, x and dx backward.
   [[nodiscard]] double bytes() const { return (backward ? 3 : 2) * x_bytes; }
@@ -68,9 +72,11 @@ Sweep run_sweep(const SweepOptions& options);
 // --- results ---------------------------------------------------------------------------------------------------------
 
 std::string to_csv(const Sweep& sweep);
-/// A line for each norm, dtype, format and direction: the median and the lowest share, over all inputs of 4 MB and more
-/// and over all.
+/// A line for each norm, dtype, format and direction: the median of the shares with the lowest and the highest, over
+/// all inputs, and the median and the lowest over those of 4 MB and more.
 std::string to_table(const Sweep& sweep);
+/// What a reader must know of the shares: those above 100 %, and those whose rounds lie far apart.
+std::vector<std::string> warnings_of(const Sweep& sweep);
 /// A script for gnuplot that draws one PNG per dtype from results.csv in the same folder: share against size.
 std::string to_gnuplot(const Sweep& sweep);
 /// All of it with the command, the machine and the device.

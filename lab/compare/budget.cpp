@@ -5,6 +5,7 @@
 #include "lab/bench/step.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
+#include "lab/report/decide_rows.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
@@ -25,7 +26,6 @@ namespace {
 
 constexpr double kUsable = 6.0 / 7;
 constexpr double kTimingShare = 0.25;
-constexpr int64_t kFewestRounds = 6;  // that can show a difference
 constexpr int64_t kFewestBatches = 10;
 constexpr double kMinute = 60;
 constexpr double kHour = 3600;
@@ -150,7 +150,8 @@ std::vector<RunCost> measure_runs(const Comparison& comparison) {
 
 BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>& costs, const BudgetOptions& options) {
   BudgetPlan plan{.images = 0, .timing_rounds = comparison.timing_rounds, .seconds = 0};
-  while (plan.timing_rounds > kFewestRounds &&
+  const int64_t fewest = fewest_rounds(std::max<int64_t>(tax_tests(comparison), 1));
+  while (plan.timing_rounds > fewest &&
          timing_seconds(comparison, costs, plan.timing_rounds) > kTimingShare * options.budget) {
     --plan.timing_rounds;
   }

@@ -37,9 +37,9 @@ struct BudgetOptions {
 
 /// The longest runs that fit into the budget with a seventh to spare: a machine is not always as fast. They are
 /// whole batches of every batch size where that is possible, and ten batches of the largest at least. Rounds of timing
-/// take a quarter of the budget at most, and become fewer where they would not: six at least, if there are any.
-/// `costs` are of the cells, one by one. Throws Error "compare: budget: expected at least 75s, …" where the shortest
-/// runs do not fit, if it is firm.
+/// take a quarter of the budget at most, and become fewer where they would not: fewest_rounds() at least, if there are
+/// any. `costs` are of the cells, one by one. Throws Error "compare: budget: expected at least 75s, …" where the
+/// shortest runs do not fit, if it is firm.
 BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>& costs, const BudgetOptions& options);
 
 /// Makes the plan the recipe of the comparison.

@@ -73,7 +73,7 @@ void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOpti
                         .num_classes = train_set->info().num_classes()};
   };
   time_norms(comparison, cell, {.images = first_batch, .quiet = options.quiet});
-  write_report(comparison, options.output);
+  write_report(comparison, options.output, options.lock);
 }
 
 /// `expected` of the cells that are left, at the pace of those that are known; nothing where nothing was expected of
@@ -145,7 +145,7 @@ double seconds_after(const Comparison& comparison, size_t current, double second
 
 void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
   train::make_output_folder("compare", options.output);
-  write_report(comparison, options.output);
+  write_report(comparison, options.output, options.lock);
   tune_rates(comparison, options);
   for (size_t i = 0; i < comparison.cells.size() && !train::interrupted(); ++i) {
     time_norms_before(i, comparison, options);
@@ -169,7 +169,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     }
     // The next cell must not find its memory warm, or cold, because of this one.
     allocator(default_device()).empty_cache();
-    write_report(comparison, options.output);
+    write_report(comparison, options.output, options.lock);
   }
   time_norms_before(comparison.cells.size(), comparison, options);
 }

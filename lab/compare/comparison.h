@@ -43,8 +43,9 @@ struct ComparisonOptions {
   bool telemetry = true;  ///< give each cell its record (lab/telemetry), and evaluate after each epoch
   /// Tries learning rates around the recipe's for each norm in each group before its runs (tune.h).
   bool tune_lr = false;
-  std::filesystem::path output;  ///< folder of the report, which is written after every cell
-  std::string command = {};      ///< the command line, for the report
+  std::filesystem::path output;             ///< folder of the report, which is written after every cell
+  const train::FolderLock* lock = nullptr;  ///< of that folder, which must stay where it is; none: nobody looks
+  std::string command = {};                 ///< the command line, for the report
   int workers = 1;
   int64_t log_interval = 50;
   bool quiet = false;
@@ -58,6 +59,9 @@ struct ComparisonOptions {
 /// Throws Error for an unknown model, norm, precision or dataset, no models, norms or seeds, a value that comes twice,
 /// and a recipe that makes no sense.
 Comparison plan_comparison(const ComparisonOptions& options);
+
+/// train::without_effect(), of what has none in any cell.
+std::vector<std::string> without_effect(const Comparison& comparison);
 
 /// Tries all that can be known before the first step, which may be hours before the last: reads the data, and shows
 /// each network that is not finished a black image or two. Writes nothing. Throws Error "compare: MODEL with norm NORM:

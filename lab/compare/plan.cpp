@@ -1,6 +1,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
 #include "lab/compare/comparison.h"
+#include "models/registry.h"
 #include "train/environment.h"
 #include "train/ranges.h"
 
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -83,6 +85,18 @@ double scaled_lr(const Settings& settings, const ComparisonOptions& options) {
     case LrScaling::linear: return to_four_digits(settings.lr * batches);
   }
   return settings.lr;
+}
+
+/// Two specs may be one norm: a network would be trained twice for two rows that say the same.
+void check_norms_differ(const ComparisonOptions& options) {
+  for (const std::string& model : options.models) {
+    std::map<std::string, std::string> seen;
+    for (const std::string& norm : options.norms) {
+      const auto [first, is_new] = seen.emplace(models::complete_norm(model, norm), norm);
+      check(is_new, "compare", "norms: expected each once, but '{}' and '{}' are the same in {}", first->second, norm,
+            model);
+    }
+  }
 }
 
 /// What a recipe has that not all of its cells take must be taken by one.
@@ -180,6 +194,7 @@ Comparison plan_comparison(const ComparisonOptions& given) {
     train::check_training(recipe);
     static_cast<Settings&>(comparison.cells.emplace_back()) = one;
   }
+  check_norms_differ(options);
   const Settings& first = comparison.cells.front();
   comparison.recipe.batch_size = first.batch_size;
   comparison.recipe.lr = first.lr;
@@ -187,6 +202,15 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   comparison.recipe.channels_last = first.format == MemoryFormat::channels_last;
   comparison.recipe.dataset = first.dataset;
   return comparison;
+}
+
+std::vector<std::string> without_effect(const Comparison& comparison) {
+  std::vector<std::string> lines = train::without_effect(recipe_of(comparison.recipe, comparison.cells.front()));
+  for (const Cell& cell : comparison.cells) {
+    const std::vector<std::string> own = train::without_effect(recipe_of(comparison.recipe, cell));
+    std::erase_if(lines, [&](const std::string& line) { return std::find(own.begin(), own.end(), line) == own.end(); });
+  }
+  return lines;
 }
 
 }  // namespace norma::lab

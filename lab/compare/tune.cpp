@@ -107,7 +107,7 @@ void tune_rates(Comparison& comparison, const ComparisonOptions& options) {
         train::say("{}  {}\n", label, trial.loss ? fmt::format("loss {:.4f}", *trial.loss) : "failed: " + trial.reason);
       }
       tuning.trials.push_back(std::move(trial));
-      write_report(comparison, options.output);
+      write_report(comparison, options.output, options.lock);
     }
   }
 }

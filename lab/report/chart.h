@@ -84,8 +84,6 @@ struct Point {
   size_t style = 0;
   double x = 0;
   double y = 0;
-  std::optional<double> low = {};  ///< with `high`: the ends of a bar through the point, upright
-  std::optional<double> high = {};
 };
 
 struct PointChart {

@@ -47,10 +47,6 @@ std::string point_chart(const PointChart& chart) {
   for (const Point& point : points) {
     x_range.add(point.x);
     y_range.add(point.y);
-    if (point.low && point.high) {
-      y_range.add(*point.low);
-      y_range.add(*point.high);
-    }
   }
   x_range.make_usable();
   y_range.make_usable();
@@ -71,10 +67,6 @@ std::string point_chart(const PointChart& chart) {
   html += "\"/>\n";
   for (const Point& point : points) {
     const std::string style = style_class(point.style);
-    if (point.low && point.high && std::isfinite(*point.low) && std::isfinite(*point.high)) {
-      html += fmt::format("<path class=\"error {}\" d=\"M{} {}V{}\"/>", style, svg_number(to_x(point.x)),
-                          svg_number(to_y(*point.low)), svg_number(to_y(*point.high)));
-    }
     html += fmt::format("<path class=\"dot {}\" d=\"M{} {}h0\"><title>{}</title></path>\n", style,
                         svg_number(to_x(point.x)), svg_number(to_y(point.y)), escape_html(point.name));
   }

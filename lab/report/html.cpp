@@ -1,21 +1,20 @@
 #include "lab/report/html.h"
 
+#include "core/excerpt.h"
+
 namespace norma::lab {
 
 std::string escape_html(std::string_view text) {
   std::string result;
   result.reserve(text.size());
-  for (const char c : text) {
+  for (const char c : plain_text(text)) {
     switch (c) {
       case '&': result += "&amp;"; break;
       case '<': result += "&lt;"; break;
       case '>': result += "&gt;"; break;
       case '"': result += "&quot;"; break;
       case '\'': result += "&#39;"; break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') {
-          result += c;
-        }
+      default: result += c;
     }
   }
   return result;

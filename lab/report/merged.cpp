@@ -204,10 +204,10 @@ std::string to_markdown(const Parts& parts) {
 }
 
 void write_report(const Parts& parts, const std::filesystem::path& folder) {
-  train::write_text_file("report", folder / "results.json", to_json(parts));
   train::write_text_file("report", folder / "results.csv", to_csv(parts));
   train::write_text_file("report", folder / "report.html", to_html(parts));
   train::write_text_file("report", folder / "report.md", to_markdown(parts));
+  train::write_text_file("report", folder / "results.json", to_json(parts));
 }
 
 }  // namespace norma::lab

@@ -33,7 +33,7 @@ std::string to_json(const Parts& parts);
 std::string to_html(const Parts& parts);
 std::string to_markdown(const Parts& parts);
 
-/// Writes results.json, results.csv, report.html and report.md into a folder. Throws Error that names the file.
+/// Writes results.csv, report.html, report.md and last results.json into a folder. Throws Error that names the file.
 void write_report(const Parts& parts, const std::filesystem::path& folder);
 
 }  // namespace norma::lab

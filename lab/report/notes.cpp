@@ -1,6 +1,8 @@
+#include "lab/report/decide_rows.h"
 #include "lab/report/opening.h"
 #include "lab/report/report.h"
 #include "lab/report/row_groups.h"
+#include "lab/report/text_table.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>
@@ -20,33 +22,39 @@ namespace norma::lab {
 
 namespace {
 
-/// "a, b and c"
-std::string listed(const std::vector<std::string>& items) {
-  std::string text;
-  for (size_t i = 0; i < items.size(); ++i) {
-    text += i == 0 ? "" : i + 1 == items.size() ? " and " : ", ";
-    text += items[i];
-  }
-  return text;
+/// Of what is gained where the tax is what is lost.
+Decision negated(const Decision& tax) {
+  Decision gained = tax;
+  gained.difference = -tax.difference;
+  gained.low = -tax.high;
+  gained.high = -tax.low;
+  return gained;
 }
 
-/// Of what is gained where the tax is what is lost.
-MedianInterval negated(const MedianInterval& tax) {
-  return {.median = -tax.median, .low = -tax.high, .high = -tax.low, .count = tax.count, .sure = tax.sure};
+/// Whether something is known of a decision of each row that has one, and of at least one.
+bool all_known(const GroupRows& rows, std::optional<Decision> Row::*decision) {
+  bool any = false;
+  for (const Row& row : rows) {
+    if (const std::optional<Decision>& one = row.*decision) {
+      if (one->state == Decision::State::waiting) {
+        return false;
+      }
+      any |= one->known();
+    }
+  }
+  return any;
 }
 
 /// What is known of the tax of the norms of one group.
-std::vector<std::string> tax_sentences(const std::vector<Row>& rows, int64_t tests, const train::Recipe& recipe) {
+std::vector<std::string> tax_sentences(const GroupRows& rows, const train::Recipe& recipe) {
   std::vector<std::string> more;
   std::vector<std::string> less;
-  bool any = false;
   for (const Row& row : rows) {
-    any |= tax_can_be_found(row, tests);
-    if (tax_is_found(row, tests)) {
-      const bool costs = row.tax->median > 0;
+    if (row.tax && row.tax->found()) {
+      const bool costs = row.tax->difference > 0;
       (costs ? more : less)
           .push_back(train::norm_label(row.norm, recipe) + (costs ? " costs " : " is faster than batch norm by ") +
-                     format_tax(costs ? *row.tax : negated(*row.tax)));
+                     format_share(costs ? *row.tax : negated(*row.tax)));
     }
   }
   std::vector<std::string> sentences;
@@ -56,32 +64,49 @@ std::vector<std::string> tax_sentences(const std::vector<Row>& rows, int64_t tes
   if (!less.empty()) {
     sentences.push_back(listed(less) + ".");
   }
-  if (any && sentences.empty()) {
+  if (sentences.empty() && all_known(rows, &Row::tax)) {
     sentences.emplace_back("no norm was found to cost more than batch norm, or less.");
   }
   return sentences;
 }
 
 /// What is known of the accuracies of the norms of one group, beside batch norm's.
-std::vector<std::string> accuracy_sentences(const GroupRows& rows, int64_t tests, const Comparison& comparison) {
-  const std::string reference = reference_of(norms_of(comparison, timing_group(rows.front())));
-  const auto batch =
-      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.finished > 0 && row.norm == reference; });
-  const std::optional<SeedSpread> spread = seed_spread(rows, tests);
-  if (!spread || batch == rows.end() || finished_rows(rows) < 2) {
-    return {};
-  }
+std::vector<std::string> accuracy_sentences(const GroupRows& rows, const train::Recipe& recipe) {
   std::vector<std::string> different;
   for (const Row& row : rows) {
-    const double more = row.accuracy.mean - batch->accuracy.mean;
-    if (accuracy_differs(row, *batch, spread)) {
-      different.push_back(fmt::format("{} is {:.1f} points {} accurate than batch norm",
-                                      train::norm_label(row.norm, comparison.recipe), 100 * std::abs(more),
-                                      more > 0 ? "more" : "less"));
+    if (row.accuracy_difference && row.accuracy_difference->found()) {
+      const Decision more =
+          row.accuracy_difference->difference > 0 ? *row.accuracy_difference : negated(*row.accuracy_difference);
+      different.push_back(fmt::format("{} is {:.1f} points ({:.1f} to {:.1f}) {} accurate than batch norm",
+                                      train::norm_label(row.norm, recipe), more.difference, more.low, more.high,
+                                      row.accuracy_difference->difference > 0 ? "more" : "less"));
     }
   }
-  return {different.empty() ? "no difference of accuracy was found." : listed(different) + "."};
+  if (!different.empty()) {
+    return {listed(different) + "."};
+  }
+  return all_known(rows, &Row::accuracy_difference) ? std::vector<std::string>{"no difference of accuracy was found."}
+                                                    : std::vector<std::string>();
 }
+
+/// By how many points norms must differ from the reference: the least and the most of a group.
+struct Threshold {
+  double least = std::numeric_limits<double>::max();
+  double most = 0;
+  std::string norm_of_least;
+  std::string norm_of_most;
+
+  void add(const std::string& norm, double points) {
+    if (points < least) {
+      least = points;
+      norm_of_least = norm;
+    }
+    if (points > most) {
+      most = points;
+      norm_of_most = norm;
+    }
+  }
+};
 
 }  // namespace
 
@@ -89,15 +114,12 @@ std::vector<std::string> answers_of(const Comparison& comparison) {
   std::vector<Settings> timed;
   std::vector<std::pair<std::string, std::vector<std::string>>> said;  // and of which groups
   const std::vector<Row> all = summarize(comparison);
-  const int64_t taxes = tax_tests(all);
-  const int64_t accuracies = accuracy_tests(all);
   for (const GroupRows& rows : by_group(all)) {
     // Learning rates share their tax.
     const bool first = std::find(timed.begin(), timed.end(), timing_group(rows.front())) == timed.end();
     timed.push_back(timing_group(rows.front()));
-    std::vector<std::string> sentences =
-        first ? tax_sentences(rows, taxes, comparison.recipe) : std::vector<std::string>();
-    for (std::string& sentence : accuracy_sentences(rows, accuracies, comparison)) {
+    std::vector<std::string> sentences = first ? tax_sentences(rows, comparison.recipe) : std::vector<std::string>();
+    for (std::string& sentence : accuracy_sentences(rows, comparison.recipe)) {
       if (!sentences.empty() && sentence.starts_with("no ")) {
         sentence[0] = 'N';
       }
@@ -130,18 +152,22 @@ std::string answer_of(const Comparison& comparison) {
 }
 
 std::string accuracy_note(const Comparison& comparison) {
-  std::vector<std::pair<std::string, SeedSpread>> known;  // group
+  std::vector<std::pair<std::string, Threshold>> known;  // group
   bool unknown = false;
-  const std::vector<Row> all = summarize(comparison);
-  const int64_t tests = accuracy_tests(all);
-  for (const GroupRows& rows : by_group(all)) {
-    if (finished_rows(rows) < 2) {
-      continue;
+  for (const GroupRows& rows : by_group(summarize(comparison))) {
+    Threshold threshold;
+    bool waiting = false;
+    for (const Row& row : rows) {
+      if (row.accuracy_difference && row.accuracy_difference->known()) {
+        threshold.add(train::norm_label(row.norm, comparison.recipe),
+                      (row.accuracy_difference->high - row.accuracy_difference->low) / 2);
+      }
+      waiting |= row.accuracy_difference && row.accuracy_difference->state == Decision::State::waiting;
     }
-    if (const std::optional<SeedSpread> spread = seed_spread(rows, tests)) {
-      known.emplace_back(group_label(comparison, rows.front()), *spread);
+    if (threshold.most > 0) {
+      known.emplace_back(group_label(comparison, rows.front()), threshold);
     } else {
-      unknown = true;
+      unknown |= !waiting && finished_rows(rows) > 1;
     }
   }
   if (known.empty() && unknown) {
@@ -150,22 +176,27 @@ std::string accuracy_note(const Comparison& comparison) {
   }
   constexpr size_t kMostSentences = 4;
   if (known.size() > kMostSentences) {
-    const auto extremes = [&](double SeedSpread::*field) {
-      const auto [low, high] = std::minmax_element(
-          known.begin(), known.end(), [&](const auto& a, const auto& b) { return a.second.*field < b.second.*field; });
-      return fmt::format("{:.2f} to {:.2f}", 100 * (low->second.*field), 100 * (high->second.*field));
-    };
+    double least = std::numeric_limits<double>::max();
+    double most = 0;
+    for (const auto& [group, threshold] : known) {
+      least = std::min(least, threshold.least);
+      most = std::max(most, threshold.most);
+    }
     return fmt::format(
-        "Seeds of one norm differ by a standard deviation of {} points of accuracy, from one setting to another, so "
-        "that norms must differ by {} points before it means something.",
-        extremes(&SeedSpread::deviation), extremes(&SeedSpread::threshold));
+        "A norm must differ from batch norm by {:.2f} to {:.2f} points of accuracy, from one setting and norm to "
+        "another, before it means something.",
+        least, most);
   }
   std::string note;
-  for (const auto& [group, spread] : known) {
-    note += fmt::format(
-        "{}{}: seeds of one norm differ by a standard deviation of {:.2f} points of accuracy, so that norms must "
-        "differ by {:.2f} points before it means something.",
-        note.empty() ? "" : " ", group, 100 * spread.deviation, 100 * spread.threshold);
+  for (const auto& [group, threshold] : known) {
+    const bool one = threshold.norm_of_least == threshold.norm_of_most;
+    note += fmt::format("{}{}: ", note.empty() ? "" : " ", group);
+    note += one ? fmt::format("{} must differ from batch norm by {:.2f} points of accuracy before it means something.",
+                              threshold.norm_of_most, threshold.most)
+                : fmt::format(
+                      "norms must differ from batch norm by {:.2f} ({}) to {:.2f} ({}) points of accuracy before "
+                      "it means something.",
+                      threshold.least, threshold.norm_of_least, threshold.most, threshold.norm_of_most);
   }
   return note;
 }
@@ -180,17 +211,18 @@ std::string tax_note(const Comparison& comparison) {
   }
   if (most > 0) {
     note = fmt::format(
-        "Tax: the share of batch norm's throughput that is lost, over {} rounds of training steps in turns; the "
-        "median, and the interval that holds it in 95 of 100 comparisons, as far as rounds do not depend on each "
-        "other.",
+        "Tax: the share of batch norm's throughput that is lost, the median over {} rounds of training steps in turns, "
+        "as far as rounds do not depend on each other.",
         least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most));
-    if (most < 6) {
-      note += " Six rounds are the fewest that can show a difference.";
-    } else if (const int64_t tests = tax_tests(summarize(comparison)); tests > 1) {
-      note += fmt::format(
-          " What is said above holds in 95 of 100 comparisons for all {} norms together (sign test, Bonferroni's "
-          "correction).",
-          tests);
+    const std::vector<Row> rows = summarize(comparison);
+    const auto in_turns = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.rate_in_turns; });
+    if (in_turns > 0) {
+      note += " Images per second are of the same steps";
+      note += in_turns == static_cast<std::ptrdiff_t>(rows.size()) ? "." : ", where they are made; else of whole runs.";
+    }
+    if (const int64_t fewest = fewest_rounds(std::max<int64_t>(tax_tests(comparison), 1));
+        std::max(most, comparison.timing_rounds) < fewest) {
+      note += fmt::format(" {} rounds are the fewest that can show a difference.", fewest);
     }
   }
   for (const Timing& timing : comparison.timings) {
@@ -220,14 +252,31 @@ std::string tuning_note(const Comparison& comparison) {
                                      fmt::join(rates, "; "));
 }
 
-std::string paired_note(const Comparison& comparison) {
+std::string decision_note(const Comparison& comparison) {
   const std::vector<Row> rows = summarize(comparison);
-  const bool any = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.accuracy_difference; });
-  return any ? "To reference: points of accuracy more than batch norm's with the same seed, mean and its standard "
-               "error "
-               "over the seeds; p is how often seeds alone would move one of these norms as far (Student's t, paired, "
-               "Holm's correction)."
-             : "";
+  const auto any = [&](std::optional<Decision> Row::*decision) {
+    return std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return (row.*decision).has_value(); });
+  };
+  const auto of_tests = [](int64_t tests) { return fmt::format("{} test{}", tests, tests == 1 ? "" : "s"); };
+  std::vector<std::string> measured;
+  std::vector<std::string> counts;
+  if (any(&Row::accuracy_difference)) {
+    measured.emplace_back(
+        "Accuracy: the mean difference of runs with the same seed, in points (Student's t; p is below 0.05 in the same "
+        "cases).");
+    counts.push_back(of_tests(accuracy_tests(comparison)) + " of accuracy");
+  }
+  if (any(&Row::tax)) {
+    measured.emplace_back("Tax: the median over the rounds (sign test).");
+    counts.push_back(of_tests(tax_tests(comparison)) + " of the tax");
+  }
+  return counts.empty() ? ""
+                        : fmt::format(
+                              "A norm differs from batch norm where the interval of the difference, in brackets, "
+                              "leaves out 0. {} Of 100 comparisons without any difference, at most 5 find one "
+                              "(Bonferroni's correction for {}). Nothing is said before all runs or "
+                              "rounds are made.",
+                              fmt::join(measured, " "), listed(counts));
 }
 
 }  // namespace norma::lab

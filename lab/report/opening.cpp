@@ -9,17 +9,39 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::lab {
 
 namespace {
 
-/// Something found: "group:32 in resnet50", and how much.
+/// A difference that was found.
 struct Finding {
   std::string norm;
-  std::string group;
-  double amount = 0;  ///< a share of throughput lost, or of the test images gained
+  std::string group;  ///< "resnet50"; of several comparisons "resnet50 (laptop)"
+  double amount = 0;  ///< share of throughput lost, or points of accuracy gained
+};
+
+/// What is known of a question: the tax, or accuracy.
+struct Findings {
+  std::vector<Finding> found;
+  std::vector<std::string> groups;  ///< all, whatever is known of them
+  bool known = false;               ///< of at least one norm
+  bool waiting = false;             ///< runs or rounds are missing
+
+  void add(const std::string& norm, const std::string& group, const Decision& decision) {
+    known |= decision.known();
+    waiting |= decision.state == Decision::State::waiting;
+    if (decision.found()) {
+      found.push_back({norm, group, decision.difference});
+    }
+  }
+  void add_group(const std::string& group) {
+    if (std::find(groups.begin(), groups.end(), group) == groups.end()) {
+      groups.push_back(group);
+    }
+  }
 };
 
 /// Where a norm was least and most accurate, with one seed in each place.
@@ -33,17 +55,15 @@ struct Span {
   [[nodiscard]] double width() const { return high - low; }
 };
 
-struct Findings {
-  std::vector<Finding> taxes;       ///< that are not 0
-  std::vector<Finding> accuracies;  ///< that differ from batch norm's
-  bool tax_known = false;           ///< of at least one norm
-  bool accuracy_known = false;      ///< how far seeds lie apart
-  std::vector<Span> spans;          ///< of the norms of one comparison, that in which one is widest
-  std::string varied;               ///< what moved them: "batch size"; "" where it has no one name
-  bool several_norms = false;       ///< finished, in one group
+struct Answers {
+  Findings tax;
+  Findings accuracy;
+  std::vector<Span> spans;     ///< of the norms of one comparison, that in which one is widest
+  std::string varied;          ///< what moved them: "batch size"; "" where it has no one name
+  bool several_norms = false;  ///< finished, in one group
   int64_t runs = 0;
   int64_t finished = 0;
-  int64_t groups = 0;
+  int64_t to_come = 0;  ///< runs that have not ended
 };
 
 /// In the order of their first rows.
@@ -114,143 +134,188 @@ std::vector<Span> spans_of(const Comparison& comparison, const std::vector<Row>&
   return spans;
 }
 
-void add(Findings& findings, const Comparison& comparison) {
-  findings.runs += static_cast<int64_t>(comparison.cells.size());
-  std::vector<Settings> timed;
+void add(Answers& answers, const NamedComparison& source) {
+  const Comparison& comparison = *source.comparison;
+  answers.runs += static_cast<int64_t>(comparison.cells.size());
+  for (const Cell& cell : comparison.cells) {
+    answers.finished += cell.state == CellState::finished ? 1 : 0;
+    answers.to_come += cell.state == CellState::pending || cell.state == CellState::interrupted ? 1 : 0;
+  }
   const std::vector<Row> all = summarize(comparison);
-  const int64_t taxes = tax_tests(all);
-  const int64_t accuracies = accuracy_tests(all);
   const Mover mover = mover_of(comparison, all);
   const std::vector<Span> spans = spans_of(comparison, all, mover);
-  if (spans.size() > 1 && (findings.spans.empty() || spans.front().width() > findings.spans.front().width())) {
-    findings.spans = spans;
-    findings.varied = mover.name;
+  if (spans.size() > 1 && (answers.spans.empty() || spans.front().width() > answers.spans.front().width())) {
+    answers.spans = spans;
+    answers.varied = mover.name;
   }
+  const auto label = [&](const Settings& group) {
+    const std::string name = group_label(comparison, group);
+    return source.name.empty() ? name : fmt::format("{} ({})", name, source.name);
+  };
+  std::vector<Settings> timed;
   for (const GroupRows& rows : by_group(all)) {
-    ++findings.groups;
-    findings.several_norms |= finished_rows(rows) > 1;
-    const std::string group = group_label(comparison, rows.front());
-    const std::string reference = reference_of(norms_of(comparison, timing_group(rows.front())));
-    const auto batch = std::find_if(rows.begin(), rows.end(),
-                                    [&](const Row& row) { return row.finished > 0 && row.norm == reference; });
-    const std::optional<SeedSpread> spread = seed_spread(rows, accuracies);
-    const bool differences = spread && batch != rows.end() && finished_rows(rows) > 1;
-    findings.accuracy_known |= differences;
-    const bool first = std::find(timed.begin(), timed.end(), timing_group(rows.front())) == timed.end();
-    timed.push_back(timing_group(rows.front()));
+    answers.several_norms |= finished_rows(rows) > 1;
+    const Settings group = timing_group(rows.front());
+    const bool first = std::find(timed.begin(), timed.end(), group) == timed.end();  // learning rates share their tax
+    timed.push_back(group);
+    answers.tax.add_group(label(group));
+    answers.accuracy.add_group(label(rows.front()));
     for (const Row& row : rows) {
-      findings.finished += row.finished;
       const std::string norm = train::norm_label(row.norm, comparison.recipe);
-      if (first && tax_can_be_found(row, taxes)) {  // learning rates share their tax
-        findings.tax_known = true;
-        if (tax_is_found(row, taxes)) {
-          findings.taxes.push_back({norm, group, row.tax->median});
-        }
+      if (first && row.tax) {
+        answers.tax.add(norm, label(group), *row.tax);
       }
-      if (differences && accuracy_differs(row, *batch, spread)) {
-        findings.accuracies.push_back({norm, group, row.accuracy.mean - batch->accuracy.mean});
+      if (row.accuracy_difference) {
+        answers.accuracy.add(norm, label(row), *row.accuracy_difference);
       }
     }
   }
 }
 
-const Finding& largest(const std::vector<Finding>& findings) {
-  return *std::max_element(findings.begin(), findings.end(),
-                           [](const Finding& a, const Finding& b) { return std::abs(a.amount) < std::abs(b.amount); });
+/// How a question says what was found.
+struct Wording {
+  /// "group:32 costs 25.0 % of batch norm's throughput"
+  std::string (*whole)(const Finding& one);
+  /// What goes on behind "and", of the same norm elsewhere: "25.0 %" where it is on the same side of 0, else "is 3.0 %
+  /// faster".
+  std::string (*more)(const Finding& one, bool same_side);
+};
+
+/// The largest difference that was found, with all that its norm has elsewhere; then the other norms.
+std::string found_clause(const Findings& findings, const Wording& wording) {
+  const Finding& most =
+      *std::max_element(findings.found.begin(), findings.found.end(),
+                        [](const Finding& a, const Finding& b) { return std::abs(a.amount) < std::abs(b.amount); });
+  const auto place = [&](const Finding& one) { return findings.groups.size() > 1 ? " in " + one.group : ""; };
+  std::vector<std::string> parts = {wording.whole(most) + place(most)};
+  std::vector<std::string> others;
+  for (const Finding& one : findings.found) {
+    if (one.norm == most.norm && &one != &most) {
+      parts.push_back(wording.more(one, (one.amount > 0) == (most.amount > 0)) + place(one));
+    } else if (one.norm != most.norm && std::find(others.begin(), others.end(), one.norm) == others.end()) {
+      others.push_back(one.norm);
+    }
+  }
+  constexpr size_t kMostPlaces = 4;
+  if (parts.size() > kMostPlaces) {
+    parts = {parts.front(), fmt::format("differs by less in {} others", parts.size() - 1)};
+  }
+  constexpr size_t kMostNorms = 3;
+  return listed(parts) + (others.empty() ? ""
+                          : others.size() <= kMostNorms
+                              ? fmt::format(" ({} differ{} by less)", listed(others), others.size() == 1 ? "s" : "")
+                              : fmt::format(" ({} other norms differ by less)", others.size()));
 }
 
-/// " in resnet50", where it does not go without saying.
-std::string place(const Findings& findings, const Finding& one) {
-  return findings.groups > 1 ? " in " + one.group : "";
-}
-
-std::string tax_clause(const Findings& findings) {
-  if (!findings.tax_known) {
-    return "";
+std::string tax_clause(const Findings& tax) {
+  if (!tax.known) {
+    return tax.waiting ? "nothing can be said of the tax yet" : "";
   }
-  if (findings.taxes.empty()) {
-    return "no norm was found to cost more than batch norm, or less";
+  if (tax.found.empty()) {
+    return std::string("no norm was found to cost more than batch norm, or less") + (tax.waiting ? ", so far" : "");
   }
-  const Finding& most = largest(findings.taxes);
-  const std::string share = format_percent(std::abs(most.amount));
-  std::string clause = most.amount > 0 ? fmt::format("{} costs {} % of batch norm's throughput", most.norm, share)
-                                       : fmt::format("{} is {} % faster than batch norm", most.norm, share);
-  clause += place(findings, most);
-  const size_t others = findings.taxes.size() - 1;
-  if (others > 0) {
-    clause += fmt::format(" ({} other{} differ{} by less)", others, others == 1 ? "" : "s", others == 1 ? "s" : "");
-  }
-  return clause;
+  return found_clause(
+      tax, {.whole =
+                [](const Finding& one) {
+                  const std::string share = format_percent(std::abs(one.amount));
+                  return one.amount > 0 ? fmt::format("{} costs {} % of batch norm's throughput", one.norm, share)
+                                        : fmt::format("{} is {} % faster than batch norm", one.norm, share);
+                },
+            .more =
+                [](const Finding& one, bool same_side) {
+                  const std::string share = format_percent(std::abs(one.amount)) + " %";
+                  return same_side ? share : one.amount > 0 ? "costs " + share : fmt::format("is {} faster", share);
+                }});
 }
 
 /// With one seed nobody knows how far chance moves an accuracy, but so far it does not move it.
 constexpr double kPlainWidth = 0.1;
 
 /// "the accuracy of batch depends most on batch size (44.5 % at 2, 80.8 % at 64), that of group least (72.8 to 78.7 %)"
-std::string span_clause(const Findings& findings) {
-  const Span& widest = findings.spans.front();
-  const Span& narrowest = findings.spans.back();
+std::string span_clause(const Answers& answers) {
+  const Span& widest = answers.spans.front();
+  const Span& narrowest = answers.spans.back();
   return fmt::format(
       "the accuracy of {} {} ({:.1f} % {}, {:.1f} % {}), that of {} least ({:.1f} to {:.1f} %)", widest.norm,
-      findings.varied.empty() ? "moves most" : fmt::format("depends most on {}", findings.varied), 100 * widest.low,
+      answers.varied.empty() ? "moves most" : fmt::format("depends most on {}", answers.varied), 100 * widest.low,
       widest.at_low, 100 * widest.high, widest.at_high, narrowest.norm, 100 * narrowest.low, 100 * narrowest.high);
 }
 
-std::string accuracy_clause(const Findings& findings) {
-  if (!findings.several_norms) {
+std::string accuracy_clause(const Answers& answers) {
+  const Findings& accuracy = answers.accuracy;
+  if (!accuracy.known && accuracy.waiting) {
+    return "nothing can be said of accuracy yet";
+  }
+  if (!answers.several_norms) {
     return "";
   }
-  if (!findings.accuracy_known && !findings.spans.empty() && findings.spans.front().width() >= kPlainWidth) {
-    return span_clause(findings);
+  if (!accuracy.known) {
+    const bool wide = !answers.spans.empty() && answers.spans.front().width() >= kPlainWidth;
+    return wide && answers.to_come == 0 ? span_clause(answers) : "these runs cannot show a difference of accuracy";
   }
-  if (!findings.accuracy_known) {
-    return "these runs cannot show a difference of accuracy";
+  if (accuracy.found.empty()) {
+    return std::string("no difference of accuracy was found") + (accuracy.waiting ? " so far" : "");
   }
-  if (findings.accuracies.empty()) {
-    return "no difference of accuracy was found";
-  }
-  const Finding& most = largest(findings.accuracies);
-  std::string clause =
-      fmt::format("{} is {:.1f} points {} accurate than batch norm{}", most.norm, 100 * std::abs(most.amount),
-                  most.amount > 0 ? "more" : "less", place(findings, most));
-  const size_t others = findings.accuracies.size() - 1;
-  if (others > 0) {
-    clause += fmt::format(" ({} other{} differ{} by less)", others, others == 1 ? "" : "s", others == 1 ? "s" : "");
-  }
-  return clause;
+  return found_clause(accuracy, {.whole =
+                                     [](const Finding& one) {
+                                       return fmt::format("{} is {:.1f} points {} accurate than batch norm", one.norm,
+                                                          std::abs(one.amount), one.amount > 0 ? "more" : "less");
+                                     },
+                                 .more =
+                                     [](const Finding& one, bool same_side) {
+                                       return fmt::format("{:.1f} points{}", std::abs(one.amount),
+                                                          same_side        ? ""
+                                                          : one.amount > 0 ? " more"
+                                                                           : " less");
+                                     }});
+}
+
+/// What is missing of comparisons that have not ended.
+std::string progress_of(const Answers& answers) {
+  return answers.to_come == 0 ? "rounds of timing are missing"
+                              : fmt::format("{} of {} run{} finished", answers.finished, answers.runs,
+                                            answers.runs == 1 ? " is" : "s are");
 }
 
 /// With a capital letter where it begins with a word of ours, and not with the name of a norm.
 std::string as_sentence(std::string text) {
-  if (text.starts_with("no ") || text.starts_with("these ") || text.starts_with("the ")) {
-    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  for (const std::string_view word : {"no ", "nothing ", "these ", "the ", "rounds "}) {
+    if (text.starts_with(word)) {
+      text[0] = static_cast<char>(text[0] - 'a' + 'A');
+      break;
+    }
   }
   return text + ".";
 }
 
 }  // namespace
 
-std::string opening_of(const std::vector<const Comparison*>& comparisons) {
-  Findings findings;
-  for (const Comparison* comparison : comparisons) {
-    add(findings, *comparison);
+std::string opening_of(const std::vector<NamedComparison>& comparisons) {
+  Answers answers;
+  for (const NamedComparison& source : comparisons) {
+    add(answers, source);
   }
-  const std::string tax = tax_clause(findings);
-  const std::string accuracy = accuracy_clause(findings);
-  if (!tax.empty() && !accuracy.empty()) {
-    return as_sentence(
-        tax + (findings.taxes.empty() == findings.accuracies.empty() && findings.accuracy_known ? ", and " : ", but ") +
-        accuracy);
+  if (answers.finished == 0 && !answers.tax.known) {
+    return fmt::format("Nothing is known yet: none of {} run{} is finished.", answers.runs,
+                       answers.runs == 1 ? "" : "s");
   }
-  if (!tax.empty() || !accuracy.empty()) {
-    return as_sentence(tax + accuracy);
+  const bool waiting = answers.tax.waiting || answers.accuracy.waiting;
+  if (waiting && !answers.tax.known && !answers.accuracy.known) {
+    return fmt::format("Nothing can be said yet: {}.", progress_of(answers));
   }
-  if (findings.finished == 0) {
-    return fmt::format("Nothing is known yet: none of {} run{} is finished.", findings.runs,
-                       findings.runs == 1 ? "" : "s");
+  const std::string tax = tax_clause(answers.tax);
+  const std::string accuracy = accuracy_clause(answers);
+  if (tax.empty() && accuracy.empty()) {
+    return fmt::format(
+        "{} of {} run{} finished, and no two norms in the same network: there is nothing to compare yet.",
+        answers.finished, answers.runs, answers.runs == 1 ? " is" : "s are");
   }
-  return fmt::format("{} of {} run{} finished, and no two norms in the same network: there is nothing to compare yet.",
-                     findings.finished, findings.runs, findings.runs == 1 ? " is" : "s are");
+  const bool alike = answers.tax.found.empty() == answers.accuracy.found.empty() && answers.accuracy.known;
+  std::string text = as_sentence(tax + (tax.empty() || accuracy.empty() ? "" : alike ? ", and " : ", but ") + accuracy);
+  if (waiting) {
+    text += " " + as_sentence(progress_of(answers));
+  }
+  return text;
 }
 
 }  // namespace norma::lab

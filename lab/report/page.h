@@ -59,8 +59,10 @@ std::string to_markdown(const Page& page);
 std::string results_section(const Page& page);   ///< the table
 std::string meaning_section();                   ///< of its columns
 std::string axes_section(const Page& page);      ///< accuracy against batch size, lr, precision, model
-std::string accuracy_section(const Page& page);  ///< dots with their intervals
-std::string time_section(const Page& page);      ///< accuracy against time
+std::string accuracy_section(const Page& page);  ///< dots, and their seeds
+/// Dots with the intervals that decide.
+std::string difference_section(const Page& page);
+std::string time_section(const Page& page);  ///< accuracy against time
 std::string tax_section(const Page& page);
 std::string memory_section(const Page& page);
 std::string learning_section(const Page& page);  ///< loss curves

@@ -1,4 +1,5 @@
 #include "lab/report/chart.h"
+#include "lab/report/decide_rows.h"
 #include "lab/report/page.h"
 #include "lab/report/text_table.h"
 
@@ -39,37 +40,11 @@ std::string section(const Page& page, std::string_view id, std::string_view titl
              : section_head(id, title) + fmt::format("<p class=\"note\">{}</p>\n", note) + figures(shown, open);
 }
 
-bool has_known_spread(const Page& page) {
+/// Whether a norm has several dots.
+bool has_several_seeds(const Page& page) {
   return std::any_of(page.groups.begin(), page.groups.end(), [](const PageGroup& group) {
-    return std::any_of(group.rows.begin(), group.rows.end(),
-                       [](const PageRow& row) { return row.row.accuracy.deviation.value_or(0) > 0; });
+    return std::any_of(group.rows.begin(), group.rows.end(), [](const PageRow& row) { return row.row.finished > 1; });
   });
-}
-
-/// The spread of the seeds that belongs to a row: that of its group in its comparison.
-std::optional<SeedSpread> spread_of(const PageRow& row, const PageGroup& group) {
-  GroupRows rows;
-  for (const PageRow& other : group.rows) {
-    if (other.source == row.source) {
-      rows.push_back(other.row);
-    }
-  }
-  return seed_spread(rows, /* tests= */ 1);  // the deviation alone
-}
-
-struct Interval {
-  std::optional<double> low;
-  std::optional<double> high;
-};
-
-/// Of the mean accuracy, in percent.
-Interval accuracy_interval(const PageRow& row, const PageGroup& group) {
-  const std::optional<SeedSpread> spread = spread_of(row, group);
-  if (!spread || row.row.finished == 0) {
-    return {};
-  }
-  const double half = spread->half_interval(row.row.finished);
-  return {100 * (row.row.accuracy.mean - half), 100 * (row.row.accuracy.mean + half)};
 }
 
 std::string accuracy_chart(const PageGroup& group, const std::string& id) {
@@ -82,12 +57,9 @@ std::string accuracy_chart(const PageGroup& group, const std::string& id) {
     if (row.row.finished == 0) {
       continue;
     }
-    const Interval interval = accuracy_interval(row, group);
     Dot dot{.name = row.label,
             .style = row.style,
             .value = 100 * row.row.accuracy.mean,
-            .low = interval.low,
-            .high = interval.high,
             .parts = {},
             .text = format_spread(row.row.accuracy, 2, 100) + " %"};
     if (row.row.finished > 1) {
@@ -196,32 +168,18 @@ std::vector<std::string> axis_charts(const Page& page, const Axis& axis) {
   return charts;
 }
 
-/// Seconds that the training steps of a row take, as they were in turns; nothing where they had none.
+/// Seconds that the training steps of a row take, as they were in turns; nothing before all rounds are made.
 std::optional<double> seconds_in_turns(const PageRow& row) {
   const Comparison& comparison = *row.source->comparison;
-  const auto timing = std::find_if(comparison.timings.begin(), comparison.timings.end(),
-                                   [&](const Timing& other) { return other.group == timing_group(row.row); });
-  if (timing == comparison.timings.end()) {
-    return std::nullopt;
-  }
-  const auto mine = std::find(timing->norms.begin(), timing->norms.end(), row.row.norm);
-  if (mine == timing->norms.end()) {
-    return std::nullopt;
-  }
-  std::vector<double> steps;
-  for (const std::vector<double>& round : timing->rounds) {
-    if (const double seconds = round[static_cast<size_t>(mine - timing->norms.begin())]; std::isfinite(seconds)) {
-      steps.push_back(seconds);
-    }
-  }
+  const std::optional<double> step = seconds_of_step(comparison, row.row);
   const auto finished = std::find_if(row.cells.begin(), row.cells.end(),
                                      [](const Cell* cell) { return cell->state == CellState::finished; });
-  if (steps.empty() || finished == row.cells.end()) {
+  if (!step || finished == row.cells.end()) {
     return std::nullopt;
   }
   const auto batches = static_cast<double>((*finished)->losses.size()) *  // a round's step has one
                        static_cast<double>(comparison.recipe.grad_accum_steps);
-  return median_interval(std::move(steps)).median * batches;
+  return *step * batches;
 }
 
 /// Seconds of the whole run, the mean of the seeds.
@@ -255,13 +213,8 @@ std::string time_chart(const PageGroup& group, const std::string& id) {
   for (const PageRow& row : group.rows) {
     if (row.row.finished > 0) {
       seconds.push_back(in_turns ? *seconds_in_turns(row) : seconds_of_runs(row));
-      const Interval interval = accuracy_interval(row, group);
-      chart.points.push_back({.name = row.label,
-                              .style = row.style,
-                              .x = seconds.back(),
-                              .y = 100 * row.row.accuracy.mean,
-                              .low = interval.low,
-                              .high = interval.high});
+      chart.points.push_back(
+          {.name = row.label, .style = row.style, .x = seconds.back(), .y = 100 * row.row.accuracy.mean});
     }
   }
   const bool minutes = *std::max_element(seconds.begin(), seconds.end()) > 300;
@@ -278,29 +231,45 @@ std::string time_chart(const PageGroup& group, const std::string& id) {
                 point_chart(chart));
 }
 
-std::string tax_chart(const PageGroup& group, const std::string& id) {
-  DotPlot plot{.id = id,
-               .title = "Norm tax in " + group.label,
-               .description = "A dot for each norm at the share of batch norm's throughput that is lost, in percent:",
-               .x_label = "throughput lost, %",
-               .dots = {},
-               .reference = 0};
+/// A dot and an interval for each norm of which something is decided; "" without any.
+std::string decision_chart(const PageGroup& group, DotPlot plot, std::optional<Decision> Row::*decision,
+                           std::string (*text)(const std::optional<Decision>&), double factor) {
   for (const PageRow& row : group.rows) {
-    if (!row.row.tax) {
-      continue;
+    if (const std::optional<Decision>& decided = row.row.*decision) {
+      Dot dot{.name = row.label, .style = row.style, .value = NAN, .text = text(decided)};
+      if (decided->known()) {
+        dot.value = factor * decided->difference;
+        dot.low = factor * decided->low;
+        dot.high = factor * decided->high;
+      }
+      plot.description += fmt::format(" {} {};", row.label, dot.text);
+      plot.dots.push_back(std::move(dot));
     }
-    const MedianInterval& tax = *row.row.tax;
-    Dot dot{.name = row.label, .style = row.style, .value = NAN, .text = format_tax(tax)};
-    if (tax.sure) {
-      dot.value = 100 * tax.median;
-      dot.low = 100 * tax.low;
-      dot.high = 100 * tax.high;
-    }
-    plot.description += fmt::format(" {} {};", row.label, dot.text);
-    plot.dots.push_back(std::move(dot));
   }
   plot.description.back() = '.';
+  plot.reference = 0;
   return plot.dots.empty() ? "" : figure(group.label, "", dot_plot(plot));
+}
+
+std::string difference_chart(const PageGroup& group, const std::string& id) {
+  return decision_chart(group,
+                        {.id = id,
+                         .title = "Accuracy beside batch norm in " + group.label,
+                         .description = "A dot for each norm at its mean difference from batch norm, in points:",
+                         .x_label = "points of test accuracy more than batch norm",
+                         .dots = {}},
+                        &Row::accuracy_difference, format_difference, 1);
+}
+
+std::string tax_chart(const PageGroup& group, const std::string& id) {
+  return decision_chart(
+      group,
+      {.id = id,
+       .title = "Norm tax in " + group.label,
+       .description = "A dot for each norm at the share of batch norm's throughput that is lost, in percent:",
+       .x_label = "throughput lost, %",
+       .dots = {}},
+      &Row::tax, format_tax, 100);
 }
 
 std::string memory_chart(const PageGroup& group, const std::string& id) {
@@ -337,11 +306,18 @@ std::string axes_section(const Page& page) {
 std::string accuracy_section(const Page& page) {
   return section(
       page, "accuracy", "Accuracy",
-      has_known_spread(page)
-          ? "The large dot is the mean, each small one a seed, and the bar holds the mean in 95 of 100 comparisons, by "
-            "the spread of the seeds of all norms together. The axis does not begin at 0."
+      has_several_seeds(page)
+          ? "The large dot is the mean, each small one a seed. The axis does not begin at 0."
           : "One run each: how far another seed would move a dot is not known. The axis does not begin at 0.",
       accuracy_chart);
+}
+
+std::string difference_section(const Page& page) {
+  return section(
+      page, "difference", "Accuracy beside batch norm",
+      "Right of 0 a norm is more accurate than batch norm with the same seeds, left of it less. Where the bar "
+      "reaches 0, no difference was found.",
+      difference_chart);
 }
 
 std::string time_section(const Page& page) {
@@ -352,8 +328,7 @@ std::string time_section(const Page& page) {
 std::string tax_section(const Page& page) {
   return section(
       page, "tax", "Norm tax",
-      "Right of 0 a norm is slower than batch norm, left of it faster. The bar holds the median in 95 of 100 "
-      "comparisons; where it reaches 0, no tax was found.",
+      "Right of 0 a norm is slower than batch norm, left of it faster. Where the bar reaches 0, no tax was found.",
       tax_chart);
 }
 

@@ -18,18 +18,22 @@ std::string cell(size_t column, std::string_view text, std::string_view aside = 
                      aside.empty() ? "" : fmt::format("<span class=\"aside\">{}</span>", escape_html(aside)));
 }
 
-std::string tax_cell(const std::optional<MedianInterval>& tax) {
+std::string tax_cell(const std::optional<Decision>& tax) {
   if (!tax) {
     return cell(3, "–");
   }
-  const std::string rounds = fmt::format("{} round{}", tax->count, tax->count == 1 ? "" : "s");
-  if (!tax->sure) {
-    return cell(3, "not known", "after " + rounds);
-  }
-  const std::string median = format_percent(tax->median) + " %";
+  const std::string rounds = fmt::format("{} round{}", tax->pairs, tax->pairs == 1 ? "" : "s");
+  const std::string median = format_percent(tax->difference) + " %";
   const std::string interval = fmt::format("{} to {}", format_percent(tax->low), format_percent(tax->high));
-  return tax->holds(0) ? cell(3, "none found", fmt::format("{} ({}), {}", median, interval, rounds))
-                       : cell(3, median, fmt::format("{}, {}", interval, rounds));
+  switch (tax->state) {
+    case Decision::State::waiting:
+      return cell(3, "not known yet", fmt::format("{} of {} rounds", tax->pairs, tax->planned));
+    case Decision::State::unknown: return cell(3, "not known", "after " + rounds);
+    case Decision::State::none_found:
+      return cell(3, "none found", fmt::format("{} ({}), {}", median, interval, rounds));
+    case Decision::State::found: break;
+  }
+  return cell(3, median, fmt::format("{}, {}", interval, rounds));
 }
 
 void put_row(std::string& html, const PageRow& page_row) {
@@ -86,7 +90,7 @@ std::string meaning_section() {
   return section_head("meaning", "What the columns mean") + R"html(<dl class="meaning">
 <dt>accuracy</dt><dd>Share of the test images, none of which was trained on, whose most probable class is the right one.</dd>
 <dt>test loss</dt><dd>Mean cross-entropy on the test images: it also counts how sure the network was.</dd>
-<dt>img/s</dt><dd>Training images per second: the batch size over the median time of a training step, loading included, evaluation not.</dd>
+<dt>img/s</dt><dd>Training images per second: the batch size over the median time of the training steps that the tax is from. Where there are none, or not all yet, over that of the run's steps, loading included.</dd>
 <dt>tax</dt><dd>Share of its throughput that the network loses when its batch norm is replaced by this norm; negative is faster. Training steps of all norms take turns for it, spread over the whole comparison, so that all meet the same moments of the machine: images per second of different runs do not.</dd>
 <dt>tensors</dt><dd>The most memory that tensors held at one time during training: parameters, gradients, optimizer, activations.</dd>
 <dt>process</dt><dd>The most memory that the whole process held during training, as the system counts it.</dd>

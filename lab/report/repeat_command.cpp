@@ -42,39 +42,6 @@ class Words {
   train::Recipe defaults_;
 };
 
-/// The words of a command line, as the shell cuts it; of the quotes only those that shell_word() writes.
-std::vector<std::string> words_of(const std::string& command) {
-  std::vector<std::string> words(1);
-  bool quoted = false;
-  for (size_t i = 0; i < command.size(); ++i) {
-    if (command[i] == '\'') {
-      quoted = !quoted;
-    } else if (command[i] == ' ' && !quoted) {
-      words.emplace_back();
-    } else {
-      i += command[i] == '\\' && !quoted && i + 1 < command.size() ? 1 : 0;
-      words.back() += command[i];
-    }
-  }
-  return words;
-}
-
-/// The plug-ins that the comparison was started with: norms of its cells may be theirs.
-std::vector<std::string> plugins_of(const std::string& command) {
-  const std::vector<std::string> words = words_of(command);
-  std::vector<std::string> plugins;
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i].starts_with("--plugin=")) {
-      plugins.push_back(words[i].substr(9));
-    } else if (words[i] == "--plugin") {
-      for (; i + 1 < words.size() && !words[i + 1].starts_with("-"); ++i) {
-        plugins.push_back(words[i + 1]);
-      }
-    }
-  }
-  return plugins;
-}
-
 }  // namespace
 
 std::string shell_word(std::string_view word) {
@@ -160,10 +127,10 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   words.put_changed("--precision", recipe, &Recipe::precision);
   words.put_changed("--cast-policy", recipe, &Recipe::cast_policy_file);
   words.put_changed("--cast", recipe, &Recipe::cast);
-  for (const std::string& plugin : plugins_of(comparison.command)) {
-    words.put("--plugin", plugin);
-  }
   const train::Environment& environment = comparison.environment;
+  for (const nn::PluginRecord& plugin : environment.plugins) {
+    words.put("--plugin", plugin.file);
+  }
   if (!environment.device.empty() && environment.device != "cpu") {
     words.put("--device", environment.device.substr(0, environment.device.find_first_of(":,")));
   }

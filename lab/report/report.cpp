@@ -1,6 +1,7 @@
 #include "lab/report/report.h"
 
 #include "core/error.h"
+#include "lab/report/decide_rows.h"
 #include "lab/report/text_table.h"
 #include "train/output.h"
 
@@ -74,74 +75,6 @@ Row row_of(const std::vector<const Cell*>& cells) {
 
 /// Cells that differ in the seed alone.
 using SeedCells = std::vector<const Cell*>;
-
-/// Of finished cells with the same seed, in points.
-std::vector<double> accuracy_differences(const SeedCells& cells, const SeedCells& reference) {
-  std::vector<double> differences;
-  for (const Cell* cell : cells) {
-    for (const Cell* other : reference) {
-      if (cell->seed == other->seed && cell->state == CellState::finished && other->state == CellState::finished) {
-        differences.push_back(100 * (cell->accuracy - other->accuracy));
-      }
-    }
-  }
-  return differences;
-}
-
-/// Tests each norm against the reference of its group; all of them are looked at together. `cells` are those of each
-/// row.
-void compare_accuracies(const Comparison& comparison, const std::vector<SeedCells>& cells, std::vector<Row>& rows) {
-  std::vector<Row*> others;
-  std::vector<double> chances;
-  for (size_t reference = 0; reference < rows.size(); ++reference) {
-    if (rows[reference].norm != reference_of(norms_of(comparison, timing_group(rows[reference])))) {
-      continue;
-    }
-    const Settings group = comparison_group(rows[reference]);
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (i == reference || comparison_group(rows[i]) != group) {
-        continue;
-      }
-      const std::vector<double> differences = accuracy_differences(cells[i], cells[reference]);
-      rows[i].accuracy_difference = paired_difference(differences);
-      if (differences.size() > 1) {  // a test, also where it says nothing
-        others.push_back(&rows[i]);
-        chances.push_back(rows[i].accuracy_difference ? rows[i].accuracy_difference->chance : 1);
-      }
-    }
-  }
-  const std::vector<double> adjusted = holm(chances);
-  for (size_t i = 0; i < others.size(); ++i) {
-    if (others[i]->accuracy_difference) {
-      others[i]->accuracy_difference->chance = adjusted[i];
-    }
-  }
-}
-
-/// Over the rounds in which batch norm and this one made a step.
-std::optional<MedianInterval> tax_of(const Comparison& comparison, const Row& row) {
-  const Settings group = timing_group(row);
-  const auto timing = std::find_if(comparison.timings.begin(), comparison.timings.end(),
-                                   [&](const Timing& other) { return other.group == group; });
-  if (timing == comparison.timings.end()) {
-    return std::nullopt;
-  }
-  const auto begin = timing->norms.begin();
-  const auto batch = std::find(begin, timing->norms.end(), reference_of(timing->norms)) - begin;
-  const auto mine = std::find(begin, timing->norms.end(), row.norm) - begin;
-  const auto norms = static_cast<std::ptrdiff_t>(timing->norms.size());
-  if (batch == norms || mine == norms || batch == mine) {
-    return std::nullopt;
-  }
-  std::vector<double> lost;
-  for (const std::vector<double>& round : timing->rounds) {
-    const double share = 1 - round[static_cast<size_t>(batch)] / round[static_cast<size_t>(mine)];
-    if (!std::isnan(share)) {
-      lost.push_back(share);
-    }
-  }
-  return lost.empty() ? std::nullopt : std::optional(median_interval(std::move(lost)));
-}
 
 }  // namespace
 
@@ -254,10 +187,7 @@ std::vector<Row> summarize(const Comparison& comparison) {
   for (const auto& group : groups) {
     rows.push_back(row_of(group));
   }
-  for (Row& row : rows) {
-    row.tax = tax_of(comparison, row);
-  }
-  compare_accuracies(comparison, groups, rows);
+  decide_rows(comparison, rows);
   return rows;
 }
 
@@ -284,25 +214,46 @@ std::string format_count(int64_t count) {
   return text;
 }
 
-std::string format_tax(const std::optional<MedianInterval>& tax) {
+namespace {
+
+/// What stands for figures that are not known: "not known yet: 2 of 24 rounds", "not known after 2 seeds".
+std::string not_known(const Decision& decision, std::string_view pair) {
+  return decision.state == Decision::State::waiting
+             ? fmt::format("not known yet: {} of {} {}{}", decision.pairs, decision.planned, pair,
+                           decision.planned == 1 ? "" : "s")
+             : fmt::format("not known after {} {}{}", decision.pairs, pair, decision.pairs == 1 ? "" : "s");
+}
+
+std::string where_found(const Decision& decision, const std::string& text) {
+  return decision.found() ? text : "none found: " + text;
+}
+
+}  // namespace
+
+std::string format_tax(const std::optional<Decision>& tax) {
   if (!tax) {
     return "–";
   }
-  if (!tax->sure) {
-    return fmt::format("not known after {} {}", tax->count, tax->count == 1 ? "round" : "rounds");
-  }
-  const std::string text =
-      fmt::format("{} % ({} to {})", format_percent(tax->median), format_percent(tax->low), format_percent(tax->high));
-  return tax->holds(0) ? "none found: " + text : text;
+  return tax->known() ? where_found(*tax, format_share(*tax)) : not_known(*tax, "round");
 }
 
-std::string format_difference(const std::optional<PairedDifference>& difference) {
+std::string format_share(const Decision& tax) {
+  return fmt::format("{} % ({} to {})", format_percent(tax.difference), format_percent(tax.low),
+                     format_percent(tax.high));
+}
+
+std::string format_difference(const std::optional<Decision>& difference) {
   if (!difference) {
     return "–";
   }
+  if (!difference->known()) {
+    return not_known(*difference, "seed");
+  }
   constexpr double kLeast = 0.001;
-  return fmt::format("{:+.2f} ± {:.2f}, {}", difference->mean, difference->standard_error,
-                     difference->chance < kLeast ? "p < 0.001" : fmt::format("p {:.3f}", difference->chance));
+  return where_found(
+      *difference,
+      fmt::format("{:+.2f} ({:.2f} to {:.2f}), {}", difference->difference, difference->low, difference->high,
+                  difference->chance < kLeast ? "p < 0.001" : fmt::format("p {:.3f}", difference->chance)));
 }
 
 std::string to_table(const Comparison& comparison) {
@@ -341,7 +292,7 @@ std::string to_table(const Comparison& comparison) {
   }
   std::string text = align_table(lines, text_columns);
   for (const std::string& note : {answer_of(comparison), tax_note(comparison), accuracy_note(comparison),
-                                  paired_note(comparison), tuning_note(comparison)}) {
+                                  decision_note(comparison), tuning_note(comparison)}) {
     text += note.empty() ? "" : note + "\n";
   }
   return text;
@@ -362,9 +313,9 @@ std::string to_csv(const Comparison& comparison) {
       // The tax is that of the norm, whatever the seed.
       const auto row =
           std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return same_but_seed(other, cell); });
-      const std::string tax = row->tax && row->tax->sure
-                                  ? fmt::format("{:.6f},{:.6f},{:.6f}", row->tax->median, row->tax->low, row->tax->high)
-                                  : ",,";
+      const std::string tax = row->tax && row->tax->known() ? fmt::format("{:.6f},{:.6f},{:.6f}", row->tax->difference,
+                                                                          row->tax->low, row->tax->high)
+                                                            : ",,";
       csv += fmt::format("{},{},{:.3f},{},{},{},{},{},{:.3f},", cell.accuracy, cell.loss, cell.images_per_second, tax,
                          cell.peak_bytes, cell.peak_resident, cell.parameters, cell.losses.size(), cell.seconds);
     } else {
@@ -375,11 +326,17 @@ std::string to_csv(const Comparison& comparison) {
   return csv;
 }
 
-void write_report(const Comparison& comparison, const std::filesystem::path& folder) {
-  train::write_text_file("compare", folder / "results.json", to_json(comparison));
-  train::write_text_file("compare", folder / "results.csv", to_csv(comparison));
-  train::write_text_file("compare", folder / "report.html", to_html(comparison));
-  train::write_text_file("compare", folder / "report.md", to_markdown(comparison));
+void write_report(const Comparison& comparison, const std::filesystem::path& folder, const train::FolderLock* lock) {
+  const auto write = [&](const char* name, const std::string& text) {
+    if (lock != nullptr) {
+      lock->check_in_place();
+    }
+    train::write_text_file("compare", folder / name, text);
+  };
+  write("results.json", to_json(comparison));
+  write("results.csv", to_csv(comparison));
+  write("report.html", to_html(comparison));
+  write("report.md", to_markdown(comparison));
 }
 
 }  // namespace norma::lab

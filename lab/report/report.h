@@ -1,11 +1,11 @@
 #pragma once
 
-#include "lab/report/median_interval.h"
-#include "lab/report/paired_difference.h"
+#include "lab/report/decision.h"
 #include "lab/report/settings.h"
 #include "lab/report/tuning.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/environment.h"
+#include "train/folder_lock.h"
 #include "train/recipe.h"
 
 #include <cstdint>
@@ -78,11 +78,13 @@ struct Row : Settings {
   int64_t seeds = 0;
   std::string problem;  ///< "" when every seed finished, else "failed: …", "interrupted" or "not started"
   Spread accuracy;
-  std::optional<PairedDifference> accuracy_difference;  ///< to the reference of its comparison_group(), seed by seed
+  /// To the reference of its comparison_group(), in points, seed by seed; none for it, and of one seed.
+  std::optional<Decision> accuracy_difference;
   Spread loss;
-  Spread images_per_second;
-  std::optional<MedianInterval> tax;  ///< share of batch's throughput that is lost, over the rounds; none without them
-  int64_t peak_bytes = 0;             ///< the largest of the seeds
+  Spread images_per_second;     ///< of the rounds that the tax is from, else of the runs
+  bool rate_in_turns = false;   ///< images_per_second is of the rounds
+  std::optional<Decision> tax;  ///< share of the reference's throughput that is lost; none without rounds
+  int64_t peak_bytes = 0;       ///< the largest of the seeds
   int64_t peak_resident = 0;
   int64_t parameters = 0;
 };
@@ -125,8 +127,10 @@ std::string to_html(const Comparison& comparison);
 /// The same as Markdown of GitHub's kind, without charts.
 std::string to_markdown(const Comparison& comparison);
 
-/// Writes results.csv, results.json, report.html and report.md into a folder. Throws Error that names the file.
-void write_report(const Comparison& comparison, const std::filesystem::path& folder);
+/// Writes results.csv, results.json, report.html and report.md into a folder. Throws Error that names the file. With
+/// its lock, a folder that was moved gets nothing more.
+void write_report(const Comparison& comparison, const std::filesystem::path& folder,
+                  const train::FolderLock* lock = nullptr);
 
 // --- how figures are written ------------------------------------------------------------------------------------
 /// "83.1 ± 0.2" with `digits` behind the point, the value times `factor`.
@@ -135,25 +139,26 @@ std::string format_spread(const Spread& spread, int digits, double factor = 1);
 std::string format_bytes(int64_t bytes);
 /// "25,557,032"
 std::string format_count(int64_t count);
-/// "3.1 % (1.4 to 5.0)"; where the interval holds 0, "none found: 0.4 % (-0.7 to 1.5)"; of too few rounds "not known
-/// after 5 rounds"; "–" for none.
-std::string format_tax(const std::optional<MedianInterval>& tax);
-
-/// "+0.42 ± 0.10, p 0.031": points, with the standard error; "–" for none.
-std::string format_difference(const std::optional<PairedDifference>& difference);
+/// "3.1 % (1.4 to 5.0)"; where no difference was found "none found: 0.4 % (-0.7 to 1.5)"; "not known after 5 rounds",
+/// "not known yet: 8 of 24 rounds"; "–" for none.
+std::string format_tax(const std::optional<Decision>& tax);
+/// "3.1 % (1.4 to 5.0)"
+std::string format_share(const Decision& tax);
+/// "+0.42 (0.10 to 0.74), p 0.031": points; else as format_tax(), of seeds.
+std::string format_difference(const std::optional<Decision>& difference);
 
 // --- what is said of the figures --------------------------------------------------------------------------------
 /// A sentence or two for each comparison_group() of which something is known: which norms cost more or less than batch
 /// norm, and which are more or less accurate.
 std::string answer_of(const Comparison& comparison);
-/// What a reader must know of the accuracies' differences, group by group: how far seeds lie apart, or that nobody
-/// knows.
+/// From which difference of accuracy on a norm is said to differ, group by group, or that nobody knows; "" where there
+/// is nothing to compare.
 std::string accuracy_note(const Comparison& comparison);
 /// How the tax was found, and what is missing of it; "" without any.
 std::string tax_note(const Comparison& comparison);
 /// Which learning rates were found, and which of them lie at the edge of what was tried; "" where none was tried.
 std::string tuning_note(const Comparison& comparison);
-/// How norms were tested against the reference; "" where none was.
-std::string paired_note(const Comparison& comparison);
+/// By which rule norms differ from the reference (decision.h); "" where none is measured against it.
+std::string decision_note(const Comparison& comparison);
 
 }  // namespace norma::lab

@@ -109,7 +109,7 @@ std::string notes(const Page& page) {
   std::string html;
   for (const NamedComparison& source : page.sources) {
     for (const std::string& note : {tax_note(*source.comparison), accuracy_note(*source.comparison),
-                                    paired_note(*source.comparison), tuning_note(*source.comparison)}) {
+                                    decision_note(*source.comparison), tuning_note(*source.comparison)}) {
       if (!note.empty()) {
         html += fmt::format("<p class=\"note\">{}{}</p>\n", source.name.empty() ? "" : escape_html(source.name) + ": ",
                             escape_html(note));
@@ -133,13 +133,10 @@ std::vector<NamedTelemetry> telemetry_of(const Page& page) {
 }  // namespace
 
 std::string to_html(const Page& page) {
-  std::vector<const Comparison*> comparisons;
-  for (const NamedComparison& source : page.sources) {
-    comparisons.push_back(source.comparison);
-  }
   std::vector<PageSection> sections = {{"axes", "Accuracy by setting", axes_section(page)},
                                        {"results", "Results", results_section(page) + notes(page)},
                                        {"accuracy", "Accuracy", accuracy_section(page)},
+                                       {"difference", "Beside batch norm", difference_section(page)},
                                        {"time", "Accuracy against time", time_section(page)},
                                        {"tax", "Norm tax", tax_section(page)},
                                        {"memory", "Memory", memory_section(page)},
@@ -157,7 +154,7 @@ std::string to_html(const Page& page) {
       "<a class=\"skip\" href=\"#{}\">To the results</a>\n<header>\n"
       "<h1>What the norm costs, and what it buys</h1>\n<p class=\"answer\">{}</p>\n",
       page_style(), sections.front().html.empty() ? "results" : sections.front().id,
-      escape_html(opening_of(comparisons)));
+      escape_html(opening_of(page.sources)));
   html += answers(page) + key_facts(page) + list_of_sections(sections) + "</header>\n<main>\n";
   for (const PageSection& section : sections) {
     if (!section.html.empty()) {

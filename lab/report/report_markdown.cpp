@@ -1,3 +1,4 @@
+#include "core/excerpt.h"
 #include "lab/report/opening.h"
 #include "lab/report/page.h"
 #include "lab/report/repeat_command.h"
@@ -16,11 +17,19 @@ namespace {
 /// A text as it is, on one line: nothing in it is taken for markup.
 std::string plain(std::string_view text) {
   std::string result;
-  for (const char c : text) {
-    if (std::string_view("\\`*_{}[]<>#|~&").find(c) != std::string_view::npos) {
-      result += '\\';
+  for (const char c : plain_text(text)) {
+    switch (c) {
+      case '<': result += "&lt;"; break;  // not every reader of Markdown knows \<
+      case '>': result += "&gt;"; break;
+      case '&': result += "&amp;"; break;
+      case '\n':
+      case '\t': result += ' '; break;
+      default:
+        if (std::string_view("\\`*_{}[]#|~").find(c) != std::string_view::npos) {
+          result += '\\';
+        }
+        result += c;
     }
-    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return result;
 }
@@ -34,7 +43,7 @@ std::string code(const std::string& text) {
     longest = std::max(longest, run);
   }
   const std::string fence(longest + 1, '`');
-  return fmt::format("{}sh\n{}{}\n", fence, text, fence);
+  return fmt::format("{}sh\n{}{}\n", fence, plain_text(text), fence);
 }
 
 std::string line(const std::vector<std::string>& cells) {
@@ -108,6 +117,7 @@ std::string settings(const NamedComparison& source) {
   put("precision", fmt::format("{}, {}", values_of(comparison, "precision"), values_of(comparison, "format")));
   put("machine", fmt::format("{}, {} cores, {} threads used, {}", e.cpu, e.cores, e.threads, e.system));
   put("device", e.device);
+  put("plug-ins", train::plugins_text(e.plugins));
   put("Norma", fmt::format("{}, {}, {}", e.norma, e.compiler, e.build));
   put("begun", comparison.date);
   return text + "\n" + code(comparison.command + "\n");
@@ -116,12 +126,8 @@ std::string settings(const NamedComparison& source) {
 }  // namespace
 
 std::string to_markdown(const Page& page) {
-  std::vector<const Comparison*> comparisons;
-  for (const NamedComparison& source : page.sources) {
-    comparisons.push_back(source.comparison);
-  }
   std::string text =
-      fmt::format("# What the norm costs, and what it buys\n\n**{}**\n\n", plain(opening_of(comparisons)));
+      fmt::format("# What the norm costs, and what it buys\n\n**{}**\n\n", plain(opening_of(page.sources)));
   std::string notes;
   std::string what;
   std::string commands;
@@ -131,7 +137,7 @@ std::string to_markdown(const Page& page) {
       text += fmt::format("- {}{}\n", name, plain(answer));
     }
     for (const std::string& note : {tax_note(*source.comparison), accuracy_note(*source.comparison),
-                                    paired_note(*source.comparison), tuning_note(*source.comparison)}) {
+                                    decision_note(*source.comparison), tuning_note(*source.comparison)}) {
       notes += note.empty() ? "" : fmt::format("\n{}{}\n", name, plain(note));
     }
     what += source.name.empty() ? "" : fmt::format("\n### {}\n", plain(source.name));

@@ -7,37 +7,38 @@ namespace norma::lab {
 
 namespace {
 
-/// The integral of cos(a)^power from 0 to `end`, by Simpson's rule.
-double integral_of_cosine(double power, double end) {
-  constexpr int kSteps = 2000;
-  const double step = end / kSteps;
-  double sum = 1 + std::pow(std::cos(end), power);
-  for (int i = 1; i < kSteps; ++i) {
-    sum += (i % 2 == 1 ? 4 : 2) * std::pow(std::cos(i * step), power);
+/// The integral of cos(a)^power from 0 to `end`, by parts: that of power n is cos^(n-1) sin / n, and (n-1) / n of that
+/// of power n - 2.
+double integral_of_cosine(int64_t power, double end) {
+  const double cosine = std::cos(end);
+  double integral = power % 2 == 0 ? end : std::sin(end);
+  double factor = power % 2 == 0 ? cosine : cosine * cosine;  // cos^(n-1)
+  for (int64_t n = power % 2 == 0 ? 2 : 3; n <= power; n += 2) {
+    const auto exponent = static_cast<double>(n);
+    integral = factor * std::sin(end) / exponent + (exponent - 1) / exponent * integral;
+    factor *= cosine * cosine;
   }
-  return sum * step / 3;
+  return integral;
 }
 
 }  // namespace
 
 double student_t(int64_t freedom, double chance) {
   // With t = sqrt(n) * tan(a), a has a density in proportion to cos(a)^(n - 1).
-  const auto n = static_cast<double>(freedom);
   constexpr double kRight = std::numbers::pi / 2;
-  const double all = integral_of_cosine(n - 1, kRight);
+  const double all = integral_of_cosine(freedom - 1, kRight);
   double low = 0;
   double high = kRight;
   for (int i = 0; i < 60; ++i) {
     const double middle = (low + high) / 2;
-    (1 - integral_of_cosine(n - 1, middle) / all > chance ? low : high) = middle;
+    (1 - integral_of_cosine(freedom - 1, middle) / all > chance ? low : high) = middle;
   }
-  return std::sqrt(n) * std::tan(low);
+  return std::sqrt(static_cast<double>(freedom)) * std::tan(low);
 }
 
 double student_t_chance(int64_t freedom, double t) {
-  const auto n = static_cast<double>(freedom);
-  return 1 - integral_of_cosine(n - 1, std::atan(std::abs(t) / std::sqrt(n))) /
-                 integral_of_cosine(n - 1, std::numbers::pi / 2);
+  const double angle = std::atan(std::abs(t) / std::sqrt(static_cast<double>(freedom)));
+  return 1 - integral_of_cosine(freedom - 1, angle) / integral_of_cosine(freedom - 1, std::numbers::pi / 2);
 }
 
 }  // namespace norma::lab

@@ -56,4 +56,13 @@ std::string format_percent(double share) {
   return fmt::format("{:.1f}", std::round(1000 * share) / 10 + 0.0);  // the 0 turns -0 into 0
 }
 
+std::string listed(const std::vector<std::string>& items) {
+  std::string text;
+  for (size_t i = 0; i < items.size(); ++i) {
+    text += i == 0 ? "" : i + 1 == items.size() ? " and " : ", ";
+    text += items[i];
+  }
+  return text;
+}
+
 }  // namespace norma::lab

@@ -21,4 +21,7 @@ std::string csv_field(const std::string& text);
 /// "-0.3" of -0.0031; never "-0.0".
 std::string format_percent(double share);
 
+/// "a", "a and b", "a, b and c"
+std::string listed(const std::vector<std::string>& items);
+
 }  // namespace norma::lab

@@ -116,7 +116,10 @@ BatchRenormSchedule schedule_of(const NormChoice& choice) {
 }
 
 int64_t window_of(const NormChoice& choice) {
-  return choice.count("size", 5);
+  constexpr int64_t kMost = 65536;  // more than any network has channels: a typing error
+  const int64_t size = choice.count("size", 5);
+  check(size <= kMost, "norm", "{}: size: expected a whole number from 1 to {}, got {}", choice.name, kMost, size);
+  return size;
 }
 
 LocalResponseNormOptions local_response_options(const NormChoice& choice) {

@@ -14,6 +14,17 @@ namespace {
 
 bool new_norms_only = false;
 
+/// What complete_spec() collects: each option that a layer has read, with the value that it got.
+thread_local std::map<std::string, std::string>* read_options = nullptr;
+
+template <class T>
+T noted(const std::string& option, const T& value) {
+  if (read_options != nullptr) {
+    (*read_options)[option] = fmt::format("{}", value);
+  }
+  return value;
+}
+
 // The whole text as a number, or none.
 template <class T>
 std::optional<T> parse_number(const std::string& text) {
@@ -54,11 +65,11 @@ void parse_options(const std::string& text, const std::string& inside, NormChoic
 double NormChoice::number(const std::string& option, double otherwise) const {
   const auto found = options.find(option);
   if (found == options.end()) {
-    return otherwise;
+    return noted(option, otherwise);
   }
   const std::optional<double> value = parse_number<double>(found->second);
   check(value.has_value(), "norm", "{}: {}: expected a number, got '{}'", name, option, excerpt(found->second));
-  return *value;
+  return noted(option, *value);
 }
 
 int64_t NormChoice::count(const std::string& option, int64_t otherwise) const {
@@ -66,19 +77,19 @@ int64_t NormChoice::count(const std::string& option, int64_t otherwise) const {
   const std::optional<int64_t> value = parse_number<int64_t>(given);
   check(value && *value > 0, "norm", "{}: {}: expected a positive whole number, got '{}'", name, option,
         excerpt(given));
-  return *value;
+  return noted(option, *value);
 }
 
 bool NormChoice::flag(const std::string& option, bool otherwise) const {
   const std::string given = text(option, otherwise ? "true" : "false");
   check(given == "true" || given == "false", "norm", "{}: {}: expected true or false, got '{}'", name, option,
         excerpt(given));
-  return given == "true";
+  return noted(option, given == "true");
 }
 
 std::string NormChoice::text(const std::string& option, const std::string& otherwise) const {
   const auto found = options.find(option);
-  return found == options.end() ? otherwise : found->second;
+  return noted(option, found == options.end() ? otherwise : found->second);
 }
 
 std::string to_string(const NormChoice& choice) {
@@ -128,6 +139,22 @@ NormChoice with_default(NormChoice choice, const std::string& option, const std:
     }
   }
   return choice;
+}
+
+std::string complete_spec(const NormChoice& choice) {
+  struct Collect {
+    std::map<std::string, std::string> options;
+    Collect() { read_options = &options; }
+    ~Collect() { read_options = nullptr; }
+  } collect;
+  make_norm(choice, choice.groups.value_or(choice.channels_per_group.value_or(1)));
+  NormChoice complete = choice;
+  complete.options.merge(collect.options);  // what was given and not read stays
+  for (auto& [option, value] : complete.options) {
+    const auto read = collect.options.find(option);
+    value = read == collect.options.end() ? value : read->second;
+  }
+  return to_string(complete);
 }
 
 std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels) {

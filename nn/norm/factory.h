@@ -64,6 +64,10 @@ NormChoice parse_norm(const std::string& text);
 /// The choice with an option set where it is not and where the norm has it: a network's own default.
 NormChoice with_default(NormChoice choice, const std::string& option, const std::string& value);
 
+/// The choice with every option that its layer reads, a text for comparing: of "batch" and "batch[eps=1e-5]" it is the
+/// same. Makes such a layer. "group" and "group:32" stay apart: with few channels they are not the same.
+std::string complete_spec(const NormChoice& choice);
+
 /// A norm layer for `channels` channels. Throws Error when groups do not divide the channels.
 std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels);
 std::shared_ptr<Module> make_norm(const std::string& text, int64_t channels);

@@ -2,8 +2,8 @@
 #include "ops/conv/kernels.h"
 #include "ops/half/convert.h"
 
-// Convolutions of 16-bit numbers where no library does them in hardware: as a float32 convolution of converted
-// operands, rounded at the end. oneDNN's own bfloat16 is slower than that without AMX.
+// Convolutions of 16-bit numbers where no library does them faster: as a float32 convolution of converted operands,
+// rounded at the end.
 
 namespace norma::kernels {
 

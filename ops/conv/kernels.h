@@ -75,8 +75,9 @@ const Conv2dImplementation* conv2d_through_float();
 
 /// For the device cuda, in a build with it.
 const Conv2dImplementation* conv2d_cudnn();
-/// Our own kernels for depthwise convolutions on it.
+/// Our own kernels for depthwise convolutions on the devices cuda and cuda-emulated.
 const Conv2dImplementation* conv2d_depthwise_cuda();
+const Conv2dImplementation* conv2d_depthwise_emulated();
 
 struct ConvKernels {
   /// The implementation that does one pass of a case.
@@ -86,9 +87,7 @@ struct ConvKernels {
   Implementations<Conv2dImplementation>& (*implementations)();
 };
 
-extern const ConvKernels conv_cpu;
-extern const ConvKernels conv_cuda;  ///< in a build with CUDA
-extern const ConvKernels conv_emulated;
+extern const ConvKernels conv_cpu, conv_cuda, conv_emulated;
 extern const ByDevice<ConvKernels> conv_kernels;
 
 }  // namespace norma::kernels

@@ -3,6 +3,8 @@
 #include "core/error.h"
 #include "ops/libraries/onednn/isa.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <string_view>
 
@@ -19,7 +21,7 @@ bool choice_of_environment() {
   const char* text = std::getenv("NORMA_BFLOAT16");
   const std::string_view name = text == nullptr ? "" : text;
   if (name.empty()) {
-    return bfloat16_in_hardware();
+    return onednn::bfloat16_primitives().faster;
   }
   check(name == "primitives" || name == "through_float", "bfloat16",
         "NORMA_BFLOAT16: expected primitives or through_float, got {}", name);
@@ -34,12 +36,8 @@ bool& choice() {
 
 }  // namespace
 
-bool bfloat16_in_hardware() {
-  return onednn::bfloat16_support() == onednn::Bfloat16Support::fast;
-}
-
 bool has_bfloat16_primitives() {
-  return onednn::bfloat16_support() != onednn::Bfloat16Support::none;
+  return !onednn::bfloat16_primitives().instructions.empty();
 }
 
 bool uses_bfloat16_primitives() {
@@ -49,6 +47,21 @@ bool uses_bfloat16_primitives() {
 void set_bfloat16_primitives(bool use) {
   check_choice(use);
   choice() = use;
+}
+
+bool bfloat16_is_fast() {
+  return choice() && onednn::bfloat16_primitives().faster;
+}
+
+std::string bfloat16_text() {
+  const onednn::Bfloat16Primitives primitives = onednn::bfloat16_primitives();
+  const std::string_view forced = choice() == primitives.faster ? "" : ", as NORMA_BFLOAT16 asks";
+  if (choice()) {
+    return fmt::format("oneDNN's primitives ({}){}", primitives.instructions, forced);
+  }
+  return primitives.instructions.empty() ? "through float32: needs oneDNN and a CPU with AMX or AVX512_BF16"
+         : primitives.faster             ? fmt::format("through float32{}", forced)
+                             : fmt::format("through float32: {} is slower on this CPU", primitives.instructions);
 }
 
 }  // namespace norma

@@ -46,7 +46,7 @@ struct LossKernels {
                                  const double* divisor, void* dx, void* dtarget);
 };
 
-extern const LossKernels loss_cpu;
+extern const LossKernels loss_cpu, loss_cuda, loss_emulated;
 extern const ByDevice<LossKernels> loss_kernels;
 
 }  // namespace norma::kernels

@@ -122,7 +122,9 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
   Tensor of_target = mul(weight, loss.smoothing - 1);
   if (loss.class_weights.defined()) {
     const Tensor class_weights = unsqueeze(to(loss.class_weights, logits.dtype()), 0);
-    q = mul(q, class_weights);
+    const Tensor weighted = mul(q, class_weights);
+    const bool one_class = target.rank() == 1 && loss.smoothing == 0;  // the weights of others may be infinite
+    q = one_class ? where(equal(q, zeros_like(q)), q, weighted) : weighted;
     of_target = mul(of_target, class_weights);
   }
   Tensors gradients(2);

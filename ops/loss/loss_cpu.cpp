@@ -185,8 +185,13 @@ void smoothed_target(const CrossEntropyShape& shape, bool class_numbers, const v
                      const T* weights, T* q) {
   const T* plain = q;
   if (class_numbers) {
+    const int64_t label = static_cast<const int64_t*>(target)[row];
+    const bool weighted = weights != nullptr && shape.smoothing == 0;
     std::fill_n(q, shape.classes, T(0));
-    q[static_cast<const int64_t*>(target)[row]] = T(1);
+    q[label] = weighted ? weights[label] : T(1);
+    if (weighted) {  // the other classes' weights, which may be infinite, do not enter
+      return;
+    }
   } else {
     plain = dense_row(shape.classes, static_cast<const T*>(target) + row * shape.target_row, shape.target_step, q);
   }

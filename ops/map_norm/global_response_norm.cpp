@@ -1,6 +1,7 @@
 #include "ops/map_norm/global_response_norm.h"
 
 #include "core/autocast.h"
+#include "core/factory.h"
 #include "ops/map_norm/differentiable_parts.h"
 #include "ops/map_norm/map_norm.h"
 #include "ops/norm/checks.h"
@@ -27,7 +28,7 @@ Tensor composed(const Tensors& inputs, double eps) {
   const Tensor wide = in_compute_dtype(x);
   const Tensor root = deviation("global_response_norm", wide, root_mean_square_spec(x));
   const double pixels = static_cast<double>(x.numel()) / static_cast<double>(std::max<int64_t>(1, root.numel()));
-  const Tensor g = mul(root, std::sqrt(pixels));
+  const Tensor g = x.numel() == 0 ? zeros_like(root) : mul(root, std::sqrt(pixels));  // the mean of nothing is NaN
   const ReduceOptions keep{.keepdim = true};
   // Numerator and denominator are scaled, since the derivative of a quotient squares the denominator.
   const Tensor scale = inverse_power_of_two("global_response_norm", mean(g, {1}, keep));

@@ -134,7 +134,7 @@ struct MapNormKernels {
   void (*local_response)(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays);
 };
 
-extern const MapNormKernels map_norm_cpu;
+extern const MapNormKernels map_norm_cpu, map_norm_cuda, map_norm_emulated;
 extern const ByDevice<MapNormKernels> map_norm_kernels;
 
 }  // namespace norma::kernels

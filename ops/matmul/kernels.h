@@ -63,8 +63,7 @@ struct MatmulKernels {
   Implementations<MatmulImplementation>& (*implementations)();
 };
 
-extern const MatmulKernels matmul_cpu;
-extern const MatmulKernels matmul_cuda;  ///< in a build with CUDA
+extern const MatmulKernels matmul_cpu, matmul_cuda;
 extern const ByDevice<MatmulKernels> matmul_kernels;
 
 }  // namespace norma::kernels

@@ -3,7 +3,7 @@
 #include "ops/matmul/kernels.h"
 
 // Products of 16-bit matrices where no library multiplies them in hardware: as a float32 product of converted operands,
-// rounded at the end. oneDNN's own bfloat16 is slower than that without AMX.
+// rounded at the end.
 
 namespace norma::kernels {
 

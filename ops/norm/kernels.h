@@ -154,7 +154,7 @@ struct NormKernels {
   void (*renorm)(DType dtype, int64_t count, const RenormCorrection& arrays);
 };
 
-extern const NormKernels norm_cpu;
+extern const NormKernels norm_cpu, norm_cuda, norm_emulated;
 extern const ByDevice<NormKernels> norm_kernels;
 
 }  // namespace norma::kernels

@@ -48,7 +48,7 @@ struct OptimizerKernels {
   void (*cut_off)(DType dtype, int64_t count, double limit, void* x);
 };
 
-extern const OptimizerKernels optimizer_cpu;
+extern const OptimizerKernels optimizer_cpu, optimizer_cuda, optimizer_emulated;
 extern const ByDevice<OptimizerKernels> optimizer_kernels;
 
 }  // namespace norma::kernels

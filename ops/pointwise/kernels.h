@@ -47,7 +47,7 @@ struct PointwiseKernels {
                 const Operand& b);
 };
 
-extern const PointwiseKernels pointwise_cpu;
+extern const PointwiseKernels pointwise_cpu, pointwise_cuda, pointwise_emulated;
 extern const ByDevice<PointwiseKernels> pointwise_kernels;
 
 }  // namespace norma::kernels

@@ -95,7 +95,7 @@ struct PoolKernels {
   void (*average_pool_gradient)(const PoolCase& pool, const void* dy, void* dx);
 };
 
-extern const PoolKernels pool_cpu;
+extern const PoolKernels pool_cpu, pool_cuda, pool_emulated;
 extern const ByDevice<PoolKernels> pool_kernels;
 
 }  // namespace norma::kernels

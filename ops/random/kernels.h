@@ -25,7 +25,7 @@ struct RandomKernels {
                   const Strides& x_strides, const DropoutMask& mask);
 };
 
-extern const RandomKernels random_cpu;
+extern const RandomKernels random_cpu, random_cuda, random_emulated;
 extern const ByDevice<RandomKernels> random_kernels;
 
 }  // namespace norma::kernels

@@ -31,7 +31,7 @@ struct ReduceKernels {
                  const void* x, int64_t* y);
 };
 
-extern const ReduceKernels reduce_cpu;
+extern const ReduceKernels reduce_cpu, reduce_cuda, reduce_emulated;
 extern const ByDevice<ReduceKernels> reduce_kernels;
 
 }  // namespace norma::kernels

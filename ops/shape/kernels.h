@@ -24,7 +24,7 @@ struct IndexKernels {
   void (*add)(const IndexShape& shape, DType dtype, void* x, const int64_t* index, const void* y);
 };
 
-extern const IndexKernels index_cpu;
+extern const IndexKernels index_cpu, index_cuda, index_emulated;
 extern const ByDevice<IndexKernels> index_kernels;
 
 }  // namespace norma::kernels

@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
 
@@ -143,7 +144,7 @@ Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, PadMode mod
     copy_into(from_vector(sources, {padded[axis]}, {.dtype = DType::int64, .device = kCpu}), index);
     y = index_select(y, axis, index);
   }
-  return y;
+  return y.storage() == x.storage() ? clone(x) : y;
 }
 
 }  // namespace norma

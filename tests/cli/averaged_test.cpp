@@ -1,7 +1,10 @@
 #include "cli/program.h"
+#include "data/safetensors.h"
+#include "models/registry.h"
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -61,4 +64,24 @@ TEST_CASE("norma train: --tensorboard writes an event file with curves and the n
         "images_per_second", "lr", "norm/bn1.weight", "norm/layer4.1.bn2.bias"}) {
     CHECK_MESSAGE(events.find(tag) != std::string::npos, tag);
   }
+}
+
+TEST_CASE("norma average: of one checkpoint it is the weights alone, bit by bit, as other programs want them") {
+  const TemporaryFolder folder;
+  REQUIRE(run_norma(folder.path(), kTrain + "--model-ema").code == 0);
+  const data::NamedTensors all = data::load_safetensors(folder / "o/last.safetensors").tensors;
+  const auto check_alone = [&](const std::string& prefix, const std::string& arguments) {
+    REQUIRE(run_norma(folder.path(), "average o/last.safetensors --output w.safetensors" + arguments).code == 0);
+    const data::NamedTensors weights = data::load_safetensors(folder / "w.safetensors").tensors;
+    CHECK(weights.size() == models::create_model("resnet18", {.num_classes = 10})->state_dict().size());
+    for (const auto& [name, x] : weights) {
+      const auto same =
+          std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == prefix + name; });
+      REQUIRE_MESSAGE(same != all.end(), name);
+      CHECK_MESSAGE(x.to_vector<double>() == same->second.to_vector<double>(), name);
+    }
+    std::filesystem::remove(folder / "w.safetensors");
+  };
+  check_alone("", "");
+  check_alone("ema.", " --use-ema");
 }

@@ -115,6 +115,16 @@ TEST_CASE("norma compare: a cell that cannot run is found before the first one r
   CHECK(folder.names().empty());
 }
 
+TEST_CASE("norma compare: two specs of one norm make no two rows") {
+  const std::string norms = "compare --dataset shapes --norms 'layer2d,batch,batch[eps=1e-5]' --models ";
+  CHECK(test::complaint(norms + "resnet18") ==
+        "norma: compare: norms: expected each once, but 'batch' and 'batch[eps=1e-5]' are the same in resnet18\n");
+  const std::string own = "compare --dataset shapes --norms 'batch,batch[momentum=0.10,eps=1e-6]' --models ";
+  CHECK(test::complaint(own + "resnet18,convnext_atto") ==
+        "norma: compare: norms: expected each once, but 'batch' and 'batch[momentum=0.10,eps=1e-6]' are the same in "
+        "convnext_atto\n");
+}
+
 TEST_CASE("norma compare: a dataset without its files is found before the first cell runs") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),

@@ -52,7 +52,7 @@ TEST_CASE("norma train --config: each wrong line is one line that says where it 
       {"[train]\nlr = 1\n", "train: c.toml:1: expected a line option = value, got '[train]'"},
       {"a.b = 1\n", "train: c.toml:1: expected a line option = value, got 'a.b = 1'"},
       {"epochs = 1\nimages = 64\n", "train: --epochs, --images: expected one of them"},
-      {"plugin = \"/none/x.so\"\n", "plugin: cannot load /none/x.so"},
+      {"plugin = \"/none/x.so\"\n", "plugin: cannot open /none/x.so"},
       {"config = \"x\"\n", "train: c.toml:1:1: config: expected on the command line, got it in a file"},
       {"resume = \"x\"\n", "train: c.toml:1:1: resume: expected on the command line, got it in a file"},
   };

@@ -98,3 +98,33 @@ TEST_CASE("norma eval: the confusion matrix and the JSON say the same as the lin
   CHECK_MESSAGE(refused.err.find("mine.csv") != std::string::npos, refused.err);
   CHECK(read_file(folder / "mine.csv") == "a,b\n");
 }
+
+TEST_CASE("norma eval: two results do not go into one file") {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& names) {
+    const Outcome outcome = run_norma(folder.path(), "eval --checkpoint o " + names);
+    CHECK(outcome.code == 2);
+    return outcome.err;
+  };
+  const std::string text = "norma: eval: --json: expected another file than that of --confusion-matrix, got '";
+  CHECK(error("--json a --confusion-matrix a") == text + "a'\n");
+  CHECK(error("--json ./a --confusion-matrix " + (folder / "a").string()) == text + "./a'\n");
+  std::filesystem::create_symlink("b", folder / "a");
+  CHECK(error("--json a --confusion-matrix b") == text + "a'\n");
+  CHECK(folder.names() == std::vector<std::string>{"a"});
+}
+
+TEST_CASE("norma: bytes that are no UTF-8 and escape sequences reach no terminal") {
+  const TemporaryFolder folder;
+  const Outcome eval = run_norma(folder.path(), "eval --checkpoint \"$(printf 'a\\377\\033[31mb')\"");
+  CHECK(eval.err == "norma: safetensors: cannot open a??[31mb: No such file or directory\n");
+  const Outcome option = run_norma(folder.path(), "train --epochs \"$(printf '\\302')\"");
+  CHECK(option.err == "norma: train: --epochs: expected a whole number from 1 to 1000000, got ?\n");
+  const Outcome train = run_norma(folder.path(),
+                                  "train --model convnext_atto --patch-size 4 --dataset shapes "
+                                  "--batch-size 4 --images 8 --test-images 4 --quiet --threads 1 --output "
+                                  "\"$(printf 'o\\377\\033')\"");
+  CHECK_MESSAGE(train.code == 0, train.err);
+  CHECK_MESSAGE(train.out.find("; o??/last.safetensors\n") != std::string::npos, train.out);
+  CHECK(train.out.find('\x1B') == std::string::npos);
+}

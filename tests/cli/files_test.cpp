@@ -277,6 +277,70 @@ TEST_CASE("norma train, compare: one at a time in a folder; a killed one leaves 
   }
 }
 
+TEST_CASE("norma train: the logs of a run that has finished an epoch are not replaced, its checkpoints gone or not") {
+  const Trained trained;
+  const TemporaryFolder& folder = trained.folder;
+  const auto remove_checkpoints = [&](const std::string& run) {
+    std::filesystem::remove(folder / run / "last.safetensors");
+    std::filesystem::remove(folder / run / "model_best.safetensors");
+  };
+  REQUIRE(trained.run("train " + kTiny + "--log-json --output other").code == 0);
+  remove_checkpoints("o");
+  const std::string metrics = read_file(folder / "o/metrics.csv");
+  const auto refused = [&](const std::string& arguments) {
+    const Outcome outcome = trained.run("train " + arguments);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err ==
+          "norma: train: 'o' holds the logs of another run, which has finished an epoch: choose another output "
+          "folder\n");
+    CHECK(read_file(folder / "o/metrics.csv") == metrics);
+  };
+  refused(kTiny + "--output o");
+  refused("--resume other --images 12 --output o");
+  std::filesystem::remove(folder / "o/summary.csv");
+  refused(kTiny + "--output o");
+
+  // Without an epoch there is nothing to lose: the run was killed in its first one.
+  write_file(folder / "o/metrics.csv",
+             "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy\n1,0.5000,4,0.1,2,5.0,,\n");
+  write_file(folder / "o/summary.csv", "epoch,train_loss,eval_loss,eval_top1,eval_top5,lr\n");
+  const Outcome again = trained.run("train " + kTiny + "--output o");
+  CHECK_MESSAGE(again.code == 0, again.err);
+}
+
+TEST_CASE("norma train, compare: a folder that is moved gets nothing more, nor does one that takes its place") {
+  const TemporaryFolder folder;
+  const std::string tiny =
+      "--dataset shapes --patch-size 4 --batch-size 4 --test-images 4 --quiet --threads 1 --output o ";
+  for (const auto& [command, file] :
+       {std::pair<std::string, std::string>{
+            "train --model convnext_atto --norm batch --images 4000000 --recovery-interval 1 ", "metrics.csv"},
+        {"compare --models convnext_atto --norms batch,layer2d --images 40 --timing-rounds 1000 ", "results.json"}}) {
+    CAPTURE(command);
+    const pid_t program = test::start_norma(folder.path(), command + tiny);
+    const Outcome outcome = test::signal_when(program, folder.path(), 0, [&, file = file] {
+      if (!std::filesystem::exists(folder / "o" / file)) {
+        return false;
+      }
+      std::filesystem::rename(folder / "o", folder / "moved");
+      std::filesystem::create_directory(folder / "o");
+      return true;
+    });
+    CHECK(outcome.code == 2);
+    // In the middle of a file it is that file's name that is gone.
+    CHECK_MESSAGE((outcome.err == fmt::format("norma: {}: 'o' was moved or removed while results were written into it: "
+                                              "nothing more is written\n",
+                                              command.substr(0, command.find(' '))) ||
+                   outcome.err.find(": cannot write o/") != std::string::npos),
+                  outcome.err);
+    for (const auto& entry : std::filesystem::directory_iterator(folder / "o")) {
+      FAIL_CHECK(entry.path().string());
+    }
+    std::filesystem::remove_all(folder / "o");
+    std::filesystem::remove_all(folder / "moved");
+  }
+}
+
 TEST_CASE("norma train, compare: nothing is resumed that another process is writing") {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "o");

@@ -54,6 +54,36 @@ NORMA_LIMITED_TEST_CASE(
   }
 }
 
+NORMA_LIMITED_TEST_CASE("norma eval: where memory does not suffice it names the size of the batches") {
+  const TemporaryFolder folder;
+  const std::string run = "--dataset shapes --threads 1 -j 1 --quiet ";
+  REQUIRE(run_norma(folder.path(), "train --model resnet18 --images 4 -b 4 --test-images 4 --output o " + run).code ==
+          0);
+  const Outcome outcome = run_norma(
+      folder.path(), "eval --checkpoint o -b 4096 --img-size 64 --test-images 4096 " + run, "ulimit -v 600000;");
+  CHECK(outcome.code == 2);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: evaluate: batch-size: 4096 images do not fit into memory ("),
+                outcome.err);
+  CHECK_MESSAGE(outcome.err.ends_with("): a smaller --batch-size may\n"), outcome.err);
+}
+
+NORMA_LIMITED_TEST_CASE("norma train: threads that load images and have no room for their stacks") {
+  const TemporaryFolder folder;
+  for (const int limit : {404'000, 412'000, 420'000}) {
+    CAPTURE(limit);
+    const Outcome outcome = run_norma(
+        folder.path(),
+        "train --model convnext_atto --patch-size 4 --norm batch --dataset shapes -b 4 --images 80000 --test-images 4 "
+        "--quiet --threads 1 -j 64 --output o",
+        fmt::format("ulimit -v {};", limit));
+    CHECK(outcome.code == 2);
+    CHECK_MESSAGE(std::regex_match(outcome.err, std::regex("norma: loader: num_workers: no stack for thread [0-9]+ of "
+                                                           "64: expected room for [0-9.]+ MB, got none: tensors hold "
+                                                           ".* \\(ulimit -v\\)\n")),
+                  outcome.err);
+  }
+}
+
 NORMA_LIMITED_TEST_CASE("norma bench: where memory does not suffice") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
@@ -100,6 +130,17 @@ NORMA_LIMITED_TEST_CASE("norma: threads that the system does not give") {
   CHECK(outcome.code == 2);
   CHECK_MESSAGE(std::regex_match(outcome.err, std::regex("norma: threads: the system gives [0-9]+ of 1000: .*\n")),
                 outcome.err);
+  // The runtime's own text ("libgomp: Thread creation failed") and its exit code must not come, whatever is left.
+  for (const int64_t limit : {250'000, 400'000, 700'000, 1'000'000}) {
+    CAPTURE(limit);
+    const Outcome trained = run_norma(folder.path(),
+                                      "train --model resnet50 --img-size 64 --opt sgd --images 96 --batch-size 32 "
+                                      "--dataset shapes --test-images 4 --threads 64 -j 1 --quiet --output " +
+                                          std::to_string(limit),
+                                      fmt::format("ulimit -v {};", limit));
+    CHECK_MESSAGE((trained.code == 0 || (trained.code == 2 && trained.err.starts_with("norma: "))), trained.err);
+    CHECK_MESSAGE(trained.err.find("libgomp") == std::string::npos, trained.err);
+  }
   CHECK(run_norma(folder.path(), "audit --quick --output o", "OMP_NUM_THREADS=100000").err ==
         "norma: threads: OMP_NUM_THREADS: expected a whole number from 0 to 1024, got 100000\n");
 }

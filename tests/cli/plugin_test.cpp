@@ -1,5 +1,10 @@
 #include "cli/program.h"
+#include "core/sha256.h"
+#include "data/safetensors.h"
 #include "json.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -59,6 +64,12 @@ TEST_CASE("norma compare --plugin: a norm of one's own beside ours, and --resume
   CHECK(results["cells"][1]["norm"] == "absolute[eps=1e-3]");
   CHECK(read_file(folder / "o/report.html").find("column") != std::string::npos);
   CHECK(run_norma(folder.path(), "compare --resume o" + loaded).code == 0);
+  const Outcome without = run_norma(folder.path(), "compare --resume o");
+  CHECK(without.code == 2);
+  CHECK(without.err ==
+        fmt::format("norma: resume: norm 'column' comes from a plug-in, which is not loaded: add --plugin "
+                    "{},{}\n",
+                    plugin("by_spec"), plugin("by_ops")));
 }
 
 TEST_CASE("norma train --plugin: a checkpoint is read again with it, and not without") {
@@ -71,12 +82,17 @@ TEST_CASE("norma train --plugin: a checkpoint is read again with it, and not wit
   CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
   const Outcome without = run_norma(folder.path(), "eval --checkpoint o");
   CHECK(without.code == 2);
-  CHECK_MESSAGE(without.err.find("unknown norm 'column'") != std::string::npos, without.err);
-  // The run's own file names it.
+  CHECK(without.err == "norma: eval: norm 'column' comes from a plug-in, which is not loaded: add --plugin " +
+                           plugin("by_spec") + "\n");
+  // The run's own files name it.
+  const std::string named =
+      fmt::format("plug-in {} (sha256 {}), which '", plugin("by_spec"), sha256(read_file(plugin("by_spec"))));
   const Outcome resumed = run_norma(folder.path(), "train --resume o");
   CHECK_MESSAGE(resumed.code == 0, resumed.err);
+  CHECK_MESSAGE(resumed.out.starts_with(named + "o/last.safetensors' names\n"), resumed.out);
   const Outcome again = run_norma(folder.path(), "train --config o/args.toml --output p");
   CHECK_MESSAGE(again.code == 0, again.err);
+  CHECK_MESSAGE(again.out.starts_with(named + "o/args.toml' names\n"), again.out);
   CHECK(read_file(folder / "p/args.toml").find("\nplugin = [\"" + plugin("by_spec") + "\"]\n") != std::string::npos);
   // Its norms stand in the help.
   CHECK(run_norma(folder.path(), "train --help" + loaded).out.find("column") != std::string::npos);
@@ -85,8 +101,7 @@ TEST_CASE("norma train --plugin: a checkpoint is read again with it, and not wit
 TEST_CASE("norma --plugin: what cannot be loaded") {
   const auto error = [](const std::string& file) { return complaint("compare --plugin " + file); };
   const std::string name = plugin("no_norm");
-  CHECK(error("none.so").starts_with("norma: plugin: cannot load /"));
-  CHECK(error("none.so").ends_with("none.so: cannot open shared object file: No such file or directory\n"));
+  CHECK(error("none.so") == "norma: plugin: cannot open none.so: No such file or directory\n");
   CHECK(error(plugin("no_plugin")) == "norma: plugin: " + plugin("no_plugin") +
                                           ": expected a plug-in of Norma, with NORMA_PLUGIN in one of its files\n");
   CHECK(error(plugin("other_abi")) == "norma: plugin: " + plugin("other_abi") +
@@ -97,4 +112,126 @@ TEST_CASE("norma --plugin: what cannot be loaded") {
   CHECK(error(plugin("taken_name")) == "norma: plugin: " + plugin("taken_name") +
                                            ": register_norm: name: expected one that is not taken, got 'batch'\n");
   CHECK(error("").find("--plugin: expected the name of a file") != std::string::npos);
+}
+
+TEST_CASE("norma --plugin: a pipe, another file and a library that ends early are refused before they are opened") {
+  const TemporaryFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe.so").c_str(), 0600) == 0);
+  const auto error = [&](const std::string& file) {
+    const Outcome outcome = run_norma(folder.path(), "compare --plugin " + file, "timeout 20");
+    CHECK(outcome.code == 2);
+    return outcome.err;
+  };
+  CHECK(error("pipe.so") == "norma: plugin: cannot open pipe.so: expected a regular file, got a pipe\n");
+  test::write_file(folder / "text.so", "no library");
+  CHECK(error("text.so") == "norma: plugin: text.so: expected a shared library, got another file\n");
+  const std::string library = read_file(plugin("by_spec"));
+  for (const size_t size :
+       {size_t{5}, size_t{63}, size_t{64}, size_t{500}, size_t{4096}, library.size() / 2, library.size() - 1}) {
+    CAPTURE(size);
+    test::write_file(folder / "cut.so", library.substr(0, size));
+    CHECK(error("cut.so") ==
+          fmt::format("norma: plugin: cut.so: expected a whole shared library, got one that ends after {} bytes\n",
+                      size));
+  }
+  std::string other = library;
+  other[4] = '\1';  // of 32 bits
+  test::write_file(folder / "other.so", other);
+  CHECK(error("other.so") ==
+        "norma: plugin: other.so: expected a shared library for this machine, got another program\n");
+}
+
+TEST_CASE("norma train --resume, --config: the code of a plug-in that a file names runs only where it is the user's") {
+  const TemporaryFolder folder;
+  const std::string library = (folder / "mine.so").string();
+  std::filesystem::copy_file(plugin("by_spec"), library);
+  const std::string hash = sha256(read_file(library));
+  const std::string train = "train --model convnext_atto --norm column " + kTiny;
+  REQUIRE(run_norma(folder.path(), train + "--output o --plugin mine.so").code == 0);
+  const auto refused = [&](const std::string& arguments) {
+    const Outcome outcome = run_norma(folder.path(), "train " + arguments);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.out.empty());
+    return outcome.err;
+  };
+  const auto text = [&](const std::string& by, const std::string& reason) {
+    return fmt::format(
+        "norma: train: '{}' names the plug-in {} (sha256 {}), which is code and is not loaded, since {}: --plugin {} "
+        "loads it\n",
+        by, library, hash, reason, library);
+  };
+  const std::string dry = "a dry run loads none that a file names";
+  CHECK(refused("--resume o --dry-run") == text("o/last.safetensors", dry));
+  CHECK(refused("--resume o/model_best.safetensors --dry-run") == text("o/model_best.safetensors", dry));
+  CHECK(refused("--config o/args.toml --dry-run") == text("o/args.toml", dry));
+  CHECK(run_norma(folder.path(), "train --resume o --dry-run --plugin mine.so").code == 0);
+  // What stands in args.toml does not hold: the checkpoint knows the hash.
+  test::write_file(folder / "o/args.toml", read_file(folder / "o/args.toml") + "\n");
+
+  std::filesystem::permissions(folder / "o", std::filesystem::perms::all);
+  CHECK(refused("--resume o") == text("o/last.safetensors", "'o' can be written by every user"));
+  std::filesystem::permissions(folder / "o", std::filesystem::perms::owner_all);
+  if (::geteuid() == 0) {
+    REQUIRE(::chown((folder / "o").c_str(), 12345, 12345) == 0);
+    CHECK(refused("--resume o") == text("o/last.safetensors", "'o' belongs to another user"));
+    CHECK(refused("--resume o/last.safetensors") == text("o/last.safetensors", "'o' belongs to another user"));
+    REQUIRE(::chown((folder / "o/args.toml").c_str(), 12345, 12345) == 0);
+    CHECK(refused("--config o/args.toml --output p") == text("o/args.toml", "that file belongs to another user"));
+    CHECK(run_norma(folder.path(), "train --resume o --plugin mine.so").code == 0);
+    REQUIRE(::chown((folder / "o").c_str(), 0, 0) == 0);
+  }
+
+  // Another library of that name is not the one of the run.
+  std::filesystem::copy_file(plugin("by_ops"), library, std::filesystem::copy_options::overwrite_existing);
+  const std::string changed = sha256(read_file(library));
+  CHECK(refused("--resume o") ==
+        text("o/last.safetensors", fmt::format("the file is another one now (sha256 {})", changed)));
+  std::filesystem::copy_file(plugin("by_spec"), library, std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::remove(folder / "o/args.toml");
+  const Outcome resumed = run_norma(folder.path(), "train --resume o --images 12");
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+
+  // With another library, which has the norm too, the run says so.
+  test::write_file(folder / "other.so", read_file(library) + "x");
+  const Outcome other = run_norma(folder.path(), "train --resume o --images 16 --plugin other.so");
+  CHECK_MESSAGE(other.code == 0, other.err);
+  CHECK(other.out.find(fmt::format("changed on resuming, so that bits may differ: plug-ins "
+                                   R"([{{"file":"{}","sha256":"{}","norms":["column"]}}] → [{{"file":"{}",)",
+                                   library, hash, (folder / "other.so").string())) != std::string::npos);
+}
+
+TEST_CASE("norma train --config: the relative name of a plug-in is relative to the file") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "d");
+  std::filesystem::copy_file(plugin("by_spec"), folder / "d/mine.so");
+  std::filesystem::copy_file(plugin("throwing"), folder / "mine.so");
+  test::write_file(folder / "d/a.toml", "plugin = \"mine.so\"\n");
+  const Outcome outcome =
+      run_norma(folder.path(), "train --config d/a.toml --model convnext_atto --norm column " + kTiny + "--output o");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+}
+
+TEST_CASE("norma: results and commands that repeat a run name the plug-in by its whole path and its hash") {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(plugin("by_spec"), folder / "mine.so");
+  const std::string library = (folder / "mine.so").string();
+  const nlohmann::json record = {
+      {"file", library}, {"sha256", sha256(read_file(library))}, {"norms", nlohmann::json::array({"column"})}};
+  const Outcome compared = run_norma(folder.path(), "compare --models convnext_atto --norms column --timing-rounds 0 " +
+                                                        kTiny + "--output c --plugin mine.so");
+  CHECK_MESSAGE(compared.code == 0, compared.err);
+  const nlohmann::json results = test::parse_json(read_file(folder / "c/results.json"));
+  CHECK(results["environment"]["plugins"] == nlohmann::json::array({record}));
+  CHECK(read_file(folder / "c/report.md").find(" --plugin " + library) != std::string::npos);
+  CHECK(run_norma(folder.path(), "report c").code == 0);
+  CHECK(test::parse_json(read_file(folder / "c/results.json"))["environment"] == results["environment"]);
+
+  REQUIRE(
+      run_norma(folder.path(), "train --model convnext_atto --norm column " + kTiny + "--output o --plugin ./mine.so")
+          .code == 0);
+  const auto metadata = data::load_safetensors_metadata(folder / "o/last.safetensors");
+  const nlohmann::json options = test::parse_json(metadata.at("options"));
+  CHECK(test::parse_json(options["plugins"].get<std::string>()) == nlohmann::json::array({record}));
+  REQUIRE(run_norma(folder.path(), "eval --checkpoint o --plugin mine.so --json e.json").code == 0);
+  CHECK(test::parse_json(read_file(folder / "e.json"))["settings"]["plugins"] == nlohmann::json::array({record}));
 }

@@ -2,6 +2,7 @@
 #include "json.h"
 
 #include <regex>
+#include <sstream>
 #include <string>
 
 using namespace norma;
@@ -59,6 +60,64 @@ TEST_CASE("norma report: rebuilds a report, merges several, and each run's comma
       repeated.out.find(fmt::format("test accuracy {:.2f} %, test loss {:.4f};", 100 * cell["accuracy"].get<double>(),
                                     cell["loss"].get<double>())) != std::string::npos,
       repeated.out);
+}
+
+TEST_CASE("norma report: names from a file are no markup in report.md, and no escape sequences on the terminal") {
+  const TemporaryFolder folder;
+  REQUIRE(run_norma(folder.path(), kTiny + "--norms batch,layer2d --threads 1 --output a").code == 0);
+  nlohmann::json results = test::parse_json(read_file(folder / "a/results.json"));
+  const std::string evil = "<img src=x onerror=y>\x1B[31m|\x7F\xC2\x9B";
+  results["cells"][1]["norm"] = evil;
+  results["cells"][1]["model"] = evil;
+  results["command"] = "norma compare " + evil + "\n```\n<b>";
+  results["environment"]["cpu"] = evil;
+  test::write_file(folder / "a/results.json", data::json_text(results));
+  const Outcome report = run_norma(folder.path(), "report a");
+  CHECK_MESSAGE(report.code == 0, report.err);
+  const auto no_controls = [](const std::string& text) {
+    return text.find_first_of("\x1B\x7F") == std::string::npos && text.find("\xC2\x9B") == std::string::npos;
+  };
+  CHECK(report.out.find("<img") != std::string::npos);
+  CHECK(no_controls(report.out));
+  const std::string markdown = read_file(folder / "a/report.md");
+  CHECK(no_controls(markdown));
+  // Only inside code, which shows it as it is.
+  std::string fence;  // of the code that a line lies in
+  std::istringstream lines(markdown);
+  for (std::string line; std::getline(lines, line);) {
+    if (fence.empty() && line.starts_with("```")) {
+      fence = line.substr(0, line.find_first_not_of('`'));
+    } else if (line == fence) {
+      fence.clear();
+    }
+    CHECK_MESSAGE((!fence.empty() || line.find('<') == std::string::npos), line);
+  }
+  CHECK(fence.empty());
+  CHECK(markdown.find("&lt;img src=x onerror=y&gt;") != std::string::npos);
+  CHECK(no_controls(read_file(folder / "a/report.html")));
+  CHECK(read_file(folder / "a/report.html").find("<img") == std::string::npos);
+}
+
+TEST_CASE("norma report: what a killed one has left is written over by the same command, and nothing else is") {
+  const TemporaryFolder folder;
+  REQUIRE(run_norma(folder.path(), kTiny + "--norms batch --threads 1 --output a").code == 0);
+  std::filesystem::create_directory(folder / "b");
+  test::write_file(folder / "b/.norma-lock", "4711\n");
+  test::write_file(folder / "b/results.csv", "half");
+  test::write_file(folder / "b/report.html.4711-0.tmp", "ha");
+  test::write_file(folder / "b/mine.txt", "a letter");
+  const std::string refused = "norma: report: 'b' holds other results (results.csv): choose another output folder\n";
+  CHECK(run_norma(folder.path(), "report a --output b").err == refused);
+  std::filesystem::remove(folder / "b/mine.txt");
+  const Outcome again = run_norma(folder.path(), "report a --output b");
+  CHECK_MESSAGE(again.code == 0, again.err);
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / "b"), {}) == 4);
+  CHECK(test::parse_json(read_file(folder / "b/results.json")) ==
+        test::parse_json(read_file(folder / "a/results.json")));
+  // A whole one stays, whatever lies beside it.
+  test::write_file(folder / "b/.norma-lock", "4711\n");
+  CHECK(run_norma(folder.path(), "report a --output b").err ==
+        "norma: report: 'b' holds other results (results.json): choose another output folder\n");
 }
 
 TEST_CASE("norma report: what cannot be read, merged or written is said in a line") {

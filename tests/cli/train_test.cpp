@@ -46,12 +46,15 @@ TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees
   CHECK_MESSAGE(evaluated.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy + " %, top-5 "),
                 evaluated.out);
   CHECK(evaluated.out.find("(8 images, ") != std::string::npos);
+  CHECK(evaluated.out.ends_with(
+      "\nweights: o/last.safetensors, the newest of the run; the best are o/model_best.safetensors\n"));
 
   // The same file as plain weights.
   const Outcome weights = run_norma(folder.path(),
                                     "eval --checkpoint o/last.safetensors --model convnext_atto --patch-size 4 "
                                     "--norm batch --dataset shapes --test-images 8 --batch-size 4");
   CHECK_MESSAGE(weights.out.starts_with("convnext_atto batch on shapes: accuracy " + accuracy), weights.err);
+  CHECK(weights.out.find("weights:") == std::string::npos);  // the file was named
 }
 
 TEST_CASE("norma train: --telemetry writes over its own records only") {
@@ -124,6 +127,74 @@ TEST_CASE("norma train: SIGINT leaves a checkpoint, and resuming gives the bits 
   const Outcome whole = run_norma(folder.path(), "train " + kEndless + "--sched constant " + end + "--output whole");
   CHECK_MESSAGE(whole.code == 0, whole.err);
   CHECK(read_file(folder / "cut/last.safetensors") == read_file(folder / "whole/last.safetensors"));
+}
+
+TEST_CASE("norma train: --resume of a run that ended before its first checkpoint says how to begin again") {
+  const TemporaryFolder folder;
+  const Outcome cut =
+      test::signal_when(test::start_norma(folder.path(), "train " + kEndless + "--images 4000000 --output r"),
+                        folder.path(), SIGKILL, [&] { return std::filesystem::exists(folder / "r/args.toml"); });
+  CHECK(cut.code == 128 + SIGKILL);
+  REQUIRE_FALSE(std::filesystem::exists(folder / "r/last.safetensors"));
+  const std::string again = "train --config r/args.toml --output r";
+  const std::string text =
+      "norma: train: --resume: the run in 'r' ended before it saved a checkpoint; begin it again with: " +
+      test::norma_program() + " " + again + "\n";
+  for (const std::string resumed : {"r", "r/last.safetensors"}) {
+    const Outcome outcome = run_norma(folder.path(), "train --resume " + resumed);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err == text);
+  }
+  const Outcome begun = run_norma(folder.path(), again + " --images 8 --quiet");
+  CHECK_MESSAGE(begun.code == 0, begun.err);
+  std::filesystem::remove(folder / "r/last.safetensors");
+  std::filesystem::remove(folder / "r/model_best.safetensors");
+  CHECK(run_norma(folder.path(), "train --resume r").err ==
+        "norma: train: --resume: the run in 'r' has no checkpoints any more; begin it again with: " +
+            test::norma_program() + " train --config r/args.toml\n");
+  std::filesystem::create_directory(folder / "empty");
+  CHECK(run_norma(folder.path(), "train --resume empty").err ==
+        "norma: train: --resume: 'empty' has no checkpoint of a run\n");
+}
+
+TEST_CASE("norma train: --resume of a complete run mends its broken last checkpoint, and heeds no option in silence") {
+  const TemporaryFolder folder;
+  REQUIRE(run_norma(folder.path(), "train " + kTiny + "--quiet --threads 1 --output o").code == 0);
+  const std::string whole = read_file(folder / "o/last.safetensors");
+  std::filesystem::remove(folder / "o/last.safetensors");  // model_best is another name of it
+  test::write_file(folder / "o/last.safetensors", whole.substr(0, whole.size() - 1));
+  const Outcome mended = run_norma(folder.path(), "train --resume o");
+  CHECK_MESSAGE(mended.code == 0, mended.err);
+  CHECK(mended.err.ends_with("; going on from o/model_best.safetensors\n"));
+  CHECK(read_file(folder / "o/last.safetensors") == whole);
+  CHECK(read_file(folder / "o/model_best.safetensors") == whole);
+
+  const std::string options = read_file(folder / "o/args.toml");
+  CHECK(
+      run_norma(folder.path(), "train --resume o --lr 0.5 --mixup 0.2").err ==
+      "norma: resume: the run is complete after 6 steps, and would not heed mixup 0.0 → 0.2, lr 0.002 → 0.5: --epochs "
+      "or --images make it longer\n");
+  CHECK(read_file(folder / "o/args.toml") == options);
+  const Outcome evaluated = run_norma(folder.path(), "train --resume o --test-images 4 --quiet");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  const Outcome longer = run_norma(folder.path(), "train --resume o --lr 0.5 --images 28 --quiet");
+  CHECK_MESSAGE(longer.code == 0, longer.err);
+}
+
+TEST_CASE("norma train, compare: options that have no effect are warned of") {
+  const TemporaryFolder folder;
+  const Outcome train = run_norma(
+      folder.path(), "train " + kTiny + "--quiet --threads 1 --model-ema-decay 0.5 --skip-bad-images --output o");
+  CHECK(train.code == 0);
+  CHECK(train.err ==
+        "norma: train: warning: skip-bad-images has no effect without dataset imagefolder\n"
+        "norma: train: warning: model-ema-decay has no effect without model-ema\n");
+  const Outcome compare = run_norma(
+      folder.path(),
+      "compare --models convnext_atto --norms batch --dataset shapes --patch-size 4 --batch-size 4 --images 8 "
+      "--test-images 4 --timing-rounds 0 --quiet --threads 1 --ratio 0.5,2 --output c");
+  CHECK(compare.code == 0);
+  CHECK(compare.err == "norma: compare: warning: ratio has no effect without scale\n");
 }
 
 TEST_CASE("norma train: what cannot be resumed") {

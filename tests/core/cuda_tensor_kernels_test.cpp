@@ -1,6 +1,6 @@
 #include "core/by_device.h"
-#include "core/cuda/tensor_kernels.h"
 #include "core/device_functions.h"
+#include "core/kernels.h"
 #include "cuda_devices.h"
 #include "error_text.h"
 #include "support.h"

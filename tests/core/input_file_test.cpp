@@ -56,6 +56,10 @@ TEST_CASE("excerpt: cut between characters, without control characters") {
   CHECK(excerpt("plain") == "plain");
   CHECK(excerpt("") == "");
   CHECK(excerpt("one\ntwo\x1B[31m\x7F") == "one?two?[31m?");
+  CHECK(excerpt("a\u009Bb\u00A0\u07FF\uFFFD\U0010FFFF") == "a?b\u00A0\u07FF\uFFFD\U0010FFFF");  // 9B begins a sequence
+  CHECK(excerpt("\xFFz\x80z\xC0\x80z\xED\xA0\x80z\xF4\x90\x80\x80z\xE0\x9F\xBFz") == "?z?z??z???z????z???z");
+  CHECK(excerpt("cut \xE2\x80") == "cut ??");
+  CHECK(plain_text("one\n\ttwo\r\x1B[31m\xFE\u0085") == "one\n\ttwo??[31m??");
   CHECK(excerpt("12345", 5) == "12345");
   CHECK(excerpt("123456", 5) == "12345…");
   CHECK(excerpt("1234ü", 5) == "1234…");  // ü has two bytes

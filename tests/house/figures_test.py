@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of benchmarks/figures.py and benchmarks/processor.py; no measurement, no Norma."""
+"""Tests of benchmarks/figures.py, processor.py and peers.py; no measurement, no Norma."""
+import contextlib
 import json
 import pathlib
 import subprocess
@@ -11,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 sys.dont_write_bytecode = True
 import figures  # noqa: E402
+import peers  # noqa: E402
 import processor  # noqa: E402
 
 
@@ -88,6 +90,43 @@ class Processor(unittest.TestCase):
         self.assertEqual(processor.describe("avx2", wide)["name"], "AMD EPYC 7763 (25-1), held to AVX2")
         hidden = wide.replace("AMD EPYC 7763 64-Core Processor", "Intel(R) Xeon(R) Processor @ 2.50GHz")
         self.assertEqual(processor.describe(text=hidden)["folder"], "intel-xeon-25-1-avx-512")
+
+
+class Peers(unittest.TestCase):
+    """What peers.py says of programs that cannot do what is asked; scripts stand for them."""
+
+    def run_peers(self, folder, turns, *arguments):
+        for name, text in (("norma", ""), ("turns", turns)):
+            path = pathlib.Path(folder) / name
+            path.write_text("#!/bin/sh\n" + text)
+            path.chmod(0o755)
+        return subprocess.run([sys.executable, ROOT / "benchmarks/peers.py", "--python", "false", "--norma",
+                               f"{folder}/norma", "--turns", f"{folder}/turns", *arguments], capture_output=True, text=True)
+
+    def test_a_build_that_cannot_be_held_to_less_says_which_preset_can(self):
+        with tempfile.TemporaryDirectory() as folder:
+            native = "read -r step || exit 0; echo \"turns: NORMA_SIMD: expected one of avx512, got '$NORMA_SIMD'\" >&2; exit 1\n"
+            done = self.run_peers(folder, native, "--isa", "avx2", "--only", "train")
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.stderr, f"peers: {folder}/turns does not run held to AVX2 (turns: NORMA_SIMD: expected "
+                             "one of avx512, got 'avx2'); build one that does: cmake --preset cpu-avx2 && cmake --build "
+                             "--preset cpu-avx2 --target norma turns, and leave out --norma and --turns\n")
+
+    def test_a_program_that_is_not_there(self):
+        done = subprocess.run([sys.executable, ROOT / "benchmarks/peers.py", "--norma", "nowhere"], capture_output=True,
+                              text=True)
+        self.assertEqual(done.stderr, "peers: nowhere does not exist; build it first: cmake --preset cpu-release && cmake "
+                         "--build --preset cpu-release --target norma turns\n")
+
+    def test_a_program_that_ends_on_the_way_is_no_traceback(self):
+        contender = peers.Contender(["false"], {})
+        contender.process.wait()
+        with self.assertRaises(SystemExit) as ended:
+            contender.step()
+        self.assertEqual(ended.exception.code, "peers: false: ended early")
+        contender.process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            contender.process.stdin.close()
 
 
 if __name__ == "__main__":

@@ -49,8 +49,10 @@ tidy() {
   sed -E 's/ -m(move|store)-max=[0-9]+//g; s/ -Winvalid-pch//g; s/ -include [^ ]*cmake_pch\.hxx//g' \
     "$build/compile_commands.json" >"$build/lint/compile_commands.json"
   local left_out='_stub\.cpp$'  # and what needs CUDA's headers, where there are none
-  echo '#include <cudnn.h>' | c++ -E -x c++ - >/dev/null 2>&1 || left_out='_(stub|cudnn|cublaslt)\.cpp$'
-  files '*.cpp' | grep -zE '^\./(core|ops|nn|models|data|train|lab|cli)/' | grep -zvE "$left_out" |
+  echo '#include <cudnn.h>' | c++ -E -x c++ - >/dev/null 2>&1 || left_out='_(stub|cudart|cudnn|cublaslt)\.cpp$'
+  # Kernels for CUDA are read as the host compiles them.
+  { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|data|train|lab|cli)/' | grep -zvE "$left_out"
+    find "$build/emulated" -name '*.cu.cpp' -print0; } |
     xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$build/lint" 2> >(grep -vE 'warnings? (generated|treated)' >&2)
 }
 

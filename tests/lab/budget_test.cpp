@@ -58,7 +58,7 @@ TEST_CASE("budget: one that is not firm is for the shortest runs where they do n
   CHECK(plan_budget(comparison, costs, {.budget = 700, .spent = 8, .firm = false}).images == 348);
 }
 
-TEST_CASE("budget: rounds of timing take a quarter of it at most, and are six at least") {
+TEST_CASE("budget: rounds of timing take a quarter of it at most, and are enough to show a tax") {
   const Comparison comparison = planned({4}, 24);
   const std::vector<RunCost> costs(2, {.step = 1, .start = 2, .evaluation = 0});
   // Two norms, three moments: 2 · (24 + 3 · 3) = 66 s for all, 2 · (16 + 9) = 50 for 16 rounds.

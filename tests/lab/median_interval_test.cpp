@@ -46,12 +46,11 @@ TEST_CASE("median_interval: few values show nothing") {
   CHECK(median_interval({2, 4}).median == 3);
 }
 
-TEST_CASE("median_interval: the chance that values around 0 lie so much to one side") {
-  CHECK(median_interval(one_to(6)).chance == doctest::Approx(2.0 / 64));
-  CHECK(median_interval({-1, 2, 3, 4, 5, 6}).chance == doctest::Approx(2 * 7.0 / 64));
-  CHECK(median_interval({-1, -2, 3, 4}).chance == 1);
-  CHECK(median_interval({0, 0, 1, 2, 3, 4, 5}).chance == doctest::Approx(2.0 / 32));  // zeros say nothing
-  CHECK(median_interval({}).chance == 1);
+TEST_CASE("median_interval: fewer errors make it wider") {
+  CHECK(median_interval(one_to(20), 0.01).low == 4);  // Conover: 4 and 17
+  CHECK(median_interval(one_to(20), 0.01).high == 17);
+  CHECK(median_interval(one_to(8), 0.01).sure);  // 2 / 256
+  CHECK(!median_interval(one_to(7), 0.01).sure);
 }
 
 TEST_CASE("median_interval: holds what lies inside") {

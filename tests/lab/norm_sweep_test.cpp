@@ -42,6 +42,8 @@ TEST_CASE("bench-norms: every norm, format and direction; groups that do not div
     CAPTURE(row.norm);
     CHECK(row.seconds > 0);
     CHECK(row.copy_rate > 0);
+    CHECK(row.share_low > 0);
+    CHECK(row.share_low <= row.share_high);
     CHECK(row.x_bytes == 4.0 * 2 * row.sizes[1] * 49);
     CHECK(row.bytes() == (row.backward ? 3 : 2) * row.x_bytes);
     CHECK(row.share() == row.bytes() / row.seconds / row.copy_rate);
@@ -52,9 +54,9 @@ TEST_CASE("bench-norms: every norm, format and direction; groups that do not div
   CHECK(seen.size() == 12);
 
   const std::string csv = to_csv(sweep);
-  CHECK(
-      csv.starts_with("norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share\n"
-                      "batch,images,2x24x7x7,float32,contiguous,forward,9408,"));
+  CHECK(csv.starts_with(
+      "norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share,share_low,share_high\n"
+      "batch,images,2x24x7x7,float32,contiguous,forward,9408,"));
   CHECK(count_lines(csv) == 21);
   const auto json = test::parse_json(to_json(sweep));
   CHECK(json["rows"].size() == 20);
@@ -68,19 +70,61 @@ TEST_CASE("bench-norms: every norm, format and direction; groups that do not div
   CHECK(script.find("pick('rms2d', 'float32', 'channels_last', 'backward')") != std::string::npos);
 }
 
-TEST_CASE("bench-norms: bfloat16 moves half the bytes; rows have layer and rms norm") {
+TEST_CASE("bench-norms: bfloat16 moves half the bytes; rows have layer norm for layer2d, rms norm for rms2d") {
   SweepOptions options = small_options();
-  options.norms = {"layer2d"};
+  options.norms = {"layer2d", "rms2d"};
   options.dtypes = {"bfloat16"};
   options.channels = {64};
   options.shapes = {"images", "rows"};
   const Sweep sweep = run_sweep(options);
-  REQUIRE(sweep.rows.size() == 4 + 8);  // images in two formats; 128 and 1024 features with two norms
+  REQUIRE(sweep.rows.size() == 8 + 8);  // images in two formats; 128 and 1024 features; both with two norms
   CHECK(sweep.rows[0].x_bytes == 2.0 * 2 * 64 * 49);
-  CHECK(sweep.rows[4].shape == "rows");
-  CHECK(sweep.rows[4].norm == "layer");
-  CHECK(sweep.rows[4].sizes == Sizes{2048, 128});
-  CHECK(sweep.rows[6].norm == "rms");
+  CHECK(sweep.rows[8].shape == "rows");
+  CHECK(sweep.rows[8].norm == "layer");
+  CHECK(sweep.rows[8].sizes == Sizes{2048, 128});
+  CHECK(sweep.rows[10].norm == "rms");
+}
+
+TEST_CASE("bench-norms: what is chosen is measured, and nothing else") {
+  SweepOptions options = small_options();
+  options.norms = SweepOptions().norms;
+  options.shapes = {};
+  const Sweep sizes = run_sweep(options);
+  CHECK(std::all_of(sizes.rows.begin(), sizes.rows.end(), [](const SweepRow& row) { return row.shape == "images"; }));
+  options.shapes = {"images", "rows"};
+  options.norms = {"batch"};
+  const Sweep norms = run_sweep(options);
+  CHECK(std::all_of(norms.rows.begin(), norms.rows.end(), [](const SweepRow& row) { return row.norm == "batch"; }));
+  options.shapes = {"rows"};
+  CHECK(error_of([&] { check_options(options); }) ==
+        "bench-norms: shapes: expected images for these norms: rows and volume are for layer2d and rms2d");
+}
+
+TEST_CASE("bench-norms: shares above those of a copy, and rounds that lie apart, have a warning") {
+  const auto row = [](double seconds, double low, double high) {
+    return SweepRow{.norm = "batch",
+                    .shape = "images",
+                    .sizes = {2, 24, 7, 7},
+                    .x_bytes = 9408,
+                    .seconds = seconds,
+                    .copy_rate = 2 * 9408,
+                    .share_low = low,
+                    .share_high = high};
+  };
+  Sweep sweep;
+  sweep.rows = {row(2, 0.4, 0.6), row(1, 0.9, 1)};
+  CHECK(warnings_of(sweep).empty());
+  sweep.rows.push_back(row(0.5, 1, 2.5));
+  REQUIRE(warnings_of(sweep).size() == 2);
+  CHECK(
+      warnings_of(sweep)[0] ==
+      "1 of 3 measurements above 100 % of a copy, up to 200 % (batch forward, float32 2x24x7x7, 0.00941 MB): inputs "
+      "that stay in the caches ask nothing of memory, and a copy of few bytes takes as long as its call. Compare norms "
+      "on inputs of 4 MB and more.");
+  CHECK(warnings_of(sweep)[1] ==
+        "1 of 3 measurements with quartiles that lie more than half of the share apart (share_low, share_high in "
+        "results.csv): the machine had other work; measure again.");
+  CHECK(to_table(sweep).find("  50 to 200  ") != std::string::npos);
 }
 
 TEST_CASE("bench-norms: on a device that is not the host, and the results name it") {

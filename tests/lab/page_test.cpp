@@ -149,9 +149,10 @@ TEST_CASE("page: 500 cells are less than 3 MB, folded away where they are many")
   for (int model = 0; model < 5; ++model) {
     for (int norm = 0; norm < 20; ++norm) {
       for (uint64_t seed = 0; seed < 5; ++seed) {
-        comparison.cells.push_back(finished(fmt::format("network_{}", model),
-                                            norm == 0 ? "batch" : fmt::format("group:{}", norm), seed,
-                                            0.5 + 0.001 * static_cast<double>(seed) + 0.01 * norm, 100));
+        comparison.cells.push_back(finished(
+            fmt::format("network_{}", model), norm == 0 ? "batch" : fmt::format("group:{}", norm), seed,
+            0.5 + 0.001 * static_cast<double>(seed) + 0.01 * norm + 0.0001 * norm * static_cast<double>(seed * seed),
+            100));
         comparison.cells.back().losses = losses;
       }
     }
@@ -260,7 +261,7 @@ TEST_CASE(
         }
       }
     }
-    const std::string opening = opening_of({&comparison});
+    const std::string opening = opening_of({{.name = "", .comparison = &comparison}});
     taxes += opening.find("o norm was found to cost more") == std::string::npos ? 1 : 0;
     accuracies += opening.find("o difference of accuracy was found") == std::string::npos ? 1 : 0;
   }
@@ -268,9 +269,52 @@ TEST_CASE(
   CHECK(accuracies <= 8);
 }
 
+TEST_CASE("page: opening, answer, p, interval and threshold tell the same of every norm") {
+  Generator generator(5);
+  const auto noise = [&] { return generator.uniform() + generator.uniform() + generator.uniform() - 1.5; };
+  int found = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    Comparison comparison = example();
+    comparison.cells.clear();
+    comparison.timing_rounds = 12;
+    comparison.timings = {{.group = of_model("resnet18"), .norms = {"batch", "group:8"}, .rounds = {}}};
+    const double cost = 0.1 * generator.uniform();
+    for (int round = 0; round < 12; ++round) {
+      comparison.timings[0].rounds.push_back({1 + 0.1 * noise(), 1 + cost + 0.1 * noise()});
+    }
+    const double gain = 0.03 * generator.uniform();
+    for (const uint64_t seed : {0, 1, 2, 3}) {
+      const double of_seed = 0.7 + 0.03 * noise();
+      comparison.cells.push_back(finished("resnet18", "batch", seed, of_seed, 100));
+      comparison.cells.push_back(finished("resnet18", "group:8", seed, of_seed + gain + 0.01 * noise(), 100));
+    }
+    const Row row = summarize(comparison)[1];
+    REQUIRE(row.accuracy_difference->known());
+    REQUIRE(row.tax->known());
+    const Decision& more = *row.accuracy_difference;
+    const std::string page = to_html(comparison);
+    const std::string sentence =
+        fmt::format("{:.1f} points {}", std::abs(more.difference), more.difference > 0 ? "more" : "less");
+    CHECK(more.found() == (opening(page).find(sentence) != std::string::npos));
+    CHECK(more.found() == (answer_of(comparison).find(" accurate than batch norm") != std::string::npos));
+    CHECK(more.found() == (more.chance < 0.05));
+    CHECK(more.found() == (page.find("to reference none found") == std::string::npos));
+    const std::string threshold = fmt::format("by {:.2f} points", (more.high - more.low) / 2);
+    CHECK(accuracy_note(comparison).find(threshold) != std::string::npos);
+    CHECK(more.found() == (std::abs(more.difference) > (more.high - more.low) / 2));
+    CHECK(row.tax->found() == (opening(page).find("o norm was found to cost") == std::string::npos));
+    CHECK(row.tax->found() == (answer_of(comparison).find("o norm was found to cost") == std::string::npos));
+    CHECK(row.tax->found() == (format_tax(row.tax).find("none found") == std::string::npos));
+    found += (more.found() ? 1 : 0) + (row.tax->found() ? 1 : 0);
+  }
+  CHECK(found > 20);
+  CHECK(found < 100);
+}
+
 TEST_CASE("page: a difference that every seed shows is found, also where seeds lie far apart") {
   Comparison comparison = example();
   comparison.timings.clear();
+  comparison.timing_rounds = 0;
   comparison.cells.clear();
   const double of_seeds[] = {0.70, 0.74, 0.78, 0.72, 0.76};
   for (const uint64_t seed : {0, 1, 2, 3, 4}) {
@@ -278,7 +322,8 @@ TEST_CASE("page: a difference that every seed shows is found, also where seeds l
     comparison.cells.push_back(
         finished("resnet18", "layer2d", seed, of_seeds[seed] + (seed % 2 == 0 ? 0.012 : 0.013), 100));
   }
-  CHECK(opening_of({&comparison}) == "layer2d is 1.2 points more accurate than batch norm.");
+  CHECK(opening_of({{.name = "", .comparison = &comparison}}) ==
+        "layer2d is 1.2 points more accurate than batch norm.");
   CHECK(to_table(comparison).find("p < 0.001") != std::string::npos);
 }
 
@@ -295,7 +340,7 @@ TEST_CASE("page: the opening says which norm depends most on what varies, where 
   add("batch", 8, 0.2, 0.808);
   add("group", 8, 0.2, 0.776);
   add("layer2d", 8, 0.2, 0.2);  // in one place only
-  const auto says = [&] { return opening_of({&comparison}); };
+  const auto says = [&] { return opening_of({{.name = "", .comparison = &comparison}}); };
   CHECK(
       says() ==
       "The accuracy of batch norm depends most on batch size (44.5 % at 2, 80.8 % at 8), that of group least (77.6 to "
@@ -326,8 +371,9 @@ TEST_CASE("page: the opening says which norm depends most on what varies, where 
 
 TEST_CASE("page: the opening, in one sentence") {
   Comparison comparison = example();
-  const auto says = [&] { return opening_of({&comparison}); };
+  const auto says = [&] { return opening_of({{.name = "", .comparison = &comparison}}); };
   comparison.timings[0].rounds.resize(5);
+  comparison.timing_rounds = 5;
   CHECK(says() == "These runs cannot show a difference of accuracy.");  // and too few rounds to know
   comparison = example();
   for (std::vector<double>& round : comparison.timings[0].rounds) {
@@ -337,14 +383,16 @@ TEST_CASE("page: the opening, in one sentence") {
       says() ==
       "No norm was found to cost more than batch norm, or less, but these runs cannot show a difference of accuracy.");
   comparison.timings.clear();
+  comparison.timing_rounds = 0;
   comparison.cells = {finished("resnet18", "batch", 0, 0.80, 400),   finished("resnet18", "batch", 1, 0.80, 400),
-                      finished("resnet18", "layer2d", 0, 0.88, 400), finished("resnet18", "layer2d", 1, 0.92, 400),
+                      finished("resnet18", "layer2d", 0, 0.90, 400), finished("resnet18", "layer2d", 1, 0.901, 400),
                       finished("resnet18", "group:8", 0, 0.81, 400), finished("resnet18", "group:8", 1, 0.79, 400)};
   CHECK(says() == "layer2d is 10.0 points more accurate than batch norm.");
-  comparison.cells[2].accuracy = comparison.cells[3].accuracy = 0.5;
-  comparison.cells[4].accuracy = comparison.cells[5].accuracy = 0.6;
-  comparison.cells[1].accuracy = 0.81;
-  CHECK(says() == "layer2d is 30.5 points less accurate than batch norm (1 other differs by less).");
+  comparison.cells[2].accuracy = 0.5;
+  comparison.cells[3].accuracy = 0.501;
+  comparison.cells[4].accuracy = 0.6;
+  comparison.cells[5].accuracy = 0.601;
+  CHECK(says() == "layer2d is 30.0 points less accurate than batch norm (group:8 differs by less).");
   comparison.cells[2].accuracy = 0.80;
   comparison.cells[3].accuracy = 0.81;
   comparison.cells.resize(4);
@@ -354,4 +402,80 @@ TEST_CASE("page: the opening, in one sentence") {
                          .norms = {"batch", "layer2d"},
                          .rounds = std::vector<std::vector<double>>(6, {1, 0.5})}};
   CHECK(says() == "layer2d is 100.0 % faster than batch norm, but no difference of accuracy was found.");
+}
+
+TEST_CASE("page: the opening says of a norm what it does in each network") {
+  Comparison comparison = example();
+  comparison.cells.clear();
+  comparison.timings.clear();
+  comparison.timing_rounds = 12;
+  const auto add = [&](const char* model, double of_layer, double of_group, double seconds_of_layer) {
+    for (const uint64_t seed : {0, 1, 2}) {
+      const double more = 0.0001 * static_cast<double>(seed);
+      comparison.cells.push_back(finished(model, "batch", seed, 0.8, 400));
+      comparison.cells.push_back(finished(model, "layer2d", seed, of_layer + more, 400));
+      comparison.cells.push_back(finished(model, "group:8", seed, of_group + more, 400));
+    }
+    comparison.timings.push_back({.group = of_model(model),
+                                  .norms = {"batch", "layer2d", "group:8"},
+                                  .rounds = std::vector<std::vector<double>>(12, {1, seconds_of_layer, 1})});
+  };
+  const auto says = [&] { return opening_of({{.name = "", .comparison = &comparison}}); };
+  add("resnet18", 0.7, 0.79, 2);
+  add("convnext_atto", 0.75, 0.8, 1.25);
+  CHECK(says() ==
+        "layer2d costs 50.0 % of batch norm's throughput in resnet18 and 20.0 % in convnext_atto, and layer2d is 10.0 "
+        "points less accurate than batch norm in resnet18 and 5.0 points in convnext_atto (group:8 differs by less).");
+  comparison.cells.resize(9);
+  comparison.timings.resize(1);
+  add("convnext_atto", 0.85, 0.8, 0.8);
+  CHECK(
+      says() ==
+      "layer2d costs 50.0 % of batch norm's throughput in resnet18 and is 25.0 % faster in convnext_atto, and layer2d "
+      "is 10.0 points less accurate than batch norm in resnet18 and 5.0 points more in convnext_atto (group:8 differs "
+      "by less).");
+  for (const char* model : {"resnet34", "resnet50", "resnet101"}) {
+    add(model, 0.75, 0.8, 1.25);
+  }
+  CHECK(says().starts_with(
+      "layer2d costs 50.0 % of batch norm's throughput in resnet18 and differs by less in 4 others, and "));
+  // Of two comparisons of the same network, each is named.
+  comparison.cells.resize(9);
+  comparison.timings.resize(1);
+  Comparison other = comparison;
+  CHECK(opening_of({{.name = "laptop", .comparison = &comparison}, {.name = "server", .comparison = &other}})
+            .starts_with("layer2d costs 50.0 % of batch norm's throughput in resnet18 (laptop) and 50.0 % in resnet18 "
+                         "(server), and "));
+}
+
+TEST_CASE("page: an unfinished report says that nothing can be said yet, and has no times from a few rounds") {
+  Comparison comparison = example();
+  comparison.cells.clear();
+  comparison.timings.clear();
+  for (const uint64_t seed : {0, 1, 2}) {
+    comparison.cells.push_back(finished("resnet18", "batch", seed, 0.8, 400));
+    comparison.cells.push_back(finished("resnet18", "layer2d", seed, 0.7 + 0.001 * static_cast<double>(seed), 400));
+    comparison.cells[comparison.cells.size() - 1].seconds = 75;
+  }
+  comparison.timing_rounds = 24;
+  comparison.timings = {{.group = of_model("resnet18"), .norms = {"batch", "layer2d"}, .rounds = {{20, 57}, {21, 56}}}};
+  comparison.cells[5].state = CellState::pending;
+  const auto says = [&] { return opening_of({{.name = "", .comparison = &comparison}}); };
+  CHECK(says() == "Nothing can be said yet: 5 of 6 runs are finished.");
+  std::string page = to_html(comparison);
+  check_page(page);
+  CHECK(page.find("batch 80.00 % after 60.0 seconds; layer2d 70.05 % after 75.0 seconds.") != std::string::npos);
+  CHECK(page.find("not known yet<span class=\"aside\">2 of 24 rounds</span>") != std::string::npos);
+  CHECK(page.find(">to reference not known yet: 2 of 3 seeds<") != std::string::npos);
+  comparison.timings[0].rounds.assign(24, {20, 40});
+  CHECK(says() ==
+        "layer2d costs 50.0 % of batch norm's throughput, but nothing can be said of accuracy yet. 5 of 6 runs are "
+        "finished.");
+  page = to_html(comparison);
+  CHECK(page.find("after 60.0 seconds; layer2d 70.05 % after 120.0 seconds.") != std::string::npos);  // of three steps
+  comparison.cells[5].state = CellState::finished;
+  comparison.timings[0].rounds.resize(23);
+  CHECK(says() ==
+        "Nothing can be said of the tax yet, but layer2d is 9.9 points less accurate than batch norm. Rounds of timing "
+        "are missing.");
 }

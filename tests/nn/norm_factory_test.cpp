@@ -104,6 +104,23 @@ TEST_CASE("norm factory: options in brackets") {
   CHECK(to_string(parse_norm("group:8[eps=0]")) == "group:8[eps=0]");
 }
 
+TEST_CASE("norm factory: a spec with all options is the same for all ways of writing a norm") {
+  const auto complete = [](const std::string& text) { return complete_spec(parse_norm(text)); };
+  CHECK(complete("batch") == complete("batch[eps=1e-5]"));
+  CHECK(complete("batch") == complete("batch[momentum=0.1,affine=true,eps=0.00001]"));
+  CHECK(complete("batch") != complete("batch[eps=1e-6]"));
+  CHECK(complete("batch") != complete("batch[momentum=none]"));
+  CHECK(complete("batch[momentum=none]") == complete("batch[eps=1e-5,momentum=none]"));
+  CHECK(complete("group:8") == complete("group:8[statistics=stable]"));
+  CHECK(complete("group:8") != complete("group/8"));
+  CHECK(complete("group") != complete("group:32"));
+  CHECK(complete("local_response") == complete("local_response[size=5]"));
+  CHECK(complete("none") == "none");
+  for (const std::string& name : norm_names()) {
+    CHECK_MESSAGE(complete(name).starts_with(name), name);
+  }
+}
+
 TEST_CASE("norm factory: a network's own default does not overrule the spec") {
   CHECK(to_string(with_default(parse_norm("batch"), "eps", "1e-6")) == "batch[eps=1e-6]");
   CHECK(to_string(with_default(parse_norm("batch[eps=1]"), "eps", "1e-6")) == "batch[eps=1]");
@@ -150,6 +167,8 @@ TEST_CASE("norm factory: error texts") {
   CHECK(error("batch_renorm[r_max=0.5]") == "norm: batch_renorm: r_max: expected a number >= 1, got 0.5");
   CHECK(error("batch_renorm[d_max=-1]") == "norm: batch_renorm: d_max: expected a number >= 0, got -1");
   CHECK(error("batch_renorm[d_max=inf]") == "norm: batch_renorm: d_max: expected a number >= 0, got inf");
+  CHECK(error("local_response[size=99999999999]") ==
+        "norm: local_response: size: expected a whole number from 1 to 65536, got 99999999999");
   CHECK(error("local_response[size=0]") == "norm: local_response: size: expected a positive whole number, got '0'");
   CHECK(error("local_response[alpha=nan]") == "norm: local_response: alpha: expected a finite number, got nan");
   CHECK(error("local_response[eps=1]") == "norm: local_response: unknown option 'eps'; did you mean 'beta'?");

@@ -335,6 +335,27 @@ TEST_CASE("cross_entropy: ignored rows have no loss and no gradient, whatever th
   }
 }
 
+TEST_CASE("cross_entropy: the weights of classes that are no target do not enter without smoothing") {
+  const Tensor classes = from_vector<int64_t>({0, 1}, {2});
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Tensor x = random_tensor({2, 3}, 1, dtype).set_requires_grad();
+    const auto results = [&](double of_third, bool create_graph) {
+      const Tensor weight = from_vector<double>({0.5, 2, of_third}, {3});
+      const Tensor loss = cross_entropy(x, classes, {.weight = to(weight, dtype)});
+      return Tensors{loss, grad({loss}, {x}, {}, {.create_graph = create_graph})[0]};
+    };
+    for (const bool create_graph : {false, true}) {
+      for (const double infinite : {INFINITY, -INFINITY}) {
+        const Tensors expected = results(1, create_graph);
+        const Tensors got = results(infinite, create_graph);
+        CHECK(max_difference(got[0], expected[0]) == 0);
+        CHECK(max_difference(got[1], expected[1]) == 0);
+        CHECK(max_difference(got[1], zeros_like(x)) > 0.01);
+      }
+    }
+  }
+}
+
 TEST_CASE("cross_entropy: bfloat16 logits take float32 class weights") {
   const Tensor x = to(example_logits(), DType::bfloat16);
   const Tensor classes = from_vector<int64_t>({2, 3, 0, 4}, {4});

@@ -185,6 +185,23 @@ TEST_CASE("cuda cross entropy: other classes' infinite logits, and those of rows
   }
 }
 
+TEST_CASE("cuda cross entropy: the weights of classes that are no target do not enter without smoothing") {
+  const DefaultDeviceGuard guard(kCpu);
+  for (const Device device : cuda_devices()) {
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      const Tensor x = to_device(random_tensor({2, 3}, 1, dtype), device).detach().set_requires_grad();
+      const Tensor classes = to_device(from_vector<int64_t>({0, 1}, {2}), device);
+      const auto gradient = [&](double of_third) {
+        const Tensor weight = to_device(from_vector<double>({0.5, 2, of_third}, {3}), device);
+        return on_cpu({grad({cross_entropy(x, classes, {.weight = weight})}, {x})[0]})[0];
+      };
+      const Tensor expected = gradient(1);
+      CHECK(max_difference(gradient(-INFINITY), expected) == 0);
+      CHECK(max_difference(expected, zeros_like(expected)) > 0.01);
+    }
+  }
+}
+
 TEST_CASE("cuda cross entropy: a number that is no class makes its row NaN, and no other") {
   const DefaultDeviceGuard guard(kCpu);
   for (const int64_t classes : {37, 2500}) {

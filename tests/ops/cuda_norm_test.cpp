@@ -51,16 +51,16 @@ struct Operands {
   Tensor x, weight, bias, residual, dy;
 };
 
-/// y, dx, dweight, dbias, dresidual, in float64 on the CPU.
+/// y, dx, dweight, dbias, dresidual, in float64 on the CPU. `off`: the operand that does not begin at 16 bytes.
 Tensors results(const NormCase& c, const Operands& of, Activation activation, Device device, MemoryFormat format,
-                DType dtype) {
+                DType dtype, const Tensor* off = nullptr) {
   const DType parameter_dtype = dtype == DType::float64 ? DType::float64 : DType::float32;
   const auto leaf = [&](const Tensor& values, DType as) -> Tensor {
     if (!values.defined()) {
       return {};
     }
     Tensor result = to_device(copy_of(values, values.rank() == 4 ? format : MemoryFormat::contiguous, as), device);
-    return result.detach().set_requires_grad();
+    return (&values == off ? unaligned(result) : result.detach()).set_requires_grad();
   };
   const Tensors inputs{leaf(of.x, dtype), leaf(of.weight, parameter_dtype), leaf(of.bias, parameter_dtype),
                        leaf(of.residual, dtype)};
@@ -77,7 +77,8 @@ Tensors results(const NormCase& c, const Operands& of, Activation activation, De
   return on_cpu(all);
 }
 
-void check_case(const NormCase& c, Activation activation, bool with_residual, MemoryFormat format, DType dtype) {
+void check_case(const NormCase& c, Activation activation, bool with_residual, MemoryFormat format, DType dtype,
+                bool each_unaligned = false) {
   // y and dx are rounded to 16 bits once; sums are float32 or better.
   const double tolerance = dtype == DType::float64    ? 1e-12
                            : dtype == DType::float32  ? 1e-5
@@ -99,14 +100,20 @@ void check_case(const NormCase& c, Activation activation, bool with_residual, Me
     of.residual = rounded(random_tensor(c.sizes, 5), dtype);
   }
   const Tensors expected = results(c, of, activation, kCpu, format, DType::float64);
+  std::vector<const Tensor*> offs{nullptr};
+  if (each_unaligned) {
+    offs = {&of.x, &of.weight, &of.bias, &of.residual, &of.dy};
+  }
   for (const Device device : cuda_devices()) {
-    const Tensors got = results(c, of, activation, device, format, dtype);
-    REQUIRE(got.size() == expected.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      const double difference = relative_difference(got[i], expected[i]);
-      CHECK_MESSAGE(difference <= tolerance, c.name, " ", to_string(c.sizes), " ", to_string(dtype), " ",
-                    to_string(format), " ", to_string(activation), with_residual ? " with residual" : "", ", result ",
-                    i, ": ", difference);
+    for (const Tensor* off : offs) {
+      const Tensors got = results(c, of, activation, device, format, dtype, off);
+      REQUIRE(got.size() == expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        const double difference = relative_difference(got[i], expected[i]);
+        CHECK_MESSAGE(difference <= tolerance, c.name, " ", to_string(c.sizes), " ", to_string(dtype), " ",
+                      to_string(format), " ", to_string(activation), with_residual ? " with residual" : "", ", result ",
+                      i, ": ", difference);
+      }
     }
   }
 }
@@ -122,6 +129,23 @@ TEST_CASE("cuda norms: forward and backward of every walk, dtype and memory form
       for (const MemoryFormat format : kFormats) {
         if (c.sizes.size() == 4 || format == MemoryFormat::contiguous) {
           check_case(c, Activation::identity, /* with_residual= */ false, format, dtype);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda norms: each operand begins between two vectors") {
+  for (const NormCase& c : cases()) {
+    if (c.sizes.size() == 2 && (c.sizes[1] < 32 || c.sizes[1] > 1536)) {
+      continue;
+    }
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      for (const MemoryFormat format : kFormats) {
+        if (c.sizes.size() == 4 || format == MemoryFormat::contiguous) {
+          for (const Activation activation : {Activation::relu, Activation::silu}) {
+            check_case(c, activation, /* with_residual= */ true, format, dtype, /* each_unaligned= */ true);
+          }
         }
       }
     }

@@ -1,6 +1,7 @@
 // Every op on bfloat16 and float16 against itself on float32 of the same rounded numbers.
 
 #include "ops/conv/conv.h"
+#include "ops/conv/kernels.h"
 #include "ops/half/bfloat16.h"
 #include "ops/loss/loss.h"
 #include "ops/matmul/matmul.h"
@@ -17,6 +18,9 @@
 #include "tests/support.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 namespace norma::test {
 
@@ -343,6 +347,46 @@ TEST_CASE("half: convolutions") {
       check_half(c.name, [&](const Tensors& xs) { return conv2d(xs[0], xs[1], xs[2], c.options); },
                  {random_tensor(c.x, 1), random_tensor(c.weight, 2), random_tensor({c.weight[0]}, 3)});
     }
+  }
+}
+
+TEST_CASE("half: products go to primitives where the processor's are faster than float32's") {
+  if (!has_bfloat16_primitives() || std::getenv("NORMA_BFLOAT16") != nullptr) {
+    CHECK((std::getenv("NORMA_BFLOAT16") != nullptr || !uses_bfloat16_primitives()));
+    return;
+  }
+  std::ifstream in("/proc/cpuinfo");
+  const std::string cpu(std::istreambuf_iterator<char>(in), {});
+  const auto has = [&](const char* text) { return cpu.find(text) != std::string::npos; };
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && std::getenv("NORMA_SIMD") == nullptr) {
+    CHECK(uses_bfloat16_primitives() == (has(" amx_bf16") || (has(" avx512_bf16") && has("AuthenticAMD"))));
+  }
+  CHECK(bfloat16_is_fast() == uses_bfloat16_primitives());
+  CHECK(bfloat16_text().starts_with(uses_bfloat16_primitives() ? "oneDNN's primitives (A" : "through float32: "));
+  const Primitives other(!uses_bfloat16_primitives());
+  CHECK_FALSE(bfloat16_is_fast());
+}
+
+TEST_CASE("half: the weight gradient of a depthwise convolution is ours") {
+  for (const bool primitives : product_ways()) {
+    const Primitives way(primitives);
+    const kernels::Conv2dCase conv{.dtype = DType::bfloat16,
+                                   .channels_last = true,
+                                   .n = 1,
+                                   .c = 64,
+                                   .h = 9,
+                                   .w = 8,
+                                   .o = 64,
+                                   .kh = 7,
+                                   .kw = 7,
+                                   .oh = 9,
+                                   .ow = 8,
+                                   .padding_h = 3,
+                                   .padding_w = 3,
+                                   .groups = 64};
+    const auto chosen = [&](kernels::Conv2dPass pass) { return kernels::conv_cpu.choose(conv, pass).name; };
+    CHECK(chosen(kernels::Conv2dPass::weight_gradient) == "through_float");
+    CHECK(chosen(kernels::Conv2dPass::forward) == (primitives ? "onednn" : "through_float"));
   }
 }
 

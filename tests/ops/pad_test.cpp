@@ -63,6 +63,19 @@ TEST_CASE("pad: reflect, replicate and circular are those of PyTorch, also where
   CHECK(max_difference(pad(rows, {0, 1}, {1, 0}, PadMode::constant), pad(rows, {0, 1}, {1, 0})) == 0);
 }
 
+TEST_CASE("pad: the result has memory of its own, also where nothing is added") {
+  for (const PadMode mode : {PadMode::constant, PadMode::reflect, PadMode::replicate, PadMode::circular}) {
+    CAPTURE(to_string(mode));
+    const Tensor x = copy_of(random_tensor({2, 3, 4, 5}, 1), MemoryFormat::channels_last);
+    const Tensor before = copy_of(x);
+    Tensor y = pad(x, {0, 0, 0, 0}, {0, 0, 0, 0}, mode);
+    CHECK(y.strides() == x.strides());
+    CHECK(max_difference(y, x) == 0);
+    add_(y, 1);
+    CHECK(max_difference(x, before) == 0);
+  }
+}
+
 TEST_CASE("pad: modes keep the memory format, and an empty batch") {
   const Tensor x = copy_of(random_tensor({2, 3, 4, 5}, 1), MemoryFormat::channels_last);
   for (const PadMode mode : kModes) {

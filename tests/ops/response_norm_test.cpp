@@ -138,6 +138,26 @@ TEST_CASE("local_response_norm: gradients, once and twice") {
   }
 }
 
+TEST_CASE("global_response_norm: gradients of an empty map are 0, once and twice") {
+  for (const Sizes& sizes : {Sizes{2, 3, 0}, Sizes{2, 3, 4, 0}, Sizes{0, 3, 2}}) {
+    CAPTURE(to_string(sizes));
+    const Tensor x = zeros(sizes, {.dtype = DType::float64}).set_requires_grad();
+    const Tensor weight = ones({3}, {.dtype = DType::float64}).set_requires_grad();
+    const Tensor bias = ones({3}, {.dtype = DType::float64}).set_requires_grad();
+    for (const bool create_graph : {false, true}) {
+      const Tensor y = global_response_norm(x, weight, bias);
+      const Tensors once = grad({y}, {x, weight, bias}, {zeros_like(y)}, {.create_graph = create_graph});
+      CHECK(once[0].sizes() == sizes);
+      CHECK(max_difference(once[1], zeros({3}, {.dtype = DType::float64})) == 0);
+      CHECK(max_difference(once[2], zeros({3}, {.dtype = DType::float64})) == 0);
+      if (create_graph) {
+        const Tensors twice = grad({once[0], once[1]}, {weight}, {zeros_like(x), ones({3}, {.dtype = DType::float64})});
+        CHECK(max_difference(twice[0], zeros({3}, {.dtype = DType::float64})) == 0);
+      }
+    }
+  }
+}
+
 TEST_CASE("local_response_norm: memory formats, float32, 16 bits, empty input") {
   const TensorFunction f = [](const Tensors& in) { return Tensors{local_response_norm(in[0], 3, {.alpha = 2})}; };
   check_formats("local_response_norm", f, [](int64_t) { return Tensors{}; });

@@ -3,6 +3,8 @@
 #include "files.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -169,4 +171,16 @@ TEST_CASE("event file: a folder that is not there") {
   const std::string text = error_of([&] { EventFile(folder.path() / "none"); });
   CHECK(text.starts_with("events: cannot write " + (folder.path() / "none/events.out.tfevents.").string()));
   CHECK(text.ends_with(": No such file or directory"));
+}
+
+TEST_CASE("event file: the next one has a later name, whatever the clock says") {
+  const TemporaryFolder folder;
+  for (const char* name : {"events.out.tfevents.4102444800.1.norma", "events.out.tfevents.0000000005.host.7.v2",
+                           "events.out.tfevents.x", "events.out.tfevents.99999999999999.far", "metrics.csv"}) {
+    test::write_file(folder / name, "");  // the first is of the year 2100
+  }
+  const EventFile next(folder.path(), 1);
+  CHECK(next.file().filename() == fmt::format("events.out.tfevents.4102444801.{}.norma", ::getpid()));
+  const EventFile after(folder.path(), 2);
+  CHECK(after.file().filename() == fmt::format("events.out.tfevents.4102444802.{}.norma", ::getpid()));
 }

@@ -34,5 +34,26 @@ TEST_CASE("folder lock: the file of a process that was killed does not matter") 
 TEST_CASE("folder lock: a folder that cannot be written") {
   const TemporaryFolder folder;
   CHECK(error_of([&] { FolderLock lock("op", folder / "none"); }) ==
-        "op: cannot write " + (folder / "none/.norma-lock").string() + ": No such file or directory");
+        "op: cannot write " + (folder / "none").string() + ": No such file or directory");
+}
+
+TEST_CASE("folder lock: a folder that is moved is noticed, and one that takes its place is left alone") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "o");
+  auto lock = std::make_unique<FolderLock>("op", folder / "o");
+  lock->check_in_place();
+  std::filesystem::rename(folder / "o", folder / "moved");
+  const std::string moved =
+      fmt::format("op: '{}' was moved or removed while results were written into it: nothing more is written",
+                  (folder / "o").string());
+  CHECK(error_of([&] { lock->check_in_place(); }) == moved);
+  std::filesystem::create_directory(folder / "o");
+  CHECK(error_of([&] { lock->check_in_place(); }) == moved);
+  const FolderLock other("op", folder / "o");  // it is another folder
+  lock.reset();
+  CHECK(std::filesystem::exists(folder / "o/.norma-lock"));
+  CHECK(std::filesystem::is_empty(folder / "moved"));
+  CHECK(error_of([&] { FolderLock third("op", folder / "o"); }).find("is being written by another process") !=
+        std::string::npos);
+  other.check_in_place();
 }

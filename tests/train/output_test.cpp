@@ -21,6 +21,17 @@ TEST_CASE("output: folders are made with those above, and no probe stays in them
   make_output_folder("train", folder.path() / "a" / "b");  // again
 }
 
+TEST_CASE("output: trying whether a folder can be written touches nothing that is there") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "h");
+  test::write_file(folder / "victim", "a letter");
+  std::filesystem::create_symlink("../victim", folder / "h/.norma-write-test");
+  make_output_folder("train", folder / "h");
+  CHECK(read_file(folder / "victim") == "a letter");
+  CHECK(std::filesystem::is_symlink(folder / "h/.norma-write-test"));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / "h"), {}) == 1);
+}
+
 TEST_CASE("output: a folder that cannot be written is named with the reason") {
   const TemporaryFolder folder;
   test::write_file(folder / "file", "x");

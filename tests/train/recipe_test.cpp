@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <set>
@@ -331,4 +332,77 @@ TEST_CASE("recipe: ConvNeXt gets patches of 2 on small images only, and what was
   CHECK(patch(recipe) == 4);
   recipe.patch_size = 1;
   CHECK(patch(recipe) == 1);
+}
+
+TEST_CASE("recipe: options that have no effect, and what they would need") {
+  using train::without_effect;
+  CHECK(without_effect({}).empty());
+  struct Case {
+    std::string line;
+    std::function<void(Recipe&)> give;
+    std::function<void(Recipe&)> enable;
+  };
+  const std::vector<Case> cases = {
+      {"skip-bad-images has no effect without dataset imagefolder", [](Recipe& r) { r.skip_bad_images = true; },
+       [](Recipe& r) { r.dataset = "imagefolder"; }},
+      {"ratio has no effect without scale",
+       [](Recipe& r) {
+         r.ratio = {0.5, 2};
+       },
+       [](Recipe& r) {
+         r.scale = {0.5, 1};
+       }},
+      {"remode has no effect without reprob", [](Recipe& r) { r.remode = "pixel"; }, [](Recipe& r) { r.reprob = 0.5; }},
+      {"recount has no effect without reprob", [](Recipe& r) { r.recount = 2; }, [](Recipe& r) { r.reprob = 0.5; }},
+      {"mixup-prob has no effect without mixup or cutmix", [](Recipe& r) { r.mixup_prob = 0.5; },
+       [](Recipe& r) { r.cutmix = 1; }},
+      {"mixup-switch-prob has no effect without both mixup and cutmix",
+       [](Recipe& r) {
+         r.mixup_switch_prob = 0.25;
+         r.mixup = 0.5;
+       },
+       [](Recipe& r) { r.cutmix = 1; }},
+      {"lr-base-size has no effect without lr-base", [](Recipe& r) { r.lr_base_size = 512; },
+       [](Recipe& r) { r.lr_base = 0.1; }},
+      {"lr-base-scale has no effect without lr-base", [](Recipe& r) { r.lr_base_scale = "sqrt"; },
+       [](Recipe& r) { r.lr_base = 0.1; }},
+      {"decay-epochs has no effect without sched step", [](Recipe& r) { r.decay_epochs = 2; },
+       [](Recipe& r) { r.sched = "step"; }},
+      {"decay-milestones has no effect without sched multistep", [](Recipe& r) { r.decay_milestones = {3}; },
+       [](Recipe& r) { r.sched = "multistep"; }},
+      {"decay-rate has no effect without sched step, multistep or poly", [](Recipe& r) { r.decay_rate = 0.5; },
+       [](Recipe& r) { r.sched = "poly"; }},
+      {"max-nonfinite has no effect without skip-nonfinite", [](Recipe& r) { r.max_nonfinite = 3; },
+       [](Recipe& r) { r.skip_nonfinite = true; }},
+      {"model-ema-decay has no effect without model-ema", [](Recipe& r) { r.model_ema_decay = 0.5; },
+       [](Recipe& r) { r.model_ema = true; }},
+      {"model-ema-warmup has no effect without model-ema", [](Recipe& r) { r.model_ema_warmup = true; },
+       [](Recipe& r) { r.model_ema = true; }}};
+  for (const Case& one : cases) {
+    Recipe recipe;
+    one.give(recipe);
+    CHECK(without_effect(recipe) == std::vector<std::string>{one.line});
+    one.enable(recipe);
+    CHECK_MESSAGE(without_effect(recipe).empty(), one.line);
+  }
+}
+
+TEST_CASE("recipe: images that are too small for a network are refused with the option's name") {
+  Recipe recipe;
+  recipe.model = "convnext_atto";
+  recipe.image_size = 16;
+  train::check_recipe(recipe);
+  recipe.image_size = 15;
+  CHECK(test::error_of([&] { train::check_recipe(recipe); }) ==
+        "train: img-size: expected at least 16 for convnext_atto with a patch-size of 2, got 15");
+  recipe.image_size = 31;
+  recipe.patch_size = 4;
+  CHECK(test::error_of([&] { train::check_recipe(recipe); }) ==
+        "train: img-size: expected at least 32 for convnext_atto with a patch-size of 4, got 31");
+  recipe.image_size = 32;
+  train::check_recipe(recipe);
+  recipe.patch_size.reset();
+  recipe.model = "resnet18";
+  recipe.image_size = 1;
+  train::check_recipe(recipe);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -146,16 +147,19 @@ TEST_CASE("run log: summary.csv has timm's columns, a row per epoch, and log.jso
   const std::vector<std::string> names = cells_of(metrics.at(0));
   size_t row = 0;
   size_t epochs = 0;
+  double last_epoch = 0;
   for (const std::string& line : lines_of(folder / "o/log.jsonl")) {
     const nlohmann::json object = test::parse_json(line);
     if (object["type"] == "epoch") {
-      CHECK(object["epoch"] == static_cast<int64_t>(epochs));
       ++epochs;
+      CHECK(object["epoch"] == static_cast<int64_t>(epochs));  // from 1: that of the row before, but for its fraction
+      CHECK(object["epoch"] == std::ceil(last_epoch));
       CHECK(object["train_loss"] == std::stod(cells_of(rows.at(epochs)).at(1)));
       CHECK(object["step"] == (epochs == 1 ? 6 : 10));
       continue;
     }
     CHECK(object["type"] == "metrics");
+    last_epoch = object["epoch"].get<double>();
     const std::vector<std::string> cells = cells_of(metrics.at(++row));
     for (size_t i = 0; i < cells.size(); ++i) {
       if (!cells[i].empty() && names[i] != "images_per_second" && names[i] != "epoch") {
@@ -184,7 +188,7 @@ TEST_CASE("run log: what is not finite is null, and a line that was cut is dropp
         "\"images_per_second\": 0}\n"
         "{\"type\": \"metrics\", \"step\": 4, \"epoch\": 0, \"images\": 0, \"lr\": 0, \"loss\": 1, "
         "\"images_per_second\": 0, \"test_loss\": null, \"test_accuracy\": 0.5}\n"
-        "{\"type\": \"epoch\", \"step\": 4, \"epoch\": 0, \"train_loss\": 0, \"eval_loss\": null, \"lr\": 0}\n");
+        "{\"type\": \"epoch\", \"step\": 4, \"epoch\": 1, \"train_loss\": 0, \"eval_loss\": null, \"lr\": 0}\n");
   write_file(folder / "o/log.jsonl", whole + "{\"type\": \"metrics\", \"st");
   const RunLogOptions again{
       .folder = folder / "o", .earlier = folder / "o", .last_step = 4, .evaluated = true, .steps_per_epoch = 4};

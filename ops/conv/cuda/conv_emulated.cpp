@@ -1,6 +1,5 @@
 #include "core/device.h"
 #include "ops/conv/cuda/bias_gradient.h"
-#include "ops/conv/cuda/depthwise.h"
 
 // Convolutions on cuda-emulated: our own kernels for CUDA, and the CPU's libraries where cuDNN stands on a GPU.
 
@@ -10,7 +9,7 @@ namespace {
 
 Implementations<Conv2dImplementation>& implementations() {
   static Implementations<Conv2dImplementation> list(
-      "conv2d", "NORMA_CONV", {&emulated::kDepthwise, conv2d_onednn(), conv2d_eigen()}, *conv2d_through_float());
+      "conv2d", "NORMA_CONV", {conv2d_depthwise_emulated(), conv2d_onednn(), conv2d_eigen()}, *conv2d_through_float());
   return list;
 }
 

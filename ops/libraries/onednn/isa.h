@@ -1,18 +1,19 @@
 #pragma once
 
-#include <cstdint>
+#include <string_view>
 
 namespace norma::onednn {
 
-/// What oneDNN's bfloat16 primitives are on this CPU.
-enum class Bfloat16Support : uint8_t {
-  none,  ///< not there, or no oneDNN
-  slow,  ///< emulated, or on dot products that multiply no more per cycle than float32's instructions (AVX512_BF16)
-  fast,  ///< on tiles (AMX)
+/// oneDNN's bfloat16 primitives on this CPU.
+struct Bfloat16Primitives {
+  std::string_view instructions;  ///< AMX, AVX512_BF16, or AVX-512, which emulates them; "": there are none
+  bool faster = false;            ///< whether they are faster than those of float32
 };
 
-/// By the instruction sets that oneDNN may use (ONEDNN_MAX_CPU_ISA and NORMA_SIMD count).
-Bfloat16Support bfloat16_support();
+/// By the instruction sets that oneDNN may use (ONEDNN_MAX_CPU_ISA and NORMA_SIMD count), and by the maker of the CPU.
+/// The answer is a table of what was measured (docs/precision.md) and no measurement of this process: a run that goes
+/// on has to compute the same bits.
+Bfloat16Primitives bfloat16_primitives();
 
 /// Keeps oneDNN to the instructions of NORMA_SIMD, unless ONEDNN_MAX_CPU_ISA says which to use. Has an effect before
 /// the first primitive and the first question about instruction sets only.

@@ -8,6 +8,20 @@
 
 namespace norma::onednn {
 
+namespace {
+
+/// AVX512_BF16's dot products do two multiplications per lane. AMD's processors start as many of them per cycle as
+/// float32's multiply-adds, Intel's half as many.
+bool has_fast_dot_products() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
 void limit_instruction_sets() {
   static const bool done = [] {
     if (!simd::target_is_forced() || std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr ||
@@ -25,7 +39,7 @@ void limit_instruction_sets() {
   static_cast<void>(done);
 }
 
-Bfloat16Support bfloat16_support() {
+Bfloat16Primitives bfloat16_primitives() {
   limit_instruction_sets();
   // Each x86 instruction set's bits hold those of the sets it includes.
   const auto has = [isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
@@ -33,9 +47,12 @@ Bfloat16Support bfloat16_support() {
     return (isa & bits) == bits;
   };
   if (has(dnnl::cpu_isa::avx512_core_amx)) {
-    return Bfloat16Support::fast;
+    return {.instructions = "AMX", .faster = true};
   }
-  return has(dnnl::cpu_isa::avx512_core) ? Bfloat16Support::slow : Bfloat16Support::none;
+  if (has(dnnl::cpu_isa::avx512_core_bf16)) {
+    return {.instructions = "AVX512_BF16", .faster = has_fast_dot_products()};
+  }
+  return {.instructions = has(dnnl::cpu_isa::avx512_core) ? "AVX-512" : ""};
 }
 
 }  // namespace norma::onednn

@@ -2,8 +2,8 @@
 
 namespace norma::onednn {
 
-Bfloat16Support bfloat16_support() {
-  return Bfloat16Support::none;
+Bfloat16Primitives bfloat16_primitives() {
+  return {};
 }
 
 }  // namespace norma::onednn

@@ -2,12 +2,11 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "core/memory_text.h"
+#include "core/parallel.h"
 #include "ops/libraries/onednn/isa.h"
 #include "ops/libraries/onednn/onednn.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <list>
@@ -110,16 +109,7 @@ int64_t room_failures() {
 void ensure_room() {
   // A primitive generates tens of kernels, each in a buffer of a quarter of a megabyte.
   constexpr size_t kRoom = size_t{64} << 20U;
-  const auto has_room = [] {
-    void* const pages = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return pages != MAP_FAILED && munmap(pages, kRoom) == 0;
-  };
-  if (has_room()) {
-    return;
-  }
-  allocator(kCpu).empty_cache();
-  malloc_trim(0);
-  if (!has_room()) {
+  if (!make_room(kRoom)) {
     ++failures;
     const int capacity = dnnl::get_primitive_cache_capacity();
     dnnl::set_primitive_cache_capacity(0);  // empties it
@@ -208,6 +198,7 @@ void Plan::add(int argument, const dnnl::memory::desc& theirs, const dnnl::memor
 
 void Plan::execute(std::span<void* const> pointers, Storage* keep) {
   constexpr size_t kWeights = 1;
+  before_library_loop();
   std::byte* const memory = workspace(workspace_bytes_);
   scratchpad_.set_data_handle(memory);
   std::shared_ptr<PackedWeights> packed;

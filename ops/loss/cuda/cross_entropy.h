@@ -36,7 +36,9 @@ class SmoothedTarget {
   NORMA_DEVICE T operator()(int64_t i) const {
     const T plain = probabilities_ == nullptr ? (i == label_ ? T(1) : T(0)) : probabilities_[i * step_];
     const T value = plain * share_ + floor_;
-    return weights_ == nullptr ? value : value * static_cast<T>(weights_[i]);
+    // Without smoothing the other classes' weights, which may be infinite, do not enter.
+    const bool unweighted = weights_ == nullptr || (probabilities_ == nullptr && value == T(0));
+    return unweighted ? value : value * static_cast<T>(weights_[i]);
   }
 
  private:

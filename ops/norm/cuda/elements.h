@@ -88,6 +88,18 @@ class SetElements {
   Place place_;
 };
 
+// --- vectors --------------------------------------------------------------------------------------------------------
+
+/// True iff vectors of 16 bytes may be loaded from and stored to every operand that has as many elements as x.
+template <class S>
+bool are_aligned(const ForwardArrays<S>& arrays) {
+  return are_aligned(arrays.x, arrays.y, arrays.residual);
+}
+template <class S>
+bool are_aligned(const BackwardArrays<S>& arrays) {
+  return are_aligned(arrays.dy, arrays.x, arrays.dx, arrays.residual, arrays.dresidual);
+}
+
 // --- one element ----------------------------------------------------------------------------------------------------
 
 /// f(z)
@@ -155,6 +167,41 @@ NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t se
     z += to_number(arrays.residual[offset]);
   }
   return through_activation(arrays.activation, z, dy);
+}
+
+/// What a thread knows of a column in backward.
+template <class T>
+struct ColumnConstants {
+  T mean;
+  T mean_low;
+  T rstd;
+  T weight;
+  T bias;
+};
+
+/// dz of the vector at `at`, whose x is given.
+template <class S, int width, class T = compute_t<S>>
+NORMA_DEVICE void load_dz(const BackwardArrays<S>& arrays, int64_t at, const ColumnConstants<T> (&columns)[width],
+                          const T (&x)[width], T (&dz)[width]) {
+  load<S, width>(arrays.dy + at, dz);
+  if (arrays.bits != nullptr) {
+    const unsigned bits = arrays.bits[at / 8] >> (at % 8);
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      dz[j] = ((bits >> j) & 1U) != 0 ? dz[j] : T(0);
+    }
+  } else if (arrays.activation != Activation::identity) {
+    T residual[width] = {};
+    if (arrays.residual != nullptr) {
+      load<S, width>(arrays.residual + at, residual);
+    }
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      const ColumnConstants<T>& c = columns[j];
+      const Normaliser<T> normalise{c.mean, c.mean_low, c.rstd * c.weight, c.bias};
+      dz[j] = through_activation(arrays.activation, normalise(x[j]) + residual[j], dz[j]);
+    }
+  }
 }
 
 }  // namespace norma::kernels::NORMA_BACKEND

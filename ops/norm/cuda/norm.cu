@@ -1,6 +1,62 @@
-#include "ops/norm/cuda/norm_kernels.h"
-#include "ops/norm/cuda/norm_table.h"
+#include "ops/norm/cuda/any_backward.h"
+#include "ops/norm/cuda/running_statistics.h"
+#include "ops/norm/cuda/walks.h"
+
+namespace norma::kernels::NORMA_BACKEND {
+
+void norm_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  NormProblem rest = problem;
+  // Welford, two_pass and compensated take passes of their own; what follows has the stats as fixed.
+  const bool textbook = !problem.fixed_stats && !problem.raw_sums() && problem.statistics != Statistics::stable;
+  if (textbook) {
+    dispatch_any_floating("normalize", dtype, [&](auto s) {
+      compute_any_statistics(problem, ForwardArrays<decltype(s)>(problem, arrays));
+    });
+    rest.fixed_stats = true;
+  }
+  if ((rest.fixed_stats && arrays.y == nullptr) || rows_forward(dtype, rest, arrays) ||
+      pixels_forward(dtype, rest, arrays) || columns_forward(dtype, rest, arrays) ||
+      runs_forward(dtype, rest, arrays)) {
+    return;
+  }
+  dispatch_any_floating("normalize", dtype, [&](auto s) {
+    const ForwardArrays<decltype(s)> typed(rest, arrays);
+    if (!rest.fixed_stats) {
+      compute_any_statistics(rest, typed);
+    }
+    if (arrays.y != nullptr) {
+      apply_any(rest, typed);
+    }
+  });
+}
+
+void norm_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  if (rows_backward(dtype, problem, arrays) || pixels_backward(dtype, problem, arrays) ||
+      columns_backward(dtype, problem, arrays) || runs_backward(dtype, problem, arrays)) {
+    return;
+  }
+  dispatch_any_floating("normalize", dtype,
+                        [&](auto s) { any_backward(problem, BackwardArrays<decltype(s)>(problem, arrays)); });
+}
+
+bool can_write_bits(const NormProblem&) {
+  return true;
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND
 
 namespace norma::kernels {
-constinit const NormKernels norm_cuda = cuda::kNormTable;
-}
+
+using namespace NORMA_BACKEND;
+
+constinit const NormKernels NORMA_TABLE(norm){.forward = norm_forward,
+                                              .backward = norm_backward,
+                                              .can_write_bits = can_write_bits,
+                                              .positive_bits = positive_bits,
+                                              .mask_by_bits = mask_by_bits,
+                                              .rstd = rstd_of,
+                                              .power_of_two = power_of_two,
+                                              .update_running = update_running,
+                                              .renorm = renorm};
+
+}  // namespace norma::kernels

@@ -1,1 +1,458 @@
-#include "ops/norm/cuda/rows_dispatch.h"
+#include "ops/norm/cuda/statistics.h"
+#include "ops/norm/cuda/walks.h"
+
+#include <algorithm>
+
+// Rows: a set is one run of memory (layer norm over the last axes, layer norm 2d in channels_last, group and instance
+// norm in NCHW). A team of threads, some lanes of a warp or a block, holds a row in its registers: x is read once, and
+// the variance is taken about the mean.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+/// How rows are given to threads: `width` lanes of a warp for each, or blocks of `threads` where width is 0; each
+/// thread holds up to `vectors` vectors of a row.
+struct RowPlan {
+  int width = 0;
+  int threads = 0;
+  int vectors = 0;  ///< 0: no row fits
+
+  [[nodiscard]] int64_t rows_of_block() const { return width == 0 ? 1 : threads / width; }
+};
+
+/// What the registers of a thread hold: elements of a row, by lanes and by blocks, and how many threads a block may
+/// have.
+struct RowLimits {
+  int of_lane;
+  int of_thread;
+  int threads;
+};
+inline constexpr RowLimits kForwardLimits{.of_lane = 64, .of_thread = 32, .threads = 512};
+/// x, dz and both gradients of the weights.
+inline constexpr RowLimits kBackwardLimits{.of_lane = 32, .of_thread = 16, .threads = 512};
+
+/// For rows of `row_vectors` vectors of `vector` elements.
+inline RowPlan plan_rows(int64_t row_vectors, int vector, const RowLimits& limits) {
+  constexpr int kLaneThreads = 128;
+  const auto held = [](int64_t vectors) { return static_cast<int>(vectors <= 4 ? vectors : 8); };
+  for (const int width : {4, 8, 16, 32}) {
+    const int64_t vectors = ceil_div(row_vectors, width);
+    if (held(vectors) * vector <= limits.of_lane && vectors <= (width == 32 ? 8 : 4)) {
+      return {width, kLaneThreads, held(vectors)};
+    }
+  }
+  for (int threads = 128; threads <= limits.threads; threads *= 2) {
+    const int64_t vectors = ceil_div(row_vectors, threads);
+    if (held(vectors) * vector <= limits.of_thread && vectors <= 8) {
+      return {0, threads, held(vectors)};
+    }
+  }
+  return {};
+}
+
+/// Calls f(std::integral_constant<int, vectors>) for the numbers that plan_rows() gives within a limit.
+template <int vector, int limit, class F>
+void dispatch_vectors(int vectors, F&& f) {
+  const auto call = [&](auto constant) {
+    if constexpr (constant * vector <= limit) {
+      f(constant);
+    }
+  };
+  switch (vectors) {
+    case 1: return call(std::integral_constant<int, 1>{});
+    case 2: return call(std::integral_constant<int, 2>{});
+    case 3: return call(std::integral_constant<int, 3>{});
+    case 4: return call(std::integral_constant<int, 4>{});
+    default: return call(std::integral_constant<int, 8>{});
+  }
+}
+
+/// What a thread holds of a row: vectors number rank, rank + size, … of it.
+template <class S, int vectors>
+struct Held {
+  static constexpr int kWidth = kVectorOf<S>;
+  using T = compute_t<S>;
+  T numbers[vectors][kWidth];
+
+  /// The vectors that there are; the others are 0.
+  template <class Team>
+  NORMA_DEVICE void load_row(const S* row, int row_vectors, const Team& team) {
+    NORMA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      const int i = team.rank() + v * team.size();
+      if (i < row_vectors) {
+        load<S, kWidth>(row + i * kWidth, numbers[v]);
+      } else {
+        NORMA_UNROLL
+        for (int j = 0; j < kWidth; ++j) {
+          numbers[v][j] = T(0);
+        }
+      }
+    }
+  }
+};
+
+/// Weights of a vector's elements, beginning with element `first` of a row. `weights` begins with that of the row's
+/// first element, or is null: `otherwise`.
+template <class T, int width>
+NORMA_DEVICE void load_weights(const AffineShape& affine, const T* weights, int first, T otherwise, T (&to)[width]) {
+  if (weights == nullptr) {
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      to[j] = otherwise;
+    }
+  } else if (affine.inner == 1) {
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      to[j] = weights[0];
+    }
+  } else if (affine.segment == 1) {
+    load<T, width>(weights + first, to);
+  } else {
+    const int segment = static_cast<int>(affine.segment);
+    int at = first / segment;
+    int left = segment - (first - at * segment);
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      to[j] = weights[at];
+      if (--left == 0) {
+        ++at;
+        left = segment;
+      }
+    }
+  }
+}
+
+NORMA_DEVICE int64_t row_weights(const AffineShape& affine, int64_t row) {
+  return affine.outer_period == 1 ? 0 : row % affine.outer_period * affine.inner;
+}
+
+/// The statistics of a row that a team holds. The mean is taken first, then the squares about it, and what the mean
+/// lost to rounding comes from the sum beside them: exact whatever the pivot.
+template <class S, int vectors, class Team, class T = compute_t<S>>
+NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const Held<S, vectors>& held, T pivot,
+                                              int row_vectors, const Team& team) {
+  constexpr int kWidth = kVectorOf<S>;
+  const auto count = static_cast<double>(problem.shape.reduce_inner);
+  const bool raw = problem.raw_sums();
+  /// The sums of d and d² with d = (x - a) - b.
+  const auto sums_about = [&](T a, T b, double& sum, double& squares) {
+    T first = 0;
+    T second = 0;
+    NORMA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      if (team.rank() + v * team.size() < row_vectors) {
+        NORMA_UNROLL
+        for (int j = 0; j < kWidth; ++j) {
+          const T d = (held.numbers[v][j] - a) - b;
+          first += d;
+          second = fused_multiply_add(d, d, second);
+        }
+      }
+    }
+    sum = static_cast<double>(first);
+    squares = static_cast<double>(second);
+    team.sum(sum, squares);
+  };
+  double sum;
+  double squares;
+  sums_about(raw ? T(0) : pivot, T(0), sum, squares);
+  if (raw) {
+    return statistics_of<T>(problem, {0, sum, squares});
+  }
+  const double offset = sum / count;
+  const T mean = static_cast<T>(static_cast<double>(pivot) + offset);
+  const T mean_low = static_cast<T>((static_cast<double>(pivot) - static_cast<double>(mean)) + offset);
+  sums_about(mean, mean_low, sum, squares);
+  const Moments moments = moments_of(/* raw= */ false, count, 0, sum, squares);
+  return statistics_of<T>(problem,
+                          {static_cast<double>(mean), static_cast<double>(mean_low) + moments.offset, moments.m2});
+}
+
+template <class S, int vectors, bool by_block>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
+    normalise_rows(NormProblem problem, ForwardArrays<S> arrays, int width) {
+  using T = compute_t<S>;
+  constexpr int kWidth = kVectorOf<S>;
+  const auto team = row_team<by_block>(width);
+  const int64_t count = problem.shape.reduce_inner;
+  const int row_vectors = static_cast<int>(count / kWidth);
+  const int64_t rows_of_block = threads() / team.size();
+  for (int64_t first = block() * rows_of_block; first < problem.shape.outer; first += blocks() * rows_of_block) {
+    const int64_t wanted = first + thread() / team.size();
+    const bool there = wanted < problem.shape.outer;  // lanes without a row go along for the shuffles
+    const int64_t row = there ? wanted : problem.shape.outer - 1;
+    const S* x = arrays.x + row * count;
+    Held<S, vectors> held;
+    held.load_row(x, row_vectors, team);
+    SetStatistics<T> of_row{};
+    if (problem.fixed_stats) {
+      of_row.mean = arrays.mean[row];
+      of_row.mean_low = arrays.mean_low[row];
+      of_row.rstd = arrays.rstd[row];
+    } else {
+      of_row = held_statistics(problem, held, to_number(x[0]), row_vectors, team);
+      if (team.any(of_row.lost)) {
+        const auto scaled = scaled_statistics(problem, arrays.x, row, team, of_row);
+        of_row = of_row.lost ? scaled : of_row;
+      }
+      if (there && team.rank() == 0) {
+        store_set(problem, arrays, row, of_row);
+      }
+      if (problem.centring == Centring::deviation) {
+        of_row.mean = T(0);
+        of_row.mean_low = T(0);
+      }
+    }
+    if (arrays.y == nullptr) {
+      continue;
+    }
+    const int64_t at_weight = row_weights(problem.affine, row);
+    NORMA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      const int i = team.rank() + v * team.size();
+      const bool writes = there && i < row_vectors;
+      unsigned positive = 0;
+      if (writes) {
+        T weight[kWidth];
+        T bias[kWidth];
+        load_weights(problem.affine, arrays.weight == nullptr ? nullptr : arrays.weight + at_weight, i * kWidth, T(1),
+                     weight);
+        load_weights(problem.affine, arrays.bias == nullptr ? nullptr : arrays.bias + at_weight, i * kWidth, T(0),
+                     bias);
+        T z[kWidth];
+        NORMA_UNROLL
+        for (int j = 0; j < kWidth; ++j) {
+          const Normaliser<T> normalise{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]};
+          z[j] = normalise(held.numbers[v][j]);
+        }
+        if (arrays.residual != nullptr) {
+          T residual[kWidth];
+          load<S, kWidth>(arrays.residual + row * count + i * kWidth, residual);
+          NORMA_UNROLL
+          for (int j = 0; j < kWidth; ++j) {
+            z[j] += residual[j];
+          }
+        }
+        NORMA_UNROLL
+        for (int j = 0; j < kWidth; ++j) {
+          positive |= (z[j] <= T(0) ? 0U : 1U) << j;
+          z[j] = activated(arrays.activation, z[j]);
+        }
+        store<S, kWidth>(arrays.y + row * count + i * kWidth, z);
+      }
+      if (arrays.bits != nullptr) {
+        if constexpr (kWidth == 4) {  // two lanes have a byte
+          positive |= shuffle_xor(positive, 1) << 4;
+        }
+        if (writes && (kWidth == 8 || i % 2 == 0)) {
+          arrays.bits[(row * count + i * kWidth) / 8] = static_cast<uint8_t>(positive);
+        }
+      }
+    }
+  }
+}
+
+// --- backward -------------------------------------------------------------------------------------------------------
+
+/// dx and dresidual of rows, and for each block its part of the weight gradients: `partials` has for each block a row
+/// of those of the weights and one of those of the biases, or is null. Weights vary from element to element and are the
+/// same for all rows.
+template <class S, int vectors, bool by_block>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
+    row_gradients(NormProblem problem, BackwardArrays<S> arrays, int width, compute_t<S>* partials) {
+  using T = compute_t<S>;
+  constexpr int kWidth = kVectorOf<S>;
+  const auto team = row_team<by_block>(width);
+  const int64_t count = problem.shape.reduce_inner;
+  const int row_vectors = static_cast<int>(count / kWidth);
+  const int64_t rows_of_block = threads() / team.size();
+  T dweight[vectors][kWidth] = {};
+  T dbias[vectors][kWidth] = {};
+  for (int64_t first = block() * rows_of_block; first < problem.shape.outer; first += blocks() * rows_of_block) {
+    const int64_t wanted = first + thread() / team.size();
+    const bool there = wanted < problem.shape.outer;
+    const int64_t row = there ? wanted : problem.shape.outer - 1;
+    const int64_t at = row * count;
+    const T mean = arrays.mean[row];
+    const T mean_low = arrays.mean_low[row];
+    const T rstd = arrays.rstd[row];
+    Held<S, vectors> x;
+    x.load_row(arrays.x + at, row_vectors, team);
+    Held<S, vectors> dz;
+    dz.load_row(arrays.dy + at, row_vectors, team);
+    T sum = 0;
+    T sum_xhat = 0;
+    NORMA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      const int i = team.rank() + v * team.size();
+      if (!there || i >= row_vectors) {
+        continue;
+      }
+      T weight[kWidth];
+      load_weights(problem.affine, arrays.weight, i * kWidth, T(1), weight);
+      if (arrays.bits != nullptr) {
+        const int64_t bit = at + i * kWidth;
+        const unsigned bits = arrays.bits[bit / 8] >> (bit % 8);
+        NORMA_UNROLL
+        for (int j = 0; j < kWidth; ++j) {
+          dz.numbers[v][j] = ((bits >> j) & 1U) != 0 ? dz.numbers[v][j] : T(0);
+        }
+      } else if (arrays.activation != Activation::identity) {
+        T bias[kWidth];
+        load_weights(problem.affine, arrays.bias, i * kWidth, T(0), bias);
+        T residual[kWidth] = {};
+        if (arrays.residual != nullptr) {
+          load<S, kWidth>(arrays.residual + at + i * kWidth, residual);
+        }
+        NORMA_UNROLL
+        for (int j = 0; j < kWidth; ++j) {
+          const Normaliser<T> normalise{mean, mean_low, rstd * weight[j], bias[j]};
+          dz.numbers[v][j] =
+              through_activation(arrays.activation, normalise(x.numbers[v][j]) + residual[j], dz.numbers[v][j]);
+        }
+      }
+      NORMA_UNROLL
+      for (int j = 0; j < kWidth; ++j) {
+        const T xhat = ((x.numbers[v][j] - mean) - mean_low) * rstd;
+        const T g = dz.numbers[v][j] * weight[j];
+        sum += g;
+        sum_xhat = fused_multiply_add(g, xhat, sum_xhat);
+        dweight[v][j] = fused_multiply_add(dz.numbers[v][j], xhat, dweight[v][j]);
+        dbias[v][j] += dz.numbers[v][j];
+      }
+      if (arrays.dresidual != nullptr) {
+        store<S, kWidth>(arrays.dresidual + at + i * kWidth, dz.numbers[v]);
+      }
+    }
+    if (arrays.dx == nullptr) {
+      continue;
+    }
+    InputGradient<T> gradient{};
+    if (!problem.fixed_stats) {
+      double total = static_cast<double>(sum);
+      double total_xhat = static_cast<double>(sum_xhat);
+      team.sum(total, total_xhat);
+      gradient = input_gradient(problem, rstd, total, total_xhat);
+    }
+    const T centre = arrays.centre == nullptr ? mean : arrays.centre[row];
+    const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[row];
+    NORMA_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      const int i = team.rank() + v * team.size();
+      if (!there || i >= row_vectors) {
+        continue;
+      }
+      T dx[kWidth];
+      load_weights(problem.affine, arrays.weight, i * kWidth, T(1), dx);
+      NORMA_UNROLL
+      for (int j = 0; j < kWidth; ++j) {
+        const T by_dz = rstd * dx[j];
+        const T xhat = ((x.numbers[v][j] - centre) - centre_low) * rstd;
+        dx[j] = problem.fixed_stats ? dz.numbers[v][j] * by_dz
+                                    : fused_multiply_add(dz.numbers[v][j], by_dz,
+                                                         fused_multiply_add(xhat, gradient.by_xhat, gradient.shift));
+      }
+      store<S, kWidth>(arrays.dx + at + i * kWidth, dx);
+    }
+  }
+  if (partials == nullptr) {
+    return;
+  }
+  // The teams of the block one after the other.
+  T* of_block = partials + 2 * block() * count;
+  for (int turn = 0; turn < static_cast<int>(rows_of_block); ++turn) {
+    if (thread() / team.size() == turn) {
+      NORMA_UNROLL
+      for (int v = 0; v < vectors; ++v) {
+        const int i = team.rank() + v * team.size();
+        for (int j = 0; j < kWidth && i < row_vectors; ++j) {
+          T& to_weight = of_block[i * kWidth + j];
+          T& to_bias = of_block[count + i * kWidth + j];
+          to_weight = turn == 0 ? dweight[v][j] : to_weight + dweight[v][j];
+          to_bias = turn == 0 ? dbias[v][j] : to_bias + dbias[v][j];
+        }
+      }
+    }
+    sync_threads();
+  }
+}
+
+// --- which rows -----------------------------------------------------------------------------------------------------
+
+/// Blocks of a kernel that goes on in steps of its grid.
+inline int64_t blocks_of_rows(int64_t rows, const RowPlan& plan) {
+  const int64_t resident = int64_t{processors()} * std::max(1, 1024 / plan.threads);
+  return std::min(ceil_div(rows, plan.rows_of_block()), 4 * resident);
+}
+
+bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  if (problem.walk != Walk::rows) {
+    return false;
+  }
+  return dispatch_fast(dtype, [&](auto s) {
+    using S = decltype(s);
+    constexpr int kWidth = kVectorOf<S>;
+    const int64_t count = problem.shape.reduce_inner;
+    const RowPlan plan = plan_rows(count / kWidth, kWidth, kForwardLimits);
+    const ForwardArrays<S> typed(problem, arrays);
+    if (count % kWidth != 0 || plan.vectors == 0 || (arrays.bits != nullptr && count % 8 != 0) || !are_aligned(typed) ||
+        !are_aligned(typed.weight, typed.bias)) {
+      return false;
+    }
+    const int64_t blocks = blocks_of_rows(problem.shape.outer, plan);
+    if (plan.width > 0) {
+      dispatch_vectors<kWidth, kForwardLimits.of_lane>(plan.vectors, [&](auto vectors) {
+        launch(blocks, plan.threads, 0, current_stream(), normalise_rows<S, vectors, false>, problem, typed,
+               plan.width);
+      });
+    } else {
+      dispatch_vectors<kWidth, kForwardLimits.of_thread>(plan.vectors, [&](auto vectors) {
+        launch(blocks, plan.threads, BlockTeam::kBytes, current_stream(), normalise_rows<S, vectors, true>, problem,
+               typed, plan.width);
+      });
+    }
+    return true;
+  });
+}
+
+bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  const AffineShape& affine = problem.affine;
+  const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+  const bool by_element = affine.segment == 1 && affine.inner == problem.shape.reduce_inner && affine.outer_period == 1;
+  if (problem.walk != Walk::rows || (affine.present && !by_element)) {
+    return false;
+  }
+  return dispatch_fast(dtype, [&](auto s) {
+    using S = decltype(s);
+    using T = compute_t<S>;
+    constexpr int kWidth = kVectorOf<S>;
+    const int64_t count = problem.shape.reduce_inner;
+    const RowPlan plan = plan_rows(count / kWidth, kWidth, kBackwardLimits);
+    const BackwardArrays<S> typed(problem, arrays);
+    if (count % kWidth != 0 || plan.vectors == 0 || !are_aligned(typed) || !are_aligned(typed.weight, typed.bias)) {
+      return false;
+    }
+    const int64_t blocks = std::min(ceil_div(problem.shape.outer, plan.rows_of_block()),
+                                    int64_t{processors()} * std::max(1, 1024 / plan.threads));
+    const DeviceBuffer<T> partials(weights_wanted ? 2 * blocks * count : 0);
+    if (plan.width > 0) {
+      dispatch_vectors<kWidth, kBackwardLimits.of_lane>(plan.vectors, [&](auto vectors) {
+        launch(blocks, plan.threads, 0, current_stream(), row_gradients<S, vectors, false>, problem, typed, plan.width,
+               partials.data());
+      });
+    } else {
+      dispatch_vectors<kWidth, kBackwardLimits.of_thread>(plan.vectors, [&](auto vectors) {
+        launch(blocks, plan.threads, BlockTeam::kBytes, current_stream(), row_gradients<S, vectors, true>, problem,
+               typed, plan.width, partials.data());
+      });
+    }
+    if (weights_wanted) {
+      constexpr int kThreads = 128;
+      launch(ceil_div(2 * count, kThreads), kThreads, 0, current_stream(), add_partials<T>, count, blocks,
+             partials.data(), typed.dweight, typed.dbias);
+    }
+    return true;
+  });
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

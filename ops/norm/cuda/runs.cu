@@ -1,1 +1,385 @@
-#include "ops/norm/cuda/runs_dispatch.h"
+#include "ops/norm/cuda/any_backward.h"
+#include "ops/norm/cuda/walks.h"
+
+// Runs: a set is one or several runs of memory with one weight each (batch norm in NCHW, gradients of group and
+// instance norm in NCHW). A warp takes a run at a time; what it has added up is merged by set, and by weight, in a
+// fixed order.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+inline constexpr int kRunThreads = 256;
+
+/// A problem whose elements are runs: the places of runs, their sets and weights follow from it as those of elements
+/// do.
+struct RunPlan {
+  NormProblem of_runs;
+  int64_t length = 0;  ///< elements of a run; 0: there are none that are worth a warp
+  int64_t runs = 0;
+};
+
+inline RunPlan plan_runs(const NormProblem& problem) {
+  const AffineShape& affine = problem.affine;
+  RunPlan plan{.of_runs = problem};
+  const bool by_segment = affine.present && affine.inner > 1;
+  const int64_t length = by_segment ? affine.segment : problem.shape.reduce_inner;
+  if (length < kWarp || problem.shape.reduce_inner % length != 0) {
+    return plan;
+  }
+  plan.of_runs.shape.reduce_inner /= length;
+  plan.of_runs.affine.segment = 1;
+  plan.length = length;
+  plan.runs = plan.of_runs.shape.numel();
+  return plan;
+}
+
+/// Sums over a run, about a pivot of its own.
+struct RunSums {
+  double pivot;
+  double sum;
+  double squares;
+};
+
+/// Calls f(first element) for the vectors of `width` of this lane, out of a run.
+template <int width, class F>
+NORMA_DEVICE void for_each_vector(int64_t length, F f) {
+  for (int64_t i = lane() * width; i < length; i += kWarp * width) {
+    f(i);
+  }
+}
+
+template <class S, int width>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const S* x, RunSums* sums) {
+  using T = compute_t<S>;
+  const LaneTeam team;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
+    const S* elements = x + run * plan.length;
+    T pivot = 0;
+    if (!plan.of_runs.raw_sums()) {  // the mean of the first elements
+      const T mine = to_number(elements[lane()]);
+      const T first = shuffle(mine, 0);
+      pivot = first + static_cast<T>(team.sum(static_cast<double>(mine - first))) / static_cast<T>(kWarp);
+    }
+    ChainedSums<T> of_lane;
+    for_each_vector<width>(plan.length, [&](int64_t i) {
+      T numbers[width];
+      load<S, width>(elements + i, numbers);
+      NORMA_UNROLL
+      for (int j = 0; j < width; ++j) {
+        const T d = numbers[j] - pivot;
+        of_lane.add(d, d, d);
+      }
+    });
+    of_lane.move();
+    double sum = of_lane.total_first;
+    double squares = of_lane.total_second;
+    team.sum(sum, squares);
+    if (lane() == 0) {
+      sums[run] = {static_cast<double>(pivot), sum, squares};
+    }
+  }
+}
+
+/// The stats of each set from the sums of its runs, by a warp.
+template <class S>
+NORMA_KERNEL void finish_run_statistics(NormProblem problem, RunPlan plan, ForwardArrays<S> arrays,
+                                        const RunSums* sums) {
+  using T = compute_t<S>;
+  const LaneTeam team;
+  const NormShape& runs = plan.of_runs.shape;
+  const auto count = static_cast<double>(problem.shape.set_size());
+  const auto length = static_cast<double>(plan.length);
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t set = global_thread() / kWarp; set < runs.sets(); set += warps) {
+    double total = 0;
+    double squares = 0;
+    for (SetElements i(runs, set, team.rank(), team.size()); !i.ended(); i.next()) {
+      const RunSums& of_run = sums[i.offset()];
+      total += fused_multiply_add(length, of_run.pivot, of_run.sum);
+      squares += of_run.squares;
+    }
+    team.sum(total, squares);
+    Moments moments{0, total, squares};
+    if (!problem.raw_sums()) {
+      const double mean = total / count;
+      double m2 = 0;
+      double from_pivots = 0;
+      for (SetElements i(runs, set, team.rank(), team.size()); !i.ended(); i.next()) {
+        const RunSums& of_run = sums[i.offset()];
+        const double d = of_run.pivot - mean;
+        m2 += of_run.squares + 2 * of_run.sum * d + length * d * d;
+        from_pivots += length * d * d;
+      }
+      team.sum(m2, from_pivots);
+      moments = {mean, 0, m2 < 0 ? 0 : m2};
+      if (from_pivots > 4 * m2) {  // pivots were far off
+        moments = moments_about(problem, arrays.x, set, static_cast<T>(mean), team);
+      }
+    }
+    auto of_set = statistics_of<T>(problem, moments);
+    if (of_set.lost) {
+      of_set = scaled_statistics(problem, arrays.x, set, team, of_set);
+    }
+    if (lane() == 0) {
+      store_set(problem, arrays, set, of_set);
+    }
+  }
+}
+
+template <class S, int width>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, ForwardArrays<S> arrays) {
+  using T = compute_t<S>;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
+    const Place place = place_of(plan.of_runs.shape, run);
+    const auto normalise = normaliser(arrays, arrays.weight, arrays.bias, place.set(plan.of_runs.shape),
+                                      plan.of_runs.affine.present ? weight_of(plan.of_runs.affine, place) : int64_t{0});
+    const int64_t base = run * plan.length;
+    // All lanes take the same number of rounds, for the shuffles of the bits.
+    for (int64_t round = 0; round < plan.length; round += kWarp * width) {
+      const int64_t i = round + lane() * width;
+      const bool writes = i < plan.length;
+      unsigned positive = 0;
+      if (writes) {
+        T z[width];
+        load<S, width>(arrays.x + base + i, z);
+        T residual[width] = {};
+        if (arrays.residual != nullptr) {
+          load<S, width>(arrays.residual + base + i, residual);
+        }
+        NORMA_UNROLL
+        for (int j = 0; j < width; ++j) {
+          z[j] = normalise(z[j]) + residual[j];
+          positive |= (z[j] <= T(0) ? 0U : 1U) << j;
+          z[j] = activated(arrays.activation, z[j]);
+        }
+        store<S, width>(arrays.y + base + i, z);
+      }
+      if (width >= 4 && arrays.bits != nullptr) {
+        if constexpr (width == 4) {  // two lanes have a byte
+          positive |= shuffle_xor(positive, 1) << 4;
+        }
+        if (writes && i % 8 == 0) {
+          arrays.bits[(base + i) / 8] = static_cast<uint8_t>(positive);
+        }
+      }
+    }
+  }
+}
+
+// --- backward -------------------------------------------------------------------------------------------------------
+
+/// The constants of a run, once for each element of a vector.
+template <class S, int width, class T = compute_t<S>>
+NORMA_DEVICE void run_constants(const RunPlan& plan, const BackwardArrays<S>& arrays, const Place& place,
+                                ColumnConstants<T> (&constants)[width]) {
+  const int64_t set = place.set(plan.of_runs.shape);
+  const int64_t weight = plan.of_runs.affine.present ? weight_of(plan.of_runs.affine, place) : 0;
+  const ColumnConstants<T> of_run{arrays.mean[set], arrays.mean_low[set], arrays.rstd[set],
+                                  arrays.weight == nullptr ? T(1) : arrays.weight[weight],
+                                  arrays.bias == nullptr ? T(0) : arrays.bias[weight]};
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    constants[j] = of_run;
+  }
+}
+
+/// sums[2 · run] of dz, sums[2 · run + 1] of dz · xhat.
+template <class S, int width>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
+    add_run_gradients(RunPlan plan, BackwardArrays<S> arrays, double* sums) {
+  using T = compute_t<S>;
+  const LaneTeam team;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
+    ColumnConstants<T> constants[width];
+    run_constants(plan, arrays, place_of(plan.of_runs.shape, run), constants);
+    ChainedSums<T> of_lane;
+    for_each_vector<width>(plan.length, [&](int64_t i) {
+      const int64_t at = run * plan.length + i;
+      T x[width];
+      load<S, width>(arrays.x + at, x);
+      T dz[width];
+      load_dz(arrays, at, constants, x, dz);
+      NORMA_UNROLL
+      for (int j = 0; j < width; ++j) {
+        of_lane.add(dz[j], dz[j], ((x[j] - constants[j].mean) - constants[j].mean_low) * constants[j].rstd);
+      }
+    });
+    of_lane.move();
+    double sum = of_lane.total_first;
+    double sum_xhat = of_lane.total_second;
+    team.sum(sum, sum_xhat);
+    if (lane() == 0) {
+      sums[2 * run] = sum;
+      sums[2 * run + 1] = sum_xhat;
+    }
+  }
+}
+
+/// The constants of each set's dx from the sums of its runs, by a warp.
+template <class S, class T = compute_t<S>>
+NORMA_KERNEL void finish_run_gradients(NormProblem problem, RunPlan plan, BackwardArrays<S> arrays, const double* sums,
+                                       InputGradient<T>* gradients) {
+  const LaneTeam team;
+  const NormShape& runs = plan.of_runs.shape;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t set = global_thread() / kWarp; set < runs.sets(); set += warps) {
+    double sum = 0;
+    double sum_xhat = 0;
+    for (SetElements i(runs, set, team.rank(), team.size()); !i.ended(); i.next()) {
+      const int64_t run = i.offset();
+      const double weight = arrays.weight == nullptr
+                                ? 1.0
+                                : static_cast<double>(arrays.weight[weight_of(plan.of_runs.affine, i.place())]);
+      sum = fused_multiply_add(weight, sums[2 * run], sum);
+      sum_xhat = fused_multiply_add(weight, sums[2 * run + 1], sum_xhat);
+    }
+    team.sum(sum, sum_xhat);
+    if (lane() == 0) {
+      gradients[set] = input_gradient(problem, arrays.rstd[set], sum, sum_xhat);
+    }
+  }
+}
+
+/// dweight and dbias from the sums of the runs with each weight, by a warp. Either may be null.
+template <class T>
+NORMA_KERNEL void finish_run_weights(RunPlan plan, const double* sums, T* dweight, T* dbias) {
+  const LaneTeam team;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t weight = global_thread() / kWarp; weight < plan.of_runs.affine.numel(); weight += warps) {
+    const WeightElements elements(plan.of_runs, weight);
+    double of_bias = 0;
+    double of_weight = 0;
+    for (int64_t i = lane(); i < elements.count(); i += kWarp) {
+      const int64_t run = elements.at(i).offset(plan.of_runs.shape);
+      of_bias += sums[2 * run];
+      of_weight += sums[2 * run + 1];
+    }
+    team.sum(of_bias, of_weight);
+    if (lane() == 0 && dweight != nullptr) {
+      dweight[weight] = static_cast<T>(of_weight);
+    }
+    if (lane() == 0 && dbias != nullptr) {
+      dbias[weight] = static_cast<T>(of_bias);
+    }
+  }
+}
+
+/// dx and dresidual.
+template <class S, int width, class T = compute_t<S>>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
+    write_run_gradients(RunPlan plan, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
+  const bool fixed = plan.of_runs.fixed_stats;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
+    const Place place = place_of(plan.of_runs.shape, run);
+    const int64_t set = place.set(plan.of_runs.shape);
+    ColumnConstants<T> constants[width];
+    run_constants(plan, arrays, place, constants);
+    const T rstd = constants[0].rstd;
+    const T by_dz = rstd * constants[0].weight;
+    const T centre = arrays.centre == nullptr ? constants[0].mean : arrays.centre[set];
+    const T centre_low = arrays.centre == nullptr ? constants[0].mean_low : arrays.centre_low[set];
+    const InputGradient<T> gradient = fixed || arrays.dx == nullptr ? InputGradient<T>{} : gradients[set];
+    for_each_vector<width>(plan.length, [&](int64_t i) {
+      const int64_t at = run * plan.length + i;
+      T x[width];
+      load<S, width>(arrays.x + at, x);
+      T dz[width];
+      load_dz(arrays, at, constants, x, dz);
+      if (arrays.dresidual != nullptr) {
+        store<S, width>(arrays.dresidual + at, dz);
+      }
+      if (arrays.dx == nullptr) {
+        return;
+      }
+      NORMA_UNROLL
+      for (int j = 0; j < width; ++j) {
+        const T xhat = ((x[j] - centre) - centre_low) * rstd;
+        dz[j] = fixed ? dz[j] * by_dz
+                      : fused_multiply_add(dz[j], by_dz, fused_multiply_add(xhat, gradient.by_xhat, gradient.shift));
+      }
+      store<S, width>(arrays.dx + at, dz);
+    });
+  }
+}
+
+/// Calls f(std::integral_constant<int, width>): 16 bytes where runs consist of them and `aligned`, else an element.
+template <class S, class F>
+void dispatch_width(int64_t length, bool aligned, F&& f) {
+  if (length % kVectorOf<S> == 0 && aligned) {
+    f(std::integral_constant<int, kVectorOf<S>>{});
+  } else {
+    f(std::integral_constant<int, 1>{});
+  }
+}
+
+bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  const RunPlan plan = plan_runs(problem);
+  if (plan.length == 0 || problem.walk == Walk::columns || (arrays.bits != nullptr && plan.length % 8 != 0)) {
+    return false;
+  }
+  return dispatch_fast(dtype, [&](auto s) {
+    using S = decltype(s);
+    const Stream stream = current_stream();
+    const ForwardArrays<S> typed(problem, arrays);
+    const bool aligned = are_aligned(typed);
+    if (arrays.bits != nullptr && !aligned) {  // lanes put together bytes of bits out of vectors
+      return false;
+    }
+    const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);
+    dispatch_width<S>(plan.length, aligned, [&](auto width) {
+      if (!problem.fixed_stats) {
+        const DeviceBuffer<RunSums> sums(plan.runs);
+        launch(blocks, kRunThreads, 0, stream, add_runs<S, width>, plan, typed.x, sums.data());
+        launch(blocks_for(kWarp * problem.shape.sets(), kRunThreads),
+               threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_run_statistics<S>, problem,
+               plan, typed, sums.data());
+      }
+      if (typed.y != nullptr) {
+        launch(blocks, kRunThreads, 0, stream, normalise_runs<S, width>, plan, typed);
+      }
+    });
+    return true;
+  });
+}
+
+bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  const RunPlan plan = plan_runs(problem);
+  if (plan.length == 0 || problem.walk == Walk::columns) {
+    return false;
+  }
+  return dispatch_fast(dtype, [&](auto s) {
+    using S = decltype(s);
+    using T = compute_t<S>;
+    const Stream stream = current_stream();
+    const BackwardArrays<S> typed(problem, arrays);
+    const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
+    const bool sets_wanted = arrays.dx != nullptr && !problem.fixed_stats;
+    const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);
+    const DeviceBuffer<double> sums(sets_wanted || weights_wanted ? 2 * plan.runs : 0);
+    const DeviceBuffer<InputGradient<T>> gradients(sets_wanted ? problem.shape.sets() : 0);
+    dispatch_width<S>(plan.length, are_aligned(typed), [&](auto width) {
+      if (sums.data() != nullptr) {
+        launch(blocks, kRunThreads, 0, stream, add_run_gradients<S, width>, plan, typed, sums.data());
+      }
+      if (sets_wanted) {
+        launch(blocks_for(kWarp * problem.shape.sets(), kRunThreads),
+               threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_run_gradients<S>, problem,
+               plan, typed, sums.data(), gradients.data());
+      }
+      if (weights_wanted) {
+        launch(blocks_for(kWarp * problem.affine.numel(), kRunThreads),
+               threads_for(kWarp * problem.affine.numel(), kRunThreads), 0, stream, finish_run_weights<T>, plan,
+               sums.data(), typed.dweight, typed.dbias);
+      }
+      if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
+        launch(blocks, kRunThreads, 0, stream, write_run_gradients<S, width>, plan, typed, gradients.data());
+      }
+    });
+    return true;
+  });
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

@@ -48,4 +48,20 @@ struct WideSums {
   }
 };
 
+/// dweight and dbias from the parts of the blocks, in their order; either may be null.
+template <class T>
+NORMA_KERNEL void add_partials(int64_t count, int64_t parts, const T* partials, T* dweight, T* dbias) {
+  for (int64_t i = global_thread(); i < 2 * count; i += global_threads()) {
+    T* to = i < count ? dweight : dbias;
+    if (to == nullptr) {
+      continue;
+    }
+    double sum = 0;
+    for (int64_t part = 0; part < parts; ++part) {
+      sum += static_cast<double>(partials[2 * part * count + i]);
+    }
+    to[i < count ? i : i - count] = static_cast<T>(sum);
+  }
+}
+
 }  // namespace norma::kernels::NORMA_BACKEND

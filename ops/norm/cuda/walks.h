@@ -24,4 +24,15 @@ bool pixels_backward(DType dtype, const NormProblem& problem, const NormBackward
 bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
 bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
 
+/// Calls f(S{}) for the dtypes that have these kernels, and returns what it returns; false for the others.
+template <class F>
+bool dispatch_fast(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::float32: return f(float{});
+    case DType::bfloat16: return f(bfloat16{});
+    case DType::float16: return f(float16{});
+    default: return false;
+  }
+}
+
 }  // namespace norma::kernels::NORMA_BACKEND

@@ -1,6 +1,15 @@
-#include "ops/optimizer/cuda/optimizer_kernels.h"
-#include "ops/optimizer/cuda/optimizer_table.h"
+#include "ops/optimizer/cuda/steps.h"
+#include "ops/optimizer/cuda/sum_of_squares.h"
 
 namespace norma::kernels {
-constinit const OptimizerKernels optimizer_cuda = cuda::kOptimizerTable;
-}
+
+using namespace NORMA_BACKEND;
+
+constinit const OptimizerKernels NORMA_TABLE(optimizer){.sgd = sgd,
+                                                        .adamw = adamw,
+                                                        .sum_of_squares = sum_of_squares,
+                                                        .clipping = clipping,
+                                                        .scale = scale,
+                                                        .cut_off = cut_off};
+
+}  // namespace norma::kernels

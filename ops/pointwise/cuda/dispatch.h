@@ -3,7 +3,7 @@
 #include "core/cuda/kernel.h"
 #include "ops/pointwise/kernels.h"
 
-// The functions of the table, defined in one file for each kind: …_dispatch.h.
+// The functions of the table, defined in one file for each kind.
 
 namespace norma::kernels::NORMA_BACKEND {
 

@@ -1,6 +1,10 @@
-#include "ops/pointwise/cuda/pointwise_kernels.h"
-#include "ops/pointwise/cuda/pointwise_table.h"
+#include "ops/pointwise/cuda/dispatch.h"
 
 namespace norma::kernels {
-constinit const PointwiseKernels pointwise_cuda = cuda::kPointwiseTable;
-}
+
+using namespace NORMA_BACKEND;
+
+constinit const PointwiseKernels NORMA_TABLE(pointwise){
+    .unary = unary, .unary_backward = unary_backward, .binary = binary, .compare = compare, .where = where};
+
+}  // namespace norma::kernels

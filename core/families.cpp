@@ -1,0 +1,16 @@
+#include "core/device_functions.h"
+#include "core/kernels.h"
+
+// The devices, and the kernels of each that core has.
+
+namespace norma {
+
+constinit const ByDevice<DeviceFunctions> device_functions{
+    .cpu = &cpu_functions, .cuda = NORMA_IN_CUDA(cuda_functions), .emulated = &emulated_functions};
+
+namespace kernels {
+constinit const ByDevice<TensorKernels> tensor_kernels{
+    .cpu = &tensor_cpu, .cuda = NORMA_IN_CUDA(tensor_cuda), .emulated = &tensor_emulated};
+}
+
+}  // namespace norma

@@ -1,0 +1,61 @@
+#include "nn/plugin_file.h"
+
+#include "core/error.h"
+#include "core/input_file.h"
+#include "core/sha256.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace norma::nn {
+
+namespace {
+
+constexpr auto kOp = "plugin";
+constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
+
+/// What a structure of the file has at an offset inside it.
+template <class T>
+T at(std::string_view bytes, size_t offset) {
+  T value{};
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+/// Throws Error unless the bytes are all of a shared library, as far as its tables tell.
+void check_library(const std::string& file, std::string_view bytes) {
+  constexpr int kBits = sizeof(ElfW(Addr)) == 8 ? ELFCLASS64 : ELFCLASS32;
+  constexpr int kOrder = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
+  check(bytes.starts_with(std::string_view(ELFMAG, SELFMAG)), kOp, "{}: expected a shared library, got another file",
+        file);
+  const auto check_inside = [&](uint64_t offset, uint64_t count) {
+    check(offset <= bytes.size() && count <= bytes.size() - offset, kOp,
+          "{}: expected a whole shared library, got one that ends after {} bytes", file, bytes.size());
+  };
+  check_inside(0, sizeof(ElfW(Ehdr)));
+  const auto head = at<ElfW(Ehdr)>(bytes, 0);
+  check(head.e_ident[EI_CLASS] == kBits && head.e_ident[EI_DATA] == kOrder && head.e_type == ET_DYN &&
+            head.e_phentsize == sizeof(ElfW(Phdr)),
+        kOp, "{}: expected a shared library for this machine, got another program", file);
+  check_inside(head.e_phoff, uint64_t{head.e_phnum} * head.e_phentsize);
+  for (uint64_t i = 0; i < head.e_phnum; ++i) {
+    const auto segment = at<ElfW(Phdr)>(bytes, head.e_phoff + i * sizeof(ElfW(Phdr)));
+    check_inside(segment.p_offset, segment.p_filesz);
+  }
+  check_inside(head.e_shoff, uint64_t{head.e_shnum} * head.e_shentsize);  // at the end of what linkers write
+}
+
+}  // namespace
+
+PluginRecord read_plugin(const std::filesystem::path& file) {
+  const std::string bytes = read_text_file(kOp, file, kMaxBytes);
+  check_library(file.string(), bytes);
+  return {.file = std::filesystem::absolute(file).lexically_normal().string(), .sha256 = sha256(bytes)};
+}
+
+}  // namespace norma::nn

@@ -1,1 +1,0 @@
-#include "ops/conv/cuda/depthwise_channels_last_dispatch.h"

@@ -1,1 +1,0 @@
-#include "ops/conv/cuda/depthwise_contiguous_dispatch.h"

@@ -1,0 +1,40 @@
+#include "ops/conv/kernels.h"
+#include "ops/loss/kernels.h"
+#include "ops/map_norm/kernels.h"
+#include "ops/matmul/kernels.h"
+#include "ops/norm/kernels.h"
+#include "ops/optimizer/kernels.h"
+#include "ops/pointwise/kernels.h"
+#include "ops/pool/kernels.h"
+#include "ops/random/kernels.h"
+#include "ops/reduce/kernels.h"
+#include "ops/shape/kernels.h"
+
+// The families of ops, and the kernels of each device.
+
+namespace norma::kernels {
+
+constinit const ByDevice<ConvKernels> conv_kernels{
+    .cpu = &conv_cpu, .cuda = NORMA_IN_CUDA(conv_cuda), .emulated = &conv_emulated};
+constinit const ByDevice<IndexKernels> index_kernels{
+    .cpu = &index_cpu, .cuda = NORMA_IN_CUDA(index_cuda), .emulated = &index_emulated};
+constinit const ByDevice<LossKernels> loss_kernels{
+    .cpu = &loss_cpu, .cuda = NORMA_IN_CUDA(loss_cuda), .emulated = &loss_emulated};
+constinit const ByDevice<MatmulKernels> matmul_kernels{
+    .cpu = &matmul_cpu, .cuda = NORMA_IN_CUDA(matmul_cuda), .emulated = &matmul_cpu};
+constinit const ByDevice<MapNormKernels> map_norm_kernels{
+    .cpu = &map_norm_cpu, .cuda = NORMA_IN_CUDA(map_norm_cuda), .emulated = &map_norm_emulated};
+constinit const ByDevice<NormKernels> norm_kernels{
+    .cpu = &norm_cpu, .cuda = NORMA_IN_CUDA(norm_cuda), .emulated = &norm_emulated};
+constinit const ByDevice<OptimizerKernels> optimizer_kernels{
+    .cpu = &optimizer_cpu, .cuda = NORMA_IN_CUDA(optimizer_cuda), .emulated = &optimizer_emulated};
+constinit const ByDevice<PointwiseKernels> pointwise_kernels{
+    .cpu = &pointwise_cpu, .cuda = NORMA_IN_CUDA(pointwise_cuda), .emulated = &pointwise_emulated};
+constinit const ByDevice<PoolKernels> pool_kernels{
+    .cpu = &pool_cpu, .cuda = NORMA_IN_CUDA(pool_cuda), .emulated = &pool_emulated};
+constinit const ByDevice<RandomKernels> random_kernels{
+    .cpu = &random_cpu, .cuda = NORMA_IN_CUDA(random_cuda), .emulated = &random_emulated};
+constinit const ByDevice<ReduceKernels> reduce_kernels{
+    .cpu = &reduce_cpu, .cuda = NORMA_IN_CUDA(reduce_cuda), .emulated = &reduce_emulated};
+
+}  // namespace norma::kernels

@@ -1,1 +1,0 @@
-#include "ops/norm/cuda/columns_dispatch.h"

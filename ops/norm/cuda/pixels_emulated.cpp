@@ -1,1 +1,0 @@
-#include "ops/norm/cuda/pixels_dispatch.h"

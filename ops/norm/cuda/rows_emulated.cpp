@@ -1,1 +1,0 @@
-#include "ops/norm/cuda/rows_dispatch.h"

@@ -1,1 +1,0 @@
-#include "ops/norm/cuda/runs_dispatch.h"

@@ -1,1 +1,0 @@
-#include "ops/pointwise/cuda/binary_dispatch.h"

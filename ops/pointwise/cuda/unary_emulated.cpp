@@ -1,1 +1,0 @@
-#include "ops/pointwise/cuda/unary_dispatch.h"

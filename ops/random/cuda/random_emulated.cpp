@@ -1,6 +1,0 @@
-#include "ops/random/cuda/dropout.h"
-#include "ops/random/cuda/random_kernels.h"
-
-namespace norma::kernels {
-constinit const RandomKernels random_emulated = emulated::kRandomTable;
-}

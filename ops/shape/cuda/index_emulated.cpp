@@ -1,6 +1,0 @@
-#include "ops/shape/cuda/index.h"
-#include "ops/shape/cuda/index_kernels.h"
-
-namespace norma::kernels {
-constinit const IndexKernels index_emulated = emulated::kIndexTable;
-}
