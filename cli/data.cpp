@@ -5,6 +5,7 @@
 #include "data/contact_sheet.h"
 #include "data/image_file.h"
 #include "data/image_tensor.h"
+#include "data/survey.h"
 #include "ops/shape/view.h"
 #include "train/augmentation.h"
 #include "train/dataset_notes.h"
@@ -27,6 +28,9 @@ namespace {
 constexpr Range<int64_t> kCount{1, 4096};
 /// Of all images in a picture.
 constexpr int64_t kMaxPixels = int64_t{1} << 25;
+/// Image files of a split: half a minute for two cores.
+constexpr int64_t kLookedAt = 20'000;
+constexpr int64_t kFaultsSaid = 5;
 
 struct State {
   RecipeOptions recipe{{}};
@@ -72,6 +76,35 @@ std::vector<data::Image> training_images(const State& state, train::Recipe recip
   return images;
 }
 
+/// Of image files the dataset knows nothing before they are decoded: looks at them.
+void say_what_files_hold(train::Recipe recipe, const data::DatasetInfo& info) {
+  recipe.skip_bad_images = false;  // no other image in a bad one's place
+  for (const data::Split split : {data::Split::train, data::Split::test}) {
+    const auto dataset = train::make_dataset(recipe, split);
+    const data::Survey found = data::survey(*dataset, kLookedAt);
+    const auto count = static_cast<int64_t>(found.faults.size());
+    const std::string of = found.looked_at == dataset->info().size
+                               ? fmt::format("{}", found.looked_at)
+                               : fmt::format("{} of {} looked at", found.looked_at, dataset->info().size);
+    if (count > 0) {
+      line("unreadable", fmt::format("{} of the {} {} images ({})", count, of, data::to_string(split),
+                                     "a run ends there, or takes the next one for it with --skip-bad-images"));
+      for (int64_t i = 0; i < std::min(count, kFaultsSaid); ++i) {
+        const std::string& text = found.faults[static_cast<size_t>(i)];
+        line("", text.substr(0, text.find(" (--skip-bad-images")));
+      }
+      if (count > kFaultsSaid) {
+        line("", fmt::format("and {} more", count - kFaultsSaid));
+      }
+    }
+    if (split == data::Split::train && !found.mean.empty()) {
+      line("mean, std", fmt::format("{:.4f}; {:.4f} of the {} train images", fmt::join(found.mean, " "),
+                                    fmt::join(found.std, " "), of));
+    }
+  }
+  line("normalized by", fmt::format("{:.4f}; {:.4f}, ImageNet's", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
+}
+
 int run(const State& state) {
   const std::filesystem::path file = state.show;
   check(file.empty() || !std::filesystem::exists(file), "data", "--show: expected a name that is not taken, got '{}'",
@@ -94,7 +127,11 @@ int run(const State& state) {
   if (const std::string text = train::empty_classes_text(test->info()); !text.empty()) {
     line("", text);
   }
-  line("mean, std", fmt::format("{:.4f}; {:.4f}", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
+  if (info.height == 0) {
+    say_what_files_hold(recipe, info);
+  } else {
+    line("mean, std", fmt::format("{:.4f}; {:.4f}", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
+  }
   line("augmentation", train::augmentation_text(recipe));
   if (!file.empty()) {
     const std::vector<data::Image> images = training_images(state, recipe, training);

@@ -240,6 +240,12 @@ std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Sp
 
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step) {
+  const data::DatasetInfo& info = dataset->info();
+  check(recipe.batch_size <= info.size, "train",
+        "batch-size: expected at most the {} training images of {} (option -b), got {}", info.size, info.name,
+        recipe.batch_size);
+  check(recipe.images == 0 || recipe.images >= recipe.batch_size, "train",
+        "images: expected at least a batch of {} (option -b), got {}", recipe.batch_size, recipe.images);
   const data::Transform transform(dataset->info(), train_transform(recipe));
   return {std::move(dataset),
           transform,

@@ -69,6 +69,41 @@ TEST_CASE("norma data: --show of a folder with fewer images than a batch") {
   }
 }
 
+TEST_CASE("norma data: image files that cannot be read, and their own mean beside ImageNet's") {
+  const TemporaryFolder folder;
+  const data::Image image{.height = 1, .width = 2, .channels = 3, .pixels = {0, 51, 102, 255, 51, 102}};
+  for (const char* name : {"train/a/1.png", "train/a/2.png", "val/a/1.png"}) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    data::write_png(folder / name, image);
+  }
+  const Outcome good = run_norma(folder.path(), "data --dataset imagefolder --data-dir .");
+  CHECK_MESSAGE(good.code == 0, good.err);
+  CHECK_MESSAGE(
+      good.out.find("mean, std     0.5000 0.2000 0.4000; 0.5000 0.0000 0.0000 of the 2 train images\n"
+                    "normalized by 0.4850 0.4560 0.4060; 0.2290 0.2240 0.2250, ImageNet's\n") != std::string::npos,
+      good.out);
+  CHECK(good.out.find("unreadable") == std::string::npos);
+  for (int i = 3; i < 10; ++i) {
+    test::write_file(folder / fmt::format("train/a/{}.png", i), "a text");
+  }
+  for (const char* skip : {"", " --skip-bad-images"}) {
+    const Outcome bad = run_norma(folder.path(), std::string("data --dataset imagefolder --data-dir .") + skip);
+    CHECK_MESSAGE(bad.code == 0, bad.err);
+    CHECK_MESSAGE(
+        bad.out.find("unreadable    7 of the 9 train images (a run ends there, or takes the next one for it "
+                     "with --skip-bad-images)\n"
+                     "              image: ./train/a/3.png: expected a JPEG, PNG, BMP or raw PNM image, got a "
+                     "text\n") != std::string::npos,
+        bad.out);
+    CHECK_MESSAGE(bad.out.find("              and 2 more\n") != std::string::npos, bad.out);
+  }
+  const Outcome batch = run_norma(
+      folder.path(), "train --dataset imagefolder --data-dir . --img-size 16 --model resnet18 --output o -b 16");
+  CHECK(batch.code == 2);
+  CHECK(batch.err ==
+        "norma: train: batch-size: expected at most the 9 training images of imagefolder (option -b), got 16\n");
+}
+
 TEST_CASE("norma data: what it refuses") {
   const TemporaryFolder folder;
   const auto error = [&](const std::string& words) {

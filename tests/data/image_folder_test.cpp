@@ -3,6 +3,7 @@
 #include "data/image_file.h"
 #include "data/image_tensor.h"
 #include "data/loader.h"
+#include "data/survey.h"
 #include "files.h"
 
 #include <filesystem>
@@ -225,6 +226,37 @@ TEST_CASE("image folder: bad images are replaced by the next good one, over the 
   Image image;
   CHECK(error_of([&] { dataset->load(0, image); }) ==
         "imagefolder: cannot open " + (folder / "val/ant/1.png").string() + ": No such file or directory");
+}
+
+TEST_CASE("survey: the images of a folder, which of them cannot be read, and their mean and deviation") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "train/ant");
+  write_png(folder / "train/ant/1.png", {.height = 1, .width = 2, .channels = 3, .pixels = {0, 51, 102, 255, 51, 0}});
+  write_file(folder / "train/ant/2.png", "bad");
+  write_png(folder / "train/ant/3.png", {.height = 2, .width = 1, .channels = 3, .pixels = {0, 51, 0, 255, 51, 102}});
+  write_file(folder / "train/ant/4.png", "");
+  const auto dataset = open(folder);
+  const Survey all = survey(*dataset, 100);
+  CHECK(all.looked_at == 4);
+  REQUIRE(all.faults.size() == 2);
+  CHECK(all.faults[0].starts_with("image: " + (folder / "train/ant/2.png").string() + ": expected a JPEG, "));
+  CHECK(all.faults[1].starts_with("image: " + (folder / "train/ant/4.png").string() + ": expected a JPEG, "));
+  const std::vector<double> mean = {0.5, 0.2, 0.2};
+  const std::vector<double> deviation = {0.5, 0, 0.2};
+  REQUIRE(all.mean.size() == 3);
+  for (size_t c = 0; c < 3; ++c) {
+    CHECK(std::abs(all.mean[c] - mean[c]) <= 1e-12);
+    CHECK(std::abs(all.std[c] - deviation[c]) <= 1e-7);
+  }
+  // Half of them: the first and the third.
+  const Survey half = survey(*dataset, 2);
+  CHECK(half.looked_at == 2);
+  CHECK(half.faults.empty());
+  std::filesystem::remove(folder / "train/ant/1.png");
+  std::filesystem::remove(folder / "train/ant/3.png");
+  const Survey none = survey(*dataset, 4);
+  CHECK(none.faults.size() == 4);
+  CHECK(none.mean.empty());
 }
 
 TEST_CASE("image folder: a split without any good image") {

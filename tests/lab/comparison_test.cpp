@@ -393,8 +393,7 @@ TEST_CASE("comparison: every cell is tried before the first step") {
           o.recipe.patch_size = 8;
         }) == "train: img-size: expected at least 64 for convnext_atto with a patch-size of 8, got 20");
   CHECK(error_with([](ComparisonOptions& o) { o.recipe.images = 3; }) ==
-        "compare: convnext_atto with norm batch: loader: total_images: expected at least 4, a batch, to drop the last "
-        "one, got 3");
+        "compare: convnext_atto with norm batch: train: images: expected at least a batch of 4 (option -b), got 3");
   CHECK(error_with([](ComparisonOptions& o) {
           o.recipe.precision = "float12";
         }).starts_with("precision: unknown precision 'float12'"));

@@ -130,7 +130,7 @@ TEST_CASE("grid: a combination that cannot run is a failed cell, and what never 
   options.batch_sizes = {2, 4};  // two images are no batch of four
   CHECK(test::error_of([&] {
           rehearse_comparison(plan_comparison(options));
-        }).starts_with("compare: batch size 4: loader: total_images: expected at least 4"));
+        }).starts_with("compare: batch size 4: train: images: expected at least a batch of 4 (option -b), got 2"));
 }
 
 TEST_CASE("grid: each group of settings has rounds of its own, at some of the moments") {
