@@ -295,7 +295,7 @@ Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_
   } else if (recipe.sched == "multistep") {
     nn::StepOptions options{.milestones = recipe.decay_milestones, .gamma = recipe.decay_rate};
     for (int64_t& milestone : options.milestones) {
-      milestone = milestone * steps_per_epoch - 1;  // timm compares milestones with t + 1
+      milestone *= steps_per_epoch;
     }
     curve = nn::step_schedule(options);
   } else {

@@ -86,7 +86,7 @@ Schedule step_schedule(const StepOptions& options) {
         "gamma: expected a finite number of at least 0, got {}", options.gamma);
   return [options](int64_t step) {
     auto times = static_cast<double>(std::count_if(options.milestones.begin(), options.milestones.end(),
-                                                   [&](int64_t milestone) { return step >= milestone; }));
+                                                   [&](int64_t milestone) { return step + 1 >= milestone; }));
     if (options.every > 0) {
       // As Python's //: rounding the quotient could make it a step early.
       const auto t = static_cast<double>(step);

@@ -36,8 +36,10 @@ Schedule one_cycle_schedule(const OneCycleOptions& options);
 Schedule one_cycle_momentum(const OneCycleOptions& options);
 
 struct StepOptions {
-  std::vector<int64_t> milestones;  ///< the factor is multiplied by gamma at each of these steps
-  double every = 0;                 ///< or after every so many steps (0: not); of 2.4, at steps 3, 5, 8, …
+  /// Steps counted from 1, as timm's MultiStepLRScheduler counts them: with {3} the third step, step 2, is the first
+  /// whose factor is multiplied by gamma. PyTorch's MultiStepLR would have 2 for it.
+  std::vector<int64_t> milestones;
+  double every = 0;  ///< or after every so many steps (0: not); of 2.4, at steps 3, 5, 8, …
   double gamma = 0.1;
 };
 Schedule step_schedule(const StepOptions& options);

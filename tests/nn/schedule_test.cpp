@@ -68,8 +68,9 @@ TEST_CASE("schedule: cosine with warm-up") {
 }
 
 TEST_CASE("schedule: steps") {
-  // MultiStepLR(o, [2, 5], gamma=0.2) and StepLR(o, 3, gamma=0.5)
-  check_factors(step_schedule({.milestones = {2, 5}, .gamma = 0.2}),
+  // timm's MultiStepLRScheduler(o, decay_t=[3, 6], decay_rate=0.2)._get_lr(t), which is 0.2 ** bisect.bisect_right([3,
+  // 6], t + 1); PyTorch's MultiStepLR(o, [2, 5], gamma=0.2); and StepLR(o, 3, gamma=0.5)
+  check_factors(step_schedule({.milestones = {3, 6}, .gamma = 0.2}),
                 {1.0, 1.0, 0.2, 0.2, 0.2, 0.04000000000000001, 0.04000000000000001});
   check_factors(step_schedule({.every = 3, .gamma = 0.5}), {1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25});
   // Python's t // 2.4, which is timm's.
