@@ -20,8 +20,8 @@ struct EvoNormB0Options {
 /// y = x / max(sqrt(var_batch + eps), v * x + sqrt(var_instance + eps)) * weight + bias, with the biased variances over
 /// N and all axes behind the channels, and over those axes alone. running_var: (C) or undefined; takes the unbiased
 /// variance of the batch when training and stands in for var_batch when not (undefined: var_batch is used then too).
-/// There is no running mean. An empty batch leaves it alone. The maximum passes the gradient on to the larger of the two
-/// denominators. Where they differ by less than their dtype can say (a large eps), rounding decides which that is.
+/// There is no running mean. An empty batch leaves it alone. The maximum passes the gradient on to the larger of the
+/// two denominators. Where they differ by less than their dtype can say (a large eps), rounding decides which that is.
 /// Throws Error in training for a single value per channel.
 Tensor evo_norm_b0(const Tensor& x, const Tensor& running_var, const Tensor& v, const Tensor& weight = {},
                    const Tensor& bias = {}, const EvoNormB0Options& options = {});
