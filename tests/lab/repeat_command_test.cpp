@@ -33,10 +33,10 @@ TEST_CASE("repeat command: what is as by default is left out") {
   cell.seed = 7;
   comparison.environment.device = "cuda:0, NVIDIA H200";
   comparison.environment.threads = comparison.environment.cores + 1;
-  comparison.command = "norma compare --plugin 'a b.so' ./c.so --epochs 2";
+  comparison.environment.plugins = {{.file = "/p/a b.so", .sha256 = "0"}, {.file = "/p/c.so", .sha256 = "1"}};
   CHECK(repeat_command(comparison, cell) ==
         "norma train --model resnet18 --norm 'batch[eps=1e-3]' --batch-size 4 --no-channels-last --lr 0.01 --seed 7 "
-        "--plugin 'a b.so' --plugin ./c.so --device cuda --threads " +
+        "--plugin '/p/a b.so' --plugin /p/c.so --device cuda --threads " +
             std::to_string(comparison.environment.threads));
 }
 
