@@ -35,8 +35,13 @@ Device device_of_environment() {
   }
 }
 
+/// Aligned to its size: clang asks libatomic for the others.
+struct alignas(sizeof(Device)) AlignedDevice {
+  Device device;
+};
+
 /// Its index is -1 until somebody has set or asked for it: what the environment says is then no mistake any more.
-std::atomic<Device> default_device_state = Device{.index = -1};
+std::atomic<AlignedDevice> default_device_state = AlignedDevice{{.index = -1}};
 
 }  // namespace
 
@@ -70,17 +75,17 @@ bool is_host(Device device) {
 }
 
 Device default_device() {
-  Device device = default_device_state.load(std::memory_order_relaxed);
+  Device device = default_device_state.load(std::memory_order_relaxed).device;
   if (device.index < 0) {
     device = device_of_environment();
-    default_device_state.store(device, std::memory_order_relaxed);
+    default_device_state.store({device}, std::memory_order_relaxed);
   }
   return device;
 }
 
 void set_default_device(Device device) {
   check_available("set_default_device", device);
-  default_device_state.store(device, std::memory_order_relaxed);
+  default_device_state.store({device}, std::memory_order_relaxed);
 }
 
 }  // namespace norma

@@ -2,11 +2,21 @@
 
 #include "fuzz.h"
 
+#include <string>
+
 using namespace norma;
 
+/// Each decoder of JPEGs that the build has, as grey and as colour.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const fuzz::MemoryFile file(fuzz::text_of(data, size));
-  fuzz::read([&] { data::read_image(file.path(), /* channels= */ 1); });
-  fuzz::read([&] { data::read_image(file.path(), /* channels= */ 3); });
+  const std::string_view bytes = fuzz::text_of(data, size);
+  for (const std::string& decoder : norma::data::jpeg_decoders()) {
+    norma::data::set_jpeg_decoder(decoder);
+    for (const int64_t channels : {1, 3}) {
+      fuzz::read([&] {
+        norma::data::Image image;
+        norma::data::decode_image(bytes, "fuzz", channels, image);
+      });
+    }
+  }
   return 0;
 }

@@ -89,6 +89,14 @@ void write_seeds(const std::filesystem::path& folder) {
         std::string("BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0", 30) + std::string(24, '\0') +
             "abc");
 
+  const data::Safetensors jpegs = data::load_safetensors(NORMA_SOURCE_DIR "/tests/reference/jpeg.safetensors");
+  for (const auto& [name, x] : jpegs.tensors) {
+    if (name.ends_with(".file")) {
+      const auto* bytes = x.data<uint8_t>();
+      write(folder / "image" / (name + ".jpg"), std::string(bytes, bytes + x.numel()));
+    }
+  }
+
   write(folder / "norm_policy/policy",
         "# comment\n\"layer4.*\" = \"group:32[eps=1e-3]\"\n'bn1' = \"none\"\na.b = [{}]\n");
   write(folder / "cast_policy/policy", "\"conv2d\" = \"lower\"\n\"*_norm\" = \"float32\"\nrelu = \"keep\"\n");
