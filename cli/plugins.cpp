@@ -57,8 +57,14 @@ std::string not_own(const std::filesystem::path& path) {
 
 /// Loads what a file names, unless there is a reason not to.
 void load_named(const nn::PluginRecord& plugin, const std::string& by, const std::string& reason) {
-  check(reason.empty(), kOp, "{} names the plug-in {}, which is code and is not loaded, since {}: {} {} loads it", by,
-        train::plugins_text({plugin}), reason, kOption, plugin.file);
+  std::string against = reason;
+  for (const std::filesystem::path& path :
+       {std::filesystem::path(plugin.file).parent_path(), std::filesystem::path(plugin.file)}) {
+    const std::string foreign = against.empty() ? not_own(path) : "";
+    against = foreign.empty() ? against : fmt::format("'{}' {}", path.string(), foreign);
+  }
+  check(against.empty(), kOp, "{} names the plug-in {}, which is code and is not loaded, since {}: {} {} loads it", by,
+        train::plugins_text({plugin}), against, kOption, plugin.file);
   train::say("plug-in {}, which {} names\n", train::plugins_text({plugin}), by);
   nn::load_plugin(plugin.file);
 }
@@ -72,7 +78,7 @@ bool load_from_config(const std::filesystem::path& file, bool dry_run) {
     if (line.name == "plugin") {
       names = split_list(line.value);
     }
-    dry_run = dry_run || (line.name == "dry-run" && line.value == "true");
+    dry_run = dry_run || (line.name == "dry-run" && line.value != "false");
   }
   const std::string foreign = not_own(file);
   for (const std::string& name : names) {
@@ -153,7 +159,9 @@ void load_plugins(const std::vector<std::string>& words) {
   if (!given.empty() || words.empty() || words.front() != kOp) {
     return;
   }
-  const bool dry_run = std::ranges::find(words, "--dry-run") != words.end();
+  // Whatever may mean it in one of the parser's spellings: --dry-run=1.
+  const bool dry_run =
+      std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--dry-run"); });
   if (const std::string config = value_in(words, kConfigOption); !config.empty() && load_from_config(config, dry_run)) {
     return;
   }

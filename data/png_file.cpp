@@ -179,6 +179,7 @@ std::string with_plain_pixels(std::string_view bytes, const std::string& name) {
       (pixels.empty() ? out : behind) += bytes.substr(i, length + kRest);
     }
     if (type == "IHDR"sv) {
+      check_fault(expected ? "it has two headers" : "");
       expected = bytes_of_pixels(content);
       check_fault(expected ? "" : "its header makes no sense");
     } else if (type == "CgBI"sv) {

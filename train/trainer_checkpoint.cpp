@@ -209,8 +209,9 @@ Checkpoint Trainer::checkpoint() const {
 void Trainer::save() {
   if (!options_.output.empty() && saved_step_ != step_) {
     check_finite("train", "the network", wide_state());  // an earlier checkpoint is worth more
-    enter("save");
-    save_checkpoint(checkpoint_file(), checkpoint());
+    const Checkpoint now = checkpoint();
+    enter("save");  // the look at the folder: right before the file is written
+    save_checkpoint(checkpoint_file(), now);
     saved_step_ = step_;
   }
 }
@@ -218,8 +219,9 @@ void Trainer::save() {
 void Trainer::save_for_recovery() {
   if (!options_.output.empty()) {
     check_finite("train", "the network", wide_state());
+    const Checkpoint now = checkpoint();
     enter("save");
-    save_recovery(options_.output, options_.keep, checkpoint(), step_ % steps_per_epoch_);
+    save_recovery(options_.output, options_.keep, now, step_ % steps_per_epoch_);
   }
 }
 
@@ -234,8 +236,9 @@ void Trainer::save_with_metric(const TrainResult& result) {
     best_ = evaluated_;
   }
   if (!options_.output.empty()) {
+    const Checkpoint now = checkpoint();
     enter("save");
-    save_evaluated(options_.output, options_.keep, checkpoint(), evaluated_->epoch);
+    save_evaluated(options_.output, options_.keep, now, evaluated_->epoch);
   }
 }
 

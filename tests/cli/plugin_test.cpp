@@ -164,6 +164,8 @@ TEST_CASE("norma train --resume, --config: the code of a plug-in that a file nam
   CHECK(refused("--resume o --dry-run") == text("o/last.safetensors", dry));
   CHECK(refused("--resume o/model_best.safetensors --dry-run") == text("o/model_best.safetensors", dry));
   CHECK(refused("--config o/args.toml --dry-run") == text("o/args.toml", dry));
+  CHECK(refused("--config o/args.toml --dry-run=1") == text("o/args.toml", dry));
+  CHECK(refused("--resume o --dry-run=true") == text("o/last.safetensors", dry));
   CHECK(run_norma(folder.path(), "train --resume o --dry-run --plugin mine.so").code == 0);
   // What stands in args.toml does not hold: the checkpoint knows the hash.
   test::write_file(folder / "o/args.toml", read_file(folder / "o/args.toml") + "\n");

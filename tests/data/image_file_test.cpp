@@ -263,6 +263,13 @@ TEST_CASE("image: a PNG whose pixels are far more or fewer than its size is refu
   CHECK(png(100, bomb, '\0') == fault);
   CHECK(png(9, bomb, '\1') == fault);
   CHECK(png(2, compressed(100'000), '\0') == fault);
+  // A second header, which claims more, does not raise the bound.
+  const std::string second = chunk("IHDR", big_endian(60'000) + big_endian(60'000) + std::string("\x10\x06\0\0\0", 5));
+  write_file(folder / "x.png", "\x89PNG\r\n\x1A\n" +
+                                   chunk("IHDR", big_endian(9) + big_endian(9) + std::string("\x08\0\0\0\0", 5)) +
+                                   second + chunk("IDAT", bomb) + chunk("IEND", ""));
+  CHECK(error_of([&] { read_image(folder / "x.png"); }) ==
+        "image: " + (folder / "x.png").string() + ": damaged: it has two headers");
   // Stored pixels of as many bytes, none too many: the error is that of no picture. And a small one with too many.
   std::string stored(size_t{600} * 601, '\0');
   for (size_t i = 0; i < stored.size(); ++i) {
