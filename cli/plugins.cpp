@@ -55,14 +55,20 @@ std::string not_own(const std::filesystem::path& path) {
   return (status.st_mode & S_IWOTH) != 0 ? "can be written by every user" : "";
 }
 
+/// The first of these that may be somebody else's, and why: "'runs/a' belongs to another user"; "": none.
+std::string first_not_own(const std::vector<std::filesystem::path>& paths) {
+  for (const std::filesystem::path& path : paths) {
+    if (const std::string foreign = not_own(path); !foreign.empty()) {
+      return fmt::format("'{}' {}", path.string(), foreign);
+    }
+  }
+  return "";
+}
+
 /// Loads what a file names, unless there is a reason not to.
 void load_named(const nn::PluginRecord& plugin, const std::string& by, const std::string& reason) {
-  std::string against = reason;
-  for (const std::filesystem::path& path :
-       {std::filesystem::path(plugin.file).parent_path(), std::filesystem::path(plugin.file)}) {
-    const std::string foreign = against.empty() ? not_own(path) : "";
-    against = foreign.empty() ? against : fmt::format("'{}' {}", path.string(), foreign);
-  }
+  const std::filesystem::path library = plugin.file;
+  const std::string against = reason.empty() ? first_not_own({library.parent_path(), library}) : reason;
   check(against.empty(), kOp, "{} names the plug-in {}, which is code and is not loaded, since {}: {} {} loads it", by,
         train::plugins_text({plugin}), against, kOption, plugin.file);
   train::say("plug-in {}, which {} names\n", train::plugins_text({plugin}), by);
@@ -109,10 +115,8 @@ void load_from_run(const std::filesystem::path& given, bool dry_run) {
     if (dry_run) {
       return kDryRun;
     }
-    for (const std::filesystem::path& path : {folder, file}) {
-      if (const std::string foreign = not_own(path); !foreign.empty()) {
-        return fmt::format("'{}' {}", path.string(), foreign);
-      }
+    if (const std::string foreign = first_not_own({folder, file}); !foreign.empty()) {
+      return foreign;
     }
     if (!std::filesystem::path(plugin.file).is_absolute()) {
       return "its name is no absolute path";

@@ -32,12 +32,12 @@ std::string limit_text() {
                      byte_text(std::min(available_memory(), memory)));
 }
 
+}  // namespace
+
 bool has_room(size_t bytes) {
   void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return pages != MAP_FAILED && munmap(pages, bytes) == 0;
 }
-
-}  // namespace
 
 bool make_room(size_t bytes) {
   if (has_room(bytes)) {

@@ -5,8 +5,10 @@
 
 namespace norma {
 
-/// True iff the process can get `bytes` more of addresses, if need be after everything cached is given back. For what
-/// takes memory by itself and ends the program where there is none.
+/// True iff the process can get `bytes` more of addresses.
+bool has_room(size_t bytes);
+/// The same, if need be after everything cached is given back. For libraries that take memory by themselves and end the
+/// program where there is none.
 bool make_room(size_t bytes);
 
 /// What the error says when memory does not suffice: "expected room for 4.2 MB, got none: tensors hold 257.2 MB, and

@@ -72,7 +72,7 @@ class Decoder {
     const bool header_is_good = guarded(errors_, [&] {
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
       jpeg_read_header(&info_, /* require_image= */ TRUE);
-      // Of CMYK (and its kin) libjpeg makes no colours: that is left to us.
+      // libjpeg does not convert CMYK and its kin to colours: we do.
       info_.out_color_space = info_.num_components == 4 ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     });
     if (!header_is_good) {

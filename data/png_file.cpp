@@ -38,7 +38,7 @@ struct PngBytes {
   uint64_t least = 0;  ///< without
 };
 
-/// Of an IHDR chunk: width, height, bits of a sample, kind of colour, …, interlacing (11.2.2). None: it makes no sense.
+/// An IHDR chunk has width, height, bits of a sample, kind of colour, …, interlacing (11.2.2). None: it makes no sense.
 std::optional<PngBytes> bytes_of_pixels(std::string_view header) {
   constexpr std::array<uint64_t, 7> kSamples = {1, 0, 3, 1, 2, 0, 4};  // of a pixel, by kind of colour
   if (header.size() != 13 || byte_at(header, 9) >= kSamples.size() || kSamples[byte_at(header, 9)] == 0) {

@@ -23,7 +23,7 @@ std::string decode_with_stb(std::string_view bytes, const ImageSize& size, int64
     if (reason == "outofmem" || reason == "unknown image type") {
       throw std::bad_alloc();
     }
-    // Of some damage to a PNG stb gives no reason: what it said last was that this is no JPEG.
+    // stb gives no reason for some damage to a PNG. Its last one is then that this is no JPEG.
     return reason == "no SOI" ? "its pixels cannot be decompressed" : reason;
   }
   if (height != size.height || width != size.width) {
