@@ -80,4 +80,12 @@ Tensor to_device(const Tensor& x, Device device) {
   return result;
 }
 
+Tensor converted(const Tensor& x, DType dtype) {
+  return !x.defined() || x.dtype() == dtype ? x : copy_of(x, MemoryFormat::preserve, dtype);
+}
+
+Tensor in_float64(const Tensor& x) {
+  return x.defined() ? contiguous_copy(converted(x, DType::float64)) : x;
+}
+
 }  // namespace norma

@@ -17,6 +17,13 @@ Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype);
 /// x itself if it is contiguous in `format` (loose predicate), else a copy that is.
 Tensor contiguous_copy(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);
 
+/// x itself if it has the dtype, else a copy with the same strides if those are dense. An undefined tensor stays
+/// undefined.
+Tensor converted(const Tensor& x, DType dtype);
+
+/// x in float64 and contiguous, or undefined: for kernels over a few numbers, which compute in it.
+Tensor in_float64(const Tensor& x);
+
 /// x itself if it lies on `device`, else a copy there, with x's strides where those are dense.
 Tensor to_device(const Tensor& x, Device device);
 

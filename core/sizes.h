@@ -10,6 +10,11 @@
 
 namespace norma {
 
+/// a / b, rounded up.
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 /// The most axes a tensor may have.
 inline constexpr int64_t kMaxRank = 8;
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // All that a kernel may use of CUDA: where its thread stands, shared memory, shuffles, barriers, and how it is
-// launched. Files with kernels include this and are compiled twice: in a .cu file by nvcc for the device cuda, in a
-// file named …_emulated.cpp by the host's compiler for the device cuda-emulated, where fibers stand for threads.
+// launched. Files with kernels include this. CMake has each of them compiled twice: by nvcc for the device cuda, and by
+// the host's compiler for the device cuda-emulated, where fibers stand for threads.
 // Kernels and what launches them lie in the namespace NORMA_BACKEND, which is another one each time. What the two
 // compilers have different is in kernel_nvcc.h and kernel_emulated.h, under the same names.
 //
@@ -19,6 +19,7 @@
 #include "core/allocator.h"
 #include "core/cuda/warp.h"
 #include "core/device_functions.h"
+#include "core/sizes.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -39,11 +40,6 @@ NORMA_DEVICE int64_t global_threads() {
 }
 NORMA_DEVICE int lane() {
   return thread() % kWarp;
-}
-
-/// a / b, rounded up.
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 /// a / b for numbers that are not negative; 32 bits divide in a fraction of the time.

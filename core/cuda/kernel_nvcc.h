@@ -78,17 +78,11 @@ NORMA_DEVICE double fused_multiply_add(double a, double b, double c) {
   return __fma_rn(a, b, c);
 }
 
-/// Runs `kernel` on blocks · threads threads, in the order of the stream.
+/// Runs `kernel` on blocks · threads threads, in the order of the stream. A block has at most 48 KiB of shared memory;
+/// cuda-emulated says which launch asks for more.
 template <class... Parameters, class... Arguments>
 void launch(int64_t blocks, int threads, size_t shared_bytes, Stream stream, void (*kernel)(Parameters...),
             const Arguments&... arguments) {
-  constexpr size_t kAlwaysAllowed = size_t{48} << 10;
-  if (shared_bytes > kAlwaysAllowed) {
-    norma::cuda::check(
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_bytes)),
-        "cudaFuncSetAttribute");
-  }
   kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, stream>>>(
       static_cast<Parameters>(arguments)...);
   norma::cuda::check_launch(stream);

@@ -17,7 +17,7 @@ namespace norma::emulated {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr size_t kMaxSharedBytes = size_t{227} << 10;  // of a block on sm_90
+constexpr size_t kMaxSharedBytes = size_t{48} << 10;  // of a block, without asking the driver for more
 constexpr std::byte kPoison{0xFF};                     // NaN in every floating dtype
 constexpr size_t kCanaryBytes = 256;
 

@@ -64,8 +64,8 @@ Plan plan_of(const AuditOptions& options) {
 /// Adds the measurements of one case with every kind of statistics.
 void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vector<Statistics>& statistics, bool quick,
                   std::vector<Measurement>& measurements) {
-  const NormInputs inputs = make_inputs(c, norm, dtype, quick);
-  const Definition definition(inputs);
+  const NormReferenceInputs inputs = make_inputs(c, norm, dtype, quick);
+  const NormTruth truth(inputs);
   std::vector<Layout> layouts = layouts_of(inputs.x.rank());
   if (quick || c.is_published()) {
     layouts.resize(1);
@@ -81,7 +81,7 @@ void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vecto
                               .case_name = c.name,
                               .layout = layout,
                               .sizes = inputs.x.sizes(),
-                              .accuracy = definition.accuracy(apply_norm(norm, inputs, kind, layout)),
+                              .accuracy = truth.accuracy(apply_norm(norm, inputs, kind, layout)),
                               .has_bias = norm.has_bias});
     }
   }
@@ -125,7 +125,7 @@ void check_options(const AuditOptions& options) {
   (void)plan_of(options);
 }
 
-NormResults apply_norm(const Norm& norm, const NormInputs& inputs, Statistics statistics, Layout layout) {
+NormResults apply_norm(const Norm& norm, const NormReferenceInputs& inputs, Statistics statistics, Layout layout) {
   const auto leaf = [](const Tensor& x) { return x.defined() ? x.detach().set_requires_grad() : Tensor{}; };
   const Tensor x = leaf(in_layout(inputs.x, layout));
   const Tensor weight = leaf(inputs.weight);

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "lab/audit/accuracy.h"
 #include "lab/audit/composite.h"
-#include "lab/audit/definition.h"
 #include "lab/audit/norms.h"
 #include "train/environment.h"
 
@@ -70,7 +70,7 @@ void check_options(const AuditOptions& options);
 Audit run_audit(const AuditOptions& options);
 
 /// Forward and backward of a norm on inputs that lie in this layout.
-NormResults apply_norm(const Norm& norm, const NormInputs& inputs, Statistics statistics, Layout layout);
+NormResults apply_norm(const Norm& norm, const NormReferenceInputs& inputs, Statistics statistics, Layout layout);
 
 CompositeResults apply_composite(const Composite& composite, const CompositeInputs& inputs, Statistics statistics,
                                  Layout layout);

@@ -216,13 +216,13 @@ std::string why_not_taken(const Case& c, const Composite& composite) {
   return c.is_published() ? "published for layer norm" : "";
 }
 
-NormInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick) {
+NormReferenceInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick) {
   const Sizes sizes = c.is_published() ? (quick ? c.published_quick : c.published)
                       : c.one_element  ? *norm.one_each
                                        : norm.sizes;
   NormSpec spec = norm.spec(sizes.size());
   spec.eps = c.eps;
-  const SetIndex index(sizes, spec);
+  const NormSets index(sizes, spec);
 
   std::vector<double> values = normal_numbers(index.numel(), 0);
   Generator generator(kSeed);
@@ -234,7 +234,7 @@ NormInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick)
                          .numel = static_cast<size_t>(index.numel()),
                          .set = set});
   });
-  NormInputs inputs{.spec = spec, .x = rounded(values, sizes, dtype), .weight = {}, .bias = {}, .dy = {}};
+  NormReferenceInputs inputs{.spec = spec, .x = rounded(values, sizes, dtype), .weight = {}, .bias = {}, .dy = {}};
   Sizes affine;
   for (const int64_t axis : spec.affine) {
     affine.push_back(sizes[axis]);

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "lab/audit/accuracy.h"
 #include "lab/audit/composite.h"
-#include "lab/audit/definition.h"
 #include "lab/audit/norms.h"
 
 #include <functional>
@@ -52,7 +52,7 @@ std::string why_not_taken(const Case& c, const Norm& norm);
 std::string why_not_taken(const Case& c, const Composite& composite);
 
 /// The input of a norm, rounded to `dtype`, with random weight, bias and dy: the same in every call.
-NormInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick);
+NormReferenceInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick);
 /// The same for a composite; each map, or output channel of a weight, is a set to `c`.
 CompositeInputs make_inputs(const Case& c, const Composite& composite, DType dtype);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lab/audit/definition.h"
+#include "lab/audit/accuracy.h"
 
 #include <algorithm>
 #include <cmath>

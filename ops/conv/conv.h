@@ -28,7 +28,8 @@ struct Conv2dOptions {
 /// weight suggests it (strict predicate), else contiguous. Floating dtypes; 16-bit ones are summed in
 /// float32 and rounded once. Differentiable, also twice.
 /// The first implementation that supports the case is used: our own (depthwise with stride 1), oneDNN, Eigen.
-/// NORMA_CONV=depthwise|onednn|eigen forces one, in all cases that it supports. On CUDA: our own (depthwise with
+/// NORMA_CONV=depthwise|onednn|eigen|reference forces one, in all cases that it supports; reference is the
+/// definition as plain loops. On CUDA: our own (depthwise with
 /// kernels of 3x3, 5x5 and 7x7 and stride 1 or 2), cuDNN; NORMA_CONV=depthwise|cudnn.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 

@@ -38,7 +38,8 @@ void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
 
 Implementations<Conv2dImplementation>& implementations() {
   static Implementations<Conv2dImplementation> list(
-      "conv2d", "NORMA_CONV", {conv2d_depthwise(), conv2d_onednn(), conv2d_eigen()}, *conv2d_through_float());
+      "conv2d", "NORMA_CONV", {conv2d_depthwise(), conv2d_onednn(), conv2d_eigen(), conv2d_reference()},
+      *conv2d_through_float());
   return list;
 }
 

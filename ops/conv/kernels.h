@@ -68,6 +68,8 @@ struct Conv2dImplementation {
 /// nullptr in a build without oneDNN.
 const Conv2dImplementation* conv2d_onednn();
 const Conv2dImplementation* conv2d_eigen();
+/// Plain loops, in double. It is chosen by name alone.
+const Conv2dImplementation* conv2d_reference();
 /// Our own kernels for depthwise convolutions with stride 1.
 const Conv2dImplementation* conv2d_depthwise();
 /// bfloat16 and float16 by way of float32: converts the operands, calls the implementation for float32, rounds.

@@ -2,13 +2,13 @@
 #define HWY_TARGET_INCLUDE "ops/loss/loss_cpu.cpp"
 #include "core/simd/foreach_target.h"
 
+#include "core/cpu/scratch.h"
 #include "core/parallel.h"
 #include "core/simd/call.h"
 #include "core/simd/math.h"
 #include "core/simd/sums.h"
 #include "core/strided_loop.h"
 #include "ops/loss/kernels.h"
-#include "ops/norm/cpu/scratch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,6 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/norm/node.h"
-#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"

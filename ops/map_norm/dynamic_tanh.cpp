@@ -1,10 +1,10 @@
 #include "ops/map_norm/dynamic_tanh.h"
 
 #include "core/autocast.h"
+#include "core/copy.h"
 #include "ops/map_norm/differentiable_parts.h"
 #include "ops/map_norm/map_norm.h"
 #include "ops/norm/checks.h"
-#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"

@@ -5,7 +5,6 @@
 #include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/norm/node.h"
-#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 
 #include <algorithm>

@@ -3,10 +3,53 @@
 #include "core/op_profile.h"
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
-#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace norma::norm_detail {
+
+namespace {
+
+/// norm_backward() by the definition, for an x that is not empty.
+Tensors reference_backward(const NormNode& node, const NormLayout& layout, const Tensor& dy, NeededGradients needs) {
+  OpScope::set_implementation("reference");
+  const Tensor& x = node.x;
+  const Sizes affine_sizes = sizes_along(x, node.spec.affine);
+  const bool masked = node.bits.defined();  // they stand for the sign of z + residual
+  const NormReference reference =
+      reference_of(layout, node.fixed_stats ? node.stats : Tensor{},
+                   {.spec = node.spec,
+                    .x = x,
+                    .weight = node.weight,
+                    .bias = node.bias,
+                    .dy = masked ? mask_by_bits(node, converted(dy, x.dtype())) : converted(dy, x.dtype()),
+                    .activation = masked ? Activation::identity : node.activation,
+                    .residual = node.residual});
+  const TensorOptions wide{.dtype = DType::float64, .device = x.device()};
+  const auto like_x = [&](auto of) {
+    const Tensor result =
+        empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = x.dtype(), .device = x.device()});
+    copy_into(from_vector(reference.all(of), x.sizes(), wide), result);
+    return result;
+  };
+  const auto like_weight = [&](auto of, DType dtype) {
+    std::vector<double> values;
+    for (int64_t w = 0; w < affine_sizes.numel(); ++w) {
+      values.push_back(static_cast<double>((reference.*of)(static_cast<size_t>(w))));
+    }
+    const Tensor result = empty(affine_sizes, {.dtype = dtype, .device = x.device()});
+    copy_into(from_vector(values, affine_sizes, wide), result);
+    return result;
+  };
+  const DType weight_dtype = node.weight.defined() ? node.weight.dtype() : compute_dtype(x.dtype());
+  return {needs.x ? like_x(&NormReference::dx) : Tensor{},
+          needs.weight ? like_weight(&NormReference::dweight, weight_dtype) : Tensor{},
+          needs.bias ? like_weight(&NormReference::dbias, node.bias_dtype) : Tensor{},
+          !needs.residual                           ? Tensor{}
+          : node.activation == Activation::identity ? dy
+                                                    : like_x(&NormReference::dz)};
+}
+
+}  // namespace
 
 Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
   const Tensor& x = node.x;
@@ -24,6 +67,9 @@ Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients ne
             needs.bias ? zeros(affine_sizes, {.dtype = node.bias_dtype, .device = x.device()}) : Tensor{}, dresidual};
   }
   const NormLayout layout(x.sizes(), strides, node.spec, node.affine);
+  if (norm_reference()) {
+    return reference_backward(node, layout, dy, needs);
+  }
   if (node.bits.defined() && !layout.view_in_order(dx.defined() ? dx : x).is_contiguous()) {
     // The bits are in the order of memory, and the kernel would not be.
     NormNode without_activation = node;

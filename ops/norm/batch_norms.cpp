@@ -5,7 +5,6 @@
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
 #include "ops/norm/norm.h"
-#include "ops/norm/operands.h"
 #include "ops/norm/running_statistics.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

@@ -1,6 +1,6 @@
 #include "ops/norm/checks.h"
 
-#include "ops/norm/operands.h"
+#include "core/copy.h"
 
 #include <algorithm>
 

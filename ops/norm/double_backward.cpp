@@ -3,7 +3,6 @@
 #include "core/tape.h"
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
-#include "ops/norm/operands.h"
 #include "ops/pointwise/derivatives.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

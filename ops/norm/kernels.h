@@ -23,6 +23,8 @@ struct NormShape {
   [[nodiscard]] constexpr int64_t sets() const { return outer * kept; }
   [[nodiscard]] constexpr int64_t set_size() const { return reduce_outer * reduce_inner; }
   [[nodiscard]] constexpr int64_t numel() const { return sets() * set_size(); }
+  /// Whether a set is one run of memory, and the next set follows it.
+  [[nodiscard]] constexpr bool set_is_one_run() const { return reduce_outer == 1 && kept == 1; }
 };
 
 /// How weight and bias vary: number (o % outer_period, a % reduce_outer, k, b / segment) of a dense array with the
@@ -33,24 +35,20 @@ struct AffineShape {
   int64_t reduce_outer = 1;  ///< 1, that of the NormShape or, where kept or inner is not 1, a divisor of it
   int64_t kept = 1;          ///< 1 or that of the NormShape
   int64_t inner = 1;
-  int64_t segment = 1;  ///< neighbours along b with the same weight; the walks other than rows: 1 or reduce_inner
+  int64_t segment = 1;  ///< neighbours along b with the same weight; 1 or reduce_inner unless a set is one run
 
   [[nodiscard]] constexpr int64_t per_outer() const { return reduce_outer * kept * inner; }
   [[nodiscard]] constexpr int64_t numel() const { return outer_period * per_outer(); }
 };
 
-/// Runs of memory shorter than this have a weight for each element where weights vary from run to run, both along
-/// reduce_outer and along kept.
-inline constexpr int64_t kShortestWeightedRun = 32;
-
 /// The order in which memory is walked.
 enum class Walk : uint8_t {
-  rows,     ///< a set is one run of memory: reduce_outer = kept = 1
-  columns,  ///< the sets lie side by side: reduce_inner = 1
-  groups,   ///< a set is several runs
+  rows,     ///< a set is one run of memory, and its weights vary from element to element
+  runs,     ///< a set is one or several runs of memory with one weight each
+  columns,  ///< neighbouring elements belong to different sets, or to few of the same
 };
 constexpr std::string_view to_string(Walk walk) {
-  return walk == Walk::rows ? "rows" : walk == Walk::columns ? "columns" : "groups";
+  return walk == Walk::rows ? "rows" : walk == Walk::columns ? "columns" : "runs";
 }
 
 struct NormProblem {

@@ -13,6 +13,10 @@ namespace {
 
 /// Runs with one weight shorter than this get a weight for each element instead: the inner loop must not be short.
 constexpr int64_t kShortRun = 16;
+/// The same where weights vary from run to run, both along reduce_outer and along kept.
+constexpr int64_t kShortestWeightedRun = 32;
+/// Runs shorter than this are walked as columns.
+constexpr int64_t kLongRun = 64;
 
 int64_t product(std::span<const MemoryAxis> axes) {
   int64_t result = 1;
@@ -35,6 +39,15 @@ void make_affine(std::span<MemoryAxis> axes) {
 std::span<MemoryAxis> from_first_affine(std::span<MemoryAxis> axes) {
   const auto first = std::find_if(axes.begin(), axes.end(), [](const MemoryAxis& axis) { return axis.affine; });
   return axes.subspan(static_cast<size_t>(first - axes.begin()));
+}
+
+Walk walk_of(const NormShape& shape, const AffineShape& affine) {
+  if (shape.set_is_one_run()) {
+    return affine.present && affine.segment == 1 ? Walk::rows : Walk::runs;
+  }
+  const bool by_run = affine.present && affine.reduce_outer > 1 && affine.kept > 1;
+  const int64_t long_run = by_run ? kShortestWeightedRun : kLongRun;
+  return affine.inner == 1 && shape.reduce_inner >= long_run ? Walk::runs : Walk::columns;
 }
 
 /// x's storage with other sizes and strides, for kernels and copies: off the tape, and writable where x is.
@@ -97,6 +110,7 @@ NormLayout::NormLayout(const Sizes& sizes, const Strides& strides, const NormSpe
   if (affine) {
     assign_affine();
   }
+  walk_ = walk_of(shape_, affine_);
 }
 
 void NormLayout::assign_roles() {
@@ -130,9 +144,6 @@ void NormLayout::assign_roles() {
                                  static_cast<size_t>(position_begin_[position + 1] - position_begin_[position])));
   };
   shape_ = {.outer = extent(0), .reduce_outer = extent(1), .kept = extent(2), .reduce_inner = extent(3)};
-  walk_ = shape_.reduce_outer == 1 && shape_.kept == 1 ? Walk::rows
-          : shape_.reduce_inner == 1                   ? Walk::columns
-                                                       : Walk::groups;
 }
 
 void NormLayout::cut_rows() {
@@ -151,11 +162,10 @@ void NormLayout::cut_rows() {
   position_begin_[2] = position_begin_[3] = first_affine - axes_.begin();
   shape_.reduce_outer = product({begin, first_affine});
   shape_.reduce_inner = product({first_affine, axes_.end()});
-  walk_ = Walk::groups;
 }
 
 void NormLayout::assign_affine() {
-  if (walk_ == Walk::rows) {
+  if (shape_.set_is_one_run()) {
     cut_rows();
   }
   const auto axes_of = [&](int64_t position) {
@@ -174,7 +184,7 @@ void NormLayout::assign_affine() {
   if (any_affine(kept)) {
     make_affine(kept);
   }
-  if (walk_ == Walk::rows) {
+  if (shape_.set_is_one_run()) {
     // Only innermost axes may be without weights: a segment of the run.
     auto end = reduce_inner.end();
     while (end != reduce_inner.begin() && !(end - 1)->affine) {
@@ -192,7 +202,7 @@ void NormLayout::assign_affine() {
     if (any_affine(reduce_outer) &&
         (any_affine(kept) || any_affine(reduce_inner) || shape_.kept * shape_.reduce_inner < kShortRun)) {
       make_affine(kept);
-      if (any_affine(reduce_inner) || shape_.reduce_inner < kernels::kShortestWeightedRun) {
+      if (any_affine(reduce_inner) || shape_.reduce_inner < kShortestWeightedRun) {
         make_affine(reduce_inner);
       }
     }
@@ -276,21 +286,28 @@ Tensor NormLayout::weight_gradient(const Tensor& in_order, const Sizes& sizes) c
   return result;
 }
 
-Tensor NormLayout::per_set(const Tensor& in_order, const Sizes& sizes) const {
-  // The sets' axes in memory order, and the row-major strides of the same axes.
-  const Strides row_major = contiguous_strides(sizes);
-  Tensor result = empty(sizes, {.dtype = in_order.dtype(), .device = in_order.device()});
+Tensor NormLayout::view_of_sets(const Tensor& x) const {
+  const Strides row_major = contiguous_strides(x.sizes());
   Sizes order;
   Strides strides;
   for (const MemoryAxis& axis : axes_) {
-    if (axis.reduced) {
-      continue;
+    if (!axis.reduced) {
+      order.push_back(axis.size);
+      strides.push_back(row_major[axis.axis]);
     }
-    order.push_back(axis.size);
-    strides.push_back(row_major[axis.axis]);
   }
-  copy_into(with_strides(in_order, order, contiguous_strides(order)), with_strides(result, order, strides));
+  return with_strides(x, order, strides);
+}
+
+Tensor NormLayout::per_set(const Tensor& in_order, const Sizes& sizes) const {
+  const Tensor result = empty(sizes, {.dtype = in_order.dtype(), .device = in_order.device()});
+  const Tensor view = view_of_sets(result);
+  copy_into(with_strides(in_order, view.sizes(), contiguous_strides(view.sizes())), view);
   return result;
+}
+
+Tensor NormLayout::sets_in_order(const Tensor& per_set) const {
+  return contiguous_copy(view_of_sets(per_set));
 }
 
 }  // namespace norma::norm_detail

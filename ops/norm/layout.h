@@ -54,11 +54,15 @@ class NormLayout {
   [[nodiscard]] Tensor weight_gradient(const Tensor& in_order, const Sizes& sizes) const;
   /// One number per set, from the order of the sets in memory to that of their axes (see NormStatistics).
   [[nodiscard]] Tensor per_set(const Tensor& in_order, const Sizes& sizes) const;
+  /// The inverse of per_set(), as a dense tensor.
+  [[nodiscard]] Tensor sets_in_order(const Tensor& per_set) const;
 
  private:
   void assign_roles();
   void assign_affine();
   void cut_rows();
+  /// `x`, dense and with one number per set in row-major order, as a view in the order of the sets in memory.
+  [[nodiscard]] Tensor view_of_sets(const Tensor& x) const;
 
   std::vector<MemoryAxis> axes_;  ///< outermost first, without those of size 1
   int64_t groups_;

@@ -2,16 +2,17 @@
 
 #include "ops/norm/layout.h"
 #include "ops/norm/norm.h"
+#include "ops/norm/reference.h"
 
 #include <string>
 #include <string_view>
 
-// One norm on its way through the op: forward.cpp computes and records it, backward.cpp calls the kernels for its
+// One norm on its way through the op: norm.cpp computes and records it, backward.cpp calls the kernels for its
 // gradients, double_backward.cpp makes those differentiable.
 
 namespace norma::norm_detail {
 
-// --- forward.cpp ----------------------------------------------------------------------------------------------------
+// --- norm.cpp -------------------------------------------------------------------------------------------------------
 
 /// What a norm may be given beside x, weight and bias.
 struct ForwardOptions {
@@ -30,6 +31,9 @@ Tensor compute_stats(std::string_view op, const NormLayout& layout, const Tensor
                      Tensor* var = nullptr);
 /// Mean and variance of x.
 NormStatistics compute_statistics(std::string_view op, const Tensor& x, const NormSpec& spec);
+
+/// A norm by its definition. `stats`, unless undefined, is taken in place of those of x.
+NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs);
 
 kernels::NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, bool fixed_stats);
 

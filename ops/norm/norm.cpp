@@ -1,10 +1,297 @@
 #include "ops/norm/norm.h"
 
+#include "core/autocast.h"
+#include "core/copy.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
-#include "ops/norm/operands.h"
+
+namespace norma::norm_detail {
+
+namespace {
+
+/// What the kernel gets; see NormForward. x, y and residual have the dtype of x, all else its compute dtype. y, var,
+/// residual and bits may be undefined.
+struct ForwardTensors {
+  Tensor x = {};
+  Tensor weight = {};
+  Tensor bias = {};
+  Tensor y = {};
+  Tensor stats = {};
+  Tensor var = {};
+  Activation activation = Activation::identity;
+  Tensor residual = {};
+  Tensor bits = {};
+};
+
+/// One bit per element of y: whether it is positive or NaN.
+void write_bits(std::string_view op, const Tensor& y, const Tensor& bits) {
+  kernels::norm_kernels.at(op, y.device())
+      ->positive_bits(y.dtype(), y.numel(), y.device_pointer(), bits.device_pointer<uint8_t>());
+}
+
+/// run_kernel() by the definition.
+void run_reference(std::string_view op, const NormLayout& layout, const NormSpec& spec, bool fixed_stats,
+                   const ForwardTensors& t) {
+  OpScope::set_implementation("reference");
+  const NormReference reference = reference_of(
+      layout, fixed_stats ? t.stats : Tensor{},
+      {.spec = spec, .x = t.x, .weight = t.weight, .bias = t.bias, .activation = t.activation, .residual = t.residual});
+  const TensorOptions wide{.dtype = DType::float64, .device = t.x.device()};
+  if (t.y.defined()) {
+    copy_into(from_vector(reference.all(&NormReference::y), t.y.sizes(), wide), t.y);
+  }
+  if (t.bits.defined()) {
+    write_bits(op, t.y, t.bits);
+  }
+  if (fixed_stats) {
+    return;
+  }
+  const Sizes set_sizes = sizes_of_sets(t.x.sizes(), spec);
+  const int64_t sets = layout.shape().sets();
+  const auto write = [&](const Tensor& to, auto of_set) {
+    std::vector<double> values;
+    for (int64_t set = 0; set < sets; ++set) {
+      values.push_back(static_cast<double>(of_set(static_cast<size_t>(set))));
+    }
+    const Tensor in_order = layout.sets_in_order(from_vector(values, set_sizes, wide));
+    copy_into(alias(in_order, {sets}, {1}, 0), to);
+  };
+  const auto row = [&](int64_t which) { return alias(t.stats, {sets}, {1}, which * sets); };
+  const auto high = [&](size_t set) -> NormReference::Wide {
+    const NormReference::Wide mean = reference.mean(set);
+    return t.stats.dtype() == DType::float32 ? static_cast<float>(mean) : static_cast<double>(mean);
+  };
+  const bool deviation = spec.centring == Centring::deviation;
+  zero_(t.stats);
+  write(row(deviation ? kernels::kCentreRow : kernels::kMeanRow), high);
+  write(row(deviation ? kernels::kCentreLowRow : kernels::kMeanLowRow),
+        [&](size_t set) { return reference.mean(set) - high(set); });
+  write(row(kernels::kRstdRow), [&](size_t set) { return reference.rstd(set); });
+  if (t.var.defined()) {
+    write(t.var, [&](size_t set) { return reference.var(set); });
+  }
+}
+
+void run_kernel(std::string_view op, const NormLayout& layout, const NormSpec& spec, bool fixed_stats,
+                const ForwardTensors& t) {
+  const Device device = t.x.device();
+  if (norm_reference()) {
+    return run_reference(op, layout, spec, fixed_stats, t);
+  }
+  // The kernels know both weight and bias, or neither.
+  const Sizes affine_sizes = sizes_along(t.x, spec.affine);
+  const TensorOptions options{.dtype = compute_dtype(t.x.dtype()), .device = device};
+  const bool affine = t.weight.defined() || t.bias.defined();
+  const Tensor weight =
+      affine ? layout.weight_in_order(t.weight.defined() ? t.weight : ones(affine_sizes, options)) : Tensor{};
+  const Tensor bias =
+      affine ? layout.weight_in_order(t.bias.defined() ? t.bias : zeros(affine_sizes, options)) : Tensor{};
+  const Tensor x = layout.in_order(t.x);
+  const Tensor y = t.y.defined() ? layout.writable_in_order(t.y) : Tensor{};
+  const Tensor residual = t.residual.defined() ? layout.in_order(t.residual) : Tensor{};
+  const kernels::NormProblem problem = problem_of(layout, spec, fixed_stats);
+  const bool writes_bits =
+      t.bits.defined() && y.storage() == t.y.storage() && kernels::norm_kernels.at(op, device)->can_write_bits(problem);
+  OpScope::set_implementation(to_string(problem.walk));
+  kernels::norm_kernels.at(op, device)
+      ->forward(t.x.dtype(), problem,
+                {.x = x.device_pointer(),
+                 .weight = pointer_or_null(weight),
+                 .bias = pointer_or_null(bias),
+                 .y = pointer_or_null(y),
+                 .stats = t.stats.device_pointer(),
+                 .var = pointer_or_null(t.var),
+                 .activation = t.activation,
+                 .residual = pointer_or_null(residual),
+                 .bits = writes_bits ? t.bits.device_pointer<uint8_t>() : nullptr});
+  if (y.defined()) {
+    layout.copy_back(y, t.y);
+  }
+  if (t.bits.defined() && !writes_bits) {
+    write_bits(op, t.y, t.bits);
+  }
+}
+
+/// Without the reduced axes.
+Tensor drop_reduced(const Tensor& per_set, const NormSpec& spec) {
+  Sizes sizes;
+  for (int64_t axis = 0; axis < per_set.rank(); ++axis) {
+    if (!spec.reduce.contains(axis) || (spec.groups > 1 && axis == 1)) {
+      sizes.push_back(per_set.size(axis));
+    }
+  }
+  return alias(per_set, sizes, contiguous_strides(sizes), per_set.offset());
+}
+
+/// Mean and variance in the order of the axes.
+NormStatistics in_order_of_axes(const NormLayout& layout, const Tensor& x, const NormSpec& spec, const Tensor& stats,
+                                const Tensor& var) {
+  const Sizes sizes = sizes_of_sets(x.sizes(), spec);
+  const int64_t sets = stats.size(1);
+  const int64_t row = spec.centring == Centring::deviation ? kernels::kCentreRow : kernels::kMeanRow;
+  return {.mean = drop_reduced(layout.per_set(alias(stats, {sets}, {1}, row * sets), sizes), spec),
+          .var = drop_reduced(layout.per_set(var, sizes), spec)};
+}
+
+/// Those of an empty x.
+NormStatistics zero_statistics(const Tensor& x, const NormSpec& spec) {
+  const Tensor zero = zeros(sizes_of_sets(x.sizes(), spec), {.dtype = compute_dtype(x.dtype()), .device = x.device()});
+  return {.mean = drop_reduced(zero, spec), .var = drop_reduced(zeros_like(zero), spec)};
+}
+
+Tensor empty_stats(const Tensor& x, const NormSpec& spec, int64_t sets) {
+  return empty({kernels::stats_rows(spec.centring), sets}, {.dtype = compute_dtype(x.dtype()), .device = x.device()});
+}
+
+/// y, and on the way stats, statistics and bits (if defined).
+Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
+               const ForwardOptions& options, Tensor& stats, const Tensor& bits) {
+  const DType dtype = compute_dtype(x.dtype());
+  const Strides strides = preserved_strides(x.sizes(), x.strides());
+  const Tensor y = empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});
+  if (x.numel() == 0) {
+    stats = zeros({kernels::stats_rows(spec.centring), sizes_of_sets(x.sizes(), spec).numel()},
+                  {.dtype = dtype, .device = x.device()});
+    if (options.statistics != nullptr) {
+      *options.statistics = zero_statistics(x, spec);
+    }
+    return y;
+  }
+  const NormLayout layout(x.sizes(), strides, spec, weight.defined() || bias.defined());
+  const int64_t sets = layout.shape().sets();
+  const bool fixed = options.fixed_stats.defined();
+  stats = fixed ? options.fixed_stats : empty_stats(x, spec, sets);
+  const Tensor var = options.statistics != nullptr ? empty({sets}, {.dtype = dtype, .device = x.device()}) : Tensor{};
+  run_kernel(op, layout, spec, fixed,
+             {.x = x,
+              .weight = converted(weight, dtype),
+              .bias = converted(bias, dtype),
+              .y = y,
+              .stats = stats,
+              .var = var,
+              .activation = options.then.activation,
+              .residual = options.then.residual,
+              .bits = bits});
+  if (options.statistics != nullptr) {
+    *options.statistics = in_order_of_axes(layout, x, spec, stats, var);
+  }
+  return y;
+}
+
+}  // namespace
+
+NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs) {
+  if (stats.defined()) {
+    const int64_t sets = layout.shape().sets();
+    const auto row = [&](int64_t which) {
+      return layout.per_set(alias(stats, {sets}, {1}, which * sets), sizes_of_sets(inputs.x.sizes(), inputs.spec))
+          .to_vector<double>();
+    };
+    const std::vector<double> mean = row(kernels::kMeanRow);
+    const std::vector<double> mean_low = row(kernels::kMeanLowRow);
+    const std::vector<double> rstd = row(kernels::kRstdRow);
+    for (size_t set = 0; set < mean.size(); ++set) {
+      inputs.fixed_mean.push_back(static_cast<NormReference::Wide>(mean[set]) + mean_low[set]);
+      inputs.fixed_rstd.push_back(rstd[set]);
+    }
+  }
+  return NormReference(inputs);
+}
+
+kernels::NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, bool fixed_stats) {
+  return {.walk = layout.walk(),
+          .shape = layout.shape(),
+          .affine = layout.affine(),
+          .statistics = spec.statistics,
+          .centring = spec.centring,
+          .correction = spec.correction,
+          .eps = spec.eps,
+          .fixed_stats = fixed_stats};
+}
+
+Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spec, const Tensor& weight,
+                   const Tensor& bias, const ForwardOptions& requested) {
+  const AutocastOp cast(CastPolicy::knows(op) ? op : "normalize");
+  const Tensor x = cast.input(input);
+  ForwardOptions options = requested;
+  options.then.residual = cast.like(options.then.residual, x);
+  const Tensor& residual = options.then.residual;
+  const Activation activation = options.then.activation;
+  if (residual.defined()) {
+    check_sizes(op, "residual", residual, x.sizes());
+    check_dtype(op, "residual", residual, x.dtype());
+    check_device(op, "residual", residual, x.device());
+  }
+  const Tensors inputs{x, weight, bias, residual};
+  const bool recorded = will_record(inputs);
+  // Backward wants the sign of z, or z itself: from bits where a residual went in, else computed again.
+  const bool with_bits = recorded && activation == Activation::relu && residual.defined();
+  const bool z_again = activation != Activation::identity && !with_bits;
+  const Tensor bits =
+      with_bits ? empty({(x.numel() + 7) / 8}, {.dtype = DType::uint8, .device = x.device()}) : Tensor{};
+  Tensor stats;
+  Tensor y;
+  {
+    const OpScope scope([&] {  // y has the size of x
+      return OpWork{.op = std::string(op), .bytes = bytes_of(x, x, residual, bits)};
+    });
+    y = compute(op, x, spec, weight, bias, options, stats, bits);
+  }
+  if (!recorded) {
+    return y;
+  }
+  const NormNode without_tensors{.op = std::string(op),
+                                 .spec = spec,
+                                 .activation = activation,
+                                 .fixed_stats = options.fixed_stats.defined(),
+                                 .affine = weight.defined() || bias.defined(),
+                                 .bias_dtype = bias.defined() ? bias.dtype() : x.dtype()};
+  const Tensors saved{x, stats, weight, z_again ? bias : Tensor{}, z_again ? residual : Tensor{}, bits};
+  return record(op, inputs, y, saved, [without_tensors](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    NormNode node = without_tensors;
+    node.x = c.saved(0);
+    node.stats = c.saved(1);
+    node.weight = c.saved(2);
+    node.bias = c.saved(3);
+    node.residual = c.saved(4);
+    node.bits = c.saved(5);
+    const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2), c.needs_grad(3)};
+    const OpScope scope([&] {  // dx has the size of x; where bits were kept, they stand for the residual
+      return OpWork{.op = node.op + "_backward",
+                    .bytes = bytes_of(dy, node.x, needs.x ? node.x : Tensor(), node.residual, node.bits,
+                                      needs.residual ? dy : Tensor())};
+    });
+    return c.create_graph() ? record_norm_backward(node, dy, needs) : norm_backward(node, dy, needs);
+  });
+}
+
+Tensor compute_stats(std::string_view op, const NormLayout& layout, const Tensor& x, const NormSpec& spec,
+                     Tensor* var) {
+  const int64_t sets = layout.shape().sets();
+  const Tensor stats = empty_stats(x, spec, sets);
+  if (var != nullptr) {
+    *var = empty({sets}, {.dtype = stats.dtype(), .device = x.device()});
+  }
+  run_kernel(op, layout, spec, /* fixed_stats= */ false,
+             {.x = x, .stats = stats, .var = var != nullptr ? *var : Tensor{}});
+  return stats;
+}
+
+NormStatistics compute_statistics(std::string_view op, const Tensor& x, const NormSpec& spec) {
+  if (x.numel() == 0) {
+    return zero_statistics(x, spec);
+  }
+  const OpScope scope([&] { return OpWork{.op = "norm_statistics", .bytes = bytes_of(x)}; });
+  const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
+  Tensor var;
+  const Tensor stats = compute_stats(op, layout, x, spec, &var);
+  return in_order_of_axes(layout, x, spec, stats, var);
+}
+
+}  // namespace norma::norm_detail
 
 namespace norma {
 

@@ -3,7 +3,6 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "ops/norm/kernels.h"
-#include "ops/norm/operands.h"
 
 namespace norma::norm_detail {
 

@@ -1,8 +1,8 @@
 #include "ops/norm/standardize_weight.h"
 
+#include "core/copy.h"
 #include "core/factory.h"
 #include "ops/norm/checks.h"
-#include "ops/norm/operands.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"

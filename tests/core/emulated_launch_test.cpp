@@ -150,7 +150,7 @@ TEST_CASE("emulated launch: shared memory has an end, and a launch its limits") 
   CHECK(launch_error(1056, 0, leave_before_barrier, 48) ==
         "launch: expected a multiple of 32 threads, at most 1024, got 1056");
   CHECK(launch_error(32, 300000, leave_before_barrier, 32) ==
-        "launch: expected at most 232448 bytes of shared memory, got 300000");
+        "launch: expected at most 49152 bytes of shared memory, got 300000");
   CHECK(error_of([] { launch(0, 32, 0, current_stream(), write_behind, 0); }) ==
         "launch: expected 1 to 2147483647 blocks, got 0");
 }

@@ -1,4 +1,5 @@
-# cmake -DROOT=DIR -P include_direction.cmake: fails when a file of DIR includes a room it must not know.
+# cmake -DROOT=DIR -P include_direction.cmake: fails when a file of DIR includes a room, or a family of ops, it must
+# not know.
 #
 # Includes point upwards only in the list of rooms. A quoted include is written from the root, so that its first
 # folder names the room; "../x.h" and "x.h" of the same folder are refused, because they hide it.
@@ -17,6 +18,20 @@ set(may_include_benchmarks core ops nn models data train lab benchmarks)
 set(may_include_tests core ops nn models data train lab cli tests)
 set(folders core ops nn models data train lab cli examples benchmarks tests)
 
+# Families of ops: each may include those of the lines above it, and the basis itself. What lies in a family's folders
+# cpu and cuda is its own.
+set(basis shape pointwise reduce random half libraries)
+set(may_include_family_matmul ${basis})
+set(may_include_family_norm ${basis})
+set(may_include_family_optimizer ${basis})
+set(may_include_family_conv ${basis} matmul)
+set(may_include_family_map_norm ${basis} norm)
+set(may_include_family_loss ${basis})
+set(may_include_family_pool ${basis} conv)
+foreach(family IN LISTS basis)
+  set(may_include_family_${family} ${basis})
+endforeach()
+
 set(faults 0)
 set(includes 0)
 foreach(folder IN LISTS folders)
@@ -33,6 +48,15 @@ foreach(folder IN LISTS folders)
         if(NOT target IN_LIST may_include_${folder})
           message(SEND_ERROR "${file}: ${folder} must not include ${target} (${path})")
           math(EXPR faults "${faults} + 1")
+        endif()
+        if("${file} ${path}" MATCHES "^ops/([^/]+)/[^ ]+ ops/([^/]+)/(cpu/|cuda/)?")
+          set(family ${CMAKE_MATCH_1})
+          set(other ${CMAKE_MATCH_2})
+          set(own "${CMAKE_MATCH_3}")
+          if(NOT family STREQUAL other AND (own OR NOT other IN_LIST may_include_family_${family}))
+            message(SEND_ERROR "${file}: the ops of ${family} must not include ${path}")
+            math(EXPR faults "${faults} + 1")
+          endif()
         endif()
       elseif(line MATCHES "\"" AND NOT folder STREQUAL "tests")
         message(SEND_ERROR "${file}: write the include from the root (${path})")

@@ -22,3 +22,10 @@ run_check(relative 1 "ops/norm/a.cpp: write the include from the root (../../tra
 
 file(MAKE_DIRECTORY ${WORK}/empty/core)
 run_check(empty 1 "nothing was checked")
+
+file(WRITE ${WORK}/families/ops/norm/a.h "#include \"ops/reduce/b.h\"\n")
+file(WRITE ${WORK}/families/ops/map_norm/a.h "#include \"ops/norm/a.h\"\n#include \"ops/norm/cpu/b.h\"\n")
+file(WRITE ${WORK}/families/ops/reduce/b.h "#include \"ops/norm/a.h\"\n")
+run_check(families 1 "ops/map_norm/a.h: the ops of map_norm must not include ops/norm/cpu/b.h")
+run_check(families 1 "ops/reduce/b.h: the ops of reduce must not include ops/norm/a.h")
+run_check(families 1 "4 includes checked, 2 point the wrong way")

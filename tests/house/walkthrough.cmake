@@ -1,6 +1,6 @@
 # docs/walkthrough.md names files and functions, and quotes the example. Fails when one of them is not there.
 #   cmake -DROOT=… -DEXAMPLE=program -P walkthrough.cmake
-# A function in backticks, `name()`, belongs to the last linked file in front of it.
+# The call may pass 14 files at most. A function in backticks, `name()`, belongs to the last linked file in front of it.
 file(READ ${ROOT}/docs/walkthrough.md page)
 set(faults "")
 
@@ -30,6 +30,14 @@ foreach(token IN LISTS tokens)
     endif()
   endif()
 endforeach()
+# The files that the call passes: those of the sections from Forward to Backward.
+string(REGEX MATCH "## Forward\n.*## Another device\n" path "${plain}")
+string(REGEX MATCHALL "<link [^)]*" passed "${path}")
+list(REMOVE_DUPLICATES passed)
+list(LENGTH passed passed_files)
+if(passed_files EQUAL 0 OR passed_files GREATER 14)
+  list(APPEND faults "docs/walkthrough.md: expected a path of at most 14 files, got ${passed_files}: ${passed}")
+endif()
 if(files LESS 5 OR functions LESS 5)
   list(APPEND faults "docs/walkthrough.md: expected links and functions, found ${files} and ${functions}")
 endif()
@@ -48,4 +56,4 @@ if(faults)
   list(JOIN faults "\n" text)
   message(FATAL_ERROR "${text}")
 endif()
-message(STATUS "${files} links and ${functions} functions checked")
+message(STATUS "${files} links and ${functions} functions checked, a path of ${passed_files} files")

@@ -16,9 +16,9 @@ namespace {
 
 Accuracy accuracy_on(Device device, const Case& c, const Norm& norm, DType dtype, Statistics statistics) {
   const DefaultDeviceGuard guard(device);
-  const NormInputs inputs = make_inputs(c, norm, dtype, /* quick= */ true);
+  const NormReferenceInputs inputs = make_inputs(c, norm, dtype, /* quick= */ true);
   CHECK(inputs.x.device() == device);
-  return Definition(inputs).accuracy(apply_norm(norm, inputs, statistics, Layout::contiguous));
+  return NormTruth(inputs).accuracy(apply_norm(norm, inputs, statistics, Layout::contiguous));
 }
 
 /// Half a unit in the last place of 1.

@@ -21,7 +21,7 @@ using namespace norma::lab::audit;
 namespace {
 
 /// A small problem of each kind of centring, float64, with weights that are not 1.
-NormInputs small_inputs(const NormSpec& spec, const Sizes& sizes) {
+NormReferenceInputs small_inputs(const NormSpec& spec, const Sizes& sizes) {
   Sizes affine;
   for (const int64_t axis : spec.affine) {
     affine.push_back(sizes[axis]);
@@ -41,11 +41,11 @@ const std::vector<std::pair<NormSpec, Sizes>> kSmall = {
 };
 
 /// What the norm itself makes of them.
-NormResults results_of(const NormInputs& inputs, Statistics statistics = Statistics::stable) {
+NormResults results_of(const NormReferenceInputs& inputs, Statistics statistics = Statistics::stable) {
   return apply_norm(norm_called("layer"), inputs, statistics, Layout::contiguous);
 }
 
-NormInputs layer_inputs() {
+NormReferenceInputs layer_inputs() {
   return small_inputs({.reduce = {1}, .affine = {1}}, {5, 33});
 }
 
@@ -61,7 +61,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 }  // namespace
 
 TEST_CASE("audit: sets and weights are numbered in row-major order") {
-  const SetIndex index({2, 4, 3}, {.reduce = {1, 2}, .affine = {1}, .groups = 2});
+  const NormSets index({2, 4, 3}, {.reduce = {1, 2}, .affine = {1}, .groups = 2});
   CHECK(index.sets() == 4);
   CHECK(index.weights() == 4);
   CHECK(index.rows() == 8);
@@ -77,27 +77,27 @@ TEST_CASE("audit: sets and weights are numbered in row-major order") {
 
 TEST_CASE("audit: the definition of two close numbers") {
   // OneFlow #6149: ±0.8454271584, and the gradient of the sum is 0.
-  const NormInputs inputs =
+  const NormReferenceInputs inputs =
       make_inputs(case_called("two_values"), norm_called("layer"), DType::float32, /* quick= */ false);
-  const Definition definition(inputs);
-  CHECK(std::abs(definition.output()[0] + 0.8454271584) <= 5e-11);
-  CHECK(std::abs(definition.output()[1] - 0.8454271584) <= 5e-11);
-  CHECK(std::abs(definition.dx()[0]) <= 1e-15);
+  const NormTruth truth(inputs);
+  CHECK(std::abs(truth.reference().y(0, 0, 0) + 0.8454271584) <= 5e-11);
+  CHECK(std::abs(truth.reference().y(1, 0, 1) - 0.8454271584) <= 5e-11);
+  CHECK(std::abs(truth.reference().dx(0, 0, 0)) <= 1e-15);
 }
 
 TEST_CASE("audit: the definition's gradient is the derivative of its output") {
   for (const auto& [spec, sizes] : kSmall) {
-    const NormInputs inputs = small_inputs(spec, sizes);
-    const std::vector<double> dx = Definition(inputs).dx();
+    const NormReferenceInputs inputs = small_inputs(spec, sizes);
+    const std::vector<double> dx = NormReference(inputs).all(&NormReference::dx);
     const std::vector<double> dy = inputs.dy.to_vector<double>();
     for (int64_t i = 0; i < inputs.x.numel(); ++i) {
       constexpr double kStep = 1e-5;
       double slope = 0;
       for (const double side : {1.0, -1.0}) {
-        NormInputs moved = inputs;
+        NormReferenceInputs moved = inputs;
         moved.x = copy_of(inputs.x);
         moved.x.data<double>()[i] += side * kStep;
-        const std::vector<double> y = Definition(moved).output();
+        const std::vector<double> y = NormReference(moved).all(&NormReference::y);
         for (size_t j = 0; j < y.size(); ++j) {
           slope += side * dy[j] * y[j] / (2 * kStep);
         }
@@ -108,8 +108,8 @@ TEST_CASE("audit: the definition's gradient is the derivative of its output") {
 }
 
 TEST_CASE("audit: right results have the errors of rounding") {
-  const NormInputs inputs = layer_inputs();
-  const Accuracy accuracy = Definition(inputs).accuracy(results_of(inputs));
+  const NormReferenceInputs inputs = layer_inputs();
+  const Accuracy accuracy = NormTruth(inputs).accuracy(results_of(inputs));
   for (const Errors& errors : {accuracy.output, accuracy.dx, accuracy.dweight, accuracy.dbias}) {
     CHECK(errors.worst <= 3e-15);
     CHECK(errors.mean <= errors.worst);
@@ -120,13 +120,13 @@ TEST_CASE("audit: right results have the errors of rounding") {
 }
 
 TEST_CASE("audit: wrong results are found, and where") {
-  const NormInputs inputs = layer_inputs();
-  const Definition definition(inputs);
+  const NormReferenceInputs inputs = layer_inputs();
+  const NormTruth truth(inputs);
   const auto spoilt = [&](Tensor NormResults::*which, double change) {
     NormResults results = results_of(inputs);
     results.*which = copy_of(results.*which);
     (results.*which).data<double>()[7] += change;
-    return definition.accuracy(results);
+    return truth.accuracy(results);
   };
   const Accuracy output = spoilt(&NormResults::y, 1e-3);
   CHECK(std::abs(output.output.worst - 1e-3) <= 1e-12);
@@ -143,21 +143,21 @@ TEST_CASE("audit: wrong results are found, and where") {
 }
 
 TEST_CASE("audit: a NaN that does not reach its set, or reaches another, is found") {
-  NormInputs inputs = layer_inputs();
+  NormReferenceInputs inputs = layer_inputs();
   const NormResults clean = results_of(inputs);
   inputs.x = copy_of(inputs.x);
   inputs.x.data<double>()[40] = std::numeric_limits<double>::quiet_NaN();  // the second of five rows
-  const Definition definition(inputs);
-  const Accuracy right = definition.accuracy(results_of(inputs));
+  const NormTruth truth(inputs);
+  const Accuracy right = truth.accuracy(results_of(inputs));
   CHECK(right.wrong_outputs == 0);
   CHECK(right.wrong_gradients == 0);
   CHECK(right.output.worst <= 3e-15);  // the other rows
   NormResults lost = results_of(inputs);
   lost.y = clean.y;
-  CHECK(definition.accuracy(lost).wrong_outputs == 33);
+  CHECK(truth.accuracy(lost).wrong_outputs == 33);
   NormResults spread = results_of(inputs);
   spread.y = full(clean.y.sizes(), std::numeric_limits<double>::quiet_NaN(), {.dtype = DType::float64});
-  CHECK(definition.accuracy(spread).wrong_outputs == 4 * 33);
+  CHECK(truth.accuracy(spread).wrong_outputs == 4 * 33);
 }
 
 TEST_CASE("audit: every norm at the ends of what float32 holds") {
@@ -169,9 +169,9 @@ TEST_CASE("audit: every norm at the ends of what float32 holds") {
       }
       CAPTURE(norm.name);
       CAPTURE(c.name);
-      const NormInputs inputs = make_inputs(c, norm, DType::float32, /* quick= */ true);
+      const NormReferenceInputs inputs = make_inputs(c, norm, DType::float32, /* quick= */ true);
       const Accuracy accuracy =
-          Definition(inputs).accuracy(apply_norm(norm, inputs, Statistics::stable, Layout::contiguous));
+          NormTruth(inputs).accuracy(apply_norm(norm, inputs, Statistics::stable, Layout::contiguous));
       CHECK(accuracy.output.worst <= 2e-6);
       CHECK(accuracy.wrong_outputs == 0);
       CHECK(accuracy.wrong_gradients == 0);
@@ -182,13 +182,13 @@ TEST_CASE("audit: every norm at the ends of what float32 holds") {
 TEST_CASE("audit: stable and compensated are below 2e-6 at offsets of 1e4 and 1e6, in every norm and layout") {
   for (const Norm& norm : all_norms()) {
     for (const char* name : {"offset_1e4", "offset_1e6"}) {
-      const NormInputs inputs = make_inputs(case_called(name), norm, DType::float32, /* quick= */ true);
-      const Definition definition(inputs);
+      const NormReferenceInputs inputs = make_inputs(case_called(name), norm, DType::float32, /* quick= */ true);
+      const NormTruth truth(inputs);
       for (const Layout layout : layouts_of(inputs.x.rank())) {
         for (const Statistics statistics : {Statistics::stable, Statistics::compensated}) {
           CAPTURE(norm.name);
           CAPTURE(name);
-          const Accuracy accuracy = definition.accuracy(apply_norm(norm, inputs, statistics, layout));
+          const Accuracy accuracy = truth.accuracy(apply_norm(norm, inputs, statistics, layout));
           CHECK(accuracy.output.worst <= 2e-6);
           CHECK(accuracy.dx.worst <= 2e-4);  // x / std: sums of dy * x lose digits where x is large
           CHECK(accuracy.dweight.worst <= 2e-6);
@@ -240,7 +240,7 @@ TEST_CASE("audit: the inputs of the published cases have the published mean and 
                                   {"randn_1024x32768", 16 * 32768, 99.9, 100.1, 100, 6e-5, 0.01, 4e-5}};
   for (const Published& published : kPublished) {
     CAPTURE(published.name);
-    const NormInputs in =
+    const NormReferenceInputs in =
         make_inputs(case_called(published.name), norm_called("layer"), DType::float32, /* quick= */ true);
     CHECK(in.x.numel() == published.numel);
     const std::vector<double> values = in.x.to_vector<double>();
@@ -262,9 +262,10 @@ TEST_CASE("audit: the inputs of the published cases have the published mean and 
 
 TEST_CASE("audit: E[x²] - E[x]² fails where it must") {
   for (const char* name : {"offset_1e4", "rand_100", "randn_1024x32768"}) {
-    const NormInputs inputs = make_inputs(case_called(name), norm_called("layer"), DType::float32, /* quick= */ true);
+    const NormReferenceInputs inputs =
+        make_inputs(case_called(name), norm_called("layer"), DType::float32, /* quick= */ true);
     CAPTURE(name);
-    const Accuracy accuracy = Definition(inputs).accuracy(results_of(inputs, Statistics::sum_of_squares));
+    const Accuracy accuracy = NormTruth(inputs).accuracy(results_of(inputs, Statistics::sum_of_squares));
     CHECK(accuracy.output.worst > 0.1);
   }
 }

@@ -1,4 +1,4 @@
-#include "conv_reference.h"
+#include "conv_shapes.h"
 #include "core/copy.h"
 #include "core/tape.h"
 #include "ops/conv/conv.h"
@@ -20,20 +20,41 @@ Sizes output_sizes(const ConvShape& s) {
           (s.w + 2 * q.padding.w - q.dilation.w * (s.kw - 1) - 1) / q.stride.w + 1};
 }
 
-/// Forward and all gradients of one shape, against plain loops.
+/// A convolution and its gradients by the definition, in float64 on the CPU.
+struct ConvReference {
+  Tensor y, dx, dweight, dbias;
+
+  ConvReference(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& dy) {
+    const DefaultDeviceGuard cpu(kCpu);
+    const Forced forced("reference");
+    const auto leaf = [](const Tensor& values) {
+      return values.defined() ? from_vector(values.to_vector<double>(), values.sizes()).set_requires_grad() : Tensor();
+    };
+    Tensor x_in = leaf(x);
+    Tensor weight_in = leaf(weight);
+    Tensor bias_in = leaf(bias);
+    y = conv2d(x_in, weight_in, bias_in, s.options);
+    y.backward(from_vector(dy.to_vector<double>(), dy.sizes()));
+    dx = x_in.grad();
+    dweight = weight_in.grad();
+    dbias = bias.defined() ? bias_in.grad() : Tensor();
+  }
+};
+
+/// Forward and all gradients of one shape, against the definition.
 void compare(const ConvShape& s, const std::string& implementation, DType dtype, bool with_bias, Layout x_layout,
              Layout weight_layout, double tolerance) {
   const std::string label = std::string(s.name) + ", " + implementation + ", " + std::string(to_string(dtype)) +
                             (with_bias ? ", bias, " : ", ") + to_string(x_layout) + ", weight " +
                             to_string(weight_layout);
   CAPTURE(label);
-  const Forced forced(implementation);
   // float32 numbers, so that both dtypes see the same values.
   const Tensor x = random_tensor({s.n, s.c, s.h, s.w}, 1, DType::float32);
   const Tensor weight = random_tensor({s.o, s.c / s.options.groups, s.kh, s.kw}, 2, DType::float32);
   const Tensor bias = with_bias ? random_tensor({s.o}, 3, DType::float32) : Tensor();
   const Tensor dy = random_tensor(output_sizes(s), 4, DType::float32);
   const ConvReference expected(s, x, weight, bias, dy);
+  const Forced forced(implementation);
 
   Tensor x_in = in_layout(copy_of(x, MemoryFormat::contiguous, dtype), x_layout).set_requires_grad();
   Tensor weight_in = in_layout(copy_of(weight, MemoryFormat::contiguous, dtype), weight_layout).set_requires_grad();

@@ -1,11 +1,11 @@
 #pragma once
 
-#include "ops/norm/norm.h"
+#include "ops/norm/reference.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "support.h"
 
-#include <numbers>
+#include <cmath>
 
 namespace norma::test {
 
@@ -27,43 +27,24 @@ struct ReferenceExtras {
   Tensor dy = {};
   Activation activation = Activation::identity;
   Tensor residual = {};
-  /// Mean and variance for each index of axis 1, in place of what x has; constants for the gradient.
+  /// Mean and variance for each index of axis 1, in place of those of x. The gradient takes them for constants.
   std::vector<double> given_mean = {};
   std::vector<double> given_var = {};
 };
 
-/// For each element in row-major order: which set it belongs to, which weight it takes, its index along axis 1.
+/// For each element in row-major order: which set it belongs to, and its index along axis 1.
 struct ElementPlaces {
   std::vector<size_t> set;
-  std::vector<size_t> weight;
   std::vector<size_t> channel;
 };
 
 inline ElementPlaces places_of(const Tensor& x, const NormSpec& spec) {
-  const auto count = static_cast<size_t>(x.numel());
-  ElementPlaces places{std::vector<size_t>(count), std::vector<size_t>(count), std::vector<size_t>(count)};
-  std::vector<int64_t> index(static_cast<size_t>(x.rank()));
-  for (size_t i = 0; i < count; ++i) {
-    size_t rest = i;
-    for (int64_t axis = x.rank() - 1; axis >= 0; --axis) {
-      index[static_cast<size_t>(axis)] = static_cast<int64_t>(rest % static_cast<size_t>(x.size(axis)));
-      rest /= static_cast<size_t>(x.size(axis));
-    }
-    for (int64_t axis = 0; axis < x.rank(); ++axis) {
-      const int64_t at = index[static_cast<size_t>(axis)];
-      const int64_t size = x.size(axis);
-      if (!spec.reduce.contains(axis)) {
-        places.set[i] = places.set[i] * static_cast<size_t>(size) + static_cast<size_t>(at);
-      } else if (spec.groups > 1 && axis == 1) {
-        places.set[i] =
-            places.set[i] * static_cast<size_t>(spec.groups) + static_cast<size_t>(at / (size / spec.groups));
-      }
-      if (spec.affine.contains(axis)) {
-        places.weight[i] = places.weight[i] * static_cast<size_t>(size) + static_cast<size_t>(at);
-      }
-    }
-    places.channel[i] = x.rank() > 1 ? static_cast<size_t>(index[1]) : 0;
-  }
+  ElementPlaces places;
+  const int64_t inner = x.rank() > 1 ? x.numel() / (x.size(0) * x.size(1)) : 1;
+  NormSets(x.sizes(), spec).for_each([&](size_t i, size_t set, size_t) {
+    places.set.push_back(set);
+    places.channel.push_back(x.rank() > 1 ? i / static_cast<size_t>(inner) % static_cast<size_t>(x.size(1)) : 0);
+  });
   return places;
 }
 
@@ -76,98 +57,43 @@ inline Sizes affine_sizes(const Tensor& x, const NormSpec& spec) {
   return sizes;
 }
 
-/// f(z), and its derivative.
-inline std::pair<double, double> reference_activation(Activation activation, double z) {
-  switch (activation) {
-    case Activation::identity: break;
-    case Activation::relu: return {z > 0 ? z : 0, z > 0 ? 1 : 0};
-    case Activation::gelu: {
-      const double below = 0.5 * std::erfc(-z / std::numbers::sqrt2);
-      const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * std::numbers::pi);
-      return {z * below, below + z * density};
-    }
-    case Activation::silu: {
-      const double s = 1 / (1 + std::exp(-z));
-      return {z * s, s * (1 + z * (1 - s))};
-    }
-  }
-  return {z, 1};
-}
-
-/// Plain loops over all elements. With m = mean, s = 1 / sqrt(var + eps), g = dz * weight and n elements in a set:
-///   mean:      z = (x - m) s w + b,  dx = s (g - mean(g)) - s³ (x - m) sum(g (x - m)) / (n - correction)
-///   none:      z = x s w + b,        dx = s g - s³ x sum(g x) / n
-///   deviation: z = x s w + b,        dx = s g - s³ (x - m) sum(g x) / (n - correction)
-///   given:     z = (x - m) s w + b,  dx = s g
-/// and y = activation(z + residual), dz = dy * activation'(z + residual).
+/// NormReference as vectors.
 inline ReferenceNorm reference_norm(const Tensor& x, const NormSpec& spec, const Tensor& weight = {},
                                     const Tensor& bias = {}, const ReferenceExtras& extras = {}) {
-  const std::vector<double> values = x.to_vector<double>();
-  const size_t count = values.size();
-  const ElementPlaces places = places_of(x, spec);
-  const auto or_else = [](const Tensor& t, size_t size, double otherwise) {
-    return t.defined() ? t.to_vector<double>() : std::vector<double>(size, otherwise);
-  };
-  const std::vector<double> w = or_else(weight, count, 1);
-  const std::vector<double> b = or_else(bias, count, 0);
-  const std::vector<double> residual = or_else(extras.residual, count, 0);
-  const bool given = !extras.given_mean.empty();
-  const bool centred = spec.centring == Centring::mean || given;
-
-  std::vector<double> sums(count), squares(count), counts(count);
-  for (size_t i = 0; i < count; ++i) {
-    sums[places.set[i]] += spec.centring == Centring::none ? 0 : values[i];
-    counts[places.set[i]] += 1;
+  NormReferenceInputs inputs{.spec = spec,
+                             .x = x,
+                             .weight = weight,
+                             .bias = bias,
+                             .dy = extras.dy,
+                             .activation = extras.activation,
+                             .residual = extras.residual};
+  const size_t given = extras.given_mean.size();
+  const NormSets sets(x.sizes(), spec);
+  for (size_t set = 0; given > 0 && set < static_cast<size_t>(sets.sets()); ++set) {
+    inputs.fixed_mean.push_back(extras.given_mean[set % given]);
+    inputs.fixed_rstd.push_back(1 / std::sqrt(static_cast<long double>(extras.given_var[set % given]) + spec.eps));
   }
-  for (size_t i = 0; i < count; ++i) {
-    const double d = values[i] - sums[places.set[i]] / counts[places.set[i]];
-    squares[places.set[i]] += d * d;
-  }
+  const NormReference norm(inputs);
   ReferenceNorm result;
-  std::vector<double> centre(count), s(count), dz(count);
-  for (size_t i = 0; i < count; ++i) {
-    const size_t set = places.set[i];
-    const auto correction = static_cast<double>(spec.correction);
-    result.mean.push_back(given ? extras.given_mean[places.channel[i]] : sums[set] / counts[set]);
-    result.var.push_back(given ? extras.given_var[places.channel[i]] : squares[set] / (counts[set] - correction));
-    centre[i] = centred ? result.mean[i] : 0;
-    s[i] = 1 / std::sqrt(result.var[i] + spec.eps);
-    const double z = (values[i] - centre[i]) * s[i] * w[places.weight[i]] + b[places.weight[i]] + residual[i];
-    const auto [y, derivative] = reference_activation(extras.activation, z);
-    result.y.push_back(y);
-    dz[i] = derivative;
-  }
+  result.y = norm.all(&NormReference::y);
+  sets.for_each([&](size_t, size_t set, size_t) {
+    result.mean.push_back(given > 0 ? extras.given_mean[set % given] : static_cast<double>(norm.mean(set)));
+    result.var.push_back(given > 0 ? extras.given_var[set % given] : static_cast<double>(norm.var(set)));
+  });
   if (!extras.dy.defined()) {
     return result;
   }
-
-  const std::vector<double> dy = extras.dy.to_vector<double>();
-  const auto weights = static_cast<size_t>(affine_sizes(x, spec).numel());
-  result.dweight.resize(weights);
-  result.dbias.resize(weights);
-  std::vector<double> g_sums(count), gx_sums(count);
-  for (size_t i = 0; i < count; ++i) {
-    dz[i] *= dy[i];
-    const double g = dz[i] * w[places.weight[i]];
-    g_sums[places.set[i]] += g;
-    gx_sums[places.set[i]] += g * (values[i] - centre[i]);
-    result.dweight[places.weight[i]] += dz[i] * (values[i] - centre[i]) * s[i];
-    result.dbias[places.weight[i]] += dz[i];
+  result.dx = norm.all(&NormReference::dx);
+  result.dresidual = norm.all(&NormReference::dz);
+  const std::vector<double> w = weight.defined() ? weight.to_vector<double>() : std::vector<double>();
+  sets.for_each([&](size_t i, size_t set, size_t number) {
+    const double direct = result.dresidual[i] * (w.empty() ? 1 : w[number]) * static_cast<double>(norm.rstd(set));
+    result.terms.insert(result.terms.end(), {direct, direct - result.dx[i]});
+  });
+  for (size_t number = 0; number < static_cast<size_t>(sets.weights()); ++number) {
+    result.dweight.push_back(static_cast<double>(norm.dweight(number)));
+    result.dbias.push_back(static_cast<double>(norm.dbias(number)));
   }
-  for (size_t i = 0; i < count; ++i) {
-    const double n = counts[places.set[i]];
-    double dx = dz[i] * w[places.weight[i]] * s[i];
-    result.terms.push_back(dx);
-    if (!given) {
-      const double d = values[i] - result.mean[i];
-      const double by_d = s[i] * s[i] * s[i] * d * gx_sums[places.set[i]] / (n - static_cast<double>(spec.correction));
-      result.terms.push_back(by_d);
-      dx -= by_d;
-      dx -= centred ? s[i] * g_sums[places.set[i]] / n : 0;
-    }
-    result.dx.push_back(dx);
-  }
-  result.dresidual = dz;
   return result;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/reduce/cuda/reduce.h"
+#include "ops/reduce/device_reduce.h"
 
 namespace norma::kernels::NORMA_BACKEND {
 

@@ -2,13 +2,12 @@
 #define HWY_TARGET_INCLUDE "ops/map_norm/cpu/local_response.cpp"
 #include "core/simd/foreach_target.h"
 
+#include "core/cpu/scratch.h"
 #include "core/parallel.h"
 #include "core/simd/math.h"
 #include "ops/map_norm/cpu/local_response_in_double.h"
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/response_limits.h"
-#include "ops/norm/cpu/scratch.h"
-#include "ops/norm/cpu/walks.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "core/cpu/scratch.h"
 #include "core/half.h"
 #include "ops/map_norm/kernels.h"
-#include "ops/norm/cpu/scratch.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,10 +2,9 @@
 #define HWY_TARGET_INCLUDE "ops/map_norm/cpu/map_sums.cpp"
 #include "core/simd/foreach_target.h"
 
+#include "core/cpu/scratch.h"
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/cpu/map_loops.h"
-#include "ops/norm/cpu/scratch.h"
-#include "ops/norm/cpu/walks.h"
 
 #include <algorithm>
 #include <array>

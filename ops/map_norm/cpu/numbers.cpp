@@ -1,6 +1,6 @@
 #include "ops/map_norm/numbers.h"
+#include "core/cpu/scratch.h"
 #include "ops/map_norm/cpu/map_kernels.h"
-#include "ops/norm/cpu/scratch.h"
 
 #include <algorithm>
 #include <numeric>

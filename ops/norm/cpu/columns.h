@@ -6,8 +6,8 @@
 #define NORMA_OPS_NORM_CPU_COLUMNS_H
 #endif
 
+#include "core/cpu/scratch.h"
 #include "ops/norm/cpu/run_loops.h"
-#include "ops/norm/cpu/scratch.h"
 #include "ops/norm/cpu/walks.h"
 
 // What forward and backward of the columns share: how memory is cut, and rows of numbers, one per column.

@@ -25,7 +25,7 @@ struct Runs {
   explicit Runs(const NormProblem& problem) {
     const NormShape& shape = problem.shape;
     const AffineShape& affine = problem.affine;
-    if (problem.walk == Walk::rows) {
+    if (shape.set_is_one_run()) {
       // A row is cut into the segments of the weights. Rows that do not share weights are the sets of one outer index.
       runs = affine.present ? affine.inner : 1;
       length = shape.reduce_inner / runs;
@@ -240,7 +240,7 @@ class RunsBackward {
       return;
     }
     runs_.for_each_from_the_end(first, last, sizeof(S), [&](int64_t k, int64_t r) {
-      write(outer, k, r, of_dx_.of(arrays_.rstd[outer.set + k], sum[k - first], sum_xhat[k - first]));
+      write(outer, k, r, of_dx_.of<double>(arrays_.rstd[outer.set + k], sum[k - first], sum_xhat[k - first]));
     });
   }
 
@@ -295,7 +295,7 @@ class RunsBackward {
   }
 
   /// dx and dresidual of a run.
-  void write(const Runs::Outer& outer, int64_t k, int64_t r, const InputGradient& gradient) const {
+  void write(const Runs::Outer& outer, int64_t k, int64_t r, const InputGradient<double>& gradient) const {
     const int64_t set = outer.set + k;
     const auto [mean, mean_low] = centre_of(arrays_, set);
     const T rstd = arrays_.rstd[set];

@@ -36,18 +36,12 @@ bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>&
     if (problem.centring == Centring::none) {
       return false;
     }
-    // Where a pivot was infinite, the mean is lost in what was subtracted. The sum itself has the sign of the infinite
-    // elements; deviations from such a mean are NaN.
     double sum = 0;
     for_each_element(shape, arrays.x, set, [&](double value) { sum += value; });
-    constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
-    store_set(problem, arrays, set, static_cast<T>(sum / static_cast<double>(shape.set_size())), T(0), kNaN, kNaN);
+    store_set(problem, arrays, set, statistics_of_not_finite<T>(problem, sum));
     return true;
   }
-  // The largest element times the scale is about 1.
-  constexpr int kMaxExponent = std::numeric_limits<double>::max_exponent - 1;
-  const double scale =
-      largest == 0 ? 1 : std::ldexp(1.0, std::clamp(-std::ilogb(largest), -kMaxExponent, kMaxExponent));
+  const double scale = scale_of(largest);
   const auto count = static_cast<double>(shape.set_size());
 
   // mean + mean_low = sum(x) / n, in units of 1 / scale; the second round adds what the first lost to rounding
@@ -64,13 +58,7 @@ bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>&
     const double d = (value * scale - mean) - mean_low;
     squares += d * d;
   });
-  const double freedom = problem.centring == Centring::none ? count : count - static_cast<double>(problem.correction);
-  const double var = squares / freedom;
-
-  const T rounded = static_cast<T>((mean + mean_low) / scale);
-  const T rounded_low = static_cast<T>(((mean - static_cast<double>(rounded) * scale) + mean_low) / scale);
-  const T rstd = static_cast<T>(scale / std::hypot(std::sqrt(var), std::sqrt(problem.eps) * scale));
-  store_set(problem, arrays, set, rounded, rounded_low, rstd, static_cast<T>(var / scale / scale));
+  store_set(problem, arrays, set, statistics_of_scaled<T>(problem, scale, mean, mean_low, squares));
   return true;
 }
 

@@ -2,35 +2,21 @@
 
 #include "core/half.h"
 
-// The table of the norms' CPU kernels, and which loops a walk comes to.
+// The table of the norms' CPU kernels.
 
 namespace norma::kernels {
 
 namespace cpu {
-
-Loops loops_of(const NormProblem& problem) {
-  /// Runs shorter than this are walked as columns.
-  constexpr int64_t kLongRun = 64;
-  const AffineShape& affine = problem.affine;
-  switch (problem.walk) {
-    case Walk::rows: return affine.present && affine.segment == 1 ? Loops::rows : Loops::runs;
-    case Walk::columns: return Loops::columns;
-    case Walk::groups: break;
-  }
-  const bool by_run = affine.present && affine.reduce_outer > 1 && affine.kept > 1;
-  const int64_t long_run = by_run ? kShortestWeightedRun : kLongRun;
-  return affine.inner == 1 && problem.shape.reduce_inner >= long_run ? Loops::runs : Loops::columns;
-}
 
 namespace {
 
 bool can_write_bits(const NormProblem& problem) {
   // Threads must not share a byte: what begins anywhere in the loops begins at a multiple of eight elements.
   const NormShape& shape = problem.shape;
-  switch (loops_of(problem)) {
-    case Loops::rows: return shape.reduce_inner % 8 == 0;
-    case Loops::runs: return (problem.walk == Walk::rows ? problem.affine.segment : shape.reduce_inner) % 8 == 0;
-    case Loops::columns: return shape.kept * shape.reduce_inner % 8 == 0;
+  switch (problem.walk) {
+    case Walk::rows: return shape.reduce_inner % 8 == 0;
+    case Walk::runs: return (shape.set_is_one_run() ? problem.affine.segment : shape.reduce_inner) % 8 == 0;
+    case Walk::columns: return shape.kept * shape.reduce_inner % 8 == 0;
   }
   return false;
 }
@@ -45,18 +31,18 @@ void forward(DType dtype, const NormProblem& wanted, const NormForward& arrays) 
   if (problem.fixed_stats && arrays.y == nullptr) {
     return;
   }
-  switch (loops_of(problem)) {
-    case Loops::rows: return rows_forward(dtype, problem, arrays);
-    case Loops::runs: return runs_forward(dtype, problem, arrays);
-    case Loops::columns: return columns_forward(dtype, problem, arrays);
+  switch (problem.walk) {
+    case Walk::rows: return rows_forward(dtype, problem, arrays);
+    case Walk::runs: return runs_forward(dtype, problem, arrays);
+    case Walk::columns: return columns_forward(dtype, problem, arrays);
   }
 }
 
 void backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
-  switch (loops_of(problem)) {
-    case Loops::rows: return rows_backward(dtype, problem, arrays);
-    case Loops::runs: return runs_backward(dtype, problem, arrays);
-    case Loops::columns: return columns_backward(dtype, problem, arrays);
+  switch (problem.walk) {
+    case Walk::rows: return rows_backward(dtype, problem, arrays);
+    case Walk::runs: return runs_backward(dtype, problem, arrays);
+    case Walk::columns: return columns_backward(dtype, problem, arrays);
   }
 }
 

@@ -24,11 +24,6 @@ inline bool streams(const NormProblem& problem, int64_t element_bytes) {
   return problem.shape.numel() * element_bytes >= kStreamedBytes;
 }
 
-/// a / b, rounded up.
-inline int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// Calls f(first, last) for the blocks of [begin, end), the last one first.
 template <class F>
 void for_each_block_from_the_end(int64_t begin, int64_t end, int64_t block, F&& f) {
@@ -36,14 +31,6 @@ void for_each_block_from_the_end(int64_t begin, int64_t end, int64_t block, F&& 
     f(std::max(begin, last - block), last);
   }
 }
-
-/// The loops that a walk comes to.
-enum class Loops {
-  rows,     ///< a set is one run of memory whose weights vary from element to element
-  runs,     ///< a set is runs of memory with one weight each
-  columns,  ///< neighbouring elements belong to different sets, or to few of the same
-};
-Loops loops_of(const NormProblem& problem);
 
 /// Welford, two_pass and compensated take passes of their own; the walk that follows has the stats as fixed.
 inline bool is_textbook(const NormProblem& problem) {

@@ -6,9 +6,9 @@
 #define NORMA_OPS_NORM_CPU_WEIGHT_GRADIENTS_H
 #endif
 
+#include "core/cpu/scratch.h"
 #include "core/parallel.h"
 #include "core/simd/targets.h"
-#include "ops/norm/cpu/scratch.h"
 
 #include <hwy/highway.h>
 

@@ -52,12 +52,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
     }
     const T rstd = arrays.rstd[set];
     const T by_dz = arrays.weight == nullptr ? rstd : rstd * arrays.weight[weight];
-    T dx = dz * by_dz;
-    if (!problem.fixed_stats) {
-      const T xhat = ((to_number(arrays.x[offset]) - centres[set]) - centres_low[set]) * rstd;
-      dx = fused_multiply_add(dz, by_dz, fused_multiply_add(xhat, gradients[set].by_xhat, gradients[set].shift));
-    }
-    arrays.dx[offset] = to_element<S>(dx);
+    const T xhat = ((to_number(arrays.x[offset]) - centres[set]) - centres_low[set]) * rstd;
+    const auto of_set = problem.fixed_stats ? InputGradient<T>{} : gradients[set];
+    arrays.dx[offset] = to_element<S>(dx_of(problem.fixed_stats, dz, by_dz, xhat, of_set));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "ops/norm/cuda/statistics.h"
+#include "ops/norm/cuda/finish.h"
 #include "ops/norm/cuda/walks.h"
 
 #include <algorithm>
@@ -121,35 +121,78 @@ constexpr size_t column_sum_bytes() {
   return 2 * kVectorOf<S> * kColumnThreads * sizeof(compute_t<S>);
 }
 
-/// pivots: one per outer index and column. 0 for raw sums.
-template <class S, class T = compute_t<S>>
-NORMA_KERNEL void find_column_pivots(NormProblem problem, const S* x, T* pivots) {
-  const NormShape& shape = problem.shape;
-  const int64_t columns = shape.kept * shape.reduce_inner;
-  for (int64_t i = global_thread(); i < shape.outer * columns; i += global_threads()) {
-    const int64_t outer = i / columns;
-    const S* column = x + outer * shape.reduce_outer * columns + (i - outer * columns);
-    const T first = to_number(column[0]);
-    T sum = 0;
-    const int rows = static_cast<int>(shape.reduce_outer < kPivotRows ? shape.reduce_outer : kPivotRows);
-    for (int row = 1; row < rows; ++row) {
-      sum += to_number(column[shape.reduce_outer * row / rows * columns]) - first;
+/// Where the columns of each set have left their sums: see finish.h.
+struct ColumnParts {
+  NormProblem problem;
+  ColumnPlan plan;
+
+  NORMA_DEVICE Part part(int64_t outer, int64_t chunk, int64_t column) const {
+    const int64_t rows = problem.shape.reduce_outer;
+    const int64_t begin = chunk * plan.rows_of_chunk;
+    const int64_t end = begin + plan.rows_of_chunk;
+    const int64_t sums = (outer * plan.chunks + chunk) * 2 * plan.columns + column;
+    return {.sums = sums,
+            .second_sums = sums + plan.columns,
+            .pivot = outer * plan.columns + column,
+            .elements = static_cast<double>((end < rows ? end : rows) - begin),
+            .weight = problem.affine.present ? weight_of_column(problem, outer, column) : 0};
+  }
+  template <class F>
+  NORMA_DEVICE void for_each_of_set(int64_t set, F f) const {
+    const NormShape& shape = problem.shape;
+    const int64_t outer = set / shape.kept;
+    const int64_t first_column = (set - outer * shape.kept) * shape.reduce_inner;
+    for (int64_t i = lane(); i < shape.reduce_inner * plan.chunks; i += kWarp) {
+      const int64_t chunk = i / shape.reduce_inner;
+      f(part(outer, chunk, first_column + (i - chunk * shape.reduce_inner)));
     }
-    pivots[i] = problem.raw_sums() ? T(0) : first + sum / static_cast<T>(rows);
+  }
+  /// Each column has a weight of its own.
+  template <class F>
+  NORMA_DEVICE void for_each_of_weight(int64_t column, F f) const {
+    for (int64_t i = lane(); i < problem.shape.outer * plan.chunks; i += kWarp) {
+      const int64_t outer = i / plan.chunks;
+      f(part(outer, i - outer * plan.chunks, column));
+    }
+  }
+};
+
+/// A number near those of each of `width` neighbouring columns, from rows spread over all. 0 for raw sums.
+template <class S, int width, class T = compute_t<S>>
+NORMA_DEVICE void find_pivots(const NormProblem& problem, int64_t columns, const S* first_row, T (&pivots)[width]) {
+  const int64_t all = problem.shape.reduce_outer;
+  const int rows = static_cast<int>(all < kPivotRows ? all : kPivotRows);
+  T first[width];
+  load<S, width>(first_row, first);
+  T sum[width] = {};
+  for (int row = 1; row < rows; ++row) {
+    T numbers[width];
+    load<S, width>(first_row + all * row / rows * columns, numbers);
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      sum[j] += numbers[j] - first[j];
+    }
+  }
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    pivots[j] = problem.raw_sums() ? T(0) : first[j] + sum[j] / static_cast<T>(rows);
   }
 }
 
-/// The sums of d and d² with d = x - pivot over the rows of each chunk.
+/// The sums of d and d² with d = x - pivot over the rows of each chunk, and the pivots of each outer index.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
-    add_columns(NormProblem problem, ColumnPlan plan, const S* x, const T* pivots, double* sums) {
+    add_columns(NormProblem problem, ColumnPlan plan, const S* x, T* pivots, double* sums) {
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
   T first[kWidth] = {};
   T second[kWidth] = {};
   if (place.there) {
     T pivot[kWidth];
-    load<T, kWidth>(pivots + place.outer * plan.columns + place.column, pivot);
+    find_pivots(problem, plan.columns, x + place.base + place.column, pivot);
+    if (place.chunk == 0 && place.row_of_thread == 0) {
+      store<T, kWidth>(pivots + place.outer * plan.columns + place.column, pivot);
+    }
     for (int64_t row = place.first_row + place.row_of_thread; row < place.last_row; row += place.rows_at_once) {
       T numbers[kWidth];
       load<S, kWidth>(x + place.base + row * plan.columns + place.column, numbers);
@@ -162,64 +205,6 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     }
   }
   write_column_sums(plan, place.outer, place.chunk, place.column, place.there, first, second, sums);
-}
-
-/// The stats of each set from the sums of its columns' chunks, by a warp.
-template <class S, class T = compute_t<S>>
-NORMA_KERNEL void finish_column_statistics(NormProblem problem, ColumnPlan plan, ForwardArrays<S> arrays,
-                                           const T* pivots, const double* sums) {
-  const NormShape& shape = problem.shape;
-  const LaneTeam team;
-  const auto count = static_cast<double>(shape.set_size());
-  const bool raw = problem.raw_sums();
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t set = global_thread() / kWarp; set < shape.sets(); set += warps) {
-    const int64_t outer = set / shape.kept;
-    const int64_t first_column = (set - outer * shape.kept) * shape.reduce_inner;
-    /// Calls f(elements, pivot, sum, squares) for each column and chunk of this lane.
-    const auto for_each_part = [&](auto f) {
-      for (int64_t i = lane(); i < shape.reduce_inner * plan.chunks; i += kWarp) {
-        const int64_t chunk = i / shape.reduce_inner;
-        const int64_t column = first_column + (i - chunk * shape.reduce_inner);
-        const int64_t begin = chunk * plan.rows_of_chunk;
-        const int64_t end = begin + plan.rows_of_chunk;
-        const double* of_chunk = sums + (outer * plan.chunks + chunk) * 2 * plan.columns;
-        f(static_cast<double>((end < shape.reduce_outer ? end : shape.reduce_outer) - begin),
-          static_cast<double>(pivots[outer * plan.columns + column]), of_chunk[column],
-          of_chunk[plan.columns + column]);
-      }
-    };
-    double total = 0;
-    double squares = 0;
-    for_each_part([&](double elements, double pivot, double sum, double of_squares) {
-      total += fused_multiply_add(elements, pivot, sum);
-      squares += of_squares;
-    });
-    team.sum(total, squares);
-    Moments moments{0, total, squares};
-    if (!raw) {
-      const double mean = total / count;
-      double m2 = 0;
-      double from_pivots = 0;
-      for_each_part([&](double elements, double pivot, double sum, double of_squares) {
-        const double d = pivot - mean;
-        m2 += of_squares + 2 * sum * d + elements * d * d;
-        from_pivots += elements * d * d;
-      });
-      team.sum(m2, from_pivots);
-      moments = {mean, 0, m2 < 0 ? 0 : m2};
-      if (from_pivots > 4 * m2) {  // pivots were far off: once more about the mean
-        moments = moments_about(problem, arrays.x, set, static_cast<T>(mean), team);
-      }
-    }
-    auto of_set = statistics_of<T>(problem, moments);
-    if (of_set.lost) {
-      of_set = scaled_statistics(problem, arrays.x, set, team, of_set);
-    }
-    if (lane() == 0) {
-      store_set(problem, arrays, set, of_set);
-    }
-  }
 }
 
 /// y of the rows of each chunk.
@@ -309,56 +294,6 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   write_column_sums(plan, place.outer, place.chunk, place.column, place.there, first, second, sums);
 }
 
-/// The constants of each set's dx from the sums of its columns' chunks, by a warp.
-template <class S, class T = compute_t<S>>
-NORMA_KERNEL void finish_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays,
-                                          const double* sums, InputGradient<T>* gradients) {
-  const NormShape& shape = problem.shape;
-  const LaneTeam team;
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t set = global_thread() / kWarp; set < shape.sets(); set += warps) {
-    const int64_t outer = set / shape.kept;
-    const int64_t first_column = (set - outer * shape.kept) * shape.reduce_inner;
-    double sum = 0;
-    double sum_xhat = 0;
-    for (int64_t i = lane(); i < shape.reduce_inner * plan.chunks; i += kWarp) {
-      const int64_t chunk = i / shape.reduce_inner;
-      const int64_t column = first_column + (i - chunk * shape.reduce_inner);
-      const double weight =
-          arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[weight_of_column(problem, outer, column)]);
-      const double* of_chunk = sums + (outer * plan.chunks + chunk) * 2 * plan.columns;
-      sum = fused_multiply_add(weight, of_chunk[column], sum);
-      sum_xhat = fused_multiply_add(weight, of_chunk[plan.columns + column], sum_xhat);
-    }
-    team.sum(sum, sum_xhat);
-    if (lane() == 0) {
-      gradients[set] = input_gradient(problem, arrays.rstd[set], sum, sum_xhat);
-    }
-  }
-}
-
-/// dweight and dbias of each column: its sums over all outer indices and chunks, by a warp. Either may be null.
-template <class T>
-NORMA_KERNEL void finish_column_weights(int64_t columns, int64_t parts, const double* sums, T* dweight, T* dbias) {
-  const LaneTeam team;
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t column = global_thread() / kWarp; column < columns; column += warps) {
-    double of_bias = 0;
-    double of_weight = 0;
-    for (int64_t part = lane(); part < parts; part += kWarp) {
-      of_bias += sums[2 * part * columns + column];
-      of_weight += sums[(2 * part + 1) * columns + column];
-    }
-    team.sum(of_bias, of_weight);
-    if (lane() == 0 && dweight != nullptr) {
-      dweight[column] = static_cast<T>(of_weight);
-    }
-    if (lane() == 0 && dbias != nullptr) {
-      dbias[column] = static_cast<T>(of_bias);
-    }
-  }
-}
-
 /// dx and dresidual of the rows of each chunk.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
@@ -399,10 +334,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     for (int j = 0; j < kWidth; ++j) {
       const T by_dz = columns[j].rstd * columns[j].weight;
       const T xhat = ((x[j] - centre[j]) - centre_low[j]) * columns[j].rstd;
-      dz[j] =
-          problem.fixed_stats
-              ? dz[j] * by_dz
-              : fused_multiply_add(dz[j], by_dz, fused_multiply_add(xhat, of_columns[j].by_xhat, of_columns[j].shift));
+      dz[j] = dx_of(problem.fixed_stats, dz[j], by_dz, xhat, of_columns[j]);
     }
     store<S, kWidth>(arrays.dx + at, dz);
   }
@@ -416,7 +348,7 @@ bool are_columns(const NormProblem& problem) {
   /// Longer runs of one set are taken by other kernels.
   constexpr int64_t kLongestRun = 128;
   const int64_t columns = problem.shape.kept * problem.shape.reduce_inner;
-  return problem.walk != Walk::rows && problem.shape.reduce_inner <= kLongestRun && columns % kVectorOf<S> == 0 &&
+  return !problem.shape.set_is_one_run() && problem.shape.reduce_inner <= kLongestRun && columns % kVectorOf<S> == 0 &&
          problem.affine.reduce_outer == 1;
 }
 
@@ -436,13 +368,11 @@ bool columns_forward(DType dtype, const NormProblem& problem, const NormForward&
       const int64_t all_columns = problem.shape.outer * plan.columns;
       const DeviceBuffer<T> pivots(all_columns);
       const DeviceBuffer<double> sums(2 * plan.chunks * all_columns);
-      launch(blocks_for(all_columns, kColumnThreads), threads_for(all_columns, kColumnThreads), 0, stream,
-             find_column_pivots<S>, problem, typed.x, pivots.data());
       launch(blocks, kColumnThreads, column_sum_bytes<S>(), stream, add_columns<S>, problem, plan, typed.x,
              pivots.data(), sums.data());
       launch(blocks_for(kWarp * problem.shape.sets(), kColumnThreads),
-             threads_for(kWarp * problem.shape.sets(), kColumnThreads), 0, stream, finish_column_statistics<S>, problem,
-             plan, typed, pivots.data(), sums.data());
+             threads_for(kWarp * problem.shape.sets(), kColumnThreads), 0, stream, finish_statistics<S, ColumnParts>,
+             problem, ColumnParts{problem, plan}, typed, pivots.data(), sums.data());
     }
     if (typed.y != nullptr) {
       launch(blocks, kColumnThreads, 0, stream, normalise_columns<S>, problem, plan, typed);
@@ -475,12 +405,13 @@ bool columns_backward(DType dtype, const NormProblem& problem, const NormBackwar
     }
     if (sets_wanted) {
       launch(blocks_for(kWarp * problem.shape.sets(), kColumnThreads),
-             threads_for(kWarp * problem.shape.sets(), kColumnThreads), 0, stream, finish_column_gradients<S>, problem,
-             plan, typed, sums.data(), gradients.data());
+             threads_for(kWarp * problem.shape.sets(), kColumnThreads), 0, stream, finish_gradients<S, ColumnParts>,
+             problem, ColumnParts{problem, plan}, typed, sums.data(), gradients.data());
     }
     if (weights_wanted) {
       launch(blocks_for(kWarp * plan.columns, kColumnThreads), threads_for(kWarp * plan.columns, kColumnThreads), 0,
-             stream, finish_column_weights<T>, plan.columns, parts, sums.data(), typed.dweight, typed.dbias);
+             stream, finish_weights<ColumnParts, T>, plan.columns, ColumnParts{problem, plan}, sums.data(),
+             typed.dweight, typed.dbias);
     }
     if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
       launch(blocks, kColumnThreads, 0, stream, write_column_gradients<S>, problem, plan, typed, gradients.data());

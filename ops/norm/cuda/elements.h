@@ -152,21 +152,36 @@ NORMA_DEVICE Normaliser<T> normaliser(const StatsOf& stats, const T* weights, co
           biases == nullptr ? T(0) : biases[weight]};
 }
 
-/// dz of an element in backward: dy behind the activation.
+/// dz = dy · f'(z + residual) of `width` neighbours: dz holds dy before. normaliser_of(j) gives z of number j.
+template <class S, int width, class NormaliserOf, class T = compute_t<S>>
+NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t at, const T (&x)[width],
+                                      NormaliserOf normaliser_of, T (&dz)[width]) {
+  if (arrays.bits != nullptr) {
+    const unsigned bits = arrays.bits[at / 8] >> (at % 8);
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      dz[j] = ((bits >> j) & 1U) != 0 ? dz[j] : T(0);
+    }
+  } else if (arrays.activation != Activation::identity) {
+    T residual[width] = {};
+    if (arrays.residual != nullptr) {
+      load<S, width>(arrays.residual + at, residual);
+    }
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      dz[j] = through_activation(arrays.activation, normaliser_of(j)(x[j]) + residual[j], dz[j]);
+    }
+  }
+}
+
+/// dz of one element.
 template <class S, class T = compute_t<S>>
 NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t set, int64_t weight) {
-  const T dy = to_number(arrays.dy[offset]);
-  if (arrays.activation == Activation::identity) {
-    return dy;
-  }
-  if (arrays.bits != nullptr) {
-    return ((arrays.bits[offset / 8] >> (offset % 8)) & 1) != 0 ? dy : T(0);
-  }
-  T z = normaliser(arrays, arrays.weight, arrays.bias, set, weight)(to_number(arrays.x[offset]));
-  if (arrays.residual != nullptr) {
-    z += to_number(arrays.residual[offset]);
-  }
-  return through_activation(arrays.activation, z, dy);
+  const T x[1] = {to_number(arrays.x[offset])};
+  T dz[1] = {to_number(arrays.dy[offset])};
+  through_activations(
+      arrays, offset, x, [&](int) { return normaliser(arrays, arrays.weight, arrays.bias, set, weight); }, dz);
+  return dz[0];
 }
 
 /// What a thread knows of a column in backward.
@@ -184,24 +199,13 @@ template <class S, int width, class T = compute_t<S>>
 NORMA_DEVICE void load_dz(const BackwardArrays<S>& arrays, int64_t at, const ColumnConstants<T> (&columns)[width],
                           const T (&x)[width], T (&dz)[width]) {
   load<S, width>(arrays.dy + at, dz);
-  if (arrays.bits != nullptr) {
-    const unsigned bits = arrays.bits[at / 8] >> (at % 8);
-    NORMA_UNROLL
-    for (int j = 0; j < width; ++j) {
-      dz[j] = ((bits >> j) & 1U) != 0 ? dz[j] : T(0);
-    }
-  } else if (arrays.activation != Activation::identity) {
-    T residual[width] = {};
-    if (arrays.residual != nullptr) {
-      load<S, width>(arrays.residual + at, residual);
-    }
-    NORMA_UNROLL
-    for (int j = 0; j < width; ++j) {
-      const ColumnConstants<T>& c = columns[j];
-      const Normaliser<T> normalise{c.mean, c.mean_low, c.rstd * c.weight, c.bias};
-      dz[j] = through_activation(arrays.activation, normalise(x[j]) + residual[j], dz[j]);
-    }
-  }
+  through_activations(
+      arrays, at, x,
+      [&](int j) {
+        const ColumnConstants<T>& c = columns[j];
+        return Normaliser<T>{c.mean, c.mean_low, c.rstd * c.weight, c.bias};
+      },
+      dz);
 }
 
 }  // namespace norma::kernels::NORMA_BACKEND

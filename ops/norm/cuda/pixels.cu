@@ -245,9 +245,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
       if (place.there && channel < channels) {
         const T by_dz = arrays.weight == nullptr ? rstd : rstd * arrays.weight[channel];
         const T xhat = ((x[i] - centre) - centre_low) * rstd;
-        const T dx = problem.fixed_stats
-                         ? dz[i] * by_dz
-                         : fused_multiply_add(dz[i], by_dz, fused_multiply_add(xhat, gradient.by_xhat, gradient.shift));
+        const T dx = dx_of(problem.fixed_stats, dz[i], by_dz, xhat, gradient);
         arrays.dx[place.base + channel * place.stride] = to_element<S>(dx);
       }
     }
@@ -273,7 +271,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
 inline bool are_pixels(const NormProblem& problem) {
   const AffineShape& affine = problem.affine;
   const bool by_channel = affine.kept == 1 && affine.inner == 1 && affine.outer_period == 1;
-  return problem.walk == Walk::columns && problem.shape.reduce_inner == 1 &&
+  return !problem.shape.set_is_one_run() && problem.shape.reduce_inner == 1 &&
          (!affine.present || (by_channel && affine.reduce_outer == problem.shape.reduce_outer));
 }
 

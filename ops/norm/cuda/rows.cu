@@ -290,27 +290,16 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       }
       T weight[kWidth];
       load_weights(problem.affine, arrays.weight, i * kWidth, T(1), weight);
-      if (arrays.bits != nullptr) {
-        const int64_t bit = at + i * kWidth;
-        const unsigned bits = arrays.bits[bit / 8] >> (bit % 8);
-        NORMA_UNROLL
-        for (int j = 0; j < kWidth; ++j) {
-          dz.numbers[v][j] = ((bits >> j) & 1U) != 0 ? dz.numbers[v][j] : T(0);
-        }
-      } else if (arrays.activation != Activation::identity) {
-        T bias[kWidth];
+      T bias[kWidth] = {};
+      if (arrays.bits == nullptr && arrays.activation != Activation::identity) {
         load_weights(problem.affine, arrays.bias, i * kWidth, T(0), bias);
-        T residual[kWidth] = {};
-        if (arrays.residual != nullptr) {
-          load<S, kWidth>(arrays.residual + at + i * kWidth, residual);
-        }
-        NORMA_UNROLL
-        for (int j = 0; j < kWidth; ++j) {
-          const Normaliser<T> normalise{mean, mean_low, rstd * weight[j], bias[j]};
-          dz.numbers[v][j] =
-              through_activation(arrays.activation, normalise(x.numbers[v][j]) + residual[j], dz.numbers[v][j]);
-        }
       }
+      through_activations(
+          arrays, at + i * kWidth, x.numbers[v],
+          [&](int j) {
+            return Normaliser<T>{mean, mean_low, rstd * weight[j], bias[j]};
+          },
+          dz.numbers[v]);
       NORMA_UNROLL
       for (int j = 0; j < kWidth; ++j) {
         const T xhat = ((x.numbers[v][j] - mean) - mean_low) * rstd;
@@ -348,9 +337,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       for (int j = 0; j < kWidth; ++j) {
         const T by_dz = rstd * dx[j];
         const T xhat = ((x.numbers[v][j] - centre) - centre_low) * rstd;
-        dx[j] = problem.fixed_stats ? dz.numbers[v][j] * by_dz
-                                    : fused_multiply_add(dz.numbers[v][j], by_dz,
-                                                         fused_multiply_add(xhat, gradient.by_xhat, gradient.shift));
+        dx[j] = dx_of(problem.fixed_stats, dz.numbers[v][j], by_dz, xhat, gradient);
       }
       store<S, kWidth>(arrays.dx + at + i * kWidth, dx);
     }
@@ -386,7 +373,7 @@ inline int64_t blocks_of_rows(int64_t rows, const RowPlan& plan) {
 }
 
 bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
-  if (problem.walk != Walk::rows) {
+  if (!problem.shape.set_is_one_run()) {
     return false;
   }
   return dispatch_fast(dtype, [&](auto s) {
@@ -419,7 +406,7 @@ bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& 
   const AffineShape& affine = problem.affine;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
   const bool by_element = affine.segment == 1 && affine.inner == problem.shape.reduce_inner && affine.outer_period == 1;
-  if (problem.walk != Walk::rows || (affine.present && !by_element)) {
+  if (!problem.shape.set_is_one_run() || (affine.present && !by_element)) {
     return false;
   }
   return dispatch_fast(dtype, [&](auto s) {

@@ -1,4 +1,5 @@
 #include "ops/norm/cuda/any_backward.h"
+#include "ops/norm/cuda/finish.h"
 #include "ops/norm/cuda/walks.h"
 
 // Runs: a set is one or several runs of memory with one weight each (batch norm in NCHW, gradients of group and
@@ -32,11 +33,31 @@ inline RunPlan plan_runs(const NormProblem& problem) {
   return plan;
 }
 
-/// Sums over a run, about a pivot of its own.
-struct RunSums {
-  double pivot;
-  double sum;
-  double squares;
+/// Where the runs of each set have left their sums: see finish.h.
+struct RunParts {
+  RunPlan plan;
+
+  NORMA_DEVICE Part part(const Place& place) const {
+    const int64_t run = place.offset(plan.of_runs.shape);
+    return {.sums = 2 * run,
+            .second_sums = 2 * run + 1,
+            .pivot = run,
+            .elements = static_cast<double>(plan.length),
+            .weight = plan.of_runs.affine.present ? weight_of(plan.of_runs.affine, place) : 0};
+  }
+  template <class F>
+  NORMA_DEVICE void for_each_of_set(int64_t set, F f) const {
+    for (SetElements i(plan.of_runs.shape, set, lane(), kWarp); !i.ended(); i.next()) {
+      f(part(i.place()));
+    }
+  }
+  template <class F>
+  NORMA_DEVICE void for_each_of_weight(int64_t weight, F f) const {
+    const WeightElements elements(plan.of_runs, weight);
+    for (int64_t i = lane(); i < elements.count(); i += kWarp) {
+      f(part(elements.at(i)));
+    }
+  }
 };
 
 /// Calls f(first element) for the vectors of `width` of this lane, out of a run.
@@ -47,9 +68,9 @@ NORMA_DEVICE void for_each_vector(int64_t length, F f) {
   }
 }
 
-template <class S, int width>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const S* x, RunSums* sums) {
-  using T = compute_t<S>;
+/// The sums of d and d² with d = x - pivot over each run, and the pivots.
+template <class S, int width, class T = compute_t<S>>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const S* x, T* pivots, double* sums) {
   const LaneTeam team;
   const int64_t warps = global_threads() / kWarp;
   for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
@@ -75,53 +96,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const 
     double squares = of_lane.total_second;
     team.sum(sum, squares);
     if (lane() == 0) {
-      sums[run] = {static_cast<double>(pivot), sum, squares};
-    }
-  }
-}
-
-/// The stats of each set from the sums of its runs, by a warp.
-template <class S>
-NORMA_KERNEL void finish_run_statistics(NormProblem problem, RunPlan plan, ForwardArrays<S> arrays,
-                                        const RunSums* sums) {
-  using T = compute_t<S>;
-  const LaneTeam team;
-  const NormShape& runs = plan.of_runs.shape;
-  const auto count = static_cast<double>(problem.shape.set_size());
-  const auto length = static_cast<double>(plan.length);
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t set = global_thread() / kWarp; set < runs.sets(); set += warps) {
-    double total = 0;
-    double squares = 0;
-    for (SetElements i(runs, set, team.rank(), team.size()); !i.ended(); i.next()) {
-      const RunSums& of_run = sums[i.offset()];
-      total += fused_multiply_add(length, of_run.pivot, of_run.sum);
-      squares += of_run.squares;
-    }
-    team.sum(total, squares);
-    Moments moments{0, total, squares};
-    if (!problem.raw_sums()) {
-      const double mean = total / count;
-      double m2 = 0;
-      double from_pivots = 0;
-      for (SetElements i(runs, set, team.rank(), team.size()); !i.ended(); i.next()) {
-        const RunSums& of_run = sums[i.offset()];
-        const double d = of_run.pivot - mean;
-        m2 += of_run.squares + 2 * of_run.sum * d + length * d * d;
-        from_pivots += length * d * d;
-      }
-      team.sum(m2, from_pivots);
-      moments = {mean, 0, m2 < 0 ? 0 : m2};
-      if (from_pivots > 4 * m2) {  // pivots were far off
-        moments = moments_about(problem, arrays.x, set, static_cast<T>(mean), team);
-      }
-    }
-    auto of_set = statistics_of<T>(problem, moments);
-    if (of_set.lost) {
-      of_set = scaled_statistics(problem, arrays.x, set, team, of_set);
-    }
-    if (lane() == 0) {
-      store_set(problem, arrays, set, of_set);
+      pivots[run] = pivot;
+      sums[2 * run] = sum;
+      sums[2 * run + 1] = squares;
     }
   }
 }
@@ -217,55 +194,6 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
   }
 }
 
-/// The constants of each set's dx from the sums of its runs, by a warp.
-template <class S, class T = compute_t<S>>
-NORMA_KERNEL void finish_run_gradients(NormProblem problem, RunPlan plan, BackwardArrays<S> arrays, const double* sums,
-                                       InputGradient<T>* gradients) {
-  const LaneTeam team;
-  const NormShape& runs = plan.of_runs.shape;
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t set = global_thread() / kWarp; set < runs.sets(); set += warps) {
-    double sum = 0;
-    double sum_xhat = 0;
-    for (SetElements i(runs, set, team.rank(), team.size()); !i.ended(); i.next()) {
-      const int64_t run = i.offset();
-      const double weight = arrays.weight == nullptr
-                                ? 1.0
-                                : static_cast<double>(arrays.weight[weight_of(plan.of_runs.affine, i.place())]);
-      sum = fused_multiply_add(weight, sums[2 * run], sum);
-      sum_xhat = fused_multiply_add(weight, sums[2 * run + 1], sum_xhat);
-    }
-    team.sum(sum, sum_xhat);
-    if (lane() == 0) {
-      gradients[set] = input_gradient(problem, arrays.rstd[set], sum, sum_xhat);
-    }
-  }
-}
-
-/// dweight and dbias from the sums of the runs with each weight, by a warp. Either may be null.
-template <class T>
-NORMA_KERNEL void finish_run_weights(RunPlan plan, const double* sums, T* dweight, T* dbias) {
-  const LaneTeam team;
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t weight = global_thread() / kWarp; weight < plan.of_runs.affine.numel(); weight += warps) {
-    const WeightElements elements(plan.of_runs, weight);
-    double of_bias = 0;
-    double of_weight = 0;
-    for (int64_t i = lane(); i < elements.count(); i += kWarp) {
-      const int64_t run = elements.at(i).offset(plan.of_runs.shape);
-      of_bias += sums[2 * run];
-      of_weight += sums[2 * run + 1];
-    }
-    team.sum(of_bias, of_weight);
-    if (lane() == 0 && dweight != nullptr) {
-      dweight[weight] = static_cast<T>(of_weight);
-    }
-    if (lane() == 0 && dbias != nullptr) {
-      dbias[weight] = static_cast<T>(of_bias);
-    }
-  }
-}
-
 /// dx and dresidual.
 template <class S, int width, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
@@ -297,8 +225,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
       NORMA_UNROLL
       for (int j = 0; j < width; ++j) {
         const T xhat = ((x[j] - centre) - centre_low) * rstd;
-        dz[j] = fixed ? dz[j] * by_dz
-                      : fused_multiply_add(dz[j], by_dz, fused_multiply_add(xhat, gradient.by_xhat, gradient.shift));
+        dz[j] = dx_of(fixed, dz[j], by_dz, xhat, gradient);
       }
       store<S, width>(arrays.dx + at, dz);
     });
@@ -317,11 +244,12 @@ void dispatch_width(int64_t length, bool aligned, F&& f) {
 
 bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
   const RunPlan plan = plan_runs(problem);
-  if (plan.length == 0 || problem.walk == Walk::columns || (arrays.bits != nullptr && plan.length % 8 != 0)) {
+  if (plan.length == 0 || (arrays.bits != nullptr && plan.length % 8 != 0)) {
     return false;
   }
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
+    using T = compute_t<S>;
     const Stream stream = current_stream();
     const ForwardArrays<S> typed(problem, arrays);
     const bool aligned = are_aligned(typed);
@@ -331,11 +259,12 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& ar
     const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);
     dispatch_width<S>(plan.length, aligned, [&](auto width) {
       if (!problem.fixed_stats) {
-        const DeviceBuffer<RunSums> sums(plan.runs);
-        launch(blocks, kRunThreads, 0, stream, add_runs<S, width>, plan, typed.x, sums.data());
+        const DeviceBuffer<T> pivots(plan.runs);
+        const DeviceBuffer<double> sums(2 * plan.runs);
+        launch(blocks, kRunThreads, 0, stream, add_runs<S, width>, plan, typed.x, pivots.data(), sums.data());
         launch(blocks_for(kWarp * problem.shape.sets(), kRunThreads),
-               threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_run_statistics<S>, problem,
-               plan, typed, sums.data());
+               threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_statistics<S, RunParts>,
+               problem, RunParts{plan}, typed, pivots.data(), sums.data());
       }
       if (typed.y != nullptr) {
         launch(blocks, kRunThreads, 0, stream, normalise_runs<S, width>, plan, typed);
@@ -347,7 +276,7 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& ar
 
 bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
   const RunPlan plan = plan_runs(problem);
-  if (plan.length == 0 || problem.walk == Walk::columns) {
+  if (plan.length == 0) {
     return false;
   }
   return dispatch_fast(dtype, [&](auto s) {
@@ -366,13 +295,13 @@ bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& 
       }
       if (sets_wanted) {
         launch(blocks_for(kWarp * problem.shape.sets(), kRunThreads),
-               threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_run_gradients<S>, problem,
-               plan, typed, sums.data(), gradients.data());
+               threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_gradients<S, RunParts>,
+               problem, RunParts{plan}, typed, sums.data(), gradients.data());
       }
       if (weights_wanted) {
         launch(blocks_for(kWarp * problem.affine.numel(), kRunThreads),
-               threads_for(kWarp * problem.affine.numel(), kRunThreads), 0, stream, finish_run_weights<T>, plan,
-               sums.data(), typed.dweight, typed.dbias);
+               threads_for(kWarp * problem.affine.numel(), kRunThreads), 0, stream, finish_weights<RunParts, T>,
+               problem.affine.numel(), RunParts{plan}, sums.data(), typed.dweight, typed.dbias);
       }
       if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
         launch(blocks, kRunThreads, 0, stream, write_run_gradients<S, width>, plan, typed, gradients.data());

@@ -2,8 +2,8 @@
 #define HWY_TARGET_INCLUDE "ops/pool/cpu/average_pool.cpp"
 #include "core/simd/foreach_target.h"
 
+#include "core/cpu/scratch.h"
 #include "core/simd/sums.h"
-#include "ops/norm/cpu/scratch.h"
 #include "ops/pool/cpu/pool_kernels.h"
 #include "ops/pool/cpu/taps.h"
 

@@ -2,7 +2,7 @@
 #define HWY_TARGET_INCLUDE "ops/pool/cpu/max_pool.cpp"
 #include "core/simd/foreach_target.h"
 
-#include "ops/norm/cpu/scratch.h"
+#include "core/cpu/scratch.h"
 #include "ops/pool/cpu/pool_kernels.h"
 #include "ops/pool/cpu/taps.h"
 

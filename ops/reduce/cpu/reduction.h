@@ -6,9 +6,8 @@
 #define NORMA_OPS_REDUCE_CPU_REDUCTION_H
 #endif
 
+#include "core/cpu/scratch.h"
 #include "core/parallel.h"
-#include "ops/norm/cpu/scratch.h"
-#include "ops/norm/cpu/walks.h"
 #include "ops/reduce/cpu/accumulators.h"
 #include "ops/reduce/cpu/walk.h"
 

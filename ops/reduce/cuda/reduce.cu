@@ -1,4 +1,4 @@
-#include "ops/reduce/cuda/reduce.h"
+#include "ops/reduce/device_reduce.h"
 
 namespace norma::kernels::NORMA_BACKEND {
 

@@ -1,0 +1,108 @@
+#pragma once
+
+#include "ops/norm/cuda/statistics.h"
+
+// The second stage of columns and runs. The first stage has left two sums for each part of a set: a chunk of rows of a
+// column, or a run. They are added up here in a fixed order, by a warp for each set or weight.
+//
+// `Parts` says where the parts are:
+//   for_each_of_set(set, f)        calls f(part) for those that this lane takes, of a set
+//   for_each_of_weight(weight, f)  the same of a weight
+// where a part has `sums` and `second_sums`, the numbers of its sums, `pivot`, that of its pivot, `elements`, their
+// count, and `weight`, the number of the weight that its elements have.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+struct Part {
+  int64_t sums;
+  int64_t second_sums;
+  int64_t pivot;
+  double elements;
+  int64_t weight;
+};
+
+/// The stats of each set. sums: of d and d² with d = x - pivot.
+template <class S, class Parts, class T = compute_t<S>>
+NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArrays<S> arrays, const T* pivots,
+                                    const double* sums) {
+  const LaneTeam team;
+  const auto count = static_cast<double>(problem.shape.set_size());
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t set = global_thread() / kWarp; set < problem.shape.sets(); set += warps) {
+    double total = 0;
+    double squares = 0;
+    parts.for_each_of_set(set, [&](const Part& part) {
+      total += fused_multiply_add(part.elements, static_cast<double>(pivots[part.pivot]), sums[part.sums]);
+      squares += sums[part.second_sums];
+    });
+    team.sum(total, squares);
+    Moments moments{0, total, squares};
+    if (!problem.raw_sums()) {
+      const double mean = total / count;
+      double m2 = 0;
+      double from_pivots = 0;
+      parts.for_each_of_set(set, [&](const Part& part) {
+        const double d = static_cast<double>(pivots[part.pivot]) - mean;
+        m2 += sums[part.second_sums] + 2 * sums[part.sums] * d + part.elements * d * d;
+        from_pivots += part.elements * d * d;
+      });
+      team.sum(m2, from_pivots);
+      moments = {mean, 0, m2 < 0 ? 0 : m2};
+      if (from_pivots > 4 * m2) {  // pivots were far off: once more about the mean
+        moments = moments_about(problem, arrays.x, set, static_cast<T>(mean), team);
+      }
+    }
+    auto of_set = statistics_of<T>(problem, moments);
+    if (of_set.lost) {
+      of_set = scaled_statistics(problem, arrays.x, set, team, of_set);
+    }
+    if (lane() == 0) {
+      store_set(problem, arrays, set, of_set);
+    }
+  }
+}
+
+/// The constants of each set's dx. sums: of dz and dz · xhat.
+template <class S, class Parts, class T = compute_t<S>>
+NORMA_KERNEL void finish_gradients(NormProblem problem, Parts parts, BackwardArrays<S> arrays, const double* sums,
+                                   InputGradient<T>* gradients) {
+  const LaneTeam team;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t set = global_thread() / kWarp; set < problem.shape.sets(); set += warps) {
+    double sum = 0;
+    double sum_xhat = 0;
+    parts.for_each_of_set(set, [&](const Part& part) {
+      const double weight = arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[part.weight]);
+      sum = fused_multiply_add(weight, sums[part.sums], sum);
+      sum_xhat = fused_multiply_add(weight, sums[part.second_sums], sum_xhat);
+    });
+    team.sum(sum, sum_xhat);
+    if (lane() == 0) {
+      gradients[set] = input_gradient(problem, arrays.rstd[set], sum, sum_xhat);
+    }
+  }
+}
+
+/// dweight and dbias, either of which may be null. sums: of dz and dz · xhat.
+template <class Parts, class T>
+NORMA_KERNEL void finish_weights(int64_t weights, Parts parts, const double* sums, T* dweight, T* dbias) {
+  const LaneTeam team;
+  const int64_t warps = global_threads() / kWarp;
+  for (int64_t weight = global_thread() / kWarp; weight < weights; weight += warps) {
+    double of_bias = 0;
+    double of_weight = 0;
+    parts.for_each_of_weight(weight, [&](const Part& part) {
+      of_bias += sums[part.sums];
+      of_weight += sums[part.second_sums];
+    });
+    team.sum(of_bias, of_weight);
+    if (lane() == 0 && dweight != nullptr) {
+      dweight[weight] = static_cast<T>(of_weight);
+    }
+    if (lane() == 0 && dbias != nullptr) {
+      dbias[weight] = static_cast<T>(of_bias);
+    }
+  }
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND

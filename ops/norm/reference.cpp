@@ -1,0 +1,202 @@
+#include "ops/norm/reference.h"
+
+#include "core/error.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <numbers>
+#include <string_view>
+#include <utility>
+
+namespace norma {
+
+namespace {
+
+using Wide = NormReference::Wide;
+
+std::vector<double> values_or(const Tensor& x, int64_t count, double otherwise) {
+  return x.defined() ? x.to_vector<double>() : std::vector<double>(static_cast<size_t>(count), otherwise);
+}
+
+struct ValueAndSlope {
+  Wide value;
+  Wide slope;
+};
+
+/// f(v) and f'(v)
+ValueAndSlope activate(Activation activation, Wide v) {
+  switch (activation) {
+    case Activation::identity: break;
+    case Activation::relu:  // NaN stays
+      return v <= 0 ? ValueAndSlope{0, 0} : ValueAndSlope{v, 1};
+    case Activation::gelu: {
+      const Wide distribution = std::erfc(-v / std::numbers::sqrt2_v<Wide>) / 2;
+      const Wide density = std::exp(-v * v / 2) / std::sqrt(2 * std::numbers::pi_v<Wide>);
+      return {v * distribution, distribution + v * density};
+    }
+    case Activation::silu: {
+      const Wide sigmoid = 1 / (1 + std::exp(-v));
+      return {v * sigmoid, sigmoid * (1 + v * (1 - sigmoid))};
+    }
+  }
+  return {v, 1};
+}
+
+}  // namespace
+
+NormSets::NormSets(const Sizes& sizes, const NormSpec& spec) {
+  const auto rank = static_cast<size_t>(sizes.size());
+  set_of_axis_.resize(rank);
+  weight_of_axis_.resize(rank);
+  for (int64_t axis = sizes.size() - 1; axis >= 0; --axis) {
+    const int64_t size = sizes[axis];
+    // Neighbours along this axis that share a set.
+    const int64_t share = !spec.reduce.contains(axis) ? 1 : spec.groups > 1 && axis == 1 ? size / spec.groups : size;
+    const bool weighted = spec.affine.contains(axis);
+    for (int64_t i = 0; i < size; ++i) {
+      set_of_axis_[static_cast<size_t>(axis)].push_back(static_cast<size_t>(i / share * sets_));
+      weight_of_axis_[static_cast<size_t>(axis)].push_back(static_cast<size_t>(weighted ? i * weights_ : 0));
+    }
+    sets_ *= size / share;
+    weights_ *= weighted ? size : 1;
+    numel_ *= size;
+  }
+  if (rank == 0) {
+    set_of_axis_ = weight_of_axis_ = {{0}};
+  }
+}
+
+NormReference::NormReference(const NormReferenceInputs& in)
+    : spec_(in.spec),
+      activation_(in.activation),
+      fixed_stats_(!in.fixed_rstd.empty()),
+      sets_(in.x.sizes(), in.spec),
+      x_(in.x.to_vector<double>()),
+      residual_(values_or(in.residual, in.residual.defined() ? sets_.numel() : 0, 0)),
+      dy_(values_or(in.dy, in.dy.defined() ? sets_.numel() : 0, 0)),
+      mean_(in.fixed_mean),
+      mean_low_(static_cast<size_t>(sets_.sets()), 0),
+      rstd_(in.fixed_rstd),
+      weight_(values_or(in.weight, sets_.weights(), 1)),
+      bias_(values_or(in.bias, sets_.weights(), 0)) {
+  if (!fixed_stats_) {
+    find_statistics();
+  }
+  if (in.dy.defined()) {
+    find_gradients();
+  }
+}
+
+void NormReference::find_statistics() {
+  const auto sets = static_cast<size_t>(sets_.sets());
+  const auto n = static_cast<Wide>(sets_.numel() / sets_.sets());
+  mean_.assign(sets, 0);
+  if (spec_.centring != Centring::none) {
+    // mean = sum(x) / n, and from sum(x - mean) / n what that lost to rounding
+    for (std::vector<Wide>* part : {&mean_, &mean_low_}) {
+      std::vector<Wide> sums(sets, 0);
+      sets_.for_each([&](size_t i, size_t set, size_t) { sums[set] += centred(i, set); });
+      for (size_t set = 0; set < sets; ++set) {
+        // An infinite mean has lost nothing, rather than infinity - infinity.
+        (*part)[set] = std::isfinite(mean_[set]) ? sums[set] / n : 0;
+      }
+    }
+  }
+  // var = sum((x - mean)²) / (n - correction), rstd = 1 / sqrt(var + eps)
+  std::vector<Wide> squares(sets, 0);
+  sets_.for_each([&](size_t i, size_t set, size_t) {
+    const Wide d = centred(i, set);
+    squares[set] += d * d;
+  });
+  for (size_t set = 0; set < sets; ++set) {
+    var_.push_back(squares[set] / (n - static_cast<Wide>(spec_.correction)));
+    rstd_.push_back(1 / std::sqrt(var_[set] + spec_.eps));
+  }
+}
+
+// dweight = sum(dz * xhat) and dbias = sum(dz) over the elements with that weight
+void NormReference::find_gradients() {
+  const auto sets = static_cast<size_t>(sets_.sets());
+  const auto weights = static_cast<size_t>(sets_.weights());
+  const auto n = static_cast<Wide>(sets_.numel() / sets_.sets());
+  mean_g_.assign(sets, 0);
+  mean_gxhat_.assign(sets, 0);
+  dweight_.assign(weights, 0);
+  dbias_.assign(weights, 0);
+  sets_.for_each([&](size_t i, size_t set, size_t w) {
+    const Wide d = dz(i, set, w);
+    const Wide hat = xhat(i, set);
+    mean_g_[set] += d * weight_[w];
+    mean_gxhat_[set] += d * weight_[w] * hat;
+    dweight_[w] += d * hat;
+    dbias_[w] += d;
+  });
+  for (size_t set = 0; set < sets; ++set) {
+    mean_g_[set] /= n;
+    mean_gxhat_[set] /= n - static_cast<Wide>(spec_.correction);
+  }
+}
+
+Wide NormReference::xhat(size_t element, size_t set) const {
+  return (spec_.centring == Centring::deviation && !fixed_stats_ ? x_[element] : centred(element, set)) * rstd_[set];
+}
+
+Wide NormReference::z(size_t element, size_t set, size_t weight) const {
+  return xhat(element, set) * weight_[weight] + bias_[weight];
+}
+
+Wide NormReference::y(size_t element, size_t set, size_t weight) const {
+  const Wide residual = residual_.empty() ? 0 : residual_[element];
+  return activate(activation_, z(element, set, weight) + residual).value;
+}
+
+// dz = dy * f'(z + residual)
+Wide NormReference::dz(size_t element, size_t set, size_t weight) const {
+  const Wide residual = residual_.empty() ? 0 : residual_[element];
+  return dy_[element] * activate(activation_, z(element, set, weight) + residual).slope;
+}
+
+// g = dz * weight. If the stats are fixed, dx = rstd * g. Else
+//   dx = rstd * (g - mean(g) - (x - mean) * rstd * sum(g * xhat) / (n - correction))
+// where mean(g) stands only with Centring::mean: without it, y does not depend on the mean by subtraction.
+Wide NormReference::scaled_dx(size_t element, size_t set, size_t weight) const {
+  const Wide g = dz(element, set, weight) * weight_[weight];
+  if (fixed_stats_) {
+    return g;
+  }
+  return g - (spec_.centring == Centring::mean ? mean_g_[set] : 0) -
+         centred(element, set) * rstd_[set] * mean_gxhat_[set];
+}
+
+std::vector<double> NormReference::all(Wide (NormReference::*of)(size_t, size_t, size_t) const) const {
+  std::vector<double> values(x_.size());
+  sets_.for_each([&](size_t i, size_t set, size_t w) { values[i] = static_cast<double>((this->*of)(i, set, w)); });
+  return values;
+}
+
+namespace {
+
+bool reference_in_environment() {
+  const char* const name = std::getenv("NORMA_NORM");
+  const std::string_view chosen = name == nullptr ? "" : name;
+  check(chosen.empty() || chosen == "reference", "normalize", "NORMA_NORM: expected reference, got {}", chosen);
+  return !chosen.empty();
+}
+
+std::atomic<bool>& chosen() {
+  static std::atomic<bool> instance = reference_in_environment();
+  return instance;
+}
+
+}  // namespace
+
+bool norm_reference() {
+  return chosen();
+}
+
+void set_norm_reference(bool on) {
+  chosen() = on;
+}
+
+}  // namespace norma
