@@ -24,11 +24,11 @@ Tensors reference_backward(const NormNode& node, const NormLayout& layout, const
                     .dy = masked ? mask_by_bits(node, converted(dy, x.dtype())) : converted(dy, x.dtype()),
                     .activation = masked ? Activation::identity : node.activation,
                     .residual = node.residual});
-  const TensorOptions wide{.dtype = DType::float64, .device = x.device()};
+  const TensorOptions options{.dtype = DType::float64, .device = x.device()};
   const auto like_x = [&](auto of) {
     const Tensor result =
         empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = x.dtype(), .device = x.device()});
-    copy_into(from_vector(reference.all(of), x.sizes(), wide), result);
+    copy_into(from_vector(reference.all(of), x.sizes(), options), result);
     return result;
   };
   const auto like_weight = [&](auto of, DType dtype) {
@@ -37,7 +37,7 @@ Tensors reference_backward(const NormNode& node, const NormLayout& layout, const
       values.push_back(static_cast<double>((reference.*of)(static_cast<size_t>(w))));
     }
     const Tensor result = empty(affine_sizes, {.dtype = dtype, .device = x.device()});
-    copy_into(from_vector(values, affine_sizes, wide), result);
+    copy_into(from_vector(values, affine_sizes, options), result);
     return result;
   };
   const DType weight_dtype = node.weight.defined() ? node.weight.dtype() : compute_dtype(x.dtype());

@@ -39,9 +39,9 @@ void run_reference(std::string_view op, const NormLayout& layout, const NormSpec
   const NormReference reference = reference_of(
       layout, fixed_stats ? t.stats : Tensor{},
       {.spec = spec, .x = t.x, .weight = t.weight, .bias = t.bias, .activation = t.activation, .residual = t.residual});
-  const TensorOptions wide{.dtype = DType::float64, .device = t.x.device()};
+  const TensorOptions options{.dtype = DType::float64, .device = t.x.device()};
   if (t.y.defined()) {
-    copy_into(from_vector(reference.all(&NormReference::y), t.y.sizes(), wide), t.y);
+    copy_into(from_vector(reference.all(&NormReference::y), t.y.sizes(), options), t.y);
   }
   if (t.bits.defined()) {
     write_bits(op, t.y, t.bits);
@@ -56,7 +56,7 @@ void run_reference(std::string_view op, const NormLayout& layout, const NormSpec
     for (int64_t set = 0; set < sets; ++set) {
       values.push_back(static_cast<double>(of_set(static_cast<size_t>(set))));
     }
-    const Tensor in_order = layout.sets_in_order(from_vector(values, set_sizes, wide));
+    const Tensor in_order = layout.sets_in_order(from_vector(values, set_sizes, options));
     copy_into(alias(in_order, {sets}, {1}, 0), to);
   };
   const auto row = [&](int64_t which) { return alias(t.stats, {sets}, {1}, which * sets); };
