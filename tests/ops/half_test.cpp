@@ -349,11 +349,11 @@ TEST_CASE("half: convolutions") {
 }
 
 TEST_CASE("half: products go to primitives where the processor's are faster than float32's") {
-  CHECK(avx512_bf16_is_faster("AuthenticAMD", 25) == true);
-  CHECK(avx512_bf16_is_faster("AuthenticAMD", 26) == true);
-  CHECK(avx512_bf16_is_faster("GenuineIntel", 6) == false);
-  CHECK_FALSE(avx512_bf16_is_faster("AuthenticAMD", 27).has_value());
-  CHECK_FALSE(avx512_bf16_is_faster("GenuineIntel", 19).has_value());
+  CHECK(avx512_bf16_is_faster("AMD", 25) == true);
+  CHECK(avx512_bf16_is_faster("AMD", 26) == true);
+  CHECK(avx512_bf16_is_faster("Intel", 6) == false);
+  CHECK_FALSE(avx512_bf16_is_faster("AMD", 27).has_value());
+  CHECK_FALSE(avx512_bf16_is_faster("Intel", 19).has_value());
   if (!has_bfloat16_primitives() || std::getenv("NORMA_BFLOAT16") != nullptr) {
     CHECK((std::getenv("NORMA_BFLOAT16") != nullptr || !uses_bfloat16_primitives()));
     return;
