@@ -227,28 +227,11 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     const bool writes = place.there && row < place.last_row;
     unsigned positive = 0;
     if (writes) {
-      T z[kWidth];
-      load<S, kWidth>(arrays.x + at, z);
-      T residual[kWidth] = {};
-      if (arrays.residual != nullptr) {
-        load<S, kWidth>(arrays.residual + at, residual);
-      }
-      NORMA_UNROLL
-      for (int j = 0; j < kWidth; ++j) {
-        z[j] = normalisers[j](z[j]) + residual[j];
-        positive |= (z[j] <= T(0) ? 0U : 1U) << j;
-        z[j] = activated(arrays.activation, z[j]);
-      }
-      store<S, kWidth>(arrays.y + at, z);
+      T x[kWidth];
+      load<S, kWidth>(arrays.x + at, x);
+      positive = write_normalised(arrays, at, x, [&](int j) { return normalisers[j]; });
     }
-    if (arrays.bits != nullptr) {
-      if constexpr (kWidth == 4) {  // two lanes have a byte
-        positive |= shuffle_xor(positive, 1) << 4;
-      }
-      if (writes && at % 8 == 0) {
-        arrays.bits[at / 8] = static_cast<uint8_t>(positive);
-      }
-    }
+    write_bits<kWidth>(arrays.bits, at, writes, positive);
   }
 }
 

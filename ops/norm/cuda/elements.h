@@ -152,6 +152,51 @@ NORMA_DEVICE Normaliser<T> normaliser(const StatsOf& stats, const T* weights, co
           biases == nullptr ? T(0) : biases[weight]};
 }
 
+/// Writes y = f(z + residual) of `width` neighbours, whose x is given. normaliser_of(j) gives z of number j. Returns
+/// bits: number j is set where z + residual is positive or NaN.
+template <class S, int width, class NormaliserOf, class T = compute_t<S>>
+NORMA_DEVICE unsigned write_normalised(const ForwardArrays<S>& arrays, int64_t at, const T (&x)[width],
+                                       NormaliserOf normaliser_of) {
+  T z[width];
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    z[j] = normaliser_of(j)(x[j]);
+  }
+  if (arrays.residual != nullptr) {
+    T residual[width];
+    load<S, width>(arrays.residual + at, residual);
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      z[j] += residual[j];
+    }
+  }
+  unsigned positive = 0;
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    positive |= (z[j] <= T(0) ? 0U : 1U) << j;
+    z[j] = activated(arrays.activation, z[j]);
+  }
+  store<S, width>(arrays.y + at, z);
+  return positive;
+}
+
+/// Writes the bits of the `width` neighbours at `at`, unless `bits` is null. All lanes of a warp call it, `writes` says
+/// whether this one has such neighbours. Bits are kept for vectors alone.
+template <int width>
+NORMA_DEVICE void write_bits(uint8_t* bits, int64_t at, bool writes, unsigned positive) {
+  if constexpr (width >= 4) {
+    if (bits == nullptr) {
+      return;
+    }
+    if constexpr (width == 4) {  // two lanes have a byte
+      positive |= shuffle_xor(positive, 1) << 4;
+    }
+    if (writes && at % 8 == 0) {
+      bits[at / 8] = static_cast<uint8_t>(positive);
+    }
+  }
+}
+
 /// dz = dy · f'(z + residual) of `width` neighbours: dz holds dy before. normaliser_of(j) gives z of number j.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
 NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t at, const T (&x)[width],

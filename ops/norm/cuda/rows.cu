@@ -210,6 +210,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     NORMA_UNROLL
     for (int v = 0; v < vectors; ++v) {
       const int i = team.rank() + v * team.size();
+      const int64_t at = row * count + i * kWidth;
       const bool writes = there && i < row_vectors;
       unsigned positive = 0;
       if (writes) {
@@ -219,35 +220,11 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
                      weight);
         load_weights(problem.affine, arrays.bias == nullptr ? nullptr : arrays.bias + at_weight, i * kWidth, T(0),
                      bias);
-        T z[kWidth];
-        NORMA_UNROLL
-        for (int j = 0; j < kWidth; ++j) {
-          const Normaliser<T> normalise{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]};
-          z[j] = normalise(held.numbers[v][j]);
-        }
-        if (arrays.residual != nullptr) {
-          T residual[kWidth];
-          load<S, kWidth>(arrays.residual + row * count + i * kWidth, residual);
-          NORMA_UNROLL
-          for (int j = 0; j < kWidth; ++j) {
-            z[j] += residual[j];
-          }
-        }
-        NORMA_UNROLL
-        for (int j = 0; j < kWidth; ++j) {
-          positive |= (z[j] <= T(0) ? 0U : 1U) << j;
-          z[j] = activated(arrays.activation, z[j]);
-        }
-        store<S, kWidth>(arrays.y + row * count + i * kWidth, z);
+        positive = write_normalised(arrays, at, held.numbers[v], [&](int j) {
+          return Normaliser<T>{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]};
+        });
       }
-      if (arrays.bits != nullptr) {
-        if constexpr (kWidth == 4) {  // two lanes have a byte
-          positive |= shuffle_xor(positive, 1) << 4;
-        }
-        if (writes && (kWidth == 8 || i % 2 == 0)) {
-          arrays.bits[(row * count + i * kWidth) / 8] = static_cast<uint8_t>(positive);
-        }
-      }
+      write_bits<kWidth>(arrays.bits, at, writes, positive);
     }
   }
 }

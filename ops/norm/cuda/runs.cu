@@ -118,28 +118,11 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, 
       const bool writes = i < plan.length;
       unsigned positive = 0;
       if (writes) {
-        T z[width];
-        load<S, width>(arrays.x + base + i, z);
-        T residual[width] = {};
-        if (arrays.residual != nullptr) {
-          load<S, width>(arrays.residual + base + i, residual);
-        }
-        NORMA_UNROLL
-        for (int j = 0; j < width; ++j) {
-          z[j] = normalise(z[j]) + residual[j];
-          positive |= (z[j] <= T(0) ? 0U : 1U) << j;
-          z[j] = activated(arrays.activation, z[j]);
-        }
-        store<S, width>(arrays.y + base + i, z);
+        T x[width];
+        load<S, width>(arrays.x + base + i, x);
+        positive = write_normalised(arrays, base + i, x, [&](int) { return normalise; });
       }
-      if (width >= 4 && arrays.bits != nullptr) {
-        if constexpr (width == 4) {  // two lanes have a byte
-          positive |= shuffle_xor(positive, 1) << 4;
-        }
-        if (writes && i % 8 == 0) {
-          arrays.bits[(base + i) / 8] = static_cast<uint8_t>(positive);
-        }
-      }
+      write_bits<width>(arrays.bits, base + i, writes, positive);
     }
   }
 }
