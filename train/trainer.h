@@ -10,7 +10,6 @@
 #include "train/folder_lock.h"
 #include "train/kept_checkpoints.h"
 #include "train/loading_watch.h"
-#include "train/metrics_log.h"
 #include "train/progress.h"
 #include "train/recipe.h"
 #include "train/run_log.h"
@@ -44,14 +43,13 @@ struct TrainerOptions {
   bool evaluate_each_epoch = true;  ///< else only at the end
   bool evaluate = true;             ///< false: the test images are never looked at
   bool log_json = false;            ///< write log.jsonl
+  bool tensorboard = false;         ///< write an event file for TensorBoard
   bool quiet = false;               ///< print nothing but warnings
   std::string label;                ///< in front of the progress display
   /// For the display: seconds that come after this run, given those that it takes in all. Empty: none.
   std::function<double(double seconds)> time_after = {};
   /// Called before each "step", "save", "evaluate" and "log". What it throws ends the run there.
   std::function<void(std::string_view stage)> before_stage = {};
-  /// Called with each row of metrics.csv, when it is written.
-  std::function<void(const Metrics& row)> on_row = {};
   /// What time it is in seconds, for steps and the warning that they wait for images; empty: the system's clock.
   std::function<double()> clock = {};
   /// Sees the steps and evaluations of run(); none: nobody does.
@@ -159,8 +157,6 @@ class Trainer {
   void log(double images_per_second, const Evaluation& test, const Evaluation& ema_test);
   /// Counts the loss of the step that was just made for the rows to come.
   void add_to_rows(double loss);
-  /// What summary.csv says of the epoch that ends with this step; none inside an epoch.
-  [[nodiscard]] std::optional<EpochSummary> summary(const Evaluation& test) const;
   [[nodiscard]] double now() const;
   /// A line about this run: its label stands before the text.
   [[nodiscard]] std::string labelled(const std::string& text) const;

@@ -18,8 +18,9 @@ void Trainer::open_log() {
                              .evaluated = evaluation_is_due(),
                              .steps_per_epoch = steps_per_epoch_,
                              .ended = step_ == total_steps_,
-                             .columns = recipe_.model_ema ? MetricsColumns::ema : MetricsColumns::plain,
-                             .json = options_.log_json});
+                             .averaged_weights = recipe_.model_ema,
+                             .json = options_.log_json,
+                             .tensorboard = options_.tensorboard ? model_.get() : nullptr});
   row_written_ = log_->has_last_step();
 }
 
@@ -79,41 +80,19 @@ void Trainer::log(double images_per_second, const Evaluation& test, const Evalua
   if (!log_) {
     return;
   }
-  Metrics metrics{.step = step_,
-                  .epoch = static_cast<double>(step_) / static_cast<double>(steps_per_epoch_),
-                  .images = images_seen(),
-                  .lr = lr(step_ - 1),
-                  .loss = loss_sum_ / static_cast<double>(loss_steps_),
-                  .images_per_second = images_per_second,
-                  .left_out = recipe_.skip_nonfinite ? std::optional(left_out_) : std::nullopt};
-  if (test.complete) {
-    metrics.test_loss = test.loss;
-    metrics.test_accuracy = test.accuracy;
+  LogRow row{.step = step_,
+             .epoch = static_cast<double>(step_) / static_cast<double>(steps_per_epoch_),
+             .images = images_seen(),
+             .lr = lr(step_ - 1),
+             .loss = loss_sum_ / static_cast<double>(loss_steps_),
+             .images_per_second = images_per_second,
+             .test = test,
+             .ema_test = ema_test,
+             .left_out = recipe_.skip_nonfinite ? std::optional(left_out_) : std::nullopt};
+  if (step_ == total_steps_ || step_ % steps_per_epoch_ == 0) {
+    row.epoch_loss = epoch_loss_sum_ / static_cast<double>(epoch_loss_steps_);
   }
-  if (ema_test.complete) {
-    metrics.ema_test_loss = ema_test.loss;
-    metrics.ema_test_accuracy = ema_test.accuracy;
-  }
-  log_->write(metrics, summary(ema_ ? ema_test : test), [this] { enter("log"); });
-  if (options_.on_row) {
-    options_.on_row(metrics);
-  }
-}
-
-std::optional<EpochSummary> Trainer::summary(const Evaluation& test) const {
-  if (step_ != total_steps_ && step_ % steps_per_epoch_ != 0) {
-    return std::nullopt;
-  }
-  EpochSummary epoch{.epoch = (step_ - 1) / steps_per_epoch_,
-                     .step = step_,
-                     .train_loss = epoch_loss_sum_ / static_cast<double>(epoch_loss_steps_),
-                     .lr = lr(step_ - 1)};
-  if (test.complete) {
-    epoch.eval_loss = test.loss;
-    epoch.eval_top1 = 100 * test.accuracy;
-    epoch.eval_top5 = 100 * test.top5.value_or(1);  // of fewer than six classes all are
-  }
-  return epoch;
+  log_->write(row, [this] { enter("log"); });
 }
 
 Evaluation Trainer::evaluate_now() {
