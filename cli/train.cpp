@@ -12,11 +12,11 @@
 #include "train/environment.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
-#include "train/kept_checkpoints.h"
 #include "train/output.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/run_log.h"
+#include "train/run_output.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>

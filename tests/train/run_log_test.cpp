@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "files.h"
 #include "json.h"
-#include "train/loading_watch.h"
+#include "train/step_times.h"
 #include "train/trainer.h"
 
 #include <doctest/doctest.h>
@@ -398,8 +398,8 @@ TEST_CASE("run log: another program's summary.csv is not written over") {
 
 TEST_CASE("loading watch: both rates, where steps wait for their images") {
   const auto rates_of = [](int workers, double seconds, double waited) {
-    LoadingWatch watch(workers);
-    for (int64_t i = 0; i < LoadingWatch::kFirstSteps + static_cast<int64_t>(LoadingWatch::kWindow); ++i) {
+    StepTimes watch(workers);
+    for (size_t i = 0; i < StepTimes::kFirstSteps + StepTimes::kWindow; ++i) {
       CHECK_FALSE(watch.bottleneck().has_value());
       watch.add(/* images= */ 10, seconds, waited);
     }
