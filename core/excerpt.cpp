@@ -80,6 +80,12 @@ std::string excerpt_list(const std::vector<std::string>& names, std::string_view
   return names.size() <= kShown ? text : fmt::format("{} and {} more", text, names.size() - kShown);
 }
 
+size_t columns_of(std::string_view text) {
+  // All bytes but those that continue a character.
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
 std::string byte_text(uint64_t bytes) {
   constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB"};
   if (bytes < 1024) {

@@ -19,6 +19,9 @@ std::string excerpt(std::string_view text, size_t limit = 100);
 /// "a, b, c", or of more than six names "a, b, c, d, e, f and 58 more". Each is cut to `limit` bytes as by excerpt().
 std::string excerpt_list(const std::vector<std::string>& names, std::string_view separator = ", ", size_t limit = 100);
 
+/// Columns that a UTF-8 text takes on a terminal: its characters.
+size_t columns_of(std::string_view text);
+
 /// "17 bytes", "1 MiB", "2.5 GiB".
 std::string byte_text(uint64_t bytes);
 

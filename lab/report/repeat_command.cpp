@@ -1,5 +1,7 @@
 #include "lab/report/repeat_command.h"
 
+#include "core/quoting.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -43,17 +45,6 @@ class Words {
 };
 
 }  // namespace
-
-std::string shell_word(std::string_view word) {
-  if (!word.empty() && word.find_first_of(" \t\n'\"\\$&|;<>()[]{}*?`!#~") == std::string_view::npos) {
-    return std::string(word);
-  }
-  std::string quoted = "'";
-  for (const char c : word) {
-    quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return quoted + "'";
-}
 
 std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   using train::Recipe;

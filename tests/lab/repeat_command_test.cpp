@@ -11,13 +11,6 @@ using namespace norma;
 using namespace norma::lab;
 using namespace norma::test;
 
-TEST_CASE("repeat command: words that a shell would change are quoted") {
-  CHECK(shell_word("group:8") == "group:8");
-  CHECK(shell_word("layer2d[eps=1e-3]") == "'layer2d[eps=1e-3]'");
-  CHECK(shell_word("it's") == "'it'\\''s'");
-  CHECK(shell_word("") == "''");
-}
-
 TEST_CASE("repeat command: what is as by default is left out") {
   Comparison comparison = example();
   comparison.recipe = {};
