@@ -13,7 +13,7 @@ namespace {
 
 // The names a … h, w and k, and the numbers, are the standard's.
 
-/// The first 32 bits behind the point of the cube roots of the first 64 primes.
+/// The first 32 fraction bits of the cube roots of the first 64 primes.
 constexpr std::array<uint32_t, 64> kRound = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -68,7 +68,7 @@ std::string sha256(std::string_view bytes) {
   for (; bytes.size() >= kBlock; bytes.remove_prefix(kBlock)) {
     add_block(state, bytes.data());
   }
-  // The rest, a bit that is 1, zeros, and the number of bits in eight bytes.
+  // The rest of the bytes, a bit that is 1, zeros, and the number of bits in eight bytes.
   std::string rest(bytes);
   rest += '\x80';
   rest.resize((rest.size() + 8 + kBlock - 1) / kBlock * kBlock - 8);
