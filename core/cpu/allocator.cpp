@@ -192,7 +192,7 @@ class CachingCpuAllocator final : public CountingAllocator {
 
   const size_t memory_ = physical_memory();
   Arena arena_{memory_};
-  size_t left_ = 0;                             // a lower bound of the system's memory, until the next look
+  size_t left_ = 0;                             // bytes taken to be left, until the next look
   std::map<size_t, std::vector<void*>> cache_;  // free blocks from outside the arena, by size
   std::unordered_map<void*, size_t> sizes_;     // of every block in use, and of those in cache_
 };
