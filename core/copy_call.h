@@ -14,7 +14,7 @@ struct CopyCall {
   Strides to;
   DType from_dtype = DType::float32;
   DType to_dtype = DType::float32;
-  /// What next_node_number() was: in a forward pass, the number of the op that made the copy, if it was recorded.
+  /// The value of next_node_number() at the copy: in a forward pass, the number of the copying op if it was recorded.
   uint64_t node = 0;
 };
 

@@ -31,7 +31,7 @@ size_t character_size(std::string_view text) {
   return code >= kLeast[size] && code <= 0x10FFFF && !surrogate ? size : 0;
 }
 
-/// plain_text(), where `keep` is true of the control characters that stay.
+/// plain_text() that keeps the control characters for which `keep` is true.
 template <class F>
 std::string without_control(std::string_view text, const F& keep) {
   std::string result;
