@@ -232,7 +232,7 @@ int run(const State& state) {
       make_quick(state, options, budget);
     }
     comparison = lab::plan_comparison(options);
-    for (const std::string& text : lab::without_effect(comparison)) {
+    for (const std::string& text : lab::without_effect(comparison, state.recipe.typed())) {
       train::warn("compare", "{}", text);
     }
     if (options.output.empty()) {

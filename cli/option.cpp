@@ -61,6 +61,10 @@ bool Option::given() const {
   return option_->count() > 0;
 }
 
+bool Option::typed() const {
+  return given() && notes().from_file.count(option_) == 0;
+}
+
 CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::string& description,
                          const std::string& footer) {
   CLI::App* app = program.add_subcommand(name, description);

@@ -31,6 +31,8 @@ class Option {
   Option& required();
   /// True iff the command line, parsed by now, has it.
   [[nodiscard]] bool given() const;
+  /// The same, but false where a line of a file has it.
+  [[nodiscard]] bool typed() const;
 
  private:
   CLI::Option* option_ = nullptr;

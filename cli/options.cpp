@@ -54,6 +54,7 @@ void RecipeOptions::add(CLI::App& app, const train::RecipeOption& option) {
   Option added = option.is_list() ? add_items(app, names, option.expected, begin, take, option.help_text())
                                   : add_item(app, names, option.expected, begin_and_take, option.help_text());
   added.type_name(option.value_name).default_str(option.default_text(defaults_)).group(option.heading);
+  with_value_.emplace_back(option.name, added);
   if (!option.replaces.empty()) {
     exclude(app, {"--" + option.replaces, "--" + option.name});
   }
@@ -72,6 +73,16 @@ void RecipeOptions::add_all(CLI::App& app) {
   for (const train::RecipeOption& option : train::recipe_options()) {
     add(app, option);
   }
+}
+
+std::vector<std::string> RecipeOptions::typed() const {
+  std::vector<std::string> names;
+  for (const auto& [name, option] : with_value_) {
+    if (option.typed()) {
+      names.push_back(name);
+    }
+  }
+  return names;
 }
 
 train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {

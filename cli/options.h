@@ -27,6 +27,8 @@ class RecipeOptions {
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
   /// True iff an option was given.
   [[nodiscard]] bool any() const { return !given_->empty(); }
+  /// The names of the options with a value that the command line itself has.
+  [[nodiscard]] std::vector<std::string> typed() const;
   /// `recipe` with what was given on the command line.
   [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const;
 
@@ -38,6 +40,7 @@ class RecipeOptions {
 
   train::Recipe defaults_;
   std::shared_ptr<Given> given_;
+  std::vector<std::pair<std::string, Option>> with_value_;
 };
 
 /// What does not change the result of a run.

@@ -246,7 +246,7 @@ int run(State& state) {
     on_row = [tensorboard](const train::Metrics& row) { tensorboard->add(row); };
   }
   train::Trainer trainer = make_trainer(state, recorder, on_row);
-  for (const std::string& text : train::without_effect(trainer.recipe())) {
+  for (const std::string& text : train::without_effect(trainer.recipe(), state.recipe.typed())) {
     train::warn("train", "{}", text);
   }
   if (!trainer.images_change().empty()) {

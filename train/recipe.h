@@ -119,9 +119,9 @@ void check_optimisation(const Recipe& recipe);
 /// it and the warm-up. Finished runs' recipes need not pass.
 void check_training(const Recipe& recipe);
 
-/// A line for each option that has another value than its default and no effect, since what it is for is off:
-/// "model-ema-decay has no effect without model-ema".
-std::vector<std::string> without_effect(const Recipe& recipe);
+/// A line for each option that has no effect, since what it is for is off, and that has another value than its default
+/// or is one of `given`: "model-ema-decay has no effect without model-ema".
+std::vector<std::string> without_effect(const Recipe& recipe, const std::vector<std::string>& given = {});
 
 /// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
 /// start values.

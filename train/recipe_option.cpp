@@ -248,12 +248,14 @@ std::vector<std::string> differences(const Recipe& before, const Recipe& after) 
   return lines;
 }
 
-std::vector<std::string> without_effect(const Recipe& recipe) {
+std::vector<std::string> without_effect(const Recipe& recipe, const std::vector<std::string>& given) {
   const Recipe defaults;
   std::vector<std::string> lines;
   for (const RecipeOption& option : recipe_options()) {
     const bool off = option.needs.is_given != nullptr && !option.needs.is_given(recipe);
-    if (off && option.items(recipe) != option.items(defaults)) {
+    const bool meant = option.items(recipe) != option.items(defaults) ||
+                       std::find(given.begin(), given.end(), option.name) != given.end();
+    if (off && meant) {
       lines.push_back(fmt::format("{} has no effect without {}", option.name, option.needs.name));
     }
   }

@@ -203,6 +203,7 @@ TEST_CASE("recipe: ConvNeXt gets patches of 2 on small images only, and what was
 TEST_CASE("recipe: options that have no effect, and what they would need") {
   using train::without_effect;
   CHECK(without_effect({}).empty());
+  CHECK(without_effect({}, {"lr", "recount"}) == std::vector<std::string>{"recount has no effect without reprob"});
   struct Case {
     std::string line;
     std::function<void(Recipe&)> give;
