@@ -106,7 +106,7 @@ std::string policy_line(const train::Precision& precision) {
 
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
-  return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe),
+  return fmt::format("{}\n{}{}", kArgumentsHead, train::to_toml(recipe),
                      state.files.config_text() + state.running.config_text());
 }
 
@@ -157,12 +157,12 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const train::Recipe recipe = state.recipe.applied_to(before);
   train::check_same_run(before, recipe);
   train::check_data_dir("train", before, recipe);
-  for (const std::string& line : other_lines(folder, state.recipe.config_text(before))) {
+  for (const std::string& line : other_lines(folder, train::to_toml(before))) {
     train::warn("train",
                 "{}: '{}' is not what the checkpoint has, which holds where the command line says nothing else",
                 (folder / "args.toml").string(), line);
   }
-  for (const std::string& line : state.recipe.changes(before, recipe)) {
+  for (const std::string& line : train::differences(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
   }
   if (const auto versions = checkpoint.options.find(train::kVersionsKey);
@@ -185,7 +185,7 @@ int run(State& state) {
   state.running.apply("train");
   const auto recorder = state.files.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
   train::Trainer trainer = make_trainer(state, recorder);
-  for (const std::string& text : train::without_effect(trainer.recipe())) {
+  for (const std::string& text : train::without_effect(trainer.recipe(), state.recipe.typed())) {
     train::warn("train", "{}", text);
   }
   if (!trainer.images_change().empty()) {
@@ -193,7 +193,7 @@ int run(State& state) {
   }
   if (state.dry_run) {
     print_precision_note(trainer.precision());
-    train::say("{}", dry_run_text(trainer, state.recipe.config_text(trainer.recipe())));
+    train::say("{}", dry_run_text(trainer, train::to_toml(trainer.recipe())));
     return kSuccess;
   }
   const train::HeldFolder folder("train", trainer.checkpoint_file().parent_path());
@@ -257,13 +257,7 @@ Command add_train(CLI::App& program) {
       "(the weights with the best test accuracy), metrics.csv, summary.csv with timm's columns, and args.toml:\n"
       "the options, by which a resumed run goes on.");
   auto state = std::make_shared<State>();
-  state->recipe.add_model(app);
-  state->recipe.add_model_details(app);
-  state->recipe.add_data(app);
-  state->recipe.add_training_data(app);
-  state->recipe.add_optimisation(app);
-  state->recipe.add_seed(app);
-  state->recipe.add_precision(app);
+  state->recipe.add_all(app);
   add_path(app, "--output", state->output, "folder for the checkpoint and the log")
       .type_name("FOLDER")
       .default_str("runs/train-<date>-<time>")

@@ -146,4 +146,20 @@ std::vector<TomlLine> parse_toml_lines(std::string_view op, std::string_view tex
   return result;
 }
 
+std::string toml_string(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (code < ' ' || code == 0x7F) {
+      quoted += fmt::format("\\u{:04X}", code);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
 }  // namespace norma
