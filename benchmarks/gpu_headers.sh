@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 to=${1:-.gpu}
 rm -rf "$to"
 mkdir -p "$to/usr"
-for package in libeigen3-dev doctest-dev libcli11-dev nlohmann-json3-dev libfmt-dev libhwy-dev libtomlplusplus-dev zlib1g-dev libstb-dev \
+for package in libeigen3-dev doctest-dev libcli11-dev nlohmann-json3-dev libfmt-dev libhwy-dev libtomlplusplus-dev zlib1g-dev libssl-dev libstb-dev \
   dataset-fashion-mnist; do
   dpkg -L "$package" | while read -r path; do
     case $path in
@@ -20,7 +20,7 @@ for package in libeigen3-dev doctest-dev libcli11-dev nlohmann-json3-dev libfmt-
   done
 done
 # The libraries that these packages refer to lie in packages of their own, under several names.
-for library in /usr/lib/*/libfmt.so* /usr/lib/*/libhwy{,_contrib,_test}.so*; do
+for library in /usr/lib/*/libfmt.so* /usr/lib/*/libhwy{,_contrib,_test}.so* /usr/lib/*/libcrypto.so*; do
   mkdir -p "$to$(dirname "$library")"
   cp -L "$library" "$to$(dirname "$library")/"
 done

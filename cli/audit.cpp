@@ -40,8 +40,7 @@ int run(const State& state) {
   }
   const train::InterruptGuard guard;
   const lab::audit::Audit audit = lab::audit::run_audit(options);
-  lock.check_in_place();
-  lab::audit::write_report(audit, folder);
+  lab::audit::write_report(audit, lock);
   train::say("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", lab::audit::to_table(audit),
              audit.measurements.size(), audit.seconds, (folder / "results.csv").string());
   if (!audit.complete) {

@@ -40,8 +40,7 @@ int run(const State& state) {
   }
   const train::InterruptGuard guard;
   const lab::bench::Sweep sweep = lab::bench::run_sweep(options);
-  lock.check_in_place();
-  const bool drawn = lab::bench::write_report(sweep, folder);
+  const bool drawn = lab::bench::write_report(sweep, lock);
   train::say("\nShares of the copy rate:\n{}\n{} measurements in {:.0f} s; all of them: {}\n",
              lab::bench::to_table(sweep), sweep.rows.size(), sweep.seconds, (folder / "results.csv").string());
   for (const std::string& warning : lab::bench::warnings_of(sweep)) {

@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/config_file.h"
+#include "cli/plugins.h"
 #include "core/error.h"
 #include "core/parallel.h"
 #include "nn/cast_policy.h"
@@ -360,7 +361,7 @@ std::string RunOptions::config_text() const {
   text += device.empty() ? "" : fmt::format("device = {}\n", toml_string(device));
   std::string files;
   for (const nn::PluginRecord& plugin : nn::loaded_plugins()) {
-    files += (files.empty() ? "" : ", ") + toml_string(plugin.file);
+    files += (files.empty() ? "" : ", ") + toml_string(recorded_word(plugin));
   }
   return text + (files.empty() ? "" : fmt::format("plugin = [{}]\n", files));
 }

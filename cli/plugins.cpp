@@ -13,12 +13,15 @@
 #include "train/output.h"
 #include "train/run_folder.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <utility>
 
 namespace norma::cli {
 
@@ -26,6 +29,7 @@ namespace {
 
 constexpr const char* kOp = "train";
 constexpr const char* kOption = "--plugin";
+constexpr std::string_view kHashMark = "#sha256=";
 
 /// The items behind --plugin; empty: the words do not have it.
 std::vector<std::string> given_plugins(const std::vector<std::string>& words) {
@@ -43,55 +47,93 @@ std::vector<std::string> given_plugins(const std::vector<std::string>& words) {
   return files.empty() ? std::vector<std::string>{} : split_list(files);
 }
 
-/// Why a file or folder may be somebody else's, as a text to stand behind its name; "": it is the user's alone.
-std::string not_own(const std::filesystem::path& path) {
+/// "'NAME' belongs to another user" or the like for a file or folder that may be somebody else's; "": it is the user's.
+std::string not_own(const std::string& name, const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
-    return "cannot be looked at";
+    return fmt::format("'{}' cannot be looked at", name);
   }
   if (status.st_uid != ::geteuid()) {
-    return "belongs to another user";
+    return fmt::format("'{}' belongs to another user", name);
   }
-  return (status.st_mode & S_IWOTH) != 0 ? "can be written by every user" : "";
+  return (status.st_mode & S_IWOTH) != 0 ? fmt::format("'{}' can be written by every user", name) : "";
 }
 
-/// The first of these that may be somebody else's, and why: "'runs/a' belongs to another user"; "": none.
-std::string first_not_own(const std::vector<std::filesystem::path>& paths) {
-  for (const std::filesystem::path& path : paths) {
-    if (const std::string foreign = not_own(path); !foreign.empty()) {
-      return fmt::format("'{}' {}", path.string(), foreign);
+/// A plug-in as a word or a file names it: FILE, or FILE#sha256=DIGITS.
+nn::PluginRecord plugin_named(const std::string& text) {
+  const size_t mark = text.rfind(kHashMark);
+  return mark == std::string::npos ? nn::PluginRecord{.file = text, .sha256 = ""}
+                                   : nn::PluginRecord{text.substr(0, mark), text.substr(mark + kHashMark.size())};
+}
+
+/// Loads what stands behind --plugin.
+void load_given(const nn::PluginRecord& named) {
+  if (named.sha256.empty()) {
+    nn::load_plugin(named.file);
+    return;
+  }
+  auto library = std::make_unique<nn::PluginFile>(named.file);
+  check(library->record().sha256 == named.sha256, "plugin", "{}: expected a file with SHA-256 {}, got {}", named.file,
+        excerpt(named.sha256), library->record().sha256);
+  nn::load_plugin(std::move(library));
+}
+
+/// Why a library that the file `by` names is not loaded; "": it is the user's, and the one that is recorded there.
+std::string reason_against(const nn::PluginRecord& named, const nn::PluginFile& library,
+                           const std::filesystem::path& by, bool dry_run) {
+  const std::string& file = library.record().file;
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (dry_run) {
+    return "a dry run loads none that a file names";
+  }
+  if (named.sha256.empty()) {
+    return "no SHA-256 of it is recorded there";
+  }
+  if (!std::filesystem::path(named.file).is_absolute()) {
+    return "its name there is no absolute path";
+  }
+  for (const std::string& foreign : {not_own(resumed_folder(by), resumed_folder(by)), not_own(by, by),
+                                     not_own(folder, folder), not_own(file, library.descriptor_path())}) {
+    if (!foreign.empty()) {
+      return foreign;
     }
   }
-  return "";
+  return named.sha256 == library.record().sha256 ? "" : "the recorded SHA-256 is " + excerpt(named.sha256);
 }
 
-/// Loads what a file names, unless there is a reason not to.
-void load_named(const nn::PluginRecord& plugin, const std::string& by, const std::string& reason) {
-  const std::filesystem::path library = plugin.file;
-  const std::string against = reason.empty() ? first_not_own({library.parent_path(), library}) : reason;
-  check(against.empty(), kOp, "{} names the plug-in {}, which is code and is not loaded, since {}: {} {} loads it", by,
-        train::plugins_text({plugin}), against, kOption, plugin.file);
-  train::say("plug-in {}, which {} names\n", train::plugins_text({plugin}), by);
-  nn::load_plugin(plugin.file);
+/// Loads what the file `by` names, or nothing where there is a reason not to load one of them.
+void load_named(const std::vector<nn::PluginRecord>& plugins, const std::filesystem::path& by, bool dry_run) {
+  std::vector<std::unique_ptr<nn::PluginFile>> libraries;
+  std::vector<std::string> files;
+  for (const nn::PluginRecord& named : plugins) {
+    libraries.push_back(std::make_unique<nn::PluginFile>(std::filesystem::absolute(by).parent_path() / named.file));
+    files.push_back(libraries.back()->record().file);
+  }
+  const std::string all = fmt::format("{}", fmt::join(files, ","));
+  for (size_t i = 0; i < plugins.size(); ++i) {
+    const std::string against = reason_against(plugins[i], *libraries[i], by, dry_run);
+    check(against.empty(), kOp, "'{}' names the plug-in {}, which is code and is not loaded, since {}: {} {} loads it",
+          by.string(), train::plugins_text({libraries[i]->record()}), against, kOption,
+          lab::shell_word(excerpt(all, all.size())));
+  }
+  for (std::unique_ptr<nn::PluginFile>& library : libraries) {
+    train::say("plug-in {}, which '{}' names\n", train::plugins_text({library->record()}), by.string());
+    nn::load_plugin(std::move(library));
+  }
 }
 
-constexpr const char* kDryRun = "a dry run loads none that a file names";
-
-/// The plug-ins of a --config file. False: it names none.
-bool load_from_config(const std::filesystem::path& file, bool dry_run) {
-  std::vector<std::string> names;
+/// What a --config file names.
+std::vector<nn::PluginRecord> configured_plugins(const std::filesystem::path& file, bool& dry_run) {
+  std::vector<nn::PluginRecord> plugins;
   for (const ConfigLine& line : read_config(kOp, file)) {
     if (line.name == "plugin") {
-      names = split_list(line.value);
+      for (const std::string& text : split_list(line.value)) {
+        plugins.push_back(plugin_named(text));
+      }
     }
     dry_run = dry_run || (line.name == "dry-run" && line.value != "false");
   }
-  const std::string foreign = not_own(file);
-  for (const std::string& name : names) {
-    const nn::PluginRecord plugin = nn::read_plugin(std::filesystem::absolute(file).parent_path() / name);
-    load_named(plugin, "'" + file.string() + "'", dry_run ? kDryRun : foreign.empty() ? "" : "that file " + foreign);
-  }
-  return !names.empty();
+  return plugins;
 }
 
 /// What the run behind --resume records; empty where there is nothing to be read, which the command itself complains
@@ -107,34 +149,16 @@ std::vector<nn::PluginRecord> recorded_plugins(const std::filesystem::path& give
   }
 }
 
-void load_from_run(const std::filesystem::path& given, bool dry_run) {
-  std::filesystem::path file;
-  const std::vector<nn::PluginRecord> plugins = recorded_plugins(given, file);
-  const std::filesystem::path folder = resumed_folder(given);
-  const auto reason_against = [&](const nn::PluginRecord& plugin) -> std::string {
-    if (dry_run) {
-      return kDryRun;
-    }
-    if (const std::string foreign = first_not_own({folder, file}); !foreign.empty()) {
-      return foreign;
-    }
-    if (!std::filesystem::path(plugin.file).is_absolute()) {
-      return "its name is no absolute path";
-    }
-    const std::string sha256 = nn::read_plugin(plugin.file).sha256;
-    return sha256 == plugin.sha256 ? "" : fmt::format("the file is another one now (sha256 {})", sha256);
-  };
-  for (const nn::PluginRecord& plugin : plugins) {
-    load_named(plugin, "'" + file.string() + "'", reason_against(plugin));
-  }
-}
-
 }  // namespace
 
 std::vector<nn::PluginRecord> plugins_of(const train::Checkpoint& checkpoint, const std::filesystem::path& file) {
   const auto found = checkpoint.options.find(train::kPluginsKey);
   return found == checkpoint.options.end() ? std::vector<nn::PluginRecord>()
                                            : train::plugins_from_json(found->second, "train: " + file.string());
+}
+
+std::string recorded_word(const nn::PluginRecord& plugin) {
+  return plugin.file + std::string(kHashMark) + plugin.sha256;
 }
 
 void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins) {
@@ -155,23 +179,23 @@ void check_norm_is_loaded(std::string_view op, const std::string& norm, const st
 
 void load_plugins(const std::vector<std::string>& words) {
   const std::vector<std::string> given = given_plugins(words);
-  for (const std::string& file : given) {
-    if (!file.empty()) {  // the parser complains
-      nn::load_plugin(file);
+  for (const std::string& text : given) {
+    if (!text.empty()) {  // the parser complains
+      load_given(plugin_named(text));
     }
   }
   if (!given.empty() || words.empty() || words.front() != kOp) {
     return;
   }
   // Whatever may mean it in one of the parser's spellings: --dry-run=1.
-  const bool dry_run =
-      std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--dry-run"); });
-  if (const std::string config = value_in(words, kConfigOption); !config.empty() && load_from_config(config, dry_run)) {
-    return;
+  bool dry_run = std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--dry-run"); });
+  std::filesystem::path by = value_in(words, kConfigOption);
+  std::vector<nn::PluginRecord> plugins =
+      by.empty() ? std::vector<nn::PluginRecord>() : configured_plugins(by, dry_run);
+  if (const std::string resume = value_in(words, "--resume"); plugins.empty() && !resume.empty()) {
+    plugins = recorded_plugins(resume, by);
   }
-  if (const std::string resume = value_in(words, "--resume"); !resume.empty()) {
-    load_from_run(resume, dry_run);
-  }
+  load_named(plugins, by, dry_run);
 }
 
 }  // namespace norma::cli

@@ -13,12 +13,15 @@ namespace norma::cli {
 /// Loads the plug-ins of a command line, which has no name of the program in front, before there are options: the norms
 /// that they register stand in the help, and their names are valid.
 ///
-/// A plug-in is code. Those behind --plugin are loaded. Without any, `train` also loads what files name, and says so:
-/// - the lines `plugin` of a --config file that belongs to the user; relative names are relative to its folder;
-/// - what the checkpoint behind --resume records, where its folder belongs to the user and the library's SHA-256 is the
-///   recorded one.
-/// Whatever else a file names, and all of it with --dry-run, throws Error with the library, its SHA-256 and the reason.
+/// A plug-in is code. Those behind --plugin are loaded: FILE, or FILE#sha256=DIGITS, which has to have that SHA-256.
+/// Without any, `train` also loads what a --config file or the checkpoint behind --resume records, and says so. The
+/// record has to have an absolute path and the SHA-256 that the library has, and file and library, each with its
+/// folder, have to belong to the user. Whatever else a file names, and all of it with --dry-run, throws Error with the
+/// library, its SHA-256 and the reason.
 void load_plugins(const std::vector<std::string>& words);
+
+/// How args.toml records a plug-in: FILE#sha256=DIGITS.
+std::string recorded_word(const nn::PluginRecord& plugin);
 
 /// Throws Error "OP: norm 'my' comes from a plug-in, which is not loaded: add --plugin FILE,…" for a norm that nobody
 /// has registered here and one of these plug-ins did, by the records of a run.

@@ -88,7 +88,7 @@ int run(const State& state) {
     lock.emplace("report", output);
     check_free();  // another process may have written meanwhile
   }
-  lab::write_report(parts, output);
+  lab::write_report(parts, *lock);
   train::say("{}\nreport: {}\n", lab::to_table(parts), (output / "report.html").string());
   return kSuccess;
 }

@@ -4,6 +4,7 @@
 #include "core/excerpt.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,7 +30,7 @@ std::string_view kind_of(mode_t mode) {
 }  // namespace
 
 InputFile::InputFile(std::string_view op, const std::filesystem::path& file, uint64_t limit)
-    : op_(op), name_(file.string()) {
+    : op_(op), name_(file.string()), limit_(limit) {
   // `failed` is an argument, so that errno is read after the call.
   const auto check_done = [&](bool failed) { check(!failed, op_, "cannot open {}: {}", name_, std::strerror(errno)); };
   const auto check_regular = [&](const struct stat& status) {
@@ -73,19 +74,26 @@ size_t InputFile::read(void* bytes, size_t count) {
   return done;
 }
 
-std::string read_text_file(std::string_view op, const std::filesystem::path& file, uint64_t limit) {
+std::string InputFile::read_rest() {
   constexpr size_t kChunk = size_t{1} << 16;
-  InputFile input(op, file, limit);
   // The size is asked for, not believed: the file may grow, and files of /proc say 0.
-  std::string text;
+  std::string bytes;
   for (size_t got = kChunk; got == kChunk;) {
-    const size_t before = text.size();
-    check(before <= limit, op, "cannot read {}: expected at most {}, got more", file.string(), byte_text(limit));
-    text.resize(before + kChunk);
-    got = input.read(text.data() + before, kChunk);
-    text.resize(before + got);
+    const size_t before = bytes.size();
+    check(before <= limit_, op_, "cannot read {}: expected at most {}, got more", name_, byte_text(limit_));
+    bytes.resize(before + kChunk);
+    got = read(bytes.data() + before, kChunk);
+    bytes.resize(before + got);
   }
-  return text;
+  return bytes;
+}
+
+std::string InputFile::descriptor_path() const {
+  return fmt::format("/proc/self/fd/{}", descriptor_);
+}
+
+std::string read_text_file(std::string_view op, const std::filesystem::path& file, uint64_t limit) {
+  return InputFile(op, file, limit).read_rest();
 }
 
 }  // namespace norma

@@ -25,10 +25,16 @@ class InputFile {
   /// Reads `count` bytes, less only at the end of the file, and returns how many. Throws Error "op: cannot read FILE:
   /// …".
   size_t read(void* bytes, size_t count);
+  /// Reads what is left. Throws as read(), and Error for more than `limit` bytes.
+  std::string read_rest();
+
+  /// A path of the open file itself, whatever its name stands for by now: "/proc/self/fd/7".
+  [[nodiscard]] std::string descriptor_path() const;
 
  private:
   std::string op_;
   std::string name_;
+  uint64_t limit_;
   int descriptor_ = -1;
   uint64_t size_ = 0;
 };

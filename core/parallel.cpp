@@ -18,14 +18,29 @@ constexpr int kMaxThreads = 1024;
 
 namespace {
 
+/// Throws OutOfMemory unless the stacks of so many threads have room.
+void check_room(size_t threads, size_t stack) {
+  const size_t bytes = threads * stack;
+  if (bytes > 0 && !make_room(bytes)) {
+    throw OutOfMemory(fmt::format("threads: the stacks of {} threads: {}", num_threads(),
+                                  no_room_text(bytes, static_cast<size_t>(allocator(kCpu).statistics().allocated))));
+  }
+}
+
 /// The bytes of addresses that the stack of one thread of the runtime takes; 0 in a process whose addresses are not
-/// limited.
+/// limited. The runtime (libgomp) tells nobody what OMP_STACKSIZE says, so that a thread of it is started and asked.
 size_t limited_stack_bytes() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
     return 0;
   }
   size_t bytes = 0;
+  pthread_attr_t defaults;
+  if (pthread_getattr_default_np(&defaults) == 0) {
+    pthread_attr_getstacksize(&defaults, &bytes);
+    pthread_attr_destroy(&defaults);
+  }
+  check_room(1, bytes);
 #pragma omp parallel num_threads(2)
   {
     pthread_attr_t attributes;
@@ -46,11 +61,7 @@ void ensure_threads() {
     return;
   }
   static const size_t stack = limited_stack_bytes();
-  const auto bytes = static_cast<size_t>(num_threads() - 1) * stack;
-  if (bytes > 0 && !make_room(bytes)) {
-    throw OutOfMemory(fmt::format("threads: the stacks of {} threads: {}", num_threads(),
-                                  no_room_text(bytes, static_cast<size_t>(allocator(kCpu).statistics().allocated))));
-  }
+  check_room(static_cast<size_t>(num_threads() - 1), stack);
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "data/jpeg_file.h"
 
+#include "core/excerpt.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -23,6 +27,12 @@ constexpr uint8_t kScan = 0xDA;
 constexpr int64_t kMostDecodedBlocks = int64_t{1} << 26;
 constexpr int64_t kMostScansOfBlock = 32;
 constexpr int64_t kFewBlocks = int64_t{1} << 22;
+
+/// Where several scans make the pixels, a decoder keeps two bytes for each value of each block until the last has come.
+/// A block may take so few bits that a file asks for a thousand times its size. Photographs ask for 10 to 60 times.
+constexpr int64_t kBytesOfBlock = 128;
+constexpr int64_t kMostBytesOfByte = 128;
+constexpr int64_t kFewBytes = int64_t{1} << 28;
 
 uint8_t byte_at(std::string_view bytes, size_t i) {
   return static_cast<uint8_t>(bytes[i]);
@@ -124,12 +134,16 @@ struct Frame {
            divide_up(divide_up(height * component.down, most_down), 8);
   }
 
-  [[nodiscard]] int64_t most_decoded_blocks() const {
-    int64_t blocks = 0;
+  [[nodiscard]] int64_t blocks() const {
+    int64_t sum = 0;
     for (size_t i = 0; i < count; ++i) {
-      blocks += blocks_of(components[i]);
+      sum += blocks_of(components[i]);
     }
-    return std::min(kMostDecodedBlocks, std::max(kFewBlocks, kMostScansOfBlock * blocks));
+    return sum;
+  }
+
+  [[nodiscard]] int64_t most_decoded_blocks() const {
+    return std::min(kMostDecodedBlocks, std::max(kFewBlocks, kMostScansOfBlock * blocks()));
   }
 
   std::string read(const Segment& segment) {
@@ -176,6 +190,7 @@ struct Frame {
 struct Scan {
   int64_t blocks = 0;       ///< that it decodes
   int64_t fewest_bits = 0;  ///< that they take
+  bool is_part = false;     ///< others add to the same pixels, and all have to be kept until then
 
   /// Takes over an SOS segment: the components, each with its number and two tables, and which of the coefficients
   /// come.
@@ -184,6 +199,7 @@ struct Scan {
     if (listed < 1 || listed > frame.count || content.size() < 4 + 2 * listed) {
       return "a scan has no header";
     }
+    is_part = frame.progressive || listed < frame.count;
     const bool has_dc = !frame.progressive || byte_at(content, 1 + 2 * listed) == 0;
     const bool has_ac = !frame.progressive || !has_dc;
     const bool refines = frame.progressive && byte_at(content, 3 + 2 * listed) >> 4 != 0;
@@ -265,6 +281,11 @@ std::string fault_of_jpeg(std::string_view bytes) {
     }
     if (fault.empty() && decoded > frame.most_decoded_blocks()) {
       fault = "it has more scans than an image of its size needs";
+    }
+    if (const int64_t kept = scan.is_part ? kBytesOfBlock * frame.blocks() : 0;
+        fault.empty() && kept > std::max(kFewBytes, kMostBytesOfByte * static_cast<int64_t>(bytes.size()))) {
+      fault = fmt::format("its scans take {} of memory, which a file of {} may not ask for",
+                          byte_text(static_cast<uint64_t>(kept)), byte_text(bytes.size()));
     }
     if (!fault.empty()) {
       return fault;

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <vector>
 
 namespace norma::nn {
@@ -43,9 +44,14 @@ inline constexpr PluginAbi kPluginAbi{
 };
 
 /// Loads a plug-in, which registers its norms, and keeps it until the program ends. That runs code of the file. Throws
-/// Error as read_plugin(), for a file that cannot be loaded, that is no plug-in or was built for another Norma, that
+/// Error as PluginFile, for a file that cannot be loaded, that is no plug-in or was built for another Norma, that
 /// registers nothing or a name that is taken, and what its registration throws.
 void load_plugin(const std::filesystem::path& file);
+
+/// Loads a file that is open, and so the bytes that its record is of, whatever stands under its name by now. Throws as
+/// the above. The system's loader sees no folder of this file: a library that it wants from $ORIGIN, which no record is
+/// of, is not found.
+void load_plugin(std::unique_ptr<PluginFile> file);
 
 /// Those that are loaded, in the order in which they were.
 const std::vector<PluginRecord>& loaded_plugins();

@@ -1,7 +1,6 @@
 #include "nn/plugin_file.h"
 
 #include "core/error.h"
-#include "core/input_file.h"
 #include "core/sha256.h"
 
 #include <elf.h>
@@ -52,10 +51,10 @@ void check_library(const std::string& file, std::string_view bytes) {
 
 }  // namespace
 
-PluginRecord read_plugin(const std::filesystem::path& file) {
-  const std::string bytes = read_text_file(kOp, file, kMaxBytes);
+PluginFile::PluginFile(const std::filesystem::path& file) : input_(kOp, file, kMaxBytes) {
+  const std::string bytes = input_.read_rest();
   check_library(file.string(), bytes);
-  return {.file = std::filesystem::absolute(file).lexically_normal().string(), .sha256 = sha256(bytes)};
+  record_ = {.file = std::filesystem::absolute(file).lexically_normal().string(), .sha256 = sha256(bytes)};
 }
 
 }  // namespace norma::nn

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/input_file.h"
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,8 +15,21 @@ struct PluginRecord {
   std::vector<std::string> norms = {};  ///< that it registered
 };
 
-/// Reads the file of a plug-in, and loads nothing. Throws Error for a file that cannot be read, is not a regular one,
-/// is no shared library for this machine, or ends early: the system's loader would wait for ever or crash.
-PluginRecord read_plugin(const std::filesystem::path& file);
+/// The file of a plug-in, open and checked. Nothing of it is loaded.
+class PluginFile {
+ public:
+  /// Throws Error for a file that cannot be read, is not a regular one, is no shared library for this machine, or ends
+  /// early: the system's loader would wait for ever or crash.
+  explicit PluginFile(const std::filesystem::path& file);
+
+  /// Of the bytes of the open file. Norms are known when it is loaded.
+  [[nodiscard]] const PluginRecord& record() const { return record_; }
+  /// A path of the open file itself, whatever its name stands for by now.
+  [[nodiscard]] std::string descriptor_path() const { return input_.descriptor_path(); }
+
+ private:
+  InputFile input_;
+  PluginRecord record_;
+};
 
 }  // namespace norma::nn

@@ -63,37 +63,41 @@ void HeldFolder::check_in_place() const {
         op_, "'{}' was moved or removed while results were written into it: nothing more is written", folder_.string());
 }
 
-FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder) : folder_(op, folder) {
+void HeldFolder::write_text(const std::string& name, std::string_view text) const {
+  check_in_place();
+  write_text_file(op_, folder_ / name, text);
+}
+
+FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder) : HeldFolder(op, folder) {
   for (;;) {
-    const int descriptor =
-        ::openat(folder_.descriptor(), kLockName, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
+    const int opened = ::openat(descriptor(), kLockName, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (opened < 0) {
       cannot_write(op, folder / kLockName, errno);
     }
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      const std::string process = holder(descriptor);
-      ::close(descriptor);
+    if (::flock(opened, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      const std::string process = holder(opened);
+      ::close(opened);
       fail(op, "'{}' is being written by another process{}: wait for it, or choose another output folder",
            folder.string(), process.empty() ? "" : " (" + process + ")");
     }
-    if (is_named(descriptor, folder_.descriptor())) {
-      descriptor_ = descriptor;
+    if (is_named(opened, descriptor())) {
+      lock_ = opened;
       break;
     }
-    ::close(descriptor);
+    ::close(opened);
   }
   const std::string process = std::to_string(::getpid()) + "\n";
   // For the other's error text only: a full disk does not matter.
-  if (::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, process.data(), process.size(), 0) < 0) {
+  if (::ftruncate(lock_, 0) == 0 && ::pwrite(lock_, process.data(), process.size(), 0) < 0) {
     errno = 0;
   }
 }
 
 FolderLock::~FolderLock() {
-  if (is_named(descriptor_, folder_.descriptor())) {
-    ::unlinkat(folder_.descriptor(), kLockName, 0);
+  if (is_named(lock_, descriptor())) {
+    ::unlinkat(descriptor(), kLockName, 0);
   }
-  ::close(descriptor_);
+  ::close(lock_);
 }
 
 }  // namespace norma::train

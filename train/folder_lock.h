@@ -19,6 +19,9 @@ class HeldFolder {
   /// Before each write: throws Error "op: 'FOLDER' was moved or removed …" when the name stands for another folder, or
   /// none.
   void check_in_place() const;
+  /// Writes a file into the folder, as write_text_file(). Throws as the above.
+  void write_text(const std::string& name, std::string_view text) const;
+  [[nodiscard]] const std::filesystem::path& path() const { return folder_; }
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
  private:
@@ -32,7 +35,7 @@ inline constexpr const char* kLockName = ".norma-lock";
 
 /// While one lives, no other process gets one of the same folder: for what writes its results there. It is a lock of
 /// the system on the file kLockName, which ends with the process, however that ends.
-class FolderLock {
+class FolderLock : public HeldFolder {
  public:
   /// Throws Error "op: 'FOLDER' is being written by another process (PID)", and Error when the folder cannot be
   /// written. A file system without locks lets everybody in.
@@ -41,12 +44,8 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  /// See HeldFolder.
-  void check_in_place() const { folder_.check_in_place(); }
-
  private:
-  HeldFolder folder_;
-  int descriptor_ = -1;
+  int lock_ = -1;
 };
 
 }  // namespace norma::train

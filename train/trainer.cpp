@@ -248,8 +248,7 @@ TrainResult Trainer::run() {
       const std::filesystem::path file = options_.output / "cast_policy.toml";
       check_replaceable("train", file, "the cast policy of a training run",
                         [&](std::string_view beginning) { return beginning.starts_with(kHead); });
-      lock_->check_in_place();
-      write_text_file("train", file, fmt::format("{}{}", kHead, nn::to_text(precision_.policy)));
+      lock_->write_text(file.filename(), fmt::format("{}{}", kHead, nn::to_text(precision_.policy)));
     }
     if (!options_.arguments.empty()) {
       const std::filesystem::path file = options_.output / "args.toml";
@@ -257,8 +256,7 @@ TrainResult Trainer::run() {
         return beginning.substr(0, beginning.find('\n')) ==
                std::string_view(options_.arguments).substr(0, options_.arguments.find('\n'));
       });
-      lock_->check_in_place();
-      write_text_file("train", file, options_.arguments);
+      lock_->write_text(file.filename(), options_.arguments);
     }
   }
   TrainResult result;

@@ -3,7 +3,6 @@
 #include "data/json.h"
 #include "lab/audit/cases.h"
 #include "lab/report/text_table.h"
-#include "train/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -124,11 +123,11 @@ std::string to_json(const Audit& audit) {
   return data::json_text(json, 1) + "\n";
 }
 
-void write_report(const Audit& audit, const std::filesystem::path& folder) {
-  train::write_text_file("audit", folder / "results.json", to_json(audit));
-  train::write_text_file("audit", folder / "results.csv", to_csv(audit));
-  train::write_text_file("audit", folder / "costs.csv", costs_to_csv(audit));
-  train::write_text_file("audit", folder / "table.txt", to_table(audit));
+void write_report(const Audit& audit, const train::HeldFolder& folder) {
+  folder.write_text("results.json", to_json(audit));
+  folder.write_text("results.csv", to_csv(audit));
+  folder.write_text("costs.csv", costs_to_csv(audit));
+  folder.write_text("table.txt", to_table(audit));
 }
 
 }  // namespace norma::lab::audit

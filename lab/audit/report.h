@@ -1,8 +1,8 @@
 #pragma once
 
 #include "lab/audit/audit.h"
+#include "train/folder_lock.h"
 
-#include <filesystem>
 #include <string>
 
 namespace norma::lab::audit {
@@ -17,7 +17,7 @@ std::string costs_to_csv(const Audit& audit);
 /// Everything. Errors that are no numbers are "inf", "-inf" or "nan".
 std::string to_json(const Audit& audit);
 
-/// Writes table.txt, results.csv, costs.csv and results.json into a folder. Throws Error that names the file.
-void write_report(const Audit& audit, const std::filesystem::path& folder);
+/// Writes table.txt, results.csv, costs.csv and results.json into a folder. Throws Error as HeldFolder.
+void write_report(const Audit& audit, const train::HeldFolder& folder);
 
 }  // namespace norma::lab::audit

@@ -3,7 +3,6 @@
 #include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/report/text_table.h"
-#include "train/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -222,12 +221,13 @@ std::string to_gnuplot(const Sweep& sweep) {
   return script;
 }
 
-bool write_report(const Sweep& sweep, const std::filesystem::path& folder) {
-  train::write_text_file("bench-norms", folder / "results.csv", to_csv(sweep));
-  train::write_text_file("bench-norms", folder / "results.json", to_json(sweep));
-  train::write_text_file("bench-norms", folder / "table.txt", to_table(sweep));
-  train::write_text_file("bench-norms", folder / "share.gp", to_gnuplot(sweep));
-  return run_gnuplot(folder);
+bool write_report(const Sweep& sweep, const train::HeldFolder& folder) {
+  folder.write_text("results.csv", to_csv(sweep));
+  folder.write_text("results.json", to_json(sweep));
+  folder.write_text("table.txt", to_table(sweep));
+  folder.write_text("share.gp", to_gnuplot(sweep));
+  folder.check_in_place();
+  return run_gnuplot(folder.path());
 }
 
 }  // namespace norma::lab::bench

@@ -3,9 +3,9 @@
 #include "core/memory_format.h"
 #include "core/tensor.h"
 #include "train/environment.h"
+#include "train/folder_lock.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -82,7 +82,7 @@ std::string to_gnuplot(const Sweep& sweep);
 /// All of it with the command, the machine and the device.
 std::string to_json(const Sweep& sweep);
 /// results.csv, results.json, table.txt, share.gp, and, where gnuplot is installed, share-<dtype>.png. Returns whether
-/// it drew them.
-bool write_report(const Sweep& sweep, const std::filesystem::path& folder);
+/// it drew them. Throws Error as HeldFolder.
+bool write_report(const Sweep& sweep, const train::HeldFolder& folder);
 
 }  // namespace norma::lab::bench

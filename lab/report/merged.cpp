@@ -5,7 +5,6 @@
 #include "data/json.h"
 #include "lab/report/page.h"
 #include "lab/report/text_table.h"
-#include "train/output.h"
 
 #include <fmt/format.h>
 
@@ -203,11 +202,11 @@ std::string to_markdown(const Parts& parts) {
   return to_markdown(page_of(parts));
 }
 
-void write_report(const Parts& parts, const std::filesystem::path& folder) {
-  train::write_text_file("report", folder / "results.csv", to_csv(parts));
-  train::write_text_file("report", folder / "report.html", to_html(parts));
-  train::write_text_file("report", folder / "report.md", to_markdown(parts));
-  train::write_text_file("report", folder / "results.json", to_json(parts));
+void write_report(const Parts& parts, const train::HeldFolder& folder) {
+  folder.write_text("results.csv", to_csv(parts));
+  folder.write_text("report.html", to_html(parts));
+  folder.write_text("report.md", to_markdown(parts));
+  folder.write_text("results.json", to_json(parts));
 }
 
 }  // namespace norma::lab

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/report/report.h"
+#include "train/folder_lock.h"
 
 #include <filesystem>
 #include <string>
@@ -33,7 +34,7 @@ std::string to_json(const Parts& parts);
 std::string to_html(const Parts& parts);
 std::string to_markdown(const Parts& parts);
 
-/// Writes results.csv, report.html, report.md and last results.json into a folder. Throws Error that names the file.
-void write_report(const Parts& parts, const std::filesystem::path& folder);
+/// Writes results.csv, report.html, report.md and last results.json into a folder. Throws Error as HeldFolder.
+void write_report(const Parts& parts, const train::HeldFolder& folder);
 
 }  // namespace norma::lab

@@ -329,9 +329,10 @@ std::string to_csv(const Comparison& comparison) {
 void write_report(const Comparison& comparison, const std::filesystem::path& folder, const train::FolderLock* lock) {
   const auto write = [&](const char* name, const std::string& text) {
     if (lock != nullptr) {
-      lock->check_in_place();
+      lock->write_text(name, text);
+    } else {
+      train::write_text_file("compare", folder / name, text);
     }
-    train::write_text_file("compare", folder / name, text);
   };
   write("results.json", to_json(comparison));
   write("results.csv", to_csv(comparison));

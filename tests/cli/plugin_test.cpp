@@ -93,7 +93,9 @@ TEST_CASE("norma train --plugin: a checkpoint is read again with it, and not wit
   const Outcome again = run_norma(folder.path(), "train --config o/args.toml --output p");
   CHECK_MESSAGE(again.code == 0, again.err);
   CHECK_MESSAGE(again.out.starts_with(named + "o/args.toml' names\n"), again.out);
-  CHECK(read_file(folder / "p/args.toml").find("\nplugin = [\"" + plugin("by_spec") + "\"]\n") != std::string::npos);
+  CHECK(read_file(folder / "p/args.toml")
+            .find(fmt::format("\nplugin = [\"{}#sha256={}\"]\n", plugin("by_spec"),
+                              sha256(read_file(plugin("by_spec"))))) != std::string::npos);
   // Its norms stand in the help.
   CHECK(run_norma(folder.path(), "train --help" + loaded).out.find("column") != std::string::npos);
 }
@@ -145,7 +147,7 @@ TEST_CASE("norma train --resume, --config: the code of a plug-in that a file nam
   const TemporaryFolder folder;
   const std::string library = (folder / "mine.so").string();
   std::filesystem::copy_file(plugin("by_spec"), library);
-  const std::string hash = sha256(read_file(library));
+  std::string hash = sha256(read_file(library));
   const std::string train = "train --model convnext_atto --norm column " + kTiny;
   REQUIRE(run_norma(folder.path(), train + "--output o --plugin mine.so").code == 0);
   const auto refused = [&](const std::string& arguments) {
@@ -167,8 +169,6 @@ TEST_CASE("norma train --resume, --config: the code of a plug-in that a file nam
   CHECK(refused("--config o/args.toml --dry-run=1") == text("o/args.toml", dry));
   CHECK(refused("--resume o --dry-run=true") == text("o/last.safetensors", dry));
   CHECK(run_norma(folder.path(), "train --resume o --dry-run --plugin mine.so").code == 0);
-  // What stands in args.toml does not hold: the checkpoint knows the hash.
-  test::write_file(folder / "o/args.toml", read_file(folder / "o/args.toml") + "\n");
 
   std::filesystem::permissions(folder / "o", std::filesystem::perms::all);
   CHECK(refused("--resume o") == text("o/last.safetensors", "'o' can be written by every user"));
@@ -177,18 +177,26 @@ TEST_CASE("norma train --resume, --config: the code of a plug-in that a file nam
     REQUIRE(::chown((folder / "o").c_str(), 12345, 12345) == 0);
     CHECK(refused("--resume o") == text("o/last.safetensors", "'o' belongs to another user"));
     CHECK(refused("--resume o/last.safetensors") == text("o/last.safetensors", "'o' belongs to another user"));
-    REQUIRE(::chown((folder / "o/args.toml").c_str(), 12345, 12345) == 0);
-    CHECK(refused("--config o/args.toml --output p") == text("o/args.toml", "that file belongs to another user"));
+    CHECK(refused("--config o/args.toml --output p") == text("o/args.toml", "'o' belongs to another user"));
     CHECK(run_norma(folder.path(), "train --resume o --plugin mine.so").code == 0);
     REQUIRE(::chown((folder / "o").c_str(), 0, 0) == 0);
+    REQUIRE(::chown((folder / "o/args.toml").c_str(), 12345, 12345) == 0);
+    CHECK(refused("--config o/args.toml --output p") == text("o/args.toml", "'o/args.toml' belongs to another user"));
+    REQUIRE(::chown((folder / "o/args.toml").c_str(), 0, 0) == 0);
+    REQUIRE(::chown(library.c_str(), 12345, 12345) == 0);
+    CHECK(refused("--config o/args.toml --output p") ==
+          text("o/args.toml", "'" + library + "' belongs to another user"));
+    REQUIRE(::chown(library.c_str(), 0, 0) == 0);
   }
 
   // Another library of that name is not the one of the run.
   std::filesystem::copy_file(plugin("by_ops"), library, std::filesystem::copy_options::overwrite_existing);
-  const std::string changed = sha256(read_file(library));
-  CHECK(refused("--resume o") ==
-        text("o/last.safetensors", fmt::format("the file is another one now (sha256 {})", changed)));
+  const std::string recorded = "the recorded SHA-256 is " + hash;
+  hash = sha256(read_file(library));
+  CHECK(refused("--resume o") == text("o/last.safetensors", recorded));
+  CHECK(refused("--config o/args.toml --output p") == text("o/args.toml", recorded));
   std::filesystem::copy_file(plugin("by_spec"), library, std::filesystem::copy_options::overwrite_existing);
+  hash = sha256(read_file(library));
   std::filesystem::remove(folder / "o/args.toml");
   const Outcome resumed = run_norma(folder.path(), "train --resume o --images 12");
   CHECK_MESSAGE(resumed.code == 0, resumed.err);
@@ -202,15 +210,52 @@ TEST_CASE("norma train --resume, --config: the code of a plug-in that a file nam
                                    library, hash, (folder / "other.so").string())) != std::string::npos);
 }
 
-TEST_CASE("norma train --config: the relative name of a plug-in is relative to the file") {
+TEST_CASE(
+    "norma train --config: a plug-in is loaded by its whole path and SHA-256, or by --plugin on the command line") {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "d");
-  std::filesystem::copy_file(plugin("by_spec"), folder / "d/mine.so");
-  std::filesystem::copy_file(plugin("throwing"), folder / "mine.so");
-  test::write_file(folder / "d/a.toml", "plugin = \"mine.so\"\n");
-  const Outcome outcome =
-      run_norma(folder.path(), "train --config d/a.toml --model convnext_atto --norm column " + kTiny + "--output o");
-  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  const std::string first = (folder / "d/a.so").string();
+  const std::string second = (folder / "d/b.so").string();
+  std::filesystem::copy_file(plugin("by_spec"), first);
+  std::filesystem::copy_file(plugin("by_ops"), second);
+  const auto recorded = [](const std::string& file) {
+    return fmt::format("{}#sha256={}", file, sha256(read_file(file)));
+  };
+  const std::string train = "train --config d/a.toml --model convnext_atto --norm absolute " + kTiny;
+  const auto refused = [&](const std::string& list, const std::string& library, const std::string& reason,
+                           const std::string& words) {
+    test::write_file(folder / "d/a.toml", fmt::format("plugin = [{}]\n", list));
+    const Outcome outcome = run_norma(folder.path(), train + "--output o");
+    CHECK(outcome.code == 2);
+    CHECK(outcome.out.empty());
+    CHECK(
+        outcome.err ==
+        fmt::format("norma: train: 'd/a.toml' names the plug-in {} (sha256 {}), which is code and is not loaded, since "
+                    "{}: --plugin {} loads it\n",
+                    library, sha256(read_file(library)), reason, words));
+    CHECK_FALSE(std::filesystem::exists(folder / "o"));
+  };
+  // A name of the user's own files, and one of an archive that was unpacked and brings its library along.
+  refused("\"" + second + "\"", second, "no SHA-256 of it is recorded there", second);
+  refused("\"b.so#sha256=" + sha256(read_file(second)) + "\"", second, "its name there is no absolute path", second);
+  refused(fmt::format("\"{}\", \"{}\"", recorded(first), second), second, "no SHA-256 of it is recorded there",
+          first + "," + second);
+  CHECK(run_norma(folder.path(), train + "--output o --plugin d/b.so").code == 0);
+
+  // Two of them: the loader of the system must not take the second for the first.
+  test::write_file(folder / "d/a.toml", fmt::format("plugin = [\"{}\", \"{}\"]\n", recorded(first), recorded(second)));
+  const Outcome both = run_norma(folder.path(), train + "--output p");
+  CHECK_MESSAGE(both.code == 0, both.err);
+  CHECK(read_file(folder / "p/args.toml")
+            .find(fmt::format("\nplugin = [\"{}\", \"{}\"]\n", recorded(first), recorded(second))) !=
+        std::string::npos);
+  // The same library by two names is one.
+  std::filesystem::create_hard_link(second, folder / "c.so");
+  const Outcome twice = run_norma(folder.path(), fmt::format("{}--output q --plugin {},c.so", train, recorded(second)));
+  CHECK_MESSAGE(twice.code == 0, twice.err);
+  CHECK(
+      complaint(fmt::format("train --plugin {}#sha256=12ab", second)) ==
+      fmt::format("norma: plugin: {}: expected a file with SHA-256 12ab, got {}\n", second, sha256(read_file(second))));
 }
 
 TEST_CASE("norma: results and commands that repeat a run name the plug-in by its whole path and its hash") {

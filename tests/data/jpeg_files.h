@@ -44,18 +44,28 @@ inline std::string jpeg_segment(uint8_t marker, const std::string& content) {
   return std::string{'\xFF', static_cast<char>(marker)} + two_bytes(static_cast<int64_t>(content.size()) + 2) + content;
 }
 
-/// The beginning of a progressive JPEG of one grey: sizes, and tables whose only codes have one bit: "no difference"
-/// for the first coefficient, and "so many blocks have no others" with 14 bits of the number.
-inline std::string jpeg_head(int64_t height, int64_t width) {
+/// The beginning of a progressive JPEG of one grey, with components of full size: sizes, and tables whose only codes
+/// have one bit: "no difference" for the first coefficient, and "so many blocks have no others" with 14 bits of the
+/// number.
+inline std::string jpeg_head(int64_t height, int64_t width, int components = 1) {
   std::string head = "\xFF\xD8" + jpeg_segment(0xDB, std::string(1, '\0') + std::string(64, '\1'));
-  head += jpeg_segment(0xC2, '\x08' + two_bytes(height) + two_bytes(width) + std::string("\1\1\x11\0", 4));
+  std::string frame = '\x08' + two_bytes(height) + two_bytes(width) + static_cast<char>(components);
+  for (int i = 1; i <= components; ++i) {
+    frame += static_cast<char>(i) + std::string("\x11\0", 2);
+  }
+  head += jpeg_segment(0xC2, frame);
   const std::string one_code = '\1' + std::string(15, '\0');
   return head + jpeg_segment(0xC4, '\0' + one_code + '\0') + jpeg_segment(0xC4, '\x10' + one_code + '\xE0');
 }
 
-/// The first coefficients of `blocks` blocks: all 0.
-inline std::string jpeg_first_scan(int64_t blocks) {
-  return jpeg_segment(0xDA, std::string("\1\1\0\0\0\0", 6)) + std::string(static_cast<size_t>((blocks + 7) / 8), '\0');
+/// The first coefficients of `blocks` blocks of each component: all 0.
+inline std::string jpeg_first_scan(int64_t blocks, int components = 1) {
+  std::string scan(1, static_cast<char>(components));
+  for (int i = 1; i <= components; ++i) {
+    scan += static_cast<char>(i) + std::string(1, '\0');
+  }
+  return jpeg_segment(0xDA, scan + std::string(3, '\0')) +
+         std::string(static_cast<size_t>((components * blocks + 7) / 8), '\0');
 }
 
 /// The others: none. Some bytes, however many blocks there are.

@@ -316,7 +316,7 @@ TEST_CASE("audit: the report holds every measurement, timing and omission") {
   CHECK(audit.omissions[0].what == "float16 huge_1e19");
 
   const test::TemporaryFolder folder;
-  write_report(audit, folder.path());
+  write_report(audit, train::HeldFolder("audit", folder.path()));
   const std::vector<std::string> csv = lines_of(test::read_file(folder / "results.csv"));
   REQUIRE(csv.size() == 14);
   CHECK(csv[0].starts_with("norm,statistics,dtype,case,layout,sizes,output_worst,output_mean,dx_worst,"));

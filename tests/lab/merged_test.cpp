@@ -119,9 +119,20 @@ TEST_CASE("merged: a text that is no report, or one of a newer version, is an er
   CHECK_THROWS_AS(parts_from_json("{}"), Error);
 }
 
-TEST_CASE("merged: all files are written") {
+TEST_CASE("merged: all files are written, and none into a folder that took the place of theirs") {
   const TemporaryFolder folder;
-  write_report(two(), folder.path());
+  {
+    std::filesystem::create_directory(folder / "o");
+    const train::HeldFolder held("report", folder / "o");
+    std::filesystem::rename(folder / "o", folder / "moved");
+    std::filesystem::create_directory(folder / "o");
+    CHECK(error_of([&] { write_report(two(), held); }) ==
+          "report: '" + (folder / "o").string() +
+              "' was moved or removed while results were written into it: nothing more is written");
+    CHECK(std::filesystem::remove(folder / "o"));  // it is empty
+    CHECK(std::filesystem::remove(folder / "moved"));
+  }
+  write_report(two(), train::HeldFolder("report", folder.path()));
   CHECK(folder.names() == std::vector<std::string>{"report.html", "report.md", "results.csv", "results.json"});
   CHECK(read_file(folder / "report.md") == to_markdown(two()));
 }

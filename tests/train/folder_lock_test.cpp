@@ -41,14 +41,17 @@ TEST_CASE("folder lock: a folder that is moved is noticed, and one that takes it
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "o");
   auto lock = std::make_unique<FolderLock>("op", folder / "o");
-  lock->check_in_place();
+  lock->write_text("a", "here");
+  CHECK(test::read_file(folder / "o/a") == "here");
+  std::filesystem::remove(folder / "o/a");
   std::filesystem::rename(folder / "o", folder / "moved");
   const std::string moved =
       fmt::format("op: '{}' was moved or removed while results were written into it: nothing more is written",
                   (folder / "o").string());
   CHECK(error_of([&] { lock->check_in_place(); }) == moved);
   std::filesystem::create_directory(folder / "o");
-  CHECK(error_of([&] { lock->check_in_place(); }) == moved);
+  CHECK(error_of([&] { lock->write_text("a", "elsewhere"); }) == moved);
+  CHECK(std::filesystem::is_empty(folder / "o"));
   const FolderLock other("op", folder / "o");  // it is another folder
   lock.reset();
   CHECK(std::filesystem::exists(folder / "o/.norma-lock"));

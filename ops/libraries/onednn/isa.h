@@ -4,16 +4,9 @@
 
 namespace norma::onednn {
 
-/// oneDNN's bfloat16 primitives on this CPU.
-struct Bfloat16Primitives {
-  std::string_view instructions;  ///< AMX, AVX512_BF16, or AVX-512, which emulates them; "": there are none
-  bool faster = false;            ///< whether they are faster than those of float32
-};
-
-/// By the instruction sets that oneDNN may use (ONEDNN_MAX_CPU_ISA and NORMA_SIMD count), and by the maker of the CPU.
-/// The answer is a table of what was measured (docs/precision.md) and no measurement of this process: a run that goes
-/// on has to compute the same bits.
-Bfloat16Primitives bfloat16_primitives();
+/// The instructions of oneDNN's bfloat16 primitives on this CPU: AMX, AVX512_BF16, or AVX-512, which emulates them; "":
+/// there are no such primitives. ONEDNN_MAX_CPU_ISA and NORMA_SIMD count.
+std::string_view bfloat16_instructions();
 
 /// Keeps oneDNN to the instructions of NORMA_SIMD, unless ONEDNN_MAX_CPU_ISA says which to use. Has an effect before
 /// the first primitive and the first question about instruction sets only.

@@ -8,20 +8,6 @@
 
 namespace norma::onednn {
 
-namespace {
-
-/// AVX512_BF16's dot products do two multiplications per lane. AMD's processors start as many of them per cycle as
-/// float32's multiply-adds, Intel's half as many.
-bool has_fast_dot_products() {
-#if defined(__x86_64__)
-  return __builtin_cpu_is("amd") != 0;
-#else
-  return false;
-#endif
-}
-
-}  // namespace
-
 void limit_instruction_sets() {
   static const bool done = [] {
     if (!simd::target_is_forced() || std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr ||
@@ -39,20 +25,17 @@ void limit_instruction_sets() {
   static_cast<void>(done);
 }
 
-Bfloat16Primitives bfloat16_primitives() {
+std::string_view bfloat16_instructions() {
   limit_instruction_sets();
   // Each x86 instruction set's bits hold those of the sets it includes.
   const auto has = [isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
     const auto bits = static_cast<unsigned>(wanted);
     return (isa & bits) == bits;
   };
-  if (has(dnnl::cpu_isa::avx512_core_amx)) {
-    return {.instructions = "AMX", .faster = true};
-  }
-  if (has(dnnl::cpu_isa::avx512_core_bf16)) {
-    return {.instructions = "AVX512_BF16", .faster = has_fast_dot_products()};
-  }
-  return {.instructions = has(dnnl::cpu_isa::avx512_core) ? "AVX-512" : ""};
+  return has(dnnl::cpu_isa::avx512_core_amx)    ? "AMX"
+         : has(dnnl::cpu_isa::avx512_core_bf16) ? "AVX512_BF16"
+         : has(dnnl::cpu_isa::avx512_core)      ? "AVX-512"
+                                                : "";
 }
 
 }  // namespace norma::onednn

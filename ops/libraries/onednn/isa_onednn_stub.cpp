@@ -2,8 +2,8 @@
 
 namespace norma::onednn {
 
-Bfloat16Primitives bfloat16_primitives() {
-  return {};
+std::string_view bfloat16_instructions() {
+  return "";
 }
 
 }  // namespace norma::onednn

@@ -1,0 +1,49 @@
+#include "core/parallel.h"
+
+#include "core/allocator.h"
+#include "tests/error_text.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#if defined(__SANITIZE_ADDRESS__)  // which takes terabytes of addresses, so that no limit can be set
+#define NORMA_LIMITED_TEST_CASE(name) TEST_CASE(name* doctest::skip(true))
+#else
+#define NORMA_LIMITED_TEST_CASE(name) TEST_CASE(name)
+#endif
+
+namespace norma::test {
+
+NORMA_LIMITED_TEST_CASE("parallel_for: the first thread is started only where its stack has room") {
+  constexpr const char* kInside = "NORMA_TEST_PARALLEL_ROOM";
+  if (std::getenv(kInside) == nullptr) {  // the runtime may have its threads here: a process of its own
+    const auto program = std::filesystem::read_symlink("/proc/self/exe").string();
+    const int status = std::system(
+        fmt::format("{}=1 OMP_NUM_THREADS=2 '{}' -tc='parallel_for: the first thread*'", kInside, program).c_str());
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    return;
+  }
+  rlim_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limits{};
+  REQUIRE(::getrlimit(RLIMIT_AS, &limits) == 0);
+  limits.rlim_cur = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (1U << 20U);
+  REQUIRE(::setrlimit(RLIMIT_AS, &limits) == 0);
+  const std::string text = error_of([] { parallel_for(0, 1000, 1, [](int64_t, int64_t) {}); });
+  limits.rlim_cur = limits.rlim_max;
+  REQUIRE(::setrlimit(RLIMIT_AS, &limits) == 0);
+  CHECK_MESSAGE(text.starts_with("threads: the stacks of 2 threads: expected room for "), text);
+  std::atomic<int64_t> sum = 0;
+  parallel_for(0, 1000, 1, [&](int64_t first, int64_t last) { sum += last - first; });
+  CHECK(sum == 1000);
+}
+
+}  // namespace norma::test
