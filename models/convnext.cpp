@@ -154,20 +154,27 @@ class Block : public nn::Module {
 
   Tensor forward(const Tensor& x) override {
     const Tensor y = (*norm_)((*conv_dw_)(x));
-    const bool drops = drop_path_ && (drop_path_->is_training() || drop_path_->has_forward_hooks());
-    if (!drops && !mlp_->has_forward_hooks() && !autocast_enabled()) {
+    if (adds_in_product()) {
       return mlp_->forward_act(y, gamma_, x);
     }
-    Tensor branch = mlp_->has_forward_hooks() ? scaled((*mlp_)(y), gamma_) : mlp_->forward_act(y, gamma_, {});
-    if (drop_path_) {
-      branch = (*drop_path_)(branch);
-    }
-    return add(x, branch);
+    const Tensor branch = scaled_mlp(y);
+    return add(x, drop_path_ ? (*drop_path_)(branch) : branch);
   }
 
   [[nodiscard]] std::string name() const override { return "ConvNeXtBlock"; }
 
  private:
+  // The last product of the mlp also scales and adds x, without another pass over memory, where nothing stands between.
+  // Under autocast x has another dtype than the product.
+  [[nodiscard]] bool adds_in_product() const {
+    const bool drops = drop_path_ && (drop_path_->is_training() || drop_path_->has_forward_hooks());
+    return !drops && !mlp_->has_forward_hooks() && !autocast_enabled();
+  }
+  // gamma · mlp(y), in one product unless a hook wants to see mlp(y).
+  Tensor scaled_mlp(const Tensor& y) const {
+    return mlp_->has_forward_hooks() ? scaled((*mlp_)(y), gamma_) : mlp_->forward_act(y, gamma_, {});
+  }
+
   Tensor gamma_;
   ModulePointer conv_dw_, drop_path_;
   nn::ChildSlot norm_;
