@@ -196,12 +196,17 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
   }
   const Tensor loss = to(result, logits.dtype());
 
-  return record(kOp, {logits, target}, loss, {logits, kept_target, log_sum},
-                [=](const Tensor& dy, const BackwardContext& c) {
+  const Tensors saved{logits, kept_target, log_sum, fixed.class_weights, fixed.divisor};
+  fixed.class_weights = fixed.divisor = {};
+  return record(kOp, {logits, target}, loss, saved,
+                [without_tensors = fixed, class_numbers](const Tensor& dy, const BackwardContext& c) {
+                  CrossEntropy call = without_tensors;
+                  call.class_weights = c.saved(3);
+                  call.divisor = c.saved(4);
                   const Tensor x = c.saved(0);
                   const Tensor t = c.saved(1);
                   if (c.create_graph()) {
-                    return composed_cross_entropy_backward(fixed, x, t, dy, c);
+                    return composed_cross_entropy_backward(call, x, t, dy, c);
                   }
                   const TensorOptions dense_options{.dtype = x.dtype(), .device = x.device()};
                   Tensors gradients(2);
@@ -212,10 +217,10 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
                     return OpWork{.op = "cross_entropy_backward", .bytes = bytes_of(x, t, gradients[0], gradients[1])};
                   });
                   kernels::loss_kernels.at("cross_entropy_backward", x.device())
-                      ->cross_entropy_backward(shape_of(fixed, x, t), x.dtype(), class_numbers, x.device_pointer(),
+                      ->cross_entropy_backward(shape_of(call, x, t), x.dtype(), class_numbers, x.device_pointer(),
                                                t.device_pointer(), c.saved(2).device_pointer<double>(),
-                                               dy.device_pointer(), fixed.per_row ? dy.stride(0) : 0,
-                                               static_cast<const double*>(pointer_or_null(fixed.divisor)),
+                                               dy.device_pointer(), call.per_row ? dy.stride(0) : 0,
+                                               static_cast<const double*>(pointer_or_null(call.divisor)),
                                                pointer_or_null(gradients[0]), pointer_or_null(gradients[1]));
                   return gradients;
                 });
