@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kOp = "plugin";
 
-/// What each number of a PluginAbi is.
+/// The meaning of each number of a PluginAbi.
 constexpr std::array<const char*, std::tuple_size_v<PluginAbi>> kAbiNames = {
     "plug-in version",        "C++ ABI",          "ABI of std::string",     "size of Tensor", "size of Module",
     "size of NormDefinition", "size of NormSpec", "size of BackwardContext"};
@@ -34,7 +34,7 @@ std::vector<PluginRecord>& records() {
 
 void load_plugin(const std::filesystem::path& file) {
   PluginRecord record = read_plugin(file);
-  // Absolute: without a slash the system would look for it among its own libraries.
+  // The path is absolute: without a slash the system would look for it among its own libraries.
   void* library = ::dlopen(record.file.c_str(), RTLD_NOW | RTLD_LOCAL);
   check(library != nullptr, kOp, "cannot load {}", last_error());
   static std::set<void*> loaded;

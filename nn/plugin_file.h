@@ -10,7 +10,7 @@ namespace norma::nn {
 struct PluginRecord {
   std::string file;                     ///< absolute
   std::string sha256;                   ///< of its bytes, as 64 hexadecimal digits
-  std::vector<std::string> norms = {};  ///< that it registered
+  std::vector<std::string> norms = {};  ///< the norms that it registered
 };
 
 /// Reads the file of a plug-in, and loads nothing. Throws Error for a file that cannot be read, is not a regular one,

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-// What stands in brackets behind each name, and the layers made from it.
+// The options in brackets behind each name, and the layers made from them.
 
 namespace norma::nn {
 namespace {
@@ -139,7 +139,7 @@ EvoNormS0Options evonorm_s0_options(const NormChoice& choice) {
   return {.eps = eps_of(choice, EvoNormS0Options{}.eps), .statistics = statistics_of(choice)};
 }
 
-/// The number behind the colon, or from the number behind the slash, or 32 or the largest divisor below that.
+/// The groups: the number behind the colon, or by the one behind the slash, or 32 or the largest divisor below that.
 int64_t groups_of(std::string_view op, const NormChoice& choice, int64_t channels) {
   if (choice.groups) {
     return *choice.groups;
