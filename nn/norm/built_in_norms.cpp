@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-// What stands in brackets behind each name, and the layers made from it.
+// The options in brackets behind each name, and the layers made from them.
 
 namespace norma::nn {
 namespace {
@@ -94,7 +94,7 @@ int64_t window_of(const NormChoice& choice) {
   return size;
 }
 
-/// The number behind the colon, or from the number behind the slash, or 32 or the largest divisor below that.
+/// The groups: the number behind the colon, or by the one behind the slash, or 32 or the largest divisor below that.
 int64_t groups_of(std::string_view op, const NormChoice& choice, int64_t channels) {
   if (choice.groups) {
     return *choice.groups;
