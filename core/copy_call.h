@@ -9,7 +9,7 @@ namespace norma {
 
 /// OpWork::call of a "copy" (op_profile.h): how the elements lay before and after.
 struct CopyCall {
-  Sizes sizes;   ///< of what was written
+  Sizes sizes;   ///< of the written elements
   Strides from;  ///< 0 along axes of size 1 that were broadcast
   Strides to;
   DType from_dtype = DType::float32;

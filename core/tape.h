@@ -26,7 +26,7 @@ class SavedTensor {
   /// The tensor; with its place on the tape if gradients are on. `owner` is the node that saved it as number
   /// `position`. Throws Error when it was changed in place since.
   [[nodiscard]] Tensor unpack(const std::shared_ptr<Node>& owner, size_t position) const;
-  /// The tensor without its place on the tape, whatever happened since.
+  /// The tensor without its place on the tape, also if it was changed since.
   [[nodiscard]] const Tensor& value() const { return value_; }
   [[nodiscard]] bool is_leaf() const { return leaf_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<Node>& node() const { return node_; }

@@ -46,7 +46,7 @@ void check_library(const std::string& file, std::string_view bytes) {
     const auto segment = at<ElfW(Phdr)>(bytes, head.e_phoff + i * sizeof(ElfW(Phdr)));
     check_inside(segment.p_offset, segment.p_filesz);
   }
-  check_inside(head.e_shoff, uint64_t{head.e_shnum} * head.e_shentsize);  // at the end of what linkers write
+  check_inside(head.e_shoff, uint64_t{head.e_shnum} * head.e_shentsize);  // section headers, which linkers write last
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class CachingCpuAllocator final : public CountingAllocator {
   }
 
  private:
-  // Where there is no room to note a block, it goes back to the system: destructors come here, and must not throw.
+  // If there is no room to note a block, it goes back to the system: destructors come here, and must not throw.
   void keep(void* pointer, size_t size) {
     try {
       cache_[size].push_back(pointer);

@@ -20,7 +20,7 @@ class Arena {
   /// The smallest free block that holds `size` bytes (a multiple of kAlignment), the lowest of several; nullptr where
   /// there is none.
   void* allocate(size_t size);
-  /// By how much allocate(size) would raise reserved(): pages that the system has still to give.
+  /// The bytes by which allocate(size) would raise reserved(): pages that the system has yet to give.
   [[nodiscard]] size_t growth_of(size_t size) const;
   /// Takes back a block of allocate(size).
   void deallocate(void* pointer, size_t size);

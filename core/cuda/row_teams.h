@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-// How rows are given to threads.
+// The plan by which threads share rows.
 
 namespace norma::kernels::NORMA_BACKEND {
 

@@ -172,7 +172,7 @@ template <class R, int n>
 HWY_INLINE auto is_nan(const Parts<R, n>& a) {
   return by_register([](R x) HWY_ATTR { return hn::IsNaN(x); }, a);
 }
-/// Of truth values.
+/// Logic of truth values.
 template <class M, int n>
 HWY_INLINE Parts<M, n> operator&(const Parts<M, n>& a, const Parts<M, n>& b) {
   return by_register([](M x, M y) HWY_ATTR { return hn::And(x, y); }, a, b);

@@ -241,7 +241,7 @@ struct Normal {
   Lanes<T> distribution;
 };
 
-/// Both from one exponential: density = e^(-x^2 / 2) / sqrt(2 pi); 1 - Phi(|x|) = e^(-x^2 / 2) R(|x|).
+/// Computes both from one exponential: density = e^(-x^2 / 2) / sqrt(2 pi); 1 - Phi(|x|) = e^(-x^2 / 2) R(|x|).
 HWY_INLINE Normal<float> normal(const Lanes<float>& x) {
   constexpr float kInverseSqrt2Pi = 0.398942292F;
   const Lanes<float> e = exp(-0.5F * x * x);

@@ -54,7 +54,7 @@ struct Evaluation {
   double eps = 0;
 };
 
-/// None for a module that is no batch norm.
+/// The Evaluation of a batch norm; none for another module.
 std::optional<Evaluation> evaluation_of(const Module& module) {
   if (const auto* norm = dynamic_cast<const BatchNorm*>(&module)) {
     return Evaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->options().eps};

@@ -75,7 +75,7 @@ const Conv2dImplementation* conv2d_depthwise();
 /// bfloat16 and float16 through float32: converts the operands, calls the float32 implementation, and rounds.
 const Conv2dImplementation* conv2d_through_float();
 
-/// For the device cuda, in a build with CUDA.
+/// The convolution of the device cuda, in a build with CUDA.
 const Conv2dImplementation* conv2d_cudnn();
 /// Our own kernels for depthwise convolutions on the devices cuda and cuda-emulated.
 const Conv2dImplementation* conv2d_depthwise_cuda();

@@ -17,12 +17,12 @@ struct EvoNormB0Options {
   Statistics statistics = Statistics::stable;
   Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
-/// EvoNorm B0: y = x / max(sqrt(var_batch + eps), v * x + sqrt(var_instance + eps)) * weight + bias. Both variances are
-/// biased, over N and all axes behind the channels, and over those axes alone. running_var: (C) or undefined. Training
-/// writes the batch's unbiased variance to it, but an empty batch leaves it alone; evaluation uses it for var_batch
-/// unless it is undefined. There is no running mean. The gradient of the maximum goes to the larger denominator. If
-/// they differ by less than their dtype can say (a large eps), rounding decides. Throws Error in training for a single
-/// value per channel.
+/// EvoNorm B0: y = x / max(sqrt(var_batch + eps), v * x + sqrt(var_instance + eps)) * weight + bias. var_batch is over
+/// N and all axes behind the channels, var_instance over those axes alone; both are biased. running_var: (C) or
+/// undefined. Training writes the batch's unbiased variance to it, but an empty batch leaves it alone; evaluation uses
+/// it for var_batch unless it is undefined. There is no running mean. The gradient of the maximum goes to the larger
+/// denominator. If the two differ by less than their dtype can say (a large eps), rounding decides. Throws Error in
+/// training for a single value per channel.
 Tensor evo_norm_b0(const Tensor& x, const Tensor& running_var, const Tensor& v, const Tensor& weight = {},
                    const Tensor& bias = {}, const EvoNormB0Options& options = {});
 

@@ -72,9 +72,9 @@ struct BatchRenormOptions {
   double r_max = 3;  ///< bounds of the correction; 1 and 0 make it batch norm
   double d_max = 5;
 };
-/// Batch renorm (Ioffe, 2017): batch norm whose output is moved to what the running statistics would give, y = ((x -
-/// mean_b) / s_b * r + d) * weight + bias with s = sqrt(var + eps), r = clamp(s_b / s, 1 / r_max, r_max) and d =
-/// clamp((mean_b - mean) / s, -d_max, d_max), where r and d count as constants. Running statistics must be given.
+/// Batch renorm (Ioffe, 2017): batch norm whose output is moved to what the running statistics would give,
+/// y = ((x - mean_b) / s_b * r + d) * weight + bias with s = sqrt(var + eps), r = clamp(s_b / s, 1 / r_max, r_max) and
+/// d = clamp((mean_b - mean) / s, -d_max, d_max), where r and d count as constants. Running statistics must be given.
 /// Evaluation is that of batch_norm(). The paper and Keras keep a running s, with the biased variance; here the
 /// variance is kept, unbiased unless the options say otherwise.
 Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},

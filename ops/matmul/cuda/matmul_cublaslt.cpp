@@ -191,7 +191,7 @@ struct WayCase {
   friend auto operator<=>(const WayCase&, const WayCase&) = default;
 };
 
-/// The most that a product may want: what NVIDIA recommends for its larger GPUs.
+/// The most workspace that a product may want: NVIDIA's recommendation for its larger GPUs.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 
 /// The way of a case. It is kept for the next product of the same case.

@@ -96,7 +96,7 @@ struct ColumnTile {
   }
 };
 
-/// How weight and bias vary inside a tile.
+/// The axes of a tile along which weight and bias vary.
 enum class Along { none, columns, rows, both };
 Along along_of(const AffineShape& affine);
 

@@ -40,7 +40,7 @@ void dispatch_held(int held, F&& f) {
 /// The threads that share a lane's pixel: one of each warp.
 class PixelTeam {
  public:
-  /// For `warps` warps.
+  /// The bytes of shared memory for `warps` warps.
   static constexpr size_t bytes(int warps) { return static_cast<size_t>(warps) * 2 * kWarp * sizeof(double); }
 
   NORMA_DEVICE explicit PixelTeam(double* shared) : shared_(shared) {}
