@@ -54,8 +54,8 @@ bool is_temporary_of(std::string_view name, std::string_view target) {
 void remove_if_abandoned(const std::filesystem::path& file) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor >= 0) {
-    // The lock of its writer alone decides: the process may be on another host or in another container, where it is not
-    // seen, and its number may be that of another one meanwhile.
+    // Only the writer's lock decides. The process may be on another host or in another container, where it is not seen,
+    // and another process may have its number by now.
     if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
       ::unlink(file.c_str());
     }
@@ -63,7 +63,7 @@ void remove_if_abandoned(const std::filesystem::path& file) {
   }
 }
 
-/// Removes what processes that were killed have left beside `file`.
+/// Removes the temporary files that killed processes left beside `file`.
 void remove_abandoned(const std::filesystem::path& file) {
   const std::string target = file.filename().string();
   std::error_code error;
@@ -85,14 +85,14 @@ int create_locked(const std::filesystem::path& file) {
   const bool taken = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   struct stat status {};
   if (taken || (::fstat(descriptor, &status) == 0 && status.st_nlink == 0)) {
-    ::close(descriptor);  // taken for abandoned before the lock was there
+    ::close(descriptor);  // another process took it for abandoned before the lock was there
     errno = EEXIST;
     return -1;
   }
   return descriptor;
 }
 
-/// A name for a temporary file of `target` that no other thread or process takes.
+/// A name for a temporary file of `target` that no other thread or process uses.
 std::filesystem::path temporary_name(const std::filesystem::path& target) {
   static std::atomic<int> count = 0;
   std::filesystem::path name = target;
@@ -114,7 +114,7 @@ void sync_folder_of(const std::filesystem::path& file) {
 AtomicFile::AtomicFile(std::string op, std::filesystem::path file) : op_(std::move(op)), file_(std::move(file)) {
   std::error_code error;
   if (std::filesystem::is_symlink(file_, error)) {
-    // What the link stands for is replaced, not the link.
+    // The link's target is replaced, not the link.
     if (std::filesystem::path target = std::filesystem::canonical(file_, error); !error) {
       target_ = std::move(target);
     }
@@ -166,11 +166,11 @@ void AtomicFile::write(const void* bytes, size_t count) {
 }
 
 void AtomicFile::commit() {
-  // Without this the name could survive a power cut and the bytes not.
+  // Without this a power cut could keep the name and lose the bytes.
   if (::fsync(descriptor_) != 0) {
     fail_with(errno);
   }
-  // Before it is closed, which ends the lock.
+  // The rename comes before the file is closed, since closing ends the lock.
   if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
     fail_with(errno);
   }
@@ -184,7 +184,7 @@ void AtomicFile::commit() {
 void link_file(const std::string& op, const std::filesystem::path& file, const std::filesystem::path& name) {
   remove_abandoned(name);
   std::filesystem::path temporary = temporary_name(name);
-  // Of a symbolic link, what it names: the link itself would show what is written there next.
+  // A symbolic link is followed: the link itself would show whatever is written there next.
   while (::linkat(AT_FDCWD, file.c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0) {
     if (errno != EEXIST) {
       AtomicFile copy(op, name);
@@ -199,7 +199,7 @@ void link_file(const std::string& op, const std::filesystem::path& file, const s
     temporary = temporary_name(name);
   }
   const int error = ::rename(temporary.c_str(), name.c_str()) == 0 ? 0 : errno;
-  ::unlink(temporary.c_str());  // it is still there where the rename failed, and where both were names of one file
+  ::unlink(temporary.c_str());  // it is still there if the rename failed, or if both were names of one file
   check(error == 0, op, "cannot write {}: {}", name.string(), std::strerror(error));
   sync_folder_of(name);
 }

@@ -7,12 +7,12 @@
 namespace norma::data {
 
 /// A file that appears under its name as a whole or not at all. Until commit() the bytes go to a temporary file in the
-/// same folder, "NAME.PROCESS-NUMBER.tmp"; the destructor removes it when there was no commit(), and the next
-/// AtomicFile of the same name when the process was killed. Under a symbolic link lies the file that it stands for.
+/// same folder, "NAME.PROCESS-NUMBER.tmp". The destructor removes it if there was no commit(); if the process was
+/// killed, the next AtomicFile of the same name does. If the name is a symbolic link, its target is written.
 class AtomicFile {
  public:
-  /// `op` begins every error text. Throws Error that names the file when the folder cannot be written, or the name is
-  /// taken by something other than a file.
+  /// `op` begins every error text. Throws Error that names the file when the folder cannot be written, or when
+  /// something other than a file has the name.
   AtomicFile(std::string op, std::filesystem::path file);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -34,9 +34,9 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-/// Gives a file, which is replaced and never changed, a second name in the same folder; what had that name is replaced
-/// as a whole. Where the file system has no hard links it is a copy. `op` begins every error text. Throws Error that
-/// names the file.
+/// Gives a file, which is replaced and never changed, a second name in the same folder. Another file of that name is
+/// replaced as a whole. On a file system without hard links the second name is a copy. `op` begins every error text.
+/// Throws Error that names the file.
 void link_file(const std::string& op, const std::filesystem::path& file, const std::filesystem::path& name);
 
 }  // namespace norma::data

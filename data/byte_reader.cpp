@@ -68,7 +68,7 @@ size_t ByteReader::read_gzip(std::span<uint8_t> bytes) {
       if (z_.avail_in == 0 && fill_input() == 0) {
         at_end_ = true;
       } else {
-        // A gzip file may hold several packed parts, one after the other; anything else does not belong here.
+        // A gzip file may hold several packed parts, one after the other; anything else after a part is an error.
         check(z_.next_in[0] == 0x1F, op_, "{}: unexpected bytes after the gzip data", file_.string());
         inflateReset(&z_);
       }

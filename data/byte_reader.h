@@ -13,18 +13,18 @@
 
 namespace norma::data {
 
-/// Reads a file from front to back, unpacking it on the way if it begins like a gzip file. Stricter than zlib's own
+/// Reads a file from front to back, and unpacks it if it begins like a gzip file. It is stricter than zlib's own
 /// gzread: bytes after the packed data and a cut or damaged stream are errors.
 class ByteReader {
  public:
-  /// `op` begins every error text. Throws as InputFile.
+  /// `op` begins every error text. Throws as InputFile does.
   ByteReader(std::string op, std::filesystem::path file);
   ~ByteReader();
   ByteReader(const ByteReader&) = delete;
   ByteReader& operator=(const ByteReader&) = delete;
 
-  /// Fills `bytes` as far as the file goes and returns how many there were: less than asked for only at the end.
-  /// Throws Error for a file that cannot be read or unpacked.
+  /// Fills `bytes` and returns how many bytes there were: fewer than asked for only at the end of the file. Throws
+  /// Error for a file that cannot be read or unpacked.
   size_t read(std::span<uint8_t> bytes);
 
   [[nodiscard]] bool is_gzip() const { return is_gzip_; }

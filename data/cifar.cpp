@@ -25,14 +25,14 @@ struct CifarFile {
 
 struct CifarKind {
   const char* name;
-  const char* unpacked;  ///< the folder in the archive
+  const char* unpacked;  ///< the folder's name in the archive
   std::vector<CifarFile> train;
   CifarFile test;
-  const char* class_names;  ///< a file
+  const char* class_names;  ///< the file's name
   int64_t num_classes;
   int64_t label_bytes;  ///< the last of them is the label
-  // Of each channel of the 50,000 training images, as published for both (with more digits than matter) in many
-  // repositories, weiaicunzai/pytorch-cifar100 among them.
+  // Mean and standard deviation of each channel over the 50,000 training images, as published in many repositories
+  // (with more digits than matter), weiaicunzai/pytorch-cifar100 among them.
   std::vector<float> mean;
   std::vector<float> std;
 };

@@ -34,7 +34,7 @@ Image contact_sheet(std::span<const Image> images, const ContactSheetOptions& op
   const int64_t factor = std::max<int64_t>(1, (options.least_side + shorter - 1) / shorter);
   const int64_t cell_height = height * factor + options.gap;
   const int64_t cell_width = width * factor + options.gap;
-  // In floating point: nothing overflows.
+  // Floating point cannot overflow here.
   check(
       static_cast<double>(rows * cell_height + options.gap) * static_cast<double>(columns * cell_width + options.gap) <=
           static_cast<double>(kMaxImagePixels),

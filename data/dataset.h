@@ -16,59 +16,59 @@ enum class Split { train, test };
 
 std::string_view to_string(Split split);
 
-/// What is the same for every image of a dataset.
+/// The properties that all images of a dataset share.
 struct DatasetInfo {
   std::string name;
-  int64_t size = 0;      ///< images; of an endless dataset: how many count as one epoch
+  int64_t size = 0;      ///< images; for an endless dataset, the images that count as one epoch
   bool endless = false;  ///< every index >= 0 is an image
   int64_t channels = 1;
   int64_t height = 0;            ///< 0: the images differ in size
   int64_t width = 0;             ///< likewise
-  bool sorted_by_label = false;  ///< the images of a class follow each other: the first of all are no sample
+  bool sorted_by_label = false;  ///< images of a class stand together, so the first ones are no fair sample
   std::vector<std::string> class_names;
-  std::vector<std::string> empty_classes;  ///< those of class_names that this split has no image of
-  std::vector<float> mean;                 ///< of each channel of the training images, with values scaled to [0, 1]
+  std::vector<std::string> empty_classes;  ///< classes of class_names without an image in this split
+  std::vector<float> mean;                 ///< of each channel over the training images, with values scaled to [0, 1]
   std::vector<float> std;                  ///< likewise, the standard deviation
 
   [[nodiscard]] int64_t num_classes() const { return static_cast<int64_t>(class_names.size()); }
-  /// Bytes of one image; 0 where they differ in size.
+  /// Bytes of one image; 0 if the images differ in size.
   [[nodiscard]] int64_t image_bytes() const { return channels * height * width; }
 };
 
-/// Images with labels, by index.
+/// Images with labels, found by index.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
   [[nodiscard]] virtual const DatasetInfo& info() const = 0;
-  /// Makes `image`, whose memory is used again, image `index`, and returns its label. The image has info().channels
-  /// and, unless they are 0, info().height and width. What it is depends on nothing but the index; several threads may
-  /// call at once, each with an image of its own. Throws Error when there is no such image or it cannot be read.
+  /// Loads image `index` into `image`, whose memory is used again, and returns its label. The image has info().channels
+  /// and, unless they are 0, info().height and width. It depends on the index alone. Several threads may call at once,
+  /// each with an image of its own. Throws Error when there is no such image or it cannot be read.
   virtual int64_t load(int64_t index, Image& image) const = 0;
-  /// Names of the images that load() has met so far and replaced by the next good one
-  /// (DatasetOptions::skip_bad_images), each once, sorted.
+  /// The names of the images that load() has so far replaced by the next good one (DatasetOptions::skip_bad_images),
+  /// each once, sorted.
   [[nodiscard]] virtual std::vector<std::string> skipped() const { return {}; }
 };
 
 struct DatasetOptions {
   Split split = Split::train;
-  std::filesystem::path folder = {};  ///< of the files; empty: where the dataset's package puts them
+  std::filesystem::path folder = {};  ///< folder of the files; empty: where the dataset's package puts them
   uint64_t seed = 0;                  ///< of generated images
   int64_t image_size = 32;            ///< height and width of generated images
   int64_t size = 0;                   ///< images per epoch of generated images; 0: 60,000 (train) or 10,000 (test)
-  /// Of datasets that decode image files: load() of one that cannot be decoded gives the next image of the split that
-  /// can, with its label, in place of an error.
+  /// For datasets that decode image files: if an image cannot be decoded, load() gives the split's next good one with
+  /// its label instead of an error.
   bool skip_bad_images = false;
 };
 
 using DatasetFactory = std::function<std::shared_ptr<const Dataset>(const DatasetOptions& options)>;
 
-/// A dataset by name: one of dataset_names().
-/// Throws Error with the nearest known name for an unknown one, and whatever the files give rise to.
+/// Makes a dataset of dataset_names(). Throws Error with the nearest known name for an unknown one, and the errors of
+/// its files.
 std::shared_ptr<const Dataset> make_dataset(std::string_view name, const DatasetOptions& options = {});
-/// Makes a dataset known to make_dataset, and so to every command. Throws Error when the name is taken.
+/// Makes a dataset known to make_dataset(), and so to every command. Throws Error when the name is taken.
 void register_dataset(const std::string& name, const std::string& description, DatasetFactory factory);
-/// Known names in alphabetical order.
+/// The known names in alphabetical order.
 std::vector<std::string> dataset_names();
 /// One line about a known dataset, for lists.
 std::string dataset_description(std::string_view name);

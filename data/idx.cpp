@@ -49,7 +49,7 @@ IdxArray read_idx(const std::filesystem::path& file, int64_t rank) {
     array.sizes.push_back(size);
   }
 
-  // Memory grows with what the file holds, not with what its header claims.
+  // Memory grows with the file's content, not with its header's claims.
   while (array.values.size() < count) {
     const size_t before = array.values.size();
     const size_t wanted = std::min(kChunk, count - before);

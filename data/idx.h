@@ -28,17 +28,17 @@ struct IdxFiles {
   std::filesystem::path labels;
 };
 
-/// Of the files whose names begin with `prefix`. Empty paths for files that are not there. Throws Error when several
+/// Finds the files whose names begin with `prefix`. The path of a missing file is empty. Throws Error when several
 /// files fit.
 IdxFiles find_idx_files(const std::filesystem::path& folder, Split split, std::string_view prefix = "");
 
-/// How the images and labels of files are to be understood.
+/// How the images and labels of the files are stored.
 struct IdxLayout {
   bool transposed = false;  ///< images are stored column by column
   int64_t first_label = 0;  ///< the label of the first class
 };
 
-/// Grey images in memory. Throws Error when the numbers of images and labels differ, or a label is that of no class
+/// Loads grey images into memory. Throws Error when there are not as many labels as images, or a label has no class
 /// name. `info` needs name, class_names, mean and std.
 std::shared_ptr<const Dataset> load_idx_dataset(const IdxFiles& files, DatasetInfo info, const IdxLayout& layout = {});
 

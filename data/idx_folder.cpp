@@ -17,7 +17,7 @@ std::string_view prefix(Split split) {
   return split == Split::train ? "train" : "t10k";
 }
 
-/// Mean and standard deviation of all bytes, scaled to [0, 1]. Exact sums: bytes are small integers.
+/// Mean and standard deviation of all bytes, scaled to [0, 1]. The sums are exact, since bytes are small integers.
 std::pair<float, float> byte_statistics(const std::vector<uint8_t>& bytes) {
   uint64_t sum = 0;
   uint64_t squares = 0;
@@ -28,7 +28,7 @@ std::pair<float, float> byte_statistics(const std::vector<uint8_t>& bytes) {
   const auto count = static_cast<double>(bytes.size());
   const double mean = static_cast<double>(sum) / count;
   const double variance = static_cast<double>(squares) / count - mean * mean;
-  // Images of a single colour: any scale will do.
+  // If all images have a single colour, any scale will do.
   const double std = variance > 0 ? std::sqrt(variance) : 255;
   return {static_cast<float>(mean / 255), static_cast<float>(std / 255)};
 }
@@ -90,7 +90,7 @@ std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options
 }
 
 std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options) {
-  // Where Debian's package puts the files.
+  // Debian's package puts the files here.
   const std::filesystem::path folder = options.folder.empty() ? "/usr/share/datasets/fashion-mnist" : options.folder;
   const IdxFiles files = find_idx_files(folder, options.split);
   check(!files.images.empty() && !files.labels.empty(), "fashion_mnist",
@@ -101,7 +101,7 @@ std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options)
   info.name = "fashion_mnist";
   info.class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
                       "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
-  // Of all 60000 * 28 * 28 training pixels; a test computes them again.
+  // Statistics of all 60000 * 28 * 28 training pixels; a test computes them again.
   info.mean = {0.28604F};
   info.std = {0.35302F};
   return load_idx_dataset(files, std::move(info));

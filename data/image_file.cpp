@@ -23,7 +23,7 @@ void check_fault(const std::string& fault, const std::string& name) {
   check(fault.empty(), kOp, "{}: damaged: {}", name, fault);
 }
 
-// Sizes are looked at first: of headers of some gigabytes decoders say other things, or nothing.
+// Sizes are checked first: for headers of some gigabytes the decoders report something else, or nothing.
 void decode_jpeg(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
   const std::optional<ImageSize> size = jpeg_size(bytes);
   if (size) {
@@ -68,7 +68,7 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
       case ImageKind::pnm: decode_pnm(bytes, name, channels, image); return;
       case ImageKind::other: break;
     }
-  } catch (const std::bad_alloc&) {  // none of the file's faults
+  } catch (const std::bad_alloc&) {  // not the file's fault
     throw OutOfMemory(fmt::format("{}: {}: decoding takes more memory than there is", kOp, name));
   }
   fail(kOp, "{}: expected a JPEG, PNG, BMP or raw PNM image, got {}", name, describe_file(bytes));

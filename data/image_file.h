@@ -16,7 +16,7 @@ struct Image {
   int64_t channels = 3;
   std::vector<uint8_t> pixels;  ///< height * width * channels
 
-  /// Takes these sizes. Memory that is there is used again; what the pixels then are is undefined.
+  /// Takes these sizes. Present memory is used again; the pixels are undefined then.
   void set_size(int64_t new_height, int64_t new_width, int64_t new_channels) {
     height = new_height;
     width = new_width;
@@ -28,38 +28,38 @@ struct Image {
   }
 };
 
-/// The most pixels of an image: more than any camera's; a header of a few bytes must not fetch all memory.
+/// The most pixels of an image, more than any camera's, so that a header of a few bytes cannot claim all memory.
 inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 
-/// Throws Error "op: image: …" unless there are pixels, of 1 or 3 channels, and as many bytes as that.
+/// Throws Error "op: image: …" unless the image has pixels, 1 or 3 channels, and as many bytes as that makes.
 void check_image(std::string_view op, const Image& image);
 
-/// Reads a JPEG (through libjpeg-turbo, or stb in a build without it), a PNG (through stb), a BMP without compression,
-/// or a raw PNM (P5, P6), by its first bytes, whatever its name; of 16 bits a channel the upper 8. `channels`: 1 for
-/// grey (luminance), 3 for colour; transparency is left out. Rotations noted in EXIF are not applied.
-/// Throws Error "image: …" that names the file when it is missing, nothing of these (and says what it is), damaged or
-/// ends early, has more than kMaxImagePixels, or asks for far more work than its size; and OutOfMemory that names it,
-/// which says nothing about the file.
+/// Reads a JPEG (with libjpeg-turbo, or stb in a build without it), a PNG (with stb), a BMP without compression, or a
+/// raw PNM (P5, P6). The first bytes decide which, not the name. 16 bits a channel are cut to the upper 8. `channels`:
+/// 1 for grey (luminance), 3 for colour; transparency is left out. Rotations noted in EXIF are not applied. Throws
+/// Error "image: …" that names the file when it is missing, of another kind (and says which), damaged or cut short, has
+/// more than kMaxImagePixels, or asks for far more work than its size; and OutOfMemory that names it, which says
+/// nothing about the file.
 Image read_image(const std::filesystem::path& file, int64_t channels = 3);
 
 /// The longest file that is read as an image.
 inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 30;
 
-/// Makes `image`, whose memory is used again, the image in the bytes of such a file; `name` stands for it in error
-/// texts. Throws as read_image().
+/// Decodes the bytes of such a file into `image`, whose memory is used again; `name` stands for the file in error
+/// texts. Throws as read_image() does.
 void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
-/// What JPEG files can be decoded with here, the one that is taken first: "libjpeg-turbo" (to the bytes of Pillow)
-/// where the build has it, "stb". NORMA_JPEG in the environment forces one by name.
+/// The JPEG decoders of this build, the default first: "libjpeg-turbo" (to the bytes of Pillow) if the build has it,
+/// "stb". NORMA_JPEG in the environment forces one by name.
 std::vector<std::string> jpeg_decoders();
 
-/// Forces one by name; "" returns to the order. Throws Error for a name that is not among them.
+/// Forces one by name; "" returns to the default. Throws Error for a name that is not among them.
 void set_jpeg_decoder(const std::string& name);
 
-/// "2.1.5"; "" in a build without it.
+/// The version of libjpeg-turbo, "2.1.5"; "" in a build without it.
 std::string jpeg_turbo_version();
 
-/// Writes a PNG of 1 or 3 channels: to a temporary file, which is then renamed. Throws Error when the image has no
+/// Writes a PNG of 1 or 3 channels to a temporary file, which is then renamed. Throws Error when the image has no
 /// pixels or the file cannot be written.
 void write_png(const std::filesystem::path& file, const Image& image);
 

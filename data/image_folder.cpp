@@ -23,15 +23,15 @@ namespace norma::data {
 namespace {
 
 constexpr const char* kOp = "imagefolder";
-constexpr int kMaxDepth = 32;  // a link to a folder above it would go on for ever
-/// In a class. Two links to the next of 32 folders, in each, would be four thousand million.
+constexpr int kMaxDepth = 32;  // a link to a folder above it would never end
+/// The limit of folders in a class. Two links in each of 32 folders to the next would make four thousand million.
 constexpr int64_t kMaxFolders = int64_t{1} << 16;
-/// torchvision.datasets.folder.IMG_EXTENSIONS: a file counts here as it counts there, so that numbers are the same.
+/// torchvision.datasets.folder.IMG_EXTENSIONS. The same files count as there, so that the numbers of images agree.
 constexpr std::array<std::string_view, 9> kExtensions = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
                                                          ".pgm", ".tif",  ".tiff", ".webp"};
 
-/// The length of the character that begins the text, by the table of well-formed byte sequences of the Unicode
-/// standard (3-7); 0 for none.
+/// The length of the character that begins the text, by the table of well-formed byte sequences of the Unicode standard
+/// (3-7); 0 if it is none.
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
   const auto in = [&](size_t i, int low, int high) { return byte(i) >= low && byte(i) <= high; };
@@ -51,7 +51,8 @@ size_t utf8_length(std::string_view text) {
              : 0;
 }
 
-/// Names are shown, and those of classes are kept in checkpoints, whose text is UTF-8.
+/// Throws Error unless the name is UTF-8: names are shown, and class names are kept in checkpoints, whose text is
+/// UTF-8.
 void check_name(const std::filesystem::path& folder, const std::string& name) {
   std::string shown;
   bool good = true;
@@ -69,13 +70,13 @@ struct Entries {
   std::vector<std::string> files;
 };
 
-/// What a folder holds, sorted.
+/// The contents of a folder, sorted.
 Entries entries_of(const std::filesystem::path& folder) {
   std::error_code error;
   Entries entries;
   std::filesystem::directory_iterator entry(folder, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    std::error_code dangling;  // a link that leads nowhere is a file, and an error when it is read
+    std::error_code dangling;  // a link to nothing counts as a file, and is an error when it is read
     auto& list = entry->is_directory(dangling) ? entries.folders : entries.files;
     list.push_back(entry->path().filename().string());
   }
@@ -91,10 +92,10 @@ bool is_image_name(std::string name) {
   return std::any_of(kExtensions.begin(), kExtensions.end(), [&](std::string_view end) { return name.ends_with(end); });
 }
 
-/// Names of images in a folder, which is named from that of the split on.
+/// The names of the images in each folder; the folder's name is relative to the split.
 using ImagesByFolder = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
-/// `folders` counts those that were looked at.
+/// `folders` counts the folders visited.
 void find_images(const std::filesystem::path& split, const std::string& folder, int depth, int64_t& folders,
                  ImagesByFolder& found) {
   const std::filesystem::path path = split / folder;
@@ -126,7 +127,7 @@ std::vector<std::string> class_names_in(const std::filesystem::path& split) {
   return names;
 }
 
-/// The first of these folders that is there; empty: none is.
+/// The first of these folders that is there; empty if there is none.
 std::filesystem::path first_of(const std::filesystem::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
     std::error_code none;
@@ -163,12 +164,12 @@ class ImageFolder final : public Dataset {
     for (int64_t tried = 0; tried < info_.size; ++tried) {
       const Sample& sample = samples_[static_cast<size_t>((index + tried) % info_.size)];
       const std::filesystem::path file = split_ / sample.file;
-      // A file that cannot be read is none that can be skipped: the next time it may be there.
+      // A file that cannot be read is not skipped: it may be readable the next time.
       const std::string bytes = read_text_file(kOp, file, kMaxImageBytes);
       try {
         decode_image(bytes, file.string(), info_.channels, image);
         return sample.label;
-      } catch (const OutOfMemory&) {  // with more memory it would be another image
+      } catch (const OutOfMemory&) {  // not skipped: with more memory the image would load
         throw;
       } catch (const Error& error) {
         if (!skip_bad_images_) {
@@ -188,7 +189,7 @@ class ImageFolder final : public Dataset {
 
  private:
   struct Sample {
-    std::string file;  ///< from split_ on
+    std::string file;  ///< relative to split_
     int64_t label = 0;
   };
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-// What read_image() is made of: the kinds of image files, and what reads each of them.
+// The parts of read_image(): the kinds of image files, and a reader for each.
 
 namespace norma::data {
 
@@ -18,16 +18,16 @@ enum class ImageKind : uint8_t {
   png,
   bmp,
   pnm,    ///< raw: P5 (greys) and P6 (colours)
-  other,  ///< nothing that is read
+  other,  ///< none of these
 };
 
-/// By the first bytes of a file: its name says nothing.
+/// The kind that the first bytes of a file show; its name says nothing.
 ImageKind image_kind(std::string_view bytes);
 
-/// In words, what a file of ImageKind::other is: "a GIF image", "a text", "an empty file".
+/// A file of ImageKind::other in words: "a GIF image", "a text", "an empty file".
 std::string describe_file(std::string_view bytes);
 
-/// As the header of a file has it.
+/// The size in a file's header.
 struct ImageSize {
   int64_t height = 0;
   int64_t width = 0;
@@ -35,22 +35,22 @@ struct ImageSize {
 
 // --- PNG ------------------------------------------------------------------------------------------------------------
 
-/// What the header of a PNG file says; none where it has no header.
+/// The size in the header of a PNG file; none if it has no header.
 std::optional<ImageSize> png_size(std::string_view bytes);
 
-/// The same PNG file with pixels that are not compressed. stb looks at no check sum, and it decompresses whatever there
-/// is, which can be gigabytes for a few pixels: here zlib stops a little behind the bytes that the header asks for.
-/// Throws Error "image: NAME: damaged: …" where the chunks do not go on to an IEND (whose own check sum may be cut
-/// off), a check sum or the header is wrong, or the pixels are too few or more than their size; and std::bad_alloc.
+/// The same PNG file with pixels that are not compressed, for stb. stb checks no check sum, and it decompresses all
+/// that there is, which can be gigabytes for a few pixels. Here zlib stops a little behind the bytes that the header
+/// asks for. Throws Error "image: NAME: damaged: …" if the chunks do not go on to an IEND (whose own check sum may be
+/// cut off), a check sum or the header is wrong, or the pixels are fewer or more than its size; and std::bad_alloc.
 std::string with_plain_pixels(std::string_view bytes, const std::string& name);
 
 // --- JPEG -----------------------------------------------------------------------------------------------------------
 
-/// What the first frame of a JPEG file says; none where the file has no frame.
+/// The size in the first frame of a JPEG file; none if the file has no frame.
 std::optional<ImageSize> jpeg_size(std::string_view bytes);
 
-/// What is wrong with a JPEG file, as far as its segments show it, or "". Decoders make up what a file lacks and do all
-/// the work that it asks for, so that this is asked before any of them:
+/// The fault of a JPEG file, as far as its segments show it, or "". Decoders make up missing parts of a file and do all
+/// the work that it asks for, so it is checked before it is decoded:
 /// - it does not come to its end-of-image marker, a component has no scan, or a scan is shorter than the fewest bits
 ///   that so many blocks of pixels take: "it ends early";
 /// - its scans decode so many blocks that a few kilobytes would take minutes:
@@ -64,46 +64,46 @@ std::string fault_of_jpeg(std::string_view bytes);
 /// A library that decodes JPEG files.
 struct JpegDecoder {
   const char* name;     ///< "libjpeg-turbo", "stb"
-  const char* version;  ///< "" where it says none
-  /// Makes `image` that of a file without fault (fault_of_jpeg()), of the size of its frame. What is wrong with it, ""
-  /// for nothing. Throws std::bad_alloc where memory does not suffice.
+  const char* version;  ///< "" if it gives none
+  /// Decodes a file without fault (fault_of_jpeg()), of the size of its frame, into `image`. Returns the fault found,
+  /// or "". Throws std::bad_alloc if memory does not suffice.
   std::string (*decode)(std::string_view bytes, const ImageSize& size, int64_t channels, Image& image);
 };
 
-/// Null in a build without it.
+/// The decoder of libjpeg-turbo; null in a build without it.
 const JpegDecoder* jpeg_turbo();
 const JpegDecoder* jpeg_stb();
 
-/// What decodes: the one that is forced, else the first that is there.
+/// The decoder in use: the forced one, else the first of jpeg_decoders().
 const JpegDecoder& jpeg_decoder();
 
 // --- stb ------------------------------------------------------------------------------------------------------------
 
-/// Makes `image` the JPEG or PNG in `bytes`, of this size, as stb decodes it. What is wrong with it, or "". Throws
-/// std::bad_alloc where memory does not suffice.
+/// Decodes the JPEG or PNG in `bytes`, of this size, with stb into `image`. Returns the fault found, or "". Throws
+/// std::bad_alloc if memory does not suffice.
 std::string decode_with_stb(std::string_view bytes, const ImageSize& size, int64_t channels, Image& image);
 
 // --- BMP and PNM ----------------------------------------------------------------------------------------------------
 
-// Images whose file has their pixels as they are. Not by stb: 2.27 makes up the pixels of a BMP that ends early or
-// names colours beyond its palette, reads PNM of 16 bits beyond the end of its memory, does not scale smaller maxima,
-// and leaves what is missing as it finds it.
+// These files store their pixels as they are. They are not read with stb: 2.27 makes up the pixels of a BMP that ends
+// early or names colours beyond its palette, reads PNM of 16 bits beyond the end of its memory, does not scale smaller
+// maxima, and leaves missing pixels as they are in memory.
 
 /// Throws Error "image: NAME: …" for sizes below 1 and more than kMaxImagePixels.
 void check_image_size(const std::string& name, int64_t height, int64_t width);
 
 using Rgb = std::array<int, 3>;
 
-/// Writes a pixel of 3 channels, or its luminance as stb has it, for all kinds of files the same.
+/// Writes a pixel of 3 channels, or its luminance by stb's formula, the same for all kinds of files.
 void put(const Rgb& colour, int64_t channels, uint8_t* pixel);
 
-/// Makes `image` that of a PNM file of kind P5 or P6 (netpbm's pgm(5), ppm(5)), of up to 16 bits a channel; wider
-/// numbers and other maxima are scaled to bytes. channels: 1 or 3. Throws Error "image: NAME: damaged: …" for a file
-/// that is none or ends early.
+/// Decodes a PNM file of kind P5 or P6 (netpbm's pgm(5), ppm(5)), of up to 16 bits a channel, into `image`. Maxima
+/// other than 255 are scaled to bytes. channels: 1 or 3. Throws Error "image: NAME: damaged: …" for a file that is none
+/// or ends early.
 void decode_pnm(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
-/// The same for a BMP: 1, 4 or 8 bits with a palette, 16, 24 or 32 without, rows in either order. Those that are
-/// compressed (run lengths, JPEG, PNG) are an error that says so.
+/// Likewise for a BMP: 1, 4 or 8 bits with a palette, 16, 24 or 32 without, rows in either order. A compressed BMP (run
+/// lengths, JPEG, PNG) is an error that says so.
 void decode_bmp(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
 }  // namespace norma::data

@@ -18,7 +18,7 @@ uint8_t byte_at(std::string_view bytes, size_t i) {
 
 constexpr std::string_view kPngSignature = "\x89PNG\r\n\x1A\n"sv;
 
-/// "P5" and white space: netpbm's names of its kinds, up to `last`.
+/// True for a "P", a digit from `first` to `last` and white space: netpbm's kinds begin so.
 bool is_pnm(std::string_view bytes, char first, char last) {
   return bytes.size() > 2 && bytes[0] == 'P' && bytes[1] >= first && bytes[1] <= last &&
          std::isspace(byte_at(bytes, 2)) != 0;

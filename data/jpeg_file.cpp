@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// Markers are 0xFF and their number; all but a few are followed by the length of their segment. Between segments lie
-// pixels, in which 0xFF is followed by 0 (ITU T.81, annex B).
+// A marker is 0xFF and its number; all but a few are followed by the length of their segment. Between segments lie the
+// pixels, where a 0 follows each 0xFF (ITU T.81, annex B).
 
 namespace norma::data {
 
@@ -21,15 +21,15 @@ constexpr uint8_t kHuffmanTables = 0xC4;
 constexpr uint8_t kEndOfImage = 0xD9;
 constexpr uint8_t kScan = 0xDA;
 
-/// How many blocks of 8 x 8 values all scans together may decode, each counted as often as it comes. Usual scripts of
-/// scans go over a block five times, over the 2^23 blocks of the largest image with four full components too; what goes
-/// over it 33 times or more is left alone where that takes no time.
+/// The most blocks of 8 x 8 values that all scans together may decode, each counted as often as it comes. Usual scripts
+/// of scans decode a block five times, so even the 2^23 blocks of the largest image with four full components pass.
+/// More than 32 decodings of each block pass only if all of them together take no time.
 constexpr int64_t kMostDecodedBlocks = int64_t{1} << 26;
 constexpr int64_t kMostScansOfBlock = 32;
 constexpr int64_t kFewBlocks = int64_t{1} << 22;
 
-/// Where several scans make the pixels, a decoder keeps two bytes for each value of each block until the last has come.
-/// A block may take so few bits that a file asks for a thousand times its size. Photographs ask for 10 to 60 times.
+/// If several scans make the pixels, a decoder keeps two bytes for each value of each block until the last scan. A
+/// block may take so few bits that a file asks for a thousand times its size. Photographs ask for 10 to 60 times.
 constexpr int64_t kBytesOfBlock = 128;
 constexpr int64_t kMostBytesOfByte = 128;
 constexpr int64_t kFewBytes = int64_t{1} << 28;
@@ -49,10 +49,10 @@ int64_t divide_up(int64_t a, int64_t b) {
 struct Segment {
   uint8_t marker = 0;
   size_t begin = 0;               ///< of its marker
-  std::string_view content = {};  ///< behind its length; the end of the image has none
+  std::string_view content = {};  ///< the bytes after its length; empty at the end of the image
 };
 
-/// The first segment from byte `i` on, which is moved behind it. None: the file ends before, or in the segment.
+/// The first segment from byte `i` on; moves `i` behind it. None if the file ends before or inside the segment.
 std::optional<Segment> next_segment(std::string_view bytes, size_t& i) {
   const auto has_length = [](uint8_t marker) {
     return marker > 0x01 && marker != 0xFF && (marker < 0xD0 || marker > 0xD8);
@@ -79,12 +79,12 @@ bool is_frame(uint8_t marker) {
   return marker >= 0xC0 && marker <= 0xCF && marker != kHuffmanTables && marker != 0xC8 && marker != 0xCC;
 }
 
-/// The Huffman tables that are there so far, by class (0 DC, 1 AC) and number.
+/// The Huffman tables read so far, by class (0 DC, 1 AC) and number.
 struct HuffmanTables {
   std::array<std::array<bool, 4>, 2> there = {};
 
-  /// Takes over a DHT segment: class and number, how many codes have 1 to 16 bits, their values; and again (ITU T.81,
-  /// B.2.4.2). What is wrong with it, "" for nothing.
+  /// Reads a DHT segment: tables of class and number, counts of codes with 1 to 16 bits, and their values (ITU T.81,
+  /// B.2.4.2). Returns the fault, or "".
   std::string add(std::string_view segment) {
     constexpr size_t kLengths = 16;
     constexpr uint32_t kMostCodes = 256;
@@ -95,7 +95,7 @@ struct HuffmanTables {
       const size_t kind = byte_at(segment, 0) >> 4;
       const size_t number = byte_at(segment, 0) & 15;
       uint32_t codes = 0;
-      uint32_t used = 0;  // of the codes of this length
+      uint32_t used = 0;  // codes of this length that are taken
       bool fits = true;
       for (size_t bits = 1; bits <= kLengths; ++bits) {
         codes += byte_at(segment, bits);
@@ -114,9 +114,9 @@ struct HuffmanTables {
 
 struct Component {
   uint8_t number = 0;
-  int64_t across = 1;  ///< blocks of a unit of the image
+  int64_t across = 1;  ///< blocks across in a unit of the image
   int64_t down = 1;
-  bool scanned = false;  ///< its first coefficients have come
+  bool scanned = false;  ///< a scan with its first coefficients has come
 };
 
 /// The image as a whole: sizes and components (B.2.2).
@@ -124,7 +124,7 @@ struct Frame {
   bool progressive = false;
   int64_t height = 0;
   int64_t width = 0;
-  size_t count = 0;  ///< of the components; 0: there is no frame yet
+  size_t count = 0;  ///< number of components; 0: there is no frame yet
   std::array<Component, 4> components = {};
   int64_t most_across = 1;
   int64_t most_down = 1;
@@ -188,12 +188,12 @@ struct Frame {
 
 /// A scan: some coefficients of some components (B.2.3).
 struct Scan {
-  int64_t blocks = 0;       ///< that it decodes
-  int64_t fewest_bits = 0;  ///< that they take
-  bool is_part = false;     ///< others add to the same pixels, and all have to be kept until then
+  int64_t blocks = 0;       ///< the blocks that it decodes
+  int64_t fewest_bits = 0;  ///< the least that those blocks take
+  bool is_part = false;     ///< other scans add to the same pixels, so that all are kept until the last
 
-  /// Takes over an SOS segment: the components, each with its number and two tables, and which of the coefficients
-  /// come.
+  /// Reads an SOS segment: the components, each with its number and two tables, and the range of coefficients. Returns
+  /// the fault, or "".
   std::string read(std::string_view content, Frame& frame, const HuffmanTables& tables) {
     const size_t listed = content.empty() ? 0 : byte_at(content, 0);
     if (listed < 1 || listed > frame.count || content.size() < 4 + 2 * listed) {
@@ -217,7 +217,7 @@ struct Scan {
       Component& component = frame.components[c];
       component.scanned = component.scanned || (has_dc && !refines);
       blocks_of_unit += component.across * component.down;
-      if (listed == 1) {  // such scans have no blocks beyond the edges
+      if (listed == 1) {  // such a scan has no blocks beyond the edges
         blocks = frame.blocks_of(component);
       }
       const size_t dc = byte_at(content, 2 + 2 * i) >> 4;
@@ -231,7 +231,7 @@ struct Scan {
       blocks =
           blocks_of_unit * divide_up(frame.width, 8 * frame.most_across) * divide_up(frame.height, 8 * frame.most_down);
     }
-    // A code has at least a bit. Coefficients behind the first may be left out in many blocks at once.
+    // A code has at least one bit. Coefficients after the first may be left out in many blocks at once.
     fewest_bits = has_dc ? (frame.progressive ? 1 : 2) * blocks : 0;
     return "";
   }

@@ -21,9 +21,9 @@ constexpr const char* kVersion = NORMA_TEXT_OF(LIBJPEG_TURBO_VERSION);
 #undef NORMA_TEXT_OF
 #undef NORMA_TEXT
 
-/// libjpeg's answer to what goes wrong: it jumps back to guarded(), since no exception may pass through C.
+/// libjpeg's handler of errors. It jumps back to guarded(), since no exception may pass through C.
 struct Errors {
-  jpeg_error_mgr manager = {};  // first: libjpeg gives back a pointer to it
+  jpeg_error_mgr manager = {};  // first, since libjpeg gives back a pointer to it
   std::jmp_buf back = {};
 };
 
@@ -31,8 +31,7 @@ struct Errors {
   std::longjmp(reinterpret_cast<Errors*>(info->err)->back, 1);
 }
 
-/// Warnings (level -1) are of data that libjpeg goes on without: errors, but for those that leave all pixels as they
-/// are.
+/// A warning (level -1) means damage that libjpeg works around. It counts as an error unless all pixels stay right.
 void take_message(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   const bool harmless = code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM ||
@@ -42,7 +41,7 @@ void take_message(j_common_ptr info, int level) {
   }
 }
 
-/// Calls step(), which calls libjpeg and owns nothing. Whether it came to its end.
+/// Calls step(), which calls libjpeg and owns nothing. True iff it came to its end.
 template <class Step>
 bool guarded(Errors& errors, Step&& step) {
   if (setjmp(errors.back) != 0) {
@@ -71,7 +70,7 @@ class Decoder {
     const bool header_is_good = guarded(errors_, [&] {
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
       jpeg_read_header(&info_, /* require_image= */ TRUE);
-      // libjpeg does not convert CMYK and its kin to colours: we do.
+      // libjpeg does not convert CMYK and its kin to colours; put_colours() does.
       info_.out_color_space = info_.num_components == 4 ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     });
     if (!header_is_good) {
@@ -99,7 +98,7 @@ class Decoder {
   }
 
  private:
-  /// Inks are stored as their absence (Adobe's way, which all programs take for granted): 255 is the paper's white.
+  /// Inks are stored inverted (Adobe's way, which all programs take for granted): 255 is the paper's white.
   static void put_colours(const uint8_t* inks, int64_t width, int64_t channels, uint8_t* to) {
     for (int64_t x = 0; x < width; ++x, inks += 4, to += channels) {
       const auto mixed = [&](int c) { return (inks[c] * inks[3] + 127) / 255; };
@@ -107,7 +106,7 @@ class Decoder {
     }
   }
 
-  /// What libjpeg complained of. Throws std::bad_alloc where it had no memory.
+  /// libjpeg's error text. Throws std::bad_alloc if it had no memory.
   std::string reason() {
     const int code = errors_.manager.msg_code;
     if (code == JERR_OUT_OF_MEMORY) {

@@ -10,7 +10,7 @@ namespace {
 constexpr int kMaxDepth = 32;
 constexpr size_t kMaxReason = 200;
 
-/// "syntax error while parsing value - …" out of "[json.exception.parse_error.101] parse error at line 1, column 2: …",
+/// Cuts "[json.exception.parse_error.101] parse error at line 1, column 2: …" to "syntax error while parsing value - …"
 /// with the place behind it.
 std::string reason_of(const nlohmann::json::exception& error) {
   std::string_view text = error.what();
@@ -61,7 +61,7 @@ std::string json_excerpt(const nlohmann::json& value) {
   if ((value.is_array() || value.is_object()) && value.size() > kMaxItems) {
     return fmt::format("{} of {} items", value.is_array() ? "a list" : "an object", value.size());
   }
-  // Broken UTF-8 cannot come out of the parser, but must not throw here either.
+  // Broken UTF-8 cannot come from the parser, but must not throw here either.
   return excerpt(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 

@@ -20,21 +20,20 @@
 
 namespace norma::data {
 
-/// Called with each key and how many objects and lists it is in.
+/// Called with each key and the number of objects and lists around it.
 using JsonKeyVisitor = std::function<void(const std::string& key, int depth)>;
 
-/// The JSON in `text`. Throws Error "op: source: …" for a text that is none, for a key that an object has twice (the
-/// last one would hide the others), and for lists and objects more than 32 deep: whatever walks JSON later does so by
-/// recursion.
+/// Parses `text`. Throws Error "op: source: …" for invalid JSON, for a key that an object has twice (the last one would
+/// hide the others), and for lists and objects more than 32 deep, since code that walks JSON later recurses.
 nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text,
                           const JsonKeyVisitor& on_key = {});
 
-/// A value as JSON text: on one line, or with `indent` spaces a level in lines of their own. Throws nlohmann's
-/// exception for a text that is not UTF-8. Written out once, here: json.dump() compiles the writer anew in each file.
+/// A value as JSON text: on one line, or with `indent` spaces a level on lines of their own. Throws nlohmann's
+/// exception for a text that is not UTF-8. Use it rather than json.dump(), which compiles the writer anew in each file.
 std::string json_text(const nlohmann::json& value, int indent = -1);
 std::string json_text(const nlohmann::ordered_json& value, int indent = -1);
 
-/// A value as it would be written, cut to a length for error texts.
+/// A value as JSON text, cut to a length for error texts.
 std::string json_excerpt(const nlohmann::json& value);
 
 namespace detail {
@@ -117,7 +116,7 @@ T json_as(std::string_view op, const std::string& name, const nlohmann::json& va
   }
 }
 
-/// The field of an object, as json_as(); Error "op: name: missing" when it is not there.
+/// The field of an object, by json_as(). Throws Error "op: name: missing" when it is not there.
 template <class T>
 T json_field(std::string_view op, const nlohmann::json& object, const std::string& name) {
   check(object.is_object(), op, "expected an object, got {}", json_excerpt(object));

@@ -42,8 +42,8 @@ std::vector<int64_t> shuffled(int64_t count, uint64_t seed, int64_t epoch) {
   return order;
 }
 
-/// Throws Error where there is no room for the stack of the next of so many threads: the system then says no more than
-/// when there are too many threads. No smaller batch helps, so that it is no OutOfMemory.
+/// Throws Error if the next thread's stack finds no room; the system's own error would be that of too many threads. A
+/// smaller batch would not help, so this is no OutOfMemory.
 void check_room_for_stack(size_t started, int threads) {
   pthread_attr_t defaults;
   size_t bytes = 0;
@@ -52,7 +52,7 @@ void check_room_for_stack(size_t started, int threads) {
   }
   ::pthread_attr_getstacksize(&defaults, &bytes);
   ::pthread_attr_destroy(&defaults);
-  // The first allocation of a thread takes twice 64 MB for a moment (glibc), in which the next thread finds no room.
+  // A thread's first allocation takes twice 64 MB for a moment (glibc); without that room the next thread finds none.
   constexpr size_t kHeapOfThread = size_t{128} << 20U;
   if (!has_room(bytes + kHeapOfThread)) {
     const auto in_use = static_cast<size_t>(allocator(kCpu).statistics().allocated);
@@ -151,7 +151,7 @@ class Loader::Implementation {
   void work(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
     while (true) {
-      // A step may be begun when its slot is free: the step that had it last must have been taken.
+      // A step may begin when its slot is free, that is, when the step that had the slot last has been taken.
       const bool go_on = emptied_.wait(
           lock, stop, [&] { return next_to_make_ == num_steps_ || next_to_make_ < next_to_take_ + options_.prefetch; });
       if (!go_on || stop.stop_requested() || next_to_make_ == num_steps_) {
@@ -203,7 +203,7 @@ class Loader::Implementation {
       const int64_t repeat = (first + i) % options_.repeats;
       int64_t number = order != nullptr ? (*order)[static_cast<size_t>(place)] : place;
       if (info.endless) {
-        number += epoch * info.size;  // new images in every epoch
+        number += epoch * info.size;  // each epoch has new images
       }
       labels[i] = dataset_->load(number, image);
       const AugmentationKey key{.seed = options_.seed, .epoch = epoch, .index = number * options_.repeats + repeat};
@@ -218,7 +218,7 @@ class Loader::Implementation {
     return batch;
   }
 
-  /// Workers may be in two neighbouring epochs at once, so that the last two orders are kept.
+  /// Workers may be in two neighbouring epochs at once, so the last two orders are kept.
   Order order_of(int64_t epoch) {
     const std::lock_guard lock(orders_mutex_);
     Order order = orders_[epoch];
@@ -239,7 +239,7 @@ class Loader::Implementation {
   int64_t epoch_batches_ = 0;
   int64_t num_images_ = 0;
   int64_t num_steps_ = 0;
-  std::exception_ptr failure_;  ///< of a batch that was asked for
+  std::exception_ptr failure_;  ///< of a batch that next() asked for
 
   std::mutex orders_mutex_;
   std::map<int64_t, Order> orders_;
@@ -247,10 +247,10 @@ class Loader::Implementation {
   std::mutex mutex_;
   std::condition_variable_any filled_;   ///< the consumer waits for its step
   std::condition_variable_any emptied_;  ///< workers wait for a free slot
-  std::vector<Slot> slots_;              ///< step s in slot s modulo prefetch
+  std::vector<Slot> slots_;              ///< step s lies in slot s modulo prefetch
   int64_t next_to_make_ = 0;
   int64_t next_to_take_ = 0;
-  std::vector<std::jthread> workers_;  ///< last: they end before what they use
+  std::vector<std::jthread> workers_;  ///< last member: the threads end before the members that they use
 };
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options)

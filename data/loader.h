@@ -12,14 +12,14 @@
 
 namespace norma::data {
 
-/// On the CPU: who computes with it copies it to the device.
+/// Images and labels on the CPU; the consumer copies them to its device.
 struct Batch {
-  Tensor images;      ///< (N, C, H, W) float32 in the format asked for
+  Tensor images;      ///< (N, C, H, W) float32 in the format of the options
   Tensor labels;      ///< (N) int64
-  Tensor targets;     ///< where the run mixes images: (N, classes) float32, the share of each class. Else undefined
+  Tensor targets;     ///< (N, classes) float32, the share of each class, if the run mixes images; else undefined
   int64_t epoch = 0;  ///< from 0
   int64_t index = 0;  ///< in the epoch, from 0
-  int64_t step = 0;   ///< in the run, from 0: what LoaderOptions::first_step counts
+  int64_t step = 0;   ///< in the run, from 0, as LoaderOptions::first_step counts
 };
 
 inline constexpr int64_t kMaxBatchSize = 1 << 20;
@@ -33,32 +33,31 @@ struct LoaderOptions {
   bool drop_last = false;    ///< leave out the smaller batch at the end of an epoch
   int64_t epochs = 1;        ///< length of the run
   int64_t total_images = 0;  ///< length of the run in images, over as many epochs as it takes, instead of `epochs`
-  /// An image comes so many times in a row, each time augmented by chance of its own; an epoch is as long as without,
-  /// and has so many times fewer images (Hoffer et al., "Augment your batch", 2020; timm's RepeatAugSampler,
-  /// which gives the copies to different devices).
+  /// Each image comes this many times in a row, each time augmented anew. An epoch keeps its length, so it has this
+  /// many times fewer images (Hoffer et al., "Augment your batch", 2020; timm's RepeatAugSampler, which gives the
+  /// copies to different devices).
   int64_t repeats = 1;
   uint64_t seed = 0;       ///< of the order, the augmentation and the mixing
   MixOptions mix = {};     ///< of the images of a batch; their targets have no label smoothing
-  int64_t first_step = 0;  ///< start at this batch of the run, as if those before had been taken
-  int num_workers = 1;     ///< background threads; 0: batches are made by the thread that calls next()
+  int64_t first_step = 0;  ///< start at this batch of the run, as if the earlier ones had been taken
+  int num_workers = 1;     ///< background threads; 0: the thread that calls next() makes the batches
   int64_t prefetch = 4;    ///< the most batches that wait for the consumer
   MemoryFormat format = MemoryFormat::contiguous;
 };
 
-/// Makes the batches of a run in the background. Their contents and order depend on the dataset, the transform and the
-/// options only, not on num_workers or on time.
+/// Makes the batches of a run in the background. Their contents and order depend only on the dataset, the transform and
+/// the options, not on num_workers or on time.
 class Loader {
  public:
-  /// Throws Error for options that make no sense, when the run would have no batch, and when the system does not give
-  /// the threads.
+  /// Throws Error for invalid options, when the run would have no batch, and when the system does not give the threads.
   Loader(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options = {});
-  /// Stops the threads, whether or not all batches were taken.
+  /// Stops the threads, even if batches are left.
   ~Loader();
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
-  /// The next batch, or none at the end of the run. An exception thrown while a batch is made is thrown again when its
-  /// turn comes, and on every later call.
+  /// The next batch, or none at the end of the run. An exception thrown while a batch is made is thrown again at that
+  /// batch's turn, and on every later call.
   std::optional<Batch> next();
 
   /// Images of each batch but the last of an epoch.

@@ -21,7 +21,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr size_t kSignature = 8;
-constexpr size_t kRest = 12;  // of a chunk beside its content
+constexpr size_t kRest = 12;  // bytes of a chunk beside its content
 
 uint8_t byte_at(std::string_view bytes, size_t i) {
   return static_cast<uint8_t>(bytes[i]);
@@ -32,28 +32,30 @@ uint32_t big_endian(std::string_view bytes, size_t i) {
          uint32_t{byte_at(bytes, i + 2)} << 8 | byte_at(bytes, i + 3);
 }
 
-/// What the pixels of an image take before they are compressed.
+/// The bytes of an image's pixels before compression.
 struct PngBytes {
-  uint64_t most = 0;   ///< with the filter of each row
-  uint64_t least = 0;  ///< without
+  uint64_t most = 0;   ///< with a filter byte for each row
+  uint64_t least = 0;  ///< without those
 };
 
-/// An IHDR chunk has width, height, bits of a sample, kind of colour, …, interlacing (11.2.2). None: it makes no sense.
+/// Reads an IHDR chunk: width, height, bits of a sample, kind of colour, …, interlacing (11.2.2). None if it makes no
+/// sense.
 std::optional<PngBytes> bytes_of_pixels(std::string_view header) {
-  constexpr std::array<uint64_t, 7> kSamples = {1, 0, 3, 1, 2, 0, 4};  // of a pixel, by kind of colour
+  constexpr std::array<uint64_t, 7> kSamples = {1, 0, 3, 1, 2, 0, 4};  // in a pixel, by kind of colour
   if (header.size() != 13 || byte_at(header, 9) >= kSamples.size() || kSamples[byte_at(header, 9)] == 0) {
     return std::nullopt;
   }
   const uint64_t height = big_endian(header, 4);
   const uint64_t row_bits = uint64_t{big_endian(header, 0)} * byte_at(header, 8) * kSamples[byte_at(header, 9)];
-  const uint64_t rows_of_passes = byte_at(header, 12) == 0 ? 0 : 4 * height + 16;  // and the last byte of each
+  const uint64_t rows_of_passes = byte_at(header, 12) == 0 ? 0 : 4 * height + 16;  // filter bytes, and the last byte of
+                                                                                   // each row
   return PngBytes{.most = height * ((row_bits + 7) / 8 + 1) + rows_of_passes, .least = height * row_bits / 8};
 }
 
 /// zlib's decompression of a list of pieces.
 class Inflater {
  public:
-  /// `plain`: with zlib's header; without one in Apple's kind of PNG.
+  /// `plain`: the stream has zlib's header, which Apple's kind of PNG lacks.
   Inflater(const std::vector<std::string_view>& pieces, bool plain) : pieces_(pieces) {
     if (inflateInit2(&stream_, plain ? MAX_WBITS : -MAX_WBITS) != Z_OK) {
       throw std::bad_alloc();
@@ -63,7 +65,7 @@ class Inflater {
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
 
-  /// The next bytes, as many as there is room for; fewer at the end, and where it cannot go on.
+  /// Reads the next bytes into `to`; fewer than `room` at the end, and where the stream cannot go on.
   size_t read(char* to, size_t room) {
     stream_.next_out = reinterpret_cast<Bytef*>(to);
     stream_.avail_out = static_cast<uInt>(room);
@@ -72,20 +74,20 @@ class Inflater {
         if (next_ == pieces_.size()) {
           break;
         }
-        // zlib does not write there.
+        // zlib does not write to its input.
         stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(pieces_[next_].data()));
         stream_.avail_in = static_cast<uInt>(pieces_[next_].size());
         ++next_;
       }
       state_ = inflate(&stream_, Z_NO_FLUSH);
-      state_ = state_ == Z_BUF_ERROR ? Z_OK : state_;  // it waits for the next piece
+      state_ = state_ == Z_BUF_ERROR ? Z_OK : state_;  // Z_BUF_ERROR: it waits for the next piece
     }
     if (state_ == Z_MEM_ERROR) {
       throw std::bad_alloc();
     }
     return room - stream_.avail_out;
   }
-  /// Whether the stream is damaged, where it could go no further.
+  /// True iff the stream stopped because it is damaged.
   [[nodiscard]] bool is_damaged() const { return state_ != Z_OK && state_ != Z_STREAM_END; }
 
  private:
@@ -101,8 +103,8 @@ void append_big_endian(std::string& to, uint32_t value) {
   }
 }
 
-/// Appends IDAT chunks with what `pieces` decompress to as stored blocks of deflate, one in each (RFC 1951, 3.2.4).
-/// stb looks at no check sum, so that none is right. What is wrong, or "".
+/// Decompresses `pieces` and appends the bytes to `to` as IDAT chunks, each one stored block of deflate (RFC 1951,
+/// 3.2.4). stb reads no check sum, so each is 0. Returns the fault, or "".
 std::string append_plain(std::string& to, const std::vector<std::string_view>& pieces, bool plain,
                          const PngBytes& expected) {
   constexpr size_t kBlock = 65'535;
@@ -132,14 +134,14 @@ std::string append_plain(std::string& to, const std::vector<std::string_view>& p
     }
   }
   if (count >= expected.least) {
-    return "";  // what follows may be damaged: it is left out
+    return "";  // the rest may be damaged; it is left out
   }
   return inflater.is_damaged() ? "its pixels cannot be decompressed" : "it ends early";
 }
 
 }  // namespace
 
-// The header is the first chunk, but for Apple's kind, in which it is the second.
+// The header is the first chunk; in Apple's kind of PNG it is the second.
 std::optional<ImageSize> png_size(std::string_view bytes) {
   size_t i = kSignature;
   if (bytes.size() >= i + 8 && bytes.substr(i + 4, 4) == "CgBI"sv) {
@@ -156,7 +158,7 @@ std::string with_plain_pixels(std::string_view bytes, const std::string& name) {
     check(fault.empty(), "image", "{}: damaged: {}", name, fault);
   };
   std::string out(bytes.substr(0, kSignature));
-  std::string behind;  // the pixels
+  std::string behind;  // the chunks behind the pixels
   std::vector<std::string_view> pixels;
   std::optional<PngBytes> expected;
   bool plain = true;

@@ -21,7 +21,7 @@ uint8_t byte_at(std::string_view bytes, size_t i) {
   return static_cast<uint8_t>(bytes[i]);
 }
 
-/// The next number of a PNM's header, behind white space and comments; -1: there is none, or a far too large one.
+/// The next number of a PNM's header, after white space and comments; -1 if there is none, or a far too large one.
 int64_t header_number(std::string_view bytes, size_t& at) {
   while (at < bytes.size() && (bytes[at] == '#' || std::isspace(byte_at(bytes, at)) != 0)) {
     at = bytes[at] == '#' ? std::min(bytes.find('\n', at), bytes.size()) : at + 1;
@@ -50,13 +50,13 @@ struct BmpHeader {
   int64_t height = 0;
   bool top_down = false;
   uint32_t bits = 0;                   ///< of a pixel
-  size_t pixels = 0;                   ///< where they begin
+  size_t pixels = 0;                   ///< offset of the pixels
   std::array<uint32_t, 3> masks = {};  ///< of red, green and blue, for 16 and 32 bits
   std::vector<Rgb> palette;            ///< for up to 8 bits
 };
 
 constexpr size_t kFileHeader = 14;
-constexpr size_t kCoreHeader = 12;  // of OS/2
+constexpr size_t kCoreHeader = 12;  // size of OS/2's header
 constexpr size_t kInfoHeader = 40;
 constexpr uint32_t kBitFields = 3;
 
@@ -90,7 +90,7 @@ BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
   check(std::find(depths.begin(), depths.end(), header.bits) != depths.end(), kOp,
         "{}: damaged: expected 1, 4, 8, 16, 24 or 32 bits a pixel, got {}", name, header.bits);
 
-  size_t end = kFileHeader + size;  // of what comes before the pixels
+  size_t end = kFileHeader + size;  // of the part before the pixels
   if (has_masks) {
     end = std::max(end, kFileHeader + kInfoHeader + 12);
     check_whole(end);
@@ -123,7 +123,7 @@ BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
   return header;
 }
 
-/// The bits under the mask, from 0 to 255: rounded down, as Pillow does.
+/// The bits under the mask, scaled to 0 … 255 and rounded down, as Pillow does.
 int masked(uint32_t value, uint32_t mask) {
   const int shift = std::countr_zero(mask);
   return static_cast<int>(uint64_t{(value & mask) >> shift} * 255 / (mask >> shift));
@@ -160,7 +160,7 @@ void decode_pnm(std::string_view bytes, const std::string& name, int64_t channel
   const int64_t wide = most > 255 ? 2 : 1;
   const auto left = static_cast<int64_t>(bytes.size()) - static_cast<int64_t>(at);
   check(left >= height * width * of_file * wide, kOp, "{}: damaged: it ends early", name);
-  // Big-endian, from 0 to the maximum.
+  // Samples are big-endian, from 0 to the maximum.
   const auto sample = [&](int64_t i) {
     const size_t place = at + static_cast<size_t>(i * wide);
     const int value = wide == 2 ? byte_at(bytes, place) << 8 | byte_at(bytes, place + 1) : byte_at(bytes, place);
@@ -178,7 +178,7 @@ void decode_bmp(std::string_view bytes, const std::string& name, int64_t channel
   const BmpHeader header = read_bmp_header(bytes, name);
   const size_t row_bits = static_cast<size_t>(header.width) * header.bits;
   const size_t stride = (row_bits + 31) / 32 * 4;
-  // The bytes that fill up the last row may be missing: nobody reads them.
+  // The bytes that pad the last row may be missing: nothing reads them.
   const size_t needed = stride * static_cast<size_t>(header.height - 1) + (row_bits + 7) / 8;
   check(bytes.size() >= header.pixels && bytes.size() - header.pixels >= needed, kOp, "{}: damaged: it ends early",
         name);

@@ -13,14 +13,14 @@ namespace norma::data {
 namespace {
 
 constexpr const char* kOp = "resize";
-/// Of a size to crop from: no more of the resized image is computed than the crop.
+/// The largest size to crop from. It may be large, since only the crop of the resized image is computed.
 constexpr int64_t kMaxSide = int64_t{1} << 27;
 
 double triangle(double x) {
   return std::max(0.0, 1 - std::abs(x));
 }
 
-/// w(x) = (a + 2)|x|³ - (a + 3)|x|² + 1 up to 1, a|x|³ - 5a|x|² + 8a|x| - 4a up to 2.
+/// Keys's cubic: w(x) = (a + 2)|x|³ - (a + 3)|x|² + 1 up to 1, a|x|³ - 5a|x|² + 8a|x| - 4a up to 2.
 double keys(double x) {
   constexpr double a = -0.5;
   x = std::abs(x);
@@ -30,7 +30,7 @@ double keys(double x) {
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
-/// For the new pixels from `begin` up to `end`, out of `to`.
+/// The windows of the new pixels [begin, end), when `from` pixels become `to`.
 std::vector<ResizeWindow> windows_of(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double wider = std::max(scale, 1.0);
@@ -57,14 +57,14 @@ std::vector<ResizeWindow> windows_of(int64_t from, int64_t to, int64_t begin, in
   return windows;
 }
 
-/// The rows of `image` from `begin` up to `end`, each with these new pixels, and a byte more.
+/// Rows [begin, end) of `image` resized by these windows, and one byte more.
 std::vector<uint8_t> resized_rows(const Image& image, int64_t begin, int64_t end,
                                   const std::vector<ResizeWindow>& windows) {
   const int64_t row_bytes = image.width * image.channels;
   const int64_t new_bytes = static_cast<int64_t>(windows.size()) * image.channels;
   std::vector<uint8_t> result(static_cast<size_t>((end - begin) * new_bytes + 1));
   PixelRows rows{.pixels = image.pixels.data() + begin * row_bytes, .bytes = row_bytes, .channels = image.channels};
-  // The last ones are read from a copy, behind which there is room.
+  // The last rows are read from a copy with room behind it.
   const int64_t last = std::min((end - begin) * row_bytes, kResizeReadsBehind + row_bytes - 1) / row_bytes;
   rows.count = end - begin - last;
   resize_rows(rows, windows, result.data());
@@ -81,7 +81,7 @@ struct Stretch {
   int64_t end;
 };
 
-/// These rows and columns of the image in the size height x width; nothing else of it is computed.
+/// Resizes only these rows and columns of an image that would become height x width.
 Image resize_part(const Image& image, int64_t height, int64_t width, Stretch rows, Stretch columns,
                   ResizeFilter filter) {
   const std::vector<ResizeWindow> vertical = windows_of(image.height, height, rows.begin, rows.end, filter);
@@ -133,7 +133,7 @@ Image resize_and_crop(const Image& image, int64_t size, int64_t crop_size, Resiz
   const int64_t shorter = std::min(image.height, image.width);
   const int64_t height = image.height * size / shorter;
   const int64_t width = image.width * size / shorter;
-  const auto middle = [&](int64_t length) {  // a half goes to the even number, as Python's round() has it
+  const auto middle = [&](int64_t length) {  // rounds a half to the even number, as Python's round() does
     const int64_t begin = std::lrint(static_cast<double>(length - crop_size) / 2);
     return Stretch{begin, begin + crop_size};
   };

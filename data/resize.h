@@ -6,25 +6,25 @@
 
 namespace norma::data {
 
-/// How a new pixel is made of those around its place. Where the image becomes smaller the filter becomes as much wider,
-/// so that nothing finer than a new pixel is left (antialiasing); at the borders what lies outside does not count.
+/// The weights that make a new pixel of the old ones around its place. When the image shrinks, the filter widens in
+/// proportion, so that no detail finer than a new pixel is left (antialiasing). Pixels outside the image do not count.
 enum class ResizeFilter : uint8_t {
   bilinear,  ///< a triangle, 1 pixel to each side
   bicubic,   ///< the cubic of Keys (1981) with a = -0.5, 2 pixels to each side
 };
 
-/// The image with other sizes: first along the rows, then along the columns, each time in bytes rounded to nearest. The
-/// bytes are those of Pillow's Image.resize(), and so of torchvision's Resize on PIL images; but Pillow 13 takes the
-/// columns of some images first, most of them more than twice as high as wide, where bytes differ by 1. Throws Error
-/// for a size below 1, more than 2^27 pixels, or an empty image.
+/// Resizes an image: first along the rows, then along the columns, each time in bytes rounded to nearest. The bytes are
+/// those of Pillow's Image.resize(), and so of torchvision's Resize on PIL images. One exception: Pillow 13 takes the
+/// columns of some images first, most of them more than twice as high as wide, and bytes differ by 1 there. Throws
+/// Error for a size below 1, more than 2^27 pixels, or an empty image.
 Image resize(const Image& image, int64_t height, int64_t width, ResizeFilter filter = ResizeFilter::bilinear);
 
 /// The `height` x `width` pixels from row `top` and column `left` on. Throws Error when they are not inside.
 Image crop(const Image& image, int64_t top, int64_t left, int64_t height, int64_t width);
 
-/// As torchvision's Resize(size) and CenterCrop(crop_size): the shorter side becomes `size` pixels long, the other
-/// keeps the proportion (rounded down), and the middle crop_size x crop_size pixels are cut out. Throws Error unless 1
-/// <= crop_size <= size.
+/// torchvision's Resize(size) and CenterCrop(crop_size): the shorter side becomes `size` pixels long, the other keeps
+/// the proportion (rounded down), and the middle crop_size x crop_size pixels are cut out. Throws Error unless 1 <=
+/// crop_size <= size.
 Image resize_and_crop(const Image& image, int64_t size, int64_t crop_size,
                       ResizeFilter filter = ResizeFilter::bilinear);
 

@@ -24,22 +24,22 @@ uint8_t rounded(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kResizeFractionBits, 0, 255));
 }
 
-// Along a row of pixels in colour. Processors multiply 16 bits by 16 and add neighbours in one instruction, twice as
-// fast as 32 bits by 32: a weight is high * 2^11 + low, and the two sums are put together at the end, to the same
-// number. What each gets beside the other is a pixel's neighbour: r0 r1 g0 g1 b0 b1 0 0.
+// Rows of colour pixels. Processors multiply 16 bits by 16 and add neighbours in one instruction, twice as fast as 32
+// bits by 32. So a weight is split into high * 2^11 + low, and their two sums are added up at the end, to the same
+// number. Neighbours in a register are the same channel of two pixels: r0 r1 g0 g1 b0 b1 0 0.
 
 constexpr int kLowBits = 11;
-constexpr int64_t kTaps = 4;          // at once, of 12 bytes
-constexpr int64_t kPairNumbers = 16;  // of two weights: the high halves for each channel, then the low ones
+constexpr int64_t kTaps = 4;          // pixels read at once, 12 bytes
+constexpr int64_t kPairNumbers = 16;  // numbers of two weights: the high halves for each channel, then the low ones
 
 using Bytes = hn::CappedTag<uint8_t, 32>;
 using Shorts = hn::RebindToSigned<hn::RepartitionToWide<Bytes>>;
 using Ints = hn::RepartitionToWide<Shorts>;
 using Sum = hn::Vec<hn::CappedTag<int32_t, 4>>;
-/// High and low halves lie in one register.
+/// True iff the high and low halves fit in one register.
 constexpr bool kTogether = hn::MaxLanes(Shorts{}) == kPairNumbers;
 
-/// The weights of all windows, kPairNumbers for each two of them, with weights of 0 up to a multiple of kTaps.
+/// The weights of all windows: kPairNumbers for each two weights, filled up with weights of 0 to a multiple of kTaps.
 class PackedWindows {
  public:
   explicit PackedWindows(const std::vector<ResizeWindow>& windows) {
@@ -77,13 +77,13 @@ class PackedWindows {
   std::vector<int16_t> numbers_;
 };
 
-/// Which bytes of four pixels stand side by side as 16 bits, for the first two and the last two; 0x80: 0.
+/// The bytes of four pixels to put side by side as 16 bits, for the first two and the last two; 0x80 gives 0.
 alignas(16) constexpr std::array<uint8_t, 16> kFirstTwo = {0, 0x80, 3, 0x80, 1,    0x80, 4,    0x80,
                                                            2, 0x80, 5, 0x80, 0x80, 0x80, 0x80, 0x80};
 alignas(16) constexpr std::array<uint8_t, 16> kLastTwo = {6, 0x80, 9,  0x80, 7,    0x80, 10,   0x80,
                                                           8, 0x80, 11, 0x80, 0x80, 0x80, 0x80, 0x80};
 
-/// The whole sums of those of high and low halves; where both lie in the first register, of that alone.
+/// Adds the sums of the high and the low halves; if kTogether, both are in `high`.
 template <class V>
 HWY_INLINE Sum put_together(V high, V low) {
   constexpr hn::CappedTag<int32_t, 4> tag;
@@ -94,14 +94,14 @@ HWY_INLINE Sum put_together(V high, V low) {
   }
 }
 
-/// The sum over a window, for three channels; `numbers` moves on.
+/// The sum over a window, for three channels; moves `numbers` on.
 HWY_INLINE Sum sum_of(const uint8_t* from, int64_t groups, const int16_t*& numbers) {
   constexpr Bytes bytes;
   constexpr Shorts shorts;
   constexpr Ints ints;
   const auto first_two = hn::LoadDup128(bytes, kFirstTwo.data());
   const auto last_two = hn::LoadDup128(bytes, kLastTwo.data());
-  // Highway adds the products to two sums, whose parts RearrangeToOddPlusEven() brings together.
+  // Highway adds the products to two sums; RearrangeToOddPlusEven() brings their parts together.
   auto high = hn::Zero(ints);
   auto high_rest = hn::Zero(ints);
   [[maybe_unused]] auto low = hn::Zero(ints);
@@ -130,7 +130,7 @@ void resize_colour_rows(const PixelRows& rows, const std::vector<ResizeWindow>& 
     for (const auto& [first, groups] : packed.starts()) {
       const Sum sum = sum_of(from + 3 * first, groups, numbers);
       const auto pixel = hn::DemoteTo(bytes, hn::ShiftRight<kResizeFractionBits>(hn::Add(sum, hn::Set(ints, kHalf))));
-      hn::StoreU(pixel, bytes, to);  // with a fourth byte, which the next pixel writes over
+      hn::StoreU(pixel, bytes, to);  // a fourth byte is written; the next pixel overwrites it
       to += 3;
     }
   }

@@ -56,7 +56,7 @@ size_t bytes_of(const Tensor& x) {
   return static_cast<size_t>(x.numel()) * size_of(x.dtype());
 }
 
-/// One tensor as the header describes it.
+/// One tensor, as the header describes it.
 struct Entry {
   std::string name;
   DType dtype = DType::float32;
@@ -117,7 +117,7 @@ Entry parse_entry(const std::string& file, const std::string& full_name, const n
         "{}: tensor '{}': shape: expected a list of sizes, got {}", file, name, json_excerpt(shape));
   check(shape.size() <= static_cast<size_t>(kMaxRank), kOp, "{}: tensor '{}': shape: expected at most {} axes, got {}",
         file, name, kMaxRank, shape.size());
-  // A size of 0 counts as 1 here, as in a tensor: strides are products of the others.
+  // A size of 0 counts as 1 here, as in a tensor: strides are products of the other sizes.
   int64_t most = static_cast<int64_t>(size_of(entry.dtype));
   bool fits = true;
   for (const nlohmann::json& size : shape) {
@@ -191,7 +191,7 @@ Header read_header(InputFile& input, const std::string& file) {
       header.entries.push_back(parse_entry(file, name, value, data_bytes));
     }
   }
-  // Of tensors that begin at the same byte, empty ones come first.
+  // Empty tensors come before others that begin at the same byte.
   std::sort(header.entries.begin(), header.entries.end(),
             [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   check_coverage(file, header.entries, data_bytes);
@@ -240,7 +240,7 @@ void save_safetensors(const std::filesystem::path& file, const NamedTensors& ten
   } catch (const nlohmann::json::exception&) {
     fail(kOp, "{}: names and metadata must be UTF-8", file.string());
   }
-  // Spaces bring the data to an aligned place, as the format asks for.
+  // Spaces align the data, as the format asks for.
   text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
 
   AtomicFile output(kOp, file);

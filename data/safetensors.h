@@ -13,7 +13,7 @@ namespace norma::data {
 /// Tensors with their names, in a fixed order.
 using NamedTensors = nn::NamedTensors;
 
-/// What a safetensors file holds (https://github.com/huggingface/safetensors).
+/// The content of a safetensors file (https://github.com/huggingface/safetensors).
 struct Safetensors {
   NamedTensors tensors;                         ///< in the order in which they lie in the file, contiguous
   std::map<std::string, std::string> metadata;  ///< the texts under "__metadata__"
@@ -22,21 +22,21 @@ struct Safetensors {
   [[nodiscard]] Tensor find(std::string_view name) const;
 };
 
-/// Writes tensors of any dtype, strides and device; in the file they are always row-major. Tensors of wide dtypes come
-/// first, so that each lies aligned; otherwise the order is kept.
+/// Writes tensors of any dtype, strides and device, in the file always row-major. Tensors of wide dtypes come first, so
+/// that each lies aligned; otherwise the order is kept.
 ///
-/// The file appears under its name only when all of it is on the disk: until then it is a temporary file in the same
-/// folder, which is removed on failure, and a file of this name stays as it was.
-/// Throws Error that names the file when it cannot be written (no such folder, disk full, …) or a name comes twice.
+/// The file appears under its name only when all of it is on the disk. Until then it is a temporary file in the same
+/// folder, which is removed on failure, and an older file of this name stays. Throws Error that names the file when it
+/// cannot be written (no such folder, disk full, …) or a name comes twice.
 void save_safetensors(const std::filesystem::path& file, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
-/// Reads a whole file; its tensors lie on the CPU. Throws Error that names the file, and the tensor where there is one,
-/// unless all of it is in order: a header that fits the file, known dtypes, and data that covers the rest of the file
-/// without gaps or overlaps.
+/// Reads a whole file; its tensors lie on the CPU. Throws Error that names the file, and the tensor if there is one,
+/// unless the header fits the file, all dtypes are known, and the data covers the rest of the file without gaps or
+/// overlaps.
 Safetensors load_safetensors(const std::filesystem::path& file);
 
-/// The texts under "__metadata__" of such a file, without its data. Throws Error as load_safetensors().
+/// The texts under "__metadata__" of such a file, read without its data. Throws Error as load_safetensors() does.
 std::map<std::string, std::string> load_safetensors_metadata(const std::filesystem::path& file);
 
 }  // namespace norma::data

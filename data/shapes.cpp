@@ -45,7 +45,8 @@ float ring(float x, float y) {
 }
 
 float star(float x, float y) {
-  // Folded into one tenth of the circle, between a tip at angle 0 and a notch at 36 degrees; the edge joins the two.
+  // The plane is folded into one tenth of the circle, between a tip at angle 0 and a notch at 36 degrees; the edge
+  // joins them.
   constexpr float kTip = 1.0F;
   constexpr float kNotch = 0.4F;
   constexpr float kTenth = kPi / 5;
@@ -67,7 +68,7 @@ float checkers(float x, float y) {
   constexpr float kCell = 0.47F;
   const float px = std::abs(std::remainder(x, 2 * kCell)) - kCell / 2;
   const float py = std::abs(std::remainder(y, 2 * kCell)) - kCell / 2;
-  const float cells = std::max(std::min(px, -py), std::min(-px, py));  // where both are inside or both outside
+  const float cells = std::max(std::min(px, -py), std::min(-px, py));  // inside where both are inside or both outside
   return std::max(cells, box(x, y, 1.5F * kCell, 1.5F * kCell));
 }
 
@@ -96,7 +97,7 @@ constexpr std::array<Shape, 10> kShapes = {{{"circle", circle},
                                             {"moon", moon}}};
 
 constexpr int64_t kChannels = 3;
-// Philox subsequences 2 * split for what is drawn once per image, 2 * split + 1 for the noise of its bytes.
+// Philox subsequences: 2 * split for the numbers drawn once per image, 2 * split + 1 for the noise of its bytes.
 uint64_t subsequence_of(Split split) {
   return split == Split::train ? 0 : 2;
 }
@@ -115,7 +116,7 @@ class Draw {
     return block_[used_++];
   }
   float between(float low, float high) { return low + (high - low) * uniform_float(bits()); }
-  /// In [0, bound).
+  /// A number in [0, bound).
   int64_t below(int64_t bound) { return static_cast<int64_t>((uint64_t{bits()} * static_cast<uint64_t>(bound)) >> 32); }
 
  private:
@@ -139,7 +140,7 @@ class ShapesDataset final : public Dataset {
     for (const Shape& shape : kShapes) {
       info_.class_names.emplace_back(shape.name);
     }
-    // Of thousands of images of 32 x 32 pixels; a test computes them again.
+    // Statistics of thousands of images of 32 x 32 pixels; a test computes them again.
     info_.mean = {0.5F, 0.5F, 0.5F};
     info_.std = {0.266F, 0.266F, 0.266F};
   }
@@ -157,7 +158,7 @@ class ShapesDataset final : public Dataset {
     const float centre_x = radius + room * draw.between(0, 1);
     const float centre_y = radius + room * draw.between(0, 1);
     const float angle = draw.between(0, 2 * kPi);
-    // One of the two colours is dark and the other bright in every channel, so that the shape can be seen.
+    // One colour is dark and the other bright in every channel, so that the shape can be seen.
     const bool bright_shape = (draw.bits() & 1) != 0;
     std::array<float, kChannels> ground{};
     std::array<float, kChannels> change{};
@@ -181,7 +182,7 @@ class ShapesDataset final : public Dataset {
         }
         const float distance =
             kShapes[static_cast<size_t>(label)].distance(dx * step_x + dy * step_y, dy * step_x - dx * step_y);
-        // The part of the pixel that the shape covers, for an edge that is straight within it.
+        // The part of the pixel that the shape covers, if the edge is straight within it.
         const float covered = std::clamp(0.5F - distance * radius, 0.0F, 1.0F);
         if (covered > 0) {
           for (size_t c = 0; c < kChannels; ++c) {
@@ -196,8 +197,8 @@ class ShapesDataset final : public Dataset {
   }
 
  private:
-  /// The ground's colour with the sum of two uniform numbers in [-noise / 2, noise / 2) added to each byte. They are
-  /// drawn channel by channel.
+  /// Paints the ground's colour and adds the sum of two uniform numbers in [-noise / 2, noise / 2) to each byte. They
+  /// are drawn channel by channel.
   void paint_noise(int64_t index, float noise, const std::array<float, kChannels>& ground,
                    std::vector<uint8_t>& pixels) const {
     const auto plane = static_cast<size_t>(info_.height * info_.width);

@@ -17,13 +17,13 @@ std::string decode_with_stb(std::string_view bytes, const ImageSize& size, int64
                             &height, &of_file, static_cast<int>(channels)),
       &stbi_image_free);
   if (pixels == nullptr) {
-    const char* said = stbi_failure_reason();  // the last word on this thread
+    const char* said = stbi_failure_reason();  // the last message on this thread
     const std::string reason = said == nullptr ? "no reason given" : said;
-    // Without memory for its first look at a file stb takes it for none that it knows.
+    // When stb has no memory for its first look at a file, it reports an unknown kind.
     if (reason == "outofmem" || reason == "unknown image type") {
       throw std::bad_alloc();
     }
-    // stb gives no reason for some damage to a PNG. Its last one is then that this is no JPEG.
+    // For some damage to a PNG stb gives no reason. The last reason is then that the file is no JPEG.
     return reason == "no SOI" ? "its pixels cannot be decompressed" : reason;
   }
   if (height != size.height || width != size.width) {

@@ -15,7 +15,7 @@ namespace norma::data {
 
 namespace {
 
-/// Sums over bytes. Whole numbers, so that the order of the images changes nothing.
+/// Sums over bytes. They are whole numbers, so that the order of the images changes nothing.
 struct ByteSums {
   int64_t pixels = 0;
   std::vector<int64_t> sums;

@@ -8,17 +8,17 @@
 
 namespace norma::data {
 
-/// What the images of a dataset are, as far as they were looked at.
+/// The properties of a dataset's images, as far as they were loaded.
 struct Survey {
   int64_t looked_at = 0;
-  std::vector<std::string> faults;  ///< why an image cannot be loaded, one text each, in the dataset's order
-  /// Of each channel over all pixels of the others, with values scaled to [0, 1]; empty where there are none.
+  std::vector<std::string> faults;  ///< why an image could not be loaded, one text each, in the dataset's order
+  /// For each channel over all pixels of the good images, with values scaled to [0, 1]; empty if there are none.
   std::vector<double> mean;
   std::vector<double> std;
 };
 
-/// Loads images, `most` of them evenly spread over a dataset that has more, with all threads. Throws OutOfMemory; what
-/// else load() throws is among the faults.
+/// Loads images with all threads; of a larger dataset only `most`, spread evenly over it. Throws OutOfMemory; other
+/// errors of load() are among the faults.
 Survey survey(const Dataset& dataset, int64_t most);
 
 }  // namespace norma::data

@@ -17,10 +17,10 @@ namespace {
 // Keeps these numbers apart from those that other parts draw from the same seed.
 constexpr uint64_t kAugmentationStream = uint64_t{1} << 62;
 
-/// Of a side. Shifts up to here are drawn from 32 bits, and the elements of an image fit an int64.
+/// The largest side. Shifts up to it are drawn from 32 bits, and the number of an image's elements fits an int64.
 constexpr int64_t kMaxPixels = 1 << 20;
 
-/// In [-limit, limit].
+/// A number in [-limit, limit].
 int64_t random_shift(uint32_t bits, int64_t limit) {
   return static_cast<int64_t>((uint64_t{bits} * static_cast<uint64_t>(2 * limit + 1)) >> 32) - limit;
 }
@@ -140,7 +140,7 @@ const Image& Transform::fitted(const Image& image, const AugmentationKey& key, I
   return made;
 }
 
-/// The middle, or where chance moves it.
+/// The middle, or a random place with `augment`.
 Transform::Place Transform::place_of(const Image& image, const AugmentationKey& key) const {
   const int64_t size = options_.image_size;
   Place place{.top = (size - image.height) / 2, .left = (size - image.width) / 2};

@@ -11,7 +11,7 @@
 
 namespace norma::data {
 
-/// How far torchvision's ColorJitter goes. 0: that one is left out.
+/// Limits of torchvision's ColorJitter. An adjustment with 0 is left out.
 struct ColorJitterOptions {
   double brightness = 0;  ///< the factor is drawn evenly from [max(0, 1 - brightness), 1 + brightness]
   double contrast = 0;    ///< likewise
@@ -21,25 +21,25 @@ struct ColorJitterOptions {
   [[nodiscard]] bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
 };
 
-/// With the greatest, the factor is at most that of kAdjustFactor.
+/// The greatest jitter, for which the factor reaches the end of kAdjustFactor.
 inline constexpr Range<double> kJitter{kAdjustFactor.low, kAdjustFactor.high - 1};
 
 /// Throws Error "op: brightness: …" for numbers outside kJitter, and a hue outside 0 to 0.5.
 void check_color_jitter(std::string_view op, const ColorJitterOptions& options);
 
-/// From timm's texts: "0.4" (brightness, contrast and saturation), "0.4,0.3,0.2", and "0.4,0.3,0.2,0.1" with the hue.
-/// "": none. Throws Error "op: …" for anything else.
+/// Parses timm's texts: "0.4" (brightness, contrast and saturation), "0.4,0.3,0.2", and "0.4,0.3,0.2,0.1" with the hue;
+/// "" is no jitter. Throws Error "op: …" for anything else.
 ColorJitterOptions parse_color_jitter(std::string_view op, std::string_view text);
 
-/// What is done to one image.
+/// The adjustments drawn for one image.
 struct ColorJitter {
   std::array<int, 4> order = {0, 1, 2, 3};       ///< 0 brightness, 1 contrast, 2 saturation, 3 hue
-  std::array<double, 4> factors = {1, 1, 1, 0};  ///< by these numbers
+  std::array<double, 4> factors = {1, 1, 1, 0};  ///< their factors, by the same numbers
 };
 
-/// Throws Error as check_color_jitter().
+/// Draws the order and the factors. Throws Error as check_color_jitter().
 ColorJitter draw_color_jitter(Draw& draw, const ColorJitterOptions& options);
-/// The four adjustments of data/augment/colour.h in that order; those that would change nothing are left out.
+/// Makes the four adjustments of data/augment/colour.h in that order, without those that would change nothing.
 Image apply(const ColorJitter& jitter, const Image& image);
 
 }  // namespace norma::data

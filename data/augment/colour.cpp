@@ -24,7 +24,7 @@ Table table_of(Function&& byte_for) {
   return table;
 }
 
-/// Every byte of channel c of `image` becomes table[byte].
+/// Replaces every byte of channel c of `image` by table[byte].
 void map_channel(Image& image, int64_t c, const Table& table) {
   for (auto i = static_cast<size_t>(c); i < image.pixels.size(); i += static_cast<size_t>(image.channels)) {
     image.pixels[i] = table[image.pixels[i]];
@@ -47,7 +47,7 @@ Histogram histogram_of(const Image& image, int64_t c) {
   return histogram;
 }
 
-/// From a to b, and beyond, with fractions cut off: Image.blend.
+/// Goes from a to b, and beyond, with fractions cut off: Image.blend.
 uint8_t blend(uint8_t a, uint8_t b, float factor) {
   const float value = static_cast<float>(a) + factor * static_cast<float>(int{b} - int{a});
   return static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F));
@@ -63,7 +63,7 @@ uint8_t luminance(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
 
-/// The image blurred by 1 1 1, 1 5 1, 1 1 1 over 13: ImageFilter.SMOOTH.
+/// The image blurred by (1 1 1, 1 5 1, 1 1 1) / 13: ImageFilter.SMOOTH.
 Image smoothed(const Image& image) {
   if (image.height < 3 || image.width < 3) {
     return image;
@@ -191,7 +191,7 @@ Image equalize(const Image& image) {
     const Histogram histogram = histogram_of(image, c);
     const auto last = std::find_if(histogram.rbegin(), histogram.rend(), [](int64_t count) { return count != 0; });
     const int64_t step = (image.height * image.width - *last) / 255;
-    if (step == 0) {  // also where there is one value only
+    if (step == 0) {  // also if there is one value only
       continue;
     }
     int64_t sum = step / 2;

@@ -10,7 +10,7 @@ namespace norma::data {
 
 namespace {
 
-/// A half goes to the even number, as Python's round() has it. What is beyond all sizes is cut off there.
+/// Rounds a half to the even number, as Python's round() does, and cuts off numbers beyond all sizes.
 int64_t rounded(double x) {
   constexpr double kBeyond = 1e15;
   return std::lrint(std::min(x, kBeyond));

@@ -8,7 +8,7 @@
 
 namespace norma::data {
 
-/// Rows [top, top + height) and columns [left, left + width).
+/// Rows [top, top + height) and columns [left, left + width) of an image.
 struct Rectangle {
   int64_t top = 0;
   int64_t left = 0;
@@ -16,7 +16,7 @@ struct Rectangle {
   int64_t width = 0;
 };
 
-/// From the lowest to the highest, both finite.
+/// The numbers from `low` to `high`, both finite.
 struct Interval {
   double low = 0;
   double high = 0;
@@ -30,9 +30,10 @@ struct RandomResizedCropOptions {
 /// Throws Error "op: scale: …" unless 0 < low <= high <= 1, and "op: ratio: …" unless 0 < low <= high.
 void check_random_resized_crop(const char* op, const RandomResizedCropOptions& options);
 
-/// The window that torchvision's RandomResizedCrop draws in an image of these sizes: ten tries of an area and a ratio,
-/// each rounded to whole pixels; when none fits, the largest window in the middle with a ratio inside `ratio`. It is
-/// at least one pixel wide and high. Throws Error as check_random_resized_crop(), and for sizes below 1.
+/// The window that torchvision's RandomResizedCrop draws in an image of these sizes. It tries an area and a ratio ten
+/// times, each rounded to whole pixels. If none fits, it takes the largest window in the middle with a ratio inside
+/// `ratio`. The window is at least one pixel wide and high. Throws Error as check_random_resized_crop(), and for sizes
+/// below 1.
 Rectangle draw_resized_crop(Draw& draw, int64_t height, int64_t width, const RandomResizedCropOptions& options = {});
 
 struct RandomCropOptions {
@@ -40,8 +41,8 @@ struct RandomCropOptions {
   Color fill = {0, 0, 0};
 };
 
-/// A window of height x width pixels from a place drawn evenly: torchvision's RandomCrop. Throws Error when the padded
-/// image is smaller.
+/// Cuts out height x width pixels at a place drawn evenly: torchvision's RandomCrop. Throws Error when the padded image
+/// is smaller.
 Image random_crop(const Image& image, int64_t height, int64_t width, Draw& draw, const RandomCropOptions& options = {});
 
 }  // namespace norma::data

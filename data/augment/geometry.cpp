@@ -30,14 +30,15 @@ void copy_pixel(const Image& image, int64_t y, int64_t x, uint8_t* to) {
   std::copy_n(image.pixels.begin() + (y * image.width + x) * image.channels, image.channels, to);
 }
 
-/// The pixel in which a place lies along an axis of `length` pixels; -1 outside.
+/// The pixel that contains a place along an axis of `length` pixels; -1 outside.
 int64_t pixel_at(double place, int64_t length) {
   return place >= 0 && place < static_cast<double>(length) ? static_cast<int64_t>(place) : -1;
 }
 
-// Nearest pixels are found by three ways of adding, whose roundings differ: Pillow takes the first that can be.
+// Nearest pixels are found by three ways of adding, whose roundings differ. As in Pillow, the first way that fits is
+// taken.
 
-/// Rows and columns apart.
+/// For matrices that keep rows and columns apart.
 void nearest_scaled(const Image& image, const Matrix& m, Image& result) {
   std::vector<int64_t> columns;
   double place = m[2] + m[0] * 0.5;
@@ -59,7 +60,7 @@ void nearest_scaled(const Image& image, const Matrix& m, Image& result) {
   }
 }
 
-/// Whether whole numbers of 2^-16 pixels hold all places.
+/// True iff whole numbers of 2^-16 pixels hold all places.
 bool fits_fixed(const Image& image, const Matrix& m) {
   for (const auto y : {int64_t{0}, image.height}) {
     for (const auto x : {int64_t{0}, image.width}) {
@@ -73,7 +74,7 @@ bool fits_fixed(const Image& image, const Matrix& m) {
   return true;
 }
 
-/// `Number` is int64_t for units of 2^-16 pixels, or double.
+/// Adds step by step; `Number` is int64_t for units of 2^-16 pixels, or double.
 template <class Number, class PixelAt>
 void nearest_stepped(const Image& image, const std::array<Number, 6>& m, PixelAt pixel_of, Image& result) {
   uint8_t* to = result.pixels.data();
@@ -120,7 +121,7 @@ void nearest(const Image& image, const Matrix& m, Image& result) {
   }
 }
 
-/// Rounded to 15 digits after the point, the nearest such number: Python's round(x, 15).
+/// The nearest number with 15 digits after the point: Python's round(x, 15).
 double rounded(double x) {
   std::array<char, 32> digits{};
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), x, std::chars_format::fixed, 15).ptr;
@@ -141,7 +142,7 @@ Image affine(const Image& image, const std::array<double, 6>& matrix, const Affi
     nearest(image, matrix, result);
   } else {
     std::vector<uint8_t> pixels = image.pixels;
-    pixels.push_back(0);  // read with the last pixel
+    pixels.push_back(0);  // the interpolation reads it with the last pixel
     const Interpolation2d job = {.from = pixels.data(),
                                  .to = result.pixels.data(),
                                  .height = image.height,

@@ -20,7 +20,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using simd::HWY_NAMESPACE::Parts;
 
-/// A pixel in colour and the byte behind it, as four numbers side by side, in one register or two.
+/// A pixel in colour and the byte behind it, as four numbers side by side in one register or two.
 using Doubles = hn::CappedTag<double, 4>;
 using Pixel = Parts<hn::Vec<Doubles>, 4 / static_cast<int>(hn::MaxLanes(Doubles{}))>;
 
@@ -61,7 +61,7 @@ HWY_INLINE void load(const uint8_t* from, double& value) {
   value = *from;
 }
 
-/// Cut off, as whole numbers from 0 to 255.
+/// Whole numbers from 0 to 255, with fractions cut off.
 template <class R>
 HWY_INLINE auto whole_numbers(R value) {
   constexpr hn::DFromV<R> tag;
@@ -85,7 +85,8 @@ HWY_INLINE void store(double value, uint8_t* to) {
   *to = static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));
 }
 
-// Along one axis, d behind the pixel before. Each of all channels at once: T is double for grey images, else Pixel.
+// Interpolation along one axis, d behind the pixel before; for all channels at once. T is double for grey images, else
+// Pixel.
 
 /// v0 + (v1 - v0) d
 template <class T>
@@ -93,7 +94,7 @@ HWY_INLINE T interpolate(const std::array<T, 2>& v, const T& d) {
   return v[0] + (v[1] - v[0]) * d;
 }
 
-/// Of Keys with a = -1: v1 + d (p2 + d (p3 + d p4)).
+/// The cubic of Keys with a = -1: v1 + d (p2 + d (p3 + d p4)).
 template <class T>
 HWY_INLINE T interpolate(const std::array<T, 4>& v, const T& d) {
   const T p2 = v[2] - v[0];

@@ -5,9 +5,9 @@
 
 namespace norma::data {
 
-/// An image whose pixels show places of another one of the same sizes, as affine() has them.
+/// An affine map of an image to one of the same sizes, as in affine().
 struct Interpolation2d {
-  const uint8_t* from = nullptr;  ///< and one byte behind the last pixel, which may be read
+  const uint8_t* from = nullptr;  ///< one byte behind the last pixel is read, too
   uint8_t* to = nullptr;          ///< pixels whose place lies outside stay as they are
   int64_t height = 0;
   int64_t width = 0;
@@ -15,9 +15,10 @@ struct Interpolation2d {
   std::array<double, 6> matrix = {};
 };
 
-/// From 2 x 2 pixels; those past an edge are those of the edge. In double, with fractions cut off, as Pillow.
+/// Computes each value from 2 x 2 pixels, past an edge from the edge's. In double, with fractions cut off, as Pillow
+/// does.
 void interpolate_bilinear(const Interpolation2d& job);
-/// From 4 x 4 pixels.
+/// Computes each value from 4 x 4 pixels, in the same way.
 void interpolate_bicubic(const Interpolation2d& job);
 
 }  // namespace norma::data

@@ -24,7 +24,7 @@ void check_mix(const char* op, const MixOptions& options) {
 
 Rectangle cutmix_box(int64_t height, int64_t width, double lambda, int64_t middle_row, int64_t middle_column) {
   const double side = std::sqrt(1 - lambda);
-  // First and past-the-end pixel along an axis.
+  // The first and the past-the-end pixel along an axis.
   const auto part = [&](int64_t length, int64_t middle) {
     const auto cut = static_cast<int64_t>(static_cast<double>(length) * side);
     return std::pair(std::max<int64_t>(middle - cut / 2, 0), std::min(middle + (cut + 1) / 2, length));

@@ -30,7 +30,7 @@ bool is_geometry(PolicyOp op) {
   return op == PolicyOp::rotate || op >= PolicyOp::shear_x;
 }
 
-/// The number is drawn in any case: a fixed interpolation changes nothing else.
+/// Draws the number even for a fixed interpolation, so that fixing it changes no other draw.
 Interpolation draw_interpolation(const PolicyOptions& options, Draw& draw) {
   const auto drawn = draw.chance(0.5) ? Interpolation::bilinear : Interpolation::bicubic;
   return options.interpolation.value_or(drawn);
@@ -38,7 +38,7 @@ Interpolation draw_interpolation(const PolicyOptions& options, Draw& draw) {
 
 // --- RandAugment -----------------------------------------------------------------------------------------------
 
-/// timm's functions from a magnitude to an op's number, `level` being the magnitude over 10.
+/// timm's functions from a magnitude to an op's argument; `level` is the magnitude over 10.
 double rand_augment_argument(PolicyOp op, double level, bool increasing, int64_t height, int64_t width, Draw& draw) {
   const auto either_sign = [&](double x) { return draw.chance(0.5) ? -x : x; };
   switch (op) {
@@ -105,7 +105,7 @@ double trivial_augment_argument(PolicyOp op, Draw& draw) {
     const double strength = evenly(0, end, draw.integer(0, kStrengths - 1));
     return draw.chance(0.5) ? -strength : strength;
   };
-  // The shears are angles to torchvision, and there and back the last bits change.
+  // To torchvision the shears are angles; the conversion to an angle and back changes the last bits.
   const auto angle = [](double factor) {
     return std::atan(factor) * (180.0 / std::numbers::pi) * (std::numbers::pi / 180.0);
   };
@@ -140,7 +140,7 @@ std::vector<PolicyStep> draw_steps(const TrivialAugmentOptions& /*none*/, const 
 
 // --- texts -----------------------------------------------------------------------------------------------------
 
-/// The text's number where all of it is one, and it is finite.
+/// The number that the whole text is, if it is finite.
 template <class T>
 std::optional<T> number_of(std::string_view text) {
   T number{};

@@ -14,62 +14,63 @@
 
 namespace norma::data {
 
-/// What a policy does to an image.
+/// The ops of the policies; each takes the argument of its PolicyStep.
 enum class PolicyOp : uint8_t {
   identity,
   autocontrast,
   equalize,
   invert,
   rotate,        ///< by degrees, anticlockwise
-  posterize,     ///< to so many bits
+  posterize,     ///< to this many bits
   solarize,      ///< from this byte on
-  solarize_add,  ///< so much to bytes below 128
-  color,         ///< adjust_saturation() by this factor
+  solarize_add,  ///< adds this to bytes below 128
+  color,         ///< adjust_saturation(), by this factor
   contrast,      ///< by this factor
   brightness,
   sharpness,
   shear_x,  ///< by this factor
   shear_y,
-  translate_x,  ///< by so many pixels, of data/augment/geometry.h
+  translate_x,  ///< by this many pixels, as in data/augment/geometry.h
   translate_y,
 };
 
-/// As in the policies of torchvision: "ShearX".
+/// The op's name in torchvision's policies: "ShearX".
 std::string_view name_of(PolicyOp op);
 
-/// One op with its number, as drawn.
+/// One op with its argument, as drawn.
 struct PolicyStep {
   PolicyOp op = PolicyOp::identity;
-  double argument = 0;  ///< 0 for ops that have none
+  double argument = 0;  ///< 0 for ops that take none
   Interpolation interpolation = Interpolation::nearest;
 };
 
-/// timm's RandAugment: `num_layers` ops of 15, each drawn evenly and put back, each done with `probability`.
+/// timm's RandAugment: draws `num_layers` of 15 ops evenly, with repetition, and applies each with `probability`.
 struct RandAugmentOptions {
-  int64_t magnitude = 10;    ///< m: how strong, of 10
+  int64_t magnitude = 10;    ///< m: the strength, out of 10
   int64_t num_layers = 2;    ///< n
-  double probability = 0.5;  ///< p: of each op
-  double magnitude_std = 0;  ///< mstd: the magnitude is drawn around m with this standard deviation; infinite (a text's
-                             ///< number above 100): evenly from 0 to m
-  int64_t magnitude_max = 10;  ///< mmax: magnitudes are cut off here, and at 0
+  double probability = 0.5;  ///< p: that a drawn op is applied
+  double magnitude_std = 0;  ///< mstd: the magnitude is drawn around m with this standard deviation. If it is infinite
+                             ///< (above 100 in a text), it is drawn evenly from 0 to m
+  int64_t magnitude_max = 10;  ///< mmax: magnitudes are limited to this, and to at least 0
   bool increasing = false;     ///< inc: posterize, solarize and the four adjustments grow with the magnitude too
 };
 
 /// torchvision's TrivialAugmentWide: one op of 14, drawn evenly, with one of 31 strengths, drawn evenly.
 struct TrivialAugmentOptions {};
 
-/// From timm's text "rand-m9-n3-mstd0.5-inc1": the parts in any order. Throws Error "op: …" for a text that does not
-/// begin with "rand", for an unknown key (and says which are known), a key that comes twice, and a value that makes no
-/// sense.
+/// Parses timm's text "rand-m9-n3-mstd0.5-inc1", its parts in any order. Throws Error "op: …" for a text that does not
+/// begin with "rand", for an unknown key (and lists the known ones), for a key that comes twice, and for an invalid
+/// value.
 RandAugmentOptions parse_rand_augment(std::string_view op, std::string_view text);
 
 struct PolicyOptions {
-  Color fill = {128, 128, 128};  ///< of what ops of geometry bring in; timm takes the mean of the dataset
-  /// Of geometry. None: bilinear or bicubic, by chance, as in timm.
+  Color fill = {128, 128, 128};  ///< colour of the area that ops of geometry bring in; timm takes the mean of the
+                                 ///< dataset
+  /// For ops of geometry. None: bilinear or bicubic, by chance, as in timm.
   std::optional<Interpolation> interpolation = std::nullopt;
 };
 
-/// An automatic augmentation. What it draws does not depend on the image, but for its sizes.
+/// An automatic augmentation. Its draws depend on the image's sizes, not on its pixels.
 class Policy {
  public:
   using Kind = std::variant<RandAugmentOptions, TrivialAugmentOptions>;
@@ -88,8 +89,8 @@ class Policy {
 /// The image after one step.
 Image apply(const PolicyStep& step, const Image& image, const Color& fill);
 
-/// "rand-…" (RandAugment) or "ta_wide" (TrivialAugmentWide, the name in torchvision's training script). Throws Error
-/// "op: …" for other texts.
+/// Parses "rand-…" (RandAugment) or "ta_wide" (TrivialAugmentWide, named as in torchvision's training script). Throws
+/// Error "op: …" for other texts.
 Policy::Kind parse_policy(std::string_view op, std::string_view text);
 
 }  // namespace norma::data

@@ -19,7 +19,7 @@ uint64_t wide(uint32_t high, uint32_t low) {
 
 }  // namespace
 
-// Seed, epoch and index become a seed and a stream of the image's own, whose counter is free for the numbers.
+// Seed, epoch and index become a seed and a stream of the image's own; the counter is left for the numbers.
 Draw::Draw(const AugmentationKey& key, DrawFor purpose) : counter_(uint64_t{static_cast<uint8_t>(purpose)} << 56) {
   const auto bits = philox(key.seed, static_cast<uint64_t>(key.index), kDrawStream | static_cast<uint64_t>(key.epoch));
   seed_ = wide(bits[0], bits[1]);
@@ -62,8 +62,8 @@ void Draw::permute(std::span<int> values) {
   }
 }
 
-// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. A shape below 1 is one more, times
-// u^(1 / shape): in logarithms, as that is below the least double for small shapes.
+// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000. A shape below 1 is drawn as shape + 1,
+// times u^(1 / shape). That factor is below the least double for small shapes, hence the logarithm.
 double Draw::log_gamma(double shape) {
   double log_factor = 0;
   if (shape < 1) {

@@ -7,16 +7,16 @@
 
 namespace norma::data {
 
-/// The chance in an augmentation: a pure function of these three, so that it does not depend on threads or on which
-/// images came before.
+/// The key of an augmentation's random numbers. They are a pure function of these three, so that they depend neither on
+/// threads nor on earlier images.
 struct AugmentationKey {
   uint64_t seed = 0;
   int64_t epoch = 0;
   int64_t index = 0;  ///< of the image in the dataset
 };
 
-/// What numbers are drawn for. Each has numbers of its own: switching one augmentation on leaves what the others draw
-/// as it is. The values are part of what makes a run repeatable: new ones come last.
+/// The purposes that numbers are drawn for. Each has numbers of its own, so that switching one augmentation on leaves
+/// the draws of the others as they are. A run is repeatable only while the values stay: new ones come last.
 enum class DrawFor : uint8_t { crop, flip, policy, color_jitter, erasing, mix };
 
 /// Random numbers for one purpose of one key, by Philox: the n-th number is a pure function of key, purpose and n.
@@ -24,19 +24,19 @@ class Draw {
  public:
   Draw(const AugmentationKey& key, DrawFor purpose);
 
-  /// In [0, 1), with 53 bits.
+  /// A number in [0, 1), with 53 bits.
   double uniform();
-  /// In [low, high), or `low` where both are the same.
+  /// A number in [low, high); `low` if both are the same.
   double uniform(double low, double high);
-  /// Whole, from `low` to `high`, both included. low <= high.
+  /// A whole number from `low` to `high`, both included. low <= high.
   int64_t integer(int64_t low, int64_t high);
   /// True with this probability; always for 1, never for 0.
   bool chance(double probability) { return uniform() < probability; }
-  /// From the normal distribution with mean 0 and standard deviation 1.
+  /// A number from the normal distribution with mean 0 and standard deviation 1.
   double normal();
-  /// The order of 0 … values.size() - 1, each with the same probability.
+  /// Fills `values` with an order of 0 … values.size() - 1, each with the same probability.
   void permute(std::span<int> values);
-  /// From the distribution Beta(alpha, alpha), in [0, 1]. alpha > 0.
+  /// A number from the distribution Beta(alpha, alpha), in [0, 1]. alpha > 0.
   double beta(double alpha);
 
  private:
