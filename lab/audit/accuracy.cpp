@@ -10,7 +10,7 @@ namespace norma::lab::audit {
 
 namespace {
 
-/// Blocks of rows with sums of their own, so that a mean does not depend on the number of threads.
+/// Blocks of rows are summed apart, so that a mean does not depend on the number of threads.
 constexpr int64_t kBlocks = 64;
 
 }  // namespace

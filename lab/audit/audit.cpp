@@ -38,7 +38,7 @@ std::vector<std::string> chosen(std::string_view argument, std::string_view kind
   return given.empty() ? known : given;
 }
 
-/// What is measured.
+/// The norms, cases and dtypes to measure.
 struct Plan {
   std::vector<std::string> norms;
   std::vector<Statistics> statistics;
@@ -87,7 +87,7 @@ void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vecto
   }
 }
 
-/// The same for a composite.
+/// Likewise for a composite.
 void measure_case(const Case& c, const Composite& composite, DType dtype, const std::vector<Statistics>& statistics,
                   bool quick, std::vector<Measurement>& measurements) {
   const CompositeInputs inputs = make_inputs(c, composite, dtype);

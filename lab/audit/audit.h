@@ -21,10 +21,10 @@ struct Measurement {
   Sizes sizes;
   Accuracy accuracy;
   bool has_bias = true;
-  bool has_weight = true;  ///< or another parameter that is no bias
+  bool has_weight = true;  ///< a weight, or another parameter that is no bias
 };
 
-/// What was left out, and why.
+/// A part that was left out, and the reason.
 struct Omission {
   std::string what;  ///< "float16 offset_1e6", "batch one_element"
   std::string reason;
@@ -37,16 +37,16 @@ struct Cost {
   Sizes sizes;
   Statistics statistics = Statistics::stable;
   double seconds = 0;   ///< median
-  double relative = 1;  ///< median of the ratios to `stable`, which was timed in turn with it
+  double relative = 1;  ///< median of the ratios to `stable`, timed by turns with it
 };
 
 struct AuditOptions {
-  // All that there are, where a list is empty.
+  // An empty list stands for all.
   std::vector<std::string> norms = {};
   std::vector<std::string> statistics = {};
   std::vector<std::string> dtypes = {};
   std::vector<std::string> cases = {};
-  bool quick = false;        ///< smaller published cases, one layout, fewer timings
+  bool quick = false;        ///< fewer sizes of published cases, one layout, fewer timings
   std::string command = {};  ///< the command line, for the report
   std::function<void(const std::string& text)> progress = {};
 };
@@ -63,24 +63,24 @@ struct Audit {
   bool complete = true;  ///< false after an interruption
 };
 
-/// Throws Error for names that are unknown or come twice.
+/// Throws Error for unknown or repeated names.
 void check_options(const AuditOptions& options);
 
-/// Measures everything, on the default device, until interrupted() (interrupt.h). Throws Error as check_options().
+/// Measures everything on the default device until interrupted() (interrupt.h). Throws Error as check_options().
 Audit run_audit(const AuditOptions& options);
 
-/// Forward and backward of a norm on inputs that lie in this layout.
+/// Runs forward and backward of a norm on inputs in this layout.
 NormResults apply_norm(const Norm& norm, const NormReferenceInputs& inputs, Statistics statistics, Layout layout);
 
 CompositeResults apply_composite(const Composite& composite, const CompositeInputs& inputs, Statistics statistics,
                                  Layout layout);
 
-/// Names of the norms and of the composites.
+/// The names of all norms and composites.
 std::vector<std::string> audited_names();
-/// Whether the choice of statistics makes a difference to the norm or composite.
+/// True iff the choice of statistics makes a difference to the norm or composite.
 bool has_statistics(const std::string& name);
 
-/// Times every one of `statistics`, and `stable`, on one input for each walk.
+/// Times `stable` and each of `statistics` on one input for each walk.
 std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick);
 
 }  // namespace norma::lab::audit

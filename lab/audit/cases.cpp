@@ -118,11 +118,11 @@ std::vector<Case> make_cases() {
   };
 }
 
-/// The numbers of a dtype.
+/// The limits of a dtype.
 struct Range {
   double largest;
   double smallest;  ///< above 0
-  int digits;       ///< binary, of the significand
+  int digits;       ///< binary digits of the significand
 };
 
 Range range_of(DType dtype) {
@@ -245,7 +245,7 @@ NormReferenceInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bo
     inputs.dy = ones(sizes, {.dtype = dtype});
     return inputs;
   }
-  // Outputs stay of the size of xhat.
+  // The weights keep outputs as large as xhat.
   inputs.weight = uniform_numbers(affine, 0.5, 0.5, dtype, 1);
   inputs.bias = norm.has_bias ? uniform_numbers(affine, -0.5, 1, dtype, 2) : Tensor{};
   inputs.dy = rounded(normal_numbers(index.numel(), 3), sizes, dtype);

@@ -10,7 +10,7 @@
 
 namespace norma::lab::audit {
 
-/// What element i of an input is made of.
+/// The random numbers and the place of element i of an input.
 struct Draw {
   double normal = 0;   ///< N(0, 1)
   double uniform = 0;  ///< in [0, 1)
@@ -22,19 +22,19 @@ struct Draw {
 /// One kind of input.
 struct Case {
   std::string name;
-  std::string column;       ///< of the table that it counts in
+  std::string column;       ///< the column of the table that it counts in
   std::string description;  ///< one line
-  /// What a dtype must be able to hold: numbers around `offset`, `deviation` apart, none larger than `largest`.
+  /// Numbers that a dtype must hold: around `offset`, `deviation` apart, none larger than `largest`.
   double offset = 0;
   double deviation = 1;
   double largest = 10;
   double eps = 1e-5;
   std::function<double(const Draw&)> value;
-  /// Of a published case: sizes of the input, and those with --quick; its norm is layer norm over all axes but the
+  /// For a published case: sizes of the input, and those with --quick. Its norm is layer norm over all axes but the
   /// first, without weight and bias, and dy is 1.
   Sizes published = {};
   Sizes published_quick = {};
-  bool one_element = false;  ///< one in each set
+  bool one_element = false;  ///< each set has one element
   bool only_float32 = false;
 
   [[nodiscard]] bool is_published() const { return !published.empty(); }
@@ -45,15 +45,15 @@ std::vector<std::string> case_names();
 /// Throws Error for an unknown name.
 const Case& case_called(const std::string& name);
 
-/// Why a dtype cannot hold the input: "float16 ends at 65504". "" if it can.
+/// The reason why a dtype cannot hold the input, "float16 ends at 65504"; "" if it can.
 std::string why_not_held(const Case& c, DType dtype);
-/// Why the norm has no such input. "" if it has.
+/// The reason why the norm has no such input; "" if it has.
 std::string why_not_taken(const Case& c, const Norm& norm);
 std::string why_not_taken(const Case& c, const Composite& composite);
 
-/// The input of a norm, rounded to `dtype`, with random weight, bias and dy: the same in every call.
+/// The inputs of a norm, rounded to `dtype`, with random weight, bias and dy; the same in every call.
 NormReferenceInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick);
-/// The same for a composite; each map, or output channel of a weight, is a set to `c`.
+/// The inputs of a composite, likewise; for `c` each map, or output channel of a weight, is a set.
 CompositeInputs make_inputs(const Case& c, const Composite& composite, DType dtype);
 
 }  // namespace norma::lab::audit

@@ -10,7 +10,7 @@
 
 namespace norma::lab::audit {
 
-/// Numbers of a parameter: uniform in [low, low + 1/2).
+/// A parameter with numbers uniform in [low, low + 1/2).
 struct CompositeParameter {
   enum class Length : uint8_t { one, channels, first_axis };
   Length length = Length::channels;
@@ -18,7 +18,7 @@ struct CompositeParameter {
   bool is_bias = false;
 };
 
-/// The input and the parameters in row-major order, one of whose numbers is the variable.
+/// The input and the parameters in row-major order. One of their numbers is the variable.
 struct CompositeArguments {
   const Sizes& sizes;
   const std::vector<Dual>& x;
@@ -26,15 +26,15 @@ struct CompositeArguments {
   double eps;
 };
 
-/// A norm that is more than one normalize(), with its definition in plain loops.
+/// A norm made of more than one normalize(), and its definition in plain loops.
 struct Composite {
   std::string name;
   Sizes sizes;                         ///< of the input
   std::optional<Sizes> one_each = {};  ///< an input with one element in each set
-  std::string why_not_one_each = "";   ///< why there is none
+  std::string why_not_one_each = "";   ///< why there is no such input
   bool has_statistics = true;          ///< false: `statistics` makes no difference
-  bool relative = false;               ///< outputs have the size of the input, so errors are relative to them
-  double least_dx = 0;                 ///< the smallest unit of dx, for gradients that all but vanish
+  bool relative = false;               ///< outputs are as large as the input, so errors are relative to them
+  double least_dx = 0;                 ///< the smallest unit of dx, for gradients that nearly vanish
   std::vector<CompositeParameter> parameters = {};
   std::function<Tensor(const Tensor& x, const Tensors& parameters, Statistics statistics, double eps)> apply;
   std::function<std::vector<Dual>(const CompositeArguments& arguments)> define;
@@ -56,16 +56,16 @@ struct CompositeInputs {
 struct CompositeResults {
   Tensor y;
   Tensor dx;
-  Tensors gradients;  ///< of the parameters
+  Tensors gradients;  ///< per parameter
 };
 
-/// The definition's output and gradients. Gradients are found by differentiating the loops for every number that goes
-/// in, one after the other, so that nothing but the formula of the output has to be right.
+/// The definition's output and gradients. Gradients come from differentiating the loops by each input number, one after
+/// the other, so that only the formula of the output has to be right.
 class CompositeDefinition {
  public:
   CompositeDefinition(const Composite& composite, const CompositeInputs& inputs);
-  /// Units as those of Accuracy says, but over the whole output, and for dx the root mean square over the elements of
-  /// the sum of |dy * dy/dx|.
+  /// Units as in Accuracy, but over the whole output; for dx the unit is the root mean square over the elements of the
+  /// sum of |dy * dy/dx|.
   [[nodiscard]] Accuracy accuracy(const CompositeResults& results) const;
   [[nodiscard]] const std::vector<long double>& output() const { return y_; }
   [[nodiscard]] const std::vector<long double>& dx() const { return gradients_[0].values; }
@@ -73,7 +73,7 @@ class CompositeDefinition {
  private:
   struct Gradient {
     std::vector<long double> values;
-    std::vector<long double> sizes;  ///< what the terms add up to without their signs
+    std::vector<long double> sizes;  ///< the sums of the terms' absolute values
   };
 
   const Composite& composite_;

@@ -47,7 +47,7 @@ const Composite* composite_called(const std::string& name) {
 CompositeDefinition::CompositeDefinition(const Composite& composite, const CompositeInputs& inputs)
     : composite_(composite) {
   const std::vector<double> dy = inputs.dy.to_vector<double>();
-  // x and the parameters, in that order
+  // The numbers of x, then those of the parameters.
   std::vector<std::vector<Dual>> numbers = {constants(inputs.x)};
   for (const Tensor& parameter : inputs.parameters) {
     numbers.push_back(constants(parameter));
@@ -75,7 +75,7 @@ CompositeDefinition::CompositeDefinition(const Composite& composite, const Compo
           if (y[j].depends) {
             const long double term = dy[j] * y[j].slope;
             gradient.values[i] += term;
-            // A parameter's gradient is as large as dy, also where it cancels.
+            // A parameter's gradient counts as at least as large as dy, even where it cancels.
             gradient.sizes[i] += std::max(std::abs(term), which == 0 ? 0 : std::abs(static_cast<long double>(dy[j])));
           }
         }

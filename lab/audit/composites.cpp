@@ -19,7 +19,7 @@ namespace {
 using Arguments = CompositeArguments;
 using Length = CompositeParameter::Length;
 
-// Small and odd, since the definition runs once for every number that goes in.
+// The sizes are small and odd, since the definition runs once for every input number.
 const Sizes kSizes = {5, 6, 4, 3};
 constexpr int64_t kSubBatch = 2;
 constexpr int64_t kGroups = 2;
@@ -34,7 +34,7 @@ Dual constant(long double value) {
   return {.value = value};
 }
 
-/// The places of x (N, C, H, W), in row-major order.
+/// Indices of x (N, C, H, W), in row-major order.
 struct Places {
   explicit Places(const Sizes& sizes)
       : channels(static_cast<size_t>(sizes[1])),
@@ -51,7 +51,7 @@ struct Places {
 
 struct Moments {
   std::vector<Dual> mean;
-  std::vector<Dual> rest;      ///< what the mean has lost to rounding
+  std::vector<Dual> rest;      ///< the part of the mean that rounding lost
   std::vector<Dual> variance;  ///< biased
   [[nodiscard]] Dual centred(const Dual& x, size_t set) const { return (x - mean[set]) - rest[set]; }
 };
@@ -117,7 +117,7 @@ double running_mean_of(size_t channel) {
   return 0.25 * static_cast<double>(channel);
 }
 
-// y = (xhat * r + d) * weight + bias with r and d of the batch's values, constants for the gradient
+// y = (xhat * r + d) * weight + bias; r and d come from the batch's values and are constants for the gradient
 std::vector<Dual> batch_renorm_definition(const Arguments& a) {
   const Places places(a.sizes);
   const Moments m = moments(a.x, places.channels, [&](size_t i) { return places.channel(i); });
@@ -243,7 +243,7 @@ std::vector<Dual> standardized(const Arguments& a, long double gamma) {
   return y;
 }
 
-constexpr double kGamma = 1.7139588594436646;  // of relu
+constexpr double kGamma = 1.7139588594436646;  // for relu
 
 std::vector<Composite> make_composites() {
   const std::string one_is_error = "one element in a set is an error";
@@ -264,7 +264,7 @@ std::vector<Composite> make_composites() {
        .parameters = {kWeight, kBias},
        .apply =
            [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
-             // Written to by every call.
+             // Each call writes to the running statistics, so they are new.
              const DType dtype = compute_dtype(x.dtype());
              std::vector<double> means;
              for (int64_t c = 0; c < x.size(1); ++c) {

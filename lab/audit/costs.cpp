@@ -19,7 +19,7 @@ struct WalkInput {
   NormSpec spec;
 };
 
-// About a million elements each: more than the inner caches hold.
+// Each input has about a million elements, more than the inner caches hold.
 const std::array kWalkInputs = {
     WalkInput{"rows", {1024, 1024}, {128, 1024}, {.reduce = {1}, .affine = {1}}},
     WalkInput{"columns", {4096, 256}, {512, 256}, {.reduce = {0}, .affine = {1}}},
@@ -50,7 +50,7 @@ std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& stat
     const Sizes affine = {sizes[input.spec.affine[0]]};
     const Tensor weight = ones(affine, {.dtype = dtype});
     const Tensor bias = zeros(affine, {.dtype = dtype});
-    // All kinds in turn, so that a slow moment of the machine meets all; the first round only warms up.
+    // All kinds take turns, so that a slow moment of the machine meets all; the first round only warms up.
     std::vector<std::vector<double>> seconds(kinds.size());
     for (int round = 0; round <= (quick ? kQuickRounds : kRounds); ++round) {
       for (size_t i = 0; i < kinds.size(); ++i) {

@@ -4,8 +4,8 @@
 
 namespace norma::lab::audit {
 
-/// A number and its derivative by one variable, in the widest floating type there is. What does not depend on the
-/// variable has no derivative at all, rather than one of 0, which times NaN would be NaN.
+/// A number and its derivative by one variable, in the widest floating type. A number that does not depend on the
+/// variable has no derivative at all: a derivative of 0 times NaN would be NaN.
 struct Dual {
   long double value = 0;
   long double slope = 0;
@@ -48,7 +48,7 @@ inline Dual sigmoid(const Dual& x) {
 inline Dual pow(const Dual& x, long double exponent) {
   return chain(x, std::pow(x.value, exponent), exponent * std::pow(x.value, exponent - 1));
 }
-/// NaN if one is.
+/// The larger one; NaN if one is NaN.
 inline Dual maximum(const Dual& a, const Dual& b) {
   return std::isnan(a.value) || a.value >= b.value ? a : b;
 }

@@ -29,7 +29,7 @@ Sizes behind_first(const Sizes& sizes) {
 
 constexpr int64_t kGroups = 4;
 
-// Sizes are odd ones: sets above and below the blocks that the kernels sum in, and no multiples of a vector's width.
+// Sizes are odd: sets above and below the blocks that the kernels sum in, and no multiples of a vector's width.
 std::vector<Norm> make_norms() {
   return {
       {.name = "batch",

@@ -10,8 +10,6 @@
 
 #include <cmath>
 
-// The files.
-
 namespace norma::lab::audit {
 
 namespace {
@@ -23,7 +21,7 @@ std::string sizes_text(const Sizes& sizes) {
   return fmt::format("{}", fmt::join(sizes.begin(), sizes.end(), "x"));
 }
 
-/// JSON has no infinities and no NaN: they are texts.
+/// JSON has no infinities and no NaN, so they are texts.
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
 }

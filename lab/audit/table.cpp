@@ -10,8 +10,6 @@
 #include <functional>
 #include <optional>
 
-// The text that is printed.
-
 namespace norma::lab::audit {
 
 namespace {
@@ -40,7 +38,7 @@ std::string format_error(const std::optional<double>& error) {
   return fmt::format("{}e{}", text.substr(0, e), std::stoi(text.substr(e + 1)));
 }
 
-/// The columns of the cases that are there, in the order of all_cases().
+/// The columns of the cases that were measured, in the order of all_cases().
 std::vector<std::string> columns_of_cases(const Audit& audit) {
   std::vector<std::string> columns;
   for (const Case& c : all_cases()) {
@@ -57,7 +55,7 @@ std::vector<std::string> columns_of_cases(const Audit& audit) {
 using Filter = std::function<bool(const Measurement&)>;
 using Value = double (*)(const Accuracy&);
 
-/// The largest value of the measurements that pass.
+/// The largest value of the measurements that pass `filter`.
 std::optional<double> largest(const Audit& audit, const Filter& filter, Value value) {
   std::optional<double> result;
   for (const Measurement& m : audit.measurements) {
@@ -111,7 +109,7 @@ void add(std::vector<std::string>& line, const std::vector<std::string>& cells) 
   line.insert(line.end(), cells.begin(), cells.end());
 }
 
-/// Values in the order in which they come first.
+/// The distinct values, in the order of their first place.
 template <class Get>
 auto distinct(const Audit& audit, Get get) {
   std::vector<decltype(get(audit.measurements.front()))> values;
@@ -155,7 +153,7 @@ Table published(const Audit& audit) {
   return table;
 }
 
-/// Worst errors over all norms that have a choice of statistics, and what the choice costs.
+/// Worst errors over all norms with a choice of statistics, and the cost of each choice.
 Table summary(const Audit& audit, const std::vector<std::string>& columns) {
   std::vector<std::string> walks;
   for (const Cost& cost : audit.costs) {
@@ -188,7 +186,7 @@ Table summary(const Audit& audit, const std::vector<std::string>& columns) {
   return table;
 }
 
-/// Mean output errors, the worst of all norms.
+/// Mean output errors; the worst of all norms.
 Table means(const Audit& audit, const std::vector<std::string>& columns) {
   Table table{.heads = {"statistics", "dtype"}, .words = 2};
   add(table.heads, columns);

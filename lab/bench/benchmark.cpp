@@ -75,7 +75,7 @@ class Session {
     }
   }
 
-  /// What the network costs in arithmetic, and where its time goes; not timed.
+  /// Finds the network's cost in arithmetic and the parts of its time; not timed.
   void explain(ProductFloor& floor) {
     if (mode_ == Mode::infer) {
       const OpProfile profile;
@@ -88,7 +88,7 @@ class Session {
     }
   }
 
-  /// Puts what was measured into the row.
+  /// Puts the measurements into the row.
   void finish(int64_t retries) {
     measured_.step = spread_of(seconds_);
     measured_.seconds = seconds_;
@@ -109,7 +109,7 @@ class Session {
   [[nodiscard]] std::string model() const { return train::model_label(row_.model, options_.recipe); }
   [[nodiscard]] std::string norm() const { return train::norm_label(row_.norm, options_.recipe); }
 
-  /// Said where it differs between rows.
+  /// Text for the log, if rows differ in format.
   [[nodiscard]] std::string_view in_format() const {
     return !options_.both_formats ? "" : row_.channels_last ? " in NHWC" : " in NCHW";
   }
@@ -146,7 +146,7 @@ class Session {
   std::vector<double> seconds_, forward_, backward_, optimizer_;
 };
 
-/// Follows the memory of one measurement, from a process that holds as little as it can.
+/// Follows the memory of one measurement. It starts from a process that holds as little as it can.
 class MemoryWatch {
  public:
   MemoryWatch() {
@@ -170,7 +170,7 @@ class MemoryWatch {
   std::optional<train::ResidentPeak> peak_;
 };
 
-/// Warms and times some sessions in turns; false when a signal came. Each round has another order.
+/// Warms and times sessions in turns, in another order each round; false when a signal came.
 bool run_in_turns(const BenchOptions& options, std::vector<std::unique_ptr<Session>>& sessions, MemoryWatch& memory) {
   for (int64_t i = 0; i < options.warm_steps + options.steps; ++i) {
     for (const size_t which : turn_order(sessions.size(), static_cast<uint64_t>(i))) {
@@ -244,7 +244,7 @@ class Runner {
     return true;
   }
 
-  /// Calls measure(); an Error becomes that of the rows unless they are all there is.
+  /// Calls measure() and keeps an Error in the rows. If there are no other rows, throws it.
   template <class Measure>
   bool guarded(const std::vector<BenchRow*>& rows, Measure&& measure) {
     const auto fail_rows = [&](const char* text) {
@@ -306,7 +306,7 @@ class Runner {
     }
   }
 
-  /// Throws OutOfMemory with the reason and the largest of the smaller batches that fits: it is tried.
+  /// Finds the largest smaller batch that fits by trying, and throws OutOfMemory with it and the reason.
   [[noreturn]] void fail_for_memory(const BenchRow& row, Mode mode, const std::string& reason) {
     BenchOptions options = benchmark_.options;
     options.log = {};
@@ -342,7 +342,7 @@ class Runner {
       return false;
     }
     for (const auto& session : sessions) {
-      if (sessions.size() == 1) {  // else nobody knows whose memory it was
+      if (sessions.size() == 1) {  // with more sessions, nobody knows whose memory it was
         memory.report(session->measured());
       }
       session->explain(floor_);

@@ -17,7 +17,7 @@ using kernels::Conv2dCall;
 using kernels::Conv2dCase;
 using kernels::MatmulCase;
 
-/// "conv2d" of a 3x3 kernel with stride 2 is "conv2d 3x3/2".
+/// The name of an op's line: "conv2d" with a 3x3 kernel and stride 2 is "conv2d 3x3/2".
 std::string label(const OpWork& work) {
   const auto* call = std::any_cast<Conv2dCall>(&work.call);
   if (call == nullptr) {
@@ -96,7 +96,7 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
   std::vector<std::vector<double>> floors;
   std::vector<double> floor_totals;
   std::vector<double> copies;
-  // In turns, so that a slow moment of the machine meets all three.
+  // The three take turns, so that a slow moment of the machine meets all.
   for (int round = 0; round < kRounds; ++round) {
     {
       const OpProfile profile;

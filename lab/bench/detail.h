@@ -18,16 +18,16 @@ struct OpLine {
   int64_t calls = 0;
   double seconds = 0;
   double bytes = 0;  ///< the fewest that have to move
-  double flops = 0;  ///< of convolutions and matrix products, else 0
-  double floor = 0;  ///< seconds: run alone in the best layout, or the bytes at the copy rate
+  double flops = 0;  ///< for convolutions and matrix products, else 0
+  double floor = 0;  ///< seconds: alone in the best layout, or the bytes at the copy rate
 
-  /// True iff the work is arithmetic, so that the floor is not that of the bytes.
+  /// True iff the op is a product, whose floor comes from arithmetic, not from bytes.
   [[nodiscard]] bool is_product() const { return flops > 0; }
 };
 
-/// Where the time of one step went: step = product_floor + moving_floor + rest().
+/// The parts of one step's time: step = product_floor + moving_floor + rest().
 struct Detail {
-  StepParts parts;            ///< of the step that was looked at
+  StepParts parts;            ///< of the profiled step
   std::vector<OpLine> lines;  ///< the longest first
   double copy_rate = 0;       ///< bytes per second, read and written
   double product_floor = 0;   ///< all convolutions and matrix products, alone
@@ -39,15 +39,15 @@ struct Detail {
   [[nodiscard]] double outside() const;
 };
 
-/// Adds up what a step has reported. `floors`: seconds of each call_of() a record that is a product, in order.
+/// Adds up a step's records. `floors`: seconds of each call_of() a product's record, in order.
 Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts, const std::vector<double>& floors,
                    double copy_rate);
 
-/// Runs a step several times under a profile, in turns with its convolutions and products alone and with a copy, and
-/// takes the median of each.
+/// Profiles a step several times, by turns with its convolutions and products alone and with a copy, and takes the
+/// median of each.
 Detail measure_detail(Step& step, ProductFloor& floor);
 
-/// A line per op, and the sum behind it.
+/// A line per op, and the sum at the end.
 std::string to_table(const Detail& detail);
 
 }  // namespace norma::lab::bench

@@ -22,7 +22,7 @@ using kernels::Conv2dCase;
 using kernels::Conv2dPass;
 using kernels::MatmulCase;
 
-/// Numbers from 1 to 2 as bfloat16; pairs of them are float32 from 1 to 2, and four of them a normal float64.
+/// Memory of bfloat16 numbers from 1 to 2. Pairs of them are float32 from 1 to 2, and four of them a normal float64.
 Tensor filled_memory(size_t bytes) {
   const Tensor memory = empty({static_cast<int64_t>((bytes + 7) / 8 * 8)}, {.dtype = DType::uint8, .device = kCpu});
   constexpr unsigned kOne = 0x3F80;
@@ -41,7 +41,7 @@ size_t elements_bytes(int64_t count, DType dtype) {
   return static_cast<size_t>(count) * size_of(dtype);
 }
 
-/// As Norma itself would compute it.
+/// Norma's own way to compute the call.
 FloorCandidate own_candidate(const Conv2dCall& call) {
   const Conv2dCase conv = call.conv;
   const auto* implementation = &kernels::conv_kernels.at("conv2d", kCpu)->choose(conv, call.pass);
@@ -98,7 +98,7 @@ double seconds_of(const FloorCandidate& candidate, const FloorMemory& memory) {
   return seconds_between(start, Clock::now());
 }
 
-/// The least of a few runs, after one that is not counted.
+/// The least of a few runs, after one that does not count.
 double least_seconds(const FloorCandidate& candidate, const FloorMemory& memory) {
   constexpr int kMostRuns = 5;
   constexpr double kEnough = 0.05;  // seconds
@@ -170,7 +170,7 @@ const FloorCandidate& ProductFloor::best(const ProductCall& call) {
 FloorMemory ProductFloor::memory_for(const FloorCandidate& candidate) {
   const auto grow = [](Tensor& memory, size_t bytes) {
     if (!memory.defined() || memory.numel() < static_cast<int64_t>(bytes)) {
-      memory = Tensor();  // before the larger one is made
+      memory = Tensor();  // freed before the larger one is made
       memory = filled_memory(bytes);
     }
     return memory.raw_data();
@@ -202,7 +202,7 @@ double Copy::run() {
   parallel_for(0, x_.numel(), kPointwiseGrain, [&](int64_t begin, int64_t end) {
 #pragma omp simd
     for (int64_t i = begin; i < end; ++i) {
-      to[i] = 1.5F * from[i];  // a plain copy would be memcpy's, which writes past the caches
+      to[i] = 1.5F * from[i];  // a plain copy would become memcpy, which writes past the caches
     }
   });
   return seconds_between(start, Clock::now());

@@ -15,8 +15,8 @@
 
 namespace norma::lab::bench {
 
-// The floor of a step: its convolutions and matrix products and nothing else, each in the layout that is fastest,
-// with weights that already lie as oneDNN likes them; and the rate of a copy, for what only moves memory.
+// The floor of a step: its convolutions and matrix products alone, each in its fastest layout, with weights reordered
+// for oneDNN; and the rate of a copy, for ops that only move memory.
 
 /// A convolution or a matrix product in plain numbers.
 using ProductCall = std::variant<kernels::Conv2dCall, kernels::MatmulCase>;
@@ -35,24 +35,23 @@ struct FloorMemory {
   void* c = nullptr;  ///< results
 };
 
-/// One way to compute a product. Its weights are its own and have been reordered.
+/// One way to compute a product, with reordered weights of its own.
 struct FloorCandidate {
-  std::string name;  ///< "nhwc", "blocked", "matmul", "convolution", or that of one of Norma's implementations
+  std::string name;  ///< "nhwc", "blocked", "matmul", "convolution", or the name of one of Norma's implementations
   size_t bytes_a = 0, bytes_b = 0, bytes_c = 0;
   std::function<void(const FloorMemory& memory)> run;
 };
 
-/// oneDNN's ways; none in a build without it.
+/// oneDNN's ways to compute a product; none in a build without oneDNN.
 std::vector<FloorCandidate> onednn_candidates(const ProductCall& call);
 
-/// The convolutions and matrix products of a step, alone.
+/// Runs the convolutions and matrix products of a step alone.
 class ProductFloor {
  public:
-  /// Seconds of each call of one run through all of them, in order. The fastest way is found for those that were not
-  /// seen before.
+  /// Runs all calls once, in order, and returns the seconds of each. For a new call it first finds the fastest way.
   std::vector<double> run(const std::vector<ProductCall>& calls);
 
-  /// The way that was fastest for a call that run() has seen.
+  /// The fastest way to compute a call that run() has seen.
   [[nodiscard]] const std::string& way(const ProductCall& call) const { return best_.at(call).name; }
 
  private:
@@ -63,11 +62,11 @@ class ProductFloor {
   Tensor a_, b_, c_;
 };
 
-/// Times y = 1.5 · x for two blocks of memory, with the threads of parallel_for; y = x on a device whose memory is not
-/// behind the host's caches.
+/// Times y = 1.5 · x for two blocks of memory, with the threads of parallel_for. On a device whose memory is not behind
+/// the host's caches it times y = x.
 class Copy {
  public:
-  /// `bytes` of x, and of y.
+  /// `bytes` is the size of x, and of y.
   explicit Copy(int64_t bytes, Device device = kCpu);
   /// Seconds of one pass.
   double run();
@@ -80,7 +79,7 @@ class Copy {
   Tensor y_;
 };
 
-/// Whether the device's memory is the host's, behind the host's caches, as that of cuda-emulated is.
+/// True iff the device's memory is the host's, behind the host's caches, as with cuda-emulated.
 bool in_host_memory(Device device);
 
 /// Bytes of x at which a copy misses the caches of common machines.

@@ -25,14 +25,14 @@ std::optional<memory::data_type> data_type(DType dtype) {
   }
 }
 
-/// An operand of a primitive: in one of the shared memories, or its own.
+/// An operand of a primitive, in one of the shared memories or in its own.
 struct Operand {
   int argument;
   memory::desc desc;
   void* FloorMemory::*shared = nullptr;  ///< null: weights, which stay where they are
 };
 
-/// A primitive whose operands already lie as it wants them.
+/// A primitive whose operands are already in the layout that it wants.
 FloorCandidate candidate(const std::string& name, const dnnl::primitive& primitive, const memory::desc& scratchpad,
                          const std::vector<Operand>& operands) {
   FloorCandidate result{.name = name};
@@ -68,7 +68,7 @@ FloorCandidate candidate(const std::string& name, const dnnl::primitive& primiti
   return result;
 }
 
-/// All operands of a convolution in this layout; weights in any.
+/// A convolution whose operands all have this layout; weights in any layout.
 FloorCandidate convolution(const std::string& name, const Conv2dCall& call, memory::data_type type, Tag activations) {
   const Conv2dCase& conv = call.conv;
   const memory::dims weight_dims =
@@ -105,7 +105,7 @@ FloorCandidate convolution(const std::string& name, const Conv2dCall& call, memo
   }
 }
 
-/// c (m, n) = a (m, k) b (k, n). Where `weights` is true, b has been reordered before.
+/// c (m, n) = a (m, k) b (k, n). With `weights`, b has been reordered before.
 FloorCandidate product(const MatmulCase& p, memory::data_type type, bool weights) {
   const auto matrices = [&](int64_t batch_stride, int64_t rows, int64_t columns, int64_t row, int64_t column) {
     if (p.batch == 1) {
@@ -131,7 +131,7 @@ bool is_product(const Conv2dCase& conv) {
          conv.padding_h == 0 && conv.padding_w == 0;
 }
 
-/// The same as a product of NHWC images; see is_product().
+/// The convolution as a product of NHWC images; see is_product().
 MatmulCase product_of(const Conv2dCall& call) {
   const Conv2dCase& conv = call.conv;
   const int64_t pixels = conv.n * conv.h * conv.w;
@@ -169,12 +169,12 @@ MatmulCase product_of(const Conv2dCall& call) {
   }
 }
 
-/// True iff the left operand is read as it would be for the gradient of a weight: dyᵀ x.
+/// True iff the left operand is read transposed, as in the gradient of a weight: dyᵀ x.
 bool is_weight_gradient(const MatmulCase& p) {
   return p.a_row == 1 && p.a_column > 1;
 }
 
-/// A product as a 1x1 convolution of images of at most so many pixels in a row.
+/// A product as a 1x1 convolution of images with a limited number of pixels in a row.
 Conv2dCall convolution_of(const MatmulCase& p) {
   constexpr int64_t kWidest = 64;
   const bool gradient = is_weight_gradient(p);
@@ -203,8 +203,8 @@ void add(std::vector<FloorCandidate>& candidates, Make&& make) {
   }
 }
 
-/// oneDNN writes outside its workspace in the weight gradient of strided 1x1 convolutions with fewer channels than
-/// lanes (uxlfoundation/oneDNN#6035).
+/// True for weight gradients of strided 1x1 convolutions with fewer channels than lanes: there oneDNN writes outside
+/// its workspace (uxlfoundation/oneDNN#6035).
 bool writes_outside(const Conv2dCall& call) {
   const Conv2dCase& conv = call.conv;
   return call.pass == Conv2dPass::weight_gradient && conv.kh == 1 && conv.kw == 1 &&

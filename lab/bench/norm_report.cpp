@@ -15,14 +15,12 @@
 #include <map>
 #include <tuple>
 
-// The files of `norma bench-norms`.
-
 namespace norma::lab::bench {
 
 namespace {
 
-constexpr double kFarApart = 0.5;  // of quartiles, in shares
-constexpr double kLarge = 4e6;     // bytes of an input that does not fit into the inner caches
+constexpr double kFarApart = 0.5;  // between quartiles, as shares
+constexpr double kLarge = 4e6;     // bytes of an input too large for the inner caches
 
 std::string_view direction(bool backward) {
   return backward ? "backward" : "forward";
@@ -33,7 +31,7 @@ std::string sizes_text(const Sizes& sizes) {
   return fmt::format("{}", fmt::join(sizes.begin(), sizes.end(), "x"));
 }
 
-/// The shares of some rows, and where the lowest is.
+/// A summary of some rows' shares, and the place of the lowest.
 struct Summary {
   std::vector<double> all;
   std::vector<double> large;
@@ -62,7 +60,7 @@ bool has_images(const Sweep& sweep, const std::string& dtype) {
                      [&](const SweepRow& row) { return row.shape == "images" && to_string(row.dtype) == dtype; });
 }
 
-/// Runs gnuplot on share.gp in a folder; false where it is not installed or cannot draw.
+/// Runs gnuplot on share.gp in a folder; false if it is not installed or cannot draw.
 bool run_gnuplot(const std::filesystem::path& folder) {
   std::string go = "cd '";
   for (const char c : folder.string()) {

@@ -38,7 +38,7 @@ struct Case {
   std::vector<std::string> norms;
 };
 
-/// How often a case runs: until `seconds` are spent, but at least and at most so many times.
+/// A case runs until `seconds` are spent, but at least `least` and at most `most` times.
 struct Patience {
   int least;
   int most;
@@ -63,7 +63,7 @@ bool wants(const SweepOptions& options, std::string_view shape) {
   return std::find(options.shapes.begin(), options.shapes.end(), shape) != options.shapes.end();
 }
 
-/// The norms of rows, or of volumes, that stand for norms of images: "layer" for layer2d, "rms" for rms2d.
+/// The counterparts of norms of images for rows or volumes: "layer" for layer2d, "rms" for rms2d.
 std::vector<std::string> counterparts(const SweepOptions& options, const std::vector<std::string>& of_images) {
   std::vector<std::string> norms;
   for (const std::string& name : of_images) {
@@ -75,7 +75,7 @@ std::vector<std::string> counterparts(const SweepOptions& options, const std::ve
   return norms;
 }
 
-/// All but what depends on the dtype: the largest that fits as float32 counts.
+/// The cases for every dtype; an image counts as too large if it is so in float32.
 std::vector<Case> all_cases(const SweepOptions& options) {
   std::vector<Case> cases;
   if (wants(options, "images")) {
@@ -106,7 +106,7 @@ std::vector<Case> all_cases(const SweepOptions& options) {
   return cases;
 }
 
-/// A million random numbers, over and over.
+/// A million random numbers, repeated.
 Tensor random_numbers(int64_t count) {
   const int64_t block = std::min<int64_t>(count, 1 << 20);
   const Tensor some = randn({block});
@@ -118,7 +118,7 @@ Tensor random_numbers(int64_t count) {
   return all;
 }
 
-/// The layer, or nothing where groups do not divide the channels.
+/// The layer; null if groups do not divide the channels.
 std::shared_ptr<nn::Module> layer_for(const Case& c, const std::string& norm) {
   if (c.shape == "images") {
     const nn::NormChoice choice = nn::parse_norm(norm);
@@ -135,7 +135,7 @@ std::shared_ptr<nn::Module> layer_for(const Case& c, const std::string& norm) {
   return std::make_shared<nn::LayerNorm>(last);
 }
 
-/// The cache of a device with memory of its own. What runs there in a network seldom finds its input in that cache.
+/// The cache of a device with memory of its own. In a network an op seldom finds its input in that cache.
 class DeviceCache {
  public:
   DeviceCache() {
@@ -145,7 +145,7 @@ class DeviceCache {
       other_ = zeros({static_cast<int64_t>(bytes / sizeof(float))});
     }
   }
-  /// Fills it with something else. The device has to do for so long that it does not wait for the host afterwards.
+  /// Fills the cache with other data. This takes so long that the device does not wait for the host afterwards.
   void clear() const {
     if (other_.defined()) {
       fill_(other_, 1);
@@ -156,14 +156,14 @@ class DeviceCache {
   Tensor other_;
 };
 
-/// Seconds of a copy, a forward and a backward pass in turns, one of each in a round.
+/// Seconds of a copy, a forward and a backward pass by turns, one of each per round.
 struct Timing {
   std::vector<double> copy;
   std::vector<double> forward;
   std::vector<double> backward;
 };
 
-/// A value with a quarter of the others below it, and one with a quarter above it.
+/// The lower and the upper quartile of the values.
 std::pair<double, double> quartiles(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t quarter = values.size() / 4;
@@ -197,7 +197,7 @@ Timing time_norm(nn::Module& layer, const Tensor& x, const Tensor& dy, Copy& cop
   };
   double spent = 0;
   for (int round = 0; round < patience.most && (round < patience.least || spent < patience.seconds); ++round) {
-    // The first of each pair brings its own data back into the caches.
+    // The first run of each pair brings its own data back into the caches.
     const Clock::time_point start = Clock::now();
     copy.run();
     cache.clear();
@@ -239,7 +239,7 @@ class Runner {
   }
 
  private:
-  /// Calls f(). Where that runs out of memory, notes the case as failed and returns false.
+  /// Calls f(). If it runs out of memory, notes the case as failed and returns false.
   template <class F>
   bool unless_memory_ends(const Case& c, F&& f) {
     std::string reason;
@@ -265,7 +265,7 @@ class Runner {
         const bool images = cases_[i].shape == "images";
         for (const std::string& format : sweep_.options.formats) {
           if (!images && format != sweep_.options.formats.front()) {
-            continue;  // one order only
+            continue;  // other shapes have one order only
           }
           const bool channels_last = images && format == "channels_last";
           bool goes_on = true;
@@ -329,8 +329,8 @@ class Runner {
 
   DeviceCache cache_;
   std::vector<Case> cases_;
-  Tensor numbers_;    // that inputs are cut from
-  Tensor gradients_;  // the same for gradients
+  Tensor numbers_;    // inputs are cut from these
+  Tensor gradients_;  // gradients are cut from these
   Sweep sweep_;
 };
 

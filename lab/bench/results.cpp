@@ -12,8 +12,6 @@
 #include <cmath>
 #include <optional>
 
-// Rows as JSON, CSV and text.
-
 namespace norma::lab::bench {
 
 namespace {
@@ -132,7 +130,7 @@ Json to_row(const Benchmark& benchmark, const BenchRow& row) {
   return json;
 }
 
-/// "0.4", of norms that took turns "0.4 (-0.7 to 1.5)"; percent.
+/// "0.4" or, for norms that took turns, "0.4 (-0.7 to 1.5)", in percent.
 std::string tax_text(const std::optional<NormTax>& tax) {
   if (!tax) {
     return "-";
@@ -143,7 +141,7 @@ std::string tax_text(const std::optional<NormTax>& tax) {
              : share;
 }
 
-/// For sorting: of training where that was measured.
+/// The throughput to sort by: of training if that was measured.
 double speed(const BenchRow& row) {
   return row.train ? row.train->samples_per_second() : row.infer ? row.infer->samples_per_second() : 0;
 }

@@ -6,7 +6,7 @@
 
 namespace norma::lab::bench {
 
-/// How long something took, several times over; in seconds.
+/// The durations of repeated runs, in seconds.
 struct Spread {
   double min = 0;
   double median = 0;
@@ -15,10 +15,10 @@ struct Spread {
   int64_t count = 0;
 };
 
-/// All zero for no values.
+/// The spread of these; all zero for no values.
 Spread spread_of(const std::vector<double>& seconds);
 
-/// The place of the value in the middle (the lower one of two); there must be one.
+/// The index of the middle value (the lower of two); `values` must not be empty.
 size_t median_index(const std::vector<double>& values);
 
 using Clock = std::chrono::steady_clock;

@@ -47,12 +47,12 @@ Tensor Step::logits() {
 }
 
 StepParts Step::run() {
-  // Moments of the device: to wait for it between the parts would leave it without work.
+  // Events mark the device's time: waiting for it between the parts would leave it without work.
   Event start;
   Event forward_end;
   Event backward_end;
   Event end;
-  synchronize(default_device());  // with what came before
+  synchronize(default_device());  // ends the work before
   start.record();
   if (options_.mode == Mode::infer) {
     const NoGradGuard no_grad;

@@ -19,7 +19,7 @@ struct StepOptions {
   Mode mode = Mode::train;
   bool fold = false;   ///< inference: fold batch norms into the convolutions before them
   Tensor images = {};  ///< float32 (N, 3, H, W) in the recipe's format; undefined: random ones
-  Tensor labels = {};  ///< int64 (N), with the images
+  Tensor labels = {};  ///< int64 (N); undefined if the images are
 };
 
 /// Seconds of one step. Inference has only a forward part.
@@ -31,8 +31,8 @@ struct StepParts {
   [[nodiscard]] double total() const { return forward + backward + optimizer; }
 };
 
-/// One training step, or one forward pass. Everything it needs is made before the first: what is
-/// timed is dropping the old gradients, forward, loss, backward and the update, and nothing else.
+/// One training step, or one forward pass. All that it needs is made before the first run. A run times only dropping
+/// the old gradients, forward, loss, backward and the update.
 class Step {
  public:
   explicit Step(const StepOptions& options);
@@ -40,7 +40,7 @@ class Step {
   StepParts run();
 
   [[nodiscard]] const nn::Module& model() const { return *model_; }
-  /// Batch norms that were folded.
+  /// The number of batch norms that were folded.
   [[nodiscard]] int64_t folded() const { return folded_; }
 
  private:

@@ -9,8 +9,8 @@
 
 namespace norma::lab::bench {
 
-/// In which order `count` programs take their turns in a round: another one in each, so that none is always the first,
-/// far from another one, or behind the same one.
+/// The order in which `count` programs take their turns in a round. It changes each round, so that no program is always
+/// the first, far from another one, or behind the same one.
 inline std::vector<size_t> turn_order(size_t count, uint64_t round) {
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});

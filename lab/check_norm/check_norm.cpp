@@ -14,7 +14,7 @@ namespace {
 struct Item {
   const char* name;
   Finding (*look)(const Subject& subject);
-  bool quick;  ///< is looked at with `quick`, too
+  bool quick;  ///< runs with `quick`, too
 };
 
 constexpr Item kItems[] = {
@@ -42,7 +42,7 @@ const char* word_for(CheckOutcome outcome) {
   return "note";
 }
 
-/// The first of some small numbers of channels that the norm takes: groups may not divide the others.
+/// The first of some small numbers of channels that the norm takes; groups may not divide the others.
 int64_t channels_for(const nn::NormChoice& choice) {
   for (const int64_t channels : {8, 16, 32, 64}) {
     try {
@@ -52,7 +52,7 @@ int64_t channels_for(const nn::NormChoice& choice) {
       continue;
     }
   }
-  return 8;  // the checks say what it throws
+  return 8;  // the checks report the error
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& opti
     try {
       const Finding finding = item.look(subject);
       report.checks.push_back({item.name, finding.outcome, finding.text});
-    } catch (const std::exception& error) {  // whatever a user's norm throws
+    } catch (const std::exception& error) {  // a user's norm may throw anything
       report.checks.push_back({item.name, CheckOutcome::failed, error.what()});
     }
   }

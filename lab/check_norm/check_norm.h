@@ -7,7 +7,7 @@
 
 namespace norma::lab {
 
-// Whether a norm, most of all one of a user's own, is right: what `norma check-norm` does.
+// `norma check-norm`: finds out if a norm is right, above all one of a user's own.
 
 enum class CheckOutcome : uint8_t {
   passed,
@@ -15,11 +15,11 @@ enum class CheckOutcome : uint8_t {
   noted,  ///< neither right nor wrong, but good to know
 };
 
-/// One thing that was looked at.
+/// One check and its outcome.
 struct NormCheck {
   std::string name;  ///< "gradients"
   CheckOutcome outcome = CheckOutcome::passed;
-  std::string text;  ///< what is wrong, or what was found
+  std::string text;  ///< the fault, or the figure found
 };
 
 struct NormCheckReport {
@@ -36,10 +36,10 @@ struct CheckNormOptions {
   std::function<void(const std::string& name)> progress = {};
 };
 
-/// Checks a norm spec (nn/norm/factory.h) on small inputs (N, C, H, W) with 8 channels, or up
-/// to 64 where its groups want them: sizes, memory formats, dtypes, gradients by
-/// finite differences, second derivatives, copies, exactness, repeatability, saving, two steps in each family of
-/// networks, and its speed beside a copy. What the norm throws is a failed check. Throws Error for an unknown norm.
+/// Checks a norm spec (nn/norm/factory.h) on small inputs (N, C, H, W) with 8 channels, or up to 64 if its groups need
+/// them. The checks: sizes, memory formats, dtypes, gradients by finite differences, second derivatives, copies,
+/// exactness, repeatability, saving, two steps in each family of networks, and its speed beside a copy. An exception
+/// from the norm is a failed check. Throws Error for an unknown norm.
 NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& options = {});
 
 /// A line for each check.

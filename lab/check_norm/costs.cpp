@@ -60,8 +60,8 @@ Finding check_copies(const Subject& subject) {
     Tensors inputs = layer->parameters();
     inputs.push_back(x);
     const Tensor y = (*layer)(x);
-    grad({y}, inputs, {dy});  // backward() would copy a dy that arrives as it is
-    // A copy reads and writes; parts of x and what varies from channel to channel do not count.
+    grad({y}, inputs, {dy});  // backward() would copy a dy that comes as it is
+    // A copy reads and writes. Copies of parts of x, or of one number per channel, do not count.
     for (const auto& [pass, count] : copies_in(profile, 1.5 * bytes_of(x))) {
       found += fmt::format("{}{}: {} {} of the whole input in the {} pass", found.empty() ? "" : "; ",
                            to_string(format), count, count == 1 ? "copy" : "copies", to_string(pass));

@@ -24,7 +24,7 @@ Tensor gradcheck_input(const Subject& subject, MemoryFormat format) {
   return x;
 }
 
-/// The layer as a function, which gives the same each time: what it keeps (running statistics) is as at first.
+/// The layer as a function with the same result each time: its running statistics are set back before each call.
 class LayerFunction {
  public:
   explicit LayerFunction(nn::Module& layer) : layer_(&layer) {
@@ -55,7 +55,7 @@ double sum_of_products(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-/// The one element of x that has this row-major number, as a tensor.
+/// The element of x at this row-major index, as a tensor.
 Tensor element_of(const Tensor& x, int64_t index) {
   int64_t offset = x.offset();
   for (int64_t axis = x.rank() - 1; axis >= 0; --axis) {

@@ -11,21 +11,21 @@
 
 namespace norma::lab {
 
-/// The norm that is checked.
+/// The norm to check.
 struct Subject {
   nn::NormChoice choice;
   int64_t channels = 8;
 
   /// A layer for inputs like x, in training mode. Its parameters have `dtype` and random numbers around 1, the same in
-  /// every call with a seed.
+  /// every call with one seed.
   [[nodiscard]] std::shared_ptr<nn::Module> make(const Tensor& x, DType dtype = DType::float32,
                                                  uint64_t seed = 7) const;
 };
 
-/// Random numbers of float32 with deviation 1 about `mean`, in a memory format; the same in every call.
+/// Random float32 numbers with deviation 1 around `mean`, in a memory format; the same in every call.
 Tensor random_input(const Sizes& sizes, MemoryFormat format = MemoryFormat::contiguous, double mean = 0);
 
-/// The largest |a - b|; infinity where one of them is NaN or their sizes differ.
+/// The largest |a - b|; infinity if one of them is NaN or their sizes differ.
 double largest_difference(const Tensor& a, const Tensor& b);
 /// The largest |x|.
 double largest(const Tensor& x);
@@ -35,9 +35,9 @@ struct Results {
   Tensor y;
   Tensor dx;
 };
-/// dy is random, in the memory format of y. Throws Error unless y is like x and finite.
+/// Runs both passes; dy is random, in the memory format of y. Throws Error unless y is like x and finite.
 Results apply_norm(nn::Module& layer, const Tensor& x);
-/// The same with a new layer.
+/// Likewise with a new layer.
 Results apply_norm(const Subject& subject, const Tensor& x, DType parameters = DType::float32);
 
 struct Finding {
@@ -45,7 +45,7 @@ struct Finding {
   std::string text = {};
 };
 
-// The checks. What one throws has failed.
+// The checks. A check that throws has failed.
 
 Finding check_sizes(const Subject& subject);
 Finding check_formats(const Subject& subject);

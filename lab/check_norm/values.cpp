@@ -18,7 +18,7 @@ namespace {
 
 constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::channels_last};
 
-/// The steps of a dtype between 1 and 2.
+/// The distance of a dtype's numbers between 1 and 2.
 double epsilon_of(DType dtype) {
   switch (dtype) {
     case DType::bfloat16: return 0x1p-7;
@@ -32,7 +32,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return a.sizes() == b.sizes() && a.to_vector<double>() == b.to_vector<double>();
 }
 
-/// Throws Error unless y, or dx, has the sizes, dtype and device of x, and numbers.
+/// Throws Error unless y, or dx, has the sizes, dtype and device of x, and is finite.
 void check_like(std::string_view what, const Tensor& x, const Tensor& y) {
   check(y.defined(), what, "expected a tensor, got none");
   check(y.sizes() == x.sizes(), what, "expected sizes {}, got {}", to_string(x.sizes()), to_string(y.sizes()));
@@ -45,7 +45,7 @@ void check_like(std::string_view what, const Tensor& x, const Tensor& y) {
   }
 }
 
-/// The mean of |a - b| over that of |b|: where a norm has a kink, single gradients may lie on its other side.
+/// The mean of |a - b| over that of |b|: at a norm's kink, single gradients may come from the other side.
 double mean_difference(const Tensor& a, const Tensor& b) {
   const std::vector<double> of_a = a.to_vector<double>();
   const std::vector<double> of_b = b.to_vector<double>();
@@ -58,7 +58,7 @@ double mean_difference(const Tensor& a, const Tensor& b) {
   return difference / size;
 }
 
-/// The places of x, taken from every second place of a larger tensor.
+/// The elements of x, in every second place of a larger tensor.
 Tensor with_gaps(const Tensor& x) {
   Sizes sizes = x.sizes();
   sizes.push_back(2);
@@ -206,7 +206,7 @@ Finding check_exactness(const Subject& subject) {
   const Tensor x = random_input(sizes, MemoryFormat::contiguous, /* mean= */ 1e4);
   const Results exact = apply_norm(subject, copy_of(x, MemoryFormat::preserve, DType::float64), DType::float64);
   const Results results = apply_norm(subject, x);
-  // Where E[x²] - E[x]² is taken in float32, it has no digit left.
+  // E[x²] - E[x]² in float32 has no digit left here.
   constexpr double kMost = 1e-3;
   constexpr double kMostOfGradient = 1e-2;
   const double far = largest_difference(results.y, exact.y) / std::max(1e-30, largest(exact.y));
@@ -214,7 +214,7 @@ Finding check_exactness(const Subject& subject) {
   const double of_dx = mean_difference(results.dx, exact.dx);
   check(of_dx <= kMostOfGradient, "mean 1e4, deviation 1",
         "expected a gradient of x within {:.0e} of float64's in the mean, got {:.1e}", kMostOfGradient, of_dx);
-  apply_norm(subject, full(sizes, 3));  // finite
+  apply_norm(subject, full(sizes, 3));  // throws unless it is finite
   return {CheckOutcome::passed, fmt::format("mean 1e4, deviation 1: {:.0e} from float64", far)};
 }
 

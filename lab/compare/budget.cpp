@@ -34,7 +34,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The middle one of a few.
+/// The median of a few steps.
 double step_seconds(bench::Step& step) {
   constexpr int kSteps = 3;
   std::vector<double> seconds;
@@ -82,14 +82,14 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
   return seconds;
 }
 
-/// Seconds that one run takes with so many images.
+/// Seconds that one run takes with this many images.
 double cell_seconds(const Cell& cell, const RunCost& cost, int64_t images) {
   const auto evaluations = static_cast<double>(cost.epoch > 0 ? 1 + (images - 1) / cost.epoch : 1);
   const int64_t steps = images / cell.batch_size;
   return cost.start + evaluations * cost.evaluation + static_cast<double>(steps) * cost.step;
 }
 
-/// Seconds that all runs take with so many images each, their trials of learning rates included.
+/// Seconds that all runs take with this many images each, with their trials of learning rates.
 double run_seconds(const Comparison& comparison, const std::vector<RunCost>& costs, int64_t images) {
   double seconds = 0;
   for (size_t i = 0; i < costs.size(); ++i) {
@@ -107,7 +107,7 @@ double run_seconds(const Comparison& comparison, const std::vector<RunCost>& cos
   return seconds;
 }
 
-/// A number of images that is a whole number of batches of each size, if that is not far more than the largest.
+/// A number of images that is a whole number of batches of each size; the largest size if that would be far more.
 int64_t common_batch(const Comparison& comparison) {
   constexpr int64_t kFar = 4;
   int64_t largest = 0;

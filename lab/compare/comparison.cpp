@@ -40,7 +40,7 @@ void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions&
     result = trainer.run();
   } catch (const std::exception&) {
     if (recorder && !recorder->result().losses.empty()) {
-      cell.telemetry = recorder->result();  // how it came to this
+      cell.telemetry = recorder->result();  // the record up to the failure
     }
     throw;
   }
@@ -62,12 +62,12 @@ void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions&
   }
 }
 
-/// Makes the rounds of timing that are due before a cell, or at the end, on the first batch of the data.
+/// Runs the rounds of timing that are due before a cell, or at the end, on the first batch of the data.
 void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOptions& options) {
   if (timing_is_complete(comparison) || train::interrupted()) {
     return;
   }
-  const auto first_batch = [](const train::Recipe& recipe) {  // read anew each time: kept, it would count as memory
+  const auto first_batch = [](const train::Recipe& recipe) {  // read anew each time: a kept batch would count as memory
     const auto train_set = train::make_dataset(recipe, data::Split::train);
     return TimingImages{.batch = *train::make_train_loader(recipe, train_set, /* workers= */ 0).next(),
                         .num_classes = train_set->info().num_classes()};
@@ -76,8 +76,8 @@ void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOpti
   write_report(comparison, options.output, options.lock);
 }
 
-/// `expected` of the cells that are left, at the pace of those that are known; nothing where nothing was expected of
-/// these.
+/// `expected` seconds of the cells that are left, scaled by the pace of the cells known so far; none if nothing was
+/// expected of those.
 std::optional<double> scaled_seconds_after(const Comparison& comparison, size_t current, double seconds,
                                            const std::vector<double>& expected) {
   double taken = seconds;
@@ -107,7 +107,7 @@ double seconds_after(const Comparison& comparison, size_t current, double second
     double sum = 0;
     int count = 0;
   };
-  // Of those that `counts` is true of: as long as the finished ones, or as this one.
+  // The mean over the finished cells that `counts` accepts; without any, the time of this cell if it counts.
   const auto mean_of = [&](auto&& counts) {
     Mean mean;
     for (const Cell& cell : comparison.cells) {
@@ -167,7 +167,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
         train::say("{}  failed: {}\n", label, cell.reason);
       }
     }
-    // The next cell must not find its memory warm, or cold, because of this one.
+    // The next cell's memory must be neither warm nor cold because of this one.
     allocator(default_device()).empty_cache();
     write_report(comparison, options.output, options.lock);
   }

@@ -16,8 +16,6 @@
 #include <utility>
 #include <vector>
 
-// The cells of a new comparison.
-
 namespace norma::lab {
 
 namespace {
@@ -49,7 +47,7 @@ std::vector<T> or_one(const std::vector<T>& values, const T& one) {
   return values.empty() ? std::vector<T>{one} : values;
 }
 
-/// The lists, each with a value at least.
+/// The options with at least one value in each list.
 ComparisonOptions completed(ComparisonOptions options) {
   check_list("models", options.models);
   check_list("norms", options.norms);
@@ -68,7 +66,7 @@ ComparisonOptions completed(ComparisonOptions options) {
   return options;
 }
 
-/// As a learning rate is written. What is too small for that stays, and is refused with all others out of range.
+/// Rounds to the four digits of a learning rate's text. A number too small for that stays; check_recipe() refuses it.
 double to_four_digits(double value) {
   const std::string text = fmt::format("{:.4g}", value);
   double rounded = value;
@@ -87,7 +85,7 @@ double scaled_lr(const Settings& settings, const ComparisonOptions& options) {
   return settings.lr;
 }
 
-/// Two specs may be one norm: a network would be trained twice for two rows that say the same.
+/// Throws Error if two specs are one norm: a network would be trained twice for two equal rows.
 void check_norms_differ(const ComparisonOptions& options) {
   for (const std::string& model : options.models) {
     std::map<std::string, std::string> seen;
@@ -99,7 +97,7 @@ void check_norms_differ(const ComparisonOptions& options) {
   }
 }
 
-/// What a recipe has that not all of its cells take must be taken by one.
+/// Throws Error for an option that only some cells take, unless one of them takes it.
 void check_shared(const ComparisonOptions& options) {
   if (!options.recipe.data_dir.empty()) {
     const auto in_files = [](const std::string& dataset) { return dataset != "shapes"; };

@@ -14,19 +14,17 @@
 #include <string>
 #include <vector>
 
-// What can be known of a comparison before its first step.
-
 namespace norma::lab {
 
 namespace {
 
-/// Settings with which something was tried, and why they were refused: "" where they were not.
+/// Settings that were tried, and the error that refused them; "" if none did.
 struct Trial {
   Settings settings;
   std::string refusal;
 };
 
-/// What a function throws that settings are to blame for. Memory is another matter: that is a result.
+/// The text of an Error from f, "" for none. Running out of memory is no refusal: it is a result.
 template <class F>
 std::string refusal_of(F&& f) {
   try {
@@ -51,7 +49,7 @@ class Rehearsal {
       if (train::interrupted()) {
         break;
       }
-      // What has finished shows that its values can be had.
+      // A finished cell shows that its values work.
       trials_.push_back(
           {.settings = cell, .refusal = cell.state == CellState::finished ? std::string() : refusal(cell)});
     }
@@ -96,7 +94,7 @@ class Rehearsal {
     if (!refused.empty()) {
       return refused;
     }
-    // What a network takes depends neither on seed and lr nor on how many more images there are than one.
+    // Inputs are refused or taken whatever the seed and lr, and 2 images stand for more.
     Settings key = cell;
     key.seed = 0;
     key.lr = 0;
@@ -122,7 +120,7 @@ class Rehearsal {
     (*model)(train::convert_input(black, precision));
   }
 
-  /// Throws the first refusal unless one of these trials went well.
+  /// Throws the first refusal unless a trial of these succeeded.
   template <class Among, class Name>
   void check_some(Among&& among, Name&& name) const {
     const Trial* first = nullptr;

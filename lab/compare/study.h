@@ -8,27 +8,27 @@
 
 namespace norma::lab {
 
-/// A question about norms, and the grid that answers it. What is given beside it takes the place of its values.
+/// A question about norms, and the grid that answers it. Options that are given replace the grid's values.
 struct Study {
   std::string name;
   std::string question;
   std::vector<std::string> models;
   std::vector<std::string> norms;
-  // Axes; empty ones have the recipe's value.
+  // Axes; an empty one has the recipe's value.
   std::vector<int64_t> batch_sizes = {};
   std::vector<double> lrs = {};
   std::vector<std::string> precisions = {};
   LrScaling lr_scaling = LrScaling::none;
 };
 
-/// batch-size, precision, depth, lr.
+/// All studies: batch-size, precision, depth, lr.
 const std::vector<Study>& studies();
 
-/// Throws Error "study: …" for an unknown name, with the nearest known one.
+/// The study of this name. Throws Error "study: …" for an unknown one, with the nearest known name.
 const Study& study_of(std::string_view name);
 
-/// Fills what `options` leave empty of models, norms and axes with a study's values, and its way of scaling the
-/// learning rate.
+/// Fills the empty models, norms and axes of `options` with a study's values, and sets its scaling of the learning
+/// rate.
 void apply_study(const Study& study, ComparisonOptions& options);
 
 }  // namespace norma::lab

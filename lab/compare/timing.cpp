@@ -35,7 +35,7 @@ const Cell& first_cell(const Comparison& comparison, const Settings& group, cons
                        [&](const Cell& cell) { return timing_group(cell) == group && cell.norm == norm; });
 }
 
-/// The rounds that group number `group` of `groups` shall have before a cell of `cells`.
+/// The rounds that group `group` of `groups` must have before a cell of `cells`.
 int64_t rounds_due(int64_t rounds, size_t cell, size_t cells, size_t group, size_t groups) {
   const size_t moments = cells + 1;
   const size_t visits = timing_visits(cells, groups);
@@ -44,7 +44,7 @@ int64_t rounds_due(int64_t rounds, size_t cell, size_t cells, size_t group, size
   return rounds * static_cast<int64_t>(visit) / static_cast<int64_t>(visits);
 }
 
-/// Networks that take turns. One that throws is dropped, with the reason in the timing.
+/// Networks that take turns. A network that throws is dropped, with the reason in the timing.
 class Turns {
  public:
   Turns(const Comparison& comparison, Timing& timing, const TimingImages& images) : timing_(timing) {
@@ -63,7 +63,7 @@ class Turns {
     }
   }
 
-  /// False where a signal came first.
+  /// Runs a round; false if a signal came first.
   bool round() {
     std::vector<double> seconds(steps_.size(), std::numeric_limits<double>::quiet_NaN());
     for (const size_t norm : bench::turn_order(steps_.size(), timing_.rounds.size())) {

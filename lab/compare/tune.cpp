@@ -17,7 +17,7 @@ namespace norma::lab {
 
 namespace {
 
-/// One of the cells that differ in the seed alone, for each such set.
+/// One cell for each set of cells that differ only in the seed.
 std::vector<const Cell*> cells_to_tune(const Comparison& comparison) {
   std::vector<const Cell*> cells;
   for (const Cell& cell : comparison.cells) {
@@ -101,7 +101,7 @@ void tune_rates(Comparison& comparison, const ComparisonOptions& options) {
                       train::norm_label(tuning.settings.norm, comparison.recipe), recipe.lr);
       Trial trial = try_rate(recipe, options, label);
       if (train::interrupted()) {
-        return;  // a trial that was cut short is none
+        return;  // an interrupted trial does not count
       }
       if (!options.quiet) {
         train::say("{}  {}\n", label, trial.loss ? fmt::format("loss {:.4f}", *trial.loss) : "failed: " + trial.reason);

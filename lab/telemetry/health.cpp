@@ -26,21 +26,21 @@ namespace {
 template <size_t Bytes>
 using Bits = std::conditional_t<Bytes == 8, uint64_t, std::conditional_t<Bytes == 4, uint32_t, uint16_t>>;
 
-/// What one pass over the bits of a tensor shows. Bits of absolute values are in the order of the values, infinity and
-/// NaN above all others, so that whole numbers can be compared.
+/// The result of one pass over the bits of a tensor. The bits of absolute values have the order of the values, with
+/// infinity and NaN above all others, so whole numbers are compared.
 struct Extremes {
   double largest = 0;
   int64_t non_finite = 0;
-  int64_t dead = 0;  ///< channels
+  int64_t dead = 0;  ///< number of dead channels
 };
 
-/// largest[c] becomes the largest absolute value of the channel's elements, as bits; non_finite counts.
+/// Raises largest[c] to the largest absolute value of the channel's elements, as bits, and counts non-finite ones.
 template <class B>
 struct BitScan {
   B magnitude;  ///< all bits but the sign's
   B infinity;
 
-  int64_t run(const B* x, int64_t count, B& largest) const {  // of one channel
+  int64_t run(const B* x, int64_t count, B& largest) const {  // for one channel
     B most = largest;
     int64_t bad = 0;
     for (int64_t i = 0; i < count; ++i) {
@@ -51,7 +51,7 @@ struct BitScan {
     largest = most;
     return bad;
   }
-  int64_t pixel(const B* x, int64_t channels, B* largest) const {  // of all channels
+  int64_t pixel(const B* x, int64_t channels, B* largest) const {  // for all channels
     int64_t bad = 0;
     for (int64_t c = 0; c < channels; ++c) {
       const B bits = x[c] & magnitude;
@@ -179,7 +179,7 @@ BatchGap gap_of(const nn::BatchNorm& norm, const Tensor& input) {
   return {.mean = std::sqrt(means / total), .deviation = std::sqrt(deviations / total)};
 }
 
-/// γ and β: parameters of these names that the layer has itself.
+/// The spread of γ or β: a parameter of this name in the layer itself.
 std::optional<ParameterSpread> spread_of(const nn::Module& module, std::string_view parameter) {
   for (const auto& [name, x] : module.named_parameters()) {
     if (name == parameter && x.numel() > 0) {

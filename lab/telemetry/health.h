@@ -13,28 +13,28 @@
 
 namespace norma::lab {
 
-/// Elements of x, and how many of its channels (axis 1) are 0 altogether.
+/// The health of x's elements, and the share of channels (axis 1) that are all 0.
 struct Look {
   TensorHealth health;
   double dead_channels = 0;  ///< share
 };
 
-/// Who looks for the largest element, for those that are not finite and for dead channels.
+/// The way to find the largest element, elements that are not finite and dead channels.
 enum class Scan : uint8_t {
-  host,  ///< one pass over the bits, of a copy where the host cannot read x or x has gaps
+  host,  ///< one pass over the bits; over a copy if the host cannot read x, or x has gaps
   ops,   ///< ops of x's device: a few numbers come to the host, and x itself only if an element is not finite
 };
 
-/// Looks at a floating tensor of rank 2 and more, with elements. Off the tape. The same figures either way.
+/// Examines a floating tensor of rank 2 or more, with elements. Off the tape. Either way gives the same figures.
 Look look_at(const Tensor& x, Scan scan);
-/// As fits its device: on the CPU x is read twice, and nothing of its size is allocated.
+/// Takes the way that fits x's device. On the CPU x is read twice, and nothing of its size is allocated.
 Look look_at(const Tensor& x);
 
-/// The numbers in each layer of one step: outputs in the forward pass, their gradients in the backward pass. `done` is
-/// called after the update.
+/// Collects the numbers of each layer in one step: outputs in the forward pass, their gradients in the backward pass.
+/// `done` is called after the update.
 class HealthStep : public train::ObservedStep {
  public:
-  /// `table` lives longer.
+  /// `table` must outlive it.
   HealthStep(const LayerTable& table, int64_t step, std::function<void(HealthSample)> done);
 
   void after_forward(const Tensor& loss, double grad_scale) override;
@@ -48,7 +48,7 @@ class HealthStep : public train::ObservedStep {
   std::function<void(HealthSample)> done_;
   HealthSample sample_;
   LayerLog log_;
-  /// Outputs by the op that made them: which of its outputs, and which layer of the sample.
+  /// The outputs of each op that layers return: index among the op's outputs, index of the layer in the sample.
   std::unordered_map<const Node*, std::vector<std::pair<size_t, size_t>>> outputs_;
 };
 

@@ -22,14 +22,14 @@ bool is_one_of(const nn::Module& module) {
   return (... || (dynamic_cast<const Ms*>(&module) != nullptr));
 }
 
-/// True iff a convolution or a matrix product is in it.
+/// True iff the module contains a convolution or a matrix product.
 bool has_product(const nn::Module& module) {
   return is_one_of<nn::ConvolutionModule, nn::Linear>(module) ||
          std::any_of(module.children().begin(), module.children().end(),
                      [](const auto& child) { return has_product(*child.second); });
 }
 
-/// A registered norm may be any module: it is what stands in a slot and is nothing else.
+/// A registered norm may be any module: one that stands in a slot and is nothing else.
 bool is_norm(const nn::Module& module, bool in_slot) {
   const bool something_else =
       is_one_of<nn::Sequential, nn::Identity, nn::Flatten, nn::ReLU, nn::GELU, nn::SiLU, nn::MaxPool2d, nn::AvgPool2d,
@@ -37,7 +37,7 @@ bool is_norm(const nn::Module& module, bool in_slot) {
   return is_one_of<nn::Norm>(module) || (in_slot && !something_else && !has_product(module));
 }
 
-/// A matrix product over the channels may be a module of its own kind: its weight has two axes that are no norm's.
+/// A matrix product over the channels may be a module of its own kind, with a weight of two axes that no norm has.
 LayerKind kind_of(const nn::Module& module, bool in_slot) {
   if (is_norm(module, in_slot)) {
     return LayerKind::norm;
@@ -108,7 +108,7 @@ LayerLog::LayerLog(const LayerTable& table, const OpProfile* profile, OnOutput o
 void LayerLog::enter(const nn::Module& module) {
   const size_t layer = table_.index_of(module);
   const bool inside_norm = !open_.empty() && table_.layers()[open_.back()].kind == LayerKind::norm;
-  // What is inside a norm, and what is no layer, works for the layer around it.
+  // Modules inside a norm, and modules that are no layers, count for the layer around them.
   open_.push_back(layer == table_.none() || inside_norm ? (open_.empty() ? table_.none() : open_.back()) : layer);
   mark();
 }
@@ -132,7 +132,7 @@ void LayerLog::mark() {
 }
 
 size_t LayerLog::layer_of_node(uint64_t node) const {
-  // Several marks may have one number: the last of them is what was at work.
+  // Several marks may have one number; the last of them names the active layer.
   const auto after = std::upper_bound(marks_.begin(), marks_.end(), node,
                                       [](uint64_t number, const Mark& mark) { return number < mark.node; });
   return after == marks_.begin() ? table_.none() : std::prev(after)->layer;

@@ -18,20 +18,20 @@ struct Layer {
   std::string name;  ///< dotted path in the network
   LayerKind kind = LayerKind::other;
   bool is_whole =
-      false;  ///< a norm, or a layer without others inside; else what it does beside those inside it is meant
+      false;  ///< a norm, or a layer without others inside; else the layer stands for its work beside the inner ones
 };
 
-/// The layers of a network by module. What is inside a norm belongs to the norm.
+/// The layers of a network by module. Modules inside a norm belong to the norm.
 class LayerTable {
  public:
   explicit LayerTable(nn::Module& model);
 
-  /// In the order of the network; behind them one without a name, for what no layer does.
+  /// The layers in the order of the network. A nameless one at the end stands for work outside all layers.
   [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
   [[nodiscard]] size_t none() const { return layers_.size() - 1; }
   /// none() for modules that are no layers of their own.
   [[nodiscard]] size_t index_of(const nn::Module& module) const;
-  /// True iff a parameter of the network has so many elements.
+  /// True iff a parameter of the network has this many elements.
   [[nodiscard]] bool is_size_of_parameter(int64_t elements) const { return parameter_sizes_.contains(elements); }
 
  private:
@@ -40,28 +40,28 @@ class LayerTable {
   std::unordered_set<int64_t> parameter_sizes_;
 };
 
-/// Notes, while it lives, which layer is at work, so that recorded ops and the records of a profile can be given to
-/// layers afterwards. All of one thread.
+/// Records, while it lives, which layer is active, so that recorded ops and the records of a profile can be given to
+/// layers afterwards. For one thread only.
 class LayerLog : public nn::ModuleObserver {
  public:
   /// Called after the forward pass of each layer that is_whole.
   using OnOutput =
       std::function<void(size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output)>;
 
-  /// `profile` may be null: there are no records then. Both live longer than the log.
+  /// `profile` may be null for no records. Table and profile must outlive the log.
   LayerLog(const LayerTable& table, const OpProfile* profile, OnOutput on_output = {});
 
   void enter(const nn::Module& module) override;
   void leave(const nn::Module& module, const Tensor& input, const Tensor& output) override;
 
-  /// The layer that was at work when node number `node` was recorded, and when record number `record` was left.
+  /// The layer that was active when node number `node` was recorded, and when record number `record` was left.
   [[nodiscard]] size_t layer_of_node(uint64_t node) const;
   [[nodiscard]] size_t layer_of_record(size_t record) const;
-  /// Elements of a layer's last output; 0 where that had one pixel, or none, and for a layer that has not run.
+  /// Elements of a layer's last output; 0 if it had one pixel or none, or the layer has not run.
   [[nodiscard]] int64_t image_elements(size_t layer) const { return image_elements_[layer]; }
 
  private:
-  /// From here on `layer` is at work.
+  /// From this node and record on, `layer` is active.
   struct Mark {
     uint64_t node;
     size_t record;
@@ -72,7 +72,7 @@ class LayerLog : public nn::ModuleObserver {
   const LayerTable& table_;
   const OpProfile* profile_;
   OnOutput on_output_;
-  std::vector<size_t> open_;  ///< layers that are at work, the innermost last
+  std::vector<size_t> open_;  ///< active layers, the innermost last
   std::vector<Mark> marks_;
   std::vector<int64_t> image_elements_;  ///< by layer
 };

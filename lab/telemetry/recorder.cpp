@@ -12,7 +12,7 @@ namespace norma::lab {
 namespace {
 
 constexpr int64_t kMostLossPoints = 256;
-/// Steps at the start of a run in which kernels are made and memory is fetched.
+/// The first steps of a run make kernels and fetch memory.
 constexpr size_t kWarmUpSteps = 5;
 
 }  // namespace
@@ -71,7 +71,7 @@ void TelemetryRecorder::evaluated(int64_t step, const train::Evaluation& test) {
 
 Telemetry TelemetryRecorder::result() const {
   Telemetry record = record_;
-  if (loss_count_ > 0) {  // of a run that has ended early
+  if (loss_count_ > 0) {  // if the run ended early
     record.losses.push_back(
         {.step = last_step_, .seconds = seconds_since_start(), .loss = loss_sum_ / static_cast<double>(loss_count_)});
   }

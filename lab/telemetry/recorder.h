@@ -13,8 +13,8 @@
 
 namespace norma::lab {
 
-/// Makes the record of a training run: TrainerOptions::observer. What is trained has the same bits with it and without.
-/// Steps that are looked into take longer: the schedule keeps their share of a run small, unless the run is short.
+/// Makes the record of a training run: TrainerOptions::observer. Training gives the same bits with and without it.
+/// Examined steps take longer; the schedule keeps their share of a run small, unless the run is short.
 class TelemetryRecorder : public train::StepObserver {
  public:
   void start(const train::ObservedRun& run) override;
@@ -22,7 +22,7 @@ class TelemetryRecorder : public train::StepObserver {
   void end_step(int64_t step, double loss, double seconds) override;
   void evaluated(int64_t step, const train::Evaluation& test) override;
 
-  /// What is known so far.
+  /// The record so far.
   [[nodiscard]] Telemetry result() const;
 
  private:
@@ -37,12 +37,12 @@ class TelemetryRecorder : public train::StepObserver {
   int64_t batch_size_ = 0;
   int64_t steps_per_point_ = 1;
   int64_t total_steps_ = 0;
-  // Of the point of the loss curve that is not complete yet.
+  // The unfinished point of the loss curve.
   double loss_sum_ = 0;
   int64_t loss_count_ = 0;
   int64_t last_step_ = 0;
   std::vector<double> step_seconds_;
-  std::vector<bool> looked_into_;  ///< for each of these
+  std::vector<bool> looked_into_;  ///< per step in the list above
   std::vector<StepTime> times_;    ///< of each timed step
   Telemetry record_;
 };

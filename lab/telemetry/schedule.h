@@ -5,12 +5,12 @@
 
 namespace norma::lab {
 
-/// Which steps of a run are looked into: spread evenly over it, more of them the longer it is, up to a number. It knows
-/// only the numbers of the steps, so that two runs of one recipe are looked into at the same ones. A step is timed or
-/// its numbers are looked at, never both: looking takes time.
+/// Chooses the steps of a run to examine. They are spread evenly over it; a longer run has more of them, up to a limit.
+/// The choice depends only on step numbers, so that two runs of one recipe have the same. A step is timed or its
+/// numbers are read, never both, since reading takes time.
 class TelemetrySchedule {
  public:
-  /// Steps for each look of a kind (one at least), and the most looks there are.
+  /// Steps for each examined step of a kind (at least one), and the most of them.
   static constexpr int64_t kInterval = 50;
   static constexpr int64_t kMostTimed = 16;
   static constexpr int64_t kMostHealth = 3;
@@ -25,7 +25,7 @@ class TelemetrySchedule {
 
  private:
   std::set<int64_t> timed_;
-  std::set<int64_t> health_;  ///< the last step among them, unless the run has only one
+  std::set<int64_t> health_;  ///< with the last step, unless the run has only one
 };
 
 }  // namespace norma::lab

@@ -6,7 +6,7 @@ namespace norma::lab {
 
 namespace {
 
-/// Keeps the value that is further in the direction of `sign`; no NaN.
+/// Keeps the value that is further in the direction of `sign`; ignores NaN.
 void keep(std::optional<LayerFigure>& figure, double sign, const LayerHealth& layer, int64_t step, double value) {
   if (!std::isnan(value) && (!figure || sign * value > sign * figure->value)) {
     figure = {.layer = layer.layer, .step = step, .value = value};

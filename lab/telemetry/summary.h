@@ -10,14 +10,14 @@
 
 namespace norma::lab {
 
-/// A figure, the layer that has it, and the step in which it had it.
+/// A figure, its layer and its step.
 struct LayerFigure {
   std::string layer;
   int64_t step = 0;
   double value = 0;
 };
 
-/// The extremes of a record's layers and steps; none where no layer has such a figure.
+/// The extremes over a record's layers and steps; none if no layer has the figure.
 struct HealthSummary {
   std::optional<LayerFigure> largest_output;      ///< largest absolute value
   std::optional<LayerFigure> largest_gradient;    ///< largest absolute value
@@ -31,7 +31,7 @@ struct HealthSummary {
 
 HealthSummary summarize_health(const Telemetry& telemetry);
 
-/// Bytes that layers of a kind keep for the backward pass.
+/// Bytes that the layers of a kind keep for the backward pass.
 int64_t saved_bytes(const Telemetry& telemetry, LayerKind kind);
 
 }  // namespace norma::lab

@@ -10,18 +10,18 @@
 
 namespace norma::lab {
 
-// What is recorded of a training run beside its result: of every step its loss and time, and of some steps (schedule.h)
-// where the time and the memory go, which copies are made, and how the numbers in each layer look. Layers have the
-// names of the state dict ("layer1.0.bn1"); "" is what belongs to none, such as the loss.
+// The record of a training run beside its result. It has the loss and time of every step. For some steps (schedule.h)
+// it shows where time and memory go, which copies are made, and the numbers in each layer. Layers have the names of the
+// state dict ("layer1.0.bn1"); "" is for work outside all layers, such as the loss.
 
-/// What a layer is, for sums over layers.
+/// The kind of a layer, for sums over layers.
 enum class LayerKind : uint8_t { norm, convolution, linear, other };
 /// "norm", "convolution", "linear", "other"
 std::string_view to_string(LayerKind kind);
 
 /// A point of the curve of the training loss.
 struct LossPoint {
-  int64_t step = 0;    ///< the last of those it stands for
+  int64_t step = 0;    ///< the last step of this point
   double seconds = 0;  ///< from the start of the run to the end of that step
   double loss = 0;     ///< mean over the steps since the point before
 };
@@ -34,52 +34,52 @@ struct TestPoint {
   double accuracy = 0;  ///< in [0, 1]
 };
 
-/// Training images per second over single steps, loading included; the first steps and those that are looked into are
-/// left out where others remain.
+/// Training images per second over single steps, with loading. The first steps and examined steps are left out if
+/// others remain.
 struct Throughput {
-  int64_t steps = 0;  ///< that were counted
+  int64_t steps = 0;  ///< steps that count
   double min = 0;
   double median = 0;
   double max = 0;
 };
 
-/// Where the seconds of one pass of a step went.
+/// The parts of the seconds of one pass.
 struct PassTime {
-  double norm = 0;         ///< in norm layers, with an activation and a residual that the same op adds
+  double norm = 0;         ///< in norm layers, with an activation and a residual added by the same op
   double convolution = 0;  ///< in convolutions, outside of norm layers
   double product = 0;      ///< in matrix products, outside of norm layers
-  double rest = 0;         ///< other ops, the tape, what lies between ops
+  double rest = 0;         ///< other ops, the tape, and the time between ops
 
   [[nodiscard]] double total() const { return norm + convolution + product + rest; }
 };
 
-/// Where the seconds of a step went, without waiting for its batch: those of the sampled step whose time is the middle
-/// one, so that the parts add up.
+/// The parts of a step's time, without waiting for its batch. They come from the sampled step of median time, so that
+/// they add up.
 struct StepTime {
-  int64_t samples = 0;  ///< steps that were looked into; 0: none, and nothing else is known
+  int64_t samples = 0;  ///< examined steps; 0: none, and nothing else is known
   double forward = 0;   ///< with the loss
   double backward = 0;
   double optimizer = 0;
-  /// Empty on devices that work while the host goes on: there the host cannot know what an op takes.
+  /// None on devices that work while the host goes on: there the host does not know an op's time.
   std::optional<PassTime> forward_split = {};
   std::optional<PassTime> backward_split = {};
 
   [[nodiscard]] double total() const { return forward + backward + optimizer; }
 };
 
-/// What a layer keeps from the forward pass until the backward pass.
+/// The memory that a layer keeps from the forward pass until the backward pass.
 struct SavedBytes {
   std::string layer;
   LayerKind kind = LayerKind::other;
-  /// Of storages that this layer is the first to save; parameters do not count. The sum over all layers is
+  /// Bytes of storages that this layer is the first to save; parameters do not count. All layers together have
   /// Tape::saved_bytes().
   int64_t bytes = 0;
 };
 
-/// Copies of one kind in one training step that nobody asked for by name: an op wanted another memory format, or made a
-/// copy of an activation or its gradient.
+/// Implicit copies of one kind in a training step: an op needed another memory format, or copied an activation or its
+/// gradient.
 struct LayoutCopy {
-  std::string op;  ///< that made it
+  std::string op;  ///< the op that made them
   std::string layer;
   OpPass pass = OpPass::forward;
   std::string from;  ///< memory format: "contiguous", "channels_last" or "strided"
@@ -90,7 +90,7 @@ struct LayoutCopy {
 
 /// The elements of a tensor.
 struct TensorHealth {
-  double mean = 0;         ///< NaN where an element is not finite, as the next two
+  double mean = 0;         ///< NaN if an element is not finite, as the next two
   double deviation = 0;    ///< standard deviation over all elements (divisor: their number)
   double largest = 0;      ///< largest absolute value
   int64_t non_finite = 0;  ///< elements that are NaN or infinite
@@ -104,8 +104,8 @@ struct ParameterSpread {
   double deviation = 0;
 };
 
-/// How far the statistics of this step's batch lie from the running ones, which evaluation uses and which have taken in
-/// this batch already.
+/// The distance of this batch's statistics from the running ones, which evaluation uses and which already include this
+/// batch.
 struct BatchGap {
   double mean = 0;       ///< root of Σ(batch mean - running mean)² / Σ running variance, over the channels
   double deviation = 0;  ///< root of Σ(batch deviation - running deviation)² / Σ running variance
@@ -115,9 +115,9 @@ struct BatchGap {
 struct LayerHealth {
   std::string layer;
   LayerKind kind = LayerKind::other;
-  TensorHealth output;                        ///< with an activation and a residual that the same op has added
+  TensorHealth output;                        ///< with an activation and a residual added by the same op
   double dead_channels = 0;                   ///< share of the output's channels that are 0 for the whole batch
-  std::optional<TensorHealth> gradient = {};  ///< of the loss by the output; none: none arrived
+  std::optional<TensorHealth> gradient = {};  ///< of the loss by the output; none if none arrived
   std::optional<ParameterSpread> gamma = {};  ///< weight of a norm layer
   std::optional<ParameterSpread> beta = {};   ///< bias of a norm layer
   std::optional<BatchGap> gap = {};           ///< of batch norms with running statistics
@@ -131,16 +131,16 @@ struct HealthSample {
 
 /// The record of one training run.
 struct Telemetry {
-  std::vector<LossPoint> losses;  ///< at most 256, each of as many steps
+  std::vector<LossPoint> losses;  ///< at most 256, each over as many steps
   std::vector<TestPoint> tests;
   Throughput throughput;
   StepTime step_time;
   std::vector<SavedBytes> saved;     ///< after the forward pass of a sampled step, in the order of the layers
-  std::vector<LayoutCopy> ledger;    ///< of a sampled step; empty: it made no such copy
-  bool ledger_known = false;         ///< false: no step was looked into
+  std::vector<LayoutCopy> ledger;    ///< of a sampled step; empty if it made no such copy
+  bool ledger_known = false;         ///< false: no step was examined
   std::vector<HealthSample> health;  ///< at most 3
 
-  /// Of all layers.
+  /// The sum over all layers.
   [[nodiscard]] int64_t saved_bytes() const;
 };
 

@@ -23,7 +23,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr std::array kKinds = {LayerKind::norm, LayerKind::convolution, LayerKind::linear, LayerKind::other};
 constexpr std::array kPasses = {OpPass::forward, OpPass::backward, OpPass::optimizer};
 
-/// Times and losses have more digits than what is found in layers, of which there are many.
+/// Times and losses have more digits than the figures of layers, since there are many of the latter.
 constexpr int kDigits = 6;
 constexpr int kDigitsOfLayers = 4;
 
@@ -50,7 +50,7 @@ Json to_cell(const T& value, int digits) {
 
 template <class T>
 T from_cell(const nlohmann::json& value, const std::string& where, const std::string& name) {
-  if constexpr (std::is_same_v<T, double>) {  // null stands for what is not a number
+  if constexpr (std::is_same_v<T, double>) {  // null stands for NaN and infinity
     return data::json_as<std::optional<double>>(where, name, value).value_or(kNone);
   } else if constexpr (std::is_enum_v<T>) {
     const auto text = data::json_as<std::string>(where, name, value);
@@ -68,7 +68,8 @@ T from_cell(const nlohmann::json& value, const std::string& where, const std::st
       return find(kPasses);
     }
   } else if constexpr (std::is_same_v<T, int64_t>) {
-    constexpr int64_t kMost = int64_t{1} << 45;  // bytes of no machine; sums of such numbers do not overflow
+    constexpr int64_t kMost = int64_t{1} << 45;  // more bytes than any machine has; sums of such numbers do not
+                                                 // overflow
     const auto number = data::json_as<T>(where, name, value);
     check(number >= -1 && number <= kMost, where, "{}: expected a whole number from -1 to {}, got {}", name, kMost,
           number);
@@ -78,7 +79,7 @@ T from_cell(const nlohmann::json& value, const std::string& where, const std::st
   }
 }
 
-/// The fields of a struct, each with its name: visited by who writes and by who reads, so that both know the same ones.
+/// Visits the fields of a struct by name, for the writer and the reader alike, so that both know the same ones.
 template <class Visitor>
 void visit(Visitor&& field, LossPoint& p) {
   field("step", p.step);

@@ -8,12 +8,12 @@
 
 namespace norma::lab {
 
-/// Lists of equal things are written as an object of columns, numbers that are no counts with six digits, those
-/// found in layers with four: a report may hold hundreds of records. What is not a number is null.
+/// Lists of equal structs are written as an object of columns. Numbers that are no counts have six digits, those of
+/// layers four, since a report may hold hundreds of records. NaN and infinity are null.
 nlohmann::ordered_json telemetry_to_json(const Telemetry& telemetry);
-/// The same as text.
+/// telemetry_to_json() as text.
 std::string telemetry_text(const Telemetry& telemetry);
-/// Throws Error, with `where` before it, for what is no such record.
+/// Reads such a record. Throws Error that begins with `where` for anything else.
 Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& where);
 
 }  // namespace norma::lab

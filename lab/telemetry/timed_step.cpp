@@ -17,7 +17,7 @@ namespace norma::lab {
 
 namespace {
 
-/// "strided": neither format without gaps.
+/// The memory format, or "strided" for neither format without gaps.
 std::string format_text(const Sizes& sizes, const Strides& strides) {
   if (is_contiguous(sizes, strides)) {
     return "contiguous";
@@ -61,7 +61,7 @@ std::vector<SavedBytes> saved_by_layer(const Tape& tape, const LayerTable& table
 
 TimedStep::TimedStep(const LayerTable& table, std::function<void(StepFindings)> done)
     : table_(table), done_(std::move(done)), log_(table, &profile_) {
-  synchronize(default_device());  // with what came before
+  synchronize(default_device());  // ends the work before
   start_.record();
 }
 
@@ -153,13 +153,13 @@ bool TimedStep::belongs_in_ledger(const CopyCall& copy, size_t layer) const {
     elements *= copy.sizes[axis];
     same_order = same_order && (copy.sizes[axis] == 1 || copy.from[axis] == copy.to[axis]);
     if (copy.from[axis] == 0 && copy.sizes[axis] > 1) {
-      return false;  // one number becomes many, as where a weight is spread over pixels
+      return false;  // a number is repeated, as when a weight is spread over pixels
     }
   }
   if (!same_order) {
     return true;
   }
-  // Gradients of parameters and statistics get memory of their own: that is no copy of an image.
+  // Gradients of parameters and statistics get memory of their own, which is no copy of an image.
   const int64_t images = log_.image_elements(layer);
   return copy.from_dtype == copy.to_dtype && images > 0 && 2 * elements >= images &&
          !table_.is_size_of_parameter(elements);

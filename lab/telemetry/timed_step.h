@@ -18,18 +18,18 @@
 
 namespace norma::lab {
 
-/// What is found out in a step whose ops are timed.
+/// The findings of a step whose ops are timed.
 struct StepFindings {
   StepTime time;
   std::vector<SavedBytes> saved;
   std::vector<LayoutCopy> ledger;
 };
 
-/// Times the parts and the ops of one step, adds up what its tape holds, and finds its copies. It begins where it is
-/// made. `done` is called after the update.
+/// Times the parts and the ops of one step, adds up the memory of its tape, and finds its copies. It starts at
+/// construction. `done` is called after the update.
 class TimedStep : public train::ObservedStep {
  public:
-  /// `table` lives longer.
+  /// `table` must outlive it.
   TimedStep(const LayerTable& table, std::function<void(StepFindings)> done);
 
   void after_forward(const Tensor& loss, double grad_scale) override;
@@ -37,22 +37,22 @@ class TimedStep : public train::ObservedStep {
   void after_update() override;
 
  private:
-  /// Records [begin, end) of the profile were made by the backward function of a node.
+  /// The records [begin, end) of the profile that a node's backward function made.
   struct Span {
     size_t begin;
     size_t end;
     uint64_t node;
   };
-  /// What made a record.
+  /// The op and the layer that made a record.
   struct Origin {
     std::string op;
     size_t layer;
   };
-  /// Has each node note which records it makes.
+  /// Lets each node note its records.
   void watch(const std::vector<std::shared_ptr<Node>>& nodes);
   [[nodiscard]] std::vector<Origin> origins() const;
   [[nodiscard]] StepTime times(const std::vector<Origin>& origins) const;
-  /// True iff it changes the order of the elements, or copies the images that a layer works on.
+  /// True iff the copy changes the order of the elements, or copies a layer's images.
   [[nodiscard]] bool belongs_in_ledger(const CopyCall& copy, size_t layer) const;
   [[nodiscard]] std::vector<LayoutCopy> copies(const std::vector<Origin>& origins) const;
 
@@ -64,7 +64,7 @@ class TimedStep : public train::ObservedStep {
   std::vector<Span> spans_;
   std::vector<SavedBytes> saved_;
   size_t forward_records_ = 0;
-  size_t backward_records_ = 0;  ///< with those of forward
+  size_t backward_records_ = 0;  ///< forward and backward
   Event start_;
   Event forward_end_;
   Event backward_start_;
@@ -73,7 +73,8 @@ class TimedStep : public train::ObservedStep {
   Event end_;
 };
 
-/// What each layer keeps for the backward pass, of those that keep something, in the order of the layers.
+/// The bytes that each layer keeps for the backward pass, in the order of the layers; layers that keep nothing are left
+/// out.
 std::vector<SavedBytes> saved_by_layer(const Tape& tape, const LayerTable& table, const LayerLog& log);
 
 }  // namespace norma::lab
