@@ -1,5 +1,5 @@
-// Runs all convolutions and matrix products of one step of a network and nothing else, each in the layout that is
-// fastest, and a copy: no step can take less. By hand: floor --model resnet50 -b 8
+// Finds the floor of a network's step: runs its convolutions and matrix products alone, each in the fastest layout, and
+// a copy. No step can take less. By hand: floor --model resnet50 -b 8
 
 #include "lab/bench/floor.h"
 #include "core/spin_briefly.h"

@@ -22,7 +22,7 @@ struct Options {
   int64_t images = 2048;
 };
 
-/// As recipes/convnext_tiny.toml has it.
+/// The settings of recipes/convnext_tiny.toml.
 norma::train::Recipe recipe_of(const Options& options) {
   norma::train::Recipe recipe;
   recipe.dataset = "imagefolder";

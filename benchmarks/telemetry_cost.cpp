@@ -1,5 +1,5 @@
-// What telemetry costs: steps of one network that nobody looks into, that are timed and whose numbers are looked at
-// take turns. Their medians, and the schedule, say which share of a run telemetry takes.
+// Measures the cost of telemetry: a network's plain steps, timed steps and steps whose numbers are read take turns.
+// Their medians and the schedule give telemetry's share of a run.
 
 #include "core/device.h"
 #include "core/factory.h"
@@ -95,7 +95,7 @@ class Network {
 void measure(const train::Recipe& recipe, uint64_t rounds, const std::vector<int64_t>& lengths) {
   Network network(recipe);
   for (const Look look : {kNone, kTimed, kHealth}) {
-    network.step(look);  // not counted: memory and kernels are made
+    network.step(look);  // not counted: it makes memory and kernels
   }
   std::array<std::vector<double>, 3> seconds;
   std::vector<double> more_timed;

@@ -1,5 +1,5 @@
-// Does one step of a network for each line that comes on standard input and prints its seconds, so that a script can
-// let programs take turns step by step. peers.py runs it beside PyTorch.
+// Runs one step of a network for each line on standard input and prints its seconds, so that a script can let programs
+// take turns step by step. peers.py runs it beside PyTorch.
 
 #include "core/spin_briefly.h"
 #include "lab/bench/step.h"

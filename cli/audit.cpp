@@ -50,7 +50,7 @@ int run(const State& state) {
   return kSuccess;
 }
 
-/// The cases with what they are, for the end of the help.
+/// The cases and their descriptions, for the end of the help.
 std::string describe_cases() {
   std::string text = "Cases:\n";
   for (const lab::audit::Case& c : lab::audit::all_cases()) {

@@ -25,7 +25,7 @@ constexpr Range<int64_t> kBest{1, 1'000'000};
 struct State {
   std::vector<std::string> inputs;
   std::string output;
-  int64_t best = 0;  ///< 0: the files that are given
+  int64_t best = 0;  ///< 0: average the given files
   bool use_ema = false;
 };
 

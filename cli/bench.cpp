@@ -46,7 +46,7 @@ std::vector<Mode> modes_of(const std::string& text) {
   return {Mode::infer};
 }
 
-/// "csv" or "json": what was asked for, else what the file's name says.
+/// "csv" or "json": the format asked for, else the one of the file's name.
 std::string format_of(const State& state) {
   if (state.results_format.empty()) {
     return std::filesystem::path(state.results_file).extension() == ".json" ? "json" : "csv";

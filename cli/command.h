@@ -11,20 +11,21 @@ namespace norma::cli {
 
 // Exit codes.
 inline constexpr int kSuccess = 0;
-inline constexpr int kFailure = 1;   ///< something failed, and the rest is done; or the output cannot be written
+inline constexpr int kFailure = 1;   ///< something failed, and the rest was done; or the output cannot be written
 inline constexpr int kBadInput = 2;  ///< an Error: wrong options, files or shapes
-// 128 + the signal that ended it, with everything saved: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
+// A command that a signal ended, with everything saved, exits with 128 + the signal: 130 for Ctrl-C, 143 for SIGTERM,
+// 129 for SIGHUP.
 
-/// What to type to start this program again: "./run" below that script, else the name that it was started by.
+/// The text to type to start this program again: "./run" below that script, else the name that it was started by.
 const std::string& program_name();
 
-/// A subcommand: its options, and what runs after they are parsed and returns the exit code.
+/// A subcommand: its options, and the function that runs after they are parsed and returns the exit code.
 struct Command {
   CLI::App* app = nullptr;
   std::function<int()> run;
 };
 
-// One file each.
+// Each command has its own file.
 Command add_compare(CLI::App& program, const std::string& command_line);
 Command add_train(CLI::App& program);
 Command add_eval(CLI::App& program);
@@ -38,7 +39,7 @@ Command add_check_norm(CLI::App& program);
 Command add_report(CLI::App& program);
 Command add_data(CLI::App& program);
 Command add_info(CLI::App& program);
-// These print what is made of the options of all others. `program` must live until they have run.
+// These commands print the options of all others in some form. `program` must live until they have run.
 Command add_completion(CLI::App& program);
 Command add_man(CLI::App& program);
 

@@ -42,7 +42,7 @@ train::Recipe default_recipe() {
   return recipe;
 }
 
-/// What stands in the place of one value in the recipe; empty: not given.
+/// Lists of values that replace one value of the recipe; empty if not given.
 struct GridAxes {
   std::vector<int64_t> batch_sizes;
   std::vector<double> lrs;
@@ -55,7 +55,7 @@ struct GridAxes {
   }
 };
 
-/// An option of a recipe that takes several values here. `default_text` "" is the recipe's own.
+/// Adds an option of the recipe that takes several values here. `default_text` "" stands for the recipe's own.
 template <class T>
 void add_axis(CLI::App& app, const std::string& names, const std::string& option_name, std::vector<T>& values,
               const std::string& default_text = "") {
@@ -117,7 +117,7 @@ struct State {
   lab::LrScaling lr_scaling = lab::LrScaling::none;
 };
 
-/// What --study puts in the place of options that were not given.
+/// Applies --study to the options that were not given.
 void make_study(const State& state, lab::ComparisonOptions& options) {
   if (!state.models_option->given()) {
     options.models.clear();
@@ -131,8 +131,8 @@ void make_study(const State& state, lab::ComparisonOptions& options) {
   }
 }
 
-/// What --quick puts in the place of options that were not given: small networks, and so many images as make a first
-/// page in about three minutes on whatever machine.
+/// Applies --quick to the options that were not given: small networks, and as many images as give a first page in about
+/// three minutes on any machine.
 void make_quick(const State& state, lab::ComparisonOptions& options, double& budget) {
   constexpr double kBudget = 165;  // seconds
   if (!state.models_option->given()) {
@@ -149,7 +149,7 @@ void make_quick(const State& state, lab::ComparisonOptions& options, double& bud
   }
 }
 
-/// Chooses the length of the runs. Returns the seconds that each is expected to take.
+/// Chooses the length of the runs. Returns the expected seconds of each.
 std::vector<double> fit_into(double budget, double spent, bool firm, lab::Comparison& comparison) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<lab::RunCost> costs = lab::measure_runs(comparison);
@@ -170,7 +170,8 @@ lab::Comparison load_comparison(const std::filesystem::path& folder) {
   return lab::comparison_from_json(read_text_file("resume", file, kMaxBytes), "resume: " + file.string());
 }
 
-/// What one device does says nothing of another. Older files do not name theirs.
+/// Throws Error if the device has changed: results of one device say nothing of another. Older files do not name
+/// theirs.
 void check_same_device(const lab::Comparison& comparison) {
   const std::string& before = comparison.environment.device;
   const std::string now = train::device_text();
@@ -245,7 +246,8 @@ int run(const State& state) {
           "resume", "models, norms, seeds and recipe are those of the beginning: leave these options out");
     options.output = state.resume;
     if (train::path_exists("resume", options.output / "results.json")) {
-      lock.emplace("compare", options.output);  // before they are read: what another process adds would be lost
+      lock.emplace("compare", options.output);  // taken before reading, since another process could add results that
+                                                // would be lost
     }
     comparison = load_comparison(options.output);
     for (const lab::Cell& cell : comparison.cells) {
@@ -279,18 +281,18 @@ int run(const State& state) {
     const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     options.expected_seconds = fit_into(budget, spent, /* firm= */ state.budget > 0, comparison);
   }
-  if (!lock) {  // only now: a mistake leaves no folder
+  if (!lock) {  // only now, so that a mistake leaves no folder
     train::make_output_folder("compare", options.output);
     lock.emplace("compare", options.output);
-    check_free(options.output);  // another process may have written meanwhile
+    check_free(options.output);  // another process may have written since
   }
   options.lock = &*lock;
-  const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
+  const train::InterruptGuard guard;  // from here on; before, a signal may end the command, which only reads
   try {
     lab::run_comparison(comparison, options);
   } catch (const Error&) {
     if (any_in_state(comparison, {lab::CellState::finished, lab::CellState::failed})) {
-      train::say("\n{}", lab::to_table(comparison));  // a full disk must not lose what is known
+      train::say("\n{}", lab::to_table(comparison));  // a full disk must not lose the results
     }
     throw;
   }

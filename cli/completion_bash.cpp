@@ -34,7 +34,7 @@ _norma_value() {
   case "$1 $2" in
 )";
 
-// bash takes "--norm=batch" apart into three words.
+// bash splits "--norm=batch" into three words.
 constexpr std::string_view kTail = R"(  esac
 }
 
@@ -89,7 +89,7 @@ std::string_view kind_name(const OptionRow& row) {
 std::string bash_completion(const std::vector<CommandRow>& table) {
   std::string text(kHead);
   using Value = std::pair<std::string_view, std::vector<std::string>>;
-  std::map<Value, std::vector<std::string>> values;  // those that are alike share a line
+  std::map<Value, std::vector<std::string>> values;  // equal ones share a line
   for (const CommandRow& command : table) {
     std::vector<std::string> words;
     for (const OptionRow& option : command.options) {

@@ -24,7 +24,7 @@ std::string escaped(std::string_view text, std::string_view characters) {
   return result;
 }
 
-/// As much of a description as fits beside an option: up to the first semicolon or bracket.
+/// The part of a description that fits beside an option: up to the first semicolon or bracket.
 std::string short_text(const std::string& text) {
   constexpr size_t kLongest = 70;
   std::string first = text.substr(0, std::min({text.find("; "), text.find(" ["), text.find(" (")}));
@@ -37,7 +37,7 @@ std::string short_text(const std::string& text) {
 
 // --- zsh -------------------------------------------------------------------------------------------------------------
 
-/// What _arguments does for a value: ":NAME:action".
+/// The part of _arguments for a value: ":NAME:action".
 std::string zsh_value(const OptionRow& row) {
   std::string action = " ";  // anything
   if (row.kind == ValueKind::file) {
@@ -58,7 +58,7 @@ std::string zsh_options(const CommandRow& command) {
   std::string text;
   for (const OptionRow& option : command.options) {
     const std::string value = option.kind == ValueKind::none ? "" : zsh_value(option);
-    // One name of an option puts the others aside.
+    // Giving one name of an option excludes its others.
     const std::string others = option.names.size() > 1 ? fmt::format("({})", fmt::join(option.names, " ")) : "";
     for (const std::string& name : option.names) {
       const std::string equals = option.kind != ValueKind::none && name.starts_with("--") ? "=" : "";

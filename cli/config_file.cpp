@@ -14,7 +14,7 @@ namespace norma::cli {
 
 namespace {
 
-/// A text or a number as a word of the command line; none for anything else.
+/// A text or a number as a word of the command line; none for any other value.
 std::optional<std::string> word(const TomlScalar& value) {
   if (const auto* text = std::get_if<std::string>(&value)) {
     return *text;
@@ -28,7 +28,7 @@ std::optional<std::string> word(const TomlScalar& value) {
   return std::nullopt;
 }
 
-/// A list of words with commas between them; none for one that holds anything else, or nothing.
+/// A list of words with commas between them; none if the list is empty or has other values.
 std::optional<std::string> words(const std::vector<TomlScalar>& list) {
   std::string text;
   for (const TomlScalar& value : list) {

@@ -7,7 +7,7 @@
 
 namespace norma::cli {
 
-/// One line of a configuration file: an option and what would stand behind it on the command line.
+/// One line of a configuration file: an option, and its value as it would stand on the command line.
 struct ConfigLine {
   std::string name;        ///< of the option without its dashes: "batch-size"
   std::string value;       ///< the items of an array with commas between them
@@ -16,8 +16,8 @@ struct ConfigLine {
 };
 
 /// The lines of a TOML file without tables, in its order: `batch-size = 128`, `flip = true`, `norms = ["batch",
-/// "group:8"]`. Throws Error of `op` that names file, line and column for a file that cannot be read, for text that is
-/// no TOML, and for a value that no option can have.
+/// "group:8"]`. Throws Error of `op` that names file, line and column for a file that cannot be read, for invalid TOML,
+/// and for a value that no option can have.
 std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::path& file);
 
 }  // namespace norma::cli

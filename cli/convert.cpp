@@ -57,7 +57,7 @@ int run(const State& state) {
         state.output);
   const models::Dialect from = dialect_of("--from", state.from);
   const models::Dialect to = dialect_of("--to", state.to);
-  // Of a checkpoint the weights alone: what is said of its run is said in the names of Norma.
+  // Only the weights of a checkpoint are converted: its metadata on the run uses Norma's names.
   const bool is_checkpoint = train::is_checkpoint(input);
   const models::Renamed renamed = models::rename_state_dict(train::load_weights(input), from, to);
   data::save_safetensors(output, renamed.tensors,

@@ -26,9 +26,9 @@ namespace norma::cli {
 namespace {
 
 constexpr Range<int64_t> kCount{1, 4096};
-/// Of all images in a picture.
+/// The most pixels of a picture, over all its images.
 constexpr int64_t kMaxPixels = int64_t{1} << 25;
-/// Image files of a split: half a minute for two cores.
+/// The most image files to load per split: half a minute on two cores.
 constexpr int64_t kLookedAt = 20'000;
 constexpr int64_t kFaultsSaid = 5;
 
@@ -43,7 +43,7 @@ void line(std::string_view name, const std::string& value) {
   train::say("{:<14}{}\n", name, value);
 }
 
-/// Element (c, h, w) of a normalized image as it was before, from 0 to 1.
+/// Undoes the normalization of an image, to bytes.
 data::Image bytes_of(const Tensor& normalized, const data::DatasetInfo& info) {
   std::vector<float> values = normalized.to_vector<float>();
   const auto channels = static_cast<size_t>(normalized.size(0));
@@ -58,7 +58,7 @@ data::Image bytes_of(const Tensor& normalized, const data::DatasetInfo& info) {
 /// The first training images of an epoch, as a network gets them.
 std::vector<data::Image> training_images(const State& state, train::Recipe recipe,
                                          const std::shared_ptr<const data::Dataset>& dataset) {
-  // Batches that are not full are left out; the order does not depend on their size, but what is mixed does.
+  // Batches that are not full are left out. The order of images does not depend on their size, but mixing does.
   recipe.batch_size = train::mix_options(recipe).any() ? std::min(recipe.batch_size, dataset->info().size) : 1;
   recipe.images = 0;
   recipe.epochs = state.epoch + 1;
@@ -76,9 +76,9 @@ std::vector<data::Image> training_images(const State& state, train::Recipe recip
   return images;
 }
 
-/// Of image files the dataset knows nothing before they are decoded: looks at them.
+/// Loads image files and prints what was found: the dataset knows nothing of them before.
 void say_what_files_hold(train::Recipe recipe, const data::DatasetInfo& info) {
-  recipe.skip_bad_images = false;  // no other image in a bad one's place
+  recipe.skip_bad_images = false;  // so that no other image replaces a bad one
   for (const data::Split split : {data::Split::train, data::Split::test}) {
     const auto dataset = train::make_dataset(recipe, split);
     const data::Survey found = data::survey(*dataset, kLookedAt);

@@ -6,7 +6,7 @@
 
 namespace norma::cli {
 
-/// For `norma train --dry-run`: measures a few steps, and returns what the run will do and take, as text for people.
+/// `norma train --dry-run`: measures a few steps, and returns the plan and the cost of the run as text for people.
 /// `recipe` is its recipe as lines of a file for --config.
 std::string dry_run_text(train::Trainer& trainer, const std::string& recipe);
 

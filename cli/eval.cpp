@@ -50,7 +50,7 @@ struct State {
   bool use_ema = false;
 };
 
-/// What a checkpoint says of its run.
+/// A checkpoint's record of its run.
 struct Trained {
   train::Recipe recipe;
   std::vector<std::string> class_names;
@@ -64,7 +64,7 @@ Trained trained_in(const std::filesystem::path& file) {
           .plugins = plugins_of(checkpoint, file)};
 }
 
-/// Whether a file is a checkpoint of a run with this model, which says everything else of its network.
+/// True iff a file is a checkpoint of a run with this model; it then has the network's other settings, too.
 bool is_run_of(const std::string& model, const std::filesystem::path& file) {
   if (!train::path_exists("eval", file) || !train::is_checkpoint(file)) {
     return false;
@@ -73,7 +73,7 @@ bool is_run_of(const std::string& model, const std::filesystem::path& file) {
   return head.model_name == model && head.options.contains(train::kRecipeKey);
 }
 
-/// Other names are a warning: the same classes may have them in another dataset. Another number is an error.
+/// Warns of other names, since another dataset may have the same classes. Throws Error for another number of classes.
 void check_classes(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset) {
   const std::string difference = train::class_difference(of_training, dataset);
   check(difference.empty() || dataset.class_names.size() == of_training.size(), "eval", "{}", difference);
@@ -82,7 +82,7 @@ void check_classes(const std::vector<std::string>& of_training, const data::Data
   }
 }
 
-/// Says something to people: where the standard output is for programs, on the standard error.
+/// Prints text for people: on the standard error if the standard output is for programs.
 void tell(const State& state, const std::string& text) {
   train::put(state.json == "-" ? stderr : stdout, plain_text(text) + "\n");
 }
@@ -93,12 +93,12 @@ void warn_of_skipped(const data::Dataset& dataset) {
   }
 }
 
-/// The network as it is to be evaluated, but for its precision.
+/// The network to evaluate, not yet in its precision.
 std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe,
                                          const std::filesystem::path& file,
                                          const std::shared_ptr<const data::Dataset>& dataset) {
   const int workers = static_cast<int>(state.running.workers);
-  // Running statistics and folded weights are computed in float32; what is evaluated is converted afterwards.
+  // Running statistics and folded weights are computed in float32; the result is converted afterwards.
   auto model = train::make_model(train::in_full_precision(recipe), dataset->info().num_classes());
   train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
   train::check_finite("eval", file.string(), model->state_dict());
@@ -117,7 +117,7 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
   return model;
 }
 
-/// Before the work begins: the files that will be written are free, or from an evaluation before.
+/// Checks the output files before the work begins: each must be free, or from an earlier evaluation.
 void check_outputs(const State& state) {
   const auto check_file = [](const std::string& file, const char* kind, std::string_view head) {
     if (!file.empty()) {
@@ -133,7 +133,7 @@ void check_outputs(const State& state) {
   check_file(json, "a result of 'norma eval'", train::kEvaluationJsonHead);
 }
 
-/// Of a part of the images there is JSON, which says so; a table of answers could not.
+/// After an interruption it writes only the JSON, which says so; the matrix of answers could not.
 void write_outputs(const State& state, const train::Recipe& recipe, const std::filesystem::path& file,
                    const train::Evaluation& result, const train::ConfusionMatrix& answers) {
   if (!state.confusion_matrix.empty() && result.complete) {
@@ -183,7 +183,7 @@ int run(const State& state) {
   const std::filesystem::path given = state.checkpoint;
   const bool whole_run = train::is_folder("eval", given);
   const std::filesystem::path file = whole_run ? given / train::kLastName : given;
-  // A file of weights alone says nothing of the network they are for.
+  // A file of weights says nothing of its network.
   const train::Recipe defaults = state.recipe.defaults();
   const bool weights_only = state.model.given() && !is_run_of(state.recipe.applied_to(defaults).model, file);
   const Trained trained = weights_only ? Trained{.recipe = defaults, .class_names = {}} : trained_in(file);

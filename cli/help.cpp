@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kLeft = 30;    // columns of the names
 constexpr size_t kWidth = 100;  // columns in all
 
-/// `left`, and beside it (below, where it is too long) `right` in lines of whole words.
+/// `left`, and `right` beside it (below it, if `left` is too long) in lines of whole words.
 std::string entry(const std::string& left, const std::string& right) {
   std::string text = "  " + left;
   size_t column = columns_of(text);

@@ -8,11 +8,11 @@ namespace norma::cli {
 
 /// The names of an option: "-b, --batch-size", "--[no-]flip".
 std::string shown_names(const CLI::Option& option);
-/// What it does, and its default in brackets.
+/// The option's description, with its default in brackets.
 std::string shown_text(const CLI::Option& option);
 
-/// Help with one line for an option and its value, what it does wrapped beside it, and the default in brackets at the
-/// end.
+/// Help with one line for an option and its value, the description wrapped beside it, and the default in brackets at
+/// the end.
 class HelpFormatter : public CLI::Formatter {
  public:
   HelpFormatter();

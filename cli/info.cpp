@@ -23,7 +23,7 @@ void line(std::string_view name, const std::string& value) {
   train::say("{:<18}{}\n", name, value);
 }
 
-/// Names with options: "group:G group/C", as they are typed.
+/// The norms with their options as they are typed: "group:G group/C".
 std::string norm_texts() {
   std::vector<std::string> texts;
   for (const std::string& name : nn::norm_names()) {

@@ -36,7 +36,7 @@ namespace {
 
 std::string started_as = "norma";
 
-/// The command line as it could be typed again.
+/// The command line in a form to type again.
 std::string command_line(int argc, char** argv) {
   std::string text = "norma";
   for (int i = 1; i < argc; ++i) {
@@ -66,7 +66,7 @@ std::vector<std::string> subcommand_names(const CLI::App& app) {
   return names;
 }
 
-/// The words of the command line, the last one first, as CLI11 takes them; those of a subcommand are checked.
+/// The words of the command line, the last one first, as CLI11 takes them; a subcommand's words are checked.
 std::vector<std::string> parsed_words(const CLI::App& program, int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   for (const CLI::App* subcommand : program.get_subcommands({})) {
@@ -83,7 +83,7 @@ std::vector<std::string> parsed_words(const CLI::App& program, int argc, char** 
   return words;
 }
 
-/// What is wrong with words that no option took: "" if there are none.
+/// An error text for words that no option took; "" if there are none.
 std::string complaint(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
   const CLI::App& app = chosen.empty() ? program : *chosen.front();
@@ -94,7 +94,7 @@ std::string complaint(const CLI::App& program) {
   if (rest.empty()) {
     return "";
   }
-  // A wrong option leaves its value behind too: the option is the one to name.
+  // A wrong option leaves its value behind, too; the message names the option.
   const auto option = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word[0] == '-'; });
   const std::string where = chosen.empty() ? "" : app.get_name() + ": ";
   if (option != rest.end() && (!chosen.empty() || option == rest.begin())) {
@@ -107,7 +107,7 @@ std::string complaint(const CLI::App& program) {
   return fmt::format("{}unexpected argument '{}'", where, rest.front());
 }
 
-/// The script `run` starts the program by a long path and says how it was started itself.
+/// Stores how the program was started: the script `run` uses a long path, and passes its own name on.
 void note_program_name(const char* own) {
   const char* script = std::getenv("NORMA_STARTED_AS");
   if (script != nullptr && *script != '\0') {
@@ -117,7 +117,7 @@ void note_program_name(const char* own) {
   }
 }
 
-/// One line on the standard error, whatever names of files are in it; nothing can be done about a failure there.
+/// Prints one line on the standard error, whatever file names it contains; a failure there is ignored.
 void complain(std::string_view text) {
   try {
     std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
@@ -131,8 +131,8 @@ int fail_with(const std::string& text) {
   return kBadInput;
 }
 
-/// For threads that are started from now on. Loops of ours and of the libraries need a small part of it; the system's 8
-/// MB for each of 64 threads are half a gigabyte of addresses, and these may be limited (ulimit -v).
+/// Limits the stack of threads started from now on. Loops of ours and of the libraries need a small part of the
+/// system's 8 MB. For 64 threads those are half a gigabyte of addresses, which may be limited (ulimit -v).
 void set_thread_stack_size() {
   constexpr size_t kStackBytes = size_t{2} << 20U;
   pthread_attr_t attributes;
@@ -143,19 +143,19 @@ void set_thread_stack_size() {
   }
 }
 
-/// A file must not get the number of a standard stream that is closed: what is printed would go into it. In its place
-/// stands one on which reading and writing fail.
+/// Replaces closed standard streams by ones on which reading and writing fail. Otherwise a file could get such a
+/// stream's number, and printed text would go into it.
 void occupy_standard_streams() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) == -1) {
-      // The lowest number that is free: this one.
+      // This gets the lowest free number, which is this one.
       [[maybe_unused]] const int opened =
           ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY | O_CLOEXEC);
     }
   }
 }
 
-/// `code`, or that of a failure where some of the output could not be written.
+/// `code`, or kFailure if some of the output could not be written.
 int checked_output(int code) {
   const int error = train::output_error();
   if (error == 0) {
@@ -213,7 +213,7 @@ int run(int argc, char** argv) {
   for (const CLI::App* chosen : program.get_subcommands()) {
     check_given(*chosen);
   }
-  simd::target();  // a wrong NORMA_SIMD is found before the work begins
+  simd::target();  // finds a wrong NORMA_SIMD before the work begins
   for (const Command& command : commands) {
     if (command.app->parsed()) {
       return command.run();
@@ -235,7 +235,7 @@ int main(int argc, char** argv) {
   norma::spin_briefly(argv);
   norma::cli::occupy_standard_streams();
   norma::cli::set_thread_stack_size();
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of writing, and no reason to lose the rest
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes an error of writing, so that the rest of the work is kept
   norma::cli::note_program_name(argc > 0 ? argv[0] : nullptr);
   int code = norma::cli::kBadInput;
   try {

@@ -14,7 +14,7 @@ namespace norma::cli {
 
 namespace {
 
-/// The letter that begins at `i` of a UTF-8 text; moves i to its last byte.
+/// The UTF-8 letter that begins at `i`; moves i to its last byte.
 uint32_t letter_at(std::string_view text, size_t& i) {
   const auto first = static_cast<unsigned char>(text[i]);
   const int more = first >= 0xF0 ? 3 : first >= 0xE0 ? 2 : first >= 0xC0 ? 1 : 0;
@@ -25,7 +25,7 @@ uint32_t letter_at(std::string_view text, size_t& i) {
   return letter;
 }
 
-/// Text that roff shows as it stands.
+/// Escapes text so that roff shows it unchanged.
 std::string roff(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -51,7 +51,7 @@ std::string roff(std::string_view text) {
   return result.starts_with('.') ? "\\&" + result : result;
 }
 
-/// Lines that stay as they are.
+/// Lines that roff does not fill.
 std::string as_it_stands(const std::string& text) {
   std::istringstream in(text);
   std::string result = ".PP\n.nf\n";

@@ -7,7 +7,7 @@
 
 namespace norma::cli {
 
-/// norma(1) in roff (man macros), ASCII alone, made of the texts of --help.
+/// norma(1) in roff (man macros), in ASCII only, from the texts of --help.
 std::string man_page(const std::vector<CommandRow>& table);
 
 }  // namespace norma::cli

@@ -15,23 +15,23 @@ class Option;
 
 namespace norma::cli {
 
-// The edge to CLI11. Only option.cpp, option_words.cpp, option_table.cpp, help.cpp and main.cpp include it: it takes
-// longer to compile than a subcommand.
+// The edge to CLI11. Only option.cpp, option_words.cpp, option_table.cpp, help.cpp and main.cpp include it, since it
+// takes longer to compile than a subcommand.
 
-/// A handle on one option of a command. The setters change what --help shows of it.
+/// A handle on one option of a command. The setters change its text in --help.
 class Option {
  public:
   Option() = default;
   explicit Option(CLI::Option* option) : option_(option) {}
 
-  Option& type_name(const std::string& name);    ///< what stands for the value: "N", "FILE"
-  Option& default_str(const std::string& text);  ///< what holds where the option is not given
+  Option& type_name(const std::string& name);    ///< the word for the value: "N", "FILE"
+  Option& default_str(const std::string& text);  ///< the text for the default
   Option& group(const std::string& heading);
-  /// The command line must have it.
+  /// Makes it an error if the command line lacks it.
   Option& required();
-  /// True iff the command line, parsed by now, has it.
+  /// True iff the parsed command line, or a line of a file, has it.
   [[nodiscard]] bool given() const;
-  /// The same, but false where a line of a file has it.
+  /// True iff the command line itself has it.
   [[nodiscard]] bool typed() const;
 
  private:
@@ -44,14 +44,14 @@ CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::
 /// The option of a command that has this name, "--model".
 Option option_of(CLI::App& app, const std::string& name);
 
-// Every option of every command is made by one of these functions, so that all are refused alike:
-// "COMMAND: --name: expected …, got …". An option that takes one value is an error where it comes twice.
+// These functions make every option of every command, so that all are refused in one form: "COMMAND: --name: expected
+// …, got …". An option that takes one value is an error if it comes twice.
 
 /// A number of type int64_t, uint64_t or double.
 template <class T>
 Option add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
                  const std::string& description);
-/// A word: `take` returns false for one that is not `what`.
+/// A word; `take` returns false for one that is not `what`.
 Option add_item(CLI::App& app, const std::string& names, const std::string& what,
                 std::function<bool(const std::string&)> take, const std::string& description);
 /// A text that is not empty; `what` is "a name", "a norm".
@@ -59,49 +59,48 @@ Option add_text(CLI::App& app, const std::string& names, const std::string& what
                 std::function<void(const std::string&)> take, const std::string& description);
 Option add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
                 const std::string& description);
-/// The same for the name of a file or folder.
+/// The name of a file or folder.
 Option add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description);
-/// Texts, separated by commas that stand outside brackets ("batch[eps=1e-3,momentum=0.1],layer2d") or as words; they
-/// take the place of what is in `items`.
+/// Texts, separated by commas outside brackets ("batch[eps=1e-3,momentum=0.1],layer2d") or given as words; they replace
+/// those in `items`.
 Option add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
                 const std::string& description);
-/// The same for items of another kind: `begin` is called first, and `take` for one after another; it returns false for
-/// a text that is no value.
+/// Items of another kind: calls `begin` first, then `take` for each; `take` returns false for an invalid text.
 Option add_items(CLI::App& app, const std::string& names, const std::string& what, std::function<void()> begin,
                  std::function<bool(const std::string&)> take, const std::string& description);
-/// The same for numbers.
+/// Numbers.
 template <class T>
 Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
                   const std::string& description);
-/// What stands on the command line without the name of an option, any number of it; `name` is for the help.
+/// Words of the command line without an option's name, any number of them; `name` is for the help.
 Option add_words(CLI::App& app, const std::string& name, std::vector<std::string>& items,
                  const std::string& description);
-/// "--name", or "--name,!--no-name" for one that can be turned off.
+/// A switch: "--name", or "--name,!--no-name" for one that can be turned off.
 Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
                   const std::string& description);
 Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description);
 
 inline constexpr const char* kConfigOption = "--config";
-/// --config, whose lines main() puts behind the command line's words.
+/// --config; main() adds its lines after the command line's words.
 Option add_config(CLI::App& app);
 
-/// The items of a list, separated by commas that stand outside brackets.
+/// The items of a list, separated by commas outside brackets.
 std::vector<std::string> split_list(const std::string& text);
 
-/// Of these options of a command at most one may be given.
+/// Allows at most one of these options of a command.
 void exclude(CLI::App& app, const std::vector<std::string>& names);
 
-/// Before parsing: throws Error for an option without its value, and for a switch with one. Returns the words with
-/// "--name=" cut in two, which CLI11 takes for an option whose value comes next.
+/// Checks the words before parsing: throws Error for an option without its value, and for a switch with one. Returns
+/// the words with "--name=" cut in two: to CLI11 that is an option whose value comes next.
 std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words);
-/// What stands behind an option, "--config", in words that may be unchecked yet; "" where they do not have it.
+/// The value after an option, "--config", in words that may be unchecked; "" if they lack the option.
 std::string value_in(const std::vector<std::string>& words, const std::string& name);
-/// `words`, as checked_words() returns them, and behind them the options of these lines, but for those that the words
-/// have themselves or exclude: what came first holds. Throws Error for a line that names no option, one that belongs on
-/// the command line only, and a value that a switch cannot have.
+/// Adds the options of these lines to `words`, as checked_words() returns them. Options that the words already have or
+/// exclude are left out: the first one holds. Throws Error for a line that names no option, one that belongs only on
+/// the command line, and a value that a switch cannot have.
 std::vector<std::string> with_lines(const CLI::App& app, const std::vector<std::string>& words,
                                     const std::vector<ConfigLine>& lines);
-/// After parsing: throws Error for a switch that came twice and for options that exclude each other.
+/// Checks the options after parsing: throws Error for a switch that came twice and for options that exclude each other.
 void check_given(const CLI::App& app);
 
 }  // namespace norma::cli

@@ -21,7 +21,7 @@ Names study_names() {
   return names;
 }
 
-/// Options that are not of a recipe, where they mean the same in every command.
+/// Options outside the recipe that mean the same in every command.
 const std::map<std::string, Names>& everywhere() {
   static const std::map<std::string, Names> table = {
       {"study", study_names()},

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-// What option.cpp, which makes the options, and option_words.cpp, which checks what was given, share.
+// The state that option.cpp, which makes the options, shares with option_words.cpp, which checks them.
 
 namespace norma::cli {
 
-/// What CLI11 has no place for.
+/// Facts about options that CLI11 has no place for.
 struct OptionNotes {
   std::map<const CLI::Option*, std::string> expected;  ///< "a whole number from 1 to 8"; switches have none
   std::vector<std::pair<const CLI::App*, std::vector<std::string>>> exclusive;
@@ -21,7 +21,7 @@ struct OptionNotes {
 
 OptionNotes& notes();
 
-/// A value as a message shows it: on one line, and not the whole of a long one.
+/// A value for a message: on one line, and shortened if it is long.
 std::string shown(const std::string& text);
 
 }  // namespace norma::cli

@@ -8,7 +8,7 @@ namespace norma::cli {
 
 namespace {
 
-/// By what stands for the value in --help.
+/// The kind of a value, by its word in --help.
 ValueKind kind_of(const std::string& value) {
   if (value == "FOLDER" || value.starts_with("DIR")) {
     return ValueKind::folder;

@@ -9,9 +9,9 @@ class App;
 
 namespace norma::cli {
 
-// What --help says, as data: completion and man page are made of it.
+// The content of --help as data, for completion and the man page.
 
-/// What a shell can offer for a value.
+/// The values that a shell can offer.
 enum class ValueKind {
   none,    ///< a switch has no value
   text,    ///< a number, or one of OptionRow::choices
@@ -22,9 +22,9 @@ enum class ValueKind {
 struct OptionRow {
   std::vector<std::string> names;    ///< as they are typed: "-b", "--batch-size"; "--flip", "--no-flip"
   std::string shown;                 ///< in --help: "-b, --batch-size", "--[no-]flip"
-  std::string value;                 ///< what stands for the value: "N", "FILE"; "" for a switch
-  std::string text;                  ///< in --help: what it does, with the default in brackets
-  std::string heading;               ///< under which --help shows it
+  std::string value;                 ///< the word for the value: "N", "FILE"; "" for a switch
+  std::string text;                  ///< in --help: the description, with the default in brackets
+  std::string heading;               ///< its heading in --help
   std::vector<std::string> choices;  ///< some values, or all
   ValueKind kind = ValueKind::none;
   bool several = false;  ///< takes several values, with commas between them
@@ -35,13 +35,13 @@ struct CommandRow {
   std::string text;
   std::string footer;
   std::vector<OptionRow> options;  ///< without those that have no name
-  std::vector<OptionRow> words;    ///< what stands on the command line without the name of an option
+  std::vector<OptionRow> words;    ///< words of the command line without an option's name
 };
 
 /// The program and its subcommands, in the order of --help.
 std::vector<CommandRow> option_table(const CLI::App& program);
 
-/// Values that an option of a command can have, for those that take names; none: it does not, or they are not known.
+/// The names that an option of a command can have as its value; empty if it takes no names, or they are not known.
 /// `name` without dashes: "norm".
 std::vector<std::string> option_choices(const std::string& command, const std::string& name);
 

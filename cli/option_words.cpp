@@ -15,7 +15,7 @@ namespace norma::cli {
 
 namespace {
 
-/// The option of that name, "--seed" or "-b"; nullptr: there is none.
+/// The option of that name, "--seed" or "-b"; nullptr if there is none.
 const CLI::Option* find(const CLI::App& app, const std::string& name) {
   return name.size() > 1 && name[0] == '-' ? app.get_option_no_throw(name) : nullptr;
 }
@@ -24,7 +24,7 @@ bool is_switch(const CLI::Option& option) {
   return notes().expected.count(&option) == 0;
 }
 
-/// The options that the words have, and those that these exclude.
+/// The options in the words, and the options that these exclude.
 std::set<const CLI::Option*> decided(const CLI::App& app, const std::vector<std::string>& words) {
   std::set<const CLI::Option*> options;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -50,7 +50,7 @@ std::set<const CLI::Option*> decided(const CLI::App& app, const std::vector<std:
   return options;
 }
 
-/// The words that stand for a line of a file.
+/// The words that a line of a file stands for.
 std::vector<std::string> words_of(const CLI::App& app, const CLI::Option& option, const ConfigLine& line) {
   const std::string name = "--" + line.name;
   if (!is_switch(option)) {
@@ -63,7 +63,7 @@ std::vector<std::string> words_of(const CLI::App& app, const CLI::Option& option
   if (line.value == "true") {
     return {name};
   }
-  // A switch that has no "--no-name" is off where it is not given.
+  // A switch without a "--no-name" is off when it is not given.
   const std::string opposite = line.name.starts_with("no-") ? "--" + line.name.substr(3) : "--no-" + line.name;
   return find(app, opposite) == &option ? std::vector<std::string>{opposite} : std::vector<std::string>{};
 }
@@ -111,7 +111,7 @@ std::vector<std::string> with_lines(const CLI::App& app, const std::vector<std::
     const bool positive = std::find(known.begin(), known.end(), line.name) != known.end();
     check(option != nullptr && positive, app.get_name(), "{}: {}", line.place,
           unknown_name("option", line.name, known));
-    for (const char* own : {"config", "help", "resume"}) {  // a file that names the next one would not end
+    for (const char* own : {"config", "help", "resume"}) {  // a file that names the next one might never end
       check(line.name != own, app.get_name(), "{}: {}: expected on the command line, got it in a file", line.place,
             own);
     }

@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* kRunning = "Running";
 
-/// "-b,--batch-size"; "--flip,!--no-flip".
+/// The names for CLI11: "-b,--batch-size"; "--flip,!--no-flip".
 std::string names_of(const train::RecipeOption& option) {
   const std::string letter = option.letter != 0 ? fmt::format("-{},", option.letter) : "";
   return option.is_switch() ? fmt::format("--{0},!--no-{0}", option.name) : letter + "--" + option.name;
@@ -94,7 +94,7 @@ train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
     option->give(*value, recipe);
   }
   if (recipe.data_dir.empty() && recipe.dataset == dataset) {
-    recipe.data_dir = folder;  // another dataset is not in the folder of the former
+    recipe.data_dir = folder;  // another dataset does not lie in the old one's folder
   }
   return recipe;
 }
@@ -190,7 +190,7 @@ void RunOptions::apply(std::string_view command) const {
     set_num_threads(static_cast<int>(threads));
   }
   check_range("threads", "OMP_NUM_THREADS", num_threads(), train::ranges::kThreads);
-  // The runtime behind parallel loops ends the program when it does not get a thread, with a text of its own.
+  // If the runtime behind parallel loops does not get a thread, it ends the program with a text of its own.
   {
     std::mutex until_all_are_there;
     std::vector<std::jthread> trial;
@@ -203,7 +203,7 @@ void RunOptions::apply(std::string_view command) const {
       fail("threads", "the system gives {} of {}: {}", trial.size() + 1, num_threads(), error.code().message());
     }
   }
-  // It takes its threads now, before other memory takes the room for their stacks, and keeps them.
+  // The runtime takes its threads now and keeps them, before other memory takes the room for their stacks.
   parallel_for(0, num_threads(), 1, [](int64_t, int64_t) {});
 }
 

@@ -12,14 +12,14 @@
 
 namespace norma::cli {
 
-/// The changes that the command line makes to a recipe. They are kept apart from the recipe, because what they change
-/// may be known only after parsing: the defaults of a command, or the recipe of a checkpoint.
+/// The changes that the command line makes to a recipe. They are kept apart from it, since the recipe may be known only
+/// after parsing: the defaults of a command, or the recipe of a checkpoint.
 class RecipeOptions {
  public:
-  /// `defaults` is shown in the help.
+  /// The help shows `defaults`.
   explicit RecipeOptions(train::Recipe defaults) : defaults_(std::move(defaults)), given_(std::make_shared<Given>()) {}
 
-  /// Adds the options of these parts, but for some, in the order of train::recipe_options().
+  /// Adds the options of these parts, except those in `but`, in the order of train::recipe_options().
   void add(CLI::App& app, const std::vector<train::RecipePart>& parts, const std::vector<std::string>& but = {});
   /// Adds all options.
   void add_all(CLI::App& app);
@@ -27,9 +27,9 @@ class RecipeOptions {
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
   /// True iff an option was given.
   [[nodiscard]] bool any() const { return !given_->empty(); }
-  /// The names of the options with a value that the command line itself has.
+  /// The names of the options with a value on the command line itself.
   [[nodiscard]] std::vector<std::string> typed() const;
-  /// `recipe` with what was given on the command line.
+  /// `recipe` with the values of the command line.
   [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const;
 
  private:
@@ -43,7 +43,7 @@ class RecipeOptions {
   std::vector<std::pair<std::string, Option>> with_value_;
 };
 
-/// What does not change the result of a run.
+/// The options that do not change the result of a run.
 struct RunOptions {
   int64_t workers = 1;
   int64_t threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
@@ -54,29 +54,28 @@ struct RunOptions {
 
   void add_threads(CLI::App& app);
   void add_device(CLI::App& app);  ///< --device, where tensors lie
-  void add_plugin(CLI::App& app);  ///< --plugin, norms of one's own
-  /// " --plugin FILE…" with the absolute names of those that are loaded, for a command line that goes on; "" where
-  /// there are none.
+  void add_plugin(CLI::App& app);  ///< --plugin, norms of your own
+  /// The loaded plug-ins as " --plugin FILE…" with absolute names, to continue a command line; "" if there are none.
   [[nodiscard]] static std::string plugin_words();
-  /// Lines of args.toml: what is not as it is without options, but for --quiet.
+  /// Lines of args.toml for the options that differ from their defaults, except --quiet.
   [[nodiscard]] std::string config_text() const;
   void add_workers(CLI::App& app);
   void add_display(CLI::App& app);  ///< --log-interval and --quiet
   void add_quiet(CLI::App& app);
-  /// All of them, for what trains.
+  /// Adds all of them, for commands that train.
   void add_all(CLI::App& app);
   /// Sets the number of threads and the default device. Throws Error, in the name of the command, for a device that
   /// cannot be used here, and when OMP_NUM_THREADS asks for too many threads.
   void apply(std::string_view command) const;
 };
 
-/// Says so if the default device is slow in a precision, or has another one instead.
+/// Prints a note if the default device is slow in a precision, or replaces it by another.
 void print_precision_note(const train::Precision& precision);
 
-/// The exit code of a command that a signal ended: 128 + the signal; for a closed pipe that of a failure.
+/// The exit code of a command that a signal ended: 128 + the signal; for a closed pipe kFailure.
 int interrupted_code();
 
-/// "runs/train-20261121-140307", with a number behind it if that is taken.
+/// The folder of a new run, "runs/train-20261121-140307", with a number at its end if that is taken.
 std::string new_run_folder(const std::string& kind);
 
 }  // namespace norma::cli

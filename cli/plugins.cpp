@@ -31,11 +31,11 @@ constexpr const char* kOp = "train";
 constexpr const char* kOption = "--plugin";
 constexpr std::string_view kHashMark = "#sha256=";
 
-/// The items behind --plugin; empty: the words do not have it.
+/// The values of --plugin; empty if the words do not have it.
 std::vector<std::string> given_plugins(const std::vector<std::string>& words) {
   const std::string option = kOption;
   std::string files;
-  for (size_t i = 1; i < words.size(); ++i) {  // behind the subcommand
+  for (size_t i = 1; i < words.size(); ++i) {  // after the subcommand
     if (words[i].starts_with(option + "=")) {
       files += (files.empty() ? "" : ",") + words[i].substr(option.size() + 1);
     } else if (words[i] == option) {
@@ -47,7 +47,8 @@ std::vector<std::string> given_plugins(const std::vector<std::string>& words) {
   return files.empty() ? std::vector<std::string>{} : split_list(files);
 }
 
-/// "'NAME' belongs to another user" or the like for a file or folder that may be somebody else's; "": it is the user's.
+/// "'NAME' belongs to another user" or the like for a file or folder that may be somebody else's; "" if it is the
+/// user's.
 std::string not_own(const std::string& name, const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
@@ -66,7 +67,7 @@ nn::PluginRecord plugin_named(const std::string& text) {
                                    : nn::PluginRecord{text.substr(0, mark), text.substr(mark + kHashMark.size())};
 }
 
-/// Loads what stands behind --plugin.
+/// Loads a plug-in of --plugin.
 void load_given(const nn::PluginRecord& named) {
   if (named.sha256.empty()) {
     nn::load_plugin(named.file);
@@ -78,7 +79,7 @@ void load_given(const nn::PluginRecord& named) {
   nn::load_plugin(std::move(library));
 }
 
-/// Why a library that the file `by` names is not loaded; "": it is the user's, and the one that is recorded there.
+/// The reason not to load a library that the file `by` names; "" if it is the user's, with the recorded SHA-256.
 std::string reason_against(const nn::PluginRecord& named, const nn::PluginFile& library,
                            const std::filesystem::path& by, bool dry_run) {
   const std::string& file = library.record().file;
@@ -101,7 +102,7 @@ std::string reason_against(const nn::PluginRecord& named, const nn::PluginFile& 
   return named.sha256 == library.record().sha256 ? "" : "the recorded SHA-256 is " + excerpt(named.sha256);
 }
 
-/// Loads what the file `by` names, or nothing where there is a reason not to load one of them.
+/// Loads the plug-ins that the file `by` names. Throws Error if there is a reason against one of them.
 void load_named(const std::vector<nn::PluginRecord>& plugins, const std::filesystem::path& by, bool dry_run) {
   std::vector<std::unique_ptr<nn::PluginFile>> libraries;
   std::vector<std::string> files;
@@ -122,7 +123,7 @@ void load_named(const std::vector<nn::PluginRecord>& plugins, const std::filesys
   }
 }
 
-/// What a --config file names.
+/// The plug-ins that a --config file names.
 std::vector<nn::PluginRecord> configured_plugins(const std::filesystem::path& file, bool& dry_run) {
   std::vector<nn::PluginRecord> plugins;
   for (const ConfigLine& line : read_config(kOp, file)) {
@@ -136,8 +137,7 @@ std::vector<nn::PluginRecord> configured_plugins(const std::filesystem::path& fi
   return plugins;
 }
 
-/// What the run behind --resume records; empty where there is nothing to be read, which the command itself complains
-/// of.
+/// The plug-ins that the run of --resume records; empty if there is nothing to read: the command itself reports that.
 std::vector<nn::PluginRecord> recorded_plugins(const std::filesystem::path& given, std::filesystem::path& file) {
   try {
     std::vector<std::string> warnings;
@@ -180,14 +180,14 @@ void check_norm_is_loaded(std::string_view op, const std::string& norm, const st
 void load_plugins(const std::vector<std::string>& words) {
   const std::vector<std::string> given = given_plugins(words);
   for (const std::string& text : given) {
-    if (!text.empty()) {  // the parser complains
+    if (!text.empty()) {  // the parser reports it
       load_given(plugin_named(text));
     }
   }
   if (!given.empty() || words.empty() || words.front() != kOp) {
     return;
   }
-  // Whatever may mean it in one of the parser's spellings: --dry-run=1.
+  // Any spelling that the parser may accept, as --dry-run=1.
   bool dry_run = std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--dry-run"); });
   std::filesystem::path by = value_in(words, kConfigOption);
   std::vector<nn::PluginRecord> plugins =

@@ -10,24 +10,24 @@
 
 namespace norma::cli {
 
-/// Loads the plug-ins of a command line, which has no name of the program in front, before there are options: the norms
-/// that they register stand in the help, and their names are valid.
+/// Loads the plug-ins of a command line (without the program's name) before there are options, so that the help lists
+/// their norms and the parser takes the names.
 ///
-/// A plug-in is code. Those behind --plugin are loaded: FILE, or FILE#sha256=DIGITS, which has to have that SHA-256.
-/// Without any, `train` also loads what a --config file or the checkpoint behind --resume records, and says so. The
-/// record has to have an absolute path and the SHA-256 that the library has, and file and library, each with its
-/// folder, have to belong to the user. Whatever else a file names, and all of it with --dry-run, throws Error with the
-/// library, its SHA-256 and the reason.
+/// A plug-in is code. The command line loads one by --plugin FILE, or by FILE#sha256=DIGITS, which must have that
+/// SHA-256. Without --plugin, `train` also loads the plug-ins that a --config file or the checkpoint of --resume
+/// records, and says so. For that the record must have an absolute path and the library's SHA-256, and file and
+/// library, each with its folder, must belong to the user. Any other plug-in in a file, and any at all with --dry-run,
+/// throws Error with the library, its SHA-256 and the reason.
 void load_plugins(const std::vector<std::string>& words);
 
-/// How args.toml records a plug-in: FILE#sha256=DIGITS.
+/// A plug-in's record in args.toml: FILE#sha256=DIGITS.
 std::string recorded_word(const nn::PluginRecord& plugin);
 
-/// Throws Error "OP: norm 'my' comes from a plug-in, which is not loaded: add --plugin FILE,…" for a norm that nobody
-/// has registered here and one of these plug-ins did, by the records of a run.
+/// Throws Error "OP: norm 'my' comes from a plug-in, which is not loaded: add --plugin FILE,…" for a norm that is not
+/// registered here, if one of these plug-ins registered it, by the records of a run.
 void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins);
 
-/// What a checkpoint records of the plug-ins of its run.
+/// The plug-ins in a checkpoint's record of its run.
 std::vector<nn::PluginRecord> plugins_of(const train::Checkpoint& checkpoint, const std::filesystem::path& file);
 
 }  // namespace norma::cli

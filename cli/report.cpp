@@ -30,7 +30,7 @@ lab::Parts load_report(const std::filesystem::path& folder) {
   return lab::parts_from_json(read_text_file("report", file, kMaxBytes), "report: " + file.string());
 }
 
-/// Folders as they are on the disk: "." has a name too.
+/// Folders by their real paths, so that "." has a name, too.
 std::vector<std::filesystem::path> real_paths(const std::vector<std::string>& folders) {
   std::vector<std::filesystem::path> paths;
   for (const std::string& folder : folders) {
@@ -41,8 +41,8 @@ std::vector<std::filesystem::path> real_paths(const std::vector<std::string>& fo
   return paths;
 }
 
-/// True iff all that a folder has is what a report that was killed leaves. It lacks results.json, which is written
-/// last; a comparison writes that first.
+/// True iff the folder holds only files of a report that was killed. It lacks results.json, which a report writes last
+/// and a comparison first.
 bool is_left_by_kill(const std::filesystem::path& folder) {
   bool locked = false;
   std::error_code error;
@@ -73,7 +73,7 @@ int run(const State& state) {
   std::optional<train::FolderLock> lock;
   if (state.output.empty()) {
     check(train::is_folder("report", output), "report", "'{}': expected the folder of a comparison", output.string());
-    lock.emplace("report", output);  // before it is read: a comparison that goes on there would write over it
+    lock.emplace("report", output);  // locked before reading: a comparison running there would overwrite it
   } else {
     check_free();
   }
@@ -83,10 +83,10 @@ int run(const State& state) {
   }
   const lab::Parts parts =
       reports.size() == 1 ? std::move(reports.front()) : lab::merged(real_paths(state.folders), std::move(reports));
-  if (!lock) {  // only now: a mistake leaves no folder
+  if (!lock) {  // only now, so that a mistake leaves no folder
     train::make_output_folder("report", output);
     lock.emplace("report", output);
-    check_free();  // another process may have written meanwhile
+    check_free();  // another process may have written since
   }
   lab::write_report(parts, *lock);
   train::say("{}\nreport: {}\n", lab::to_table(parts), (output / "report.html").string());

@@ -21,7 +21,7 @@ constexpr const char* kOp = "train";
 constexpr std::array<std::string_view, 8> kGoOn = {"tensorboard",  "log-json", "checkpoint-hist", "recovery-interval",
                                                    "log-interval", "workers",  "threads",         "device"};
 
-/// What holds of a run's args.toml where it is resumed. No run has written that file: nothing.
+/// The lines of a run's args.toml that stay valid when it is resumed; none if no run has written that file.
 std::vector<ConfigLine> lines_that_go_on(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "args.toml";
   if (!is_of_a_run(file)) {

@@ -14,10 +14,10 @@ class App;
 
 namespace norma::cli {
 
-/// The first line of args.toml, by which such a file is known.
+/// The first line of args.toml, which identifies such a file.
 inline constexpr const char* kArgumentsHead = "# Options of a run: norma train --config args.toml";
 
-/// What `norma train` writes beside last.safetensors and the tables: options of a run that do not change its result.
+/// The files that `norma train` writes beside last.safetensors and the tables; their options do not change the result.
 struct RunFiles {
   bool telemetry = false;
   bool tensorboard = false;
@@ -27,24 +27,24 @@ struct RunFiles {
 
   /// Adds the options.
   void add(CLI::App& app);
-  /// Lines of args.toml: what is not as it is without options.
+  /// Lines of args.toml for the options that differ from their defaults.
   [[nodiscard]] std::string config_text() const;
   [[nodiscard]] train::KeepOptions keep() const;
 };
 
-/// The folder of the run that `train --resume GIVEN` goes on with: GIVEN, or where that file lies.
+/// The folder of the run that `train --resume GIVEN` continues: GIVEN itself, or the folder of that file.
 std::filesystem::path resumed_folder(const std::filesystem::path& given);
 
-/// Whether a file begins as the args.toml of a run does.
+/// True iff a file begins as the args.toml of a run does.
 bool is_of_a_run(const std::filesystem::path& file);
 
-/// Lines of the recipe in the args.toml of a run's folder that are none of these: somebody has changed them.
+/// The recipe's lines in the args.toml of a run's folder that are not in `recipe_lines`: somebody has changed them.
 std::vector<std::string> other_lines(const std::filesystem::path& folder, const std::string& recipe_lines);
 
-/// Lines of the files that the words of a command name, which hold where the words are silent, and the first file
-/// before the second. Of `train --config FILE` all; of the args.toml of the run that `train --resume` goes on with what
-/// is written beside its checkpoints (but for telemetry, whose file would be written over) and how it runs: its recipe
-/// is in the checkpoint. Throws Error for a file that cannot be read.
+/// The options in the files that the words of a command name. The words come before them, and the first file before the
+/// second. `train --config FILE` gives all lines. `train --resume` gives the lines of the run's args.toml on how it
+/// runs and on the files beside its checkpoints (but not telemetry, whose file would be overwritten); its recipe is in
+/// the checkpoint. Throws Error for a file that cannot be read.
 std::vector<std::vector<ConfigLine>> lines_of_files(const std::string& command, const std::vector<std::string>& words);
 
 }  // namespace norma::cli

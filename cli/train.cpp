@@ -44,7 +44,8 @@ struct State {
   bool dry_run = false;
 };
 
-/// Throws Error where a folder has no checkpoint, whole or not, with how to begin the run again where it can be.
+/// Throws Error if a folder has no checkpoint, whole or not; the text says how to begin the run again, if that is
+/// possible.
 void check_any_checkpoint(const std::filesystem::path& folder) {
   const train::RunFolder checkpoints = train::read_run_folder(folder);
   if (!checkpoints.whole.empty() || !checkpoints.broken.empty()) {
@@ -58,7 +59,7 @@ void check_any_checkpoint(const std::filesystem::path& folder) {
        begun ? "" : " --output " + folder.string());
 }
 
-/// The newest checkpoint of a run's folder. Says which ones it passed over.
+/// The newest checkpoint of a run's folder. Prints the ones that it passed over.
 std::filesystem::path newest_in(const std::filesystem::path& folder) {
   std::vector<std::string> warnings;
   const std::filesystem::path file = train::newest_checkpoint(folder, warnings);
@@ -68,7 +69,7 @@ std::filesystem::path newest_in(const std::filesystem::path& folder) {
   return file;
 }
 
-/// A checkpoint; of one that cannot be read, the error says which other one of its folder is whole.
+/// Reads a checkpoint. If that fails, the error names another, whole one of its folder.
 train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const std::filesystem::path& folder) {
   try {
     train::Checkpoint checkpoint = train::load_checkpoint(file);
@@ -88,7 +89,7 @@ train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const 
   }
 }
 
-/// What ops compute in, in a line: "amp_float16: conv2d, linear in float16; softmax in float32; others in …".
+/// The precision of ops in a line: "amp_float16: conv2d, linear in float16; softmax in float32; others in …".
 std::string policy_line(const train::Precision& precision) {
   std::string line = precision.name + ": ";
   for (const auto& [rule, dtype] :
@@ -145,7 +146,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   }
   std::error_code none;
   if (!state.dry_run && is_there && std::filesystem::equivalent(folder, options.output, none)) {
-    // Before it is read: what another process adds would be lost.
+    // Locked before reading, since another process could add results that would be lost.
     options.lock = std::make_shared<train::FolderLock>("train", options.output);
   }
   if (is_run || (!is_there && train::is_folder("train", folder) && is_of_a_run(folder / "args.toml"))) {
@@ -202,7 +203,7 @@ int run(State& state) {
     train::check_replaceable("train", record, "a record of 'norma train'",
                              [](std::string_view beginning) { return beginning.starts_with("{\n \"losses\":"); });
   }
-  const train::InterruptGuard guard;  // from here on: before, a signal ends what only reads
+  const train::InterruptGuard guard;  // from here on; before, a signal may end the command, which only reads
   print_precision_note(trainer.precision());
   if (trainer.precision().autocast) {
     train::say("{}\n", policy_line(trainer.precision()));
@@ -211,7 +212,7 @@ int run(State& state) {
   train::say("{} parameters; step {} of {}; checkpoints go to {}\n", trainer.model()->parameter_count(), trainer.step(),
              trainer.total_steps(), file);
   const auto write_record = [&] {
-    if (recorder && !recorder->result().losses.empty()) {  // a run that was complete before has none to add
+    if (recorder && !recorder->result().losses.empty()) {  // a run that was already complete has none to add
       folder.check_in_place();
       train::write_text_file("train", record, lab::telemetry_text(recorder->result()));
     }
@@ -220,7 +221,7 @@ int run(State& state) {
   try {
     result = trainer.run();
   } catch (const Error&) {
-    write_record();  // how it came to this
+    write_record();  // the record up to the failure
     throw;
   }
   write_record();

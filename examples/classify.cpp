@@ -1,8 +1,8 @@
-// What is in a picture: a network with torchvision's or timm's weights, and a JPEG or PNG of yours.
+// Classifies a picture, with a network with torchvision's or timm's weights, and a JPEG or PNG of yours.
 //   classify WEIGHTS.safetensors IMAGE [CLASSES.txt]
 // CLASSES.txt has a name in each line. In Python, with torchvision:
 //   safetensors.torch.save_file(torchvision.models.resnet50(weights="DEFAULT").state_dict(), "resnet50.safetensors")
-// A picture that its EXIF data turns on its side is looked at as it lies in the file.
+// Rotations noted in EXIF are not applied: the picture is read as it lies in the file.
 // Without arguments the example makes a network with random weights and a picture, and classifies that.
 
 #include <norma/norma.h>
@@ -23,7 +23,7 @@ using namespace norma;  // NOLINT: an example reads better without prefixes
 
 namespace {
 
-/// Weights that nobody has trained, and a picture, in a folder.
+/// Writes untrained weights and a picture into a folder.
 void write_inputs(const std::filesystem::path& folder) {
   nn::NamedTensors weights = models::create_model("resnet18", {.num_classes = 5, .seed = 3})->state_dict();
   std::sort(weights.begin(), weights.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -47,7 +47,7 @@ int64_t classes_of(const nn::NamedTensors& weights) {
   fail("classify", "expected fc.bias or head.fc.bias among the weights, got none");
 }
 
-/// The network whose weights these are, by the names and sizes of the tensors.
+/// The network of these weights, found by the names and sizes of the tensors.
 std::shared_ptr<nn::Module> load_model(const std::filesystem::path& file) {
   const nn::NamedTensors weights = train::load_weights(file);
   const std::string name = models::recognize_model(weights);
@@ -70,7 +70,7 @@ int classify(const std::filesystem::path& weights, const std::filesystem::path& 
     names.push_back(line);
   }
 
-  // As the weights' authors evaluated them: the shorter side 256 pixels, the middle 224, ImageNet's mean and deviation.
+  // As the weights' authors evaluated them: shorter side 256 pixels, the middle 224, ImageNet's mean and deviation.
   const data::Image image = data::resize_and_crop(data::read_image(picture), 256, 224);
   const Tensor x =
       to(data::image_to_tensor(image, data::kImageNetMean, data::kImageNetStd), MemoryFormat::channels_last);

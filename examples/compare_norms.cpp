@@ -1,5 +1,5 @@
-// Two norms compared by hand, in the way in which `norma compare` does it: the same start values, the same images in
-// the same order, and training steps that take turns, so that both see the same moments of the machine.
+// Compares two norms by hand, as `norma compare` does: the same start values, the same images in the same order, and
+// training steps that take turns, so that both see the same moments of the machine.
 //   compare_norms [NORM NORM]        batch and group:8 by default; any norm of docs/norms.md
 
 #include <norma/norma.h>
@@ -83,7 +83,7 @@ void compare(const std::string& one, const std::string& other) {
   const data::Transform transform(info);
   const data::LoaderOptions options{.batch_size = kBatch, .shuffle = true, .format = MemoryFormat::channels_last};
 
-  // The first one of a step finds the batch in memory, not in the cache: they change places from step to step.
+  // The first norm of a step finds the batch in memory, not in the cache, so they swap places after each step.
   data::Loader batches(train_images, transform, options);
   const nn::Schedule schedule = nn::one_cycle_schedule({.steps = kSteps});
   while (const auto batch = batches.next()) {
@@ -93,7 +93,7 @@ void compare(const std::string& one, const std::string& other) {
     }
   }
 
-  // The median over the steps of how much longer the second one took: what one slow step says is nothing.
+  // The second norm's extra time, as the median over the steps: one slow step says nothing.
   std::vector<double> ratios;
   for (size_t step = 5; step < candidates[0].seconds.size(); ++step) {  // the first steps fetch memory
     ratios.push_back(candidates[1].seconds[step] / candidates[0].seconds[step]);

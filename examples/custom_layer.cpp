@@ -1,5 +1,5 @@
 // A layer of your own with layers inside: squeeze and excitation (Hu et al., 2018), which weighs the channels of an
-// image by what all of its pixels say. Its gradients are checked, and it is put into a network, trained, saved and
+// image by averages over all its pixels. Its gradients are checked, and it is put into a network, trained, saved and
 // loaded.
 
 #include <norma/norma.h>
@@ -18,7 +18,7 @@ namespace {
 class SqueezeExcite : public nn::Module {
  public:
   explicit SqueezeExcite(int64_t channels, int64_t reduction = 4) {
-    // Registered children are found by everything that looks for parameters: "reduce.weight", "expand.bias", …
+    // Code that looks for parameters finds registered children: "reduce.weight", "expand.bias", …
     reduce_ = register_module("reduce", std::make_shared<nn::Conv2d>(channels, channels / reduction, 1));
     expand_ = register_module("expand", std::make_shared<nn::Conv2d>(channels / reduction, channels, 1));
   }

@@ -1,4 +1,4 @@
-// What a network sees: the channels of one layer's output as small grey pictures, side by side in a PNG.
+// Shows what a network sees: the channels of one layer's output as small grey pictures, side by side in a PNG.
 //   feature_maps [IMAGE [WEIGHTS.safetensors [LAYER]]]        written: feature_maps.png
 // LAYER is a name of the state dict: "layer1", "layer2.0.bn1", "stages.0". Without an image one is generated, and
 // without weights they are random.
@@ -14,7 +14,7 @@ using namespace norma;  // NOLINT: an example reads better without prefixes
 
 namespace {
 
-/// Channels of (1, C, H, W) in rows and columns, each stretched from black, its least value, to white, its largest.
+/// The channels of (1, C, H, W) in rows and columns, each stretched from its least value, black, to its largest, white.
 data::Image contact_sheet(const Tensor& features) {
   const int64_t channels = features.size(1);
   const int64_t height = features.size(2);
@@ -72,7 +72,7 @@ int run(int argc, char** argv) {
   }
   model->eval();
 
-  // A hook sees what a layer has made.
+  // A hook gets a layer's output.
   const std::string wanted = argc > 3 ? argv[3] : name.starts_with("resnet") ? "layer1" : "stages.0";
   Tensor features;
   for (const auto& [path, module] : model->named_modules()) {

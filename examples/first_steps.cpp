@@ -1,4 +1,4 @@
-// Tensors, views, memory formats, the tape and gradients, in the order in which one meets them.
+// Tensors, views, memory formats, the tape and gradients, in the order in which you meet them.
 
 #include <norma/norma.h>
 
@@ -19,15 +19,15 @@ int main() {
   std::printf("x = %s\n", to_string(x).c_str());
   std::printf("its transpose is a view of the same memory: %s\n", describe(transpose(x, 0, 1)).c_str());
 
-  // The memory format of an image batch is a matter of strides; the sizes stay N, C, H, W.
+  // The memory format of an image batch lies in its strides; the sizes stay N, C, H, W.
   manual_seed(1);
   const Tensor images = randn({2, 3, 8, 8});
   const Tensor nhwc = to(images, MemoryFormat::channels_last);
   std::printf("images: %s\nnhwc:   %s\n", describe(images).c_str(), describe(nhwc).c_str());
-  // Every op hands the format of its input on, norms included.
+  // Every op keeps the format of its input, norms included.
   std::printf("layer_norm_2d(nhwc): %s\n\n", describe(layer_norm_2d(nhwc)).c_str());
 
-  // Ops on tensors that require a gradient are put on the tape, with what their backward pass will need.
+  // The tape records ops on tensors that require a gradient, with the tensors that their backward pass will need.
   Tensor weight = randn({64, 3, 3, 3}).set_requires_grad();
   const Tensor features = conv2d(nhwc, weight, {}, {.padding = 1});
   const Tensor normed = group_norm(features, /* num_groups= */ 32);
@@ -47,7 +47,7 @@ int main() {
   loss.backward();
   std::printf("\nloss %.4f, gradient of the weight: %s\n", loss.item<float>(), describe(weight.grad()).c_str());
 
-  // Is that gradient right? Central differences in float64 know.
+  // Central differences in float64 show if that gradient is right.
   const GradcheckResult checked = gradcheck([](const Tensors& inputs) { return Tensors{group_norm(inputs[0], 2)}; },
                                             {randn({2, 4, 3, 3}, {.dtype = DType::float64}).set_requires_grad()});
   std::printf("gradcheck of group_norm: %s\n", checked ? "passed" : checked.message.c_str());

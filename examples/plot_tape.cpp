@@ -1,4 +1,4 @@
-// The tape as a picture: one residual block and its loss, as a graph for Graphviz.
+// Draws the tape: one residual block and its loss, as a graph for Graphviz.
 //   plot_tape [FILE.dot]        then: dot -Tsvg FILE.dot > tape.svg
 
 #include <norma/norma.h>
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
 
   const Tape tape(loss);
   const std::string picture = tape.graphviz({{"weight", weight}, {"gamma", gamma}, {"beta", beta}});
-  std::printf("%s\n", tape.summary().c_str());  // who keeps how many bytes for the backward pass
+  std::printf("%s\n", tape.summary().c_str());  // bytes that each node keeps for the backward pass
   if (argc < 2) {
     std::printf("%s", picture.c_str());
     return 0;

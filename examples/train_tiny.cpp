@@ -48,7 +48,7 @@ int main() {
                        std::make_shared<nn::AdaptiveAvgPool2d>(1),
                        std::make_shared<nn::Flatten>(),
                        std::make_shared<nn::Linear>(64, info.num_classes())};
-  const Device device = model.device();  // the CPU, or what NORMA_DEVICE says
+  const Device device = model.device();  // the CPU, or the device in NORMA_DEVICE
   model.to(MemoryFormat::channels_last);
   std::printf("%s%lld parameters\n", nn::to_string(model).c_str(), static_cast<long long>(model.parameter_count()));
 

@@ -1,4 +1,4 @@
-// A norm with kernels and a backward pass of one's own: each image is divided by the root of its mean square.
+// A norm with kernels and a backward pass of your own: each image is divided by the root of its mean square.
 //   y = x · r,  r = 1 / sqrt(mean(x²) + eps)            dx = r · (dy - y · mean(dy · y))
 // An image is one run of memory in either memory format, so the kernels need not know which.
 #include <norma/norma.h>
@@ -22,11 +22,12 @@ double mean_of_products(const T* a, const T* b, int64_t count) {
   return sum / static_cast<double>(count);
 }
 
-/// to = scale · (a - b · factor) for each image of dense tensors of the same strides, with scale and factor made from
-/// its elements of x and, if it is defined, of dy. Without dy: y = r · x. With dy: dx.
+/// to = scale · (a - b · factor) for each image of dense tensors with the same strides. Scale and factor come from the
+/// image's elements of x and, if it is defined, of dy. Without dy: y = r · x. With dy: dx.
 Tensor computed(const Tensor& x, const Tensor& dy) {
   const Tensor result = empty_like(x);
-  const int64_t count = x.numel() / std::max<int64_t>(1, x.size(0));  // not x.stride(0): of one image it may be any
+  const int64_t count = x.numel() / std::max<int64_t>(1, x.size(0));  // not x.stride(0), which may be anything for one
+                                                                      // image
   dispatch_any_floating("image_norm", x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     using Number = compute_t<T>;
@@ -54,7 +55,7 @@ Tensor computed(const Tensor& x, const Tensor& dy) {
 }
 
 Tensor image_norm(const Tensor& input) {
-  const Tensor x = contiguous(input, input.suggest_memory_format());  // itself unless it has gaps
+  const Tensor x = contiguous(input, input.suggest_memory_format());  // a copy only if it has gaps
   return record("image_norm", {x}, computed(x.detach(), {}), {x},
                 [](const Tensor& dy, const BackwardContext& context) -> Tensors {
                   const Tensor saved = context.saved(0);

@@ -1,5 +1,5 @@
-// A norm composed of differentiable ops: the mean absolute deviation of the channels at each pixel stands in the place
-// of the standard deviation.
+// A norm composed of differentiable ops, with the mean absolute deviation of the channels at each pixel instead of the
+// standard deviation.
 //   y = (x - mean(x)) / (mean |x - mean(x)| + eps) * weight + bias
 #include <norma/norma.h>
 
