@@ -25,6 +25,7 @@
 #include "ops/map_norm/local_response_norm.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
+#include "ops/norm/reference.h"
 #include "ops/norm/spec.h"
 #include "ops/norm/standardize_weight.h"
 #include "ops/pointwise/pointwise.h"

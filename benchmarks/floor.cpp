@@ -6,7 +6,7 @@
 #include "lab/bench/detail.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -61,15 +61,14 @@ void print_floor(const bench::StepOptions& options, int rounds) {
     line.seconds += seconds[i];
     line.flops += bench::flops(calls[i]);
   }
-  std::vector<std::vector<std::string>> cells = {{"product", "fastest", "calls", "ms", "GFLOP/s"}};
+  norma::lab::Table table{.heads = {"product", "fastest", "calls", "ms", "GFLOP/s"}, .words = 2};
   for (const auto& [call, line] : lines) {
-    cells.push_back({bench::to_string(call), floor.way(call), fmt::format("{}", line.calls),
-                     fmt::format("{:.3f}", 1e3 * line.seconds),
-                     fmt::format("{:.1f}", 1e-9 * line.flops / line.seconds)});
+    table.add(bench::to_string(call), floor.way(call), line.calls, fmt::format("{:.3f}", 1e3 * line.seconds),
+              fmt::format("{:.1f}", 1e-9 * line.flops / line.seconds));
   }
   const double total = totals[bench::median_index(totals)];
   fmt::print("{}\n{} convolutions and matrix products: {:.3f} ms, {:.2f} img/s\ncopy: {:.1f} GB/s\n",
-             norma::lab::align_table(cells, 2), calls.size(), 1e3 * total,
+             norma::lab::to_text(table), calls.size(), 1e3 * total,
              static_cast<double>(options.recipe.batch_size) / total,
              1e-9 * copy.bytes() / copies[bench::median_index(copies)]);
 }

@@ -150,11 +150,8 @@ Command add_bench(CLI::App& program) {
   flag("--alternate", bench.alternate, "the rows of a model take turns step by step, for comparing them");
   flag("--both-formats", bench.both_formats, "a row in NCHW and one in NHWC (channels_last): what NCHW costs");
   flag("--retry", bench.retry, "where memory does not suffice, try a smaller batch; each row says which");
-  state->recipe.add_model_details(app);
-  state->recipe.add_image_shape(app);
-  state->recipe.add_update(app);
-  state->recipe.add_seed(app);
-  state->recipe.add_precision(app);
+  using Part = train::RecipePart;
+  state->recipe.add(app, {Part::network, Part::shape, Part::update, Part::seed, Part::precision});
   exclude(app, {"--both-formats", "--channels-last"});
   add_path(app, "--results-file", state->results_file, "file for the rows").type_name("FILE").group(kResults);
   add_text(app, "--results-format", "a name", state->results_format, "csv or json")

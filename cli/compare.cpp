@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/input_file.h"
+#include "core/memory_format.h"
 #include "core/parallel.h"
 #include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
@@ -27,6 +28,9 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
 
 namespace norma::cli {
 
@@ -36,6 +40,59 @@ train::Recipe default_recipe() {
   train::Recipe recipe;
   recipe.images = 25600;
   return recipe;
+}
+
+/// What stands in the place of one value in the recipe; empty: not given.
+struct GridAxes {
+  std::vector<int64_t> batch_sizes;
+  std::vector<double> lrs;
+  std::vector<std::string> precisions;
+  std::vector<MemoryFormat> formats;
+  std::vector<std::string> datasets;
+
+  [[nodiscard]] bool any() const {
+    return !batch_sizes.empty() || !lrs.empty() || !precisions.empty() || !formats.empty() || !datasets.empty();
+  }
+};
+
+/// An option of a recipe that takes several values here. `default_text` "" is the recipe's own.
+template <class T>
+void add_axis(CLI::App& app, const std::string& names, const std::string& option_name, std::vector<T>& values,
+              const std::string& default_text = "") {
+  const train::RecipeOption& option = train::recipe_option(option_name);
+  Option added;
+  if constexpr (std::is_same_v<T, std::string>) {
+    added = add_list(app, names, option.expected, values, option.help_text());
+  } else {
+    added = add_values(app, names, std::get<train::NumberField<T>>(option.field).range, values, option.help_text());
+  }
+  added.type_name("LIST")
+      .default_str(default_text.empty() ? option.default_text(default_recipe()) : default_text)
+      .group(option.heading);
+}
+
+void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats) {
+  const auto take = [&formats](const std::string& name) {
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      if (to_string(format) == name) {
+        formats.push_back(format);
+        return true;
+      }
+    }
+    return false;
+  };
+  add_items(
+      app, "--format,--formats", "contiguous or channels_last", [&formats] { formats.clear(); }, take,
+      "order of activations in memory: contiguous is N, C, H, W; channels_last is N, H, W, C")
+      .type_name("LIST")
+      .default_str("channels_last")
+      .group("Images");
+  add_switch(
+      app, "--channels-last,!--no-channels-last",
+      [&formats](bool on) { formats = {on ? MemoryFormat::channels_last : MemoryFormat::contiguous}; },
+      "short for --format channels_last")
+      .group("Images");
+  exclude(app, {"--formats", "--channels-last"});
 }
 
 struct State {
@@ -175,7 +232,7 @@ int run(const State& state) {
       make_quick(state, options, budget);
     }
     comparison = lab::plan_comparison(options);
-    for (const std::string& text : lab::without_effect(comparison)) {
+    for (const std::string& text : lab::without_effect(comparison, state.recipe.typed())) {
       train::warn("compare", "{}", text);
     }
     if (options.output.empty()) {
@@ -266,15 +323,8 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "in rounds spread over the whole comparison. Ctrl-C keeps what is done, and --resume FOLDER does the rest.");
   auto state = std::make_shared<State>();
   state->command_line = command_line;
-  add_list(app, "--model,--models", "a name", state->models,
-           "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
-      .type_name("LIST")
-      .default_str("resnet50,convnext_atto")
-      .group("Network");
-  add_list(app, "--norm,--norms", "a norm", state->norms, describe_norm_specs())
-      .type_name("LIST")
-      .default_str("batch,layer2d,group")
-      .group("Network");
+  add_axis(app, "--model,--models", "model", state->models, "resnet50,convnext_atto");
+  add_axis(app, "--norm,--norms", "norm", state->norms, "batch,layer2d,group");
   add_values(app, "--seed,--seeds", train::ranges::kSeed, state->seeds,
              "of start values and image order; several show the spread")
       .type_name("LIST")
@@ -320,12 +370,16 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
              "a first page in about three minutes: --budget 165s, resnet18 and convnext_atto, batches of 64, 1000 test "
              "images, where nothing else is said")
       .group("Network");
-  state->recipe.set_axes(state->axes);
-  state->recipe.add_model_details(app);
-  state->recipe.add_data(app);
-  state->recipe.add_training_data(app);
-  state->recipe.add_optimisation(app);
-  state->recipe.add_precision(app);
+  using Part = train::RecipePart;
+  state->recipe.add(app, {Part::network});
+  add_axis(app, "--data,--dataset,--datasets", "dataset", state->axes.datasets);
+  add_axis(app, "-b,--batch-size,--batch-sizes", "batch-size", state->axes.batch_sizes);
+  add_formats(app, state->axes.formats);
+  add_axis(app, "--lr,--lrs", "lr", state->axes.lrs);
+  state->recipe.add(app, {Part::data, Part::shape, Part::length, Part::augmentation, Part::update, Part::steps},
+                    {"dataset", "batch-size", "channels-last", "lr"});
+  add_axis(app, "--precision,--precisions", "precision", state->axes.precisions);
+  state->recipe.add(app, {Part::precision}, {"precision"});
   exclude(app, {"--budget", "--epochs"});
   exclude(app, {"--budget", "--images"});
   exclude(app, {"--study", "--quick"});

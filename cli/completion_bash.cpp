@@ -1,5 +1,7 @@
 #include "cli/completion.h"
 
+#include "core/quoting.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,11 +15,7 @@ namespace {
 
 /// The words of a list for compgen -W, in single quotes.
 std::string quoted(const std::vector<std::string>& words) {
-  std::string text;
-  for (const char c : fmt::format("{}", fmt::join(words, " "))) {
-    text += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return "'" + text + "'";
+  return shell_quoted(fmt::format("{}", fmt::join(words, " ")));
 }
 
 constexpr std::string_view kHead = R"(# Completion of norma for bash; made by 'norma completion bash'.

@@ -1,5 +1,7 @@
 #include "cli/completion.h"
 
+#include "core/quoting.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -20,15 +22,6 @@ std::string escaped(std::string_view text, std::string_view characters) {
     result += c;
   }
   return result;
-}
-
-/// In single quotes, for zsh.
-std::string zsh_quoted(std::string_view text) {
-  std::string result = "'";
-  for (const char c : text) {
-    result += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return result + "'";
 }
 
 /// As much of a description as fits beside an option: up to the first semicolon or bracket.
@@ -69,13 +62,14 @@ std::string zsh_options(const CommandRow& command) {
     const std::string others = option.names.size() > 1 ? fmt::format("({})", fmt::join(option.names, " ")) : "";
     for (const std::string& name : option.names) {
       const std::string equals = option.kind != ValueKind::none && name.starts_with("--") ? "=" : "";
-      text += fmt::format(" \\\n        {}", zsh_quoted(fmt::format("{}{}{}[{}]{}", others, name, equals,
-                                                                    escaped(short_text(option.text), "[]:\\"), value)));
+      text +=
+          fmt::format(" \\\n        {}", shell_quoted(fmt::format("{}{}{}[{}]{}", others, name, equals,
+                                                                  escaped(short_text(option.text), "[]:\\"), value)));
     }
   }
   for (OptionRow word : command.words) {
     word.several = false;  // each is a word of its own
-    text += fmt::format(" \\\n        {}", zsh_quoted("*" + zsh_value(word)));
+    text += fmt::format(" \\\n        {}", shell_quoted("*" + zsh_value(word)));
   }
   return text;
 }
@@ -114,7 +108,7 @@ std::string zsh_completion(const std::vector<CommandRow>& table) {
       own = zsh_options(command);
       continue;
     }
-    text += fmt::format("    {}\n", zsh_quoted(escaped(command.name, ":\\") + ":" + command.text));
+    text += fmt::format("    {}\n", shell_quoted(escaped(command.name, ":\\") + ":" + command.text));
     cases += fmt::format("    {})\n      _arguments -s{}\n      ;;\n", command.name, zsh_options(command));
   }
   return text + "  )\n  if ((CURRENT == 2)); then\n    _describe -t commands subcommand commands\n    _arguments" +

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <utility>
 #include <variant>
 
 namespace norma::cli {
@@ -61,33 +60,6 @@ std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::
     result.push_back(config_line(op, line));
   }
   return result;
-}
-
-std::string toml_string(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (code < ' ' || code == 0x7F) {
-      quoted += fmt::format("\\u{:04X}", code);
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + '"';
-}
-
-std::string toml_number(double value) {
-  return fmt::format("{}", value);
-}
-std::string toml_number(int64_t value) {
-  return fmt::format("{}", value);
-}
-std::string toml_number(uint64_t value) {
-  const std::string text = fmt::format("{}", value);
-  return std::in_range<int64_t>(value) ? text : toml_string(text);
 }
 
 }  // namespace norma::cli

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -20,13 +19,5 @@ struct ConfigLine {
 /// "group:8"]`. Throws Error of `op` that names file, line and column for a file that cannot be read, for text that is
 /// no TOML, and for a value that no option can have.
 std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::path& file);
-
-/// A text as a TOML string, with its quotes: what read_config() reads as `text`.
-std::string toml_string(std::string_view text);
-
-/// Numbers likewise. TOML's whole numbers end at 2^63 - 1: greater ones become texts, which options take as well.
-std::string toml_number(double value);
-std::string toml_number(int64_t value);
-std::string toml_number(uint64_t value);
 
 }  // namespace norma::cli

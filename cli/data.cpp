@@ -162,9 +162,8 @@ Command add_data(CLI::App& program) {
       "of this epoch, from 0")
       .type_name("N")
       .default_str("0");
-  state->recipe.add_data(app);
-  state->recipe.add_augmentation(app);
-  state->recipe.add_seed(app);
+  using Part = train::RecipePart;
+  state->recipe.add(app, {Part::data, Part::shape, Part::augmentation, Part::seed});
   return {&app, [state] { return run(*state); }};
 }
 

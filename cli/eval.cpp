@@ -256,10 +256,8 @@ Command add_eval(CLI::App& program) {
       .type_name("FILE.csv");
   add_path(app, "--json", state->json, "write loss, accuracies and settings; -: to the standard output")
       .type_name("FILE.json");
-  state->recipe.add_model(app);
-  state->recipe.add_model_details(app);
-  state->recipe.add_data(app);
-  state->recipe.add_precision(app);
+  using Part = train::RecipePart;
+  state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});
   state->running.add_plugin(app);
   state->running.add_threads(app);
   state->running.add_device(app);

@@ -1,5 +1,7 @@
 #include "cli/help.h"
 
+#include "core/excerpt.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,12 +14,6 @@ namespace {
 
 constexpr size_t kLeft = 30;    // columns of the names
 constexpr size_t kWidth = 100;  // columns in all
-
-/// Columns of a UTF-8 text: bytes that do not continue a letter.
-size_t columns_of(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
 
 /// `left`, and beside it (below, where it is too long) `right` in lines of whole words.
 std::string entry(const std::string& left, const std::string& right) {

@@ -5,6 +5,7 @@
 #include "cli/run_files.h"
 #include "core/excerpt.h"
 #include "core/nearest_name.h"
+#include "core/quoting.h"
 #include "core/simd/target.h"
 #include "core/spin_briefly.h"
 #include "core/version.h"
@@ -39,18 +40,7 @@ std::string started_as = "norma";
 std::string command_line(int argc, char** argv) {
   std::string text = "norma";
   for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const bool plain = !word.empty() && word.find_first_of(" \t\n'\"\\$&|;<>()[]*?`!#~") == std::string::npos;
-    text += ' ';
-    if (plain) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char c : word) {
-      text += c == '\'' ? "'\\''" : std::string(1, c);
-    }
-    text += '\'';
+    text += " " + shell_word(argv[i]);
   }
   return text;
 }

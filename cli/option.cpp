@@ -23,44 +23,10 @@ std::string shown_plural(const std::string& names) {
   return names.substr(names.rfind("--"));
 }
 
-/// `take` returns false for a text that is no value.
-using Take = std::function<bool(const std::string&)>;
-
 Option note(CLI::Option* option, const std::string& expected) {
   notes().expected[option] = expected;
   // Else CLI11 would drop values, or complain in its own words, before we see them.
   return Option(option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
-}
-
-Option add_one(CLI::App& app, const std::string& names, const std::string& expected, Take take,
-               const std::string& description) {
-  const std::string name = shown_name(names);
-  const auto callback = [&app, name, expected, take = std::move(take)](const CLI::results_t& given) {
-    check(given.size() == 1, app.get_name(), "{}: expected once, got {} times", name, given.size());
-    check(take(given.front()), app.get_name(), "{}: expected {}, got {}", name, expected, shown(given.front()));
-    return true;
-  };
-  return note(app.add_option(names, callback, description), expected);
-}
-
-/// `take` gets one item after another.
-Option add_several(CLI::App& app, const std::string& names, const std::string& expected, std::function<void()> begin,
-                   Take take, const std::string& description) {
-  const std::string name = shown_plural(names);
-  const auto callback = [&app, name, expected, begin = std::move(begin),
-                         take = std::move(take)](const CLI::results_t& given) {
-    begin();
-    for (const std::string& text : given) {
-      for (const std::string& item : split_list(text)) {
-        check(take(item), app.get_name(), "{}: expected {}, got {}", name, expected, shown(item));
-      }
-    }
-    return true;
-  };
-  CLI::Option* option = app.add_option(names, callback, description);
-  const Option noted = note(option, expected);
-  option->expected(CLI::detail::expected_max_vector_size);
-  return noted;
 }
 
 template <class T>
@@ -95,6 +61,10 @@ bool Option::given() const {
   return option_->count() > 0;
 }
 
+bool Option::typed() const {
+  return given() && notes().from_file.count(option_) == 0;
+}
+
 CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::string& description,
                          const std::string& footer) {
   CLI::App* app = program.add_subcommand(name, description);
@@ -120,6 +90,36 @@ std::vector<std::string> split_list(const std::string& text) {
   return items;
 }
 
+Option add_item(CLI::App& app, const std::string& names, const std::string& expected,
+                std::function<bool(const std::string&)> take, const std::string& description) {
+  const std::string name = shown_name(names);
+  const auto callback = [&app, name, expected, take = std::move(take)](const CLI::results_t& given) {
+    check(given.size() == 1, app.get_name(), "{}: expected once, got {} times", name, given.size());
+    check(take(given.front()), app.get_name(), "{}: expected {}, got {}", name, expected, shown(given.front()));
+    return true;
+  };
+  return note(app.add_option(names, callback, description), expected);
+}
+
+Option add_items(CLI::App& app, const std::string& names, const std::string& expected, std::function<void()> begin,
+                 std::function<bool(const std::string&)> take, const std::string& description) {
+  const std::string name = shown_plural(names);
+  const auto callback = [&app, name, expected, begin = std::move(begin),
+                         take = std::move(take)](const CLI::results_t& given) {
+    begin();
+    for (const std::string& text : given) {
+      for (const std::string& item : split_list(text)) {
+        check(take(item), app.get_name(), "{}: expected {}, got {}", name, expected, shown(item));
+      }
+    }
+    return true;
+  };
+  CLI::Option* option = app.add_option(names, callback, description);
+  const Option noted = note(option, expected);
+  option->expected(CLI::detail::expected_max_vector_size);
+  return noted;
+}
+
 template <class T>
 Option add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
                  const std::string& description) {
@@ -131,7 +131,7 @@ Option add_value(CLI::App& app, const std::string& names, const Range<T>& range,
     }
     return fits;
   };
-  return add_one(app, names, to_string(range), take_text, description);
+  return add_item(app, names, to_string(range), take_text, description);
 }
 
 template Option add_value(CLI::App&, const std::string&, const Range<int64_t>&, std::function<void(int64_t)>,
@@ -141,25 +141,6 @@ template Option add_value(CLI::App&, const std::string&, const Range<uint64_t>&,
 template Option add_value(CLI::App&, const std::string&, const Range<double>&, std::function<void(double)>,
                           const std::string&);
 
-template <class T>
-Option add_optional_value(CLI::App& app, const std::string& names, const Range<T>& range,
-                          std::function<void(std::optional<T>)> take, const std::string& description) {
-  const auto take_text = [range, take = std::move(take)](const std::string& text) {
-    std::optional<T> value;
-    const bool fits = text == kNone || parse(text, range, value.emplace());
-    if (fits) {
-      take(value);
-    }
-    return fits;
-  };
-  return add_one(app, names, to_string(range) + ", or none", take_text, description);
-}
-
-template Option add_optional_value(CLI::App&, const std::string&, const Range<int64_t>&,
-                                   std::function<void(std::optional<int64_t>)>, const std::string&);
-template Option add_optional_value(CLI::App&, const std::string&, const Range<double>&,
-                                   std::function<void(std::optional<double>)>, const std::string&);
-
 Option add_text(CLI::App& app, const std::string& names, const std::string& what,
                 std::function<void(const std::string&)> take, const std::string& description) {
   const auto take_text = [take = std::move(take)](const std::string& text) {
@@ -168,7 +149,7 @@ Option add_text(CLI::App& app, const std::string& names, const std::string& what
     }
     return !text.empty();
   };
-  return add_one(app, names, what, take_text, description);
+  return add_item(app, names, what, take_text, description);
 }
 
 Option add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
@@ -193,20 +174,15 @@ Option add_list(CLI::App& app, const std::string& names, const std::string& what
     items.push_back(item);
     return !item.empty();
   };
-  return add_several(
+  return add_items(
       app, names, what, [&items] { items.clear(); }, take, description);
-}
-
-Option add_items(CLI::App& app, const std::string& names, const std::string& what, std::function<void()> begin,
-                 std::function<bool(const std::string&)> take, const std::string& description) {
-  return add_several(app, names, what, std::move(begin), std::move(take), description);
 }
 
 template <class T>
 Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
                   const std::string& description) {
   const auto take = [range, &items](const std::string& item) { return parse(item, range, items.emplace_back()); };
-  return add_several(
+  return add_items(
       app, names, to_string(range), [&items] { items.clear(); }, take, description);
 }
 

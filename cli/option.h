@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +31,8 @@ class Option {
   Option& required();
   /// True iff the command line, parsed by now, has it.
   [[nodiscard]] bool given() const;
+  /// The same, but false where a line of a file has it.
+  [[nodiscard]] bool typed() const;
 
  private:
   CLI::Option* option_ = nullptr;
@@ -50,12 +51,9 @@ Option option_of(CLI::App& app, const std::string& name);
 template <class T>
 Option add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
                  const std::string& description);
-/// The same for a number that need not be there: `none` takes back what a file or a checkpoint says.
-template <class T>
-Option add_optional_value(CLI::App& app, const std::string& names, const Range<T>& range,
-                          std::function<void(std::optional<T>)> take, const std::string& description);
-/// What stands for nothing, in the place of a value.
-inline constexpr const char* kNone = "none";
+/// A word: `take` returns false for one that is not `what`.
+Option add_item(CLI::App& app, const std::string& names, const std::string& what,
+                std::function<bool(const std::string&)> take, const std::string& description);
 /// A text that is not empty; `what` is "a name", "a norm".
 Option add_text(CLI::App& app, const std::string& names, const std::string& what,
                 std::function<void(const std::string&)> take, const std::string& description);

@@ -1,18 +1,10 @@
 #include "cli/option_table.h"
-#include "data/augment/erase.h"
-#include "data/dataset.h"
 #include "lab/audit/audit.h"
 #include "lab/audit/cases.h"
 #include "lab/compare/study.h"
-#include "models/registry.h"
 #include "models/state_dict_names.h"
-#include "nn/conv_factory.h"
-#include "nn/norm/factory.h"
-#include "train/augmentation.h"
-#include "train/precision.h"
-#include "train/recipe.h"
+#include "train/recipe_option.h"
 
-#include <functional>
 #include <map>
 
 namespace norma::cli {
@@ -29,64 +21,22 @@ Names study_names() {
   return names;
 }
 
-/// Where an option means the same in every command.
-const std::map<std::string, std::function<Names()>>& everywhere() {
-  static const Names formats{"contiguous", "channels_last"};
-  static const Names dtypes{"float32", "float64", "bfloat16", "float16"};
-  static const std::map<std::string, std::function<Names()>> table = {
-      {"model", models::model_names},
-      {"norm", nn::norm_names},
-      {"conv-layer", nn::conv_layer_names},
-      {"dataset", data::dataset_names},
-      {"opt", train::optimizer_names},
-      {"sched", train::schedule_names},
-      {"clip-mode", train::clip_mode_names},
-      {"precision", train::precision_names},
-      {"remode", data::erasing_mode_names},
-      {"interpolation", train::interpolation_names},
-      {"train-interpolation", train::train_interpolation_names},
-      {"study", study_names},
-      {"from", models::dialect_names},  // of convert
-      {"to", models::dialect_names},
-      {"case", lab::audit::case_names},
-      {"format", [] { return formats; }},
-      {"dtype", [] { return dtypes; }},
-      {"device",
-       [] {
-         return Names{"cpu", "cuda", "cuda-emulated"};
-       }},
-      {"lr-base-scale",
-       [] {
-         return Names{"linear", "sqrt"};
-       }},
-      {"lr-scaling",
-       [] {
-         return Names{"none", "sqrt", "linear"};
-       }},
-      {"aa",
-       [] {
-         return Names{"ta_wide", "rand-m9-mstd0.5-inc1"};
-       }},
-      {"statistics",
-       [] {
-         return Names{"stable", "welford", "two_pass", "compensated", "sum_of_squares"};
-       }},
-      {"shapes",
-       [] {
-         return Names{"images", "rows", "volume"};
-       }},
-      {"bench",
-       [] {
-         return Names{"train", "infer", "both"};
-       }},
-      {"results-format",
-       [] {
-         return Names{"csv", "json"};
-       }},
-      {"SHELL",
-       [] {
-         return Names{"bash", "zsh", "fish"};
-       }},
+/// Options that are not of a recipe, where they mean the same in every command.
+const std::map<std::string, Names>& everywhere() {
+  static const std::map<std::string, Names> table = {
+      {"study", study_names()},
+      {"from", models::dialect_names()},  // of convert
+      {"to", models::dialect_names()},
+      {"case", lab::audit::case_names()},
+      {"format", {"contiguous", "channels_last"}},
+      {"dtype", {"float32", "float64", "bfloat16", "float16"}},
+      {"device", {"cpu", "cuda", "cuda-emulated"}},
+      {"lr-scaling", {"none", "sqrt", "linear"}},
+      {"statistics", {"stable", "welford", "two_pass", "compensated", "sum_of_squares"}},
+      {"shapes", {"images", "rows", "volume"}},
+      {"bench", {"train", "infer", "both"}},
+      {"results-format", {"csv", "json"}},
+      {"SHELL", {"bash", "zsh", "fish"}},
   };
   return table;
 }
@@ -97,8 +47,11 @@ Names option_choices(const std::string& command, const std::string& name) {
   if (name == "norm" && command == "audit") {
     return lab::audit::audited_names();
   }
+  if (const train::RecipeOption* option = train::find_recipe_option(name); option != nullptr) {
+    return option->names != nullptr ? option->names() : Names();
+  }
   const auto found = everywhere().find(name);
-  return found == everywhere().end() ? Names() : found->second();
+  return found == everywhere().end() ? Names() : found->second;
 }
 
 }  // namespace norma::cli

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@ namespace norma::cli {
 struct OptionNotes {
   std::map<const CLI::Option*, std::string> expected;  ///< "a whole number from 1 to 8"; switches have none
   std::vector<std::pair<const CLI::App*, std::vector<std::string>>> exclusive;
+  std::set<const CLI::Option*> from_file;  ///< given by a line of a file, not on the command line
 };
 
 OptionNotes& notes();

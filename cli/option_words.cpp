@@ -118,6 +118,7 @@ std::vector<std::string> with_lines(const CLI::App& app, const std::vector<std::
     if (given.count(option) == 0) {
       const std::vector<std::string> more = words_of(app, *option, line);
       all.insert(all.end(), more.begin(), more.end());
+      notes().from_file.insert(option);
     }
   }
   return all;

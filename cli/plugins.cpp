@@ -5,7 +5,7 @@
 #include "cli/run_files.h"
 #include "core/error.h"
 #include "core/excerpt.h"
-#include "lab/report/repeat_command.h"
+#include "core/quoting.h"
 #include "nn/norm/factory.h"
 #include "nn/plugin.h"
 #include "train/checkpoint.h"
@@ -174,7 +174,7 @@ void check_norm_is_loaded(std::string_view op, const std::string& norm, const st
     theirs = theirs || std::ranges::find(plugin.norms, name) != plugin.norms.end();
   }
   check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add --plugin {}", excerpt(name),
-        lab::shell_word(excerpt(fmt::format("{}", fmt::join(files, ",")), 1000)));
+        shell_word(excerpt(fmt::format("{}", fmt::join(files, ",")), 1000)));
 }
 
 void load_plugins(const std::vector<std::string>& words) {

@@ -4,11 +4,9 @@
 #include "core/tape.h"
 #include "data/safetensors.h"
 #include "models/registry.h"
-#include "nn/cast_policy.h"
 #include "nn/norm/factory.h"
 #include "ops/shape/copy.h"
 #include "train/output.h"
-#include "train/precision.h"
 #include "train/ranges.h"
 #include "train/weights.h"
 
@@ -25,7 +23,7 @@ namespace {
 constexpr const char* kResultKey = "norma_run";  // in the metadata of what is written
 
 struct State {
-  std::string model;
+  RecipeOptions recipe{{}};
   models::ModelOptions options;
   std::string weights;
   std::string input;
@@ -33,8 +31,6 @@ struct State {
   bool train = false;
   bool backward = false;
   bool channels_last = false;
-  std::string precision = "float32";
-  std::string cast_policy;
   RunOptions running;
 };
 
@@ -67,20 +63,28 @@ void check_output(const State& state) {
 int run(const State& state) {
   state.running.apply("run");
   check_output(state);
-  const train::Precision precision = train::parse_precision(
-      state.precision, state.cast_policy.empty() ? "" : nn::read_cast_policy(state.cast_policy), state.cast_policy);
+  const train::Recipe recipe = state.recipe.applied_to({});
+  const train::Precision precision = train::precision_of(recipe);
   const DType dtype = precision.dtype;
   print_precision_note(precision);
   const MemoryFormat format = state.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 
-  const auto model = models::create_model(state.model, state.options);
+  models::ModelOptions options = state.options;
+  options.norm = recipe.norm;
+  options.conv_layer = recipe.conv_layer;
+  options.small_stem = recipe.small_stem;
+  options.layer_scale = recipe.layer_scale;
+  if (!recipe.norm_policy.empty()) {
+    options.norm_policy = nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
+  }
+  const auto model = models::create_model(recipe.model, options);
   if (nn::has_lazy_norms()) {
     const data::Safetensors file = data::load_safetensors(state.input);
     nn::make_lazy_parameters(*model, take(file, state.input, "input", 4, DType::float32).sizes());
   }
   train::convert_model(*model, precision);  // before the weights arrive, so that float64 ones keep all their digits
   model->to(format);
-  train::load_model_weights(*model, state.model, state.weights);
+  train::load_model_weights(*model, recipe.model, state.weights);
   model->train(state.train);
 
   const data::Safetensors file = data::load_safetensors(state.input);
@@ -139,10 +143,6 @@ Command add_run(CLI::App& program) {
       "            --output Y.safetensors --train --backward");
   auto state = std::make_shared<State>();
   models::ModelOptions& options = state->options;
-  add_text(app, "--model", "a name", state->model,
-           "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge")
-      .type_name("NAME")
-      .required();
   const auto add_size = [&](const std::string& name, const Range<int64_t>& range, auto& size, const std::string& type,
                             const std::string& shown, const std::string& description) {
     add_value<int64_t>(
@@ -152,38 +152,19 @@ Command add_run(CLI::App& program) {
   };
   add_size("--num-classes", train::ranges::kClasses, options.num_classes, "K", std::to_string(options.num_classes),
            "length of the output");
-  add_text(app, "--norm", "a norm", options.norm, "the norm, as for 'norma train'")
-      .type_name("SPEC")
-      .default_str("the model's own");
-  const auto read_policy = [&options](const std::string& file) {
-    options.norm_policy = nn::parse_norm_policy(nn::read_norm_policy(file), file);
-  };
-  add_text(app, "--norm-policy", "a path", read_policy, "other norms for some layers, as for 'norma train'")
-      .type_name("FILE.toml");
-  add_text(app, "--conv-layer", "a name", options.conv_layer, describe_conv_layers())
-      .type_name("NAME")
-      .default_str(options.conv_layer);
+  using Part = train::RecipePart;
+  state->recipe.add(app, {Part::model, Part::network, Part::precision}, {"patch-size", "zero-init-last", "drop-path"});
+  option_of(app, "--model").required();
   add_path(app, "--weights", state->weights, "state dict").type_name("W.safetensors").required();
   add_path(app, "--input", state->input, "input and output gradient").type_name("X.safetensors").required();
   add_path(app, "--output", state->output, "where the results go").type_name("Y.safetensors").required();
   add_switch(app, "--train", state->train, "training mode: batch statistics");
   add_switch(app, "--backward", state->backward, "also compute all gradients");
   add_switch(app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  add_text(app, "--precision", "a name", state->precision,
-           "float32, tf32, float64, bfloat16, float16, amp_bfloat16 or amp_float16")
-      .type_name("NAME")
-      .default_str(state->precision);
-  add_path(app, "--cast-policy", state->cast_policy, "of amp_…, as for 'norma train'").type_name("FILE.toml");
   add_size("--in-chans", train::ranges::kChannels, options.in_channels, "C", std::to_string(options.in_channels),
            "channels of the input");
-  add_switch(app, "--small-stem", options.small_stem, "ResNet: the stem for small images");
-  add_size("--patch-size", train::ranges::kPatchSize, options.patch_size, "P", "4",
+  add_size("--patch-size", {1, 1024}, options.patch_size, "P", "4",
            "ConvNeXt: size and stride of the first convolution");
-  add_value<double>(
-      app, "--layer-scale", train::ranges::kLayerScale, [&options](double scale) { options.layer_scale = scale; },
-      "ConvNeXt: 0 for a network without layer scale")
-      .type_name("X")
-      .default_str("1e-6");
   state->running.add_plugin(app);
   state->running.add_threads(app);
   state->running.add_device(app);

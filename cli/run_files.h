@@ -1,7 +1,7 @@
 #pragma once
 
 #include "cli/config_file.h"
-#include "train/kept_checkpoints.h"
+#include "train/run_output.h"
 
 #include <cstdint>
 #include <filesystem>

@@ -7,27 +7,23 @@
 #include "core/excerpt.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry_json.h"
-#include "nn/norm/norm.h"
 #include "nn/plugin.h"
 #include "train/average.h"
 #include "train/environment.h"
-#include "train/event_file.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
-#include "train/kept_checkpoints.h"
 #include "train/output.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/run_log.h"
+#include "train/run_output.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,57 +42,6 @@ struct State {
   std::string resume;
   RunFiles files;
   bool dry_run = false;
-};
-
-/// Curves of a run, and how the weights of its norms are spread, for TensorBoard. The file begins with the first row.
-class TensorBoardLog {
- public:
-  void watch(const train::Trainer& trainer) {
-    folder_ = trainer.checkpoint_file().parent_path();
-    first_step_ = trainer.step();
-    model_ = trainer.model();
-  }
-
-  void add(const train::Metrics& row) {
-    if (!file_) {
-      file_.emplace(folder_, first_step_ == 0 ? 0 : first_step_ + 1);
-    }
-    train::EventFile::Scalars scalars = {
-        {"lr", row.lr}, {"images_per_second", row.images_per_second}, {"epoch", row.epoch}};
-    if (!std::isnan(row.loss)) {  // all steps were left out
-      scalars.emplace_back("loss/train", row.loss);
-    }
-    for (const auto& [name, value] : {std::pair("loss/test", row.test_loss),
-                                      {"accuracy/test", row.test_accuracy},
-                                      {"loss/ema_test", row.ema_test_loss},
-                                      {"accuracy/ema_test", row.ema_test_accuracy}}) {
-      if (value) {
-        scalars.emplace_back(name, *value);
-      }
-    }
-    file_->add_scalars(row.step, scalars);
-    if (row.test_loss) {
-      add_norms(row.step);
-    }
-  }
-
- private:
-  /// Weight and bias of each norm layer, "norm/layer1.0.bn1.weight".
-  void add_norms(int64_t step) {
-    for (const auto& [path, module] : model_->named_modules()) {
-      if (dynamic_cast<const nn::Norm*>(module) == nullptr) {
-        continue;
-      }
-      for (const auto& [name, x] : module->named_parameters()) {
-        file_->add_histogram(step, "norm/" + path + "." + name, x.to_vector<float>());
-      }
-    }
-  }
-
-  std::filesystem::path folder_;
-  int64_t first_step_ = 0;
-  std::shared_ptr<nn::Module> model_;
-  std::optional<train::EventFile> file_;
 };
 
 /// Throws Error where a folder has no checkpoint, whole or not, with how to begin the run again where it can be.
@@ -161,12 +106,11 @@ std::string policy_line(const train::Precision& precision) {
 
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
-  return fmt::format("{}\n{}{}", kArgumentsHead, state.recipe.config_text(recipe),
+  return fmt::format("{}\n{}{}", kArgumentsHead, train::to_toml(recipe),
                      state.files.config_text() + state.running.config_text());
 }
 
-train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder,
-                            const std::function<void(const train::Metrics&)>& on_row) {
+train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder) {
   train::TrainerOptions options{.output = state.output,
                                 .resumed = {},
                                 .lock = {},
@@ -174,9 +118,9 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
                                 .log_json = state.files.log_json,
+                                .tensorboard = state.files.tensorboard,
                                 .quiet = state.running.quiet,
                                 .label = "",
-                                .on_row = on_row,
                                 .observer = recorder};
   const auto made = [&](const train::Recipe& recipe, auto&&... checkpoint) {
     if (state.dry_run) {
@@ -213,12 +157,12 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const train::Recipe recipe = state.recipe.applied_to(before);
   train::check_same_run(before, recipe);
   train::check_data_dir("train", before, recipe);
-  for (const std::string& line : other_lines(folder, state.recipe.config_text(before))) {
+  for (const std::string& line : other_lines(folder, train::to_toml(before))) {
     train::warn("train",
                 "{}: '{}' is not what the checkpoint has, which holds where the command line says nothing else",
                 (folder / "args.toml").string(), line);
   }
-  for (const std::string& line : state.recipe.changes(before, recipe)) {
+  for (const std::string& line : train::differences(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
   }
   if (const auto versions = checkpoint.options.find(train::kVersionsKey);
@@ -240,24 +184,16 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
 int run(State& state) {
   state.running.apply("train");
   const auto recorder = state.files.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
-  const auto tensorboard = state.files.tensorboard ? std::make_shared<TensorBoardLog>() : nullptr;
-  std::function<void(const train::Metrics&)> on_row;
-  if (tensorboard) {
-    on_row = [tensorboard](const train::Metrics& row) { tensorboard->add(row); };
-  }
-  train::Trainer trainer = make_trainer(state, recorder, on_row);
-  for (const std::string& text : train::without_effect(trainer.recipe())) {
+  train::Trainer trainer = make_trainer(state, recorder);
+  for (const std::string& text : train::without_effect(trainer.recipe(), state.recipe.typed())) {
     train::warn("train", "{}", text);
   }
   if (!trainer.images_change().empty()) {
     train::say("changed on resuming: {}\n", trainer.images_change());
   }
-  if (tensorboard) {
-    tensorboard->watch(trainer);
-  }
   if (state.dry_run) {
     print_precision_note(trainer.precision());
-    train::say("{}", dry_run_text(trainer, state.recipe.config_text(trainer.recipe())));
+    train::say("{}", dry_run_text(trainer, train::to_toml(trainer.recipe())));
     return kSuccess;
   }
   const train::HeldFolder folder("train", trainer.checkpoint_file().parent_path());
@@ -321,13 +257,7 @@ Command add_train(CLI::App& program) {
       "(the weights with the best test accuracy), metrics.csv, summary.csv with timm's columns, and args.toml:\n"
       "the options, by which a resumed run goes on.");
   auto state = std::make_shared<State>();
-  state->recipe.add_model(app);
-  state->recipe.add_model_details(app);
-  state->recipe.add_data(app);
-  state->recipe.add_training_data(app);
-  state->recipe.add_optimisation(app);
-  state->recipe.add_seed(app);
-  state->recipe.add_precision(app);
+  state->recipe.add_all(app);
   add_path(app, "--output", state->output, "folder for the checkpoint and the log")
       .type_name("FOLDER")
       .default_str("runs/train-<date>-<time>")

@@ -9,8 +9,9 @@ if(TARGET norma)
   install(TARGETS norma RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/norma FILES_MATCHING PATTERN "*.toml")
 endif()
-install(FILES norma.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/norma)
-install(DIRECTORY ${rooms} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/norma FILES_MATCHING PATTERN "*.h")
+install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
+set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}\")")
+install(SCRIPT cmake/install_headers.cmake)
 # Programs in this tree write <norma/norma.h> like everybody else.
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/norma/norma.h
      CONTENT "#include \"@PROJECT_SOURCE_DIR@/norma.h\"\n" @ONLY)

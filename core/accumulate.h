@@ -4,8 +4,8 @@
 
 namespace norma {
 
-/// a + b of gradients of one tensor: same sizes and dtype. The result has a's strides, or b's where only those are
-/// dense. Differentiable: it is what the tape itself needs, so it stands below the ops.
+/// Returns a + b for two gradients of one tensor (same sizes and dtype). The result has a's strides, or b's where only
+/// those are dense. The tape itself needs this differentiable sum, so it stands below the ops.
 Tensor accumulate(const Tensor& a, const Tensor& b);
 
 /// sum += x, off the tape.

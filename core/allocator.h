@@ -11,7 +11,7 @@ namespace norma {
 /// Every block starts at a multiple of this many bytes: one cache line, one AVX-512 register.
 inline constexpr size_t kAlignment = 64;
 
-/// Bytes since the start of the program or the last reset_peak().
+/// Bytes and calls. Peaks count from the start of the program or the last reset_peak().
 struct AllocatorStatistics {
   int64_t allocated = 0;           ///< in use by storages now
   int64_t reserved = 0;            ///< taken from the system: in use plus cached
@@ -33,8 +33,8 @@ class Allocator {
  public:
   virtual ~Allocator() = default;
 
-  /// Memory of at least `bytes`, aligned to kAlignment, contents undefined. nullptr for 0 bytes.
-  /// Throws OutOfMemory after giving back what was cached.
+  /// Returns at least `bytes` of uninitialised memory, aligned to kAlignment; nullptr for 0 bytes. If memory is short,
+  /// it gives its cached blocks back to the system first, and then throws OutOfMemory.
   virtual void* allocate(size_t bytes) = 0;
   virtual void deallocate(void* pointer) = 0;
   /// Gives every cached block back to the system.

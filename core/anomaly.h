@@ -10,15 +10,15 @@
 
 namespace norma {
 
-// The searches of AnomalyGuard (tape.h).
+// AnomalyGuard (tape.h) searches for NaN and Inf with these functions.
 
 bool anomaly_enabled();
 
-/// What they throw.
+/// The Error that these searches throw.
 class NotFinite : public Error {
  public:
   NotFinite(const std::string& text, std::optional<uint64_t> node) : Error(text), node_(node) {}
-  /// Number of the op (Node::sequence) whose backward pass gave it; none where a forward pass did.
+  /// Number of the op (Node::sequence) whose backward pass made the NaN or Inf; none if a forward pass did.
   [[nodiscard]] const std::optional<uint64_t>& node() const { return node_; }
 
  private:

@@ -28,7 +28,7 @@ class CastCache {
     if (!grad_enabled()) {
       return entry.values;
     }
-    // A node that backward() has been through cannot be part of another graph; its values still serve.
+    // A node that backward() has walked cannot be part of another graph; its values still serve.
     if (!entry.recorded.defined() || entry.recorded.impl().node->released) {
       entry.recorded = record_cast(parameter, entry.values.detach());
     }
@@ -59,7 +59,7 @@ bool is_convertible(const Tensor& x) {
   return x.defined() && is_floating(x.dtype()) && x.dtype() != DType::float64;
 }
 
-/// Parameters are what is used more than once: leaves that ask for a gradient.
+/// Keeps converted parameters (leaves that ask for a gradient) in the cache, since they are used more than once.
 Tensor converted(const Tensor& x, DType dtype, CastCache& cache) {
   if (x.dtype() == dtype) {
     return x;

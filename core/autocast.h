@@ -19,13 +19,13 @@ namespace norma {
 //   }
 //   loss.backward();
 
-/// What an op does with its inputs. float64, integers and bool are never converted.
+/// How an op converts its inputs. float64, integers and bool are never converted.
 enum class CastRule : uint8_t {
   lower,    ///< to the dtype of the Autocast: speed
   float32,  ///< to float32: range and accuracy
-  keep,     ///< none: computes in the dtype of its first input
+  keep,     ///< no conversion: the op computes in the dtype of its first input
 };
-/// "lower", "float32", "keep", and back. The second throws Error for another text.
+/// A rule's name, "lower", "float32" or "keep", and the rule of a name. The second throws Error for another text.
 std::string_view to_string(CastRule rule);
 CastRule cast_rule_from_string(std::string_view name);
 
@@ -34,18 +34,18 @@ CastRule cast_rule_from_string(std::string_view name);
 ///   float32:  softmax, log_softmax, cross_entropy;
 ///   keep:     all others: norms (whose statistics and parameters are float32 in any case), pointwise functions,
 ///             pooling, reductions.
-/// An op that wants one dtype converts its other operands, such as a weight, to that of its first one.
+/// An op that needs one dtype for all operands converts the others, such as a weight, to that of the first.
 class CastPolicy {
  public:
   CastPolicy();
 
   /// Changes the rule of every op whose name matches a pattern of the shell: "batch_norm", "*_norm*".
-  /// Throws Error for a pattern that matches none.
+  /// Throws Error for a pattern that matches no op.
   void set(std::string_view pattern, CastRule rule);
   /// Throws Error for a name that is not in ops().
   [[nodiscard]] CastRule rule(std::string_view op) const;
   [[nodiscard]] static bool knows(std::string_view op);
-  /// All names, by family.
+  /// The names of all ops, by family.
   [[nodiscard]] static const std::vector<std::string>& ops();
 
   friend bool operator==(const CastPolicy&, const CastPolicy&) = default;
@@ -57,19 +57,18 @@ class CastPolicy {
 class CastCache;
 
 namespace detail {
-/// What the innermost Autocast of a thread asks for.
+/// The settings of a thread's innermost Autocast.
 struct AutocastState {
   DType dtype;
   const CastPolicy* policy;
   CastCache* cache;
 };
-/// nullptr: nothing is converted.
+/// The settings in force on this thread; nullptr: nothing is converted.
 extern constinit thread_local const AutocastState* autocast_state;
 }  // namespace detail
 
-/// Turns autocast on for this thread while it lives; an inner one takes over until it ends. The conversion of a
-/// parameter is kept until the outermost one ends or the parameter changes, so that it is done once per step however
-/// often the parameter is used.
+/// Turns autocast on for this thread while it lives; an inner Autocast takes over until it ends. A parameter is
+/// converted once: the result is kept until the outermost Autocast ends or the parameter changes.
 class Autocast {
  public:
   /// Throws Error unless dtype is bfloat16 or float16.
@@ -80,7 +79,7 @@ class Autocast {
 
  private:
   CastPolicy policy_;
-  std::unique_ptr<CastCache> own_cache_;  // of the outermost one
+  std::unique_ptr<CastCache> own_cache_;  // null in an inner Autocast
   detail::AutocastState state_;
   const detail::AutocastState* before_;
 };
@@ -101,12 +100,12 @@ inline bool autocast_enabled() {
   return detail::autocast_state != nullptr;
 }
 
-/// What an op of the policy opens with:
+/// Every op of the policy begins with one:
 ///   const AutocastOp op("conv2d");
 ///   const Tensor x = op.input(input);
 ///   const Tensor weight = op.like(uncast_weight, x);
-/// Autocast is off until the end of its life, so that the ops that this one is made of follow its rule. Without an
-/// Autocast it costs one load.
+/// While it lives, autocast is off, so that the ops that this op calls follow its rule. Without an Autocast it costs
+/// one load.
 class AutocastOp {
  public:
   /// `op` must be in CastPolicy::ops().
@@ -122,7 +121,7 @@ class AutocastOp {
 
   /// An operand in the dtype that the rule asks for.
   [[nodiscard]] Tensor input(const Tensor& x) const { return state_ == nullptr ? x : converted_input(x); }
-  /// An operand of an op that wants one dtype: `other` in the dtype of x, which input() returned.
+  /// `other` in the dtype of x, which input() returned: for ops that need one dtype for all operands.
   [[nodiscard]] Tensor like(const Tensor& other, const Tensor& x) const {
     return state_ == nullptr ? other : converted_like(other, x);
   }

@@ -18,8 +18,8 @@
 namespace norma {
 namespace {
 
-/// True iff nobody but `x` can see its elements, so that they may be overwritten. Those of an expanded tensor see
-/// each other.
+/// True iff nobody but `x` can see its elements, so that they may be overwritten. Elements of an expanded tensor share
+/// places.
 bool owned_by_one(const Tensor& x) {
   return x.impl_pointer().use_count() == 1 && x.storage().use_count() == 1 && is_non_overlapping_and_dense(x);
 }
@@ -46,8 +46,8 @@ void run_hooks(const std::vector<GradientHook>& hooks, Tensor& gradient) {
   }
 }
 
-/// The number of the first node that can lie between the targets and a root: what was recorded before all targets leads
-/// to none of them.
+/// The number of the first node that can lie between the targets and a root: nodes recorded before all targets lead to
+/// none of them.
 uint64_t first_of_interest(const Tensors& targets) {
   uint64_t first = std::numeric_limits<uint64_t>::max();
   for (const Tensor& target : targets) {
@@ -204,7 +204,7 @@ class BackwardWalk {
     Tensors results;
     try {
       results = node->backward(gradients, BackwardContext(node, {needs.get(), count}, options_.create_graph));
-    } catch (const NotFinite& found) {  // of an op that the backward function is made of
+    } catch (const NotFinite& found) {  // from an op that the backward function calls
       throw NotFinite(fmt::format("{}: backward: {}", node->name, found.what()), node->sequence);
     }
     gradients.clear();  // so that a gradient which was passed on has one owner

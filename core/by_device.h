@@ -13,8 +13,8 @@ namespace detail {
 }
 
 /// The kernels of one device, for one call. While it lives they may touch that device's memory: use it as a temporary
-/// in the expression that calls the kernel. The arguments of that call are evaluated meanwhile; the house test of the
-/// seam looks for those that read memory.
+/// in the expression that calls the kernel. The call's arguments are evaluated while it lives; the house test of the
+/// seam looks for arguments that read memory.
 template <class K>
 class KernelCall {
  public:
@@ -34,16 +34,16 @@ class KernelCall {
   std::optional<emulated::Access> access_;
 };
 
-/// A family's table for CUDA, in the lists core/families.cpp and ops/families.cpp: the only place that asks what a
-/// build has. The table is not there in a build without CUDA; its entry is null then.
+/// The entry of a family's CUDA table in the lists of core/families.cpp and ops/families.cpp; null in a build without
+/// CUDA. No other place asks whether a build has CUDA.
 #ifdef NORMA_HAVE_CUDA
 #define NORMA_IN_CUDA(table) &(table)
 #else
 #define NORMA_IN_CUDA(table) nullptr
 #endif
 
-/// A family of ops has one struct K of function pointers, and one object of it for each device. Which of them does the
-/// work is decided here and nowhere else.
+/// A family of ops has one struct K of function pointers, and one object of it for each device. Only this class chooses
+/// the object that does the work.
 template <class K>
 struct ByDevice {
   const K* cpu;
@@ -57,7 +57,7 @@ struct ByDevice {
     return {table(op, device), device.type == DeviceType::cuda_emulated};
   }
 
-  /// The same for functions that leave the device's memory alone.
+  /// As at(), for functions that do not touch the device's memory.
   [[nodiscard]] const K& table(std::string_view op, Device device) const {
     switch (device.type) {
       case DeviceType::cpu: return *cpu;

@@ -4,12 +4,12 @@
 
 namespace norma {
 
-/// x's values in another dtype with x's strides if those are dense, on the tape: the gradient is converted back. x
-/// itself if it has the dtype. A conversion to a dtype that is not floating carries no gradient. ops/shape/copy.h has
-/// the same under the name to().
+/// x's values in another dtype, on the tape: backward converts the gradient back, but a dtype that is not floating
+/// carries none. The result has x's strides if those are dense; it is x itself if x has the dtype. to() of
+/// ops/shape/copy.h does the same.
 Tensor cast(const Tensor& x, DType dtype);
 
-/// The same, where `values` are x's values in that dtype already.
+/// As cast(), for `values` that are x's values in that dtype already.
 Tensor record_cast(const Tensor& x, const Tensor& values);
 
 }  // namespace norma

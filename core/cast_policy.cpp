@@ -25,7 +25,7 @@ constexpr auto kKeep = CastRule::keep;
 constexpr std::array kDefaults{
     // Products: nearly all of the arithmetic.
     Entry{"conv2d", kLower}, Entry{"linear", kLower}, Entry{"matmul", kLower},
-    // Exponentials of differences, and what is averaged into a loss.
+    // Exponentials of differences, and terms that are averaged into a loss.
     Entry{"softmax", kFloat32}, Entry{"log_softmax", kFloat32}, Entry{"cross_entropy", kFloat32},
     // Norms compute in float32 whatever their input is.
     Entry{"normalize", kKeep}, Entry{"norm_act", kKeep}, Entry{"batch_norm", kKeep}, Entry{"ghost_batch_norm", kKeep},

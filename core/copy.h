@@ -21,7 +21,7 @@ Tensor contiguous_copy(const Tensor& x, MemoryFormat format = MemoryFormat::cont
 /// undefined.
 Tensor converted(const Tensor& x, DType dtype);
 
-/// x in float64 and contiguous, or undefined: for kernels over a few numbers, which compute in it.
+/// x in float64 and contiguous, for kernels over a few numbers. An undefined tensor stays undefined.
 Tensor in_float64(const Tensor& x);
 
 /// x itself if it lies on `device`, else a copy there, with x's strides where those are dense.

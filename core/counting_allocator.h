@@ -7,7 +7,7 @@
 
 namespace norma {
 
-/// What the allocators of all devices count, and the lock under which they do.
+/// The counts that the allocators of all devices keep, and the lock that guards them.
 class CountingAllocator : public Allocator {
  public:
   void reset_peak() final {

@@ -9,7 +9,7 @@
 namespace norma {
 namespace {
 
-/// The N of "prefix:N"; -1 where the name is another.
+/// The N of "prefix:N"; -1 for another name.
 int index_behind(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix) || name.substr(prefix.size(), 1) != ":") {
     return -1;
@@ -20,7 +20,7 @@ int index_behind(std::string_view prefix, std::string_view name) {
   return error == std::errc{} && end == digits.data() + digits.size() && index >= 0 ? index : -1;
 }
 
-/// The one that the environment names. Throws Error.
+/// The device that NORMA_DEVICE names, or the CPU if it is not set. Throws Error for one that cannot be used.
 Device device_of_environment() {
   const char* name = std::getenv("NORMA_DEVICE");
   if (name == nullptr || *name == '\0') {
@@ -35,12 +35,12 @@ Device device_of_environment() {
   }
 }
 
-/// Aligned to its size: clang asks libatomic for the others.
+/// Aligned to its size, since clang asks libatomic for other atomics.
 struct alignas(sizeof(Device)) AlignedDevice {
   Device device;
 };
 
-/// Its index is -1 until somebody has set or asked for it: what the environment says is then no mistake any more.
+/// Its index is -1 until somebody sets or asks for the device: a wrong NORMA_DEVICE does no harm after that.
 std::atomic<AlignedDevice> default_device_state = AlignedDevice{{.index = -1}};
 
 }  // namespace

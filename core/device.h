@@ -14,7 +14,7 @@ enum class DeviceType : uint8_t {
   cuda_emulated,
 };
 
-/// Where a tensor's storage lies.
+/// The device where a tensor's storage lies.
 struct Device {
   DeviceType type = DeviceType::cpu;
   int index = 0;
@@ -38,13 +38,13 @@ bool is_host(Device device);
 /// Throws Error("op: this build of Norma has no CUDA") unless the device can be used here.
 void check_available(std::string_view op, Device device);
 
-/// Returns when the device has done all that it was given. For clocks: what computes has to wait for nothing itself.
+/// Waits until the device has finished all its work. Clocks need this; computations do not.
 void synchronize(Device device);
 
-/// Where new tensors lie when nobody says: the one that was set, else the environment's NORMA_DEVICE, else the CPU.
-/// Throws Error when NORMA_DEVICE names none, or one that cannot be used here.
+/// The device of new tensors that are given none: the one that was set, else the environment's NORMA_DEVICE, else the
+/// CPU. Throws Error when NORMA_DEVICE names no device, or one that cannot be used here.
 Device default_device();
-/// For all threads. Throws Error unless the device can be used here.
+/// Sets it for all threads. Throws Error unless the device can be used here.
 void set_default_device(Device device);
 
 /// Sets the default device for as long as it lives.

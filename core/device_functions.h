@@ -17,36 +17,37 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class DeviceEvent;  // core/event.h
 
-/// What a device must do besides running kernels, and what is to be known of it.
+/// The services of a device besides its kernels, and facts about it.
 struct DeviceFunctions {
   Allocator& (*allocator)(int index);
   /// Copies of memory between the host and the device; they have happened on return.
   void (*from_host)(void* device, const void* host, size_t bytes);
   void (*to_host)(void* host, const void* device, size_t bytes);
-  /// Throws Error("op: …") unless the device with this number is there. Null: there is one, always.
+  /// Throws Error("op: …") unless the device with this number exists. Null: the device always exists.
   void (*check_there)(std::string_view op, int index) = nullptr;
   /// Returns when all work that was given to the device is done. Null: it is done when a kernel's function returns.
   void (*synchronize)() = nullptr;
-  /// What `norma info` says of these devices and of what drives them; null: nothing.
+  /// The lines of `norma info` about these devices and their drivers; null: none.
   Facts (*facts)() = nullptr;
-  /// For core/event.h. Null: the host's clock will do, since work is done when a kernel's function returns.
+  /// Makes an event of core/event.h. Null: the host's clock serves, since work is done when a kernel's function
+  /// returns.
   std::unique_ptr<DeviceEvent> (*make_event)() = nullptr;
   /// Bytes of the last cache before the device's memory. Null: the device's memory is behind the host's caches.
   size_t (*cache_bytes)() = nullptr;
-  /// Whether products in 16 bits, and of float32 through TF32, are faster than those of float32.
+  /// True iff products in 16 bits, and of float32 through TF32, are faster than plain float32 products.
   bool has_tensor_cores = false;
 };
 
-/// from_host and to_host of the devices whose memory is the host's.
+/// Serves as from_host and to_host for devices whose memory is the host's.
 void copy_host_memory(void* to, const void* from, size_t bytes);
 
 namespace detail {
-/// Throws what by_device.h says of a device without kernels. `build_has_cuda`: other ops have some, but this one has
-/// not.
+/// Throws the Error of ByDevice::at() for a device without kernels. `build_has_cuda`: other ops have CUDA kernels, but
+/// this one has none.
 [[noreturn]] void fail_no_kernels(std::string_view op, Device device, bool build_has_cuda);
 }  // namespace detail
 
-/// What is known of this machine's CUDA devices; nothing in a build without CUDA.
+/// Facts about this machine's CUDA devices; empty in a build without CUDA.
 Facts cuda_facts();
 
 extern const DeviceFunctions cpu_functions, cuda_functions, emulated_functions;

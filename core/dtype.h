@@ -63,11 +63,11 @@ constexpr DType dtype_of<bool>() {
   return DType::boolean;
 }
 
-/// What arithmetic on T is done in: float for the half types, T itself otherwise.
+/// The type in which arithmetic on T is done: float for the half types, T itself otherwise.
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>, float, T>;
 
-/// The same for a dtype: float32 for the half types, its own for all others.
+/// The dtype in which arithmetic on `dtype` is done: float32 for the half types, `dtype` itself otherwise.
 inline DType compute_dtype(DType dtype) {
   return is_half(dtype) ? DType::float32 : dtype;
 }
@@ -108,8 +108,8 @@ decltype(auto) dispatch_floating(std::string_view op, DType dtype, F&& f) {
   }
 }
 
-/// Calls f(T{}) for every floating dtype, the half types included, whose arithmetic is that of compute_t; throws an
-/// Error that names `op` for any other dtype.
+/// Calls f(T{}) for every floating dtype, including the half types, which compute in compute_t; throws an Error that
+/// names `op` for any other dtype.
 template <class F>
 decltype(auto) dispatch_any_floating(std::string_view op, DType dtype, F&& f) {
   switch (dtype) {

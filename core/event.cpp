@@ -8,7 +8,7 @@ namespace norma {
 
 namespace {
 
-/// For devices whose work is done when a kernel's function returns.
+/// The event of devices whose work is done when a kernel's function returns.
 class HostEvent final : public DeviceEvent {
  public:
   void record() override { moment_ = Clock::now(); }

@@ -6,7 +6,7 @@
 
 namespace norma {
 
-/// A moment in the work of a device, as each device notes it.
+/// A moment in the work of a device. Each kind of device has a class of its own.
 class DeviceEvent {
  public:
   DeviceEvent() = default;
@@ -15,12 +15,11 @@ class DeviceEvent {
   DeviceEvent& operator=(const DeviceEvent&) = delete;
 
   virtual void record() = 0;
-  /// `start` is of the same device.
+  /// `start` must be of the same device.
   [[nodiscard]] virtual double seconds_since(const DeviceEvent& start) const = 0;
 };
 
-/// True iff the device's work is done when a kernel's function returns: then the host's clock shows what a single op
-/// takes.
+/// True iff the device's work is done when a kernel's function returns: then the host's clock can time a single op.
 bool host_clock_will_do(Device device);
 
 /// A moment in the work of a device, for measuring how long a part of it takes:
@@ -33,9 +32,9 @@ class Event {
  public:
   explicit Event(Device device = default_device());
 
-  /// The moment at which the device has done what it was given until now. Waits for nothing.
+  /// Marks the moment at which the device finishes all work given to it so far. Does not wait.
   void record() { event_->record(); }
-  /// Seconds from `start` to this one, which have both been recorded, on the same device. Waits for both.
+  /// Seconds from `start` to this event. Both must have been recorded, on the same device. Waits for both.
   [[nodiscard]] double seconds_since(const Event& start) const { return event_->seconds_since(*start.event_); }
 
  private:

@@ -31,7 +31,7 @@ size_t character_size(std::string_view text) {
   return code >= kLeast[size] && code <= 0x10FFFF && !surrogate ? size : 0;
 }
 
-/// plain_text(), where `keep` is true of the control characters that stay.
+/// plain_text() that keeps the control characters for which `keep` is true.
 template <class F>
 std::string without_control(std::string_view text, const F& keep) {
   std::string result;
@@ -78,6 +78,12 @@ std::string excerpt_list(const std::vector<std::string>& names, std::string_view
     text += excerpt(names[i], limit);
   }
   return names.size() <= kShown ? text : fmt::format("{} and {} more", text, names.size() - kShown);
+}
+
+size_t columns_of(std::string_view text) {
+  // All bytes but those that continue a character.
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 std::string byte_text(uint64_t bytes) {

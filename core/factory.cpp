@@ -17,7 +17,7 @@ kernels::RandomStream take(Generator& generator, int64_t count) {
   return {.seed = generator.seed(), .first = generator.reserve(static_cast<uint64_t>(count))};
 }
 
-/// What `per_counter` random numbers from each of a stream's need to fill x.
+/// The number of counters that fill x with `per_counter` random numbers each.
 int64_t counters_for(const Tensor& x, int64_t per_counter) {
   return (x.numel() + per_counter - 1) / per_counter;
 }

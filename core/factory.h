@@ -17,20 +17,21 @@ struct TensorOptions {
 /// The dtype, device and suggested format of x.
 TensorOptions options_like(const Tensor& x);
 
-// Throw Error when the elements or their bytes cannot be counted in 64 bits, and OutOfMemory when there is no room.
+// All functions below throw Error when elements or bytes cannot be counted in 64 bits, OutOfMemory when there is no
+// room.
 
-/// Uninitialised.
+/// Elements are uninitialised.
 Tensor empty(const Sizes& sizes, const TensorOptions& options = {});
 Tensor zeros(const Sizes& sizes, const TensorOptions& options = {});
 Tensor ones(const Sizes& sizes, const TensorOptions& options = {});
 Tensor full(const Sizes& sizes, double value, const TensorOptions& options = {});
-/// Rank 0.
+/// A tensor of rank 0.
 Tensor scalar(double value, DType dtype = DType::float32, Device device = default_device());
-/// Uninitialised with exactly these strides (in elements).
+/// An uninitialised tensor with exactly these strides (in elements).
 Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options = {});
 
-/// Same sizes, dtype and device as x; format `preserve` keeps x's strides when those are dense, else the order of its
-/// axes (see preserved_strides).
+/// Tensors with the sizes, dtype and device of x. Format `preserve` keeps x's strides when those are dense, else the
+/// order of its axes (see preserved_strides).
 Tensor empty_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 Tensor zeros_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 Tensor ones_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
@@ -43,8 +44,8 @@ template <class T>
 Tensor from_vector(const std::vector<T>& values, const Sizes& sizes,
                    const TensorOptions& options = {.dtype = dtype_of<T>()});
 
-/// Independent numbers: uniform in [0, 1), and standard normal. The value of element i (row-major) depends only
-/// on the generator's state, not on the format or the number of threads. float32 and float64.
+/// Independent float32 or float64 numbers, uniform in [0, 1) (rand) or standard normal (randn). Element i (row-major)
+/// depends only on the generator's state, not on the format or the number of threads.
 Tensor rand(const Sizes& sizes, const TensorOptions& options = {}, Generator& generator = default_generator());
 Tensor randn(const Sizes& sizes, const TensorOptions& options = {}, Generator& generator = default_generator());
 /// Integers in [low, high), int64 by default.
@@ -53,12 +54,12 @@ Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOption
 /// A random order of 0 … count - 1, int64, on the default device.
 Tensor randperm(int64_t count, Generator& generator = default_generator());
 
-/// Fill in place (counted as an in-place change). Throw Error for a tensor that takes part in a graph.
+/// Fill x in place (counted as an in-place change). Throw Error for a tensor that takes part in a graph.
 void fill_(const Tensor& x, double value);
 void zero_(const Tensor& x);
 void uniform_(const Tensor& x, double low, double high, Generator& generator = default_generator());
 void normal_(const Tensor& x, double mean, double std, Generator& generator = default_generator());
-/// Normal, redrawn outside [low, high].
+/// Fills x with normal numbers, drawn again while outside [low, high].
 void truncated_normal_(const Tensor& x, double mean, double std, double low, double high,
                        Generator& generator = default_generator());
 

@@ -1,7 +1,7 @@
 #include "core/device_functions.h"
 #include "core/kernels.h"
 
-// The devices, and the kernels of each that core has.
+// The lists of core: the devices, and the tensor kernels of each.
 
 namespace norma {
 

@@ -60,7 +60,7 @@ Tensors gradients_of(const Tensors& outputs, const Tensors& weights, const Tenso
   return connected.empty() ? Tensors(inputs.size()) : grad(connected, inputs, starts, {.create_graph = create_graph});
 }
 
-/// Their values; zeros for undefined ones.
+/// The values of the gradients; zeros for undefined ones.
 Gradients values_of(const Tensors& gradients, const Tensors& inputs) {
   Gradients result;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -106,7 +106,7 @@ Tensors coupled(const Tensors& inputs) {
   return result;
 }
 
-/// From the gradients of what coupled() returned, as if they were independent, to those of its arguments.
+/// Turns gradients of the tensors that coupled() returned, taken as independent, into those of its arguments.
 void through_coupling(Gradients& gradients, const Tensors& inputs) {
   for (size_t k = gradients.size(); k-- > 1;) {
     double total = 0;
@@ -121,7 +121,7 @@ void through_coupling(Gradients& gradients, const Tensors& inputs) {
 
 // --- comparing --------------------------------------------------------------------------------------------------
 
-/// One failure is kept: the first.
+/// Keeps one failure: the first.
 class Comparison {
  public:
   Comparison(const Tensors& inputs, const GradcheckOptions& options) : inputs_(inputs), options_(options) {}
@@ -157,7 +157,7 @@ class Comparison {
   GradcheckResult result_{.passed = true};
 };
 
-/// The gradients against central differences of f.
+/// Compares the gradients with central differences of f.
 void compare_with_differences(const TensorFunction& f, const Tensors& inputs, const Tensors& checked,
                               const Gradients& analytic, const std::vector<std::vector<double>>& weights,
                               const GradcheckOptions& options, Comparison& comparison) {
@@ -181,7 +181,7 @@ void compare_with_differences(const TensorFunction& f, const Tensors& inputs, co
   }
 }
 
-/// f of inputs that depend on each other, against the chain rule over f of independent ones with the same values.
+/// Compares f of inputs that depend on each other with the chain rule over f of independent ones with the same values.
 void check_coupled(const TensorFunction& f, const Tensors& inputs, const Tensors& checked, const Tensors& weights,
                    Comparison& comparison) {
   const Tensors related = coupled(inputs);

@@ -26,12 +26,12 @@ struct GradcheckResult {
 /// gradient. The outputs are reduced to one number with fixed random weights. Inputs should be float64, of any strides,
 /// with no two elements in the same place. NaN and Inf fail. f must give the same values every time it is called.
 ///
-/// The same gradients must come with create_graph, and, with it and without, when f is given inputs that depend on each
-/// other (each but the first moved by a twentieth of the mean of the one before). An f that calls grad() for its own
-/// inputs takes identity() of them first, or it differentiates through those dependences too.
+/// The gradients must also be right with create_graph, and, with and without it, for inputs that depend on each other
+/// (each but the first is moved by a twentieth of the mean of the one before). An f that calls grad() for its own
+/// inputs must take identity() of them first, or it differentiates through those dependences, too.
 GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 
-/// The same for second derivatives: gradcheck of the function (inputs, grad_outputs) → gradients.
+/// Checks second derivatives: gradcheck of the function (inputs, grad_outputs) → gradients.
 GradcheckResult gradgradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options = {});
 
 }  // namespace norma

@@ -39,7 +39,7 @@ inline float16::float16(float value) {
   const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3F000000U;
   const uint32_t normal = (magnitude - 0x38000000U + 0x0FFFU + ((magnitude >> 13) & 1U)) >> 13;
   const uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;
-  const uint32_t number = magnitude >= 0x477FF000U ? 0x7C00U : finite;  // what rounds to 65536 or more is infinite
+  const uint32_t number = magnitude >= 0x477FF000U ? 0x7C00U : finite;  // rounding to 65536 or more gives infinity
   bits = static_cast<uint16_t>(sign | (magnitude > 0x7F800000U ? 0x7E00U : number));
 }
 

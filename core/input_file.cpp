@@ -38,10 +38,10 @@ InputFile::InputFile(std::string_view op, const std::filesystem::path& file, uin
           kind_of(status.st_mode));
   };
   struct stat status {};
-  // Before it is opened, since that alone does something to a pipe and to some devices.
+  // The check comes first, since opening alone acts on a pipe and on some devices.
   check_done(::stat(name_.c_str(), &status) != 0);
   check_regular(status);
-  // What the name stands for may change in between: NONBLOCK lets a pipe be opened at once, to be refused.
+  // The file behind the name may change in between. With NONBLOCK a pipe opens at once, and is then refused.
   const int descriptor = ::open(name_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   check_done(descriptor < 0);
   try {

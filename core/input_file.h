@@ -10,7 +10,7 @@ namespace norma {
 
 /// A file that is read from front to back. Every file that a user names is opened here.
 ///
-/// Only regular files (and links to them) are: a pipe could block for ever, a device has no end.
+/// Only regular files, and links to them, are accepted: a pipe could block for ever, a device has no end.
 class InputFile {
  public:
   /// `op` begins every error text. Throws Error "op: cannot open FILE: …" for a file that is not there, may not be
@@ -20,9 +20,9 @@ class InputFile {
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  /// Bytes, when it was opened.
+  /// The file's bytes when it was opened.
   [[nodiscard]] uint64_t size() const { return size_; }
-  /// Reads `count` bytes, less only at the end of the file, and returns how many. Throws Error "op: cannot read FILE:
+  /// Reads `count` bytes, fewer only at the end of the file, and returns how many. Throws Error "op: cannot read FILE:
   /// …".
   size_t read(void* bytes, size_t count);
   /// Reads what is left. Throws as read(), and Error for more than `limit` bytes.
@@ -39,7 +39,7 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-/// The bytes of a whole file of at most `limit` bytes. Throws as InputFile.
+/// The bytes of a whole file of at most `limit` bytes. Throws Error as InputFile does.
 std::string read_text_file(std::string_view op, const std::filesystem::path& file, uint64_t limit);
 
 }  // namespace norma

@@ -14,26 +14,26 @@ struct RandomStream {
   uint64_t first;
 };
 
-/// What tensors need before there are ops. Loops may have gaps and broadcast operands; what is filled with random or
-/// counted numbers lies dense, in row-major order.
+/// The kernels of tensors, below the ops. Loops may have gaps and broadcast operands. A tensor to fill with random or
+/// counted numbers is dense and in row-major order.
 struct TensorKernels {
   /// dst = src, converted. Operand 0 is dst.
   void (*copy)(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src);
   /// out = a + b, the half types in float32. Operands: out, a, b.
   void (*add)(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b);
   void (*fill)(const StridedLoop<1>& loop, DType dtype, void* x, double value);
-  /// The row-major position of the first NaN or Inf; -1 where there is none. `strides` as given, any order.
+  /// The row-major position of the first NaN or Inf; -1 if there is none. `strides` may have any order.
   int64_t (*find_not_finite)(const Sizes& sizes, const Strides& strides, DType dtype, const void* x);
-  /// 0, 1, …
+  /// x = 0, 1, …, count - 1
   void (*arange)(int64_t* x, int64_t count);
-  /// low + (high - low) · u, u in [0, 1). float32 (four numbers of each of the stream's) and float64 (two).
+  /// x = low + (high - low) · u, u in [0, 1). A number of the stream makes four float32 or two float64.
   void (*uniform)(DType dtype, void* x, int64_t count, RandomStream stream, double low, double high);
-  /// Two numbers of each of the stream's.
+  /// Normal numbers. A number of the stream makes two.
   void (*normal)(DType dtype, void* x, int64_t count, RandomStream stream, double mean, double std);
-  /// One number of each of the stream's, drawn again while it lies outside [low, high].
+  /// Normal numbers, drawn again while outside [low, high]. A number of the stream makes one.
   void (*truncated_normal)(DType dtype, void* x, int64_t count, RandomStream stream, double mean, double std,
                            double low, double high);
-  /// low + n, n in [0, range). Two numbers of each of the stream's.
+  /// x = low + n, n in [0, range). A number of the stream makes two.
   void (*randint)(int64_t* x, int64_t count, RandomStream stream, int64_t low, uint64_t range);
 };
 

@@ -8,7 +8,7 @@ namespace {
 // Axes of (N, C, H, W) from fastest to slowest in channels_last.
 constexpr int64_t kChannelsLastOrder[] = {1, 3, 2, 0};
 
-/// True iff axis a must stand inside axis b; `unknown` when no operand tells.
+/// The place of axis a with respect to axis b; `unknown` when no operand tells.
 enum class Order { inside, outside, unknown };
 
 Order compare_axes(const Sizes& sizes, std::span<const Strides> strides, int64_t a, int64_t b) {

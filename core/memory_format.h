@@ -22,7 +22,7 @@ Strides channels_last_strides(const Sizes& sizes);
 /// Strides of a new tensor in `format`, which must not be `preserve`.
 Strides strides_for(const Sizes& sizes, MemoryFormat format);
 
-/// Elements from the first to one past the last that the strides reach; 0 for an empty tensor.
+/// The number of elements from the first to the last that the strides reach, both counted; 0 for an empty tensor.
 int64_t reach(const Sizes& sizes, const Strides& strides);
 
 /// True iff elements lie in row-major order without gaps. Axes of size 1 are ignored; an empty tensor is contiguous.
@@ -42,12 +42,12 @@ MemoryFormat suggest_memory_format(const Sizes& sizes, const Strides& strides);
 /// True iff the elements fill one block of memory, each place used once, in any order of axes.
 bool is_non_overlapping_and_dense(const Sizes& sizes, const Strides& strides);
 
-/// Strides of a dense block of `sizes` whose axes stand in the order of one or more operands' strides. For each pair of
-/// axes the first operand decides that is repeated (stride 0) along neither; where none tells, the order is row-major.
+/// Strides of a dense block of `sizes` whose axes stand in the order of one or more operands' strides. The first
+/// operand that repeats neither of two axes (stride 0) decides their order; if there is none, the order is row-major.
 Strides ordered_strides(const Sizes& sizes, std::span<const Strides> strides);
 
 /// Strides of a new tensor like one with these sizes and strides: the same strides if those are non-overlapping and
-/// dense, otherwise dense ones in the same order of axes; those of suggest_memory_format for an empty tensor.
+/// dense, otherwise dense strides in the same order of axes. An empty tensor gets those of suggest_memory_format.
 Strides preserved_strides(const Sizes& sizes, const Strides& strides);
 
 }  // namespace norma

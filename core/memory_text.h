@@ -5,15 +5,14 @@
 
 namespace norma {
 
-/// True iff the process can get `bytes` more of addresses.
+/// True iff the process can get `bytes` more of address space.
 bool has_room(size_t bytes);
-/// The same, if need be after everything cached is given back. For libraries that take memory by themselves and end the
-/// program where there is none.
+/// As has_room(), but it may give back all cached memory first. Call it before a library that takes memory by itself
+/// and ends the program where there is none.
 bool make_room(size_t bytes);
 
-/// What the error says when memory does not suffice: "expected room for 4.2 MB, got none: tensors hold 257.2 MB, and
-/// the machine has 25.1 GB, of which 20.3 GB are left", or the limit of addresses (ulimit -v) where the process has
-/// one.
+/// The error text for too little memory: "expected room for 4.2 MB, got none: tensors hold 257.2 MB, and the machine
+/// has 25.1 GB, of which 20.3 GB are left", or the limit of addresses (ulimit -v) where the process has one.
 std::string no_room_text(size_t bytes, size_t in_use);
 
 }  // namespace norma

@@ -12,25 +12,25 @@
 
 namespace norma {
 
-// What the ops of a step cost. Every op opens an OpScope where it calls its kernels; while an OpProfile is alive on the
-// same thread, each scope leaves a record. Without one a scope costs one load.
+// The cost of a step's ops. Every op opens an OpScope where it calls its kernels; while an OpProfile is alive on the
+// same thread, each scope leaves a record. Without a profile a scope costs one load.
 
 enum class OpPass : uint8_t { forward, backward, optimizer };
 std::string_view to_string(OpPass pass);
 
-/// What one call of a kernel has to do.
+/// The work of one kernel call.
 struct OpWork {
   std::string op;
   std::string implementation = "own";
   double bytes = 0;    ///< the fewest that must be read and written, each tensor once
   double flops = 0;    ///< of convolutions and matrix products; a multiplication and an addition are two
-  std::any call = {};  ///< what it takes to run it again: kernels::Conv2dCall, kernels::MatmulCase, or nothing
+  std::any call = {};  ///< all that is needed to run it again: kernels::Conv2dCall, kernels::MatmulCase, or nothing
 };
 
 struct OpRecord {
   OpWork work;
   OpPass pass = OpPass::forward;
-  double seconds = 0;  ///< without what scopes opened inside took
+  double seconds = 0;  ///< without the time of the scopes opened inside
 };
 
 class OpScope;
@@ -44,7 +44,7 @@ class OpProfile {
   OpProfile(const OpProfile&) = delete;
   OpProfile& operator=(const OpProfile&) = delete;
 
-  /// In the order in which the scopes were left.
+  /// The records, in the order in which the scopes were left.
   [[nodiscard]] const std::vector<OpRecord>& records() const { return records_; }
   /// Forgets all records.
   void clear() { records_.clear(); }
@@ -80,9 +80,9 @@ class OpScope {
   OpScope(const OpScope&) = delete;
   OpScope& operator=(const OpScope&) = delete;
 
-  /// Names what does the work of the innermost scope; for kernels that choose by themselves.
+  /// Names the implementation that does the work of the innermost scope; for kernels that choose one by themselves.
   static void set_implementation(std::string_view name);
-  /// Reports nothing: what was tried was not done.
+  /// Makes the scope report nothing, since the work was not done after all.
   void discard() { discarded_ = true; }
 
  private:
@@ -120,7 +120,7 @@ class OpPassGuard {
   OpPass before_ = OpPass::forward;
 };
 
-/// Bytes of the different elements of x: those of an expanded axis count once. 0 for an undefined tensor.
+/// Bytes of the distinct elements of x: an expanded axis counts once. 0 for an undefined tensor.
 double bytes_of(const Tensor& x);
 
 template <class... Tensors>

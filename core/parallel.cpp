@@ -13,7 +13,7 @@
 
 namespace norma {
 
-/// The runtime ends the program when the system does not give it a thread, so that this has to be well below.
+/// The runtime ends the program when the system does not give it a thread, so the limit is well below the system's.
 constexpr int kMaxThreads = 1024;
 
 namespace {
@@ -92,8 +92,8 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, RangeFunction f, vo
   const int64_t parts = std::min<int64_t>(num_threads(), std::max<int64_t>(1, total / std::max<int64_t>(grain, 1)));
   std::exception_ptr error;
   ensure_threads();
-  // All threads, however few have a part: of a smaller team the runtime (libgomp) ends the others and starts new ones
-  // at the next larger team, which takes longer than most loops.
+  // Asks for all threads, even if few get a part: after a smaller team the runtime (libgomp) ends the other threads and
+  // starts new ones for the next larger team, which takes longer than most loops.
 #pragma omp parallel
   {
     // The runtime may give fewer threads than asked for.

@@ -6,7 +6,7 @@
 
 namespace norma {
 
-/// Threads a parallel loop uses. The start value is OMP_NUM_THREADS, or the number of cores.
+/// The number of threads of a parallel loop. It starts as OMP_NUM_THREADS, or the number of cores.
 int num_threads();
 /// Throws Error unless 1 <= count <= 1024.
 void set_num_threads(int count);

@@ -5,8 +5,8 @@
 
 namespace norma {
 
-/// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the four 32-bit numbers
-/// number `counter` of the stream `seed`. A pure function, so any thread may make any part of a sequence.
+/// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the four 32-bit numbers at
+/// position `counter` of the stream `seed`. A pure function, so any thread may make any part of a sequence.
 std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter, uint64_t subsequence = 0);
 
 /// A float in [0, 1) from the upper 24 bits.
@@ -54,7 +54,7 @@ class Generator {
   uint64_t offset_ = 0;
 };
 
-/// The generator of random ops that are not given one. One per thread.
+/// The generator of random ops that are given none. Each thread has its own.
 Generator& default_generator();
 /// Restarts the default generator at the beginning of stream `seed`.
 void manual_seed(uint64_t seed);

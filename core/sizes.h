@@ -56,15 +56,15 @@ class Sizes {
 using Strides = Sizes;
 using Axes = Sizes;
 
-// Arithmetic on numbers that callers choose. What does not fit into 64 bits is an Error with one text:
-// "op: argument: expected at most 9223372036854775807 elements, got …".
+// Arithmetic on numbers that callers choose. A result that does not fit into 64 bits is an Error: "op: argument:
+// expected at most 9223372036854775807 elements, got …".
 
-/// The product of the sizes, "[8589934592, 8589934592]" in the text. An axis of size 0 makes it 0 but counts as 1 when
-/// asking whether it fits, so that strides and products of some of the sizes always fit, too.
+/// The product of the sizes, shown in the Error as "[8589934592, 8589934592]". An axis of size 0 makes it 0 but counts
+/// as 1 in the check, so that strides and products of some of the sizes always fit, too.
 int64_t checked_numel(std::string_view op, const Sizes& sizes);
-/// a + b, "1 + 2" in the text.
+/// a + b, shown in the Error as "1 + 2".
 int64_t checked_add(std::string_view op, std::string_view argument, int64_t a, int64_t b);
-/// a · b, "1 * 2" in the text.
+/// a · b, shown in the Error as "1 * 2".
 int64_t checked_mul(std::string_view op, std::string_view argument, int64_t a, int64_t b);
 
 /// "[2, 3, 4]"
@@ -74,7 +74,7 @@ std::string to_string(const Sizes& sizes);
 /// Throws Error "op: axis: expected a value in [-rank, rank), got …".
 int64_t normalize_axis(std::string_view op, int64_t axis, int64_t rank);
 
-/// All of `axes` normalized and sorted; an axis named twice is an Error. With no axes: every axis.
+/// The `axes` normalized and sorted; an axis named twice is an Error. Empty `axes` mean every axis.
 Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank);
 
 /// The size two operands broadcast to, by NumPy's rule. Throws Error that names `op` and both sizes, also when the

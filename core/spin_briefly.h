@@ -8,12 +8,12 @@
 
 namespace norma {
 
-/// For the first line of main(): threads that wait for the next parallel loop spin for some 50 µs and then sleep,
-/// unless the environment says something else (GOMP_SPINCOUNT, OMP_WAIT_POLICY). GCC's OpenMP alone spins for
-/// milliseconds. That gains nothing here, where loops follow each other within microseconds, and takes the cores from
-/// whatever else the machine has to do: beside another program training was two to four times as slow. OpenMP reads its
-/// environment before main(), and has no function to set this. So the program starts itself once more in the same
-/// process, and where the system does not allow that, it goes on as it is.
+/// Call this in the first line of main(). Threads that wait for the next parallel loop then spin for some 50 µs before
+/// they sleep, unless the environment says otherwise (GOMP_SPINCOUNT, OMP_WAIT_POLICY). GCC's OpenMP by itself spins
+/// for milliseconds. That gains nothing here, where loops follow each other within microseconds, and takes cores from
+/// other programs: beside one, training was two to four times as slow. OpenMP reads its environment before main(), and
+/// no function sets this. So the program starts itself once more in the same process, or goes on as it is if the system
+/// forbids that.
 inline void spin_briefly(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr && std::getenv("GOMP_SPINCOUNT") == nullptr &&
       ::setenv("GOMP_SPINCOUNT", "10000", /* overwrite= */ 1) == 0) {

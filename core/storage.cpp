@@ -6,7 +6,7 @@ namespace norma {
 
 namespace {
 
-/// The entry of a family, from the latest on, which is asked for most; rend() where there is none.
+/// The entry of a family, or rend(). It looks at the latest first, which is asked for most.
 template <class Versions>
 auto find_family(Versions& versions, uint64_t family) {
   return std::find_if(versions.rbegin(), versions.rend(), [&](const auto& entry) { return entry.first == family; });

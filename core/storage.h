@@ -13,7 +13,7 @@
 
 namespace norma {
 
-/// What a library made of a block of memory, say weights in an order of its own.
+/// Data that a library derived from a block of memory, such as weights in an order of its own.
 class DerivedData {
  public:
   DerivedData() = default;
@@ -37,17 +37,17 @@ class Storage {
   [[nodiscard]] int64_t version() const { return version_; }
   void bump_version() { ++version_; }
 
-  /// A number for a tensor that shares this memory but not its history (detach()).
+  /// A number for a new tensor that shares this memory but not its history (detach()).
   uint64_t new_family() { return ++families_; }
-  /// The version is that of a recorded change made through a tensor of this family.
+  /// Notes that the current version comes from a recorded change made through a tensor of this family.
   void note_recorded_change(uint64_t family);
   /// The version after the last such change; -1 if there was none.
   [[nodiscard]] int64_t recorded_version(uint64_t family) const {
     return has_recorded_changes_ ? find_recorded_version(family) : -1;
   }
 
-  /// The T that belongs to this version of the memory, empty at first. It goes when the version changes, at the latest
-  /// when it is asked for then; a pointer that is still held stays valid. May be called from any thread.
+  /// The T that belongs to this version of the memory, empty at first. The next call after a change of version drops
+  /// it, if not before; a pointer that is still held stays valid. Any thread may call this.
   template <class T>
   std::shared_ptr<T> derived() {
     const std::lock_guard lock(mutex_);
@@ -68,7 +68,7 @@ class Storage {
   std::atomic<int64_t> version_ = 0;
   std::atomic<uint64_t> families_ = 0;
   std::atomic<bool> has_recorded_changes_ = false;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // for the members below
   std::vector<std::pair<uint64_t, int64_t>> recorded_versions_;
   int64_t derived_version_ = -1;
   std::shared_ptr<DerivedData> derived_;

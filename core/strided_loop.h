@@ -9,9 +9,9 @@
 
 namespace norma {
 
-/// The loop nest over N operands of the same (broadcast) sizes, as few axes as their strides allow.
-/// Axes stand outermost first, in the order of decreasing stride of operand 0, then 1, …; neighbours that are
-/// one run of memory in every operand are merged; axes of size 1 are gone. There is at least one axis.
+/// The loop nest over N operands of the same (broadcast) sizes, with as few axes as their strides allow. Axes stand
+/// outermost first, in the order of decreasing stride of operand 0, then 1, …; neighbours that are one run of memory in
+/// every operand are merged; axes of size 1 are gone. There is at least one axis.
 template <size_t N>
 struct StridedLoop {
   Sizes sizes;

@@ -14,7 +14,7 @@ namespace {
 thread_local bool grad_enabled_ = true;
 std::atomic<uint64_t> next_sequence = 0;
 
-/// Where the gradient of `input` goes.
+/// The edge along which the gradient of `input` goes.
 Edge edge_to(std::string_view op, const Tensor& input) {
   if (!input.defined()) {
     return {};
@@ -144,7 +144,7 @@ void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_i
   check(!(x.is_leaf() && x.requires_grad()), op,
         "x: a leaf that requires a gradient cannot be changed in place while gradients are on");
   check(!x.impl().is_view, op, "x: a view cannot be changed in place while gradients are on; clone() it first");
-  for (const Tensor& other : other_inputs) {  // what recording would refuse, before anything is written
+  for (const Tensor& other : other_inputs) {  // refuse before writing what recording would refuse
     edge_to(op, other);
   }
 }

@@ -26,7 +26,7 @@ class SavedTensor {
   /// The tensor; with its place on the tape if gradients are on. `owner` is the node that saved it as number
   /// `position`. Throws Error when it was changed in place since.
   [[nodiscard]] Tensor unpack(const std::shared_ptr<Node>& owner, size_t position) const;
-  /// The tensor without its place on the tape, whatever happened since.
+  /// The tensor without its place on the tape, also if it was changed since.
   [[nodiscard]] const Tensor& value() const { return value_; }
   [[nodiscard]] bool is_leaf() const { return leaf_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<Node>& node() const { return node_; }
@@ -40,13 +40,13 @@ class SavedTensor {
   bool is_output_ = false;  // of the owner
 };
 
-/// What a backward function may ask for.
+/// The saved tensors and the flags that a backward function may ask for.
 class BackwardContext {
  public:
   BackwardContext(const std::shared_ptr<Node>& node, std::span<const bool> needs, bool create_graph)
       : node_(node), needs_(needs), create_graph_(create_graph) {}
 
-  /// Tensor number i of those given to record() to be saved, undefined where that one was.
+  /// Tensor number i of the `saved` list given to record(); undefined if it was undefined there.
   [[nodiscard]] Tensor saved(size_t i) const;
   /// True iff the gradient of input i is wanted; otherwise return an undefined tensor for it.
   [[nodiscard]] bool needs_grad(size_t i) const { return needs_[i]; }
@@ -59,13 +59,13 @@ class BackwardContext {
   bool create_graph_;
 };
 
-/// From the gradients of the outputs (undefined where none arrived) to those of the inputs, in order.
-/// An undefined result means zero. Runs with gradients off, unless create_graph.
+/// Computes the gradients of the inputs, in order, from those of the outputs (undefined where none arrived). An
+/// undefined result means zero. Runs with gradients off, unless create_graph.
 using BackwardFunction = std::function<Tensors(const Tensors& grad_outputs, const BackwardContext& context)>;
-/// The same for an op with one output, whose gradient is always defined.
+/// A BackwardFunction for an op with one output, whose gradient is always defined.
 using UnaryBackwardFunction = std::function<Tensors(const Tensor& grad_output, const BackwardContext& context)>;
 
-/// Where the gradient of one input goes: to output `output_index` of `node`, or into the .grad of `leaf`, or nowhere.
+/// The destination of one input's gradient: output `output_index` of `node`, or the .grad of `leaf`, or nothing.
 struct Edge {
   std::shared_ptr<Node> node;
   size_t output_index = 0;
@@ -79,8 +79,8 @@ struct Node {
   std::string name;
   uint64_t sequence = 0;  ///< order of recording
   std::vector<Edge> inputs;
-  std::vector<SavedTensor> saved;      ///< the defined ones of those given to record()
-  std::vector<int32_t> saved_numbers;  ///< of each of `saved`, its number in the order given to record()
+  std::vector<SavedTensor> saved;      ///< the defined tensors of the list given to record()
+  std::vector<int32_t> saved_numbers;  ///< the position of each of `saved` in that list
   std::vector<Sizes> output_sizes;
   std::vector<DType> output_dtypes;
   std::vector<std::vector<GradientHook>> output_hooks;
@@ -93,22 +93,22 @@ struct Node {
   ~Node();  // takes long chains apart without recursion
 };
 
-/// Puts an op on the tape and returns its output. Does nothing but return it when gradients are off or no input
-/// requires one. `saved` is all that backward will need.
+/// Puts an op on the tape and returns its output. Only returns it when gradients are off or no input requires one.
+/// `saved` holds all tensors that backward will need.
 Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, const Tensors& saved,
               UnaryBackwardFunction backward);
-/// The same for an op with several outputs.
+/// As above, for an op with several outputs.
 Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
                BackwardFunction backward);
 
-/// x on a place of its own on the tape: the same storage, behind x. A gradient taken for it is that of its uses alone.
+/// x with a place of its own on the tape, behind x, and the same storage. Its gradient comes from its own uses alone.
 Tensor identity(const Tensor& x);
 
-/// True iff x is a view without history whose elements have got one since, through the tensor that it shows.
+/// True iff x is a view without history, but the tensor that it shows has got one since.
 bool has_lost_history(const Tensor& x);
 
-/// True iff record() with these inputs would put a node on the tape. For ops that save less when it would not. Also
-/// true for an input that record() will refuse: a view whose storage was changed by a recorded op since.
+/// True iff record() with these inputs would put a node on the tape; ops save less when it would not. Also true for an
+/// input that record() will refuse: a view whose storage a recorded op has changed since.
 bool will_record(const Tensors& inputs);
 
 /// Every in-place op calls this before it writes into x. Throws Error when two elements of x share a place, and, if the
@@ -141,11 +141,11 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
 /// A differentiable function of tensors.
 using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
 
-/// For backward functions whose own derivative has no kernel: the gradients of sum(f(inputs) · grad_outputs) for the
-/// inputs of which `context` wants one, each in its place; undefined for the others. f is composed of differentiable
-/// ops. It is called with the inputs on places of their own on the tape, so that each gradient is the partial one, also
-/// where one input depends on another or both are the same tensor. Inputs and grad_outputs may be undefined (none, and
-/// zero). The results are on the tape iff context.create_graph().
+/// The gradients of sum(f(inputs) · grad_outputs), for backward functions whose own derivative has no kernel. An input
+/// whose gradient `context` does not want gets an undefined one. f is composed of differentiable ops and is called with
+/// inputs on places of their own on the tape, so that each gradient is the partial one, also where one input depends on
+/// another or both are the same tensor. An undefined input means none, an undefined grad_output zero. The results are
+/// on the tape iff context.create_graph().
 Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, const Tensors& grad_outputs,
                               const BackwardContext& context);
 
@@ -202,8 +202,8 @@ class Tape {
   /// Bytes that live only because backward will need them: a storage saved by several nodes counts once, leaves
   /// (parameters) do not count.
   [[nodiscard]] size_t saved_bytes() const;
-  /// A table: one line per op name and dtype of its (first) result, with how often it was recorded, what it saves in
-  /// all, and the total. After backward(), which drops what was saved, "released" stands in its place.
+  /// A table with one line per op name and dtype of its (first) result: how often it was recorded and the bytes it
+  /// saves; then the total. After backward(), which drops saved tensors, it says "released" in place of the bytes.
   [[nodiscard]] std::string summary() const;
   /// A picture of the nodes and edges for Graphviz. Leaves have the names given here, such as those of
   /// nn::Module::named_parameters(); others are numbered in the order in which ops take them. The same program gives

@@ -34,7 +34,7 @@ std::string in_quotes(std::string_view text) {
   return result;
 }
 
-/// Bytes each node is the first to save; leaves live anyway.
+/// Bytes that each node is the first to save; leaves live anyway.
 std::vector<size_t> saved_bytes_by_node(const std::vector<std::shared_ptr<Node>>& nodes) {
   std::unordered_set<const Storage*> seen;
   std::vector<size_t> bytes;
@@ -90,7 +90,7 @@ std::string Tape::summary() const {
 std::string Tape::graphviz(const NamedLeaves& names) const {
   std::string text = "digraph tape {\n  rankdir = BT;\n  node [shape = box];\n";
   const std::vector<size_t> bytes = saved_bytes_by_node(nodes_);
-  std::unordered_map<const TensorImpl*, size_t> leaves;  // and their numbers
+  std::unordered_map<const TensorImpl*, size_t> leaves;  // each leaf's number
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = *nodes_[i];
     const std::string saves = node.released ? "released" : "saves " + bytes_text(bytes[i]);
@@ -99,7 +99,7 @@ std::string Tape::graphviz(const NamedLeaves& names) const {
       if (edge.node != nullptr) {
         const auto from = std::lower_bound(nodes_.begin(), nodes_.end(), edge.node->sequence,
                                            [](const auto& one, uint64_t sequence) { return one->sequence < sequence; });
-        if (from != nodes_.end() && *from == edge.node) {  // not before the first one asked for
+        if (from != nodes_.end() && *from == edge.node) {  // a node before the first one asked for is not shown
           text += fmt::format("  op{} -> op{} [label = \"{}\"];\n", from - nodes_.begin() + 1, i + 1,
                               to_string(edge.node->output_sizes[edge.output_index]));
         }

@@ -16,7 +16,7 @@ const TensorImpl& defined_impl(const std::shared_ptr<TensorImpl>& impl) {
 Tensor::Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strides& strides, int64_t offset,
                DType dtype)
     : impl_(std::make_shared<TensorImpl>()) {
-  // The texts need strings made of sizes, which are not made for every tensor.
+  // Builds the texts only on failure, since they are slow to make.
   if (sizes.size() != strides.size()) {
     fail("tensor", "expected as many strides as sizes, got strides {} for sizes {}", to_string(strides),
          to_string(sizes));
@@ -28,7 +28,7 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strid
     if (strides[axis] < 0) {
       fail("tensor", "expected strides of at least 0, got {}", to_string(strides));
     }
-    // Also where the tensor is empty: loops and views may step over a whole axis.
+    // Checked for empty tensors, too: loops and views may step over a whole axis.
     checked_mul("tensor", "strides", sizes[axis], strides[axis]);
   }
   const int64_t numel = checked_numel("tensor", sizes);

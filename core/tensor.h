@@ -28,7 +28,7 @@ using GradientHook = std::function<Tensor(const Tensor& gradient)>;
 class Tensor {
  public:
   Tensor() = default;
-  /// Describes `storage` anew. Views are made with alias() below.
+  /// A new tensor on `storage`. For views, see alias() below.
   Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strides& strides, int64_t offset, DType dtype);
 
   [[nodiscard]] bool defined() const { return impl_ != nullptr; }
@@ -54,13 +54,13 @@ class Tensor {
   [[nodiscard]] MemoryFormat suggest_memory_format() const;
 
   // --- elements -----------------------------------------------------------------------------------------------
-  /// The first element, for the host. Throws Error unless T is the tensor's dtype and the host may touch its memory.
-  /// Who writes through the pointer after the tensor was used calls bump_version(): saved tensors are checked by it,
-  /// and reordered weights are kept by it.
+  /// A host pointer to the first element. Throws Error unless T is the tensor's dtype and the host may touch its
+  /// memory. If you write through it after the tensor was used, call bump_version(): the checks of saved tensors and
+  /// the copies of reordered weights depend on it.
   template <class T>
   [[nodiscard]] T* data() const;
   [[nodiscard]] void* raw_data() const;
-  /// Where the first element lies on the tensor's device: for kernels. The host must not follow it. The typed one
+  /// The address of the first element on the tensor's device, for kernels; the host must not follow it. The typed form
   /// throws Error unless T is the tensor's dtype.
   template <class T>
   [[nodiscard]] T* device_pointer() const {
@@ -104,7 +104,7 @@ class Tensor {
   std::shared_ptr<TensorImpl> impl_;
 };
 
-/// What the handles of one tensor share.
+/// The state that all handles of one tensor share.
 struct TensorImpl {
   std::shared_ptr<Storage> storage;
   Sizes sizes;

@@ -2,8 +2,8 @@
 
 namespace norma {
 
-/// Whether float32 convolutions and matrix products on CUDA may go through TF32, which keeps 10 of the 23 bits behind
-/// the point of each operand: several times as fast on tensor cores. False at first. Counts for all threads.
+/// True iff float32 convolutions and matrix products on CUDA may use TF32, which keeps 10 of each operand's 23 fraction
+/// bits and is several times as fast on tensor cores. False at first. The setting holds for all threads.
 bool allow_tf32();
 void set_allow_tf32(bool allow);
 

@@ -38,7 +38,7 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-/// The key of a line. toml++ names it wrongly when it has been there before.
+/// The key of a line. toml++ names it wrongly when the same key came before.
 std::string key_of_line(std::string_view text, size_t line) {
   for (size_t i = 1; i < line; ++i) {
     next_line(text);
@@ -51,8 +51,8 @@ std::string key_of_line(std::string_view text, size_t line) {
   }
 }
 
-/// toml++ walks tables in tables by recursion, one for each dot of a key, and 3.3 assumes a key behind the bracket of a
-/// table without looking. So no line is long, and no table gets there.
+/// Refuses long lines and tables: toml++ recurses once for each dot of a key, and version 3.3 assumes a key behind the
+/// bracket of a table without looking.
 void check_lines(std::string_view op, std::string_view text, const std::string& source, const TomlForm& form) {
   check(text.size() <= kMaxTomlBytes, op, "{}: expected at most {}, got {}", source, byte_text(kMaxTomlBytes),
         byte_text(text.size()));
@@ -144,6 +144,22 @@ std::vector<TomlLine> parse_toml_lines(std::string_view op, std::string_view tex
     result.push_back(std::move(line));
   }
   return result;
+}
+
+std::string toml_string(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (code < ' ' || code == 0x7F) {
+      quoted += fmt::format("\\u{:04X}", code);
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
 }
 
 }  // namespace norma

@@ -19,20 +19,20 @@ using TomlScalar = std::variant<std::monostate, bool, int64_t, double, std::stri
 struct TomlLine {
   std::string key;
   TomlScalar value;
-  std::optional<std::vector<TomlScalar>> list;  ///< of a list, whose `value` is monostate
-  /// Where the value is a table: "layer1.0.bn1", which was meant by this key with dots and without quotes. Else empty.
+  std::optional<std::vector<TomlScalar>> list;  ///< the entries of a list; `value` is monostate then
+  /// Not empty where the value is a table: "layer1.0.bn1", the key that a user wrote with dots and without quotes.
   std::string dotted_key;
   std::string key_place;    ///< "p.toml:2:1", for error texts
   std::string value_place;  ///< "p.toml:2:9"
-  int64_t line = 0;         ///< of the file
+  int64_t line = 0;         ///< number of the line in the file
 };
 
-/// What the lines of one kind of file are.
+/// The form of the lines of one kind of file.
 struct TomlForm {
   std::string_view line;         ///< for error texts: "option = value"
   std::string_view key;          ///< for error texts: "option"
   size_t max_line_bytes = 1000;  ///< of one line; files have 1 MiB at most
-  bool dotted_keys = false;  ///< they come as TomlLine::dotted_key, for a better error text; false: they are refused
+  bool dotted_keys = false;  ///< keys with dots come as TomlLine::dotted_key, for a better error text; false: refused
 };
 
 /// Bytes of a file at most.
@@ -42,5 +42,8 @@ inline constexpr uint64_t kMaxTomlBytes = uint64_t{1} << 20;
 /// a key that comes twice, for tables, and for a text or a line that is too long.
 std::vector<TomlLine> parse_toml_lines(std::string_view op, std::string_view text, const std::string& source,
                                        const TomlForm& form);
+
+/// A text as a TOML string, with its quotes.
+std::string toml_string(std::string_view text);
 
 }  // namespace norma

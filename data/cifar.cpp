@@ -1,4 +1,4 @@
-#include "data/cifar.h"
+#include "data/datasets.h"
 
 #include "core/error.h"
 #include "core/input_file.h"

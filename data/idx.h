@@ -42,16 +42,4 @@ struct IdxLayout {
 /// name. `info` needs name, class_names, mean and std.
 std::shared_ptr<const Dataset> load_idx_dataset(const IdxFiles& files, DatasetInfo info, const IdxLayout& layout = {});
 
-/// "idx": any folder with such files. Classes are numbered up to the largest label of both splits; mean and standard
-/// deviation are those of the training images, also for the test split.
-std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options);
-
-/// "emnist_letters": the letters of EMNIST (Cohen, Afshar, Tapson, van Schaik 2017), from the files
-/// emnist-letters-train-images-idx3-ubyte and so on, beside which those of EMNIST's other parts may lie. The files hold
-/// each image mirrored at its diagonal, and the labels 1 to 26; what load() gives is upright, 0 for A to 25 for Z.
-std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options);
-
-/// "fashion_mnist": 60,000 + 10,000 grey images of 28 x 28 pixels (Xiao, Rasul, Vollgraf 2017).
-std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options);
-
 }  // namespace norma::data

@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "data/datasets.h"
 #include "data/idx.h"
 
 #include <fmt/format.h>

@@ -4,12 +4,7 @@
 #include "core/error.h"
 #include "core/input_file.h"
 #include "data/atomic_file.h"
-#include "data/image_kind.h"
-#include "data/jpeg_decoder.h"
-#include "data/jpeg_file.h"
-#include "data/png_file.h"
-#include "data/raw_image.h"
-#include "data/stb.h"
+#include "data/image_formats.h"
 
 #include <fmt/format.h>
 #include <stb_image_write.h>

@@ -1,4 +1,4 @@
-#include "data/image_folder.h"
+#include "data/datasets.h"
 
 #include "core/allocator.h"
 #include "core/error.h"

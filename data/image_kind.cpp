@@ -1,4 +1,4 @@
-#include "data/image_kind.h"
+#include "data/image_formats.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "data/jpeg_decoder.h"
+#include "data/image_formats.h"
 
 #include "ops/implementations.h"
 

@@ -1,4 +1,4 @@
-#include "data/jpeg_file.h"
+#include "data/image_formats.h"
 
 #include "core/excerpt.h"
 

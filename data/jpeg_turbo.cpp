@@ -1,5 +1,4 @@
-#include "data/jpeg_decoder.h"
-#include "data/raw_image.h"
+#include "data/image_formats.h"
 
 #include <array>
 #include <csetjmp>

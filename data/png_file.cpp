@@ -1,4 +1,4 @@
-#include "data/png_file.h"
+#include "data/image_formats.h"
 
 #include "core/error.h"
 

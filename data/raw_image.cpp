@@ -1,4 +1,4 @@
-#include "data/raw_image.h"
+#include "data/image_formats.h"
 
 #include "core/error.h"
 

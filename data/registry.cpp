@@ -1,10 +1,7 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
-#include "data/cifar.h"
 #include "data/dataset.h"
-#include "data/idx.h"
-#include "data/image_folder.h"
-#include "data/shapes.h"
+#include "data/datasets.h"
 
 #include <map>
 #include <mutex>

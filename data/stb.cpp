@@ -1,4 +1,4 @@
-#include "data/stb.h"
+#include "data/image_formats.h"
 
 #include <stb_image.h>
 
@@ -32,6 +32,11 @@ std::string decode_with_stb(std::string_view bytes, const ImageSize& size, int64
   image.set_size(height, width, channels);
   std::copy_n(pixels.get(), image.pixels.size(), image.pixels.data());
   return "";
+}
+
+const JpegDecoder* jpeg_stb() {
+  static constexpr JpegDecoder decoder{.name = "stb", .version = "", .decode = decode_with_stb};
+  return &decoder;
 }
 
 }  // namespace norma::data

@@ -25,7 +25,7 @@ using ModulePointer = std::shared_ptr<nn::Module>;
 constexpr int64_t kMlpRatio = 4;
 constexpr double kInitDeviation = 0.02;
 
-// What all parts of one network share.
+// The settings that all parts of one network share.
 struct Build {
   nn::NormChoice norm;
   std::string conv_layer;
@@ -101,7 +101,7 @@ Tensor scaled(const Tensor& x, const Tensor& scale) {
   return scale.defined() ? mul(x, view(scale, {-1, 1, 1})) : x;
 }
 
-// fc1, GELU, in V2 a global response norm, fc2.
+// fc1, GELU, a global response norm in V2, fc2.
 class Mlp : public nn::Module {
  public:
   Mlp(int64_t channels, const Build& build) {
@@ -113,7 +113,7 @@ class Mlp : public nn::Module {
     fc2_ = register_module("fc2", std::make_shared<Pointwise>(kMlpRatio * channels, channels, build));
   }
   Tensor forward(const Tensor& x) override { return (*fc2_)(hidden(x)); }
-  // scale · mlp(x) + residual; either may be undefined. Runs no hooks but those of the parts.
+  // scale · mlp(x) + residual; scale and residual may be undefined. Only the hooks of its parts run.
   Tensor forward_act(const Tensor& x, const Tensor& scale, const Tensor& residual) {
     const Tensor y = hidden(x);
     if (!fc2_->has_forward_hooks()) {
@@ -154,27 +154,34 @@ class Block : public nn::Module {
 
   Tensor forward(const Tensor& x) override {
     const Tensor y = (*norm_)((*conv_dw_)(x));
-    const bool drops = drop_path_ && (drop_path_->is_training() || drop_path_->has_forward_hooks());
-    if (!drops && !mlp_->has_forward_hooks() && !autocast_enabled()) {
+    if (adds_in_product()) {
       return mlp_->forward_act(y, gamma_, x);
     }
-    Tensor branch = mlp_->has_forward_hooks() ? scaled((*mlp_)(y), gamma_) : mlp_->forward_act(y, gamma_, {});
-    if (drop_path_) {
-      branch = (*drop_path_)(branch);
-    }
-    return add(x, branch);
+    const Tensor branch = scaled_mlp(y);
+    return add(x, drop_path_ ? (*drop_path_)(branch) : branch);
   }
 
   [[nodiscard]] std::string name() const override { return "ConvNeXtBlock"; }
 
  private:
+  // The last product of the mlp also scales and adds x, without another pass over memory, where nothing stands between.
+  // Under autocast x has another dtype than the product.
+  [[nodiscard]] bool adds_in_product() const {
+    const bool drops = drop_path_ && (drop_path_->is_training() || drop_path_->has_forward_hooks());
+    return !drops && !mlp_->has_forward_hooks() && !autocast_enabled();
+  }
+  // gamma · mlp(y), in one product unless a hook wants to see mlp(y).
+  Tensor scaled_mlp(const Tensor& y) const {
+    return mlp_->has_forward_hooks() ? scaled((*mlp_)(y), gamma_) : mlp_->forward_act(y, gamma_, {});
+  }
+
   Tensor gamma_;
   ModulePointer conv_dw_, drop_path_;
   nn::ChildSlot norm_;
   std::shared_ptr<Mlp> mlp_;
 };
 
-// Halves the image (all stages but the first), then blocks.
+// Halves the image (in all stages but the first), then runs its blocks.
 class Stage : public nn::Module {
  public:
   Stage(int64_t in, int64_t out, int64_t depth, const std::vector<double>& drop_path, bool halve, const Build& build) {
@@ -196,7 +203,7 @@ class Stage : public nn::Module {
   std::shared_ptr<nn::Sequential> blocks_;
 };
 
-// Global average, norm, linear.
+// Global average pooling, norm, linear layer.
 class Head : public nn::Module {
  public:
   Head(int64_t channels, int64_t num_classes, const Build& build) {

@@ -11,13 +11,13 @@
 
 namespace norma::models {
 
-/// eps of every norm in a ConvNeXt that does not say otherwise.
+/// eps of every norm in a ConvNeXt whose spec names none.
 inline constexpr std::string_view kConvNeXtEps = "1e-6";
-/// Its norm where none is asked for.
+/// The norm of a ConvNeXt where none is asked for.
 inline constexpr std::string_view kConvNeXtNorm = "layer2d";
 
-/// Liu et al., "A ConvNet for the 2020s", 2022, and Woo et al., "ConvNeXt V2", 2023, as timm builds them: same names,
-/// same order, same start values.
+/// ConvNeXt (Liu et al., "A ConvNet for the 2020s", 2022) and ConvNeXt V2 (Woo et al., 2023), as timm builds them: same
+/// names, same order, same start values.
 struct ConvNeXtConfig {
   std::array<int64_t, 4> depths{};
   std::array<int64_t, 4> widths{};
@@ -28,11 +28,11 @@ struct ConvNeXtConfig {
 class ConvNeXt : public nn::Module {
  public:
   /// Throws Error for options that ConvNeXt does not have (small_stem, zero_init_last). `conv_layer` is for the stem,
-  /// what halves the images and the depthwise convolutions; the layers of each block's MLP are linear.
+  /// the layers that halve the images and the depthwise convolutions; the layers of each block's MLP are linear.
   ///
   /// Every norm has eps 1e-6 unless its spec says otherwise. The norm of the head acts on one pixel, the result of
-  /// global pooling; where that leaves a norm nothing to normalise (NormDefinition::needs_pixels: instance, frn) the
-  /// head takes layer2d, since the same norm before the pooling would make every channel's average its bias.
+  /// global pooling. If that leaves a norm nothing to normalise (NormDefinition::needs_pixels: instance, frn), the head
+  /// takes layer2d, since the same norm before the pooling would make every channel's average its bias.
   ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const ModelOptions& options);
 
   /// x: (N, in_channels, H, W) → (N, num_classes).

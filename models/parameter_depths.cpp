@@ -11,7 +11,7 @@
 namespace norma::models {
 namespace {
 
-/// A block by its stage and its place there; the stem comes before all, the head after them.
+/// The place of a block: its stage, and its number there. The stem comes before all blocks, the head after them.
 using Place = std::pair<int64_t, int64_t>;
 constexpr Place kStem{-1, 0};
 constexpr Place kHead{std::numeric_limits<int64_t>::max(), 0};

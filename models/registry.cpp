@@ -15,7 +15,7 @@
 namespace norma::models {
 namespace {
 
-/// What tells networks apart in their state dicts.
+/// The features that tell networks apart in their state dicts.
 struct Outline {
   bool is_convnext = false;
   bool variant = false;               // ResNet: bottlenecks; ConvNeXt: global response norms
@@ -103,7 +103,7 @@ bool takes(const Entry& entry, std::string_view option) {
   return std::find(entry.options.begin(), entry.options.end(), option) != entry.options.end();
 }
 
-/// For networks that do not look at what they do not have.
+/// Throws Error for a set option that the network does not have, since its maker does not check them.
 void check_options(const Entry& entry, const ModelOptions& options) {
   const ModelOptions none;
   for (const auto& [name, set] : {std::pair<const char*, bool>{"conv_layer", options.conv_layer != none.conv_layer},
@@ -173,7 +173,7 @@ std::string recognize_model(const nn::NamedTensors& tensors) {
   for (const auto& [name, x] : tensors) {
     size_t stage = 0;
     size_t block = 0;
-    int length = 0;  // of what was matched
+    int length = 0;  // of the matched text
     if (std::sscanf(name.c_str(), "layer%1zu.%3zu.%n", &stage, &block, &length) == 2 && length > 0 && stage >= 1 &&
         stage <= outline.blocks.size()) {
       --stage;
@@ -199,7 +199,7 @@ std::string recognize_model(const nn::NamedTensors& tensors) {
 }
 
 int64_t least_image_size(const std::string& name, int64_t patch_size) {
-  constexpr int64_t kHalvings = 3;  // before the stages behind the first
+  constexpr int64_t kHalvings = 3;  // one before each stage but the first
   return find(name).outline.is_convnext ? patch_size << kHalvings : 1;
 }
 

@@ -16,10 +16,10 @@ using nn::make_norm;
 using ModulePointer = std::shared_ptr<nn::Module>;
 
 constexpr std::array<int64_t, 4> kWidths = {64, 128, 256, 512};
-constexpr double kReluGamma = 1.7139588594436646;  // sqrt(2 / (1 - 1 / pi)), of scaled_std_conv
-constexpr int64_t kExpansion = 4;                  // of the output of a bottleneck block against its width
+constexpr double kReluGamma = 1.7139588594436646;  // sqrt(2 / (1 - 1 / pi)), for scaled_std_conv
+constexpr int64_t kExpansion = 4;                  // output of a bottleneck block over its width
 
-// What all blocks of one network share.
+// The settings that all blocks of one network share.
 struct Build {
   nn::NormChoice norm;
   std::string conv_layer;
@@ -37,7 +37,7 @@ ModulePointer convolution(int64_t in, int64_t out, int64_t kernel, int64_t strid
   return conv;
 }
 
-// The norm in front of the addition. Weight 0 makes the block start as the identity (Goyal et al., 2017).
+// The norm before the addition. With weight 0 the block starts as the identity (Goyal et al., 2017).
 ModulePointer last_norm(int64_t channels, const Build& build) {
   ModulePointer norm = make_norm(build.norm, channels);
   if (build.zero_init_last) {
@@ -55,7 +55,7 @@ ModulePointer last_norm(int64_t channels, const Build& build) {
   return norm;
 }
 
-// In one op: what it saves for backward is the input and the statistics, no tensor between norm and relu.
+// One op, so that backward saves only the input and the statistics, no tensor between norm and relu.
 Tensor conv_norm_relu(nn::Module& conv, nn::Module& norm, const Tensor& x) {
   return nn::conv_norm_act(conv, norm, x, {.activation = Activation::relu});
 }

@@ -15,8 +15,8 @@ namespace norma::models {
 /// The norm of a ResNet where none is asked for.
 inline constexpr std::string_view kResNetNorm = "batch";
 
-/// He et al., "Deep residual learning for image recognition", 2016, in the form "v1.5" (the stride stands in the 3x3
-/// convolution), as torchvision builds it: same names, same order, same start values.
+/// ResNet (He et al., "Deep residual learning for image recognition", 2016) in the form "v1.5" (the stride stands in
+/// the 3x3 convolution), as torchvision builds it: same names, same order, same start values.
 struct ResNetConfig {
   bool bottleneck = true;  ///< blocks 1x1, 3x3, 1x1 with 4-fold output; false: two 3x3
   std::array<int64_t, 4> layers{};

@@ -20,10 +20,10 @@ namespace {
 
 constexpr const char* kOp = "convert";
 constexpr std::array<std::string_view, 3> kWrappers = {"module.", "model.", "_orig_mod."};
-/// What torch.optim.swa_utils.AveragedModel keeps beside the weights.
+/// The name that torch.optim.swa_utils.AveragedModel keeps beside the weights.
 constexpr std::string_view kAverageCounter = "n_averaged";
 
-/// Parts of a ConvNeXt's blocks: by timm, by Facebook, by torchvision ("": it has none).
+/// Names of parts of a ConvNeXt's blocks in timm, Facebook's code and torchvision ("": it has none).
 struct BlockPart {
   std::string_view timm;
   std::string_view facebook;
@@ -40,7 +40,7 @@ constexpr std::array<BlockPart, 11> kBlockParts = {{{"gamma", "gamma", "layer_sc
                                                     {"mlp.fc2.bias", "pwconv2.bias", "block.5.bias"},
                                                     {"mlp.grn.weight", "grn.gamma", ""},
                                                     {"mlp.grn.bias", "grn.beta", ""}}};
-/// The same for its head: norm and classifier.
+/// Names of the parts of its head: norm and classifier.
 constexpr std::array<BlockPart, 4> kHeadParts = {{{"head.norm.weight", "norm.weight", "classifier.0.weight"},
                                                   {"head.norm.bias", "norm.bias", "classifier.0.bias"},
                                                   {"head.fc.weight", "head.weight", "classifier.2.weight"},
@@ -54,7 +54,7 @@ std::string_view part_of(const BlockPart& part, Dialect dialect) {
   }
 }
 
-/// The end of a name in one dialect by that of another; none: there is no such part.
+/// Translates the end of a name from one dialect to another; none if there is no such part.
 template <size_t N>
 std::optional<std::string_view> translate(const std::array<BlockPart, N>& parts, std::string_view name, Dialect from,
                                           Dialect to) {
@@ -66,7 +66,7 @@ std::optional<std::string_view> translate(const std::array<BlockPart, N>& parts,
   return std::nullopt;
 }
 
-/// Takes the number and the dot at the beginning of `text` off it; none: it does not begin so.
+/// Takes the number and the dot at the beginning of `text` off it; none if it does not begin so.
 std::optional<int64_t> take_number(std::string_view& text) {
   int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -92,7 +92,7 @@ bool is_pair(std::string_view text) {
 
 constexpr int64_t kStages = 4;
 
-/// Where a tensor of a ConvNeXt belongs.
+/// The place of a ConvNeXt's tensor in the network.
 struct Place {
   enum class Kind { stem, downsample, block, head } kind = Kind::stem;
   int64_t stage = 0;
@@ -109,7 +109,7 @@ std::optional<Place> block_place(std::string_view rest, int64_t stage, Dialect f
   return Place{.kind = Place::Kind::block, .stage = stage, .block = *block, .rest = std::string(*part)};
 }
 
-/// The first of the four places has the stem, the others what halves the image before a stage.
+/// The first of the four places has the stem; the others have the layers that halve the image before a stage.
 std::optional<Place> between_place(std::string_view rest, int64_t stage) {
   if (!is_pair(rest)) {
     return std::nullopt;
@@ -169,7 +169,7 @@ std::optional<Place> place_of(const std::string& name, Dialect dialect) {
   }
 }
 
-/// "" where the dialect has no such tensor.
+/// The name of the tensor at a place; "" if the dialect has no such tensor.
 std::string name_of(const Place& place, Dialect dialect) {
   const bool timm = dialect == Dialect::timm;
   const bool facebook = dialect == Dialect::facebook;
@@ -190,14 +190,14 @@ std::string name_of(const Place& place, Dialect dialect) {
   }
 }
 
-/// Axes of size 1 at the end or at the beginning come and go; the others stay.
+/// Adds or removes axes of size 1 at the end or at the beginning; the others stay.
 Tensor with_sizes(const std::string& name, const Tensor& x, const Sizes& sizes) {
   check(x.numel() == sizes.numel(), kOp, "tensor '{}': expected {} elements, for sizes {}, got sizes {}", excerpt(name),
         sizes.numel(), to_string(sizes), to_string(x.sizes()));
   return x.sizes() == sizes ? x : reshape(x, sizes);
 }
 
-/// The sizes of a block's tensor in a dialect, given those that it has; `conv_mlp`: timm has convolutions there.
+/// The sizes of a block's tensor in a dialect, from those that it has; `conv_mlp`: timm has convolutions there.
 Sizes sizes_of(const Place& place, const Tensor& x, Dialect dialect, bool conv_mlp) {
   if (place.kind != Place::Kind::block) {
     return x.sizes();
@@ -214,8 +214,8 @@ Sizes sizes_of(const Place& place, const Tensor& x, Dialect dialect, bool conv_m
   return x.sizes();
 }
 
-/// True iff timm's network with these tensors, by its names, has convolutions in its MLPs. One that came from timm
-/// keeps what it has; the small ones that did not are known by their channels.
+/// True iff timm's network with these tensors has convolutions in its MLPs. Tensors from timm show it; for others
+/// recognize_model() finds timm's network.
 bool has_conv_mlp(const nn::NamedTensors& timm, Dialect from) {
   const auto has_convolution = [](const nn::NamedTensors& tensors) {
     return std::any_of(tensors.begin(), tensors.end(), [](const auto& tensor) {
@@ -236,7 +236,7 @@ bool is_resnet_name(std::string_view name) {
   return false;
 }
 
-/// Takes off the wrappers that all names have, "module.model.": one that only some have is a part of the network.
+/// Takes off the wrappers that all names have, "module.model.". One that only some have is a part of the network.
 nn::NamedTensors unwrapped(const nn::NamedTensors& tensors) {
   nn::NamedTensors result = tensors;
   for (bool again = true; again;) {
@@ -266,7 +266,7 @@ std::string other_dialect(const std::string& name) {
   return "";
 }
 
-/// Where each tensor of a ConvNeXt belongs.
+/// The place of each tensor of a ConvNeXt.
 std::vector<Place> places_of(const nn::NamedTensors& tensors, Dialect from) {
   std::vector<Place> places;
   for (const auto& [name, x] : tensors) {

@@ -8,27 +8,27 @@
 
 namespace norma::models {
 
-/// Whose names and sizes the tensors of a state dict have. Of a ResNet, torchvision's and timm's are the same.
+/// The library whose names and sizes a state dict's tensors have. For a ResNet, torchvision's and timm's are the same.
 enum class Dialect { torchvision, timm, facebook };
 
 /// "torchvision", "timm", "facebook".
 const char* to_string(Dialect dialect);
-/// All of these names, in the order of the enumerators.
+/// The names of all dialects, in the order of the enumerators.
 std::vector<std::string> dialect_names();
 
 struct Renamed {
   nn::NamedTensors tensors;                                  ///< in the order of the input; they share its memory
   std::vector<std::pair<std::string, std::string>> changed;  ///< names before and after, where they differ
   std::vector<std::string> reshaped;                         ///< new names, with the sizes before and after
-  std::vector<std::string> dropped;                          ///< what counts averages (n_averaged) and is no weight
+  std::vector<std::string> dropped;  ///< counters of averages (n_averaged), which are no weights
 };
 
-/// A state dict of a ResNet or ConvNeXt by the names, and with the sizes, of another library. The wrappers module.,
-/// model. and _orig_mod. before all names are taken off. Layer scale is (C, 1, 1) in torchvision and (C) elsewhere, the
-/// weights of V2's response norms (1, 1, 1, C) in Facebook's code and (C) in timm; the two layers of an MLP are linear
-/// in all but timm's small networks, where they are convolutions.
-/// Throws Error "convert: tensor 'x': …" for the first name or size that is not of the dialect `from`, and for what
-/// `to` cannot have: ConvNeXt V2 in torchvision, ResNets in Facebook's code.
+/// A state dict of a ResNet or ConvNeXt with the names and sizes of another library. Takes off the wrappers module.,
+/// model. and _orig_mod. before all names. Layer scale is (C, 1, 1) in torchvision and (C) elsewhere; the weights of
+/// V2's response norms are (1, 1, 1, C) in Facebook's code and (C) in timm; the two layers of an MLP are linear in all
+/// but timm's small networks, where they are convolutions. Throws Error "convert: tensor 'x': …" for the first name or
+/// size that is not of the dialect `from`, and for networks that `to` does not have: ConvNeXt V2 in torchvision,
+/// ResNets in Facebook's code.
 Renamed rename_state_dict(const nn::NamedTensors& tensors, Dialect from, Dialect to);
 
 }  // namespace norma::models

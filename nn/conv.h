@@ -14,15 +14,15 @@ struct Conv2dOptions {
   bool initialize = true;  ///< false: zeros, for a caller that sets the values
 };
 
-/// What the convolutions share: weight (out, in / groups, kernel) and bias (out), initialised as in PyTorch.
+/// The part that the convolutions share: weight (out, in / groups, kernel) and bias (out), initialised as in PyTorch.
 /// Throws Error when groups do not divide both numbers of channels.
 class ConvolutionModule : public Module {
  public:
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }  ///< may be undefined
-  /// Other weights in the place of these, of the same sizes, as parameters; `bias` may be undefined. Both want a
-  /// gradient if the old weight does.
+  /// Replaces weight and bias by parameters of the same sizes; `bias` may be undefined. Both require a gradient if the
+  /// old weight does.
   void set_parameters(const Tensor& weight, const Tensor& bias);
 
  protected:

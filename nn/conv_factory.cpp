@@ -8,7 +8,7 @@
 namespace norma::nn {
 namespace {
 
-/// StdConv2dOptions or ScaledStdConv2dOptions with what a convolution has, too.
+/// StdConv2dOptions or ScaledStdConv2dOptions with the options that a convolution has, too.
 template <class Options>
 Options standardised(const Conv2dOptions& options) {
   return {.stride = options.stride,

@@ -8,18 +8,18 @@
 
 namespace norma::nn {
 
-// Convolutions by name, as they are written on the command line:
+// Convolutions by name, as on the command line:
 //   conv             nn::Conv2d
 //   std_conv         nn::StdConv2d, for networks with group norm
 //   scaled_std_conv  nn::ScaledStdConv2d, for networks without norms
 
-/// All names.
+/// The names of all convolutions.
 std::vector<std::string> conv_layer_names();
 /// Throws Error for an unknown name, with the nearest known one.
 void check_conv_layer(const std::string& name);
 
-/// `gamma`: see ScaledStdConv2dOptions; the others do without. Throws Error for an unknown name, and for one weight per
-/// output channel, which would be 0 when standardised.
+/// `gamma`: see ScaledStdConv2dOptions; the other convolutions ignore it. Throws Error for an unknown name, and for one
+/// weight per output channel, which standardisation would make 0.
 std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in_channels, int64_t out_channels,
                                              Pair kernel, const Conv2dOptions& options = {}, double gamma = 1);
 

@@ -16,7 +16,7 @@ class Dropout : public Module {
   double rate_;
 };
 
-/// The same for whole samples (stochastic depth).
+/// dropout() of whole samples (stochastic depth), in training.
 class DropPath : public Module {
  public:
   explicit DropPath(double rate);

@@ -5,9 +5,9 @@
 
 namespace norma::nn {
 
-// Start values, written in place under no_grad. They depend only on the generator's state and the sizes, not on the
-// memory format. A weight is (out, in / groups, …): fan-in is the product of all sizes but the first, fan-out that
-// of all but the second.
+// Functions that write start values in place, off the tape. The values depend only on the generator's state and the
+// sizes, not on the memory format. A weight is (out, in / groups, …): fan-in is the product of all sizes but the first,
+// fan-out the product of all but the second.
 
 enum class Fan { in, out };
 
@@ -17,14 +17,14 @@ inline constexpr double kReluGain = 1.4142135623730951;
 /// He et al., "Delving deep into rectifiers", 2015: normal with deviation gain / sqrt(fan).
 void kaiming_normal_(const Tensor& weight, Fan fan = Fan::in, double gain = kReluGain,
                      Generator& generator = default_generator());
-/// Uniform in ±gain · sqrt(3 / fan).
+/// The same deviation, but uniform in ±gain · sqrt(3 / fan).
 void kaiming_uniform_(const Tensor& weight, Fan fan = Fan::in, double gain = kReluGain,
                       Generator& generator = default_generator());
-/// Normal around 0, redrawn outside ±2 (an absolute bound, as in timm: next to none with deviation 0.02).
+/// Normal around 0, drawn again outside ±2 (an absolute bound, as in timm: with deviation 0.02 it hardly ever acts).
 void trunc_normal_(const Tensor& weight, double std = 0.02, Generator& generator = default_generator());
-/// Every element the same.
+/// Sets every element to `value`.
 void constant_(const Tensor& x, double value);
-/// What PyTorch's Linear and Conv2d start with: weight and bias uniform in ±1 / sqrt(fan-in of the weight).
+/// The start values of PyTorch's Linear and Conv2d: weight and bias uniform in ±1 / sqrt(fan-in of the weight).
 void default_init_(const Tensor& weight, const Tensor& bias, Generator& generator = default_generator());
 
 }  // namespace norma::nn

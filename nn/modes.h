@@ -7,7 +7,7 @@
 
 namespace norma::nn {
 
-/// The mode of every module of a model, training or evaluation, restored at the end of the scope.
+/// Keeps the mode of every module of a model, training or evaluation, and restores it at the end of the scope.
 class Modes {
  public:
   explicit Modes(Module& model) {
@@ -23,7 +23,7 @@ class Modes {
   Modes(const Modes&) = delete;
   Modes& operator=(const Modes&) = delete;
 
-  /// Leaves the model in the modes it has then.
+  /// Restores nothing: the model keeps the modes that it has.
   void forget() { modes_.clear(); }
 
  private:

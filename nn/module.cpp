@@ -31,7 +31,7 @@ void walk(M& module, const std::string& prefix, F&& f) {
   }
 }
 
-// Replaces x, and its gradient, by convert() of them.
+// Replaces x, and its gradient, by convert() of each.
 void convert_in_place(Tensor x, const std::function<Tensor(const Tensor&)>& convert) {
   const NoGradGuard no_grad;
   const Tensor gradient = x.grad();
@@ -49,12 +49,12 @@ bool is_counter(const std::string& name) {
   return name == kCounter || name.ends_with("." + std::string(kCounter));
 }
 
-// The sizes with trailing axes of size 1 taken off a convolution's weight: (O, I, 1, 1) → (O, I).
+// The sizes without the trailing 1s of a 1x1 convolution's weight: (O, I, 1, 1) → (O, I).
 Sizes matrix_sizes(const Sizes& sizes) {
   return sizes.size() == 4 && sizes[2] == 1 && sizes[3] == 1 ? Sizes{sizes[0], sizes[1]} : sizes;
 }
 
-// True iff a tensor of sizes `given` can be loaded where `expected` are.
+// True iff a tensor of sizes `given` can be loaded into one of sizes `expected`.
 bool loadable(const Sizes& given, const Sizes& expected) {
   return given == expected || matrix_sizes(given) == matrix_sizes(expected);
 }
@@ -337,7 +337,7 @@ LoadReport Module::load_state_dict(const NamedTensors& dict, const LoadOptions& 
       unlike.push_back(
           fmt::format("{}: expected sizes {}, got {}", name, to_string(x.sizes()), to_string(found->second.sizes())));
     } else if (is_floating(found->second.dtype()) != is_floating(x.dtype())) {
-      // Integers have the bytes of some float, and are no weights.
+      // Integers have as many bytes as some float, but cannot be weights.
       unlike.push_back(fmt::format("{}: expected {} dtype, got {}", name,
                                    is_floating(x.dtype()) ? "a floating" : "an integer",
                                    to_string(found->second.dtype())));

@@ -18,7 +18,7 @@ struct LoadOptions {
   bool strict = true;  ///< missing and unexpected names are an Error
 };
 
-/// What load_state_dict() did not use, with strict = false.
+/// Names that load_state_dict() did not use, with strict = false.
 struct LoadReport {
   std::vector<std::string> missing;     ///< in the module, not in the dict
   std::vector<std::string> unexpected;  ///< in the dict, not in the module
@@ -26,9 +26,9 @@ struct LoadReport {
 
 class Module;
 
-/// What a parent says of a child that replace_module() may replace.
+/// A parent's options for a child that replace_module() may replace.
 struct SlotOptions {
-  bool one_pixel = false;  ///< its input has one pixel: norms that take statistics over pixels cannot stand there
+  bool one_pixel = false;  ///< its input has one pixel, so norms that take statistics over pixels cannot stand there
 };
 
 /// A child that replace_module() can replace.
@@ -38,8 +38,8 @@ struct ReplaceableModule {
   SlotOptions slot;
 };
 
-/// A child's place in its parent, which works like a pointer to the child that is there at the moment:
-/// replace_module() may put another one there.
+/// A child's place in its parent. It works like a pointer to the current child: replace_module() may put another one
+/// there.
 class ChildSlot {
  public:
   ChildSlot() = default;
@@ -55,12 +55,12 @@ class ChildSlot {
   size_t index_ = 0;
 };
 
-/// A layer, or a network of layers: a function of one tensor with parameters (trained), buffers (kept, not trained)
-/// and child modules. Constructors of derived classes register all three; their names and order are those of
-/// the state dict, and follow PyTorch's. Modules are held by std::shared_ptr.
+/// A layer, or a network of layers: a function of one tensor with parameters (trained), buffers (kept, not trained) and
+/// child modules. Constructors of derived classes register all three. Their names and order are those of the state
+/// dict, and follow PyTorch's. Modules are held by std::shared_ptr.
 class Module {
  public:
-  /// Sees a module's input and output after each forward pass.
+  /// A function that sees a module's input and output after each forward pass.
   using ForwardHook = std::function<void(const Module& module, const Tensor& input, const Tensor& output)>;
 
   Module() = default;
@@ -69,46 +69,46 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   virtual Tensor forward(const Tensor& x) = 0;
-  /// forward(), then the hooks in the order of their registration.
+  /// Runs forward(), then the hooks in the order of their registration.
   Tensor operator()(const Tensor& x);
-  /// Returns a number to take the hook off with.
+  /// Returns a number for remove_forward_hook().
   int64_t register_forward_hook(ForwardHook hook);
   /// Throws Error for a number that stands for no hook of this module.
   void remove_forward_hook(int64_t number);
   [[nodiscard]] bool has_forward_hooks() const { return !hooks_.empty(); }
-  /// For a caller that does this module's work itself, together with what follows it.
+  /// Runs the hooks for a caller that does this module's work itself, together with the steps after it.
   void run_forward_hooks(const Tensor& input, const Tensor& output) const;
 
-  /// One line for people: "BatchNorm2d(3, eps=1e-05, momentum=0.1)".
+  /// A description in one line: "BatchNorm2d(3, eps=1e-05, momentum=0.1)".
   [[nodiscard]] virtual std::string name() const = 0;
 
-  // --- what is inside: this module's own first, then those of its children, each in the order of registration -----
+  // --- contents: this module's own first, then those of its children, each in the order of registration ------------
   [[nodiscard]] NamedTensors named_parameters() const;
   [[nodiscard]] NamedTensors named_buffers() const;
   [[nodiscard]] Tensors parameters() const;
-  /// Starts with this module, under the name "".
+  /// The first is this module, under the name "".
   [[nodiscard]] std::vector<std::pair<std::string, Module*>> named_modules();
   [[nodiscard]] std::vector<std::pair<std::string, const Module*>> named_modules() const;
   [[nodiscard]] const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& children() const {
     return children_;
   }
-  /// Elements of all parameters.
+  /// The number of elements in all parameters.
   [[nodiscard]] int64_t parameter_count() const;
 
-  /// Puts `module` in the place of the one at the dotted `path` ("layer1.0.bn1"), in its mode (training or evaluation).
-  /// Returns the old one; handles that were taken on it keep it. Throws Error for an unknown path (with the nearest
-  /// known one) and for a module that its parent holds itself, without a ChildSlot.
+  /// Puts `module` in the place of the one at the dotted `path` ("layer1.0.bn1"), in its mode (training or evaluation),
+  /// and returns the old one. Handles on the old module still refer to it. Throws Error for an unknown path (with the
+  /// nearest known one) and for a module that its parent holds itself, without a ChildSlot.
   std::shared_ptr<Module> replace_module(const std::string& path, std::shared_ptr<Module> module);
   /// All modules that replace_module() can replace, with their paths.
   [[nodiscard]] std::vector<ReplaceableModule> replaceable_modules();
 
   // --- modes ------------------------------------------------------------------------------------------------------
-  /// Training or evaluation, here and in all children.
+  /// Sets training or evaluation, here and in all children.
   void train(bool on = true);
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return training_; }
 
-  // --- conversion, in place: handles on the parameters held elsewhere (by an optimizer) see it ---------------------
+  // --- conversion, in place: handles held elsewhere (by an optimizer) refer to the converted parameters -------------
   /// Converts floating parameters, their gradients and floating buffers. Throws Error unless `dtype` is floating.
   void to(DType dtype);
   /// Converts floating parameters and their gradients only: buffers, which hold statistics, keep their dtype.
@@ -116,16 +116,16 @@ class Module {
   /// Gives every parameter and buffer of rank 4, and their gradients, the strides of `format`.
   void to(MemoryFormat format);
   /// Moves all parameters, their gradients and buffers. An optimizer's averages follow at its next step; its master
-  /// weights begin anew with what the parameters hold. Throws Error for a device that cannot be used here.
+  /// weights begin anew from the parameters. Throws Error for a device that cannot be used here.
   void to(Device device);
-  /// Where the first parameter lies, or else the first buffer; the default device where there is neither.
+  /// The device of the first parameter, or else of the first buffer; the default device if there is neither.
   [[nodiscard]] Device device() const;
 
   /// Drops the gradients of all parameters.
   void zero_grad();
 
   // --- saving and loading -----------------------------------------------------------------------------------------
-  /// All parameters and buffers, for each module its parameters and then its buffers. They share the module's memory.
+  /// All parameters and buffers: for each module its parameters, then its buffers. They share the module's memory.
   [[nodiscard]] NamedTensors state_dict() const;
   /// Copies values into the parameters and buffers, converting the dtype; strides stay as they are. The weight of a
   /// linear layer and that of a 1x1 convolution, (O, I) and (O, I, 1, 1), stand for each other.
@@ -145,8 +145,8 @@ class Module {
     add_child(name, module);
     return module;
   }
-  /// The same for a child that replace_module() may replace: the parent reaches it only through the slot, or through
-  /// children().
+  /// As register_module(), for a child that replace_module() may replace: the parent must reach it only through the
+  /// slot, or through children().
   ChildSlot register_slot(const std::string& name, std::shared_ptr<Module> module, const SlotOptions& options = {}) {
     add_child(name, std::move(module), options);
     return {this, children_.size() - 1};

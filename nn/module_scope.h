@@ -7,9 +7,9 @@ namespace norma::nn {
 class Module;
 class ModuleScope;
 
-/// Sees each call of a module on its thread for as long as it lives. Unlike a forward hook it changes nothing: ops that
-/// do the work of several modules still do, and the one module in whose name they run is seen. A second one on the same
-/// thread takes over until it ends.
+/// Sees each call of a module on its thread for as long as it lives. Unlike a forward hook it changes nothing: an op
+/// still does the work of several modules, and the observer sees the one module in whose name it runs. A second
+/// observer on the same thread takes over until it ends.
 class ModuleObserver {
  public:
   ModuleObserver() : before_(active_) { active_ = this; }
@@ -17,10 +17,10 @@ class ModuleObserver {
   ModuleObserver(const ModuleObserver&) = delete;
   ModuleObserver& operator=(const ModuleObserver&) = delete;
 
-  /// Before the forward pass of a module.
+  /// Called before the forward pass of a module.
   virtual void enter(const Module& module) = 0;
-  /// After it. `output`: with an activation or a residual that the same op has added; undefined where the pass threw,
-  /// and the function must not throw then.
+  /// Called after it. `output` includes an activation or a residual that the same op has added. It is undefined if the
+  /// pass threw; the function must not throw then.
   virtual void leave(const Module& module, const Tensor& input, const Tensor& output) = 0;
 
  private:
@@ -35,7 +35,7 @@ class ModuleObserver {
 /// nothing.
 class ModuleScope {
  public:
-  /// Both live longer than the scope.
+  /// Module and input must live longer than the scope.
   ModuleScope(const Module& module, const Tensor& input) : observer_(ModuleObserver::active_) {
     if (observer_ != nullptr) {
       begin(module, input);
@@ -49,7 +49,7 @@ class ModuleScope {
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
 
-  /// Ends it. Returns `output`.
+  /// Ends the scope and returns `output`.
   Tensor leave(Tensor output) {
     if (observer_ != nullptr) {
       end(output);

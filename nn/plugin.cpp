@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kOp = "plugin";
 
-/// What each number of a PluginAbi is.
+/// The meaning of each number of a PluginAbi.
 constexpr std::array<const char*, std::tuple_size_v<PluginAbi>> kAbiNames = {
     "plug-in version",        "C++ ABI",          "ABI of std::string",     "size of Tensor", "size of Module",
     "size of NormDefinition", "size of NormSpec", "size of BackwardContext"};

@@ -14,20 +14,19 @@
 
 namespace norma::nn {
 
-// A plug-in is a shared library with norms of one's own. The norma command loads it: norma compare --plugin ./libmy.so
+// A plug-in is a shared library with norms of your own. The norma command loads it: norma compare --plugin ./libmy.so
 // --norms my,batch. One of its files has
 //
 //   NORMA_PLUGIN {
 //     norma::nn::register_norm("my", [](int64_t channels) { return std::make_shared<MyNorm>(channels); });
 //   }
 //
-// It is linked to the CMake target norma::plugin, which is headers alone: what they declare comes from the program that
-// loads it.
+// It is linked to the CMake target norma::plugin, which is headers alone: the program that loads it has the code.
 
-/// What a plug-in and the program that loads it must have in common, as each of them was compiled.
+/// Facts that must be the same for a plug-in and for the program that loads it, as each of them was compiled.
 using PluginAbi = std::array<int64_t, 8>;
 
-/// The first number is raised with every change of a header that a plug-in can notice and the others do not show.
+/// The first number rises with every change of a header that a plug-in can notice and the other numbers do not show.
 inline constexpr PluginAbi kPluginAbi{
     1,
     __GXX_ABI_VERSION,
@@ -49,11 +48,11 @@ inline constexpr PluginAbi kPluginAbi{
 void load_plugin(const std::filesystem::path& file);
 
 /// Loads a file that is open, and so the bytes that its record is of, whatever stands under its name by now. Throws as
-/// the above. The system's loader sees no folder of this file: a library that it wants from $ORIGIN, which no record is
-/// of, is not found.
+/// the function above. The system's loader sees no folder of this file: it does not find a library that the plug-in
+/// wants from $ORIGIN, since no record would hold its bytes.
 void load_plugin(std::unique_ptr<PluginFile> file);
 
-/// Those that are loaded, in the order in which they were.
+/// The loaded plug-ins, in the order of loading.
 const std::vector<PluginRecord>& loaded_plugins();
 
 }  // namespace norma::nn

@@ -18,7 +18,7 @@ namespace {
 constexpr auto kOp = "plugin";
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 
-/// What a structure of the file has at an offset inside it.
+/// The structure at an offset of the file.
 template <class T>
 T at(std::string_view bytes, size_t offset) {
   T value{};
@@ -26,7 +26,7 @@ T at(std::string_view bytes, size_t offset) {
   return value;
 }
 
-/// Throws Error unless the bytes are all of a shared library, as far as its tables tell.
+/// Throws Error unless the bytes are a whole shared library, as far as its tables tell.
 void check_library(const std::string& file, std::string_view bytes) {
   constexpr int kBits = sizeof(ElfW(Addr)) == 8 ? ELFCLASS64 : ELFCLASS32;
   constexpr int kOrder = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
@@ -46,7 +46,7 @@ void check_library(const std::string& file, std::string_view bytes) {
     const auto segment = at<ElfW(Phdr)>(bytes, head.e_phoff + i * sizeof(ElfW(Phdr)));
     check_inside(segment.p_offset, segment.p_filesz);
   }
-  check_inside(head.e_shoff, uint64_t{head.e_shnum} * head.e_shentsize);  // at the end of what linkers write
+  check_inside(head.e_shoff, uint64_t{head.e_shnum} * head.e_shentsize);  // section headers, which linkers write last
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace norma::nn {
 struct PluginRecord {
   std::string file;                     ///< absolute
   std::string sha256;                   ///< of its bytes, as 64 hexadecimal digits
-  std::vector<std::string> norms = {};  ///< that it registered
+  std::vector<std::string> norms = {};  ///< the norms that it registered
 };
 
 /// The file of a plug-in, open and checked. Nothing of it is loaded.

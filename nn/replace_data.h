@@ -4,7 +4,7 @@
 
 namespace norma::nn {
 
-/// Puts the storage of `data` in the place of x's, so that every handle on x sees it. The gradient stays as it is.
+/// Replaces x's storage by that of `data`, so that every handle on x sees it. The gradient stays as it is.
 inline void replace_data(const Tensor& x, const Tensor& data) {
   TensorImpl& impl = x.impl();
   impl.storage = data.storage();

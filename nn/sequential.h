@@ -7,7 +7,7 @@
 
 namespace norma::nn {
 
-/// Its input.
+/// Returns its input.
 class Identity : public Module {
  public:
   Tensor forward(const Tensor& x) override { return x; }
@@ -26,7 +26,7 @@ class Flatten : public Module {
   int64_t end_;
 };
 
-/// Modules one after the other, named "0", "1", ….
+/// Runs modules one after the other. They are named "0", "1", ….
 class Sequential : public Module {
  public:
   Sequential() = default;

@@ -6,7 +6,7 @@
 namespace norma::nn {
 namespace {
 
-/// timm's choice.
+/// timm's padding.
 int64_t symmetric_padding(int64_t kernel, int64_t stride, int64_t dilation) {
   return (stride - 1 + dilation * (kernel - 1)) / 2;
 }

@@ -6,10 +6,10 @@
 
 namespace norma::kernels {
 
-/// What a kernel does with each result of a convolution or a product before it stores it:
-/// y = activation(scale * y + residual).
+/// A kernel of a convolution or a product can do this to each result before it stores it: y = activation(scale * y +
+/// residual).
 struct Epilogue {
-  /// What of it is wanted.
+  /// The parts of it that are wanted.
   struct Parts {
     Activation activation = Activation::identity;
     bool scale = false;

@@ -10,7 +10,7 @@
 #include "ops/reduce/kernels.h"
 #include "ops/shape/kernels.h"
 
-// The families of ops, and the kernels of each device.
+// The list of the families of ops, with the kernels of each device.
 
 namespace norma::kernels {
 

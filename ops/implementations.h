@@ -13,12 +13,12 @@
 
 namespace norma::kernels {
 
-/// What can do an op on one device: libraries and our own kernels, in the order in which they are tried. T has a name
-/// and a function supports(case, …); a case has a dtype.
+/// The implementations of one op on one device: libraries and our own kernels, in the order in which they are tried. T
+/// has a name and a function supports(case, …); a case has a dtype.
 template <class T>
 class Implementations {
  public:
-  /// `all` holds null for those that this build lacks. The environment's `variable` may force one by name.
+  /// `all` holds null for implementations that this build lacks. The environment's `variable` may force one by name.
   /// `through_float` does the 16-bit cases that no other does.
   Implementations(std::string_view op, const char* variable, std::vector<const T*> all, const T& through_float)
       : op_(op), variable_(variable), all_(std::move(all)), through_float_(&through_float) {
@@ -33,23 +33,23 @@ class Implementations {
     return names;
   }
 
-  /// Forces one by name, in all cases that it supports; "" returns to the order. Throws Error for an unknown name.
+  /// Forces an implementation in all cases that it supports; "" returns to the order. Throws Error for an unknown name.
   void force(const std::string& name) {
     const T* const found = find(name);
     read_environment();
     forced_ = found;
   }
-  /// Null where none is.
+  /// Null if none is forced.
   [[nodiscard]] const T* forced() {
     read_environment();
     return forced_;
   }
 
-  /// The forced one, else the first: where all support every case.
+  /// The forced implementation, else the first; for ops where all support every case.
   [[nodiscard]] const T& preferred() { return forced() != nullptr ? *forced() : *all_.front(); }
 
-  /// The forced one if it supports the case, else the first that does. One that supports a 16-bit case in float32 only
-  /// is forced by way of float32.
+  /// The forced implementation if it supports the case, else the first that does. If the forced one supports a 16-bit
+  /// case in float32 only, `through_float` does it.
   template <class Case, class... More>
   const T& choose(const Case& wanted, More... more) {
     Case wide = wanted;
@@ -78,7 +78,7 @@ class Implementations {
     fail(op_, "implementation: expected one of {}, got {}", fmt::join(names(), ", "), name);
   }
 
-  /// At the first use, so that a wrong name is an error of the op and not of the program's start.
+  /// Runs at the first use, so that a wrong name is an error of the op and not of the program's start.
   void read_environment() {
     std::call_once(environment_is_read_, [this] {
       const char* const name = std::getenv(variable_);

@@ -1,6 +1,7 @@
 #include "train/evaluation_report.h"
 
 #include "core/error.h"
+#include "core/quoting.h"
 #include "data/json.h"
 #include "train/environment.h"
 
@@ -13,18 +14,6 @@ namespace norma::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// A field of a CSV file.
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) {
-    return text;
-  }
-  std::string quoted = "\"";
-  for (const char c : text) {
-    quoted += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return quoted + "\"";
-}
 
 Json number_or_null(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);

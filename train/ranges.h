@@ -11,31 +11,9 @@
 namespace norma::train::ranges {
 
 inline constexpr Range<int64_t> kImageSize{1, 8192};
-inline constexpr Range<int64_t> kCropPadding{0, 8192};
 inline constexpr Range<int64_t> kBatchSize{1, data::kMaxBatchSize};
 inline constexpr Range<int64_t> kEpochs{1, 1'000'000};
-inline constexpr Range<int64_t> kImages{0, 1'000'000'000'000};
-inline constexpr Range<int64_t> kAugRepeats{0, data::kMaxRepeats};
-inline constexpr Range<int64_t> kPatchSize{1, 1024};
-inline constexpr Range<double> kLayerScale{0, 1000};
-inline constexpr Range<double> kDropPath{.low = 0, .high = 1, .with_high = false};
 inline constexpr Range<double> kLr{.low = 0, .high = 1000, .with_low = false};
-inline constexpr Range<double> kWeightDecay{0, 1000};
-inline constexpr Range<double> kLayerDecay{.low = 0, .high = 1, .with_low = false};
-inline constexpr Range<int64_t> kGradAccumSteps{1, 65'536};
-inline constexpr Range<double> kMomentum{.low = 0, .high = 1, .with_high = false};
-inline constexpr Range<double> kBeta{.low = 0, .high = 1, .with_high = false};
-inline constexpr Range<double> kOptEps{.low = 0, .high = 1, .with_low = false};
-inline constexpr Range<double> kWarmupEpochs{0, 1'000'000};
-inline constexpr Range<double> kLrOrNone{0, 1000};
-inline constexpr Range<double> kCooldownEpochs{0, 1'000'000};
-inline constexpr Range<int64_t> kMilestone{1, 1'000'000};
-inline constexpr Range<double> kDecayEpochs{.low = 0, .high = 1'000'000, .with_low = false};
-inline constexpr Range<double> kDecayRate{.low = 0, .high = 1000, .with_low = false};
-inline constexpr Range<double> kSmoothing{.low = 0, .high = 1, .with_high = false};
-inline constexpr Range<double> kTargetThreshold{.low = 0, .high = 1, .with_high = false};
-inline constexpr Range<double> kClipGrad{0, 1'000'000'000};
-inline constexpr Range<double> kEmaDecay{.low = 0, .high = 1, .with_high = false};
 inline constexpr Range<uint64_t> kSeed{0, std::numeric_limits<uint64_t>::max()};
 
 inline constexpr Range<int64_t> kClasses{1, 1'000'000};

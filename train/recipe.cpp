@@ -6,8 +6,7 @@
 #include "nn/conv_factory.h"
 #include "nn/norm/factory.h"
 #include "train/augmentation.h"
-#include "train/ranges.h"
-#include "train/recipe_checks.h"
+#include "train/recipe_option.h"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -25,100 +24,18 @@ constexpr int64_t kPatchSize = 4;  ///< of ConvNeXt, where nothing else is said
 
 using Json = nlohmann::ordered_json;
 
-/// Calls visit(name, field) for every field, so that JSON, its inverse and differences() know the same ones.
-template <class R, class F>
-void for_each_field(R& recipe, F&& visit) {
-  visit("model", recipe.model);
-  visit("norm", recipe.norm);
-  visit("norm_policy", recipe.norm_policy);
-  visit("norm_policy_file", recipe.norm_policy_file);
-  visit("conv_layer", recipe.conv_layer);
-  visit("small_stem", recipe.small_stem);
-  visit("patch_size", recipe.patch_size);
-  visit("layer_scale", recipe.layer_scale);
-  visit("zero_init_last", recipe.zero_init_last);
-  visit("drop_path", recipe.drop_path);
-  visit("dataset", recipe.dataset);
-  visit("data_dir", recipe.data_dir);
-  visit("skip_bad_images", recipe.skip_bad_images);
-  visit("image_size", recipe.image_size);
-  visit("crop_padding", recipe.crop_padding);
-  visit("flip", recipe.flip);
-  visit("scale", recipe.scale);
-  visit("ratio", recipe.ratio);
-  visit("hflip", recipe.hflip);
-  visit("vflip", recipe.vflip);
-  visit("color_jitter", recipe.color_jitter);
-  visit("aa", recipe.aa);
-  visit("reprob", recipe.reprob);
-  visit("remode", recipe.remode);
-  visit("recount", recipe.recount);
-  visit("train_interpolation", recipe.train_interpolation);
-  visit("interpolation", recipe.interpolation);
-  visit("crop_pct", recipe.crop_pct);
-  visit("mixup", recipe.mixup);
-  visit("cutmix", recipe.cutmix);
-  visit("mixup_prob", recipe.mixup_prob);
-  visit("mixup_switch_prob", recipe.mixup_switch_prob);
-  visit("aug_repeats", recipe.aug_repeats);
-  visit("batch_size", recipe.batch_size);
-  visit("epochs", recipe.epochs);
-  visit("images", recipe.images);
-  visit("test_images", recipe.test_images);
-  visit("channels_last", recipe.channels_last);
-  visit("opt", recipe.opt);
-  visit("lr", recipe.lr);
-  visit("weight_decay", recipe.weight_decay);
-  visit("norm_weight_decay", recipe.norm_weight_decay);
-  visit("bias_weight_decay", recipe.bias_weight_decay);
-  visit("layer_decay", recipe.layer_decay);
-  visit("grad_accum_steps", recipe.grad_accum_steps);
-  visit("momentum", recipe.momentum);
-  visit("opt_betas", recipe.opt_betas);
-  visit("opt_eps", recipe.opt_eps);
-  visit("sched", recipe.sched);
-  visit("lr_base", recipe.lr_base);
-  visit("lr_base_size", recipe.lr_base_size);
-  visit("lr_base_scale", recipe.lr_base_scale);
-  visit("warmup_epochs", recipe.warmup_epochs);
-  visit("warmup_lr", recipe.warmup_lr);
-  visit("warmup_prefix", recipe.warmup_prefix);
-  visit("min_lr", recipe.min_lr);
-  visit("cooldown_epochs", recipe.cooldown_epochs);
-  visit("decay_epochs", recipe.decay_epochs);
-  visit("decay_milestones", recipe.decay_milestones);
-  visit("decay_rate", recipe.decay_rate);
-  visit("sched_on_updates", recipe.sched_on_updates);
-  visit("smoothing", recipe.smoothing);
-  visit("bce_loss", recipe.bce_loss);
-  visit("bce_target_thresh", recipe.bce_target_thresh);
-  visit("clip_grad", recipe.clip_grad);
-  visit("clip_mode", recipe.clip_mode);
-  visit("skip_nonfinite", recipe.skip_nonfinite);
-  visit("max_nonfinite", recipe.max_nonfinite);
-  visit("model_ema", recipe.model_ema);
-  visit("model_ema_decay", recipe.model_ema_decay);
-  visit("model_ema_warmup", recipe.model_ema_warmup);
-  visit("seed", recipe.seed);
-  visit("precision", recipe.precision);
-  visit("cast_policy", recipe.cast_policy);
-  visit("cast_policy_file", recipe.cast_policy_file);
-  visit("cast", recipe.cast);
-}
-
 template <class T>
-Json field_to_json(const T& value) {
+Json to_json_value(const T& value) {
   return value;
 }
 template <class T>
-Json field_to_json(const std::optional<T>& value) {
+Json to_json_value(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json fields_to_json(const Recipe& recipe) {
-  Json json;
-  for_each_field(recipe, [&](const char* name, const auto& field) { json[name] = field_to_json(field); });
-  return json;
+/// The key of a file's name.
+std::string file_key(const RecipeOption& option) {
+  return option.key + "_file";
 }
 
 /// The option, or what holds without it.
@@ -151,32 +68,20 @@ std::string norm_label(const std::string& norm, const Recipe& recipe) {
 }
 
 void check_recipe(const Recipe& recipe) {
-  check_known("model", recipe.model, models::model_names());
+  for (const RecipeOption& option : recipe_options()) {
+    option.check_value(recipe);
+  }
   if (!recipe.norm.empty()) {
     nn::parse_norm(recipe.norm);
   }
   policy_of(recipe);
   nn::check_conv_layer(recipe.conv_layer);
   precision_of(recipe);
-  check_known("dataset", recipe.dataset, data::dataset_names());
   check(recipe.dataset != "shapes" || recipe.data_dir.empty(), "train",
         "data-dir: expected none for dataset 'shapes', which is generated, got '{}'", recipe.data_dir);
-  check_range("train", "img-size", recipe.image_size, ranges::kImageSize);
-  check_range("train", "random-crop", recipe.crop_padding, ranges::kCropPadding);
   check(recipe.crop_padding <= recipe.image_size, "train", "random-crop: expected at most the {} of img-size, got {}",
         recipe.image_size, recipe.crop_padding);
   check_augmentation(recipe);
-  check_range("train", "batch-size", recipe.batch_size, ranges::kBatchSize);
-  check_range("train", "epochs", recipe.epochs, ranges::kEpochs);
-  check_range("train", "images", recipe.images, ranges::kImages);
-  check_range("train", "test-images", recipe.test_images, ranges::kImages);
-  if (recipe.patch_size) {
-    check_range("train", "patch-size", *recipe.patch_size, ranges::kPatchSize);
-  }
-  if (recipe.layer_scale) {
-    check_range("train", "layer-scale", *recipe.layer_scale, ranges::kLayerScale);
-  }
-  check_range("train", "drop-path", recipe.drop_path, ranges::kDropPath);
   const int64_t patch_size = patch_size_of(recipe).value_or(kPatchSize);
   const int64_t least = models::least_image_size(recipe.model, patch_size);
   check(recipe.image_size >= least, "train", "img-size: expected at least {} for {} with a patch-size of {}, got {}",
@@ -204,31 +109,32 @@ Recipe in_full_precision(const Recipe& recipe) {
 }
 
 std::string to_json(const Recipe& recipe) {
-  return data::json_text(fields_to_json(recipe));
+  Json json;
+  for (const RecipeOption& option : recipe_options()) {
+    json[option.key] = std::visit([&](const auto& field) { return to_json_value(recipe.*(field.at)); }, option.field);
+    if (const auto* file = std::get_if<FileField>(&option.field)) {
+      json[file_key(option)] = recipe.*(file->name);
+    }
+  }
+  return data::json_text(json);
 }
 
 Recipe recipe_from_json(const std::string& text, const std::string& where) {
   const nlohmann::json json = data::parse_json(where, "the recipe", text);
   check(json.is_object(), where, "expected a recipe, got {}", data::json_excerpt(json));
   Recipe recipe;
-  for_each_field(recipe, [&]<class T>(const char* name, T& field) {
-    if (json.contains(name)) {
-      field = data::json_as<T>(where, name, json[name]);
+  const auto read = [&]<class T>(const std::string& key, T& value) {
+    if (json.contains(key)) {
+      value = data::json_as<T>(where, key, json[key]);
     }
-  });
-  return recipe;
-}
-
-std::vector<std::string> differences(const Recipe& before, const Recipe& after) {
-  const Json a = fields_to_json(before);
-  const Json b = fields_to_json(after);
-  std::vector<std::string> lines;
-  for (const auto& [name, value] : a.items()) {
-    if (value != b[name]) {
-      lines.push_back(fmt::format("{} {} → {}", name, data::json_text(value), data::json_text(b[name])));
+  };
+  for (const RecipeOption& option : recipe_options()) {
+    std::visit([&](const auto& field) { read(option.key, recipe.*(field.at)); }, option.field);
+    if (const auto* file = std::get_if<FileField>(&option.field)) {
+      read(file_key(option), recipe.*(file->name));
     }
   }
-  return lines;
+  return recipe;
 }
 
 std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Split split) {

@@ -111,15 +111,17 @@ std::vector<std::string> clip_mode_names();
 
 /// Throws Error "train: name: expected …, got …" for the first value that makes no sense. Looks at no file.
 void check_recipe(const Recipe& recipe);
+/// The part of it that is about the optimizer, its schedule and the loss, but for single values.
+void check_optimisation(const Recipe& recipe);
 
 /// Throws Error for options that check_recipe() takes and a training run could only ignore or change: a clip_mode
 /// without clip_grad, warmup_lr without warmup_epochs, min_lr above base_lr(), a cool-down that leaves no step between
 /// it and the warm-up. Finished runs' recipes need not pass.
 void check_training(const Recipe& recipe);
 
-/// A line for each option that has another value than its default and no effect, since what it is for is off:
-/// "model-ema-decay has no effect without model-ema".
-std::vector<std::string> without_effect(const Recipe& recipe);
+/// A line for each option that has no effect, since what it is for is off, and that has another value than its default
+/// or is one of `given`: "model-ema-decay has no effect without model-ema".
+std::vector<std::string> without_effect(const Recipe& recipe, const std::vector<std::string>& given = {});
 
 /// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
 /// start values.
@@ -136,7 +138,7 @@ std::string norm_label(const std::string& norm, const Recipe& recipe);
 std::string to_json(const Recipe& recipe);
 Recipe recipe_from_json(const std::string& text, const std::string& where = "recipe");
 
-/// One difference per line, "lr 0.002 → 0.01"; for showing what changed.
+/// A line for each option that differs, "lr 0.002 → 0.01" or "patch-size none → 2".
 std::vector<std::string> differences(const Recipe& before, const Recipe& after);
 
 // --- what a recipe asks for ------------------------------------------------------------------------------------

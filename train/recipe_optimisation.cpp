@@ -1,5 +1,4 @@
 #include "core/error.h"
-#include "core/nearest_name.h"
 #include "models/parameter_depths.h"
 #include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
@@ -10,9 +9,7 @@
 #include "ops/loss/binary_cross_entropy.h"
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
-#include "train/ranges.h"
-#include "train/recipe.h"
-#include "train/recipe_checks.h"
+#include "train/recipe_option.h"
 
 #include <fmt/ranges.h>
 
@@ -51,39 +48,18 @@ bool has_end(const std::string& name) {
 }
 
 void check_schedule(const Recipe& recipe) {
-  check_known("schedule", recipe.sched, schedule_names());
-  check_range("train", "warmup-epochs", recipe.warmup_epochs, ranges::kWarmupEpochs);
-  if (recipe.warmup_lr) {
-    check_range("train", "warmup-lr", *recipe.warmup_lr, ranges::kLrOrNone);
-    check(recipe.sched != "onecycle", "train",
-          "warmup-lr: expected none with sched 'onecycle', which has its own, got {}", *recipe.warmup_lr);
-  }
+  check(!recipe.warmup_lr || recipe.sched != "onecycle", "train",
+        "warmup-lr: expected none with sched 'onecycle', which has its own, got {}", recipe.warmup_lr.value_or(0));
   check(!recipe.warmup_prefix || recipe.warmup_lr || is_timm_schedule(recipe.sched), "train",
         "warmup-prefix: expected a warmup-lr with it, got none");
-  check_range("train", "min-lr", recipe.min_lr, ranges::kLrOrNone);
-  check_range("train", "cooldown-epochs", recipe.cooldown_epochs, ranges::kCooldownEpochs);
   for (const auto& [name, value] : {std::pair("min-lr", recipe.min_lr), {"cooldown-epochs", recipe.cooldown_epochs}}) {
     check(value == 0 || has_end(recipe.sched), "train",
           "{}: expected 0 with sched '{}', which has no use for it, got {}", name, recipe.sched, value);
   }
-  check_range("train", "decay-epochs", recipe.decay_epochs, ranges::kDecayEpochs);
-  check_range("train", "decay-rate", recipe.decay_rate, ranges::kDecayRate);
   const std::vector<int64_t>& milestones = recipe.decay_milestones;
-  for (const int64_t milestone : milestones) {
-    check_range("train", "decay-milestones", milestone, ranges::kMilestone);
-  }
   check(!milestones.empty() && std::is_sorted(milestones.begin(), milestones.end(), std::less_equal<>()), "train",
         "decay-milestones: expected epochs, each later than the one before, got {}",
         milestones.empty() ? "none" : fmt::format("{}", fmt::join(milestones, ", ")));
-}
-
-void check_learning_rate(const Recipe& recipe) {
-  check_range("train", "lr", recipe.lr, ranges::kLr);
-  check_range("train", "lr-base", recipe.lr_base, ranges::kLrOrNone);
-  check_range("train", "lr-base-size", recipe.lr_base_size, ranges::kBatchSize);
-  const std::string& scale = recipe.lr_base_scale;
-  check(scale.empty() || scale == "linear" || scale == "sqrt", "train",
-        "lr-base-scale: expected linear or sqrt, got '{}'", scale);
 }
 
 /// `epochs`: how long the run is.
@@ -101,14 +77,9 @@ void check_averages(const Recipe& recipe) {
         "opt-betas: expected none with opt '{}', which has no use for them, got {}", recipe.opt,
         fmt::join(betas, ", "));
   check(betas.empty() || betas.size() == 2, "train", "opt-betas: expected two numbers, got {}", betas.size());
-  for (const double beta : betas) {
-    check_range("train", "opt-betas", beta, ranges::kBeta);
-  }
-  if (recipe.opt_eps) {
-    check_range("train", "opt-eps", *recipe.opt_eps, ranges::kOptEps);
-    check(has_betas || recipe.opt == "rmsproptf", "train",
-          "opt-eps: expected none with opt '{}', which has no use for it, got {}", recipe.opt, *recipe.opt_eps);
-  }
+  check(!recipe.opt_eps || has_betas || recipe.opt == "rmsproptf", "train",
+        "opt-eps: expected none with opt '{}', which has no use for it, got {}", recipe.opt,
+        recipe.opt_eps.value_or(0));
 }
 
 /// The factor on a parameter's learning rate: layer_decay for each step of depth from the head; empty: 1 for all.
@@ -140,30 +111,14 @@ std::vector<std::string> clip_mode_names() {
   return {"norm", "value", "agc"};
 }
 
-void check_known(std::string_view kind, const std::string& name, const std::vector<std::string>& known) {
-  check(std::find(known.begin(), known.end(), name) != known.end(), "train", "{}", unknown_name(kind, name, known));
-}
-
 void check_optimisation(const Recipe& recipe) {
-  check_known("optimizer", recipe.opt, optimizer_names());
-  check_learning_rate(recipe);
-  check_range("train", "weight-decay", recipe.weight_decay, ranges::kWeightDecay);
-  check_range("train", "norm-weight-decay", recipe.norm_weight_decay, ranges::kWeightDecay);
-  check_range("train", "bias-weight-decay", recipe.bias_weight_decay, ranges::kWeightDecay);
-  check_range("train", "layer-decay", recipe.layer_decay, ranges::kLayerDecay);
-  check_range("train", "grad-accum-steps", recipe.grad_accum_steps, ranges::kGradAccumSteps);
-  check_range("train", "momentum", recipe.momentum, ranges::kMomentum);
+  const std::string& scale = recipe.lr_base_scale;
+  check(scale.empty() || scale == "linear" || scale == "sqrt", "train",
+        "lr-base-scale: expected linear or sqrt, got '{}'", scale);
   check_averages(recipe);
   check_schedule(recipe);
-  check_range("train", "smoothing", recipe.smoothing, ranges::kSmoothing);
-  if (recipe.bce_target_thresh) {
-    check_range("train", "bce-target-thresh", *recipe.bce_target_thresh, ranges::kTargetThreshold);
-    check(recipe.bce_loss, "train", "bce-target-thresh: expected bce-loss with it, got none");
-  }
-  check_range("train", "clip-grad", recipe.clip_grad, ranges::kClipGrad);
-  check_known("clip mode", recipe.clip_mode, clip_mode_names());
-  check_range("train", "max-nonfinite", recipe.max_nonfinite, ranges::kSteps);
-  check_range("train", "model-ema-decay", recipe.model_ema_decay, ranges::kEmaDecay);
+  check(!recipe.bce_target_thresh || recipe.bce_loss, "train",
+        "bce-target-thresh: expected bce-loss with it, got none");
 }
 
 void check_training(const Recipe& recipe) {
@@ -202,7 +157,7 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Mo
     options.eps = recipe.opt_eps.value_or(options.eps);
     return std::make_unique<nn::RmsPropTf>(std::move(groups), options);
   }
-  check_known("optimizer", recipe.opt, optimizer_names());
+  recipe_option("opt").check_value(recipe);
   return std::make_unique<nn::Sgd>(
       std::move(groups), nn::SgdOptions{.lr = lr, .momentum = recipe.momentum, .nesterov = recipe.opt == "nesterov"});
 }
@@ -231,7 +186,7 @@ void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Opt
   } else if (recipe.clip_mode == "value") {
     nn::clip_gradients_by_value(optimizer.parameters(), limit);
   } else {
-    check_known("clip mode", recipe.clip_mode, clip_mode_names());
+    recipe_option("clip-mode").check_value(recipe);
     Tensors parameters = model.parameters();
     parameters.resize(parameters.size() - std::min(parameters.size(), size_t{2}));
     nn::clip_gradients_adaptively(parameters, {.factor = limit});
@@ -299,7 +254,7 @@ Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_
     }
     curve = nn::step_schedule(options);
   } else {
-    check_known("schedule", recipe.sched, schedule_names());
+    recipe_option("sched").check_value(recipe);
     curve = nn::constant_schedule();
   }
   return {.lr = as_timm ? nn::warmup_schedule(std::move(curve), warmup) : with_warmup(std::move(curve), warmup_steps),

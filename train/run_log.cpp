@@ -2,16 +2,13 @@
 
 #include "core/error.h"
 #include "data/json.h"
+#include "nn/norm/norm.h"
 #include "train/output.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace norma::train {
@@ -21,8 +18,6 @@ namespace {
 constexpr const char* kMetricsName = "metrics.csv";
 constexpr const char* kSummaryName = "summary.csv";
 constexpr const char* kJsonName = "log.jsonl";
-constexpr std::string_view kEpochType = "epoch";
-constexpr std::string_view kSummaryHeader = "epoch,train_loss,eval_loss,eval_top1,eval_top5,lr";
 
 /// Another program's file of that name stays: timm's have the same first line, so that a metrics.csv beside it tells.
 void check_own(const std::filesystem::path& folder, const char* name) {
@@ -30,36 +25,22 @@ void check_own(const std::filesystem::path& folder, const char* name) {
         "'{}' is not the log of a run of Norma: remove it, or choose another output folder", (folder / name).string());
 }
 
-/// What of an earlier run's logs counts.
-struct Kept {
-  std::filesystem::path folder;
-  int64_t last_step = 0;
-  int64_t epochs = 0;
-  int64_t last_step_of_epochs = 0;  ///< at most, where the last epoch may be cut short
-};
-
-/// metrics.csv gets its row last. Where that of the last step is missing, the others' are written again.
-Kept kept_of(const RunLogOptions& options, bool has_last_step) {
-  if (options.last_step == 0) {
-    return {};
-  }
-  Kept kept{.folder = options.earlier, .last_step = options.last_step - (has_last_step ? 0 : 1)};
-  kept.epochs = kept.last_step / options.steps_per_epoch;
-  if (options.ended && has_last_step && kept.last_step % options.steps_per_epoch != 0) {
-    ++kept.epochs;
-  }
-  kept.last_step_of_epochs = kept.epochs * options.steps_per_epoch;
-  return kept;
+int64_t first_number(const std::string& row) {
+  return std::strtoll(row.c_str(), nullptr, 10);
 }
 
-std::vector<std::string> summary_rows(const Kept& kept) {
-  std::vector<std::string> rows{std::string(kSummaryHeader)};
-  const std::vector<std::string> lines =
-      kept.epochs > 0 ? whole_lines("train", kept.folder / kSummaryName) : std::vector<std::string>();
-  const auto commas = std::count(kSummaryHeader.begin(), kSummaryHeader.end(), ',');
+bool has_test_figures(const std::string& row) {
+  return !row.ends_with(",");
+}
+
+/// The header of a CSV file, and the rows that an earlier one has up to the first that is cut or does not count.
+std::vector<std::string> csv_rows(std::string_view op, const std::filesystem::path& earlier, const std::string& header,
+                                  const std::function<bool(const std::string& row)>& counts) {
+  std::vector<std::string> rows{header};
+  const auto commas = std::count(header.begin(), header.end(), ',');
+  const std::vector<std::string> lines = whole_lines(op, earlier);
   for (size_t i = 1; i < lines.size(); ++i) {
-    const bool whole = std::count(lines[i].begin(), lines[i].end(), ',') == commas;
-    if (!whole || std::strtoll(lines[i].c_str(), nullptr, 10) >= kept.epochs) {
+    if (std::count(lines[i].begin(), lines[i].end(), ',') != commas || !counts(lines[i])) {
       break;
     }
     rows.push_back(lines[i]);
@@ -67,20 +48,18 @@ std::vector<std::string> summary_rows(const Kept& kept) {
   return rows;
 }
 
-std::vector<std::string> json_lines(const Kept& kept) {
+/// The lines of an earlier log.jsonl up to a step, those of epochs up to another one.
+std::vector<std::string> json_lines(const std::filesystem::path& earlier, int64_t last_step, int64_t last_epoch_step) {
   std::vector<std::string> lines;
-  if (kept.last_step == 0) {
-    return lines;
-  }
-  for (const std::string& line : whole_lines("train", kept.folder / kJsonName)) {
+  for (const std::string& line : whole_lines("train", earlier)) {
     try {
       const nlohmann::json object = data::parse_json("train", kJsonName, line);
       const auto step = data::json_field<int64_t>("train", object, "step");
-      if (step > kept.last_step) {
+      if (step > last_step) {
         break;
       }
       // A run that ended inside an epoch, and goes on as a longer one, writes that epoch again.
-      if (data::json_field<std::string>("train", object, "type") == kEpochType && step > kept.last_step_of_epochs) {
+      if (data::json_field<std::string>("train", object, "type") == "epoch" && step > last_epoch_step) {
         continue;
       }
     } catch (const Error&) {
@@ -91,109 +70,109 @@ std::vector<std::string> json_lines(const Kept& kept) {
   return lines;
 }
 
-std::string csv(const std::optional<double>& value) {
-  return value ? fmt::format("{}", *value) : "";
-}
-
-std::string to_row(const EpochSummary& epoch) {
-  return fmt::format("{},{},{},{},{},{}", epoch.epoch, std::isnan(epoch.train_loss) ? "" : csv(epoch.train_loss),
-                     csv(epoch.eval_loss), csv(epoch.eval_top1), csv(epoch.eval_top5), epoch.lr);
-}
-
-using Fields = std::vector<std::pair<std::string_view, std::optional<double>>>;
-
-/// JSON has no NaN and no infinities. Fields without a value are left out.
-std::string to_object(std::string_view type, int64_t step, const Fields& fields) {
-  std::string text = fmt::format(R"({{"type": "{}", "step": {})", type, step);
-  for (const auto& [name, value] : fields) {
-    if (value) {
-      text += fmt::format(R"(, "{}": {})", name, std::isfinite(*value) ? fmt::format("{}", *value) : "null");
-    }
-  }
-  return text + "}";
-}
-
-std::string to_object(const Metrics& metrics) {
-  return to_object(
-      "metrics", metrics.step,
-      {{"epoch", metrics.epoch},
-       {"images", static_cast<double>(metrics.images)},
-       {"lr", metrics.lr},
-       {"loss", metrics.loss},
-       {"images_per_second", metrics.images_per_second},
-       {"test_loss", metrics.test_loss},
-       {"test_accuracy", metrics.test_accuracy},
-       {"ema_test_loss", metrics.ema_test_loss},
-       {"ema_test_accuracy", metrics.ema_test_accuracy},
-       {"left_out", metrics.left_out ? std::optional(static_cast<double>(*metrics.left_out)) : std::nullopt}});
-}
-
-std::string to_object(const EpochSummary& epoch) {
-  return to_object(kEpochType, epoch.step,
-                   {{"epoch", static_cast<double>(epoch.epoch + 1)},  // epochs done, as in the other rows
-                    {"train_loss", epoch.train_loss},
-                    {"eval_loss", epoch.eval_loss},
-                    {"eval_top1", epoch.eval_top1},
-                    {"eval_top5", epoch.eval_top5},
-                    {"lr", epoch.lr}});
-}
-
 }  // namespace
 
 bool has_finished_epoch(const std::filesystem::path& folder) {
   const std::vector<std::string> summary = whole_lines("train", folder / kSummaryName);
-  return (summary.size() > 1 && summary.front() == kSummaryHeader) || has_finished_epoch_row(folder / kMetricsName);
+  if (summary.size() > 1 && summary.front() == csv_header(epoch_columns())) {
+    return true;
+  }
+  const std::vector<std::string> metrics = whole_lines("metrics", folder / kMetricsName);
+  if (metrics.empty() || !metrics.front().starts_with(csv_header(metrics_columns(false)))) {
+    return false;
+  }
+  return std::any_of(metrics.begin() + 1, metrics.end(), [](const std::string& row) {
+    const size_t comma = row.find(',');
+    return comma != std::string::npos && (std::strtod(row.c_str() + comma + 1, nullptr) >= 1 || has_test_figures(row));
+  });
 }
 
-RunLog::RunLog(const RunLogOptions& options) {
+RunLog::RunLog(const RunLogOptions& options)
+    : folder_(options.folder),
+      columns_(metrics_columns(options.averaged_weights)),
+      tensorboard_(options.tensorboard),
+      events_from_(options.last_step == 0 ? 0 : options.last_step + 1) {
   const bool goes_on = options.last_step > 0;
-  const bool json = options.json || (goes_on && path_exists("train", options.earlier / kJsonName));
-  check_own(options.folder, kSummaryName);
-  if (json || path_exists("train", options.folder / kJsonName)) {
-    check_own(options.folder, kJsonName);
+  const auto earlier = [&](const char* name) { return goes_on ? options.earlier / name : std::filesystem::path(); };
+  const bool json = options.json || (goes_on && path_exists("train", earlier(kJsonName)));
+  check_own(folder_, kSummaryName);
+  if (json || path_exists("train", folder_ / kJsonName)) {
+    check_own(folder_, kJsonName);
   }
   std::error_code none;
   const std::filesystem::path from = options.earlier.empty() ? "." : options.earlier;
-  if (!goes_on || !std::filesystem::equivalent(from, options.folder, none)) {
-    check(!has_finished_epoch(options.folder), "train",
+  if (!goes_on || !std::filesystem::equivalent(from, folder_, none)) {
+    check(!has_finished_epoch(folder_), "train",
           "'{}' holds the logs of another run, which has finished an epoch: choose another output folder",
-          options.folder.string());
+          folder_.string());
   }
-  EarlierRows earlier;
-  if (goes_on) {
-    earlier = {.file = options.earlier / kMetricsName, .last_step = options.last_step, .evaluated = options.evaluated};
+  const std::filesystem::path metrics_file = folder_ / kMetricsName;
+  check_replaceable("metrics", metrics_file, "the log of a training run", [](std::string_view beginning) {
+    return beginning.starts_with(csv_header(metrics_columns(false)) + "\n") ||
+           beginning.starts_with(csv_header(metrics_columns(true)) + "\n");
+  });
+  const std::vector<std::string> rows =
+      csv_rows("metrics", earlier(kMetricsName), csv_header(columns_), [&](const std::string& row) {
+        const int64_t step = first_number(row);
+        return step < options.last_step || (step == options.last_step && (!options.evaluated || has_test_figures(row)));
+      });
+  has_last_step_ = rows.size() > 1 && first_number(rows.back()) == options.last_step;
+  metrics_.emplace("metrics", metrics_file, rows);
+
+  // metrics.csv gets its row last. Where that of the last step is missing, the others' are written again.
+  const int64_t last_step = options.last_step - (goes_on && !has_last_step_ ? 1 : 0);
+  int64_t epochs = last_step / options.steps_per_epoch;
+  if (options.ended && has_last_step_ && last_step % options.steps_per_epoch != 0) {
+    ++epochs;
   }
-  metrics_.emplace(options.folder / kMetricsName, earlier, options.columns);
-  const Kept kept = kept_of(options, metrics_->has_last_step());
-  summary_.emplace("train", options.folder / kSummaryName, summary_rows(kept));
+  summary_.emplace("train", folder_ / kSummaryName,
+                   csv_rows("train", earlier(kSummaryName), csv_header(epoch_columns()),
+                            [&](const std::string& row) { return first_number(row) < epochs; }));
   if (json) {
-    json_.emplace("train", options.folder / kJsonName, json_lines(kept));
+    json_.emplace("train", folder_ / kJsonName,
+                  json_lines(earlier(kJsonName), last_step, epochs * options.steps_per_epoch));
   } else {  // of a run that ended before its first checkpoint; resuming would go on with it
-    std::filesystem::remove(options.folder / kJsonName, none);
+    std::filesystem::remove(folder_ / kJsonName, none);
   }
 }
 
-void RunLog::write(const Metrics& metrics, const std::optional<EpochSummary>& epoch,
-                   const std::function<void()>& before_file) {
-  const auto enter = [&] {
+void RunLog::write(const LogRow& row, const std::function<void()>& before_file) {
+  const auto add = [&](std::optional<LogFile>& file, const std::string& line) {
     if (before_file) {
       before_file();
     }
+    file->add(line);
   };
-  if (epoch) {
-    enter();
-    summary_->add(to_row(*epoch));
+  if (row.epoch_loss) {
+    add(summary_, csv_line(epoch_columns(), row));
   }
   if (json_) {
-    enter();
-    json_->add(to_object(metrics));
-    if (epoch) {
-      enter();
-      json_->add(to_object(*epoch));
+    add(json_, metrics_json(row));
+    if (row.epoch_loss) {
+      add(json_, epoch_json(row));
     }
   }
-  enter();
-  metrics_->write(metrics);
+  add(metrics_, csv_line(columns_, row));
+  if (tensorboard_ != nullptr) {
+    write_event(row);
+  }
+}
+
+void RunLog::write_event(const LogRow& row) {
+  if (!events_) {
+    events_.emplace(folder_, events_from_);
+  }
+  events_->add_scalars(row.step, curve_points(row));
+  if (!row.test.complete) {
+    return;
+  }
+  for (const auto& [path, module] : tensorboard_->named_modules()) {
+    if (dynamic_cast<const nn::Norm*>(module) != nullptr) {
+      for (const auto& [name, x] : module->named_parameters()) {
+        events_->add_histogram(row.step, "norm/" + path + "." + name, x.to_vector<float>());
+      }
+    }
+  }
 }
 
 }  // namespace norma::train

@@ -40,8 +40,8 @@ class CachingCpuAllocator final : public CountingAllocator {
   CachingCpuAllocator() {
 #ifdef M_MMAP_THRESHOLD
     if (arena_.capacity() == 0) {
-      // Left alone, the C library's threshold grows with what is freed, and large blocks stay in its heap: what a run
-      // that did not fit leaves free would not serve the next one.
+      // By itself the C library raises its threshold with what is freed and keeps large blocks in its heap. The memory
+      // of a run that did not fit would then not serve the next one.
       mallopt(M_MMAP_THRESHOLD, kLargeBlock);
     }
 #endif
@@ -92,7 +92,7 @@ class CachingCpuAllocator final : public CountingAllocator {
   }
 
  private:
-  // Where there is no room to note a block, it goes back to the system: destructors come here, and must not throw.
+  // If there is no room to note a block, it goes back to the system: destructors come here, and must not throw.
   void keep(void* pointer, size_t size) {
     try {
       cache_[size].push_back(pointer);
@@ -125,8 +125,8 @@ class CachingCpuAllocator final : public CountingAllocator {
     return pointer;
   }
 
-  // The system promises more memory than it has, and ends the process when the pages are written: so it is asked
-  // before. What it has left is looked up once in a while, as that takes some 50 µs.
+  // Linux promises more memory than it has and ends the process when the pages are written, so this asks first. It
+  // looks up the memory left only now and then, as that takes some 50 µs.
   bool system_has(size_t growth) {
     constexpr size_t kBetweenLooks = size_t{256} << 20U;
     if (growth > left_) {
@@ -192,7 +192,7 @@ class CachingCpuAllocator final : public CountingAllocator {
 
   const size_t memory_ = physical_memory();
   Arena arena_{memory_};
-  size_t left_ = 0;                             // of what the system had at the last look
+  size_t left_ = 0;                             // bytes taken to be left, until the next look
   std::map<size_t, std::vector<void*>> cache_;  // free blocks from outside the arena, by size
   std::unordered_map<void*, size_t> sizes_;     // of every block in use, and of those in cache_
 };

@@ -47,7 +47,7 @@ void* Arena::allocate(size_t size) {
   }
   const size_t offset = fit->second;
   const FreeBlock block = take(free_.find(offset));
-  // What was used before is taken to lie at the front, as the first pages written do.
+  // The bytes used before are taken to lie at the front, as the first pages written do.
   const size_t again = std::min(size, block.used);
   reserved_ += size - again;
   if (block.size > size) {
@@ -100,7 +100,7 @@ void Arena::release_free_pages() {
 
 void Arena::protect(bool inaccessible) {
   if (capacity_ != 0 && mprotect(base_, capacity_, inaccessible ? PROT_NONE : PROT_READ | PROT_WRITE) != 0) {
-    // Half open memory would hide what it is there to show.
+    // Half-open memory would hide the faults that it is there to show.
     std::perror("norma: mprotect");
     std::abort();
   }

@@ -20,9 +20,9 @@ class Arena {
   /// The smallest free block that holds `size` bytes (a multiple of kAlignment), the lowest of several; nullptr where
   /// there is none.
   void* allocate(size_t size);
-  /// By how much allocate(size) would raise reserved(): pages that the system has still to give.
+  /// The bytes by which allocate(size) would raise reserved(): pages that the system has yet to give.
   [[nodiscard]] size_t growth_of(size_t size) const;
-  /// A block of allocate() with its size.
+  /// Takes back a block of allocate(size).
   void deallocate(void* pointer, size_t size);
   [[nodiscard]] bool owns(const void* pointer) const {
     const auto* p = static_cast<const std::byte*>(pointer);
@@ -34,13 +34,13 @@ class Arena {
   void release_free_pages();
   /// Makes all pages inaccessible, or readable and writable again, as at first.
   void protect(bool inaccessible);
-  /// Bytes that were handed out at least once since their pages were given back, at most.
+  /// An upper bound of the bytes that were handed out since their pages were last given back.
   [[nodiscard]] size_t reserved() const { return reserved_; }
 
  private:
   struct FreeBlock {
     size_t size;
-    size_t used;  ///< of them handed out before, so that their pages are there
+    size_t used;  ///< bytes of it that were handed out before: their pages are there
   };
   using FreeBlocks = std::map<size_t, FreeBlock>;  // by offset
 

@@ -27,14 +27,14 @@ std::optional<size_t> number_of(const std::filesystem::path& file, std::string_v
   return {};
 }
 
-/// The number that is all of a file; none for "max".
+/// The number in a file that holds nothing else; none for "max".
 std::optional<size_t> number_in(const std::filesystem::path& file) {
   std::ifstream in(file);
   size_t value = 0;
   return in >> value ? std::optional(value) : std::nullopt;
 }
 
-/// How the two versions of control groups name their files.
+/// The file names of one of the two versions of control groups.
 struct Names {
   const char* limit;
   const char* usage;
@@ -47,7 +47,7 @@ constexpr Names kVersion2 = {.limit = "memory.max",
                              .usage = "memory.current",
                              .droppable = {"inactive_file", "active_file", "slab_reclaimable"}};
 
-/// What the group at `path` below `top`, and those that it lies in, leave.
+/// The bytes that the group at `path` below `top`, and the groups around it, leave.
 size_t left_in_groups(const std::filesystem::path& top, const std::string& path, const Names& names) {
   size_t left = SIZE_MAX;
   std::filesystem::path relative = std::filesystem::path(path).relative_path();

@@ -20,7 +20,7 @@ void convert_number(To& to, From value) {
   }
 }
 
-/// A run of elements: strides in elements, any dtypes.
+/// Converts a run of elements: strides in elements, any dtypes.
 using ConvertRun = void (*)(void* dst, int64_t dst_stride, const void* src, int64_t src_stride, int64_t count);
 
 template <class To, class From>

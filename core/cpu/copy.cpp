@@ -23,7 +23,7 @@ int64_t transposed_axis(const StridedLoop<2>& loop) {
 template <class T>
 using AnyElement [[gnu::may_alias]] = T;
 
-/// Moves elements as words of their size: what they mean does not matter.
+/// Moves elements as words of their size, since their meaning does not matter.
 template <class Word>
 void move_elements(const StridedLoop<2>& loop, void* dst, const void* src) {
   auto* to = static_cast<Word*>(dst);

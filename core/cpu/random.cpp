@@ -7,7 +7,7 @@
 namespace norma::kernels {
 namespace {
 
-/// Fills x with numbers that `make` makes `PerCounter` at a time from one of the stream's.
+/// Fills x with numbers; `make` makes `PerCounter` of them from each number of the stream.
 template <class T, size_t PerCounter, class F>
 void fill_random(T* x, int64_t count, RandomStream stream, F&& make) {
   const int64_t counters = (count + int64_t{PerCounter} - 1) / int64_t{PerCounter};

@@ -52,7 +52,7 @@ class Scratch {
     all.used += bytes;
     return result;
   }
-  /// The same, all 0.
+  /// As take(), all 0.
   template <class T>
   T* zeros(int64_t count) {
     T* result = take<T>(count);
@@ -74,7 +74,7 @@ class Scratch {
   };
   struct Arena {
     std::vector<Block> blocks;
-    size_t block = 0;  ///< in use, with `used` bytes of it
+    size_t block = 0;  ///< the block in use, with `used` bytes of it
     size_t used = 0;
   };
   static Arena& arena() {

@@ -77,7 +77,7 @@ HWY_INLINE void copy_block(Plane<T> plane, int64_t row, int64_t column) {
   }
 }
 
-/// The same for what is left over, one by one.
+/// Copies the numbers that the blocks leave over, one by one.
 template <class T>
 HWY_INLINE void copy_numbers(Plane<T> plane, int64_t first_row, int64_t last_row, int64_t first_column,
                              int64_t last_column) {

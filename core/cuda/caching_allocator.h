@@ -11,15 +11,15 @@
 
 namespace norma::cuda {
 
-/// Where a CachingAllocator takes its memory from: cudaMalloc, or a stand-in in tests. Both calls are slow, and
-/// give_back() waits for all work on the device.
+/// The source of a CachingAllocator's memory: cudaMalloc, or a stand-in in tests. Both calls are slow, and give_back()
+/// waits for all work on the device.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  /// nullptr where there is not so much left.
+  /// nullptr where there is not enough left.
   virtual void* take(size_t bytes) = 0;
   virtual void give_back(void* pointer) = 0;
-  /// For the error where there is none: "the device has 150.0 GB, 1.2 GB of it free".
+  /// The part of the error that describes the device: "the device has 150.0 GB, 1.2 GB of it free".
   [[nodiscard]] virtual std::string text() const = 0;
 };
 
@@ -35,7 +35,7 @@ class DeviceMemory {
 class CachingAllocator final : public CountingAllocator {
  public:
   explicit CachingAllocator(DeviceMemory& memory) : memory_(&memory) {}
-  /// Segments that are still there belong to the memory, which outlives this.
+  /// Keeps its segments: they belong to the memory, which outlives this.
   ~CachingAllocator() override = default;
 
   void* allocate(size_t bytes) override;
@@ -44,14 +44,14 @@ class CachingAllocator final : public CountingAllocator {
 
  private:
   struct Block;
-  /// Free pieces: the smallest that holds a size, the lowest address first.
+  /// Orders free pieces by size, then by address: the first that fits is the smallest.
   struct BySize {
     bool operator()(const Block* a, const Block* b) const;
   };
   struct Pool {
     std::set<Block*, BySize> free;
   };
-  /// A piece of a segment. Those of one segment are a chain in the order of their addresses.
+  /// A piece of a segment. The pieces of one segment are a chain in the order of their addresses.
   struct Block {
     std::byte* start = nullptr;
     size_t size = 0;

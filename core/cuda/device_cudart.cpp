@@ -22,7 +22,7 @@ class GpuMemory final : public DeviceMemory {
     void* pointer = nullptr;
     const cudaError_t result = cudaMalloc(&pointer, bytes);
     if (result == cudaErrorMemoryAllocation) {
-      (void)cudaGetLastError();  // it is not to be found by the next check
+      (void)cudaGetLastError();  // clears the error for the next check
       return nullptr;
     }
     check(result, "cudaMalloc");
@@ -129,7 +129,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// How many devices there are, or why there is none.
+/// The number of devices, or the reason why there is none.
 struct Count {
   int devices = 0;
   std::string reason;

@@ -151,7 +151,7 @@ std::vector<CudnnDescriptor> configurations(const CudnnDescriptor& graph, cudnnB
                                             const PlanTarget& target) {
   CudnnDescriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  if (target.handle() == nullptr) {  // else the graph has it
+  if (target.handle() == nullptr) {  // else the graph has the handle
     target.put(heuristic, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP);
   }
   if (!heuristic.try_finalize()) {
@@ -168,7 +168,7 @@ std::vector<CudnnDescriptor> configurations(const CudnnDescriptor& graph, cudnnB
   return found;
 }
 
-/// What an engine does to the numbers, and when it is compiled.
+/// cuDNN's notes on an engine: what it does to the numbers, and when it is compiled.
 struct Notes {
   std::vector<cudnnBackendNumericalNote_t> numerical;
   bool compiled_at_use = false;
@@ -197,7 +197,7 @@ bool keeps_rules(const Notes& notes, DType dtype, const PlanRules& rules) {
          !(dtype == DType::float32 && !rules.tf32 && loses_digits);
 }
 
-/// Nothing where cuDNN refuses it after all, or it wants too much memory.
+/// The finished plan; none where cuDNN refuses it after all, or it wants too much memory.
 std::optional<GraphPlan> finished(CudnnDescriptor& configuration, const PlanRules& rules, const PlanTarget& target) {
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);

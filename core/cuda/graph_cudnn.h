@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-// cuDNN's graph API with owners for its descriptors, and an Error for what fails.
+// cuDNN's graph API with owners for its descriptors, and an Error for each failure.
 
 namespace norma::cuda {
 
@@ -47,14 +47,14 @@ class CudnnDescriptor {
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value) {
     return set(name, value.get());
   }
-  /// Addresses in the device's memory.
+  /// Sets addresses in the device's memory.
   CudnnDescriptor& set_pointers(cudnnBackendAttributeName_t name, const std::vector<void*>& pointers) {
     set_values(name, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(pointers.size()), pointers.data());
     return *this;
   }
   /// Throws Error where cuDNN refuses the descriptor.
   CudnnDescriptor& finalize();
-  /// False in place of the Error.
+  /// As finalize(), but returns false in place of the Error.
   [[nodiscard]] bool try_finalize();
 
   [[nodiscard]] int64_t get_integer(cudnnBackendAttributeName_t name) const;
@@ -109,7 +109,7 @@ constexpr cudnnBackendAttributeType_t CudnnDescriptor::type_of() {
     return CUDNN_TYPE_BEHAVIOR_NOTE;
 }
 
-/// What plans are made for: this device, or one that is known by its properties alone.
+/// The device that plans are made for: this machine's, or one that is known by its properties alone.
 class PlanTarget {
  public:
   /// Device 0, with its cuDNN handle, whose work goes to current_stream(). Made at the first use.
@@ -118,7 +118,7 @@ class PlanTarget {
   /// writes them.
   static PlanTarget from_properties(const std::string& json);
 
-  /// Sets it on a heuristic or a plan.
+  /// Sets this device on a heuristic or a plan.
   void put(CudnnDescriptor& on, cudnnBackendAttributeName_t handle, cudnnBackendAttributeName_t properties) const;
   [[nodiscard]] cudnnHandle_t handle() const { return handle_; }
 
@@ -130,7 +130,7 @@ class PlanTarget {
   std::vector<CudnnDescriptor> properties_;  // one, without a handle
 };
 
-/// Which ways of computing a graph are taken.
+/// The rules that a plan must keep.
 struct PlanRules {
   bool tf32 = false;  ///< float32 products may lose digits to tensor cores
   /// The most that a plan may want. Strict float32 in channels_last is transposed: 514 MB for 1x1 convolutions of
@@ -144,7 +144,7 @@ struct PlanRules {
 struct GraphPlan {
   CudnnDescriptor plan;
   int64_t workspace_bytes = 0;
-  std::vector<CudnnDescriptor> kept;  ///< what the plan refers to
+  std::vector<CudnnDescriptor> kept;  ///< the descriptors that the plan refers to
 };
 
 /// The first plan, in the order of cuDNN's heuristics, that keeps the rules: the same numbers on each run, and float32

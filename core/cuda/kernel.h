@@ -2,9 +2,9 @@
 
 // All that a kernel may use of CUDA: where its thread stands, shared memory, shuffles, barriers, and how it is
 // launched. Files with kernels include this. CMake has each of them compiled twice: by nvcc for the device cuda, and by
-// the host's compiler for the device cuda-emulated, where fibers stand for threads.
-// Kernels and what launches them lie in the namespace NORMA_BACKEND, which is another one each time. What the two
-// compilers have different is in kernel_nvcc.h and kernel_emulated.h, under the same names.
+// the host's compiler for the device cuda-emulated, where fibers stand for threads. Kernels and their launchers lie in
+// the namespace NORMA_BACKEND, which is another one each time. kernel_nvcc.h and kernel_emulated.h define what differs,
+// under the same names.
 //
 //   namespace norma::kernels::NORMA_BACKEND {
 //   template <class T>
@@ -59,7 +59,7 @@ inline void copy_to_host(void* host, const void* device, size_t bytes) {
   device_functions.table("launch", kThisDevice).to_host(host, device, bytes);
 }
 
-/// Threads of each of these blocks: no more than there is work for.
+/// Threads of each block of such a loop: no more than there is work for.
 inline int threads_for(int64_t count, int most) {
   const int64_t wanted = ceil_div(count, kWarp) * kWarp;
   return wanted < kWarp ? kWarp : wanted < most ? static_cast<int>(wanted) : most;
@@ -76,7 +76,7 @@ class DeviceBuffer {
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
-  /// For kernels.
+  /// The address, for kernels.
   [[nodiscard]] T* data() const { return data_; }
 
  private:

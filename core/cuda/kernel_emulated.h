@@ -1,6 +1,6 @@
 #pragma once
 
-// What core/cuda/kernel.h has of CUDA where the host's compiler compiles for the device cuda-emulated.
+// The part of core/cuda/kernel.h that the host's compiler compiles, for the device cuda-emulated.
 
 #include "core/cuda/warp.h"
 #include "core/device.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// What core/cuda/kernel.h has of CUDA where nvcc compiles for the device cuda.
+// The part of core/cuda/kernel.h that nvcc compiles, for the device cuda.
 
 #include "core/cuda/runtime.h"
 #include "core/cuda/warp.h"
@@ -60,7 +60,7 @@ NORMA_DEVICE T shuffle_xor(T value, int mask) {
 NORMA_DEVICE TwoNumbers shuffle_xor(TwoNumbers value, int mask) {
   return {shuffle_xor(value.first, mask), shuffle_xor(value.second, mask)};
 }
-/// True iff `value` is, in any lane of this warp.
+/// True iff `value` is true in any lane of this warp.
 NORMA_DEVICE bool any_lane(bool value) {
   return __any_sync(0xFFFFFFFFU, value) != 0;
 }
@@ -112,13 +112,13 @@ NORMA_DEVICE S narrowed(float number) {
 template <class Vector>
 NORMA_DEVICE void expect_aligned(const void*) {}
 
-/// What one instruction stores.
+/// The word that one instruction stores.
 template <size_t bytes>
 using StoredWord =
     std::conditional_t<bytes == 16, uint4,
                        std::conditional_t<bytes == 8, uint2, std::conditional_t<bytes == 4, unsigned, unsigned short>>>;
 
-/// A vector of several elements in global memory, by whole words: the compiler may split an assignment into its
+/// Stores a vector of several elements to global memory by whole words: the compiler may split an assignment into its
 /// elements.
 template <class Vector>
 NORMA_DEVICE void store_vector(void* to, const Vector& vector) {

@@ -77,7 +77,7 @@ NORMA_DEVICE T sigmoid(T x) {
   return T(1) / (T(1) + exp(-x));
 }
 
-/// sigmoid(x) and its slope, sigmoid(x) (1 - sigmoid(x)): 1 - y of a y near 1 has lost its digits.
+/// sigmoid(x) and its slope, sigmoid(x) (1 - sigmoid(x)). For a y near 1 the difference 1 - y has lost its digits.
 template <class T>
 struct Sigmoid {
   T value;

@@ -37,7 +37,7 @@ NORMA_DEVICE S to_element(compute_t<S> number) {
 template <class S>
 inline constexpr int kVectorOf = static_cast<int>(16 / sizeof(S));
 
-/// True iff vectors of 16 bytes may be loaded from all of these; null counts for nothing.
+/// True iff vectors of 16 bytes may be loaded from all of these pointers; null ones are ignored.
 template <class... Pointers>
 bool are_aligned(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ...) % 16) == 0;

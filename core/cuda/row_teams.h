@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-// How rows are given to threads.
+// The plan by which threads share rows.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -36,8 +36,8 @@ inline RowTeams teams_of_rows(int64_t rows, int64_t length, bool side_by_side) {
   return {.lanes = lanes, .threads = threads, .blocks = blocks_for(rows * lanes, threads)};
 }
 
-/// Calls f(team, row, there) for the rows that this thread takes part in. Threads of a warp without a row go along, for
-/// the shuffles: they are not `there`, and their row is the last.
+/// Calls f(team, row, there) for the rows that this thread takes part in. A thread without a row goes along with its
+/// warp, for the shuffles: its `there` is false, and its row is the last.
 template <bool by_block, class F>
 NORMA_DEVICE void for_each_row(int64_t rows, int lanes, F&& f) {
   const auto team = row_team<by_block>(lanes);

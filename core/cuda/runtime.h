@@ -12,14 +12,14 @@ namespace norma::cuda {
 /// Throws Error("cuda: cudaMalloc: out of memory (cudaErrorMemoryAllocation)") unless the call succeeded.
 void check(cudaError_t result, const char* call);
 
-/// Throws where a launch did not happen. With NORMA_CUDA_SYNC=1 in the environment it waits for the kernel, too, so
+/// Throws Error if a launch did not happen. With NORMA_CUDA_SYNC=1 in the environment it also waits for the kernel, so
 /// that a fault shows at the kernel that made it.
 void check_launch(cudaStream_t stream);
 
 /// Multiprocessors of device 0.
 int processors();
 
-/// An order of work on the device.
+/// A stream: the device does the work given to it in order.
 class Stream {
  public:
   Stream();
@@ -35,7 +35,7 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// The one that all kernels run in.
+/// The stream that all kernels run in.
 cudaStream_t current_stream();
 
 /// A point in a stream's work, with its time.
@@ -47,7 +47,7 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream);
-  /// Waits for it.
+  /// Waits until the stream's work has reached it.
   void synchronize() const;
   /// Seconds from `start` to this one; waits for both.
   [[nodiscard]] double seconds_since(const Event& start) const;

@@ -14,7 +14,7 @@ void check(cudaError_t result, const char* call) {
 
 namespace {
 
-/// In a destructor nobody can be told, and at the end of the process the driver may be gone already.
+/// Ignores an error in a destructor: nobody can be told, and at the end of the process the driver may be gone already.
 void ignore(cudaError_t) {}
 
 bool waits_for_each_kernel() {

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-// Counted and random numbers, and the search for what is none.
+// Kernels for counted and random numbers, and for the search for NaN and Inf.
 
 namespace norma::kernels::NORMA_BACKEND {
 

@@ -19,7 +19,7 @@ struct FlatLoop {
     }
   }
 
-  /// Where element i of each operand lies.
+  /// The offset of element i in each operand.
   NORMA_DEVICE void offsets(int64_t i, int64_t (&result)[N]) const {
     for (int n = 0; n < N; ++n) {
       result[n] = 0;
@@ -112,7 +112,7 @@ struct alignas(16) Words {
   uint64_t words[2];
 };
 
-/// A dense run of bytes: as words of 16 bytes where it consists of them.
+/// Moves a dense run of bytes as words of 16 bytes; false if it does not consist of them.
 inline bool move_run(int64_t bytes, void* to, const void* from) {
   const auto address = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
   if (((address | static_cast<uintptr_t>(bytes)) & 15U) != 0) {

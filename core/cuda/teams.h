@@ -49,7 +49,7 @@ class LaneTeam {
     }
     return value;
   }
-  /// True iff `value` is, in any thread that has to call this team's functions together with this one.
+  /// True iff `value` is true in any thread that has to call this team's functions together with this one.
   NORMA_DEVICE bool any(bool value) const { return any_lane(value); }
 
  private:
@@ -70,7 +70,7 @@ class BlockTeam {
     sum(value, unused);
     return value;
   }
-  /// Two at a time.
+  /// Two sums at a time.
   NORMA_DEVICE void sum(double& a, double& b) const {
     LaneTeam().sum(a, b);
     put(a, b);
@@ -93,7 +93,7 @@ class BlockTeam {
     }
     sync_threads();  // before the next sum is put in its place
   }
-  /// What is asked is the same for all threads of a block.
+  /// All threads of a block have the same `value`.
   NORMA_DEVICE bool any(bool value) const { return value; }
   NORMA_DEVICE double largest(double value) const {
     put(LaneTeam().largest(value), 0);
@@ -105,7 +105,7 @@ class BlockTeam {
   }
 
  private:
-  /// Those of this warp.
+  /// Puts this warp's numbers where the other warps read them.
   NORMA_DEVICE void put(double a, double b) const {
     if (lane() == 0) {
       shared_[2 * (thread() / kWarp)] = a;

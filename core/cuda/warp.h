@@ -2,7 +2,7 @@
 
 namespace norma::kernels {
 
-/// Threads that run in step. Every shuffle is one of all of them.
+/// The number of threads of a warp, which run in step. All of them take part in each shuffle.
 inline constexpr int kWarp = 32;
 
 /// Two numbers that go through a shuffle together.

@@ -32,9 +32,8 @@ class Workspace {
   void* data_;
 };
 
-/// allocate(plan.workspace_bytes). Where that throws OutOfMemory, `plan` becomes smaller(most_bytes), the best plan
-/// that wants at most so many, one less than before; where there is none, which is an empty optional, OutOfMemory goes
-/// on.
+/// Returns allocate(plan.workspace_bytes). Where that throws OutOfMemory, `plan` becomes smaller(most_bytes), the best
+/// plan that wants at most so many bytes, one less than before. If smaller() returns none, OutOfMemory goes on.
 template <class Plan, class Smaller, class Allocate>
 auto allocate_workspace(Plan& plan, Smaller&& smaller, Allocate&& allocate) {
   for (;;) {
@@ -53,7 +52,7 @@ auto allocate_workspace(Plan& plan, Smaller&& smaller, Allocate&& allocate) {
   }
 }
 
-/// What all these are aligned to, 16 bytes at most: a view may begin anywhere.
+/// The alignment that all these pointers have, 16 bytes at most: a view may begin anywhere.
 inline int64_t alignment_of(std::initializer_list<const void*> pointers) {
   uintptr_t bits = 16;
   for (const void* pointer : pointers) {

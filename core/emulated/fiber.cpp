@@ -47,7 +47,7 @@ namespace norma::emulated {
 
 namespace {
 constexpr size_t kStackBytes = size_t{128} << 10;
-constexpr size_t kGuardBytes = 4096;  // below the stack: to run over it ends the program
+constexpr size_t kGuardBytes = 4096;  // below the stack: an overflow ends the program
 }  // namespace
 
 struct Fiber::Stack {
@@ -59,7 +59,7 @@ struct Fiber::Stack {
   ucontext_t inside;
   ucontext_t outside;
 #endif
-  // What the address sanitizer wants to know.
+  // The address sanitizer is told of each switch with these.
   void* outside_fake = nullptr;
   void* inside_fake = nullptr;
   const void* outside_bottom = nullptr;
@@ -98,7 +98,7 @@ void Fiber::run(Fiber* fiber) {
 #if defined(__x86_64__)
 namespace {
 
-/// Where a new stack begins: rbx and r12 come from there.
+/// A new stack begins here; start() puts values for rbx and r12 on it.
 extern "C" void norma_fiber_entry();
 asm(R"(
 .text
@@ -119,8 +119,8 @@ void Fiber::start(Body body, void* context) {
   context_ = context;
   ended_ = false;
   stack_->inside_fake = nullptr;
-  // The registers that norma_switch_stack takes: r15, r14, r13, r12, rbx, rbp, and where it returns to.
-  // Stacks do not begin at the same place of their pages: the cache has few places for equal addresses.
+  // The registers that norma_switch_stack loads: r15, r14, r13, r12, rbx, rbp, and the address it returns to. Stacks do
+  // not begin at the same place of their pages: the cache has few places for equal addresses.
   const size_t skipped = reinterpret_cast<uintptr_t>(this) / 64 % 32 * 64;
   auto** top = reinterpret_cast<void**>(stack_->bottom() + kStackBytes - skipped);
   *--top = nullptr;

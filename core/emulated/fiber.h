@@ -14,11 +14,11 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// The next enter() begins `body`, which must not throw. What ran before is forgotten as it stands.
+  /// The next enter() begins `body`, which must not throw. A body that has not ended is dropped.
   void start(Body body, void* context);
   /// Runs the body until it leaves or ends. Called from outside any fiber.
   void enter();
-  /// Goes back to who called enter(). Called from inside the body.
+  /// Goes back to the caller of enter(). Called from inside the body.
   void leave();
   [[nodiscard]] bool ended() const { return ended_; }
 

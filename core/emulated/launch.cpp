@@ -18,23 +18,23 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 constexpr size_t kMaxSharedBytes = size_t{48} << 10;  // of a block, without asking the driver for more
-constexpr std::byte kPoison{0xFF};                     // NaN in every floating dtype
+constexpr std::byte kPoison{0xFF};                    // NaN in every floating dtype
 constexpr size_t kCanaryBytes = 256;
 
 std::atomic<uint64_t> order_seed_of_all = LaunchChecks{}.order_seed;
 std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
 
-/// What a thread of a kernel is doing.
+/// The state of a kernel's thread.
 enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
 
 struct Lane {
   Fiber* fiber = nullptr;  ///< from its first step to its last
   Waits waits = Waits::no;
   bool odd = false;              ///< which of the two values is the latest: a lane is at most one exchange ahead
-  std::array<Words, 2> value{};  ///< what it brings to an exchange
+  std::array<Words, 2> value{};  ///< its values in the latest two exchanges
 };
 
-/// Runs one block after the other. One for each thread of the host.
+/// Runs one block after the other. Each thread of the host has one runner.
 class BlockRunner {
  public:
   void prepare(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context) {
@@ -122,7 +122,7 @@ class BlockRunner {
     return waiting > 0;
   }
 
-  /// Until each of its lanes has ended or waits at the barrier of the block.
+  /// Runs a warp until each of its lanes has ended or waits at the barrier of the block.
   void run_warp(int warp) {
     while (true) {
       order_in_warp_ = static_cast<int>(next_order() % kWarpSize);
@@ -156,7 +156,7 @@ class BlockRunner {
     return lanes_[static_cast<size_t>(place_.thread)];
   }
 
-  /// To the next shuffle or barrier, or to the end.
+  /// Runs a lane to the next shuffle or barrier, or to the end.
   void step(Lane& lane) {
     if (lane.fiber == nullptr) {
       if (idle_.empty()) {
@@ -175,8 +175,8 @@ class BlockRunner {
     }
   }
 
-  /// Inside a fiber. Lanes that end without a shuffle or a barrier run on it one after the other: a switch for each
-  /// would take longer than most of them.
+  /// Runs inside a fiber. Lanes that end without a shuffle or a barrier run on it one after the other: a switch for
+  /// each would take longer than most of them.
   void run_new_lanes() {
     while (true) {
       body_(context_);
@@ -202,16 +202,16 @@ class BlockRunner {
   void* context_ = nullptr;
   LaunchChecks checks_;
   uint64_t order_ = 0;
-  // Of the warp that runs: lane turn_ ^ order_in_warp_ is the one that runs now.
+  // In the warp that runs, lane turn_ ^ order_in_warp_ runs now.
   int turn_ = 0;
   int order_in_warp_ = 0;
   std::vector<Lane> lanes_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::vector<Fiber*> idle_;  // those of fibers_ that no thread runs on
+  std::vector<Fiber*> idle_;  // the fibers that no thread runs on
   std::vector<Word> shared_;
 };
 
-/// Of this thread of the host, while it runs kernels.
+/// The runner of this thread of the host, while it runs kernels.
 constinit thread_local BlockRunner* current = nullptr;
 
 BlockRunner& runner() {

@@ -3,26 +3,26 @@
 #include <cstddef>
 #include <cstdint>
 
-// Kernels written for CUDA, run by the host: one fiber per thread. The lanes of a warp run one after the other to each
-// shuffle, the warps of a block to each barrier. core/cuda/kernel.h is what kernels see of it.
+// Runs kernels written for CUDA on the host, with one fiber per thread. The lanes of a warp run one after the other to
+// each shuffle, the warps of a block to each barrier. Kernels see it through core/cuda/kernel.h.
 
 namespace norma::emulated {
 
-/// What makes faults show that a GPU may forgive.
+/// Checks that show faults which a GPU may forgive.
 struct LaunchChecks {
   /// Not 0: lanes, warps and blocks come in another order, which depends on this number.
   uint64_t order_seed = 0;
   /// Shared memory is full of NaN when a block begins.
   bool poison_shared_memory = true;
 };
-/// Those of all launches from now on, on all threads.
+/// Sets the checks of all launches from now on, on all threads.
 void set_launch_checks(const LaunchChecks& checks);
 LaunchChecks launch_checks();
 
 /// Threads of a warp.
 inline constexpr int kWarpSize = 32;
 
-/// Where the kernel's thread that runs now stands.
+/// The place of the kernel's thread that runs now.
 struct Place {
   int thread;
   int threads;
@@ -35,14 +35,14 @@ inline const Place& place() {
   return *current_place;
 }
 
-/// The barrier of the block.
+/// Waits at the barrier of the block.
 void wait_for_block();
-/// What a lane brings to an exchange.
+/// The value that a lane brings to an exchange.
 struct Words {
   uint64_t first = 0;
   uint64_t second = 0;
 };
-/// What lane number `source` of the warp brings to this exchange. All 32 lanes must take part.
+/// Returns the value of lane number `source` of the warp in this exchange. All 32 lanes must take part.
 Words exchange(const Words& value, int source);
 
 /// Calls body(context) once for each thread of each block. Throws Error("launch: …") where the threads of a block wait

@@ -20,7 +20,7 @@ namespace {
 
 /// Bytes behind each block. They hold NaN, so that a kernel which reads behind a tensor shows.
 constexpr size_t kFence = kAlignment;
-/// Of a new block, how much holds NaN until a kernel writes it; what is larger is left alone for the sake of speed.
+/// The most bytes of a new block that hold NaN until a kernel writes them. To fill more would be slow.
 constexpr size_t kMarked = size_t{1} << 20;
 
 /// Cuts all blocks from one arena, whose pages are accessible only while an Access lives.
@@ -88,11 +88,11 @@ class GuardedAllocator final : public CountingAllocator {
  private:
   struct Block {
     std::byte* memory;
-    size_t bytes;  ///< that were asked for
+    size_t bytes;  ///< the bytes asked for
     size_t size;   ///< with the fence
   };
 
-  /// Fills it with NaN while memory is accessible.
+  /// Fills a block with NaN. Memory must be accessible.
   static void mark(const Block& block) {
     ASAN_UNPOISON_MEMORY_REGION(block.memory, block.size);
     constexpr int kNan = 0xFF;  // each byte of it, in every floating dtype
@@ -109,8 +109,8 @@ class GuardedAllocator final : public CountingAllocator {
   }
 
   Arena arena_{physical_memory()};
-  int open_ = 0;                 // how many Access live
-  std::vector<Block> unmarked_;  // new since memory was accessible
+  int open_ = 0;                 // living Access objects
+  std::vector<Block> unmarked_;  // blocks made since memory was last accessible
   std::unordered_map<void*, size_t> sizes_;
 };
 

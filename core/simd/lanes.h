@@ -72,13 +72,13 @@ using Register = Parts<hn::Vec<Tag<T>>, 1>;
 using Words = hn::Rebind<uint32_t, Tag<float>>;
 using SignedWords = hn::Rebind<int32_t, Tag<float>>;
 
-/// How much of a vector is meant: all lanes, one register's, or the first few.
+/// The part of a vector that is meant: all lanes, one register's, or the first few.
 struct Whole {};
 struct OneRegister {};
 struct First {
   int count;
 };
-/// Registers that hold what is meant.
+/// The number of registers that hold a part.
 template <class T, class Part = Whole>
 inline constexpr int kRegisters = std::is_same_v<Part, OneRegister> ? 1 : kLanes<T> / kRegisterLanes<T>;
 
@@ -132,7 +132,7 @@ NORMA_SIMD_OPERATOR(*)
 NORMA_SIMD_OPERATOR(/)
 #undef NORMA_SIMD_OPERATOR
 
-/// With the sign of a 0 or a NaN changed too.
+/// Changes the sign of a 0 or a NaN, too.
 template <class R, int n>
 HWY_INLINE Parts<R, n> operator-(const Parts<R, n>& a) {
   return by_register([](R v) HWY_ATTR { return hn::Neg(v); }, a);
@@ -172,7 +172,7 @@ template <class R, int n>
 HWY_INLINE auto is_nan(const Parts<R, n>& a) {
   return by_register([](R x) HWY_ATTR { return hn::IsNaN(x); }, a);
 }
-/// Of truth values.
+/// Logic of truth values.
 template <class M, int n>
 HWY_INLINE Parts<M, n> operator&(const Parts<M, n>& a, const Parts<M, n>& b) {
   return by_register([](M x, M y) HWY_ATTR { return hn::And(x, y); }, a, b);

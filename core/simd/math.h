@@ -26,7 +26,7 @@ using Doubles = Parts<hn::Vec<Tag<double>>, registers>;
 
 namespace detail {
 
-/// f(number) for each.
+/// f of each number.
 template <class F, int registers>
 HWY_INLINE Doubles<registers> one_by_one(const Doubles<registers>& x, F f) {
   double numbers[registers * kRegisterLanes<double>];
@@ -59,8 +59,8 @@ template <class R, int n>
 HWY_INLINE Parts<R, n> sqrt(const Parts<R, n>& x) {
   return by_register([](R v) HWY_ATTR { return hn::Sqrt(v); }, x);
 }
-/// The smaller, and the larger, of a limit and x; NaN where x is: x86 returns the second argument where one is NaN, and
-/// ARM the number.
+/// The smaller, and the larger, of a limit and x. They are NaN where x is: of two arguments of which one is NaN, x86
+/// returns the second, and ARM the number.
 template <class R, int n>
 HWY_INLINE Parts<R, n> at_most(hn::TFromV<R> limit, const Parts<R, n>& x) {
 #if HWY_ARCH_X86
@@ -219,7 +219,7 @@ HWY_INLINE Parts<R, n> sigmoid(const Parts<R, n>& x) {
   return T(1) / (T(1) + exp(-x));
 }
 
-/// sigmoid(x) and its slope, sigmoid(x) (1 - sigmoid(x)), both to a few units: 1 - y of a y near 1 has lost its digits.
+/// sigmoid(x) and its slope, sigmoid(x) (1 - sigmoid(x)), both to a few units. 1 - y loses digits for a y near 1.
 template <class T>
 struct Sigmoid {
   Lanes<T> value;
@@ -241,7 +241,7 @@ struct Normal {
   Lanes<T> distribution;
 };
 
-/// Both from one exponential: density = e^(-x^2 / 2) / sqrt(2 pi); 1 - Phi(|x|) = e^(-x^2 / 2) R(|x|).
+/// Computes both from one exponential: density = e^(-x^2 / 2) / sqrt(2 pi); 1 - Phi(|x|) = e^(-x^2 / 2) R(|x|).
 HWY_INLINE Normal<float> normal(const Lanes<float>& x) {
   constexpr float kInverseSqrt2Pi = 0.398942292F;
   const Lanes<float> e = exp(-0.5F * x * x);

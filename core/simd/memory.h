@@ -1,4 +1,4 @@
-// Vectors between memory and registers: numbers of 16 bits, parts of a vector, and the operands of a run.
+// Loads and stores of vectors: numbers of 16 bits, parts of a vector, and the operands of a run.
 
 // Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_CORE_SIMD_MEMORY_H) == defined(HWY_TARGET_TOGGLE)
@@ -24,7 +24,7 @@ namespace norma::simd::HWY_NAMESPACE {
 
 namespace detail {
 
-/// Whether a part of a register can be loaded and stored by one instruction.
+/// True iff one instruction can load or store a part of a register.
 #if HWY_CAP_GE256
 template <class S>
 inline constexpr bool kMaskedMemory = sizeof(S) >= 4 || HWY_CAP_GE512;
@@ -127,7 +127,7 @@ HWY_INLINE void store(S* to, const Parts<R, n>& value) {
   }
 }
 
-/// `to` is aligned to what the vector takes. Half a register is stored as ever: on x86, Highway would write a whole
+/// `to` is aligned to the vector's bytes. Half a register is stored by store(): on x86, Highway would write a whole
 /// one.
 template <class S, class R, int n>
 HWY_INLINE void stream(S* to, const Parts<R, n>& value) {
@@ -143,7 +143,7 @@ HWY_INLINE void stream(S* to, const Parts<R, n>& value) {
   }
 }
 
-// A part of a vector. Registers in which there is none are still loaded with an empty mask: that touches no memory.
+// Loads and stores of a part of a vector. Empty registers are still loaded, with an empty mask: that touches no memory.
 
 template <class S, class M, int n>
 HWY_INLINE auto load_some(const S* from, const Parts<M, n>& mask) {
@@ -170,7 +170,7 @@ HWY_INLINE void store_some(S* to, const Parts<R, n>& value, const Parts<M, n>& m
   }
 }
 
-/// The mask with which numbers S are loaded and stored: by what lies in memory.
+/// The mask for loading and storing numbers S: it has their width in memory.
 template <class S>
 HWY_INLINE auto memory_mask(int count) {
   if constexpr (sizeof(S) == 2) {
@@ -201,7 +201,7 @@ HWY_INLINE void store(S* to, const Register<compute_t<S>>& value, OneRegister) {
   detail::store(to, value);
 }
 
-/// The other lanes become 0. Nothing behind `count` numbers is read or written.
+/// Loads or stores `count` numbers and touches nothing behind them. The other lanes become 0.
 template <class S>
 HWY_INLINE Lanes<compute_t<S>> load(const S* from, First first) {
   if constexpr (detail::kMaskedMemory<S>) {
@@ -223,7 +223,7 @@ HWY_INLINE void store(S* to, const Lanes<compute_t<S>>& value, First first) {
   }
 }
 
-/// store(), for loops that are given the way to store.
+/// store() as an object, for loops that are given the way to store.
 struct CachedStore {
   template <class S, class Part>
   HWY_INLINE void operator()(S* to, const Lanes<compute_t<S>>& value, Part part) const {
@@ -232,8 +232,8 @@ struct CachedStore {
 };
 
 /// Stores around the caches if `on`, for results that are larger than what the caches hold until they are read: a line
-/// that is written whole need not come from memory first. Numbers that do not fill an aligned vector are stored as
-/// ever. Other threads may read the results once it has gone.
+/// that is written whole need not come from memory first. Numbers that do not fill an aligned vector are stored by
+/// store(). Other threads may read the results after the object is gone.
 class StreamingStore {
  public:
   explicit StreamingStore(bool on) : on_(on) {}
@@ -272,8 +272,8 @@ HWY_INLINE void for_each_lanes(int64_t count, F&& f) {
   }
 }
 
-/// The same by registers, for loops that add up nothing across lanes and have more in work than the processor has
-/// registers.
+/// As for_each_lanes(), but by registers, for loops that add up nothing across lanes and need more registers than the
+/// processor has.
 template <class T, class F>
 HWY_INLINE void for_each_register(int64_t count, F&& f) {
   int64_t i = 0;

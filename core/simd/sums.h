@@ -1,4 +1,4 @@
-// Numbers in double, and sums over the lanes of vectors, always in the same order.
+// Conversions to double, and sums over the lanes of vectors in an order that is always the same.
 
 // Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_CORE_SIMD_SUMS_H) == defined(HWY_TARGET_TOGGLE)
@@ -40,7 +40,7 @@ HWY_INLINE Lanes<double> half_sums(const Lanes<float>& v) {
 #endif
 }
 
-/// Numbers 0 and 1 of the sum of the quarters of a vector.
+/// The two numbers that remain of a vector when its halves are added up again and again.
 template <class R, int n>
 HWY_INLINE hn::Vec<hn::Full128<double>> add_quarters(const Parts<R, n>& eight) {
   if constexpr (n > 1) {

@@ -40,7 +40,7 @@ std::string_view name_of(int64_t target) {
   }
 }
 
-/// Highway's bits of the available ones: the lower, the better.
+/// Highway's bits of the available targets: the lower, the better.
 int64_t available_bits() {
 #if defined(NORMA_SIMD_STATIC) || !HWY_HAVE_RUNTIME_DISPATCH
   return HWY_STATIC_TARGET;
@@ -50,12 +50,12 @@ int64_t available_bits() {
 #endif
 }
 
-/// The best of some.
+/// The best target of `bits`.
 int64_t best_of(int64_t bits) {
   return bits & -bits;
 }
 
-/// What NORMA_SIMD names; empty where it does not.
+/// The target that NORMA_SIMD names; empty where it names none.
 std::string_view wanted_name() {
   const char* name = std::getenv("NORMA_SIMD");
   return name == nullptr ? std::string_view() : name;

@@ -10,10 +10,10 @@ namespace norma::simd {
 /// "scalar" where there are no vectors.
 std::vector<std::string> available_targets();
 
-/// The one in use: the best, or what the environment's NORMA_SIMD names. Throws Error where that is none of the
-/// available ones, at every call.
+/// The target in use: the best, or the one that the environment's NORMA_SIMD names. Throws Error at every call where
+/// that is not available.
 std::string_view target();
-/// Whether NORMA_SIMD has named it. Throws as target().
+/// True iff NORMA_SIMD has named it. Throws as target() does.
 bool target_is_forced();
 
 }  // namespace norma::simd

@@ -1,20 +1,21 @@
 #pragma once
 
-// Which processors the kernels are compiled for: with NORMA_SIMD_STATIC (NORMA_NATIVE=ON) for the one of the compiler's
-// flags, else for all of the family, and the best is taken when the program runs. A kernel file begins with
+// The processors that the kernels are compiled for: with NORMA_SIMD_STATIC (NORMA_NATIVE=ON) the one of the compiler's
+// flags, else all of the family, of which the program takes the best when it runs. A kernel file begins with
 //
 //   #undef HWY_TARGET_INCLUDE
 //   #define HWY_TARGET_INCLUDE "ops/family/file.cpp"
 //   #include "core/simd/foreach_target.h"
 //
-// which includes it once for each target. What is different for each stands between HWY_BEFORE_NAMESPACE() and
-// HWY_AFTER_NAMESPACE() in a namespace HWY_NAMESPACE; headers of such code have a guard that lets them in again. What
-// is there once stands in #if HWY_ONCE: HWY_EXPORT(f) for a function of the targets, and NORMA_SIMD_BEST(f) to call it.
+// which includes it once for each target. Code that differs between targets stands between HWY_BEFORE_NAMESPACE() and
+// HWY_AFTER_NAMESPACE() in a namespace HWY_NAMESPACE; headers of such code have a guard that lets them in again. Code
+// that exists once stands in #if HWY_ONCE: HWY_EXPORT(f) for a function of the targets, and NORMA_SIMD_BEST(f) to call
+// it.
 
 #include "core/simd/target.h"
 
 #define HWY_DISABLE_PCLMUL_AES  // no kernel needs them
-// Structs hold no vectors of SVE; processors without SSE4 are none of ours.
+// Structs hold no vectors of SVE, and Norma supports no processor without SSE4.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #ifdef NORMA_SIMD_STATIC
 #define HWY_COMPILE_ONLY_STATIC

@@ -2,7 +2,7 @@
 
 #include "data/json.h"
 #include "lab/audit/cases.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -55,36 +55,27 @@ Json to_json(const Measurement& m) {
 }  // namespace
 
 std::string to_csv(const Audit& audit) {
-  std::string csv =
-      "norm,statistics,dtype,case,layout,sizes,output_worst,output_mean,dx_worst,dx_mean,dweight_worst,dweight_mean,"
-      "dbias_worst,dbias_mean,wrong_outputs,wrong_gradients\n";
+  Table table{.heads = {"norm", "statistics", "dtype", "case", "layout", "sizes", "output_worst", "output_mean",
+                        "dx_worst", "dx_mean", "dweight_worst", "dweight_mean", "dbias_worst", "dbias_mean",
+                        "wrong_outputs", "wrong_gradients"}};
+  const auto text = [](bool known, double value) { return known ? fmt::format("{}", value) : ""; };
   for (const Measurement& m : audit.measurements) {
     const Accuracy& a = m.accuracy;
-    csv +=
-        fmt::format("{},{},{},{},{},{},{},{},{},{},", m.norm, to_string(m.statistics), to_string(m.dtype), m.case_name,
-                    to_string(m.layout), sizes_text(m.sizes), a.output.worst, a.output.mean, a.dx.worst, a.dx.mean);
-    if (m.has_weight) {
-      csv += fmt::format("{},{},", a.dweight.worst, a.dweight.mean);
-    } else {
-      csv += ",,";
-    }
-    if (m.has_bias) {
-      csv += fmt::format("{},{},", a.dbias.worst, a.dbias.mean);
-    } else {
-      csv += ",,";
-    }
-    csv += fmt::format("{},{}\n", a.wrong_outputs, a.wrong_gradients);
+    table.add(m.norm, to_string(m.statistics), to_string(m.dtype), m.case_name, to_string(m.layout),
+              sizes_text(m.sizes), a.output.worst, a.output.mean, a.dx.worst, a.dx.mean,
+              text(m.has_weight, a.dweight.worst), text(m.has_weight, a.dweight.mean), text(m.has_bias, a.dbias.worst),
+              text(m.has_bias, a.dbias.mean), a.wrong_outputs, a.wrong_gradients);
   }
-  return csv;
+  return lab::to_csv(table);
 }
 
 std::string costs_to_csv(const Audit& audit) {
-  std::string csv = "walk,dtype,sizes,statistics,seconds,relative_to_stable\n";
+  Table table{.heads = {"walk", "dtype", "sizes", "statistics", "seconds", "relative_to_stable"}};
   for (const Cost& cost : audit.costs) {
-    csv += fmt::format("{},{},{},{},{},{}\n", cost.walk, to_string(cost.dtype), sizes_text(cost.sizes),
-                       to_string(cost.statistics), cost.seconds, cost.relative);
+    table.add(cost.walk, to_string(cost.dtype), sizes_text(cost.sizes), to_string(cost.statistics), cost.seconds,
+              cost.relative);
   }
-  return csv;
+  return lab::to_csv(table);
 }
 
 std::string to_json(const Audit& audit) {

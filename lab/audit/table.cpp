@@ -1,7 +1,7 @@
+#include "lab/report/table.h"
 #include "core/error.h"
 #include "lab/audit/cases.h"
 #include "lab/audit/report.h"
-#include "lab/report/text_table.h"
 
 #include <fmt/format.h>
 
@@ -15,8 +15,6 @@
 namespace norma::lab::audit {
 
 namespace {
-
-using Lines = std::vector<std::vector<std::string>>;
 
 constexpr const char* kUnits =
     "Errors are absolute differences from the definition, computed with plain loops in extended precision from the\n"
@@ -87,18 +85,17 @@ double worst_dbias(const Accuracy& a) {
 }
 
 /// Adds the cells of one line: the output error in each column, the gradient errors, the number of wrong places.
-void add_errors(const Audit& audit, const Filter& filter, const std::vector<std::string>& columns,
-                std::vector<std::string>& line) {
+void add_errors(const Audit& audit, const Filter& filter, const std::vector<std::string>& columns, Table::Row& line) {
   const Filter listed = [&](const Measurement& m) { return filter(m) && !case_called(m.case_name).is_published(); };
   for (const std::string& column : columns) {
     const Filter here = [&](const Measurement& m) { return filter(m) && case_called(m.case_name).column == column; };
-    line.push_back(format_error(largest(audit, here, worst_output)));
+    line.add(format_error(largest(audit, here, worst_output)));
   }
-  line.push_back(format_error(largest(audit, listed, worst_dx)));
+  line.add(format_error(largest(audit, listed, worst_dx)));
   const Filter with_weight = [&](const Measurement& m) { return listed(m) && m.has_weight; };
-  line.push_back(format_error(largest(audit, with_weight, worst_dweight)));
+  line.add(format_error(largest(audit, with_weight, worst_dweight)));
   const Filter with_bias = [&](const Measurement& m) { return listed(m) && m.has_bias; };
-  line.push_back(format_error(largest(audit, with_bias, worst_dbias)));
+  line.add(format_error(largest(audit, with_bias, worst_dbias)));
   int64_t wrong = 0;
   bool any = false;
   for (const Measurement& m : audit.measurements) {
@@ -107,7 +104,7 @@ void add_errors(const Audit& audit, const Filter& filter, const std::vector<std:
       any = true;
     }
   }
-  line.push_back(any ? std::to_string(wrong) : "–");
+  line.add(any ? std::to_string(wrong) : "–");
 }
 
 void add(std::vector<std::string>& line, const std::vector<std::string>& cells) {
@@ -126,11 +123,10 @@ auto distinct(const Audit& audit, Get get) {
   return values;
 }
 
-std::string by_norm(const Audit& audit, const std::vector<std::string>& columns) {
-  std::vector<std::string> heads = {"norm", "statistics", "dtype"};
-  add(heads, columns);
-  add(heads, {"dx", "dweight", "db", "wrong"});
-  Lines lines = {heads};
+Table by_norm(const Audit& audit, const std::vector<std::string>& columns) {
+  Table table{.heads = {"norm", "statistics", "dtype"}, .words = 3};
+  add(table.heads, columns);
+  add(table.heads, {"dx", "dweight", "db", "wrong"});
   for (const std::string& norm : distinct(audit, [](const Measurement& m) { return m.norm; })) {
     for (const DType dtype : distinct(audit, [](const Measurement& m) { return m.dtype; })) {
       for (const Statistics kind : distinct(audit, [](const Measurement& m) { return m.statistics; })) {
@@ -138,43 +134,39 @@ std::string by_norm(const Audit& audit, const std::vector<std::string>& columns)
           return m.norm == norm && m.dtype == dtype && m.statistics == kind;
         };
         if (std::any_of(audit.measurements.begin(), audit.measurements.end(), filter)) {
-          std::vector<std::string> line = {norm, has_statistics(norm) ? std::string(to_string(kind)) : "any",
-                                           std::string(to_string(dtype))};
-          add_errors(audit, filter, columns, line);
-          lines.push_back(line);
+          table.add(norm, has_statistics(norm) ? to_string(kind) : "any", to_string(dtype));
+          add_errors(audit, filter, columns, table.rows.back());
         }
       }
     }
   }
-  return align_table(lines, 3);
+  return table;
 }
 
-std::string published(const Audit& audit) {
-  Lines lines = {{"case", "dtype", "statistics", "output", "mean", "dx", "wrong"}};
+Table published(const Audit& audit) {
+  Table table{.heads = {"case", "dtype", "statistics", "output", "mean", "dx", "wrong"}, .words = 3};
   for (const Measurement& m : audit.measurements) {
     if (case_called(m.case_name).is_published()) {
-      lines.push_back({m.case_name, std::string(to_string(m.dtype)), std::string(to_string(m.statistics)),
-                       format_error(m.accuracy.output.worst), format_error(m.accuracy.output.mean),
-                       format_error(m.accuracy.dx.worst),
-                       std::to_string(m.accuracy.wrong_outputs + m.accuracy.wrong_gradients)});
+      table.add(m.case_name, to_string(m.dtype), to_string(m.statistics), format_error(m.accuracy.output.worst),
+                format_error(m.accuracy.output.mean), format_error(m.accuracy.dx.worst),
+                m.accuracy.wrong_outputs + m.accuracy.wrong_gradients);
     }
   }
-  return lines.size() > 1 ? align_table(lines, 3) : "";
+  return table;
 }
 
 /// Worst errors over all norms that have a choice of statistics, and what the choice costs.
-std::string summary(const Audit& audit, const std::vector<std::string>& columns) {
+Table summary(const Audit& audit, const std::vector<std::string>& columns) {
   std::vector<std::string> walks;
   for (const Cost& cost : audit.costs) {
     if (std::find(walks.begin(), walks.end(), cost.walk) == walks.end()) {
       walks.push_back(cost.walk);
     }
   }
-  std::vector<std::string> heads = {"statistics", "dtype"};
-  add(heads, columns);
-  add(heads, {"dx", "dweight", "db", "wrong"});
-  add(heads, walks);
-  Lines lines = {heads};
+  Table table{.heads = {"statistics", "dtype"}, .words = 2};
+  add(table.heads, columns);
+  add(table.heads, {"dx", "dweight", "db", "wrong"});
+  add(table.heads, walks);
   for (const DType dtype : distinct(audit, [](const Measurement& m) { return m.dtype; })) {
     for (const Statistics kind : distinct(audit, [](const Measurement& m) { return m.statistics; })) {
       const Filter filter = [&](const Measurement& m) {
@@ -183,28 +175,26 @@ std::string summary(const Audit& audit, const std::vector<std::string>& columns)
       if (std::none_of(audit.measurements.begin(), audit.measurements.end(), filter)) {
         continue;
       }
-      std::vector<std::string> line = {std::string(to_string(kind)), std::string(to_string(dtype))};
+      Table::Row& line = table.add(to_string(kind), to_string(dtype));
       add_errors(audit, filter, columns, line);
       for (const std::string& walk : walks) {
         const auto cost = std::find_if(audit.costs.begin(), audit.costs.end(), [&](const Cost& c) {
           return c.walk == walk && c.dtype == dtype && c.statistics == kind;
         });
-        line.push_back(cost == audit.costs.end() ? "–" : fmt::format("{:.2f}", cost->relative));
+        line.add(cost == audit.costs.end() ? "–" : fmt::format("{:.2f}", cost->relative));
       }
-      lines.push_back(line);
     }
   }
-  return lines.size() > 1 ? align_table(lines, 2) : "";
+  return table;
 }
 
 /// Mean output errors, the worst of all norms.
-std::string means(const Audit& audit, const std::vector<std::string>& columns) {
-  std::vector<std::string> heads = {"statistics", "dtype"};
-  add(heads, columns);
-  Lines lines = {heads};
+Table means(const Audit& audit, const std::vector<std::string>& columns) {
+  Table table{.heads = {"statistics", "dtype"}, .words = 2};
+  add(table.heads, columns);
   for (const DType dtype : distinct(audit, [](const Measurement& m) { return m.dtype; })) {
     for (const Statistics kind : distinct(audit, [](const Measurement& m) { return m.statistics; })) {
-      std::vector<std::string> line = {std::string(to_string(kind)), std::string(to_string(dtype))};
+      Table::Row& line = table.add(to_string(kind), to_string(dtype));
       bool any = false;
       for (const std::string& column : columns) {
         const Filter here = [&](const Measurement& m) {
@@ -213,14 +203,14 @@ std::string means(const Audit& audit, const std::vector<std::string>& columns) {
         };
         const std::optional<double> mean = largest(audit, here, mean_output);
         any = any || mean.has_value();
-        line.push_back(format_error(mean));
+        line.add(format_error(mean));
       }
-      if (any) {
-        lines.push_back(line);
+      if (!any) {
+        table.rows.pop_back();
       }
     }
   }
-  return lines.size() > 1 ? align_table(lines, 2) : "";
+  return table;
 }
 
 }  // namespace
@@ -231,9 +221,9 @@ std::string to_table(const Audit& audit) {
   if (audit.measurements.empty()) {
     return text;
   }
-  const auto section = [&](const std::string& head, const std::string& table) {
-    if (!table.empty()) {
-      text += "\n" + head + "\n" + table;
+  const auto section = [&](const std::string& head, const Table& table) {
+    if (!table.rows.empty()) {
+      text += "\n" + head + "\n" + to_text(table);
     }
   };
   const bool any_listed = std::any_of(audit.measurements.begin(), audit.measurements.end(),
@@ -249,13 +239,11 @@ std::string to_table(const Audit& audit) {
       section("The same, mean output error: that of the worst norm and case", means(audit, columns));
     }
   }
-  if (!audit.omissions.empty()) {
-    Lines lines = {{"left out", "because"}};
-    for (const Omission& omission : audit.omissions) {
-      lines.push_back({omission.what, omission.reason});
-    }
-    section("Not measured", align_table(lines, 2));
+  Table omissions{.heads = {"left out", "because"}, .words = 2};
+  for (const Omission& omission : audit.omissions) {
+    omissions.add(omission.what, omission.reason);
   }
+  section("Not measured", omissions);
   return text;
 }
 

@@ -1,7 +1,7 @@
 #include "lab/bench/detail.h"
 
 #include "lab/bench/spread.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 
 #include <fmt/format.h>
 
@@ -123,24 +123,23 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
 }
 
 std::string to_table(const Detail& detail) {
-  std::vector<std::vector<std::string>> cells = {
-      {"op", "pass", "by", "calls", "ms", "share %", "GB", "GB/s", "GFLOP/s", "floor ms", "of floor"}};
+  Table table{.heads = {"op", "pass", "by", "calls", "ms", "share %", "GB", "GB/s", "GFLOP/s", "floor ms", "of floor"},
+              .words = 3};
   double product_seconds = 0;
   double moving_seconds = 0;
   double bytes = 0;
   for (const OpLine& line : detail.lines) {
-    cells.push_back({line.op, std::string(to_string(line.pass)), line.implementation, fmt::format("{}", line.calls),
-                     milliseconds(line.seconds), fmt::format("{:.1f}", percent(line.seconds, detail.step())),
-                     fmt::format("{:.3f}", 1e-9 * line.bytes),
-                     line.is_product() ? "-" : fmt::format("{:.1f}", 1e-9 * line.bytes / line.seconds),
-                     line.is_product() ? fmt::format("{:.1f}", 1e-9 * line.flops / line.seconds) : "-",
-                     milliseconds(line.floor), fmt::format("{:.2f}", line.seconds / line.floor)});
+    table.add(line.op, to_string(line.pass), line.implementation, line.calls, milliseconds(line.seconds),
+              fmt::format("{:.1f}", percent(line.seconds, detail.step())), fmt::format("{:.3f}", 1e-9 * line.bytes),
+              line.is_product() ? "-" : fmt::format("{:.1f}", 1e-9 * line.bytes / line.seconds),
+              line.is_product() ? fmt::format("{:.1f}", 1e-9 * line.flops / line.seconds) : "-",
+              milliseconds(line.floor), fmt::format("{:.2f}", line.seconds / line.floor));
     (line.is_product() ? product_seconds : moving_seconds) += line.seconds;
     bytes += line.is_product() ? 0 : line.bytes;
   }
-  cells.push_back({"outside ops", "", "", "", milliseconds(detail.outside()),
-                   fmt::format("{:.1f}", percent(detail.outside(), detail.step())), "", "", "", "", ""});
-  std::string text = lab::align_table(cells, 3);
+  table.rows.push_back({{"outside ops", "", "", "", milliseconds(detail.outside()),
+                         fmt::format("{:.1f}", percent(detail.outside(), detail.step())), "", "", "", "", ""}});
+  std::string text = to_text(table);
   const StepParts& parts = detail.parts;
   const auto line = [&](std::string_view what, double seconds, const std::string& remark) {
     text += fmt::format("{:<38}{:>11} ms {:>5.1f} %{}\n", what, milliseconds(seconds), percent(seconds, detail.step()),

@@ -2,7 +2,7 @@
 
 #include "data/json.h"
 #include "lab/bench/spread.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -85,15 +85,16 @@ bool run_gnuplot(const std::filesystem::path& folder) {
 }  // namespace
 
 std::string to_csv(const Sweep& sweep) {
-  std::string csv =
-      "norm,shape,sizes,dtype,format,direction,x_bytes,ms,gb_per_s,copy_gb_per_s,share,share_low,share_high\n";
+  Table table{.heads = {"norm", "shape", "sizes", "dtype", "format", "direction", "x_bytes", "ms", "gb_per_s",
+                        "copy_gb_per_s", "share", "share_low", "share_high"}};
+  const auto number = [](double value, int digits) { return fmt::format("{:.{}f}", value, digits); };
   for (const SweepRow& row : sweep.rows) {
-    csv += fmt::format("{},{},{},{},{},{},{:.0f},{:.6f},{:.3f},{:.3f},{:.4f},{:.4f},{:.4f}\n", csv_field(row.norm),
-                       row.shape, sizes_text(row.sizes), to_string(row.dtype), to_string(row.format),
-                       direction(row.backward), row.x_bytes, 1e3 * row.seconds, 1e-9 * row.rate(), 1e-9 * row.copy_rate,
-                       row.share(), row.share_low, row.share_high);
+    table.add(row.norm, row.shape, sizes_text(row.sizes), to_string(row.dtype), to_string(row.format),
+              direction(row.backward), number(row.x_bytes, 0), number(1e3 * row.seconds, 6),
+              number(1e-9 * row.rate(), 3), number(1e-9 * row.copy_rate, 3), number(row.share(), 4),
+              number(row.share_low, 4), number(row.share_high, 4));
   }
-  return csv;
+  return lab::to_csv(table);
 }
 
 std::string to_json(const Sweep& sweep) {
@@ -134,21 +135,20 @@ std::string to_table(const Sweep& sweep) {
   std::stable_sort(order.begin(), order.end(), [](const Key& a, const Key& b) {
     return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
   });
-  std::vector<std::vector<std::string>> cells = {{"dtype", "pass", "shape", "format", "norm", "cases", "median %",
-                                                  "lowest to highest", "of 4 MB and more", "median %", "lowest %",
-                                                  "at"}};
+  Table table{.heads = {"dtype", "pass", "shape", "format", "norm", "cases", "median %", "lowest to highest",
+                        "of 4 MB and more", "median %", "lowest %", "at"},
+              .words = 5};
   for (const Key& key : order) {
     const auto& [dtype, is_backward, shape, format, norm] = key;
     const Summary& s = summaries.at(key);
     const bool large = !s.large.empty();
-    cells.push_back({std::string(to_string(dtype)), std::string(direction(is_backward)), shape,
-                     std::string(to_string(format)), norm, fmt::format("{}", s.all.size()),
-                     percent(spread_of(s.all).median),
-                     fmt::format("{} to {}", percent(spread_of(s.all).min), percent(spread_of(s.all).max)),
-                     fmt::format("{}", s.large.size()), large ? percent(spread_of(s.large).median) : "-",
-                     large ? percent(s.lowest) : "-", large ? sizes_text(s.lowest_at) : "-"});
+    table.add(to_string(dtype), direction(is_backward), shape, to_string(format), norm, s.all.size(),
+              percent(spread_of(s.all).median),
+              fmt::format("{} to {}", percent(spread_of(s.all).min), percent(spread_of(s.all).max)), s.large.size(),
+              large ? percent(spread_of(s.large).median) : "-", large ? percent(s.lowest) : "-",
+              large ? sizes_text(s.lowest_at) : "-");
   }
-  return align_table(cells, 5);
+  return to_text(table);
 }
 
 std::vector<std::string> warnings_of(const Sweep& sweep) {

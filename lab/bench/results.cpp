@@ -2,7 +2,7 @@
 #include "lab/bench/benchmark.h"
 
 #include "core/parallel.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 #include "train/environment.h"
 
 #include <fmt/format.h>
@@ -191,28 +191,23 @@ std::string to_json(const Benchmark& benchmark) {
 
 std::string to_csv(const Benchmark& benchmark) {
   const std::vector<Json> rows = rows_of(benchmark);
-  std::vector<std::string> columns;
+  Table table;
   for (const Json& row : rows) {
     for (const auto& [key, value] : row.items()) {
-      const bool known = std::find(columns.begin(), columns.end(), key) != columns.end();
+      const bool known = std::find(table.heads.begin(), table.heads.end(), key) != table.heads.end();
       if (!known && !value.is_array()) {  // the ops are in the JSON only
-        columns.push_back(key);
+        table.heads.push_back(key);
       }
     }
   }
-  std::string csv = fmt::format("{}\n", fmt::join(columns, ","));
   for (const Json& row : rows) {
-    std::string line;
-    for (const std::string& column : columns) {
-      line += line.empty() && column == columns.front() ? "" : ",";
-      if (row.contains(column)) {
-        const Json& value = row[column];
-        line += csv_field(value.is_string() ? value.get<std::string>() : data::json_text(value));
-      }
+    std::vector<std::string>& line = table.rows.emplace_back().cells;
+    for (const std::string& column : table.heads) {
+      const Json value = row.value(column, Json(""));
+      line.push_back(value.is_string() ? value.get<std::string>() : data::json_text(value));
     }
-    csv += line + '\n';
   }
-  return csv;
+  return lab::to_csv(table);
 }
 
 bool is_result(std::string_view beginning) {
@@ -227,26 +222,26 @@ bool is_result(std::string_view beginning) {
 }
 
 std::string to_table(const Benchmark& benchmark) {
-  std::vector<std::vector<std::string>> cells = {
-      {"model", "norm", "format", "bench", "batch", "img/s", "tax %", "ms/step", "min", "max", "memory MB"}};
+  Table table{
+      .heads = {"model", "norm", "format", "bench", "batch", "img/s", "tax %", "ms/step", "min", "max", "memory MB"},
+      .words = 4};
   for (const BenchRow& row : benchmark.rows) {
     const std::string model = train::model_label(row.model, benchmark.options.recipe);
     const std::string norm = train::norm_label(row.norm, benchmark.options.recipe);
     for (const Mode mode : benchmark.options.modes) {
+      Table::Row& line = table.add(model, norm, format_name(row), to_string(mode));
       const auto& m = row.measured(mode);
       if (!m) {
-        cells.push_back(
-            {model, norm, format_name(row), std::string(to_string(mode)), row.error.empty() ? "-" : row.error});
+        line.remark = row.error.empty() ? "-" : row.error;
         continue;
       }
-      cells.push_back({model, norm, format_name(row), std::string(to_string(mode)), fmt::format("{}", m->batch_size),
-                       fmt::format("{:.2f}", m->samples_per_second()), tax_text(norm_tax(benchmark, row, mode)),
-                       fmt::format("{:.3f}", 1e3 * m->step.median), fmt::format("{:.3f}", 1e3 * m->step.min),
-                       fmt::format("{:.3f}", 1e3 * m->step.max),
-                       benchmark.options.alternate ? "-" : fmt::format("{:.0f}", megabytes(m->resident_growth))});
+      line.add(m->batch_size, fmt::format("{:.2f}", m->samples_per_second()), tax_text(norm_tax(benchmark, row, mode)),
+               fmt::format("{:.3f}", 1e3 * m->step.median), fmt::format("{:.3f}", 1e3 * m->step.min),
+               fmt::format("{:.3f}", 1e3 * m->step.max),
+               benchmark.options.alternate ? "-" : fmt::format("{:.0f}", megabytes(m->resident_growth)));
     }
   }
-  return align_table(cells, 4);
+  return to_text(table);
 }
 
 }  // namespace norma::lab::bench

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "lab/check_norm/subject.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 
 #include <algorithm>
 #include <exception>
@@ -84,11 +84,11 @@ NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& opti
 }
 
 std::string to_text(const NormCheckReport& report) {
-  std::vector<std::vector<std::string>> lines = {{"check", "", ""}};
+  Table table{.heads = {"check", "", ""}, .words = 3};
   for (const NormCheck& one : report.checks) {
-    lines.push_back({one.name, word_for(one.outcome), one.text});
+    table.add(one.name, word_for(one.outcome), one.text);
   }
-  return align_table(lines, 3);
+  return to_text(table);
 }
 
 }  // namespace norma::lab

@@ -6,7 +6,7 @@
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "lab/report/decide_rows.h"
-#include "train/trainer.h"
+#include "train/step_times.h"
 
 #include <fmt/format.h>
 

@@ -61,7 +61,7 @@ struct ComparisonOptions {
 Comparison plan_comparison(const ComparisonOptions& options);
 
 /// train::without_effect(), of what has none in any cell.
-std::vector<std::string> without_effect(const Comparison& comparison);
+std::vector<std::string> without_effect(const Comparison& comparison, const std::vector<std::string>& given = {});
 
 /// Tries all that can be known before the first step, which may be hours before the last: reads the data, and shows
 /// each network that is not finished a black image or two. Writes nothing. Throws Error "compare: MODEL with norm NORM:

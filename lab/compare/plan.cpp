@@ -204,10 +204,10 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   return comparison;
 }
 
-std::vector<std::string> without_effect(const Comparison& comparison) {
-  std::vector<std::string> lines = train::without_effect(recipe_of(comparison.recipe, comparison.cells.front()));
+std::vector<std::string> without_effect(const Comparison& comparison, const std::vector<std::string>& given) {
+  std::vector<std::string> lines = train::without_effect(recipe_of(comparison.recipe, comparison.cells.front()), given);
   for (const Cell& cell : comparison.cells) {
-    const std::vector<std::string> own = train::without_effect(recipe_of(comparison.recipe, cell));
+    const std::vector<std::string> own = train::without_effect(recipe_of(comparison.recipe, cell), given);
     std::erase_if(lines, [&](const std::string& line) { return std::find(own.begin(), own.end(), line) == own.end(); });
   }
   return lines;

@@ -1,7 +1,7 @@
 #include "lab/report/chart_axes.h"
 
 #include "core/error.h"
-#include "lab/report/html.h"
+#include "core/quoting.h"
 
 #include <fmt/format.h>
 

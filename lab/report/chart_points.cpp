@@ -1,6 +1,6 @@
+#include "core/quoting.h"
 #include "lab/report/chart.h"
 #include "lab/report/chart_axes.h"
-#include "lab/report/html.h"
 
 #include <fmt/format.h>
 

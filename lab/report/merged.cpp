@@ -4,7 +4,6 @@
 #include "core/excerpt.h"
 #include "data/json.h"
 #include "lab/report/page.h"
-#include "lab/report/text_table.h"
 
 #include <fmt/format.h>
 
@@ -161,24 +160,17 @@ std::string to_csv(const Parts& parts) {
   if (is_one(parts)) {
     return to_csv(parts.front().comparison);
   }
-  std::string csv;
+  Table all;
   for (const Part& part : parts) {
-    const std::string own = to_csv(part.comparison);
-    size_t begin = 0;
-    bool quoted = false;  // then a line break is part of a field
-    for (size_t i = 0; i < own.size(); ++i) {
-      quoted ^= own[i] == '"';
-      if (own[i] != '\n' || quoted) {
-        continue;
-      }
-      const bool head = begin == 0;
-      if (!head || csv.empty()) {
-        csv += fmt::format("{},{}", head ? "comparison" : csv_field(part.name), own.substr(begin, i + 1 - begin));
-      }
-      begin = i + 1;
+    Table own = cell_table(part.comparison);
+    all.heads = std::move(own.heads);
+    for (Table::Row& row : own.rows) {
+      row.cells.insert(row.cells.begin(), part.name);
+      all.rows.push_back(std::move(row));
     }
   }
-  return csv;
+  all.heads.insert(all.heads.begin(), "comparison");
+  return to_csv(all);
 }
 
 std::string to_json(const Parts& parts) {

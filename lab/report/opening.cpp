@@ -1,7 +1,7 @@
 #include "lab/report/opening.h"
 
 #include "lab/report/row_groups.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "lab/report/page.h"
 
-#include "lab/report/html.h"
+#include "core/quoting.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

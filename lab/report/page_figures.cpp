@@ -1,7 +1,7 @@
 #include "lab/report/chart.h"
 #include "lab/report/decide_rows.h"
 #include "lab/report/page.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "lab/report/html.h"
+#include "core/quoting.h"
 #include "lab/report/page.h"
 #include "lab/report/repeat_command.h"
 #include "train/augmentation.h"

@@ -1,6 +1,6 @@
-#include "lab/report/html.h"
+#include "core/quoting.h"
 #include "lab/report/page.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 
 #include <fmt/format.h>
 

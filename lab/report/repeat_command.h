@@ -3,12 +3,8 @@
 #include "lab/report/report.h"
 
 #include <string>
-#include <string_view>
 
 namespace norma::lab {
-
-/// A word as a shell takes it: in quotes where it needs them.
-std::string shell_word(std::string_view word);
 
 /// The `norma train` that trains a cell again: every option that differs from its default. On a machine and with a
 /// version of the same kind it gives the same bits. Files of policies are named as they were.

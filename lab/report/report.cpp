@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "lab/report/decide_rows.h"
-#include "lab/report/text_table.h"
 #include "train/output.h"
 
 #include <fmt/format.h>
@@ -256,41 +255,53 @@ std::string format_difference(const std::optional<Decision>& difference) {
                   difference->chance < kLeast ? "p < 0.001" : fmt::format("p {:.3f}", difference->chance)));
 }
 
+Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& axes) {
+  const bool tested =
+      std::any_of(rows.begin(), rows.end(), [](const NamedRow& named) { return named.row->accuracy_difference; });
+  Table table{.heads = {"model"}, .words = axes.size() + 2};
+  for (const Axis& axis : axes) {
+    table.heads.emplace_back(axis.name);
+  }
+  table.heads.insert(table.heads.end(), {"norm", "accuracy %"});
+  if (tested) {
+    table.heads.emplace_back("to reference");
+  }
+  table.heads.insert(table.heads.end(), {"test loss", "img/s", "tax", "memory", "parameters"});
+  for (const auto& [name, row] : rows) {
+    Table::Row& line = table.add(row->model);
+    for (const Axis& axis : axes) {
+      line.add(axis.value(*row));
+    }
+    line.add(name);
+    line.remark = row->problem;
+    if (row->finished > 0) {
+      line.add(format_spread(row->accuracy, 2, 100));
+      if (tested) {
+        line.add(format_difference(row->accuracy_difference));
+      }
+      line.add(format_spread(row->loss, 4), format_spread(row->images_per_second, 1), format_tax(row->tax),
+               format_bytes(row->peak_bytes), format_count(row->parameters));
+      if (!row->problem.empty()) {
+        line.remark = fmt::format("{} of {} seeds; {}", row->finished, row->seeds, row->problem);
+      }
+    }
+  }
+  return table;
+}
+
 std::string to_table(const Comparison& comparison) {
   const std::vector<Row> rows = summarize(comparison);
-  const std::vector<Axis> axes = varying_axes(comparison);
-  std::vector<std::string> heads = {"model"};
-  for (const Axis& axis : axes) {
-    heads.emplace_back(axis.name);
-  }
-  heads.insert(heads.end(), {"norm", "accuracy %", "test loss", "img/s", "tax", "memory", "parameters"});
-  const bool tested = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.accuracy_difference; });
-  if (tested) {
-    heads.insert(std::find(heads.begin(), heads.end(), "test loss"), "to reference");
-  }
-  const size_t text_columns = axes.size() + 2;
-  std::vector<std::vector<std::string>> lines = {heads};
+  std::vector<NamedRow> named;
   for (const Row& row : rows) {
-    std::vector<std::string> line = {row.model};
-    for (const Axis& axis : axes) {
-      line.push_back(axis.value(row));
-    }
-    line.push_back(train::norm_label(row.norm, comparison.recipe));
-    if (row.finished > 0) {
-      line.push_back(format_spread(row.accuracy, 2, 100));
-      if (tested) {
-        line.push_back(format_difference(row.accuracy_difference));
-      }
-      line.insert(line.end(), {format_spread(row.loss, 4), format_spread(row.images_per_second, 1), format_tax(row.tax),
-                               format_bytes(row.peak_bytes), format_count(row.parameters)});
-    }
-    if (!row.problem.empty()) {
-      line.push_back(row.seeds > 1 ? fmt::format("{} of {} seeds; {}", row.finished, row.seeds, row.problem)
-                                   : row.problem);
-    }
-    lines.push_back(line);
+    named.push_back({.name = train::norm_label(row.norm, comparison.recipe), .row = &row});
   }
-  std::string text = align_table(lines, text_columns);
+  Table table = results_table(named, varying_axes(comparison));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].finished == 0 && rows[i].seeds > 1) {
+      table.rows[i].remark = fmt::format("0 of {} seeds; {}", rows[i].seeds, rows[i].problem);
+    }
+  }
+  std::string text = to_text(table);
   for (const std::string& note : {answer_of(comparison), tax_note(comparison), accuracy_note(comparison),
                                   decision_note(comparison), tuning_note(comparison)}) {
     text += note.empty() ? "" : note + "\n";
@@ -298,32 +309,52 @@ std::string to_table(const Comparison& comparison) {
   return text;
 }
 
-std::string to_csv(const Comparison& comparison) {
-  std::string csv =
-      "model,norm,seed,batch_size,lr,precision,memory_format,dataset,state,test_accuracy,test_loss,images_per_second,"
-      "tax,tax_low,tax_high,peak_tensor_bytes,"
-      "peak_process_bytes,parameters,steps,seconds,reason\n";
+Table cell_table(const Comparison& comparison) {
+  Table table{.heads = {"model",
+                        "norm",
+                        "seed",
+                        "batch_size",
+                        "lr",
+                        "precision",
+                        "memory_format",
+                        "dataset",
+                        "state",
+                        "test_accuracy",
+                        "test_loss",
+                        "images_per_second",
+                        "tax",
+                        "tax_low",
+                        "tax_high",
+                        "peak_tensor_bytes",
+                        "peak_process_bytes",
+                        "parameters",
+                        "steps",
+                        "seconds",
+                        "reason"}};
   const std::vector<Row> rows = summarize(comparison);
   for (const Cell& cell : comparison.cells) {
-    csv += fmt::format("{},{},{},{},{},{},{},{},{},", csv_field(cell.model),
-                       csv_field(train::norm_label(cell.norm, comparison.recipe)), cell.seed, cell.batch_size,
-                       lr_of(comparison, cell), cell.precision, to_string(cell.format), csv_field(cell.dataset),
-                       to_string(cell.state));
+    Table::Row& line =
+        table.add(cell.model, train::norm_label(cell.norm, comparison.recipe), cell.seed, cell.batch_size,
+                  lr_of(comparison, cell), cell.precision, to_string(cell.format), cell.dataset, to_string(cell.state));
     if (cell.state == CellState::finished) {
       // The tax is that of the norm, whatever the seed.
       const auto row =
           std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return same_but_seed(other, cell); });
-      const std::string tax = row->tax && row->tax->known() ? fmt::format("{:.6f},{:.6f},{:.6f}", row->tax->difference,
-                                                                          row->tax->low, row->tax->high)
-                                                            : ",,";
-      csv += fmt::format("{},{},{:.3f},{},{},{},{},{},{:.3f},", cell.accuracy, cell.loss, cell.images_per_second, tax,
-                         cell.peak_bytes, cell.peak_resident, cell.parameters, cell.losses.size(), cell.seconds);
-    } else {
-      csv += ",,,,,,,,,,,";
+      const auto share = [&](double Decision::*value) {
+        return row->tax && row->tax->known() ? fmt::format("{:.6f}", *row->tax.*value) : "";
+      };
+      line.add(cell.accuracy, cell.loss, fmt::format("{:.3f}", cell.images_per_second), share(&Decision::difference),
+               share(&Decision::low), share(&Decision::high), cell.peak_bytes, cell.peak_resident, cell.parameters,
+               cell.losses.size(), fmt::format("{:.3f}", cell.seconds));
     }
-    csv += csv_field(cell.reason) + "\n";
+    line.cells.resize(table.heads.size() - 1);
+    line.add(cell.reason);
   }
-  return csv;
+  return table;
+}
+
+std::string to_csv(const Comparison& comparison) {
+  return to_csv(cell_table(comparison));
 }
 
 void write_report(const Comparison& comparison, const std::filesystem::path& folder, const train::FolderLock* lock) {

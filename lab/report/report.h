@@ -2,6 +2,7 @@
 
 #include "lab/report/decision.h"
 #include "lab/report/settings.h"
+#include "lab/report/table.h"
 #include "lab/report/tuning.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/environment.h"
@@ -113,9 +114,19 @@ std::string reference_of(const std::vector<std::string>& norms);
 /// The rows, in the order of their first cells.
 std::vector<Row> summarize(const Comparison& comparison);
 
+/// A row as a table names it.
+struct NamedRow {
+  std::string name;  ///< in the column "norm"
+  const Row* row;
+};
+/// The figures of rows, with a column for each of these axes. Remarks say what is wrong with a row.
+Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& axes);
+/// The figures of cells.
+Table cell_table(const Comparison& comparison);
+
 /// The table that is printed.
 std::string to_table(const Comparison& comparison);
-/// One line per cell, with a header.
+/// cell_table() as a file.
 std::string to_csv(const Comparison& comparison);
 /// Everything. The second throws Error, with `where` before it, for a text that is no comparison of this format.
 std::string to_json(const Comparison& comparison);

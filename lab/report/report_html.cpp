@@ -1,4 +1,4 @@
-#include "lab/report/html.h"
+#include "core/quoting.h"
 #include "lab/report/opening.h"
 #include "lab/report/page.h"
 #include "lab/report/page_style.h"

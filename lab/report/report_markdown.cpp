@@ -1,4 +1,5 @@
 #include "core/excerpt.h"
+#include "core/quoting.h"
 #include "lab/report/opening.h"
 #include "lab/report/page.h"
 #include "lab/report/repeat_command.h"
@@ -14,26 +15,6 @@ namespace norma::lab {
 
 namespace {
 
-/// A text as it is, on one line: nothing in it is taken for markup.
-std::string plain(std::string_view text) {
-  std::string result;
-  for (const char c : plain_text(text)) {
-    switch (c) {
-      case '<': result += "&lt;"; break;  // not every reader of Markdown knows \<
-      case '>': result += "&gt;"; break;
-      case '&': result += "&amp;"; break;
-      case '\n':
-      case '\t': result += ' '; break;
-      default:
-        if (std::string_view("\\`*_{}[]#|~").find(c) != std::string_view::npos) {
-          result += '\\';
-        }
-        result += c;
-    }
-  }
-  return result;
-}
-
 /// Lines of code, between more backquotes than stand in them.
 std::string code(const std::string& text) {
   size_t longest = 2;
@@ -46,57 +27,14 @@ std::string code(const std::string& text) {
   return fmt::format("{}sh\n{}{}\n", fence, plain_text(text), fence);
 }
 
-std::string line(const std::vector<std::string>& cells) {
-  return fmt::format("| {} |\n", fmt::join(cells, " | "));
-}
-
 std::string table(const Page& page) {
-  std::vector<std::string> heads = {"model"};
-  for (const Axis& axis : page.axes) {
-    heads.emplace_back(axis.name);
-  }
-  const size_t text_columns = heads.size() + 1;
-  heads.insert(heads.end(), {"norm", "accuracy %", "test loss", "img/s", "tax", "memory", "parameters"});
-  std::vector<std::string> rule;
-  for (size_t i = 0; i < heads.size(); ++i) {
-    rule.emplace_back(i < text_columns ? ":--" : "--:");
-  }
-  const bool tested = std::any_of(page.groups.begin(), page.groups.end(), [](const PageGroup& group) {
-    return std::any_of(group.rows.begin(), group.rows.end(),
-                       [](const PageRow& row) { return row.row.accuracy_difference.has_value(); });
-  });
-  if (tested) {
-    heads.insert(std::find(heads.begin(), heads.end(), "test loss"), "to reference");
-    rule.emplace_back("--:");
-  }
-  std::string text = line(heads) + line(rule);
+  std::vector<NamedRow> rows;
   for (const PageGroup& group : page.groups) {
-    for (const PageRow& page_row : group.rows) {
-      const Row& row = page_row.row;
-      std::vector<std::string> cells = {plain(row.model)};
-      for (const Axis& axis : page.axes) {
-        cells.push_back(plain(axis.value(row)));
-      }
-      cells.push_back(plain(page_row.label));
-      std::string problem = plain(row.problem);
-      if (row.finished > 0) {
-        cells.push_back(format_spread(row.accuracy, 2, 100));
-        if (tested) {
-          cells.push_back(format_difference(row.accuracy_difference));
-        }
-        cells.insert(cells.end(), {format_spread(row.loss, 4), format_spread(row.images_per_second, 1),
-                                   format_tax(row.tax), format_bytes(row.peak_bytes), format_count(row.parameters)});
-        if (!problem.empty()) {
-          cells[text_columns] += fmt::format(" ({} of {} seeds; {})", row.finished, row.seeds, problem);
-        }
-      } else {
-        cells.push_back(problem);
-        cells.resize(heads.size());
-      }
-      text += line(cells);
+    for (const PageRow& row : group.rows) {
+      rows.push_back({.name = row.label, .row = &row.row});
     }
   }
-  return text;
+  return to_markdown(results_table(rows, page.axes));
 }
 
 std::string settings(const NamedComparison& source) {
@@ -106,7 +44,7 @@ std::string settings(const NamedComparison& source) {
   std::string text;
   const auto put = [&](std::string_view name, const std::string& value) {
     if (!value.empty()) {
-      text += fmt::format("- {}: {}\n", name, plain(value));
+      text += fmt::format("- {}: {}\n", name, escape_markdown(value));
     }
   };
   put("data", fmt::format("{} of {} at {}×{}", length_of(recipe), values_of(comparison, "dataset"), recipe.image_size,
@@ -127,20 +65,20 @@ std::string settings(const NamedComparison& source) {
 
 std::string to_markdown(const Page& page) {
   std::string text =
-      fmt::format("# What the norm costs, and what it buys\n\n**{}**\n\n", plain(opening_of(page.sources)));
+      fmt::format("# What the norm costs, and what it buys\n\n**{}**\n\n", escape_markdown(opening_of(page.sources)));
   std::string notes;
   std::string what;
   std::string commands;
   for (const NamedComparison& source : page.sources) {
-    const std::string name = source.name.empty() ? "" : plain(source.name) + ": ";
+    const std::string name = source.name.empty() ? "" : escape_markdown(source.name) + ": ";
     for (const std::string& answer : answers_of(*source.comparison)) {
-      text += fmt::format("- {}{}\n", name, plain(answer));
+      text += fmt::format("- {}{}\n", name, escape_markdown(answer));
     }
     for (const std::string& note : {tax_note(*source.comparison), accuracy_note(*source.comparison),
                                     decision_note(*source.comparison), tuning_note(*source.comparison)}) {
-      notes += note.empty() ? "" : fmt::format("\n{}{}\n", name, plain(note));
+      notes += note.empty() ? "" : fmt::format("\n{}{}\n", name, escape_markdown(note));
     }
-    what += source.name.empty() ? "" : fmt::format("\n### {}\n", plain(source.name));
+    what += source.name.empty() ? "" : fmt::format("\n### {}\n", escape_markdown(source.name));
     what += "\n" + settings(source);
     for (const Cell& cell : source.comparison->cells) {
       commands += repeat_command(*source.comparison, cell) + "\n";

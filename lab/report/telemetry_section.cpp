@@ -1,6 +1,6 @@
 #include "lab/report/telemetry_section.h"
 
-#include "lab/report/html.h"
+#include "core/quoting.h"
 #include "lab/telemetry/summary.h"
 #include "train/recipe.h"
 
@@ -19,28 +19,6 @@ namespace {
 /// Runs whose layers are shown one by one, and lines of a run's ledger: a page of 500 runs must stay small.
 constexpr size_t kMostDetails = 12;
 constexpr size_t kMostCopies = 20;
-
-using Cells = std::vector<std::string>;
-
-/// The first column names the row. A table that is wider than the page is moved sideways, also by keyboard.
-void put_table(std::string& page, std::string_view caption, const Cells& heads, const std::vector<Cells>& rows) {
-  page += fmt::format(
-      "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table class=\"dense\">\n"
-      "<caption>{0}</caption>\n<thead><tr>",
-      escape_html(caption));
-  for (const std::string& head : heads) {
-    page += fmt::format("<th scope=\"col\">{}</th>", escape_html(head));
-  }
-  page += "</tr></thead>\n<tbody>\n";
-  for (const Cells& row : rows) {
-    page += fmt::format("<tr><th scope=\"row\">{}</th>", escape_html(row.front()));
-    for (size_t i = 1; i < row.size(); ++i) {
-      page += fmt::format("<td>{}</td>", escape_html(row[i]));
-    }
-    page += "</tr>\n";
-  }
-  page += "</tbody></table></div>\n";
-}
 
 std::string milliseconds(double seconds) {
   return fmt::format("{:.1f}", 1e3 * seconds);
@@ -65,42 +43,34 @@ std::string figure_text(const std::optional<LayerFigure>& figure, bool percent =
 
 std::string times(const std::vector<NamedTelemetry>& runs) {
   std::string page;
-  std::vector<Cells> rows;
+  Table table{.heads = {"network", "norm", "step ms", "forward", "backward", "optimizer", "norms", "convolutions",
+                        "products", "rest", "img/s least / median / most", "kept for backward", "by norms"}};
   for (const NamedTelemetry& run : runs) {
     const StepTime& time = run.telemetry->step_time;
     if (time.samples == 0) {
       continue;
     }
-    Cells row = {run.group,
-                 run.label,
-                 milliseconds(time.total()),
-                 share_of_step(time.forward, time),
-                 share_of_step(time.backward, time),
-                 share_of_step(time.optimizer, time)};
+    Table::Row& row = table.add(run.group, run.label, milliseconds(time.total()), share_of_step(time.forward, time),
+                                share_of_step(time.backward, time), share_of_step(time.optimizer, time));
     if (time.forward_split && time.backward_split) {
       const PassTime& f = *time.forward_split;
       const PassTime& b = *time.backward_split;
       for (const double seconds :
            {f.norm + b.norm, f.convolution + b.convolution, f.product + b.product, f.rest + b.rest}) {
-        row.push_back(share_of_step(seconds, time));
+        row.add(share_of_step(seconds, time));
       }
     } else {
-      row.insert(row.end(), 4, "–");
+      row.add("–", "–", "–", "–");
     }
     const Throughput& rate = run.telemetry->throughput;
-    row.push_back(fmt::format("{:.0f} / {:.0f} / {:.0f}", rate.min, rate.median, rate.max));
-    row.push_back(format_bytes(run.telemetry->saved_bytes()));
-    row.push_back(format_bytes(saved_bytes(*run.telemetry, LayerKind::norm)));
-    rows.push_back(std::move(row));
+    row.add(fmt::format("{:.0f} / {:.0f} / {:.0f}", rate.min, rate.median, rate.max),
+            format_bytes(run.telemetry->saved_bytes()), format_bytes(saved_bytes(*run.telemetry, LayerKind::norm)));
   }
-  if (rows.empty()) {
+  if (table.rows.empty()) {
     return page;
   }
   page += section_head("step", "Where the step's time goes");
-  put_table(page, "Milliseconds of a training step, and their share of it",
-            {"network", "norm", "step ms", "forward", "backward", "optimizer", "norms", "convolutions", "products",
-             "rest", "img/s least / median / most", "kept for backward", "by norms"},
-            rows);
+  page += to_html(table, "Milliseconds of a training step, and their share of it");
   page +=
       "<p class=\"note\">Of the middle one of some steps of each run, without waiting for its batch, in milliseconds. "
       "Norms, convolutions, products and the rest are forward and backward together; a relu that a norm's op adds "
@@ -111,7 +81,7 @@ std::string times(const std::vector<NamedTelemetry>& runs) {
 
 std::string ledgers(const std::vector<NamedTelemetry>& runs) {
   std::string page;
-  std::vector<Cells> rows;
+  Table table{.heads = {"network", "norm", "layer", "op", "pass", "from", "to", "copies", "moved per step"}};
   size_t known = 0;
   size_t clean = 0;
   for (const NamedTelemetry& run : runs) {
@@ -120,16 +90,16 @@ std::string ledgers(const std::vector<NamedTelemetry>& runs) {
     clean += run.telemetry->ledger_known && ledger.empty() ? 1 : 0;
     for (size_t i = 0; i < std::min(ledger.size(), kMostCopies); ++i) {
       const LayoutCopy& copy = ledger[i];
-      rows.push_back({run.group, run.label, copy.layer, copy.op, std::string(to_string(copy.pass)), copy.from, copy.to,
-                      std::to_string(copy.count), format_bytes(copy.bytes)});
+      table.add(run.group, run.label, copy.layer, copy.op, to_string(copy.pass), copy.from, copy.to, copy.count,
+                format_bytes(copy.bytes));
     }
     if (ledger.size() > kMostCopies) {
       int64_t bytes = 0;
       for (size_t i = kMostCopies; i < ledger.size(); ++i) {
         bytes += ledger[i].bytes;
       }
-      rows.push_back({run.group, run.label, fmt::format("{} more", ledger.size() - kMostCopies), "", "", "", "", "",
-                      format_bytes(bytes)});
+      table.add(run.group, run.label, fmt::format("{} more", ledger.size() - kMostCopies), "", "", "", "", "",
+                format_bytes(bytes));
     }
   }
   if (known == 0) {
@@ -137,54 +107,43 @@ std::string ledgers(const std::vector<NamedTelemetry>& runs) {
   }
   page += fmt::format("{}<p class=\"note\">{} of {} networks make no copy of images in another memory format.</p>\n",
                       section_head("ledger", "Implicit copies"), clean, known);
-  if (!rows.empty()) {
-    put_table(page, "Copies that a training step makes and nobody asked for by name",
-              {"network", "norm", "layer", "op", "pass", "from", "to", "copies", "moved per step"}, rows);
+  if (!table.rows.empty()) {
+    page += to_html(table, "Copies that a training step makes and nobody asked for by name");
   }
   return page;
 }
 
-Cells health_row(const LayerHealth& layer) {
+void add_health(Table& table, const LayerHealth& layer) {
   const TensorHealth none{.mean = NAN, .deviation = NAN, .largest = NAN};
   const TensorHealth gradient = layer.gradient.value_or(none);
   const auto range = [](const std::optional<ParameterSpread>& spread) {
     return spread ? fmt::format("{:.3g} to {:.3g}", spread->min, spread->max) : "–";
   };
-  return {layer.layer,
-          std::string(to_string(layer.kind)),
-          number(layer.output.mean),
-          number(layer.output.deviation),
-          number(layer.output.largest),
-          number(gradient.deviation),
-          number(gradient.largest),
-          std::to_string(layer.output.non_finite + gradient.non_finite),
-          fmt::format("{:.1f} %", 100 * layer.dead_channels),
-          range(layer.gamma),
-          range(layer.beta),
-          layer.gap ? number(layer.gap->mean) : "–"};
+  table.add(layer.layer, to_string(layer.kind), number(layer.output.mean), number(layer.output.deviation),
+            number(layer.output.largest), number(gradient.deviation), number(gradient.largest),
+            layer.output.non_finite + gradient.non_finite, fmt::format("{:.1f} %", 100 * layer.dead_channels),
+            range(layer.gamma), range(layer.beta), layer.gap ? number(layer.gap->mean) : "–");
 }
 
 std::string health(const std::vector<NamedTelemetry>& runs) {
   std::string page;
-  std::vector<Cells> rows;
+  Table table{.heads = {"network", "norm", "not finite", "largest |output|", "largest |gradient|",
+                        "least gradient deviation", "dead channels", "least γ", "largest γ", "largest batch norm gap"}};
   for (const NamedTelemetry& run : runs) {
     if (run.telemetry->health.empty()) {
       continue;
     }
     const HealthSummary summary = summarize_health(*run.telemetry);
-    rows.push_back({run.group, run.label, std::to_string(summary.non_finite), figure_text(summary.largest_output),
-                    figure_text(summary.largest_gradient), figure_text(summary.smallest_gradient),
-                    figure_text(summary.most_dead_channels, /* percent= */ true), figure_text(summary.least_gamma),
-                    figure_text(summary.largest_gamma), figure_text(summary.largest_gap)});
+    table.add(run.group, run.label, summary.non_finite, figure_text(summary.largest_output),
+              figure_text(summary.largest_gradient), figure_text(summary.smallest_gradient),
+              figure_text(summary.most_dead_channels, /* percent= */ true), figure_text(summary.least_gamma),
+              figure_text(summary.largest_gamma), figure_text(summary.largest_gap));
   }
-  if (rows.empty()) {
+  if (table.rows.empty()) {
     return page;
   }
   page += section_head("health", "Numbers in the layers");
-  put_table(page, "The extremes of each run, with their layer and step",
-            {"network", "norm", "not finite", "largest |output|", "largest |gradient|", "least gradient deviation",
-             "dead channels", "least γ", "largest γ", "largest batch norm gap"},
-            rows);
+  page += to_html(table, "The extremes of each run, with their layer and step");
   size_t shown = 0;
   for (const NamedTelemetry& run : runs) {
     if (run.telemetry->health.empty() || shown == kMostDetails) {
@@ -194,14 +153,12 @@ std::string health(const std::vector<NamedTelemetry>& runs) {
     const HealthSample& last = run.telemetry->health.back();
     page += fmt::format("<details><summary>{} {}: all layers in step {}</summary>\n", escape_html(run.group),
                         escape_html(run.label), last.step);
-    std::vector<Cells> layers;
+    Table layers{.heads = {"layer", "kind", "mean", "deviation", "largest", "gradient deviation", "largest gradient",
+                           "not finite", "dead channels", "γ", "β", "batch norm gap"}};
     for (const LayerHealth& layer : last.layers) {
-      layers.push_back(health_row(layer));
+      add_health(layers, layer);
     }
-    put_table(page, fmt::format("Layers of {} {}", run.group, run.label),
-              {"layer", "kind", "mean", "deviation", "largest", "gradient deviation", "largest gradient", "not finite",
-               "dead channels", "γ", "β", "batch norm gap"},
-              layers);
+    page += to_html(layers, fmt::format("Layers of {} {}", run.group, run.label));
     page += "</details>\n";
   }
   page +=

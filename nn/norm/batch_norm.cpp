@@ -11,7 +11,7 @@ namespace norma::nn {
 
 namespace {
 
-/// The image of a norm's output (1, C, …). No view: nobody else has its memory, so that it can be changed in place.
+/// The image of a norm's output (1, C, …). Not a view: nobody else has its memory, so it can be changed in place.
 Tensor only_image(std::string_view op, const Tensor& y) {
   Sizes sizes;
   Strides strides;
@@ -129,7 +129,7 @@ void BatchRenorm2d::set_bounds(double r_max, double d_max) {
 
 Tensor BatchRenorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) {
   const bool grows = schedule_.warmup_steps + schedule_.r_ramp_steps + schedule_.d_ramp_steps > 0;
-  // This batch is counted already. Without a schedule nobody waits for the count.
+  // The count includes this batch. Without a schedule nobody waits for it.
   const int64_t before = grows ? num_batches_tracked() - (options.training ? 1 : 0) : 0;
   const auto grown = [&](int64_t ramp_steps) {
     const int64_t steps = before - schedule_.warmup_steps;
@@ -188,7 +188,7 @@ InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLay
 Tensor InstanceNorm::forward_act(const Tensor& x, const ActOptions& then) {
   constexpr std::string_view op = "instance_norm";
   check_defined(op, "x", x);
-  if (x.rank() == axes_ + 1) {  // one image; what is wrong is said of its sizes, not of those of a batch of one
+  if (x.rank() == axes_ + 1) {  // one image: errors name its sizes, not those of a batch of one
     check(x.size(0) == channels_, op, "x: expected {} channels, got {} (sizes {})", channels_, x.size(0),
           to_string(x.sizes()));
     const bool tracked = options_.track_running_stats;

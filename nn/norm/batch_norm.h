@@ -7,12 +7,12 @@
 namespace norma::nn {
 
 // Norms that keep statistics: parameters weight and bias, buffers running_mean, running_var and num_batches_tracked
-// (int64), all of (channels). ops/norm/norm.h says which other libraries differ.
+// (int64), all of (channels). ops/norm/norm.h lists where other libraries differ.
 
 struct BatchNormLayerOptions {
   double eps = norma::BatchNormOptions{}.eps;
   /// Share of the new batch in the running statistics; none: their plain average over all batches; 0: they are frozen.
-  /// Keras, Flax (0.99) and Paddle (0.9) give the share of the old ones, 1 - momentum.
+  /// In Keras, Flax (0.99) and Paddle (0.9), momentum is the share of the old ones, 1 - ours.
   std::optional<double> momentum = 0.1;
   bool affine = true;
   bool bias = true;                 ///< false: affine is a weight alone
@@ -21,7 +21,7 @@ struct BatchNormLayerOptions {
   bool biased_running_var = false;  ///< as Keras, Flax and Paddle keep it
 };
 
-/// What the batch norms share: `low` to `high` axes (N, channels, …).
+/// The part that the batch norms share: inputs have `low` to `high` axes (N, channels, …).
 class BatchNorm : public Norm {
  public:
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
@@ -30,20 +30,20 @@ class BatchNorm : public Norm {
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
   /// Overwrites the momentum; see BatchNormLayerOptions.
   void set_momentum(std::optional<double> momentum);
-  /// Running statistics to those of a new layer.
+  /// Sets the running statistics to those of a new layer.
   void reset_running_stats();
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }
   [[nodiscard]] const Tensor& running_mean() const { return running_mean_; }
   [[nodiscard]] const Tensor& running_var() const { return running_var_; }
-  /// Batches seen in training; 0 without statistics.
+  /// The number of batches seen in training; 0 without statistics.
   [[nodiscard]] int64_t num_batches_tracked() const;
 
  protected:
   BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t high, const BatchNormLayerOptions& options);
-  /// The op itself. `options` has the momentum of this call.
+  /// Runs the op itself. `options` has the momentum of this call.
   virtual Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then);
-  /// What stands in name() behind the channels: ", sub_batch=32".
+  /// The text of name() behind the channels: ", sub_batch=32".
   [[nodiscard]] virtual std::string own_options() const { return ""; }
 
  private:
@@ -59,23 +59,23 @@ class BatchNorm : public Norm {
   Tensor num_batches_tracked_;
 };
 
-/// x: (N, channels) or (N, channels, L).
+/// Batch norm of (N, channels) or (N, channels, L).
 class BatchNorm1d : public BatchNorm {
  public:
   explicit BatchNorm1d(int64_t channels, const BatchNormLayerOptions& options = {});
 };
-/// x: (N, channels, H, W).
+/// Batch norm of (N, channels, H, W).
 class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {});
 };
-/// x: (N, channels, D, H, W).
+/// Batch norm of (N, channels, D, H, W).
 class BatchNorm3d : public BatchNorm {
  public:
   explicit BatchNorm3d(int64_t channels, const BatchNormLayerOptions& options = {});
 };
 
-/// Each `sub_batch` images of (N, channels, H, W) on their own; see ghost_batch_norm().
+/// Batch norm of each `sub_batch` images of (N, channels, H, W) on their own; see ghost_batch_norm().
 class GhostBatchNorm2d : public BatchNorm {
  public:
   GhostBatchNorm2d(int64_t channels, int64_t sub_batch, const BatchNormLayerOptions& options = {});
@@ -88,21 +88,21 @@ class GhostBatchNorm2d : public BatchNorm {
   int64_t sub_batch_;
 };
 
-/// How the bounds of batch renorm grow from 1 and 0, where it is batch norm, in steps of training; counted by
-/// num_batches_tracked, so that a checkpoint knows where it was. All 0: the bounds do not change. In the paper (Ioffe,
-/// 2017) 5000, 35000 and 20000.
+/// The steps of training in which the bounds of batch renorm grow from 1 and 0, where it is batch norm. They are
+/// counted by num_batches_tracked, so that a checkpoint knows the position. All 0: the bounds do not change. The paper
+/// (Ioffe, 2017) has 5000, 35000 and 20000.
 struct BatchRenormSchedule {
   int64_t warmup_steps = 0;  ///< as batch norm
-  int64_t r_ramp_steps = 0;  ///< after these, until the bound of r has grown in equal steps to r_max
-  int64_t d_ramp_steps = 0;  ///< the same for d_max
+  int64_t r_ramp_steps = 0;  ///< after these, the bound of r grows in equal steps to r_max
+  int64_t d_ramp_steps = 0;  ///< likewise for d_max
 };
 
-/// x: (N, channels, H, W); see batch_renorm(). The running statistics must be tracked.
+/// Batch renorm of (N, channels, H, W); see batch_renorm(). The running statistics must be tracked.
 class BatchRenorm2d : public BatchNorm {
  public:
   explicit BatchRenorm2d(int64_t channels, double r_max = 3, double d_max = 5,
                          const BatchNormLayerOptions& options = {}, const BatchRenormSchedule& schedule = {});
-  /// With a schedule these are where it ends. Throws Error unless r_max >= 1 and d_max >= 0.
+  /// Sets the bounds at which a schedule, if any, ends. Throws Error unless r_max >= 1 and d_max >= 0.
   void set_bounds(double r_max, double d_max);
   [[nodiscard]] double r_max() const { return r_max_; }
   [[nodiscard]] double d_max() const { return d_max_; }
@@ -117,8 +117,8 @@ class BatchRenorm2d : public BatchNorm {
   BatchRenormSchedule schedule_;
 };
 
-/// Batch norm of (N, channels, H, W) whose statistics, weight and bias are all buffers: nothing of it is trained. As
-/// torchvision has it, without num_batches_tracked.
+/// Batch norm of (N, channels, H, W) whose statistics, weight and bias are all buffers, so nothing of it is trained. As
+/// in torchvision, it has no num_batches_tracked.
 class FrozenBatchNorm2d : public Norm {
  public:
   explicit FrozenBatchNorm2d(int64_t channels, double eps = norma::BatchNormOptions{}.eps);
@@ -149,8 +149,8 @@ struct InstanceNormLayerOptions {
   Statistics statistics = Statistics::stable;
 };
 
-/// What the instance norms share: statistics over all axes behind the channels. x: (N, channels, …), or one image
-/// without the N. As in PyTorch num_batches_tracked is there when statistics are, but nothing counts it.
+/// The part that the instance norms share: statistics over all axes behind the channels. x: (N, channels, …), or one
+/// image without the N. As in PyTorch, num_batches_tracked exists with the statistics, but nothing counts it.
 class InstanceNorm : public Norm {
  public:
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
@@ -158,7 +158,7 @@ class InstanceNorm : public Norm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
 
  protected:
-  /// `axes`: behind the channels.
+  /// `axes`: the number of axes behind the channels.
   InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLayerOptions& options);
 
  private:

@@ -21,7 +21,7 @@
 namespace norma::nn {
 namespace {
 
-/// That of the first floating tensor in the module; `otherwise` where it has none.
+/// The dtype of the first floating tensor in the module; `otherwise` if it has none.
 DType dtype_of(const Module& module, DType otherwise) {
   for (const auto& [name, x] : module.state_dict()) {
     if (is_floating(x.dtype())) {
@@ -31,8 +31,8 @@ DType dtype_of(const Module& module, DType otherwise) {
   return otherwise;
 }
 
-/// True iff `norm` is what the spec `from` makes: of the same class, and, if the spec says more than its kind, with the
-/// same name, which has the options.
+/// True iff `norm` is of the kind that the spec `from` makes: of the same class and, if the spec has groups or options,
+/// with the same name(), which includes them.
 bool is_of_kind(const Norm& norm, const NormChoice& from) {
   const bool any = !from.groups && !from.channels_per_group && from.options.empty();
   const int64_t divisor = from.groups.value_or(from.channels_per_group.value_or(1));
@@ -45,7 +45,7 @@ bool is_of_kind(const Norm& norm, const NormChoice& from) {
   return typeid(own) == typeid(known) && (any || own.name() == known.name());
 }
 
-/// What a batch norm computes in evaluation; undefined tensors where it has none.
+/// The numbers of a batch norm in evaluation; undefined tensors where it has none.
 struct Evaluation {
   Tensor mean;
   Tensor var;
@@ -54,7 +54,7 @@ struct Evaluation {
   double eps = 0;
 };
 
-/// Nothing for a module that is no batch norm.
+/// The Evaluation of a batch norm; none for another module.
 std::optional<Evaluation> evaluation_of(const Module& module) {
   if (const auto* norm = dynamic_cast<const BatchNorm*>(&module)) {
     return Evaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->options().eps};
@@ -72,7 +72,7 @@ struct FoldPair {
   std::string path;  ///< of the norm
 };
 
-/// What the hooks of a forward pass see for as long as it lives.
+/// Collects what the hooks of a forward pass see, for as long as it lives.
 class Watch {
  public:
   Watch() = default;
@@ -95,7 +95,7 @@ class Watch {
   std::vector<std::pair<Module*, int64_t>> hooks_;
 };
 
-/// All 16-bit tensors of a model in float32, and as they were at the end of the scope.
+/// Keeps all 16-bit tensors of a model in float32, and restores them at the end of the scope.
 class Widened {
  public:
   explicit Widened(const Module& model) {
@@ -122,7 +122,7 @@ class Widened {
   std::vector<std::pair<Tensor, Tensor>> narrow_;
 };
 
-/// Sees in a forward pass which batch norm reads which convolution's output.
+/// Finds, in a forward pass, the batch norm that reads each convolution's output.
 std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
   Watch watch;
   for (const auto& [path, module] : model.named_modules()) {
@@ -209,7 +209,7 @@ std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, co
   result->to(dtype_of(norm, dtype_of(model, DType::float32)));
   result->to(model.device());
   result->train(norm.is_training());
-  // The weight of a global response norm is no factor of the output: 0 there is 1 elsewhere.
+  // The weight of a global response norm is not a factor of the output: its 0 is another norm's 1.
   const bool same_meaning = (dynamic_cast<const GlobalResponseNorm*>(&norm) != nullptr) ==
                             (dynamic_cast<const GlobalResponseNorm*>(result.get()) != nullptr);
   const NamedTensors before = same_meaning ? norm.state_dict() : NamedTensors{};
@@ -294,7 +294,7 @@ int64_t fold_batch_norm(Module& model, const Tensor& input) {
           "convolution goes elsewhere too",
           difference);
   } catch (...) {
-    for (size_t i = olds.size(); i-- > 0;) {  // backwards, as a convolution may have been folded into twice
+    for (size_t i = olds.size(); i-- > 0;) {  // backwards, since two norms may have been folded into one convolution
       pairs[i].conv->set_parameters(olds[i].weight, olds[i].bias);
       model.replace_module(pairs[i].path, olds[i].norm);
     }

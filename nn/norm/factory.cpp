@@ -14,7 +14,7 @@ namespace {
 
 bool new_norms_only = false;
 
-/// What complete_spec() collects: each option that a layer has read, with the value that it got.
+/// The collection of complete_spec(): each option that a layer has read, with the value that it got.
 thread_local std::map<std::string, std::string>* read_options = nullptr;
 
 template <class T>
@@ -25,7 +25,7 @@ T noted(const std::string& option, const T& value) {
   return value;
 }
 
-// The whole text as a number, or none.
+// The whole text as a number; none if it is not one.
 template <class T>
 std::optional<T> parse_number(const std::string& text) {
   T value{};
@@ -38,7 +38,7 @@ NormRegistry& registry() {
   return norms;
 }
 
-// "momentum=0.01,eps=1e-3"
+// Parses "momentum=0.01,eps=1e-3".
 void parse_options(const std::string& text, const std::string& inside, NormChoice& choice) {
   const NormDefinition& definition = norm_definition(choice.name);
   for (size_t start = 0; start <= inside.size();) {
@@ -149,7 +149,7 @@ std::string complete_spec(const NormChoice& choice) {
   } collect;
   make_norm(choice, choice.groups.value_or(choice.channels_per_group.value_or(1)));
   NormChoice complete = choice;
-  complete.options.merge(collect.options);  // what was given and not read stays
+  complete.options.merge(collect.options);  // options that were given and not read stay
   for (auto& [option, value] : complete.options) {
     const auto read = collect.options.find(option);
     value = read == collect.options.end() ? value : read->second;

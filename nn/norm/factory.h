@@ -12,7 +12,7 @@
 
 namespace norma::nn {
 
-// Norms by name, as they are written on the command line:
+// Norms by name, as on the command line:
 //   batch, frozen_batch, ghost_batch, batch_renorm, layer2d, group, instance, rms2d, simple2d, local_response,
 //   evonorm_b0, evonorm_s0, frn, grn, dyt, none
 //   group      32 groups, or the largest divisor of the channels below that; evonorm_s0 likewise
@@ -30,18 +30,18 @@ struct NormChoice {
 
   /// The number given for an option, or `otherwise`. Throws Error for a value that is not a number.
   [[nodiscard]] double number(const std::string& option, double otherwise) const;
-  /// The same for a whole number above 0.
+  /// As number(), for a whole number above 0.
   [[nodiscard]] int64_t count(const std::string& option, int64_t otherwise) const;
-  /// The same for true and false.
+  /// As number(), for true and false.
   [[nodiscard]] bool flag(const std::string& option, bool otherwise) const;
   /// The text given for an option, or `otherwise`.
   [[nodiscard]] std::string text(const std::string& option, const std::string& otherwise) const;
 };
 
-/// "group:8[eps=1e-3]": what parse_norm() reads.
+/// The text that parse_norm() reads: "group:8[eps=1e-3]".
 std::string to_string(const NormChoice& choice);
 
-/// How a kind of norm is made.
+/// The definition of one kind of norm.
 struct NormDefinition {
   /// Makes the layer for an input (N, channels, H, W).
   std::function<std::shared_ptr<Module>(const NormChoice& choice, int64_t channels)> make;
@@ -50,29 +50,28 @@ struct NormDefinition {
   /// Statistics are taken over the pixels of one channel of one image, so one pixel leaves nothing to normalise.
   /// Networks then put layer2d behind global pooling.
   bool needs_pixels = false;
-  /// The layer makes its parameters in its first forward pass, when it sees how large images are. Before a network with
-  /// it is trained or loaded, one image passes through.
+  /// The layer makes its parameters in its first forward pass, when it sees the size of images. Pass one image through
+  /// a network with such a layer before training or loading it.
   bool lazy = false;
-  /// Throws Error for a value that `make` would not take, so that a mistake shows before anything is built. May be
-  /// empty.
+  /// Throws Error for a value that `make` would refuse, so that a mistake shows before anything is built. May be empty.
   std::function<void(const NormChoice& choice)> check = {};
 };
 
 /// Reads a norm spec. Throws Error for an unknown norm or option (with the nearest known name) and for a bad value.
 NormChoice parse_norm(const std::string& text);
 
-/// The choice with an option set where it is not and where the norm has it: a network's own default.
+/// The choice with a network's own default for an option that the norm has and the choice does not set.
 NormChoice with_default(NormChoice choice, const std::string& option, const std::string& value);
 
-/// The choice with every option that its layer reads, a text for comparing: of "batch" and "batch[eps=1e-5]" it is the
-/// same. Makes such a layer. "group" and "group:32" stay apart: with few channels they are not the same.
+/// The choice with every option that its layer reads, as a text for comparing: "batch" and "batch[eps=1e-5]" give the
+/// same. Makes such a layer. "group" and "group:32" differ: with few channels they are different norms.
 std::string complete_spec(const NormChoice& choice);
 
 /// A norm layer for `channels` channels. Throws Error when groups do not divide the channels.
 std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels);
 std::shared_ptr<Module> make_norm(const std::string& text, int64_t channels);
 
-/// Whether a registered norm is lazy.
+/// True iff a registered norm is lazy.
 bool has_lazy_norms();
 /// Passes one image of zeros with the sizes of `images`, (N, C, H, W), through a network, so that lazy norms make their
 /// parameters.
@@ -80,11 +79,11 @@ void make_lazy_parameters(Module& network, const Sizes& images);
 
 /// All registered names, in the order of registration.
 std::vector<std::string> norm_names();
-/// What is registered under a name. Throws Error for an unknown one, with the nearest known name.
+/// The definition of a registered norm. Throws Error for an unknown name, with the nearest known one.
 const NormDefinition& norm_definition(const std::string& name);
 /// Adds a norm, or replaces one, for every network and command.
 void register_norm(const std::string& name, NormDefinition definition);
-/// While one is alive, register_norm() throws Error for a name that is taken.
+/// While one is alive, register_norm() throws Error for a name that is already registered.
 class NewNormsOnly {
  public:
   NewNormsOnly();

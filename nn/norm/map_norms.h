@@ -9,10 +9,10 @@
 
 namespace norma::nn {
 
-// Layers around the norms of ops/map_norm/, whose headers say what each computes. Names of parameters and buffers are
-// those of timm and PyTorch. relu is computed with the norm; a residual, and what comes behind it, in ops of their own.
+// Layers around the norms of ops/map_norm/, whose headers describe each. Names of parameters and buffers are those of
+// timm and PyTorch. relu is computed with the norm; a residual, and activations behind it, are ops of their own.
 
-/// A norm that computes relu at most, and leaves a residual and other activations to other ops.
+/// A norm whose op computes relu at most, and leaves a residual and other activations to other ops.
 class MapNorm : public Norm {
  public:
   Tensor forward_act(const Tensor& x, const ActOptions& then) final;
@@ -32,7 +32,7 @@ class MapNorm : public Norm {
 /// See local_response_norm(). No parameters.
 class LocalResponseNorm : public MapNorm {
  public:
-  /// `channels` of the inputs, which can be left open with 0.
+  /// `channels` of the inputs; 0 accepts any number.
   explicit LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options = {}, int64_t channels = 0);
   [[nodiscard]] std::string name() const override;
 
@@ -50,7 +50,7 @@ struct EvoNormB0LayerOptions {
   Statistics statistics = Statistics::stable;
 };
 /// See evo_norm_b0(). x: (N, channels, H, W). Parameters weight (1), bias (0) and v (1), buffer running_var (1), all of
-/// (channels). Unlike batch norm's there is no running mean and nothing counts batches.
+/// (channels). Unlike batch norm it has no running mean and no count of batches.
 class EvoNorm2dB0 : public MapNorm {
  public:
   explicit EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options = {});

@@ -7,21 +7,20 @@
 
 namespace norma::nn {
 
-// Layers around ops/norm/norm.h, where the meaning of each is described. Weights start at 1, biases at 0. Those that
-// keep statistics of batches are in nn/norm/batch_norm.h, those that are not one normalize() in
-// nn/norm/map_norms.h.
+// Layers around ops/norm/norm.h, which describes each norm. Weights start at 1, biases at 0. nn/norm/batch_norm.h has
+// the norms that keep statistics of batches, nn/norm/map_norms.h those that are not one normalize().
 
-/// A norm layer, which may be followed by a residual and an activation in one op.
+/// A norm layer. A residual and an activation may follow it in the same op.
 class Norm : public Module {
  public:
   Tensor forward(const Tensor& x) final { return forward_act(x, {}); }
   /// activation(norm(x) + residual).
   virtual Tensor forward_act(const Tensor& x, const ActOptions& then) = 0;
-  /// Channels of an input (N, channels, …); 0 for a norm of other axes.
+  /// Channels of an input (N, channels, …); 0 if the norm is over other axes.
   [[nodiscard]] virtual int64_t channels() const { return 0; }
 };
 
-/// No norm, in the place of one: its input, and what follows.
+/// Takes the place of a norm and normalises nothing: only the residual and the activation act on its input.
 class NoNorm : public Norm {
  public:
   explicit NoNorm(int64_t channels);
@@ -33,28 +32,28 @@ class NoNorm : public Norm {
   int64_t channels_;
 };
 
-/// Stands in the place of a norm that has been folded into the convolution before it.
+/// Takes the place of a norm that has been folded into the convolution before it.
 class FoldedNorm : public NoNorm {
  public:
   using NoNorm::NoNorm;
   [[nodiscard]] std::string name() const override { return "FoldedNorm"; }
 };
 
-/// activation(norm(x) + residual) for any module: one op where the module is a Norm, else one after the other. Hooks of
-/// the module see the result; those of an activation's own module are not called.
+/// activation(norm(x) + residual) for any module: one op if the module is a Norm, else several. Hooks of the module see
+/// the result; hooks of an activation's own module are not called.
 Tensor forward_act(Module& norm, const Tensor& x, const ActOptions& then);
-/// activation(norm(conv(x)) + residual). Where the norm has been folded into the convolution (fold_batch_norm()) and no
-/// hook wants to see what is between them: conv2d_act().
+/// activation(norm(conv(x)) + residual). It is conv2d_act() if the norm has been folded into the convolution
+/// (fold_batch_norm()) and no hook reads the tensor between them.
 Tensor conv_norm_act(Module& conv, Module& norm, const Tensor& x, const ActOptions& then);
 
 struct NormOptions {
-  double eps = 1e-5;  ///< PyTorch's; see layer_norm() and group_norm() for who differs
+  double eps = 1e-5;  ///< PyTorch's; layer_norm() and group_norm() list libraries that differ
   bool affine = true;
   bool bias = true;  ///< false: affine is a weight alone
   Statistics statistics = Statistics::stable;
 };
 
-/// Over the last axes, whose sizes are `normalized_shape`.
+/// Layer norm over the last axes, whose sizes are `normalized_shape`.
 class LayerNorm : public Norm {
  public:
   explicit LayerNorm(const Sizes& normalized_shape, const NormOptions& options = {});
@@ -105,7 +104,7 @@ class SimpleNorm : public Norm {
   Tensor weight_;
 };
 
-/// What the norms of (N, channels, …) with nothing but weight and bias share.
+/// The part that norms of (N, channels, …) share if they have nothing but weight and bias.
 class ChannelNorm : public Norm {
  public:
   [[nodiscard]] std::string name() const override;
@@ -114,14 +113,13 @@ class ChannelNorm : public Norm {
   [[nodiscard]] const Tensor& bias() const { return bias_; }
 
  protected:
-  /// Rank of the inputs: `low` to `high`.
   ChannelNorm(std::string layer, int64_t channels, const NormOptions& options, bool with_bias = true);
   /// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.
   void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const;
   [[nodiscard]] const NormOptions& options() const { return options_; }
 
  private:
-  std::string layer_;  ///< "LayerNorm2d", or with what comes first: "GroupNorm(8"
+  std::string layer_;  ///< "LayerNorm2d", or with its first argument: "GroupNorm(8"
   int64_t channels_;
   NormOptions options_;
   Tensor weight_;
@@ -135,7 +133,7 @@ struct LayerNorm2dLayerOptions {
   Statistics statistics = Statistics::stable;
 };
 
-/// Over the channels of (N, channels, H, W), at each pixel.
+/// Layer norm over the channels of (N, channels, H, W), at each pixel.
 class LayerNorm2d : public ChannelNorm {
  public:
   explicit LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options = {});
@@ -161,8 +159,8 @@ class SimpleNorm2d : public ChannelNorm {
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
 };
 
-/// Over groups of channels of (N, channels, …). timm's layer takes the channels first, then the groups (32 by default).
-/// Throws Error when `groups` does not divide `channels`.
+/// Group norm over groups of channels of (N, channels, …). timm's layer takes the channels first, then the groups (32
+/// by default). Throws Error when `groups` does not divide `channels`.
 class GroupNorm : public ChannelNorm {
  public:
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});

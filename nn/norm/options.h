@@ -9,7 +9,7 @@
 
 namespace norma::nn {
 
-// What the norm layers share.
+// Options and checks that the norm layers share.
 
 /// ", affine=false", or else ", bias=false", and ", statistics=sum_of_squares" where they are not the default.
 std::string norm_option_text(bool affine, Statistics statistics, bool bias = true);

@@ -74,7 +74,7 @@ int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const Network
           "{}:{}: '{}': expected a norm layer that no later line decides, got {}", policy.source, rule.line,
           rule.pattern, fmt::join(named, ", "));
   }
-  // All of them before the first is put in: groups may not divide the channels.
+  // All are made before the first is put in, since groups may not divide the channels.
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> replacements;
   for (const auto& [path, module, slot] : model.replaceable_modules()) {
     const auto found = chosen.find(path);

@@ -11,7 +11,7 @@ namespace norma::nn {
 
 class Module;
 
-// Which norm which layer gets. A policy is a TOML file of name patterns and norm specs (nn/norm/factory.h):
+// Chooses the norm of each layer. A policy is a TOML file of name patterns and norm specs (nn/norm/factory.h):
 //
 //   "layer4.*" = "group:32"
 //   "bn1" = "layer2d[eps=1e-3]"
@@ -23,7 +23,7 @@ class Module;
 struct NormRule {
   std::string pattern;
   std::string norm;
-  int64_t line = 0;  ///< of the file
+  int64_t line = 0;  ///< number of the line in the file
 };
 
 struct NormPolicy {
@@ -34,19 +34,19 @@ struct NormPolicy {
 /// Reads a policy. Throws Error, with line and column, for text that is no TOML, for a value that is no norm spec, and
 /// for a text without rules.
 NormPolicy parse_norm_policy(std::string_view text, const std::string& source);
-/// The text of a file. Throws Error when it cannot be read.
+/// The text of a policy file. Throws Error when it cannot be read.
 std::string read_norm_policy(const std::filesystem::path& file);
 
-/// What a network says of its norms.
+/// The part of a network's definition that concerns norms.
 struct NetworkNorms {
   /// Options, "eps" = "1e-6", for norms that have them and do not say otherwise.
   std::vector<std::pair<std::string, std::string>> defaults = {};
 };
 
-/// Replaces norm layers (class Norm of (N, channels, …), in a ChildSlot) of a model by those the policy names, as
+/// Replaces norm layers (class Norm of (N, channels, …), in a ChildSlot) of a model by those that the policy names, as
 /// convert_norm() does. Returns how many were replaced. Throws Error, with file and line, for a pattern that matches no
 /// norm layer, for one whose layers are all decided by later lines, for groups that do not divide a layer's channels,
-/// and for a norm that a layer's single pixel is too little for; nothing has changed then.
+/// and for a norm that needs more than a layer's single pixel; nothing has changed then.
 int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network = {});
 
 }  // namespace norma::nn

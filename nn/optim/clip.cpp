@@ -18,10 +18,10 @@
 namespace norma::nn {
 namespace {
 
-/// The norm of a gradient by which it is divided is at least this, as in timm.
+/// The least norm by which a gradient is divided, as in timm.
 constexpr double kSmallestNorm = 1e-6;
 
-/// The 2-norm of each unit of x, with axes of size 1 for the others; of rank 0 for a rank below 2.
+/// The 2-norm of each unit of x, where the other axes have size 1; of rank 0 for an x of rank 0 or 1.
 Tensor unit_norms(const Tensor& x) {
   Axes axes;
   for (int64_t axis = 1; axis < x.rank(); ++axis) {

@@ -4,9 +4,9 @@
 
 namespace norma::nn {
 
-/// The 2-norm of all gradients together, a float64 number of rank 0 on their device, as in PyTorch; they are scaled
-/// down to `max_norm` where it is larger. The sum is carried in float64 in a fixed order. Nobody waits for a device:
-/// the norm is looked at there, and by the host when it asks for item().
+/// Clips by norm: scales all gradients down to `max_norm` if their 2-norm together is larger. Returns that norm, a
+/// float64 number of rank 0 on their device, as in PyTorch. The sum is carried in float64 in a fixed order. Nobody
+/// waits for a device: the factor is computed there, and the host reads the norm only when it asks for item().
 Tensor clip_gradients_by_norm(const Tensors& parameters, double max_norm);
 /// Cuts every element of the gradients off at ±`limit`.
 void clip_gradients_by_value(const Tensors& parameters, double limit);
@@ -15,10 +15,10 @@ struct AdaptiveClipOptions {
   double factor = 0.01;  ///< the largest norm of a unit's gradient, as a share of the norm of its weights
   double eps = 1e-3;     ///< the norm of smaller weights counts as this
 };
-/// Adaptive gradient clipping: Brock et al., "High-performance large-scale image recognition without normalization",
-/// 2021, as timm's adaptive_clip_grad. A unit is an index of the first axis (an output channel); a parameter of rank 0
-/// or 1 is one unit. The gradient g of a unit with weights w becomes g · factor · max(|w|, eps) / max(|g|, 1e-6) where
-/// its norm |g| is not below factor · max(|w|, eps). 16-bit tensors are computed in float32.
+/// Adaptive gradient clipping (Brock et al., "High-performance large-scale image recognition without normalization",
+/// 2021), as timm's adaptive_clip_grad. A unit is an index of the first axis (an output channel); a parameter of rank 0
+/// or 1 is one unit. The gradient g of a unit with weights w becomes g · factor · max(|w|, eps) / max(|g|, 1e-6) if its
+/// norm |g| is not below factor · max(|w|, eps). 16-bit tensors are computed in float32.
 void clip_gradients_adaptively(const Tensors& parameters, const AdaptiveClipOptions& options = {});
 
 }  // namespace norma::nn

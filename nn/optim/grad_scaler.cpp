@@ -35,7 +35,7 @@ void GradScaler::update(bool finite) {
     factor_ *= options_.backoff_factor;
     growth_tracker_ = 0;
   } else if (++growth_tracker_ == options_.growth_interval) {
-    // PyTorch's rule: a scale that would be infinite does not grow.
+    // PyTorch's rule: a scale does not grow to infinity.
     const double grown = factor_ * options_.growth_factor;
     factor_ = std::isfinite(static_cast<float>(grown)) ? grown : factor_;
     growth_tracker_ = 0;

@@ -6,7 +6,7 @@
 
 namespace norma::nn {
 
-/// Defaults of torch.amp.GradScaler.
+/// The defaults are those of torch.amp.GradScaler.
 struct GradScalerOptions {
   double init_scale = 65536;
   double growth_factor = 2;
@@ -14,10 +14,10 @@ struct GradScalerOptions {
   int64_t growth_interval = 2000;  ///< steps without overflow before the scale grows
 };
 
-/// Keeps gradients of float16 from becoming 0: the loss is multiplied by a scale, so that all gradients are, and the
-/// optimizer divides by it (Optimizer::set_grad_scale()). Where a gradient becomes infinite the step is left out and
-/// the scale falls; after `growth_interval` steps without that it grows. As torch.amp.GradScaler (Micikevicius and
-/// others, Mixed Precision Training, 2018):
+/// Keeps gradients of float16 from becoming 0. It multiplies the loss, and so all gradients, by a scale, and the
+/// optimizer divides by it (Optimizer::set_grad_scale()). If a gradient becomes infinite, the step is left out and the
+/// scale falls; after `growth_interval` steps without that it grows. As torch.amp.GradScaler (Micikevicius and others,
+/// Mixed Precision Training, 2018):
 ///
 ///   scaler.scale(loss).backward();
 ///   optimizer.set_grad_scale(scaler.factor());
@@ -31,15 +31,15 @@ class GradScaler {
   /// Throws Error unless the scale is positive, growth_factor > 1, 0 < backoff_factor < 1 and growth_interval > 0.
   explicit GradScaler(const GradScalerOptions& options = {});
 
-  /// loss · factor(), on the tape. Throws Error for a dtype other than float32 and float64, in which it may not fit.
+  /// loss · factor(), on the tape. Throws Error unless the loss is float32 or float64: in others it may not fit.
   [[nodiscard]] Tensor scale(const Tensor& loss) const;
   /// The scale of the next step.
   [[nodiscard]] double factor() const { return factor_; }
-  /// Steps since the scale changed.
+  /// The number of steps since the scale changed.
   [[nodiscard]] int64_t growth_tracker() const { return growth_tracker_; }
-  /// After each step, left out or not.
+  /// Must be called after each step, also after one that was left out.
   void update(bool finite);
-  /// Goes on where another one was. Throws Error for a factor that is not finite and positive, or a negative count.
+  /// Takes over another scaler's state. Throws Error for a factor not finite and positive, or a negative count.
   void set_state(double factor, int64_t growth_tracker);
 
  private:
@@ -48,7 +48,7 @@ class GradScaler {
   int64_t growth_tracker_ = 0;
 };
 
-/// Whether no gradient of the parameters holds an infinite number or NaN. Waits for the device.
+/// True iff no gradient of the parameters holds an infinite number or NaN. Waits for the device.
 bool gradients_are_finite(const Tensors& parameters);
 
 }  // namespace norma::nn

@@ -4,7 +4,7 @@
 
 namespace norma::nn {
 
-/// The gradients of those parameters that have one.
+/// The gradients of the parameters that have one.
 inline Tensors gradients_of(const Tensors& parameters) {
   Tensors gradients;
   for (const Tensor& x : parameters) {

@@ -12,15 +12,15 @@ struct LambOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-6;
-  double max_grad_norm = 1;  ///< gradients are scaled down to this norm of all together first; 0: not
+  double max_grad_norm = 1;  ///< the norm of all gradients together that they are first scaled down to; 0: not scaled
 };
 
-/// You et al., "Large batch optimization for deep learning", 2020, as timm's Lamb: AdamW's direction with the decay in
-/// it, scaled to the norm of the parameter:
+/// LAMB (You et al., "Large batch optimization for deep learning", 2020), as timm's Lamb: AdamW's direction, including
+/// the decay, scaled to the norm of the parameter:
 ///   m, v as AdamW, of g / max(1, |all g| / max_grad_norm);
 ///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay · p;  p -= lr · r · u
-/// with the trust ratio r = |p| / |u|, or 1 where either is 0 and for groups without weight decay. Made of tensor
-/// functions; nobody waits for a device. The gradients stay as they are.
+/// with the trust ratio r = |p| / |u|, or 1 if either is 0 and for groups without weight decay. Made of tensor
+/// functions; nobody waits for a device. The gradients are not changed.
 class Lamb : public Optimizer {
  public:
   explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});

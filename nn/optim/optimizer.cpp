@@ -17,7 +17,7 @@
 namespace norma::nn {
 namespace {
 
-// x's values with the strides, dtype and device of `like`: x itself if it has them.
+// x's values with the strides, dtype and device of `like`; x itself if it has them.
 Tensor aligned(const Tensor& x, const Tensor& like) {
   if (x.strides() == like.strides() && x.dtype() == like.dtype() && x.device() == like.device()) {
     return x;
@@ -27,7 +27,7 @@ Tensor aligned(const Tensor& x, const Tensor& like) {
   return y;
 }
 
-// In front of the name of a parameter: its master weight in a state dict.
+// A state dict names a master weight by this prefix and the parameter's name.
 const std::string kMaster = "master.";
 
 // x's values in the strides of a parameter, in float32 for one of 16 bits.
@@ -133,7 +133,7 @@ void Optimizer::step() {
       if (!parameter.grad().defined()) {
         continue;
       }
-      // The kernels run over memory, so everything has to lie in one order. It nearly always does: gradients and
+      // The kernels run over memory, so all tensors must lie in one order. They nearly always do: gradients and
       // averages are made with their parameter's strides.
       const Tensor values = begin_update(parameter, masters_[g][i]);
       Tensors& state = states_[g][i];
@@ -167,7 +167,7 @@ NamedTensors Optimizer::state_dict() const {
     }
   }
   const TensorOptions number{.dtype = DType::int64, .device = kCpu};
-  const auto states = static_cast<int64_t>(dict.size() - 2);  // how many there are, so that none can be lost unseen
+  const auto states = static_cast<int64_t>(dict.size() - 2);  // the number of states shows a lost one
   dict[0] = {"step", from_vector<int64_t>({steps_}, {}, number)};
   dict[1] = {"states", from_vector<int64_t>({states}, {}, number)};
   return dict;

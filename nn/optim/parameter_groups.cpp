@@ -11,7 +11,7 @@ namespace norma::nn {
 
 namespace {
 
-/// Names of the parameters that norm layers hold.
+/// The names of the parameters that norm layers hold.
 std::set<std::string> norm_parameters(const Module& module) {
   std::set<std::string> names;
   for (const auto& [path, layer] : module.named_modules()) {

@@ -14,8 +14,8 @@ struct RmsPropTfOptions {
   double momentum = 0;
 };
 
-/// RMSprop as TensorFlow and timm's RMSpropTF have it: eps stands inside the root, the average of squares begins at 1,
-/// and the velocity holds the learning rate:
+/// RMSprop as in TensorFlow and timm's RMSpropTF: eps stands inside the root, the average of squares begins at 1, and
+/// the velocity includes the learning rate:
 ///   g = gradient + weight_decay · p;  s = s + (1 - alpha) · (g² - s);  v = momentum · v + lr · g / sqrt(s + eps);
 ///   p -= v. Made of tensor functions.
 class RmsPropTf : public Optimizer {

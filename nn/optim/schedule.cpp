@@ -10,7 +10,7 @@
 namespace norma::nn {
 namespace {
 
-// From `start` at 0 to `end` at 1 along half a period of the cosine.
+// Goes from `start` at 0 to `end` at 1 along half a period of the cosine.
 double cosine(double start, double end, double position) {
   return end + (start - end) / 2 * (1 + std::cos(std::numbers::pi * std::clamp(position, 0.0, 1.0)));
 }
@@ -88,7 +88,7 @@ Schedule step_schedule(const StepOptions& options) {
     auto times = static_cast<double>(std::count_if(options.milestones.begin(), options.milestones.end(),
                                                    [&](int64_t milestone) { return step + 1 >= milestone; }));
     if (options.every > 0) {
-      // As Python's //: rounding the quotient could make it a step early.
+      // Computed as Python's //: rounding the quotient could make it a step early.
       const auto t = static_cast<double>(step);
       times += std::round((t - std::fmod(t, options.every)) / options.every);
     }

@@ -7,8 +7,8 @@
 
 namespace norma::nn {
 
-/// The factor on the base learning rate (or the momentum itself) for update number `step`, from 0. A pure function, so
-/// resuming needs the step and nothing else.
+/// The factor on the base learning rate (or the momentum itself) for update number `step`, from 0. It is a pure
+/// function, so resuming needs nothing but the step.
 using Schedule = std::function<double(int64_t step)>;
 
 Schedule constant_schedule();
@@ -30,16 +30,16 @@ struct OneCycleOptions {
   double base_momentum = 0.85;    ///< at the highest rate (one_cycle_momentum)
   double max_momentum = 0.95;     ///< at the lowest
 };
-/// Smith and Topin, "Super-convergence", 2018, with two cosine phases: PyTorch's OneCycleLR. The highest factor is 1.
+/// PyTorch's OneCycleLR (Smith and Topin, "Super-convergence", 2018) with two cosine phases. The highest factor is 1.
 Schedule one_cycle_schedule(const OneCycleOptions& options);
-/// The momentum that belongs to it: from max_momentum down to base_momentum and back.
+/// The momentum of one_cycle_schedule(): from max_momentum down to base_momentum and back.
 Schedule one_cycle_momentum(const OneCycleOptions& options);
 
 struct StepOptions {
-  /// Steps counted from 1, as timm's MultiStepLRScheduler counts them: with {3} the third step, step 2, is the first
-  /// whose factor is multiplied by gamma. PyTorch's MultiStepLR would have 2 for it.
+  /// Steps counted from 1, as in timm's MultiStepLRScheduler: {3} multiplies the factor by gamma from the third step
+  /// (step 2) on. PyTorch's MultiStepLR would have 2 for it.
   std::vector<int64_t> milestones;
-  double every = 0;  ///< or after every so many steps (0: not); of 2.4, at steps 3, 5, 8, …
+  double every = 0;  ///< or after every so many steps (0: not); 2.4 means at steps 3, 5, 8, …
   double gamma = 0.1;
 };
 Schedule step_schedule(const StepOptions& options);
@@ -50,18 +50,18 @@ struct PolyOptions {
   double final = 0;    ///< the factor at `steps` and from there on
   double k_decay = 1;  ///< Zhang and Li, "k-decay", 2020: the share of the steps done is (step / steps)^k
 };
-/// final + (1 - final) · (1 - (step / steps)^k_decay)^power, as timm's PolyLRScheduler with one cycle.
+/// timm's PolyLRScheduler with one cycle: final + (1 - final) · (1 - (step / steps)^k_decay)^power.
 Schedule poly_schedule(const PolyOptions& options);
 
 struct WarmupOptions {
   int64_t steps = 0;    ///< 0: none
   double start = 0;     ///< the factor of the first step; it rises in equal steps to 1
-  bool prefix = false;  ///< the schedule begins after the warm-up; false: with it, and the warm-up hides its beginning
+  bool prefix = false;  ///< the schedule begins after the warm-up; false: at step 0, hidden by the warm-up
 };
-/// timm's warm-up in front of any schedule: start + step · (1 - start) / steps as long as step < steps.
+/// timm's warm-up before any schedule: start + step · (1 - start) / steps as long as step < steps.
 Schedule warmup_schedule(Schedule schedule, const WarmupOptions& options);
 
-/// The same factor for all steps of an epoch: `by_epoch` counts epochs, as timm's without --sched-on-updates.
+/// One factor for all steps of an epoch: `by_epoch` counts epochs, as timm's without --sched-on-updates.
 Schedule epoch_schedule(Schedule by_epoch, int64_t steps_per_epoch);
 
 }  // namespace norma::nn

@@ -14,7 +14,7 @@ struct SgdOptions {
   bool nesterov = false;  ///< needs momentum and no dampening
 };
 
-/// Stochastic gradient descent, as in PyTorch:
+/// Stochastic gradient descent (SGD), as in PyTorch:
 ///   g = gradient + weight_decay · p;  v = momentum · v + (1 - dampening) · g (v = g the first time);
 ///   p -= lr · v, or with Nesterov p -= lr · (g + momentum · v).
 class Sgd : public Optimizer {

@@ -77,7 +77,7 @@ void check_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   }
 }
 
-/// True iff a weight of these strides is read as OHWI. Where both orders are the same memory, either answer is right.
+/// True iff a weight of these strides is read as OHWI. If both orders are the same memory, either answer is right.
 bool lies_channels_last(const Sizes& sizes, const Strides& strides) {
   return is_channels_last_contiguous(sizes, strides) && !is_contiguous(sizes, strides);
 }
@@ -95,7 +95,7 @@ Conv2dCase make_case(DType dtype, const Sizes& x, const Sizes& weight, const Str
   conv.o = weight[0];
   conv.kh = weight[2];
   conv.kw = weight[3];
-  // A stride beyond the padded input leads out of it, like one of its size: kernels and libraries see small numbers.
+  // A stride beyond the padded input leads out of it, as one of its size does: kernels and libraries see small numbers.
   conv.stride_h = std::min(options.stride.h, std::max<int64_t>(1, conv.h + 2 * options.padding.h));
   conv.stride_w = std::min(options.stride.w, std::max<int64_t>(1, conv.w + 2 * options.padding.w));
   conv.padding_h = options.padding.h;
@@ -119,7 +119,7 @@ Tensor readable_weight(const Tensor& weight) {
   return weight.is_contiguous(MemoryFormat::channels_last) ? weight : contiguous_copy(weight);
 }
 
-/// What a profile is told of one pass.
+/// The entry of a profile for one pass.
 OpWork work_of(const Conv2dCase& conv, Conv2dPass pass, Device device) {
   static constexpr std::string_view kNames[] = {"conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"};
   return {.op = std::string(kNames[static_cast<size_t>(pass)]),
@@ -129,7 +129,7 @@ OpWork work_of(const Conv2dCase& conv, Conv2dPass pass, Device device) {
           .call = kernels::Conv2dCall{conv, pass}};
 }
 
-/// conv2d without checks and with the result's format given.
+/// conv2d without checks, with the format of its result given.
 Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                  MemoryFormat format);
 
@@ -160,7 +160,7 @@ Tensor conv2d(const Tensor& input, const Tensor& uncast_weight, const Tensor& un
 
 namespace {
 
-/// conv2d_act() of checked operands by one kernel; undefined where there is none.
+/// conv2d_act() of checked operands by one kernel; undefined if there is none.
 Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                          const ActOptions& then) {
   const MemoryFormat format = result_format(x, weight);

@@ -23,27 +23,27 @@ struct Conv2dOptions {
   int64_t groups = 1;
 };
 
-/// Cross-correlation of x (N, C, H, W) with weight (O, C / groups, kH, kW), plus bias (O) or undefined.
-/// Result: (N, O, H', W') with H' = (H + 2 padding - dilation (kH - 1) - 1) / stride + 1, channels_last iff x or
-/// weight suggests it (strict predicate), else contiguous. Floating dtypes; 16-bit ones are summed in
-/// float32 and rounded once. Differentiable, also twice.
-/// The first implementation that supports the case is used: our own (depthwise with stride 1), oneDNN, Eigen.
-/// NORMA_CONV=depthwise|onednn|eigen|reference forces one, in all cases that it supports; reference is the
-/// definition as plain loops. On CUDA: our own (depthwise with
-/// kernels of 3x3, 5x5 and 7x7 and stride 1 or 2), cuDNN; NORMA_CONV=depthwise|cudnn.
+/// The convolution (cross-correlation) of x (N, C, H, W) with weight (O, C / groups, kH, kW), plus bias (O) or
+/// undefined. Result: (N, O, H', W') with H' = (H + 2 padding - dilation (kH - 1) - 1) / stride + 1, channels_last iff
+/// x or weight suggests it (strict predicate), else contiguous. Floating dtypes; 16-bit ones are summed in float32 and
+/// rounded once. Differentiable, also twice.
+/// The first implementation that supports the case computes it: our own (depthwise with stride 1), oneDNN, Eigen.
+/// NORMA_CONV=depthwise|onednn|eigen|reference forces one, in all cases that it supports; reference is the definition
+/// as plain loops. On CUDA: our own (depthwise with kernels of 3x3, 5x5 and 7x7 and stride 1 or 2), cuDNN;
+/// NORMA_CONV=depthwise|cudnn.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
-/// activation(conv2d(x) + residual). Where no gradient is recorded, a library that can does it in one kernel, so that
-/// neither the sum nor the activation costs a pass over memory (float32; the error of oneDNN's gelu is at most 1e-6
-/// max(1, |y|), and its relu makes 0 of NaN). Otherwise separate ops. Throws what conv2d() throws, and Error for a
-/// residual of other sizes or dtype than the result.
+/// conv2d() with a residual and an activation: activation(conv2d(x) + residual). If no gradient is recorded, a library
+/// that can does it in one kernel, so that neither the sum nor the activation costs a pass over memory (float32; the
+/// error of oneDNN's gelu is at most 1e-6 max(1, |y|), and its relu makes 0 of NaN). Otherwise separate ops do it.
+/// Throws what conv2d() throws, and Error for a residual of other sizes or dtype than the result.
 Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                   const ActOptions& then);
 
 /// Names of the implementations for tensors on `device`, in the order they are tried.
 std::vector<std::string> conv2d_implementations(Device device = default_device());
-/// Forces one by name for this process, in all cases that it supports; "" returns to the order. Throws Error for a name
-/// that this build lacks.
+/// Forces an implementation for this process, in all cases that it supports; "" returns to the order. Throws Error for
+/// a name that this build lacks.
 void set_conv2d_implementation(const std::string& name, Device device = default_device());
 
 }  // namespace norma

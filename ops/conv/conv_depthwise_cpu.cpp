@@ -21,7 +21,7 @@ using namespace simd::HWY_NAMESPACE;
 // one row stays in registers while all weights pass by, so that each value of x is loaded once for up to kw products.
 // The kernel's width is known at compile time; there is no padding: columns outside the image are skipped.
 
-/// Images `in` (n, h, w, c) convolved to `out` (n, oh, ow, c), c apart from pixel to pixel.
+/// Convolves images `in` (n, h, w, c) to `out` (n, oh, ow, c). Pixels lie c numbers apart.
 struct Plane {
   int64_t n, c, h, w, oh, ow, kh, padding_h, padding_w;
 };
@@ -57,7 +57,7 @@ struct ChannelBlocks {
   [[nodiscard]] int64_t start(int64_t block) const { return std::min(block * kLanes, channels - kLanes); }
 };
 
-/// Weights (c, kh, kw) as (block, kh, kw, lane), turned by half a turn if `flip`.
+/// Packs weights (c, kh, kw) as (block, kh, kw, lane), turned by half a turn if `flip`.
 template <class T>
 void pack_weights(int64_t channels, int64_t taps, const T* weight, bool flip, T* packed) {
   const ChannelBlocks<T> blocks{channels};
@@ -99,15 +99,15 @@ HWY_INLINE void outputs_block(const Plane& p, const T* in, const T* weight, cons
   unroll<kOutputs>([&](auto j) { store(out + j * p.c, sum[j], OneRegister{}); });
 }
 
-/// Rows of `out` that are made together: as many as keep what they read and write in the second-level cache, channel
-/// block after channel block.
+/// The number of rows of `out` made together: as many as keep their inputs and outputs in the second-level cache,
+/// channel block after channel block.
 int64_t rows_of_strip(const Plane& p, int64_t element_bytes) {
   constexpr int64_t kStripBytes = 384 * 1024;
   const int64_t rows = kStripBytes / (2 * p.w * p.c * element_bytes) - p.kh;
   return std::clamp<int64_t>(rows, std::min(p.kh, p.oh), p.oh);
 }
 
-/// bias: c values or nullptr.
+/// Convolves all images. bias: c values or nullptr.
 template <class T, int kWidth>
 void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* out) {
   const ChannelBlocks<T> blocks{p.c};
@@ -238,7 +238,7 @@ void weights_gradient(const Plane& p, const T* x, const T* dy, T* dweight) {
   }
 }
 
-/// `images` matrices of (rows, columns) become (columns, rows): NCHW to NHWC and back.
+/// Turns `images` matrices of (rows, columns) into (columns, rows): NCHW to NHWC and back.
 template <class T>
 void transpose_images(int64_t images, int64_t rows, int64_t columns, const T* in, T* out) {
   constexpr int64_t kTile = 16;

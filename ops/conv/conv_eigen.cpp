@@ -52,7 +52,7 @@ struct Range {
 
 /// Calls f(c, kh, kw, oh - oh0, columns, source) for each weight and output row: `columns` are the output columns
 /// inside the image, `source` is the element of x that belongs to output column 0 (maybe outside), or -1 when the whole
-/// row is.
+/// row is outside.
 template <class F>
 void for_each_row(const Conv2dCase& conv, int64_t oh0, int64_t oh1, int64_t channels, F&& f) {
   for (int64_t kh = 0; kh < conv.kh; ++kh) {
@@ -154,7 +154,7 @@ struct Passes {
   const Conv2dCase& conv;
   Blocks blocks{conv};
 
-  /// The first element of image n and group g of x, and of output row oh of y.
+  /// The offset of image n and group g of x, and of output row oh of y.
   [[nodiscard]] int64_t x_offset(int64_t n, int64_t g) const {
     return kChannelsLast ? n * conv.h * conv.w * conv.c + g * blocks.group_c
                          : (n * conv.c + g * blocks.group_c) * conv.h * conv.w;
@@ -234,7 +234,7 @@ struct Passes {
   }
 
   void weight_gradient(const T* x, const T* dy, T* dweight) const {
-    // Images are cut into parts by the shape alone, each with a sum of its own, added up in order at the end.
+    // Images are cut into parts by the shape alone. Each part has a sum of its own; they are added up in order.
     constexpr int64_t kPartialElements = 16 * 1024 * 1024;
     const int64_t count = conv.o * blocks.k;
     const int64_t parts = std::clamp<int64_t>(kPartialElements / count, 1, std::min<int64_t>(conv.n, 16));

@@ -32,15 +32,15 @@ Layouts make_layouts(const Conv2dCase& conv, bool has_bias, Tag activations, Tag
           .dst = memory::desc({conv.n, conv.o, conv.oh, conv.ow}, type, activations)};
 }
 
-/// How the caller's memory lies.
+/// The layouts of the caller's memory.
 Layouts caller_layouts(const Conv2dCase& conv, bool has_bias) {
   const Tag plain = conv.weight_channels_last ? Tag::ohwi : Tag::oihw;
   const Tag grouped = conv.weight_channels_last ? Tag::gohwi : Tag::goihw;
   return make_layouts(conv, has_bias, conv.channels_last ? Tag::nhwc : Tag::nchw, conv.groups == 1 ? plain : grouped);
 }
 
-/// True iff reordering NHWC activations to oneDNN's blocked layout and back costs less than it gains. Measured with two
-/// threads at the shapes of ResNet-50 and ConvNeXt-T: 2 times on maps of 4x4, 1.05 to 1.3 times for gradients.
+/// True iff oneDNN's blocked layout gains more than it costs to reorder NHWC activations to it and back. Measured with
+/// two threads at the shapes of ResNet-50 and ConvNeXt-T: 2 times on maps of 4x4, 1.05 to 1.3 times for gradients.
 bool prefers_blocked(const Conv2dCase& conv, Conv2dPass pass) {
   constexpr int64_t kTinyMap = 4 * 4;
   constexpr int64_t kSmallMap = 14 * 14;
@@ -58,8 +58,8 @@ bool prefers_blocked(const Conv2dCase& conv, Conv2dPass pass) {
   return false;
 }
 
-/// What the primitive is offered: plain NHWC activations mostly stay as they are (as fast as blocked ones, and nothing
-/// to reorder); the weights, and NCHW activations, may be laid out as oneDNN likes.
+/// The layouts that the primitive is offered. Plain NHWC activations mostly stay as they are (as fast as blocked ones,
+/// and nothing to reorder); oneDNN may choose the layout of weights, and of NCHW activations.
 Layouts offered_layouts(const Conv2dCase& conv, Conv2dPass pass, bool has_bias) {
   const bool plain = conv.channels_last && !prefers_blocked(conv, pass);
   return make_layouts(conv, has_bias, plain ? Tag::nhwc : Tag::any, Tag::any);
@@ -117,11 +117,11 @@ std::unique_ptr<onednn::Plan> make_plan(const Conv2dCase& conv, Conv2dPass pass,
   fail("conv2d", "unknown pass {}", static_cast<int>(pass));
 }
 
-/// Runs with the pointers in the order make_plan declares the operands. `keep`: see Conv2dImplementation::forward.
-/// False where oneDNN has no primitive with such an epilogue.
+/// Runs with the pointers in the order in which make_plan declares the operands. `keep`: see
+/// Conv2dImplementation::forward. Returns false if oneDNN has no primitive with such an epilogue.
 bool execute(const Conv2dCase& conv, Conv2dPass pass, bool has_bias, std::span<void* const> pointers,
              const Epilogue& epilogue, Storage* keep) {
-  // A primitive is made for a number of threads, hence part of the key.
+  // A primitive is made for a number of threads, so that is part of the key.
   using Key = std::tuple<Conv2dCase, Conv2dPass, bool, Epilogue::Parts, int>;
   thread_local onednn::Plans<Key> plans;
   const Key key(conv, pass, has_bias, epilogue.parts(), num_threads());
@@ -136,7 +136,7 @@ bool execute(const Conv2dCase& conv, Conv2dPass pass, bool has_bias, std::span<v
   }
 }
 
-/// What every convolution has. Throws Error where oneDNN lacks it all the same.
+/// Runs a convolution without an epilogue. Throws Error if oneDNN does not have it.
 void execute_plain(const Conv2dCase& conv, Conv2dPass pass, bool has_bias, std::span<void* const> pointers,
                    Storage* keep = nullptr) {
   check(execute(conv, pass, has_bias, pointers, /* epilogue= */ {}, keep), "conv2d",

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-// A convolution by its definition, to be read before the fast ones and to compare them with. It is the last in the
-// order of implementations, and none of its cases is left to it: only NORMA_CONV=reference chooses it.
+// A convolution by its definition. Read it before the fast ones, and compare them with it. It is the last in the order
+// of implementations, and no case is left to it: only NORMA_CONV=reference chooses it.
 //
 //   y[n, o, oh, ow] = bias[o] + sum over c, kh, kw of x[n, c, h, w] * weight[o, c, kh, kw]
 //   h = oh * stride + kh * dilation - padding, w likewise; x is 0 outside of the image
@@ -19,7 +19,7 @@ namespace {
 /// Calls f(element of x, element of weight, element of y) for every product.
 template <class F>
 void for_each_product(const Conv2dCase& p, F&& f) {
-  // Of element (a, b, i, j) of a tensor with the sizes (…, bs, is, js).
+  // The place of element (a, b, i, j) of a tensor with the sizes (…, bs, is, js).
   const auto place = [](bool channels_last, int64_t a, int64_t b, int64_t i, int64_t j, int64_t bs, int64_t is,
                         int64_t js) {
     return channels_last ? ((a * is + i) * js + j) * bs + b : ((a * bs + b) * is + i) * js + j;

@@ -2,7 +2,7 @@
 #include "ops/conv/kernels.h"
 #include "ops/half/convert.h"
 
-// Convolutions of 16-bit numbers where no library does them faster: as a float32 convolution of converted operands,
+// Convolutions of 16-bit numbers where no library does them faster: a float32 convolution of converted operands,
 // rounded at the end.
 
 namespace norma::kernels {
@@ -30,7 +30,7 @@ int64_t weight_count(const Conv2dCase& conv) {
   return conv.o * (conv.c / conv.groups) * conv.kh * conv.kw;
 }
 
-/// The values of `count` 16-bit elements; nullptr for nullptr.
+/// The float32 values of `count` 16-bit elements; nullptr for nullptr.
 class Widened {
  public:
   Widened(DType dtype, const void* x, int64_t count) : present_(x != nullptr), values_(present_ ? count : 0) {

@@ -38,7 +38,7 @@ struct Conv2dCall {
   friend auto operator<=>(const Conv2dCall&, const Conv2dCall&) = default;
 };
 
-/// Multiplications and additions of one pass; all three have the same number.
+/// The multiplications and additions of one pass; all three passes have the same number.
 inline double flops(const Conv2dCase& conv) {
   const int64_t terms = conv.c / conv.groups * conv.kh * conv.kw;  // of one output
   return 2 * static_cast<double>(conv.n * conv.o * conv.oh * conv.ow) * static_cast<double>(terms);
@@ -51,7 +51,7 @@ inline double fewest_bytes(const Conv2dCase& conv) {
   return static_cast<double>(elements) * static_cast<double>(size_of(conv.dtype));
 }
 
-/// One library's (or our own) convolution. Pointers are to elements of the case's dtype; results are overwritten.
+/// The convolution of one library, or our own. Pointers are to elements of the case's dtype; results are overwritten.
 struct Conv2dImplementation {
   std::string_view name;
   bool (*supports)(const Conv2dCase& conv, Conv2dPass pass);
@@ -60,7 +60,7 @@ struct Conv2dImplementation {
   void (*forward)(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep);
   void (*input_gradient)(const Conv2dCase& conv, const void* dy, const void* weight, void* dx);
   void (*weight_gradient)(const Conv2dCase& conv, const void* x, const void* dy, void* dweight);
-  /// forward() with an epilogue. False where it has none for the case; y is unwritten then. nullptr: it never has.
+  /// forward() with an epilogue. Returns false and leaves y unwritten if it has none for the case; nullptr: for none.
   bool (*forward_act)(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
                       const Epilogue& epilogue, Storage* keep) = nullptr;
 };
@@ -68,14 +68,14 @@ struct Conv2dImplementation {
 /// nullptr in a build without oneDNN.
 const Conv2dImplementation* conv2d_onednn();
 const Conv2dImplementation* conv2d_eigen();
-/// Plain loops, in double. It is chosen by name alone.
+/// Plain loops, in double. Only its name chooses it.
 const Conv2dImplementation* conv2d_reference();
 /// Our own kernels for depthwise convolutions with stride 1.
 const Conv2dImplementation* conv2d_depthwise();
-/// bfloat16 and float16 by way of float32: converts the operands, calls the implementation for float32, rounds.
+/// bfloat16 and float16 through float32: converts the operands, calls the float32 implementation, and rounds.
 const Conv2dImplementation* conv2d_through_float();
 
-/// For the device cuda, in a build with it.
+/// The convolution of the device cuda, in a build with CUDA.
 const Conv2dImplementation* conv2d_cudnn();
 /// Our own kernels for depthwise convolutions on the devices cuda and cuda-emulated.
 const Conv2dImplementation* conv2d_depthwise_cuda();

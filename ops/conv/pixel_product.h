@@ -2,13 +2,13 @@
 
 #include "ops/conv/kernels.h"
 
-// A 1x1 convolution of NHWC images is a matrix product over the pixels it meets. oneDNN does the product as fast as the
-// convolution or faster (by 1.3 to 1.6 times on small maps); where a stride leaves pixels out, those it meets are
-// copied together first, which is still faster and keeps clear of a fault of oneDNN's strided 1x1 kernel.
+// A 1x1 convolution of NHWC images is a matrix product over the pixels that it reads. oneDNN does the product as fast
+// as the convolution or faster (by 1.3 to 1.6 times on small maps). If a stride leaves pixels out, the others are
+// copied together first. That is still faster, and avoids a fault of oneDNN's strided 1x1 kernel.
 
 namespace norma::kernels::pixel_product {
 
-/// True iff the convolution is one: float32, NHWC, one group, a 1x1 kernel, no padding.
+/// True iff the convolution is such a product: float32, NHWC, one group, a 1x1 kernel, no padding.
 bool serves(const Conv2dCase& conv);
 
 void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep);

@@ -18,7 +18,7 @@ int64_t pixels(const Conv2dCase& conv) {
   return conv.n * conv.oh * conv.ow;
 }
 
-/// Calls f(row of y, row of x) for each row of pixels that is met, in parallel.
+/// Calls f(row of y, row of x) for each row of pixels that the convolution reads, in parallel.
 template <class F>
 void for_each_row(const Conv2dCase& conv, F&& f) {
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (conv.ow * conv.c));
@@ -29,7 +29,7 @@ void for_each_row(const Conv2dCase& conv, F&& f) {
   });
 }
 
-/// The pixels of x that are met, one after the other.
+/// Copies the pixels of x that the convolution reads, one after the other.
 void gather(const Conv2dCase& conv, const float* x, float* met) {
   for_each_row(conv, [&](int64_t row, int64_t x_row) {
     for (int64_t j = 0; j < conv.ow; ++j) {
@@ -38,7 +38,7 @@ void gather(const Conv2dCase& conv, const float* x, float* met) {
   });
 }
 
-/// The reverse: dx is 0 at all other pixels.
+/// The reverse of gather(): dx is 0 at all other pixels.
 void scatter(const Conv2dCase& conv, const float* met, float* dx) {
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (conv.w * conv.c));
   parallel_for(0, conv.n * conv.h, grain, [&](int64_t begin, int64_t end) {
@@ -61,7 +61,7 @@ void scatter(const Conv2dCase& conv, const float* met, float* dx) {
   });
 }
 
-/// Calls f with x (pixels, c): x itself, or what is met of it.
+/// Calls f with x (pixels, c): x itself, or the pixels of it that are read.
 template <class F>
 void with_met_pixels(const Conv2dCase& conv, const void* x, F&& f) {
   if (!strided(conv)) {

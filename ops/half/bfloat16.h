@@ -19,9 +19,9 @@ std::optional<bool> avx512_bf16_is_faster(std::string_view maker, int family);
 void set_bfloat16_primitives(bool use);
 /// True iff set_bfloat16_primitives(true) does not throw.
 bool has_bfloat16_primitives();
-/// True iff bfloat16's products are faster than float32's the way they go now.
+/// True iff products of bfloat16, as set, are faster than those of float32.
 bool bfloat16_is_fast();
-/// The way they go and why, in a few words: "oneDNN's primitives (AVX512_BF16)".
+/// The way that they take and why, in a few words: "oneDNN's primitives (AVX512_BF16)".
 std::string bfloat16_text();
 
 }  // namespace norma

@@ -17,7 +17,7 @@ bool check_classes(std::string_view op, const Tensor& classes, int64_t count, st
     return false;
   }
   const Tensor dense = contiguous(classes);
-  const int64_t ignore_index = ignored.value_or(0);  // that is a class
+  const int64_t ignore_index = ignored.value_or(0);  // 0 is a class, so no other number passes
   const int64_t row =
       find({.rows = dense.numel(), .classes = count, .ignore_index = ignore_index}, dense.device_pointer<int64_t>());
   if (row >= 0) {

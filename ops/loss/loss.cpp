@@ -26,7 +26,7 @@ kernels::SoftmaxShape softmax_shape(const Tensors& tensors, int64_t axis) {
   return shape;
 }
 
-/// The kernels' formulas from differentiable ops, for second derivatives.
+/// The kernels' formulas in differentiable ops, for second derivatives.
 Tensor composed_softmax_backward(const Tensor& y, const Tensor& dy, int64_t axis, bool logarithm) {
   if (logarithm) {
     return sub(dy, mul(exp(y), sum(dy, {axis}, {.keepdim = true})));
@@ -65,7 +65,7 @@ Tensor any_softmax(std::string_view op, const Tensor& input, int64_t axis, bool 
   });
 }
 
-/// What a cross entropy computes, beside its arguments.
+/// The options and the state of a cross entropy, beside its arguments.
 struct CrossEntropy {
   double smoothing;
   int64_t ignore_index;
@@ -87,7 +87,7 @@ kernels::CrossEntropyShape shape_of(const CrossEntropy& loss, const Tensor& logi
           .ignore_index = loss.ignore_index};
 }
 
-/// weight as the kernels want it.
+/// The weight in the form that the kernels take.
 Tensor checked_class_weights(const Tensor& weight, const Tensor& logits) {
   if (!weight.defined()) {
     return {};
@@ -99,7 +99,7 @@ Tensor checked_class_weights(const Tensor& weight, const Tensor& logits) {
   return copy_of(weight, MemoryFormat::contiguous, DType::float64);
 }
 
-/// The gradients of cross_entropy from differentiable ops.
+/// The gradients of cross_entropy in differentiable ops.
 Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& saved_logits, const Tensor& target,
                                         const Tensor& dy, const BackwardContext& c) {
   const int64_t classes = saved_logits.size(1);
@@ -116,7 +116,7 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
     const Tensor ignored = equal(unsqueeze(target, 1), full({1, 1}, static_cast<double>(loss.ignore_index),
                                                             {.dtype = DType::int64, .device = target.device()}));
     weight = where(ignored, zeros_like(weight), weight);
-    logits = where(ignored, zeros_like(logits), logits);  // which may be infinite or NaN
+    logits = where(ignored, zeros_like(logits), logits);  // ignored logits may be infinite or NaN
   }
   q = add(mul(q, 1 - loss.smoothing), loss.smoothing / static_cast<double>(classes));
   Tensor of_target = mul(weight, loss.smoothing - 1);
@@ -192,16 +192,21 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
   Tensor result = fixed.per_row ? losses : sum(losses);
   if (options.reduction == Reduction::mean) {
     fixed.divisor = sum(counts);
-    result = div(result, fixed.divisor);  // where nothing counts that is NaN, and its gradient 0
+    result = div(result, fixed.divisor);  // if no row counts, this is NaN and its gradient 0
   }
   const Tensor loss = to(result, logits.dtype());
 
-  return record(kOp, {logits, target}, loss, {logits, kept_target, log_sum},
-                [=](const Tensor& dy, const BackwardContext& c) {
+  const Tensors saved{logits, kept_target, log_sum, fixed.class_weights, fixed.divisor};
+  fixed.class_weights = fixed.divisor = {};
+  return record(kOp, {logits, target}, loss, saved,
+                [without_tensors = fixed, class_numbers](const Tensor& dy, const BackwardContext& c) {
+                  CrossEntropy call = without_tensors;
+                  call.class_weights = c.saved(3);
+                  call.divisor = c.saved(4);
                   const Tensor x = c.saved(0);
                   const Tensor t = c.saved(1);
                   if (c.create_graph()) {
-                    return composed_cross_entropy_backward(fixed, x, t, dy, c);
+                    return composed_cross_entropy_backward(call, x, t, dy, c);
                   }
                   const TensorOptions dense_options{.dtype = x.dtype(), .device = x.device()};
                   Tensors gradients(2);
@@ -212,10 +217,10 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
                     return OpWork{.op = "cross_entropy_backward", .bytes = bytes_of(x, t, gradients[0], gradients[1])};
                   });
                   kernels::loss_kernels.at("cross_entropy_backward", x.device())
-                      ->cross_entropy_backward(shape_of(fixed, x, t), x.dtype(), class_numbers, x.device_pointer(),
+                      ->cross_entropy_backward(shape_of(call, x, t), x.dtype(), class_numbers, x.device_pointer(),
                                                t.device_pointer(), c.saved(2).device_pointer<double>(),
-                                               dy.device_pointer(), fixed.per_row ? dy.stride(0) : 0,
-                                               static_cast<const double*>(pointer_or_null(fixed.divisor)),
+                                               dy.device_pointer(), call.per_row ? dy.stride(0) : 0,
+                                               static_cast<const double*>(pointer_or_null(call.divisor)),
                                                pointer_or_null(gradients[0]), pointer_or_null(gradients[1]));
                   return gradients;
                 });

@@ -22,9 +22,9 @@ namespace {
 using namespace simd::HWY_NAMESPACE;
 using cpu::Scratch;
 
-// Every row is worked on in dense memory, so that its bits do not depend on the strides.
+// Each row is worked on in dense memory, so that its bits do not depend on the strides.
 
-/// The row itself where it is dense, else `copy`, to which it is copied.
+/// The row itself if it is dense, else its copy in `copy`.
 template <class T>
 const T* dense_row(int64_t count, const T* x, int64_t step, T* copy) {
   if (step == 1) {
@@ -36,7 +36,7 @@ const T* dense_row(int64_t count, const T* x, int64_t step, T* copy) {
   return copy;
 }
 
-/// Where a row is written to before put_row() brings it to its place.
+/// The memory for a row until put_row() brings it to its place.
 template <class T>
 T* row_to_write(T* y, int64_t step, T* buffer) {
   return step == 1 ? y : buffer;
@@ -48,7 +48,7 @@ void put_row(int64_t count, const T* row, T* y, int64_t step) {
   }
 }
 
-/// The largest number but NaN.
+/// The largest number that is not NaN.
 template <class T>
 T largest(int64_t count, const T* x) {
   const Lanes<T> least = broadcast(-std::numeric_limits<T>::infinity());
@@ -158,7 +158,7 @@ void softmax_backward_rows(const SoftmaxShape& shape, bool logarithm, const T* y
   for_each_run(loop, body, row_grain(length));
 }
 
-/// Whether the row does not count.
+/// True iff the row does not count.
 bool is_ignored(const CrossEntropyShape& shape, bool class_numbers, const void* target, int64_t row) {
   return class_numbers && static_cast<const int64_t*>(target)[row] == shape.ignore_index;
 }
@@ -167,7 +167,7 @@ double weight_of(const CrossEntropyShape& shape, int64_t label) {
   return shape.class_weights == nullptr ? 1 : shape.class_weights[label];
 }
 
-/// The class weights as T; null where there are none.
+/// The class weights as T; null if there are none.
 template <class T>
 const T* class_weights(const CrossEntropyShape& shape, Scratch& scratch) {
   if (shape.class_weights == nullptr) {
@@ -189,7 +189,7 @@ void smoothed_target(const CrossEntropyShape& shape, bool class_numbers, const v
     const bool weighted = weights != nullptr && shape.smoothing == 0;
     std::fill_n(q, shape.classes, T(0));
     q[label] = weighted ? weights[label] : T(1);
-    if (weighted) {  // the other classes' weights, which may be infinite, do not enter
+    if (weighted) {  // the other classes' weights have no part: they may be infinite
       return;
     }
   } else {
@@ -224,7 +224,7 @@ void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, cons
       const LogSum<T> sum(shape.classes, logits, work);
       log_sum[row] = static_cast<double>(sum.max) + sum.rest;
       if (class_numbers && shape.smoothing == 0) {
-        // The other classes' logits, which may be infinite, do not enter.
+        // The other classes' logits have no part: they may be infinite.
         const auto label = static_cast<const int64_t*>(target)[row];
         loss[row] = counts[row] * (log_sum[row] - static_cast<double>(logits[label]));
         continue;

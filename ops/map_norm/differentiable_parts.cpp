@@ -12,7 +12,7 @@ namespace norma::norm_detail {
 
 namespace {
 
-/// x with another dtype and strides. The gradient comes back with x's, or the nearest dense strides.
+/// x with another dtype and strides. Its gradient has x's dtype and strides, or the nearest dense strides.
 Tensor laid_out(const Tensor& x, DType dtype, const Strides& strides) {
   Tensor y;
   if (x.dtype() == dtype && x.strides() == strides) {
@@ -68,7 +68,7 @@ Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
     result = div(full({}, 1, options), rstd);
   }
   return record("deviation", {x}, result, {x, result}, [spec](const Tensor& dy, const BackwardContext& c) -> Tensors {
-    // dx = (x - mean) / deviation / n * dy. Sets whose deviation is 0 have no gradient, and would make NaN of it.
+    // dx = (x - mean) / deviation / n * dy. A set whose deviation is 0 has no gradient; the formula would give NaN.
     const Tensor from = c.saved(0);
     const Tensor of = c.saved(1);
     const double count = static_cast<double>(from.numel()) / static_cast<double>(of.numel());

@@ -15,7 +15,7 @@ using namespace norm_detail;
 
 namespace {
 
-/// v must be there; weight and bias may be.
+/// v must be defined; weight and bias may be undefined.
 void check_parameters(std::string_view op, const Tensor& x, const Tensor& v, const Tensor& weight, const Tensor& bias) {
   check_per_channel(op, "v", v, x);
   check_optional_per_channel(op, "weight", weight, x);
@@ -33,7 +33,7 @@ NormSpec spec_of_batch(const Tensor& x, const EvoNormB0Options& options) {
   return spec;
 }
 
-/// inputs: x, v, weight, bias. fixed_var: (C), or undefined for that of the batch.
+/// inputs: x, v, weight, bias. fixed_var: (C), or undefined for the variance of the batch.
 Tensor composed_b0(const Tensors& inputs, const Tensor& fixed_var, const EvoNormB0Options& options) {
   constexpr std::string_view op = "evo_norm_b0";
   const Tensor& x = inputs[0];

@@ -8,9 +8,9 @@
 
 #include "ops/map_norm/kernels.h"
 
-// The functions of MapFunction. A value V is a vector of core/simd, whose functions argument-dependent lookup finds;
-// or, where core/cuda/kernel.h or another header has named a NORMA_BACKEND, a plain number, for which select,
-// zero_where, multiply_add, sigmoid and tanh are declared before, as in core/cuda/math.h. n(k) is number k of the map.
+// The functions of MapFunction. A value V is a vector of core/simd, whose functions argument-dependent lookup finds. If
+// core/cuda/kernel.h or another header has defined NORMA_BACKEND, V is a plain number; select, zero_where,
+// multiply_add, sigmoid and tanh are then declared before, as in core/cuda/math.h. n(k) is number k of the map.
 
 #ifdef NORMA_BACKEND
 #define NORMA_FORMULA NORMA_DEVICE
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 #endif
 
-/// What an element adds to the sums of its map.
+/// The terms that an element adds to the sums of its map.
 template <class V>
 struct Terms {
   V a{};
@@ -32,19 +32,19 @@ struct Terms {
   V e{};
 };
 
-/// What backward makes of dy and x; loops that want one of both compute no more than that.
+/// The results of backward for dy and x; loops that want one of the two compute no more than that.
 template <class V>
 struct Derivatives {
   Terms<V> terms;
   V slope;  ///< dy * f'(x)
 };
 
-/// The larger of both, NaN where one is.
+/// The larger of a and b; NaN if either is NaN.
 template <class V>
 NORMA_FORMULA V larger(const V& a, const V& b) {
   return select(a < b, b, select(b <= b, a, b));
 }
-/// What of dy goes to a in larger(a, b): where both are equal, half, as in maximum().
+/// The share of dy that goes to a in larger(a, b): half if both are equal, as in maximum().
 template <class V>
 NORMA_FORMULA V share_of_first(const V& a, const V& b, const V& dy) {
   return zero_where(a < b, select(a <= b, 0.5F * dy, dy));
@@ -176,7 +176,7 @@ void with_function(MapFunction function, G&& g) {
     case MapFunction::tanh: return g(TanhMap{});
   }
 }
-/// The same for the function of a problem, with its relu.
+/// Calls g for the function of a problem, with its relu.
 template <class G>
 void with_map_function(const MapProblem& problem, G&& g) {
   with_function(problem.function, [&]<class F>(F f) { problem.relu ? g(WithRelu<F>{}) : g(f); });

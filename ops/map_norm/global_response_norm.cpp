@@ -17,7 +17,7 @@ using namespace norm_detail;
 
 namespace {
 
-/// Without eps its rstd is the inverse of the root mean square, whatever the range of x.
+/// Without eps, rstd is the inverse of the root mean square, whatever the range of x.
 NormSpec root_mean_square_spec(const Tensor& x) {
   return {.reduce = axes_from(2, x.rank()), .eps = 0, .centring = Centring::none};
 }

@@ -5,14 +5,14 @@
 
 #include <cstdint>
 
-// The norms whose y is a function of x and of a few numbers of its map (one channel of one image), and local response
-// norm. What a device must do for them: the numbers, y, sums over maps that the gradients of the numbers are made of,
-// and dx. S is the dtype of x, T that of the computation: float64 for float64, float32 for all others.
+// Norms whose y is a function of x and of a few numbers of its map (one channel of one image), and local response norm.
+// A device computes the numbers, y, the sums over maps for the gradients of the numbers, and dx. S is the dtype of x, T
+// that of the computation: float64 for float64, float32 for all others.
 
 namespace norma::kernels {
 
-/// What y is, with its parameters and with the numbers of a map, in this order. functions.h has the formulas of y,
-/// numbers.h those of the numbers.
+/// The formula of y, with its parameters and with the numbers of a map, in this order. functions.h has the formulas of
+/// y, numbers.h those of the numbers.
 enum class MapFunction : uint8_t {
   /// Filter response norm with its threshold. Parameters: weight, bias, tau. Numbers: rstd, weight, bias, tau.
   threshold,
@@ -20,14 +20,14 @@ enum class MapFunction : uint8_t {
   gate,
   /// EvoNorm B0. Parameters: v, weight, bias. Numbers: v, the root of the map, the root of the batch, weight, bias.
   evo,
-  /// Global response norm. Parameters: weight, bias. Numbers: scale, shift, 1 / what the map responds.
+  /// Global response norm. Parameters: weight, bias. Numbers: scale, shift, 1 / the response of the map.
   affine,
   /// Dynamic tanh. Parameters: alpha, weight, bias. Numbers: the same.
   tanh,
 };
 inline constexpr int kMaxMapParameters = 3;
 
-/// How many numbers a map has, and sums in the backward pass.
+/// The number of numbers of a map, and of sums in the backward pass.
 struct MapCounts {
   int numbers;
   int sums;
@@ -60,13 +60,13 @@ struct MapProblem {
   bool relu = false;  ///< y = max(f(x), 0)
 };
 
-/// What the numbers are made of.
+/// The sources of the numbers.
 struct MapSources {
   const double* parameters[kMaxMapParameters] = {};  ///< one number per channel, alpha one; null: absent
-  /// Stats of T (ops/norm/kernels.h): of the maps; gate: of the groups. The second one is evo's: of the channels.
+  /// Stats of T (ops/norm/kernels.h): first of the maps (gate: of the groups), then of the channels (evo alone).
   const void* stats[2] = {};
   int64_t sets = 0;          ///< of the first stats
-  bool fixed_stats = false;  ///< evo: those of the channels are constants
+  bool fixed_stats = false;  ///< evo: the stats of the channels are constants
   double eps = 0;            ///< affine: added to the mean response
 };
 
@@ -77,7 +77,7 @@ struct MapForward {
   void* y;
 };
 
-/// Sums over each map; for tanh, where nothing comes through stats, also dx = dy * f'(x).
+/// Sums over each map. For tanh, which has no stats, also dx = dy * f'(x).
 struct MapSums {
   const void* dy;
   const void* x;
@@ -86,15 +86,15 @@ struct MapSums {
   void* dx;      ///< tanh alone
 };
 
-/// What the sums come to.
+/// The results that the sums lead to.
 struct MapNumbersBackward {
   double* sums;                                ///< overwritten
   void* through_stats;                         ///< see MapGradient; null for tanh, which has no stats
   double* parameters[kMaxMapParameters] = {};  ///< gradients; null: not wanted
 };
 
-/// dx = dy * f'(x) + ((x - mean) - mean_low) * rstd * by + shift, where all but the first term comes through the stats.
-/// Not for tanh.
+/// dx = dy * f'(x) + ((x - mean) - mean_low) * rstd * by + shift. All but the first term come through the stats. Not
+/// for tanh.
 struct MapGradient {
   const void* dy;
   const void* x;
@@ -108,7 +108,7 @@ struct LocalResponseProblem {
   MapShape shape;
   int64_t below;  ///< channels c - below to c + above respond to channel c
   int64_t above;
-  double scale;  ///< of their squares: alpha / size
+  double scale;  ///< factor of the sum of squares: alpha / size
   double k;
   double beta;
   bool relu = false;  ///< y = max(…, 0), which has the sign of x
@@ -123,7 +123,7 @@ struct LocalResponse {
   void* result;
 };
 
-/// dtype: that of x.
+/// dtype is that of x.
 struct MapNormKernels {
   void (*numbers)(DType dtype, const MapProblem& problem, const MapSources& sources, void* numbers);
   void (*forward)(DType dtype, const MapProblem& problem, const MapForward& arrays);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view kOp = "local_response_norm";
 
-/// The sum over channels c - below to c + above of each channel c.
+/// The sum over channels c - below to c + above, for each channel c.
 Tensor window_sums(const Tensor& x, int64_t below, int64_t above) {
   const int64_t channels = x.size(1);
   // Neighbours further away than the last channel are 0 for every channel.
@@ -47,7 +47,7 @@ Tensor composed(const Tensor& x, int64_t size, const LocalResponseNormOptions& o
   return back_to(x, mul(wide, pow(base, -options.beta)));
 }
 
-/// y where dy is undefined, else dx.
+/// Returns y if dy is undefined, else dx.
 Tensor run_kernel(const Tensor& x, const Tensor& dy, int64_t size, const LocalResponseNormOptions& options) {
   OpScope::set_implementation("windows");
   const MapLayout layout(x, 1);

@@ -16,7 +16,7 @@ namespace norma::norm_detail {
 
 namespace {
 
-/// Whether the elements of an image lie together, before those of the next.
+/// True iff the elements of an image lie together, before those of the next.
 bool images_lie_apart(const Sizes& sizes, const Strides& strides) {
   for (int64_t axis = 1; axis < sizes.size(); ++axis) {
     if (sizes[0] > 1 && sizes[axis] > 1 && strides[axis] > strides[0]) {
@@ -26,11 +26,11 @@ bool images_lie_apart(const Sizes& sizes, const Strides& strides) {
   return true;
 }
 
-/// Elements before and behind one axis of a dense tensor, in memory.
+/// The numbers of elements before and behind one axis of a dense tensor, in memory.
 std::pair<int64_t, int64_t> around(const Sizes& sizes, const Strides& strides, int64_t axis) {
   int64_t outer = 1;
   int64_t inner = 1;
-  if (sizes[axis] == 1) {  // its stride says nothing: as if it came first, or behind the images
+  if (sizes[axis] == 1) {  // its stride says nothing: it may come first, or behind the images
     const int64_t images = axis == 1 ? sizes[0] : 1;
     return {images, images == 0 ? 0 : sizes.numel() / images};
   }
@@ -128,7 +128,7 @@ Tensor map_stats(std::string_view op, const Tensor& x, const NormSpec& spec, Ten
 
 namespace {
 
-/// A MapFunction and all that its kernels want to know of one call.
+/// A MapFunction and the arguments of its kernels in one call.
 class MapCall {
  public:
   MapCall(const MapNorm& norm, const Tensors& inputs, const MapLayout& layout, const Tensors& stats)
@@ -150,7 +150,7 @@ class MapCall {
     table()->numbers(dtype_, problem_, sources_, numbers_.device_pointer());
   }
 
-  /// y. x and y: in the order of the layout, as all that follow.
+  /// Computes y. All tensors are in the order of the layout, here and below.
   [[nodiscard]] Tensor forward(const MapLayout& layout, const Tensor& x) const {
     OpScope::set_implementation("maps");
     Tensor y = layout.empty(dtype_, device_);
@@ -159,7 +159,7 @@ class MapCall {
     return y;
   }
 
-  /// dx; `gradients` receives those of the parameters that are not null there.
+  /// Computes dx; `gradients` receives the gradients of the parameters that are defined there.
   [[nodiscard]] Tensor backward(const MapLayout& layout, const Tensor& dy, const Tensor& x,
                                 const std::array<Tensor, kernels::kMaxMapParameters>& gradients) const {
     OpScope::set_implementation("maps");

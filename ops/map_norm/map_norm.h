@@ -8,11 +8,11 @@
 #include <optional>
 #include <string_view>
 
-// What the norms of this family share; nothing here is for others.
+// The norms of this family share these; nothing here is for other families.
 
 namespace norma::norm_detail {
 
-/// How the elements of a tensor become maps.
+/// The way in which the elements of a tensor become maps.
 class MapLayout {
  public:
   /// x: (N, C, …). Numbers differ from image to image and from channel to channel.
@@ -21,11 +21,11 @@ class MapLayout {
   MapLayout(const Tensor& x, int64_t axis);
 
   [[nodiscard]] const kernels::MapShape& shape() const { return shape_; }
-  /// `x`, of the sizes of the tensor, in the dtype given and in the order of the kernels; itself if it is so.
+  /// `x`, of the sizes of the tensor, in this dtype and in the order of the kernels; x itself if it is so already.
   [[nodiscard]] Tensor in_order(const Tensor& x, DType dtype) const;
-  /// What a kernel wrote in that order, with the strides that belong to the tensor.
+  /// A kernel's result in that order, with the strides that belong to the tensor.
   [[nodiscard]] Tensor copy_back(const Tensor& in_order) const;
-  /// Uninitialised, in the order of the kernels.
+  /// An uninitialised tensor in the order of the kernels.
   [[nodiscard]] Tensor empty(DType dtype, Device device) const;
 
  private:
@@ -35,15 +35,15 @@ class MapLayout {
   Strides wanted_;
 };
 
-/// A norm of this family on the tape. It saves its inputs and stats, and nothing that it computes on the way.
+/// A norm of this family on the tape. It saves its inputs and stats, and no intermediate results.
 struct RecordedMapNorm {
   std::string_view op;    ///< a literal
   Activation activation;  ///< relu is part of y and of `backward`; the others follow as ops of their own
   Tensors inputs;         ///< x first, then the parameters, some of which may be undefined
   Tensors stats;
   Tensor y;
-  /// The same function of the inputs without an activation, composed of differentiable ops: higher derivatives are
-  /// taken from it.
+  /// The same function of the inputs without an activation, composed of differentiable ops. Higher derivatives come
+  /// from it.
   std::function<Tensor(const Tensors& inputs)> composed;
   /// The gradients of the inputs.
   std::function<Tensors(const Tensor& dy, const Tensors& inputs, const Tensors& stats)> backward;
@@ -58,16 +58,15 @@ struct MapNorm {
   std::optional<int64_t> axis = {};  ///< where numbers differ along one axis alone
   bool fixed_stats = false;          ///< see kernels::MapSources
   double eps = 0;                    ///< likewise
-  /// See RecordedMapNorm; also what an empty x takes.
+  /// See RecordedMapNorm. An empty x takes it, too.
   std::function<Tensor(const Tensors& inputs)> composed;
 };
-/// y of the norm, recorded. inputs: x, then the parameters in the order of the function. `stats_of`, if any, gets x in
-/// the order of the kernels and returns MapSources::stats.
+/// Computes y of the norm and records it. inputs: x, then the parameters in the order of the function. `stats_of`, if
+/// any, gets x in the order of the kernels and returns MapSources::stats.
 Tensor map_norm(const MapNorm& norm, const Tensors& inputs,
                 const std::function<Tensors(const Tensor& x)>& stats_of = nullptr);
 
-/// The stats of x (ops/norm/kernels.h), which is in the order of the kernels. `var`, if not null, receives the
-/// variances.
+/// The stats (ops/norm/kernels.h) of an x in the order of the kernels. `var`, if not null, receives the variances.
 Tensor map_stats(std::string_view op, const Tensor& x, const NormSpec& spec, Tensor* var = nullptr);
 
 }  // namespace norma::norm_detail

@@ -5,15 +5,15 @@
 
 #include <cmath>
 
-// The numbers of a map from parameters and stats, and what its sums come to: formulas of one map, in double, for every
-// device. Some need a total over the maps of a set, which the loops around them add up.
+// The numbers of a map from parameters and stats, and the results of its sums: formulas of one map, in double, for
+// every device. Some need a total over the maps of a set, which the loops around them add up.
 
 namespace norma::kernels {
 
-/// The maps that have a total in common: those of a group, of a channel in all images, or of an image.
+/// The maps that share a total: those of a group, of a channel in all images, or of an image.
 enum class MapSet : uint8_t { none, group, channel, image };
 
-/// What the formulas read. T: that of the numbers.
+/// The input of the formulas. T is the dtype of the numbers.
 template <class T>
 struct Maps {
   MapSources sources;
@@ -27,7 +27,7 @@ struct Maps {
         channels(problem.shape.channels),
         pixels(static_cast<double>(problem.shape.inner)) {}
 
-  /// Parameter `i` of a map's channel; `otherwise` where there is none.
+  /// Parameter `i` of a map's channel; `otherwise` if there is none.
   [[nodiscard]] constexpr double parameter(int i, int64_t map, double otherwise) const {
     return sources.parameters[i] == nullptr ? otherwise : sources.parameters[i][map % channels];
   }
@@ -35,12 +35,12 @@ struct Maps {
   [[nodiscard]] constexpr double stat(StatsRow row, int64_t set) const {
     return static_cast<const T*>(sources.stats[0])[row * sources.sets + set];
   }
-  /// A row of the second ones, for a map's channel.
+  /// A row of the second stats, for a map's channel.
   [[nodiscard]] constexpr double channel_stat(StatsRow row, int64_t map) const {
     return static_cast<const T*>(sources.stats[1])[row * channels + map % channels];
   }
 
-  /// Maps of a set, and how many sets there are.
+  /// The number of maps in a set, and of sets.
   [[nodiscard]] constexpr int64_t size_of(MapSet kind) const {
     return kind == MapSet::group ? maps / sources.sets : kind == MapSet::channel ? maps / channels : channels;
   }
@@ -69,14 +69,14 @@ struct MapColumn {
 /// The rows of MapGradient::through_stats.
 enum ThroughStatsRow : int64_t { kMean, kMeanLow, kRstd, kBy, kShift };
 
-// Each of the following has
+// Each struct below has
 //   numbers(m, map, response, to): the numbers of a map;
-//   finish(m, map, response, total, sums, to): through_stats, and the sums as the gradients of parameters want them;
+//   finish(m, map, response, total, sums, to): through_stats, and the sums in the form of the parameters' gradients;
 //   kGradientRows: the rows of those sums, one for each parameter; -1: there is no such parameter.
-// Where kResponses is a set, `response` is the total of response() over its maps; where kTotals is, `total` is that of
+// If kResponses is a set, `response` is the total of response() over its maps. If kTotals is one, `total` is that of
 // share(), from sums that are not finished yet.
 
-/// What most have: no totals, and parameters with a number for each channel. kGradientOfAll: the parameter that is one
+/// The common case: no totals, and parameters with a number for each channel. kGradientOfAll: the parameter that is one
 /// number, whose gradient is a sum over all maps.
 struct CommonNumbers {
   static constexpr int kGradientOfAll = -1;
@@ -132,7 +132,7 @@ struct GateNumbers : CommonNumbers {
   static constexpr double share(const Maps<T>& m, int64_t map, double, const MapColumn<double>& sums) {
     return m.parameter(1, map, 1) * sums[1];
   }
-  /// y - bias = f * rstd, so through rstd = (var + eps)^-1/2 comes
+  /// y - bias = f * rstd, so rstd = (var + eps)^-1/2 adds
   ///   dx = -rstd * mean of the group of dy * (y - bias) * (x - centre) * rstd
   template <class T>
   static constexpr void finish(const Maps<T>& m, int64_t map, double, double total, const MapColumn<double>& sums,
@@ -174,8 +174,8 @@ struct EvoNumbers : CommonNumbers {
   static constexpr double share(const Maps<T>& m, int64_t map, double, const MapColumn<double>& sums) {
     return sums[4] * -m.parameter(1, map, 1);
   }
-  /// root = sqrt(var + eps), so dx = droot / (root * n) * (x - mean) for each of both. The means differ:
-  /// (x - mean of the batch) = (x - mean of the map) + (mean of the map - mean of the batch).
+  /// root = sqrt(var + eps), so dx = droot / (root * n) * (x - mean) for each of the two roots. Their means differ: (x
+  /// - mean of the batch) = (x - mean of the map) + (mean of the map - mean of the batch).
   template <class T>
   static constexpr void finish(const Maps<T>& m, int64_t map, double, double total, const MapColumn<double>& sums,
                                const MapColumn<T>& to) {
@@ -195,7 +195,7 @@ struct EvoNumbers : CommonNumbers {
     }
     to.set(kMean, mean);
     to.set(kMeanLow, mean_low);
-    to.set(kRstd, m.stat(kRstdRow, map));  // by itself, since 1 / root² need not fit T
+    to.set(kRstd, m.stat(kRstdRow, map));  // kept apart, since 1 / root² need not fit T
     to.set(kBy, by);
     to.set(kShift, shift);
   }
@@ -226,7 +226,7 @@ struct AffineNumbers : CommonNumbers {
     to.set(1, m.parameter(1, map, 0));
     to.set(2, inverse(g));
   }
-  /// dn = weight * sum(dy * x), where the sums are those of dy * x / g.
+  /// dn = weight * sum(dy * x); the sums hold dy * x / g.
   template <class T>
   static constexpr double dn(const Maps<T>& m, int64_t map, const MapColumn<double>& sums) {
     return sums[1] * (m.parameter(0, map, 1) * response(m, map));
@@ -268,7 +268,7 @@ struct TanhNumbers : CommonNumbers {
   }
 };
 
-/// Calls f(formulas, maps) for the function of a problem, and the dtype of its computation.
+/// Calls f(formulas, maps) for the function of a problem and the dtype of its computation.
 template <class F>
 void with_map_numbers(DType dtype, const MapProblem& problem, const MapSources& sources, F&& f) {
   const auto with = [&](auto formulas) {

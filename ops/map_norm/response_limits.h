@@ -6,8 +6,8 @@
 
 namespace norma::kernels {
 
-/// The sums s of local response norm whose powers are normal numbers of T: s^-beta, and s^(-beta - 1) for gradients.
-/// Others are computed in double.
+/// The range of local response norm's sums s whose powers s^-beta and, for gradients, s^(-beta - 1) are normal numbers
+/// of T. Other sums are computed in double.
 template <class T>
 struct ResponseLimits {
   T least = std::numeric_limits<T>::min();

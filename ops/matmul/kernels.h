@@ -25,7 +25,7 @@ struct MatmulCase {
   friend auto operator<=>(const MatmulCase&, const MatmulCase&) = default;
 };
 
-/// Multiplications and additions.
+/// The multiplications and additions of all products.
 inline double flops(const MatmulCase& product) {
   return 2 * static_cast<double>(product.batch * product.m) * static_cast<double>(product.n * product.k);
 }
@@ -44,7 +44,7 @@ struct MatmulImplementation {
   /// bias: n values added to every row, or nullptr. c is overwritten. `keep`, unless nullptr, is the storage of b: an
   /// implementation that reorders b may keep the reordered one there.
   void (*multiply)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* keep);
-  /// multiply() with an epilogue. False where it has none for the case; c is unwritten then. nullptr: it never has.
+  /// multiply() with an epilogue. Returns false and leaves c unwritten if it has none for the case; nullptr: for none.
   bool (*multiply_act)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
                        const Epilogue& epilogue, Storage* keep) = nullptr;
 };
@@ -52,7 +52,7 @@ struct MatmulImplementation {
 /// nullptr in a build without oneDNN.
 const MatmulImplementation* matmul_onednn();
 const MatmulImplementation* matmul_eigen();
-/// bfloat16 and float16 by way of float32: converts the operands, calls the implementation for float32, rounds.
+/// bfloat16 and float16 through float32: converts the operands, calls the float32 implementation, and rounds.
 const MatmulImplementation* matmul_through_float();
 
 struct MatmulKernels {

@@ -63,7 +63,7 @@ Strides dense_strides(const Sizes& sizes, const Axes& order) {
   return strides;
 }
 
-/// Where the elements of x and of the result lie.
+/// The places of the elements of x and of the result.
 struct Rows {
   Tensor tensor;      // x, or a contiguous copy
   Axes order;         // of the leading axes
@@ -98,7 +98,7 @@ struct Rows {
   }
 };
 
-/// The gradients by kernels, for a backward pass that is not recorded itself.
+/// Gradients by kernels, for a backward pass that is not itself recorded.
 Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const Axes& order, const Sizes& x_sizes,
                         int64_t outputs) {
   const Strides strides = dense_strides(dy.sizes(), order);
@@ -130,9 +130,9 @@ Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const 
   return gradients;
 }
 
-/// The same composed of differentiable ops.
+/// The same gradients, composed of differentiable ops.
 Tensors recorded_gradients(const Tensor& dy, const BackwardContext& context, const Sizes& x_sizes, int64_t outputs) {
-  // -1 would stand for anything where there are no elements.
+  // -1 could stand for any size if there are no elements.
   const int64_t rows = Rows::leading_numel(dy);
   const Tensor dy_rows = reshape(dy, {rows, outputs});
   Tensors gradients(3);
@@ -148,7 +148,7 @@ Tensors recorded_gradients(const Tensor& dy, const BackwardContext& context, con
   return gradients;
 }
 
-/// linear_act() of checked operands by one kernel; undefined where there is none.
+/// linear_act() of checked operands by one kernel; undefined if there is none.
 Tensor linear_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearActOptions& then) {
   const Rows rows(x);
   const int64_t outputs = weight.size(0);
@@ -191,7 +191,7 @@ Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   const auto is_trained = [](const Tensor& operand) { return operand.defined() && operand.requires_grad(); };
   const bool recorded = grad_enabled() && (is_trained(x) || is_trained(weight) || is_trained(bias) ||
                                            is_trained(then.scale) || is_trained(then.residual));
-  if (then.scale.defined() && weight.defined() && weight.rank() == 2) {  // else linear() says what is wrong
+  if (then.scale.defined() && weight.defined() && weight.rank() == 2) {  // otherwise linear() reports the mistake
     check_sizes("linear_act", "scale", then.scale, {weight.size(0)});
   }
   if (!autocast_enabled()) {
@@ -207,7 +207,7 @@ Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   if (!then.scale.defined()) {
     return activate(linear(x, weight, bias), rest, "linear_act");
   }
-  // The scale costs the size of the weight this way, instead of a pass over the results.
+  // This way the scale costs a pass over the weight instead of one over the results.
   const Tensor scaled = mul(weight, view(then.scale, {-1, 1}));
   return activate(linear(x, scaled, bias.defined() ? mul(bias, then.scale) : bias), rest, "linear_act");
 }

@@ -35,7 +35,7 @@ void check_arguments(const Tensor& a, const Tensor& b) {
         to_string(a.sizes()), rows, to_string(b.sizes()));
 }
 
-/// What a profile is told.
+/// The entry of a profile.
 OpWork work_of(const kernels::MatmulCase& product, Device device) {
   return {.op = "matmul",
           .implementation = std::string(kernels::matmul_kernels.at("matmul", device)->choose(product).name),
@@ -90,7 +90,7 @@ void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const 
   }
 }
 
-/// The part of x with one index along each of these axes of `batch`; off the tape.
+/// The part of x with index 0 along each of these axes of `batch`; off the tape.
 Tensor first_along(const Tensor& x, const Axes& axes, const Sizes& batch) {
   Sizes sizes = x.sizes();
   const int64_t added = batch.size() + 2 - x.rank();
@@ -102,8 +102,8 @@ Tensor first_along(const Tensor& x, const Axes& axes, const Sizes& batch) {
   return alias(x, sizes, x.strides(), x.offset());
 }
 
-/// multiply_batch() with each product computed once: along the axes of the batch where neither operand changes, the
-/// result is copied. No library is asked for the same product twice.
+/// multiply_batch() with each product computed once: if neither operand changes along an axis of the batch, the result
+/// is copied along it. No library is asked for the same product twice.
 void multiply_distinct(const Tensor& a, const Tensor& b, const Sizes& batch, const Tensor& out) {
   const Strides a_strides = broadcast_strides(leading(a.sizes(), 2), leading(a.strides(), 2), batch);
   const Strides b_strides = broadcast_strides(leading(b.sizes(), 2), leading(b.strides(), 2), batch);
@@ -120,7 +120,7 @@ void multiply_distinct(const Tensor& a, const Tensor& b, const Sizes& batch, con
   while (!repeated.empty()) {
     const int64_t axis = repeated.back();
     repeated.erase(repeated.size() - 1);
-    // Along the axes that are left only the first products are there.
+    // Along the axes that are left, only the first products are there.
     const Tensor there = first_along(out, repeated, batch);
     copy_into(narrow(there, axis, 0, 1), narrow(there, axis, 1, batch[axis] - 1));
   }
@@ -212,7 +212,7 @@ bool is_constant_weight(const Tensor& x) {
 
 namespace {
 
-/// Of checked operands of rank 2 or more.
+/// The product of checked operands of rank 2 or more.
 Tensor product(const Tensor& a, const Tensor& b) {
   const Sizes batch = broadcast_sizes("matmul", leading(a.sizes(), 2), leading(b.sizes(), 2));
   Sizes sizes = batch;

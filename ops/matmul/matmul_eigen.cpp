@@ -41,7 +41,7 @@ void multiply_block(const MatmulCase& p, const T* a, const T* b, const T* bias, 
 
 template <class T>
 void multiply(const MatmulCase& p, const T* a, const T* b, const T* bias, T* c) {
-  // The longer side of c is cut into parts, by the shape alone: Eigen's order of adding depends on the size of the
+  // The longer side of c is cut into parts by the shape alone, since Eigen's order of adding depends on the size of the
   // product.
   constexpr int64_t kPart = 128;
   const bool by_rows = p.m >= p.n;

@@ -25,17 +25,17 @@ memory::desc matrices(memory::data_type type, int64_t batch, int64_t batch_strid
           memory::dims{repeated ? rows * columns : batch_stride, row_stride, column_stride}};
 }
 
-/// How a product is put to oneDNN.
+/// The form in which oneDNN gets a product.
 enum class Arrangement : uint8_t {
   plain,       ///< all three matrices as they lie
   packed,      ///< b reordered to the layout oneDNN likes
   transposed,  ///< cᵀ = bᵀ aᵀ, and c reordered from it
 };
 
-/// Measured at the products of ResNet-50 and ConvNeXt-T with two threads. Packing costs a pass over
-/// b and pays it back where many rows of a meet it, or where rows of b lie so far apart that they collide in the cache
-/// (up to 1.6 times as fast). A gradient of weights (a lies transposed) wants at least as many rows as columns of c, up
-/// to 1.35 times as fast, unless it sums over few rows: then packing b is cheap.
+/// Chosen by measurements at the products of ResNet-50 and ConvNeXt-T with two threads. Packing costs a pass over b. It
+/// pays where many rows of a meet b, or where rows of b lie so far apart that they collide in the cache (up to 1.6
+/// times as fast). A gradient of weights (a is transposed) gains up to 1.35 times if c has at least as many rows as
+/// columns, unless it sums over few rows: then packing b is cheap.
 Arrangement arrangement(const MatmulCase& p, bool has_bias, bool kept) {
   constexpr int64_t kFew = 512;
   constexpr int64_t kMany = 1024;
@@ -114,7 +114,7 @@ void* writable(const void* pointer) {
 
 bool multiply_act(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
                   const Epilogue& epilogue, Storage* keep) {
-  // A primitive is made for a number of threads, hence part of the key.
+  // A primitive is made for a number of threads, so that is part of the key.
   using Key = std::tuple<MatmulCase, bool, bool, Epilogue::Parts, int>;
   thread_local onednn::Plans<Key> plans;
   const bool has_bias = bias != nullptr;

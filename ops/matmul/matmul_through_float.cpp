@@ -2,7 +2,7 @@
 #include "ops/half/convert.h"
 #include "ops/matmul/kernels.h"
 
-// Products of 16-bit matrices where no library multiplies them in hardware: as a float32 product of converted operands,
+// Products of 16-bit matrices where no library multiplies them in hardware: a float32 product of converted operands,
 // rounded at the end.
 
 namespace norma::kernels {
@@ -13,7 +13,7 @@ bool supports(const MatmulCase& product) {
   return is_half(product.dtype);
 }
 
-/// The operand of `batch` matrices of `runs` runs of `length`, without gaps.
+/// Converts the operand of `batch` matrices of `runs` runs of `length`, without gaps.
 void widen_operand(DType dtype, const void* x, int64_t batch, int64_t batch_stride, int64_t runs, int64_t run_stride,
                    int64_t length, float* y) {
   for (int64_t i = 0; i < batch; ++i) {

@@ -5,7 +5,7 @@
 
 namespace norma {
 
-/// A matrix, or each of a batch of them, in a form kernels can read.
+/// A matrix, or a batch of matrices, in a form that kernels can read.
 struct MatrixView {
   Tensor tensor;  ///< keeps the memory alive; axes (…, rows, columns)
   int64_t row = 0;
@@ -15,13 +15,13 @@ struct MatrixView {
 /// x itself if the rows or the columns of its matrices (last two axes) are runs of memory, else a contiguous copy.
 MatrixView matrix_view(const Tensor& x);
 
-/// Writes a b + bias into the matrix at `c`, whose rows are `c_row` elements apart. All of rank 2, any of the sizes may
-/// be 0; bias may be undefined. `keep_b`: b is a weight in use as it is, so that what a library made of it may be kept
-/// for the next call.
+/// Writes a b + bias into the matrix at `c`, whose rows are `c_row` elements apart. All have rank 2; any size may be 0;
+/// bias may be undefined. `keep_b`: b is an unchanging weight, and a library may keep its own copy of it for the next
+/// call.
 void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row,
                    bool keep_b = false);
 
-/// The same with an epilogue. False where no implementation has it for the case; `c` is unwritten then.
+/// multiply_into() with an epilogue. Returns false and leaves `c` unwritten if no implementation has it for the case.
 bool multiply_act_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row,
                        const kernels::Epilogue& epilogue, bool keep_b);
 

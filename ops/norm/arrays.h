@@ -2,15 +2,15 @@
 
 #include "ops/norm/kernels.h"
 
-// The arrays of a call with their types. S: that of x. T: that of the computation, and of stats, weights and their
-// gradients. For the kernels of every device.
+// The arrays of a call with their types, for the kernels of every device. S is the dtype of x; T is that of the
+// computation, and of stats, weights and their gradients.
 
 namespace norma::kernels {
 
-/// Where the rows of the stats begin.
+/// The rows of the stats, each by its first number.
 template <class T>
 struct Stats {
-  T* mean;  ///< one number per set, as all
+  T* mean;  ///< one number per set, as in all rows
   T* mean_low;
   T* rstd;
   T* centre;  ///< null but for Centring::deviation, as centre_low
@@ -24,7 +24,7 @@ struct Stats {
         centre_low(problem.centring == Centring::deviation ? rows + kCentreLowRow * problem.shape.sets() : nullptr) {}
 };
 
-/// NormForward.
+/// NormForward with types.
 template <class S, class T = compute_t<S>>
 struct ForwardArrays : Stats<T> {
   const S* x;
@@ -48,7 +48,7 @@ struct ForwardArrays : Stats<T> {
         bits(arrays.bits) {}
 };
 
-/// NormBackward.
+/// NormBackward with types.
 template <class S, class T = compute_t<S>>
 struct BackwardArrays : Stats<const T> {
   const S* dy;

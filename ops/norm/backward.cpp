@@ -9,12 +9,12 @@ namespace norma::norm_detail {
 
 namespace {
 
-/// norm_backward() by the definition, for an x that is not empty.
+/// norm_backward() by the definition. x must not be empty.
 Tensors reference_backward(const NormNode& node, const NormLayout& layout, const Tensor& dy, NeededGradients needs) {
   OpScope::set_implementation("reference");
   const Tensor& x = node.x;
   const Sizes affine_sizes = sizes_along(x, node.spec.affine);
-  const bool masked = node.bits.defined();  // they stand for the sign of z + residual
+  const bool masked = node.bits.defined();  // the bits stand for the sign of z + residual
   const NormReference reference =
       reference_of(layout, node.fixed_stats ? node.stats : Tensor{},
                    {.spec = node.spec,
@@ -71,7 +71,7 @@ Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients ne
     return reference_backward(node, layout, dy, needs);
   }
   if (node.bits.defined() && !layout.view_in_order(dx.defined() ? dx : x).is_contiguous()) {
-    // The bits are in the order of memory, and the kernel would not be.
+    // The bits are in the order of memory, but the kernel would not be.
     NormNode without_activation = node;
     without_activation.activation = Activation::identity;
     without_activation.bits = {};

@@ -40,7 +40,7 @@ NormSpec batch_norm_spec(const Tensor& x, const BatchNormOptions& options) {
   return spec;
 }
 
-/// Evaluation with running statistics.
+/// The norm in evaluation, by running statistics.
 Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tensor& running_mean,
                                const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                                const BatchNormOptions& options, const ActOptions& then) {
@@ -49,7 +49,7 @@ Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tenso
   return record_norm(op, x, batch_norm_spec(x, options), weight, bias, {.fixed_stats = stats, .then = then});
 }
 
-/// Elements that share statistics. Throws Error for one.
+/// The number of elements that share statistics. Throws Error for one.
 int64_t checked_count(std::string_view op, const Tensor& x, const BatchNormOptions& options) {
   const int64_t count = x.size(1) == 0 ? 0 : x.numel() / x.size(1);
   check(count != 1, op, "input: expected more than 1 value per channel {}, got sizes {}",
@@ -63,8 +63,7 @@ double variance_factor(int64_t count, const BatchNormOptions& options) {
   return options.biased_running_var ? 1 : n / (n - 1);
 }
 
-/// The parts of x's images one after the other, with the strides of a norm's output. No view, whatever the parts are:
-/// nobody else has their memory.
+/// Joins parts of x's images, with the strides of a norm's output. Never a view: nobody else has the result's memory.
 Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
   const Strides strides = preserved_strides(x.sizes(), x.strides());
   Tensor y;
@@ -144,8 +143,8 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
   Tensors parts;
   std::vector<NormStatistics> statistics;
   std::vector<int64_t> counts;
-  // `batches` sub-batches of `images` each, from image `first` on: one norm with the sub-batches as an axis, where
-  // there are several. (A new axis of size 1 would hide the memory format.)
+  // One norm over `batches` sub-batches of `images` each, from image `first` on. Several sub-batches become an axis. (A
+  // new axis of size 1 would hide the memory format.)
   const auto norm = [&](int64_t first, int64_t batches, int64_t images) {
     const Tensor part = left == 0 ? x : narrow(x, 0, first, batches * images);
     Sizes sizes = part.sizes();
@@ -180,7 +179,7 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
     norm(whole * size, 1, left);
   }
   if (!statistics.empty()) {
-    // The plain average over the sub-batches: (sub-batches, C) or (C), one or two of them.
+    // The plain average over the sub-batches: one or two tensors of (sub-batches, C) or (C).
     const NoGradGuard guard;
     const auto sub_batches = static_cast<double>(whole + (left > 0 ? 1 : 0));
     const auto average = [&](const Tensor NormStatistics::*field, bool variance) {

@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <iterator>
 
-// Backward as an op of its own: its values are those of the kernels, its derivatives those of the same gradients
-// composed of differentiable ops.
+// Backward is an op of its own: its values come from the kernels, its derivatives from the same gradients composed of
+// differentiable ops.
 
 namespace norma::norm_detail {
 
@@ -77,16 +77,16 @@ Tensor scale_of_sets(const NormNode& node) {
   return alias(layout.per_set(scale, sizes), split_sizes, contiguous_strides(split_sizes), 0);
 }
 
-/// What a norm computes, over the tensor whose axis 1 is split into groups. With `scale` its squares stay in the range
+/// The parts of a norm, over the tensor whose axis 1 is split into groups. With `scale` the squares stay in the range
 /// of the dtype; products with a power of two are exact.
 struct Composed {
   Tensor x;        ///< times scale, unless the stats are fixed
   Tensor scale;    ///< see scale_of_sets(); undefined for fixed stats
   Tensor centred;  ///< x - mean; for Centring::none x
-  Tensor rstd;     ///< that of x here
+  Tensor rstd;     ///< rstd of x here
   Tensor xhat;
 
-  /// That of the caller's x.
+  /// rstd of the caller's x.
   [[nodiscard]] Tensor unscaled_rstd() const { return scale.defined() ? mul(rstd, scale) : rstd; }
 };
 
@@ -106,7 +106,7 @@ Composed compose(const NormNode& node, DType dtype) {
   c.x = mul(c.x, c.scale);
   c.centred = c.x;
   if (spec.centring != Centring::none) {
-    // The mean rounds where it is large. That of the differences is what it has lost.
+    // A large mean rounds. The mean of the differences is what it has lost.
     c.centred = sub(c.x, mean(c.x, axes, keep));
     c.centred = sub(c.centred, mean(c.centred, axes, keep));
   }
@@ -120,7 +120,7 @@ Composed compose(const NormNode& node, DType dtype) {
   return c;
 }
 
-/// The gradients of x, weight and bias for dz, the gradient of what the activation was given. Undefined results where
+/// The gradients of x, weight and bias for dz, the gradient of the activation's input. Results are undefined where
 /// `needs` is false.
 Tensors composed_backward(const NormNode& node, const Tensor& dz, NeededGradients needs) {
   const NormSpec& spec = node.spec;
@@ -159,7 +159,7 @@ Tensors composed_backward(const NormNode& node, const Tensor& dz, NeededGradient
   return {dx, dweight, needs.bias ? to(to_weight(split_dz), node.bias_dtype) : Tensor{}};
 }
 
-/// dz from dy, in the compute dtype.
+/// Computes dz from dy, in the compute dtype.
 Tensor composed_activation_backward(const NormNode& node, const Tensor& dy) {
   const DType dtype = compute_dtype(node.x.dtype());
   const Tensor wide_dy = to(dy, dtype);
@@ -192,10 +192,10 @@ Tensor composed_activation_backward(const NormNode& node, const Tensor& dy) {
   return dz;
 }
 
-/// dy, x, weight, bias, residual: what the gradients depend on.
+/// The gradients depend on these: dy, x, weight, bias, residual.
 constexpr size_t kInputs = 5;
 
-/// Without the undefined ones, which cannot be outputs of an op.
+/// Drops the undefined tensors, which cannot be outputs of an op.
 Tensors defined_only(const Tensors& tensors) {
   Tensors result;
   std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(result), [](const Tensor& x) { return x.defined(); });

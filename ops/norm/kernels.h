@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
-// What the kernels of a device see: sizes and raw pointers, no Tensor. S is the dtype of x; T, that of the computation,
-// is float64 for float64 and float32 for all others.
+// The kernels of a device see sizes and raw pointers, no Tensor. S is the dtype of x; T, that of the computation, is
+// float64 for float64 and float32 for all others.
 
 namespace norma::kernels {
 
@@ -23,12 +23,12 @@ struct NormShape {
   [[nodiscard]] constexpr int64_t sets() const { return outer * kept; }
   [[nodiscard]] constexpr int64_t set_size() const { return reduce_outer * reduce_inner; }
   [[nodiscard]] constexpr int64_t numel() const { return sets() * set_size(); }
-  /// Whether a set is one run of memory, and the next set follows it.
+  /// True iff a set is one run of memory, and the next set follows it.
   [[nodiscard]] constexpr bool set_is_one_run() const { return reduce_outer == 1 && kept == 1; }
 };
 
-/// How weight and bias vary: number (o % outer_period, a % reduce_outer, k, b / segment) of a dense array with the
-/// sizes outer_period, reduce_outer, kept, inner. An index whose size is 1 does not count.
+/// The place of an element's weight and bias: number (o % outer_period, a % reduce_outer, k, b / segment) of a dense
+/// array with the sizes outer_period, reduce_outer, kept, inner. An index whose size is 1 does not count.
 struct AffineShape {
   bool present = false;
   int64_t outer_period = 1;
@@ -68,9 +68,9 @@ struct NormProblem {
   }
 };
 
-/// The stats of a norm are a tensor of rows with one number (of T) per set. The mean that is subtracted is mean +
-/// mean_low, in twice the precision of T: the mean alone is off by up to half a unit in its last place, which at a mean
-/// of 1e6 is 0.03. Both are 0 where nothing is subtracted.
+/// The stats of a norm are a tensor of rows with one number (of T) per set. The norm subtracts mean + mean_low, in
+/// twice the precision of T: the mean alone is off by up to half a unit in its last place, which at a mean of 1e6 is
+/// 0.03. Both are 0 where nothing is subtracted.
 enum StatsRow : int64_t {
   kMeanRow,
   kMeanLowRow,
@@ -100,7 +100,7 @@ struct NormForward {
 
 /// With dz = dy * f'(z + residual), g = dz * weight and xhat = (x - mean) * rstd, and means over a set:
 ///   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  dweight = sum(dz * xhat),  dbias = sum(dz),  dresidual = dz
-/// for Centring::mean; cpu/statistics.h has the others.
+/// for Centring::mean; statistics.h has the others.
 /// dx, dweight, dbias and dresidual are null where they are not wanted.
 struct NormBackward {
   const void* dy;
@@ -113,13 +113,12 @@ struct NormBackward {
   Activation activation = Activation::identity;
   const void* bias = nullptr;      ///< of z; null: 0
   const void* residual = nullptr;  ///< of z, in the order of x, or null
-  const uint8_t* bits = nullptr;   ///< of relu: whether z + residual > 0, in place of bias and residual
+  const uint8_t* bits = nullptr;   ///< of relu: z + residual > 0, in place of bias and residual
   void* dresidual = nullptr;
 };
 
-/// Batch renorm's correction of each channel, of T: r = clamp(s_b / s, 1 / r_max, r_max) and
-/// d = clamp((mean_b - mean) / s, -d_max, d_max), with s = sqrt(var + eps) of the running statistics and s_b of the
-/// batch.
+/// Batch renorm's correction of each channel, of T: r = clamp(s_b / s, 1 / r_max, r_max) and d = clamp((mean_b - mean)
+/// / s, -d_max, d_max), with s = sqrt(var + eps) of the running statistics and s_b of the batch.
 struct RenormCorrection {
   const double* running_mean;
   const double* running_var;
@@ -132,11 +131,11 @@ struct RenormCorrection {
   void* d;
 };
 
-/// The dtype of all but `update_running` is that of x, y or dy, from which T follows.
+/// `dtype` is that of x, y or dy, and T follows from it.
 struct NormKernels {
   void (*forward)(DType dtype, const NormProblem& problem, const NormForward& arrays);
   void (*backward)(DType dtype, const NormProblem& problem, const NormBackward& arrays);
-  /// Whether forward can fill NormForward::bits.
+  /// True iff forward can fill NormForward::bits.
   bool (*can_write_bits)(const NormProblem& problem);
   /// One bit per element of y: y > 0 or NaN.
   void (*positive_bits)(DType dtype, int64_t count, const void* y, uint8_t* bits);
@@ -144,7 +143,7 @@ struct NormKernels {
   void (*mask_by_bits)(DType dtype, int64_t count, const uint8_t* bits, const void* dy, void* dz);
   /// rstd = 1 / sqrt(var + eps), of T.
   void (*rstd)(DType dtype, int64_t count, const double* var, double eps, void* rstd);
-  /// scale = the power of two next below rstd; 1 where rstd is not a positive number. Both of T.
+  /// scale = the power of two next below rstd, or 1 where rstd is not a positive number. Both of T.
   void (*power_of_two)(DType dtype, int64_t count, const void* rstd, void* scale);
   /// result = (1 - momentum) * running + momentum * (factor * batch)
   void (*update_running)(int64_t count, const double* running, const double* batch, double momentum, double factor,

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <limits>
 
-// The norms that take statistics over a layer, a group or an image: each checks its arguments, fills in a NormSpec and
-// calls norm_act() (norm.cpp). batch_norms.cpp has those that take them over a batch.
+// The norms over a layer, a group or an image: each checks its arguments, fills in a NormSpec and calls norm_act()
+// (norm.cpp). batch_norms.cpp has the norms over a batch.
 
 namespace norma {
 
@@ -13,7 +13,7 @@ using namespace norm_detail;
 
 namespace {
 
-/// The last axes, whose sizes normalized_shape must be.
+/// The last axes of x. Throws Error unless normalized_shape has their sizes.
 Axes last_axes(std::string_view op, const Tensor& x, const Sizes& normalized_shape) {
   check_defined(op, "input", x);
   check(!normalized_shape.empty(), op, "normalized_shape: expected at least 1 size, got []");
@@ -25,7 +25,7 @@ Axes last_axes(std::string_view op, const Tensor& x, const Sizes& normalized_sha
   return axes_from(first, x.rank());
 }
 
-/// What torch.finfo(dtype).eps is; 16 bits are computed in float32.
+/// The value of torch.finfo(dtype).eps; 16 bits are computed in float32.
 double machine_epsilon(DType dtype) {
   return dtype == DType::float64 ? std::numeric_limits<double>::epsilon()
                                  : static_cast<double>(std::numeric_limits<float>::epsilon());

@@ -11,11 +11,11 @@ namespace norma::norm_detail {
 
 namespace {
 
-/// Runs with one weight shorter than this get a weight for each element instead: the inner loop must not be short.
+/// Shorter runs with one weight get a weight for each element instead: the inner loop must not be short.
 constexpr int64_t kShortRun = 16;
-/// The same where weights vary from run to run, both along reduce_outer and along kept.
+/// The same limit where weights vary from run to run, both along reduce_outer and along kept.
 constexpr int64_t kShortestWeightedRun = 32;
-/// Runs shorter than this are walked as columns.
+/// Shorter runs are walked as columns.
 constexpr int64_t kLongRun = 64;
 
 int64_t product(std::span<const MemoryAxis> axes) {
@@ -118,7 +118,7 @@ void NormLayout::assign_roles() {
   for (size_t i = 1; i < axes_.size(); ++i) {
     changes += axes_[i].reduced != axes_[i - 1].reduced ? 1 : 0;
   }
-  // At most: kept, reduced, kept, reduced.
+  // The walks know at most: kept, reduced, kept, reduced.
   if (changes > 3 || (changes == 3 && axes_.front().reduced)) {
     std::stable_partition(axes_.begin(), axes_.end(), [](const MemoryAxis& axis) { return !axis.reduced; });
   }
@@ -147,7 +147,7 @@ void NormLayout::assign_roles() {
 }
 
 void NormLayout::cut_rows() {
-  // Weights along the innermost axes of a row alone are the same for each of its parts (group norm of one group in
+  // If weights vary along the innermost axes of a row alone, its parts share them (group norm of one group in
   // channels_last): the row becomes several runs.
   const auto begin = axes_.begin() + position_begin_[3];
   auto first_affine = axes_.end();

@@ -11,13 +11,13 @@ using kernels::AffineShape;
 using kernels::NormShape;
 using kernels::Walk;
 
-/// Whether both strides put the elements in the same places. Those of axes of size 1 do not matter.
+/// True iff both strides put the elements in the same places. Strides of axes of size 1 do not matter.
 bool same_places(const Sizes& sizes, const Strides& a, const Strides& b);
 
-/// Sizes of a number per set, with reduced axes of size 1.
+/// The sizes of a tensor with one number per set: reduced axes have size 1.
 Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec);
 
-/// One axis of the memory of a tensor that is being normalised. Axis 1 of a spec with groups is two of them: the
+/// One axis of the memory of a tensor that is being normalised. In a spec with groups, axis 1 is two of them: the
 /// groups, and the channels of a group.
 struct MemoryAxis {
   int64_t size;
@@ -28,12 +28,12 @@ struct MemoryAxis {
   int64_t weight_stride = 0;  ///< in the caller's weight, row-major; 0 where the kernels' weights are repetitions
 };
 
-/// Reduces a spec and the strides of a tensor to plain numbers: which walk, which sizes. Adjacent axes with the same
-/// role count as one; when the roles alternate more often than the walks know, the tensor is to be copied
-/// into an order with all reduced axes last.
+/// Reduces a spec and the strides of a tensor to plain numbers: the walk and its sizes. Adjacent axes with the same
+/// role count as one. If the roles alternate more often than the walks know, the tensor has to be copied into an order
+/// with all reduced axes last.
 class NormLayout {
  public:
-  /// `strides` must be dense. `affine`: whether there is a weight or bias.
+  /// `strides` must be dense. `affine`: there is a weight or bias.
   NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine);
 
   [[nodiscard]] Walk walk() const { return walk_; }
@@ -44,15 +44,15 @@ class NormLayout {
   [[nodiscard]] Tensor in_order(const Tensor& x) const;
   /// x's elements as a view in the order of the walk, whatever the strides.
   [[nodiscard]] Tensor view_in_order(const Tensor& x) const;
-  /// Where a kernel may write x's elements: that view if it is dense, else an uninitialised tensor for copy_back().
+  /// The place for a kernel's output: that view of x if it is dense, else an uninitialised tensor for copy_back().
   [[nodiscard]] Tensor writable_in_order(const Tensor& x) const;
   /// Copies to x what a kernel wrote to writable_in_order(x), unless that was x's own memory.
   void copy_back(const Tensor& in_order, const Tensor& x) const;
-  /// A caller's weight or bias as the kernels want it.
+  /// A caller's weight or bias in the kernels' order.
   [[nodiscard]] Tensor weight_in_order(const Tensor& weight) const;
-  /// The inverse for gradients: from the kernels' order to a new tensor of `sizes`; repeated weights are summed.
+  /// The inverse for gradients: a new tensor of `sizes` from the kernels' order; repeated weights are summed.
   [[nodiscard]] Tensor weight_gradient(const Tensor& in_order, const Sizes& sizes) const;
-  /// One number per set, from the order of the sets in memory to that of their axes (see NormStatistics).
+  /// Numbers of sets, moved from the order of the sets in memory to that of their axes (see NormStatistics).
   [[nodiscard]] Tensor per_set(const Tensor& in_order, const Sizes& sizes) const;
   /// The inverse of per_set(), as a dense tensor.
   [[nodiscard]] Tensor sets_in_order(const Tensor& per_set) const;

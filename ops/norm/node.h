@@ -14,32 +14,32 @@ namespace norma::norm_detail {
 
 // --- norm.cpp -------------------------------------------------------------------------------------------------------
 
-/// What a norm may be given beside x, weight and bias.
+/// The arguments of a norm beside x, weight and bias.
 struct ForwardOptions {
   NormStatistics* statistics = nullptr;  ///< receives mean and variance
   Tensor fixed_stats = {};               ///< see running_statistics.h
   ActOptions then = {};
 };
-/// norm_act() for a spec whose axes are sorted and not negative, and arguments that fit. With fixed stats nothing is
-/// computed from x, and the gradient takes mean and variance for constants.
+/// norm_act() for a spec whose axes are sorted and not negative, and arguments that fit. With fixed stats it computes
+/// none from x, and the gradient treats mean and variance as constants.
 Tensor record_norm(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
                    const ForwardOptions& options);
 
-/// The stats of x: (stats_rows(), sets), see kernels.h. `layout`: that of x and spec. `var`, if not null, receives the
-/// variances, one per set.
+/// The stats of x: (stats_rows(), sets), see kernels.h. `layout` belongs to x and spec. `var`, if not null, receives
+/// the variances, one per set.
 Tensor compute_stats(std::string_view op, const NormLayout& layout, const Tensor& x, const NormSpec& spec,
                      Tensor* var = nullptr);
 /// Mean and variance of x.
 NormStatistics compute_statistics(std::string_view op, const Tensor& x, const NormSpec& spec);
 
-/// A norm by its definition. `stats`, unless undefined, is taken in place of those of x.
+/// A norm by its definition. `stats`, if defined, replace those of x.
 NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs);
 
 kernels::NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, bool fixed_stats);
 
 // --- backward.cpp ---------------------------------------------------------------------------------------------------
 
-/// What backward works with. All tensors but stats and bits as the caller gave them; those that there is no need of are
+/// The inputs of backward. All tensors but stats and bits are as the caller gave them; tensors that are not needed are
 /// undefined.
 struct NormNode {
   std::string op;
@@ -56,7 +56,7 @@ struct NormNode {
   Tensor bits = {};      ///< of relu behind a residual: whether z > 0
 };
 
-/// Which gradients are wanted.
+/// The gradients that are wanted.
 struct NeededGradients {
   bool x;
   bool weight;
@@ -64,10 +64,10 @@ struct NeededGradients {
   bool residual;
 };
 
-/// The gradients of x, weight, bias and residual for dy, undefined where they are not wanted. 16-bit gradients are
+/// The gradients of x, weight, bias and residual for dy; undefined where they are not wanted. 16-bit gradients are
 /// rounded once.
 Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs);
-/// Where node.bits are set dy, else 0.
+/// dy where node.bits are set, else 0.
 Tensor mask_by_bits(const NormNode& node, const Tensor& dy);
 
 // --- double_backward.cpp --------------------------------------------------------------------------------------------

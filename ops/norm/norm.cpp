@@ -12,8 +12,8 @@ namespace norma::norm_detail {
 
 namespace {
 
-/// What the kernel gets; see NormForward. x, y and residual have the dtype of x, all else its compute dtype. y, var,
-/// residual and bits may be undefined.
+/// The tensors of a kernel call; see NormForward. x, y and residual have the dtype of x, all others its compute dtype.
+/// y, var, residual and bits may be undefined.
 struct ForwardTensors {
   Tensor x = {};
   Tensor weight = {};
@@ -26,13 +26,13 @@ struct ForwardTensors {
   Tensor bits = {};
 };
 
-/// One bit per element of y: whether it is positive or NaN.
+/// Writes one bit per element of y: 1 if it is positive or NaN.
 void write_bits(std::string_view op, const Tensor& y, const Tensor& bits) {
   kernels::norm_kernels.at(op, y.device())
       ->positive_bits(y.dtype(), y.numel(), y.device_pointer(), bits.device_pointer<uint8_t>());
 }
 
-/// run_kernel() by the definition.
+/// Does the work of run_kernel() by the definition.
 void run_reference(std::string_view op, const NormLayout& layout, const NormSpec& spec, bool fixed_stats,
                    const ForwardTensors& t) {
   OpScope::set_implementation("reference");
@@ -81,7 +81,7 @@ void run_kernel(std::string_view op, const NormLayout& layout, const NormSpec& s
   if (norm_reference()) {
     return run_reference(op, layout, spec, fixed_stats, t);
   }
-  // The kernels know both weight and bias, or neither.
+  // The kernels take both weight and bias, or neither.
   const Sizes affine_sizes = sizes_along(t.x, spec.affine);
   const TensorOptions options{.dtype = compute_dtype(t.x.dtype()), .device = device};
   const bool affine = t.weight.defined() || t.bias.defined();
@@ -115,7 +115,7 @@ void run_kernel(std::string_view op, const NormLayout& layout, const NormSpec& s
   }
 }
 
-/// Without the reduced axes.
+/// Removes the reduced axes.
 Tensor drop_reduced(const Tensor& per_set, const NormSpec& spec) {
   Sizes sizes;
   for (int64_t axis = 0; axis < per_set.rank(); ++axis) {
@@ -136,7 +136,7 @@ NormStatistics in_order_of_axes(const NormLayout& layout, const Tensor& x, const
           .var = drop_reduced(layout.per_set(var, sizes), spec)};
 }
 
-/// Those of an empty x.
+/// The statistics of an x without elements.
 NormStatistics zero_statistics(const Tensor& x, const NormSpec& spec) {
   const Tensor zero = zeros(sizes_of_sets(x.sizes(), spec), {.dtype = compute_dtype(x.dtype()), .device = x.device()});
   return {.mean = drop_reduced(zero, spec), .var = drop_reduced(zeros_like(zero), spec)};
@@ -146,7 +146,7 @@ Tensor empty_stats(const Tensor& x, const NormSpec& spec, int64_t sets) {
   return empty({kernels::stats_rows(spec.centring), sets}, {.dtype = compute_dtype(x.dtype()), .device = x.device()});
 }
 
-/// y, and on the way stats, statistics and bits (if defined).
+/// Computes y, and on the way stats, statistics and bits (if defined).
 Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
                const ForwardOptions& options, Tensor& stats, const Tensor& bits) {
   const DType dtype = compute_dtype(x.dtype());
@@ -227,7 +227,7 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
   }
   const Tensors inputs{x, weight, bias, residual};
   const bool recorded = will_record(inputs);
-  // Backward wants the sign of z, or z itself: from bits where a residual went in, else computed again.
+  // Backward needs the sign of z, or z itself: bits hold the sign if there is a residual, else z is computed again.
   const bool with_bits = recorded && activation == Activation::relu && residual.defined();
   const bool z_again = activation != Activation::identity && !with_bits;
   const Tensor bits =
@@ -332,7 +332,7 @@ Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& sp
     node.stats =
         zeros({kernels::stats_rows(spec.centring), 0}, {.dtype = compute_dtype(x.dtype()), .device = x.device()});
   } else {
-    // In the walk of a normalize() with weight or bias, and so with its bits.
+    // The walk of a normalize() with weight or bias gives its bits.
     const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), node.spec, node.affine);
     node.stats = compute_stats(op, layout, x, node.spec);
   }

@@ -7,7 +7,7 @@
 
 namespace norma {
 
-// Every norm is one op. Same meaning everywhere:
+// Every norm is one op, and all share these rules:
 //  - the biased variance normalises; the unbiased variance goes into running statistics;
 //  - running = (1 - momentum) * running + momentum * batch, as in PyTorch. In Keras, Flax (both 0.99 by default) and
 //    Paddle (0.9) momentum is the share of the old statistics: 1 - ours;
@@ -18,7 +18,7 @@ namespace norma {
 // Input: float64, float32, bfloat16 or float16, any strides. bfloat16 and float16 are computed in float32 and rounded
 // once; their parameters have the input's dtype or float32. Differentiable, any number of times.
 
-/// What normalize() computed besides the output, for each set of reduced elements, in row-major order of the sets.
+/// The statistics that normalize() computed, for each set of reduced elements, in row-major order of the sets.
 struct NormStatistics {
   Tensor mean;  ///< rounded to the dtype of the statistics
   Tensor var;   ///< biased unless the spec has a correction; the mean square for Centring::none
@@ -31,19 +31,19 @@ struct NormStatistics {
 Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight = {}, const Tensor& bias = {},
                  NormStatistics* statistics = nullptr, std::string_view op = "normalize");
 
-/// The gradients of sum(dy * normalize(x, spec, weight, bias)) for x, weight and bias, in that order; undefined for a
-/// weight or bias that is. dy: sizes and dtype of x. dx has the memory format of x. The statistics are taken from x
-/// again; inside normalize() itself they are kept. Differentiable like normalize(), and throws what it throws.
+/// The gradients of sum(dy * normalize(x, spec, weight, bias)) for x, weight and bias, in that order; undefined for an
+/// undefined weight or bias. dy has the sizes and dtype of x, dx the memory format of x. The statistics are taken from
+/// x again; inside normalize() itself they are kept. Differentiable like normalize(), and throws what it throws.
 Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& spec, const Tensor& weight = {},
                            const Tensor& bias = {});
 
-/// normalize(), and what follows it: y = activation(norm(x) + residual). Backward computes norm(x) again rather than
-/// keep it; a relu behind a residual keeps one bit per element. Throws Error also for a residual of other sizes or
-/// dtype.
+/// normalize() with a residual and an activation: y = activation(norm(x) + residual). Backward computes norm(x) again
+/// rather than keep it; a relu behind a residual keeps one bit per element. Also throws Error for a residual of other
+/// sizes or dtype.
 Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias, const ActOptions& then,
                 NormStatistics* statistics = nullptr, std::string_view op = "norm_act");
 
-/// Only the statistics that normalize() would use (off the tape).
+/// The statistics that normalize() would use, alone (off the tape).
 NormStatistics norm_statistics(const Tensor& x, const NormSpec& spec, std::string_view op = "norm_statistics");
 
 struct BatchNormOptions {
@@ -54,15 +54,15 @@ struct BatchNormOptions {
   /// running_var takes the biased variance, as in Keras, Flax and Paddle; PyTorch's is unbiased.
   bool biased_running_var = false;
 };
-/// Ioffe and Szegedy, 2015. x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes. weight, bias:
-/// (C) or undefined. running_mean, running_var: (C) or undefined; updated in place when training, used instead of batch
-/// statistics when not training (both undefined: batch statistics are used then too). An empty batch leaves them alone.
+/// Batch norm (Ioffe and Szegedy, 2015). x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes.
+/// weight, bias, running_mean, running_var: (C) or undefined. Training updates the running statistics in place, but an
+/// empty batch leaves them alone; evaluation normalises with them, or with batch statistics if both are undefined.
 /// Throws Error in training for a single value per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
                   const Tensor& bias = {}, const BatchNormOptions& options = {}, const ActOptions& then = {});
 
-/// Hoffer, Hubara and Soudry, 2017: batch norm of each `sub_batch` images on their own, the last of which may be fewer.
-/// Running statistics take the average over the sub-batches. Evaluation is that of batch_norm().
+/// Ghost batch norm (Hoffer, Hubara and Soudry, 2017): batch norm of each `sub_batch` images on their own; the last
+/// part may have fewer. Running statistics take the average over the sub-batches. Evaluation is that of batch_norm().
 Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
                         const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {},
                         const ActOptions& then = {});
@@ -72,9 +72,9 @@ struct BatchRenormOptions {
   double r_max = 3;  ///< bounds of the correction; 1 and 0 make it batch norm
   double d_max = 5;
 };
-/// Ioffe, 2017: batch norm whose output is moved to what the running statistics would give,
+/// Batch renorm (Ioffe, 2017): batch norm whose output is moved to what the running statistics would give,
 /// y = ((x - mean_b) / s_b * r + d) * weight + bias with s = sqrt(var + eps), r = clamp(s_b / s, 1 / r_max, r_max) and
-/// d = clamp((mean_b - mean) / s, -d_max, d_max), both taken for constants. Running statistics must be given.
+/// d = clamp((mean_b - mean) / s, -d_max, d_max), where r and d count as constants. Running statistics must be given.
 /// Evaluation is that of batch_norm(). The paper and Keras keep a running s, with the biased variance; here the
 /// variance is kept, unbiased unless the options say otherwise.
 Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
@@ -84,8 +84,8 @@ struct LayerNormOptions {
   double eps = 1e-5;  ///< timm and Flax have 1e-6, Keras 1e-3
   Statistics statistics = Statistics::stable;
 };
-/// Ba, Kiros and Hinton, 2016: statistics over the last normalized_shape.size() axes, whose sizes those must be.
-/// weight, bias: of these sizes or undefined, as in Keras; Flax's vary along the last axis alone by default.
+/// Layer norm (Ba, Kiros and Hinton, 2016) over the last axes, whose sizes normalized_shape must be. weight and bias
+/// have these sizes, as in Keras, or are undefined; Flax's vary along the last axis alone by default.
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   const LayerNormOptions& options = {}, const ActOptions& then = {});
 struct LayerNorm2dOptions {
@@ -97,18 +97,18 @@ Tensor layer_norm_2d(const Tensor& x, const Tensor& weight = {}, const Tensor& b
                      const LayerNorm2dOptions& options = {}, const ActOptions& then = {});
 
 struct RmsNormOptions {
-  /// none: the distance from 1 to the next number of the dtype, float32's for 16 bits, as in PyTorch. timm, Flax and
+  /// none: the distance from 1 to the next number of the dtype (float32's for 16 bits), as in PyTorch. timm, Flax and
   /// Keras have 1e-6.
   std::optional<double> eps = {};
 };
-/// Zhang and Sennrich, 2019: x / sqrt(mean(x²) + eps) * weight over the last normalized_shape.size() axes.
+/// RMS norm (Zhang and Sennrich, 2019): x / sqrt(mean(x²) + eps) * weight over the last normalized_shape.size() axes.
 Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
                 const RmsNormOptions& options = {}, const ActOptions& then = {});
 
 struct RmsNorm2dOptions {
   double eps = 1e-6;  ///< as in timm
 };
-/// The same over the channels of (N, C, H, W), at each pixel. weight: (C).
+/// RMS norm over the channels of (N, C, H, W), at each pixel. weight: (C).
 Tensor rms_norm_2d(const Tensor& x, const Tensor& weight = {}, const RmsNorm2dOptions& options = {},
                    const ActOptions& then = {});
 
@@ -120,7 +120,7 @@ struct SimpleNormOptions {
 /// Throws Error for a single element.
 Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
                    const SimpleNormOptions& options = {}, const ActOptions& then = {});
-/// The same over the channels of (N, C, H, W), at each pixel. weight: (C).
+/// Simple norm over the channels of (N, C, H, W), at each pixel. weight: (C).
 Tensor simple_norm_2d(const Tensor& x, const Tensor& weight = {}, const SimpleNormOptions& options = {},
                       const ActOptions& then = {});
 
@@ -128,8 +128,9 @@ struct GroupNormOptions {
   double eps = 1e-5;  ///< Flax has 1e-6
   Statistics statistics = Statistics::stable;
 };
-/// Wu and He, 2018: x (N, C, …), statistics over C / num_groups channels and all axes behind. weight, bias: (C). The
-/// channels of a group are neighbours; MLX takes every num_groups-th channel, unless it is told pytorch_compatible.
+/// Group norm (Wu and He, 2018): x (N, C, …), statistics over C / num_groups channels and all axes behind. weight,
+/// bias: (C). The channels of a group are neighbours; MLX, unless pytorch_compatible, takes every num_groups-th
+/// channel.
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   const GroupNormOptions& options = {}, const ActOptions& then = {});
 
@@ -137,8 +138,8 @@ struct InstanceNormOptions {
   double eps = 1e-5;  ///< Flax has 1e-6
   Statistics statistics = Statistics::stable;
 };
-/// Ulyanov et al., 2016: x (N, C, …), statistics over all axes behind the channels. weight, bias: (C). Throws Error for
-/// a single element behind the channels.
+/// Instance norm (Ulyanov et al., 2016): x (N, C, …), statistics over all axes behind the channels. weight, bias: (C).
+/// Throws Error for a single element behind the channels.
 Tensor instance_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                      const InstanceNormOptions& options = {}, const ActOptions& then = {});
 
@@ -148,9 +149,9 @@ struct TrackedInstanceNormOptions {
   double eps = 1e-5;
   Statistics statistics = Statistics::stable;
 };
-/// The same with running statistics, as PyTorch has it: in training the images' own statistics normalise and the
-/// average of them over the batch (the unbiased variance) goes into the running ones, which normalise when not
-/// training.
+/// Instance norm with running statistics, as in PyTorch. Training normalises with the images' own statistics, and
+/// updates the running ones with their average over the batch (the unbiased variance). Evaluation normalises with the
+/// running ones.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, const TrackedInstanceNormOptions& options, const ActOptions& then = {});
 

@@ -93,12 +93,12 @@ void NormReference::find_statistics() {
   const auto n = static_cast<Wide>(sets_.numel() / sets_.sets());
   mean_.assign(sets, 0);
   if (spec_.centring != Centring::none) {
-    // mean = sum(x) / n, and from sum(x - mean) / n what that lost to rounding
+    // mean = sum(x) / n; sum(x - mean) / n is what it lost to rounding
     for (std::vector<Wide>* part : {&mean_, &mean_low_}) {
       std::vector<Wide> sums(sets, 0);
       sets_.for_each([&](size_t i, size_t set, size_t) { sums[set] += centred(i, set); });
       for (size_t set = 0; set < sets; ++set) {
-        // An infinite mean has lost nothing, rather than infinity - infinity.
+        // An infinite mean has lost nothing; infinity - infinity would be NaN.
         (*part)[set] = std::isfinite(mean_[set]) ? sums[set] / n : 0;
       }
     }
@@ -157,9 +157,9 @@ Wide NormReference::dz(size_t element, size_t set, size_t weight) const {
   return dy_[element] * activate(activation_, z(element, set, weight) + residual).slope;
 }
 
-// g = dz * weight. If the stats are fixed, dx = rstd * g. Else
+// g = dz * weight. With fixed stats, dx = rstd * g. Otherwise
 //   dx = rstd * (g - mean(g) - (x - mean) * rstd * sum(g * xhat) / (n - correction))
-// where mean(g) stands only with Centring::mean: without it, y does not depend on the mean by subtraction.
+// Only Centring::mean has the term mean(g): elsewhere nothing is subtracted in y.
 Wide NormReference::scaled_dx(size_t element, size_t set, size_t weight) const {
   const Wide g = dz(element, set, weight) * weight_[weight];
   if (fixed_stats_) {

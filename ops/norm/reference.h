@@ -9,7 +9,7 @@
 
 namespace norma {
 
-/// Which set of a norm each element belongs to, and which weight it takes. Both are numbered in row-major order.
+/// Tells the set of a norm that each element belongs to, and the weight it takes. Both are numbered in row-major order.
 class NormSets {
  public:
   /// The axes of `spec` are sorted and not negative.
@@ -18,7 +18,7 @@ class NormSets {
   [[nodiscard]] int64_t sets() const { return sets_; }
   [[nodiscard]] int64_t weights() const { return weights_; }
   [[nodiscard]] int64_t numel() const { return numel_; }
-  /// Runs along the last axis.
+  /// The number of runs along the last axis.
   [[nodiscard]] int64_t rows() const { return numel_ / static_cast<int64_t>(set_of_axis_.back().size()); }
 
   /// Calls f(element, set, weight), all size_t, for the elements of some rows in row-major order.
@@ -49,7 +49,7 @@ class NormSets {
   }
 
  private:
-  // What each index along each axis adds to the number of the set and of the weight.
+  // Each index along an axis adds this much to the number of the set, and of the weight.
   std::vector<std::vector<size_t>> set_of_axis_;
   std::vector<std::vector<size_t>> weight_of_axis_;
   int64_t sets_ = 1;
@@ -57,7 +57,7 @@ class NormSets {
   int64_t numel_ = 1;
 };
 
-/// What a NormReference is made from. Tensors may have any dtype and any strides.
+/// The arguments of a NormReference. Tensors may have any dtype and any strides.
 struct NormReferenceInputs {
   NormSpec spec;       ///< its axes are sorted and not negative
   Tensor x;            ///< not empty
@@ -66,7 +66,7 @@ struct NormReferenceInputs {
   Tensor dy = {};      ///< the gradient of y; undefined: 0
   Activation activation = Activation::identity;
   Tensor residual = {};  ///< undefined: 0
-  /// Mean and 1 / sqrt(var + eps) of each set, in place of those that x has. The gradient takes them for constants.
+  /// Mean and 1 / sqrt(var + eps) of each set, in place of x's own. The gradient treats them as constants.
   std::vector<long double> fixed_mean = {};
   std::vector<long double> fixed_rstd = {};
 };
@@ -76,8 +76,8 @@ struct NormReferenceInputs {
 ///   y = f(z + residual),  z = xhat * weight + bias,  xhat = (x - mean) * rstd
 ///   mean = sum(x) / n,  var = sum((x - mean)²) / (n - correction),  rstd = 1 / sqrt(var + eps)
 ///
-/// for a set of n elements. With Centring::none, mean is 0. With Centring::deviation, xhat = x * rstd. The fast kernels
-/// are compared with this, and NORMA_NORM=reference puts it in their place.
+/// for a set of n elements. With Centring::none, mean is 0. With Centring::deviation, xhat = x * rstd. Tests compare
+/// the fast kernels with this, and NORMA_NORM=reference puts it in their place.
 class NormReference {
  public:
   using Wide = long double;
@@ -89,22 +89,22 @@ class NormReference {
   [[nodiscard]] Wide var(size_t set) const { return var_[set]; }
   [[nodiscard]] Wide rstd(size_t set) const { return rstd_[set]; }
 
-  // Of one element, whose set and weight NormSets tells.
+  // For one element; NormSets tells its set and weight.
   [[nodiscard]] Wide xhat(size_t element, size_t set) const;
   [[nodiscard]] Wide y(size_t element, size_t set, size_t weight) const;
-  /// The gradient of z, which is that of the residual.
+  /// The gradient of z, and of the residual.
   [[nodiscard]] Wide dz(size_t element, size_t set, size_t weight) const;
-  /// dx / rstd, which fits the type where rstd is very large or small.
+  /// dx / rstd, which fits the type even if rstd is very large or small.
   [[nodiscard]] Wide scaled_dx(size_t element, size_t set, size_t weight) const;
   [[nodiscard]] Wide dx(size_t element, size_t set, size_t weight) const {
     return scaled_dx(element, set, weight) * rstd_[set];
   }
 
-  // Of one weight.
+  // For one weight.
   [[nodiscard]] Wide dweight(size_t weight) const { return dweight_[weight]; }
   [[nodiscard]] Wide dbias(size_t weight) const { return dbias_[weight]; }
 
-  /// of(element, set, weight) of all elements in row-major order, for example `reference.all(&NormReference::y)`.
+  /// Calls of(element, set, weight) for all elements in row-major order: `reference.all(&NormReference::y)`.
   [[nodiscard]] std::vector<double> all(Wide (NormReference::*of)(size_t, size_t, size_t) const) const;
 
  private:
@@ -117,26 +117,26 @@ class NormReference {
   Activation activation_;
   bool fixed_stats_;
   NormSets sets_;
-  // Of each element.
+  // For each element.
   std::vector<double> x_;
   std::vector<double> residual_;
   std::vector<double> dy_;
-  // Of each set.
+  // For each set.
   std::vector<Wide> mean_;
   std::vector<Wide> mean_low_;  ///< what mean_ has lost to rounding
   std::vector<Wide> var_;
   std::vector<Wide> rstd_;
   std::vector<Wide> mean_g_;      ///< sum(g) / n with g = dz * weight
   std::vector<Wide> mean_gxhat_;  ///< sum(g * xhat) / (n - correction)
-  // Of each weight.
+  // For each weight.
   std::vector<double> weight_;
   std::vector<double> bias_;
   std::vector<Wide> dweight_;
   std::vector<Wide> dbias_;
 };
 
-/// Whether NormReference computes the norms of ops/norm in place of the device's kernels: NORMA_NORM=reference, or the
-/// last call of set_norm_reference(). Throws Error where NORMA_NORM is something else.
+/// True iff NormReference computes the norms of ops/norm in place of the device's kernels. NORMA_NORM=reference, or the
+/// last call of set_norm_reference(), says so. Throws Error if NORMA_NORM is something else.
 bool norm_reference();
 void set_norm_reference(bool on);
 

@@ -9,19 +9,19 @@
 
 namespace norma {
 
-/// How the statistics are computed. All are carried in float32 or wider; docs/norms.md has the formulas and the costs.
+/// The method of computing statistics. All use float32 or wider; docs/norms.md has the formulas and the costs.
 enum class Statistics : uint8_t {
   /// Subtracts a pivot taken from the data, sums in parts and merges (count, mean, M2) by Chan's formula. The mean is
   /// kept as pivot + offset, so it is exact to rounding at any offset.
   stable,
-  /// Welford, 1962: mean and M2 are corrected by each element in turn. One pass, with a division for each row of
-  /// elements; the mean rounds.
+  /// Welford, 1962: each element in turn corrects mean and M2. One pass, with a division for each row of elements; the
+  /// mean rounds.
   welford,
   /// The mean first, then the sum of (x - mean)². The mean rounds.
   two_pass,
   /// Two passes whose sums carry their rounding errors along (Neumaier, 1974), with the mean in twice the precision.
   compensated,
-  /// E[x²] - E[x]² in one pass: cancels when |mean| is large against the deviation. Only when asked for.
+  /// E[x²] - E[x]² in one pass: cancels when |mean| is large against the deviation. Used only when asked for.
   sum_of_squares,
 };
 
@@ -30,7 +30,7 @@ std::string_view to_string(Statistics statistics);
 Statistics statistics_from_string(std::string_view name);
 const std::vector<Statistics>& all_statistics();
 
-/// What is subtracted, and about what the deviation is taken.
+/// The number that is subtracted, and the number about which the deviation is taken.
 enum class Centring : uint8_t {
   mean,       ///< y = (x - mean) / sqrt(var + eps)
   none,       ///< y = x / sqrt(mean(x²) + eps): root mean square. `statistics` makes no difference then.

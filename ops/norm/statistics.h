@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-// The formulas of statistics, from sums to what normalises, for the kernels of every device.
+// The formulas of statistics, from sums to the constants of a norm, for the kernels of every device.
 
 #ifdef NORMA_BACKEND
 #define NORMA_FORMULA NORMA_DEVICE
@@ -16,15 +16,15 @@ namespace norma::kernels::NORMA_BACKEND {
 namespace norma::kernels::cpu {
 #endif
 
-/// Statistics of some of a set's elements: the mean is pivot + offset, m2 the sum of squared differences from it.
-/// Raw: pivot is 0, offset the sum of all elements, m2 that of their squares.
+/// Statistics of some of a set's elements: the mean is pivot + offset, m2 the sum of squared differences from it. With
+/// raw sums, pivot is 0, offset the sum of all elements, and m2 the sum of their squares.
 struct Moments {
   double pivot = 0;
   double offset = 0;
   double m2 = 0;
 };
 
-/// What is stored of a set.
+/// The stored statistics of a set.
 template <class T>
 struct SetStatistics {
   T mean;
@@ -34,7 +34,7 @@ struct SetStatistics {
   bool lost;  ///< squares have left the range of T; see scaled_statistics()
 };
 
-/// True iff squares have left the range of T: var is infinite or NaN, or so small that the squares it is made of lost
+/// True iff squares have left the range of T: var is infinite or NaN, or so small that the squares behind it lost
 /// digits and eps does not cover it. E[x²] - E[x]² is left as it is.
 template <class T>
 NORMA_FORMULA bool squares_are_lost(const NormProblem& problem, double var) {
@@ -43,7 +43,7 @@ NORMA_FORMULA bool squares_are_lost(const NormProblem& problem, double var) {
   return !asked_for && (!(var - var == 0) || var + problem.eps < kLeast);
 }
 
-/// From the moments of all elements of a set: var = M2 / (n - correction), rstd = 1 / sqrt(var + eps).
+/// The statistics of a set from its moments: var = M2 / (n - correction), rstd = 1 / sqrt(var + eps).
 template <class T>
 NORMA_FORMULA SetStatistics<T> statistics_of(const NormProblem& problem, const Moments& moments) {
   const auto count = static_cast<double>(problem.shape.set_size());
@@ -78,7 +78,7 @@ NORMA_FORMULA double scale_of(double largest) {
   return std::ldexp(1.0, exponent < -kMaxExponent ? -kMaxExponent : exponent > kMaxExponent ? kMaxExponent : exponent);
 }
 
-/// From elements multiplied by `scale`: their mean in two parts, and the sum of squared differences from it.
+/// The statistics from elements multiplied by `scale`: their mean in two parts, and the sum of squares about it.
 template <class T>
 NORMA_FORMULA SetStatistics<T> statistics_of_scaled(const NormProblem& problem, double scale, double mean,
                                                     double mean_low, double squares) {
@@ -91,8 +91,8 @@ NORMA_FORMULA SetStatistics<T> statistics_of_scaled(const NormProblem& problem, 
   return {rounded, rounded_low, rstd, static_cast<T>(var / scale / scale), false};
 }
 
-/// Of a set with NaN or infinite elements. Where a pivot was infinite, the mean is lost in what was subtracted. The sum
-/// itself has the sign of the infinite elements; deviations from such a mean are NaN.
+/// The statistics of a set with NaN or infinite elements. An infinite pivot hides the mean, but the sum itself has the
+/// sign of the infinite elements; deviations from such a mean are NaN.
 template <class T>
 NORMA_FORMULA SetStatistics<T> statistics_of_not_finite(const NormProblem& problem, double sum) {
   constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
@@ -123,8 +123,8 @@ struct InputGradient {
   T shift = 0;
 };
 
-/// From the sums of g and g * xhat over a set, with g = dz * weight, xhat = ((x - mean) - mean_low) * rstd, n elements
-/// and correction k:
+/// The InputGradient of a set from its sums of g and g * xhat, with g = dz * weight, xhat = ((x - mean) - mean_low) *
+/// rstd, n elements and correction k:
 ///   mean:      dx = rstd * (g - sum(g) / n - d * rstd * sum(g * xhat) / (n - k))
 ///   none:      dx = rstd * (g - d * rstd * sum(g * xhat) / n)
 ///   deviation: dx = rstd * (g - d * rstd * sum(g * xhat) / (n - k))

@@ -18,7 +18,7 @@ struct SgdStep {
   double along = 1;
 };
 
-/// Those of AdamW:
+/// The numbers of one step of AdamW:
 ///   m = beta1 · m + (1 - beta1) · g;  v = beta2 · v + (1 - beta2) · g²;
 ///   p = shrink · p - step_size · m / (scale · sqrt(v) + eps).
 struct AdamWStep {
@@ -30,17 +30,17 @@ struct AdamWStep {
   double scale = 1;
 };
 
-/// All work on `count` elements that lie side by side. Steps: float32 and float64; the others: any floating dtype, in
-/// float32 for the half types.
+/// All kernels work on `count` elements that lie side by side. Steps take float32 and float64; the others take any
+/// floating dtype and compute the half types in float32.
 struct OptimizerKernels {
   /// v may be null.
   void (*sgd)(DType dtype, int64_t count, const SgdStep& step, void* p, const void* gradient, void* v);
   void (*adamw)(DType dtype, int64_t count, const AdamWStep& step, void* p, const void* gradient, void* m, void* v);
   /// *sum = sum of x², in a fixed order, carried in double.
   void (*sum_of_squares)(DType dtype, int64_t count, const void* x, double* sum);
-  /// What gradients with these sums of squares are clipped by: norm_and_factor[0] = sqrt(sum of the sums), in a fixed
-  /// order, and norm_and_factor[1] = max_norm / (norm + 1e-6) where that is below 1, else 1. As in PyTorch: the small
-  /// number keeps the result below max_norm in spite of rounding.
+  /// Finds the norm of gradients with these sums of squares, and the factor that clips them: norm_and_factor[0] =
+  /// sqrt(sum of the sums), in a fixed order, and norm_and_factor[1] = max_norm / (norm + 1e-6) if that is below 1,
+  /// else 1. As in PyTorch, the small number keeps the result below max_norm in spite of rounding.
   void (*clipping)(int64_t count, const double* sums, double max_norm, double* norm_and_factor);
   /// x = *factor · x; the factor lies on the device.
   void (*scale)(DType dtype, int64_t count, const double* factor, void* x);

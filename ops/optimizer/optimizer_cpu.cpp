@@ -85,7 +85,7 @@ void adamw(DType dtype, int64_t count, const AdamWStep& step, void* parameter, c
 /// Elements of one partial sum: fixed, so that a sum has the same bits for any number of threads.
 constexpr int64_t kBlock = 4096;
 
-/// The sum of a block's squares, in chains of which each waits for itself only.
+/// The sum of a block's squares, in chains that do not wait for each other.
 template <class S, class T = compute_t<S>>
 double block_sum(int64_t count, const S* x) {
   constexpr int64_t lanes = kLanes<T>;

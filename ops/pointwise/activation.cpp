@@ -41,7 +41,7 @@ Tensor activate(const Tensor& y, const ActOptions& then, std::string_view op) {
   }
   const Tensor z = add(to(y, dtype), to(residual, dtype));
   if (then.activation == Activation::relu) {
-    return relu(to(z, y.dtype()));  // keeps its output, in y's dtype
+    return relu(to(z, y.dtype()));  // relu keeps its output, in y's dtype
   }
   return to(activate(z, then.activation), y.dtype());
 }

@@ -7,7 +7,7 @@
 
 namespace norma {
 
-/// What may follow a norm or a convolution in the same op.
+/// The activation that may follow a norm or a convolution in the same op.
 enum class Activation : uint8_t { identity, relu, gelu, silu };
 
 std::string_view to_string(Activation activation);
@@ -15,7 +15,7 @@ std::string_view to_string(Activation activation);
 /// relu(x), gelu(x), silu(x) of pointwise.h, or x itself for identity.
 Tensor activate(const Tensor& x, Activation activation);
 
-/// What follows a norm or a convolution f in the same op: y = activation(f(x) + residual).
+/// The steps after a norm or a convolution f in the same op: y = activation(f(x) + residual).
 struct ActOptions {
   Activation activation = Activation::identity;
   Tensor residual = {};  ///< sizes and dtype of f(x), or undefined

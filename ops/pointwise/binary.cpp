@@ -19,8 +19,7 @@ namespace {
 struct Operands {
   Tensor a;
   Tensor b;
-  Tensors uncast;  ///< before the conversion, which may change how operands with gaps lie in memory: they tell how the
-                   ///< result lies
+  Tensors uncast;  ///< before conversion, which may move elements of operands with gaps: these give the result's layout
 
   Operands(std::string_view op, const Tensor& left, const Tensor& right) : uncast{left, right} {
     check_defined(op, "a", left);
@@ -61,7 +60,7 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
   return y;
 }
 
-/// a and b; both bool.
+/// True where both a and b, of dtype bool, are true.
 Tensor both(const Tensor& a, const Tensor& b) {
   return where(a, b, full({}, 0, {.dtype = DType::boolean, .device = a.device()}));
 }
@@ -149,8 +148,8 @@ Tensor pow(const Tensor& left, const Tensor& right) {
                   const Tensor one = full({}, 1, {.dtype = dy.dtype(), .device = dy.device()});
                   const Tensor at_zero = equal(x, zero);
                   Tensors gradients(2);
-                  // Where a factor is 0, the other one must be finite: so at 0 another number takes the place of what
-                  // would be infinite. Only there, since derivatives of the rest go on.
+                  // If one factor is 0, the other must be finite. So at 0 another number replaces the infinite one, and
+                  // only there, since derivatives of the rest go on.
                   if (c.needs_grad(0)) {  // e x^(e - 1), 0 for 0^0
                     const Tensor lowered = sub(where(both(at_zero, equal(e, zero)), one, e), 1);
                     Tensor slope = mul(e, pow(x, lowered));
@@ -225,7 +224,7 @@ Tensor greater(const Tensor& a, const Tensor& b) {
 
 Tensor greater(const Tensor& a, double b) {
   check_defined("greater", "a", a);
-  // float64 beside integers, so that they are compared with 2.5 and not with 2
+  // Integers are compared with a float64 number: with 2.5 and not with 2.
   const DType dtype = is_floating(a.dtype()) ? a.dtype() : DType::float64;
   return compare("greater", Comparison::greater, a, full({}, b, {.dtype = dtype, .device = a.device()}));
 }

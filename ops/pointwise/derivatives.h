@@ -4,12 +4,12 @@
 
 namespace norma {
 
-// dy * f'(x) of activations, written in differentiable functions: for ops that apply an activation themselves and want
-// higher derivatives.
+// The gradients dy * f'(x) of activations in differentiable functions. Ops that apply an activation themselves use them
+// for higher derivatives.
 
 Tensor relu_backward(const Tensor& x, const Tensor& dy);
 Tensor silu_backward(const Tensor& x, const Tensor& dy);
-/// Of the exact gelu: Phi(x) + x phi(x).
+/// The gradient of the exact gelu; f'(x) = Phi(x) + x phi(x).
 Tensor gelu_backward(const Tensor& x, const Tensor& dy);
 
 }  // namespace norma

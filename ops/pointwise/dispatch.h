@@ -13,7 +13,7 @@ using kernels::Operand;
 using kernels::Scalars;
 using kernels::Unary;
 
-// What the public functions of this family share: from tensors to kernels. Nothing here is recorded unless it says so.
+// The public functions of this family share this way from tensors to kernels. Functions record nothing unless noted.
 
 /// x as an operand of a loop over `sizes`, to which it broadcasts.
 Operand operand_of(const Tensor& x, const Sizes& sizes);
@@ -34,12 +34,12 @@ Tensor unary(std::string_view op, Unary f, const Tensor& x, const Scalars& scala
 void unary_into(Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars = {});
 /// A new tensor dy * f'(x) in x's strides; `saved` is x or f(x), see kernel_saves_output.
 Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars = {});
-/// The same for functions made of straight pieces: it is recorded as `op`, linear in dy.
+/// As unary_backward(), for functions made of straight pieces: it is recorded as `op`, linear in dy.
 Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, const Tensor& dy,
                          const Scalars& scalars = {});
 
-/// A new tensor f(a, b) of two tensors of one dtype, in the result_strides() of `uncast`: a and b as they were before
-/// they were converted to it.
+/// A new tensor f(a, b) of two tensors of one dtype, in the result_strides() of `uncast`: a and b before they were
+/// converted to it.
 Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& uncast);
 /// y = f(a, b), where y may be a or b; both broadcast to y's sizes.
 void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y);

@@ -11,8 +11,8 @@
 #include <limits>
 #include <type_traits>
 
-// The formulas of this family. A value V is a vector of core/simd for the CPU; where core/cuda/kernel.h has named a
-// NORMA_BACKEND, it is one number T.
+// The formulas of this family. A value V is a vector of core/simd for the CPU, or one number T if core/cuda/kernel.h
+// has defined NORMA_BACKEND.
 
 #ifdef NORMA_BACKEND
 #include "core/cuda/math.h"
@@ -43,7 +43,7 @@ struct GeluTanh {
   }
 };
 
-/// y = f(x) in numbers T, a floating type. `first` and `second` are what Scalars says.
+/// y = f(x) in numbers T, a floating type. Scalars describes `first` and `second`.
 template <Unary f, class T>
 struct UnaryFunction {
   T first = 0;
@@ -139,7 +139,7 @@ struct UnaryDerivative {
       return dy * (gate.value + x * gate.slope * GeluTanh<T>::slope(x));
     } else {
       static_assert(f == Unary::clamp);
-      // dy where low < x < high, else 0. A side that is open has no bound to lie on.
+      // dy where low < x < high, else 0. An open side has no bound for x to lie on.
       constexpr T kInfinity = std::numeric_limits<T>::infinity();
       const V least = broadcast(low);
       const V most = broadcast(high);
@@ -174,7 +174,7 @@ struct BinaryFunction {
 
 // --- by name --------------------------------------------------------------------------------------------------------
 
-/// Calls g(function) with what computes f in numbers T.
+/// Calls g(function) with the function object that computes f in numbers T.
 template <class T, class G>
 void with_unary_function(Unary f, const Scalars& scalars, G&& g) {
   switch (f) {
@@ -203,7 +203,7 @@ void with_unary_function(Unary f, const Scalars& scalars, G&& g) {
   }
 }
 
-/// Calls g(function) with what computes dy f'(x) in numbers T.
+/// Calls g(function) with the function object that computes dy f'(x) in numbers T.
 template <class T, class G>
 void with_unary_derivative(Unary f, const Scalars& scalars, G&& g) {
   switch (f) {
@@ -226,7 +226,7 @@ void with_unary_derivative(Unary f, const Scalars& scalars, G&& g) {
   }
 }
 
-/// Calls g(function) with what computes f in numbers T.
+/// Calls g(function) with the function object that computes f in numbers T.
 template <class T, class G>
 void with_binary_function(Binary f, G&& g) {
   switch (f) {

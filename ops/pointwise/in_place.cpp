@@ -24,7 +24,7 @@ Tensor second_operand(std::string_view op, Binary f, const Tensor& x, const Tens
   check(broadcast_sizes(op, x.sizes(), b.sizes()) == x.sizes(), op, "b: expected sizes that broadcast to {}, got {}",
         to_string(x.sizes()), to_string(b.sizes()));
   check_in_place(op, x, {b});
-  // Where b lies in the memory that changes, elements would be read after they were written.
+  // If b lay in the memory that changes, its elements would be read after they were written.
   return b.storage() == x.storage() ? clone(to(b, x.dtype())) : to(b, x.dtype());
 }
 

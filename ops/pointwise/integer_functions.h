@@ -10,7 +10,7 @@
 
 namespace norma::kernels {
 
-/// A bound of clamp: what lies outside the range of I becomes its end.
+/// A bound of clamp: a value outside the range of I becomes the nearer end.
 template <class I>
 constexpr I integer_bound(double value) {
   // The largest int64 is no double: compare with 2^63 and 2^31, which are.
@@ -62,7 +62,7 @@ struct IntegerBinaryFunction {
   }
 };
 
-/// Calls g(function) with what computes f in integers I.
+/// Calls g(function) with the function object that computes f in integers I.
 template <class I, class G>
 void with_integer_unary_function(Unary f, const Scalars& scalars, G&& g) {
   switch (f) {

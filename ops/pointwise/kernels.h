@@ -8,7 +8,7 @@
 
 namespace norma::kernels {
 
-/// First element and strides (in elements) of one operand; a stride is 0 along axes it is broadcast over.
+/// First element and strides (in elements) of one operand; a broadcast axis has stride 0.
 struct Operand {
   void* data = nullptr;
   Strides strides;
@@ -18,7 +18,7 @@ enum class Unary { neg, exp, log, sqrt, rsqrt, pow, abs, tanh, sigmoid, erf, rel
 enum class Binary { add, sub, mul, div, maximum, pow };
 enum class Comparison { equal, greater };
 
-/// Numbers a function takes beside its tensor: pow {exponent}, clamp {low, high}.
+/// The numbers that a function takes beside its tensor: pow {exponent}, clamp {low, high}.
 struct Scalars {
   double first = 0;
   double second = 0;
@@ -29,8 +29,8 @@ constexpr bool kernel_saves_output(Unary f) {
   return f == Unary::sqrt || f == Unary::rsqrt || f == Unary::tanh || f == Unary::sigmoid || f == Unary::relu;
 }
 
-/// All take operands of any strides over one set of sizes; an output may be the same memory as an input with the same
-/// strides.
+/// All kernels take operands of any strides over one set of sizes; an output may be the same memory as an input with
+/// the same strides.
 struct PointwiseKernels {
   /// y = f(x). Floating dtypes; neg, abs and clamp also int64, int32. 16-bit dtypes compute in float.
   void (*unary)(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars);

@@ -6,12 +6,12 @@ namespace norma {
 
 // Elementwise functions. All are differentiable (twice and more), take tensors of any strides, and return a new tensor.
 // Dtypes: float32, float64, bfloat16 and float16 (computed in float32, rounded once); add, sub, mul, neg, abs, maximum
-// and clamp also int64 and int32, which wrap around; where and comparisons any. Anything else is an Error. NaN gives
-// NaN. Unary: same sizes and dtype as x; same strides if those are dense, contiguous if x is contiguous in both
-// formats. Binary: operands broadcast; the result is contiguous if all operands are, channels_last if all are, else its
-// axes are ordered as those of the first operand that has the full size. Dtypes are promoted; a tensor of rank 0 widens
-// the others only to a higher kind (integer to floating), so float32 with a float64 number of rank 0 stays float32. A
-// double as second operand takes a's dtype; it must be a whole number if that is an integer.
+// and clamp also take int64 and int32, which wrap around; where and comparisons take any. Others are an Error. NaN
+// gives NaN. Unary: the result has x's sizes and dtype, and its strides if those are dense, contiguous if x is so in
+// both formats. Binary: operands broadcast; the result is contiguous if all operands are, channels_last if all are,
+// else its axes are ordered as in the first operand of full size. Dtypes are promoted; a tensor of rank 0 widens the
+// others only to a higher kind (integer to floating), so float32 with a float64 number of rank 0 stays float32. A
+// double as second operand takes a's dtype; if that is an integer, the double must be a whole number.
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
@@ -31,9 +31,9 @@ Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
-/// x to the power of each element of `exponent`, as std::pow. Floating dtypes. The gradient of x is 0 where the
-/// exponent is 0, and that of the exponent where x is 0 and the exponent is not negative, as in PyTorch; it is NaN
-/// where x < 0.
+/// Power: x to the power of each element of `exponent`, as std::pow. Floating dtypes. As in PyTorch, the gradient of x
+/// is 0 where the exponent is 0; that of the exponent is 0 where x is 0 and the exponent not negative, and NaN where x
+/// < 0.
 Tensor pow(const Tensor& x, const Tensor& exponent);
 Tensor abs(const Tensor& x);
 Tensor tanh(const Tensor& x);
@@ -57,9 +57,9 @@ Tensor equal(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, double b);
 
-// In place: the result is written into x, which keeps its strides and dtype, and x is returned. b must broadcast to x's
-// sizes and is converted to x's dtype, which must not be an integer when b's is not. b may lie in x's memory.
-// Throw Error for a leaf that requires a gradient (unless gradients are off), for a view while the change would be
+// In-place functions write the result into x, which keeps its strides and dtype, and return x. b must broadcast to x's
+// sizes and is converted to x's dtype, which must not be an integer when b's is not. b may lie in x's memory. They
+// throw Error for a leaf that requires a gradient (unless gradients are off), for a view while the change would be
 // recorded, and for an expanded x. div_, relu_, exp_ and sqrt_ may save their result: a later change makes backward
 // fail.
 Tensor& add_(Tensor& x, const Tensor& b);

@@ -15,8 +15,8 @@ using pointwise::Unary;
 
 namespace {
 
-/// f(x), recorded with x or f(x) saved. Backward is one kernel, or `composed` of differentiable functions when it is
-/// recorded itself.
+/// f(x), recorded with x or f(x) saved. Backward is one kernel; if it is itself recorded, it is `composed` of
+/// differentiable functions.
 Tensor smooth(std::string_view op, Unary f, const Tensor& input,
               Tensor (*composed)(const Tensor& saved, const Tensor& dy)) {
   const Tensor x = autocast_input(op, input);
@@ -102,8 +102,8 @@ Tensor relu_backward(const Tensor& x, const Tensor& dy) {
 
 namespace {
 
-/// sigmoid(v) from the smaller of it and 1 - sigmoid(v), which keeps its digits, and so do its derivatives: 1 - y of a
-/// y near 1 has lost them. x has the sign of v.
+/// sigmoid(v), computed from the smaller of it and 1 - sigmoid(v). That keeps its digits, and those of its derivatives:
+/// 1 - y loses them for a y near 1. x has the sign of v.
 class Sides {
  public:
   Sides(const Tensor& x, const Tensor& v)

@@ -12,9 +12,9 @@ namespace norma::kernels {
 /// The window of one output position along one axis: positions begin + offset, begin + offset + step, … below end.
 struct PoolWindow {
   int64_t begin = 0, end = 0;  ///< cut to the image; never empty
-  int64_t count = 0;           ///< how many positions the average divides by, along this axis
+  int64_t count = 0;           ///< the number of positions in the divisor of the average, along this axis
   int64_t offset = 0;          ///< of the first position of a dilated window that is cut
-  int64_t step = 1;            ///< dilation, the same for all windows; max_pool alone looks at it
+  int64_t step = 1;            ///< dilation, the same for all windows; only max_pool uses it
 
   [[nodiscard]] constexpr int64_t first() const { return begin + offset; }
   [[nodiscard]] constexpr int64_t last() const { return first() + (end - 1 - first()) / step * step; }
@@ -25,7 +25,7 @@ struct PoolHolders {
   int64_t first = 0, last = 0;
 };
 
-/// The numbers that all windows of an axis follow from. Beginnings and ends do not decrease from window to window.
+/// The numbers that define all windows of an axis. Begins and ends do not decrease from window to window.
 struct PoolWindows {
   int64_t size = 0;  ///< of the image
   int64_t count = 0;
@@ -54,7 +54,7 @@ struct PoolWindows {
     if (is_adaptive()) {
       return {.first = position * count / size, .last = ((position + 1) * count + size - 1) / size};
     }
-    const int64_t behind = position + padding - span;  // where the last window that does not reach so far may begin
+    const int64_t behind = position + padding - span;  // the latest begin of a window that does not reach so far
     const int64_t first = behind < 0 ? 0 : std::min(behind / stride + 1, count);
     return {.first = first, .last = std::max(first, std::min((position + padding) / stride + 1, count))};
   }

@@ -33,14 +33,14 @@ using kernels::PoolCase;
 using kernels::PoolWindow;
 using kernels::PoolWindows;
 
-/// Along one axis of an image and of the result: kernels count pixels in int32, and products of two such numbers fit.
+/// The limit of an axis of an image or result: kernels count pixels in int32, and products of two such numbers fit.
 constexpr int64_t kMaxPixels = std::numeric_limits<int32_t>::max();
 
 std::string to_string(const Pair& pair) {
   return fmt::format("({}, {})", pair.h, pair.w);
 }
 
-/// What forward and backward need to know besides the values.
+/// The numbers that forward and backward need besides the values.
 struct Geometry {
   PoolAxis rows, columns;
   int64_t divisor = 0;  ///< of averages; 0: the positions of each window
@@ -85,12 +85,12 @@ int64_t divide_up(int64_t a, int64_t b) {
   return a / b + (a % b > 0 ? 1 : 0);
 }
 
-/// What a dilated kernel spans.
+/// The span of a dilated kernel.
 int64_t spanned(std::string_view op, int64_t kernel, int64_t dilation) {
   return checked_add(op, "dilation", checked_mul(op, "dilation", kernel - 1, dilation), 1);
 }
 
-/// What a kernel spans, stride > 0, padding and dilation along one axis.
+/// The windows of a kernel with span, stride > 0, padding and dilation along one axis.
 PoolWindows sliding_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation,
                             const Pool2dOptions& options) {
   const int64_t span = size + 2 * padding - kernel;  // from the first window's begin to the last one's
@@ -154,7 +154,7 @@ Tensor empty_for(const Geometry& geometry, const Sizes& sizes, DType dtype, Devi
   return empty(sizes, {.dtype = dtype, .device = device, .format = geometry.format});
 }
 
-// Pooling is linear once the maxima are known: each op below has the other of its pair as its gradient.
+// Pooling is linear once the maxima are known: the two ops of a pair below are each other's gradients.
 
 Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry);
 

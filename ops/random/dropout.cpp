@@ -19,7 +19,7 @@ void check_arguments(std::string_view op, const Tensor& x, double rate) {
   check(rate >= 0 && rate <= 1, op, "rate: expected a value in [0, 1], got {}", rate);
 }
 
-/// x times the mask. Linear in x, so that it is its own backward function at any order.
+/// x times the mask. It is linear in x, so it is its own backward function at any order.
 Tensor masked(std::string_view op, const Tensor& x, const DropoutMask& mask) {
   Tensor y = empty_like(x);
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });

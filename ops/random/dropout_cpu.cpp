@@ -9,7 +9,7 @@ namespace norma::kernels {
 
 namespace {
 
-/// The words of a Philox sequence by number; neighbours in one counter are drawn once.
+/// The words of a Philox sequence by number. Neighbours of one counter are drawn once.
 class Words {
  public:
   Words(uint64_t seed, uint64_t first) : seed_(seed), first_(first) {}
@@ -39,7 +39,7 @@ void dropout(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides,
     using T = compute_t<S>;
     const T scale = static_cast<T>(mask.scale());
     const auto threshold = static_cast<uint64_t>(mask.rate * 0x1p32);  // up to 2^32: nothing is kept
-    // The third operand is imaginary: its offset is the row-major number of the element.
+    // The third operand is a counter: its offset is the row-major number of the element.
     const auto loop = make_strided_loop<3>(sizes, {y_strides, x_strides, contiguous_strides(sizes)});
     for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
       S* out = static_cast<S*>(y) + offsets[0];

@@ -8,14 +8,14 @@
 
 namespace norma::kernels {
 
-/// Which elements a dropout keeps, as numbers: element i (row-major) is kept iff word i % 4 of
-/// philox(seed, first + i / 4), as a fraction of 2^32, is at least `rate`.
+/// The elements that a dropout keeps: element i (row-major) is kept iff word i % 4 of philox(seed, first + i / 4), as a
+/// fraction of 2^32, is at least `rate`.
 struct DropoutMask {
   uint64_t seed = 0;
   uint64_t first = 0;
   double rate = 0;
 
-  /// What kept elements are multiplied by.
+  /// The factor of kept elements.
   [[nodiscard]] double scale() const { return rate < 1 ? 1 / (1 - rate) : 0; }
 };
 

@@ -5,7 +5,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// The largest element of a row and where it is; of NaN and of equal ones the first or the last.
+/// The largest element of a row and its index. Of NaN, and of equal elements, it is the first or the last.
 template <class T>
 struct Largest {
   T value;
@@ -39,7 +39,7 @@ struct Argmax {
   }
 };
 
-/// The operations of operations.h, by the same calls.
+/// The operations of operations.h, with the calls of Largest.
 template <class Operation>
 struct Folding {
   using Number = typename Operation::Number;
@@ -64,7 +64,7 @@ struct Folding {
   }
 };
 
-/// Takes in one step: kWidth elements, or the result of a part.
+/// Takes in one step: kWidth elements, or the result of one part.
 template <bool kOfParts, int kWidth, class Op, class X, class Number = typename Op::Number>
 NORMA_DEVICE Number take_step(const Op& op, Number total, const Vector<X, kWidth>& x, int64_t step, Number mean) {
   if constexpr (kOfParts) {
@@ -108,8 +108,8 @@ NORMA_DEVICE Number take_steps(const Op& op, const FlatLoop<1>& steps, const X* 
   return total;
 }
 
-/// What the threads of one output have found, merged by halves. Every thread of the block calls it; that of rank 0 gets
-/// the result.
+/// Merges the results of the threads of one output, by halves. Every thread of the block calls it; the one of rank 0
+/// gets the result.
 template <class Op, class Number = typename Op::Number>
 NORMA_DEVICE Number merge_ranks(const Op& op, const ReducePlan& plan, int rank, const Number& total) {
   if (plan.along == 1) {

@@ -24,9 +24,9 @@ struct ReduceKernels {
   void (*product)(const ReduceShape& shape, DType dtype, const void* x, void* y);
   /// y = the largest x, NaN if there is one. Floating dtypes, int64, int32.
   void (*max)(const ReduceShape& shape, DType dtype, const void* x, void* y);
-  /// y[i] (dense, int64) = where along an axis of `length` and `stride` the largest element is, the last of equal ones
-  /// if `last`, starting from element offset i of the loop over `sizes` with `x_strides` in row-major order. Floating
-  /// dtypes, int64, int32.
+  /// y[i] (dense, int64) = the index of the largest element along an axis of `length` and `stride`, the last of equal
+  /// ones if `last`. The axis starts at element offset i of the loop over `sizes` with `x_strides` in row-major order.
+  /// Floating dtypes, int64, int32.
   void (*argmax)(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_t stride, bool last, DType dtype,
                  const void* x, int64_t* y);
 };

@@ -12,8 +12,8 @@
 #include <limits>
 #include <type_traits>
 
-// What reductions do to elements. An accumulator V is a vector of core/simd or one of its numbers for the CPU; where
-// core/cuda/kernel.h has named a NORMA_BACKEND, it is one number.
+// The operations of reductions. An accumulator V is a vector of core/simd or one of its numbers for the CPU, or one
+// number if core/cuda/kernel.h has defined NORMA_BACKEND.
 
 #ifdef NORMA_BACKEND
 #include "core/cuda/math.h"
@@ -32,11 +32,11 @@ T select(bool condition, T yes, T no) {
 }
 #endif
 
-/// What is summed in: float64 for floating dtypes, the dtype itself otherwise.
+/// The type of sums: float64 for floating dtypes, the dtype itself otherwise.
 template <class S>
 using sum_t = std::conditional_t<std::is_floating_point_v<compute_t<S>>, double, S>;
 
-/// Integers wrap around.
+/// a + b, where integers wrap around.
 template <class T>
 NORMA_FORMULA T sum_of(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -76,8 +76,8 @@ HWY_INLINE Parts<R, n> product_of(const Parts<R, n>& a, const Parts<R, n>& b) {
 }
 #endif
 
-/// Each names the Number that is accumulated in, what it starts with, what an element adds (take), and how the results
-/// of two parts become one (merge). kAdds: the result may be scaled.
+/// Each operation names its accumulator (Number), its start, the step for an element (take), and the step that makes
+/// one result of two parts (merge). kAdds: the result may be scaled.
 template <class S>
 struct Sum {
   using Number = sum_t<S>;
@@ -134,7 +134,7 @@ struct Max {
   static NORMA_FORMULA V take(const V& a, const V& x, const V& /*mean*/) {
     return merge(a, x);
   }
-  /// NaN where one is.
+  /// NaN if either is NaN.
   template <class V>
   static NORMA_FORMULA V merge(const V& a, const V& b) {
     const V larger = select(a < b, b, a);

@@ -27,9 +27,8 @@ Axes reduced_last(int64_t rank, const Axes& reduced) {
   return order;
 }
 
-/// x (sets, count) -> the product of the elements before each (or behind it) in its row. By doubling: after step k
-/// every element holds the product of its 2^k neighbours. No division, so that zeros do no harm, to derivatives
-/// neither.
+/// x (sets, count) -> the product of the elements before each (or behind it) in its row. It doubles: after step k every
+/// element holds the product of its 2^k neighbours. It does not divide, so zeros do no harm, neither to derivatives.
 Tensor products_of_others(const Tensor& x, bool before) {
   const int64_t count = x.size(1);
   const auto shifted = [&](const Tensor& t, int64_t by) {
@@ -48,7 +47,7 @@ Tensor products_of_others(const Tensor& x, bool before) {
 Tensor prod_backward(const Tensor& x, const Tensor& dy, const Axes& axes, const Sizes& kept, int64_t count) {
   const Axes order = reduced_last(x.rank(), axes);
   const Tensor ordered = permute(x, order);
-  // In float64, as the product itself: what is in between may leave the range of x's dtype.
+  // Uses float64 as the product itself does: numbers on the way may leave the range of x's dtype.
   const Tensor rows = to(reshape(ordered, {count == 0 ? 0 : x.numel() / count, count}), DType::float64);
   const Tensor others =
       mul(products_of_others(rows, /* before= */ true), products_of_others(rows, /* before= */ false));

@@ -13,7 +13,7 @@
 namespace norma {
 namespace {
 
-/// What one reduction has to do, worked out from its arguments.
+/// One reduction, worked out from its arguments.
 struct Plan {
   Axes axes;          ///< normalized
   Sizes kept;         ///< x's sizes with 1 for the reduced axes
@@ -140,7 +140,7 @@ Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
   }
   const Tensor result = finish(y, plan, options.keepdim);
   return record("max", {x}, result, {x, result}, [plan](const Tensor& dy, const BackwardContext& c) {
-    Tensor share;  // 1 / (number of equal maxima) where the maximum is, else 0
+    Tensor share;  // 1 / (number of equal maxima) at the maxima, else 0
     {
       const NoGradGuard constant;
       const Tensor saved_x = c.saved(0);

@@ -14,8 +14,8 @@ void check_format(std::string_view op, const Tensor& x, MemoryFormat format) {
   }
 }
 
-/// Puts a copy of x on the tape. The gradient gets x's format back, so that no activation's gradient changes
-/// format because a later op wanted another one.
+/// Puts a copy of x on the tape. The gradient gets x's format back, so that a later op that wants another format does
+/// not change the format of an activation's gradient.
 Tensor recorded_copy(std::string_view op, const Tensor& x, const Tensor& y) {
   return record(op, {x}, y, {}, [format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
     return Tensors{dy.suggest_memory_format() == format ? dy : to(dy, format)};

@@ -4,7 +4,7 @@
 
 namespace norma {
 
-// Differentiable copies, any dtype. The gradient of a copy in another format comes back in the format of x.
+// Differentiable copies, any dtype. The gradient of a copy in another format has the format of x.
 
 /// A new tensor; `preserve` keeps dense strides.
 Tensor clone(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
@@ -13,7 +13,7 @@ Tensor contiguous(const Tensor& x, MemoryFormat format = MemoryFormat::contiguou
 /// x itself if its strides are exactly those of `format`, sizes of 1 included, else a copy that has them: unlike
 /// contiguous() it re-strides tensors with C = 1 or H = W = 1.
 Tensor to(const Tensor& x, MemoryFormat format);
-/// Converted to `dtype`; x itself if it has it. The gradient is converted back.
+/// x converted to `dtype`; x itself if it has it. The gradient is converted back.
 Tensor to(const Tensor& x, DType dtype);
 /// x itself if it lies on `device`, else a copy there, with x's strides where those are dense. The gradient goes back
 /// to x's device. Throws Error for a device that cannot be used here.

@@ -6,7 +6,7 @@
 namespace norma::kernels {
 namespace {
 
-/// Calls f(x element, y element) for every element of y. One thread sees all rows of its part of a row, in order, so
+/// Calls f(x element, y element) for every element of y. One thread takes all rows of its part of a row, in order, so
 /// that sums do not depend on the number of threads.
 template <class X, class Y, class F>
 void for_each_pair(const IndexShape& shape, X* x, const int64_t* index, Y* y, F f) {

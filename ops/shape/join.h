@@ -4,10 +4,10 @@
 
 namespace norma {
 
-/// Joins tensors along one axis; all other sizes and the dtypes must agree. channels_last iff all inputs suggest it.
-/// Differentiable.
+/// Concatenates tensors along one axis; all other sizes and the dtypes must agree. channels_last iff all inputs suggest
+/// it. Differentiable.
 Tensor cat(const Tensors& xs, int64_t axis);
-/// Joins tensors of equal sizes along a new axis.
+/// Stacks tensors of equal sizes along a new axis.
 Tensor stack(const Tensors& xs, int64_t axis);
 
 /// Rows of x by number along `axis`; index is int64 of rank 1, each in [0, size). Keeps the memory format.

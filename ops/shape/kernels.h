@@ -6,7 +6,7 @@
 
 namespace norma::kernels {
 
-/// Rows of x and y that differ in number along one axis. Strides are in elements.
+/// The shape of rows of x and of y; x and y differ in their number along one axis. Strides are in elements.
 struct IndexShape {
   Sizes sizes;  ///< of one row: the other axes
   Strides x_strides;
@@ -16,7 +16,7 @@ struct IndexShape {
   int64_t count;  ///< rows of y, entries of index
 };
 
-/// index holds valid rows of x.
+/// All take an index that holds valid rows of x.
 struct IndexKernels {
   /// y[i] = x[index[i]] for every row i; any dtype.
   void (*select)(const IndexShape& shape, DType dtype, const void* x, const int64_t* index, void* y);

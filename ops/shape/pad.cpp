@@ -14,7 +14,7 @@ namespace norma {
 
 namespace {
 
-/// size + before + after, of which the last two may be negative; less than 0 when they crop too much.
+/// size + before + after, where the last two may be negative; less than 0 when they crop too much.
 int64_t padded_size(int64_t size, int64_t before, int64_t after) {
   constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();  // has no opposite
   const int64_t least = std::min(before, after);
@@ -25,7 +25,7 @@ int64_t padded_size(int64_t size, int64_t before, int64_t after) {
   return checked_add("pad", "before, after", checked_add("pad", "before, after", size, least), most);
 }
 
-/// The sizes of the result. Throws Error.
+/// The sizes of the result. Throws Error for impossible ones.
 Sizes padded_sizes(const Tensor& x, const Sizes& before, const Sizes& after) {
   check_defined("pad", "x", x);
   check(before.size() == x.rank(), "pad", "before: expected {} numbers, one per axis, got {}", x.rank(),
@@ -47,7 +47,7 @@ int64_t modulo(int64_t a, int64_t b) {
   return rest < 0 ? rest + b : rest;
 }
 
-/// The part of an axis that is left once negative numbers have cropped it.
+/// The part of an axis that is left after negative numbers have cropped it.
 struct Rest {
   int64_t first;
   int64_t size;
@@ -92,7 +92,7 @@ Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double valu
   const Sizes sizes = padded_sizes(x, before, after);
   const MemoryFormat format = x.suggest_memory_format();
   const Tensor y = full(sizes, value, {.dtype = x.dtype(), .device = x.device(), .format = format});
-  // What stays of x, and where it goes.
+  // The part of x that stays, and its place in y.
   Tensor from = x.detach();
   Tensor to = y;
   bool stays = true;
@@ -135,7 +135,7 @@ Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, PadMode mod
     const int64_t first = std::max<int64_t>(-before[axis], 0);
     const Rest rest{.first = first, .size = size - first + std::min<int64_t>(after[axis], 0)};
     check_reach(mode, axis, before[axis], after[axis], size, rest);
-    // Made first: it refuses a size that does not fit, with a text of its own.
+    // Made first, since it refuses a size that does not fit, with a text of its own.
     const Tensor index = empty({padded[axis]}, {.dtype = DType::int64, .device = x.device()});
     std::vector<int64_t> sources(static_cast<size_t>(padded[axis]));
     for (int64_t i = 0; i < padded[axis]; ++i) {

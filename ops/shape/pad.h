@@ -4,17 +4,17 @@
 
 namespace norma {
 
-/// Adds `before[i]` elements of `value` in front of axis i and `after[i]` behind it (negative crops).
-/// Any dtype. Keeps the memory format. Differentiable.
+/// Pads x: adds `before[i]` elements of `value` in front of axis i and `after[i]` behind it (negative crops). Any
+/// dtype. Keeps the memory format. Differentiable.
 Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double value = 0);
 
-/// Where the elements that pad() adds come from: 0; the ones behind the border, which is not repeated ([1 2 3] becomes
-/// [3 2 1 2 3 2 1]); the outermost one; the other end.
+/// The elements that pad() adds: 0; those behind the border, which is not repeated ([1 2 3] becomes [3 2 1 2 3 2 1]);
+/// the outermost one; the other end.
 enum class PadMode { constant, reflect, replicate, circular };
 
-/// The same with elements of x, as PyTorch's F.pad. Axes are padded one after the other, so that corners are filled
-/// too. Negative numbers crop. Any axes, any dtype. Keeps the memory format. Differentiable. Throws Error where there
-/// is less to reflect or to take from the other end than asked for.
+/// Pads x with elements of x, as PyTorch's F.pad. Axes are padded one after the other, so that corners are filled, too.
+/// Negative numbers crop. Any axes, any dtype. Keeps the memory format. Differentiable. Throws Error if there are fewer
+/// elements to reflect or to take from the other end than asked for.
 Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, PadMode mode);
 
 }  // namespace norma

@@ -12,7 +12,7 @@
 namespace norma {
 namespace {
 
-/// `sizes` with its -1 replaced by what is left of x's elements.
+/// `sizes` with its -1 replaced by the size that x's elements leave.
 Sizes infer_sizes(std::string_view op, const Tensor& x, const Sizes& sizes) {
   Sizes result = sizes;
   int64_t unknown = -1;
@@ -39,10 +39,10 @@ Sizes infer_sizes(std::string_view op, const Tensor& x, const Sizes& sizes) {
   return result;
 }
 
-/// The strides that show the elements of (sizes, strides) as `target`, in the same order; none if there are no such.
+/// The strides that show the elements of (sizes, strides) as `target`, in the same order; none if there are none.
 ///
-/// Going inwards to outwards, old axes are gathered into a chunk as long as they are one run in memory. Each chunk has
-/// to be cut exactly into new axes. Axes of size 1 go with the chunk inside them.
+/// From inside outwards, it gathers old axes into a chunk as long as they are one run in memory. Each chunk has to be
+/// cut exactly into new axes. Axes of size 1 go with the chunk inside them.
 std::optional<Strides> view_strides(const Sizes& sizes, const Strides& strides, const Sizes& target) {
   if (sizes == target) {
     return strides;
@@ -77,7 +77,7 @@ std::optional<Strides> view_strides(const Sizes& sizes, const Strides& strides, 
   return result;
 }
 
-/// A gradient in the memory format of the tensor it belongs to. Only a view of a channels_last tensor can lose it.
+/// A gradient in the memory format of its tensor. Only a view of a channels_last tensor can lose it.
 Tensor in_format(const Tensor& gradient, MemoryFormat format) {
   return format == MemoryFormat::channels_last ? to(gradient, format) : gradient;
 }
@@ -101,7 +101,7 @@ Tensor alias_of_part(const Tensor& x, const Part& part) {
   Sizes sizes = x.sizes();
   Strides strides = x.strides();
   sizes[part.axis] = part.length;
-  // No step leads past the axis: one that is larger shows a single element, whose stride has to fit all the same.
+  // No step leads past the axis: a larger one shows a single element, whose stride has to fit all the same.
   strides[part.axis] *= std::min(part.step, std::max<int64_t>(x.size(part.axis), 1));
   // An empty part may start behind the last element; it keeps x's offset.
   const int64_t skipped = sizes.numel() == 0 ? 0 : part.start * x.strides()[part.axis];
@@ -110,7 +110,7 @@ Tensor alias_of_part(const Tensor& x, const Part& part) {
 
 Tensor recorded_part(const Tensor& x, const Part& part);
 
-/// The gradient of a slice: zero but for the part, which holds dy.
+/// The gradient of a slice: dy in the part, zero elsewhere.
 Tensor slice_backward(const Tensor& dy, const Part& part, const Sizes& sizes, MemoryFormat format) {
   const Tensor dx = zeros(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
   copy_into(dy, alias_of_part(dx, part));
@@ -131,7 +131,7 @@ Tensor without_axis(const Tensor& x, int64_t axis);
 Tensor with_axis(const Tensor& x, int64_t axis) {
   Sizes sizes = x.sizes();
   Strides strides = x.strides();
-  // The stride the axis would have if it were one more outer axis of what lies inside it.
+  // The stride that the axis would have as one more outer axis of the axes inside it.
   strides.insert(axis, axis < x.rank() ? sizes[axis] * strides[axis] : 1);
   sizes.insert(axis, 1);
   return record("unsqueeze", {x}, alias(x, sizes, strides, x.offset()), {},

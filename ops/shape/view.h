@@ -5,11 +5,10 @@
 namespace norma {
 
 // Views: the result shares x's storage and version; no element moves. Any dtype. All are differentiable; the gradient
-// of a channels_last tensor is channels_last, whatever shape it came back in. Negative axes count from the end.
+// of a channels_last tensor is channels_last, whatever its shape was before. Negative axes count from the end.
 
-/// Other sizes over the same elements in the same (row-major) order; one size may be -1.
-/// Throws Error when x's strides do not allow a view: when a new axis would mix old ones that are not one run in
-/// memory.
+/// The same elements in the same (row-major) order with other sizes; one size may be -1. Throws Error if x's strides do
+/// not allow a view: a new axis would mix old ones that are not one run in memory.
 Tensor view(const Tensor& x, const Sizes& sizes);
 /// view() if x's strides allow it, else a contiguous copy with these sizes.
 Tensor reshape(const Tensor& x, const Sizes& sizes);
@@ -24,10 +23,10 @@ Tensor expand(const Tensor& x, const Sizes& sizes);
 Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t step = 1);
 /// slice() by length.
 Tensor narrow(const Tensor& x, int64_t axis, int64_t start, int64_t length);
-/// One index of an axis, which disappears.
+/// One index of an axis; the axis disappears.
 Tensor select(const Tensor& x, int64_t axis, int64_t index);
 Tensor unsqueeze(const Tensor& x, int64_t axis);
-/// Removes an axis of size 1 (another size: x unchanged). Without an axis: all of size 1.
+/// Removes an axis of size 1 (x is unchanged for another size). Without an axis: all axes of size 1.
 Tensor squeeze(const Tensor& x, int64_t axis);
 Tensor squeeze(const Tensor& x);
 

@@ -170,10 +170,9 @@ TEST_CASE("norma train: --resume of a complete run mends its broken last checkpo
   CHECK(read_file(folder / "o/model_best.safetensors") == whole);
 
   const std::string options = read_file(folder / "o/args.toml");
-  CHECK(
-      run_norma(folder.path(), "train --resume o --lr 0.5 --mixup 0.2").err ==
-      "norma: resume: the run is complete after 6 steps, and would not heed mixup 0.0 → 0.2, lr 0.002 → 0.5: --epochs "
-      "or --images make it longer\n");
+  CHECK(run_norma(folder.path(), "train --resume o --lr 0.5 --mixup 0.2").err ==
+        "norma: resume: the run is complete after 6 steps, and would not heed mixup 0 → 0.2, lr 0.002 → 0.5: --epochs "
+        "or --images make it longer\n");
   CHECK(read_file(folder / "o/args.toml") == options);
   const Outcome evaluated = run_norma(folder.path(), "train --resume o --test-images 4 --quiet");
   CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
@@ -189,6 +188,12 @@ TEST_CASE("norma train, compare: options that have no effect are warned of") {
   CHECK(train.err ==
         "norma: train: warning: skip-bad-images has no effect without dataset imagefolder\n"
         "norma: train: warning: model-ema-decay has no effect without model-ema\n");
+  // An option that is typed is meant, also with the value of its default; a line of a file need not be.
+  test::write_file(folder / "c.toml", "recount = 1\nmax-nonfinite = 10\n");
+  const Outcome typed = run_norma(
+      folder.path(), "train " + kTiny + "--quiet --threads 1 --config c.toml --max-nonfinite 10 --dry-run --output p");
+  CHECK(typed.code == 0);
+  CHECK(typed.err == "norma: train: warning: max-nonfinite has no effect without skip-nonfinite\n");
   const Outcome compare = run_norma(
       folder.path(),
       "compare --models convnext_atto --norms batch --dataset shapes --patch-size 4 --batch-size 4 --images 8 "

@@ -1,4 +1,4 @@
-#include "data/cifar.h"
+#include "data/datasets.h"
 
 #include "files.h"
 

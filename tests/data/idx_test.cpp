@@ -1,3 +1,4 @@
+#include "data/datasets.h"
 #include "data/idx.h"
 
 #include "files.h"

@@ -1,4 +1,4 @@
-#include "data/image_folder.h"
+#include "data/datasets.h"
 
 #include "data/image_file.h"
 #include "data/image_tensor.h"

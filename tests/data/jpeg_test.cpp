@@ -1,7 +1,7 @@
 #include "core/allocator.h"
 #include "data/dataset.h"
 #include "data/image_file.h"
-#include "data/jpeg_file.h"
+#include "data/image_formats.h"
 #include "data/jpeg_files.h"
 #include "data/safetensors.h"
 #include "files.h"

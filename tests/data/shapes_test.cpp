@@ -1,4 +1,4 @@
-#include "data/shapes.h"
+#include "data/datasets.h"
 
 #include "files.h"
 

@@ -5,8 +5,13 @@
 #include "train/checkpoint.h"
 #include "train/recipe.h"
 
+#include <elf.h>
+#include <link.h>
 #include <zlib.h>
 
+#include <array>
+#include <bit>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -56,6 +61,31 @@ lab::Comparison comparison() {
   return comparison;
 }
 
+/// The tables of a shared library for this machine: two segments, which are the whole file, and one section.
+std::string library() {
+  struct Tables {
+    ElfW(Ehdr) head{};
+    std::array<ElfW(Phdr), 2> segments{};
+    ElfW(Shdr) section{};
+  } tables;
+  ElfW(Ehdr)& head = tables.head;
+  std::memcpy(head.e_ident, ELFMAG, SELFMAG);
+  head.e_ident[EI_CLASS] = sizeof(ElfW(Addr)) == 8 ? ELFCLASS64 : ELFCLASS32;
+  head.e_ident[EI_DATA] = std::endian::native == std::endian::little ? ELFDATA2LSB : ELFDATA2MSB;
+  head.e_type = ET_DYN;
+  head.e_phoff = offsetof(Tables, segments);
+  head.e_phentsize = sizeof(ElfW(Phdr));
+  head.e_phnum = tables.segments.size();
+  head.e_shoff = offsetof(Tables, section);
+  head.e_shentsize = sizeof(ElfW(Shdr));
+  head.e_shnum = 1;
+  for (ElfW(Phdr) & segment : tables.segments) {
+    segment.p_type = PT_LOAD;
+    segment.p_filesz = sizeof tables;
+  }
+  return {reinterpret_cast<const char*>(&tables), sizeof tables};
+}
+
 void write_seeds(const std::filesystem::path& folder) {
   const data::NamedTensors tensors = {{"layer1.0.conv1.weight", ones({2, 3, 1, 1})},
                                       {"bn1.num_batches_tracked", full({}, 3, {.dtype = DType::int64})},
@@ -102,6 +132,7 @@ void write_seeds(const std::filesystem::path& folder) {
   write(folder / "cast_policy/policy", "\"conv2d\" = \"lower\"\n\"*_norm\" = \"float32\"\nrelu = \"keep\"\n");
   write(folder / "norm_spec/spec", "batch[eps=1e-3,momentum=0.1,affine=false]");
   write(folder / "norm_spec/groups", "group/16");
+  write(folder / "plugin/library", library());
   write(folder / "recipe/recipe", train::to_json(train::Recipe{}));
   write(folder / "comparison/comparison", lab::to_json(comparison()));
   write(folder / "comparison/merged", lab::to_json(lab::Parts{{"a", comparison()}, {"b", comparison()}}));

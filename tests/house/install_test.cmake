@@ -27,6 +27,12 @@ step(${WORK}/build/readme)
 if(NOT output MATCHES "^loss [0-9.]+\n.*conv2d[^\n]* [1-9][0-9.]* [KM]iB\n")
   message(FATAL_ERROR "the README's example printed \"${output}\"")
 endif()
+# Headers of kernels are nobody's but Norma's.
+file(GLOB_RECURSE private RELATIVE ${WORK}/prefix/include ${WORK}/prefix/include/norma/*/cpu/*.h
+     ${WORK}/prefix/include/norma/*/cuda/*.h ${WORK}/prefix/include/norma/*/emulated/*.h)
+if(private)
+  message(FATAL_ERROR "private headers are installed: ${private}")
+endif()
 if(EXISTS ${WORK}/prefix/bin/norma AND NOT EXISTS ${WORK}/prefix/share/norma/recipes/resnet50_a3.toml)
   message(FATAL_ERROR "the recipes are not installed")
 endif()

@@ -6,7 +6,7 @@
 #include "json.h"
 #include "lab/audit/cases.h"
 #include "lab/audit/report.h"
-#include "lab/report/text_table.h"
+#include "lab/report/table.h"
 #include "ops/pointwise/pointwise.h"
 #include "support.h"
 
@@ -352,13 +352,14 @@ TEST_CASE("audit: the report holds every measurement, timing and omission") {
                                  [](const std::string& line) { return line.starts_with("norm   statistics"); });
   REQUIRE(head != lines.end());
   for (int i = 1; i <= 6; ++i) {  // layer with two statistics and rms, in two dtypes
-    CHECK(norma::lab::columns_of(head[i]) == norma::lab::columns_of(*head));
+    CHECK(norma::columns_of(head[i]) == norma::columns_of(*head));
   }
   CHECK(table.find("two_values  float32  two_pass") != std::string::npos);
 }
 
 TEST_CASE("text table: numbers on the right, remarks anywhere, no blanks at the end") {
-  CHECK(norma::lab::align_table({{"name", "é", "n"}, {"a", "1", "22"}, {"b", "a long remark"}, {"c", "", ""}}, 1) ==
+  CHECK(norma::lab::to_text(
+            {.heads = {"name", "é", "n"}, .rows = {{{"a", "1", "22"}}, {{"b"}, "a long remark"}, {{"c", "", ""}}}}) ==
         "name  é   n\n"
         "a     1  22\n"
         "b     a long remark\n"

@@ -2,7 +2,6 @@
 
 #include "core/error.h"
 #include "lab/report/chart_axes.h"
-#include "lab/report/html.h"
 
 #include <doctest/doctest.h>
 
@@ -48,12 +47,6 @@ TEST_CASE("chart: ticks are written as people write them") {
   CHECK(tick_text(1000, {0, 1000}) == "1000");
   CHECK(tick_text(0.6000000000000001, {0, 0.2}) == "0.6");
   CHECK(tick_text(-1e-17, {-0.1, 0}) == "0");
-}
-
-TEST_CASE("chart: HTML's own characters are escaped, and those that it may not have are left out") {
-  CHECK(escape_html("a<b & \"c\" > 'd'") == "a&lt;b &amp; &quot;c&quot; &gt; &#39;d&#39;");
-  CHECK(escape_html("83.1 ± 0.2 %") == "83.1 ± 0.2 %");
-  CHECK(escape_html(std::string("a\0b\x1b\n", 5)) == "a?b?\n");
 }
 
 TEST_CASE("chart: 32 styles differ in colour or dashes") {

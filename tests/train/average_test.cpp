@@ -3,7 +3,7 @@
 #include "core/factory.h"
 #include "files.h"
 #include "train/dataset_notes.h"
-#include "train/kept_checkpoints.h"
+#include "train/run_output.h"
 
 #include <doctest/doctest.h>
 

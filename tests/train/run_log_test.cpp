@@ -1,11 +1,12 @@
 #include "train/run_log.h"
+#include "train/file_size_limit.h"
 #include "train/two_classes.h"
 
 #include "core/error.h"
 #include "core/parallel.h"
 #include "files.h"
 #include "json.h"
-#include "train/loading_watch.h"
+#include "train/step_times.h"
 #include "train/trainer.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +21,6 @@
 #include <limits>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -85,6 +85,11 @@ Recipe slow_images(int64_t images) {
   recipe.batch_size = 2;
   recipe.images = images;
   return recipe;
+}
+
+/// A whole evaluation.
+Evaluation tested(double loss, double accuracy) {
+  return {.accuracy = accuracy, .loss = loss, .complete = true};
 }
 
 /// What a run says whose steps take `seconds` of the fake time beside loading.
@@ -178,17 +183,18 @@ TEST_CASE("run log: what is not finite is null, and a line that was cut is dropp
   const auto nan = std::numeric_limits<double>::quiet_NaN();
   {
     RunLog log({.folder = folder / "o", .json = true});
-    log.write({.step = 2, .loss = 1}, {});
-    log.write({.step = 4, .loss = 1, .test_loss = nan, .test_accuracy = 0.5},
-              EpochSummary{.epoch = 0, .step = 4, .eval_loss = nan});
+    log.write({.step = 2, .loss = 1});
+    log.write({.step = 4, .epoch = 1, .loss = 1, .test = tested(nan, 0.5), .epoch_loss = nan});
   }
   const std::string whole = read_file(folder / "o/log.jsonl");
   CHECK(whole ==
         "{\"type\": \"metrics\", \"step\": 2, \"epoch\": 0, \"images\": 0, \"lr\": 0, \"loss\": 1, "
         "\"images_per_second\": 0}\n"
-        "{\"type\": \"metrics\", \"step\": 4, \"epoch\": 0, \"images\": 0, \"lr\": 0, \"loss\": 1, "
+        "{\"type\": \"metrics\", \"step\": 4, \"epoch\": 1, \"images\": 0, \"lr\": 0, \"loss\": 1, "
         "\"images_per_second\": 0, \"test_loss\": null, \"test_accuracy\": 0.5}\n"
-        "{\"type\": \"epoch\", \"step\": 4, \"epoch\": 1, \"train_loss\": 0, \"eval_loss\": null, \"lr\": 0}\n");
+        "{\"type\": \"epoch\", \"step\": 4, \"epoch\": 1, \"train_loss\": null, \"eval_loss\": null, "
+        "\"eval_top1\": 50, \"eval_top5\": 100, \"lr\": 0}\n");
+  CHECK(read_file(folder / "o/summary.csv") == "epoch,train_loss,eval_loss,eval_top1,eval_top5,lr\n0,,nan,50,100,0\n");
   write_file(folder / "o/log.jsonl", whole + "{\"type\": \"metrics\", \"st");
   const RunLogOptions again{
       .folder = folder / "o", .earlier = folder / "o", .last_step = 4, .evaluated = true, .steps_per_epoch = 4};
@@ -219,13 +225,12 @@ bool log_until(const std::filesystem::path& folder, int last, int64_t& checkpoin
   int written = 0;
   const auto write = [&](int64_t step) {
     const bool ends = step % 3 == 0;
-    Metrics row{.step = step, .loss = 0.5 * static_cast<double>(step)};
-    std::optional<EpochSummary> epoch;
+    LogRow row{.step = step, .epoch = static_cast<double>(step) / 3, .loss = 0.5 * static_cast<double>(step)};
     if (ends) {
-      row.test_loss = row.test_accuracy = 0.25;
-      epoch = EpochSummary{.epoch = step / 3 - 1, .step = step, .eval_loss = 0.25};
+      row.test = tested(0.25, 0.25);
+      row.epoch_loss = 0.5;
     }
-    log.write(row, epoch, [&] {
+    log.write(row, [&] {
       if (written++ == last) {
         throw Killed();
       }
@@ -271,6 +276,115 @@ TEST_CASE("run log: killed before any row of any file, all of them are those of 
   }
 }
 
+TEST_CASE("metrics log: rows, with test values where there are any") {
+  const TemporaryFolder folder;
+  {
+    RunLog log({.folder = folder.path()});
+    log.write({.step = 50, .epoch = 0.5, .images = 6400, .lr = 0.001, .loss = 1.25, .images_per_second = 100});
+    log.write({.step = 100,
+               .epoch = 1,
+               .images = 12800,
+               .lr = 0.002,
+               .loss = 0.75,
+               .images_per_second = 101.26,
+               .test = tested(0.5, 0.81)});
+  }
+  CHECK(read_file(folder / "metrics.csv") ==
+        "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy\n"
+        "50,0.5000,6400,0.001,1.25,100.0,,\n"
+        "100,1.0000,12800,0.002,0.75,101.3,0.5,0.81\n");
+}
+
+TEST_CASE("metrics log: columns for averaged weights") {
+  const TemporaryFolder folder;
+  RunLogOptions options{.folder = folder.path(), .averaged_weights = true};
+  {
+    RunLog log(options);
+    log.write({.step = 1, .images_per_second = 5});
+    log.write({.step = 2, .images_per_second = 5, .test = tested(0.5, 0.75), .ema_test = tested(0.25, 1)});
+  }
+  const std::string text =
+      "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy,ema_test_loss,ema_test_accuracy\n"
+      "1,0.0000,0,0,0,5.0,,,,\n"
+      "2,0.0000,0,0,0,5.0,0.5,0.75,0.25,1\n";
+  CHECK(read_file(folder / "metrics.csv") == text);
+  options.earlier = folder.path();
+  options.last_step = 2;
+  options.evaluated = true;
+  CHECK(RunLog(options).has_last_step());
+  CHECK(read_file(folder / "metrics.csv") == text);
+}
+
+TEST_CASE("metrics log: resuming keeps the rows up to its step and drops those after it") {
+  const TemporaryFolder folder;
+  {
+    RunLog log({.folder = folder.path()});
+    for (int64_t step = 10; step <= 40; step += 10) {
+      log.write({.step = step});
+    }
+  }
+  RunLog({.folder = folder.path(), .earlier = folder.path(), .last_step = 25}).write({.step = 30, .loss = 7});
+  const std::string text = read_file(folder / "metrics.csv");
+  CHECK(text.find("\n10,") != std::string::npos);
+  CHECK(text.find("\n20,") != std::string::npos);
+  CHECK(text.find("\n40,") == std::string::npos);
+  CHECK(text.find("\n30,0.0000,0,0,7,") == text.rfind("\n30,"));
+}
+
+TEST_CASE("metrics log: a row that is cut, or lacks its test figures, is written again") {
+  const TemporaryFolder folder;
+  const std::string head = "step,epoch,images,lr,loss,images_per_second,test_loss,test_accuracy\n";
+  const std::string rows = "10,1.0000,40,0.1,2,5.0,,\n20,2.0000,80,0.1,1,5.0,,\n";
+  bool has = false;
+  const auto kept = [&](const std::string& text, int64_t last_step, bool evaluated) {
+    std::filesystem::remove_all(folder / "b");
+    std::filesystem::create_directories(folder / "b");
+    std::filesystem::create_directories(folder / "a");
+    write_file(folder / "a/metrics.csv", text);
+    has = RunLog({.folder = folder / "b", .earlier = folder / "a", .last_step = last_step, .evaluated = evaluated})
+              .has_last_step();
+    return read_file(folder / "b/metrics.csv");
+  };
+  CHECK(kept(head + rows, 20, false) == head + rows);
+  CHECK(has);
+  CHECK(kept(head + rows, 20, true) == head + rows.substr(0, 25));
+  CHECK_FALSE(has);
+  CHECK(kept(head + rows + "30,3.0000,120,0.1", 30, false) == head + rows);
+  CHECK_FALSE(has);
+  CHECK(kept(head + rows.substr(0, rows.size() - 1), 20, false) == head + rows.substr(0, 25));
+  CHECK_FALSE(has);
+  CHECK(kept(head + rows, 0, false) == head);
+  CHECK_FALSE(has);
+}
+
+TEST_CASE("metrics log: a full disk on resuming leaves the old rows") {
+  const TemporaryFolder folder;
+  {
+    RunLog log({.folder = folder.path()});
+    for (int64_t step = 1; step <= 50; ++step) {
+      log.write({.step = step});
+    }
+  }
+  const std::string before = read_file(folder / "metrics.csv");
+  {
+    const test::FileSizeLimit limit(500);
+    CHECK_THROWS_AS(RunLog({.folder = folder.path(), .earlier = folder.path(), .last_step = 50}), Error);
+  }
+  CHECK(read_file(folder / "metrics.csv") == before);
+}
+
+TEST_CASE("metrics log: errors name the file") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "none/metrics.csv").string();
+  CHECK(error_of([&] { RunLog({.folder = folder / "none"}); }) ==
+        "metrics: cannot write " + file + ": No such file or directory");
+  RunLog log({.folder = folder.path()});
+  const test::FileSizeLimit limit(100);
+  CHECK(error_of([&] {
+          log.write({.step = 1, .loss = 1.0 / 3, .images_per_second = 1e9, .test = tested(1.0 / 7, 1.0 / 7)});
+        }) == "metrics: cannot write " + (folder / "metrics.csv").string() + ": File too large");
+}
+
 TEST_CASE("run log: another program's summary.csv is not written over") {
   const TemporaryFolder folder;
   const std::string text = "epoch,train_loss,eval_loss,eval_top1,eval_top5,lr\n0,1,1,50,90,0.1\n";
@@ -284,8 +398,8 @@ TEST_CASE("run log: another program's summary.csv is not written over") {
 
 TEST_CASE("loading watch: both rates, where steps wait for their images") {
   const auto rates_of = [](int workers, double seconds, double waited) {
-    LoadingWatch watch(workers);
-    for (int64_t i = 0; i < LoadingWatch::kFirstSteps + static_cast<int64_t>(LoadingWatch::kWindow); ++i) {
+    StepTimes watch(workers);
+    for (size_t i = 0; i < StepTimes::kFirstSteps + StepTimes::kWindow; ++i) {
       CHECK_FALSE(watch.bottleneck().has_value());
       watch.add(/* images= */ 10, seconds, waited);
     }

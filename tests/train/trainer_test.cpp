@@ -7,6 +7,7 @@
 #include "support.h"
 #include "train/file_size_limit.h"
 #include "train/interrupt.h"
+#include "train/step_times.h"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 
 namespace norma::kernels {
 
-/// ConvKernels::bias_gradient by the reductions of `device`.
+/// Computes ConvKernels::bias_gradient by the reductions of `device`.
 inline void bias_gradient_on(Device device, const Conv2dCase& conv, const void* dy, void* db) {
   const int64_t pixels = conv.oh * conv.ow;
   const ReduceShape shape =

@@ -44,7 +44,7 @@ std::optional<cuda::GraphPlan> smaller_plan(const ConvPlanCase& wanted, int64_t 
   }
 }
 
-/// A pointer of a plan, and its number there.
+/// A pointer of a plan and the number of its tensor there.
 struct Argument {
   int64_t number;
   const void* pointer;
@@ -63,7 +63,7 @@ void run(const Conv2dCase& conv, Conv2dPass pass, const std::vector<Argument>& a
   const std::lock_guard lock(mutex);
   const bool bias = arguments.size() > 3;
   const ConvPlanCase wanted{.call = {.conv = conv, .pass = pass}, .bias = bias, .alignment = alignment_of(arguments)};
-  // The plan that memory suffices for is kept: to try the larger one each time would empty the allocator's cache.
+  // A smaller plan that fits memory is kept: to try the larger one each time would empty the allocator's cache.
   cuda::GraphPlan& plan = plan_of(wanted);
   const cuda::Workspace workspace = cuda::allocate_workspace(
       plan, [&](int64_t bytes) { return smaller_plan(wanted, bytes); },

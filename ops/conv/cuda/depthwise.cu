@@ -5,7 +5,7 @@ namespace norma::kernels {
 namespace NORMA_BACKEND {
 
 bool supports_depthwise(const Conv2dCase& conv, Conv2dPass /* pass */) {
-  constexpr int64_t kMost = int64_t{1} << 30;  // elements of a row, and rows, are counted in int
+  constexpr int64_t kMost = int64_t{1} << 30;  // rows, and the elements of one, are counted in int
   const bool depthwise = conv.groups == conv.c && conv.o == conv.c;
   const bool size = conv.kh == conv.kw && (conv.kh == 3 || conv.kh == 5 || conv.kh == 7);
   const bool stride = conv.stride_h == conv.stride_w && (conv.stride_h == 1 || conv.stride_h == 2);

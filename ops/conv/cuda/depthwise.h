@@ -9,7 +9,7 @@ namespace norma::kernels::NORMA_BACKEND {
 
 // One file for each memory format defines these.
 
-/// y of x, or, with `gradient`, dx of dy. bias may be null.
+/// Computes y of x, or, with `gradient`, dx of dy. bias may be null.
 void filter_channels_last(const Conv2dCase& conv, bool gradient, const void* in, const void* weight, const void* bias,
                           void* out);
 void weight_gradient_channels_last(const Conv2dCase& conv, const void* x, const void* dy, void* dweight);

@@ -7,7 +7,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// How channels are shared by lanes and blocks.
+/// The way in which lanes and blocks share the channels.
 struct ChannelSlabs {
   int64_t count;
   int lanes;  ///< of a slab
@@ -16,7 +16,7 @@ struct ChannelSlabs {
       : count(ceil_div(channels / vector, kWarp)), lanes(static_cast<int>(ceil_div(channels / vector, count))) {}
 };
 
-/// Where a thread stands in a slab.
+/// The place of a thread in a slab.
 struct SlabPlace {
   int64_t first;  ///< channel of the slab
   int channels;   ///< of the slab
@@ -30,7 +30,7 @@ struct SlabPlace {
   }
 };
 
-/// Neighbouring channels of the pixel at `position` of a row; 0 outside.
+/// Loads neighbouring channels of the pixel at `position` of a row; 0 outside.
 template <class S, int vector>
 NORMA_DEVICE void load_pixel(const S* row, int position, int width, int channels, compute_t<S> (&values)[vector]) {
   if (is_inside(position, width)) {
@@ -43,7 +43,7 @@ NORMA_DEVICE void load_pixel(const S* row, int position, int width, int channels
   }
 }
 
-/// Shared memory for the weights of a slab: (taps, pitch), which spreads the taps of a channel over the banks.
+/// The pitch of a slab's weights in shared memory: (taps, pitch), which spreads the taps of a channel over the banks.
 NORMA_DEVICE int weight_pitch(int lanes, int vector) {
   return (lanes + 1) * vector;
 }
@@ -72,7 +72,7 @@ NORMA_KERNEL void filter_pixels(DepthwiseImages of, ChannelSlabs slabs, const S*
   if (bias != nullptr) {
     load<S, vector>(bias + place.first + place.channel, start);
   }
-  // The threads of a block make results that lie above each other: they share most of their inputs.
+  // The threads of a block make results that lie above each other, since these share most of their inputs.
   const int strips = Taps::strips(of.out_w, of.padding_w);
   const int64_t count = of.images * strips * of.out_h;
   for (int64_t i = block() / slabs.count * rows + place.row; i < count; i += blocks() / slabs.count * rows) {
@@ -128,14 +128,14 @@ NORMA_KERNEL void filter_pixels(DepthwiseImages of, ChannelSlabs slabs, const S*
   }
 }
 
-/// The rows of y, of all images, are cut into parts; a block adds up those of one part for a slab of channels, and a
-/// thread those of one row of taps.
+/// The rows of y, of all images, are cut into parts. A block adds up one part for a slab of channels, and a thread one
+/// row of taps.
 struct PixelParts {
   int64_t rows;  ///< of a part
   int64_t count;
 
   PixelParts(const DepthwiseImages& of, int64_t slabs) {
-    constexpr int64_t kFewestPixels = 64;  // of a part: fewer are not worth its partial sums
+    constexpr int64_t kFewestPixels = 64;  // of a part; a smaller one is not worth its partial sums
     const int64_t all = of.images * of.out_h;
     const int64_t wanted = ceil_div(all, std::max<int64_t>(1, kDepthwiseBlocks / slabs));
     rows = std::max(wanted, ceil_div(kFewestPixels, of.out_w));
@@ -143,7 +143,7 @@ struct PixelParts {
   }
 };
 
-/// partials (part, tap, channel) of dweight. `of` are the images x and y.
+/// Writes partials (part, tap, channel) of dweight. `of` are the images x and y.
 template <class S, class Taps, int vector, class T = compute_t<S>>
 NORMA_KERNEL void weight_sums_of_pixels(DepthwiseImages of, ChannelSlabs slabs, PixelParts parts, const S* x,
                                         const S* dy, T* partials) {
@@ -168,7 +168,7 @@ NORMA_KERNEL void weight_sums_of_pixels(DepthwiseImages of, ChannelSlabs slabs, 
     }
     const S* x_row = x + (image * of.in_h + in_row) * of.in_w * of.channels;
     const S* dy_row = dy + out_row * of.out_w * of.channels;
-    T sums[Taps::kSize][vector] = {};  // of a row of T: long sums are those of double
+    T sums[Taps::kSize][vector] = {};  // of a row; in T, since long sums are made in double
     for (int first = 0; first < of.out_w; first += Taps::kStrip) {
       T gradients[Taps::kStrip][vector];
       NORMA_UNROLL
@@ -213,13 +213,13 @@ NORMA_KERNEL void weight_sums_of_pixels(DepthwiseImages of, ChannelSlabs slabs, 
   }
 }
 
-/// Neighbouring channels of a thread.
+/// The number of neighbouring channels of a thread.
 template <class S>
 inline constexpr int kFilterVector = sizeof(S) == 8 ? 1 : 4;
 template <class S>
 inline constexpr int kWeightSumVector = sizeof(S) == 8 ? 1 : 2;
 
-/// Calls f(vector) with `most`, or 1 where vectors of so many channels cannot be loaded from all of these.
+/// Calls f(vector) with `most`, or 1 if vectors of so many channels cannot be loaded from all of these.
 template <int most, class F, class... Pointers>
 void with_channel_vector(int64_t channels, F&& f, const Pointers*... pointers) {
   if (most > 1 && channels % most == 0 && are_aligned(pointers...)) {
@@ -229,7 +229,7 @@ void with_channel_vector(int64_t channels, F&& f, const Pointers*... pointers) {
   }
 }
 
-/// Of a block of filter_pixels(): its threads have so many registers that few larger blocks would fit.
+/// The threads of a block of filter_pixels(). They have so many registers that few larger blocks would fit.
 inline constexpr int kFilterThreads = 128;
 
 template <class S, class Taps>

@@ -3,12 +3,12 @@
 #include "ops/conv/cuda/depthwise_partials.h"
 #include "ops/conv/cuda/depthwise_taps.h"
 
-// Depthwise convolutions of contiguous images. Lanes run along the columns of a plane, and a block keeps the inputs of
-// its tile, of one plane or of several small ones, in shared memory.
+// Depthwise convolutions of contiguous images. Lanes run along the columns of a plane. A block keeps the inputs of its
+// tile, from one plane or from several small ones, in shared memory.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// How planes are cut into tiles, and how many of them a block takes. Sizes are those of the results.
+/// The cut of planes into tiles, and the number of planes that a block takes. Sizes are those of the results.
 struct PlaneTiles {
   int columns;       ///< of a tile, a thread each
   int strips;        ///< of rows of a tile
@@ -21,7 +21,7 @@ struct PlaneTiles {
   [[nodiscard]] constexpr int in_size() const { return in_h * in_w; }
 };
 
-/// Shared memory for the weights of a plane: (columns of taps, rows of taps), where taps that no result has are 0.
+/// The weights of a plane in shared memory: (columns of taps, rows of taps). Taps that no result has are 0.
 template <class Taps>
 struct TapColumns {
   static constexpr int kPitch = Taps::kSize <= 4 ? 4 : 8;
@@ -29,7 +29,7 @@ struct TapColumns {
   static constexpr int kElements = kCount * kPitch;
 };
 
-/// For blocks that have up to `most_planes`, each with `more_elements` T beside its inputs.
+/// The tiles for blocks of up to `most_planes`, each with `more_elements` T beside its inputs.
 template <class T, class Taps>
 PlaneTiles tiles_of_planes(const DepthwiseImages& of, int64_t most_planes, int more_elements) {
   constexpr int kMostColumns = 64;
@@ -61,7 +61,7 @@ PlaneTiles tiles_of_planes(const DepthwiseImages& of, int64_t most_planes, int m
   return tiles;
 }
 
-/// Where a thread stands in the tiles of its block.
+/// The place of a thread in the tiles of its block.
 struct TilePlace {
   int plane, strip, column;
 
@@ -74,14 +74,14 @@ struct TilePlace {
   }
 };
 
-/// Where a tile begins in its plane.
+/// The place where a tile begins in its plane.
 struct TileOrigin {
   int strip;   ///< along the rows
   int column;  ///< of the results
   int in_row, in_column;
 };
 
-/// That of number `tile` of a plane.
+/// The origin of tile number `tile` of a plane.
 template <class Taps>
 NORMA_DEVICE TileOrigin tile_origin(const DepthwiseImages& of, const PlaneTiles& tiles, int64_t tile) {
   TileOrigin origin{};
@@ -89,13 +89,13 @@ NORMA_DEVICE TileOrigin tile_origin(const DepthwiseImages& of, const PlaneTiles&
   origin.strip = down * tiles.strips;
   origin.column = (static_cast<int>(tile) - down * tiles.across) * tiles.columns;
   origin.in_row = Taps::input_begin(of.padding_h) + origin.strip * Taps::kStep + Taps::kFirst;
-  // The inputs of dx go down.
+  // Inputs of dx are counted downwards.
   origin.in_column = Taps::input_of(origin.column, of.padding_w, Taps::kGradient ? Taps::kOfResult - 1 : 0);
   return origin;
 }
 
-/// Loads the inputs of a block's tiles; 0 outside of images. Plane number i of the block is at in + i · plane_stride,
-/// and there are `planes` of them.
+/// Loads the inputs of a block's tiles; 0 outside of images. Plane number i of the block begins at in + i ·
+/// plane_stride; there are `planes` of them.
 template <class S, class T = compute_t<S>>
 NORMA_DEVICE void load_tiles(const DepthwiseImages& of, const PlaneTiles& tiles, const TileOrigin& origin, const S* in,
                              int64_t plane_stride, int64_t planes, T* shared) {
@@ -176,14 +176,14 @@ NORMA_KERNEL void filter_planes(DepthwiseImages of, PlaneTiles tiles, const S* i
   }
 }
 
-/// The tiles of a channel, those of `planes` images at a time, are cut into parts; a block adds up those of one.
+/// The tiles of a channel, from `planes` images at a time, are cut into parts; a block adds up one part.
 struct TileParts {
   int64_t groups;  ///< of images
   int64_t tiles;   ///< of a part
   int64_t count;   ///< of a channel
 
   TileParts(const DepthwiseImages& of, const PlaneTiles& by) : groups(ceil_div(of.images, by.planes)) {
-    constexpr int64_t kMostTiles = 32;  // whose sums are those of T; long ones are those of double
+    constexpr int64_t kMostTiles = 32;  // sums over more tiles would be too long for T
     const int64_t all = groups * by.of_plane();
     const int64_t wanted = ceil_div(all, std::max<int64_t>(1, kDepthwiseBlocks / of.channels));
     tiles = std::min(wanted, kMostTiles);
@@ -191,7 +191,7 @@ struct TileParts {
   }
 };
 
-/// partials (part, channel, tap) of dweight. `of` are the images x and y; images are `planes` of a block.
+/// Writes partials (part, channel, tap) of dweight. `of` are the images x and y; a block has `planes` images.
 template <class S, class Taps, class T = compute_t<S>>
 NORMA_KERNEL void weight_sums_of_planes(DepthwiseImages of, PlaneTiles tiles, TileParts parts, const S* x, const S* dy,
                                         T* partials) {
@@ -242,7 +242,7 @@ NORMA_KERNEL void weight_sums_of_planes(DepthwiseImages of, PlaneTiles tiles, Ti
       }
     }
   }
-  // A column of taps at a time: (row of taps, thread), which a warp adds up for each row.
+  // The sums of one column of taps are laid out as (row of taps, thread); a warp adds up each row.
   const int warp = thread() / kWarp;
   NORMA_UNROLL
   for (int k = 0; k < kSize; ++k) {

@@ -4,7 +4,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// The second stage of a weight gradient: the sums of what the blocks have found, in a fixed order, as elements S.
+/// The second stage of a weight gradient: adds the partial sums of the blocks in a fixed order, as elements S.
 template <class S>
 void add_partials(const ReduceShape& shape, const compute_t<S>* partials, S* dweight) {
   using T = compute_t<S>;

@@ -5,19 +5,19 @@
 
 #include <algorithm>
 
-// What the kernels of depthwise convolutions share. A thread makes a strip of neighbouring results along one axis (W in
+// The kernels of depthwise convolutions share this. A thread makes a strip of neighbouring results along one axis (W in
 // channels_last, H in contiguous), so that each input it loads serves all of them. Size and stride of the filter are
-// constants, and so is, for every input of a strip, which tap takes it to which result.
+// constants. So is, for every input of a strip, the tap that takes it to each result.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// `images` of (channels, in_h, in_w), which a filter for each channel turns into (channels, out_h, out_w).
+/// The `images` (channels, in_h, in_w) become (channels, out_h, out_w) by a filter for each channel.
 struct DepthwiseImages {
   int64_t images, channels;
   int in_h, in_w, out_h, out_w;
   int padding_h, padding_w;  ///< of the convolution
 
-  /// y of x; with `gradient`, dx of dy.
+  /// Turns x into y; with `gradient`, dy into dx.
   DepthwiseImages(const Conv2dCase& conv, bool gradient)
       : images(conv.n),
         channels(conv.c),
@@ -31,9 +31,9 @@ struct DepthwiseImages {
 
 // Along one axis, with stride s and padding p:
 //   y[o]  = sum over taps t of weight[t] x[s o - p + t]
-//   dx[i] = sum over o of weight[i + p - s o] dy[o], where that is a tap
+// dx[i] = sum over o of weight[i + p - s o] dy[o], for the o where that is a tap
 
-/// Which inputs and taps results have. `gradient`: the results are dx.
+/// The inputs and taps of results. `gradient`: the results are dx.
 template <int size, int stride, bool gradient>
 struct DepthwiseTaps {
   static constexpr int kSize = size;
@@ -41,28 +41,28 @@ struct DepthwiseTaps {
   static constexpr bool kGradient = gradient;
   /// Results of a strip. Most networks have images of a multiple of 7; strips of dx begin at multiples of the stride.
   static constexpr int kStrip = gradient && stride == 2 ? 8 : 7;
-  /// Inputs from one strip to the next.
+  /// The distance in inputs from one strip to the next.
   static constexpr int kStep = gradient ? kStrip / stride : kStrip * stride;
   /// The inputs of a strip are kFirst, …, kLast.
   static constexpr int kFirst = gradient ? -((size - 1) / stride) : 0;
   static constexpr int kLast = gradient ? (kStrip - 1) / stride : stride * (kStrip - 1) + size - 1;
   static constexpr int kInputs = kLast - kFirst + 1;
-  /// Inputs of one result.
+  /// The number of inputs of one result.
   static constexpr int kOfResult = gradient ? (size + stride - 1) / stride : size;
 
   /// The tap that takes input q of a strip to its result j; none if that is not in [0, size).
   static constexpr int tap(int q, int j) { return gradient ? j - stride * q : q - stride * j; }
   static constexpr bool is_tap(int tap) { return tap >= 0 && tap < size; }
 
-  /// Input 0, and result 0, of strip 0. Results before the image are not stored.
+  /// The places of input 0, and of result 0, of strip 0. Results before the image are not stored.
   static constexpr int input_begin(int padding) { return gradient ? padding / stride : -padding; }
   static constexpr int result_begin(int padding) { return gradient ? padding / stride * stride - padding : 0; }
-  /// Strips that hold `results`.
+  /// The number of strips that hold `results`.
   static constexpr int strips(int results, int padding) {
     return (results - result_begin(padding) + kStrip - 1) / kStrip;
   }
 
-  /// Number i of kOfResult inputs of result `o`, and the tap that takes it there: size, that is none, at most.
+  /// Number i of the kOfResult inputs of result `o`, and the tap that takes it there; the tap `size` stands for none.
   static constexpr int input_of(int o, int padding, int i) {
     return gradient ? (o + padding) / stride - i : stride * o - padding + i;
   }
@@ -74,7 +74,7 @@ NORMA_DEVICE bool is_inside(int position, int size) {
 }
 
 inline constexpr int kDepthwiseThreads = 256;
-/// Blocks among which the sums of a weight gradient are shared. Any device is busy with so many.
+/// The number of blocks that share the sums of a weight gradient: enough to keep any device busy.
 inline constexpr int64_t kDepthwiseBlocks = 384;
 
 }  // namespace norma::kernels::NORMA_BACKEND

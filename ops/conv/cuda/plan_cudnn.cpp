@@ -33,7 +33,7 @@ CudnnDescriptor tensor(int64_t number, DType dtype, const std::array<int64_t, 4>
   return made;
 }
 
-/// What 16-bit numbers, and float32, are added up in.
+/// The dtype in which 16-bit numbers, and float32, are added up.
 DType sum_dtype(DType dtype) {
   return dtype == DType::float64 ? DType::float64 : DType::float32;
 }
@@ -52,7 +52,7 @@ CudnnDescriptor convolution(const Conv2dCase& conv) {
   return made;
 }
 
-/// What an operation of a pass is called, and its attributes.
+/// cuDNN's names of a pass's operation and of its attributes.
 struct PassNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t convolution, x, weight, y, alpha, beta;
@@ -87,7 +87,7 @@ PassNames names_of(Conv2dPass pass) {
           .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
-/// y = sum + bias, where both are of the sums' dtype.
+/// y = sum + bias, both in the dtype of the sums.
 CudnnDescriptor addition(const CudnnDescriptor& sum, const CudnnDescriptor& bias, const CudnnDescriptor& y,
                          DType dtype) {
   CudnnDescriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -110,7 +110,7 @@ cuda::GraphPlan plan_convolution(const ConvPlanCase& wanted, const cuda::PlanRul
   const Conv2dCase& conv = wanted.call.conv;
   const PassNames names = names_of(wanted.call.pass);
   const int64_t alignment = wanted.alignment;
-  constexpr int64_t kSum = 5;  // the number of what has no memory
+  constexpr int64_t kSum = 5;  // a number for the tensor without memory
   const std::array<int64_t, 4> y_sizes = {conv.n, conv.o, conv.oh, conv.ow};
   CudnnDescriptor x = tensor(kConvX, conv.dtype, {conv.n, conv.c, conv.h, conv.w}, conv.channels_last, alignment);
   CudnnDescriptor weight = tensor(kConvWeight, conv.dtype, {conv.o, conv.c / conv.groups, conv.kh, conv.kw},

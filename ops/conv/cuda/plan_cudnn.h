@@ -7,7 +7,7 @@
 
 namespace norma::kernels {
 
-/// What a plan of one pass depends on.
+/// The key of a plan for one pass.
 struct ConvPlanCase {
   Conv2dCall call;
   bool bias = false;       ///< forward: y = x * weight + bias
@@ -16,10 +16,10 @@ struct ConvPlanCase {
   friend auto operator<=>(const ConvPlanCase&, const ConvPlanCase&) = default;
 };
 
-/// Numbers of the tensors in a plan: what the pass reads, and `result` what it writes.
+/// The numbers of the tensors in a plan: the inputs of the pass, and `result`, its output.
 enum ConvTensor : int64_t { kConvX = 1, kConvWeight = 2, kConvY = 3, kConvBias = 4 };
 
-/// cuDNN's plan of one pass. 16-bit dtypes are added up in float32. Throws Error where there is none.
+/// cuDNN's plan of one pass. 16-bit dtypes are added up in float32. Throws Error if there is none.
 cuda::GraphPlan plan_convolution(const ConvPlanCase& wanted, const cuda::PlanRules& rules,
                                  const cuda::PlanTarget& target);
 

@@ -16,45 +16,45 @@
 
 namespace norma::onednn {
 
-// How Norma drives oneDNN. Included by *_onednn.cpp files only.
+// Norma's use of oneDNN. Only *_onednn.cpp files include this.
 
 /// The CPU engine, one for the process.
 const dnnl::engine& engine();
 
-/// Throws OutOfMemory where the process cannot get some tens of megabytes more. oneDNN's code generator writes to
-/// memory without a look at whether it got any, which ends the program; hence this before every primitive.
+/// Throws OutOfMemory if the process cannot get some tens of megabytes more. Called before every primitive, since
+/// oneDNN's code generator writes to memory without checking that it got any, which ends the program.
 void ensure_room();
-/// How often that has thrown. Plans that are kept hold memory too: who keeps some drops them when this has changed.
+/// The number of times that it has thrown. Kept plans hold memory, too: their keeper drops them when this changes.
 int64_t room_failures();
 
-/// Throws what oneDNN threw as OutOfMemory or Error "op: oneDNN: …".
+/// Throws oneDNN's error as OutOfMemory or as Error "op: oneDNN: …".
 [[noreturn]] void fail_with(std::string_view op, const dnnl::error& error);
 
-/// What a primitive does with its result. `result`: how the result and the residual lie; `scale`: how the scale does.
+/// The epilogue of a primitive. `result` describes the result and the residual in memory, `scale` the scale.
 dnnl::post_ops post_ops(const kernels::Epilogue& epilogue, const dnnl::memory::desc& result,
                         const dnnl::memory::desc& scale = {});
-/// The arguments that post_ops() gives the scale and the residual.
+/// The arguments by which post_ops() takes the scale and the residual.
 inline constexpr int kScale = DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
 inline int residual_argument(const kernels::Epilogue& epilogue) {
   return DNNL_ARG_ATTR_MULTIPLE_POST_OP(epilogue.scale == nullptr ? 0 : 1) | DNNL_ARG_SRC_1;
 }
 
 /// Attributes of every primitive: its scratchpad comes from us, since Debian's build would allocate one per primitive.
-/// Throws as ensure_room().
+/// Throws what ensure_room() throws.
 dnnl::primitive_attr attributes(const dnnl::post_ops& after = {});
 
-/// A primitive with its memory objects, made once per shape and used with new pointers at every call. Operands that the
-/// primitive wants in another layout than the caller's are reordered on the way in or out. Belongs to one thread.
+/// A primitive with its memory objects, made once per shape and used with new pointers at every call. If the primitive
+/// wants an operand in another layout than the caller's, it is reordered on the way in or out. Belongs to one thread.
 class Plan {
  public:
   Plan(dnnl::primitive primitive, const dnnl::memory::desc& scratchpad);
 
-  /// Declares the next operand: `theirs` is how the caller's memory lies, `ours` how the primitive wants it.
+  /// Declares the next operand: `theirs` is the layout of the caller's memory, `ours` the primitive's.
   void add_input(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours);
   void add_output(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours);
 
-  /// Runs with one pointer for each operand, in the order they were declared, and waits for the end. The second
-  /// operand, the weights, lies in `keep`, if that is given: reordered, they are kept there for the next call.
+  /// Runs with one pointer for each operand, in the order they were declared, and waits for the end. `keep`, if given,
+  /// is the storage of the second operand, the weights: reordered weights are kept there for the next call.
   void execute(std::span<void* const> pointers, Storage* keep = nullptr);
 
  private:
@@ -75,11 +75,11 @@ class Plan {
   size_t workspace_bytes_ = 0;
 };
 
-/// The plans of one op, by what they are made for. Belongs to one thread.
+/// The plans of one op, each by its key. Belongs to one thread.
 template <class Key>
 class Plans {
  public:
-  /// The plan for a key, from make() at first. nullptr where oneDNN has no such primitive.
+  /// The plan for a key; make() makes it at first. nullptr if oneDNN has no such primitive.
   template <class Make>
   Plan* find(const Key& key, Make&& make) {
     constexpr size_t kMaxPlans = 1024;

@@ -8,12 +8,12 @@ namespace norma::onednn {
 
 // Primitive descriptors, made the same way for oneDNN 2 (which wants an operation descriptor first) and 3.
 
-/// True iff primitives are to do a dtype: float32, and bfloat16 where they are used for it.
+/// True iff primitives do a dtype: float32, and bfloat16 if they are used for it.
 inline bool does_dtype(DType dtype) {
   return dtype == DType::float32 || (dtype == DType::bfloat16 && uses_bfloat16_primitives());
 }
 
-/// float32 or bfloat16 as oneDNN has it.
+/// oneDNN's name of float32 or bfloat16.
 inline dnnl::memory::data_type data_type(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
@@ -24,7 +24,7 @@ struct ConvolutionGeometry {
   dnnl::memory::dims padding;   ///< on both sides
 };
 
-/// `bias` may be empty.
+/// The descriptor of a forward convolution. `bias` may be empty.
 inline dnnl::convolution_forward::primitive_desc convolution_forward(
     dnnl::prop_kind kind, const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
     const dnnl::memory::desc& bias, const dnnl::memory::desc& dst, const ConvolutionGeometry& g,
@@ -70,7 +70,7 @@ inline dnnl::convolution_backward_weights::primitive_desc convolution_backward_w
 #endif
 }
 
-/// `bias` may be empty.
+/// The descriptor of a matrix product. `bias` may be empty.
 inline dnnl::matmul::primitive_desc matmul(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                                            const dnnl::memory::desc& bias, const dnnl::memory::desc& c,
                                            const dnnl::post_ops& after = {}) {

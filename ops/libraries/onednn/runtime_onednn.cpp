@@ -56,7 +56,7 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// Weights in the layouts that primitives wanted so far.
+/// Weights in the layouts that primitives have wanted so far.
 class PackedWeights : public DerivedData {
  public:
   /// The memory behind `theirs` in the layout of `ours`.

@@ -15,7 +15,7 @@ struct Targets {
   NORMA_DEVICE bool is_ignored(const CrossEntropyShape& shape, int64_t row) const {
     return labels != nullptr && labels[row] == shape.ignore_index;
   }
-  /// True iff the label of a row that counts is no class.
+  /// True iff a row that counts has a label that is no class.
   NORMA_DEVICE bool is_no_class(const CrossEntropyShape& shape, int64_t row) const {
     return labels != nullptr && (labels[row] < 0 || labels[row] >= shape.classes);
   }
@@ -36,7 +36,7 @@ class SmoothedTarget {
   NORMA_DEVICE T operator()(int64_t i) const {
     const T plain = probabilities_ == nullptr ? (i == label_ ? T(1) : T(0)) : probabilities_[i * step_];
     const T value = plain * share_ + floor_;
-    // Without smoothing the other classes' weights, which may be infinite, do not enter.
+    // Without smoothing, the other classes' weights have no part: they may be infinite.
     const bool unweighted = weights_ == nullptr || (probabilities_ == nullptr && value == T(0));
     return unweighted ? value : value * static_cast<T>(weights_[i]);
   }
@@ -66,7 +66,7 @@ NORMA_KERNEL void cross_entropy_rows(CrossEntropyShape shape, int lanes, Targets
     const double of_row = static_cast<double>(max) + rest;
     double total = 0;
     if (targets.labels != nullptr && shape.smoothing == 0) {
-      // The other classes' logits, which may be infinite, do not enter.
+      // The other classes' logits have no part: they may be infinite.
       if (!ignored && !no_class) {
         total = weight * (of_row - static_cast<double>(logits[targets.labels[row] * shape.x_step]));
       }
@@ -87,7 +87,7 @@ NORMA_KERNEL void cross_entropy_rows(CrossEntropyShape shape, int lanes, Targets
   });
 }
 
-/// What comes in from the loss: row i is scaled by dy[i · step] / *divisor, or 0 where the divisor is; null: 1.
+/// The gradient that arrives at the loss: row i is scaled by dy[i · step] / *divisor, or 0 if the divisor is; null: 1.
 template <class T>
 struct LossGradient {
   const T* dy;

@@ -16,10 +16,10 @@ struct LogSum {
   double rest;
 };
 
-/// That of a row, by all threads of its team.
+/// The LogSum of a row. All threads of its team call it.
 template <class T, class Team>
 NORMA_DEVICE LogSum<T> log_sum_of(int64_t count, const T* x, int64_t step, const Team& team) {
-  T max = -std::numeric_limits<T>::infinity();  // NaN is not larger, and comes back with the sum
+  T max = -std::numeric_limits<T>::infinity();  // NaN is not larger; the sum brings it back
   for (int64_t i = team.rank(); i < count; i += team.size()) {
     const T value = x[i * step];
     max = max < value ? value : max;
@@ -32,7 +32,7 @@ NORMA_DEVICE LogSum<T> log_sum_of(int64_t count, const T* x, int64_t step, const
   return {max, std::log(team.sum(sum))};
 }
 
-/// The rows of N tensors and the step from one element of a row to the next, in each.
+/// The rows of N tensors, and the step from one element of a row to the next in each.
 template <int N>
 struct SoftmaxRows {
   FlatLoop<N> rows;

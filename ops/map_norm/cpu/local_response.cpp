@@ -14,8 +14,8 @@
 #include <limits>
 #include <type_traits>
 
-// Two walks over tiles that stay in the cache: planes, where a channel is a run of memory and its neighbours are other
-// runs, and pixels (channels_last), where the channels of a pixel are a run, which is copied between zeros.
+// Two walks over tiles that stay in the cache. Planes: a channel is a run of memory and its neighbours are other runs.
+// Pixels (channels_last): the channels of a pixel are a run, which is copied between zeros.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
@@ -32,10 +32,10 @@ struct Powers {
   Lanes<T> inverse;  ///< 1 / s
 };
 
-/// For beta = 3/4 and normal numbers s, to 2 units in float.
+/// Powers for beta = 3/4 and normal numbers s, to 2 units in float.
 struct ThreeQuarters {
   HWY_INLINE Powers<float> operator()(const Lanes<float>& s) const {
-    // r = s^-1/4 to 3 % from the bits of s; e = 1 - s r^4 is what is wrong with it.
+    // r = s^-1/4 to 3 % from the bits of s; its error is e = 1 - s r^4.
     using R = hn::Vec<Tag<float>>;
     Lanes<float> r = by_register(
         [](R v) HWY_ATTR {
@@ -86,7 +86,7 @@ struct Response {
   bool relu;
   Power power_of;
   ResponseLimits<T> limits;
-  Lanes<T> smallest = broadcast(T(1));  ///< of the sums so far
+  Lanes<T> smallest = broadcast(T(1));  ///< the smallest of the sums so far
   Lanes<T> largest = broadcast(T(1));
 
   Response(const LocalResponseProblem& p, bool gradient, Power power)
@@ -132,7 +132,7 @@ struct Response {
 };
 
 // --- walks ----------------------------------------------------------------------------------------------------------
-// Each works on one tile, and returns false where the range of T does not suffice: the results are of no use then.
+// Each walk works on one tile. It returns false where the range of T is too small; its results are of no use then.
 
 /// Numbers in a row of a tile of planes.
 constexpr int64_t kRowNumbers = 512;
@@ -196,7 +196,7 @@ bool run_planes(const LocalResponseProblem& p, const ResponseTile& tile, const S
   return response.is_in_range();
 }
 
-/// The memory of a thread for pixels: rows of `stride` numbers, p.below + p.above of which stay 0.
+/// The memory of a thread for pixels: rows of `stride` numbers, of which p.below + p.above stay 0.
 template <class T>
 struct PixelRows {
   int64_t stride;
@@ -225,7 +225,7 @@ bool run_pixels(const LocalResponseProblem& p, const ResponseTile& tile, const S
   each([&](int64_t i, int64_t at, auto part) { store(rows.x + p.below + i, load(x + at, part), part); });
   each([&](int64_t i, int64_t at, auto part) {
     Lanes<T> squares = {};
-    for (int64_t j = 0; j < window; ++j) {  // lanes behind `part` hold whatever follows
+    for (int64_t j = 0; j < window; ++j) {  // lanes behind `part` hold the next numbers
       const Lanes<T> value = load(static_cast<const T*>(rows.x) + i + j, Whole{});
       squares = multiply_add(value, value, squares);
     }
@@ -252,7 +252,7 @@ bool run_pixels(const LocalResponseProblem& p, const ResponseTile& tile, const S
   return response.is_in_range();
 }
 
-/// dy: null for y.
+/// Runs all tiles. dy: null for y.
 template <class S, class R>
 void run_tiles(LocalResponseProblem p, const S* x, const S* dy, S* result, const R& response) {
   using T = compute_t<S>;
@@ -261,7 +261,7 @@ void run_tiles(LocalResponseProblem p, const S* x, const S* dy, S* result, const
   p.below = std::min(p.below, channels - 1);
   p.above = std::min(p.above, channels - 1);
   const int64_t reach = p.below + p.above;
-  const bool pixels_lie_apart = shape.channels_last;  // else side by side
+  const bool pixels_lie_apart = shape.channels_last;  // otherwise side by side
   const int64_t outer = pixels_lie_apart ? 1 : shape.outer;
   const int64_t pixels = pixels_lie_apart ? shape.outer * shape.inner : shape.inner;
   const int64_t most = pixels_lie_apart ? std::max<int64_t>(1, kTileNumbers / channels) : kRowNumbers;

@@ -18,8 +18,8 @@ struct ResponseTile {
   int64_t pixel_stride;
 };
 
-/// LocalResponse in double and in plain loops, for numbers whose squares, or the powers of the sums of them, leave the
-/// range of float32. dy: null for y.
+/// LocalResponse in double and in plain loops. It serves where the sum of squares, or a power of it, leaves the range
+/// of float32. dy: null for y.
 template <class S>
 [[gnu::cold]] void local_response_in_double(const LocalResponseProblem& p, const ResponseTile& tile, const S* x,
                                             const S* dy, S* result) {

@@ -2,7 +2,7 @@
 
 #include "ops/map_norm/kernels.h"
 
-// The CPU kernels behind MapNormKernels, apart from those of maps.cpp itself.
+// The CPU kernels behind MapNormKernels, except those of maps.cpp itself.
 
 namespace norma::kernels::cpu {
 

@@ -16,20 +16,20 @@
 #include <cstdint>
 #include <type_traits>
 
-// What the loops over maps share. There are two: runs, where a map is one run of memory and has the same numbers all
-// along it, and rows, where the elements of a run belong to neighbouring maps.
+// The two kinds of loops over maps. In runs, a map is one run of memory and has the same numbers all along it. In rows,
+// the elements of a run belong to neighbouring maps.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 using namespace simd::HWY_NAMESPACE;
 
-/// Rows that are worked on together where they are short: what varies along them is loaded once. Long ones would come
-/// from too many places at a time.
+/// The number of short rows worked on together: numbers that vary along them are loaded once. Long rows would come from
+/// too many places at a time.
 inline constexpr int kRows = 4;
 inline constexpr int64_t kShortRowBytes = 512;
 
-/// The arrays of a call with their types; those that it does not have are null.
+/// The arrays of a call with their types; null if the call does not have them.
 template <class S, class T = compute_t<S>>
 struct MapArrays {
   const S* dy = nullptr;
@@ -49,7 +49,7 @@ class RunNumbers {
       numbers_[static_cast<size_t>(k)] = all[k * maps + map];
     }
   }
-  /// As vectors of what `part` means.
+  /// The numbers as vectors of the size that `part` means.
   template <class Part>
   HWY_INLINE auto as(Part) const {
     return [this](int k) HWY_ATTR { return broadcast<T, kRegisters<T, Part>>(numbers_[static_cast<size_t>(k)]); };
@@ -59,7 +59,7 @@ class RunNumbers {
   std::array<T, static_cast<size_t>(count)> numbers_;
 };
 
-/// Those of the maps that a vector of a row belongs to.
+/// The first `count` rows of a (rows, maps) array for the maps of a vector of a row.
 template <class T, int count, class Part>
 class RowNumbers {
  public:
@@ -95,7 +95,7 @@ void for_each_maps(const MapShape& shape, F&& f) {
   parallel_for(0, shape.maps(), std::max<int64_t>(1, kPointwiseGrain / shape.inner), f);
 }
 
-/// Calls f(first, rows) for the rows of [begin, end), kRows of them at a time if `together`; rows is a constant.
+/// Calls f(first, rows) for the rows of [begin, end), kRows of them at a time if `together`. `rows` is a constant.
 template <class F>
 HWY_INLINE void for_each_few_rows(int64_t begin, int64_t end, bool together, F&& f) {
   int64_t row = begin;

@@ -9,21 +9,20 @@
 #include <algorithm>
 #include <array>
 
-// The sums over maps that the gradients of their numbers are made of, and with them dx, where it does not depend on
-// them.
+// The sums over maps for the gradients of their numbers, and dx as well if it does not depend on them.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// Vectors, or rows, that a sum in T takes in before it is moved to double.
+/// The most vectors, or rows, that a sum in T takes in before it is moved to double.
 constexpr int64_t kChain = 32;
 
 template <class F>
 inline constexpr int kSums = map_counts(F::kFunction).sums;
 
-/// Calls f(k, term k) for as many as there are.
+/// Calls f(k, term k) for each of the terms.
 template <int count, class V, class Each>
 HWY_INLINE void for_each_term(Terms<V>& terms, Each&& f) {
   f(0, terms.a);
@@ -59,8 +58,8 @@ HWY_INLINE auto terms_at(const MapArrays<S>& a, int64_t i, const N& numbers, Par
   return both.terms;
 }
 
-/// Adds the sums of a run of up to kChain vectors from element i on. (By registers, as all sums of a whole vector are
-/// more than some processors have.)
+/// Adds the sums of a run of up to kChain vectors from element i on. (It goes by registers, as some processors have too
+/// few for all sums of a whole vector.)
 template <class F, class S, class N, class T = compute_t<S>>
 HWY_INLINE void add_run(const MapArrays<S>& a, int64_t i, int64_t count, const N& numbers, double* sums) {
   Terms<Register<T>> chain[kRegisters<T>];
@@ -105,12 +104,12 @@ void sums_of_runs(const MapShape& shape, const MapArrays<S>& a) {
   });
 }
 
-/// The sums of rows first to last of one o, to sums (kSums, channels).
+/// Adds the sums of rows first to last of one o to sums (kSums, channels).
 template <class F, class S, class T = compute_t<S>>
 void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int64_t first, int64_t last, double* sums) {
   const int64_t width = shape.channels;
   Scratch scratch;
-  // Five sums are more to load and store than the two inputs of a row.
+  // Five sums take more loads and stores than the two inputs of a row.
   const bool together = kSums<F> > 3 || width * static_cast<int64_t>(sizeof(S)) <= kShortRowBytes;
   T* chains = scratch.take<T>(kSums<F> * width);
   std::fill_n(sums, kSums<F> * width, 0.0);
@@ -139,7 +138,7 @@ void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int6
 
 template <class F, class S>
 void sums_of_rows(const MapShape& shape, const MapArrays<S>& a) {
-  // Blocks do not depend on the number of threads, and are added up in order: the bits are always the same.
+  // Blocks do not depend on the number of threads and are added up in order, so the bits are always the same.
   const int64_t width = shape.channels;
   const int64_t block = std::clamp<int64_t>(65536 / width, kChain, 512);
   const int64_t blocks = ceil_div(shape.inner, block);

@@ -12,12 +12,12 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// Calls f(i, part, numbers, through_stats) for the vectors of all arrays, i being the element that one begins with.
+/// Calls f(i, part, numbers, through_stats) for the vectors of all arrays. A vector begins with element i.
 template <class F, bool has_stats, class S, class Each, class T = compute_t<S>>
 HWY_INLINE void for_each_vector(const MapShape& shape, const MapArrays<S>& a, Each&& f) {
   constexpr int kNumbers = map_counts(F::kFunction).numbers;
   constexpr int kStats = has_stats ? kThroughStatsRows : 1;
-  const T* through_stats = has_stats ? a.through_stats : a.numbers;  // then not used
+  const T* through_stats = has_stats ? a.through_stats : a.numbers;  // unused without stats
   const int64_t maps = shape.maps();
   if (!shape.channels_last) {
     for_each_maps(shape, [&](int64_t begin, int64_t end) {

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
-// What is done once for a map, in double and in plain loops.
+// The work done once for each map, in double and in plain loops.
 
 namespace norma::kernels::cpu {
 
 namespace {
 
-/// The totals of f(map) over the maps of each set; null where there are none.
+/// The totals of f(map) over the maps of each set; null if there are none.
 template <MapSet kind, class T, class F>
 const double* totals_of(const Maps<T>& m, Scratch& scratch, F&& f) {
   if constexpr (kind == MapSet::none) {
@@ -37,7 +37,7 @@ const double* responses_of(const Maps<T>& m, Scratch& scratch) {
   return totals_of<Formulas::kResponses>(m, scratch, [&](int64_t map) { return Formulas::response(m, map); });
 }
 
-/// sums[c] = the sum over the maps of channel c of of_maps.
+/// sums[c] = the sum of of_maps over the maps of channel c.
 template <class T>
 void over_maps(const Maps<T>& m, const double* of_maps, double* sums) {
   std::fill_n(sums, m.channels, 0.0);

@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-// Local response norm, a thread for each element. dx takes two kernels: the first writes what each element gives to its
-// neighbours, in double, which no number of T leaves.
+// Local response norm, with a thread for each element. dx takes two kernels: the first writes the shares that each
+// element gives to its neighbours, in double, whose range holds every such number.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -37,7 +37,7 @@ struct Responder {
     const int64_t line = quotient(i, stride);
     return line - quotient(line, problem.shape.channels) * problem.shape.channels;
   }
-  /// Calls f(j) for the elements of `below` channels before element i, of its own, and of `above` behind it.
+  /// Calls f(j) for the elements at i of `below` channels before, of i's own channel, and of `above` channels behind.
   template <class F>
   NORMA_DEVICE void for_each_neighbour(int64_t i, int64_t below, int64_t above, F&& f) const {
     const int64_t channel = channel_of(i);
@@ -68,7 +68,7 @@ struct Responder {
       const N root = std::sqrt(s);
       const N power = N(1) / (root * std::sqrt(root));
       if constexpr (std::is_same_v<N, float>) {
-        // e = 1 - s^3 power^4 is what four roundings have left; (1 - e)^(-1/4) = 1 + e / 4 + …
+        // e = 1 - s^3 power^4 is the error of four roundings; (1 - e)^(-1/4) = 1 + e / 4 + …
         const N square = s * power * power;
         return fused_multiply_add(power * fused_multiply_add(-s * square, square, N(1)), N(0.25), power);
       }
@@ -76,13 +76,13 @@ struct Responder {
     }
     return std::pow(s, static_cast<N>(-problem.beta));
   }
-  /// dy where y = x * power is not cut off.
+  /// dy where y = x * power is not cut off, else 0.
   template <class N>
   NORMA_DEVICE N through_relu(N dy, N x, N power) const {
     return problem.relu && x * power <= N(0) ? N(0) : dy;
   }
 
-  /// Calls f(s) with the sum at an element: in T, or in double where its powers leave T.
+  /// Calls f(s) with the sum at an element: in T, or in double if its powers leave the range of T.
   template <class S, class F>
   NORMA_DEVICE void with_sum(const S* x, int64_t i, F&& f) const {
     const T s = sum_at<T>(x, i);

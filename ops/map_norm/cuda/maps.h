@@ -3,11 +3,11 @@
 #include "core/cuda/math.h"
 #include "ops/map_norm/functions.h"
 
-// y and dx of a MapFunction. A thread has some neighbouring elements, of one map or, for channels_last, of as many.
+// y and dx of a MapFunction. A thread has some neighbouring elements: of one map, or in channels_last of as many maps.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// Neighbouring elements that one thread has where their number allows it.
+/// The number of neighbouring elements of one thread, if the tensor consists of so many.
 template <class S>
 inline constexpr int kMapVector = sizeof(S) == 8 ? 2 : 4;
 
@@ -15,7 +15,7 @@ inline constexpr int kMapVector = sizeof(S) == 8 ? 2 : 4;
 template <class T, int count, int width>
 class ElementNumbers {
  public:
-  /// From that of the first element's map on. `neighbours`: the elements are of neighbouring maps, else of one.
+  /// Loads them from the first element's map on. `neighbours`: the elements belong to neighbouring maps, else to one.
   NORMA_DEVICE ElementNumbers(const T* all, int64_t maps, int64_t map, bool neighbours) {
     NORMA_UNROLL
     for (int k = 0; k < count; ++k) {
@@ -30,7 +30,7 @@ class ElementNumbers {
       }
     }
   }
-  /// Those of element `j`, as the formulas want them.
+  /// The numbers of element `j`, in the form that the formulas take.
   NORMA_DEVICE auto of(int j) const {
     return [this, j](int k) { return numbers_[k][j]; };
   }
@@ -110,7 +110,7 @@ NORMA_KERNEL void map_gradients(MapShape shape, bool relu, MapGradientArrays<S> 
   }
 }
 
-/// True iff vectors of kMapVector<S> elements may be loaded from all of these, and have one map or as many as elements.
+/// True iff all of these load vectors of kMapVector<S> elements, and a vector has one map or as many as elements.
 template <class S, class... Pointers>
 bool has_map_vectors(const MapShape& shape, const Pointers*... pointers) {
   return are_aligned(pointers...) && (shape.channels_last ? shape.channels : shape.inner) % kMapVector<S> == 0;

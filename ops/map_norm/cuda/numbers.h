@@ -3,8 +3,8 @@
 #include "core/cuda/row_teams.h"
 #include "ops/map_norm/numbers.h"
 
-// What is done once for a map: the formulas of ops/map_norm/numbers.h, a thread for each map, and the totals that they
-// need.
+// The work done once for each map: the formulas of ops/map_norm/numbers.h, with a thread for each map, and the totals
+// that they need.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -26,7 +26,7 @@ NORMA_KERNEL void add_responses(Maps<T> m, int lanes, double* totals) {
   });
 }
 
-/// The entry of a map; 0 where there are no totals.
+/// The total for a map; 0 if there are no totals.
 template <MapSet kind, class T>
 NORMA_DEVICE double total_of(const Maps<T>& m, const double* totals, int64_t map) {
   if constexpr (kind == MapSet::none) {
@@ -71,7 +71,7 @@ NORMA_KERNEL void finish_sums(Maps<T> m, const double* responses, const double* 
   }
 }
 
-/// to[i] = the sum of x[i], x[i + step], …, `length` numbers.
+/// to[i] = the sum of x[i], x[i + step], … (`length` numbers).
 template <bool by_block>
 NORMA_KERNEL void add_with_step(int64_t count, int64_t length, int64_t step, int lanes, const double* x, double* to) {
   for_each_row<by_block>(count, lanes, [&](const auto& team, int64_t i, bool there) {
@@ -91,7 +91,7 @@ RowTeams teams_of(const Maps<T>& m, MapSet kind) {
   return teams_of_rows(m.count_of(kind), m.size_of(kind), /* side_by_side= */ kind == MapSet::channel);
 }
 
-/// The totals of the responses; empty where there are none.
+/// The totals of the responses; empty if there are none.
 template <class Formulas, class T>
 class Responses {
  public:
@@ -104,7 +104,7 @@ class Responses {
       });
     }
   }
-  /// For kernels.
+  /// The address, for kernels.
   [[nodiscard]] const double* data() const { return totals_.data(); }
 
  private:

@@ -3,9 +3,9 @@
 #include "core/cuda/row_teams.h"
 #include "ops/map_norm/cuda/maps.h"
 
-// The sums over maps that the gradients of their numbers are made of, and for tanh dx. Two walks: runs, where a map is
-// one run of memory and has a team of threads, and columns (channels_last), where neighbouring lanes have neighbouring
-// maps and the warps share their pixels.
+// The sums over maps for the gradients of their numbers, and dx for tanh. Two walks: in runs, a map is one run of
+// memory and has a team of threads; in columns (channels_last), neighbouring lanes have neighbouring maps and the warps
+// share their pixels.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -23,7 +23,7 @@ class TermSums {
       move();
     }
   }
-  /// Called after the last add().
+  /// Must be called after the last add().
   NORMA_DEVICE void move() {
     NORMA_UNROLL
     for (int k = 0; k < count; ++k) {
@@ -52,7 +52,7 @@ struct MapSumsArrays {
   S* dx;
 };
 
-/// Adds the terms of the elements from i on, and writes dx where there is one.
+/// Adds the terms of the elements from i on, and writes dx if there is one.
 template <class F, int width, class S, class N, class Sums>
 NORMA_DEVICE void add_terms(bool relu, const MapSumsArrays<S>& a, int64_t i, const N& numbers, Sums& sums) {
   using T = compute_t<S>;
@@ -92,7 +92,7 @@ NORMA_KERNEL void sums_of_runs(MapShape shape, bool relu, int lanes, MapSumsArra
   });
 }
 
-/// The pixels of an image that a block takes, and how many such chunks an image has.
+/// The pixels of an image that a block takes, and the number of such chunks in an image.
 struct MapChunks {
   int64_t pixels;
   int64_t count;
@@ -108,7 +108,7 @@ struct MapChunks {
   }
 };
 
-/// partial: (chunks, sums, maps). A block has 32 neighbouring channels of one chunk; its shared memory a number for
+/// partial: (chunks, sums, maps). A block has 32 neighbouring channels of one chunk. Its shared memory has a number for
 /// each thread and sum.
 template <class F, class S>
 NORMA_KERNEL void sums_of_columns(MapShape shape, bool relu, MapChunks chunks, MapSumsArrays<S> a, double* partial) {

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <utility>
 
-// Matrix products on CUDA through cuBLASLt. It thinks in columns: our row-major c = a b is its c' = b' a'.
+// Matrix products on CUDA through cuBLASLt. It is column-major: our row-major c = a b is its c' = b' a'.
 
 namespace norma::kernels {
 
@@ -65,7 +65,7 @@ cudaDataType_t data_type(DType dtype) {
   }
 }
 
-/// 16-bit numbers are added up in float32; float32 keeps its digits unless they may go.
+/// 16-bit numbers are added up in float32. float32 keeps its digits unless TF32 is allowed.
 cublasComputeType_t compute_type(DType dtype, bool tf32) {
   switch (dtype) {
     case DType::float64: return CUBLAS_COMPUTE_64F;
@@ -74,10 +74,10 @@ cublasComputeType_t compute_type(DType dtype, bool tf32) {
   }
 }
 
-/// A matrix as cuBLASLt sees it: columns of memory, or the transpose of such.
+/// A matrix for cuBLASLt: columns of memory, or the transpose of such a matrix.
 class Matrix {
  public:
-  /// Ours has rows · columns numbers with these strides, one of which is 1.
+  /// Our matrix has rows · columns numbers with these strides, one of which is 1.
   Matrix(DType dtype, int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride, int64_t batch,
          int64_t batch_stride)
       : transposed_(!(column_stride == 1 && row_stride >= columns)) {
@@ -108,7 +108,7 @@ class Matrix {
 /// One product with its descriptions.
 class Product {
  public:
-  /// `bias`: in the epilogue; null for none.
+  /// `bias` goes into the epilogue; null for none.
   Product(const MatmulCase& c, const void* bias, bool tf32)
       : a_(c.dtype, c.m, c.k, c.a_row, c.a_column, c.batch, c.a_batch),
         b_(c.dtype, c.k, c.n, c.b_row, c.b_column, c.batch, c.b_batch),
@@ -181,7 +181,7 @@ class Product {
   Operation operation_;
 };
 
-/// What the choice of a way depends on.
+/// The key of the choice of a way.
 struct WayCase {
   MatmulCase product;
   bool bias = false;
@@ -191,10 +191,10 @@ struct WayCase {
   friend auto operator<=>(const WayCase&, const WayCase&) = default;
 };
 
-/// The most that a product may want: what NVIDIA recommends for its larger GPUs.
+/// The most workspace that a product may want: NVIDIA's recommendation for its larger GPUs.
 constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;
 
-/// Kept for the next product of the same case.
+/// The way of a case. It is kept for the next product of the same case.
 cublasLtMatmulHeuristicResult_t way_of(const WayCase& wanted, const Product& product) {
   static std::mutex mutex;
   static std::map<WayCase, cublasLtMatmulHeuristicResult_t> ways;
@@ -206,7 +206,7 @@ cublasLtMatmulHeuristicResult_t way_of(const WayCase& wanted, const Product& pro
   return ways.emplace(wanted, product.best(static_cast<uint32_t>(wanted.alignment), kWorkspaceBytes)).first->second;
 }
 
-/// c = bias in every row, 0 without.
+/// c = bias in every row, or 0 without a bias.
 void fill_rows(const MatmulCase& product, const void* bias, void* c) {
   const Sizes sizes = {product.batch, product.m, product.n};
   const Strides strides = {product.c_batch, product.c_row, 1};
@@ -222,9 +222,9 @@ bool supports(const MatmulCase& /* product */) {
   return true;
 }
 
-/// A product whose batch cuBLASLt takes.
+/// A product whose batch is small enough for cuBLASLt.
 void multiply_piece(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c) {
-  // cuBLASLt's epilogue has no bias for float64 and for vectors, and it has no products of nothing.
+  // cuBLASLt's epilogue has no bias for float64 and for vectors, and it has no products over 0 numbers.
   const bool narrow = product.dtype == DType::float64 || product.n == 1 || product.k == 1;
   const bool bias_first = product.k == 0 || (bias != nullptr && narrow);
   if (bias_first) {
@@ -243,7 +243,7 @@ void multiply_piece(const MatmulCase& product, const void* a, const void* b, con
 }
 
 void multiply(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* /* keep */) {
-  constexpr int64_t kMostBatches = 65535;  // what a grid has in one direction
+  constexpr int64_t kMostBatches = 65535;  // the limit of a grid in one direction
   const auto bytes = static_cast<int64_t>(size_of(product.dtype));
   for (int64_t first = 0; first < product.batch; first += kMostBatches) {
     MatmulCase piece = product;

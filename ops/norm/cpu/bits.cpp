@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-// One bit per element: whether relu has let it pass.
+// One bit per element tells whether relu has let it pass.
 
 namespace norma::kernels::cpu {
 

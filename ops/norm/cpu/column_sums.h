@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// Sums over a few rows at a time, column by column: the sums are loaded and stored once for all of them. The rows after
-// them are fetched meanwhile: where a tile is a part of each row, the hardware does not foresee them.
+// Sums over a few rows at a time, column by column: the sums are loaded and stored once for all of them. The next rows
+// are prefetched meanwhile, since the hardware does not foresee them where a tile is a part of each row.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
@@ -36,7 +36,7 @@ HWY_INLINE void add_shifted_rows(int64_t width, const S* x, int64_t stride, cons
   });
 }
 
-/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows. dy: what dz was made of, or dz itself.
+/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows. dy: the array from which dz was made, or dz.
 template <int rows, class D, class S, class T>
 HWY_INLINE void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x, int64_t stride,
                          const T* mean, const T* mean_low, const T* rstd, T* first, T* second) {
@@ -58,9 +58,9 @@ HWY_INLINE void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S*
   });
 }
 
-/// The same with g = dz * weight in place of dz, one weight for each row, and the gradients of these weights:
-/// dweight[row] += sum of dz * xhat, dbias[row] += sum of dz. weight and both gradients may be null. `ahead`: how many
-/// rows on is what is fetched.
+/// As above with g = dz * weight in place of dz, one weight for each row, and the gradients of these weights:
+/// dweight[row] += sum of dz * xhat, dbias[row] += sum of dz. weight and both gradients may be null. It prefetches the
+/// row that lies `ahead` rows further on.
 template <int rows, int ahead, class D, class S, class T>
 HWY_INLINE void add_weighted_rows_at_once(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x,
                                           int64_t stride, const T* weight, const T* mean, const T* mean_low,
@@ -106,7 +106,7 @@ HWY_INLINE void add_weighted_rows(int64_t width, const D* dz, int64_t dz_stride,
         weight == nullptr ? nullptr : weight + row, mean, mean_low, rstd, first, second,
         dweight == nullptr ? nullptr : dweight + row, dbias == nullptr ? nullptr : dbias + row);
   };
-  // The sums of four rows fill the 16 registers of AVX2, so that the rest goes through the stack. Short rows lose more
+  // The sums of four rows fill the 16 registers of AVX2, so the rest goes through the stack. Short rows would lose more
   // by beginning twice.
   if constexpr (rows == 4 && kRegisterLanes<T> < kLanes<T>) {
     if (width >= 8 * kLanes<T>) {

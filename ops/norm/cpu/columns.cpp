@@ -8,28 +8,28 @@
 
 #include <numeric>
 
-// Columns: sets lie side by side (batch norm and instance norm in channels_last, layer norm 2d in NCHW), and with them
-// sets of a few neighbouring columns each (group norm in channels_last, batch norm of small images in NCHW). A wide row
-// of columns is the unit of work; every column has its own sums.
+// Columns: sets lie side by side (batch norm and instance norm in channels_last, layer norm 2d in NCHW), or each set is
+// a few neighbouring columns (group norm in channels_last, batch norm of small images in NCHW). A wide row of columns
+// is the unit of work; every column has its own sums.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// Columns a wide row should have.
+/// The fewest columns of a wide row.
 constexpr int64_t kMinWidth = 128;
-/// Columns a row may have before it is cut, so that rows of sums stay in L1; and those of a cut tile.
+/// The most columns of a row before it is cut, so that rows of sums stay in L1, and the most of a cut tile.
 constexpr int64_t kMaxWidth = 2048;
 constexpr int64_t kMaxColumns = 1024;
 constexpr int64_t kMinColumns = 64;
-/// Rows a chunk should have: each has sums and constants of its own. Fewer where that would leave less than kFewChunks.
+/// Rows of a chunk, which has sums and constants of its own. It has fewer if there were less than kFewChunks otherwise.
 constexpr int64_t kChunkRows = 64;
 constexpr int64_t kFewChunks = 32;
-/// Rows that a pivot is taken from.
+/// Rows from which a pivot is taken.
 constexpr int64_t kPivotRows = 8;
 
-/// Forward, as one thread does it.
+/// The forward pass of one thread.
 template <class S, class T = compute_t<S>>
 class ColumnsForward {
  public:
@@ -64,21 +64,21 @@ class ColumnsForward {
     }
   }
 
-  /// The sums of d and d² of each set over some rows: sum and squares.
+  /// Puts the sums of d and d² of each set over some rows into `sum` and `squares`.
   void sums_of(const ColumnTile& tile, int64_t begin, int64_t end, const T* pivots, double* sum, double* squares) {
     add_up(tile, begin, end, pivots);
     tile.sum_sets<T>(sum_, nullptr, sum);
     tile.sum_sets<T>(squares_, nullptr, squares);
   }
 
-  /// y of some rows.
+  /// Writes y of some rows.
   void apply(const ColumnTile& tile, int64_t begin, int64_t end) {
     prepare(tile);
     for_each_row_from_the_end(tile, begin, end, sizeof(S), [&](int64_t row) { apply_row(tile, row); });
   }
 
  private:
-  /// Into sum_ and squares_, one number per column.
+  /// Adds up sums in sum_ and squares_, one number per column.
   void add_up(const ColumnTile& tile, int64_t begin, int64_t end, const T* pivots) {
     prepared_ = {};
     tile.spread(pivot_, [&](int64_t set) { return pivots[set]; });
@@ -103,7 +103,7 @@ class ColumnsForward {
     tile.fold(squares_);
   }
 
-  /// Mean, mean_low, scale and shift of each column: in pivot_, first_, scale_ and shift_.
+  /// Computes mean, mean_low, scale and shift of each column, in pivot_, first_, scale_ and shift_.
   void prepare(const ColumnTile& tile) {
     if (tile.is(prepared_)) {
       return;
@@ -153,8 +153,8 @@ class ColumnsForward {
   const ForwardArrays<S>& arrays_;
   Along along_;
   StreamingStore out_;
-  int64_t weights_ = 0;  ///< where those of the tile's outer index begin
-  ColumnTile prepared_;  ///< whose numbers stand in the rows below
+  int64_t weights_ = 0;  ///< where the weights of the tile's outer index begin
+  ColumnTile prepared_;  ///< the tile whose numbers stand in the rows below
   T* pivot_;
   T* first_;
   T* second_;
@@ -165,7 +165,7 @@ class ColumnsForward {
   T* z_ = nullptr;
 };
 
-/// One tile after the other.
+/// Takes one tile after the other.
 template <class S>
 void forward_by_tiles(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
   using T = compute_t<S>;
@@ -204,14 +204,14 @@ void forward_by_tiles(const NormProblem& problem, const ForwardArrays<S>& arrays
   });
 }
 
-/// All tiles at once, chunk by chunk.
+/// Takes all tiles at once, chunk by chunk.
 template <class S>
 void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
   using T = compute_t<S>;
   const int64_t sets = problem.shape.sets();
   const int64_t pieces = tiling.tasks() * tiling.chunks;
   const int64_t grain = ceil_div(kPointwiseGrain, std::max<int64_t>(1, problem.shape.numel() / pieces));
-  // Tiles of one chunk are neighbours in memory: they come one after the other.
+  // Tiles of one chunk are neighbours in memory, so they come one after the other.
   const auto piece = [&](int64_t i, auto&& f) {
     const int64_t chunk = i / tiling.tiles % tiling.chunks;
     const ColumnTile tile = tiling.tile(i / (tiling.tiles * tiling.chunks), i % tiling.tiles);
@@ -220,7 +220,7 @@ void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& array
   if (!problem.fixed_stats) {
     Scratch shared;
     T* pivots = shared.take<T>(sets);
-    double* chunks = shared.take<double>(2 * sets * tiling.chunks);  // for each: sums of all sets, their squares
+    double* chunks = shared.take<double>(2 * sets * tiling.chunks);  // each has the sums of all sets, then squares
     double* total = shared.take<double>(2 * sets);
     {
       ColumnsForward<S> columns(problem, arrays, tiling, shared);
@@ -283,8 +283,8 @@ ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t e
   constexpr int64_t kChunkBytes = 384 * 1024;
   sets_per_tile = shape.kept;
   if (shape.kept * shape.reduce_inner > kMaxWidth) {
-    // A tile has as many columns as fit in the cache; backward, which reads two arrays, may fill it twice as far, since
-    // short pieces of rows cost more. Where each column is a set the number is a multiple of 32, a few vectors. Else
+    // A tile has as many columns as fit in the cache. Backward reads two arrays but may fill it twice as far, since
+    // short pieces of rows cost more. Where each column is a set, the number is a multiple of 32, a few vectors. Else
     // the elements of a tile are a multiple of 8, so that its bits begin with a byte.
     const int64_t column_bytes = shape.reduce_outer * element_bytes;
     const int64_t wanted = std::clamp(kCacheBytes / column_bytes, kMinColumns, kMaxColumns);

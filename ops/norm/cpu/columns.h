@@ -10,7 +10,7 @@
 #include "ops/norm/cpu/run_loops.h"
 #include "ops/norm/cpu/walks.h"
 
-// What forward and backward of the columns share: how memory is cut, and rows of numbers, one per column.
+// Forward and backward of the columns share the way memory is cut, and rows of numbers, one per column.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
@@ -34,7 +34,7 @@ struct ColumnTile {
   int64_t stride = 0;       ///< from row to row
   int64_t weight_rows = 1;  ///< for Along::both: wide rows after which the weights are the same again
 
-  /// Where the weights of a row begin, from those of the tile's first element on, for Along::both.
+  /// The offset of a row's weights from those of the tile's first element, for Along::both.
   [[nodiscard]] int64_t weights_of(int64_t row) const { return row % weight_rows * stride; }
   [[nodiscard]] int64_t width_of(int64_t row) const { return row + 1 < rows ? width : last_width; }
   /// Elements of one set in the rows before `end`.
@@ -42,7 +42,7 @@ struct ColumnTile {
     return (end * copies - (end == rows ? (width - last_width) / columns : 0)) * neighbours;
   }
 
-  /// Whether `other` is the same tile of the same problem.
+  /// True iff `other` is the same tile of the same problem.
   [[nodiscard]] bool is(const ColumnTile& other) const {
     return rows == other.rows && outer == other.outer && number == other.number;
   }
@@ -96,14 +96,14 @@ struct ColumnTile {
   }
 };
 
-/// How weight and bias vary inside a tile.
+/// The axes of a tile along which weight and bias vary.
 enum class Along { none, columns, rows, both };
 Along along_of(const AffineShape& affine);
 
-/// How a problem is cut into tiles and each tile into chunks of rows. Depends on the problem alone. A chunk has its own
-/// sums, which are added up in order.
+/// The cut of a problem into tiles, and of each tile into chunks of rows. It depends on the problem alone. A chunk has
+/// its own sums, which are added up in order.
 struct ColumnTiling {
-  /// `arrays`: how many arrays of x's size are read twice.
+  /// `arrays`: the number of arrays of x's size that are read twice.
   ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t element_bytes);
 
   [[nodiscard]] ColumnTile tile(int64_t outer, int64_t number) const;
@@ -113,7 +113,7 @@ struct ColumnTiling {
   [[nodiscard]] int64_t last_row(int64_t chunk, const ColumnTile& tile) const {
     return std::min((chunk + 1) * rows_per_chunk, tile.rows);
   }
-  /// True iff a thread should take a tile after the other, false iff all share the chunks of all tiles.
+  /// True iff a thread takes one tile after the other; false iff all threads share the chunks of all tiles.
   [[nodiscard]] bool tile_by_tile() const;
 
   NormShape shape;
@@ -137,7 +137,7 @@ void for_each_row_from_the_end(const ColumnTile& tile, int64_t begin, int64_t en
   });
 }
 
-/// Where weight and bias of one outer index begin.
+/// The offset at which weight and bias of one outer index begin.
 inline int64_t affine_offset(const AffineShape& affine, int64_t outer) {
   return affine.present ? (outer % affine.outer_period) * affine.per_outer() : 0;
 }
@@ -160,7 +160,7 @@ void for_each_column_weight(const AffineShape& affine, const ColumnTile& tile, F
   }
 }
 
-/// A row with the weight of each column, for Along::columns.
+/// Fills a row with the weight of each column, for Along::columns.
 template <class T>
 void gather_columns(const AffineShape& affine, const ColumnTile& tile, const T* weight, T* to) {
   const T* base = weight + affine_offset(affine, tile.outer);
@@ -168,8 +168,8 @@ void gather_columns(const AffineShape& affine, const ColumnTile& tile, const T* 
   tile.repeat(to);
 }
 
-/// Rows that are added up in T before they are moved to double: fewer where there are few at all, as their errors
-/// do not average out.
+/// The number of rows that are added up in T before they are moved to double. It is small where there are few rows, as
+/// their errors do not average out.
 inline int64_t rows_in_t(const ColumnTile& tile) {
   return tile.rows <= 32 ? 4 : 64;
 }

@@ -16,7 +16,7 @@ namespace {
 /// Rows whose dz stands in L1 between two loops.
 constexpr int64_t kStagedRows = 4;
 
-/// Backward of columns, as one thread does it: the sums over rows of a tile, and then its dx.
+/// The backward pass of columns in one thread: the sums over rows of a tile, and then its dx.
 template <class S, class T = compute_t<S>>
 class ColumnsBackward {
  public:
@@ -41,7 +41,7 @@ class ColumnsBackward {
     }
   }
 
-  /// Loads what a tile needs for sums.
+  /// Loads the constants that the sums of a tile need.
   void begin_tile(const ColumnTile& tile) {
     weights_ =
         affine_offset(problem_.affine, tile.outer) + (along_ == Along::both ? tile.first_kept * tile.neighbours : 0);
@@ -60,7 +60,7 @@ class ColumnsBackward {
     }
   }
 
-  /// The sums of dz and dz * xhat over some rows for each column: at sum() and sum_xhat().
+  /// Adds up dz and dz * xhat over some rows for each column, at sum() and sum_xhat().
   void add_up(const ColumnTile& tile, int64_t begin, int64_t end) {
     clear_sums(tile);
     for_each_block(tile, begin, end, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
@@ -72,8 +72,8 @@ class ColumnsBackward {
     tile.fold(sum_xhat_);
   }
 
-  /// The same of g = dz * weight over all rows, for weights that vary from row to row. Adds to their gradients, which
-  /// begin at dweight and dbias unless those are null.
+  /// Adds up the same with g = dz * weight over all rows, for weights that vary from row to row. Adds to their
+  /// gradients, which begin at dweight and dbias unless those are null.
   void add_up_weighted(const ColumnTile& tile, double* dweight, double* dbias) {
     clear_sums(tile);
     const int64_t at = weights_;
@@ -102,7 +102,7 @@ class ColumnsBackward {
   [[nodiscard]] double* sum() { return sum_; }
   [[nodiscard]] double* sum_xhat() { return sum_xhat_; }
 
-  /// From the columns' sums over all rows: the constants of dx.
+  /// Computes the constants of dx from the columns' sums over all rows.
   void set_constants(const ColumnTile& tile, const double* sum, const double* sum_xhat) {
     const bool weighted = along_ == Along::columns && arrays_.weight != nullptr;
     tile.sum_sets(sum, weighted ? weight_ : nullptr, set_sum_);
@@ -129,7 +129,7 @@ class ColumnsBackward {
     });
   }
 
-  /// dx and dresidual of some rows.
+  /// Writes dx and dresidual of some rows.
   void write(const ColumnTile& tile, int64_t begin, int64_t end) {
     for_each_row_from_the_end(tile, begin, end, sizeof(S), [&](int64_t row) {
       if (!staged_) {
@@ -158,7 +158,7 @@ class ColumnsBackward {
     std::fill_n(sum_xhat_, tile.width, 0.0);
   }
 
-  /// Calls f(row, how many rows, dz, its stride) for blocks of four rows or one, and moves the sums to double in time.
+  /// Calls f(row, rows, dz, its stride) for blocks of four rows or one, and moves the sums to double in time.
   template <class F>
   void for_each_block(const ColumnTile& tile, int64_t begin, int64_t end, F&& f) {
     const auto block = [&](int64_t row, auto rows) {
@@ -185,7 +185,7 @@ class ColumnsBackward {
     }
   }
 
-  /// One row of weights that vary along it too.
+  /// Adds one row of weights that also vary along it.
   template <class D>
   void add_both(int64_t width, const D* dz, const S* x, const T* weight, double* dweight, double* dbias) {
     const auto run = [&](auto w) {
@@ -206,7 +206,7 @@ class ColumnsBackward {
     }
   }
 
-  /// dz of a row, where it is not dy.
+  /// Computes dz of a row, where it is not dy.
   [[gnu::noinline]] void stage(const ColumnTile& tile, int64_t row, T* dz) const {
     const int64_t width = tile.width_of(row);
     const int64_t at = tile.offset + row * tile.stride;
@@ -260,7 +260,7 @@ class ColumnsBackward {
   Along along_;
   StreamingStore out_;
   bool staged_;
-  int64_t weights_ = 0;  ///< that of the tile's first element, for weights that vary from row to row
+  int64_t weights_ = 0;  ///< the tile's first weight, for weights that vary from row to row
   T* mean_;
   T* mean_low_;
   T* rstd_;
@@ -270,7 +270,7 @@ class ColumnsBackward {
   T* by_xhat_;
   T* shift_;
   T* weight_;  ///< of each column for Along::columns; 1 where there is none
-  T* bias_;    ///< likewise; 0
+  T* bias_;    ///< of each column for Along::columns; 0 where there is none
   T* first_;
   T* second_;
   double* sum_;
@@ -285,8 +285,8 @@ bool varies_from_row_to_row(const AffineShape& affine) {
   return along == Along::rows || along == Along::both;
 }
 
-/// Which part of the weight gradients a tile adds to. Tiles whose weights are theirs alone share a part; a part serves
-/// several outer indices.
+/// The part of the weight gradients that a tile adds to. Tiles whose weights are theirs alone share a part; a part
+/// serves several outer indices.
 struct WeightParts {
   WeightParts(const NormProblem& problem, const ColumnTiling& tiling)
       : own_weights(problem.affine.kept > 1),
@@ -307,7 +307,7 @@ struct WeightParts {
   int64_t parts;
 };
 
-/// One tile after the other.
+/// Takes one tile after the other.
 template <class S>
 void backward_by_tiles(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
@@ -362,7 +362,7 @@ void backward_by_tiles(const NormProblem& problem, const BackwardArrays<S>& arra
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-/// All tiles at once, chunk by chunk.
+/// Takes all tiles at once, chunk by chunk.
 template <class S>
 void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
@@ -370,14 +370,14 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
   const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
   const int64_t pieces = tiling.tasks() * tiling.chunks;
   const int64_t grain = ceil_div(kPointwiseGrain, std::max<int64_t>(1, shape.numel() / pieces));
-  // Tiles of one chunk are neighbours in memory: they come one after the other.
+  // Tiles of one chunk are neighbours in memory, so they come one after the other.
   const auto piece = [&](int64_t i, auto&& f) {
     const int64_t chunk = i / tiling.tiles % tiling.chunks;
     const ColumnTile tile = tiling.tile(i / (tiling.tiles * tiling.chunks), i % tiling.tiles);
     f(tile, chunk, tile.first_set * shape.reduce_inner);
   };
 
-  // For each chunk a row with the sums of dz of all columns, and one with those of dz * xhat.
+  // Each chunk has a row with the sums of dz of all columns, and one with those of dz * xhat.
   Scratch shared;
   double* totals = shared.zeros<double>(2 * all_columns);
   if (weights_wanted || !problem.fixed_stats) {

@@ -18,9 +18,9 @@ constexpr int64_t kMaxBatch = 16;
 /// Rows whose weight gradients are added up in T before they are moved to double.
 constexpr int64_t kRowsInT = 512;
 
-/// Rows that are worked on together: their constants are computed side by side, and a second pass finds them in L1.
+/// Rows worked on together: their constants are computed side by side, and a second pass finds them in L1.
 int64_t batch_of(int64_t count, int64_t row_bytes) {
-  constexpr int64_t kBytes = 12 * 1024;  // and as many of the next rows, fetched meanwhile, and of the result
+  constexpr int64_t kBytes = 12 * 1024;  // as much again for the next rows, fetched meanwhile, and for the result
   return std::clamp<int64_t>(kBytes / (count * row_bytes) / 4 * 4, 4, kMaxBatch);
 }
 
@@ -143,7 +143,7 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
   }
 }
 
-/// Rows of one part of the weight gradients.
+/// The rows of one part of the weight gradients.
 template <class S, class T = compute_t<S>>
 class RowsBackward {
  public:
@@ -180,7 +180,7 @@ class RowsBackward {
     }
   }
 
-  /// Adds what has been summed in T to sums in double, and clears it.
+  /// Adds the sums in T to sums in double, and clears them.
   void move_to_double(double* dweight, double* dbias) {
     for (int64_t i = 0; weights_wanted_ && i < problem_.affine.numel(); ++i) {
       dweight[i] += dweight_[i];
@@ -191,7 +191,7 @@ class RowsBackward {
   }
 
  private:
-  /// dz of a row, also into dresidual.
+  /// Computes dz of a row, also into dresidual.
   [[gnu::noinline]] void stage(int64_t set, T* dz) const {
     const int64_t offset = set * count_;
     if (arrays_.bits != nullptr) {
@@ -233,14 +233,14 @@ class RowsBackward {
     write(first, rows, dz, constants);
   }
 
-  /// dx, and the gradients of the weights.
+  /// Writes dx and adds to the gradients of the weights.
   template <class D>
   [[gnu::noinline]] void write(int64_t first, int64_t rows, const D* dz, const RowConstants<T>* constants) {
     const AffineShape& affine = problem_.affine;
     const S* x = arrays_.x + first * count_;
     S* dx = arrays_.dx == nullptr ? nullptr : arrays_.dx + first * count_;
-    // One loop makes dx and the gradients of the weights, which share xhat = (x - mean) * rstd. Where dx has another
-    // xhat (Centring::deviation) or none (fixed stats), it takes a loop of its own.
+    // One loop makes dx and the gradients of the weights, which share xhat = (x - mean) * rstd. If dx has another xhat
+    // (Centring::deviation) or none (fixed stats), it takes a loop of its own.
     const bool dx_apart = dx != nullptr && (arrays_.centre != nullptr || problem_.fixed_stats);
     S* dx_together = dx_apart ? nullptr : dx;
     int64_t row = 0;
@@ -276,7 +276,7 @@ class RowsBackward {
   StreamingStore out_;
   int64_t count_;
   bool staged_;
-  bool in_place_;  ///< dz is made where dresidual is wanted
+  bool in_place_;  ///< dz is made in the memory of dresidual
   bool weights_wanted_;
   T* dweight_ = nullptr;
   T* dbias_ = nullptr;

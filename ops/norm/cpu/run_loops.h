@@ -24,8 +24,7 @@ using namespace simd::HWY_NAMESPACE;
 /// Vectors that one chain of sums in T may take before it is moved to double.
 inline constexpr int64_t kChain = 32;
 
-/// (x - mean) - mean_low. 16 bits have no digits for which mean_low would matter: there it is neither loaded nor
-/// subtracted.
+/// (x - mean) - mean_low. 16 bits are too few for mean_low to matter: there it is neither loaded nor subtracted.
 template <class S, class Mean, class MeanLow, class Part>
 HWY_INLINE Lanes<compute_t<S>> difference(const S* x, int64_t i, Part part, Mean mean, MeanLow mean_low) {
   if constexpr (sizeof(S) == 2) {
@@ -45,7 +44,7 @@ struct FetchNothing {
   HWY_INLINE void operator()(int64_t) const {}
 };
 
-/// y = ((x - mean) - mean_low) * scale + shift. `out`: how y is stored.
+/// y = ((x - mean) - mean_low) * scale + shift. `out` stores y.
 template <class S, class O, class Mean, class MeanLow, class Scale, class Shift, class Out, class Next = FetchNothing>
 inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_low, Scale scale, Shift shift,
                       const Out& out, Next next = {}) {
@@ -55,8 +54,8 @@ inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_l
   });
 }
 
-/// dx = dz * by_dz + ((x - mean) - mean_low) * rstd * by_xhat + shift, or only the first term where the statistics are
-/// fixed. (rstd and by_xhat apart are of the size of dx. Their product need not fit T.)
+/// dx = dz * by_dz + ((x - mean) - mean_low) * rstd * by_xhat + shift, or only the first term if the statistics are
+/// fixed. (rstd and by_xhat one by one have the size of dx; their product need not fit T.)
 template <class D, class S, class Mean, class MeanLow, class Rstd, class ByDz, class ByXhat, class Shift>
 inline void input_gradient_run(bool fixed_stats, int64_t count, const D* dz, const S* x, S* dx, Mean mean,
                                MeanLow mean_low, Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift,
@@ -73,7 +72,7 @@ inline void input_gradient_run(bool fixed_stats, int64_t count, const D* dz, con
   });
 }
 
-/// What a vector of elements adds to two sums: `first` to one, left * right to the other.
+/// A vector of elements adds `first` to one sum, and left * right to another.
 template <class T>
 struct Addends {
   Lanes<T> first;
@@ -163,7 +162,7 @@ inline T mean_of_first(int64_t count, const S* x) {
 
 namespace detail {
 
-/// `count` <= 16 bits from bit number `at` on, and no byte behind them.
+/// Loads `count` <= 16 bits from bit number `at` on, and touches no byte behind them.
 inline uint32_t load_bits(const uint8_t* bits, int64_t at, int count) {
   const uint8_t* from = bits + at / 8;
   const auto shift = static_cast<int>(at % 8);
@@ -179,7 +178,7 @@ inline uint32_t load_bits(const uint8_t* bits, int64_t at, int count) {
   return word >> shift;
 }
 
-/// bits i, i + 1, … of a run: whether no lane of `negative` is set.
+/// Stores bits i, i + 1, … of a run: 1 where the lane of `negative` is not set.
 template <class T, class Part>
 HWY_INLINE void store_bits(uint8_t* bits, int64_t i, const Mask<T>& negative, Part part) {
   const uint32_t word = ~bits_of<T>(negative);
@@ -237,8 +236,8 @@ inline void add_run(int64_t count, const S* from, T* to) {
                     [&](int64_t i, auto part) { store(to + i, load(to + i, part) + load(from + i, part), part); });
 }
 
-/// y = f(z + residual) with z = ((x - mean) - mean_low) * scale + shift. `scratch`: room for z. `bits`, if not null, is
-/// where the bits of the run begin.
+/// y = f(z + residual) with z = ((x - mean) - mean_low) * scale + shift. `scratch`: room for z. The bits of the run
+/// begin at `bits`, if it is not null.
 template <class S, class Mean, class MeanLow, class Scale, class Shift, class Next = FetchNothing,
           class T = compute_t<S>>
 inline void activate_run(Activation activation, int64_t count, const S* x, const S* residual, S* y, uint8_t* bits,
@@ -298,7 +297,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
   for_each_lanes<T>(count, [&](int64_t i, auto part) { store(dz + i, load(dy + i, part) * load(dz + i, part), part); });
 }
 
-/// dz = bit ? dy : 0. `at`: the first bit.
+/// dz = bit ? dy : 0, from bit number `at` on.
 template <class S, class T = compute_t<S>>
 void masked_run(int64_t count, const uint8_t* bits, int64_t at, const S* dy, T* dz) {
   for_each_lanes<T>(count, [&](int64_t i, auto part) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-// What batch norms do with one number per channel: few, and so in plain loops.
+// Batch norms handle one number per channel here. They are few, so the loops are plain.
 
 namespace norma::kernels::cpu {
 

@@ -7,19 +7,19 @@
 #include "ops/norm/cpu/weight_gradients.h"
 
 // Runs: a set is one or several runs of memory with one weight each (group norm, instance norm and batch norm in NCHW,
-// and whatever has no weights). Neighbouring sets are walked together, twice, while they stay in the cache.
+// and all norms without weights). Neighbouring sets are walked together, twice, while they stay in the cache.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// Elements whose dz, or whose z before the activation, stand in L1 between two loops.
+/// The number of elements whose dz, or z before the activation, stand in L1 between two loops.
 constexpr int64_t kPiece = 2048;
-/// Sets whose constants are computed side by side.
+/// The number of sets whose constants are computed side by side.
 constexpr int64_t kMaxSets = 256;
 
-/// Where the runs are: run r of set (outer o, kept k) begins at o * outer_stride + k * kept_stride + r * run_stride,
+/// The places of runs: run r of set (outer o, kept k) begins at o * outer_stride + k * kept_stride + r * run_stride,
 /// and its weight is number (o % period) * outer_weights + k * kept_weights + (r % run_period) * run_weights.
 struct Runs {
   explicit Runs(const NormProblem& problem) {
@@ -56,7 +56,7 @@ struct Runs {
     own_weights = kept_weights > 0;
   }
 
-  /// What belongs to an outer index: its first element, set and weight.
+  /// The first element, set and weight of an outer index.
   struct Outer {
     int64_t element;
     int64_t set;
@@ -75,12 +75,12 @@ struct Runs {
     const int64_t all = runs * (last - first);
     for_each_by_blocks(first, last, all, f);
   }
-  /// The same, the last block first, as the end of a tile was in the cache last; inside a block in the order of memory.
+  /// As for_each(), but the last block first, since the cache had the end of a tile last; in memory order within it.
   template <class F>
   void for_each_from_the_end(int64_t first, int64_t last, int64_t element_bytes, F&& f) const {
     for_each_by_blocks(first, last, std::max<int64_t>(1, kBackwardsBytes / (length * element_bytes)), f);
   }
-  /// The last block of about `block` runs first, those of a block in the order of memory.
+  /// As for_each(), by blocks of about `block` runs, the last block first; in the order of memory within a block.
   template <class F>
   void for_each_by_blocks(int64_t first, int64_t last, int64_t block, F&& f) const {
     const int64_t sets = last - first;
@@ -111,10 +111,10 @@ struct Runs {
   int64_t run_period = 1;
   int64_t run_weights = 0;
   bool set_by_set = false;
-  bool own_weights = false;  ///< those of a set are not those of its neighbours along `kept`
+  bool own_weights = false;  ///< neighbouring sets along `kept` do not share weights
 };
 
-/// Sets that are walked together: as many as stay in the cache.
+/// The number of sets walked together: as many as stay in the cache.
 int64_t sets_per_tile(const Runs& runs, int64_t element_bytes) {
   const int64_t set_bytes = runs.runs * runs.length * element_bytes;
   return std::min({std::max<int64_t>(1, kCacheBytes / set_bytes), kMaxSets, runs.kept});
@@ -150,7 +150,7 @@ class RunsForward {
       pivot[i] = raw ? T(0) : mean_of_first(runs_.length, arrays_.x + runs_.offset(outer, first + i, 0));
     }
     const auto add_up = [&] {
-      if (runs_.set_by_set) {  // the runs of a set are one
+      if (runs_.set_by_set) {  // the runs of a set join into one
         for (int64_t i = 0; i < sets; ++i) {
           const Pair<double> of_set =
               shifted_sums(runs_.runs * runs_.length, arrays_.x + runs_.offset(outer, first + i, 0), pivot[i]);
@@ -216,7 +216,7 @@ class RunsBackward {
     weights_wanted_ = arrays.dweight != nullptr || arrays.dbias != nullptr;
   }
 
-  /// dweight and dbias: of the weights' gradients, or null.
+  /// dweight and dbias begin with the gradients of the weights, or are null.
   void tile(const Runs::Outer& outer, int64_t first, int64_t last, double* dweight, double* dbias) const {
     const int64_t sets = last - first;
     double sum[kMaxSets];
@@ -245,7 +245,7 @@ class RunsBackward {
   }
 
  private:
-  /// dz of a piece of a run, where it is not dy.
+  /// Computes dz of a piece of a run, where it is not dy.
   void stage(int64_t set, int64_t weight, int64_t at, int64_t count, T* dz) const {
     if (arrays_.bits != nullptr) {
       masked_run(count, arrays_.bits, at, arrays_.dy + at, dz);
@@ -294,7 +294,7 @@ class RunsBackward {
     return all;
   }
 
-  /// dx and dresidual of a run.
+  /// Writes dx and dresidual of a run.
   void write(const Runs::Outer& outer, int64_t k, int64_t r, const InputGradient<double>& gradient) const {
     const int64_t set = outer.set + k;
     const auto [mean, mean_low] = centre_of(arrays_, set);

@@ -63,8 +63,8 @@ inline void store_sets(const NormProblem& problem, const ForwardArrays<S>& array
   }
 }
 
-/// Moves the pivots that were far from the mean to the mean they led to; how many. A set's bits must not depend on its
-/// neighbours, so the others stay.
+/// Moves each pivot that was far from the mean to the mean it led to, and returns how many. The others stay, since a
+/// set's bits must not depend on its neighbours.
 template <class T>
 inline int64_t move_far_pivots(double count, int64_t sets, T* pivot, const double* sum, const double* squares) {
   int64_t far = 0;

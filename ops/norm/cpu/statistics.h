@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-// What the CPU's loops over statistics share.
+// The CPU's loops over statistics share these.
 
 namespace norma::kernels::cpu {
 
@@ -16,7 +16,7 @@ struct Pair {
   T second = {};
 };
 
-/// From the sums of d and d² with d = x - pivot.
+/// The moments of a set from its sums of d and d² with d = x - pivot.
 inline Moments moments_of(bool raw, double count, double pivot, double sum, double square_sum) {
   if (raw) {
     return {0, sum, square_sum};
@@ -35,9 +35,9 @@ inline Moments merge(bool raw, const Moments& a, double count_a, const Moments& 
   return {a.pivot, a.offset + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
 }
 
-/// Stores the statistics of a set whose squares have left the range of T, from its elements multiplied by a power of
-/// two, in double. Where an element is NaN or infinite: the mean is the plain one, infinite or NaN, and the variance
-/// NaN; without centring this does nothing and returns false.
+/// Stores the statistics of a set whose squares have left the range of T. Computes them in double from its elements
+/// multiplied by a power of two. If an element is NaN or infinite, the mean is the plain one, infinite or NaN, and the
+/// variance is NaN; without centring this then does nothing and returns false.
 template <class S>
 bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set);
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <span>
 
-// Statistics that are there to be compared with `stable`: welford, two_pass and compensated, as the textbooks write
-// them, in T. They take passes over x of their own, and are fixed for the walk that follows.
+// The statistics to compare `stable` with: welford, two_pass and compensated, as the textbooks write them, in T. They
+// take passes over x of their own, and are fixed for the walk that follows.
 
 namespace norma::kernels::cpu {
 
@@ -26,8 +26,8 @@ struct Bundle {
   int64_t run = 1;     ///< elements of one set in a run
   int64_t stride = 0;  ///< from run to run
 
-  /// Calls f(first element, how many) for rows of at most kWidth elements. Element i of a row belongs to set i, or,
-  /// when there is one set, to it.
+  /// Calls f(first element, how many) for rows of at most kWidth elements. Element i of a row belongs to set i, or to
+  /// the only set.
   template <class S, class F>
   void for_each_row(const S* x, F&& f) const {
     for (int64_t a = 0; a < runs; ++a) {
@@ -39,7 +39,7 @@ struct Bundle {
   }
 };
 
-/// Adds a value to a sum, and what that loses to rounding to another. Neumaier, "Rundungsfehleranalyse einiger
+/// Adds a value to one sum, and the rounding error of that to another. Neumaier, "Rundungsfehleranalyse einiger
 /// Verfahren zur Summation endlicher Summen", 1974.
 template <class T>
 inline void add_compensated(T& sum, T& lost, T value) {
@@ -61,7 +61,7 @@ struct CompensatedSum {
   }
 };
 
-/// A number as the sum of two, the second of which is what the first has lost to rounding.
+/// A number as the sum of two; the second holds what the first has lost to rounding.
 struct TwoDoubles {
   double high = 0;
   double low = 0;
@@ -125,7 +125,7 @@ void two_pass(const Bundle& bundle, const S* x, double count, std::span<Moments>
   }
 }
 
-/// The same with compensated sums, and the mean as high + low.
+/// As two_pass(), with compensated sums and the mean as high + low.
 template <class T, class S>
 void compensated(const Bundle& bundle, const S* x, double count, std::span<Moments> moments) {
   CompensatedSum<T> sum;

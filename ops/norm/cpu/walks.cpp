@@ -11,7 +11,7 @@ namespace cpu {
 namespace {
 
 bool can_write_bits(const NormProblem& problem) {
-  // Threads must not share a byte: what begins anywhere in the loops begins at a multiple of eight elements.
+  // Threads must not share a byte, so every place where a loop begins is a multiple of eight elements.
   const NormShape& shape = problem.shape;
   switch (problem.walk) {
     case Walk::rows: return shape.reduce_inner % 8 == 0;

@@ -6,19 +6,18 @@
 #include <algorithm>
 #include <cstdint>
 
-// The CPU kernels of the norms: what the walks have in common.
+// The CPU kernels of the norms, and what the walks share.
 
 namespace norma::kernels::cpu {
 
 /// Bytes a thread works on at a time so that a second pass finds most of them in its L2 cache.
 inline constexpr int64_t kCacheBytes = 384 * 1024;
 
-/// Bytes in which a second pass goes backwards. Inside them it goes forwards: the hardware does not foresee short runs
-/// that follow each other backwards.
+/// The size of the blocks that a second pass takes from the last to the first. Inside a block it goes forwards, since
+/// the hardware does not foresee short runs that follow each other backwards.
 inline constexpr int64_t kBackwardsBytes = 16 * 1024;
 
-/// Whether results are stored around the caches: large ones, of which little would still be there when the next op
-/// reads them.
+/// True iff results are stored around the caches: large ones, of which the next op would find little in them.
 inline bool streams(const NormProblem& problem, int64_t element_bytes) {
   constexpr int64_t kStreamedBytes = int64_t{4} << 20;  // ResNet-50's step gained 3 %, ConvNeXt-T's nothing
   return problem.shape.numel() * element_bytes >= kStreamedBytes;
@@ -32,7 +31,7 @@ void for_each_block_from_the_end(int64_t begin, int64_t end, int64_t block, F&& 
   }
 }
 
-/// Welford, two_pass and compensated take passes of their own; the walk that follows has the stats as fixed.
+/// Welford, two_pass and compensated take passes of their own; the walk that follows finds the stats fixed.
 inline bool is_textbook(const NormProblem& problem) {
   return !problem.fixed_stats && problem.centring != Centring::none &&
          (problem.statistics == Statistics::welford || problem.statistics == Statistics::two_pass ||
@@ -48,7 +47,7 @@ void runs_backward(DType dtype, const NormProblem& problem, const NormBackward& 
 void columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
 void columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
 
-// The others of NormKernels.
+// The other kernels of NormKernels.
 void positive_bits(DType dtype, int64_t count, const void* y, uint8_t* bits);
 void mask_by_bits(DType dtype, int64_t count, const uint8_t* bits, const void* dy, void* dz);
 void rstd_of(DType dtype, int64_t count, const double* var, double eps, void* rstd);

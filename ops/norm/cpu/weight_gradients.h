@@ -20,14 +20,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
-/// Their number must not depend on the number of threads.
+/// The number of parts must not depend on the number of threads.
 inline constexpr int64_t kMaxPartials = 64;
 
-/// dweight and dbias in parts: each fixed block of work adds to its own, and the parts are added in order at the end,
-/// so that the bits do not depend on the number of threads.
+/// dweight and dbias in parts: each fixed block of work adds to its own part, and the parts are added in order at the
+/// end, so that the bits do not depend on the number of threads.
 class WeightGradients {
  public:
-  /// `wanted`: false makes every function do nothing.
+  /// `wanted`: if false, every function does nothing.
   WeightGradients(Scratch& scratch, bool wanted, int64_t parts, int64_t size)
       : size_(size), parts_(parts), sums_(wanted ? scratch.zeros<double>(2 * parts * size) : nullptr) {}
 

@@ -6,7 +6,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// The constants of each set's dx.
+/// Computes the constants of each set's dx.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
     any_gradient_sums(NormProblem problem, BackwardArrays<S> arrays, InputGradient<T>* gradients) {
@@ -32,7 +32,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
   }
 }
 
-/// dx and dresidual of all elements.
+/// Writes dx and dresidual of all elements.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
     any_input_gradients(NormProblem problem, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
@@ -98,7 +98,7 @@ class WeightElements {
   int64_t period_a_;
 };
 
-/// The gradients of each weight, by a block.
+/// Writes the gradients of each weight, with one block for each.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProblem problem, BackwardArrays<S> arrays) {
   const BlockTeam team(shared_memory<double>());

@@ -85,7 +85,7 @@ NORMA_DEVICE Moments two_pass_moments(const NormProblem& problem, const S* x, in
   return {static_cast<double>(mean), 0, team.sum(static_cast<double>(squares))};
 }
 
-/// Neumaier, 1974: adds a value to a sum, and what that loses to rounding to another.
+/// Adds a value to one sum, and the rounding error of that to another (Neumaier, 1974).
 template <class T>
 NORMA_DEVICE void add_compensated(T& sum, T& lost, T value) {
   const T total = sum + value;
@@ -117,7 +117,7 @@ NORMA_DEVICE Moments compensated_moments(const NormProblem& problem, const S* x,
           team.sum(static_cast<double>(squares) + static_cast<double>(squares_lost))};
 }
 
-/// The stats of each set, by a block.
+/// Computes the stats of each set, with one block for each.
 template <class S>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem problem, ForwardArrays<S> arrays) {
   const BlockTeam team(shared_memory<double>());
@@ -143,7 +143,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem pr
   }
 }
 
-/// y of all elements, and their bits.
+/// Writes y of all elements, and their bits.
 template <class S>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem, ForwardArrays<S> arrays) {
   using T = compute_t<S>;
@@ -169,12 +169,12 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem
   }
 }
 
-/// Blocks for a loop over sets or weights with a block for each.
+/// The number of blocks for a loop that gives each set or weight a block.
 inline int64_t blocks_of_sets(int64_t sets) {
   return std::min(sets, int64_t{processors()} * (2048 / kAnyThreads) * 4);
 }
 
-/// Threads of such a block: no more than there are elements.
+/// The number of threads of such a block: no more than there are elements.
 inline int threads_of_set(int64_t elements) {
   return static_cast<int>(std::min<int64_t>(kAnyThreads, ceil_div(elements, kWarp) * kWarp));
 }

@@ -5,18 +5,17 @@
 
 // Columns: sets lie side by side (batch and instance norm in channels_last), or each is a few neighbouring columns
 // (group norm in channels_last), and weights do not vary from row to row. Threads stand along the columns, 16 bytes
-// each, and walk down the rows. Each chunk of rows has its own sums; they are added up in a fixed order by a second
-// kernel.
+// each, and walk down the rows. Each chunk of rows has its own sums; a second kernel adds them up in a fixed order.
 
 namespace norma::kernels::NORMA_BACKEND {
 
 inline constexpr int kColumnThreads = 256;
-/// Rows that a thread adds up in T before they go on in double.
+/// The number of rows that a thread adds up in T before it goes on in double.
 inline constexpr int64_t kRowsInT = 64;
-/// Rows that pivots are taken from, spread over all.
+/// The number of rows, spread over all, from which pivots are taken.
 inline constexpr int kPivotRows = 8;
 
-/// How the rows and columns of one outer index are given to blocks.
+/// The plan by which blocks share the rows and columns of one outer index.
 struct ColumnPlan {
   int64_t columns = 0;        ///< elements of a row
   int lanes = 0;              ///< threads along a row; the others of a block take other rows
@@ -38,7 +37,7 @@ inline ColumnPlan plan_columns(const NormShape& shape, int vector) {
   plan.tiles = ceil_div(vectors, plan.lanes);
   const int64_t rows_at_once = kColumnThreads / plan.lanes;
   plan.rows_of_chunk = kRowsInT * rows_at_once;
-  // Small ones are cut finer, to keep the device busy.
+  // Few rows are cut finer, to keep the device busy.
   while (plan.rows_of_chunk > 4 * rows_at_once &&
          shape.outer * plan.tiles * ceil_div(shape.reduce_outer, plan.rows_of_chunk) < int64_t{4} * processors()) {
     plan.rows_of_chunk /= 2;
@@ -47,7 +46,7 @@ inline ColumnPlan plan_columns(const NormShape& shape, int vector) {
   return plan;
 }
 
-/// What a thread of a block works on.
+/// The place of a thread of a block.
 template <class S>
 struct ColumnPlace {
   static constexpr int kWidth = kVectorOf<S>;
@@ -57,7 +56,7 @@ struct ColumnPlace {
   bool there;         ///< its columns exist
   int64_t first_row;  ///< of the block
   int64_t last_row;   ///< behind the last one
-  int row_of_thread;  ///< the thread takes this one and each rows_at_once-th behind it
+  int row_of_thread;  ///< the thread takes this row and each rows_at_once-th behind it
   int rows_at_once;
   int64_t base;  ///< offset of column 0 of row 0
 
@@ -88,8 +87,8 @@ NORMA_DEVICE int64_t weight_of_column(const NormProblem& problem, int64_t outer,
                    {.outer = outer, .a = 0, .kept = kept, .b = column - kept * problem.shape.reduce_inner});
 }
 
-/// Adds the sums of the threads that share columns, in the order of their rows, and lets the first of them write: in
-/// sums, for each outer index and chunk a row with the one sum of each column and a row with the other.
+/// Adds up the sums of the threads that share columns, in the order of their rows; the first of them writes. `sums` has
+/// two rows for each outer index and chunk: one sum of each column, and the other.
 template <int width, class T>
 NORMA_DEVICE void write_column_sums(const ColumnPlan& plan, int64_t outer, int64_t chunk, int64_t column, bool there,
                                     const T (&first)[width], const T (&second)[width], double* sums) {
@@ -121,7 +120,7 @@ constexpr size_t column_sum_bytes() {
   return 2 * kVectorOf<S> * kColumnThreads * sizeof(compute_t<S>);
 }
 
-/// Where the columns of each set have left their sums: see finish.h.
+/// The places where the columns of each set have left their sums: see finish.h.
 struct ColumnParts {
   NormProblem problem;
   ColumnPlan plan;
@@ -157,7 +156,7 @@ struct ColumnParts {
   }
 };
 
-/// A number near those of each of `width` neighbouring columns, from rows spread over all. 0 for raw sums.
+/// A number near those in each of `width` neighbouring columns, from rows spread over all. 0 for raw sums.
 template <class S, int width, class T = compute_t<S>>
 NORMA_DEVICE void find_pivots(const NormProblem& problem, int64_t columns, const S* first_row, T (&pivots)[width]) {
   const int64_t all = problem.shape.reduce_outer;
@@ -179,7 +178,7 @@ NORMA_DEVICE void find_pivots(const NormProblem& problem, int64_t columns, const
   }
 }
 
-/// The sums of d and d² with d = x - pivot over the rows of each chunk, and the pivots of each outer index.
+/// Writes the sums of d and d² with d = x - pivot over the rows of each chunk, and the pivots of each outer index.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     add_columns(NormProblem problem, ColumnPlan plan, const S* x, T* pivots, double* sums) {
@@ -207,7 +206,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   write_column_sums(plan, place.outer, place.chunk, place.column, place.there, first, second, sums);
 }
 
-/// y of the rows of each chunk.
+/// Writes y of the rows of each chunk.
 template <class S>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     normalise_columns(NormProblem problem, ColumnPlan plan, ForwardArrays<S> arrays) {
@@ -227,28 +226,11 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     const bool writes = place.there && row < place.last_row;
     unsigned positive = 0;
     if (writes) {
-      T z[kWidth];
-      load<S, kWidth>(arrays.x + at, z);
-      T residual[kWidth] = {};
-      if (arrays.residual != nullptr) {
-        load<S, kWidth>(arrays.residual + at, residual);
-      }
-      NORMA_UNROLL
-      for (int j = 0; j < kWidth; ++j) {
-        z[j] = normalisers[j](z[j]) + residual[j];
-        positive |= (z[j] <= T(0) ? 0U : 1U) << j;
-        z[j] = activated(arrays.activation, z[j]);
-      }
-      store<S, kWidth>(arrays.y + at, z);
+      T x[kWidth];
+      load<S, kWidth>(arrays.x + at, x);
+      positive = write_normalised(arrays, at, x, [&](int j) { return normalisers[j]; });
     }
-    if (arrays.bits != nullptr) {
-      if constexpr (kWidth == 4) {  // two lanes have a byte
-        positive |= shuffle_xor(positive, 1) << 4;
-      }
-      if (writes && at % 8 == 0) {
-        arrays.bits[at / 8] = static_cast<uint8_t>(positive);
-      }
-    }
+    write_bits<kWidth>(arrays.bits, at, writes, positive);
   }
 }
 
@@ -263,7 +245,7 @@ NORMA_DEVICE ColumnConstants<T> column_constants(const NormProblem& problem, con
           arrays.weight == nullptr ? T(1) : arrays.weight[weight], arrays.bias == nullptr ? T(0) : arrays.bias[weight]};
 }
 
-/// The sums of dz and dz · xhat over the rows of each chunk.
+/// Writes the sums of dz and dz · xhat over the rows of each chunk.
 template <class S>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     add_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays, double* sums) {
@@ -294,7 +276,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   write_column_sums(plan, place.outer, place.chunk, place.column, place.there, first, second, sums);
 }
 
-/// dx and dresidual of the rows of each chunk.
+/// Writes dx and dresidual of the rows of each chunk.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     write_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays,
@@ -342,10 +324,10 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
 
 // --- which columns --------------------------------------------------------------------------------------------------
 
-/// True iff these kernels have the case: whole vectors along the columns, and weights that do not vary along the rows.
+/// True iff these kernels cover the case: whole vectors along the columns, and weights that do not vary along the rows.
 template <class S>
 bool are_columns(const NormProblem& problem) {
-  /// Longer runs of one set are taken by other kernels.
+  /// Other kernels take longer runs of one set.
   constexpr int64_t kLongestRun = 128;
   const int64_t columns = problem.shape.kept * problem.shape.reduce_inner;
   return !problem.shape.set_is_one_run() && problem.shape.reduce_inner <= kLongestRun && columns % kVectorOf<S> == 0 &&
@@ -388,7 +370,7 @@ bool columns_backward(DType dtype, const NormProblem& problem, const NormBackwar
     using T = compute_t<S>;
     const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>);
     const int64_t blocks = plan.blocks(problem.shape);
-    // A weight of its own for each column.
+    // True iff each column has a weight of its own.
     const bool own_weights = problem.affine.outer_period == 1 && problem.affine.numel() == plan.columns;
     const BackwardArrays<S> typed(problem, arrays);
     if (!are_columns<S>(problem) || blocks > INT32_MAX || (weights_wanted && !own_weights) || !are_aligned(typed)) {

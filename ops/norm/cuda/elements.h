@@ -3,7 +3,7 @@
 #include "core/cuda/math.h"
 #include "ops/norm/arrays.h"
 
-// Where the elements of a set lie, which weight an element has, and what a norm does with one element.
+// The places of a set's elements, the weight of an element, and the steps of a norm for one element.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -20,7 +20,7 @@ struct Place {
   NORMA_DEVICE int64_t offset(const NormShape& shape) const {
     return ((outer * shape.reduce_outer + a) * shape.kept + kept) * shape.reduce_inner + b;
   }
-  /// The next one in the order of memory.
+  /// Moves to the next element in the order of memory.
   NORMA_DEVICE void next(const NormShape& shape) {
     if (++b < shape.reduce_inner) {
       return;
@@ -49,7 +49,7 @@ NORMA_DEVICE Place place_of(const NormShape& shape, int64_t offset) {
   return place;
 }
 
-/// Which weight and bias an element has.
+/// The number of an element's weight and bias.
 NORMA_DEVICE int64_t weight_of(const AffineShape& affine, const Place& place) {
   const int64_t outer = affine.outer_period == 1 ? 0 : place.outer % affine.outer_period;
   const int64_t a = place.a < affine.reduce_outer ? place.a : place.a % affine.reduce_outer;
@@ -132,7 +132,7 @@ NORMA_DEVICE T through_activation(Activation activation, T z, T dy) {
   return dy;
 }
 
-/// What normalises an element: z = ((x - mean) - mean_low) · scale + shift.
+/// The constants that normalise an element: z = ((x - mean) - mean_low) · scale + shift.
 template <class T>
 struct Normaliser {
   T mean;
@@ -143,7 +143,7 @@ struct Normaliser {
   NORMA_DEVICE T operator()(T x) const { return fused_multiply_add((x - mean) - mean_low, scale, shift); }
 };
 
-/// Of set `set` and weight number `weight`. Both arrays may be null: 1 and 0.
+/// The Normaliser of set `set` and weight number `weight`. Null arrays stand for weights of 1 and biases of 0.
 template <class T, class StatsOf>
 NORMA_DEVICE Normaliser<T> normaliser(const StatsOf& stats, const T* weights, const T* biases, int64_t set,
                                       int64_t weight) {
@@ -152,7 +152,52 @@ NORMA_DEVICE Normaliser<T> normaliser(const StatsOf& stats, const T* weights, co
           biases == nullptr ? T(0) : biases[weight]};
 }
 
-/// dz = dy · f'(z + residual) of `width` neighbours: dz holds dy before. normaliser_of(j) gives z of number j.
+/// Writes y = f(z + residual) of `width` neighbours, whose x is given. normaliser_of(j) gives z of number j. Returns
+/// bits: number j is set where z + residual is positive or NaN.
+template <class S, int width, class NormaliserOf, class T = compute_t<S>>
+NORMA_DEVICE unsigned write_normalised(const ForwardArrays<S>& arrays, int64_t at, const T (&x)[width],
+                                       NormaliserOf normaliser_of) {
+  T z[width];
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    z[j] = normaliser_of(j)(x[j]);
+  }
+  if (arrays.residual != nullptr) {
+    T residual[width];
+    load<S, width>(arrays.residual + at, residual);
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      z[j] += residual[j];
+    }
+  }
+  unsigned positive = 0;
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    positive |= (z[j] <= T(0) ? 0U : 1U) << j;
+    z[j] = activated(arrays.activation, z[j]);
+  }
+  store<S, width>(arrays.y + at, z);
+  return positive;
+}
+
+/// Writes the bits of the `width` neighbours at `at`, unless `bits` is null. All lanes of a warp call it, `writes` says
+/// whether this one has such neighbours. Bits are kept for vectors alone.
+template <int width>
+NORMA_DEVICE void write_bits(uint8_t* bits, int64_t at, bool writes, unsigned positive) {
+  if constexpr (width >= 4) {
+    if (bits == nullptr) {
+      return;
+    }
+    if constexpr (width == 4) {  // two lanes have a byte
+      positive |= shuffle_xor(positive, 1) << 4;
+    }
+    if (writes && at % 8 == 0) {
+      bits[at / 8] = static_cast<uint8_t>(positive);
+    }
+  }
+}
+
+/// Turns dz, which holds dy, of `width` neighbours into dy · f'(z + residual). normaliser_of(j) gives z of number j.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
 NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t at, const T (&x)[width],
                                       NormaliserOf normaliser_of, T (&dz)[width]) {
@@ -184,7 +229,7 @@ NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t se
   return dz[0];
 }
 
-/// What a thread knows of a column in backward.
+/// The constants of a column that a thread keeps in backward.
 template <class T>
 struct ColumnConstants {
   T mean;
@@ -194,7 +239,7 @@ struct ColumnConstants {
   T bias;
 };
 
-/// dz of the vector at `at`, whose x is given.
+/// Loads dz of the vector at `at`, whose x is given.
 template <class S, int width, class T = compute_t<S>>
 NORMA_DEVICE void load_dz(const BackwardArrays<S>& arrays, int64_t at, const ColumnConstants<T> (&columns)[width],
                           const T (&x)[width], T (&dz)[width]) {

@@ -2,14 +2,14 @@
 
 #include "ops/norm/cuda/statistics.h"
 
-// The second stage of columns and runs. The first stage has left two sums for each part of a set: a chunk of rows of a
-// column, or a run. They are added up here in a fixed order, by a warp for each set or weight.
+// The second stage of columns and runs. The first stage left two sums for each part of a set: a chunk of rows of a
+// column, or a run. Here a warp for each set or weight adds them up in a fixed order.
 //
-// `Parts` says where the parts are:
-//   for_each_of_set(set, f)        calls f(part) for those that this lane takes, of a set
-//   for_each_of_weight(weight, f)  the same of a weight
-// where a part has `sums` and `second_sums`, the numbers of its sums, `pivot`, that of its pivot, `elements`, their
-// count, and `weight`, the number of the weight that its elements have.
+// `Parts` knows where the parts are:
+//   for_each_of_set(set, f)        calls f(part) for the parts of a set that this lane takes
+//   for_each_of_weight(weight, f)  does so for the parts of a weight
+// A part has `sums` and `second_sums`, the numbers of its sums, `pivot`, that of its pivot, `elements`, their count,
+// and `weight`, the number of the weight that its elements have.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -21,7 +21,7 @@ struct Part {
   int64_t weight;
 };
 
-/// The stats of each set. sums: of d and d² with d = x - pivot.
+/// Writes the stats of each set. sums: of d and d² with d = x - pivot.
 template <class S, class Parts, class T = compute_t<S>>
 NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArrays<S> arrays, const T* pivots,
                                     const double* sums) {
@@ -48,7 +48,7 @@ NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArr
       });
       team.sum(m2, from_pivots);
       moments = {mean, 0, m2 < 0 ? 0 : m2};
-      if (from_pivots > 4 * m2) {  // pivots were far off: once more about the mean
+      if (from_pivots > 4 * m2) {  // pivots were far off: sums once more about the mean
         moments = moments_about(problem, arrays.x, set, static_cast<T>(mean), team);
       }
     }
@@ -62,7 +62,7 @@ NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArr
   }
 }
 
-/// The constants of each set's dx. sums: of dz and dz · xhat.
+/// Writes the constants of each set's dx. sums: of dz and dz · xhat.
 template <class S, class Parts, class T = compute_t<S>>
 NORMA_KERNEL void finish_gradients(NormProblem problem, Parts parts, BackwardArrays<S> arrays, const double* sums,
                                    InputGradient<T>* gradients) {
@@ -83,7 +83,7 @@ NORMA_KERNEL void finish_gradients(NormProblem problem, Parts parts, BackwardArr
   }
 }
 
-/// dweight and dbias, either of which may be null. sums: of dz and dz · xhat.
+/// Writes dweight and dbias; either may be null. sums: of dz and dz · xhat.
 template <class Parts, class T>
 NORMA_KERNEL void finish_weights(int64_t weights, Parts parts, const double* sums, T* dweight, T* dbias) {
   const LaneTeam team;

@@ -6,7 +6,7 @@ namespace norma::kernels::NORMA_BACKEND {
 
 void norm_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
   NormProblem rest = problem;
-  // Welford, two_pass and compensated take passes of their own; what follows has the stats as fixed.
+  // Welford, two_pass and compensated take passes of their own; the kernels that follow find the stats fixed.
   const bool textbook = !problem.fixed_stats && !problem.raw_sums() && problem.statistics != Statistics::stable;
   if (textbook) {
     dispatch_any_floating("normalize", dtype, [&](auto s) {

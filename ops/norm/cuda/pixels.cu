@@ -6,7 +6,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// How many channels a thread holds, and how many warps share those of a pixel.
+/// The number of channels that a thread holds, and of warps that share the channels of a pixel.
 struct PixelPlan {
   int held = 0;  ///< 0: too many channels
   int warps = 0;
@@ -37,10 +37,10 @@ void dispatch_held(int held, F&& f) {
   }
 }
 
-/// The threads that share the pixel of a lane: one of each warp.
+/// The threads that share a lane's pixel: one of each warp.
 class PixelTeam {
  public:
-  /// For `warps` warps.
+  /// The bytes of shared memory for `warps` warps.
   static constexpr size_t bytes(int warps) { return static_cast<size_t>(warps) * 2 * kWarp * sizeof(double); }
 
   NORMA_DEVICE explicit PixelTeam(double* shared) : shared_(shared) {}
@@ -71,7 +71,7 @@ class PixelTeam {
     sync_threads();
     return value;
   }
-  /// True iff `value` is, in any thread of the block. It is the same for the threads of a team.
+  /// True iff `value` is true in any thread of the block. It is the same for the threads of a team.
   NORMA_DEVICE bool any(bool value) const { return any_lane(value); }
 
  private:
@@ -84,7 +84,7 @@ class PixelTeam {
   double* shared_;
 };
 
-/// Where the pixel of a lane is; all blocks go through all tiles of 32 pixels in steps of the grid.
+/// The place of a lane's pixel; all blocks go through all tiles of 32 pixels in steps of the grid.
 struct PixelPlace {
   int64_t set;
   bool there;
@@ -185,8 +185,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512) normalise_pixels(NormProblem problem,
   }
 }
 
-/// dx and dresidual, and for each block its part of the weight gradients: a row of those of the weights and one of
-/// those of the biases. partials: null where they are not wanted.
+/// Writes dx and dresidual, and each block's part of the weight gradients: a row for the weights and one for the
+/// biases. partials: null where they are not wanted.
 template <class S, int held>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
     pixel_gradients(NormProblem problem, BackwardArrays<S> arrays, compute_t<S>* partials) {
@@ -267,7 +267,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
   }
 }
 
-/// True iff these kernels have the case.
+/// True iff these kernels cover the case.
 inline bool are_pixels(const NormProblem& problem) {
   const AffineShape& affine = problem.affine;
   const bool by_channel = affine.kept == 1 && affine.inner == 1 && affine.outer_period == 1;
@@ -275,7 +275,7 @@ inline bool are_pixels(const NormProblem& problem) {
          (!affine.present || (by_channel && affine.reduce_outer == problem.shape.reduce_outer));
 }
 
-/// Blocks of such a kernel: as many as are there at a time.
+/// The number of blocks of such a kernel: as many as run at the same time.
 inline int64_t blocks_of_pixels(const NormShape& shape, const PixelPlan& plan) {
   const int64_t resident = int64_t{processors()} * std::max(1, 1024 / (plan.warps * kWarp));
   return std::min(ceil_div(shape.sets(), kWarp), resident);

@@ -9,8 +9,8 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// How rows are given to threads: `width` lanes of a warp for each, or blocks of `threads` where width is 0; each
-/// thread holds up to `vectors` vectors of a row.
+/// The plan by which threads share rows: `width` lanes of a warp for each row, or a block of `threads` if width is 0.
+/// Each thread holds up to `vectors` vectors of a row.
 struct RowPlan {
   int width = 0;
   int threads = 0;
@@ -19,18 +19,17 @@ struct RowPlan {
   [[nodiscard]] int64_t rows_of_block() const { return width == 0 ? 1 : threads / width; }
 };
 
-/// What the registers of a thread hold: elements of a row, by lanes and by blocks, and how many threads a block may
-/// have.
+/// The elements of a row that a thread's registers hold, by lanes and by blocks, and the most threads of a block.
 struct RowLimits {
   int of_lane;
   int of_thread;
   int threads;
 };
 inline constexpr RowLimits kForwardLimits{.of_lane = 64, .of_thread = 32, .threads = 512};
-/// x, dz and both gradients of the weights.
+/// Backward holds x, dz and both gradients of the weights.
 inline constexpr RowLimits kBackwardLimits{.of_lane = 32, .of_thread = 16, .threads = 512};
 
-/// For rows of `row_vectors` vectors of `vector` elements.
+/// The plan for rows of `row_vectors` vectors of `vector` elements.
 inline RowPlan plan_rows(int64_t row_vectors, int vector, const RowLimits& limits) {
   constexpr int kLaneThreads = 128;
   const auto held = [](int64_t vectors) { return static_cast<int>(vectors <= 4 ? vectors : 8); };
@@ -66,14 +65,14 @@ void dispatch_vectors(int vectors, F&& f) {
   }
 }
 
-/// What a thread holds of a row: vectors number rank, rank + size, … of it.
+/// The part of a row that a thread holds: vectors number rank, rank + size, … of it.
 template <class S, int vectors>
 struct Held {
   static constexpr int kWidth = kVectorOf<S>;
   using T = compute_t<S>;
   T numbers[vectors][kWidth];
 
-  /// The vectors that there are; the others are 0.
+  /// Loads the vectors that exist; the others become 0.
   template <class Team>
   NORMA_DEVICE void load_row(const S* row, int row_vectors, const Team& team) {
     NORMA_UNROLL
@@ -91,8 +90,8 @@ struct Held {
   }
 };
 
-/// Weights of a vector's elements, beginning with element `first` of a row. `weights` begins with that of the row's
-/// first element, or is null: `otherwise`.
+/// Loads the weights of a vector's elements, from element `first` of a row on. `weights` begins with that of the row's
+/// first element, or is null: then all are `otherwise`.
 template <class T, int width>
 NORMA_DEVICE void load_weights(const AffineShape& affine, const T* weights, int first, T otherwise, T (&to)[width]) {
   if (weights == nullptr) {
@@ -126,8 +125,8 @@ NORMA_DEVICE int64_t row_weights(const AffineShape& affine, int64_t row) {
   return affine.outer_period == 1 ? 0 : row % affine.outer_period * affine.inner;
 }
 
-/// The statistics of a row that a team holds. The mean is taken first, then the squares about it, and what the mean
-/// lost to rounding comes from the sum beside them: exact whatever the pivot.
+/// The statistics of a row that a team holds. First comes the mean, then the squares about it; the sum beside them
+/// gives what the mean lost to rounding. So they are exact whatever the pivot.
 template <class S, int vectors, class Team, class T = compute_t<S>>
 NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const Held<S, vectors>& held, T pivot,
                                               int row_vectors, const Team& team) {
@@ -210,6 +209,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     NORMA_UNROLL
     for (int v = 0; v < vectors; ++v) {
       const int i = team.rank() + v * team.size();
+      const int64_t at = row * count + i * kWidth;
       const bool writes = there && i < row_vectors;
       unsigned positive = 0;
       if (writes) {
@@ -219,44 +219,20 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
                      weight);
         load_weights(problem.affine, arrays.bias == nullptr ? nullptr : arrays.bias + at_weight, i * kWidth, T(0),
                      bias);
-        T z[kWidth];
-        NORMA_UNROLL
-        for (int j = 0; j < kWidth; ++j) {
-          const Normaliser<T> normalise{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]};
-          z[j] = normalise(held.numbers[v][j]);
-        }
-        if (arrays.residual != nullptr) {
-          T residual[kWidth];
-          load<S, kWidth>(arrays.residual + row * count + i * kWidth, residual);
-          NORMA_UNROLL
-          for (int j = 0; j < kWidth; ++j) {
-            z[j] += residual[j];
-          }
-        }
-        NORMA_UNROLL
-        for (int j = 0; j < kWidth; ++j) {
-          positive |= (z[j] <= T(0) ? 0U : 1U) << j;
-          z[j] = activated(arrays.activation, z[j]);
-        }
-        store<S, kWidth>(arrays.y + row * count + i * kWidth, z);
+        positive = write_normalised(arrays, at, held.numbers[v], [&](int j) {
+          return Normaliser<T>{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]};
+        });
       }
-      if (arrays.bits != nullptr) {
-        if constexpr (kWidth == 4) {  // two lanes have a byte
-          positive |= shuffle_xor(positive, 1) << 4;
-        }
-        if (writes && (kWidth == 8 || i % 2 == 0)) {
-          arrays.bits[(row * count + i * kWidth) / 8] = static_cast<uint8_t>(positive);
-        }
-      }
+      write_bits<kWidth>(arrays.bits, at, writes, positive);
     }
   }
 }
 
 // --- backward -------------------------------------------------------------------------------------------------------
 
-/// dx and dresidual of rows, and for each block its part of the weight gradients: `partials` has for each block a row
-/// of those of the weights and one of those of the biases, or is null. Weights vary from element to element and are the
-/// same for all rows.
+/// Writes dx and dresidual of rows, and each block's part of the weight gradients: `partials` has for each block a row
+/// for the weights and one for the biases, or is null. Weights vary from element to element and are the same for all
+/// rows.
 template <class S, int vectors, bool by_block>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     row_gradients(NormProblem problem, BackwardArrays<S> arrays, int width, compute_t<S>* partials) {
@@ -345,7 +321,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
   if (partials == nullptr) {
     return;
   }
-  // The teams of the block one after the other.
+  // The teams of the block come one after the other.
   T* of_block = partials + 2 * block() * count;
   for (int turn = 0; turn < static_cast<int>(rows_of_block); ++turn) {
     if (thread() / team.size() == turn) {
@@ -366,7 +342,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
 
 // --- which rows -----------------------------------------------------------------------------------------------------
 
-/// Blocks of a kernel that goes on in steps of its grid.
+/// The number of blocks of a kernel that goes on in steps of its grid.
 inline int64_t blocks_of_rows(int64_t rows, const RowPlan& plan) {
   const int64_t resident = int64_t{processors()} * std::max(1, 1024 / plan.threads);
   return std::min(ceil_div(rows, plan.rows_of_block()), 4 * resident);

@@ -3,7 +3,7 @@
 #include "core/cuda/number.h"
 #include "ops/norm/kernels.h"
 
-// Bits of relu, and what batch norms do with one number per channel.
+// The kernels for the bits of relu, and for batch norms' one number per channel.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -68,7 +68,7 @@ void dispatch_compute(DType dtype, F&& f) {
   dtype == DType::float64 ? f(double{}) : f(float{});
 }
 
-/// A kernel that loops over `count`.
+/// Launches a kernel that loops over `count`.
 template <class... Parameters, class... Arguments>
 void launch_loop(int64_t count, void (*kernel)(Parameters...), const Arguments&... arguments) {
   if (count > 0) {

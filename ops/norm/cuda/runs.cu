@@ -3,18 +3,16 @@
 #include "ops/norm/cuda/walks.h"
 
 // Runs: a set is one or several runs of memory with one weight each (batch norm in NCHW, gradients of group and
-// instance norm in NCHW). A warp takes a run at a time; what it has added up is merged by set, and by weight, in a
-// fixed order.
+// instance norm in NCHW). A warp takes a run at a time; its sums are merged by set, and by weight, in a fixed order.
 
 namespace norma::kernels::NORMA_BACKEND {
 
 inline constexpr int kRunThreads = 256;
 
-/// A problem whose elements are runs: the places of runs, their sets and weights follow from it as those of elements
-/// do.
+/// A problem whose elements are runs: the places of runs, their sets and weights follow from it like those of elements.
 struct RunPlan {
   NormProblem of_runs;
-  int64_t length = 0;  ///< elements of a run; 0: there are none that are worth a warp
+  int64_t length = 0;  ///< elements of a run; 0: no run is worth a warp
   int64_t runs = 0;
 };
 
@@ -33,7 +31,7 @@ inline RunPlan plan_runs(const NormProblem& problem) {
   return plan;
 }
 
-/// Where the runs of each set have left their sums: see finish.h.
+/// The places where the runs of each set have left their sums: see finish.h.
 struct RunParts {
   RunPlan plan;
 
@@ -60,7 +58,7 @@ struct RunParts {
   }
 };
 
-/// Calls f(first element) for the vectors of `width` of this lane, out of a run.
+/// Calls f(first element) for this lane's vectors of `width` of a run.
 template <int width, class F>
 NORMA_DEVICE void for_each_vector(int64_t length, F f) {
   for (int64_t i = lane() * width; i < length; i += kWarp * width) {
@@ -68,7 +66,7 @@ NORMA_DEVICE void for_each_vector(int64_t length, F f) {
   }
 }
 
-/// The sums of d and d² with d = x - pivot over each run, and the pivots.
+/// Writes the sums of d and d² with d = x - pivot over each run, and the pivots.
 template <class S, int width, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const S* x, T* pivots, double* sums) {
   const LaneTeam team;
@@ -118,35 +116,18 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, 
       const bool writes = i < plan.length;
       unsigned positive = 0;
       if (writes) {
-        T z[width];
-        load<S, width>(arrays.x + base + i, z);
-        T residual[width] = {};
-        if (arrays.residual != nullptr) {
-          load<S, width>(arrays.residual + base + i, residual);
-        }
-        NORMA_UNROLL
-        for (int j = 0; j < width; ++j) {
-          z[j] = normalise(z[j]) + residual[j];
-          positive |= (z[j] <= T(0) ? 0U : 1U) << j;
-          z[j] = activated(arrays.activation, z[j]);
-        }
-        store<S, width>(arrays.y + base + i, z);
+        T x[width];
+        load<S, width>(arrays.x + base + i, x);
+        positive = write_normalised(arrays, base + i, x, [&](int) { return normalise; });
       }
-      if (width >= 4 && arrays.bits != nullptr) {
-        if constexpr (width == 4) {  // two lanes have a byte
-          positive |= shuffle_xor(positive, 1) << 4;
-        }
-        if (writes && i % 8 == 0) {
-          arrays.bits[(base + i) / 8] = static_cast<uint8_t>(positive);
-        }
-      }
+      write_bits<width>(arrays.bits, base + i, writes, positive);
     }
   }
 }
 
 // --- backward -------------------------------------------------------------------------------------------------------
 
-/// The constants of a run, once for each element of a vector.
+/// Loads the constants of a run, once for each element of a vector.
 template <class S, int width, class T = compute_t<S>>
 NORMA_DEVICE void run_constants(const RunPlan& plan, const BackwardArrays<S>& arrays, const Place& place,
                                 ColumnConstants<T> (&constants)[width]) {
@@ -161,7 +142,7 @@ NORMA_DEVICE void run_constants(const RunPlan& plan, const BackwardArrays<S>& ar
   }
 }
 
-/// sums[2 · run] of dz, sums[2 · run + 1] of dz · xhat.
+/// Writes the sum of dz to sums[2 · run], and that of dz · xhat to sums[2 · run + 1].
 template <class S, int width>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
     add_run_gradients(RunPlan plan, BackwardArrays<S> arrays, double* sums) {
@@ -194,7 +175,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
   }
 }
 
-/// dx and dresidual.
+/// Writes dx and dresidual.
 template <class S, int width, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
     write_run_gradients(RunPlan plan, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
@@ -232,7 +213,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
   }
 }
 
-/// Calls f(std::integral_constant<int, width>): 16 bytes where runs consist of them and `aligned`, else an element.
+/// Calls f(std::integral_constant<int, width>): 16 bytes if runs consist of them and are `aligned`, else one element.
 template <class S, class F>
 void dispatch_width(int64_t length, bool aligned, F&& f) {
   if (length % kVectorOf<S> == 0 && aligned) {
@@ -253,7 +234,7 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& ar
     const Stream stream = current_stream();
     const ForwardArrays<S> typed(problem, arrays);
     const bool aligned = are_aligned(typed);
-    if (arrays.bits != nullptr && !aligned) {  // lanes put together bytes of bits out of vectors
+    if (arrays.bits != nullptr && !aligned) {  // lanes put bytes of bits together from vectors
       return false;
     }
     const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);

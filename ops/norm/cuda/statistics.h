@@ -4,11 +4,11 @@
 #include "ops/norm/cuda/sums.h"
 #include "ops/norm/statistics.h"
 
-// Statistics of a set by the threads of a team.
+// Statistics of a set, which the threads of a team compute together.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// From the sums of d and d² with d = x - pivot.
+/// The moments of a set from its sums of d and d² with d = x - pivot.
 NORMA_DEVICE Moments moments_of(bool raw, double count, double pivot, double sum, double squares) {
   if (raw) {
     return {0, sum, squares};
@@ -18,7 +18,7 @@ NORMA_DEVICE Moments moments_of(bool raw, double count, double pivot, double sum
   return {pivot, offset, m2 < 0 ? 0 : m2};
 }
 
-/// The moments of a set by sums about `near`, by all threads of the team.
+/// The moments of a set by sums about `near`. All threads of the team call it.
 template <class S, class Team, class T = compute_t<S>>
 NORMA_DEVICE Moments moments_about(const NormProblem& problem, const S* x, int64_t set, T near, const Team& team) {
   WideSums<double> sums;
@@ -39,8 +39,8 @@ NORMA_DEVICE bool is_far(double count, double sum, double squares) {
   return offset * offset * count > 4 * (squares - sum * offset);
 }
 
-/// The statistics of a set whose squares have left the range of T, from its elements multiplied by a power of two, in
-/// double; by all threads of the team. `plain`: what the plain sums gave, kept where an element is NaN or infinite and
+/// The statistics of a set whose squares have left the range of T, in double, from its elements multiplied by a power
+/// of two. All threads of the team call it. `plain`, from the plain sums, is kept if an element is NaN or infinite and
 /// nothing is centred.
 template <class S, class Team, class T = compute_t<S>>
 NORMA_DEVICE SetStatistics<T> scaled_statistics(const NormProblem& problem, const S* x, int64_t set, const Team& team,
@@ -63,7 +63,7 @@ NORMA_DEVICE SetStatistics<T> scaled_statistics(const NormProblem& problem, cons
     not_finite += value - value == 0 ? 0 : 1;
   }
   largest = team.largest(largest);
-  // Lanes of a warp that have other sets go the same way, for the shuffles: what is chosen, is chosen at the end.
+  // Lanes of a warp with other sets take the same steps, for the shuffles; the choice comes at the end.
   const bool finite = team.sum(not_finite) == 0;
   const double plain_sum = sum_over([](double value) { return value; });
   const double scale = scale_of(largest);
@@ -93,7 +93,7 @@ NORMA_DEVICE InputGradient<T> input_gradient(const NormProblem& problem, T rstd,
   return InputGradients(problem).of<T>(static_cast<double>(rstd), sum_g, sum_g_xhat);
 }
 
-/// dx = dz · by_dz + xhat · by_xhat + shift, with by_dz = weight · rstd. Of fixed statistics the first term alone.
+/// dx = dz · by_dz + xhat · by_xhat + shift, with by_dz = weight · rstd. Fixed statistics leave the first term alone.
 template <class T>
 NORMA_DEVICE T dx_of(bool fixed_stats, T dz, T by_dz, T xhat, const InputGradient<T>& of_set) {
   return fixed_stats ? dz * by_dz

@@ -3,11 +3,11 @@
 #include "core/cuda/number.h"
 #include "core/cuda/teams.h"
 
-// What a thread adds up of a set, before its team does.
+// The sums that a thread adds up of a set, before its team does.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// Numbers that a thread adds up in T before it moves them to double.
+/// The number of terms that a thread adds up in T before it moves them to double.
 inline constexpr int kChain = 32;
 
 /// Two sums: in T over some elements, then in double.
@@ -36,7 +36,7 @@ struct ChainedSums {
   }
 };
 
-/// The same in double from the start, where speed does not matter.
+/// As ChainedSums, in double from the start, where speed does not matter.
 template <class T>
 struct WideSums {
   double total_first = 0;
@@ -48,7 +48,7 @@ struct WideSums {
   }
 };
 
-/// dweight and dbias from the parts of the blocks, in their order; either may be null.
+/// Adds the parts of the blocks up to dweight and dbias, in their order; either may be null.
 template <class T>
 NORMA_KERNEL void add_partials(int64_t count, int64_t parts, const T* partials, T* dweight, T* dbias) {
   for (int64_t i = global_thread(); i < 2 * count; i += global_threads()) {

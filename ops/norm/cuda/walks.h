@@ -3,8 +3,8 @@
 #include "core/cuda/kernel.h"
 #include "ops/norm/kernels.h"
 
-// The kernels for the cases that networks are made of. Each function says whether the case is one of its own; if not,
-// it has done nothing.
+// The kernels for the cases that networks are made of. Each function returns whether it covers the case; if not, it has
+// done nothing.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -24,7 +24,7 @@ bool pixels_backward(DType dtype, const NormProblem& problem, const NormBackward
 bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
 bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
 
-/// Calls f(S{}) for the dtypes that have these kernels, and returns what it returns; false for the others.
+/// Calls f(S{}) for the dtypes that have these kernels, and returns its result; false for the others.
 template <class F>
 bool dispatch_fast(DType dtype, F&& f) {
   switch (dtype) {

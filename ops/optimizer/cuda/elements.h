@@ -6,8 +6,8 @@ namespace norma::kernels::NORMA_BACKEND {
 
 inline constexpr int kElementThreads = 256;
 
-/// Calls f(i, width) for the elements i, i + 1, … of each vector that this thread has, and for those that fill none,
-/// one by one; width is a constant.
+/// Calls f(i, width) for the elements i, i + 1, … of each vector of this thread, and one by one for elements that fill
+/// no vector. `width` is a constant.
 template <int width, class F>
 NORMA_DEVICE void for_each_vector(int64_t count, F&& f) {
   const int64_t vectors = count / width;
@@ -21,7 +21,7 @@ NORMA_DEVICE void for_each_vector(int64_t count, F&& f) {
   }
 }
 
-/// Calls f(width, blocks, threads) for a launch over `count` elements, none if there is none.
+/// Calls f(width, blocks, threads) for a launch over `count` elements; not at all for 0.
 template <class S, class F>
 void with_width(int64_t count, bool aligned, F&& f) {
   const auto call = [&](auto width) {

@@ -6,14 +6,14 @@
 
 #include <cmath>
 
-// In two stages: the sums of pieces, then the sum of those. The order depends on the count alone.
+// Two stages: the sums of pieces, then the sum of those. The order depends on the count alone.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// Elements of a piece.
+/// The number of elements of a piece.
 inline constexpr int64_t kPiece = 4096;
 
-/// sums[b] = the sum of the squares of piece b. A block for each piece.
+/// sums[b] = the sum of the squares of piece b, with a block for each piece.
 template <class S>
 NORMA_KERNEL void add_squares(int64_t count, const S* x, double* sums) {
   const int64_t first = block() * kPiece;
@@ -29,7 +29,7 @@ NORMA_KERNEL void add_squares(int64_t count, const S* x, double* sums) {
   }
 }
 
-/// *sum = the sum of all of them. One block.
+/// *sum = the sum of all pieces, by one block.
 NORMA_KERNEL void add_pieces(int64_t count, const double* pieces, double* sum) {
   double total = 0;
   for (int64_t i = thread(); i < count; i += threads()) {
@@ -41,7 +41,7 @@ NORMA_KERNEL void add_pieces(int64_t count, const double* pieces, double* sum) {
   }
 }
 
-/// One block.
+/// Does OptimizerKernels::clipping with one block.
 NORMA_KERNEL void find_clipping(int64_t count, const double* sums, double max_norm, double* norm_and_factor) {
   double total = 0;
   for (int64_t i = thread(); i < count; i += threads()) {

@@ -1,10 +1,10 @@
 // Elementwise loops over operands of any strides.
 //
-// map() is arithmetic of the floating dtypes. Its function takes and returns vectors, of float for the 16-bit dtypes.
+// map() does arithmetic of the floating dtypes. Its function takes and returns vectors, of float for the 16-bit dtypes.
 // The loop over vectors runs over dense memory; operands of other strides pass through a buffer on their way, so that
-// an element's bits depend neither on the layout nor on its place. map_numbers() is for what has the same bits however
-// it is computed: integers (no processor before AVX-512 multiplies vectors of int64), comparisons, and calls of the
-// standard library. Its function takes one number, and the compiler makes the vectors.
+// an element's bits depend neither on the layout nor on its place. map_numbers() does work whose bits are the same in
+// any order: integers (no processor before AVX-512 multiplies vectors of int64), comparisons, and calls of the standard
+// library. Its function takes one number, and the compiler makes the vectors.
 
 // Included once for each target: see core/simd/targets.h.
 #if defined(NORMA_OPS_POINTWISE_CPU_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
@@ -29,8 +29,8 @@ namespace detail {
 
 using namespace kernels::detail;
 
-/// Calls body(offsets, count, strides) for every run. `flatten` inlines all that the body calls, else the inner loops
-/// of the longer functions would call them and stay scalar.
+/// Calls body(offsets, count, strides) for every run. `flatten` inlines all that the body calls; without it the inner
+/// loops of the longer functions would stay scalar.
 template <size_t N, class Body>
 void run_with(const Sizes& sizes, const std::array<Strides, N>& strides, const Body& body) {
   const auto call =
@@ -46,7 +46,7 @@ HWY_INLINE void map_dense(F f, int64_t count, S* y, Numbers... numbers) {
   for_each_lanes<compute_t<S>>(count,
                                [&](int64_t i, auto part) HWY_ATTR { store(y + i, f(numbers.get(i, part)...), part); });
 }
-/// The same, not inlined: a second copy of f's vector code is not worth its size.
+/// As map_dense(), not inlined: a second copy of f's vector code is not worth its size.
 template <class S, class F, class... Numbers>
 [[gnu::flatten]] HWY_NOINLINE void map_piece(F f, int64_t count, S* y, Numbers... numbers) {
   map_dense(f, count, y, numbers...);
@@ -55,7 +55,7 @@ template <class S, class F, class... Numbers>
 /// Elements that pass through a buffer at a time.
 inline constexpr int64_t kPiece = 256;
 
-/// A piece of an input in dense memory: where it is, or a copy of it.
+/// A piece of an input in dense memory: the input itself, or a copy of it.
 template <class S>
 class DenseInput {
  public:
@@ -73,7 +73,7 @@ class DenseInput {
   alignas(64) S copy_[kPiece];
 };
 
-/// Dense memory for a piece of the output: where it goes to, or a buffer from which put() takes it there.
+/// Dense memory for a piece of the output: the output itself, or a buffer that put() copies to it.
 template <class S>
 class DenseOutput {
  public:

@@ -15,7 +15,7 @@ using Places = std::array<int64_t, N>;
 template <size_t N>
 using RunFunction = void (*)(const void* body, const Places<N>& offsets, int64_t count, const Places<N>& strides);
 
-/// for_each_run() that knows nothing about the body, so that it is compiled once and not once for each function.
+/// for_each_run() without knowledge of the body, so that it is compiled once and not once for each function.
 template <size_t N>
 void run(const Sizes& sizes, const std::array<Strides, N>& strides, RunFunction<N> function, const void* body);
 extern template void run<2>(const Sizes&, const std::array<Strides, 2>&, RunFunction<2>, const void*);

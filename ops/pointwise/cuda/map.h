@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <utility>
 
-// One loop for all functions of this family: y = f(x, …) over operands of any strides, several neighbours at a time
-// where all operands lie side by side.
+// One loop for all functions of this family: y = f(x, …) over operands of any strides. It takes several neighbours at a
+// time if all operands lie side by side.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -18,7 +18,7 @@ struct Numbers {
   compute_t<S> of[kWidth];
 };
 
-/// Those from `from` on; the same number kWidth times where the stride is 0.
+/// The numbers from `from` on; the same number kWidth times if the stride is 0.
 template <int kWidth, class S>
 NORMA_DEVICE Numbers<S, kWidth> numbers_at(const S* from, int64_t stride) {
   Numbers<S, kWidth> numbers;
@@ -44,8 +44,8 @@ NORMA_DEVICE void store_results(F f, Y* y, const Numbers<Xs, kWidth>&... x) {
   store<Y, kWidth>(y, results);
 }
 
-/// Steps of kWidth elements. `loop` counts vectors; its strides count elements. `rest`: elements behind the last
-/// vector, where there is one axis.
+/// Steps of kWidth elements. `loop` counts vectors; its strides count elements. `rest` is the number of elements behind
+/// the last vector, if there is one axis.
 template <int kWidth, size_t N>
 struct MapLoop {
   FlatLoop<static_cast<int>(N)> loop;
@@ -122,7 +122,7 @@ void launch_map(StridedLoop<1 + sizeof...(Xs)> loop, F f, Y* y, const Xs*... x) 
 template <class Y, class... Xs, class F, class... Operands>
 void map(const Sizes& sizes, F f, const Operand& y, const Operands&... x) {
   constexpr size_t kOperands = 1 + sizeof...(Xs);
-  // 16 bytes of the widest element, and no more neighbours than of the 16-bit dtypes.
+  // As many neighbours as 16 bytes hold of the widest element, and no more than of the 16-bit dtypes.
   constexpr int kWidth = std::min(8, 16 / static_cast<int>(std::max({sizeof(Y), sizeof(Xs)...})));
   const auto loop = make_strided_loop<kOperands>(sizes, {y.strides, x.strides...});
   if (loop.numel() == 0) {

@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <type_traits>
 
-// Sums over windows, and what each position gets back from the windows that hold it: along one axis after the other
-// for images with one lane (planes), over all positions at once for images with many lanes (channels_last).
+// Sums over windows, and the gradient of each position from the windows that hold it. Images with one lane (planes)
+// take one axis after the other, images with many lanes (channels_last) all positions at once.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
@@ -27,7 +27,7 @@ HWY_INLINE void add_row(int64_t count, bool is_first, const S* from, F of, T* to
   });
 }
 
-/// Lanes of one position, and what they are multiplied by.
+/// The lanes of one position, and their factor.
 template <class S, class T = compute_t<S>>
 struct Addend {
   const S* lanes;
@@ -132,7 +132,7 @@ void average_of_planes(const PoolCase& pool, const S* x, S* y) {
   for (int64_t ow = 0; ow < ows; ++ow) {
     most = std::max(most, window(ow).end - window(ow).begin);
   }
-  // Behind the end of a window comes the place behind the row, where a 0 is.
+  // Taps behind the end of a window read the place behind the row, which holds 0.
   const Taps taps(whole_rows ? 0 : most, ows, [&](int64_t ow, int64_t tap) {
     return window(ow).begin + tap < window(ow).end ? window(ow).begin + tap : pool.w;
   });
@@ -185,7 +185,7 @@ void average_gradient_of_planes(const PoolCase& pool, const S* dy, S* dx) {
   for (int64_t w = 0; w < pool.w; ++w) {
     most = std::max(most, holders(w).last - holders(w).first);
   }
-  // Behind the last window that holds a position comes the place behind the row, where a 0 is.
+  // Taps behind the last window that holds a position read the place behind the row, which holds 0.
   const Taps taps(most, pool.w, [&](int64_t w, int64_t tap) {
     return holders(w).first + tap < holders(w).last ? holders(w).first + tap : ows;
   });

@@ -10,14 +10,14 @@
 #include <type_traits>
 
 // Images with many lanes (channels_last) are vectors of channels. Images with one lane (planes) are vectors of
-// neighbouring results, which gather what their windows hold.
+// neighbouring results, which gather the values of their windows.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// The largest values so far, and where they are.
+/// The largest values so far, and their positions.
 template <class T>
 struct Best {
   Lanes<T> value;
@@ -58,7 +58,7 @@ void max_of_lanes(const PoolCase& pool, const S* x, S* y, int32_t* index) {
   });
 }
 
-/// `count` elements as T: themselves, or widened.
+/// `count` elements as T: the elements themselves, or widened ones.
 template <class S, class T>
 const T* widened(int64_t count, const S* from, T* wide) {
   if constexpr (std::is_same_v<S, T>) {
@@ -79,7 +79,7 @@ void max_of_planes(const PoolCase& pool, const S* x, S* y, int32_t* index) {
   for (int64_t ow = 0; ow < ows; ++ow) {
     most = std::max(most, (window(ow).last() - window(ow).first()) / step + 1);
   }
-  // Behind the end of a window its last value comes again, which changes nothing.
+  // Taps behind the end of a window read its last value again, which changes nothing.
   const Taps taps(
       most, ows, [&](int64_t ow, int64_t tap) { return std::min(window(ow).first() + tap * step, window(ow).last()); });
   for_each_row(pool, output_h(pool), ows * most, [&](int64_t image, int64_t oh) {
@@ -138,7 +138,7 @@ void max_gradient_of_lanes(const PoolCase& pool, const S* dy, const int32_t* ind
   });
 }
 
-/// Each output adds to the place that it came from, a quarter of the work of asking at each place.
+/// Each output adds to the place that it came from: a quarter of the work of a search at each place.
 template <class S>
 void max_gradient_of_planes(const PoolCase& pool, const S* dy, const int32_t* index, S* dx) {
   using T = compute_t<S>;

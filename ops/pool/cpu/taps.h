@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <type_traits>
 
-// What the loops of pooling share: positions as vectors, and the places that neighbours of a row look at.
+// The loops of pooling share positions as vectors, and the places that neighbours of a row read.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
@@ -140,10 +140,10 @@ void for_each_row(const PoolCase& pool, int64_t rows, int64_t row_elements, F&& 
   });
 }
 
-/// For each of `count` results side by side, the places in a row that it looks at: as many as the most that one has.
+/// The places in a row that each of `count` neighbouring results reads: as many as the most that one result has.
 class Taps {
  public:
-  /// place(result, tap) is where a tap lies, or for results with fewer taps what they look at instead.
+  /// place(result, tap) is the place of a tap, or for results with fewer taps the place to read instead.
   template <class Place>
   Taps(int64_t taps, int64_t count, Place&& place) : taps_(taps), count_(count), places_(taps * count) {
     for (int64_t tap = 0; tap < taps; ++tap) {

@@ -34,7 +34,7 @@ NORMA_KERNEL void average_of_windows(PoolImages pool, const S* x, S* y) {
   }
 }
 
-/// The same for one lane and windows of many positions, a warp for each.
+/// The averages of one lane over windows of many positions, with a warp for each window.
 template <class S>
 NORMA_KERNEL void average_by_warp(PoolImages pool, const S* x, S* y) {
   using T = compute_t<S>;

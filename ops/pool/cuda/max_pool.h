@@ -28,7 +28,7 @@ NORMA_KERNEL void max_of_windows(PoolImages pool, const S* x, S* y, int32_t* ind
         load<S, width>(source + position * pool.lanes, values);
         NORMA_UNROLL
         for (int j = 0; j < width; ++j) {
-          const bool stays = values[j] <= best[j] || best[j] != best[j];  // takes what is larger, or the first NaN
+          const bool stays = values[j] <= best[j] || best[j] != best[j];  // takes larger values, or the first NaN
           best[j] = stays ? best[j] : values[j];
           positions[j] = stays ? positions[j] : static_cast<int32_t>(position);
         }

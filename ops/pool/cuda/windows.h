@@ -3,8 +3,8 @@
 #include "core/cuda/number.h"
 #include "ops/pool/kernels.h"
 
-// What the kernels of pooling share. Each thread has some neighbouring lanes of one position, as many as 16 bytes hold
-// or one, and looks at the windows around it: nothing is added up by several threads but large averages of planes.
+// The kernels of pooling share this. Each thread has some neighbouring lanes of one position, as many as 16 bytes hold
+// or one, and reads the windows around it. Only for large averages of planes do several threads add up one sum.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -26,7 +26,7 @@ struct PoolImages {
         columns(pool.columns->formula),
         divisor(pool.divisor) {}
 
-  /// What the average of a window is divided by.
+  /// The divisor of a window's average.
   NORMA_DEVICE int64_t divisor_of(const PoolWindow& row, const PoolWindow& column) const {
     return divisor != 0 ? divisor : row.count * column.count;
   }
@@ -34,12 +34,12 @@ struct PoolImages {
   [[nodiscard]] int64_t y_pixels() const { return images * rows.count * columns.count; }
 };
 
-/// Where some neighbouring lanes stand.
+/// The place of some neighbouring lanes.
 struct PoolPlace {
   int64_t image, row, column;
   int64_t lane;  ///< the first
 
-  /// Number i of those in images of (h, w, lanes), each of `width` lanes.
+  /// Place number i in images of (h, w, lanes), each of `width` lanes.
   NORMA_DEVICE PoolPlace(int64_t i, int64_t h, int64_t w, int64_t lanes, int width) {
     const int64_t vectors = lanes / width;
     const int64_t pixel = quotient(i, vectors);
@@ -51,8 +51,8 @@ struct PoolPlace {
   }
 };
 
-/// Calls f(width, blocks, threads) for a launch over `pixels` of the pool's lanes, `width` of them for each
-/// thread; none if there is none. All pointers are to such pixels.
+/// Calls f(width, blocks, threads) for a launch over `pixels` of the pool's lanes, with `width` lanes for each thread;
+/// not at all if there are no pixels. All pointers are to such pixels.
 template <class S, class F, class... Pointers>
 void with_pool_width(int64_t pixels, int64_t lanes, F&& f, const Pointers*... pointers) {
   constexpr int kWidth = kVectorOf<S>;

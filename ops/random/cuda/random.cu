@@ -6,7 +6,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// Words that one counter of Philox gives.
+/// The number of words that one counter of Philox gives.
 inline constexpr int kWordsOfCounter = 4;
 
 /// DropoutMask as kernels take it.
@@ -19,8 +19,7 @@ struct DropoutDraw {
       : seed(mask.seed), first(mask.first), threshold(static_cast<uint64_t>(mask.rate * 0x1p32)) {}
 };
 
-/// y = x * scale where kept. The third operand of the loop is imaginary: its offset is the row-major number of the
-/// element.
+/// y = x * scale where kept. The third operand of the loop is a counter: its offset is the element's row-major number.
 template <class S, class T>
 NORMA_KERNEL void drop_elements(FlatLoop<3> loop, S* y, const S* x, DropoutDraw draw, T scale) {
   for (int64_t i = global_thread(); i < loop.count; i += global_threads()) {
@@ -38,7 +37,7 @@ NORMA_KERNEL void drop_elements(FlatLoop<3> loop, S* y, const S* x, DropoutDraw 
   }
 }
 
-/// The same for dense memory in row-major order: a thread takes the elements of one counter.
+/// As drop_elements(), for dense memory in row-major order: a thread takes the elements of one counter.
 template <class S, class T>
 NORMA_KERNEL void drop_dense(int64_t count, S* y, const S* x, DropoutDraw draw, T scale) {
   for (int64_t counter = global_thread(); counter * kWordsOfCounter < count; counter += global_threads()) {

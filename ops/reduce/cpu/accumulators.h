@@ -20,7 +20,7 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 using namespace simd::HWY_NAMESPACE;
 
-/// Elements that are taken in at a time.
+/// The number of elements taken in at a time.
 template <class S>
 inline constexpr int kStep = kLanes<compute_t<S>>;
 
@@ -50,7 +50,7 @@ HWY_INLINE void store_accumulators(Number* to, const Parts<R, n>& accumulators) 
   simd::HWY_NAMESPACE::detail::store(to, accumulators);
 }
 
-/// The first few lanes of `taken`, and the others of `before`.
+/// The first few lanes from `taken`, the others from `before`.
 template <class R, int n>
 HWY_INLINE Parts<R, n> only(Whole, const Parts<R, n>& taken, const Parts<R, n>& /*before*/) {
   return taken;

@@ -4,7 +4,7 @@
 
 namespace norma::kernels::cpu {
 
-/// ReduceKernels::argmax
+/// Does ReduceKernels::argmax.
 void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_t stride, bool last, DType dtype,
             const void* x, int64_t* y);
 

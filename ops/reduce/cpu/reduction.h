@@ -22,12 +22,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
-/// Outputs a task keeps in its accumulators, so that they stay in the first-level cache.
+/// The most outputs that a task keeps in its accumulators, so that they stay in the first-level cache.
 constexpr int64_t kMaxWidth = 512;
 constexpr int64_t kWidthWithRoom = kMaxWidth + 16;
-/// Elements of one row over all outputs of a tile in the row walk: short runs of neighbours are read one after another.
+/// The elements of one row over all outputs of a tile in the row walk: short runs of neighbours are read in turn.
 constexpr int64_t kRowTileElements = 2048;
-/// Rows of columns that are taken in between a load and a store of their accumulators.
+/// The number of rows of columns taken in between a load and a store of their accumulators.
 constexpr int kRows = 4;
 
 /// The tasks of one reduction. A task takes a tile of outputs that neighbour each other along the innermost kept axis,
@@ -126,7 +126,7 @@ class Reduction {
     }
   }
 
-  /// Reduces rows [first, last) of a tile. Behind its results there is room for a vector.
+  /// Reduces rows [first, last) of a tile. `results` has room for one more vector behind them.
   void reduce_rows(const Tile& tile, int64_t first, int64_t last, Number* results) const {
     std::array<Number, kWidthWithRoom> means;
     for (int64_t i = 0; i < tile.count; ++i) {
@@ -141,7 +141,7 @@ class Reduction {
     }
   }
 
-  /// `count` elements that lie `stride` apart, side by side: themselves, or copied.
+  /// `count` elements that lie `stride` apart, side by side: the elements themselves, or copies.
   static const S* dense(const S* x, int64_t count, int64_t stride, S* copies) {
     if (stride == 1) {
       return x;
@@ -214,7 +214,7 @@ class Reduction {
     return result;
   }
 
-  /// The chains are the same for every target: their number decides about bits.
+  /// The number of chains is the same for every target, since it decides about bits.
   static Number reduce_dense(const S* x, int64_t count, Number mean) {
     using V = Accumulators<Number, S>;
     constexpr int64_t step = kStep<S>;
@@ -234,7 +234,7 @@ class Reduction {
     for_each_lanes<compute_t<S>>(count - i, [&](int64_t at, auto part) {
       chains[0] = only(part, Op::take(chains[0], load_as<Number>(x + i + at, part), means), chains[0]);
     });
-    if (count < kChains * step) {  // the others are empty
+    if (count < kChains * step) {  // the other chains are empty
       return merge_lanes<Op>(chains[0]);
     }
     if constexpr (kChains == 4) {
@@ -251,7 +251,7 @@ class Reduction {
   Sizes outer_reduced_;
   Strides outer_reduced_x_;
   int64_t run_ = 1, run_stride_ = 0;  // the innermost reduced axis of the row walk
-  int64_t piece_ = 1, pieces_ = 1;    // how long runs are cut
+  int64_t piece_ = 1, pieces_ = 1;    // length and number of the pieces of a run
   int64_t width_ = 1;                 // outputs of a tile
   int64_t rows_ = 1, part_rows_ = 1;  // rows of a tile, and of one task
   const S* x_;

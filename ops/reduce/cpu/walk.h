@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-// How the axes of a reduction are counted through.
+// Counting through the axes of a reduction.
 
 namespace norma::kernels::cpu {
 
-/// Elements one task should see: enough to hide its overhead, few enough to feed all threads.
+/// The elements that one task should have: enough to hide its overhead, few enough to feed all threads.
 inline constexpr int64_t kTaskElements = 32768;
 
 /// Counts through a list of axes in row-major order and keeps an offset in step.

@@ -10,16 +10,16 @@ namespace norma::kernels::NORMA_BACKEND {
 
 inline constexpr int kReduceThreads = 256;
 
-/// How the threads of a reduction share its work. It follows from the shape, the strides and, as vectors want
-/// aligned memory, from where x begins, so that bits do not depend on the device.
+/// The plan by which the threads of a reduction share its work. It follows from the shape, the strides and the
+/// alignment of x, which vectors need, so that bits do not depend on the device.
 ///
 /// A block takes `across` outputs, each with `along` threads, a power of two: steps rank, rank + along, … of the loop
-/// over what is reduced. Where few outputs have many steps, the steps are cut into parts, whose results a second kernel
+/// over the reduced axes. If few outputs have many steps, the steps are cut into parts, whose results a second kernel
 /// merges.
 struct ReducePlan {
   FlatLoop<3> outputs;  ///< offsets of an output in x, y and mean
   FlatLoop<1> steps;    ///< offsets of its steps in x; a step is one element or a vector of them
-  /// Neighbours in a block take neighbouring outputs; else they take steps of the same output.
+  /// True iff neighbours in a block take neighbouring outputs; else they take steps of the same output.
   bool outputs_are_neighbours;
   int across;
   int along;
@@ -57,7 +57,7 @@ inline void share_work(ReducePlan& plan, bool may_cut) {
   plan.parts = ceil_div(steps, plan.part_steps);
 }
 
-/// `width`: elements of a step, neighbours along the innermost reduced axis.
+/// The plan of the first kernel. `width`: elements of a step, neighbours along the innermost reduced axis.
 inline ReducePlan plan_reduction(const ReduceAxes& axes, int width) {
   StridedLoop<1> steps{axes.reduced, {axes.reduced_x}};
   const int64_t innermost = steps.sizes.size() - 1;
@@ -74,7 +74,7 @@ inline ReducePlan plan_reduction(const ReduceAxes& axes, int width) {
   return plan;
 }
 
-/// Of the second kernel, whose x are the results of the parts, one row of all outputs for each.
+/// The plan of the second kernel. Its x are the results of the parts, one row of all outputs for each.
 inline ReducePlan plan_merge(const ReduceAxes& axes, const ReducePlan& first) {
   const int64_t outputs = first.outputs.count;
   ReducePlan plan = first;
@@ -85,7 +85,7 @@ inline ReducePlan plan_merge(const ReduceAxes& axes, const ReducePlan& first) {
   return plan;
 }
 
-/// True iff what is reduced can be read by vectors of `width` elements.
+/// True iff the reduced elements can be read by vectors of `width` elements.
 inline bool takes_vectors(const ReduceAxes& axes, int width, uintptr_t address, size_t element_size) {
   const auto whole = [&](const Strides& strides, int64_t count) {
     for (int64_t axis = 0; axis < count; ++axis) {

@@ -14,7 +14,7 @@ struct IndexLoop {
   int64_t x_step;
   int64_t y_step;
   int64_t count;
-  /// Neighbouring rows lie closer together in y than neighbours in a row do: neighbouring threads take them.
+  /// True iff neighbouring rows lie closer together in y than neighbours in a row: then neighbouring threads take them.
   bool rows_are_neighbours;
 
   explicit IndexLoop(const IndexShape& shape)
@@ -44,7 +44,7 @@ NORMA_KERNEL void select_rows(IndexLoop loop, const Word* x, const int64_t* inde
 }
 
 /// x[index[i]] += y[i], in the order of i. Thread (element, team) adds that element of all rows i whose index[i] is
-/// `team` modulo `teams`, a power of two: so no two threads add to the same place.
+/// `team` modulo `teams`, a power of two, so no two threads add to the same place.
 template <class S>
 NORMA_KERNEL void add_rows(IndexLoop loop, int64_t teams, S* x, const int64_t* index, const S* y) {
   for (int64_t i = global_thread(); i < loop.row.count * teams; i += global_threads()) {
@@ -85,7 +85,7 @@ void index_add(const IndexShape& shape, DType dtype, void* x, const int64_t* ind
   if (loop.count * loop.row.count == 0) {
     return;
   }
-  // Every team reads the whole index: no more of them than fill a device.
+  // Every team reads the whole index, so there are no more than fill a device.
   constexpr int64_t kThreadsToFill = int64_t{1} << 17;
   int64_t teams = 1;
   while (2 * teams <= std::min(loop.count, kThreadsToFill / loop.row.count)) {

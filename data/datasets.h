@@ -1,0 +1,50 @@
+#pragma once
+
+#include "data/dataset.h"
+
+#include <memory>
+
+// The datasets that make_dataset() knows by name.
+
+namespace norma::data {
+
+/// "shapes": an endless set of generated colour images for machines without any file. Each shows one of ten shapes at a
+/// random place, size, angle and colour before a noisy background. Image `i` of a split depends on the seed and i
+/// only; train and test images come from separate random streams.
+/// Throws Error unless image_size is at least 8 and size at least 0.
+std::shared_ptr<const Dataset> make_shapes(const DatasetOptions& options);
+
+/// "idx": any folder with such files. Classes are numbered up to the largest label of both splits; mean and standard
+/// deviation are those of the training images, also for the test split.
+std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options);
+
+/// "emnist_letters": the letters of EMNIST (Cohen, Afshar, Tapson, van Schaik 2017), from the files
+/// emnist-letters-train-images-idx3-ubyte and so on, beside which those of EMNIST's other parts may lie. The files hold
+/// each image mirrored at its diagonal, and the labels 1 to 26; what load() gives is upright, 0 for A to 25 for Z.
+std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options);
+
+/// "fashion_mnist": 60,000 + 10,000 grey images of 28 x 28 pixels (Xiao, Rasul, Vollgraf 2017).
+std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options);
+
+/// "cifar10" and "cifar100": 50,000 + 10,000 colour images of 32 x 32 pixels (Krizhevsky 2009), from the files of the
+/// binary version (https://www.cs.toronto.edu/~kriz/cifar.html): data_batch_1.bin … data_batch_5.bin, test_batch.bin
+/// and batches.meta.txt; train.bin, test.bin and fine_label_names.txt, of which the fine labels are taken.
+/// options.folder has them, or has the folder cifar-10-batches-bin (cifar-100-binary) that the archive unpacks to. All
+/// of a split is kept in memory: 154 and 31 MB. Throws Error that names the file when one is missing, has another
+/// length than it should, or holds a label that is no class.
+std::shared_ptr<const Dataset> make_cifar10(const DatasetOptions& options);
+std::shared_ptr<const Dataset> make_cifar100(const DatasetOptions& options);
+
+/// "imagefolder": photographs in a folder for each class, as torchvision's ImageFolder takes them. Training images are
+/// in FOLDER/train/CLASS/…, test images in FOLDER/val, FOLDER/validation or FOLDER/test, the first of these that is
+/// there. Classes are numbered in the order of their names, which are those of the folders in FOLDER/train (without it,
+/// in that of the split). Images are all files below a class's folder whose names end as torchvision's IMG_EXTENSIONS
+/// (.jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff, .webp; upper case too), sorted; load() reads and decodes one.
+/// A file that cannot be decoded, such as a TIFF or WebP, is an error there; with options.skip_bad_images another image
+/// replaces it. Too little memory is OutOfMemory in any case.
+/// Images are of colour, of any size; mean and standard deviation are ImageNet's. Throws Error when a folder is not
+/// there or cannot be read, for a class without images, a class of the test images that training lacks, a name that is
+/// not UTF-8, and folders more than 32 deep or more than 65,536 in a class (links may lead to the same ones).
+std::shared_ptr<const Dataset> make_image_folder(const DatasetOptions& options);
+
+}  // namespace norma::data

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::lab {
+
+/// A table as data; the functions below write it.
+struct Table {
+  struct Row {
+    std::vector<std::string> cells;  ///< where these are fewer than the heads, the others are empty
+    std::string remark = {};         ///< free text about the row; text and Markdown have it, beside the figures
+
+    /// Adds a cell for each value.
+    template <class... Values>
+    void add(const Values&... values) {
+      (cells.push_back(fmt::format("{}", values)), ...);
+    }
+  };
+
+  std::vector<std::string> heads;
+  size_t words = 1;  ///< so many columns hold words, which stand on the left; the others hold figures, on the right
+  std::vector<Row> rows = {};
+
+  /// Adds a row, a cell for each value.
+  template <class... Values>
+  Row& add(const Values&... values) {
+    rows.emplace_back().add(values...);
+    return rows.back();
+  }
+};
+
+/// Columns below each other. A remark stands behind all figures, or in their place, and sets no width. No line ends in
+/// blanks.
+std::string to_text(const Table& table);
+/// GitHub's Markdown. A remark stands in brackets behind the first figure, or in its place.
+std::string to_markdown(const Table& table);
+/// CSV (RFC 4180), without remarks.
+std::string to_csv(const Table& table);
+/// The rows of an HTML table with a caption, the first column of which names them. A table that is wider than the page
+/// is moved sideways, also by keyboard.
+std::string to_html(const Table& table, std::string_view caption);
+
+/// "-0.3" of -0.0031; never "-0.0".
+std::string format_percent(double share);
+
+/// "a", "a and b", "a, b and c"
+std::string listed(const std::vector<std::string>& items);
+
+}  // namespace norma::lab

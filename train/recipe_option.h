@@ -1,0 +1,166 @@
+#pragma once
+
+#include "core/range.h"
+#include "train/recipe.h"
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+// Each option of a recipe is described once, in recipe_options.cpp. The command line, --help, completion, man page,
+// args.toml, the JSON of checkpoints, the checks of a recipe, what a resumed run may change, the command that repeats a
+// run and the table in docs/command.md follow from that description.
+
+namespace norma::train {
+
+/// What an option is about. A command has the options of some of these parts.
+enum class RecipePart : uint8_t {
+  model,         ///< --model and --norm
+  network,       ///< how that network is made
+  data,          ///< where the images come from
+  shape,         ///< the size, number and memory format of the images in a step
+  length,        ///< how long the training is
+  augmentation,  ///< what is done to training images
+  update,        ///< what one step does
+  steps,         ///< how the steps of a training follow each other
+  run,           ///< what a single training has, and a comparison has not
+  seed,
+  precision,
+};
+
+/// What an option may do where a run is resumed.
+enum class OnResume : uint8_t {
+  change,       ///< it steers the steps to come
+  always,       ///< it may change even when all steps are done: it makes the run longer, or is for evaluations
+  another_run,  ///< another value would be another run, and is refused
+};
+
+template <class T>
+struct ItemOf {
+  using Type = T;
+};
+template <class T>
+struct ItemOf<std::optional<T>> {
+  using Type = T;
+};
+template <class T>
+struct ItemOf<std::vector<T>> {
+  using Type = T;
+};
+
+/// A number, a number that may be absent, or a list of numbers.
+template <class T>
+struct NumberField {
+  T Recipe::*at;
+  Range<typename ItemOf<T>::Type> range;  ///< of each number
+};
+struct SwitchField {
+  bool Recipe::*at;
+};
+struct TextField {
+  std::string Recipe::*at;
+};
+struct TextsField {
+  std::vector<std::string> Recipe::*at;
+  void (*check)(const std::string& text);  ///< throws Error for a text that is none of them
+};
+/// The text of a file, and the file's name. The command line and args.toml have the name.
+struct FileField {
+  std::string Recipe::*at;
+  std::string Recipe::*name;
+  std::string (*read)(const std::string& name);  ///< throws Error
+};
+using RecipeField =
+    std::variant<SwitchField, NumberField<int64_t>, NumberField<uint64_t>, NumberField<double>,
+                 NumberField<std::optional<int64_t>>, NumberField<std::optional<double>>,
+                 NumberField<std::vector<int64_t>>, NumberField<std::vector<double>>, TextField, TextsField, FileField>;
+
+/// For numbers that a check of several fields looks at.
+inline constexpr Range<double> kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
+/// What stands for nothing on the command line, in the place of a value.
+inline constexpr const char* kNone = "none";
+
+/// What an option has no effect without.
+struct Needed {
+  const char* name = nullptr;  ///< "model-ema"
+  bool (*is_given)(const Recipe& recipe) = nullptr;
+};
+
+/// What only some options have.
+struct RecipeOptionDetails {
+  OnResume on_resume = OnResume::change;
+  std::string absent = {};      ///< what --help shows as the default, where that is not the value itself
+  std::string value_name = {};  ///< what stands for the value in --help; "": N, X, NAME, LIST or FILE.toml
+  std::string expected = {};    ///< for error texts: "a norm"; "": by the kind of the field
+  bool or_none = false;         ///< a text that may be absent
+  std::vector<std::string> (*names)() = nullptr;  ///< for completion, and for "{names}" in `help`
+  std::string kind = {};                          ///< of these names, "optimizer", where the value must be one of them
+  Needed needs = {};
+  std::string replaces = {};     ///< the option in whose place this one holds where it is above 0
+  std::string replaced_by = {};  ///< the inverse
+  std::string key = {};          ///< in JSON; "": the name with underscores
+  char letter = 0;               ///< of its short name: 'b' for -b
+};
+
+/// An option of a recipe.
+struct RecipeOption : RecipeOptionDetails {
+  RecipeOption(std::string long_name, RecipeField its_field, std::string text, RecipeOptionDetails details = {});
+  RecipeOption(std::string long_name, bool Recipe::*at, std::string text, RecipeOptionDetails details = {})
+      : RecipeOption(std::move(long_name), SwitchField{at}, std::move(text), std::move(details)) {}
+  RecipeOption(std::string long_name, std::string Recipe::*at, std::string text, RecipeOptionDetails details = {})
+      : RecipeOption(std::move(long_name), TextField{at}, std::move(text), std::move(details)) {}
+  template <class T>
+  RecipeOption(std::string long_name, T Recipe::*at, const Range<typename ItemOf<T>::Type>& range, std::string text,
+               RecipeOptionDetails details = {})
+      : RecipeOption(std::move(long_name), NumberField<T>{at, range}, std::move(text), std::move(details)) {}
+
+  std::string name;  ///< on the command line and in TOML, without dashes: "batch-size"
+  RecipeField field;
+  std::string help;
+  RecipePart part = RecipePart::model;
+  std::string heading = {};  ///< under which it stands in --help
+
+  [[nodiscard]] bool is_switch() const { return std::holds_alternative<SwitchField>(field); }
+  /// True iff it takes several values.
+  [[nodiscard]] bool is_list() const;
+  [[nodiscard]] bool is_text() const;
+  /// True iff the word "none" takes the value back.
+  [[nodiscard]] bool may_be_absent() const;
+  /// `help` with the names in it.
+  [[nodiscard]] std::string help_text() const;
+  /// What --help shows as the default where a command has these defaults.
+  [[nodiscard]] std::string default_text(const Recipe& defaults) const;
+
+  /// The value as words: "true" or "false", a number, a text, all of a list. Empty: there is none, or the value is that
+  /// of an option which another one replaces.
+  [[nodiscard]] std::vector<std::string> items(const Recipe& recipe) const;
+  /// The value as TOML: `"sgd"`, `[3, 5]`; "": there is none. TOML's whole numbers end at 2^63 - 1: greater ones become
+  /// texts, which are read as well.
+  [[nodiscard]] std::string toml(const Recipe& recipe) const;
+  /// Takes a word of the command line for the value, or for one more of a list. Returns false where it is none. Throws
+  /// Error for a file that cannot be read.
+  bool take(Recipe& recipe, const std::string& word) const;
+  /// Makes the value zero, empty or absent.
+  void clear(Recipe& recipe) const;
+  /// Gives `to` the value of `from`, which then holds in the place of an option that would replace this one.
+  void give(const Recipe& from, Recipe& to) const;
+  /// Throws Error "train: name: expected …, got …" for a value that is not in its range, and "train: unknown KIND …".
+  void check_value(const Recipe& recipe) const;
+};
+
+/// All options, in the order of --help and args.toml.
+const std::vector<RecipeOption>& recipe_options();
+/// The option of that name; nullptr: there is none.
+const RecipeOption* find_recipe_option(std::string_view name);
+/// The same for one that there is.
+const RecipeOption& recipe_option(std::string_view name);
+
+/// The recipe as the text of a file for --config: a line for each option that has a value.
+std::string to_toml(const Recipe& recipe);
+
+}  // namespace norma::train

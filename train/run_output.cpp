@@ -1,0 +1,160 @@
+#include "train/run_output.h"
+
+#include "core/error.h"
+#include "data/atomic_file.h"
+#include "nn/cast_policy.h"
+#include "train/output.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+namespace norma::train {
+
+namespace {
+
+/// The first line of a text, without its end.
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+/// Removes the checkpoints of a folder whose names begin so, but for the first `count` in an order. One that cannot be
+/// read is nobody's to remove.
+void keep_first(const std::filesystem::path& folder, std::string_view prefix, int64_t count,
+                const std::function<bool(const CheckpointFile&, const CheckpointFile&)>& before) {
+  std::vector<CheckpointFile> files;
+  for (const CheckpointFile& checkpoint : read_run_folder(folder).whole) {
+    if (checkpoint.path.filename().string().starts_with(prefix)) {
+      files.push_back(checkpoint);
+    }
+  }
+  std::sort(files.begin(), files.end(), before);
+  for (size_t i = static_cast<size_t>(count); i < files.size(); ++i) {
+    std::error_code stays;
+    std::filesystem::remove(files[i].path, stays);
+  }
+}
+
+}  // namespace
+
+void remove_old_recovery(const std::filesystem::path& folder, const KeepOptions& options) {
+  keep_first(folder, kRecoveryPrefix, options.history,
+             [](const CheckpointFile& a, const CheckpointFile& b) { return a.step > b.step; });
+}
+
+void save_recovery(const std::filesystem::path& folder, const KeepOptions& options, const Checkpoint& checkpoint,
+                   int64_t step_in_epoch) {
+  save_checkpoint(folder / fmt::format("{}{}-{}.safetensors", kRecoveryPrefix, checkpoint.epoch, step_in_epoch),
+                  checkpoint);
+  remove_old_recovery(folder, options);
+}
+
+void save_evaluated(const std::filesystem::path& folder, const KeepOptions& options, const Checkpoint& checkpoint,
+                    int64_t epoch) {
+  const std::filesystem::path last = folder / kLastName;
+  save_checkpoint(last, checkpoint);
+  if (checkpoint.best && checkpoint.best->step == checkpoint.step) {
+    data::link_file("checkpoint", last, folder / kBestName);
+  }
+  if (options.history > 1) {
+    data::link_file("checkpoint", last, folder / fmt::format("{}{}.safetensors", kEpochPrefix, epoch));
+    keep_first(folder, kEpochPrefix, options.history, [](const CheckpointFile& a, const CheckpointFile& b) {
+      return a.metric != b.metric ? a.metric > b.metric : a.step < b.step;
+    });
+  }
+}
+
+RunOutput::RunOutput(TrainingState& run, const TrainerOptions& options) : run_(run), options_(options) {
+  if (options.output.empty()) {
+    return;
+  }
+  lock_ = options.lock ? options.lock : std::make_shared<FolderLock>("train", options.output);
+  check_checkpoints_are_kept(options.output, options.resumed, run.step);
+  if (run.best && !path_exists("train", options.output / kBestName)) {
+    run.best.reset();  // its weights are elsewhere
+  }
+  if (options.keep.recovery_interval > 0) {
+    remove_old_recovery(options.output, options.keep);
+  }
+}
+
+void RunOutput::enter(std::string_view stage) const {
+  if (options_.before_stage) {
+    options_.before_stage(stage);
+  }
+  if (is_there() && stage != "step") {
+    lock_->check_in_place();
+  }
+}
+
+void RunOutput::write_settings() const {
+  const auto write = [this](const char* name, std::string_view kind, const std::string& text) {
+    const std::filesystem::path file = options_.output / name;
+    check_replaceable("train", file, kind,
+                      [&](std::string_view beginning) { return first_line(beginning) == first_line(text); });
+    lock_->write_text(name, text);
+  };
+  if (is_there() && run_.precision.autocast) {
+    write("cast_policy.toml", "the cast policy of a training run",
+          "# Cast policy of a run of 'norma train'\n" + nn::to_text(run_.precision.policy));
+  }
+  if (is_there() && !options_.arguments.empty()) {
+    write("args.toml", "the options of a training run", options_.arguments);
+  }
+}
+
+bool RunOutput::has_last() const {
+  try {
+    return !is_there() || load_checkpoint_metadata(options_.output / kLastName).step == run_.step;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void RunOutput::write(const std::function<void(const Checkpoint&)>& save) const {
+  if (is_there()) {
+    check_finite("train", "the network", run_.wide_state());
+    const Checkpoint now = run_.checkpoint();
+    enter("save");  // the look at the folder: right before the file is written
+    save(now);
+  }
+}
+
+void RunOutput::save() {
+  if (saved_step_ != run_.step) {
+    write([this](const Checkpoint& now) {
+      save_checkpoint(options_.output / kLastName, now);
+      saved_step_ = run_.step;
+    });
+  }
+}
+
+void RunOutput::save_for_recovery() const {
+  write([this](const Checkpoint& now) {
+    save_recovery(options_.output, options_.keep, now, run_.step % run_.steps_per_epoch());
+  });
+}
+
+void RunOutput::keep_evaluated(double accuracy) const {
+  if (!options_.keep.best) {
+    return;
+  }
+  const BestEvaluation now = {.metric = accuracy,
+                              .step = run_.step,
+                              .epoch = (run_.step + run_.steps_per_epoch() - 1) / run_.steps_per_epoch()};
+  run_.evaluated = now;
+  // One of the same step: the run was killed here.
+  if (!run_.best || run_.best->step == run_.step || now.metric > run_.best->metric) {
+    run_.best = now;
+  }
+  write([&](const Checkpoint& checkpoint) { save_evaluated(options_.output, options_.keep, checkpoint, now.epoch); });
+}
+
+}  // namespace norma::train

@@ -1,0 +1,126 @@
+#include "train/run_reports.h"
+
+#include "train/interrupt.h"
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+namespace norma::train {
+
+RunReports::RunReports(TrainingState& run, const TrainerOptions& options, RunOutput& output)
+    : run_(run), options_(options), output_(output) {
+  if (!options.output.empty()) {
+    log_.emplace(RunLogOptions{.folder = options.output,
+                               .earlier = options.resumed.parent_path(),
+                               .last_step = run.step,
+                               .evaluated = evaluation_is_due(),
+                               .steps_per_epoch = run.steps_per_epoch(),
+                               .ended = run.step == run.total_steps(),
+                               .averaged_weights = run.recipe.model_ema,
+                               .json = options.log_json,
+                               .tensorboard = options.tensorboard ? run.model.get() : nullptr});
+    run.row_written = log_->has_last_step();
+  }
+}
+
+bool RunReports::evaluation_is_due() const {
+  return options_.evaluate &&
+         (run_.step == run_.total_steps() || (options_.evaluate_each_epoch && run_.step % run_.steps_per_epoch() == 0));
+}
+
+bool RunReports::row_is_due() const {
+  return run_.epoch_ends() || (options_.log_interval > 0 && run_.step % options_.log_interval == 0);
+}
+
+bool RunReports::row_is_missing() const {
+  return (run_.row_loss.steps > 0 || run_.left_out_in_row > 0) && !run_.row_written;
+}
+
+void RunReports::add(const StepResult& step) {
+  if (std::exchange(run_.row_written, false)) {
+    run_.row_loss = {};
+  }
+  if ((run_.step - 1) % run_.steps_per_epoch() == 0) {
+    run_.epoch_loss = {};
+  }
+  if (step.outcome != StepOutcome::left_out) {
+    run_.row_loss.add(step.loss);
+    run_.epoch_loss.add(step.loss);
+  }
+}
+
+void RunReports::report(TrainResult& result, Progress& progress, double images_per_second) {
+  LogRow row{.step = run_.step,
+             .epoch = static_cast<double>(run_.step) / static_cast<double>(run_.steps_per_epoch()),
+             .images = run_.images_seen(),
+             .lr = run_.lr(run_.step - 1),
+             .loss = run_.row_loss.value(),
+             .images_per_second = images_per_second};
+  if (evaluation_is_due()) {
+    if (interrupted()) {
+      return;
+    }
+    output_.enter("evaluate");
+    if (!evaluate_into(result)) {
+      return;
+    }
+    row.test = result.test;
+    row.ema_test = result.ema_test;
+    output_.keep_evaluated((run_.ema ? row.ema_test : row.test).accuracy);
+    const std::string ema_text = run_.ema ? fmt::format("; with averaged weights {:.2f} %, {:.4f}",
+                                                        100 * row.ema_test.accuracy, row.ema_test.loss)
+                                          : "";
+    progress.print(options_.labelled(fmt::format("after {} images: test accuracy {:.2f} %, test loss {:.4f}{}",
+                                                 row.images, 100 * row.test.accuracy, row.test.loss, ema_text)));
+  }
+  if (!row_is_due()) {
+    return;
+  }
+  run_.row_written = true;
+  if (!log_) {
+    return;
+  }
+  if (run_.recipe.skip_nonfinite) {
+    row.left_out = run_.left_out;
+  }
+  if (run_.epoch_ends()) {
+    row.epoch_loss = run_.epoch_loss.value();
+  }
+  log_->write(row, [this] { output_.enter("log"); });
+}
+
+bool RunReports::evaluate_into(TrainResult& result) {
+  const Evaluation test = evaluate_network(*run_.model);
+  const Evaluation ema_test = test.complete ? evaluate_averages() : Evaluation();
+  if (!test.complete || (run_.ema && !ema_test.complete)) {
+    return false;
+  }
+  result.test = test;
+  result.ema_test = ema_test;
+  if (options_.observer) {
+    options_.observer->evaluated(run_.step, test);
+  }
+  return true;
+}
+
+Evaluation RunReports::evaluate_network(nn::Module& model) const {
+  data::Loader batches = make_test_loader(run_.recipe, run_.test_set, options_.workers);
+  return evaluate(model, batches, run_.precision);
+}
+
+Evaluation RunReports::evaluate_averages() {
+  if (!run_.ema) {
+    return {};
+  }
+  if (!ema_model_) {
+    ema_model_ = make_model(run_.recipe, run_.train_set->info().num_classes());
+  }
+  // All steps so far may have been left out.
+  ema_model_->load_state_dict(run_.optimizer->steps() > 0 ? run_.ema->averages() : run_.wide_state());
+  return evaluate_network(*ema_model_);
+}
+
+}  // namespace norma::train

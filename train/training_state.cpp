@@ -1,0 +1,217 @@
+#include "train/training_state.h"
+
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "nn/plugin.h"
+#include "ops/shape/copy.h"
+#include "train/dataset_notes.h"
+#include "train/environment.h"
+#include "train/resume.h"
+#include "train/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+namespace norma::train {
+
+namespace {
+
+// Keys of Checkpoint::options.
+constexpr const char* kClassesKey = "num_classes";
+constexpr const char* kImagesKey = "train_images";
+constexpr const char* kBatchesPerEpochKey = "batches_per_epoch";
+constexpr const char* kBatchesKey = "batches";
+constexpr const char* kLossScaleKey = "grad_scaler.factor";
+constexpr const char* kLossScaleStepsKey = "grad_scaler.growth_tracker";
+constexpr const char* kOverflowsKey = "overflows";
+
+/// The sums and counts of a run with their keys in Checkpoint::options.
+template <class State, class F>
+void visit_counts(State& state, const F& visit) {
+  visit("loss_sum", state.row_loss.sum);
+  visit("loss_steps", state.row_loss.steps);
+  visit("epoch_loss_sum", state.epoch_loss.sum);
+  visit("epoch_loss_steps", state.epoch_loss.steps);
+  visit("left_out", state.left_out);
+  visit("left_out_in_row", state.left_out_in_row);
+}
+
+/// A number that a checkpoint keeps, or `missing`: earlier versions kept less. Throws Error for another text.
+template <class T>
+T number_of(const Checkpoint& checkpoint, const char* key, T missing) {
+  const auto found = checkpoint.options.find(key);
+  if (found == checkpoint.options.end()) {
+    return missing;
+  }
+  const std::string& text = found->second;
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  check(whole && value >= 0 && value <= std::numeric_limits<T>::max(), "checkpoint",
+        "{}: expected a number of at least 0, got '{}'", key, excerpt(text));
+  return value;
+}
+
+}  // namespace
+
+Recipe recipe_of(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.options.find(kRecipeKey);
+  check(found != checkpoint.options.end(), "checkpoint", "expected the recipe of its run, got none");
+  Recipe recipe = recipe_from_json(found->second, "checkpoint: recipe");
+  const auto same = [](std::string_view name, const auto& in_recipe, const auto& in_metadata) {
+    check(in_recipe == in_metadata, "checkpoint", "{}: '{}' in the recipe, but '{}' in the metadata", name,
+          excerpt(fmt::format("{}", in_recipe)), excerpt(fmt::format("{}", in_metadata)));
+  };
+  same("model", recipe.model, checkpoint.model_name);
+  same("norm", recipe.norm, checkpoint.norm);
+  same("seed", recipe.seed, checkpoint.seed);
+  return recipe;
+}
+
+TrainingState::TrainingState(Recipe of_run) : recipe(std::move(of_run)) {
+  check_recipe(recipe);
+  check_training(recipe);
+  precision = precision_of(recipe);
+  train_set = make_dataset(recipe, data::Split::train);
+  test_set = make_dataset(recipe, data::Split::test);
+  model = make_model(recipe, train_set->info().num_classes());
+  optimizer = make_optimizer(recipe, *model);
+  const data::Loader loader = make_train_loader(recipe, train_set, /* workers= */ 0);
+  plan = {.batches_per_epoch = loader.batches_per_epoch(),
+          .total_batches = loader.num_steps(),
+          .accumulate = recipe.grad_accum_steps};
+  if (precision.scales_gradients()) {
+    scaler.emplace();
+  }
+  schedules = make_schedules(recipe, total_steps(), steps_per_epoch());
+  if (recipe.model_ema) {
+    ema.emplace(EmaOptions{.decay = recipe.model_ema_decay, .warmup = recipe.model_ema_warmup});
+  }
+  random = Generator(recipe.seed);
+}
+
+std::string TrainingState::resume(const Checkpoint& checkpoint) {
+  const bool has_recipe = checkpoint.options.contains(kRecipeKey);
+  if (has_recipe) {
+    check_same_run(recipe_of(checkpoint), recipe);
+  }
+  const data::DatasetInfo& info = train_set->info();
+  const int64_t classes = info.num_classes();
+  const int64_t classes_before = number_of(checkpoint, kClassesKey, classes);
+  check(classes == classes_before, "resume",
+        "num_classes: the run was started with {}, and cannot go on with the {} of dataset '{}'", classes_before,
+        classes, info.name);
+  const std::string other_classes = class_difference(class_names_of(checkpoint), info);
+  check(other_classes.empty(), "resume", "{}", other_classes);
+  std::string change = images_change(checkpoint);
+  check_finite("train", "the checkpoint", checkpoint.model);
+  model->load_state_dict(checkpoint.model);
+  optimizer->load_state_dict(checkpoint.optimizer);
+  if (ema && optimizer->steps() > 0) {
+    check_finite("train", "the checkpoint's averages", checkpoint.ema);
+    ema->load(checkpoint.ema, model->state_dict());
+  }
+  random.set_state(checkpoint.generator_seed, checkpoint.generator_offset);
+  step = checkpoint.step;
+  visit_counts(*this, [&](const char* key, auto& value) { value = number_of(checkpoint, key, value); });
+  overflows = number_of(checkpoint, kOverflowsKey, overflows);
+  best = checkpoint.best;
+  if (checkpoint.metric) {
+    evaluated = {.metric = *checkpoint.metric, .step = step};
+  }
+  check(step <= total_steps(), "train", "the checkpoint is at step {}, but the run has only {}", step, total_steps());
+  if (step == total_steps() && has_recipe) {
+    check_changes_count(recipe_of(checkpoint), recipe, step);
+  }
+  check(checkpoint.epoch == step / steps_per_epoch(), "train",
+        "the checkpoint is at step {} in epoch {}, but an epoch has {} steps", step, checkpoint.epoch,
+        steps_per_epoch());
+  check(optimizer->steps() == step - left_out - overflows, "train",
+        "the checkpoint is at step {}, but its optimizer at step {}", step, optimizer->steps());
+  const int64_t batches = number_of(checkpoint, kBatchesKey, plan.batches_before(step));
+  check(batches == plan.batches_before(step), "resume",
+        "images: the run ended with a step of fewer batches than --grad-accum-steps, and cannot go on behind its {} "
+        "images",
+        batches * recipe.batch_size);
+  if (scaler) {
+    scaler->set_state(number_of(checkpoint, kLossScaleKey, scaler->factor()),
+                      number_of(checkpoint, kLossScaleStepsKey, int64_t{0}));
+  }
+  return change;
+}
+
+std::string TrainingState::images_change(const Checkpoint& checkpoint) const {
+  const int64_t images = train_set->info().size;
+  const int64_t images_before = number_of(checkpoint, kImagesKey, images);  // earlier versions kept none
+  if (images == images_before) {
+    return "";
+  }
+  StepPlan before = plan;
+  before.batches_per_epoch = std::max<int64_t>(number_of(checkpoint, kBatchesPerEpochKey, plan.batches_per_epoch), 1);
+  std::string reason;
+  if (const int64_t done = checkpoint.step % before.steps_per_epoch(); done != 0) {
+    reason = fmt::format("it is {} of {} steps into an epoch, whose order is that of {} images", done,
+                         before.steps_per_epoch(), images_before);
+  } else if (before.batches_per_epoch != plan.batches_per_epoch) {
+    reason =
+        fmt::format("its epochs have {} batches, and would have {}", before.batches_per_epoch, plan.batches_per_epoch);
+  }
+  const std::string folder = recipe.data_dir.empty() ? "" : fmt::format(" in '{}'", excerpt(recipe.data_dir));
+  check(reason.empty(), "resume",
+        "images: the run was trained on {} images, and dataset '{}'{} has {}: {}; put the same images there again, or "
+        "begin a new run",
+        images_before, train_set->info().name, folder, images, reason);
+  return fmt::format("images {} → {}", images_before, images);
+}
+
+nn::NamedTensors TrainingState::wide_state() const {
+  const nn::NamedTensors masters = optimizer->master_weights();
+  const std::unordered_map<std::string, Tensor> by_name(masters.begin(), masters.end());
+  nn::NamedTensors state = model->state_dict();
+  for (auto& [name, x] : state) {
+    const auto found = by_name.find(name);
+    x = found != by_name.end() ? found->second : to(x, compute_dtype(x.dtype()));
+  }
+  return state;
+}
+
+Checkpoint TrainingState::checkpoint() const {
+  Checkpoint result{.model = wide_state(),
+                    .optimizer = optimizer->state_dict(),
+                    .ema = ema ? ema->averages() : nn::NamedTensors(),
+                    .step = step,
+                    .epoch = step / steps_per_epoch(),
+                    .seed = recipe.seed,
+                    .generator_seed = random.seed(),
+                    .generator_offset = random.offset(),
+                    .model_name = recipe.model,
+                    .norm = recipe.norm,
+                    .options = {{kRecipeKey, to_json(recipe)},
+                                {kImagesKey, std::to_string(train_set->info().size)},
+                                {kBatchesPerEpochKey, std::to_string(plan.batches_per_epoch)},
+                                {kBatchesKey, std::to_string(plan.batches_before(step))},
+                                {kClassesKey, std::to_string(train_set->info().num_classes())},
+                                {kClassNamesKey, class_names_text(train_set->info())},
+                                {kVersionsKey, versions_json()}},
+                    .metric = evaluated && evaluated->step == step ? std::optional(evaluated->metric) : std::nullopt,
+                    .best = best};
+  visit_counts(*this, [&](const char* key, const auto& value) { result.options[key] = fmt::format("{}", value); });
+  if (!nn::loaded_plugins().empty()) {
+    result.options[kPluginsKey] = plugins_json(nn::loaded_plugins());
+  }
+  if (scaler) {
+    result.options[kLossScaleKey] = fmt::format("{}", scaler->factor());
+    result.options[kLossScaleStepsKey] = std::to_string(scaler->growth_tracker());
+    result.options[kOverflowsKey] = std::to_string(overflows);
+  }
+  return result;
+}
+
+}  // namespace norma::train

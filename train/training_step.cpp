@@ -1,0 +1,290 @@
+#include "train/training_step.h"
+
+#include "core/allocator.h"
+#include "core/anomaly.h"
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/random.h"
+#include "core/tape.h"
+#include "nn/optim/gradients.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/view.h"
+#include "train/interrupt.h"
+#include "train/layer_nodes.h"
+#include "train/memory_use.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <utility>
+#include <vector>
+
+namespace norma::train {
+
+namespace {
+
+/// The loss of a batch with the tape that leads to it.
+Tensor forward(TrainingState& run, const data::Batch& batch) {
+  const PrecisionScope scope(run.precision);
+  const Device device = run.model->device();
+  const Tensor logits = (*run.model)(convert_input(to_device(batch.images, device), run.precision));
+  const DType dtype = compute_dtype(logits.dtype());
+  const Tensor target = batch.targets.defined() ? to(to_device(batch.targets, device), dtype)  // of mixed images
+                                                : to_device(batch.labels, device);
+  return training_loss(run.recipe, to(logits, dtype), target);
+}
+
+/// The gradients of so many batches, added to those that are there. Returns the mean loss, on its device. Of the last
+/// batch a step of `observer`, if any, is begun and put into `seen`.
+Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch& next,
+                            StepObserver* observer = nullptr, std::unique_ptr<ObservedStep>* seen = nullptr) {
+  const Tf32Guard tf32(run.precision.tf32);  // backward too
+  Tensor total;
+  for (int64_t i = 0; i < batches; ++i) {
+    const data::Batch batch = next();
+    ObservedStep* observed = nullptr;
+    if (observer != nullptr && i + 1 == batches) {  // forward and backward are those of one batch
+      *seen = observer->begin_step(run.step + 1);
+      observed = seen->get();
+    }
+    Tensor loss = forward(run, batch);
+    if (batches > 1) {  // gradients add up, to that of the mean
+      loss = div(loss, static_cast<double>(batches));
+    }
+    if (observed != nullptr) {
+      observed->after_forward(loss, run.scaler ? run.scaler->factor() : 1);
+    }
+    (run.scaler ? run.scaler->scale(loss) : loss).backward();
+    if (observed != nullptr) {
+      observed->after_backward();
+    }
+    const Tensor part = batches > 1 ? to(loss.detach(), DType::float64) : loss.detach();
+    total = total.defined() ? add(total, part) : part;
+  }
+  return total;
+}
+
+/// For a run whose batches do not fit into memory: the first batch size that does of half the images, a quarter, …,
+/// found by steps of which nothing remains but what they have done to the network. `step` trains on a batch.
+/// As the end of an error text: "; --batch-size 16 --grad-accum-steps 8 would fit, with as many images in an update",
+/// or why there is none; "" where a signal came.
+std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
+                               const std::function<void(const data::Batch&)>& step) {
+  const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+  for (int64_t count = recipe.batch_size / 2; count > 0; count /= 2) {
+    if (interrupted()) {
+      return "";
+    }
+    try {
+      allocator(device).empty_cache();
+      const auto batches = [&](int64_t n) {
+        return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size},
+                     {.device = kCpu, .format = format});
+      };
+      const Tensor waiting = batches(prefetched_batches(workers));  // what the loader holds
+      step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64, .device = kCpu})});
+      if (recipe.batch_size % count != 0) {
+        return fmt::format("; --batch-size {} would fit", count);
+      }
+      return fmt::format("; --batch-size {} --grad-accum-steps {} would fit, with as many images in an update", count,
+                         recipe.grad_accum_steps * (recipe.batch_size / count));
+    } catch (const OutOfMemory&) {
+    } catch (const std::bad_alloc&) {
+    } catch (const Error&) {  // one image may be too few for batch statistics
+      return 2 * count < recipe.batch_size ? fmt::format("; {} did not fit either", 2 * count) : "";
+    }
+  }
+  return "; a single one did not fit either";
+}
+
+}  // namespace
+
+StepResult train_step(TrainingState& run, StepFaults& faults, int64_t batches, const NextBatch& next,
+                      StepObserver* observer) {
+  run.optimizer->set_lr(run.lr(run.step));
+  if (run.schedules.momentum) {
+    run.optimizer->set_momentum(run.schedules.momentum(run.step));
+  }
+  faults.begin_step();
+  run.optimizer->zero_grad();
+  default_generator() = run.random;  // whatever else has drawn from it since the step before
+  std::unique_ptr<ObservedStep> seen;
+  const Tensor loss = accumulate_gradients(run, batches, next, observer, &seen);
+  const StepResult result = faults.judge(loss);
+  if (result.outcome != StepOutcome::updated) {
+    return result;
+  }
+  clip_gradients(run.recipe, *run.model, *run.optimizer);
+  run.optimizer->step();
+  if (run.ema) {
+    run.ema->update(run.wide_state(), run.optimizer->steps());
+  }
+  if (seen) {
+    seen->after_update();
+  }
+  run.random = default_generator();
+  return result;
+}
+
+std::string find_fault(const nn::Module& model, const std::function<void()>& forward_and_backward) {
+  LayerNodes layers(model);
+  for (const auto& [name, x] : model.named_parameters()) {
+    try {
+      check_forward_is_finite(name, {x.detach()});
+    } catch (const NotFinite&) {
+      return fmt::format("the update before made {} infinite or NaN", name);
+    }
+  }
+  try {
+    const AnomalyGuard search;
+    forward_and_backward();
+  } catch (const NotFinite& found) {
+    const std::string layer = found.node() ? layers.layer_of(*found.node()) : layers.failed();
+    return fmt::format("{}{}", layer.empty() ? "" : layer + ": ", found.what());
+  } catch (const OutOfMemory&) {
+  } catch (const std::bad_alloc&) {
+  }
+  return "";
+}
+
+void StepFaults::begin_step() {
+  if (!steps_may_be_left_out()) {
+    return;
+  }
+  const nn::NamedTensors buffers = run_.model->named_buffers();
+  buffers_.resize(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    auto& [kept_name, copy] = buffers_[i];
+    const Tensor x = buffers[i].second.detach();
+    if (copy.defined() && kept_name == buffers[i].first) {
+      copy_into(x, copy);
+    } else {
+      buffers_[i] = {buffers[i].first, copy_of(x)};
+    }
+  }
+}
+
+StepResult StepFaults::judge(const Tensor& loss) {
+  // The only place of a step where the host waits for the device. The update must wait for it: what is wrong can only
+  // be found with the weights that it came from.
+  const auto [value, gradients_finite] = look_at(loss);
+  const bool finite = std::isfinite(value) && gradients_finite;
+  const bool scaled = run_.scaler && std::isfinite(value);
+  if (scaled) {
+    run_.optimizer->set_grad_scale(run_.scaler->factor());
+    run_.scaler->update(finite);
+  }
+  if (finite) {
+    run_.left_out_in_row = 0;
+    return {.loss = value, .outcome = StepOutcome::updated};
+  }
+  const Generator before = std::exchange(run_.random, default_generator());
+  if (steps_may_be_left_out()) {
+    const nn::NamedTensors buffers = run_.model->named_buffers();
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      copy_into(buffers_.at(i).second, buffers[i].second.detach());
+    }
+  }
+  run_.optimizer->zero_grad();
+  if (scaled) {
+    constexpr double kLeastLossScale = 1e-6;  // gradients that are infinite at this scale would be so without one
+    run_.left_out_in_row = 0;
+    ++run_.overflows;
+    if (run_.scaler->factor() < kLeastLossScale) {
+      run_.random = before;
+      const std::string fault = find_fault_of_step();
+      fail("train",
+           "the gradients stay infinite or NaN at step {}, however small the loss scale is{}; a smaller learning rate "
+           "may help (it is {})",
+           run_.step + 1, fault.empty() ? "" : ": " + fault, base_lr(run_.recipe));
+    }
+    return {.loss = value, .outcome = StepOutcome::overflow};
+  }
+  ++run_.left_out;
+  ++run_.left_out_in_row;
+  if (!run_.recipe.skip_nonfinite || run_.left_out_in_row >= run_.recipe.max_nonfinite) {
+    run_.random = before;
+    const std::string fault = find_fault_of_step();
+    fail("train", "{} at step {}{}{}{}; a smaller learning rate may help (it is {})",
+         std::isfinite(value) ? "a gradient became infinite or NaN" : fmt::format("the loss became {}", value),
+         run_.step + 1,
+         run_.left_out_in_row > 1 ? fmt::format(", as in the {} steps before", run_.left_out_in_row - 1) : "",
+         fault.empty() ? "" : ": " + fault,
+         run_.recipe.skip_nonfinite ? "" : "; --skip-nonfinite leaves out single steps like this one",
+         base_lr(run_.recipe));
+  }
+  return {.loss = value, .outcome = StepOutcome::left_out};
+}
+
+std::pair<double, bool> StepFaults::look_at(const Tensor& loss) const {
+  const NoGradGuard no_grad;
+  Tensors parameters = run_.optimizer->parameters();
+  if (!steps_may_be_left_out() && !parameters.empty()) {
+    // NaN that arises in backward reaches what lies before: the first layer shows it, at no cost.
+    parameters = {run_.model->parameters().front()};
+  }
+  const Tensors gradients = nn::gradients_of(parameters);
+  const Tensor both = zeros({2}, {.dtype = DType::float64, .device = loss.device()});
+  copy_into(loss.detach(), select(both, 0, 0));
+  if (!gradients.empty()) {  // in float64 no sum of squares of 32-bit numbers overflows
+    copy_into(sum(sums_of_squares(gradients, loss.device())), select(both, 0, 1));
+  }
+  const std::vector<double> values = both.to_vector<double>();
+  // The sign of a NaN is by chance, and would be printed.
+  const double value = std::isnan(values[0]) ? std::numeric_limits<double>::quiet_NaN() : values[0];
+  return {value, std::isfinite(values[1])};
+}
+
+std::string StepFaults::find_fault_of_step() {
+  run_.optimizer->zero_grad();
+  default_generator() = run_.random;
+  data::Loader loader =
+      make_train_loader(run_.recipe, run_.train_set, /* workers= */ 0, run_.plan.batches_before(run_.step));
+  return find_fault(*run_.model, [&] {
+    accumulate_gradients(run_, run_.plan.batches_of(run_.step), [&] { return loader.next().value(); });
+  });
+}
+
+void StepFaults::explain_memory(int workers, bool resumed, const std::function<void()>& steps) {
+  try {
+    steps();
+  } catch (const OutOfMemory& error) {
+    fail_for_memory(workers, resumed, error.what());
+  } catch (const std::bad_alloc&) {
+    fail_for_memory(workers, resumed, "the system has none left");
+  }
+}
+
+void StepFaults::fail_for_memory(int workers, bool resumed, const std::string& reason) {
+  ActivationObserver seen;
+  seen.start({.model = *run_.model,
+              .first_step = run_.step,
+              .total_steps = run_.total_steps(),
+              .batch_size = run_.recipe.batch_size});
+  int64_t images = 0;
+  const auto fits = [&](const data::Batch& batch) {
+    run_.optimizer->zero_grad();
+    train_step(
+        run_, *this, 1, [&] { return batch; }, &seen);
+    images = batch.labels.numel();
+  };
+  std::string largest = largest_batch_text(run_.recipe, workers, run_.model->device(), fits);
+  if (images > 0 && resumed) {
+    largest += ", in a new run: one that goes on keeps its batch size";
+  }
+  MemoryUse use = memory_use(*run_.model, *run_.optimizer, run_.ema);
+  use.images = images;
+  use.activations = images > 0 ? seen.activations() : std::vector<LayerBytes>();
+  throw OutOfMemory(fmt::format("train: batch-size: {} images do not fit into memory ({}){}; a step holds {}",
+                                run_.recipe.batch_size, reason, largest,
+                                to_string(use.for_images(run_.recipe.batch_size))));
+}
+
+}  // namespace norma::train
