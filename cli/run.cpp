@@ -24,7 +24,9 @@ constexpr const char* kResultKey = "norma_run";  // in the metadata of what is w
 
 struct State {
   RecipeOptions recipe{{}};
-  models::ModelOptions options;
+  int64_t num_classes = models::ModelOptions{}.num_classes;
+  int64_t in_channels = models::ModelOptions{}.in_channels;
+  std::optional<int64_t> patch_size;
   std::string weights;
   std::string input;
   std::string output;
@@ -69,14 +71,10 @@ int run(const State& state) {
   print_precision_note(precision);
   const MemoryFormat format = state.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 
-  models::ModelOptions options = state.options;
-  options.norm = recipe.norm;
-  options.conv_layer = recipe.conv_layer;
-  options.small_stem = recipe.small_stem;
-  options.layer_scale = recipe.layer_scale;
-  if (!recipe.norm_policy.empty()) {
-    options.norm_policy = nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
-  }
+  models::ModelOptions options = train::model_options(recipe);
+  options.num_classes = state.num_classes;
+  options.in_channels = state.in_channels;
+  options.patch_size = state.patch_size;
   const auto model = models::create_model(recipe.model, options);
   if (nn::has_lazy_norms()) {
     const data::Safetensors file = data::load_safetensors(state.input);
@@ -89,12 +87,12 @@ int run(const State& state) {
 
   const data::Safetensors file = data::load_safetensors(state.input);
   Tensor input = to(take(file, state.input, "input", 4, dtype), format).detach();
-  check(input.size(1) == state.options.in_channels, "run", "input: expected sizes [N, {}, H, W], got {}",
-        state.options.in_channels, to_string(input.sizes()));
+  check(input.size(1) == state.in_channels, "run", "input: expected sizes [N, {}, H, W], got {}", state.in_channels,
+        to_string(input.sizes()));
   Tensor grad_output;
   if (state.backward) {
     grad_output = take(file, state.input, "grad_output", 2, dtype);
-    check_sizes("run", "grad_output", grad_output, {input.size(0), state.options.num_classes});
+    check_sizes("run", "grad_output", grad_output, {input.size(0), state.num_classes});
     input.set_requires_grad();
   }
 
@@ -142,7 +140,6 @@ Command add_run(CLI::App& program) {
       "  norma run --model resnet18 --num-classes 10 --weights W.safetensors --input X.safetensors \\\n"
       "            --output Y.safetensors --train --backward");
   auto state = std::make_shared<State>();
-  models::ModelOptions& options = state->options;
   const auto add_size = [&](const std::string& name, const Range<int64_t>& range, auto& size, const std::string& type,
                             const std::string& shown, const std::string& description) {
     add_value<int64_t>(
@@ -150,7 +147,7 @@ Command add_run(CLI::App& program) {
         .type_name(type)
         .default_str(shown);
   };
-  add_size("--num-classes", train::ranges::kClasses, options.num_classes, "K", std::to_string(options.num_classes),
+  add_size("--num-classes", train::ranges::kClasses, state->num_classes, "K", std::to_string(state->num_classes),
            "length of the output");
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::model, Part::network, Part::precision}, {"patch-size", "zero-init-last", "drop-path"});
@@ -161,9 +158,9 @@ Command add_run(CLI::App& program) {
   add_switch(app, "--train", state->train, "training mode: batch statistics");
   add_switch(app, "--backward", state->backward, "also compute all gradients");
   add_switch(app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
-  add_size("--in-chans", train::ranges::kChannels, options.in_channels, "C", std::to_string(options.in_channels),
+  add_size("--in-chans", train::ranges::kChannels, state->in_channels, "C", std::to_string(state->in_channels),
            "channels of the input");
-  add_size("--patch-size", {1, 1024}, options.patch_size, "P", "4",
+  add_size("--patch-size", {1, 1024}, state->patch_size, "P", "4",
            "ConvNeXt: size and stride of the first convolution");
   state->running.add_plugin(app);
   state->running.add_threads(app);

@@ -184,17 +184,23 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
 }
 
+models::ModelOptions model_options(const Recipe& recipe) {
+  return {.norm = recipe.norm,
+          .conv_layer = recipe.conv_layer,
+          .small_stem = recipe.small_stem,
+          .patch_size = recipe.patch_size,
+          .zero_init_last = recipe.zero_init_last,
+          .layer_scale = recipe.layer_scale,
+          .drop_path = recipe.drop_path,
+          .seed = recipe.seed,
+          .norm_policy = policy_of(recipe)};
+}
+
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes) {
-  auto model = models::create_model(recipe.model, {.num_classes = num_classes,
-                                                   .norm = recipe.norm,
-                                                   .conv_layer = recipe.conv_layer,
-                                                   .small_stem = recipe.small_stem,
-                                                   .patch_size = patch_size_of(recipe),
-                                                   .zero_init_last = recipe.zero_init_last,
-                                                   .layer_scale = recipe.layer_scale,
-                                                   .drop_path = recipe.drop_path,
-                                                   .seed = recipe.seed,
-                                                   .norm_policy = policy_of(recipe)});
+  models::ModelOptions options = model_options(recipe);
+  options.num_classes = num_classes;
+  options.patch_size = patch_size_of(recipe);
+  const auto model = models::create_model(recipe.model, options);
   if (nn::has_lazy_norms()) {
     nn::make_lazy_parameters(*model, {1, 3, recipe.image_size, recipe.image_size});
   }

@@ -164,6 +164,8 @@ Precision precision_of(const Recipe& recipe);
 /// The same recipe in float32, or in float64 where that is its precision: for what is computed once before a network is
 /// converted, as running statistics and folded weights.
 Recipe in_full_precision(const Recipe& recipe);
+/// What the recipe says of its network, but for the classes and a size of patches that is not said.
+models::ModelOptions model_options(const Recipe& recipe);
 /// Initialised, in the recipe's precision and memory format.
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes);
 /// Weight decay is on matrices and convolution weights, and as far as the recipe says on norms and biases.

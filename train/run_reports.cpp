@@ -1,17 +1,27 @@
 #include "train/run_reports.h"
 
+#include "train/dataset_notes.h"
 #include "train/interrupt.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 #include <utility>
 
 namespace norma::train {
 
 RunReports::RunReports(TrainingState& run, const TrainerOptions& options, RunOutput& output)
-    : run_(run), options_(options), output_(output) {
+    : run_(run),
+      options_(options),
+      output_(output),
+      progress_({.label = options.label,
+                 .total_steps = run.total_steps(),
+                 .first_step = run.step,
+                 .log_interval = options.log_interval,
+                 .quiet = options.quiet,
+                 .time_after = options.time_after}) {
   if (!options.output.empty()) {
     log_.emplace(RunLogOptions{.folder = options.output,
                                .earlier = options.resumed.parent_path(),
@@ -39,7 +49,7 @@ bool RunReports::row_is_missing() const {
   return (run_.row_loss.steps > 0 || run_.left_out_in_row > 0) && !run_.row_written;
 }
 
-void RunReports::add(const StepResult& step) {
+void RunReports::add(const StepResult& step, double images_per_second) {
   if (std::exchange(run_.row_written, false)) {
     run_.row_loss = {};
   }
@@ -49,10 +59,14 @@ void RunReports::add(const StepResult& step) {
   if (step.outcome != StepOutcome::left_out) {
     run_.row_loss.add(step.loss);
     run_.epoch_loss.add(step.loss);
+  } else {
+    print(fmt::format("step {}: the loss is {}, {}; left out ({} so far)", run_.step, step.loss,
+                      std::isfinite(step.loss) ? "and a gradient is not finite" : "not finite", run_.left_out));
   }
+  progress_.update({.step = run_.step, .images_per_second = images_per_second, .loss = step.loss});
 }
 
-void RunReports::report(TrainResult& result, Progress& progress, double images_per_second) {
+void RunReports::report(TrainResult& result, double images_per_second) {
   LogRow row{.step = run_.step,
              .epoch = static_cast<double>(run_.step) / static_cast<double>(run_.steps_per_epoch()),
              .images = run_.images_seen(),
@@ -73,8 +87,8 @@ void RunReports::report(TrainResult& result, Progress& progress, double images_p
     const std::string ema_text = run_.ema ? fmt::format("; with averaged weights {:.2f} %, {:.4f}",
                                                         100 * row.ema_test.accuracy, row.ema_test.loss)
                                           : "";
-    progress.print(options_.labelled(fmt::format("after {} images: test accuracy {:.2f} %, test loss {:.4f}{}",
-                                                 row.images, 100 * row.test.accuracy, row.test.loss, ema_text)));
+    print(options_.labelled(fmt::format("after {} images: test accuracy {:.2f} %, test loss {:.4f}{}", row.images,
+                                        100 * row.test.accuracy, row.test.loss, ema_text)));
   }
   if (!row_is_due()) {
     return;
@@ -121,6 +135,23 @@ Evaluation RunReports::evaluate_averages() {
   // All steps so far may have been left out.
   ema_model_->load_state_dict(run_.optimizer->steps() > 0 ? run_.ema->averages() : run_.wide_state());
   return evaluate_network(*ema_model_);
+}
+
+void RunReports::print_notes() {
+  if (run_.left_out > 0) {
+    print(options_.labelled(
+        fmt::format("{} of {} steps left out, whose loss or gradients were not finite", run_.left_out, run_.step)));
+  }
+  if (run_.overflows > 0) {
+    print(
+        options_.labelled(fmt::format("{} step{} left out, whose gradients overflowed in float16; the loss scale is {}",
+                                      run_.overflows, run_.overflows == 1 ? " was" : "s were", run_.scaler->factor())));
+  }
+  for (const auto& dataset : {run_.train_set, run_.test_set}) {
+    if (const std::string text = skipped_text(*dataset); !text.empty()) {
+      progress_.warn("norma: train: warning: " + options_.labelled(text));
+    }
+  }
 }
 
 }  // namespace norma::train

@@ -6,7 +6,6 @@
 #include "train/environment.h"
 #include "train/interrupt.h"
 #include "train/output.h"
-#include "train/progress.h"
 #include "train/ranges.h"
 #include "train/run_folder.h"
 #include "train/run_output.h"
@@ -17,7 +16,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 namespace norma::train {
@@ -34,53 +32,22 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// What is to be said at the end of a run.
-void print_notes(const TrainingState& run, const TrainerOptions& options, Progress& progress) {
-  if (run.left_out > 0) {
-    progress.print(options.labelled(
-        fmt::format("{} of {} steps left out, whose loss or gradients were not finite", run.left_out, run.step)));
-  }
-  if (run.overflows > 0) {
-    progress.print(
-        options.labelled(fmt::format("{} step{} left out, whose gradients overflowed in float16; the loss scale is {}",
-                                     run.overflows, run.overflows == 1 ? " was" : "s were", run.scaler->factor())));
-  }
-  for (const auto& dataset : {run.train_set, run.test_set}) {
-    if (const std::string text = skipped_text(*dataset); !text.empty()) {
-      progress.warn("norma: train: warning: " + options.labelled(text));
-    }
-  }
-}
-
 /// A run from where it is to its end, or until a signal comes.
 class TrainingLoop {
  public:
   TrainingLoop(TrainingState& run, const TrainerOptions& options)
-      : run_(run),
-        options_(options),
-        output_(run, options),
-        reports_(run, options, output_),
-        faults_(run),
-        progress_({.label = options.label,
-                   .total_steps = run.total_steps(),
-                   .first_step = run.step,
-                   .log_interval = options.log_interval,
-                   .quiet = options.quiet,
-                   .time_after = options.time_after}) {}
+      : run_(run), options_(options), output_(run, options), reports_(run, options, output_), faults_(run) {}
 
   TrainResult run();
 
  private:
   void make_steps(TrainResult& result);
-  /// Says how a step went.
-  void show(const StepResult& step, double images_per_second);
 
   TrainingState& run_;
   const TrainerOptions& options_;
   RunOutput output_;
   RunReports reports_;
   StepFaults faults_;
-  Progress progress_;
   ResidentPeak resident_;
 };
 
@@ -94,13 +61,13 @@ TrainResult TrainingLoop::run() {
   Allocator& memory = allocator(run_.model->device());
   memory.reset_peak();
   if (const std::string text = empty_classes_text(run_.test_set->info()); !text.empty()) {
-    progress_.print(text);
+    reports_.print(text);
   }
   if (run_.step == run_.total_steps() && !output_.has_last()) {  // it goes on from another checkpoint, and makes none
     output_.save();
   }
   if (reports_.row_is_missing()) {
-    reports_.report(result, progress_, /* images_per_second= */ 0);
+    reports_.report(result, /* images_per_second= */ 0);
   }
   if (run_.step < run_.total_steps() && !interrupted()) {
     faults_.explain_memory(options_.workers, !options_.resumed.empty(), [&] { make_steps(result); });
@@ -111,7 +78,7 @@ TrainResult TrainingLoop::run() {
   if (interrupted()) {
     output_.save();
   }
-  print_notes(run_, options_, progress_);
+  reports_.print_notes();
   result.best = run_.best;
   result.step = run_.step;
   result.left_out = run_.left_out;
@@ -154,38 +121,28 @@ void TrainingLoop::make_steps(TrainResult& result) {
 
     times.add(batches * run_.recipe.batch_size, seconds, waited);
     if (const auto rates = times.bottleneck(); rates && !std::exchange(warned, true)) {
-      progress_.print(loading_warning(*rates, options_.workers));
+      reports_.print(loading_warning(*rates, options_.workers));
     }
     if (observer != nullptr && step.outcome == StepOutcome::updated) {
       observer->end_step(run_.step, step.loss, seconds);
     }
     resident_.sample();  // the allocator keeps what a step has freed, so the end of a step shows its peak
     result.losses.push_back(step.loss);
-    reports_.add(step);
     const double recent = times.recent_images_per_second();
-    show(step, recent);
+    reports_.add(step, recent);
 
     if (run_.epoch_ends() || interrupted()) {
       output_.save();  // before the evaluation, which may take long
     } else if (options_.keep.recovery_interval > 0 && run_.step % options_.keep.recovery_interval == 0) {
       output_.save_for_recovery();
     }
-    reports_.report(result, progress_, recent);
+    reports_.report(result, recent);
     if (interrupted()) {
       break;
     }
     step_start = options_.now();
   }
   result.images_per_second = times.images_per_second();
-}
-
-void TrainingLoop::show(const StepResult& step, double images_per_second) {
-  if (step.outcome == StepOutcome::left_out) {
-    progress_.print(fmt::format("step {}: the loss is {}, {}; left out ({} so far)", run_.step, step.loss,
-                                std::isfinite(step.loss) ? "and a gradient is not finite" : "not finite",
-                                run_.left_out));
-  }
-  progress_.update({.step = run_.step, .images_per_second = images_per_second, .loss = step.loss});
 }
 
 }  // namespace

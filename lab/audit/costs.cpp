@@ -23,7 +23,7 @@ struct WalkInput {
 const std::array kWalkInputs = {
     WalkInput{"rows", {1024, 1024}, {128, 1024}, {.reduce = {1}, .affine = {1}}},
     WalkInput{"columns", {4096, 256}, {512, 256}, {.reduce = {0}, .affine = {1}}},
-    WalkInput{"groups", {16, 64, 32, 32}, {2, 64, 32, 32}, {.reduce = {0, 2, 3}, .affine = {1}}},
+    WalkInput{"runs", {16, 64, 32, 32}, {2, 64, 32, 32}, {.reduce = {0, 2, 3}, .affine = {1}}},
 };
 constexpr int kRounds = 11;
 constexpr int kQuickRounds = 5;

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <iterator>
 #include <tuple>
 #include <utility>
@@ -29,17 +28,6 @@ Page page_of(const Parts& parts) {
     named.push_back({.name = part.name, .comparison = &part.comparison});
   }
   return Page(std::move(named));
-}
-
-void check_version(const std::string& format, const std::string& where) {
-  int64_t version = 0;
-  const char* end = format.data() + format.size();
-  const auto [stop, error] = std::from_chars(format.data() + kFormat.size(), end, version);
-  check(error == std::errc() && stop == end && version >= 1, where, "format: expected '{}{}', got '{}'", kFormat,
-        kVersion, excerpt(format));
-  check(version <= kVersion, where,
-        "format: expected a version up to {}, got {}: a newer Norma has written this, and this one cannot read it",
-        kVersion, version);
 }
 
 /// The last `count` parts of a path: "a/run" of "/results/a/run" for 2.
@@ -100,7 +88,7 @@ Parts parts_from_json(const std::string& text, const std::string& where) {
     parts.front().comparison = comparison_from_json(text, where);
     return parts;
   }
-  check_version(format, where);
+  version_of(format, kFormat, kVersion, where);
   check(json.contains("comparisons") && json["comparisons"].is_array() && json["comparisons"].size() > 1, where,
         "comparisons: expected a list of two or more");
   Parts parts;

@@ -1,7 +1,5 @@
 #include "lab/report/decide_rows.h"
-#include "lab/report/opening.h"
 #include "lab/report/report.h"
-#include "lab/report/row_groups.h"
 #include "lab/report/table.h"
 #include "train/recipe.h"
 
@@ -277,6 +275,13 @@ std::string decision_note(const Comparison& comparison) {
                               "(Bonferroni's correction for {}). Nothing is said before all runs or "
                               "rounds are made.",
                               fmt::join(measured, " "), listed(counts));
+}
+
+std::vector<std::string> notes_of(const Comparison& comparison) {
+  std::vector<std::string> notes = {tax_note(comparison), accuracy_note(comparison), decision_note(comparison),
+                                    tuning_note(comparison)};
+  std::erase(notes, "");
+  return notes;
 }
 
 }  // namespace norma::lab

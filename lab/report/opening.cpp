@@ -1,6 +1,4 @@
-#include "lab/report/opening.h"
-
-#include "lab/report/row_groups.h"
+#include "lab/report/page.h"
 #include "lab/report/table.h"
 
 #include <fmt/format.h>

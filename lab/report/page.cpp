@@ -41,6 +41,13 @@ Page::Page(std::vector<NamedComparison> named) : sources(std::move(named)) {
   for (const NamedComparison& source : sources) {
     const Comparison& comparison = *source.comparison;
     cells += comparison.cells.size();
+    const std::string name = source.name.empty() ? "" : source.name + ": ";
+    for (const std::string& answer : answers_of(comparison)) {
+      answers.push_back(name + answer);
+    }
+    for (const std::string& note : notes_of(comparison)) {
+      notes.push_back(name + note);
+    }
     for (Row& row : summarize(comparison)) {
       PageRow made{.source = &source, .row = {}, .label = train::norm_label(row.norm, comparison.recipe), .cells = {}};
       if (!source.name.empty()) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lab/report/report.h"
-#include "lab/report/row_groups.h"
 
 #include <cstddef>
 #include <map>
@@ -16,6 +15,11 @@ struct NamedComparison {
   std::string name;
   const Comparison* comparison;
 };
+
+/// The answer of one or several comparisons in one sentence, never empty: what norms cost beside batch norm, and
+/// whether they are more or less accurate, as decided for their rows; where nothing is known, what is missing. Of
+/// comparisons that have not ended, a second one says how far they are.
+std::string opening_of(const std::vector<NamedComparison>& comparisons);
 
 /// A row of the page.
 struct PageRow {
@@ -48,6 +52,9 @@ struct Page {
   std::vector<Axis> axes;  ///< beside model, norm and seed, those on which cells lie apart
   std::vector<PageGroup> groups;
   size_t cells = 0;
+  // Sentences; of several comparisons, the name of its own stands before each.
+  std::vector<std::string> answers;  ///< answers_of()
+  std::vector<std::string> notes;    ///< notes_of()
 };
 
 /// The page: lab/report/report_html.cpp. Its sections follow, each with its heading; "" for one of which nothing is

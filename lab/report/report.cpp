@@ -190,6 +190,21 @@ std::vector<Row> summarize(const Comparison& comparison) {
   return rows;
 }
 
+std::vector<GroupRows> by_group(const std::vector<Row>& rows) {
+  std::vector<GroupRows> groups;
+  for (const Row& row : rows) {
+    const auto found = std::find_if(groups.begin(), groups.end(), [&](const GroupRows& group) {
+      return comparison_group(group.front()) == comparison_group(row);
+    });
+    (found != groups.end() ? *found : groups.emplace_back()).push_back(row);
+  }
+  return groups;
+}
+
+int64_t finished_rows(const GroupRows& rows) {
+  return std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.finished > 0; });
+}
+
 std::string format_spread(const Spread& spread, int digits, double factor) {
   return spread.deviation
              ? fmt::format("{:.{}f} ± {:.{}f}", factor * spread.mean, digits, factor * *spread.deviation, digits)
@@ -301,10 +316,10 @@ std::string to_table(const Comparison& comparison) {
       table.rows[i].remark = fmt::format("0 of {} seeds; {}", rows[i].seeds, rows[i].problem);
     }
   }
-  std::string text = to_text(table);
-  for (const std::string& note : {answer_of(comparison), tax_note(comparison), accuracy_note(comparison),
-                                  decision_note(comparison), tuning_note(comparison)}) {
-    text += note.empty() ? "" : note + "\n";
+  const std::string answer = answer_of(comparison);
+  std::string text = to_text(table) + answer + (answer.empty() ? "" : "\n");
+  for (const std::string& note : notes_of(comparison)) {
+    text += note + "\n";
   }
   return text;
 }

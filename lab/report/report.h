@@ -114,6 +114,15 @@ std::string reference_of(const std::vector<std::string>& norms);
 /// The rows, in the order of their first cells.
 std::vector<Row> summarize(const Comparison& comparison);
 
+/// The rows of one comparison_group().
+using GroupRows = std::vector<Row>;
+
+/// Groups in the order of their first rows.
+std::vector<GroupRows> by_group(const std::vector<Row>& rows);
+
+/// Rows of which a seed is finished.
+int64_t finished_rows(const GroupRows& rows);
+
 /// A row as a table names it.
 struct NamedRow {
   std::string name;  ///< in the column "norm"
@@ -131,6 +140,9 @@ std::string to_csv(const Comparison& comparison);
 /// Everything. The second throws Error, with `where` before it, for a text that is no comparison of this format.
 std::string to_json(const Comparison& comparison);
 Comparison comparison_from_json(const std::string& text, const std::string& where = "comparison");
+/// The number at the end of a file's "format", which is `kind` and a number from 1 to `latest`; else Error, with
+/// `where` before it.
+int64_t version_of(const std::string& format, std::string_view kind, int64_t latest, const std::string& where);
 /// One page that needs nothing else: the answer, table, charts, settings, machine and commands. No outside reference,
 /// no script.
 std::string to_html(const Comparison& comparison);
@@ -162,6 +174,8 @@ std::string format_difference(const std::optional<Decision>& difference);
 /// A sentence or two for each comparison_group() of which something is known: which norms cost more or less than batch
 /// norm, and which are more or less accurate.
 std::string answer_of(const Comparison& comparison);
+/// Its parts: "resnet18: …", one for all groups of which the same is true.
+std::vector<std::string> answers_of(const Comparison& comparison);
 /// From which difference of accuracy on a norm is said to differ, group by group, or that nobody knows; "" where there
 /// is nothing to compare.
 std::string accuracy_note(const Comparison& comparison);
@@ -171,5 +185,7 @@ std::string tax_note(const Comparison& comparison);
 std::string tuning_note(const Comparison& comparison);
 /// By which rule norms differ from the reference (decision.h); "" where none is measured against it.
 std::string decision_note(const Comparison& comparison);
+/// What stands below a table: those of the four notes of which something is known, tax first, tuning last.
+std::vector<std::string> notes_of(const Comparison& comparison);
 
 }  // namespace norma::lab

@@ -1,5 +1,4 @@
 #include "core/quoting.h"
-#include "lab/report/opening.h"
 #include "lab/report/page.h"
 #include "lab/report/page_style.h"
 #include "lab/report/telemetry_section.h"
@@ -83,17 +82,11 @@ std::string key_facts(const Page& page) {
 
 /// What stands below the opening: the answer group by group, where the opening does not say it all.
 std::string answers(const Page& page) {
-  std::vector<std::string> items;
-  for (const NamedComparison& source : page.sources) {
-    for (const std::string& answer : answers_of(*source.comparison)) {
-      items.push_back(source.name.empty() ? answer : fmt::format("{}: {}", source.name, answer));
-    }
-  }
-  if (items.empty()) {
+  if (page.answers.empty()) {
     return "";
   }
   std::string html = "<ul class=\"answers\">\n";
-  for (const std::string& item : items) {
+  for (const std::string& item : page.answers) {
     html += fmt::format("<li>{}</li>\n", escape_html(item));
   }
   html += "</ul>\n";
@@ -107,14 +100,8 @@ std::string answers(const Page& page) {
 
 std::string notes(const Page& page) {
   std::string html;
-  for (const NamedComparison& source : page.sources) {
-    for (const std::string& note : {tax_note(*source.comparison), accuracy_note(*source.comparison),
-                                    decision_note(*source.comparison), tuning_note(*source.comparison)}) {
-      if (!note.empty()) {
-        html += fmt::format("<p class=\"note\">{}{}</p>\n", source.name.empty() ? "" : escape_html(source.name) + ": ",
-                            escape_html(note));
-      }
-    }
+  for (const std::string& note : page.notes) {
+    html += fmt::format("<p class=\"note\">{}</p>\n", escape_html(note));
   }
   return html;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -37,19 +38,6 @@ CellState state_from_string(std::string_view name, std::string_view where) {
     }
   }
   fail(where, "state: expected pending, finished, failed or interrupted, got '{}'", excerpt(name));
-}
-
-int64_t version_of(const std::string& format, const std::string& where) {
-  check(format.starts_with(kFormat), where, "format: expected '{}{}', got '{}'", kFormat, kVersion, excerpt(format));
-  int64_t version = 0;
-  const char* end = format.data() + format.size();
-  const auto [stop, error] = std::from_chars(format.data() + kFormat.size(), end, version);
-  check(error == std::errc() && stop == end && version >= 1, where, "format: expected '{}{}', got '{}'", kFormat,
-        kVersion, excerpt(format));
-  check(version <= kVersion, where,
-        "format: expected a version up to {}, got {}: a newer Norma has written this, and this one cannot read it",
-        kVersion, version);
-  return version;
 }
 
 MemoryFormat format_from_string(const std::string& name, std::string_view where) {
@@ -285,6 +273,18 @@ void read_timings(const nlohmann::json& json, const std::string& where, int64_t 
 
 }  // namespace
 
+int64_t version_of(const std::string& format, std::string_view kind, int64_t latest, const std::string& where) {
+  int64_t version = 0;
+  const char* end = format.data() + format.size();
+  const auto [stop, error] = std::from_chars(format.data() + std::min(kind.size(), format.size()), end, version);
+  check(format.starts_with(kind) && error == std::errc() && stop == end && version >= 1, where,
+        "format: expected '{}{}', got '{}'", kind, latest, excerpt(format));
+  check(version <= latest, where,
+        "format: expected a version up to {}, got {}: a newer Norma has written this, and this one cannot read it",
+        latest, version);
+  return version;
+}
+
 std::string to_json(const Comparison& comparison) {
   Json json = {{"format", fmt::format("{}{}", kFormat, kVersion)},
                {"date", comparison.date},
@@ -321,7 +321,7 @@ std::string to_json(const Comparison& comparison) {
 
 Comparison comparison_from_json(const std::string& text, const std::string& where) {
   const nlohmann::json json = data::parse_json(where, "the comparison", text);
-  const int64_t version = version_of(data::json_field<std::string>(where, json, "format"), where);
+  const int64_t version = version_of(data::json_field<std::string>(where, json, "format"), kFormat, kVersion, where);
   for (const char* part : {"environment", "recipe", "cells"}) {
     check(json.contains(part), where, "{}: missing", part);
   }

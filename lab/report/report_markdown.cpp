@@ -1,6 +1,5 @@
 #include "core/excerpt.h"
 #include "core/quoting.h"
-#include "lab/report/opening.h"
 #include "lab/report/page.h"
 #include "lab/report/repeat_command.h"
 
@@ -66,26 +65,22 @@ std::string settings(const NamedComparison& source) {
 std::string to_markdown(const Page& page) {
   std::string text =
       fmt::format("# What the norm costs, and what it buys\n\n**{}**\n\n", escape_markdown(opening_of(page.sources)));
-  std::string notes;
-  std::string what;
+  for (const std::string& answer : page.answers) {
+    text += fmt::format("- {}\n", escape_markdown(answer));
+  }
+  text += (page.answers.empty() ? "" : "\n") + table(page);
+  for (const std::string& note : page.notes) {
+    text += fmt::format("\n{}\n", escape_markdown(note));
+  }
+  text += "\n## Settings and machine\n";
   std::string commands;
   for (const NamedComparison& source : page.sources) {
-    const std::string name = source.name.empty() ? "" : escape_markdown(source.name) + ": ";
-    for (const std::string& answer : answers_of(*source.comparison)) {
-      text += fmt::format("- {}{}\n", name, escape_markdown(answer));
-    }
-    for (const std::string& note : {tax_note(*source.comparison), accuracy_note(*source.comparison),
-                                    decision_note(*source.comparison), tuning_note(*source.comparison)}) {
-      notes += note.empty() ? "" : fmt::format("\n{}{}\n", name, escape_markdown(note));
-    }
-    what += source.name.empty() ? "" : fmt::format("\n### {}\n", escape_markdown(source.name));
-    what += "\n" + settings(source);
+    text += source.name.empty() ? "" : fmt::format("\n### {}\n", escape_markdown(source.name));
+    text += "\n" + settings(source);
     for (const Cell& cell : source.comparison->cells) {
       commands += repeat_command(*source.comparison, cell) + "\n";
     }
   }
-  text += (text.ends_with("\n\n") ? "" : "\n") + table(page) + notes;
-  text += "\n## Settings and machine\n" + what;
   return text + "\n## Each run again\n\n" + code(commands);
 }
 

@@ -1,7 +1,7 @@
+#include "lab/report/page.h"
 #include "error_text.h"
 #include "lab/page_check.h"
 #include "lab/report/merged.h"
-#include "lab/report/opening.h"
 #include "lab/report/report.h"
 #include "lab/report_cases.h"
 

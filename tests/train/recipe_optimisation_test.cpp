@@ -139,8 +139,6 @@ TEST_CASE("recipe: betas and eps of an optimizer, and which have none") {
   recipe.opt_betas = {0.7, 0.98};
   CHECK(train::make_optimizer(recipe, *model)->momentum() == 0.7);
   CHECK(complaint([](Recipe& r) { r.opt_betas = {0.9}; }) == "train: opt-betas: expected two numbers, got 1");
-  CHECK(complaint([](Recipe& r) { r.opt_betas = {0.9, 1}; }) == "train: opt-betas: expected a number in [0, 1), got 1");
-  CHECK(complaint([](Recipe& r) { r.opt_eps = 0; }) == "train: opt-eps: expected a number in (0, 1], got 0");
   CHECK(complaint([](Recipe& r) {
           r.opt = "sgd";
           r.opt_betas = {0.9, 0.95};

@@ -249,8 +249,6 @@ TEST_CASE("schedules: what makes no sense is said") {
   };
   CHECK(complaint("onecycle", [](Recipe& r) { r.warmup_lr = 0.1; }) ==
         "train: warmup-lr: expected none with sched 'onecycle', which has its own, got 0.1");
-  CHECK(complaint("cosine", [](Recipe& r) { r.warmup_lr = -1; }) ==
-        "train: warmup-lr: expected a number from 0 to 1000, got -1");
   CHECK(complaint("step", [](Recipe& r) { r.warmup_prefix = true; }) ==
         "train: warmup-prefix: expected a warmup-lr with it, got none");
   CHECK(complaint("step", [](Recipe& r) { r.min_lr = 0.1; }) ==
@@ -259,8 +257,6 @@ TEST_CASE("schedules: what makes no sense is said") {
         "train: min-lr: expected a number from 0 to 1000, got nan");
   CHECK(complaint("constant", [](Recipe& r) { r.cooldown_epochs = 3; }) ==
         "train: cooldown-epochs: expected 0 with sched 'constant', which has no use for it, got 3");
-  CHECK(complaint("cosine", [](Recipe& r) { r.cooldown_epochs = -3; }) ==
-        "train: cooldown-epochs: expected a number from 0 to 1000000, got -3");
   CHECK(complaint("multistep", [](Recipe& r) {
           r.decay_milestones = {30, 20};
         }) == "train: decay-milestones: expected epochs, each later than the one before, got 30, 20");
@@ -269,12 +265,6 @@ TEST_CASE("schedules: what makes no sense is said") {
         }) == "train: decay-milestones: expected epochs, each later than the one before, got 5, 5");
   CHECK(complaint("multistep", [](Recipe& r) { r.decay_milestones = {}; }) ==
         "train: decay-milestones: expected epochs, each later than the one before, got none");
-  CHECK(complaint("multistep", [](Recipe& r) { r.decay_milestones = {0}; }) ==
-        "train: decay-milestones: expected a whole number from 1 to 1000000, got 0");
-  CHECK(complaint("cosine", [](Recipe& r) { r.lr_base = -1; }) ==
-        "train: lr-base: expected a number from 0 to 1000, got -1");
-  CHECK(complaint("cosine", [](Recipe& r) { r.lr_base_size = 0; }) ==
-        "train: lr-base-size: expected a whole number from 1 to 1048576, got 0");
   CHECK(complaint("cosine", [](Recipe& r) { r.lr_base_scale = "cubic"; }) ==
         "train: lr-base-scale: expected linear or sqrt, got 'cubic'");
   CHECK(complaint("cosine", [](Recipe& r) { r.clip_mode = "norms"; }) ==
