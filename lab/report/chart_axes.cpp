@@ -24,7 +24,7 @@ void Range::make_usable() {
     high = 1;
   }
   if (low == high) {
-    // Of its own size: a step of 1 beside 1e17 would be lost.
+    // The step is as large as the values need: a step of 1 beside 1e17 would be lost.
     const double step = std::max(0.5, std::abs(low) * 1e-3);
     low -= step;
     high += step;
@@ -81,7 +81,7 @@ std::string begin_svg(std::string_view id, std::string_view title, std::string_v
 }
 
 std::string style_class(size_t style) {
-  // Eight colours and four kinds of dashes: 32 styles before one comes again.
+  // Eight colours and four kinds of dashes give 32 styles before one repeats.
   return fmt::format("s{} d{}", style % 8, (style + style / 8) % 4);
 }
 
@@ -124,7 +124,7 @@ std::string row_chart(std::string_view id, std::string_view title, std::string_v
     html += fmt::format("M{} 0v{}", svg_number(kPlotWidth * share_of(tick, ticks)), svg_number(height));
   }
   html += fmt::format("\"/>\n{}</svg>\n{}</div>\n", drawing, x_axis(ticks, x_label));
-  // A list, which says without the drawing what the drawing shows.
+  // The list has the drawing's content for readers without it.
   html += "<ul>\n";
   for (const RowText& row : rows) {
     html += fmt::format("<li><span>{}</span> <span>{}</span></li>\n", escape_html(row.name), escape_html(row.text));

@@ -9,18 +9,18 @@
 
 namespace norma::lab {
 
-// What all kinds of charts share. The SVG of a chart is 1000 units wide, whatever its width on the page.
+// The parts that all kinds of charts share. The SVG of a chart is 1000 units wide, whatever its width on the page.
 
 inline constexpr double kPlotWidth = 1000;
 
-/// The values of an axis.
+/// The range of the values on an axis.
 struct Range {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
 
-  /// Values that are not finite change nothing.
+  /// Ignores values that are not finite.
   void add(double value);
-  /// Not empty, and wider than a point.
+  /// Makes the range neither empty nor a point.
   void make_usable();
 };
 
@@ -30,33 +30,33 @@ std::vector<double> axis_ticks(double low, double high, int count);
 /// "0.2", "25,000", never "-0"; -1e-17 beside steps of 0.1 is 0.
 std::string tick_text(double tick, const std::vector<double>& ticks);
 
-/// Where a value stands between the first and the last tick: 0 to 1 inside.
+/// The place of a value between the first and the last tick: 0 to 1 inside.
 double share_of(double value, const std::vector<double>& ticks);
 
-/// A number of an SVG attribute: one digit behind the point at most.
+/// A number for an SVG attribute, with at most one digit after the point.
 std::string svg_number(double value);
 
-/// `<svg …>` with title and description, which readers of the screen say; `height` in units. `id` and what begins with
-/// it may stand nowhere else on the page.
+/// `<svg …>` with title and description, which screen readers read out; `height` in units. No other id on the page may
+/// begin with `id`.
 std::string begin_svg(std::string_view id, std::string_view title, std::string_view description, double height);
 
 /// The classes of a style: its colour, and its dashes in curves.
 std::string style_class(size_t style);
 
-/// What is written at a place of an axis.
+/// A text at a place of an axis.
 struct AxisText {
   double share = 0;  ///< of the way along the axis
   std::string text;
-  bool minor = false;  ///< goes where there is little room
+  bool minor = false;  ///< shown where there is little room
 };
 
-/// Written values under a plot, at their places, and the axis' name. Readers of the screen skip them.
+/// The values under a plot, at their places, and the axis' name. Screen readers skip them.
 std::string x_axis(const std::vector<AxisText>& texts, std::string_view label);
 std::string x_axis(const std::vector<double>& ticks, std::string_view label);
-/// The same, left of it.
+/// Likewise for the y axis, left of the plot.
 std::string y_axis(const std::vector<double>& ticks, std::string_view label);
 
-/// What stands left and right of a row of a chart.
+/// The texts left and right of a row of a chart.
 struct RowText {
   std::string name;
   std::string text;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kHeight = 1000;
 
-/// Writes a path through points in whole units, each as the way from the one before: few bytes.
+/// Writes a path through points in whole units, each relative to the one before, which takes few bytes.
 class Pen {
  public:
   void to(double x, double y) {
@@ -32,7 +32,7 @@ class Pen {
   }
   void lift() {
     if (down_ && alone_) {
-      path_ += "h0";  // a line without length has round ends, which are seen
+      path_ += "h0";  // a line without length is visible by its round ends
     }
     down_ = false;
   }
@@ -49,7 +49,7 @@ class Pen {
   bool alone_ = false;
 };
 
-/// The path of a curve. Of a long one, the least and the most of each stretch: single steps that stand out are seen.
+/// The path of a curve. A long one has the least and the most of each stretch, so that outliers stay visible.
 std::string path_through(const Series& series, size_t most_points, const auto& to_x, const auto& to_y) {
   const size_t count = std::min(series.x.size(), series.y.size());
   const size_t stretch = count <= most_points ? 1 : (2 * count + most_points - 1) / std::max<size_t>(most_points, 2);
@@ -82,7 +82,7 @@ std::string dot(const Series& series, size_t i, const auto& to_x, const auto& to
                                     : "";
 }
 
-/// The axis ends where the data end: a tick beyond would leave a gap. It begins at a tick.
+/// The axis begins at a tick and ends with the data: a tick beyond would leave a gap.
 class XAxis {
  public:
   XAxis(const LineChart& chart, const Range& range) : names_(chart.x_names) {
@@ -152,7 +152,7 @@ std::string line_chart(const LineChart& chart) {
   const std::vector<double> y_ticks = axis_ticks(y_range.low, y_range.high, 5);
   const XAxis along(chart, x_range);
   const auto to_x = [&](double x) { return kPlotWidth * along.share_of(x); };
-  // Far outside is as good as outside, and needs fewer digits.
+  // Points far outside are moved nearer, which needs fewer digits.
   const auto to_y = [&](double y) { return kHeight * std::clamp(1 - share_of(y, y_ticks), -1.0, 2.0); };
 
   std::string html = "<div class=\"plot\">\n" + y_axis(y_ticks, chart.y_label);

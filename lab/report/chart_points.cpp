@@ -22,8 +22,8 @@ struct Name {
   double bottom;
 };
 
-/// Names stand at the height of their points, or as far above as those below need: on a phone each reaches half across
-/// the plot, so that any two could meet.
+/// Names stand at the height of their points, or as far above as the names below need: on a phone each reaches half
+/// across the plot, so that any two could meet.
 std::vector<Name> placed_names(const std::vector<Point>& points, const std::vector<double>& x_ticks,
                                const std::vector<double>& y_ticks) {
   std::vector<Name> names;
@@ -74,7 +74,7 @@ std::string point_chart(const PointChart& chart) {
   if (points.size() <= kMostNames) {
     html += "<div class=\"names\" aria-hidden=\"true\">";
     for (const Name& name : placed_names(points, x_ticks, y_ticks)) {
-      const bool leftwards = name.left > 50;  // there is more room
+      const bool leftwards = name.left > 50;  // the left side has more room
       html += fmt::format("<span class=\"{}\" style=\"{}:{}%;bottom:{}%\">{}</span>", style_class(name.point->style),
                           leftwards ? "right" : "left", svg_number(leftwards ? 100 - name.left : name.left),
                           svg_number(name.bottom), escape_html(name.point->name));

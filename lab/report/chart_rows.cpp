@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kCap = 15;  ///< half the height of the end of an uncertainty's bar
 
-/// A dot: a line without length, whose ends are round however the drawing is stretched.
+/// A dot: a line without length, whose ends stay round when the drawing is stretched.
 std::string dot_at(std::string_view kind, size_t style, double x, double y) {
   return fmt::format("<path class=\"{} {}\" d=\"M{} {}h0\"/>", kind, style_class(style), svg_number(x), svg_number(y));
 }
@@ -24,7 +24,7 @@ std::string bar_through(const Dot& dot, double y, const std::vector<double>& tic
   const double low = place(*dot.low);
   const double high = place(*dot.high);
   std::string path = fmt::format("M{} {}H{}", svg_number(low), svg_number(y), svg_number(high));
-  // One that goes on beyond the edge has no end there.
+  // A bar that goes on beyond the edge has no end there.
   for (const auto& [value, x] : {std::pair(*dot.low, low), std::pair(*dot.high, high)}) {
     if (std::isfinite(value)) {
       path += fmt::format("M{} {}v{}", svg_number(x), svg_number(y - kCap), svg_number(2 * kCap));

@@ -11,12 +11,12 @@ namespace norma::lab {
 
 namespace {
 
-/// The references of the norms of a comparison, each group looked at once.
+/// The references of a comparison's norms; each group is searched once.
 class References {
  public:
   explicit References(const Comparison& comparison) : comparison_(comparison) {}
 
-  /// The norm that others of the same group are measured against; "" without any.
+  /// The reference of the norms in a group; "" if there is none.
   const std::string& of(const Settings& settings) {
     const Settings group = timing_group(settings);
     const auto known = std::find_if(known_.begin(), known_.end(), [&](const auto& one) { return one.first == group; });
@@ -24,7 +24,7 @@ class References {
                                  : known_.emplace_back(group, reference_of(norms_of(comparison_, group))).second;
   }
 
-  /// Whether a norm is measured against another one.
+  /// True iff a norm is measured against another one.
   bool has_other(const Settings& settings) {
     const std::string& reference = of(settings);
     return !reference.empty() && settings.norm != reference;
@@ -50,7 +50,7 @@ bool may_still_come(const Cell* cell) {
   return cell->state == CellState::pending || cell->state == CellState::interrupted;
 }
 
-/// Both of these norms' runs with the same seed, in points.
+/// Compares the runs of both norms that have the same seed, in points.
 std::optional<Decision> decide_accuracy(const Comparison& comparison, const Row& row, const Row& reference,
                                         int64_t tests) {
   if (std::min(row.seeds, reference.seeds) < 2) {
@@ -79,7 +79,7 @@ std::optional<Decision> decide_accuracy(const Comparison& comparison, const Row&
   return decision;
 }
 
-/// What is lost in each round in which batch norm and this one made a step.
+/// The share lost in each round in which batch norm and this norm made a step.
 std::vector<double> shares_lost(const Timing& timing, const std::string& norm) {
   const auto begin = timing.norms.begin();
   const auto batch = std::find(begin, timing.norms.end(), reference_of(timing.norms)) - begin;
@@ -152,7 +152,7 @@ void decide_rows(const Comparison& comparison, std::vector<Row>& rows) {
       const auto batch = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
         return other.norm == reference && comparison_group(other) == comparison_group(row);
       });
-      if (batch != rows.end()) {  // with this learning rate, too
+      if (batch != rows.end()) {  // the reference may lack this learning rate
         row.accuracy_difference = decide_accuracy(comparison, row, *batch, accuracies);
       }
       row.tax = decide_tax(comparison, row, taxes);

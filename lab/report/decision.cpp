@@ -17,7 +17,7 @@ double level_of(int64_t tests) {
   return kErrors / static_cast<double>(tests);
 }
 
-/// The rule, for everything that a report says.
+/// The rule for every difference in a report.
 void decide(Decision& decision) {
   const bool finite = std::isfinite(decision.low) && std::isfinite(decision.high);
   const bool holds_zero = decision.low <= 0 && decision.high >= 0;
@@ -41,7 +41,7 @@ Decision decide_by_mean(const std::vector<double>& differences, int64_t tests) {
     squares += (difference - mean) * (difference - mean);
   }
   const double standard_error = std::sqrt(squares / (count - 1) / count);
-  if (!(standard_error > 1e-12 * std::abs(mean))) {  // but for rounding, all are the same; or NaN
+  if (!(standard_error > 1e-12 * std::abs(mean))) {  // all are the same, but for rounding; or NaN
     return decision;
   }
   const double half = student_t(pairs - 1, level_of(tests)) * standard_error;

@@ -5,24 +5,24 @@
 
 namespace norma::lab {
 
-/// What is known of the difference between a norm and its reference, measured in pairs: runs with the same seed, or
-/// steps of the same round.
+/// The difference between a norm and its reference, measured in pairs: runs with the same seed, or steps of the same
+/// round.
 ///
-/// All that a report says of a difference follows from one rule: it is found where the interval leaves out 0. Intervals
-/// are as wide as the number of tests asks for (Bonferroni), so that all those of one question hold together in 95 of
-/// 100 comparisons; p is multiplied by that number, and is below 0.05 exactly where a difference is found.
+/// A report calls a difference found by one rule: if the interval leaves out 0. Intervals are as wide as the number of
+/// tests requires (Bonferroni), so that all intervals of one question hold together in 95 of 100 comparisons. p is
+/// multiplied by that number, and is below 0.05 exactly where a difference is found.
 struct Decision {
   enum class State : uint8_t {
-    waiting,     ///< pairs are missing that may still come; to decide before would be a test more for each look
-    unknown,     ///< the pairs are too few, or all alike: then nobody knows how far others would lie apart
+    waiting,     ///< pairs may still come; to decide before would add a test for each look
+    unknown,     ///< too few pairs, or all alike: their scatter is unknown
     none_found,  ///< the interval holds 0
     found,
   };
 
   State state = State::waiting;
-  int64_t pairs = 0;    ///< that were measured
-  int64_t planned = 0;  ///< pairs that shall be measured
-  // What follows is known in the last two states only.
+  int64_t pairs = 0;    ///< measured pairs
+  int64_t planned = 0;  ///< planned pairs
+  // The members below are known only in the last two states.
   double difference = 0;
   double low = 0;
   double high = 0;
@@ -32,15 +32,15 @@ struct Decision {
   [[nodiscard]] bool found() const { return state == State::found; }
 };
 
-/// By the mean of the differences, and Student's t. For few pairs whose differences are about normal.
-/// Expects 1 test or more.
+/// Decides by the mean of the differences and Student's t, for few pairs with about normal differences. Expects 1 test
+/// or more.
 Decision decide_by_mean(const std::vector<double>& differences, int64_t tests);
 
-/// By the median of the differences and their ranks, whatever they are distributed like. Needs fewest_rounds() pairs.
-/// Expects 1 test or more, and no NaN.
+/// Decides by the median of the differences and their ranks, for any distribution. Needs fewest_rounds() pairs. Expects
+/// 1 test or more, and no NaN.
 Decision decide_by_median(const std::vector<double>& differences, int64_t tests);
 
-/// The fewest pairs by which decide_by_median() can find a difference among so many tests: six for one.
+/// The fewest pairs with which decide_by_median() can find a difference among this many tests: six for one.
 int64_t fewest_rounds(int64_t tests);
 
 }  // namespace norma::lab

@@ -45,7 +45,7 @@ std::string end_of(const std::filesystem::path& path, size_t count) {
   return text.empty() ? "/" : text;
 }
 
-/// Names that differ, each as short as that allows.
+/// Distinct names, each as short as possible.
 std::vector<std::string> names_of(const std::vector<std::filesystem::path>& folders) {
   std::vector<std::string> names;
   for (const std::filesystem::path& folder : folders) {
@@ -109,7 +109,7 @@ Parts parts_from_json(const std::string& text, const std::string& where) {
 Parts merged(const std::vector<std::filesystem::path>& folders, std::vector<Parts> reports) {
   const std::vector<std::string> names = names_of(folders);
   Parts all;
-  std::vector<std::string> from;  // what a person knows each part by
+  std::vector<std::string> from;  // the name of each part for people
   for (size_t i = 0; i < reports.size(); ++i) {
     for (Part& part : reports[i]) {
       for (size_t other = 0; other < all.size(); ++other) {

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
-// What is said of the figures, in sentences.
+// Sentences about the figures.
 
 namespace norma::lab {
 
 namespace {
 
-/// Of what is gained where the tax is what is lost.
+/// The decision about the gain, from that about the loss.
 Decision negated(const Decision& tax) {
   Decision gained = tax;
   gained.difference = -tax.difference;
@@ -29,7 +29,7 @@ Decision negated(const Decision& tax) {
   return gained;
 }
 
-/// Whether something is known of a decision of each row that has one, and of at least one.
+/// True iff a decision is known for each row that has one, and for at least one row.
 bool all_known(const GroupRows& rows, std::optional<Decision> Row::*decision) {
   bool any = false;
   for (const Row& row : rows) {
@@ -43,7 +43,7 @@ bool all_known(const GroupRows& rows, std::optional<Decision> Row::*decision) {
   return any;
 }
 
-/// What is known of the tax of the norms of one group.
+/// Sentences about the known tax of the norms of one group.
 std::vector<std::string> tax_sentences(const GroupRows& rows, const train::Recipe& recipe) {
   std::vector<std::string> more;
   std::vector<std::string> less;
@@ -68,7 +68,7 @@ std::vector<std::string> tax_sentences(const GroupRows& rows, const train::Recip
   return sentences;
 }
 
-/// What is known of the accuracies of the norms of one group, beside batch norm's.
+/// Sentences about the known accuracies of the norms of one group, beside batch norm's.
 std::vector<std::string> accuracy_sentences(const GroupRows& rows, const train::Recipe& recipe) {
   std::vector<std::string> different;
   for (const Row& row : rows) {
@@ -87,7 +87,7 @@ std::vector<std::string> accuracy_sentences(const GroupRows& rows, const train::
                                                     : std::vector<std::string>();
 }
 
-/// By how many points norms must differ from the reference: the least and the most of a group.
+/// The least and the most points by which norms of a group must differ from the reference.
 struct Threshold {
   double least = std::numeric_limits<double>::max();
   double most = 0;
@@ -110,7 +110,7 @@ struct Threshold {
 
 std::vector<std::string> answers_of(const Comparison& comparison) {
   std::vector<Settings> timed;
-  std::vector<std::pair<std::string, std::vector<std::string>>> said;  // and of which groups
+  std::vector<std::pair<std::string, std::vector<std::string>>> said;  // and their groups
   const std::vector<Row> all = summarize(comparison);
   for (const GroupRows& rows : by_group(all)) {
     // Learning rates share their tax.

@@ -21,11 +21,11 @@ struct Finding {
   double amount = 0;  ///< share of throughput lost, or points of accuracy gained
 };
 
-/// What is known of a question: the tax, or accuracy.
+/// The findings on one question: the tax, or accuracy.
 struct Findings {
   std::vector<Finding> found;
-  std::vector<std::string> groups;  ///< all, whatever is known of them
-  bool known = false;               ///< of at least one norm
+  std::vector<std::string> groups;  ///< all, known or not
+  bool known = false;               ///< for at least one norm
   bool waiting = false;             ///< runs or rounds are missing
 
   void add(const std::string& norm, const std::string& group, const Decision& decision) {
@@ -42,7 +42,7 @@ struct Findings {
   }
 };
 
-/// Where a norm was least and most accurate, with one seed in each place.
+/// The places where a norm was least and most accurate, with one seed in each.
 struct Span {
   std::string norm;
   double low = 0;
@@ -56,15 +56,15 @@ struct Span {
 struct Answers {
   Findings tax;
   Findings accuracy;
-  std::vector<Span> spans;     ///< of the norms of one comparison, that in which one is widest
-  std::string varied;          ///< what moved them: "batch size"; "" where it has no one name
+  std::vector<Span> spans;     ///< of the norms of one comparison, the one with the widest
+  std::string varied;          ///< the cause: "batch size"; "" if it has no single name
   bool several_norms = false;  ///< finished, in one group
   int64_t runs = 0;
   int64_t finished = 0;
   int64_t to_come = 0;  ///< runs that have not ended
 };
 
-/// In the order of their first rows.
+/// The norms in the order of their first rows.
 std::vector<std::string> norms_in(const std::vector<Row>& rows) {
   std::vector<std::string> norms;
   for (const Row& row : rows) {
@@ -75,8 +75,8 @@ std::vector<std::string> norms_in(const std::vector<Row>& rows) {
   return norms;
 }
 
-/// The one thing that moves a network from row to row: a further axis that all others follow (as learning rates follow
-/// batch sizes), or the network itself.
+/// The one cause of the differences between a network's rows: a further axis that all others follow (as learning rates
+/// follow batch sizes), or the network itself.
 struct Mover {
   std::string name;                              ///< "batch size", "the network"; "": several do
   std::function<std::string(const Row&)> where;  ///< "at 2", "in resnet50 with batch size 4"
@@ -104,7 +104,7 @@ Mover mover_of(const Comparison& comparison, const std::vector<Row>& rows) {
   return {.name = "", .where = [&comparison](const Row& row) { return "in " + group_label(comparison, row); }};
 }
 
-/// Of each norm that is finished in all places where any is, if there are several.
+/// The spans of norms that are finished in all places where any norm is, if there are several places.
 std::vector<Span> spans_of(const Comparison& comparison, const std::vector<Row>& rows, const Mover& mover) {
   std::vector<Span> spans;
   const std::vector<GroupRows> groups = by_group(rows);
@@ -170,16 +170,16 @@ void add(Answers& answers, const NamedComparison& source) {
   }
 }
 
-/// How a question says what was found.
+/// The words for the findings on a question.
 struct Wording {
   /// "group:32 costs 25.0 % of batch norm's throughput"
   std::string (*whole)(const Finding& one);
-  /// What goes on behind "and", of the same norm elsewhere: "25.0 %" where it is on the same side of 0, else "is 3.0 %
+  /// The part after "and", for the same norm elsewhere: "25.0 %" if it is on the same side of 0, else "is 3.0 %
   /// faster".
   std::string (*more)(const Finding& one, bool same_side);
 };
 
-/// The largest difference that was found, with all that its norm has elsewhere; then the other norms.
+/// The largest difference found, with all findings of its norm; then the other norms.
 std::string found_clause(const Findings& findings, const Wording& wording) {
   const Finding& most =
       *std::max_element(findings.found.begin(), findings.found.end(),
@@ -226,7 +226,7 @@ std::string tax_clause(const Findings& tax) {
                 }});
 }
 
-/// With one seed nobody knows how far chance moves an accuracy, but so far it does not move it.
+/// The least span to report. With one seed nobody knows how far chance moves an accuracy, but not this far.
 constexpr double kPlainWidth = 0.1;
 
 /// "the accuracy of batch depends most on batch size (44.5 % at 2, 80.8 % at 64), that of group least (72.8 to 78.7 %)"
@@ -268,14 +268,14 @@ std::string accuracy_clause(const Answers& answers) {
                                      }});
 }
 
-/// What is missing of comparisons that have not ended.
+/// The missing runs of comparisons that have not ended.
 std::string progress_of(const Answers& answers) {
   return answers.to_come == 0 ? "rounds of timing are missing"
                               : fmt::format("{} of {} run{} finished", answers.finished, answers.runs,
                                             answers.runs == 1 ? " is" : "s are");
 }
 
-/// With a capital letter where it begins with a word of ours, and not with the name of a norm.
+/// Capitalizes the text, unless it begins with the name of a norm.
 std::string as_sentence(std::string text) {
   for (const std::string_view word : {"no ", "nothing ", "these ", "the ", "rounds "}) {
     if (text.starts_with(word)) {

@@ -10,61 +10,60 @@
 
 namespace norma::lab {
 
-/// A comparison as a report names it: "" where it is the only one.
+/// A comparison and its name in a report; "" if it is the only one.
 struct NamedComparison {
   std::string name;
   const Comparison* comparison;
 };
 
-/// The answer of one or several comparisons in one sentence, never empty: what norms cost beside batch norm, and
-/// whether they are more or less accurate, as decided for their rows; where nothing is known, what is missing. Of
-/// comparisons that have not ended, a second one says how far they are.
+/// The answer of one or several comparisons in a sentence, never empty: the cost of norms beside batch norm, and if
+/// they are more or less accurate, as decided for their rows. If nothing is known, it says what is missing. A second
+/// sentence gives the progress of comparisons that have not ended.
 std::string opening_of(const std::vector<NamedComparison>& comparisons);
 
 /// A row of the page.
 struct PageRow {
   const NamedComparison* source;
   Row row;
-  std::string label;  ///< "group:32", of several comparisons "group:32 · laptop"
-  size_t style = 0;   ///< of charts: that of its norm
+  std::string label;  ///< "group:32", in several comparisons "group:32 · laptop"
+  size_t style = 0;   ///< in charts: its norm's
   std::vector<const Cell*> cells;
 };
 
-/// What is compared with each other: a model and all settings but norm and seed, in all comparisons.
+/// Rows that are compared with each other: one model and all settings but norm and seed, over all comparisons.
 struct PageGroup {
   Settings settings;
   std::string label;  ///< "resnet18", "resnet18 with batch size 4"
   std::vector<PageRow> rows;
 };
 
-/// A part of the page with its own heading, to which the list of sections leads.
+/// A part of the page with its own heading and an entry in the list of sections.
 struct PageSection {
   std::string_view id;
   std::string_view title;  ///< in the list
-  std::string html;        ///< "": nothing is known, and the page does not have it
+  std::string html;        ///< "" if nothing is known: the page leaves it out
 };
 
-/// What all sections of the page are made of. The comparisons must outlive it.
+/// The content of all sections of the page. The comparisons must outlive it.
 struct Page {
   explicit Page(std::vector<NamedComparison> named);
 
   std::vector<NamedComparison> sources;
-  std::vector<Axis> axes;  ///< beside model, norm and seed, those on which cells lie apart
+  std::vector<Axis> axes;  ///< the axes beside model, norm and seed that differ between cells
   std::vector<PageGroup> groups;
   size_t cells = 0;
-  // Sentences; of several comparisons, the name of its own stands before each.
+  // Sentences; with several comparisons, each begins with its comparison's name.
   std::vector<std::string> answers;  ///< answers_of()
   std::vector<std::string> notes;    ///< notes_of()
 };
 
-/// The page: lab/report/report_html.cpp. Its sections follow, each with its heading; "" for one of which nothing is
-/// known.
+/// The page (lab/report/report_html.cpp). Its sections follow, each with its heading; "" if nothing is known of one.
 std::string to_html(const Page& page);
-/// The answer, the tables and the notes for a page without pictures: lab/report/report_markdown.cpp.
+/// The answer, the tables and the notes for a page without pictures (lab/report/report_markdown.cpp).
 std::string to_markdown(const Page& page);
 
 std::string results_section(const Page& page);   ///< the table
-std::string meaning_section();                   ///< of its columns
+std::string meaning_section();                   ///< of the table's columns
 std::string axes_section(const Page& page);      ///< accuracy against batch size, lr, precision, model
 std::string accuracy_section(const Page& page);  ///< dots, and their seeds
 /// Dots with the intervals that decide.
@@ -76,10 +75,10 @@ std::string learning_section(const Page& page);  ///< loss curves
 std::string settings_section(const Page& page);  ///< recipe and machine of each comparison
 std::string runs_section(const Page& page);      ///< each run, and the command that repeats it
 
-/// A heading of a section, to which the page's list of sections leads.
+/// A heading that the page's list of sections links to.
 std::string section_head(std::string_view id, std::string_view title);
 
-/// Charts side by side where there is room; those beyond the first `open` are folded away.
+/// Charts side by side if there is room; all but the first `open` are folded away.
 std::string figures(const std::vector<std::string>& charts, size_t open);
 /// One chart with its caption.
 std::string figure(std::string_view title, std::string_view note, std::string_view chart);

@@ -13,16 +13,14 @@
 #include <string>
 #include <vector>
 
-// Accuracy, time, tax and memory: a chart for each group.
-
 namespace norma::lab {
 
 namespace {
 
-constexpr size_t kOpenFigures = 8;  ///< the others are folded away
+constexpr size_t kOpenFigures = 8;  ///< further ones are folded away
 constexpr size_t kOpenRows = 40;    ///< of a chart; a longer one is folded away
 
-/// A section with one chart for each group of which `chart` makes one; "" without any. `notes` go over the charts.
+/// A section with a chart for each group, as far as `chart` makes one; "" without any. `notes` stand above the charts.
 std::string section(const Page& page, std::string_view id, std::string_view title, std::string_view note,
                     const std::function<std::string(const PageGroup&, const std::string& id)>& chart) {
   std::vector<std::string> shown;
@@ -40,7 +38,7 @@ std::string section(const Page& page, std::string_view id, std::string_view titl
              : section_head(id, title) + fmt::format("<p class=\"note\">{}</p>\n", note) + figures(shown, open);
 }
 
-/// Whether a norm has several dots.
+/// True iff a norm has several dots.
 bool has_several_seeds(const Page& page) {
   return std::any_of(page.groups.begin(), page.groups.end(), [](const PageGroup& group) {
     return std::any_of(group.rows.begin(), group.rows.end(), [](const PageRow& row) { return row.row.finished > 1; });
@@ -76,8 +74,8 @@ std::string accuracy_chart(const PageGroup& group, const std::string& id) {
   return plot.dots.empty() ? "" : figure(group.label, "", dot_plot(plot));
 }
 
-/// Whether groups with the same value on one axis have the same on the other: the learning rate may follow the batch
-/// size.
+/// True iff groups with equal values on one axis have equal values on the other, as when the learning rate follows the
+/// batch size.
 bool follows(const Page& page, const Axis& other, const Axis& axis) {
   std::map<std::string, std::string> values;
   return std::all_of(page.groups.begin(), page.groups.end(), [&](const PageGroup& group) {
@@ -86,8 +84,8 @@ bool follows(const Page& page, const Axis& other, const Axis& axis) {
   });
 }
 
-/// The axes that accuracy is drawn against: numbers and precisions, and models where there is a row of them. One that
-/// says the same as another is left out.
+/// The axes to draw accuracy against: numbers and precisions, and models if there are several of a row. An axis that
+/// follows another is left out.
 std::vector<Axis> axes_to_draw(const Page& page) {
   const Axis model{.name = "model", .value = [](const Settings& settings) { return settings.model; }};
   std::set<std::string> models;
@@ -113,7 +111,7 @@ std::vector<Axis> axes_to_draw(const Page& page) {
 std::vector<std::string> axis_charts(const Page& page, const Axis& axis) {
   struct Panel {
     std::string label;
-    std::vector<const PageGroup*> groups;  // one for each value
+    std::vector<const PageGroup*> groups;  // one per value
   };
   std::vector<Panel> panels;
   for (const PageGroup& group : page.groups) {
@@ -137,7 +135,7 @@ std::vector<std::string> axis_charts(const Page& page, const Axis& axis) {
         .x_label = std::string(axis.name),
         .y_label = "test accuracy, %",
         .series = {}};
-    const auto number = [&](const PageGroup* group) {  // names stay in the order in which they were given
+    const auto number = [&](const PageGroup* group) {  // names stay in the given order
       return axis.name == "lr"           ? group->settings.lr
              : axis.name == "batch size" ? static_cast<double>(group->settings.batch_size)
                                          : 0;
@@ -168,7 +166,7 @@ std::vector<std::string> axis_charts(const Page& page, const Axis& axis) {
   return charts;
 }
 
-/// Seconds that the training steps of a row take, as they were in turns; nothing before all rounds are made.
+/// Seconds of all training steps of a row, as timed in turns; none before all rounds are made.
 std::optional<double> seconds_in_turns(const PageRow& row) {
   const Comparison& comparison = *row.source->comparison;
   const std::optional<double> step = seconds_of_step(comparison, row.row);
@@ -177,7 +175,7 @@ std::optional<double> seconds_in_turns(const PageRow& row) {
   if (!step || finished == row.cells.end()) {
     return std::nullopt;
   }
-  const auto batches = static_cast<double>((*finished)->losses.size()) *  // a round's step has one
+  const auto batches = static_cast<double>((*finished)->losses.size()) *  // a step of a round has one batch
                        static_cast<double>(comparison.recipe.grad_accum_steps);
   return *step * batches;
 }
@@ -231,7 +229,7 @@ std::string time_chart(const PageGroup& group, const std::string& id) {
                 point_chart(chart));
 }
 
-/// A dot and an interval for each norm of which something is decided; "" without any.
+/// A dot and an interval for each norm with a decision; "" without any.
 std::string decision_chart(const PageGroup& group, DotPlot plot, std::optional<Decision> Row::*decision,
                            std::string (*text)(const std::optional<Decision>&), double factor) {
   for (const PageRow& row : group.rows) {

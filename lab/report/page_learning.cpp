@@ -11,10 +11,10 @@ namespace norma::lab {
 namespace {
 
 constexpr size_t kOpenFigures = 6;
-constexpr size_t kMostCurves = 8;    ///< of a chart: more cannot be told apart
-constexpr size_t kMostPoints = 300;  ///< of a curve: more cannot be told apart
+constexpr size_t kMostCurves = 8;    ///< in a chart: more cannot be told apart
+constexpr size_t kMostPoints = 300;  ///< in a curve: more cannot be told apart
 constexpr size_t kFewestPoints = 40;
-constexpr size_t kPointsOfPage = 90000;  ///< of all curves: about half a megabyte
+constexpr size_t kPointsOfPage = 90000;  ///< in all curves: about half a megabyte
 
 /// Exponential moving average over about a fortieth of the run, without the pull towards 0 at the start.
 std::vector<double> smoothed(const std::vector<double>& values) {
@@ -31,7 +31,7 @@ std::vector<double> smoothed(const std::vector<double>& values) {
   return result;
 }
 
-/// Step by step, over as many steps as all have.
+/// The mean of each step, as far as all curves go.
 std::vector<double> mean_of(const std::vector<const std::vector<double>*>& curves) {
   size_t steps = curves.front()->size();
   for (const std::vector<double>* curve : curves) {

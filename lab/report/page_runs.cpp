@@ -8,8 +8,6 @@
 
 #include <cmath>
 
-// What was trained, on what, and how to do it again.
-
 namespace norma::lab {
 
 namespace {

@@ -170,7 +170,7 @@ const Theme& dark_theme() {
 }
 
 std::string page_style() {
-  // Paper is white, whatever the screen is.
+  // Print uses the light theme, since paper is white.
   std::string css = fmt::format(
       ":root{{color-scheme:light dark;{}}}\n@media screen and (prefers-color-scheme:dark){{:root{{{}}}}}\n"
       "@media print{{:root{{color-scheme:light}}}}",

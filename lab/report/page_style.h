@@ -10,13 +10,13 @@ namespace norma::lab {
 struct Theme {
   std::string_view text;
   std::string_view soft;   ///< text of less weight
-  std::string_view warn;   ///< text of what went wrong
+  std::string_view warn;   ///< text about errors
   std::string_view line;   ///< rules and grids, which carry no meaning
   std::string_view back;   ///< behind the text
   std::string_view panel;  ///< behind charts and commands
-  std::string_view focus;  ///< around what the keyboard is at
-  /// Of the styles of charts: told apart by colour-blind readers too, as the palette of Okabe and Ito (2008), of which
-  /// they are darker or lighter kin, so that each also serves for text.
+  std::string_view focus;  ///< around the element with the keyboard's focus
+  /// For the styles of charts. Colour-blind readers can tell them apart, as the palette of Okabe and Ito (2008); they
+  /// are darker or lighter kin of it, so that each also works for text.
   std::array<std::string_view, 8> series;
 };
 

@@ -64,7 +64,7 @@ void put_row(std::string& html, const PageRow& page_row) {
 
 std::string results_section(const Page& page) {
   std::string html = section_head("results", "Results");
-  // The roles are those that the elements have: on a phone they are laid out as cards, and would lose them.
+  // The elements' own roles are repeated, since the layout as cards on a phone would lose them.
   html +=
       "<div class=\"wide\"><table class=\"results\" role=\"table\">\n"
       "<caption>Each norm in each network. After ± stands the standard deviation over the seeds.</caption>\n"

@@ -155,7 +155,7 @@ std::string reference_of(const std::vector<std::string>& norms) {
     return "batch";
   }
   const auto found = std::find_if(norms.begin(), norms.end(), [](const std::string& norm) {
-    // By its text: norms of plug-ins are unknown where the plug-in is not loaded.
+    // The text is compared, since norms of a plug-in that is not loaded are unknown.
     return norm.substr(0, norm.find('[')) == "batch";
   });
   return found == norms.end() ? "" : *found;
@@ -230,7 +230,7 @@ std::string format_count(int64_t count) {
 
 namespace {
 
-/// What stands for figures that are not known: "not known yet: 2 of 24 rounds", "not known after 2 seeds".
+/// The text for unknown figures: "not known yet: 2 of 24 rounds", "not known after 2 seeds".
 std::string not_known(const Decision& decision, std::string_view pair) {
   return decision.state == Decision::State::waiting
              ? fmt::format("not known yet: {} of {} {}{}", decision.pairs, decision.planned, pair,
@@ -352,7 +352,7 @@ Table cell_table(const Comparison& comparison) {
         table.add(cell.model, train::norm_label(cell.norm, comparison.recipe), cell.seed, cell.batch_size,
                   lr_of(comparison, cell), cell.precision, to_string(cell.format), cell.dataset, to_string(cell.state));
     if (cell.state == CellState::finished) {
-      // The tax is that of the norm, whatever the seed.
+      // The tax belongs to the norm, whatever the seed.
       const auto row =
           std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return same_but_seed(other, cell); });
       const auto share = [&](double Decision::*value) {

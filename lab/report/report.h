@@ -47,22 +47,22 @@ struct Timing {
   std::string problem;  ///< why rounds are missing
 };
 
-/// What `norma compare` finds out, and what is needed to repeat it.
+/// The results of `norma compare`, and all that is needed to repeat it.
 struct Comparison {
   train::Recipe recipe;  ///< of all cells; a cell's settings come before its own (recipe_of())
   std::vector<Cell> cells;
-  int64_t timing_rounds = 0;    ///< that each timing_group() shall have
-  std::vector<Timing> timings;  ///< of groups that have begun with theirs
-  bool tune_lr = false;         ///< the rates of `tunings` come before those of the cells
-  std::vector<Tuning> tunings;  ///< as far as they are done
+  int64_t timing_rounds = 0;    ///< planned for each timing_group()
+  std::vector<Timing> timings;  ///< of groups with at least one round
+  bool tune_lr = false;         ///< rates found by `tunings` replace those of the cells
+  std::vector<Tuning> tunings;  ///< the trials made so far
   bool telemetry = true;        ///< runs have a record
-  double budget = 0;            ///< seconds that the length of the runs was chosen for; 0: it was given
+  double budget = 0;            ///< seconds that the length of the runs was chosen for; 0: the length was given
   train::Environment environment;
   std::string command;  ///< the command line
-  std::string date;     ///< when it began
+  std::string date;     ///< when the comparison began
 };
 
-/// The learning rate that a cell is trained with: the best that was tried, where that is known, else its own.
+/// The learning rate that a cell is trained with: the best of its trials if there is one, else its own.
 double lr_of(const Comparison& comparison, const Settings& settings);
 /// The whole recipe of a cell, with lr_of().
 train::Recipe recipe_of(const Comparison& comparison, const Settings& settings);
@@ -73,42 +73,41 @@ struct Spread {
   std::optional<double> deviation = {};
 };
 
-/// All cells that differ in the seed alone; `seed` is that of the first.
+/// The cells that differ only in the seed; `seed` is the first cell's.
 struct Row : Settings {
-  int64_t finished = 0;  ///< seeds
+  int64_t finished = 0;  ///< number of seeds
   int64_t seeds = 0;
   std::string problem;  ///< "" when every seed finished, else "failed: …", "interrupted" or "not started"
   Spread accuracy;
-  /// To the reference of its comparison_group(), in points, seed by seed; none for it, and of one seed.
+  /// To the reference of its comparison_group(), in points, seed by seed; none for the reference, and with one seed.
   std::optional<Decision> accuracy_difference;
   Spread loss;
-  Spread images_per_second;     ///< of the rounds that the tax is from, else of the runs
-  bool rate_in_turns = false;   ///< images_per_second is of the rounds
+  Spread images_per_second;     ///< of the tax's rounds, if there are any, else of the runs
+  bool rate_in_turns = false;   ///< true: images_per_second is of the rounds
   std::optional<Decision> tax;  ///< share of the reference's throughput that is lost; none without rounds
-  int64_t peak_bytes = 0;       ///< the largest of the seeds
+  int64_t peak_bytes = 0;       ///< the largest over the seeds
   int64_t peak_resident = 0;
   int64_t parameters = 0;
 };
 
-/// The axes beside model, norm and seed on which the cells lie apart, as columns of tables show them.
+/// The axes beside model, norm and seed that differ between cells, in the order of a table's columns.
 std::vector<Axis> varying_axes(const Comparison& comparison);
 
 /// The values of the cells on the further axis of that name: "4, 8, 16".
 std::string values_of(const Comparison& comparison, std::string_view axis);
 
-/// For people: "resnet18 group:8", with what varies behind it: "resnet18 group:8, batch size 4, seed 1".
+/// A cell's name for people: "resnet18 group:8", or with the varying axes "resnet18 group:8, batch size 4, seed 1".
 std::string label_of(const Comparison& comparison, const Cell& cell);
-/// The same for all norms and seeds of a model: "resnet18", "resnet18 with batch size 4".
+/// The name of all norms and seeds of a model: "resnet18", "resnet18 with batch size 4".
 std::string group_label(const Comparison& comparison, const Settings& settings);
 
-/// Without norm and seed: what norms are compared in.
+/// The settings without norm and seed: norms with equal ones are compared.
 Settings comparison_group(Settings settings);
 
 /// The norms of a timing_group(), in the order of its cells.
 std::vector<std::string> norms_of(const Comparison& comparison, const Settings& group);
 
-/// The norm that the others are measured against: batch norm, one without options before one that has some; "" where
-/// there is none.
+/// The norm that the others are measured against: batch norm, preferably without options; "" if there is none.
 std::string reference_of(const std::vector<std::string>& norms);
 
 /// The rows, in the order of their first cells.
@@ -120,72 +119,72 @@ using GroupRows = std::vector<Row>;
 /// Groups in the order of their first rows.
 std::vector<GroupRows> by_group(const std::vector<Row>& rows);
 
-/// Rows of which a seed is finished.
+/// The number of rows with a finished seed.
 int64_t finished_rows(const GroupRows& rows);
 
-/// A row as a table names it.
+/// A row and its name in a table.
 struct NamedRow {
   std::string name;  ///< in the column "norm"
   const Row* row;
 };
-/// The figures of rows, with a column for each of these axes. Remarks say what is wrong with a row.
+/// The figures of rows, with a column for each of these axes. Remarks name a row's problem.
 Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& axes);
-/// The figures of cells.
+/// The figures of all cells.
 Table cell_table(const Comparison& comparison);
 
-/// The table that is printed.
+/// The printed table.
 std::string to_table(const Comparison& comparison);
 /// cell_table() as a file.
 std::string to_csv(const Comparison& comparison);
-/// Everything. The second throws Error, with `where` before it, for a text that is no comparison of this format.
+/// The whole comparison as JSON, and back. Reading throws Error that begins with `where` for another text.
 std::string to_json(const Comparison& comparison);
 Comparison comparison_from_json(const std::string& text, const std::string& where = "comparison");
-/// The number at the end of a file's "format", which is `kind` and a number from 1 to `latest`; else Error, with
-/// `where` before it.
+/// The number at the end of a file's "format", which is `kind` and a number from 1 to `latest`. Throws Error that
+/// begins with `where` for any other text.
 int64_t version_of(const std::string& format, std::string_view kind, int64_t latest, const std::string& where);
-/// One page that needs nothing else: the answer, table, charts, settings, machine and commands. No outside reference,
-/// no script.
+/// One page that needs nothing else, without outside references and scripts: the answer, table, charts, settings,
+/// machine and commands.
 std::string to_html(const Comparison& comparison);
 
-/// The same as Markdown of GitHub's kind, without charts.
+/// The same content as GitHub's Markdown, without charts.
 std::string to_markdown(const Comparison& comparison);
 
 /// Writes results.csv, results.json, report.html and report.md into a folder. Throws Error that names the file. With
-/// its lock, a folder that was moved gets nothing more.
+/// its lock, nothing is written once the folder was moved.
 void write_report(const Comparison& comparison, const std::filesystem::path& folder,
                   const train::FolderLock* lock = nullptr);
 
 // --- how figures are written ------------------------------------------------------------------------------------
-/// "83.1 ± 0.2" with `digits` behind the point, the value times `factor`.
+/// "83.1 ± 0.2": the value times `factor`, with `digits` after the point.
 std::string format_spread(const Spread& spread, int digits, double factor = 1);
 /// "1.2 GB", "345 MB"
 std::string format_bytes(int64_t bytes);
 /// "25,557,032"
 std::string format_count(int64_t count);
-/// "3.1 % (1.4 to 5.0)"; where no difference was found "none found: 0.4 % (-0.7 to 1.5)"; "not known after 5 rounds",
-/// "not known yet: 8 of 24 rounds"; "–" for none.
+/// "3.1 % (1.4 to 5.0)"; if no difference was found "none found: 0.4 % (-0.7 to 1.5)"; "not known after 5 rounds", "not
+/// known yet: 8 of 24 rounds"; "–" for none.
 std::string format_tax(const std::optional<Decision>& tax);
 /// "3.1 % (1.4 to 5.0)"
 std::string format_share(const Decision& tax);
-/// "+0.42 (0.10 to 0.74), p 0.031": points; else as format_tax(), of seeds.
+/// "+0.42 (0.10 to 0.74), p 0.031" in points; if unknown as in format_tax(), in seeds.
 std::string format_difference(const std::optional<Decision>& difference);
 
 // --- what is said of the figures --------------------------------------------------------------------------------
-/// A sentence or two for each comparison_group() of which something is known: which norms cost more or less than batch
-/// norm, and which are more or less accurate.
+/// A sentence or two for each comparison_group() with a known result: the norms that cost more or less than batch norm,
+/// and those that are more or less accurate.
 std::string answer_of(const Comparison& comparison);
-/// Its parts: "resnet18: …", one for all groups of which the same is true.
+/// The parts of the answer, "resnet18: …"; groups with the same answer share one.
 std::vector<std::string> answers_of(const Comparison& comparison);
-/// From which difference of accuracy on a norm is said to differ, group by group, or that nobody knows; "" where there
-/// is nothing to compare.
+/// The least difference of accuracy that counts as one, group by group, or that nobody knows it; "" if there is nothing
+/// to compare.
 std::string accuracy_note(const Comparison& comparison);
-/// How the tax was found, and what is missing of it; "" without any.
+/// The way the tax was measured, and its missing parts; "" without any.
 std::string tax_note(const Comparison& comparison);
-/// Which learning rates were found, and which of them lie at the edge of what was tried; "" where none was tried.
+/// The learning rates found, and those at the edge of the tried range; "" if none was tried.
 std::string tuning_note(const Comparison& comparison);
-/// By which rule norms differ from the reference (decision.h); "" where none is measured against it.
+/// The rule by which norms differ from the reference (decision.h); "" if no norm is measured against one.
 std::string decision_note(const Comparison& comparison);
-/// What stands below a table: those of the four notes of which something is known, tax first, tuning last.
+/// The notes below a table: those of the four above that are not "", tax first, tuning last.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
 }  // namespace norma::lab

@@ -23,7 +23,7 @@ std::string list_of_sections(const std::vector<PageSection>& sections) {
   return html + "</ul></nav>\n";
 }
 
-/// Values of all comparisons, each once: "cpu, cuda:0".
+/// The distinct values of all comparisons: "cpu, cuda:0".
 template <class F>
 std::string each_once(const Page& page, F&& value_of) {
   std::vector<std::string> values;
@@ -80,7 +80,7 @@ std::string key_facts(const Page& page) {
   return html + "</dl>\n";
 }
 
-/// What stands below the opening: the answer group by group, where the opening does not say it all.
+/// The part below the opening: the answer group by group, unless the opening says it all.
 std::string answers(const Page& page) {
   if (page.answers.empty()) {
     return "";

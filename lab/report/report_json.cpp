@@ -26,7 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "norma comparison ";
-/// 1: cells had model, norm and seed, and all else was the recipe's; timings had a model.
+/// Version 1: cells had only model, norm and seed, and took the rest from the recipe; timings had a model.
 constexpr int64_t kVersion = 2;
 
 constexpr std::array kStates = {CellState::pending, CellState::finished, CellState::failed, CellState::interrupted};
@@ -49,7 +49,7 @@ MemoryFormat format_from_string(const std::string& name, std::string_view where)
   fail(where, "memory_format: expected contiguous or channels_last, got '{}'", excerpt(name));
 }
 
-/// What a timing_group() has.
+/// The settings of a timing_group().
 Json group_to_json(const Settings& group) {
   return {{"model", group.model},
           {"batch_size", group.batch_size},
@@ -58,7 +58,7 @@ Json group_to_json(const Settings& group) {
           {"dataset", group.dataset}};
 }
 
-/// `settings` has what the first version leaves out.
+/// `settings` provides the fields that the first version lacks.
 void read_group(const nlohmann::json& json, const std::string& where, int64_t version, Settings& settings) {
   settings.model = data::json_field<std::string>(where, json, "model");
   if (version == 1) {
@@ -89,11 +89,11 @@ void read_settings(const nlohmann::json& json, const std::string& where, int64_t
   }
 }
 
-/// Stands for a record until the text is made. Inside another value the marks around it would have backslashes.
+/// A placeholder for a record until the text is made; inside another value its quotation marks would have backslashes.
 constexpr std::string_view kElsewhere = "@";
 constexpr std::string_view kElsewhereInText = "\"telemetry\": \"@\"";
 
-/// Puts each record in its place, on one line: a number on each would double the file.
+/// Puts each record in its place on one line: a line for each number would double the file.
 std::string with_telemetry(std::string_view text, const std::vector<Cell>& cells) {
   const size_t start = text.find("\n \"cells\":");  // only there a line begins like this
   std::string result(text.substr(0, start));
@@ -166,7 +166,7 @@ Tuning tuning_from_json(const nlohmann::json& json, const std::string& where) {
   return tuning;
 }
 
-/// What it lacks is of a comparison without tuning.
+/// Missing fields mean a comparison without tuning.
 void read_tunings(const nlohmann::json& json, const std::string& where, Comparison& comparison) {
   if (!json.contains("tunings")) {
     return;
@@ -179,7 +179,7 @@ void read_tunings(const nlohmann::json& json, const std::string& where, Comparis
   }
 }
 
-/// `defaults` are of the comparison's recipe.
+/// `defaults` come from the comparison's recipe.
 Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_t version, const Settings& defaults) {
   Cell cell;
   static_cast<Settings&>(cell) = defaults;
@@ -248,7 +248,7 @@ Timing timing_from_json(const nlohmann::json& json, const std::string& where, in
   return timing;
 }
 
-/// What it lacks is of a comparison without timing.
+/// Missing fields mean a comparison without timing.
 void read_timings(const nlohmann::json& json, const std::string& where, int64_t version, Comparison& comparison) {
   if (!json.contains("timing_rounds")) {
     return;

@@ -14,7 +14,7 @@ namespace norma::lab {
 
 namespace {
 
-/// Lines of code, between more backquotes than stand in them.
+/// Lines of code, between more backquotes than the text contains.
 std::string code(const std::string& text) {
   size_t longest = 2;
   size_t run = 0;

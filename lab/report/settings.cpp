@@ -41,7 +41,7 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   }
   const std::vector<std::string> known = models::model_names();
   if (std::find(known.begin(), known.end(), settings.model) == known.end()) {
-    return recipe;  // of a program that had registered more
+    return recipe;  // the value is of a program that had registered more
   }
   const auto takes = [&](std::string_view option) { return models::model_takes(settings.model, option); };
   recipe.small_stem = recipe.small_stem && takes("small_stem");

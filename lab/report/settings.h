@@ -10,12 +10,12 @@
 
 namespace norma::lab {
 
-/// Where a training run stands in a grid: its value on each axis. All else is the same in the whole comparison.
+/// The place of a training run in a grid: its value on each axis. All else is the same in the whole comparison.
 struct Settings {
   std::string model;
   std::string norm;
   uint64_t seed = 0;
-  // As in train::Recipe where nothing else is said.
+  // The members below mean the same as in train::Recipe, unless a comment says otherwise.
   int64_t batch_size = 128;
   double lr = 2e-3;
   std::string precision = "float32";
@@ -25,14 +25,14 @@ struct Settings {
   friend bool operator==(const Settings&, const Settings&) = default;
 };
 
-/// Those of a recipe.
+/// The settings in a recipe.
 Settings settings_of(const train::Recipe& recipe);
 
-/// `common` with these settings. What only the other family of networks has is left out, as is a cast policy where the
-/// precision has none, and the data's folder where the dataset is generated.
+/// `common` with these settings. It leaves out options of the other family of networks, a cast policy if the precision
+/// has none, and the data's folder if the dataset is generated.
 train::Recipe recipe_of(const train::Recipe& common, const Settings& settings);
 
-/// What the steps of several norms are timed for together: norm, seed and lr are empty.
+/// The settings shared by norms whose steps are timed together: norm, seed and lr are empty.
 Settings timing_group(Settings settings);
 
 /// An axis of a grid.
@@ -41,7 +41,7 @@ struct Axis {
   std::string (*value)(const Settings& settings);
 };
 
-/// All axes but model, norm and seed, in the order in which they are shown: dataset, batch size, lr, precision, format.
+/// All axes but model, norm and seed, in the order of display: dataset, batch size, lr, precision, format.
 const std::vector<Axis>& further_axes();
 
 }  // namespace norma::lab

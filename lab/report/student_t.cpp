@@ -7,8 +7,8 @@ namespace norma::lab {
 
 namespace {
 
-/// The integral of cos(a)^power from 0 to `end`, by parts: that of power n is cos^(n-1) sin / n, and (n-1) / n of that
-/// of power n - 2.
+/// The integral of cos(a)^power from 0 to `end`, by parts: the integral for power n is cos^(n-1) sin / n plus (n-1) / n
+/// of the integral for power n - 2.
 double integral_of_cosine(int64_t power, double end) {
   const double cosine = std::cos(end);
   double integral = power % 2 == 0 ? end : std::sin(end);

@@ -12,7 +12,7 @@ namespace norma::lab {
 /// A table as data; the functions below write it.
 struct Table {
   struct Row {
-    std::vector<std::string> cells;  ///< where these are fewer than the heads, the others are empty
+    std::vector<std::string> cells;  ///< missing ones are empty
     std::string remark = {};         ///< free text about the row; text and Markdown have it, beside the figures
 
     /// Adds a cell for each value.
@@ -23,7 +23,7 @@ struct Table {
   };
 
   std::vector<std::string> heads;
-  size_t words = 1;  ///< so many columns hold words, which stand on the left; the others hold figures, on the right
+  size_t words = 1;  ///< the first columns, which hold words, on the left; the others hold figures, on the right
   std::vector<Row> rows = {};
 
   /// Adds a row, a cell for each value.
@@ -34,18 +34,18 @@ struct Table {
   }
 };
 
-/// Columns below each other. A remark stands behind all figures, or in their place, and sets no width. No line ends in
+/// Text with aligned columns. A remark stands after all figures, or in their place, and sets no width. No line ends in
 /// blanks.
 std::string to_text(const Table& table);
-/// GitHub's Markdown. A remark stands in brackets behind the first figure, or in its place.
+/// GitHub's Markdown. A remark stands in brackets after the first figure, or in its place.
 std::string to_markdown(const Table& table);
 /// CSV (RFC 4180), without remarks.
 std::string to_csv(const Table& table);
-/// The rows of an HTML table with a caption, the first column of which names them. A table that is wider than the page
-/// is moved sideways, also by keyboard.
+/// An HTML table with a caption. The first column names the rows. A table wider than the page scrolls sideways, by
+/// keyboard, too.
 std::string to_html(const Table& table, std::string_view caption);
 
-/// "-0.3" of -0.0031; never "-0.0".
+/// "-0.3" for -0.0031; never "-0.0".
 std::string format_percent(double share);
 
 /// "a", "a and b", "a, b and c"

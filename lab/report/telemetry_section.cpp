@@ -16,7 +16,7 @@ namespace norma::lab {
 
 namespace {
 
-/// Runs whose layers are shown one by one, and lines of a run's ledger: a page of 500 runs must stay small.
+/// The limit of runs shown layer by layer, and of lines of a run's ledger: a page of 500 runs must stay small.
 constexpr size_t kMostDetails = 12;
 constexpr size_t kMostCopies = 20;
 

@@ -15,16 +15,16 @@ struct Trial {
   std::string reason = {};          ///< why it failed
 };
 
-/// The learning rates that were tried for cells that differ in the seed alone.
+/// The learning rates tried for cells that differ only in the seed.
 struct Tuning {
-  Settings settings;          ///< of the first of these cells; lr is what the rates lie around
+  Settings settings;          ///< of the first of these cells; the rates lie around its lr
   std::vector<Trial> trials;  ///< in the order of their rates, from the smallest
 };
 
-/// True iff the cells of two settings differ in the seed alone.
+/// True iff the cells of two settings differ only in the seed.
 bool same_but_seed(const Settings& a, const Settings& b);
 
-/// The trial with the smallest loss; nullptr where none has one.
+/// The trial with the smallest loss; nullptr if no trial has one.
 const Trial* best_trial(const Tuning& tuning);
 
 /// True iff the best of several rates is the first or the last of them: a better one may lie beyond.
