@@ -9,24 +9,24 @@
 
 namespace norma::train {
 
-/// bilinear, bicubic: of test images.
+/// Interpolations of test images: bilinear, bicubic.
 std::vector<std::string> interpolation_names();
-/// These, and random.
+/// The same, and random.
 std::vector<std::string> train_interpolation_names();
 
-/// Throws Error "train: name: expected …, got …" for the first value of the recipe's augmentation that makes no sense,
-/// and for two that exclude each other.
+/// Throws Error "train: name: expected …, got …" for the first invalid value of the recipe's augmentation, and for two
+/// that exclude each other.
 void check_augmentation(const Recipe& recipe);
 
-// Of a recipe that passed the check.
+// These functions expect a recipe that passed the check.
 
-/// What is done to training images.
+/// The transform of training images.
 data::TransformOptions train_transform(const Recipe& recipe);
-/// What is done to test images.
+/// The transform of test images.
 data::TransformOptions test_transform(const Recipe& recipe);
 data::MixOptions mix_options(const Recipe& recipe);
 
-/// For people: "random crop by 2 pixels, flip, rand-m9", "none".
+/// The augmentation for people: "random crop by 2 pixels, flip, rand-m9", "none".
 std::string augmentation_text(const Recipe& recipe);
 
 }  // namespace norma::train

@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kOp = "average";
 
-/// Throws Error for the first thing that makes the tensors of a file others than those of the first file.
+/// Throws Error for the first difference from the tensors of the first file.
 void check_same_tensors(const std::filesystem::path& file, const data::NamedTensors& tensors,
                         const std::filesystem::path& first_file, const data::NamedTensors& first) {
   for (size_t i = 0; i < std::max(first.size(), tensors.size()); ++i) {
@@ -55,7 +55,7 @@ data::NamedTensors sorted(data::NamedTensors tensors) {
   return tensors;
 }
 
-/// None for a checkpoint that the library wrote without one.
+/// None if the library wrote the checkpoint without a recipe.
 std::optional<Recipe> recipe_in(const Checkpoint& checkpoint) {
   return checkpoint.options.contains(kRecipeKey) ? std::optional(recipe_of(checkpoint)) : std::nullopt;
 }
@@ -82,7 +82,7 @@ void check_same_model(const std::filesystem::path& file, const Checkpoint& check
         "{}: expected the classes of {}, in their order, got others", file.string(), first_file.string());
 }
 
-/// What a checkpoint says of itself; of weights alone nothing, at step -1.
+/// A checkpoint's own description; for weights alone an empty one, at step -1.
 Checkpoint description_of(const std::filesystem::path& file) {
   if (is_checkpoint(file)) {
     return load_checkpoint_metadata(file);

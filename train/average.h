@@ -9,20 +9,20 @@
 
 namespace norma::train {
 
-/// What the averages of checkpoints keep, in Checkpoint::options, of the files that they were made of.
+/// The key in Checkpoint::options under which an averaged checkpoint lists its files.
 inline constexpr const char* kAveragedKey = "averaged";
 
-/// The checkpoints of a run's folder with the highest metric, the best first, of equal ones that of the earlier step;
-/// each step once, whatever names it has. Throws Error where there are less than `count` that were evaluated.
+/// The checkpoints of a run's folder with the highest metric, best first; of equal ones the earlier step first. Each
+/// step comes once, whatever names it has. Throws Error if fewer than `count` were evaluated.
 std::vector<CheckpointFile> best_checkpoints(const std::filesystem::path& folder, int64_t count);
 
-/// The mean of the weights in these files, summed in float64 and rounded once, as timm's avg_checkpoints.py makes it;
-/// of integers (num_batches_tracked) the values of the newest file, that of the latest step, or the last one given
-/// where they have no steps. `which` as in load_weights(). The result has the newest checkpoint's description, but no
-/// optimizer, averages or metric: it can be evaluated, and not resumed. Of files with weights alone it has no
-/// description either, and its step is -1.
-/// Throws Error "average: FILE: tensor 'x': …" for the first tensor that another file has not, or has otherwise, and
-/// for one that is not finite.
+/// The mean of the weights in these files, summed in float64 and rounded once, as timm's avg_checkpoints.py does it.
+/// Integers (num_batches_tracked) come from the newest file: that of the latest step, or the last one given if the
+/// files have no steps. `which` as in load_weights(). The result has the newest checkpoint's description, but no
+/// optimizer, averages or metric: it can be evaluated, but not resumed. Averaged files of weights alone give no
+/// description, and step -1.
+/// Throws Error "average: FILE: tensor 'x': …" for the first tensor that another file lacks or has with other sizes or
+/// dtype, and for one that is not finite.
 Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, Weights which);
 
 }  // namespace norma::train

@@ -10,16 +10,16 @@
 
 namespace norma::train {
 
-/// The evaluation of a run with the highest accuracy on the test images, the first of equal ones.
+/// The evaluation of a run with the highest accuracy on the test images; of equal ones the first.
 struct BestEvaluation {
-  double metric = 0;  ///< that accuracy (top-1), in [0, 1]; with averaged weights where the run has them, as in timm
+  double metric = 0;  ///< top-1 accuracy in [0, 1]; with averaged weights if the run has them, as in timm
   int64_t step = 0;
-  int64_t epoch = 0;  ///< epochs begun, that step's included
+  int64_t epoch = 0;  ///< epochs begun, with that step's
 };
 
-/// Everything a run needs to go on as if it had never stopped. In the file (safetensors) the model's tensors have their
-/// plain names, so that it serves wherever weights are read; the optimizer's have "optimizer." before theirs, and their
-/// moving averages "ema."; the rest is metadata.
+/// All that a run needs to go on as if it had never stopped. In the file (safetensors) the model's tensors have their
+/// plain names, so that it also serves as a file of weights. The optimizer's names begin with "optimizer.", the moving
+/// averages' with "ema."; the rest is metadata.
 struct Checkpoint {
   data::NamedTensors model;      ///< the state dict: parameters and buffers
   data::NamedTensors optimizer;  ///< names without the prefix
@@ -33,31 +33,31 @@ struct Checkpoint {
 
   std::string model_name;
   std::string norm;
-  std::map<std::string, std::string> options;  ///< of the command, as given, and whatever else the caller keeps
+  std::map<std::string, std::string> options;  ///< of the command, as given, and the caller's other entries
 
-  std::optional<double> metric = {};        ///< as BestEvaluation::metric, of these weights; none: not evaluated
-  std::optional<BestEvaluation> best = {};  ///< up to here, where the run keeps its best checkpoint
+  std::optional<double> metric = {};        ///< as BestEvaluation::metric, for these weights; none: not evaluated
+  std::optional<BestEvaluation> best = {};  ///< so far, if the run keeps its best checkpoint
 };
 
-/// Writes all of it, or leaves a checkpoint of that name as it was (see save_safetensors). Throws Error.
+/// Writes all of it, or leaves an older checkpoint of that name as it was (see save_safetensors). Throws Error.
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint);
 
 /// Throws Error when the file cannot be read, or is no checkpoint (weights only: use load_weights).
 Checkpoint load_checkpoint(const std::filesystem::path& file);
-/// The same without tensors, which are not read; that all of the file is there is checked.
+/// Reads the metadata without the tensors, but checks that the whole file is there.
 Checkpoint load_checkpoint_metadata(const std::filesystem::path& file);
 
-/// Whether a safetensors file is a checkpoint; false: weights only. Throws Error when it cannot be read.
+/// True iff a safetensors file is a checkpoint; false: weights only. Throws Error when it cannot be read.
 bool is_checkpoint(const std::filesystem::path& file);
 
-/// Which of a checkpoint's tensors.
+/// The choice between a checkpoint's tensors.
 enum class Weights {
-  model,  ///< as they were trained
+  model,  ///< the trained weights
   ema     ///< their moving averages
 };
 
-/// The model's tensors of a checkpoint or of any other safetensors file. Throws Error for averages of a file that has
-/// none.
+/// The model's tensors from a checkpoint or any other safetensors file. Throws Error for averages of a file without
+/// any.
 data::NamedTensors load_weights(const std::filesystem::path& file, Weights which = Weights::model);
 
 }  // namespace norma::train

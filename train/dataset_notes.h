@@ -8,24 +8,24 @@
 
 namespace norma::train {
 
-/// What a checkpoint keeps the names of the classes under, in Checkpoint::options.
+/// The key in Checkpoint::options for the names of the classes.
 inline constexpr const char* kClassNamesKey = "class_names";
 
 /// The names of a dataset's classes as text for a checkpoint. Throws Error for names that are not UTF-8.
 std::string class_names_text(const data::DatasetInfo& dataset);
 
-/// The names of the classes that a checkpoint was trained on; empty where it keeps none (earlier versions). Throws
-/// Error for another text than that of class_names_text().
+/// The names of the classes that a checkpoint was trained on; empty if it has none (earlier versions). Throws Error for
+/// another text than that of class_names_text().
 std::vector<std::string> class_names_of(const Checkpoint& checkpoint);
 
-/// How a dataset's classes differ from those of training, in words: "" for not at all, or where those of training are
-/// not known (empty).
+/// The differences between a dataset's classes and those of training in words; "" for none, or if the classes of
+/// training are unknown (empty).
 std::string class_difference(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset);
 
-/// "no test images of 1 of 3 classes: bee" for DatasetInfo::empty_classes of the test images; "" for none.
+/// "no test images of 1 of 3 classes: bee", from DatasetInfo::empty_classes of the test images; "" for none.
 std::string empty_classes_text(const data::DatasetInfo& test);
 
-/// "2 images could not be decoded, and the next ones took their place: …" for what Dataset::skipped() has; "" for none.
+/// "2 images could not be decoded, and the next ones took their place: …", from Dataset::skipped(); "" for none.
 std::string skipped_text(const data::Dataset& dataset);
 
 }  // namespace norma::train

@@ -15,11 +15,11 @@ namespace norma::train {
 
 namespace {
 
-/// What loading the images of a step takes a loader whose batches nobody computes with; 0 where the run has too few of
-/// them to tell.
+/// Seconds to load the images of a step, measured with a loader whose batches nobody computes with; 0 if the run has
+/// too few of them to tell.
 double loading_seconds(data::Loader& loader, const TrainerOptions& options, int64_t batches_of_step) {
   const int64_t batches = prefetched_batches(options.workers);
-  for (int64_t i = 0; i < batches; ++i) {  // those that are ready or half done
+  for (int64_t i = 0; i < batches; ++i) {  // batches that are ready or half done
     loader.next();
   }
   const double start = options.now();
@@ -74,7 +74,7 @@ DryRun Trainer::dry_run() {
   faults.explain_memory(options_.workers, !options_.resumed.empty(), [&] {
     const int64_t first = run.step;
     for (; run.step < std::min(first + kFirstSteps + kTimedSteps, run.total_steps()); ++run.step) {
-      StepObserver* const observer = run.step == first ? &seen : nullptr;  // what it does takes no part in the time
+      StepObserver* const observer = run.step == first ? &seen : nullptr;  // its work does not count as time
       waited = 0;
       const double start = options_.now();
       train_step(run, faults, run.plan.batches_of(run.step), next, observer);

@@ -50,7 +50,8 @@ void Ema::update(const nn::NamedTensors& values, int64_t update) {
     check(values[i].first == averages_[i].first, "ema", "values: expected '{}', got '{}'", averages_[i].first,
           values[i].first);
     if (is_floating(average.dtype())) {
-      // Of equal ones the average stays as it is; decay · average + (1 - decay) · value would drift by rounded factors.
+      // An average equal to the value stays as it is; decay · average + (1 - decay) · value would drift by rounded
+      // factors.
       add_(average, mul(sub(to(value, average.dtype()), average), 1 - kept));
     } else {
       copy_into(value, average);

@@ -11,23 +11,23 @@ struct EmaOptions {
   bool warmup = false;  ///< the decay rises to `decay` from 0: 1 - (1 + n)^(-2/3) in update n + 2
 };
 
-/// An exponential moving average of everything in a state dict, as timm's ModelEmaV3: after each update
-/// average = decay · average + (1 - decay) · value, and the value itself after the first one. Floating tensors; of
-/// others (counters) it has the last value. Kept where the values lie, in float32 or float64.
+/// An exponential moving average of a state dict, as timm's ModelEmaV3: after each update average = decay · average +
+/// (1 - decay) · value, and after the first the value itself. It averages floating tensors; of others (counters) it
+/// keeps the last value. The averages lie on the values' devices, in float32 or float64.
 class Ema {
  public:
   explicit Ema(const EmaOptions& options) : options_(options) {}
 
-  /// Of update number `update`, the first of a run is 1.
+  /// The decay of update number `update`; the first of a run is 1.
   [[nodiscard]] double decay(int64_t update) const;
-  /// Takes in the values after update number `update`. They have the same names every time. Throws Error for an update
-  /// before which there was none unless it is the first.
+  /// Takes in the values after update number `update`. They have the same names every time. Throws Error unless the
+  /// first call is for update 1, or averages were loaded.
   void update(const nn::NamedTensors& values, int64_t update);
 
   /// The averages, which share memory with this; empty before the first update.
   [[nodiscard]] const nn::NamedTensors& averages() const { return averages_; }
-  /// Goes on from averages that were saved: copies of them, on the devices and with the dtypes and strides of `like`,
-  /// a state dict. Throws one Error that lists the names that are missing, unexpected or misshapen.
+  /// Goes on from saved averages. It copies them to the devices, dtypes and strides of `like`, a state dict. Throws one
+  /// Error that lists the missing, unexpected and misshapen names.
   void load(const nn::NamedTensors& saved, const nn::NamedTensors& like);
 
  private:

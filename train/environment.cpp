@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* kStatusFile = "/proc/self/status";
 
-/// The value behind "key" and a colon or equals sign in a file of such lines; "" when there is none.
+/// The value after "key" and a colon or equals sign in a file of such lines; "" if there is none.
 std::string value_in_file(const char* file, std::string_view key) {
   std::ifstream in(file);
   std::string line;
@@ -99,7 +99,7 @@ std::string build() {
   return fmt::format("{}, kernels for {}", optimised, simd::target());
 }
 
-/// "4.5 (libgomp)": the date that _OPENMP holds as a version, and the runtime that is loaded.
+/// "4.5 (libgomp)": the version of OpenMP, from the date in _OPENMP, and the loaded runtime.
 std::string openmp_version() {
   std::string version = std::to_string(_OPENMP);
   switch (_OPENMP) {

@@ -22,7 +22,7 @@ namespace norma::train {
 
 namespace {
 
-/// Evaluation mode while it lives.
+/// Switches a model to evaluation mode while it lives.
 class EvaluationMode {
  public:
   explicit EvaluationMode(nn::Module& model) : model_(model), before_(model.is_training()) { model_.eval(); }
@@ -45,8 +45,8 @@ int64_t count_equal(const std::vector<int64_t>& answers, const std::vector<int64
 
 constexpr int64_t kTop = 5;
 
-/// How many labels are among the kTop largest logits of their row: in the order of argmax(), where the first of equal
-/// ones comes first and NaN counts as largest.
+/// The number of labels among the kTop largest logits of their row, in the order of argmax(): of equal ones the first
+/// comes first, and NaN counts as largest.
 int64_t count_in_top(const Tensor& logits, const std::vector<int64_t>& labels) {
   const auto classes = static_cast<size_t>(logits.size(1));
   const std::vector<double> values = logits.to_vector<double>();
@@ -94,7 +94,7 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
     loss_sum += cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
                     .to_vector<double>()
                     .front();
-    if (std::isnan(loss_sum)) {  // its sign is by chance, and would be printed
+    if (std::isnan(loss_sum)) {  // its sign is random, and would be printed
       loss_sum = std::numeric_limits<double>::quiet_NaN();
     }
     result.images += batch->labels.numel();

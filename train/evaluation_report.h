@@ -11,7 +11,7 @@
 
 namespace norma::train {
 
-/// Which answers a network gave to the images of each class.
+/// The number of each answer that a network gave to the images of each class.
 class ConfusionMatrix {
  public:
   explicit ConfusionMatrix(std::vector<std::string> class_names) : class_names_(std::move(class_names)) {}
@@ -20,9 +20,9 @@ class ConfusionMatrix {
 
   [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
   [[nodiscard]] int64_t count(int64_t label, int64_t answer) const;
-  /// Images of a class.
+  /// The number of images of a class.
   [[nodiscard]] int64_t images(int64_t label) const;
-  /// As a CSV file (RFC 4180): a row for each class of the images, a column for each answer, names before both.
+  /// The matrix as a CSV file (RFC 4180): a row for each class of the images, a column for each answer, with names.
   [[nodiscard]] std::string csv() const;
 
  private:
@@ -30,10 +30,10 @@ class ConfusionMatrix {
   std::map<std::pair<int64_t, int64_t>, int64_t> counts_;  // by label and answer; thousands of classes make few pairs
 };
 
-/// What such a file begins with.
+/// The beginning of such a file.
 inline constexpr const char* kConfusionMatrixHead = "label \\ answer";
 
-/// What was evaluated, for the reader of a file of figures.
+/// The settings of an evaluation, for readers of its figures.
 struct EvaluationSettings {
   std::string checkpoint;
   bool averaged_weights = false;
@@ -46,12 +46,12 @@ struct EvaluationSettings {
 };
 
 /// JSON: "evaluation" (loss, top1 and top5 in percent as in timm's validate.py, images, skipped_images,
-/// images_per_second, seconds, complete), "classes" with the accuracy of each, "settings". Figures that are not there
-/// or not finite are null.
+/// images_per_second, seconds, complete), "classes" with the accuracy of each, "settings". Figures that are missing or
+/// not finite are null.
 std::string evaluation_json(const Evaluation& evaluation, const ConfusionMatrix& answers,
                             const EvaluationSettings& settings);
 
-/// What such a text begins with.
+/// The beginning of such a text.
 inline constexpr const char* kEvaluationJsonHead = "{\n \"evaluation\":";
 
 }  // namespace norma::train

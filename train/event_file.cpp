@@ -19,8 +19,8 @@ namespace norma::train {
 
 namespace {
 
-// The few fields that are written here, by the wire format of protocol buffers: a field begins with its number and the
-// kind of its value, numbers are in little-endian order.
+// The few fields written here, in the wire format of protocol buffers: a field begins with its number and the kind of
+// its value; numbers are little-endian.
 enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
 void put_varint(std::string& out, uint64_t value) {
@@ -84,8 +84,8 @@ constexpr int kSessionLog = 7;
 
 constexpr std::string_view kPrefix = "events.out.tfevents.";
 
-/// The seconds in the name of a folder's next file: those of the clock, or more than all earlier files have.
-/// TensorBoard reads the files in the order of their names, and the clock may have been set back.
+/// The seconds in the name of a folder's next file: the clock's, or more than those of all earlier files. TensorBoard
+/// reads the files in the order of their names, and the clock may have been set back.
 int64_t next_seconds(const std::filesystem::path& folder) {
   constexpr int64_t kLast = 9'999'999'998;  // names of ten digits sort as their numbers
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -103,7 +103,7 @@ int64_t next_seconds(const std::filesystem::path& folder) {
   return seconds;
 }
 
-/// TFRecord's mask: CRCs of data that hold CRCs are weak.
+/// TFRecord's mask: plain CRCs of data that contains CRCs are weak.
 uint32_t masked(uint32_t crc) {
   return std::rotr(crc, 15) + 0xA282EAD8U;
 }
@@ -191,7 +191,8 @@ void EventFile::add_histogram(int64_t step, std::string_view tag, std::span<cons
   if (count == 0) {
     return;
   }
-  // Upper ends of the intervals. Equal values lie in one interval around them, whose width is of their size.
+  // Upper ends of the intervals. Equal values lie in one interval around them, with a width in proportion to their
+  // size.
   const double width = most > least ? (most - least) / kBuckets : std::max(std::abs(most), 1.0) * 1e-6;
   std::array<double, kBuckets> limits{};
   std::array<double, kBuckets> counts{};

@@ -20,17 +20,17 @@ uint32_t crc32c(std::string_view bytes);
 /// call returns.
 class EventFile {
  public:
-  /// Starts a file of its own, "events.out.tfevents.<seconds>.<process>.norma", in a folder that is there; its name
-  /// comes after those of all others there, whatever the clock says.
-  /// `first_step`: TensorBoard drops what earlier files of the folder say of this step and later ones; 0: nothing.
-  /// Throws Error that names the file when it cannot be written, as the others do.
+  /// Starts a new file, "events.out.tfevents.<seconds>.<process>.norma", in an existing folder; its name sorts after
+  /// all others there, whatever the clock says. `first_step`: TensorBoard drops the points of this step and later ones
+  /// in earlier files of the folder; 0: none. Throws Error that names the file when it cannot be written, as the other
+  /// functions do.
   explicit EventFile(const std::filesystem::path& folder, int64_t first_step = 0);
 
   using Scalars = std::vector<std::pair<std::string, double>>;
-  /// One point of each curve: tag and value. They are kept as float32.
+  /// Adds one point to each curve: tag and value, kept as float32.
   void add_scalars(int64_t step, const Scalars& scalars);
-  /// How often which values occur, in 30 equal intervals from the smallest to the largest. Values that are not finite
-  /// are left out; without any other there is no event.
+  /// Adds the counts of values in 30 equal intervals from the smallest to the largest. Values that are not finite are
+  /// left out; if no others remain, there is no event.
   void add_histogram(int64_t step, std::string_view tag, std::span<const float> values);
 
   [[nodiscard]] const std::filesystem::path& file() const { return path_; }

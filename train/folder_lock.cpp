@@ -21,7 +21,7 @@ bool is_same(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/// The process that has written its number into the lock's file; "" when there is none to be read.
+/// The process whose number is in the lock's file; "" if none can be read.
 std::string holder(int descriptor) {
   std::array<char, 20> text{};
   const ssize_t length = ::pread(descriptor, text.data(), text.size(), 0);
@@ -32,7 +32,7 @@ std::string holder(int descriptor) {
   return number;
 }
 
-/// True iff the name still stands for the open file: who held the lock before may have removed it.
+/// True iff the name still stands for the open file: an earlier holder of the lock may have removed it.
 bool is_named(int descriptor, int folder) {
   struct stat open {};
   struct stat named {};
@@ -87,7 +87,7 @@ FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder)
     ::close(opened);
   }
   const std::string process = std::to_string(::getpid()) + "\n";
-  // For the other's error text only: a full disk does not matter.
+  // Only the other process' error text needs it: a full disk does not matter.
   if (::ftruncate(lock_, 0) == 0 && ::pwrite(lock_, process.data(), process.size(), 0) < 0) {
     errno = 0;
   }

@@ -6,7 +6,7 @@
 
 namespace norma::train {
 
-/// A folder that results are written into by its name, and that is held open meanwhile: one that takes its place under
+/// A folder for results, written into by its name and held open meanwhile, so that a folder that takes its place under
 /// that name is noticed.
 class HeldFolder {
  public:
@@ -16,10 +16,10 @@ class HeldFolder {
   HeldFolder(const HeldFolder&) = delete;
   HeldFolder& operator=(const HeldFolder&) = delete;
 
-  /// Before each write: throws Error "op: 'FOLDER' was moved or removed …" when the name stands for another folder, or
-  /// none.
+  /// Call it before each write. Throws Error "op: 'FOLDER' was moved or removed …" when the name stands for another
+  /// folder, or none.
   void check_in_place() const;
-  /// Writes a file into the folder, as write_text_file(). Throws as the above.
+  /// Writes a file into the folder, as write_text_file(), after check_in_place().
   void write_text(const std::string& name, std::string_view text) const;
   [[nodiscard]] const std::filesystem::path& path() const { return folder_; }
   [[nodiscard]] int descriptor() const { return descriptor_; }
@@ -33,12 +33,12 @@ class HeldFolder {
 /// The file of a FolderLock. A process that is killed leaves it.
 inline constexpr const char* kLockName = ".norma-lock";
 
-/// While one lives, no other process gets one of the same folder: for what writes its results there. It is a lock of
-/// the system on the file kLockName, which ends with the process, however that ends.
+/// While one lives, no other process gets one for the same folder. It is a lock of the system on the file kLockName,
+/// which ends with the process, however that ends.
 class FolderLock : public HeldFolder {
  public:
   /// Throws Error "op: 'FOLDER' is being written by another process (PID)", and Error when the folder cannot be
-  /// written. A file system without locks lets everybody in.
+  /// written. A file system without locks lets every process in.
   FolderLock(std::string_view op, const std::filesystem::path& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

@@ -31,7 +31,7 @@ std::string_view message_of(int signal) {
   }
 }
 
-// Calls nothing but what POSIX allows in a signal handler.
+// Calls only functions that POSIX allows in a signal handler.
 void note_signal(int signal, siginfo_t* info, void* /* context */) {
   const int error = errno;
   timespec now{};
@@ -40,20 +40,20 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
     signal_came = signal;
     first_signal = now;
     const std::string_view message = message_of(signal);
-    // Nothing can be done about a failure.
+    // A failure is ignored: nothing can be done about it.
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
     errno = error;
     return;
   }
   errno = error;
   if (signal == SIGPIPE || signal == SIGHUP) {
-    return;  // of a terminal that is closed the shell tells first, and then the system
+    return;  // for a closed terminal the shell sends one, and then the system
   }
   const bool from_terminal = signal == SIGINT && info->si_code > 0;  // not from kill()
   const int64_t nanoseconds = (now.tv_sec - first_signal.tv_sec) * 1'000'000'000 + (now.tv_nsec - first_signal.tv_nsec);
   if (from_terminal || nanoseconds > 1'000'000'000) {
     std::signal(signal, SIG_DFL);
-    raise(signal);  // arrives when the handler returns
+    raise(signal);  // delivered when the handler returns
   }
 }
 
@@ -65,7 +65,7 @@ InterruptGuard::InterruptGuard(AfterSignal after) {
   struct sigaction action {};
   action.sa_sigaction = note_signal;
   sigemptyset(&action.sa_mask);
-  // Each signal waits while another is handled. RESTART: files being written do not notice.
+  // Signals wait while one is handled. RESTART: the writing of files goes on.
   for (const int signal : kSignals) {
     sigaddset(&action.sa_mask, signal);
   }

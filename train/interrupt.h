@@ -5,14 +5,14 @@
 
 namespace norma::train {
 
-/// What a signal leaves of the work that is done, for the line that says it was heard.
+/// The work that is kept after a signal, for the line that acknowledges it.
 enum class AfterSignal { saved, figures_of_part };
 
-/// While one lives, the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (unless it was ignored, as nohup has it) says at once
-/// that it was heard and sets a flag, which the training loops look at once a step: they write what they have and
-/// return. Ctrl-C after that ends the program at once. So does another SIGINT or SIGTERM more than a second later; one
-/// that comes sooner is taken for the same (timeout(1) signals the process and then its group). A further SIGHUP ends
-/// nothing: closing a terminal sends several. SIGPIPE, by which the reader of the output is gone, sets the flag only.
+/// While one lives, the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (unless ignored, as under nohup) prints a line at once
+/// and sets a flag. The training loops check the flag once a step, write what they have and return. Ctrl-C after that
+/// ends the program at once, and so does another SIGINT or SIGTERM more than a second later. One that comes sooner
+/// counts as the same signal (timeout(1) signals the process and then its group). A further SIGHUP ends nothing:
+/// closing a terminal sends several. SIGPIPE (the output's reader is gone) only sets the flag.
 class InterruptGuard {
  public:
   explicit InterruptGuard(AfterSignal after = AfterSignal::saved);
@@ -26,9 +26,9 @@ class InterruptGuard {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-/// True iff a signal came since the guard that lives now was made.
+/// True iff a signal came since the living guard was made.
 bool interrupted();
-/// That signal; 0: none.
+/// That signal; 0 if none came.
 int interrupting_signal();
 
 }  // namespace norma::train

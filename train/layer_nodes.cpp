@@ -36,7 +36,7 @@ void LayerNodes::mark() {
 }
 
 std::string LayerNodes::layer_of(uint64_t node) const {
-  // Several marks may have one number: the last of them is what was at work.
+  // Several marks may have one number; the last of them names the active layer.
   const auto after = std::upper_bound(from_.begin(), from_.end(), node,
                                       [](uint64_t number, const auto& mark) { return number < mark.first; });
   return after == from_.begin() ? "" : std::prev(after)->second;

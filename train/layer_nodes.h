@@ -12,17 +12,17 @@
 
 namespace norma::train {
 
-/// Bytes that a layer's ops have saved for backward.
+/// Bytes saved for backward by a layer's ops.
 struct LayerBytes {
-  std::string layer;  ///< dotted path in the network; "" for what no layer does, as the loss
+  std::string layer;  ///< dotted path in the network; "" for work outside all layers, as the loss
   int64_t bytes = 0;
 };
 
-/// Notes, while it lives, which layer of a network is at work, so that what the tape has can be given to layers: the
-/// innermost one that ran. All of one thread.
+/// Records, while it lives, which layer of a network is active, so that the tape's memory can be given to the innermost
+/// layer that ran. For one thread only.
 class LayerNodes : public nn::ModuleObserver {
  public:
-  /// `model` lives longer than this.
+  /// `model` must outlive it.
   explicit LayerNodes(const nn::Module& model);
 
   void enter(const nn::Module& module) override;
@@ -30,18 +30,18 @@ class LayerNodes : public nn::ModuleObserver {
 
   /// The path of the layer that recorded node number `node` (Node::sequence).
   [[nodiscard]] std::string layer_of(uint64_t node) const;
-  /// The innermost layer that an exception ended; "" where none did.
+  /// The innermost layer that an exception ended; "" if there was none.
   [[nodiscard]] const std::string& failed() const { return failed_; }
-  /// What backward keeps of a tape that was recorded meanwhile: the layer that saves most comes first. A storage that
-  /// several ops save counts for the first of them.
+  /// The memory that backward keeps of a tape recorded meanwhile, by layer, the largest first. A storage that several
+  /// ops save counts for the first of them.
   [[nodiscard]] std::vector<LayerBytes> saved(const Tape& tape) const;
 
  private:
   void mark();
 
   std::unordered_map<const nn::Module*, std::string> names_;
-  std::vector<std::string> open_;                       // layers at work, the innermost last
-  std::vector<std::pair<uint64_t, std::string>> from_;  // from this node on the layer is at work
+  std::vector<std::string> open_;                       // active layers, the innermost last
+  std::vector<std::pair<uint64_t, std::string>> from_;  // from this node on the layer is active
   std::string failed_;
 };
 

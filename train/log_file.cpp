@@ -34,7 +34,7 @@ LogFile::LogFile(std::string op, std::filesystem::path file, const std::vector<s
     text += line + "\n";
   }
   write_text_file(op_, path_, text);
-  // It is there now: one that would have to be made were in another folder, which has taken this one's place.
+  // The file exists now. If it had to be made, the folder would be another one that has taken this one's place.
   const int descriptor = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (descriptor < 0) {
     cannot_write(op_, path_, errno);

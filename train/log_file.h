@@ -9,11 +9,11 @@
 
 namespace norma::train {
 
-/// The lines of a log that may have been cut while it was written: without the last one where its end is missing. None
-/// for a file that is not there. Throws Error "op: …" for one that cannot be read.
+/// The lines of a log that may have been cut while it was written, without a last line that has no end. None for a file
+/// that does not exist. Throws Error "op: …" for one that cannot be read.
 std::vector<std::string> whole_lines(std::string_view op, const std::filesystem::path& file);
 
-/// A text file that grows by lines. Each is with the system when add() returns.
+/// A text file that grows by lines. The system has each line when add() returns.
 class LogFile {
  public:
   /// Replaces the file, if there is one, by these lines: by all of them, or it stays as it was. Throws Error that names

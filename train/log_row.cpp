@@ -16,13 +16,13 @@ Figure if_evaluated(const Evaluation& test, double value) {
   return test.complete ? Figure(value) : std::nullopt;
 }
 
-/// The evaluation that stands in summary.csv: timm's is that of the averaged weights, where there are any.
+/// The evaluation for summary.csv: as in timm that of the averaged weights, if there are any.
 const Evaluation& of_epoch(const LogRow& row) {
   return row.ema_test.complete ? row.ema_test : row.test;
 }
 
 constexpr size_t kPlainColumns = 8;  // metrics.csv without averaged weights
-constexpr size_t kCsvColumns = 10;   // the others are in log.jsonl alone
+constexpr size_t kCsvColumns = 10;   // the others are only in log.jsonl
 constexpr std::array kMetricsColumns = {
     LogColumn{"step", [](const LogRow& row) -> Figure { return static_cast<double>(row.step); }},
     LogColumn{"epoch", [](const LogRow& row) -> Figure { return row.epoch; }, "epoch", Csv::four_digits},
@@ -46,7 +46,7 @@ constexpr std::array kEpochColumns = {
     LogColumn{"train_loss", [](const LogRow& row) { return row.epoch_loss; }, "", Csv::nan_is_empty},
     LogColumn{"eval_loss", [](const LogRow& row) { return if_evaluated(row.test, of_epoch(row).loss); }},
     LogColumn{"eval_top1", [](const LogRow& row) { return if_evaluated(row.test, 100 * of_epoch(row).accuracy); }},
-    LogColumn{"eval_top5",  // of fewer than six classes all are among the first five
+    LogColumn{"eval_top5",  // with fewer than six classes all are among the first five
               [](const LogRow& row) { return if_evaluated(row.test, 100 * of_epoch(row).top5.value_or(1)); }},
     LogColumn{"lr", [](const LogRow& row) -> Figure { return row.lr; }},
 };

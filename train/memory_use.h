@@ -14,18 +14,18 @@
 
 namespace norma::train {
 
-/// What holds the memory of a training step, in bytes of tensors.
+/// The parts of a training step's memory, in bytes of tensors.
 struct MemoryUse {
   int64_t parameters = 0;
   int64_t buffers = 0;
-  int64_t gradients = 0;                     ///< where every parameter has one
-  int64_t optimizer = 0;                     ///< averages and master weights; there are none before the first step
+  int64_t gradients = 0;                     ///< of all parameters
+  int64_t optimizer = 0;                     ///< averages and master weights; 0 before the first step
   int64_t averages = 0;                      ///< of the weights (Recipe::model_ema)
-  int64_t images = 0;                        ///< of the batch that the activations are of; 0: they are not known
+  int64_t images = 0;                        ///< in the batch that the activations are of; 0: unknown
   std::vector<LayerBytes> activations = {};  ///< kept for backward, the largest first
 
   [[nodiscard]] int64_t activation_bytes() const;
-  /// The same for a batch of another size: activations grow with it.
+  /// The memory for a batch of another size: activations grow with it.
   [[nodiscard]] MemoryUse for_images(int64_t count) const;
 };
 
@@ -33,13 +33,13 @@ struct MemoryUse {
 MemoryUse memory_use(const nn::Module& model, const nn::Optimizer& optimizer, const std::optional<Ema>& ema);
 
 /// "parameters 44.7 MB, gradients 44.7 MB, optimizer 89.4 MB, activations of 256 images 1.2 GB (conv1 102.8 MB, …)",
-/// with the layers that hold most.
+/// with the largest layers.
 std::string to_string(const MemoryUse& use);
 
 /// "512 bytes", "44.7 MB", "1.2 GB".
 std::string bytes_text(int64_t bytes);
 
-/// Sees in the last step that it observes what the tape keeps, by layer.
+/// Measures in the last step that it observes the memory that the tape keeps, by layer.
 class ActivationObserver : public StepObserver {
  public:
   void start(const ObservedRun& run) override { model_ = &run.model; }

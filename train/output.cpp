@@ -63,7 +63,7 @@ void make_output_folder(std::string_view op, const std::filesystem::path& folder
   if (error) {
     cannot_write(op, folder, error.value());
   }
-  // A file that was not there: a name that somebody else can foresee may be a link to a file of the user's.
+  // The probe gets a random name: a name that others can foresee may be a link to one of the user's files.
   std::string probe = (folder / ".norma-write-test-XXXXXX").string();
   const int descriptor = ::mkostemp(probe.data(), O_CLOEXEC);
   if (descriptor < 0) {
@@ -107,7 +107,7 @@ void check_other_file(std::string_view op, std::string_view output_name, const s
     }
     return std::filesystem::weakly_canonical(std::filesystem::absolute(file, error), error);
   };
-  // The second is for files that are not there yet, the first for further names of one that is.
+  // equivalent() finds further names of an existing file; comparing full names works for files that do not exist yet.
   const bool same = std::filesystem::equivalent(output, input, error) || full(output) == full(input);
   check(!same, op, "{}: expected another file than that of {}, got '{}'", output_name, input_name, output.string());
 }

@@ -9,7 +9,7 @@
 
 namespace norma::train {
 
-/// What a step of training shows.
+/// The figures that a step of training shows.
 struct ProgressState {
   int64_t step = 0;  ///< steps done
   double images_per_second = 0;
@@ -17,18 +17,18 @@ struct ProgressState {
 };
 
 struct ProgressOptions {
-  std::string label;          ///< stands in front: "resnet50 batch"
-  std::string unit = "step";  ///< what is counted
+  std::string label;          ///< at the front: "resnet50 batch"
+  std::string unit = "step";  ///< the unit of the steps
   int64_t total_steps = 1;
   int64_t first_step = 0;     ///< steps done before (resumed)
   int64_t log_interval = 50;  ///< steps between two plain lines
   bool quiet = false;         ///< print nothing but warnings
   std::FILE* out = stdout;    ///< a failure to write there does not throw (output.h)
-  /// Seconds that come after these steps, given those that the steps take in all; the time left is then that of all.
+  /// Seconds after these steps, given the total of the steps; the time left then includes both.
   std::function<double(double seconds)> time_after = {};
 };
 
-/// Shows how far a run is: one line redrawn in place where can_redraw() (terminal.h), else a plain line every
+/// Shows the progress of a run: one line redrawn in place if can_redraw() (terminal.h), else a plain line every
 /// log_interval steps.
 class Progress {
  public:
@@ -38,9 +38,9 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void update(const ProgressState& state);
-  /// A line that stays.
+  /// Prints a line that stays.
   void print(std::string_view text);
-  /// A line on the standard error that stays, also where ProgressOptions::quiet.
+  /// Prints a line that stays on the standard error, even with ProgressOptions::quiet.
   void warn(std::string_view text);
 
  private:

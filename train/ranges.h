@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <limits>
 
-/// What the numbers of recipes, trainings and benchmarks may be. The library and the command line check the same. Upper
-/// ends are far beyond what makes sense, and low enough that no product of a few of them overflows.
+/// The ranges of the numbers of recipes, trainings and benchmarks, which the library and the command line check. Upper
+/// ends are far beyond what makes sense, but so low that no product of a few of them overflows.
 namespace norma::train::ranges {
 
 inline constexpr Range<int64_t> kImageSize{1, 8192};
@@ -25,7 +25,7 @@ inline constexpr Range<int64_t> kLogInterval{1, 1'000'000'000};
 /// Steps of a benchmark, batches of a recalibration.
 inline constexpr Range<int64_t> kSteps{1, 1'000'000};
 inline constexpr Range<int64_t> kStepsOrNone{0, 1'000'000};
-/// With the two above and below 8192² pixels of float32: below 2^63 bytes.
+/// Together with the two above and below, 8192² pixels of float32 stay below 2^63 bytes.
 inline constexpr Range<int64_t> kSweepBatch{1, 65'536};
 inline constexpr Range<int64_t> kMebibytes{1, 1'048'576};
 

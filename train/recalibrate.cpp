@@ -13,10 +13,9 @@ namespace norma::train {
 
 namespace {
 
-/// Puts a batch norm into training with the average of all batches as momentum, and back. What it had before is there
-/// again unless keep() is called; the number of batches, which a schedule of batch renorm goes by, in any case. Batch
-/// renorm would correct towards the statistics that have just been reset: its bounds are those of a batch norm
-/// meanwhile.
+/// Puts a batch norm into training with the average of all batches as momentum, and back. Its old statistics return
+/// unless keep() is called; the number of batches, which a schedule of batch renorm follows, returns in any case. Batch
+/// renorm would correct towards the statistics just reset, so it gets the bounds of a batch norm meanwhile.
 class Averaging {
  public:
   explicit Averaging(nn::BatchNorm& norm)
@@ -47,7 +46,7 @@ class Averaging {
   Averaging(const Averaging&) = delete;
   Averaging& operator=(const Averaging&) = delete;
 
-  /// The new statistics stay.
+  /// Keeps the new statistics.
   void keep() { keep_ = true; }
 
  private:
@@ -71,7 +70,7 @@ class Averaging {
 int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batches) {
   check(max_batches >= 1, "recalibrate", "max_batches: expected at least 1, got {}", max_batches);
   const NoGradGuard no_grad;
-  auto batch = batches.next();  // before the old statistics go
+  auto batch = batches.next();  // before the old statistics are reset
   check(batch.has_value(), "recalibrate", "batches: expected at least one, got none");
   const nn::Modes modes(model);
   model.eval();

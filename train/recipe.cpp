@@ -18,9 +18,9 @@ namespace norma::train {
 
 namespace {
 
-/// Images below this are too small for ConvNeXt's patches of 4 pixels: four stages would leave one pixel of 32.
+/// Smaller images do not suit ConvNeXt's patches of 4 pixels: the four stages would shrink 32 pixels to one.
 constexpr int64_t kSmallImage = 64;
-constexpr int64_t kPatchSize = 4;  ///< of ConvNeXt, where nothing else is said
+constexpr int64_t kPatchSize = 4;  ///< ConvNeXt's default
 
 using Json = nlohmann::ordered_json;
 
@@ -38,7 +38,7 @@ std::string file_key(const RecipeOption& option) {
   return option.key + "_file";
 }
 
-/// The option, or what holds without it.
+/// The option, or its default for this model and size of images.
 std::optional<int64_t> patch_size_of(const Recipe& recipe) {
   if (!recipe.patch_size && models::model_takes(recipe.model, "patch_size") && recipe.image_size < kSmallImage) {
     return 2;
@@ -177,7 +177,7 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
   return {std::move(dataset),
           transform,
           {.batch_size = recipe.batch_size,
-           .shuffle = sorted && count < size,  // a part has images of all classes; always the same ones, by seed 0
+           .shuffle = sorted && count < size,  // a part must have images of all classes; by seed 0 always the same
            .total_images = count,
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),

@@ -15,7 +15,7 @@
 
 namespace norma::train {
 
-/// Everything that decides the result of a training run: with it and the number of threads, the bits are given.
+/// All settings that decide the result of a training run: with the number of threads they give its bits.
 struct Recipe {
   // The network.
   std::string model = "resnet18";
@@ -35,10 +35,10 @@ struct Recipe {
   bool skip_bad_images = false;  ///< data::DatasetOptions::skip_bad_images
   int64_t image_size = 32;
   int64_t crop_padding = 0;  ///< random crops move by up to this many pixels; 0: no cropping
-  bool flip = false;         ///< mirror every second image, by chance
-  // Chance in training images, by timm's names (docs/augmentation.md); train/augmentation.h makes of them what data/
-  // takes.
-  std::vector<double> scale;                       ///< resized crops take this part of the area; empty: none
+  bool flip = false;         ///< mirror each image with probability 1/2
+  // Random changes to training images, by timm's names (docs/augmentation.md); train/augmentation.h converts them for
+  // data/.
+  std::vector<double> scale;                       ///< range of a resized crop's share of the area; empty: none
   std::vector<double> ratio = {3.0 / 4, 4.0 / 3};  ///< width to height of resized crops
   double hflip = 0;                                ///< probability; `flip` is another way of drawing 0.5
   double vflip = 0;
@@ -47,18 +47,18 @@ struct Recipe {
   double reprob = 0;         ///< probability of random erasing
   std::string remode = "const";
   int64_t recount = 1;
-  std::string train_interpolation = "bilinear";  ///< of what is resized or moved; or bicubic, random
-  std::string interpolation = "bilinear";        ///< of test images that are resized; or bicubic
+  std::string train_interpolation = "bilinear";  ///< for images that are resized or moved; or bicubic, random
+  std::string interpolation = "bilinear";        ///< for test images that are resized; or bicubic
   double crop_pct = 0.875;                       ///< TransformOptions::crop_pct, for evaluation too
   double mixup = 0;                              ///< alpha of mixup; 0: none
   double cutmix = 0;
-  double mixup_prob = 1;           ///< of a batch to be mixed
-  double mixup_switch_prob = 0.5;  ///< of cutmix, where both are on
+  double mixup_prob = 1;           ///< that a batch is mixed
+  double mixup_switch_prob = 0.5;  ///< that cutmix is taken, if both are on
   int64_t aug_repeats = 0;         ///< LoaderOptions::repeats; 0 is 1
   int64_t batch_size = 128;
   int64_t epochs = 3;
   int64_t images = 0;       ///< length of the run in training images instead of epochs
-  int64_t test_images = 0;  ///< evaluate on the first so many test images; 0: on all
+  int64_t test_images = 0;  ///< evaluate on this many test images; 0: on all
   bool channels_last = true;
 
   // The optimisation.
@@ -67,37 +67,37 @@ struct Recipe {
   double weight_decay = 0.05;
   double norm_weight_decay = 0;    ///< of norm layers' parameters
   double bias_weight_decay = 0;    ///< of the biases of all other layers
-  double layer_decay = 1;          ///< each block's rate is that of the next one times this; 1: the same for all
+  double layer_decay = 1;          ///< each block's rate is the next one's times this; 1: the same for all
   int64_t grad_accum_steps = 1;    ///< batches whose gradients make one update
   double momentum = 0.9;           ///< SGD's and RMSprop's momentum, AdamW's and LAMB's beta1; one-cycle moves it
-  std::vector<double> opt_betas;   ///< beta1 (in the place of `momentum`) and beta2 of AdamW and LAMB; empty: 0.999
+  std::vector<double> opt_betas;   ///< beta1 (instead of `momentum`) and beta2 of AdamW and LAMB; empty: 0.999
   std::optional<double> opt_eps;   ///< of AdamW, LAMB and RMSprop; none: 1e-8, 1e-6, 1e-10
   std::string sched = "onecycle";  ///< one of schedule_names()
-  double lr_base = 0;              ///< above 0: the learning rate for lr_base_size images, in the place of `lr`
+  double lr_base = 0;              ///< above 0: the learning rate for lr_base_size images, instead of `lr`
   int64_t lr_base_size = 256;
   std::string lr_base_scale;        ///< linear or sqrt; "": sqrt for adamw and lamb, else linear, as in timm
-  double warmup_epochs = 0;         ///< the rate rises for so long; one-cycle: 0 means 30 % of the run
-  std::optional<double> warmup_lr;  ///< where it begins; none: see make_schedules()
+  double warmup_epochs = 0;         ///< the rate rises for this long; one-cycle: 0 means 30 % of the run
+  std::optional<double> warmup_lr;  ///< the rate at its begin; none: see make_schedules()
   bool warmup_prefix = false;       ///< with warmup_lr: the schedule begins after the warm-up
   double min_lr = 0;                ///< cosine, poly: the rate at the end
-  double cooldown_epochs = 0;       ///< cosine, poly: so long at the end the rate is min_lr
+  double cooldown_epochs = 0;       ///< cosine, poly: for this long at the end the rate is min_lr
   double decay_epochs = 1;          ///< step: epochs between two decays
   std::vector<int64_t> decay_milestones{90, 180, 270};  ///< multistep: epochs, from 1, with a decay: make_schedules()
   double decay_rate = 0.1;                              ///< step, multistep: the factor of each decay; poly: the power
   bool sched_on_updates = true;                         ///< the rate moves with every step; false: once an epoch
   double smoothing = 0;                                 ///< of the labels
-  bool bce_loss = false;                    ///< binary cross entropy over the classes in the place of cross entropy
+  bool bce_loss = false;                    ///< binary cross entropy over the classes instead of cross entropy
   std::optional<double> bce_target_thresh;  ///< with it: targets above this become 1, others 0
-  double clip_grad = 0;                     ///< what clip_mode says; 0: not clipped
+  double clip_grad = 0;                     ///< the limit that clip_mode describes; 0: not clipped
   std::string clip_mode = "norm";           ///< one of clip_mode_names()
   bool skip_nonfinite = false;              ///< leave out steps whose loss or gradients are not finite
-  int64_t max_nonfinite = 10;               ///< with it: stop after so many of them in a row
+  int64_t max_nonfinite = 10;               ///< with it: stop after this many of them in a row
   bool model_ema = false;                   ///< keep a moving average of the weights (ema.h), and evaluate it, too
   double model_ema_decay = 0.9998;
   bool model_ema_warmup = false;  ///< the average begins with a small decay
-  uint64_t seed = 0;              ///< of the start values, the order of the images, and dropping
+  uint64_t seed = 0;              ///< of the start values, the order of the images, and dropout
 
-  // What it is computed in.
+  // The precision.
   std::string precision = "float32";  ///< one of precision_names()
   std::string cast_policy;            ///< text of nn/cast_policy.h; "": the default
   std::string cast_policy_file;       ///< where it came from, for messages
@@ -106,34 +106,34 @@ struct Recipe {
 
 std::vector<std::string> optimizer_names();
 std::vector<std::string> schedule_names();
-/// norm: of all gradients together; value: of each element; agc: nn::clip_gradients_adaptively().
+/// norm: clips all gradients together; value: each element; agc: nn::clip_gradients_adaptively().
 std::vector<std::string> clip_mode_names();
 
-/// Throws Error "train: name: expected …, got …" for the first value that makes no sense. Looks at no file.
+/// Throws Error "train: name: expected …, got …" for the first invalid value. Reads no file.
 void check_recipe(const Recipe& recipe);
-/// The part of it that is about the optimizer, its schedule and the loss, but for single values.
+/// Checks the optimizer, its schedule and the loss together, not each value alone.
 void check_optimisation(const Recipe& recipe);
 
-/// Throws Error for options that check_recipe() takes and a training run could only ignore or change: a clip_mode
-/// without clip_grad, warmup_lr without warmup_epochs, min_lr above base_lr(), a cool-down that leaves no step between
-/// it and the warm-up. Finished runs' recipes need not pass.
+/// Throws Error for options that check_recipe() accepts but a training run would ignore or change: a clip_mode without
+/// clip_grad, warmup_lr without warmup_epochs, min_lr above base_lr(), a cool-down that leaves no step between it and
+/// the warm-up. Recipes of finished runs need not pass.
 void check_training(const Recipe& recipe);
 
-/// A line for each option that has no effect, since what it is for is off, and that has another value than its default
-/// or is one of `given`: "model-ema-decay has no effect without model-ema".
+/// A line for each option without effect because its counterpart is off, if it differs from its default or is one of
+/// `given`: "model-ema-decay has no effect without model-ema".
 std::vector<std::string> without_effect(const Recipe& recipe, const std::vector<std::string>& given = {});
 
 /// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
 /// start values.
 void check_norm_policy(const Recipe& recipe);
 
-/// For people: "resnet50", or with other convolutions than the usual "resnet50 (std_conv)".
+/// The model for people: "resnet50", or with unusual convolutions "resnet50 (std_conv)".
 std::string model_label(const std::string& model, const Recipe& recipe);
 
-/// For people: "batch", or with a norm policy "batch + p.toml", the policy's file.
+/// The norm for people: "batch", or with a norm policy "batch + p.toml", the policy's file.
 std::string norm_label(const std::string& norm, const Recipe& recipe);
 
-/// As JSON text, and back. The second throws Error, with `where` before it, for a text that is no recipe and a field of
+/// As JSON text, and back. Reading throws Error that begins with `where` for a text that is no recipe and a field of
 /// another type (3.7 is no whole number); absent fields keep their defaults.
 std::string to_json(const Recipe& recipe);
 Recipe recipe_from_json(const std::string& text, const std::string& where = "recipe");
@@ -144,10 +144,10 @@ std::vector<std::string> differences(const Recipe& before, const Recipe& after);
 // --- what a recipe asks for ------------------------------------------------------------------------------------
 
 std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Split split);
-/// Of the images that networks see, grey ones included.
+/// The channels of the images that networks see, grey ones included.
 inline constexpr int64_t kImageChannels = 3;
 
-/// Batches that loaders of a run have ready or in the making: two for each worker, and a few at least.
+/// Batches that a run's loaders have ready or in the making: two for each worker, and a few at least.
 inline int64_t prefetched_batches(int workers) {
   return std::max<int64_t>(4, 2 * int64_t{workers});
 }
@@ -155,45 +155,47 @@ inline int64_t prefetched_batches(int workers) {
 /// Shuffled and augmented batches of a training run, from batch `first_step` on.
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step = 0);
-/// The test images in order, without augmentation. A part of a dataset that is sorted by label is drawn at random, the
-/// same for every run.
+/// The test images in order, without augmentation. If a dataset is sorted by label, a part of it is drawn at random,
+/// the same for every run.
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers);
 
 /// The recipe's precision with its cast policy. Throws Error.
 Precision precision_of(const Recipe& recipe);
-/// The same recipe in float32, or in float64 where that is its precision: for what is computed once before a network is
+/// The same recipe in float32, or in float64 if that is its precision, for results computed once before a network is
 /// converted, as running statistics and folded weights.
 Recipe in_full_precision(const Recipe& recipe);
-/// What the recipe says of its network, but for the classes and a size of patches that is not said.
+/// The network's options in the recipe, without the classes, and without a default for the size of patches.
 models::ModelOptions model_options(const Recipe& recipe);
-/// Initialised, in the recipe's precision and memory format.
+/// Makes the network, initialised, in the recipe's precision and memory format.
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes);
-/// Weight decay is on matrices and convolution weights, and as far as the recipe says on norms and biases.
+/// Makes the optimizer. Matrices and convolution weights get weight decay, norms and biases their own from the recipe.
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model);
 
-/// The loss of a batch that the recipe trains with, of rank 0. logits: (N, C); target: class numbers (N), or the share
-/// of each class (N, C) in the logits' dtype.
+/// The recipe's training loss of a batch, of rank 0. logits: (N, C); target: class numbers (N), or the share of each
+/// class (N, C) in the logits' dtype.
 Tensor training_loss(const Recipe& recipe, const Tensor& logits, const Tensor& target);
 
-/// Clips the gradients as the recipe says, those of a scaled loss (Optimizer::grad_scale()) as without the scale.
-/// `optimizer` holds the parameters of `model`. As in timm, agc leaves out the last two parameters, the classifier's.
+/// Clips the gradients by the recipe. A scaled loss (Optimizer::grad_scale()) gives the same clipping as an unscaled
+/// one. `optimizer` holds the parameters of `model`. As in timm, agc leaves out the last two parameters, the
+/// classifier's.
 void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Optimizer& optimizer);
 
-/// The learning rate that the schedule's factors are for: Recipe::lr, or lr_base · (images per update /
-/// lr_base_size), with the root of that ratio where lr_base_scale says so. timm's rule.
+/// The learning rate that the schedule's factors multiply: Recipe::lr, or lr_base · (images per update / lr_base_size),
+/// with the root of that ratio for the lr_base_scale "sqrt". This is timm's rule.
 double base_lr(const Recipe& recipe);
 
 /// Learning rate and momentum of each step.
 struct Schedules {
   nn::Schedule lr;        ///< factor on base_lr()
-  nn::Schedule momentum;  ///< the value itself; empty when it stays as it is
+  nn::Schedule momentum;  ///< the value itself; empty if it stays the same
 };
 /// The warm-up of poly and multistep, and with warmup_lr also of cosine, step and constant, is timm's: from warmup_lr
-/// (1e-5 unless it is given) in equal steps. Without warmup_lr, cosine rises from a hundredth of the rate and has the
-/// rest of the run for its curve; step and constant reach k / n of their rate in step k of n.
+/// (default 1e-5) in equal steps. Without warmup_lr, cosine rises from a hundredth of the rate and has the rest of the
+/// run for its curve; step and constant reach k / n of their rate in step k of n.
 ///
-/// Milestones of multistep are timm's: m decays the rate where m epochs but one step are done, or, once an epoch, where
-/// m - 1 are (with warmup_prefix after the warm-up). PyTorch's MultiStepLR is a step, or an epoch, later.
+/// Milestones of multistep are timm's: milestone m decays the rate when m epochs less one step are done, or, once an
+/// epoch, when m - 1 epochs are done (with warmup_prefix counted after the warm-up). PyTorch's MultiStepLR decays a
+/// step, or an epoch, later.
 ///
 /// A run shorter than its warm-up ends inside it. Throws Error for a cool-down that leaves no step before it.
 Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch);

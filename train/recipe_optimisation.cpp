@@ -23,10 +23,10 @@ namespace norma::train {
 
 namespace {
 
-/// timm's --warmup-lr where none is given.
+/// timm's default --warmup-lr.
 constexpr double kWarmupLr = 1e-5;
 
-/// The factor rises in equal steps to 1 before `schedule` takes over.
+/// The factor rises in equal steps to 1; then `schedule` takes over.
 nn::Schedule with_warmup(nn::Schedule schedule, int64_t warmup_steps) {
   if (warmup_steps == 0) {
     return schedule;
@@ -37,12 +37,12 @@ nn::Schedule with_warmup(nn::Schedule schedule, int64_t warmup_steps) {
   };
 }
 
-/// Schedules whose warm-up is timm's whether or not warmup_lr is given.
+/// True for schedules with timm's warm-up even without warmup_lr.
 bool is_timm_schedule(const std::string& name) {
   return name == "poly" || name == "multistep";
 }
 
-/// Schedules that end at min_lr.
+/// True for schedules that end at min_lr.
 bool has_end(const std::string& name) {
   return name == "cosine" || name == "poly";
 }
@@ -62,14 +62,14 @@ void check_schedule(const Recipe& recipe) {
         milestones.empty() ? "none" : fmt::format("{}", fmt::join(milestones, ", ")));
 }
 
-/// `epochs`: how long the run is.
+/// `epochs` is the length of the run.
 void check_cooldown(const Recipe& recipe, double epochs) {
   check(recipe.cooldown_epochs == 0 || recipe.cooldown_epochs + recipe.warmup_epochs < epochs, "train",
         "cooldown-epochs: expected less than the {} epochs of the run minus {} of warm-up, got {}", epochs,
         recipe.warmup_epochs, recipe.cooldown_epochs);
 }
 
-/// The numbers of an optimizer's averages, which not all have.
+/// Checks the settings of an optimizer's averages, which not all optimizers have.
 void check_averages(const Recipe& recipe) {
   const std::vector<double>& betas = recipe.opt_betas;
   const bool has_betas = recipe.opt == "adamw" || recipe.opt == "lamb";
@@ -170,7 +170,7 @@ Tensor training_loss(const Recipe& recipe, const Tensor& logits, const Tensor& t
   if (target.rank() == 1) {
     return binary_cross_entropy_with_logits(logits, target, options);
   }
-  // Shares of mixed images are smoothed as class numbers are.
+  // The shares of mixed images are smoothed as class numbers are.
   const double floor = recipe.smoothing / static_cast<double>(logits.size(1));
   options.label_smoothing = 0;
   return binary_cross_entropy_with_logits(logits, add(mul(target, 1 - recipe.smoothing), floor), options);
@@ -217,7 +217,7 @@ Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_
   const auto in_steps = [&](double epochs) {
     return static_cast<int64_t>(std::llround(epochs * static_cast<double>(steps_per_epoch)));
   };
-  // A run may end inside its warm-up, whose slope stays; the curve behind it is as long as it must be to be one.
+  // A run may end inside its warm-up, whose slope stays; the curve after it has at least its shortest valid length.
   const int64_t warmup_steps = in_steps(recipe.warmup_epochs);
   if (recipe.sched == "onecycle") {
     nn::OneCycleOptions options{.steps = std::max(steps, warmup_steps + 1)};
@@ -227,7 +227,7 @@ Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_
     return {.lr = nn::one_cycle_schedule(options), .momentum = nn::one_cycle_momentum(options)};
   }
   const double end = recipe.min_lr / base_lr(recipe);
-  // Parts of epochs that are rounded to whole ones leave a step between warm-up and cool-down.
+  // Parts of epochs are rounded to whole ones, which leaves a step between warm-up and cool-down.
   const int64_t rest = std::max<int64_t>(steps - 1 - warmup_steps, 0);
   int64_t length = steps - std::min(in_steps(recipe.cooldown_epochs), rest);
   const bool as_timm = recipe.warmup_lr || is_timm_schedule(recipe.sched);

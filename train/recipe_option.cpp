@@ -18,7 +18,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// The items of a value: none, one, or those of a list.
+// The items of a value: none, one, or all of a list.
 
 template <class T>
 std::vector<T> items_of(const T& value) {
@@ -42,7 +42,7 @@ bool parse(const std::string& word, const Range<T>& range, T& value) {
   return error == std::errc() && end == word.data() + word.size() && range.contains(value);
 }
 
-/// RecipeOption::take() of each kind of field.
+/// RecipeOption::take() for each kind of field.
 bool take_word(const SwitchField& field, const std::string& word, Recipe& recipe) {
   recipe.*(field.at) = word == "true";
   return true;

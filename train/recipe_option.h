@@ -12,32 +12,32 @@
 #include <variant>
 #include <vector>
 
-// Each option of a recipe is described once, in recipe_options.cpp. The command line, --help, completion, man page,
-// args.toml, the JSON of checkpoints, the checks of a recipe, what a resumed run may change, the command that repeats a
-// run and the table in docs/command.md follow from that description.
+// Each option of a recipe is described once, in recipe_options.cpp. From that description follow the command line,
+// --help, completion, man page, args.toml, the JSON of checkpoints, the checks of a recipe, the changes that a resumed
+// run may make, the command that repeats a run and the table in docs/command.md.
 
 namespace norma::train {
 
-/// What an option is about. A command has the options of some of these parts.
+/// The subject of an option. A command has the options of some of these parts.
 enum class RecipePart : uint8_t {
   model,         ///< --model and --norm
-  network,       ///< how that network is made
-  data,          ///< where the images come from
+  network,       ///< the making of that network
+  data,          ///< the source of the images
   shape,         ///< the size, number and memory format of the images in a step
-  length,        ///< how long the training is
-  augmentation,  ///< what is done to training images
-  update,        ///< what one step does
-  steps,         ///< how the steps of a training follow each other
-  run,           ///< what a single training has, and a comparison has not
+  length,        ///< the length of the training
+  augmentation,  ///< random changes to training images
+  update,        ///< the work of one step
+  steps,         ///< the sequence of the steps
+  run,           ///< options of a single training that a comparison lacks
   seed,
   precision,
 };
 
-/// What an option may do where a run is resumed.
+/// The changes to an option that are allowed when a run is resumed.
 enum class OnResume : uint8_t {
-  change,       ///< it steers the steps to come
-  always,       ///< it may change even when all steps are done: it makes the run longer, or is for evaluations
-  another_run,  ///< another value would be another run, and is refused
+  change,       ///< allowed: it steers the steps to come
+  always,       ///< allowed even when all steps are done: it makes the run longer, or is for evaluations
+  another_run,  ///< refused: another value would be another run
 };
 
 template <class T>
@@ -67,9 +67,9 @@ struct TextField {
 };
 struct TextsField {
   std::vector<std::string> Recipe::*at;
-  void (*check)(const std::string& text);  ///< throws Error for a text that is none of them
+  void (*check)(const std::string& text);  ///< throws Error for an invalid text
 };
-/// The text of a file, and the file's name. The command line and args.toml have the name.
+/// The text of a file, and its name. The command line and args.toml have the name.
 struct FileField {
   std::string Recipe::*at;
   std::string Recipe::*name;
@@ -80,31 +80,32 @@ using RecipeField =
                  NumberField<std::optional<int64_t>>, NumberField<std::optional<double>>,
                  NumberField<std::vector<int64_t>>, NumberField<std::vector<double>>, TextField, TextsField, FileField>;
 
-/// For numbers that a check of several fields looks at.
+/// For numbers that a check of several fields limits.
 inline constexpr Range<double> kAnyNumber{std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max()};
-/// What stands for nothing on the command line, in the place of a value.
+/// The word for no value on the command line.
 inline constexpr const char* kNone = "none";
 
-/// What an option has no effect without.
+/// An option that another one needs to have an effect.
 struct Needed {
   const char* name = nullptr;  ///< "model-ema"
   bool (*is_given)(const Recipe& recipe) = nullptr;
 };
 
-/// What only some options have.
+/// Details that only some options have.
 struct RecipeOptionDetails {
   OnResume on_resume = OnResume::change;
-  std::string absent = {};      ///< what --help shows as the default, where that is not the value itself
-  std::string value_name = {};  ///< what stands for the value in --help; "": N, X, NAME, LIST or FILE.toml
+  std::string absent = {};      ///< the default in --help, if that is not the value itself
+  std::string value_name = {};  ///< the word for the value in --help; "": N, X, NAME, LIST or FILE.toml
   std::string expected = {};    ///< for error texts: "a norm"; "": by the kind of the field
   bool or_none = false;         ///< a text that may be absent
   std::vector<std::string> (*names)() = nullptr;  ///< for completion, and for "{names}" in `help`
-  std::string kind = {};                          ///< of these names, "optimizer", where the value must be one of them
+  std::string kind = {};                          ///< the kind of these names, "optimizer", if the value must be one of
+                                                  ///< them
   Needed needs = {};
-  std::string replaces = {};     ///< the option in whose place this one holds where it is above 0
+  std::string replaces = {};     ///< the option that this one replaces when it is above 0
   std::string replaced_by = {};  ///< the inverse
   std::string key = {};          ///< in JSON; "": the name with underscores
-  char letter = 0;               ///< of its short name: 'b' for -b
+  char letter = 0;               ///< for its short name: 'b' for -b
 };
 
 /// An option of a recipe.
@@ -123,41 +124,41 @@ struct RecipeOption : RecipeOptionDetails {
   RecipeField field;
   std::string help;
   RecipePart part = RecipePart::model;
-  std::string heading = {};  ///< under which it stands in --help
+  std::string heading = {};  ///< its heading in --help
 
   [[nodiscard]] bool is_switch() const { return std::holds_alternative<SwitchField>(field); }
   /// True iff it takes several values.
   [[nodiscard]] bool is_list() const;
   [[nodiscard]] bool is_text() const;
-  /// True iff the word "none" takes the value back.
+  /// True iff the word "none" removes the value.
   [[nodiscard]] bool may_be_absent() const;
-  /// `help` with the names in it.
+  /// `help` with the names filled in.
   [[nodiscard]] std::string help_text() const;
-  /// What --help shows as the default where a command has these defaults.
+  /// The default in --help for a command with these defaults.
   [[nodiscard]] std::string default_text(const Recipe& defaults) const;
 
-  /// The value as words: "true" or "false", a number, a text, all of a list. Empty: there is none, or the value is that
-  /// of an option which another one replaces.
+  /// The value as words: "true" or "false", a number, a text, all of a list. Empty without a value, or if another
+  /// option replaces this one.
   [[nodiscard]] std::vector<std::string> items(const Recipe& recipe) const;
-  /// The value as TOML: `"sgd"`, `[3, 5]`; "": there is none. TOML's whole numbers end at 2^63 - 1: greater ones become
-  /// texts, which are read as well.
+  /// The value as TOML: `"sgd"`, `[3, 5]`; "" if there is none. TOML's whole numbers end at 2^63 - 1: greater ones
+  /// become texts, which are read as well.
   [[nodiscard]] std::string toml(const Recipe& recipe) const;
-  /// Takes a word of the command line for the value, or for one more of a list. Returns false where it is none. Throws
+  /// Takes a word of the command line as the value, or as one more of a list. Returns false for an invalid word. Throws
   /// Error for a file that cannot be read.
   bool take(Recipe& recipe, const std::string& word) const;
   /// Makes the value zero, empty or absent.
   void clear(Recipe& recipe) const;
-  /// Gives `to` the value of `from`, which then holds in the place of an option that would replace this one.
+  /// Gives `to` the value of `from`; an option that would replace this one no longer does.
   void give(const Recipe& from, Recipe& to) const;
-  /// Throws Error "train: name: expected …, got …" for a value that is not in its range, and "train: unknown KIND …".
+  /// Throws Error "train: name: expected …, got …" for a value outside its range, and "train: unknown KIND …".
   void check_value(const Recipe& recipe) const;
 };
 
 /// All options, in the order of --help and args.toml.
 const std::vector<RecipeOption>& recipe_options();
-/// The option of that name; nullptr: there is none.
+/// The option of that name; nullptr if there is none.
 const RecipeOption* find_recipe_option(std::string_view name);
-/// The same for one that there is.
+/// The option of that name, which must exist.
 const RecipeOption& recipe_option(std::string_view name);
 
 /// The recipe as the text of a file for --config: a line for each option that has a value.

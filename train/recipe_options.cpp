@@ -10,7 +10,7 @@
 #include "train/ranges.h"
 #include "train/recipe_option.h"
 
-// What there is to know of each option of a recipe. CONTRIBUTING.md says how to add one.
+// The descriptions of all options of a recipe. CONTRIBUTING.md says how to add one.
 
 namespace norma::train {
 
@@ -26,7 +26,7 @@ constexpr const char* kOptimisation = "Optimisation";
 constexpr OnResume kFixed = OnResume::another_run;
 constexpr OnResume kAlways = OnResume::always;
 
-// Upper ends are far beyond what makes sense, and low enough that no product of a few of them overflows.
+// Upper ends are far beyond what makes sense, but so low that no product of a few of them overflows.
 constexpr Range<double> kProbability{0, 1};
 constexpr Range<double> kBelowOne{.low = 0, .high = 1, .with_high = false};
 constexpr Range<double> kAboveZero{.low = 0, .high = 1, .with_low = false};

@@ -29,7 +29,7 @@ std::string shown(const RecipeOption& option, const Recipe& recipe) {
   return items.empty() ? "the model's own" : text;
 }
 
-/// Whether both have the same value. Of a file that is its text, wherever it lies.
+/// True iff both have the same value; for a file, the same text under any name.
 bool is_same(const RecipeOption& option, const Recipe& a, const Recipe& b) {
   const auto* file = std::get_if<FileField>(&option.field);
   return file != nullptr ? a.*(file->at) == b.*(file->at) : option.items(a) == option.items(b);

@@ -15,7 +15,7 @@ namespace norma::train {
 
 namespace {
 
-/// True for "-1", "-1-20": what stands between the beginning of a name and its ending.
+/// True for "-1", "-1-20": the middle of a name between its beginning and its ending.
 bool is_numbers(std::string_view text, int64_t count) {
   bool digit_before = false;
   for (const char c : text) {
@@ -52,8 +52,8 @@ bool comes_first(const CheckpointFile& a, const CheckpointFile& b) {
   return is_last(a) != is_last(b) ? is_last(a) : a.path < b.path;
 }
 
-/// Whether a file that is no checkpoint can be opened and is half-written. False: nothing is known of it (permissions,
-/// a disk that fails), or it is whole and of another version or kind.
+/// True iff a file that is no checkpoint can be opened and is half-written. False: its state is unknown (permissions, a
+/// failing disk), or it is whole and of another version or kind.
 bool is_damaged(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::array<char, 4096> beginning{};
@@ -94,7 +94,7 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& folder, std
     return folder / kLastName;
   }
   for (const auto& [file, text] : checkpoints.broken) {
-    if (!is_damaged(file)) {  // it may be the newest, and whoever goes on from an older one loses what it has
+    if (!is_damaged(file)) {  // it may be the newest: going on from an older one would lose its work
       throw Error(
           fmt::format("{}; to go on from another one all the same, resume that by its name ('{}' is at step {})", text,
                       checkpoints.whole.front().path.string(), checkpoints.whole.front().step));

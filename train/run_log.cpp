@@ -19,7 +19,8 @@ constexpr const char* kMetricsName = "metrics.csv";
 constexpr const char* kSummaryName = "summary.csv";
 constexpr const char* kJsonName = "log.jsonl";
 
-/// Another program's file of that name stays: timm's have the same first line, so that a metrics.csv beside it tells.
+/// Keeps another program's file of that name. timm's have the same first line; a metrics.csv beside it shows that it is
+/// ours.
 void check_own(const std::filesystem::path& folder, const char* name) {
   check(path_exists("train", folder / kMetricsName) || !path_exists("train", folder / name), "train",
         "'{}' is not the log of a run of Norma: remove it, or choose another output folder", (folder / name).string());
@@ -33,7 +34,7 @@ bool has_test_figures(const std::string& row) {
   return !row.ends_with(",");
 }
 
-/// The header of a CSV file, and the rows that an earlier one has up to the first that is cut or does not count.
+/// The header of a CSV file, and an earlier file's rows up to the first that is cut or does not count.
 std::vector<std::string> csv_rows(std::string_view op, const std::filesystem::path& earlier, const std::string& header,
                                   const std::function<bool(const std::string& row)>& counts) {
   std::vector<std::string> rows{header};
@@ -48,7 +49,7 @@ std::vector<std::string> csv_rows(std::string_view op, const std::filesystem::pa
   return rows;
 }
 
-/// The lines of an earlier log.jsonl up to a step, those of epochs up to another one.
+/// The lines of an earlier log.jsonl up to a step; the lines of epochs up to another step.
 std::vector<std::string> json_lines(const std::filesystem::path& earlier, int64_t last_step, int64_t last_epoch_step) {
   std::vector<std::string> lines;
   for (const std::string& line : whole_lines("train", earlier)) {
@@ -58,7 +59,7 @@ std::vector<std::string> json_lines(const std::filesystem::path& earlier, int64_
       if (step > last_step) {
         break;
       }
-      // A run that ended inside an epoch, and goes on as a longer one, writes that epoch again.
+      // A run that ended inside an epoch and is made longer writes that epoch again.
       if (data::json_field<std::string>("train", object, "type") == "epoch" && step > last_epoch_step) {
         continue;
       }
@@ -119,7 +120,7 @@ RunLog::RunLog(const RunLogOptions& options)
   has_last_step_ = rows.size() > 1 && first_number(rows.back()) == options.last_step;
   metrics_.emplace("metrics", metrics_file, rows);
 
-  // metrics.csv gets its row last. Where that of the last step is missing, the others' are written again.
+  // metrics.csv gets its row last. If it lacks the last step's row, the other files' rows are written again.
   const int64_t last_step = options.last_step - (goes_on && !has_last_step_ ? 1 : 0);
   int64_t epochs = last_step / options.steps_per_epoch;
   if (options.ended && has_last_step_ && last_step % options.steps_per_epoch != 0) {
@@ -131,7 +132,7 @@ RunLog::RunLog(const RunLogOptions& options)
   if (json) {
     json_.emplace("train", folder_ / kJsonName,
                   json_lines(earlier(kJsonName), last_step, epochs * options.steps_per_epoch));
-  } else {  // of a run that ended before its first checkpoint; resuming would go on with it
+  } else {  // from a run that ended before its first checkpoint; resuming would go on with it
     std::filesystem::remove(folder_ / kJsonName, none);
   }
 }

@@ -25,8 +25,8 @@ std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Removes the checkpoints of a folder whose names begin so, but for the first `count` in an order. One that cannot be
-/// read is nobody's to remove.
+/// Removes the checkpoints of a folder whose names begin with `prefix`, except the first `count` in an order. One that
+/// cannot be read stays.
 void keep_first(const std::filesystem::path& folder, std::string_view prefix, int64_t count,
                 const std::function<bool(const CheckpointFile&, const CheckpointFile&)>& before) {
   std::vector<CheckpointFile> files;
@@ -78,7 +78,7 @@ RunOutput::RunOutput(TrainingState& run, const TrainerOptions& options) : run_(r
   lock_ = options.lock ? options.lock : std::make_shared<FolderLock>("train", options.output);
   check_checkpoints_are_kept(options.output, options.resumed, run.step);
   if (run.best && !path_exists("train", options.output / kBestName)) {
-    run.best.reset();  // its weights are elsewhere
+    run.best.reset();  // its weights lie elsewhere
   }
   if (options.keep.recovery_interval > 0) {
     remove_old_recovery(options.output, options.keep);
@@ -122,7 +122,7 @@ void RunOutput::write(const std::function<void(const Checkpoint&)>& save) const 
   if (is_there()) {
     check_finite("train", "the network", run_.wide_state());
     const Checkpoint now = run_.checkpoint();
-    enter("save");  // the look at the folder: right before the file is written
+    enter("save");  // checks the folder right before the file is written
     save(now);
   }
 }
@@ -150,7 +150,7 @@ void RunOutput::keep_evaluated(double accuracy) const {
                               .step = run_.step,
                               .epoch = (run_.step + run_.steps_per_epoch() - 1) / run_.steps_per_epoch()};
   run_.evaluated = now;
-  // One of the same step: the run was killed here.
+  // One of the same step: an earlier run was killed here.
   if (!run_.best || run_.best->step == run_.step || now.metric > run_.best->metric) {
     run_.best = now;
   }

@@ -15,23 +15,23 @@ namespace norma::train {
 
 struct TrainResult;
 
-/// What a run tells: its evaluations, the rows of its log, and what is printed. All arguments live longer than this.
+/// The reports of a run: its evaluations, the rows of its log, and the printed lines. All arguments must outlive it.
 class RunReports {
  public:
-  /// Opens the log, or goes on with that of the checkpoint. Throws Error as RunLog.
+  /// Opens the log, or continues the checkpoint's. Throws Error as RunLog does.
   RunReports(TrainingState& run, const TrainerOptions& options, RunOutput& output);
 
   /// Prints a line that stays.
   void print(const std::string& text) { progress_.print(text); }
-  /// Whether the run ended between a checkpoint and the row of its step.
+  /// True iff the run ended between a checkpoint and the row of its step.
   [[nodiscard]] bool row_is_missing() const;
-  /// Shows the step that was just made, and counts its loss for the rows to come.
+  /// Shows the last step, and counts its loss for the rows to come.
   void add(const StepResult& step, double images_per_second);
-  /// The evaluation and the row of the log that belong to this step, unless a signal came: resuming does it then.
+  /// Makes the evaluation and the row of the log for this step, unless a signal came: then resuming makes them.
   void report(TrainResult& result, double images_per_second);
-  /// Evaluates the network and, where there are any, the averaged weights. False: a signal came first.
+  /// Evaluates the network and the averaged weights, if there are any. False: a signal came first.
   bool evaluate_into(TrainResult& result);
-  /// Prints what is to be said at the end of the run: steps that were left out, images that were replaced.
+  /// Prints notes at the end of the run: steps that were left out, images that were replaced.
   void print_notes();
 
  private:
@@ -45,7 +45,7 @@ class RunReports {
   RunOutput& output_;
   Progress progress_;
   std::optional<RunLog> log_;
-  std::shared_ptr<nn::Module> ema_model_;  // what the averages are evaluated in; made when they are
+  std::shared_ptr<nn::Module> ema_model_;  // for evaluating the averages; made at the first use
 };
 
 }  // namespace norma::train

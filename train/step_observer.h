@@ -9,8 +9,7 @@
 
 namespace norma::train {
 
-/// One training step while it runs, seen by who observes it. It is destroyed at the end of the step, also of one that
-/// throws.
+/// The view of one training step while it runs. It is destroyed at the end of the step, even if that throws.
 class ObservedStep {
  public:
   ObservedStep() = default;
@@ -24,7 +23,7 @@ class ObservedStep {
   virtual void after_update() = 0;
 };
 
-/// What a run looks like.
+/// The facts about a run that observers get.
 struct ObservedRun {
   nn::Module& model;
   int64_t first_step;  ///< steps done before: 0 unless resumed
@@ -32,8 +31,8 @@ struct ObservedRun {
   int64_t batch_size;
 };
 
-/// Sees the steps of a training run (TrainerOptions::observer). All calls come from the thread that trains. It must
-/// leave the network, the gradients and the random numbers as they are.
+/// Observes the steps of a training run (TrainerOptions::observer). All calls come from the thread that trains. It must
+/// not change the network, the gradients or the random numbers.
 class StepObserver {
  public:
   StepObserver() = default;
@@ -41,13 +40,13 @@ class StepObserver {
   StepObserver(const StepObserver&) = delete;
   StepObserver& operator=(const StepObserver&) = delete;
 
-  /// Before the first step of this call of run().
+  /// Called before the first step of this call of run().
   virtual void start(const ObservedRun& run) = 0;
-  /// Before the forward pass of a step; the first of a run has number 1. Null: this step is not looked into.
+  /// Called before the forward pass of a step; the first of a run has number 1. Null: this step is not observed.
   virtual std::unique_ptr<ObservedStep> begin_step(int64_t step) = 0;
-  /// After each step; `seconds` with waiting for the batch.
+  /// Called after each step; `seconds` includes waiting for the batch.
   virtual void end_step(int64_t step, double loss, double seconds) = 0;
-  /// After each evaluation that was complete.
+  /// Called after each complete evaluation.
   virtual void evaluated(int64_t step, const Evaluation& test) = 0;
 };
 

@@ -5,8 +5,8 @@
 
 namespace norma::train {
 
-/// Which batches of a loader make which step (update) of a run. A step has `accumulate` of them, the last one of an
-/// epoch and that of the run what is left, as with timm's --grad-accum-steps. Steps, batches and epochs count from 0.
+/// The batches of a loader that make each step (update) of a run. A step has `accumulate` batches; the last step of an
+/// epoch and of the run has the rest, as with timm's --grad-accum-steps. Steps, batches and epochs count from 0.
 struct StepPlan {
   int64_t batches_per_epoch = 1;
   int64_t total_batches = 0;
@@ -16,7 +16,7 @@ struct StepPlan {
   [[nodiscard]] int64_t total_steps() const {
     return total_batches / batches_per_epoch * steps_per_epoch() + steps_for(total_batches % batches_per_epoch);
   }
-  /// Batches that come before a step; of one at the end of the run or behind it, all.
+  /// The number of batches before a step; for a step at or behind the end of the run all batches.
   [[nodiscard]] int64_t batches_before(int64_t step) const {
     const int64_t epoch = step / steps_per_epoch();
     return std::min(epoch * batches_per_epoch + step % steps_per_epoch() * accumulate, total_batches);

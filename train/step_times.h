@@ -8,7 +8,7 @@
 
 namespace norma::train {
 
-/// The middle of all values; of an even number, the mean of the two in the middle. 0 for none.
+/// The median: of an even number of values, the mean of the two in the middle; 0 for none.
 double median(std::vector<double> values);
 
 /// Images per second of the two halves of a step, each as if the other took no time.
@@ -17,28 +17,28 @@ struct LoadingRates {
   double computing = 0;
 };
 
-/// How long the steps of a run took, and how long they waited for their images.
+/// The durations of a run's steps, and their waiting for images.
 class StepTimes {
  public:
   /// `workers`: background threads of the loader; 0: images are loaded while the step waits.
   explicit StepTimes(int workers) : workers_(workers) {}
 
-  /// Adds a step of so many images: its seconds in all, of which it waited so many for the loader.
+  /// Adds a step of `images`: its total seconds, and those spent waiting for the loader.
   void add(int64_t images, double seconds, double waited) { steps_.push_back({images, seconds, waited}); }
-  /// Images per second by the median of all steps, the first ones aside where enough others follow. Each counts by
-  /// itself, as the last one of an epoch may be shorter. 0 without steps, as the next.
+  /// Images per second, by the median over the steps; the first steps are left out if enough others follow. Each step
+  /// counts with its own images, since an epoch's last one may be smaller. 0 without steps, as the next.
   [[nodiscard]] double images_per_second() const;
-  /// The same of the last steps, for the display.
+  /// Likewise over the last steps, for the display.
   [[nodiscard]] double recent_images_per_second() const;
-  /// The rates of the last steps, where loading is the bottleneck: workers that the steps wait for, a fifth of the time
-  /// or more, do not rest, so that they load as many images as the run sees. Without workers: where loading takes
-  /// longer than computing. None before there are enough steps.
+  /// The rates over the last steps if loading is the bottleneck. With workers that is so if steps wait for a fifth of
+  /// the time or more: then workers never rest, and load as many images as the run sees. Without workers it is so if
+  /// loading takes longer than computing. None before there are enough steps.
   [[nodiscard]] std::optional<LoadingRates> bottleneck() const;
 
-  /// Steps at the start of a run that do not count: kernels are made, memory is fetched, and the first batches are not
-  /// waiting yet.
+  /// Steps at the start of a run that do not count: they make kernels and fetch memory, and the first batches are not
+  /// ready.
   static constexpr size_t kFirstSteps = 5;
-  /// How many of the last steps are looked at.
+  /// The number of last steps for the two functions above.
   static constexpr size_t kWindow = 20;
 
  private:

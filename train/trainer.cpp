@@ -32,7 +32,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// A run from where it is to its end, or until a signal comes.
+/// Runs the steps from the present one to the end, or until a signal comes.
 class TrainingLoop {
  public:
   TrainingLoop(TrainingState& run, const TrainerOptions& options)
@@ -63,7 +63,8 @@ TrainResult TrainingLoop::run() {
   if (const std::string text = empty_classes_text(run_.test_set->info()); !text.empty()) {
     reports_.print(text);
   }
-  if (run_.step == run_.total_steps() && !output_.has_last()) {  // it goes on from another checkpoint, and makes none
+  if (run_.step == run_.total_steps() && !output_.has_last()) {  // resumed from a file elsewhere, it would write no
+                                                                 // checkpoint
     output_.save();
   }
   if (reports_.row_is_missing()) {
@@ -72,7 +73,7 @@ TrainResult TrainingLoop::run() {
   if (run_.step < run_.total_steps() && !interrupted()) {
     faults_.explain_memory(options_.workers, !options_.resumed.empty(), [&] { make_steps(result); });
   }
-  if (options_.evaluate && !interrupted() && !result.test.complete) {  // a run that was complete but for its evaluation
+  if (options_.evaluate && !interrupted() && !result.test.complete) {  // a complete run without its evaluation
     reports_.evaluate_into(result);
   }
   if (interrupted()) {
@@ -99,7 +100,7 @@ void TrainingLoop::make_steps(TrainResult& result) {
                      .total_steps = run_.total_steps(),
                      .batch_size = run_.recipe.batch_size * run_.recipe.grad_accum_steps});
   }
-  double waited = 0;  // of the step, for its batches
+  double waited = 0;  // in this step, for its batches
   const auto load = [&] {
     const double start = options_.now();
     std::optional<data::Batch> batch = loader.next();
@@ -126,7 +127,7 @@ void TrainingLoop::make_steps(TrainResult& result) {
     if (observer != nullptr && step.outcome == StepOutcome::updated) {
       observer->end_step(run_.step, step.loss, seconds);
     }
-    resident_.sample();  // the allocator keeps what a step has freed, so the end of a step shows its peak
+    resident_.sample();  // the allocator keeps freed memory, so the end of a step shows its peak
     result.losses.push_back(step.loss);
     const double recent = times.recent_images_per_second();
     reports_.add(step, recent);

@@ -18,34 +18,34 @@
 
 namespace norma::train {
 
-/// What does not change the result of a run.
+/// The options that do not change the result of a run.
 struct TrainerOptions {
   std::filesystem::path output;   ///< folder for last.safetensors and the logs (RunLog); empty: write no files
-  std::filesystem::path resumed;  ///< the checkpoint that is resumed, which may be written over
-  /// Text of args.toml in the output folder, how to start the run again; "": no such file. One that begins with another
-  /// line than this is not written over.
+  std::filesystem::path resumed;  ///< the checkpoint to resume, which may be overwritten
+  /// Text of args.toml in the output folder, to start the run again; "": no such file. A file with another first line
+  /// is not overwritten.
   std::string arguments = {};
-  /// Of the output folder, from before the checkpoint was read; none: run() takes it.
+  /// Lock of the output folder, taken before the checkpoint was read; none: run() takes it.
   std::shared_ptr<const FolderLock> lock = {};
   KeepOptions keep = {};            ///< checkpoints beside last.safetensors
   int workers = 1;                  ///< background threads of the loader
   int64_t log_interval = 50;        ///< steps between two lines of the progress display and of metrics.csv
   bool evaluate_each_epoch = true;  ///< else only at the end
-  bool evaluate = true;             ///< false: the test images are never looked at
+  bool evaluate = true;             ///< false: the test images are never used
   bool log_json = false;            ///< write log.jsonl
   bool tensorboard = false;         ///< write an event file for TensorBoard
   bool quiet = false;               ///< print nothing but warnings
-  std::string label;                ///< in front of the progress display
-  /// For the display: seconds that come after this run, given those that it takes in all. Empty: none.
+  std::string label;                ///< at the front of the progress display
+  /// For the display: seconds after this run, given its total. Empty: none.
   std::function<double(double seconds)> time_after = {};
-  /// Called before each "step", "save", "evaluate" and "log". What it throws ends the run there.
+  /// Called before each "step", "save", "evaluate" and "log". An exception from it ends the run there.
   std::function<void(std::string_view stage)> before_stage = {};
-  /// What time it is in seconds, for steps and the warning that they wait for images; empty: the system's clock.
+  /// The time in seconds, for measuring steps and the warning about slow loading; empty: the system's clock.
   std::function<double()> clock = {};
-  /// Sees the steps and evaluations of run(); none: nobody does.
+  /// Observes the steps and evaluations of run(); may be null.
   std::shared_ptr<StepObserver> observer = {};
 
-  /// A line about the run: its label stands before the text.
+  /// A line about the run: its label before the text.
   [[nodiscard]] std::string labelled(const std::string& text) const;
   /// The time by `clock`.
   [[nodiscard]] double now() const;
@@ -53,43 +53,41 @@ struct TrainerOptions {
 
 struct TrainResult {
   bool finished = false;  ///< false: a signal came first
-  int64_t step = 0;       ///< steps done, those before a resume included
+  int64_t step = 0;       ///< steps done, with those before a resume
   int64_t total_steps = 0;
   int64_t parameters = 0;
-  std::vector<double> losses;               ///< of each step of this call
-  Evaluation test;                          ///< of the last evaluation; no images: there was none
-  Evaluation ema_test = {};                 ///< the same with the averaged weights, for Recipe::model_ema
+  std::vector<double> losses;               ///< of each step in this call
+  Evaluation test;                          ///< of the last evaluation; without images if there was none
+  Evaluation ema_test = {};                 ///< likewise with the averaged weights, for Recipe::model_ema
   std::optional<BestEvaluation> best = {};  ///< of the whole run, for KeepOptions::best
-  double images_per_second = 0;  ///< batch size over the median time of a step; evaluation and checkpoints not counted
-  double seconds = 0;            ///< in all, evaluation and checkpoints included
+  double images_per_second = 0;  ///< batch size over the median time of a step, without evaluation and checkpoints
+  double seconds = 0;            ///< in all, with evaluation and checkpoints
   int64_t left_out = 0;          ///< steps of the run that Recipe::skip_nonfinite left out
   int64_t peak_bytes = 0;        ///< the most that tensors held during training
-  int64_t peak_resident = 0;     ///< the most that the process held during training, as the system counts it
+  int64_t peak_resident = 0;     ///< the most that the process held during training, by the system's count
 };
 
 /// Trains one network by a recipe, on the default device. The same recipe and number of threads give the same bits,
 /// whether or not the run was interrupted and resumed.
 ///
-/// run() is the loop. What it is made of stands beside it: TrainingState (the network, and how far it is), train_step()
-/// and StepFaults (a step, and what may go wrong in it), RunOutput (the folder and its checkpoints), RunReports
-/// (evaluations and the log).
+/// run() is the loop. Its parts are TrainingState (the network and its progress), train_step() and StepFaults (a step
+/// and its faults), RunOutput (the folder and its checkpoints) and RunReports (evaluations and the log).
 class Trainer {
  public:
-  /// Throws Error for a recipe that makes no sense, data that cannot be read, and an output folder that cannot be
-  /// written.
+  /// Throws Error for an invalid recipe, data that cannot be read, and an output folder that cannot be written.
   explicit Trainer(Recipe recipe, TrainerOptions options = {});
   /// Goes on from a checkpoint. Throws Error as TrainingState::resume().
   Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint);
 
   /// Trains to the end, or until interrupted() (interrupt.h). Writes a checkpoint at the end of every epoch, at the
-  /// end, and when interrupted, and those of TrainerOptions::keep. However a run ended, the log of the resumed one has
-  /// the rows of an uninterrupted one, times aside. Throws Error when the output folder holds the checkpoint of another
-  /// run or the logs of a finished epoch, another process is writing there or it is moved, when a file cannot be
-  /// written, and when the loss or a gradient becomes NaN or infinite, naming the op and the layer that gave it
-  /// (Recipe::skip_nonfinite leaves such steps out); the last checkpoint stays. Throws OutOfMemory, which says what
-  /// holds the memory and the largest batch that fits.
+  /// end, and when interrupted, and those of TrainerOptions::keep. However a run ended, after resuming the log has the
+  /// rows of an uninterrupted run, except for times. Throws Error when the output folder holds the checkpoint of
+  /// another run or the logs of a finished epoch, another process is writing there or it is moved, when a file cannot
+  /// be written, and when the loss or a gradient becomes NaN or infinite, naming the op and the layer
+  /// (Recipe::skip_nonfinite leaves such steps out). The last checkpoint stays. Throws OutOfMemory with the parts of
+  /// the memory and the largest batch that fits.
   TrainResult run();
-  /// Makes a few steps on the run's own images, and writes nothing. Call nothing else afterwards: the network has
+  /// Makes a few steps on the run's own images, and writes nothing. Call nothing else afterwards, since the network has
   /// changed. Throws OutOfMemory as run() does.
   DryRun dry_run();
 
@@ -99,12 +97,12 @@ class Trainer {
   [[nodiscard]] int64_t step() const { return state_.step; }
   [[nodiscard]] int64_t total_steps() const { return state_.total_steps(); }
   [[nodiscard]] int64_t steps_per_epoch() const { return state_.steps_per_epoch(); }
-  /// "images 14 → 13" where the run goes on with another number of training images; else "".
+  /// "images 14 → 13" if the run goes on with another number of training images; else "".
   [[nodiscard]] const std::string& images_change() const { return images_change_; }
   /// The learning rate of a step, from 0.
   [[nodiscard]] double lr(int64_t step) const { return state_.lr(step); }
   [[nodiscard]] Checkpoint checkpoint() const { return state_.checkpoint(); }
-  /// Where checkpoints go; empty without an output folder.
+  /// The file of the last checkpoint; empty without an output folder.
   [[nodiscard]] std::filesystem::path checkpoint_file() const;
 
  private:

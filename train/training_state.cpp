@@ -32,7 +32,7 @@ constexpr const char* kLossScaleKey = "grad_scaler.factor";
 constexpr const char* kLossScaleStepsKey = "grad_scaler.growth_tracker";
 constexpr const char* kOverflowsKey = "overflows";
 
-/// The sums and counts of a run with their keys in Checkpoint::options.
+/// Visits the sums and counts of a run with their keys in Checkpoint::options.
 template <class State, class F>
 void visit_counts(State& state, const F& visit) {
   visit("loss_sum", state.row_loss.sum);
@@ -43,7 +43,7 @@ void visit_counts(State& state, const F& visit) {
   visit("left_out_in_row", state.left_out_in_row);
 }
 
-/// A number that a checkpoint keeps, or `missing`: earlier versions kept less. Throws Error for another text.
+/// A number in a checkpoint, or `missing`, since earlier versions kept less. Throws Error for another text.
 template <class T>
 T number_of(const Checkpoint& checkpoint, const char* key, T missing) {
   const auto found = checkpoint.options.find(key);

@@ -16,7 +16,7 @@
 
 namespace norma::train {
 
-/// The mean loss of some steps; NaN of none.
+/// The mean loss of some steps; NaN without any.
 struct MeanLoss {
   double sum = 0;
   int64_t steps = 0;
@@ -28,27 +28,27 @@ struct MeanLoss {
   [[nodiscard]] double value() const { return sum / static_cast<double>(steps); }
 };
 
-/// A training run between two steps: what it is made of, and how far it has come. A checkpoint keeps all that steps
-/// change. The same recipe and number of threads give the same bits, whether or not a run was interrupted and resumed.
+/// A training run between two steps: its parts and its progress. A checkpoint keeps all that steps change. The same
+/// recipe and number of threads give the same bits, whether or not a run was interrupted and resumed.
 struct TrainingState {
-  /// A run before its first step. Throws Error for a recipe that makes no sense, and data that cannot be read.
+  /// A run before its first step. Throws Error for an invalid recipe, and for data that cannot be read.
   explicit TrainingState(Recipe of_run);
-  /// Goes on from a checkpoint. Returns "images 14 → 13" where the number of training images is another one than
-  /// before, else "". Throws Error when the checkpoint's run was another one (check_same_run()), when its tensors do
-  /// not fit the network, are not finite, or contradict its metadata, and when the training images are more or fewer:
-  /// that may be between two epochs only, of as many batches as before.
+  /// Goes on from a checkpoint. Returns "images 14 → 13" if the number of training images has changed, else "". Throws
+  /// Error when the checkpoint is of another run (check_same_run()), and when its tensors do not fit the network, are
+  /// not finite, or contradict its metadata. The number of training images may change only between two epochs, and not
+  /// that of batches; else Error.
   std::string resume(const Checkpoint& checkpoint);
   [[nodiscard]] Checkpoint checkpoint() const;
 
   [[nodiscard]] int64_t total_steps() const { return plan.total_steps(); }
   [[nodiscard]] int64_t steps_per_epoch() const { return plan.steps_per_epoch(); }
-  /// Whether an epoch, or the run, ends with the last step.
+  /// True iff an epoch, or the run, ends with the last step.
   [[nodiscard]] bool epoch_ends() const { return step == total_steps() || step % steps_per_epoch() == 0; }
-  /// Images of all steps so far.
+  /// The images of all steps so far.
   [[nodiscard]] int64_t images_seen() const { return plan.batches_before(step) * recipe.batch_size; }
   /// The learning rate of a step, from 0.
   [[nodiscard]] double lr(int64_t of_step) const { return base_lr(recipe) * schedules.lr(of_step); }
-  /// The model's state dict, with float32 master weights in the place of 16-bit parameters.
+  /// The model's state dict, with float32 master weights instead of 16-bit parameters.
   [[nodiscard]] nn::NamedTensors wide_state() const;
 
   Recipe recipe;
@@ -57,17 +57,17 @@ struct TrainingState {
   std::shared_ptr<const data::Dataset> test_set;
   std::shared_ptr<nn::Module> model;
   std::unique_ptr<nn::Optimizer> optimizer;
-  std::optional<nn::GradScaler> scaler;  ///< of float16
-  std::optional<Ema> ema;                ///< of Recipe::model_ema
+  std::optional<nn::GradScaler> scaler;  ///< for float16
+  std::optional<Ema> ema;                ///< for Recipe::model_ema
   Schedules schedules;
   StepPlan plan;
 
   int64_t step = 0;             ///< steps done
-  Generator random;             ///< dropping draws from it
+  Generator random;             ///< dropout draws from it
   int64_t left_out = 0;         ///< steps that Recipe::skip_nonfinite left out
-  int64_t left_out_in_row = 0;  ///< of these, those in a row up to the last step
+  int64_t left_out_in_row = 0;  ///< of these, the ones in a row up to the last step
   int64_t overflows = 0;        ///< steps whose gradients overflowed in float16
-  // What the rows of this step are made of, written or not: so that resuming can write them.
+  // The figures for the rows of this step, written or not, so that resuming can write them.
   MeanLoss row_loss;
   MeanLoss epoch_loss;
   bool row_written = false;
@@ -79,9 +79,9 @@ struct TrainingState {
   [[nodiscard]] std::string images_change(const Checkpoint& checkpoint) const;
 };
 
-/// What a checkpoint keeps its recipe under, in Checkpoint::options.
+/// The key in Checkpoint::options for the recipe.
 inline constexpr const char* kRecipeKey = "recipe";
-/// The recipe a checkpoint was made with. Throws Error when it holds none.
+/// The recipe that a checkpoint was made with. Throws Error when it has none.
 Recipe recipe_of(const Checkpoint& checkpoint);
 
 }  // namespace norma::train

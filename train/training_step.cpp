@@ -41,8 +41,8 @@ Tensor forward(TrainingState& run, const data::Batch& batch) {
   return training_loss(run.recipe, to(logits, dtype), target);
 }
 
-/// The gradients of so many batches, added to those that are there. Returns the mean loss, on its device. Of the last
-/// batch a step of `observer`, if any, is begun and put into `seen`.
+/// Adds the gradients of `batches` batches to the present ones. Returns the mean loss, on its device. For the last
+/// batch it begins a step of `observer`, if any, and puts it into `seen`.
 Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch& next,
                             StepObserver* observer = nullptr, std::unique_ptr<ObservedStep>* seen = nullptr) {
   const Tf32Guard tf32(run.precision.tf32);  // backward too
@@ -50,12 +50,12 @@ Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch
   for (int64_t i = 0; i < batches; ++i) {
     const data::Batch batch = next();
     ObservedStep* observed = nullptr;
-    if (observer != nullptr && i + 1 == batches) {  // forward and backward are those of one batch
+    if (observer != nullptr && i + 1 == batches) {  // its forward and backward are those of one batch
       *seen = observer->begin_step(run.step + 1);
       observed = seen->get();
     }
     Tensor loss = forward(run, batch);
-    if (batches > 1) {  // gradients add up, to that of the mean
+    if (batches > 1) {  // gradients add up to that of the mean
       loss = div(loss, static_cast<double>(batches));
     }
     if (observed != nullptr) {
@@ -71,10 +71,10 @@ Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch
   return total;
 }
 
-/// For a run whose batches do not fit into memory: the first batch size that does of half the images, a quarter, …,
-/// found by steps of which nothing remains but what they have done to the network. `step` trains on a batch.
-/// As the end of an error text: "; --batch-size 16 --grad-accum-steps 8 would fit, with as many images in an update",
-/// or why there is none; "" where a signal came.
+/// If a run's batches do not fit into memory: the first batch size of half the images, a quarter, … that fits, found by
+/// steps whose only trace is the changed network. `step` trains on a batch. Returns the end of an error text, ";
+/// --batch-size 16 --grad-accum-steps 8 would fit, with as many images in an update", or the reason why none fits; ""
+/// if a signal came.
 std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
                                const std::function<void(const data::Batch&)>& step) {
   const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
@@ -88,7 +88,7 @@ std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
         return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size},
                      {.device = kCpu, .format = format});
       };
-      const Tensor waiting = batches(prefetched_batches(workers));  // what the loader holds
+      const Tensor waiting = batches(prefetched_batches(workers));  // the loader's batches
       step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64, .device = kCpu})});
       if (recipe.batch_size % count != 0) {
         return fmt::format("; --batch-size {} would fit", count);
@@ -114,7 +114,7 @@ StepResult train_step(TrainingState& run, StepFaults& faults, int64_t batches, c
   }
   faults.begin_step();
   run.optimizer->zero_grad();
-  default_generator() = run.random;  // whatever else has drawn from it since the step before
+  default_generator() = run.random;  // other code may have drawn from it since the step before
   std::unique_ptr<ObservedStep> seen;
   const Tensor loss = accumulate_gradients(run, batches, next, observer, &seen);
   const StepResult result = faults.judge(loss);
@@ -172,8 +172,8 @@ void StepFaults::begin_step() {
 }
 
 StepResult StepFaults::judge(const Tensor& loss) {
-  // The only place of a step where the host waits for the device. The update must wait for it: what is wrong can only
-  // be found with the weights that it came from.
+  // The host waits for the device only here in a step. The update must come after it: a fault can be found only with
+  // the weights that made it.
   const auto [value, gradients_finite] = look_at(loss);
   const bool finite = std::isfinite(value) && gradients_finite;
   const bool scaled = run_.scaler && std::isfinite(value);
@@ -194,7 +194,7 @@ StepResult StepFaults::judge(const Tensor& loss) {
   }
   run_.optimizer->zero_grad();
   if (scaled) {
-    constexpr double kLeastLossScale = 1e-6;  // gradients that are infinite at this scale would be so without one
+    constexpr double kLeastLossScale = 1e-6;  // gradients infinite at this scale would be so without one
     run_.left_out_in_row = 0;
     ++run_.overflows;
     if (run_.scaler->factor() < kLeastLossScale) {
@@ -227,17 +227,17 @@ std::pair<double, bool> StepFaults::look_at(const Tensor& loss) const {
   const NoGradGuard no_grad;
   Tensors parameters = run_.optimizer->parameters();
   if (!steps_may_be_left_out() && !parameters.empty()) {
-    // NaN that arises in backward reaches what lies before: the first layer shows it, at no cost.
+    // A NaN from backward reaches the earlier layers: checking the first layer finds it, at no cost.
     parameters = {run_.model->parameters().front()};
   }
   const Tensors gradients = nn::gradients_of(parameters);
   const Tensor both = zeros({2}, {.dtype = DType::float64, .device = loss.device()});
   copy_into(loss.detach(), select(both, 0, 0));
-  if (!gradients.empty()) {  // in float64 no sum of squares of 32-bit numbers overflows
+  if (!gradients.empty()) {  // no float64 sum of squares of 32-bit numbers overflows
     copy_into(sum(sums_of_squares(gradients, loss.device())), select(both, 0, 1));
   }
   const std::vector<double> values = both.to_vector<double>();
-  // The sign of a NaN is by chance, and would be printed.
+  // The sign of a NaN is random, and would be printed.
   const double value = std::isnan(values[0]) ? std::numeric_limits<double>::quiet_NaN() : values[0];
   return {value, std::isfinite(values[1])};
 }

@@ -17,7 +17,8 @@ namespace {
 
 constexpr const char* kOp = "weights";
 
-/// "of resnet50 with norm group:32 (by its metadata)", "of resnet50 (by its names)", or "of no known network".
+/// The network of a file: "of resnet50 with norm group:32 (by its metadata)", "of resnet50 (by its names)", or "of no
+/// known network".
 std::string origin_of(const nn::NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
   const auto text = [&](const char* key) {
     const auto found = metadata.find(key);

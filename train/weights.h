@@ -9,9 +9,9 @@
 
 namespace norma::train {
 
-/// Loads the model's tensors of a checkpoint, or of any other safetensors file, into `model`, a network of the kind
-/// `name`. Throws Error "weights: FILE: …" when they do not fit it: which network the file is of, how many names
-/// differ, and the first of them.
+/// Loads the model's tensors from a checkpoint, or any other safetensors file, into `model`, a network named `name`.
+/// Throws Error "weights: FILE: …" when they do not fit: with the file's own network, the number of names that differ,
+/// and the first of them.
 void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file,
                         Weights which = Weights::model);
 
