@@ -95,7 +95,7 @@ struct Recipe {
   bool model_ema = false;                   ///< keep a moving average of the weights (ema.h), and evaluate it, too
   double model_ema_decay = 0.9998;
   bool model_ema_warmup = false;  ///< the average begins with a small decay
-  uint64_t seed = 0;              ///< of the start values, the order of the images, and dropout
+  uint64_t seed = 0;              ///< of the start values, the order of images, dropout and drop path
 
   // The precision.
   std::string precision = "float32";  ///< one of precision_names()

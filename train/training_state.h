@@ -63,7 +63,7 @@ struct TrainingState {
   StepPlan plan;
 
   int64_t step = 0;             ///< steps done
-  Generator random;             ///< dropout draws from it
+  Generator random;             ///< dropout and drop path draw from it
   int64_t left_out = 0;         ///< steps that Recipe::skip_nonfinite left out
   int64_t left_out_in_row = 0;  ///< of these, the ones in a row up to the last step
   int64_t overflows = 0;        ///< steps whose gradients overflowed in float16
