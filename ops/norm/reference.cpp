@@ -73,8 +73,8 @@ NormReference::NormReference(const NormReferenceInputs& in)
       fixed_stats_(!in.fixed_rstd.empty()),
       sets_(in.x.sizes(), in.spec),
       x_(in.x.to_vector<double>()),
-      residual_(values_or(in.residual, in.residual.defined() ? sets_.numel() : 0, 0)),
-      dy_(values_or(in.dy, in.dy.defined() ? sets_.numel() : 0, 0)),
+      residual_(values_or(in.residual, 0, 0)),
+      dy_(values_or(in.dy, 0, 0)),
       mean_(in.fixed_mean),
       mean_low_(static_cast<size_t>(sets_.sets()), 0),
       rstd_(in.fixed_rstd),
@@ -115,26 +115,27 @@ void NormReference::find_statistics() {
   }
 }
 
-// dweight = sum(dz * xhat) and dbias = sum(dz) over the elements with that weight
+// sum(g) and sum(g * xhat) over each set, with g = dz * weight; dweight = sum(dz * xhat) and dbias = sum(dz) over the
+// elements with that weight
 void NormReference::find_gradients() {
   const auto sets = static_cast<size_t>(sets_.sets());
   const auto weights = static_cast<size_t>(sets_.weights());
   const auto n = static_cast<Wide>(sets_.numel() / sets_.sets());
   mean_g_.assign(sets, 0);
-  mean_gxhat_.assign(sets, 0);
+  projection_.assign(sets, 0);
   dweight_.assign(weights, 0);
   dbias_.assign(weights, 0);
   sets_.for_each([&](size_t i, size_t set, size_t w) {
     const Wide d = dz(i, set, w);
     const Wide hat = xhat(i, set);
     mean_g_[set] += d * weight_[w];
-    mean_gxhat_[set] += d * weight_[w] * hat;
+    projection_[set] += d * weight_[w] * hat;
     dweight_[w] += d * hat;
     dbias_[w] += d;
   });
   for (size_t set = 0; set < sets; ++set) {
     mean_g_[set] /= n;
-    mean_gxhat_[set] /= n - static_cast<Wide>(spec_.correction);
+    projection_[set] /= n - static_cast<Wide>(spec_.correction);
   }
 }
 
@@ -166,7 +167,7 @@ Wide NormReference::scaled_dx(size_t element, size_t set, size_t weight) const {
     return g;
   }
   return g - (spec_.centring == Centring::mean ? mean_g_[set] : 0) -
-         centred(element, set) * rstd_[set] * mean_gxhat_[set];
+         centred(element, set) * rstd_[set] * projection_[set];
 }
 
 std::vector<double> NormReference::all(Wide (NormReference::*of)(size_t, size_t, size_t) const) const {
@@ -184,7 +185,7 @@ bool reference_in_environment() {
   return !chosen.empty();
 }
 
-std::atomic<bool>& chosen() {
+std::atomic<bool>& reference_is_on() {
   static std::atomic<bool> instance = reference_in_environment();
   return instance;
 }
@@ -192,11 +193,11 @@ std::atomic<bool>& chosen() {
 }  // namespace
 
 bool norm_reference() {
-  return chosen();
+  return reference_is_on();
 }
 
 void set_norm_reference(bool on) {
-  chosen() = on;
+  reference_is_on() = on;
 }
 
 }  // namespace norma

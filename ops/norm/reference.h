@@ -63,10 +63,11 @@ struct NormReferenceInputs {
   Tensor x;            ///< not empty
   Tensor weight = {};  ///< undefined: 1
   Tensor bias = {};    ///< undefined: 0
-  Tensor dy = {};      ///< the gradient of y; undefined: 0
+  Tensor dy = {};      ///< the gradient of y; undefined: there are no gradients to ask for
   Activation activation = Activation::identity;
   Tensor residual = {};  ///< undefined: 0
-  /// Mean and 1 / sqrt(var + eps) of each set, in place of x's own. The gradient treats them as constants.
+  /// Mean (0 for Centring::deviation) and 1 / sqrt(var + eps) of each set, in place of x's own. The gradient treats
+  /// them as constants.
   std::vector<long double> fixed_mean = {};
   std::vector<long double> fixed_rstd = {};
 };
@@ -76,8 +77,14 @@ struct NormReferenceInputs {
 ///   y = f(z + residual),  z = xhat * weight + bias,  xhat = (x - mean) * rstd
 ///   mean = sum(x) / n,  var = sum((x - mean)²) / (n - correction),  rstd = 1 / sqrt(var + eps)
 ///
-/// for a set of n elements. With Centring::none, mean is 0. With Centring::deviation, xhat = x * rstd. Tests compare
-/// the fast kernels with this, and NORMA_NORM=reference puts it in their place.
+/// for a set of n elements. With Centring::none, mean is 0. With Centring::deviation, xhat = x * rstd. The gradients,
+/// with dz = dy * f'(z + residual) and g = dz * weight, are
+///
+///   dx = rstd * (g - sum(g) / n - (x - mean) * rstd * sum(g * xhat) / (n - correction))
+///   dweight = sum(dz * xhat),  dbias = sum(dz),  dresidual = dz
+///
+/// where sum(g) stands only with Centring::mean, and dx = rstd * g if the statistics are fixed. Tests compare the fast
+/// kernels with this, and NORMA_NORM=reference puts it in their place.
 class NormReference {
  public:
   using Wide = long double;
@@ -86,6 +93,7 @@ class NormReference {
 
   [[nodiscard]] const NormSets& sets() const { return sets_; }
   [[nodiscard]] Wide mean(size_t set) const { return mean_[set] + mean_low_[set]; }
+  /// Not with fixed statistics.
   [[nodiscard]] Wide var(size_t set) const { return var_[set]; }
   [[nodiscard]] Wide rstd(size_t set) const { return rstd_[set]; }
 
@@ -127,7 +135,7 @@ class NormReference {
   std::vector<Wide> var_;
   std::vector<Wide> rstd_;
   std::vector<Wide> mean_g_;      ///< sum(g) / n with g = dz * weight
-  std::vector<Wide> mean_gxhat_;  ///< sum(g * xhat) / (n - correction)
+  std::vector<Wide> projection_;  ///< sum(g * xhat) / (n - correction)
   // For each weight.
   std::vector<double> weight_;
   std::vector<double> bias_;
