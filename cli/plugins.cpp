@@ -115,7 +115,7 @@ void load_named(const std::vector<nn::PluginRecord>& plugins, const std::filesys
     const std::string against = reason_against(plugins[i], *libraries[i], by, dry_run);
     check(against.empty(), kOp, "'{}' names the plug-in {}, which is code and is not loaded, since {}: {} {} loads it",
           by.string(), train::plugins_text({libraries[i]->record()}), against, kOption,
-          lab::shell_word(excerpt(all, all.size())));
+          shell_word(excerpt(all, all.size())));
   }
   for (std::unique_ptr<nn::PluginFile>& library : libraries) {
     train::say("plug-in {}, which '{}' names\n", train::plugins_text({library->record()}), by.string());
