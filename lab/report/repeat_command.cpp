@@ -10,7 +10,6 @@
 
 namespace norma::lab {
 
-
 std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   const train::Recipe recipe = recipe_of(comparison, cell);
   const train::Recipe defaults;

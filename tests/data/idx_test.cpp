@@ -1,5 +1,5 @@
-#include "data/datasets.h"
 #include "data/idx.h"
+#include "data/datasets.h"
 
 #include "files.h"
 

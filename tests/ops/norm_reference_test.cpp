@@ -1,7 +1,7 @@
 #include "norm_reference.h"
-#include "ops/shape/copy.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "ops/shape/copy.h"
 
 using namespace norma;
 using namespace norma::test;
