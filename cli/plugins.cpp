@@ -63,8 +63,12 @@ std::string not_own(const std::string& name, const std::filesystem::path& path) 
 /// A plug-in as a word or a file names it: FILE, or FILE#sha256=DIGITS.
 nn::PluginRecord plugin_named(const std::string& text) {
   const size_t mark = text.rfind(kHashMark);
-  return mark == std::string::npos ? nn::PluginRecord{.file = text, .sha256 = ""}
-                                   : nn::PluginRecord{text.substr(0, mark), text.substr(mark + kHashMark.size())};
+  if (mark == std::string::npos) {
+    return {.file = text, .sha256 = ""};
+  }
+  const std::string digits = text.substr(mark + kHashMark.size());
+  check(!digits.empty(), "plugin", "{}: expected the digits of a SHA-256 behind {}, got none", text, kHashMark);
+  return {.file = text.substr(0, mark), .sha256 = digits};
 }
 
 /// Loads a plug-in of --plugin.
@@ -92,6 +96,9 @@ std::string reason_against(const nn::PluginRecord& named, const nn::PluginFile& 
   }
   if (!std::filesystem::path(named.file).is_absolute()) {
     return "its name there is no absolute path";
+  }
+  if (named.file != file) {  // as /proc/self/cwd/NAME does, which is another file in each folder
+    return "its name there leads over links";
   }
   for (const std::string& foreign : {not_own(resumed_folder(by), resumed_folder(by)), not_own(by, by),
                                      not_own(folder, folder), not_own(file, library.descriptor_path())}) {

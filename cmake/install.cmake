@@ -9,8 +9,12 @@ if(TARGET norma)
   install(TARGETS norma RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/norma FILES_MATCHING PATTERN "*.toml")
 endif()
+set(headers "${CMAKE_INSTALL_INCLUDEDIR}")
+if(NOT IS_ABSOLUTE "${headers}")
+  set(headers "\${CMAKE_INSTALL_PREFIX}/${headers}")
+endif()
 install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
-set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}\")")
+set(destination \"${headers}\")")
 install(SCRIPT cmake/install_headers.cmake)
 # Programs in this tree write <norma/norma.h> like everybody else.
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/norma/norma.h

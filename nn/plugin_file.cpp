@@ -54,7 +54,11 @@ void check_library(const std::string& file, std::string_view bytes) {
 PluginFile::PluginFile(const std::filesystem::path& file) : input_(kOp, file, kMaxBytes) {
   const std::string bytes = input_.read_rest();
   check_library(file.string(), bytes);
-  record_ = {.file = std::filesystem::absolute(file).lexically_normal().string(), .sha256 = sha256(bytes)};
+  // Without links and "..": the name that is judged and loaded is that of the file that was read.
+  std::error_code error;
+  const std::filesystem::path whole = std::filesystem::canonical(file, error);
+  record_ = {.file = (error ? std::filesystem::absolute(file).lexically_normal() : whole).string(),
+             .sha256 = sha256(bytes)};
 }
 
 }  // namespace norma::nn

@@ -96,8 +96,8 @@ RecipeOption::RecipeOption(std::string long_name, RecipeField its_field, std::st
         } else if constexpr (requires { its.range; }) {
           constexpr bool kWhole = std::is_integral_v<decltype(its.range.low)>;
           usual_name = is_list() ? "LIST" : kWhole ? "N" : "X";
-          usual = its.range.contains(std::numeric_limits<decltype(its.range.low)>::lowest()) ? "a number"
-                                                                                             : to_string(its.range);
+          const bool any = !kWhole && its.range.contains(std::numeric_limits<decltype(its.range.low)>::lowest());
+          usual = any ? "a number" : to_string(its.range);
         }
       },
       field);

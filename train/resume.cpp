@@ -50,7 +50,7 @@ void check_same_run(const Recipe& before, const Recipe& now) {
       const std::string was = shown(option, first);
       const std::string is = shown(option, second);
       fail("resume", "{}: the run was started with {}, and cannot go on with {}", option.name, was,
-           is == was ? "another text in that file" : is);
+           std::holds_alternative<FileField>(option.field) && is == was ? "another text in that file" : is);
     }
   }
 }

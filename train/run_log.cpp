@@ -155,6 +155,9 @@ void RunLog::write(const LogRow& row, const std::function<void()>& before_file) 
   }
   add(metrics_, csv_line(columns_, row));
   if (tensorboard_ != nullptr) {
+    if (before_file) {
+      before_file();
+    }
     write_event(row);
   }
 }

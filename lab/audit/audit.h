@@ -33,7 +33,7 @@ struct Omission {
 /// The time of one forward pass.
 struct Cost {
   DType dtype = DType::float32;
-  std::string walk;  ///< rows, columns, groups
+  std::string walk;  ///< rows, columns, runs
   Sizes sizes;
   Statistics statistics = Statistics::stable;
   double seconds = 0;   ///< median

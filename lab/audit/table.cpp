@@ -231,7 +231,7 @@ std::string to_table(const Audit& audit) {
   }
   section("Published cases (layer norm without weight and bias, dy = 1)", published(audit));
   if (any_listed) {
-    section("All norms that have a choice of statistics; rows, columns, groups: time of forward, stable = 1",
+    section("All norms that have a choice of statistics; rows, columns, runs: time of forward, stable = 1",
             summary(audit, columns));
     if (!columns.empty()) {
       section("The same, mean output error: that of the worst norm and case", means(audit, columns));

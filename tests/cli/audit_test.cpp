@@ -20,7 +20,7 @@ TEST_CASE("norma audit: table on the terminal, files in the folder") {
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out.find("float32 layer: 6 measurements so far, ") != std::string::npos);
   CHECK(outcome.out.find("layer  stable          float32  ") != std::string::npos);
-  CHECK(outcome.out.find("rows  columns  groups\n") != std::string::npos);
+  CHECK(outcome.out.find("rows  columns  runs\n") != std::string::npos);
   CHECK(outcome.out.find("8 measurements in ") != std::string::npos);
   CHECK(outcome.out.find("all of them: o/results.csv\n") != std::string::npos);
   CHECK(outcome.out.find(read_file(folder / "o/table.txt")) != std::string::npos);

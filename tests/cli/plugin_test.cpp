@@ -238,6 +238,9 @@ TEST_CASE(
   // A name of the user's own files, and one of an archive that was unpacked and brings its library along.
   refused("\"" + second + "\"", second, "no SHA-256 of it is recorded there", second);
   refused("\"b.so#sha256=" + sha256(read_file(second)) + "\"", second, "its name there is no absolute path", second);
+  // A name that is another file in each folder.
+  refused("\"/proc/self/cwd/d/b.so#sha256=" + sha256(read_file(second)) + "\"", second,
+          "its name there leads over links", second);
   refused(fmt::format("\"{}\", \"{}\"", recorded(first), second), second, "no SHA-256 of it is recorded there",
           first + "," + second);
   CHECK(run_norma(folder.path(), train + "--output o --plugin d/b.so").code == 0);
@@ -253,6 +256,8 @@ TEST_CASE(
   std::filesystem::create_hard_link(second, folder / "c.so");
   const Outcome twice = run_norma(folder.path(), fmt::format("{}--output q --plugin {},c.so", train, recorded(second)));
   CHECK_MESSAGE(twice.code == 0, twice.err);
+  CHECK(complaint(fmt::format("train --plugin {}#sha256=", second)) ==
+        fmt::format("norma: plugin: {}#sha256=: expected the digits of a SHA-256 behind #sha256=, got none\n", second));
   CHECK(
       complaint(fmt::format("train --plugin {}#sha256=12ab", second)) ==
       fmt::format("norma: plugin: {}: expected a file with SHA-256 12ab, got {}\n", second, sha256(read_file(second))));

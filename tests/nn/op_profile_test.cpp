@@ -149,7 +149,7 @@ TEST_CASE("profile: passes, bytes and flops of a step") {
   const auto norm = find(profile, "group_norm");
   REQUIRE(norm.size() == 1);
   CHECK(norm[0].work.bytes == 2 * z_bytes);
-  CHECK(norm[0].work.implementation == "rows");
+  CHECK(norm[0].work.implementation == "runs");
   const auto norm_backward = find(profile, "group_norm_backward");
   REQUIRE(norm_backward.size() == 1);
   CHECK(norm_backward[0].pass == OpPass::backward);

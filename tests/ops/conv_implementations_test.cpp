@@ -37,7 +37,13 @@ struct ConvReference {
     y.backward(from_vector(dy.to_vector<double>(), dy.sizes()));
     dx = x_in.grad();
     dweight = weight_in.grad();
-    dbias = bias.defined() ? bias_in.grad() : Tensor();
+    std::vector<double> sums(static_cast<size_t>(s.o));
+    const std::vector<double> dys = dy.to_vector<double>();
+    const int64_t plane = dy.size(2) * dy.size(3);
+    for (size_t i = 0; i < dys.size(); ++i) {
+      sums[static_cast<size_t>(static_cast<int64_t>(i) / plane % s.o)] += dys[i];
+    }
+    dbias = from_vector(sums, {s.o});
   }
 };
 

@@ -19,6 +19,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 namespace norma::test {
 
@@ -357,6 +360,14 @@ TEST_CASE("half: products go to primitives where the processor's are faster than
   if (!has_bfloat16_primitives() || std::getenv("NORMA_BFLOAT16") != nullptr) {
     CHECK((std::getenv("NORMA_BFLOAT16") != nullptr || !uses_bfloat16_primitives()));
     return;
+  }
+  std::ifstream in("/proc/cpuinfo");
+  const std::string cpu(std::istreambuf_iterator<char>(in), {});
+  const auto has = [&](const char* text) { return cpu.find(text) != std::string::npos; };
+  const bool measured = has("AuthenticAMD") && (has("cpu family\t: 25") || has("cpu family\t: 26"));
+  if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && std::getenv("NORMA_SIMD") == nullptr &&
+      (has(" amx_bf16") || (has(" avx512_bf16") && measured))) {
+    CHECK(uses_bfloat16_primitives());
   }
   CHECK(bfloat16_is_fast() == uses_bfloat16_primitives());
   CHECK(bfloat16_text().starts_with(uses_bfloat16_primitives() ? "oneDNN's primitives (A" : "through float32: "));

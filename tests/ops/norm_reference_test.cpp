@@ -11,9 +11,10 @@ namespace {
 /// Norms are computed by their definition for the length of a scope.
 struct ByReference {
   ByReference() { set_norm_reference(true); }
-  ~ByReference() { set_norm_reference(false); }
+  ~ByReference() { set_norm_reference(before); }
   ByReference(const ByReference&) = delete;
   ByReference& operator=(const ByReference&) = delete;
+  const bool before = norm_reference();
 };
 
 /// y and the gradients of x, weight, bias and residual, and the statistics.

@@ -5,6 +5,7 @@
 #include "core/cpu/scratch.h"
 #include "core/parallel.h"
 #include "core/simd/math.h"
+#include "core/sizes.h"
 #include "ops/map_norm/cpu/local_response_in_double.h"
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/response_limits.h"

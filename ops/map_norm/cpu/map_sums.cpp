@@ -3,6 +3,7 @@
 #include "core/simd/foreach_target.h"
 
 #include "core/cpu/scratch.h"
+#include "core/sizes.h"
 #include "ops/map_norm/cpu/map_kernels.h"
 #include "ops/map_norm/cpu/map_loops.h"
 

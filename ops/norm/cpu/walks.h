@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/parallel.h"
+#include "core/sizes.h"
 #include "ops/norm/arrays.h"
 
 #include <algorithm>

@@ -159,6 +159,13 @@ struct ColumnParts {
 /// A number near those in each of `width` neighbouring columns, from rows spread over all. 0 for raw sums.
 template <class S, int width, class T = compute_t<S>>
 NORMA_DEVICE void find_pivots(const NormProblem& problem, int64_t columns, const S* first_row, T (&pivots)[width]) {
+  if (problem.raw_sums()) {
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      pivots[j] = T(0);
+    }
+    return;
+  }
   const int64_t all = problem.shape.reduce_outer;
   const int rows = static_cast<int>(all < kPivotRows ? all : kPivotRows);
   T first[width];
@@ -174,7 +181,7 @@ NORMA_DEVICE void find_pivots(const NormProblem& problem, int64_t columns, const
   }
   NORMA_UNROLL
   for (int j = 0; j < width; ++j) {
-    pivots[j] = problem.raw_sums() ? T(0) : first[j] + sum[j] / static_cast<T>(rows);
+    pivots[j] = first[j] + sum[j] / static_cast<T>(rows);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/cpu/scratch.h"
 #include "core/parallel.h"
+#include "core/sizes.h"
 #include "ops/reduce/cpu/accumulators.h"
 #include "ops/reduce/cpu/walk.h"
 
