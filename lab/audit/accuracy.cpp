@@ -31,7 +31,7 @@ NormTruth::NormTruth(const NormReferenceInputs& inputs) : reference_(inputs), ha
     sum_dy[w] += std::abs(dy);
     sum_dy_xhat[w] += std::abs(dy * reference_.xhat(i, set));
   });
-  const auto count = static_cast<Wide>(index.numel() / index.sets());
+  const auto count = static_cast<Wide>(index.set_size());
   for (size_t set = 0; set < sets; ++set) {
     output_unit_[set] = std::max(Wide(1), std::sqrt(output_unit_[set] / count));
     dx_unit_[set] = std::max(Wide(1), std::sqrt(dx_unit_[set] / count));

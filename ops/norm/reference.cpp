@@ -90,7 +90,7 @@ NormReference::NormReference(const NormReferenceInputs& in)
 
 void NormReference::find_statistics() {
   const auto sets = static_cast<size_t>(sets_.sets());
-  const auto n = static_cast<Wide>(sets_.numel() / sets_.sets());
+  const auto n = static_cast<Wide>(sets_.set_size());
   mean_.assign(sets, 0);
   if (spec_.centring != Centring::none) {
     // mean = sum(x) / n; sum(x - mean) / n is what it lost to rounding
@@ -120,7 +120,7 @@ void NormReference::find_statistics() {
 void NormReference::find_gradients() {
   const auto sets = static_cast<size_t>(sets_.sets());
   const auto weights = static_cast<size_t>(sets_.weights());
-  const auto n = static_cast<Wide>(sets_.numel() / sets_.sets());
+  const auto n = static_cast<Wide>(sets_.set_size());
   mean_g_.assign(sets, 0);
   projection_.assign(sets, 0);
   dweight_.assign(weights, 0);

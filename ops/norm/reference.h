@@ -18,6 +18,7 @@ class NormSets {
   [[nodiscard]] int64_t sets() const { return sets_; }
   [[nodiscard]] int64_t weights() const { return weights_; }
   [[nodiscard]] int64_t numel() const { return numel_; }
+  [[nodiscard]] int64_t set_size() const { return numel_ / sets_; }
   /// The number of runs along the last axis.
   [[nodiscard]] int64_t rows() const { return numel_ / static_cast<int64_t>(set_of_axis_.back().size()); }
 
