@@ -222,8 +222,11 @@ NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t a
 /// dz of one element.
 template <class S, class T = compute_t<S>>
 NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t set, int64_t weight) {
-  const T x[1] = {to_number(arrays.x[offset])};
   T dz[1] = {to_number(arrays.dy[offset])};
+  if (arrays.activation == Activation::identity) {
+    return dz[0];
+  }
+  const T x[1] = {to_number(arrays.x[offset])};
   through_activations(
       arrays, offset, x, [&](int) { return normaliser(arrays, arrays.weight, arrays.bias, set, weight); }, dz);
   return dz[0];
