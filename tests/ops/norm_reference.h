@@ -9,6 +9,15 @@
 
 namespace norma::test {
 
+/// Norms are computed by their definition for the length of a scope.
+struct ByReference {
+  ByReference() { set_norm_reference(true); }
+  ~ByReference() { set_norm_reference(before); }
+  ByReference(const ByReference&) = delete;
+  ByReference& operator=(const ByReference&) = delete;
+  const bool before = norm_reference();
+};
+
 /// A norm by its definition, in float64 and row-major order.
 struct ReferenceNorm {
   std::vector<double> y;

@@ -8,15 +8,6 @@ using namespace norma::test;
 
 namespace {
 
-/// Norms are computed by their definition for the length of a scope.
-struct ByReference {
-  ByReference() { set_norm_reference(true); }
-  ~ByReference() { set_norm_reference(before); }
-  ByReference(const ByReference&) = delete;
-  ByReference& operator=(const ByReference&) = delete;
-  const bool before = norm_reference();
-};
-
 /// y and the gradients of x, weight, bias and residual, and the statistics.
 Tensors results_of(const NormSpec& spec, const Tensors& inputs, Activation activation, const Tensor& dy) {
   Tensors leaves;
