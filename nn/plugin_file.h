@@ -22,7 +22,7 @@ class PluginFile {
   /// early: the system's loader would wait for ever or crash.
   explicit PluginFile(const std::filesystem::path& file);
 
-  /// Of the bytes of the open file. Norms are known when it is loaded.
+  /// The record of the bytes of the open file. Its norms are empty until it is loaded.
   [[nodiscard]] const PluginRecord& record() const { return record_; }
   /// A path of the open file itself, whatever its name stands for by now.
   [[nodiscard]] std::string descriptor_path() const { return input_.descriptor_path(); }

@@ -139,9 +139,7 @@ RunLog::RunLog(const RunLogOptions& options)
 
 void RunLog::write(const LogRow& row, const std::function<void()>& before_file) {
   const auto add = [&](std::optional<LogFile>& file, const std::string& line) {
-    if (before_file) {
-      before_file();
-    }
+    before_file();
     file->add(line);
   };
   if (row.epoch_loss) {
@@ -155,9 +153,7 @@ void RunLog::write(const LogRow& row, const std::function<void()>& before_file) 
   }
   add(metrics_, csv_line(columns_, row));
   if (tensorboard_ != nullptr) {
-    if (before_file) {
-      before_file();
-    }
+    before_file();
     write_event(row);
   }
 }

@@ -39,7 +39,8 @@ class RunLog {
   /// True iff all rows of last_step were written before.
   [[nodiscard]] bool has_last_step() const { return has_last_step_; }
   /// Writes a row; it is on the disk when this returns. `before_file` is called before each file gets its row.
-  void write(const LogRow& row, const std::function<void()>& before_file = {});
+  void write(
+      const LogRow& row, const std::function<void()>& before_file = [] {});
 
  private:
   /// Writes the points of curves and, after an evaluation, histograms of the norms' weights.

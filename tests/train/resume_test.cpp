@@ -151,7 +151,7 @@ TEST_CASE("resume: into another folder, with the rows so far") {
 }
 
 TEST_CASE("resume: another network, other data or another precision is another run") {
-  // Those of all options: recipe_option_test.cpp.
+  // recipe_option_test.cpp goes through all options.
   const auto refused = [](auto&& change) {
     const Recipe before = two_epochs();
     Recipe now = before;
