@@ -1,6 +1,5 @@
 #include "core/copy.h"
 
-#include "core/copy_call.h"
 #include "core/device_functions.h"
 #include "core/factory.h"
 #include "core/kernels.h"
