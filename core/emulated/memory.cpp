@@ -2,9 +2,8 @@
 
 #include "core/counting_allocator.h"
 #include "core/cpu/arena.h"
+#include "core/cpu/host_memory.h"
 #include "core/device_functions.h"
-#include "core/emulated/host_waits.h"
-#include "core/memory_text.h"
 
 #include <sanitizer/asan_interface.h>
 

@@ -3,7 +3,7 @@
 #include "core/parse_number.h"
 #include "data/json.h"
 #include "lab/report/report.h"
-#include "lab/telemetry/telemetry_json.h"
+#include "lab/telemetry/telemetry.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>
@@ -275,8 +275,8 @@ void read_timings(const nlohmann::json& json, const std::string& where, int64_t 
 int64_t version_of(const std::string& format, std::string_view kind, int64_t latest, const std::string& where) {
   const std::string_view digits = std::string_view(format).substr(std::min(kind.size(), format.size()));
   const int64_t version = parse_number<int64_t>(digits).value_or(0);
-  check(format.starts_with(kind) && version >= 1, where,
-        "format: expected '{}{}', got '{}'", kind, latest, excerpt(format));
+  check(format.starts_with(kind) && version >= 1, where, "format: expected '{}{}', got '{}'", kind, latest,
+        excerpt(format));
   check(version <= latest, where,
         "format: expected a version up to {}, got {}: a newer Norma has written this, and this one cannot read it",
         latest, version);

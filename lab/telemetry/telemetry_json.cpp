@@ -1,4 +1,4 @@
-#include "lab/telemetry/telemetry_json.h"
+#include "lab/telemetry/telemetry.h"
 
 #include "core/error.h"
 #include "core/excerpt.h"

@@ -5,7 +5,6 @@
 #include "core/nearest_name.h"
 #include "core/parse_number.h"
 #include "core/tape.h"
-#include "nn/norm/built_in_norms.h"
 
 #include <algorithm>
 

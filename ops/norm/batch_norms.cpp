@@ -5,7 +5,6 @@
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
 #include "ops/norm/norm.h"
-#include "ops/norm/running_statistics.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
@@ -17,6 +16,31 @@
 // The norms that take statistics over a batch and keep running ones.
 
 namespace norma {
+
+namespace norm_detail {
+
+void update_running(std::string_view op, const Tensor& running, const Tensor& batch, double momentum, double factor) {
+  const Tensor before = in_float64(running);
+  const Tensor now = in_float64(batch);
+  const Tensor after = empty(running.sizes(), {.dtype = DType::float64, .device = running.device()});
+  kernels::norm_kernels.at(op, running.device())
+      ->update_running(running.numel(), before.device_pointer<double>(), now.device_pointer<double>(), momentum, factor,
+                       after.device_pointer<double>());
+  copy_into(after, running);
+  running.bump_version();
+}
+
+Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype) {
+  const int64_t count = mean.numel();
+  const Tensor stats = zeros({kernels::kStatsRows, count}, {.dtype = dtype, .device = mean.device()});
+  copy_into(mean, alias(stats, {count}, {1}, kernels::kMeanRow * count));
+  const Tensor rstd = alias(stats, {count}, {1}, kernels::kRstdRow * count);
+  kernels::norm_kernels.at(op, mean.device())
+      ->rstd(dtype, count, in_float64(var).device_pointer<double>(), eps, rstd.device_pointer());
+  return stats;
+}
+
+}  // namespace norm_detail
 
 using namespace norm_detail;
 

@@ -17,7 +17,7 @@ namespace norma::norm_detail {
 /// The arguments of a norm beside x, weight and bias.
 struct ForwardOptions {
   NormStatistics* statistics = nullptr;  ///< receives mean and variance
-  Tensor fixed_stats = {};               ///< see running_statistics.h
+  Tensor fixed_stats = {};               ///< see fixed_stats_of()
   ActOptions then = {};
 };
 /// norm_act() for a spec whose axes are sorted and not negative, and arguments that fit. With fixed stats it computes
@@ -36,6 +36,14 @@ NormStatistics compute_statistics(std::string_view op, const Tensor& x, const No
 NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs);
 
 kernels::NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, bool fixed_stats);
+
+// --- batch_norms.cpp ------------------------------------------------------------------------------------------------
+
+/// running = (1 - momentum) * running + momentum * factor * batch. Both have sizes (C); computed in float64.
+void update_running(std::string_view op, const Tensor& running, const Tensor& batch, double momentum, double factor);
+
+/// The stats (kernels.h) of a norm with constants: mean and biased variance, one per channel (rank 1).
+Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype);
 
 // --- backward.cpp ---------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 #include "core/copy.h"
 #include "core/event.h"
 #include "core/factory.h"
-#include "core/node_number.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
 

@@ -1,7 +1,7 @@
 #include "core/op_profile.h"
 
 #include "core/factory.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/optimizers.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/kernels.h"
 #include "ops/matmul/kernels.h"

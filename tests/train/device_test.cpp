@@ -1,6 +1,6 @@
 #include "core/device.h"
 
-#include "core/emulated/host_waits.h"
+#include "core/emulated/memory.h"
 #include "core/factory.h"
 #include "files.h"
 #include "nn/optim/clip.h"
