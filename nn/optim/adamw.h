@@ -25,7 +25,7 @@ class AdamW : public Optimizer {
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
-  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   AdamWOptions options_;

@@ -45,27 +45,29 @@ void Lamb::begin_step() {
   }
 }
 
-void Lamb::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
-  Tensor p = parameter;
-  for (Tensor& average : state) {
-    if (!average.defined()) {
-      average = zeros_like(parameter);
-    }
-  }
-  const Tensor slope = divisor_.defined() ? div(gradient, to(divisor_, gradient.dtype())) : gradient;
-  Tensor& mean = state[0];
-  Tensor& square = state[1];
-  add_(mul_(mean, options_.beta1), mul(slope, 1 - options_.beta1));
-  add_(mul_(square, options_.beta2), mul(mul(slope, slope), 1 - options_.beta2));
+void Lamb::update(const std::vector<Update>& updates) {
   const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps()));
   const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps()));
-  const Tensor spread = add(div(sqrt(square), std::sqrt(correction2)), options_.eps);
-  Tensor direction = div(div(mean, correction1), spread);
-  if (group.weight_decay != 0) {
-    direction = add(direction, mul(parameter, group.weight_decay));
-    direction = mul(direction, trust_ratio(parameter, direction));
+  for (const auto& [parameter, gradient, state, group] : updates) {
+    Tensor p = parameter;
+    for (Tensor& average : *state) {
+      if (!average.defined()) {
+        average = zeros_like(parameter);
+      }
+    }
+    const Tensor slope = divisor_.defined() ? div(gradient, to(divisor_, gradient.dtype())) : gradient;
+    Tensor& mean = state->front();
+    Tensor& square = state->back();
+    add_(mul_(mean, options_.beta1), mul(slope, 1 - options_.beta1));
+    add_(mul_(square, options_.beta2), mul(mul(slope, slope), 1 - options_.beta2));
+    const Tensor spread = add(div(sqrt(square), std::sqrt(correction2)), options_.eps);
+    Tensor direction = div(div(mean, correction1), spread);
+    if (group->weight_decay != 0) {
+      direction = add(direction, mul(parameter, group->weight_decay));
+      direction = mul(direction, trust_ratio(parameter, direction));
+    }
+    sub_(p, mul(direction, lr() * group->lr_scale));
   }
-  sub_(p, mul(direction, lr() * group.lr_scale));
 }
 
 }  // namespace norma::nn

@@ -30,7 +30,7 @@ class Lamb : public Optimizer {
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void begin_step() override;
-  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   LambOptions options_;

@@ -26,7 +26,7 @@ class RmsPropTf : public Optimizer {
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"square_avg", "momentum"}; }
-  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   RmsPropTfOptions options_;

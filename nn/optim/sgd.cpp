@@ -17,19 +17,26 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
         options.dampening);
 }
 
-void Sgd::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
-  const bool first = !state[0].defined();
-  if (options_.momentum != 0 && first) {
-    state[0] = zeros_like(parameter);
+void Sgd::update(const std::vector<Update>& updates) {
+  std::vector<SgdUpdate> steps;
+  for (const Update& update : updates) {
+    Tensor& velocity = update.state->front();
+    const bool first = !velocity.defined();
+    if (options_.momentum != 0 && first) {
+      velocity = zeros_like(update.parameter);
+    }
+    // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
+    steps.push_back({.parameter = update.parameter,
+                     .gradient = update.gradient,
+                     .velocity = options_.momentum != 0 ? velocity : Tensor(),
+                     .step = {.rate = lr() * update.group->lr_scale,
+                              .weight_decay = update.group->weight_decay,
+                              .momentum = first ? 0 : options_.momentum,
+                              .share = first ? 1 : 1 - options_.dampening,
+                              .own = options_.nesterov ? 1.0 : 0.0,
+                              .along = options_.nesterov ? options_.momentum : 1}});
   }
-  // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
-  sgd_step(parameter, gradient, options_.momentum != 0 ? state[0] : Tensor(),
-           {.rate = lr() * group.lr_scale,
-            .weight_decay = group.weight_decay,
-            .momentum = first ? 0 : options_.momentum,
-            .share = first ? 1 : 1 - options_.dampening,
-            .own = options_.nesterov ? 1.0 : 0.0,
-            .along = options_.nesterov ? options_.momentum : 1});
+  sgd_step(steps);
 }
 
 }  // namespace norma::nn

@@ -25,7 +25,7 @@ class Sgd : public Optimizer {
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"momentum"}; }
-  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   SgdOptions options_;

@@ -7,7 +7,7 @@ using namespace NORMA_BACKEND;
 
 constinit const OptimizerKernels NORMA_TABLE(optimizer){.sgd = sgd,
                                                         .adamw = adamw,
-                                                        .sum_of_squares = sum_of_squares,
+                                                        .sums_of_squares = sums_of_squares,
                                                         .clipping = clipping,
                                                         .scale = scale,
                                                         .cut_off = cut_off};
