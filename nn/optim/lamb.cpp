@@ -5,28 +5,12 @@
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
-#include "ops/shape/copy.h"
 
 #include <cmath>
 #include <limits>
 #include <utility>
 
 namespace norma::nn {
-namespace {
-
-Tensor norm_of(const Tensor& x) {
-  return sqrt(sum(mul(x, x)));
-}
-
-/// |p| / |u|, or 1 where either is 0.
-Tensor trust_ratio(const Tensor& parameter, const Tensor& direction) {
-  const Tensor weight = norm_of(parameter);
-  const Tensor length = norm_of(direction);
-  const Tensor one = ones_like(weight);
-  return where(greater(weight, 0), where(greater(length, 0), div(weight, length), one), one);
-}
-
-}  // namespace
 
 Lamb::Lamb(std::vector<ParameterGroup> groups, const LambOptions& options)
     : Optimizer(std::move(groups), options.lr), options_(options) {
@@ -46,28 +30,27 @@ void Lamb::begin_step() {
 }
 
 void Lamb::update(const std::vector<Update>& updates) {
-  const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps()));
-  const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps()));
-  for (const auto& [parameter, gradient, state, group] : updates) {
-    Tensor p = parameter;
-    for (Tensor& average : *state) {
+  std::vector<LambUpdate> steps;
+  for (const Update& update : updates) {
+    for (Tensor& average : *update.state) {
       if (!average.defined()) {
-        average = zeros_like(parameter);
+        average = zeros_like(update.parameter);
       }
     }
-    const Tensor slope = divisor_.defined() ? div(gradient, to(divisor_, gradient.dtype())) : gradient;
-    Tensor& mean = state->front();
-    Tensor& square = state->back();
-    add_(mul_(mean, options_.beta1), mul(slope, 1 - options_.beta1));
-    add_(mul_(square, options_.beta2), mul(mul(slope, slope), 1 - options_.beta2));
-    const Tensor spread = add(div(sqrt(square), std::sqrt(correction2)), options_.eps);
-    Tensor direction = div(div(mean, correction1), spread);
-    if (group->weight_decay != 0) {
-      direction = add(direction, mul(parameter, group->weight_decay));
-      direction = mul(direction, trust_ratio(parameter, direction));
-    }
-    sub_(p, mul(direction, lr() * group->lr_scale));
+    steps.push_back(
+        {.parameter = update.parameter,
+         .gradient = update.gradient,
+         .average = update.state->front(),
+         .square_average = update.state->back(),
+         .step = {.beta1 = options_.beta1,
+                  .beta2 = options_.beta2,
+                  .eps = options_.eps,
+                  .correction1 = 1 - std::pow(options_.beta1, static_cast<double>(this->steps())),
+                  .correction2 = std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(this->steps()))),
+                  .weight_decay = update.group->weight_decay,
+                  .rate = lr() * update.group->lr_scale}});
   }
+  lamb_step(steps, divisor_);
 }
 
 }  // namespace norma::nn

@@ -31,6 +31,20 @@ struct AdamWStep {
   double scale = 1;
 };
 
+/// The numbers of one step of LAMB, in two parts, for the slope g = gradient / divisor:
+///   m = beta1 · m + (1 - beta1) · g;  v = beta2 · v + (1 - beta2) · g²;
+///   u = (m / correction1) / (sqrt(v) / correction2 + eps) + weight_decay · p;
+///   p -= rate · (ratio · u), where the ratio is |p| / |u|, or 1 where either is 0 or there is no weight decay.
+struct LambStep {
+  double beta1 = 0;
+  double beta2 = 0;
+  double eps = 0;
+  double correction1 = 1;
+  double correction2 = 1;
+  double weight_decay = 0;
+  double rate = 0;
+};
+
 // What the kernels work on: `count` elements that lie side by side, in one or more arrays.
 
 /// A parameter p of SGD with its gradient; v may be null.
@@ -52,6 +66,20 @@ struct AdamWItem {
   AdamWStep step;
 };
 
+/// A parameter p of LAMB with its gradient, both averages and its direction u.
+struct LambItem {
+  int64_t count = 0;
+  void* p = nullptr;
+  const void* gradient = nullptr;
+  void* m = nullptr;
+  void* v = nullptr;
+  void* u = nullptr;
+  const double* divisor = nullptr;  ///< on the device; null: 1
+  double* p_squares = nullptr;      ///< on the device: the sums of the squares of p, before the step, and of u
+  double* u_squares = nullptr;
+  LambStep step;
+};
+
 /// Numbers x, and where the sum of their squares goes, on the device.
 struct SquaresItem {
   int64_t count = 0;
@@ -71,6 +99,9 @@ struct ChangedItem {
 struct OptimizerKernels {
   void (*sgd)(DType dtype, std::span<const SgdItem> items);
   void (*adamw)(DType dtype, std::span<const AdamWItem> items);
+  /// Finds m, v and u; lamb_move changes p once the sums of squares are there.
+  void (*lamb_direction)(DType dtype, std::span<const LambItem> items);
+  void (*lamb_move)(DType dtype, std::span<const LambItem> items);
   /// sum = sum of x², in a fixed order for each item, carried in double.
   void (*sums_of_squares)(DType dtype, std::span<const SquaresItem> items);
   /// Finds the norm of gradients with these sums of squares, and the factor that clips them: norm_and_factor[0] =

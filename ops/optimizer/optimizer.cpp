@@ -135,6 +135,45 @@ Tensor sums_of_squares(const Tensors& xs, Device device) {
   return sums;
 }
 
+void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor) {
+  Batches<kernels::LambItem> batches;
+  Tensors kept;  // directions and sums, until the kernels have been launched
+  for (const LambUpdate& update : updates) {
+    check_device("lamb", "gradient", update.gradient, update.parameter.device());
+    const Tensor direction = empty_like(update.parameter);
+    const Tensor squares = empty({2}, {.dtype = DType::float64, .device = direction.device()});
+    kept.insert(kept.end(), {direction, squares});
+    batches.add(update.parameter, {.count = update.parameter.numel(),
+                                   .p = update.parameter.device_pointer(),
+                                   .gradient = update.gradient.device_pointer(),
+                                   .m = update.average.device_pointer(),
+                                   .v = update.square_average.device_pointer(),
+                                   .u = direction.device_pointer(),
+                                   .divisor = static_cast<const double*>(pointer_or_null(divisor)),
+                                   .p_squares = squares.device_pointer<double>(),
+                                   .u_squares = squares.device_pointer<double>() + 1,
+                                   .step = update.step});
+  }
+  const OpScope scope([&] {
+    OpWork work{.op = "lamb"};
+    for (const LambUpdate& update : updates) {
+      work.bytes += 2 * bytes_of(update.parameter, update.average, update.square_average) + bytes_of(update.gradient);
+    }
+    return work;
+  });
+  for (const auto& [device, dtype, items] : batches) {
+    const auto table = kernels::optimizer_kernels.at("lamb", device);
+    table->lamb_direction(dtype, items);
+    std::vector<kernels::SquaresItem> squares;
+    for (const kernels::LambItem& item : items) {
+      squares.push_back({.count = item.count, .x = item.p, .sum = item.p_squares});
+      squares.push_back({.count = item.count, .x = item.u, .sum = item.u_squares});
+    }
+    table->sums_of_squares(dtype, squares);
+    table->lamb_move(dtype, items);
+  }
+}
+
 Tensor clipping_of(const Tensor& sums, double max_norm) {
   const Tensor norm_and_factor = empty({2}, {.dtype = DType::float64, .device = sums.device()});
   kernels::optimizer_kernels.at("clipping", sums.device())

@@ -34,6 +34,19 @@ struct AdamWUpdate {
 /// for a gradient on another device.
 void adamw_step(const std::vector<AdamWUpdate>& updates);
 
+/// A parameter with its gradient and its two averages, like those of SgdUpdate.
+struct LambUpdate {
+  Tensor parameter;
+  Tensor gradient;
+  Tensor average;
+  Tensor square_average;
+  kernels::LambStep step;
+};
+/// One step of LAMB for gradients that are divided by `divisor`, one float64 number on their device (undefined: 1);
+/// kernels::LambStep has the formula. The caller bumps the versions of the parameters. Throws Error for a gradient on
+/// another device.
+void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor);
+
 /// The sum of the squares of each tensor: float64 (tensors), on `device`. Any floating dtype and strides. Throws Error
 /// for a tensor on another device.
 Tensor sums_of_squares(const Tensors& xs, Device device);

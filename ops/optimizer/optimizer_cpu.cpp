@@ -79,12 +79,61 @@ void adamw_of(const AdamWItem& item) {
   });
 }
 
+template <class T>
+void lamb_direction_of(const LambItem& item) {
+  const T* p = static_cast<const T*>(item.p);
+  const T* g = static_cast<const T*>(item.gradient);
+  T* m = static_cast<T*>(item.m);
+  T* v = static_cast<T*>(item.v);
+  T* u = static_cast<T*>(item.u);
+  const auto divisor = item.divisor == nullptr ? T(1) : static_cast<T>(*item.divisor);
+  const auto beta1 = static_cast<T>(item.step.beta1);
+  const auto rest1 = static_cast<T>(1 - item.step.beta1);
+  const auto beta2 = static_cast<T>(item.step.beta2);
+  const auto rest2 = static_cast<T>(1 - item.step.beta2);
+  const auto eps = static_cast<T>(item.step.eps);
+  const auto correction1 = static_cast<T>(item.step.correction1);
+  const auto correction2 = static_cast<T>(item.step.correction2);
+  const auto decay = static_cast<T>(item.step.weight_decay);
+  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+    const Lanes<T> slope = load(g + i, part) / divisor;
+    const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
+    const Lanes<T> square = beta2 * load(v + i, part) + slope * slope * rest2;
+    const Lanes<T> spread = sqrt(square) / correction2 + eps;
+    store(m + i, mean, part);
+    store(v + i, square, part);
+    store(u + i, mean / correction1 / spread + decay * load(p + i, part), part);
+  });
+}
+
+template <class T>
+void lamb_move_of(const LambItem& item) {
+  T* p = static_cast<T*>(item.p);
+  const T* u = static_cast<const T*>(item.u);
+  const auto weight = static_cast<T>(std::sqrt(*item.p_squares));
+  const auto length = static_cast<T>(std::sqrt(*item.u_squares));
+  const T ratio = item.step.weight_decay != 0 && weight > 0 && length > 0 ? weight / length : T(1);
+  const auto rate = static_cast<T>(item.step.rate);
+  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+    store(p + i, load(p + i, part) - rate * (ratio * load(u + i, part)), part);
+  });
+}
+
 void sgd(DType dtype, std::span<const SgdItem> items) {
   dispatch_floating("sgd", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), sgd_of<T>); });
 }
 
 void adamw(DType dtype, std::span<const AdamWItem> items) {
   dispatch_floating("adamw", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), adamw_of<T>); });
+}
+
+void lamb_direction(DType dtype, std::span<const LambItem> items) {
+  dispatch_floating("lamb", dtype,
+                    [&]<class T>(T) { std::for_each(items.begin(), items.end(), lamb_direction_of<T>); });
+}
+
+void lamb_move(DType dtype, std::span<const LambItem> items) {
+  dispatch_floating("lamb", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), lamb_move_of<T>); });
 }
 
 /// Elements of one partial sum: fixed, so that a sum has the same bits for any number of threads.
@@ -179,6 +228,8 @@ namespace norma::kernels {
 
 HWY_EXPORT(sgd);
 HWY_EXPORT(adamw);
+HWY_EXPORT(lamb_direction);
+HWY_EXPORT(lamb_move);
 HWY_EXPORT(sums_of_squares);
 HWY_EXPORT(clipping);
 HWY_EXPORT(scale);
@@ -186,6 +237,8 @@ HWY_EXPORT(cut_off);
 
 constinit const OptimizerKernels optimizer_cpu{.sgd = NORMA_SIMD_CALL(sgd),
                                                .adamw = NORMA_SIMD_CALL(adamw),
+                                               .lamb_direction = NORMA_SIMD_CALL(lamb_direction),
+                                               .lamb_move = NORMA_SIMD_CALL(lamb_move),
                                                .sums_of_squares = NORMA_SIMD_CALL(sums_of_squares),
                                                .clipping = NORMA_SIMD_CALL(clipping),
                                                .scale = NORMA_SIMD_CALL(scale),

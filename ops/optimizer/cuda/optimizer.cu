@@ -7,6 +7,8 @@ using namespace NORMA_BACKEND;
 
 constinit const OptimizerKernels NORMA_TABLE(optimizer){.sgd = sgd,
                                                         .adamw = adamw,
+                                                        .lamb_direction = lamb_direction,
+                                                        .lamb_move = lamb_move,
                                                         .sums_of_squares = sums_of_squares,
                                                         .clipping = clipping,
                                                         .scale = scale,

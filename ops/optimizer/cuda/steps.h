@@ -105,6 +105,93 @@ struct AdamW {
   }
 };
 
+/// LambItem in T. The direction is found first, and followed once its length is known.
+template <class T>
+struct LambNumbers {
+  int64_t count;
+  T* p;
+  const T* gradient;
+  T* m;
+  T* v;
+  T* u;
+  const double* divisor;
+  const double* p_squares;
+  const double* u_squares;
+  T beta1, rest1, beta2, rest2, eps, correction1, correction2, decay, rate;
+
+  explicit LambNumbers(const LambItem& item)
+      : count(item.count),
+        p(static_cast<T*>(item.p)),
+        gradient(static_cast<const T*>(item.gradient)),
+        m(static_cast<T*>(item.m)),
+        v(static_cast<T*>(item.v)),
+        u(static_cast<T*>(item.u)),
+        divisor(item.divisor),
+        p_squares(item.p_squares),
+        u_squares(item.u_squares),
+        beta1(static_cast<T>(item.step.beta1)),
+        rest1(static_cast<T>(1 - item.step.beta1)),
+        beta2(static_cast<T>(item.step.beta2)),
+        rest2(static_cast<T>(1 - item.step.beta2)),
+        eps(static_cast<T>(item.step.eps)),
+        correction1(static_cast<T>(item.step.correction1)),
+        correction2(static_cast<T>(item.step.correction2)),
+        decay(static_cast<T>(item.step.weight_decay)),
+        rate(static_cast<T>(item.step.rate)) {}
+
+  [[nodiscard]] bool is_aligned() const { return are_aligned(p, gradient, m, v, u); }
+};
+
+template <class T>
+struct LambDirection : LambNumbers<T> {
+  using LambNumbers<T>::LambNumbers;
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
+    const T by = this->divisor == nullptr ? T(1) : static_cast<T>(*this->divisor);
+    T parameter[n];
+    T slope[n];
+    T mean[n];
+    T square[n];
+    load<T, n>(this->p + i, parameter);
+    load<T, n>(this->gradient + i, slope);
+    load<T, n>(this->m + i, mean);
+    load<T, n>(this->v + i, square);
+    NORMA_UNROLL
+    for (int j = 0; j < n; ++j) {
+      slope[j] = slope[j] / by;
+      mean[j] = this->beta1 * mean[j] + this->rest1 * slope[j];
+      square[j] = this->beta2 * square[j] + slope[j] * slope[j] * this->rest2;
+      const T spread = std::sqrt(square[j]) / this->correction2 + this->eps;
+      slope[j] = mean[j] / this->correction1 / spread + this->decay * parameter[j];
+    }
+    store<T, n>(this->m + i, mean);
+    store<T, n>(this->v + i, square);
+    store<T, n>(this->u + i, slope);
+  }
+};
+
+template <class T>
+struct LambMove : LambNumbers<T> {
+  using LambNumbers<T>::LambNumbers;
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
+    const T weight = static_cast<T>(std::sqrt(*this->p_squares));
+    const T length = static_cast<T>(std::sqrt(*this->u_squares));
+    const T ratio = this->decay != 0 && weight > 0 && length > 0 ? weight / length : T(1);
+    T parameter[n];
+    T direction[n];
+    load<T, n>(this->p + i, parameter);
+    load<T, n>(this->u + i, direction);
+    NORMA_UNROLL
+    for (int j = 0; j < n; ++j) {
+      parameter[j] -= this->rate * (ratio * direction[j]);
+    }
+    store<T, n>(this->p + i, parameter);
+  }
+};
+
 /// x = *factor · x
 template <class S>
 struct Scaled {
@@ -162,6 +249,20 @@ inline void adamw(DType dtype, std::span<const AdamWItem> items) {
   dispatch_floating("adamw", dtype, [&](auto zero) {
     using T = decltype(zero);
     change_all<kVectorOf<T>>(std::vector<AdamW<T>>(items.begin(), items.end()));
+  });
+}
+
+inline void lamb_direction(DType dtype, std::span<const LambItem> items) {
+  dispatch_floating("lamb", dtype, [&](auto zero) {
+    using T = decltype(zero);
+    change_all<kVectorOf<T>>(std::vector<LambDirection<T>>(items.begin(), items.end()));
+  });
+}
+
+inline void lamb_move(DType dtype, std::span<const LambItem> items) {
+  dispatch_floating("lamb", dtype, [&](auto zero) {
+    using T = decltype(zero);
+    change_all<kVectorOf<T>>(std::vector<LambMove<T>>(items.begin(), items.end()));
   });
 }
 
