@@ -150,6 +150,21 @@ void Optimizer::step() {
   ++steps_;
   begin_step();
   const size_t averages = state_names().size();
+  // A GPU updates all parameters in one launch. Copies of gradients would need memory for all of them at once, so they
+  // end a batch.
+  constexpr double kMostCopied = 64 << 20;
+  std::vector<Update> updates;
+  std::vector<Pending> pending;
+  double copied = 0;
+  const auto finish = [&] {
+    update(updates);
+    for (size_t i = 0; i < updates.size(); ++i) {
+      end_update(pending[i].parameter, updates[i].parameter, *pending[i].master);
+    }
+    updates.clear();
+    pending.clear();
+    copied = 0;
+  };
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       const Tensor& parameter = groups_[g].parameters[i].second;
@@ -168,10 +183,15 @@ void Optimizer::step() {
       if (grad_scale_ != 1) {  // in the dtype of the master weight: in float16 it might become 0
         gradient = aligned(mul(gradient, 1 / grad_scale_), values);
       }
-      update(values, gradient, state, groups_[g]);
-      end_update(parameter, values, masters_[g][i]);
+      copied += gradient.storage() == parameter.grad().storage() ? 0 : bytes_of(gradient);
+      updates.push_back({.parameter = values, .gradient = gradient, .state = &state, .group = &groups_[g]});
+      pending.push_back({.parameter = parameter, .master = &masters_[g][i]});
+      if (copied > kMostCopied) {
+        finish();
+      }
     }
   }
+  finish();
 }
 
 NamedTensors Optimizer::state_dict() const {

@@ -83,8 +83,15 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<std::string> state_names() const = 0;
   /// Runs once in each step, before the parameters are updated. steps() already counts this step.
   virtual void begin_step() {}
-  /// Updates one parameter. `state` holds its running averages; they are undefined the first time.
-  virtual void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) = 0;
+  /// One parameter that a step changes, dense, with its gradient in its strides and dtype.
+  struct Update {
+    Tensor parameter;
+    Tensor gradient;
+    Tensors* state = nullptr;  ///< the running averages; undefined the first time
+    const ParameterGroup* group = nullptr;
+  };
+  /// Updates these parameters, and makes the averages that are undefined.
+  virtual void update(const std::vector<Update>& updates) = 0;
 
  private:
   /// The master weight of one parameter; undefined for float32 and float64, and before the first step.
@@ -94,6 +101,12 @@ class Optimizer {
 
     /// False if the parameter was changed or moved since.
     [[nodiscard]] bool is_current(const Tensor& parameter) const;
+  };
+
+  /// An update that waits for the others of its batch.
+  struct Pending {
+    Tensor parameter;
+    Master* master = nullptr;
   };
 
   /// The dense tensor that update() changes for a parameter: its master weight, the parameter itself, or a copy.

@@ -5,29 +5,12 @@
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
-#include "ops/shape/copy.h"
 
 #include <cmath>
 #include <limits>
 #include <utility>
 
 namespace norma::nn {
-
-namespace {
-
-Tensor norm_of(const Tensor& x) {
-  return sqrt(sum(mul(x, x)));
-}
-
-/// |p| / |u|, or 1 where either is 0.
-Tensor trust_ratio(const Tensor& parameter, const Tensor& direction) {
-  const Tensor weight = norm_of(parameter);
-  const Tensor length = norm_of(direction);
-  const Tensor one = ones_like(weight);
-  return where(greater(weight, 0), where(greater(length, 0), div(weight, length), one), one);
-}
-
-}  // namespace
 
 Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
     : Optimizer(std::move(groups), options.lr), options_(options) {
@@ -38,19 +21,26 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
         options.dampening);
 }
 
-void Sgd::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
-  const bool first = !state[0].defined();
-  if (options_.momentum != 0 && first) {
-    state[0] = zeros_like(parameter);
+void Sgd::update(const std::vector<Update>& updates) {
+  std::vector<SgdUpdate> steps;
+  for (const Update& update : updates) {
+    Tensor& velocity = update.state->front();
+    const bool first = !velocity.defined();
+    if (options_.momentum != 0 && first) {
+      velocity = zeros_like(update.parameter);
+    }
+    // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
+    steps.push_back({.parameter = update.parameter,
+                     .gradient = update.gradient,
+                     .velocity = options_.momentum != 0 ? velocity : Tensor(),
+                     .step = {.rate = lr() * update.group->lr_scale,
+                              .weight_decay = update.group->weight_decay,
+                              .momentum = first ? 0 : options_.momentum,
+                              .share = first ? 1 : 1 - options_.dampening,
+                              .own = options_.nesterov ? 1.0 : 0.0,
+                              .along = options_.nesterov ? options_.momentum : 1}});
   }
-  // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
-  sgd_step(parameter, gradient, options_.momentum != 0 ? state[0] : Tensor(),
-           {.rate = lr() * group.lr_scale,
-            .weight_decay = group.weight_decay,
-            .momentum = first ? 0 : options_.momentum,
-            .share = first ? 1 : 1 - options_.dampening,
-            .own = options_.nesterov ? 1.0 : 0.0,
-            .along = options_.nesterov ? options_.momentum : 1});
+  sgd_step(steps);
 }
 
 AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
@@ -60,22 +50,29 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
   check_not_negative("adamw", "eps", options.eps);
 }
 
-void AdamW::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
-  for (Tensor& average : state) {
-    if (!average.defined()) {
-      average = zeros_like(parameter);
-    }
-  }
-  const double rate = lr() * group.lr_scale;
+void AdamW::update(const std::vector<Update>& updates) {
   const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps()));
   const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps()));
-  adamw_step(parameter, gradient, state[0], state[1],
-             {.beta1 = options_.beta1,
-              .beta2 = options_.beta2,
-              .eps = options_.eps,
-              .shrink = 1 - rate * group.weight_decay,
-              .step_size = rate / correction1,
-              .scale = 1 / std::sqrt(correction2)});
+  std::vector<AdamWUpdate> steps;
+  for (const Update& update : updates) {
+    for (Tensor& average : *update.state) {
+      if (!average.defined()) {
+        average = zeros_like(update.parameter);
+      }
+    }
+    const double rate = lr() * update.group->lr_scale;
+    steps.push_back({.parameter = update.parameter,
+                     .gradient = update.gradient,
+                     .average = update.state->front(),
+                     .square_average = update.state->back(),
+                     .step = {.beta1 = options_.beta1,
+                              .beta2 = options_.beta2,
+                              .eps = options_.eps,
+                              .shrink = 1 - rate * update.group->weight_decay,
+                              .step_size = rate / correction1,
+                              .scale = 1 / std::sqrt(correction2)}});
+  }
+  adamw_step(steps);
 }
 
 Lamb::Lamb(std::vector<ParameterGroup> groups, const LambOptions& options)
@@ -95,27 +92,28 @@ void Lamb::begin_step() {
   }
 }
 
-void Lamb::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
-  Tensor p = parameter;
-  for (Tensor& average : state) {
-    if (!average.defined()) {
-      average = zeros_like(parameter);
+void Lamb::update(const std::vector<Update>& updates) {
+  std::vector<LambUpdate> steps;
+  for (const Update& update : updates) {
+    for (Tensor& average : *update.state) {
+      if (!average.defined()) {
+        average = zeros_like(update.parameter);
+      }
     }
+    steps.push_back(
+        {.parameter = update.parameter,
+         .gradient = update.gradient,
+         .average = update.state->front(),
+         .square_average = update.state->back(),
+         .step = {.beta1 = options_.beta1,
+                  .beta2 = options_.beta2,
+                  .eps = options_.eps,
+                  .correction1 = 1 - std::pow(options_.beta1, static_cast<double>(this->steps())),
+                  .correction2 = std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(this->steps()))),
+                  .weight_decay = update.group->weight_decay,
+                  .rate = lr() * update.group->lr_scale}});
   }
-  const Tensor slope = divisor_.defined() ? div(gradient, to(divisor_, gradient.dtype())) : gradient;
-  Tensor& mean = state[0];
-  Tensor& square = state[1];
-  add_(mul_(mean, options_.beta1), mul(slope, 1 - options_.beta1));
-  add_(mul_(square, options_.beta2), mul(mul(slope, slope), 1 - options_.beta2));
-  const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps()));
-  const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps()));
-  const Tensor spread = add(div(sqrt(square), std::sqrt(correction2)), options_.eps);
-  Tensor direction = div(div(mean, correction1), spread);
-  if (group.weight_decay != 0) {
-    direction = add(direction, mul(parameter, group.weight_decay));
-    direction = mul(direction, trust_ratio(parameter, direction));
-  }
-  sub_(p, mul(direction, lr() * group.lr_scale));
+  lamb_step(steps, divisor_);
 }
 
 RmsPropTf::RmsPropTf(std::vector<ParameterGroup> groups, const RmsPropTfOptions& options)
@@ -126,21 +124,23 @@ RmsPropTf::RmsPropTf(std::vector<ParameterGroup> groups, const RmsPropTfOptions&
   check_not_negative("rmsprop_tf", "momentum", options.momentum);
 }
 
-void RmsPropTf::update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) {
-  Tensor p = parameter;
-  Tensor& squares = state[0];
-  Tensor& velocity = state[1];
-  if (!squares.defined()) {
-    squares = ones_like(parameter);
+void RmsPropTf::update(const std::vector<Update>& updates) {
+  for (const auto& [parameter, gradient, state, group] : updates) {
+    Tensor p = parameter;
+    Tensor& squares = state->front();
+    Tensor& velocity = state->back();
+    if (!squares.defined()) {
+      squares = ones_like(parameter);
+    }
+    const Tensor slope = group->weight_decay == 0 ? gradient : add(gradient, mul(parameter, group->weight_decay));
+    add_(squares, mul(sub(mul(slope, slope), squares), 1 - options_.alpha));
+    Tensor step = mul(div(slope, sqrt(add(squares, options_.eps))), lr() * group->lr_scale);
+    if (options_.momentum > 0) {
+      velocity = velocity.defined() ? add(mul(velocity, options_.momentum), step) : step;
+      step = velocity;
+    }
+    sub_(p, step);
   }
-  const Tensor slope = group.weight_decay == 0 ? gradient : add(gradient, mul(parameter, group.weight_decay));
-  add_(squares, mul(sub(mul(slope, slope), squares), 1 - options_.alpha));
-  Tensor step = mul(div(slope, sqrt(add(squares, options_.eps))), lr() * group.lr_scale);
-  if (options_.momentum > 0) {
-    velocity = velocity.defined() ? add(mul(velocity, options_.momentum), step) : step;
-    step = velocity;
-  }
-  sub_(p, step);
 }
 
 }  // namespace norma::nn

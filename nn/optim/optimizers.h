@@ -25,7 +25,7 @@ class Sgd : public Optimizer {
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"momentum"}; }
-  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   SgdOptions options_;
@@ -49,7 +49,7 @@ class AdamW : public Optimizer {
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
-  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   AdamWOptions options_;
@@ -78,7 +78,7 @@ class Lamb : public Optimizer {
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void begin_step() override;
-  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   LambOptions options_;
@@ -104,7 +104,7 @@ class RmsPropTf : public Optimizer {
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"square_avg", "momentum"}; }
-  void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) override;
+  void update(const std::vector<Update>& updates) override;
 
  private:
   RmsPropTfOptions options_;
