@@ -3,6 +3,7 @@
 #include "ops/norm/layout.h"
 #include "ops/norm/norm.h"
 #include "ops/norm/reference.h"
+#include "ops/norm/running_statistics.h"
 
 #include <string>
 #include <string_view>
@@ -16,8 +17,9 @@ namespace norma::norm_detail {
 
 /// The arguments of a norm beside x, weight and bias.
 struct ForwardOptions {
-  NormStatistics* statistics = nullptr;  ///< receives mean and variance
-  Tensor fixed_stats = {};               ///< see running_statistics.h
+  NormStatistics* statistics = nullptr;    ///< receives mean and variance
+  Tensor fixed_stats = {};                 ///< see running_statistics.h
+  const RunningUpdate* running = nullptr;  ///< takes the statistics in; the spec must keep the channels alone
   ActOptions then = {};
 };
 /// norm_act() for a spec whose axes are sorted and not negative, and arguments that fit. With fixed stats it computes

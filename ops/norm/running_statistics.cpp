@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "ops/norm/kernels.h"
+#include "ops/pointwise/pointwise.h"
 
 namespace norma::norm_detail {
 
@@ -15,6 +16,12 @@ void update_running(std::string_view op, const Tensor& running, const Tensor& ba
                        after.device_pointer<double>());
   copy_into(after, running);
   running.bump_version();
+}
+
+void count_batch(Tensor batches) {
+  if (batches.defined()) {
+    add_(batches, 1);
+  }
 }
 
 Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype) {
