@@ -26,6 +26,11 @@ inline Stream current_stream() {
 inline int processors() {
   return 2;
 }
+/// A number as GPUs have it, the same for all kernels.
+template <class... Parameters>
+int blocks_of_processor(void (*)(Parameters...), int threads_of_block, size_t) {
+  return threads_of_block >= 1024 ? 1 : 1024 / threads_of_block;
+}
 inline constexpr Device kThisDevice = kCudaEmulated;
 
 inline int thread() {

@@ -31,6 +31,11 @@ inline Stream current_stream() {
 inline int processors() {
   return norma::cuda::processors();
 }
+/// Blocks of a kernel that a multiprocessor runs at the same time, by the registers and shared memory that they take.
+template <class... Parameters>
+int blocks_of_processor(void (*kernel)(Parameters...), int threads_of_block, size_t shared_bytes) {
+  return norma::cuda::blocks_of_processor(reinterpret_cast<const void*>(kernel), threads_of_block, shared_bytes);
+}
 inline constexpr Device kThisDevice = kCuda;
 
 NORMA_DEVICE int thread() {

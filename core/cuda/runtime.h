@@ -5,6 +5,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
+
 // The CUDA runtime as the rest of core/cuda uses it: every call is checked, every handle has an owner.
 
 namespace norma::cuda {
@@ -18,6 +20,9 @@ void check_launch(cudaStream_t stream);
 
 /// Multiprocessors of device 0.
 int processors();
+
+/// Blocks of a kernel that a multiprocessor runs at the same time; at least 1. Asks CUDA once for each kernel and size.
+int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes);
 
 /// A stream: the device does the work given to it in order.
 class Stream {

@@ -2,7 +2,11 @@
 
 #include "core/error.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 namespace norma::cuda {
 
@@ -41,6 +45,23 @@ int processors() {
     return value;
   }();
   return count;
+}
+
+int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes) {
+  static std::mutex mutex;
+  static std::map<std::tuple<const void*, int, size_t>, int> known;
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace({kernel, threads, shared_bytes}, 0);
+  if (is_new) {
+    int blocks = 0;
+    const cudaError_t result = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes);
+    if (result != cudaSuccess) {
+      known.erase(entry);
+      check(result, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    }
+    entry->second = std::max(1, blocks);
+  }
+  return entry->second;
 }
 
 Stream::Stream() {

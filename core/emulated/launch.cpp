@@ -23,6 +23,7 @@ constexpr size_t kCanaryBytes = 256;
 
 std::atomic<uint64_t> order_seed_of_all = LaunchChecks{}.order_seed;
 std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
+std::atomic<int64_t> launches_of_all;
 
 /// The state of a kernel's thread.
 enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
@@ -246,6 +247,7 @@ void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(voi
         "expected a multiple of 32 threads, at most 1024, got {}", threads);
   check(shared_bytes <= kMaxSharedBytes, "launch", "expected at most {} bytes of shared memory, got {}",
         kMaxSharedBytes, shared_bytes);
+  ++launches_of_all;
   const bool backwards = (launch_checks().order_seed & 1U) != 0;
   parallel_for(0, blocks, std::max<int64_t>(1, 1024 / threads), [&](int64_t begin, int64_t end) {
     BlockRunner& runs = runner();
@@ -254,6 +256,10 @@ void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(voi
       runs.run(backwards ? blocks - 1 - i : i);
     }
   });
+}
+
+int64_t launches() {
+  return launches_of_all;
 }
 
 }  // namespace norma::emulated

@@ -49,5 +49,7 @@ Words exchange(const Words& value, int source);
 /// for some that have ended or wait elsewhere, where a block writes behind its shared memory, and for numbers that a
 /// GPU does not take.
 void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context);
+/// The number of launches so far. Counts all threads.
+int64_t launches();
 
 }  // namespace norma::emulated

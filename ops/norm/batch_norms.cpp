@@ -30,6 +30,12 @@ void update_running(std::string_view op, const Tensor& running, const Tensor& ba
   running.bump_version();
 }
 
+void count_batch(Tensor batches) {
+  if (batches.defined()) {
+    add_(batches, 1);
+  }
+}
+
 Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype) {
   const int64_t count = mean.numel();
   const Tensor stats = zeros({kernels::kStatsRows, count}, {.dtype = dtype, .device = mean.device()});
@@ -87,6 +93,11 @@ double variance_factor(int64_t count, const BatchNormOptions& options) {
   return options.biased_running_var ? 1 : n / (n - 1);
 }
 
+/// The count of batches that grows with this call, or undefined.
+Tensor batches_of(const BatchNormOptions& options) {
+  return options.training ? options.num_batches_tracked : Tensor{};
+}
+
 /// Joins parts of x's images, with the strides of a norm's output. Never a view: nobody else has the result's memory.
 Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
   const Strides strides = preserved_strides(x.sizes(), x.strides());
@@ -128,14 +139,20 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
   }
   const int64_t count = checked_count(op, x, options);
-  const bool update = tracked && count > 0;
-  NormStatistics statistics;
-  Tensor y = norm_act(x, batch_norm_spec(x, options), weight, bias, then, update ? &statistics : nullptr, op);
-  if (update) {
-    update_running(op, running_mean, statistics.mean, options.momentum, 1);
-    update_running(op, running_var, statistics.var, options.momentum, variance_factor(count, options));
+  const NormSpec spec = checked_spec(op, x, batch_norm_spec(x, options));
+  check_affine(op, "weight", weight, x, spec.affine);
+  check_affine(op, "bias", bias, x, spec.affine);
+  if (!tracked || count == 0) {
+    Tensor y = record_norm(op, x, spec, weight, bias, {.then = then});
+    count_batch(batches_of(options));
+    return y;
   }
-  return y;
+  const RunningUpdate running{.mean = running_mean,
+                              .var = running_var,
+                              .momentum = options.momentum,
+                              .var_factor = variance_factor(count, options),
+                              .batches = batches_of(options)};
+  return record_norm(op, x, spec, weight, bias, {.running = &running, .then = then});
 }
 
 Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
@@ -153,7 +170,9 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
   }
   if (x.numel() == 0) {
-    return norm_act(x, batch_norm_spec(x, options), weight, bias, then, nullptr, op);
+    Tensor y = norm_act(x, batch_norm_spec(x, options), weight, bias, then, nullptr, op);
+    count_batch(batches_of(options));
+    return y;
   }
   const int64_t size = std::min(sub_batch, x.size(0));
   const int64_t whole = x.size(0) / size;
@@ -219,6 +238,7 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
     update_running(op, running_mean, average(&NormStatistics::mean, false), options.momentum, 1);
     update_running(op, running_var, average(&NormStatistics::var, true), options.momentum, 1);
   }
+  count_batch(batches_of(options));
   return joined(op, x, parts);
 }
 
@@ -242,7 +262,9 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
   const int64_t count = checked_count(op, x, batch);
   const NormSpec spec = batch_norm_spec(x, batch);
   if (count == 0) {
-    return norm_act(x, spec, weight, bias, then, nullptr, op);
+    Tensor y = norm_act(x, spec, weight, bias, then, nullptr, op);
+    count_batch(batches_of(batch));
+    return y;
   }
   const NormStatistics statistics = norm_statistics(x, spec, op);
   const DType dtype = statistics.mean.dtype();
@@ -274,6 +296,7 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
   Tensor y = norm_act(x, spec, scale, shift, then, nullptr, op);
   update_running(op, running_mean, statistics.mean, batch.momentum, 1);
   update_running(op, running_var, statistics.var, batch.momentum, variance_factor(count, batch));
+  count_batch(batches_of(batch));
   return y;
 }
 

@@ -53,6 +53,8 @@ struct BatchNormOptions {
   Statistics statistics = Statistics::stable;
   /// running_var takes the biased variance, as in Keras, Flax and Paddle; PyTorch's is unbiased.
   bool biased_running_var = false;
+  /// Undefined, or the number of batches that the running statistics have seen (int64, one element): training adds one.
+  Tensor num_batches_tracked = {};
 };
 /// Batch norm (Ioffe and Szegedy, 2015). x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes.
 /// weight, bias, running_mean, running_var: (C) or undefined. Training updates the running statistics in place, but an

@@ -1,5 +1,6 @@
 #include "core/device.h"
 
+#include "core/emulated/launch.h"
 #include "core/emulated/memory.h"
 #include "core/factory.h"
 #include "files.h"
@@ -176,4 +177,32 @@ TEST_CASE("train: the host waits for a device once in a step, for the loss behin
   const int64_t before_three = emulated::host_waits();
   three.run();
   CHECK(emulated::host_waits() - before_three - of_one == 2 * 3);
+}
+
+TEST_CASE("train: launches of a step of resnet50 by norm") {
+  const DefaultDeviceGuard guard(kCudaEmulated);
+  const auto launches = [](const std::string& norm, bool channels_last) {
+    Recipe recipe = small_recipe();
+    recipe.model = "resnet50";
+    recipe.norm = norm;
+    recipe.precision = "float32";
+    const auto network = make_model(recipe, /* num_classes= */ 10);
+    const auto optimizer = make_optimizer(recipe, *network);
+    const MemoryFormat format = channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+    const Tensor images = copy_of(randn({2, 3, 64, 64}), format);
+    const Tensor labels =
+        to_device(from_vector<int64_t>({3, 7}, {2}, {.dtype = DType::int64, .device = kCpu}), kCudaEmulated);
+    const int64_t before = emulated::launches();
+    optimizer->zero_grad();
+    cross_entropy((*network)(images), labels).backward();
+    const int64_t mid = emulated::launches();
+    optimizer->step();
+    MESSAGE(norm, " ", channels_last, " ", mid - before, " ", emulated::launches() - mid);
+    return mid - before;
+  };
+  for (const bool channels_last : {false, true}) {
+    for (const char* norm : {"batch", "layer2d", "group:32", "none"}) {
+      launches(norm, channels_last);
+    }
+  }
 }
