@@ -1,6 +1,6 @@
-#include "virtual_gpu/cudnn_engines.h"
+#include "virtual_gpu/engines_cudnn.h"
 
-#include "virtual_gpu/cudnn_refusal.h"
+#include "virtual_gpu/refusal.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "virtual_gpu/convolution.h"
-#include "virtual_gpu/cudnn_descriptor.h"
+#include "virtual_gpu/descriptor_cudnn.h"
 #include "virtual_gpu/numbers.h"
 
 #include <cstdint>

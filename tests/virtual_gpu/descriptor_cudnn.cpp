@@ -1,9 +1,9 @@
-#include "virtual_gpu/cudnn_descriptor.h"
+#include "virtual_gpu/descriptor_cudnn.h"
 
-#include "virtual_gpu/cudnn_refusal.h"
+#include "virtual_gpu/refusal.h"
+#include "virtual_gpu/registry.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 namespace virtual_gpu {
@@ -12,24 +12,10 @@ namespace {
 
 constexpr cudnnStatus_t kBad = CUDNN_STATUS_BAD_PARAM;
 
-std::mutex registry_mutex;
-std::map<uintptr_t, std::unique_ptr<Descriptor>> registry;
-uintptr_t created = 0;
-
-/// Numbers that no pointer has: the program must not look behind them.
-constexpr uintptr_t kFirst = 0xC0D0;
-constexpr uintptr_t kStep = 0x10;
-
-auto find_live(cudnnBackendDescriptor_t descriptor, const char* call) {
-  expect(descriptor != nullptr, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "{}: descriptor: expected one, got null", call);
-  const auto key = reinterpret_cast<uintptr_t>(descriptor);
-  const auto found = registry.find(key);
-  if (found == registry.end()) {
-    const bool was_one = key >= kFirst && key < kFirst + created * kStep;
-    refuse(kBad, "{}: descriptor: expected one that cudnnBackendCreateDescriptor made, got {}", call,
-           was_one ? "one that was destroyed" : fmt::format("0x{:x}", key));
-  }
-  return found;
+/// Never destroyed: objects of static lifetime may hold descriptors.
+Registry<Descriptor>& registry() {
+  static auto* const all = new Registry<Descriptor>;
+  return *all;
 }
 
 const AttributeRule& rule_of(const Descriptor& descriptor, cudnnBackendAttributeName_t name) {
@@ -57,20 +43,20 @@ void Descriptor::put_descriptors(cudnnBackendAttributeName_t name, std::vector<D
 cudnnBackendDescriptor_t create_descriptor(cudnnBackendDescriptorType_t type) {
   expect(!rules_of(type).empty(), CUDNN_STATUS_NOT_SUPPORTED,
          "cudnnBackendCreateDescriptor: the virtual GPU does not know {}", text_of(type));
-  const std::lock_guard lock(registry_mutex);
-  const uintptr_t key = kFirst + created++ * kStep;
-  registry[key] = std::make_unique<Descriptor>(Descriptor{.type = type, .finalized = false, .values = {}});
-  return reinterpret_cast<cudnnBackendDescriptor_t>(key);
+  return registry().create<cudnnBackendDescriptor_t>({.type = type, .finalized = false, .values = {}});
 }
 
 void destroy_descriptor(cudnnBackendDescriptor_t descriptor, const char* call) {
-  const std::lock_guard lock(registry_mutex);
-  registry.erase(find_live(descriptor, call));
+  descriptor_at(descriptor, call);
+  registry().destroy(descriptor);
 }
 
 Descriptor& descriptor_at(cudnnBackendDescriptor_t descriptor, const char* call) {
-  const std::lock_guard lock(registry_mutex);
-  return *find_live(descriptor, call)->second;
+  Descriptor* const found = registry().find(descriptor);
+  expect(found != nullptr, descriptor == nullptr ? CUDNN_STATUS_BAD_PARAM_NULL_POINTER : kBad,
+         "{}: descriptor: expected one that cudnnBackendCreateDescriptor made, got {}", call,
+         registry().describe(descriptor));
+  return *found;
 }
 
 void set_attribute(Descriptor& on, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,

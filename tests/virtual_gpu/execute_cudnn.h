@@ -1,6 +1,6 @@
 #pragma once
 
-#include "virtual_gpu/cudnn_descriptor.h"
+#include "virtual_gpu/descriptor_cudnn.h"
 
 #include <cudnn_graph.h>
 

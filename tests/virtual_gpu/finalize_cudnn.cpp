@@ -1,7 +1,7 @@
-#include "virtual_gpu/cudnn_engines.h"
-#include "virtual_gpu/cudnn_execute.h"
-#include "virtual_gpu/cudnn_graph.h"
-#include "virtual_gpu/cudnn_refusal.h"
+#include "virtual_gpu/engines_cudnn.h"
+#include "virtual_gpu/execute_cudnn.h"
+#include "virtual_gpu/graph_cudnn.h"
+#include "virtual_gpu/refusal.h"
 
 #include <algorithm>
 #include <set>

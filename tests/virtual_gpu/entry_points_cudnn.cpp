@@ -1,7 +1,7 @@
-#include "virtual_gpu/cudnn_descriptor.h"
-#include "virtual_gpu/cudnn_execute.h"
-#include "virtual_gpu/cudnn_refusal.h"
+#include "virtual_gpu/descriptor_cudnn.h"
+#include "virtual_gpu/execute_cudnn.h"
 #include "virtual_gpu/fault.h"
+#include "virtual_gpu/refusal.h"
 
 #include <cudnn.h>
 
@@ -34,7 +34,7 @@ cudnnStatus_t answer(const Work& work) {
   try {
     work();
     return CUDNN_STATUS_SUCCESS;
-  } catch (const Refusal& refusal) {
+  } catch (const Refusal<cudnnStatus_t>& refusal) {
     last_error = refusal.what();
     return refusal.status();
   } catch (const Fault& fault) {

@@ -1,4 +1,4 @@
-#include "virtual_gpu/cudnn_attributes.h"
+#include "virtual_gpu/attributes_cudnn.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
-#include "virtual_gpu/cudnn_execute.h"
+#include "virtual_gpu/execute_cudnn.h"
 
-#include "virtual_gpu/cudnn_engines.h"
-#include "virtual_gpu/cudnn_graph.h"
-#include "virtual_gpu/cudnn_refusal.h"
 #include "virtual_gpu/device.h"
+#include "virtual_gpu/engines_cudnn.h"
+#include "virtual_gpu/graph_cudnn.h"
 #include "virtual_gpu/operand.h"
+#include "virtual_gpu/refusal.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,7 +1,7 @@
-#include "virtual_gpu/cudnn_graph.h"
+#include "virtual_gpu/graph_cudnn.h"
 
-#include "virtual_gpu/cudnn_refusal.h"
 #include "virtual_gpu/operand.h"
+#include "virtual_gpu/refusal.h"
 
 #include <algorithm>
 #include <map>

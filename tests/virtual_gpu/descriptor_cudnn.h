@@ -1,6 +1,6 @@
 #pragma once
 
-#include "virtual_gpu/cudnn_attributes.h"
+#include "virtual_gpu/attributes_cudnn.h"
 
 #include <cudnn_graph.h>
 

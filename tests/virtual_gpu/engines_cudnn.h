@@ -1,6 +1,6 @@
 #pragma once
 
-#include "virtual_gpu/cudnn_graph.h"
+#include "virtual_gpu/graph_cudnn.h"
 #include "virtual_gpu/numbers.h"
 
 #include <cudnn_graph.h>
