@@ -9,7 +9,8 @@ namespace virtual_gpu {
 /// `inner`.
 void multiply_add(int64_t rows, int64_t inner, int64_t columns, const double* a, const double* b, double* y);
 
-/// A convolution of dense tensors in double: x (n, c, h, w), weight (o, c / groups, kh, kw), y (n, o, oh, ow).
+/// A convolution of dense tensors in double: x (n, c, h, w), weight (o, c / groups, kh, kw), y (n, o, oh, ow). Padding
+/// is multiplied as zeros are, so that an infinite weight makes NaN there, as it may on a GPU.
 struct Convolution {
   int64_t n = 0, c = 0, h = 0, w = 0;
   int64_t o = 0, kh = 0, kw = 0;

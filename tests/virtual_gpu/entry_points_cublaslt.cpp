@@ -5,6 +5,7 @@
 
 #include <cublasLt.h>
 
+#include <exception>
 #include <string>
 
 // cuBLASLt's entry points, as its header declares them.
@@ -40,6 +41,10 @@ cublasStatus_t answer(const Work& work) {
     last_status = refusal.status();
     last_text = refusal.what();
     return refusal.status();
+  } catch (const std::exception& error) {  // the stream takes no work
+    last_status = CUBLAS_STATUS_EXECUTION_FAILED;
+    last_text = error.what();
+    return CUBLAS_STATUS_EXECUTION_FAILED;
   }
 }
 
@@ -54,6 +59,7 @@ const char* text_of(cublasStatus_t status) {
     case CUBLAS_STATUS_SUCCESS: return "success";
     case CUBLAS_STATUS_NOT_INITIALIZED: return "the library was not initialized";
     case CUBLAS_STATUS_INVALID_VALUE: return "an unsupported value or parameter was passed to the function";
+    case CUBLAS_STATUS_EXECUTION_FAILED: return "the function failed to launch on the GPU";
     case CUBLAS_STATUS_NOT_SUPPORTED: return "the functionality requested is not supported";
     default: return "a cublasStatus_t of which the virtual GPU has no text";
   }

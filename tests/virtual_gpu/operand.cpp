@@ -164,7 +164,7 @@ void poison(const std::string& name, uint64_t address, uint64_t bytes) {
     return;
   }
   Allocation& allocation = allocation_of(name, address, bytes);
-  constexpr int kNoise = 0xA5;
+  constexpr int kNoise = 0xFF;  // NaN in every type
   std::memset(allocation.data + (address - allocation.begin), kNoise, bytes);
   std::fill_n(allocation.written.begin() + static_cast<std::ptrdiff_t>(address - allocation.begin), bytes, uint8_t{0});
 }
