@@ -117,7 +117,7 @@ const Region& Block::find(uint64_t address, uint32_t index) {
     return region;
   }
   if (const Allocation* const allocation = context_.memory->find(address); allocation != nullptr) {
-    region = {allocation->begin, allocation->end(), allocation->data, allocation->written};
+    region = {allocation->begin, allocation->end(), allocation->data, allocation->written.data()};
     return region;
   }
   ModuleGlobals& globals = *kernel().globals;

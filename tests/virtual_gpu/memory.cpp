@@ -38,7 +38,7 @@ Allocation::Allocation() = default;
 Allocation::~Allocation() {
   if (data != nullptr) {
     ::munmap(data, round_up(bytes, kPage));
-    ::munmap(written, round_up(bytes, kPage));
+    ::munmap(written.data(), round_up(bytes, kPage));
   }
 }
 
@@ -67,7 +67,7 @@ uint64_t Memory::allocate(uint64_t bytes) {
   allocation->note = fmt::format("{} bytes, allocated by cudaMalloc number {}", bytes, ++count_);
   const uint64_t pages = round_up(bytes, kPage);
   allocation->data = map_pages(pages, PROT_READ | PROT_WRITE);
-  allocation->written = reinterpret_cast<uint8_t*>(map_pages(pages, PROT_READ | PROT_WRITE));
+  allocation->written = {reinterpret_cast<uint8_t*>(map_pages(pages, PROT_READ | PROT_WRITE)), bytes};
   if (bytes <= kPoisoned) {
     std::memset(allocation->data, 0xff, bytes);
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ struct Allocation {
   uint64_t begin = 0;  ///< the device's address, a multiple of 256 and not of 512
   uint64_t bytes = 0;
   std::byte* data = nullptr;   ///< where the virtual GPU itself reads and writes
-  uint8_t* written = nullptr;  ///< a byte for each byte of memory: 0 until it is written
+  std::span<uint8_t> written;  ///< a byte for each byte of memory: 0 until it is written
   std::string note;            ///< for errors: "768 bytes, allocated by cudaMalloc number 17"
   std::unique_ptr<GlobalRaces> races;
 
