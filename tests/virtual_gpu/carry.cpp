@@ -8,7 +8,7 @@ namespace virtual_gpu {
 namespace {
 
 template <class T>
-using Longer = std::conditional_t<sizeof(T) == 4, uint64_t, unsigned __int128>;
+using Longer = std::conditional_t<sizeof(T) == 4, uint64_t, Unsigned128>;
 
 template <class T>
 struct Result {

@@ -63,11 +63,11 @@ struct Double<int32_t> {
 };
 template <>
 struct Double<uint64_t> {
-  using type = unsigned __int128;
+  using type = Unsigned128;
 };
 template <>
 struct Double<int64_t> {
-  using type = __int128;
+  using type = Signed128;
 };
 
 struct MultiplyWide {

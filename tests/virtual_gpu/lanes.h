@@ -7,6 +7,9 @@
 
 namespace virtual_gpu {
 
+__extension__ using Signed128 = __int128;
+__extension__ using Unsigned128 = unsigned __int128;
+
 /// `lane` of the operands is read and written by itself alone, so that results may lie where operands lay.
 #define VIRTUAL_GPU_LANES _Pragma("GCC ivdep") for (int lane = 0; lane < kLanes; ++lane)
 

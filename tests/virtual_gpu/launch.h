@@ -55,8 +55,6 @@ struct Launch {
   Dim3 block;
   uint64_t dynamic_shared_bytes = 0;
   std::vector<std::vector<std::byte>> arguments;  ///< by parameter
-  KernelResources resources;
-  uint64_t opted_dynamic_shared_bytes = 0;  ///< what cudaFuncSetAttribute allowed the kernel, 0 without
 };
 
 /// What the virtual GPU counts of a launch; exact, and the same on any machine.
