@@ -85,7 +85,7 @@ bool is_pinned(const Runtime& runtime, const char* argument, const void* pointer
 /// Throws Fault where pinned memory was freed since the copy was asked for.
 void require_pinned_still(const Runtime& runtime, const HostRange& range) {
   if (runtime.host.place_of(range) == HostMemory::Place::kFreed) {
-    throw Fault(Fault::Kind::kHostMemory, fmt::format("{} was freed before the copy of {} bytes had been done",
+    throw Fault(Fault::Kind::kHostMemory, fmt::format("{} before the copy of {} bytes had been done",
                                                       runtime.host.describe(range.begin), range.bytes));
   }
 }

@@ -18,6 +18,7 @@ class Fault : public std::runtime_error {
     kDivergence,         ///< a barrier or a shuffle that not all of its threads reach
     kResources,          ///< too many threads, registers, blocks, or too much shared memory
     kHostMemory,         ///< the host's memory used while a copy may still use it, or freed; a GPU says nothing
+    kUndefined,          ///< a result that PTX leaves undefined, such as that of a division by zero
     kUnsupported,        ///< an instruction or a call that the virtual GPU does not know
   };
 

@@ -25,15 +25,20 @@ class Module {
   const Kernel& kernel(const std::string& mangled_name);
   /// The bytes of each of its parameters, in their order.
   const std::vector<uint32_t>& parameter_bytes(const std::string& mangled_name);
+  /// The mangled names of all its kernels.
+  [[nodiscard]] std::vector<std::string> names() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
+/// A name as C++ writes it; one that is not mangled stays.
+std::string demangled(const std::string& mangled_name);
+
 /// Kernels' resources by ptxas, from the machine code that lies beside the PTX, where it does.
 struct KernelResources {
-  int registers = 0;
+  int registers = 0;  ///< of a thread; 0 where they are not known
   uint64_t static_shared_bytes = 0;
   int max_threads = 1024;  ///< __launch_bounds__
 };

@@ -115,8 +115,7 @@ cudaFuncAttributes attributes_of(const RegisteredKernel& kernel, const Propertie
 
 int resident_blocks(const RegisteredKernel& kernel, const Properties& gpu, int threads, size_t dynamic_shared_bytes) {
   const cudaOccDeviceProp device(device_properties_of(gpu));
-  cudaOccFuncAttributes attributes(attributes_of(kernel, gpu));
-  attributes.maxThreadsPerBlock = kernel.resources.max_threads;
+  const cudaOccFuncAttributes attributes(attributes_of(kernel, gpu));
   const cudaOccDeviceState state;
   cudaOccResult result{};
   const cudaOccError error =
