@@ -1,0 +1,132 @@
+#include "virtual_gpu/block.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace virtual_gpu {
+
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+
+uint64_t value_of(Special special, const Launch& launch, Dim3 block, Dim3 thread, uint32_t number) {
+  switch (special) {
+    case Special::kTidX: return thread.x;
+    case Special::kTidY: return thread.y;
+    case Special::kTidZ: return thread.z;
+    case Special::kNtidX: return launch.block.x;
+    case Special::kNtidY: return launch.block.y;
+    case Special::kNtidZ: return launch.block.z;
+    case Special::kCtaidX: return block.x;
+    case Special::kCtaidY: return block.y;
+    case Special::kCtaidZ: return block.z;
+    case Special::kNctaidX: return launch.grid.x;
+    case Special::kNctaidY: return launch.grid.y;
+    case Special::kNctaidZ: return launch.grid.z;
+    case Special::kLane: return number % kLanes;
+    case Special::kWarp: return number / kLanes;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Block::Block(const LaunchContext& context)
+    : context_(context), threads_(context.launch->block.x * context.launch->block.y * context.launch->block.z) {
+  const Module::Kernel& k = kernel();
+  warps_.resize((threads_ + kLanes - 1) / kLanes);
+  registers_.reset(new std::byte[k.constants.size() + warps_.size() * k.register_bytes + kAlignment]);
+  const uint64_t begin = reinterpret_cast<uint64_t>(registers_.get());
+  constants_ = registers_.get() + (kAlignment - begin % kAlignment) % kAlignment;
+  std::memcpy(constants_, k.constants.data(), k.constants.size());
+  shared_.resize(k.static_shared_bytes + context.launch->dynamic_shared_bytes);
+  shared_written_.resize(shared_.size());
+  local_.resize(threads_ * k.local_bytes);
+}
+
+Dim3 Block::thread_index(uint32_t thread) const {
+  const Dim3 size = context_.launch->block;
+  return {thread % size.x, thread / size.x % size.y, thread / size.x / size.y};
+}
+
+void Block::start(uint64_t number) {
+  const Launch& launch = *context_.launch;
+  const Module::Kernel& k = kernel();
+  index_.x = static_cast<uint32_t>(number % launch.grid.x);
+  index_.y = static_cast<uint32_t>(number / launch.grid.x % launch.grid.y);
+  index_.z = static_cast<uint32_t>(number / launch.grid.x / launch.grid.y);
+  std::fill(shared_.begin(), shared_.end(), std::byte{0xff});
+  std::fill(shared_written_.begin(), shared_written_.end(), uint8_t{0});
+  for (size_t w = 0; w < warps_.size(); ++w) {
+    std::byte* const registers = constants_ + k.constants.size() + w * k.register_bytes;
+    const uint32_t first = static_cast<uint32_t>(w) * kLanes;
+    warps_[w].start(*this, registers, first, threads_);
+    for (const auto& [special, operand] : k.specials) {
+      Alias<uint32_t>* const to = warps_[w].out<uint32_t>(operand);
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        const uint32_t thread = first + lane;
+        to[lane] = static_cast<uint32_t>(value_of(special, launch, index_, thread_index(thread), thread));
+      }
+    }
+  }
+}
+
+void Block::run(uint64_t number) {
+  start(number);
+  while (true) {
+    bool waits = false;
+    for (Warp& warp : warps_) {
+      if (warp.state() != Warp::State::kDone) {
+        waits |= warp.advance() == Warp::State::kAtBarrier;
+      }
+    }
+    if (!waits) {
+      return;
+    }
+    meet_at_barrier();
+  }
+}
+
+void Block::meet_at_barrier() {
+  const Warp* first = nullptr;
+  for (Warp& warp : warps_) {
+    if (warp.state() != Warp::State::kAtBarrier) {
+      continue;
+    }
+    if (first == nullptr) {
+      first = &warp;
+    } else if (warp.barrier() != first->barrier()) {
+      const Source& other = kernel().sources[first->barrier()];
+      warp.fault(Fault::Kind::kDivergence, kernel().code[warp.barrier()], 0,
+                 fmt::format("its warp waits here, and warp {} at the barrier of line {}",
+                             first->first_thread() / kLanes, other.line));
+    }
+  }
+  for (Warp& warp : warps_) {
+    if (warp.state() == Warp::State::kAtBarrier) {
+      warp.release();
+    }
+  }
+}
+
+const Region& Block::find(uint64_t address, uint32_t index) {
+  Region& region = regions_[index % regions_.size()];
+  if (address >= region.begin && address < region.end) {
+    return region;
+  }
+  if (const Allocation* const allocation = context_.memory->find(address); allocation != nullptr) {
+    region = {allocation->begin, allocation->end(), allocation->data, allocation->written.data()};
+    return region;
+  }
+  ModuleGlobals& globals = *kernel().globals;
+  if (address >= kGlobalsBegin && address < kGlobalsBegin + globals.bytes.size()) {
+    region = {kGlobalsBegin, kGlobalsBegin + globals.bytes.size(), globals.bytes.data(), nullptr};
+    return region;
+  }
+  region = {};
+  return region;
+}
+
+}  // namespace virtual_gpu

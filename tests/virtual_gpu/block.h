@@ -1,0 +1,71 @@
+#pragma once
+
+#include "virtual_gpu/launch.h"
+#include "virtual_gpu/warp.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace virtual_gpu {
+
+/// What all blocks of a launch share.
+struct LaunchContext {
+  const Launch* launch = nullptr;
+  const Module::Kernel* kernel = nullptr;
+  Memory* memory = nullptr;
+  std::vector<std::byte> parameters;
+};
+
+/// Memory that an access found, and where the host reads it.
+struct Region {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  std::byte* data = nullptr;
+  uint8_t* written = nullptr;  ///< nullptr: all of it counts as written
+};
+
+/// One block at a time of a launch, with its warps, its shared memory and its counts. A thread of the host has one.
+class Block {
+ public:
+  explicit Block(const LaunchContext& context);
+
+  /// Runs the block of this number to its end.
+  void run(uint64_t number);
+
+  [[nodiscard]] const LaunchContext& context() const { return context_; }
+  [[nodiscard]] const Module::Kernel& kernel() const { return *context_.kernel; }
+  [[nodiscard]] const std::byte* constants() const { return constants_; }
+  [[nodiscard]] Dim3 index() const { return index_; }
+  [[nodiscard]] Dim3 thread_index(uint32_t thread) const;
+  /// The region of global memory that holds the address, or one of no bytes. `index` is the instruction's, which mostly
+  /// meets the same region again.
+  const Region& find(uint64_t address, uint32_t index);
+
+  [[nodiscard]] std::byte* shared() { return shared_.data(); }
+  [[nodiscard]] uint8_t* shared_written() { return shared_written_.data(); }
+  [[nodiscard]] uint64_t shared_bytes() const { return shared_.size(); }
+  [[nodiscard]] std::byte* local(uint32_t thread) { return local_.data() + thread * kernel().local_bytes; }
+
+  Counters counters;
+
+ private:
+  void start(uint64_t number);
+  void meet_at_barrier();
+
+  const LaunchContext& context_;
+  uint32_t threads_;
+  std::vector<Warp> warps_;
+  std::unique_ptr<std::byte[]> registers_;
+  std::byte* constants_ = nullptr;
+  std::vector<std::byte> shared_;
+  std::vector<uint8_t> shared_written_;
+  std::vector<std::byte> local_;
+  Dim3 index_;
+  std::array<Region, 64> regions_;
+};
+
+}  // namespace virtual_gpu

@@ -1,0 +1,226 @@
+#include "virtual_gpu/device.h"
+
+#include "virtual_gpu/runtime.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace virtual_gpu {
+namespace {
+
+constexpr int kExitAfterFault = 86;  // whatever the program made of the errors
+
+std::atomic<Runtime*> used = nullptr;
+
+std::string from_environment(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : otherwise;
+}
+
+/// A number from the environment; ends the program where it is none.
+template <class T>
+T number_from_environment(const char* name, const char* otherwise) {
+  const std::string text = from_environment(name, otherwise);
+  std::istringstream in(text);
+  T value{};
+  if (!(in >> value) || !in.eof() || value < T{}) {
+    std::fprintf(stderr, "virtual GPU: %s: expected a number, got '%s'\n", name, text.c_str());
+    std::_Exit(2);
+  }
+  return value;
+}
+
+Properties chosen_properties() {
+  try {
+    Properties result = properties_of(from_environment("NORMA_VIRTUAL_GPU", "h200"));
+    const auto gib = number_from_environment<double>("NORMA_VIRTUAL_GPU_MEMORY", "0");
+    if (gib > 0) {
+      result.memory_bytes = static_cast<uint64_t>(gib * static_cast<double>(1 << 30));
+    }
+    return result;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "virtual GPU: %s\n", error.what());
+    std::_Exit(2);
+  }
+}
+
+cudaError_t error_of(Fault::Kind kind) {
+  switch (kind) {
+    case Fault::Kind::kIllegalAddress: return cudaErrorIllegalAddress;
+    case Fault::Kind::kMisalignedAddress: return cudaErrorMisalignedAddress;
+    case Fault::Kind::kResources: return cudaErrorLaunchOutOfResources;
+    case Fault::Kind::kUnsupported: return cudaErrorIllegalInstruction;
+    case Fault::Kind::kUninitialised:
+    case Fault::Kind::kUndefined:
+    case Fault::Kind::kRace:
+    case Fault::Kind::kDivergence:
+    case Fault::Kind::kHostMemory: return cudaErrorLaunchFailure;
+  }
+  return cudaErrorUnknown;
+}
+
+void write_counts(const std::string& path) {
+  nlohmann::json kernels = nlohmann::json::array();
+  for (const KernelCount& count : counts()) {
+    const Counters& c = count.counters;
+    kernels.push_back({{"kernel", count.kernel},
+                       {"launches", c.launches},
+                       {"warp_instructions", c.warp_instructions},
+                       {"global_load_bytes", c.global_load_bytes},
+                       {"global_store_bytes", c.global_store_bytes},
+                       {"global_load_requests", c.global_load_requests},
+                       {"global_store_requests", c.global_store_requests},
+                       {"global_load_sectors", c.global_load_sectors},
+                       {"global_store_sectors", c.global_store_sectors},
+                       {"shared_requests", c.shared_requests},
+                       {"shared_wavefronts", c.shared_wavefronts},
+                       {"local_bytes", c.local_bytes}});
+  }
+  std::ofstream(path) << nlohmann::json{{"gpu", device_properties().name}, {"kernels", kernels}}.dump(1) << '\n';
+}
+
+/// Work that nobody waited for is done at the end, and the program fails if there was a fault that it swallowed.
+__attribute__((destructor)) void finish_at_exit() {
+  Runtime* runtime = Runtime::get_if_used();
+  if (runtime == nullptr) {
+    return;
+  }
+  runtime->streams.finish_all();
+  const std::string path = from_environment("NORMA_VIRTUAL_GPU_COUNTS", "");
+  if (!path.empty()) {
+    write_counts(path);
+  }
+  if (!runtime->fault().empty()) {
+    std::fflush(nullptr);
+    _exit(kExitAfterFault);
+  }
+}
+
+}  // namespace
+
+Runtime::Runtime()
+    : properties(chosen_properties()),
+      memory(properties.memory_bytes),
+      streams(number_from_environment<uint64_t>("NORMA_VIRTUAL_GPU_SEED", "1"),
+              [this](const std::string& what, const std::exception& error) { fail(what, error); }),
+      seed_(number_from_environment<uint64_t>("NORMA_VIRTUAL_GPU_SEED", "1")) {}
+
+Runtime& Runtime::get() {
+  static auto* const instance = [] {
+    auto* made = new Runtime;
+    used = made;
+    return made;
+  }();
+  return *instance;
+}
+
+Runtime* Runtime::get_if_used() {
+  return used;
+}
+
+void Runtime::fail(const std::string& what, const std::exception& error) {
+  if (error_ != cudaSuccess) {
+    return;
+  }
+  const auto* fault = dynamic_cast<const Fault*>(&error);
+  error_ = fault != nullptr ? error_of(fault->kind()) : cudaErrorUnknown;
+  fault_ = fmt::format("{}: {}", what, error.what());
+  std::fprintf(stderr, "virtual GPU: fault: %s (NORMA_VIRTUAL_GPU_SEED=%llu)\n", fault_.c_str(),
+               static_cast<unsigned long long>(seed_));
+}
+
+void Runtime::forgive() {
+  error_ = cudaSuccess;
+  fault_.clear();
+  last_error() = cudaSuccess;
+  streams.resume();
+}
+
+Stream& Runtime::stream_of(cudaStream_t handle) {
+  if (handle == nullptr || handle == cudaStreamLegacy) {
+    return streams.default_stream();
+  }
+  if (handle == cudaStreamPerThread) {
+    Stream*& stream = per_thread_[std::this_thread::get_id()];
+    if (stream == nullptr) {
+      stream = streams.create(/*blocking=*/true);
+    }
+    return *stream;
+  }
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  if (!streams.is_stream(stream)) {
+    throw Refused(cudaErrorInvalidResourceHandle, "expected a stream, got one that was destroyed, or another handle");
+  }
+  return *stream;
+}
+
+Stream& Runtime::stream_for_work(cudaStream_t handle) {
+  Stream& stream = stream_of(handle);
+  if (&stream == &streams.default_stream() && streams.captures_blocking()) {
+    streams.break_captures();
+    throw Refused(cudaErrorStreamCaptureImplicit,
+                  "work for the default stream, which a stream that is captured waits for");
+  }
+  if (stream.capture != nullptr && stream.capture->broken) {
+    throw Refused(cudaErrorStreamCaptureInvalidated, "work for a stream whose capture a forbidden call has ended");
+  }
+  return stream;
+}
+
+void Runtime::forbid_in_capture(const char* call) {
+  if (streams.captures()) {
+    streams.break_captures();
+    throw Refused(cudaErrorStreamCaptureUnsupported, std::string(call) + " while a stream is captured");
+  }
+}
+
+cudaError_t explained(const char* call, const Refused& refused) {
+  if (*refused.what() != '\0') {
+    std::fprintf(stderr, "virtual GPU: %s: %s\n", call, refused.what());
+  }
+  return refused.error();
+}
+
+cudaError_t& last_error() {
+  thread_local cudaError_t error = cudaSuccess;
+  return error;
+}
+
+Memory& device_memory() {
+  return Runtime::get().memory;
+}
+
+const Properties& device_properties() {
+  return Runtime::get().properties;
+}
+
+void enqueue(void* stream, std::string what, std::function<void()> work) {
+  Runtime& runtime = Runtime::get();
+  const std::lock_guard lock(runtime.mutex);
+  Stream& found = runtime.stream_for_work(static_cast<cudaStream_t>(stream));
+  const Action action = [work = std::move(work)] {
+    work();
+    return 1e-5;
+  };
+  runtime.streams.put(found, virtual_gpu::later(std::move(what), action));
+}
+
+std::vector<KernelCount> counts() {
+  Runtime& runtime = Runtime::get();
+  const std::lock_guard lock(runtime.mutex);
+  runtime.streams.finish_all();
+  std::vector<KernelCount> result;
+  for (const auto& [kernel, counters] : runtime.counters) {
+    result.push_back({kernel, counters});
+  }
+  return result;
+}
+
+}  // namespace virtual_gpu

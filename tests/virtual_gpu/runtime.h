@@ -1,0 +1,104 @@
+#pragma once
+
+#include "virtual_gpu/fault.h"
+#include "virtual_gpu/host_memory.h"
+#include "virtual_gpu/launch.h"
+#include "virtual_gpu/memory.h"
+#include "virtual_gpu/properties.h"
+#include "virtual_gpu/streams.h"
+
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+// The state behind CUDA's functions.
+
+namespace virtual_gpu {
+
+class Runtime {
+ public:
+  /// The runtime of this process, made at the first use and never destroyed.
+  static Runtime& get();
+  /// nullptr before the first use.
+  static Runtime* get_if_used();
+
+  std::recursive_mutex mutex;  ///< held by each call
+  const Properties properties;
+  Memory memory;
+  HostMemory host;
+  Streams streams;
+  std::set<Event*> events;
+  std::set<Graph*> graphs;  ///< cudaGraph_t and cudaGraphExec_t
+  std::map<std::string, Counters> counters;
+
+  /// What every call returns since a fault; cudaSuccess before.
+  [[nodiscard]] cudaError_t error() const { return error_; }
+  /// Prints the fault, and makes its error the answer to every call from here on.
+  void fail(const std::string& what, const std::exception& error);
+  /// Forgets the fault; for tests of faults.
+  void forgive();
+  /// The text of the fault, or "".
+  [[nodiscard]] const std::string& fault() const { return fault_; }
+
+  /// The stream behind a handle. Throws Refused where there is none.
+  Stream& stream_of(cudaStream_t handle);
+  /// The same to put work into: Refused also where a capture forbids it.
+  Stream& stream_for_work(cudaStream_t handle);
+  /// Throws Refused, and ends the capture, while a stream is captured.
+  void forbid_in_capture(const char* call);
+
+ private:
+  Runtime();
+
+  uint64_t seed_;
+  cudaError_t error_ = cudaSuccess;
+  std::string fault_;
+  std::map<std::thread::id, Stream*> per_thread_;  ///< cudaStreamPerThread of each thread
+};
+
+/// What a call throws to return an error that later calls do not: it did nothing.
+class Refused : public std::runtime_error {
+ public:
+  /// @param why  printed, as CUDA's own errors say little; "" for an error that programs ask for
+  Refused(cudaError_t error, const std::string& why) : std::runtime_error(why), error_(error) {}
+  [[nodiscard]] cudaError_t error() const { return error_; }
+
+ private:
+  cudaError_t error_;
+};
+/// Prints why, and gives the error.
+cudaError_t explained(const char* call, const Refused& refused);
+
+/// The error of this thread's latest call that failed.
+cudaError_t& last_error();
+
+/// The body of one of CUDA's functions: one thread at a time, a fault before this call answers it, and a Fault that it
+/// throws is the device's from here on.
+template <class F>
+cudaError_t call(const char* name, F&& body) {
+  Runtime& runtime = Runtime::get();
+  const std::lock_guard lock(runtime.mutex);
+  cudaError_t result = runtime.error();
+  if (result == cudaSuccess) {
+    try {
+      result = body(runtime);
+    } catch (const Refused& refused) {
+      result = explained(name, refused);
+    } catch (const std::exception& error) {
+      runtime.fail(name, error);
+    }
+    if (runtime.error() != cudaSuccess) {
+      result = runtime.error();
+    }
+  }
+  if (result != cudaSuccess) {
+    last_error() = result;
+  }
+  return result;
+}
+
+}  // namespace virtual_gpu

@@ -1,0 +1,124 @@
+#include "virtual_gpu/warp.h"
+
+#include "virtual_gpu/block.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace virtual_gpu {
+
+void Warp::start(Block& block, std::byte* registers, uint32_t first_thread, uint32_t threads) {
+  block_ = &block;
+  bases_[0] = registers;
+  bases_[1] = const_cast<std::byte*>(block.constants());  // read only, as all of in()
+  first_thread_ = first_thread;
+  const uint32_t count = std::min<uint32_t>(kLanes, threads - first_thread);
+  live_ = count == kLanes ? kAllLanes : (1U << count) - 1;
+  current_ = {0, live_};
+  waiting_.clear();
+  limit_ = kAllLanes;
+  carry = 0;
+  state_ = State::kReady;
+}
+
+Warp::State Warp::advance() {
+  const Instruction* const code = block_->kernel().code.data();
+  uint64_t executed = 0;
+  while (state_ == State::kReady) {
+    if (current_.pc >= limit_) {
+      join();
+    }
+    const Instruction& i = code[current_.pc];
+    ++executed;
+    uint32_t mask = current_.mask;
+    if (i.guard != kNoOperand) {
+      const uint32_t holds = predicate(i.guard);
+      mask &= i.guard_negated ? ~holds : holds;
+    }
+    switch (i.flow) {
+      case Flow::kNext:
+        if (mask != 0) {
+          i.run(*this, i, mask == live_ && i.registers_only ? kAllLanes : mask);
+        }
+        ++current_.pc;
+        break;
+      case Flow::kBranch: branch(i, mask); break;
+      case Flow::kExit:
+        live_ &= ~mask;
+        current_.mask &= ~mask;
+        ++current_.pc;
+        if (current_.mask == 0) {
+          if (waiting_.empty()) {
+            state_ = State::kDone;
+          } else {
+            current_ = waiting_.back();
+            waiting_.pop_back();
+            limit_ = waiting_.empty() ? kAllLanes : waiting_.back().pc;
+          }
+        }
+        break;
+      case Flow::kBarrier:
+        if (mask != live_) {
+          fault(Fault::Kind::kDivergence, i, std::countr_zero(live_ & ~mask),
+                fmt::format("the lanes {:#010x} of its warp are at the barrier, and the lanes {:#010x} are not", mask,
+                            live_ & ~mask));
+        }
+        state_ = State::kAtBarrier;
+        break;
+    }
+  }
+  block_->counters.warp_instructions += executed;
+  return state_;
+}
+
+void Warp::release() {
+  ++current_.pc;
+  state_ = State::kReady;
+}
+
+void Warp::branch(const Instruction& i, uint32_t taken) {
+  const uint32_t target = static_cast<uint32_t>(i.immediate);
+  if (taken == current_.mask) {
+    current_.pc = target;
+    return;
+  }
+  ++current_.pc;
+  if (taken == 0) {
+    return;
+  }
+  current_.mask &= ~taken;
+  waiting_.push_back({target, taken});
+  std::sort(waiting_.begin(), waiting_.end(), [](const LaneGroup& a, const LaneGroup& b) { return a.pc > b.pc; });
+  limit_ = waiting_.back().pc;
+}
+
+void Warp::join() {
+  // The current lanes stand at the lowest waiting ones, or behind them.
+  if (current_.pc > limit_) {
+    waiting_.push_back(current_);
+    std::sort(waiting_.begin(), waiting_.end(), [](const LaneGroup& a, const LaneGroup& b) { return a.pc > b.pc; });
+    current_ = waiting_.back();
+    waiting_.pop_back();
+  }
+  while (!waiting_.empty() && waiting_.back().pc == current_.pc) {
+    current_.mask |= waiting_.back().mask;
+    waiting_.pop_back();
+  }
+  limit_ = waiting_.empty() ? kAllLanes : waiting_.back().pc;
+}
+
+void Warp::fault(Fault::Kind kind, const Instruction& instruction, int lane, const std::string& what) const {
+  const Module::Kernel& kernel = block_->kernel();
+  const Source& source = kernel.sources[instruction.index];
+  std::string place = kernel.name;
+  if (const auto file = kernel.files->find(source.file); source.line != 0 && file != kernel.files->end()) {
+    place += fmt::format(", {}:{}", file->second, source.line);
+  }
+  const Dim3 block = block_->index();
+  const Dim3 thread = block_->thread_index(first_thread_ + static_cast<uint32_t>(lane));
+  throw Fault(kind, fmt::format("{}: block ({}, {}, {}), thread ({}, {}, {}), {}: {}", place, block.x, block.y, block.z,
+                                thread.x, thread.y, thread.z, source.text, what));
+}
+
+}  // namespace virtual_gpu
