@@ -125,7 +125,7 @@ Allocator& allocator_of_device(int) {
 
 std::atomic<int64_t> waits;
 
-void copy(void* to, const void* from, size_t bytes) {
+void copy_to_host(void* to, const void* from, size_t bytes) {
   ++waits;
   copy_host_memory(to, from, bytes);
 }
@@ -151,7 +151,7 @@ Access::~Access() {
 
 namespace norma {
 constinit const DeviceFunctions emulated_functions{.allocator = emulated::allocator_of_device,
-                                                   .from_host = emulated::copy,
-                                                   .to_host = emulated::copy,
+                                                   .from_host = copy_host_memory,
+                                                   .to_host = emulated::copy_to_host,
                                                    .synchronize = emulated::synchronize};
 }

@@ -151,7 +151,7 @@ struct InputGradient {
 ///   fixed:     dx = rstd * g
 class InputGradients {
  public:
-  NORMA_FORMULA explicit InputGradients(const NormProblem& problem)
+  constexpr explicit InputGradients(const NormProblem& problem)
       : by_freedom_(1 / static_cast<double>(problem.shape.set_size() - problem.correction)),
         by_count_(problem.centring == Centring::mean ? 1 / static_cast<double>(problem.shape.set_size()) : 0) {}
 

@@ -32,16 +32,53 @@ int64_t launches_of_batch_norm(const BatchNormCase& c, MemoryFormat format, DTyp
   if (c.with_residual) {
     inputs.push_back(residual);
   }
-  const int64_t before = emulated::launches();
+  const int64_t before = emulated::launch_counts().launches;
   const Tensor y = batch_norm(x, running_mean, running_var, weight, bias, {.num_batches_tracked = batches},
                               {c.activation, residual});
   grad({y}, inputs, {dy});
-  const int64_t launches = emulated::launches() - before;
+  const int64_t launches = emulated::launch_counts().launches - before;
   CHECK(batches.item<int64_t>() == 1);
   return launches;
 }
 
+/// Threads of the kernels of a norm's backward pass over the channels, in `format`.
+int64_t threads_of_backward(MemoryFormat format, int64_t channels, bool with_weights) {
+  const Tensor x = copy_of(randn({64, channels, 4, 8}), format).set_requires_grad();
+  const Tensor weight = randn({channels}).set_requires_grad();
+  const Tensor bias = randn({channels}).set_requires_grad();
+  const Tensor y = layer_norm_2d(x, weight, bias);
+  const Tensor dy = copy_of(randn(x.sizes()), format);
+  const int64_t before = emulated::launch_counts().threads;
+  grad({y}, with_weights ? Tensors{x, weight, bias} : Tensors{x}, {dy});
+  return emulated::launch_counts().threads - before;
+}
+
 }  // namespace
+
+TEST_CASE("cuda norms: as many threads as a warp has add up the parts of a weight's gradient") {
+  const DefaultDeviceGuard guard(kCudaEmulated);
+  constexpr int64_t kChannels = 96;
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    CAPTURE(to_string(format));
+    const int64_t more = threads_of_backward(format, kChannels, true) - threads_of_backward(format, kChannels, false);
+    CHECK(more == 2 * kChannels * 32);
+  }
+}
+
+TEST_CASE("cuda norms: a GPU that runs fewer blocks of a kernel at a time gets fewer") {
+  const DefaultDeviceGuard guard(kCudaEmulated);
+  const emulated::LaunchChecks before = emulated::launch_checks();
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    CAPTURE(to_string(format));
+    const int64_t many = threads_of_backward(format, 96, false);
+    emulated::LaunchChecks few = before;
+    few.resident_blocks = 1;
+    emulated::set_launch_checks(few);
+    const int64_t less = threads_of_backward(format, 96, false);
+    emulated::set_launch_checks(before);
+    CHECK(less < many);
+  }
+}
 
 TEST_CASE("batch_norm: cuda launches at most five kernels for a step of training") {
   const DefaultDeviceGuard guard(kCudaEmulated);
