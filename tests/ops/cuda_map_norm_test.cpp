@@ -25,12 +25,11 @@ Tensors results(const MapNormCase& norm, const Sizes& sizes, Activation activati
   });
   Tensors inputs{operand(values, dtype, in_float64, format, device).set_requires_grad()};
   const DType of_parameters = dtype == DType::float64 ? DType::float64 : DType::float32;
-  for (int64_t i = 0; i < norm.parameters; ++i) {
-    inputs.push_back(operand(random_tensor({sizes[1]}, 2 + static_cast<uint64_t>(i)), of_parameters, in_float64,
-                             MemoryFormat::contiguous, device)
-                         .set_requires_grad());
+  for (const Tensor& parameter : map_norm_parameters(norm, sizes[1])) {
+    inputs.push_back(
+        operand(parameter, of_parameters, in_float64, MemoryFormat::contiguous, device).set_requires_grad());
   }
-  const Tensor y = norm.run(inputs, activation);
+  const Tensor y = norm.run(inputs, {.activation = activation});
   Tensors all{y};
   for (const Tensor& gradient :
        grad({y}, inputs, {operand(random_tensor(sizes, 9), dtype, in_float64, format, device)})) {
