@@ -171,7 +171,8 @@ TEST_CASE("norms: gradients of sets that fill many tiles and blocks against the 
 }
 
 TEST_CASE("norm_act: values and gradients against the definition, activations × residuals") {
-  for (const Sizes& sizes : {Sizes{3, 6, 5, 7}, Sizes{2, 33, 1, 3}, Sizes{2, 3, 20, 17}}) {
+  // Maps and rows whose bits fill bytes, and others.
+  for (const Sizes& sizes : {Sizes{3, 6, 5, 7}, Sizes{2, 33, 1, 3}, Sizes{2, 3, 20, 17}, Sizes{3, 16, 6, 4}}) {
     for (const SpecCase& c : image_norms(sizes)) {
       for (const DType dtype : {DType::float64, DType::float32}) {
         for (const Activation activation : kActivations) {

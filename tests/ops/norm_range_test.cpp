@@ -1,10 +1,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "norm_table.h"
-#include "ops/map_norm/evo_norm.h"
-#include "ops/map_norm/filter_response_norm.h"
-#include "ops/map_norm/global_response_norm.h"
-#include "ops/map_norm/local_response_norm.h"
+#include "ops/map_norm/norms.h"
 
 #include <algorithm>
 #include <limits>

@@ -83,6 +83,24 @@ TEST_CASE("stable: the first element of a set is an outlier") {
   }
 }
 
+TEST_CASE("statistics: every kind, at a mean that is large against the deviation") {
+  for (const SpecCase& walk : norm_walks()) {
+    for (const Statistics statistics : all_statistics()) {
+      CAPTURE(walk.name);
+      CAPTURE(to_string(statistics));
+      const double offset = statistics == Statistics::sum_of_squares ? 1 : 1e4;
+      const Tensor x = add(random_tensor(walk.sizes, 1, DType::float32), offset);
+      const NormSpec spec{.reduce = walk.spec.reduce, .statistics = statistics};
+      const NormStatistics expected = norm_statistics(to(x, DType::float64), {.reduce = walk.spec.reduce});
+      const NormStatistics got = norm_statistics(x, spec);
+      const bool exact = statistics == Statistics::stable || statistics == Statistics::compensated;
+      const double rounded_mean = NormSets(x.sizes(), spec).set_size() < 500 ? 5e-3 : 5e-2;
+      CHECK(max_difference(got.mean, expected.mean) <= (exact ? 5e-4 : rounded_mean));
+      CHECK(max_difference(got.var, expected.var) <= (exact ? 1e-5 : 1e-2));
+    }
+  }
+}
+
 TEST_CASE("sum_of_squares: exact near 0, cancels far from it") {
   for (const SpecCase& walk : norm_walks()) {
     NormSpec spec = walk.spec;

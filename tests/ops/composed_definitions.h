@@ -87,7 +87,7 @@ MeanAndVariance moments(const ComposedInputs& in, Set&& set) {
 }
 
 /// Whether values on both sides of an edge have been seen, and none so near to it that rounding could move it over.
-struct Edge {
+struct BranchEdge {
   bool below = false;
   bool above = false;
   double nearest = INFINITY;
@@ -141,7 +141,7 @@ inline NormValues local_response_definition(const ComposedInputs& in, int64_t wi
 /// channel (where it is L, unless L is given).
 inline NormValues evonorm_b0_definition(const ComposedInputs& in, const std::vector<double>& v, double eps,
                                         const std::vector<double>& running_var, bool training, double momentum,
-                                        Edge& edge) {
+                                        BranchEdge& edge) {
   NormValues out = zeros_for(in);
   out["dv"] = std::vector<double>(in.channels);
   std::vector<double>& dx = out["dx"];
@@ -238,7 +238,8 @@ inline NormValues evonorm_s0_definition(const ComposedInputs& in, const std::vec
 
 /// FRN: with s = 1 / sqrt(mean of x² over the map + eps), z = x s weight + bias and y = max(z, tau). Where z > tau
 /// dz = dy, elsewhere dtau has it; dx = dz weight s - s³ x (sum of dz weight x) / n. Empty `tau`: nothing is cut off.
-inline NormValues frn_definition(const ComposedInputs& given, const std::vector<double>& tau, double eps, Edge& edge) {
+inline NormValues frn_definition(const ComposedInputs& given, const std::vector<double>& tau, double eps,
+                                 BranchEdge& edge) {
   NormValues out = zeros_for(given);
   std::vector<double>& y = out["y"];
   std::vector<double>& dx = out["dx"];
