@@ -109,6 +109,7 @@ bool Decoder::read_control(const Opcode& opcode, const std::vector<std::string_v
       throw unsupported(opcode.text);
     }
     instruction.flow = Flow::kBarrier;
+    instruction.meets = true;
   } else if (opcode.name == "membar" || opcode.name == "fence" || opcode.name == "nanosleep") {
     instruction.run = nothing;
   } else if (opcode.text == "call.uni" || opcode.text == "call") {
@@ -210,6 +211,7 @@ void Decoder::use(const Choice& choice, const std::vector<std::string_view>& ope
   instruction.run = choice.run;
   instruction.outputs = static_cast<uint8_t>(choice.outputs);
   instruction.registers_only = choice.registers_only;
+  instruction.meets = choice.meets;
   instruction.operand_count = static_cast<uint8_t>(choice.count);
   instruction.immediate = choice.immediate;
   for (size_t k = 0; k < operands.size(); ++k) {

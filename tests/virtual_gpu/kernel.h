@@ -49,6 +49,7 @@ struct Instruction {
   Flow flow = Flow::kNext;
   bool guard_negated = false;
   bool registers_only = true;  ///< touches registers of its own lane only
+  bool meets = false;          ///< waits for other lanes of its warp: those of its last operand, or all
   uint8_t outputs = 1;         ///< how many of the operands, the first ones, are written
   uint8_t operand_count = 0;
   uint8_t access_bytes = 0;   ///< of memory, by lane

@@ -25,6 +25,7 @@ using Alias = typename AliasOf<T>::type;
 struct LaneGroup {
   uint32_t pc = 0;
   uint32_t mask = 0;
+  uint32_t required = 0;  ///< the lanes that must come to its barrier or shuffle, which it waits for
 };
 
 /// 32 threads of a block with their registers.
@@ -74,12 +75,17 @@ class Warp {
 
  private:
   void branch(const Instruction& instruction, uint32_t taken);
+  void exit(uint32_t mask);
   void join();
+  void next_group();
+  void wait(const LaneGroup& group);
+  bool wait_for_others(const Instruction& instruction);
 
   std::byte* bases_[2] = {nullptr, nullptr};
   Block* block_ = nullptr;
   LaneGroup current_;
-  std::vector<LaneGroup> waiting_;  ///< the lowest last
+  std::vector<LaneGroup> waiting_;  ///< for the current one to come to them; the lowest last
+  std::vector<LaneGroup> parked_;   ///< at a barrier or shuffle, for other lanes to come there
   uint32_t limit_ = kAllLanes;      ///< where the lowest waiting group stands
   uint32_t live_ = 0;
   uint32_t first_thread_ = 0;
