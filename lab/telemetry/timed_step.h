@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/copy_call.h"
+#include "core/op_call.h"
 #include "core/event.h"
 #include "core/op_profile.h"
 #include "core/tape.h"

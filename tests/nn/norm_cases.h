@@ -1,10 +1,10 @@
 #pragma once
 
 #include "composed_definitions.h"
+#include "nn/conv.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
-#include "nn/std_conv.h"
 #include "ops/norm_reference.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"

@@ -1,4 +1,4 @@
-#include "ops/map_norm/dynamic_tanh.h"
+#include "ops/map_norm/norms.h"
 
 #include "error_text.h"
 #include "norm_properties.h"

@@ -1,6 +1,4 @@
-#include "ops/map_norm/filter_response_norm.h"
-#include "ops/map_norm/global_response_norm.h"
-#include "ops/map_norm/local_response_norm.h"
+#include "ops/map_norm/norms.h"
 
 #include "error_text.h"
 #include "float_distance.h"
