@@ -5,15 +5,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace virtual_gpu {
 
 namespace {
-
-struct Addresses {
-  alignas(64) std::array<uint64_t, kLanes> of;
-};
 
 void gather(Warp& warp, const Instruction& i, Operand operand, Addresses& addresses) {
   const uint64_t displacement = i.immediate;
@@ -30,217 +27,147 @@ void gather(Warp& warp, const Instruction& i, Operand operand, Addresses& addres
   }
 }
 
-/// Whether lane k's address is the first one and k steps.
-bool contiguous(const Addresses& addresses, uint64_t step) {
-  uint64_t differences = 0;
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    differences |= addresses.of[lane] ^ (addresses.of[0] + step * lane);
-  }
-  return differences == 0;
-}
-
-std::string bytes_at(const Instruction& i, uint64_t address) {
-  return fmt::format("{} bytes at {:#x}", i.access_bytes, address);
-}
-
-void check_alignment(Warp& warp, const Instruction& i, uint32_t mask, const Addresses& addresses) {
-  for_lanes(mask, [&](int lane) {
-    const uint64_t address = addresses.of[static_cast<size_t>(lane)];
-    if (address % i.access_bytes != 0) {
-      warp.fault(Fault::Kind::kMisalignedAddress, i, lane,
-                 fmt::format("{}: expected a multiple of {}; it is {}", bytes_at(i, address), i.access_bytes,
-                             i.space == Space::kGlobal ? warp.block().context().memory->describe(address)
-                                                       : std::string("not")));
+[[noreturn]] void misaligned(Warp& warp, const Instruction& i, const Addresses& addresses, Space space) {
+  int lane = addresses.first_lane;
+  for_lanes(addresses.mask, [&](int each) {
+    if (addresses.at(lane) % i.access_bytes == 0) {
+      lane = each;
     }
   });
+  const uint64_t address = addresses.at(lane);
+  std::string what =
+      fmt::format("{} bytes at {:#x}, which is not a multiple of {}", i.access_bytes, address, i.access_bytes);
+  if (space == Space::kGlobal) {
+    what += fmt::format(": {}", warp.block().context().memory->describe(address));
+  }
+  warp.fault(Fault::Kind::kMisalignedAddress, i, lane, what);
 }
 
-/// The first byte of `bytes` that was never written, or `bytes`.
+/// A generic address lies in a window, or is one of global memory. All lanes must mean the same memory.
+Space resolve_generic(Warp& warp, const Instruction& i, uint32_t mask, Addresses& addresses) {
+  const auto space_of = [](uint64_t address) {
+    return address >= kGlobalsBegin || address < kSharedWindow ? Space::kGlobal
+           : address < kLocalWindow                            ? Space::kShared
+                                                               : Space::kLocal;
+  };
+  const Space space = space_of(addresses.at(std::countr_zero(mask)));
+  for_lanes(mask, [&](int lane) {
+    uint64_t& address = addresses.of[static_cast<size_t>(lane)];
+    if (space_of(address) != space) {
+      warp.fault(Fault::Kind::kUnsupported, i, lane, "generic addresses of different memories in one warp");
+    }
+    address -= space == Space::kShared ? kSharedWindow : space == Space::kLocal ? kLocalWindow : 0;
+  });
+  return space;
+}
+
+void find_local(Warp& warp, const Instruction& i, const Addresses& addresses, bool store, Access& access) {
+  Block& block = warp.block();
+  const uint64_t bytes = i.access_bytes;
+  for_lanes(addresses.mask, [&](int lane) {
+    const uint64_t offset = addresses.at(lane);
+    if (offset + bytes > block.kernel().local_bytes || offset + bytes < offset) {
+      warp.fault(Fault::Kind::kIllegalAddress, i, lane,
+                 fmt::format("{} bytes at byte {} of {} bytes of local memory", bytes, static_cast<int64_t>(offset),
+                             block.kernel().local_bytes));
+    }
+    const uint32_t thread = warp.first_thread() + static_cast<uint32_t>(lane);
+    access.at[static_cast<size_t>(lane)] = block.local(thread) + offset;
+    uint8_t* const written = block.local_written(thread) + offset;
+    if (store) {
+      std::memset(written, 1, bytes);
+    } else if (!all_written(written, bytes)) {
+      warp.fault(Fault::Kind::kUninitialised, i, lane,
+                 fmt::format("{} bytes at byte {} of local memory, of which byte {} was never written", bytes, offset,
+                             first_unwritten(written, bytes)));
+    }
+  });
+  block.counters.local_bytes += bytes * static_cast<uint64_t>(addresses.lanes);
+}
+
+void find_parameter(Warp& warp, const Instruction& i, const Addresses& addresses, Access& access) {
+  const std::vector<std::byte>& parameters = warp.block().context().parameters;
+  const bool inside = addresses.highest + i.access_bytes <= parameters.size();
+  if (!inside) {
+    const int lane = addresses.first_lane;
+    warp.fault(Fault::Kind::kIllegalAddress, i, lane,
+               fmt::format("{} bytes at byte {} of {} bytes of parameters", i.access_bytes,
+                           static_cast<int64_t>(addresses.at(lane)), parameters.size()));
+  }
+  std::byte* const begin = const_cast<std::byte*>(parameters.data());
+  for_lanes(addresses.mask, [&](int lane) { access.at[static_cast<size_t>(lane)] = begin + addresses.at(lane); });
+}
+
+}  // namespace
+
+void Addresses::examine(uint32_t active, uint64_t bytes) {
+  mask = active;
+  first_lane = std::countr_zero(active);
+  lanes = std::popcount(active);
+  const uint64_t first = at(first_lane);
+  const uint64_t origin = first - bytes * static_cast<uint64_t>(first_lane);
+  uint64_t differ = 0;
+  uint64_t stray = 0;
+  uint64_t all_bits = 0;
+  uint64_t low = first;
+  uint64_t high = first;
+  for (uint64_t lane = 0; lane < kLanes; ++lane) {
+    const uint64_t address = ((active >> lane) & 1U) != 0 ? of[lane] : first;
+    const uint64_t expected = ((active >> lane) & 1U) != 0 ? origin + bytes * lane : first;
+    differ |= address ^ first;
+    stray |= address ^ expected;
+    all_bits |= address;
+    low = address < low ? address : low;
+    high = address > high ? address : high;
+  }
+  const uint32_t run = active >> first_lane;
+  lowest = low;
+  highest = high;
+  misaligned = (all_bits & (bytes - 1)) != 0;
+  equal = differ == 0;
+  consecutive = stray == 0 && (run & (run + 1)) == 0;
+}
+
 uint64_t first_unwritten(const uint8_t* written, uint64_t bytes) {
   const void* const hole = std::memchr(written, 0, bytes);
   return hole == nullptr ? bytes : static_cast<uint64_t>(static_cast<const uint8_t*>(hole) - written);
 }
 
-/// Sectors of 32 bytes that the lanes touch.
-uint64_t count_sectors(const Addresses& addresses, uint32_t mask, uint64_t bytes) {
-  constexpr size_t kSlots = 128;
-  std::array<uint64_t, kSlots> slots;
-  slots.fill(~uint64_t{0});
-  uint64_t count = 0;
-  uint64_t last = ~uint64_t{0};
-  for_lanes(mask, [&](int lane) {
-    const uint64_t address = addresses.of[static_cast<size_t>(lane)];
-    for (uint64_t sector = address / 32; sector <= (address + bytes - 1) / 32; ++sector) {
-      if (sector == last) {
-        continue;
-      }
-      last = sector;
-      size_t slot = sector % kSlots;
-      while (slots[slot] != ~uint64_t{0} && slots[slot] != sector) {
-        slot = (slot + 1) % kSlots;
-      }
-      count += slots[slot] != sector ? 1 : 0;
-      slots[slot] = sector;
-    }
-  });
-  return count;
-}
-
-/// Passes over shared memory that the lanes need. 4 bytes or less a lane: the most different words of one bank. 8 and
-/// 16 bytes: half and quarter warps go one after the other.
-uint64_t count_wavefronts(const Addresses& addresses, uint32_t mask, uint32_t bytes) {
-  const int lanes = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
-  const uint64_t words = bytes <= 4 ? 1 : bytes / 4;
-  uint64_t wavefronts = 0;
-  for (int first = 0; first < kLanes; first += lanes) {
-    const uint32_t part = mask & (lanes == 32 ? kAllLanes : ((1U << lanes) - 1) << first);
-    std::array<std::array<uint64_t, kLanes>, 32> seen;
-    std::array<uint8_t, 32> counts{};
-    uint8_t most = 0;
-    for_lanes(part, [&](int lane) {
-      for (uint64_t k = 0; k < words; ++k) {
-        const uint64_t word = addresses.of[static_cast<size_t>(lane)] / 4 + k;
-        const size_t bank = word % 32;
-        uint8_t& count = counts[bank];
-        const auto begin = seen[bank].begin();
-        if (std::find(begin, begin + count, word) == begin + count) {
-          seen[bank][count++] = word;
-          most = std::max(most, count);
-        }
-      }
-    });
-    wavefronts += most;
-  }
-  return wavefronts;
-}
-
-[[noreturn]] void outside(Warp& warp, const Instruction& i, int lane, uint64_t address) {
-  warp.fault(Fault::Kind::kIllegalAddress, i, lane,
-             fmt::format("{}: {}", bytes_at(i, address), warp.block().context().memory->describe(address)));
-}
-
-void global(Warp& warp, const Instruction& i, uint32_t mask, bool store, const Addresses& addresses, Access& access) {
-  Block& block = warp.block();
-  const uint64_t bytes = i.access_bytes;
-  const uint64_t lanes = static_cast<uint64_t>(std::popcount(mask));
-  Counters& counters = block.counters;
-  (store ? counters.global_store_requests : counters.global_load_requests) += 1;
-  (store ? counters.global_store_bytes : counters.global_load_bytes) += lanes * bytes;
-  uint64_t& sectors = store ? counters.global_store_sectors : counters.global_load_sectors;
-  if (mask == kAllLanes && contiguous(addresses, bytes)) {
-    const uint64_t begin = addresses.of[0];
-    const uint64_t end = begin + kLanes * bytes;
-    const Region& region = block.find(begin, i.index);
-    if (begin >= region.begin && end <= region.end && begin % bytes == 0) {
-      const uint64_t offset = begin - region.begin;
-      if (region.written != nullptr) {
-        if (store) {
-          std::memset(region.written + offset, 1, kLanes * bytes);
-        } else if (const uint64_t hole = first_unwritten(region.written + offset, kLanes * bytes);
-                   hole != kLanes * bytes) {
-          warp.fault(
-              Fault::Kind::kUninitialised, i, static_cast<int>(hole / bytes),
-              fmt::format("{}, of which byte {} was never written: {}", bytes_at(i, begin + hole / bytes * bytes),
-                          hole % bytes, block.context().memory->describe(begin + hole)));
-        }
-      }
-      sectors += (end - 1) / 32 - begin / 32 + 1;
-      access.contiguous = true;
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        access.at[lane] = region.data + offset + lane * bytes;
-      }
-      return;
+void throw_race(Warp& warp, const Instruction& i, const Race& race, bool store, const std::string& where) {
+  const uint32_t thread = thread_id::thread(race.other);
+  std::string who;
+  if (race.other == thread_id::kManyBlocks) {
+    who = "threads of several blocks";
+  } else if (thread == thread_id::kManyThreads) {
+    who = "several threads of the block";
+  } else {
+    const Dim3 index = warp.block().thread_index(thread);
+    who = fmt::format("thread ({}, {}, {})", index.x, index.y, index.z);
+    const Dim3 grid = warp.block().context().launch->grid;
+    const uint32_t number = thread_id::block(race.other);
+    if (i.space == Space::kGlobal) {
+      who += fmt::format(" of block ({}, {}, {})", number % grid.x, number / grid.x % grid.y, number / grid.x / grid.y);
     }
   }
-  check_alignment(warp, i, mask, addresses);
-  for_lanes(mask, [&](int lane) {
-    const uint64_t address = addresses.of[static_cast<size_t>(lane)];
-    const Region& region = block.find(address, i.index);
-    if (address < region.begin || address + bytes > region.end) {
-      outside(warp, i, lane, address);
-    }
-    const uint64_t offset = address - region.begin;
-    access.at[static_cast<size_t>(lane)] = region.data + offset;
-    if (region.written == nullptr) {
-      return;
-    }
-    if (store) {
-      std::memset(region.written + offset, 1, bytes);
-    } else if (const uint64_t hole = first_unwritten(region.written + offset, bytes); hole != bytes) {
-      warp.fault(Fault::Kind::kUninitialised, i, lane,
-                 fmt::format("{}, of which byte {} was never written: {}", bytes_at(i, address), hole,
-                             block.context().memory->describe(address + hole)));
-    }
-  });
-  sectors += count_sectors(addresses, mask, bytes);
+  warp.fault(Fault::Kind::kRace, i, race.lane,
+             fmt::format("{}: it {} what {} {} without a barrier between", where, store ? "writes" : "reads", who,
+                         race.other_wrote ? "wrote" : "read"));
 }
-
-void shared(Warp& warp, const Instruction& i, uint32_t mask, bool store, const Addresses& addresses, Access& access) {
-  Block& block = warp.block();
-  const uint64_t bytes = i.access_bytes;
-  check_alignment(warp, i, mask, addresses);
-  for_lanes(mask, [&](int lane) {
-    const uint64_t address = addresses.of[static_cast<size_t>(lane)];
-    const uint64_t offset = address - kSharedBegin;
-    if (address < kSharedBegin || offset + bytes > block.shared_bytes()) {
-      warp.fault(Fault::Kind::kIllegalAddress, i, lane,
-                 fmt::format("{} bytes at byte {} of {} bytes of shared memory", bytes, static_cast<int64_t>(offset),
-                             block.shared_bytes()));
-    }
-    access.at[static_cast<size_t>(lane)] = block.shared() + offset;
-    uint8_t* const written = block.shared_written() + offset;
-    if (store) {
-      std::memset(written, 1, bytes);
-    } else if (const uint64_t hole = first_unwritten(written, bytes); hole != bytes) {
-      warp.fault(
-          Fault::Kind::kUninitialised, i, lane,
-          fmt::format("{} bytes at byte {} of shared memory, of which byte {} was never written", bytes, offset, hole));
-    }
-  });
-  block.counters.shared_requests += 1;
-  block.counters.shared_wavefronts += count_wavefronts(addresses, mask, static_cast<uint32_t>(bytes));
-}
-
-void local(Warp& warp, const Instruction& i, uint32_t mask, const Addresses& addresses, Access& access) {
-  Block& block = warp.block();
-  const uint64_t bytes = i.access_bytes;
-  check_alignment(warp, i, mask, addresses);
-  for_lanes(mask, [&](int lane) {
-    const uint64_t offset = addresses.of[static_cast<size_t>(lane)];
-    if (offset + bytes > block.kernel().local_bytes) {
-      warp.fault(Fault::Kind::kIllegalAddress, i, lane,
-                 fmt::format("{} bytes at byte {} of {} bytes of local memory", bytes, static_cast<int64_t>(offset),
-                             block.kernel().local_bytes));
-    }
-    access.at[static_cast<size_t>(lane)] = block.local(warp.first_thread() + static_cast<uint32_t>(lane)) + offset;
-  });
-  block.counters.local_bytes += bytes * static_cast<uint64_t>(std::popcount(mask));
-}
-
-void parameter(Warp& warp, const Instruction& i, uint32_t mask, const Addresses& addresses, Access& access) {
-  const std::vector<std::byte>& parameters = warp.block().context().parameters;
-  for_lanes(mask, [&](int lane) {
-    const uint64_t offset = addresses.of[static_cast<size_t>(lane)];
-    if (offset + i.access_bytes > parameters.size()) {
-      warp.fault(Fault::Kind::kIllegalAddress, i, lane,
-                 fmt::format("{} bytes at byte {} of {} bytes of parameters", i.access_bytes,
-                             static_cast<int64_t>(offset), parameters.size()));
-    }
-    access.at[static_cast<size_t>(lane)] = const_cast<std::byte*>(parameters.data()) + offset;
-  });
-}
-
-}  // namespace
 
 void find_memory(Warp& warp, const Instruction& i, uint32_t mask, Operand address, bool store, Access& access) {
   Addresses addresses;
   gather(warp, i, address, addresses);
-  access.contiguous = false;
-  switch (i.space) {
-    case Space::kGlobal: global(warp, i, mask, store, addresses, access); break;
-    case Space::kShared: shared(warp, i, mask, store, addresses, access); break;
-    case Space::kLocal: local(warp, i, mask, addresses, access); break;
-    default: parameter(warp, i, mask, addresses, access); break;
+  const Space space = i.space == Space::kGeneric ? resolve_generic(warp, i, mask, addresses) : i.space;
+  addresses.examine(mask, i.access_bytes);
+  access.consecutive = false;
+  if (addresses.misaligned) {
+    misaligned(warp, i, addresses, space);
+  }
+  switch (space) {
+    case Space::kGlobal: find_global(warp, i, addresses, store, access); break;
+    case Space::kShared: find_shared(warp, i, addresses, store, access); break;
+    case Space::kLocal: find_local(warp, i, addresses, store, access); break;
+    default: find_parameter(warp, i, addresses, access); break;
   }
 }
 

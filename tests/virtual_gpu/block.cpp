@@ -34,7 +34,9 @@ uint64_t value_of(Special special, const Launch& launch, Dim3 block, Dim3 thread
 }  // namespace
 
 Block::Block(const LaunchContext& context)
-    : context_(context), threads_(context.launch->block.x * context.launch->block.y * context.launch->block.z) {
+    : context_(context),
+      threads_(context.launch->block.x * context.launch->block.y * context.launch->block.z),
+      shared_races_(context.kernel->static_shared_bytes + context.launch->dynamic_shared_bytes) {
   const Module::Kernel& k = kernel();
   warps_.resize((threads_ + kLanes - 1) / kLanes);
   registers_.reset(new std::byte[k.constants.size() + warps_.size() * k.register_bytes + kAlignment]);
@@ -44,6 +46,7 @@ Block::Block(const LaunchContext& context)
   shared_.resize(k.static_shared_bytes + context.launch->dynamic_shared_bytes);
   shared_written_.resize(shared_.size());
   local_.resize(threads_ * k.local_bytes);
+  local_written_.resize(local_.size());
 }
 
 Dim3 Block::thread_index(uint32_t thread) const {
@@ -57,6 +60,10 @@ void Block::start(uint64_t number) {
   index_.x = static_cast<uint32_t>(number % launch.grid.x);
   index_.y = static_cast<uint32_t>(number / launch.grid.x % launch.grid.y);
   index_.z = static_cast<uint32_t>(number / launch.grid.x / launch.grid.y);
+  number_ = static_cast<uint32_t>(number % (thread_id::block(thread_id::kManyBlocks)));
+  begin_ = pass_time();
+  last_barrier_ = begin_;
+  std::fill(local_written_.begin(), local_written_.end(), uint8_t{0});
   std::fill(shared_.begin(), shared_.end(), std::byte{0xff});
   std::fill(shared_written_.begin(), shared_written_.end(), uint8_t{0});
   for (size_t w = 0; w < warps_.size(); ++w) {
@@ -104,6 +111,7 @@ void Block::meet_at_barrier() {
                              first->first_thread() / kLanes, other.line));
     }
   }
+  last_barrier_ = pass_time();
   for (Warp& warp : warps_) {
     if (warp.state() == Warp::State::kAtBarrier) {
       warp.release();
@@ -111,18 +119,31 @@ void Block::meet_at_barrier() {
   }
 }
 
+Moment Block::moment(const Warp& warp, bool shared) const {
+  return {.now = now_,
+          .launch_begin = shared ? begin_ : context_.begin,
+          .last_barrier = last_barrier_,
+          .first_thread = thread_id::of(shared ? 0 : number_, warp.first_thread()),
+          .warp_met = warp.lanes_met()};
+}
+
 const Region& Block::find(uint64_t address, uint32_t index) {
   Region& region = regions_[index % regions_.size()];
   if (address >= region.begin && address < region.end) {
     return region;
   }
-  if (const Allocation* const allocation = context_.memory->find(address); allocation != nullptr) {
-    region = {allocation->begin, allocation->end(), allocation->data, allocation->written.data()};
+  if (Allocation* const allocation = context_.memory->find(address); allocation != nullptr) {
+    const bool races = context_.races && !context_.several_threads;
+    if (races && allocation->races == nullptr) {
+      allocation->races = std::make_unique<Races>(allocation->bytes);
+    }
+    region = {allocation->begin, allocation->end(), allocation->data, allocation->written.data(),
+              races ? allocation->races.get() : nullptr};
     return region;
   }
   ModuleGlobals& globals = *kernel().globals;
   if (address >= kGlobalsBegin && address < kGlobalsBegin + globals.bytes.size()) {
-    region = {kGlobalsBegin, kGlobalsBegin + globals.bytes.size(), globals.bytes.data(), nullptr};
+    region = {kGlobalsBegin, kGlobalsBegin + globals.bytes.size(), globals.bytes.data(), nullptr, nullptr};
     return region;
   }
   region = {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "virtual_gpu/launch.h"
+#include "virtual_gpu/races.h"
 #include "virtual_gpu/warp.h"
 
 #include <array>
@@ -18,6 +19,9 @@ struct LaunchContext {
   const Module::Kernel* kernel = nullptr;
   Memory* memory = nullptr;
   std::vector<std::byte> parameters;
+  uint32_t begin = 0;            ///< the moment before its first access
+  bool races = true;             ///< whether races are looked for
+  bool several_threads = false;  ///< of the host: races between blocks are not looked for
 };
 
 /// Memory that an access found, and where the host reads it.
@@ -26,6 +30,7 @@ struct Region {
   uint64_t end = 0;
   std::byte* data = nullptr;
   uint8_t* written = nullptr;  ///< nullptr: all of it counts as written
+  Races* races = nullptr;      ///< nullptr: they are not looked for
 };
 
 /// One block at a time of a launch, with its warps, its shared memory and its counts. A thread of the host has one.
@@ -48,7 +53,16 @@ class Block {
   [[nodiscard]] std::byte* shared() { return shared_.data(); }
   [[nodiscard]] uint8_t* shared_written() { return shared_written_.data(); }
   [[nodiscard]] uint64_t shared_bytes() const { return shared_.size(); }
+  [[nodiscard]] Races& shared_races() { return shared_races_; }
   [[nodiscard]] std::byte* local(uint32_t thread) { return local_.data() + thread * kernel().local_bytes; }
+  [[nodiscard]] uint8_t* local_written(uint32_t thread) {
+    return local_written_.data() + thread * kernel().local_bytes;
+  }
+
+  /// The moment of an access to global, or to shared memory, by a warp.
+  [[nodiscard]] Moment moment(const Warp& warp, bool shared) const;
+  /// What happens from here on is later.
+  uint32_t pass_time() { return now_ = tick(); }
 
   Counters counters;
 
@@ -63,7 +77,13 @@ class Block {
   std::byte* constants_ = nullptr;
   std::vector<std::byte> shared_;
   std::vector<uint8_t> shared_written_;
+  Races shared_races_;
   std::vector<std::byte> local_;
+  std::vector<uint8_t> local_written_;
+  uint32_t number_ = 0;
+  uint32_t begin_ = 0;
+  uint32_t now_ = 0;
+  uint32_t last_barrier_ = 0;
   Dim3 index_;
   std::array<Region, 64> regions_;
 };

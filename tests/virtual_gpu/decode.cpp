@@ -152,6 +152,7 @@ bool Decoder::read_memory(const Opcode& opcode, const std::vector<std::string_vi
     throw unsupported(opcode.text);
   }
   instruction.access_bytes = static_cast<uint8_t>(bytes_of(opcode.type()) * vector);
+  instruction.element_bytes = static_cast<uint8_t>(bytes_of(opcode.type()));
   instruction.outputs = static_cast<uint8_t>(load ? vector : 0);
   instruction.operand_count = static_cast<uint8_t>(vector + 1);
   const size_t first = load ? 0 : 1;

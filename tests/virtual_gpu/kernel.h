@@ -51,8 +51,9 @@ struct Instruction {
   bool registers_only = true;  ///< touches registers of its own lane only
   uint8_t outputs = 1;         ///< how many of the operands, the first ones, are written
   uint8_t operand_count = 0;
-  uint8_t access_bytes = 0;  ///< of memory, by lane
-  bool wide_address = true;  ///< the register of the address has 64 bits
+  uint8_t access_bytes = 0;   ///< of memory, by lane
+  uint8_t element_bytes = 0;  ///< of these, by register
+  bool wide_address = true;   ///< the register of the address has 64 bits
   Space space = Space::kNone;
 };
 

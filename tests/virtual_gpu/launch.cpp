@@ -4,7 +4,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 namespace virtual_gpu {
 
@@ -43,18 +50,78 @@ std::vector<std::byte> packed(const Launch& launch) {
   return bytes;
 }
 
+/// The host's threads that run the blocks of a launch.
+uint64_t host_threads() {
+  const char* const setting = std::getenv("NORMA_VIRTUAL_GPU_THREADS");
+  return setting == nullptr ? 1 : std::max<uint64_t>(1, std::strtoull(setting, nullptr, 10));
+}
+
+/// Runs blocks with several threads of the host. Of several faults, that of the first block is thrown.
+Counters run_in_threads(const LaunchContext& context, uint64_t blocks, uint64_t threads) {
+  std::atomic<uint64_t> next{0};
+  std::mutex mutex;
+  Counters counters;
+  std::exception_ptr fault;
+  uint64_t fault_block = blocks;
+  const auto work = [&] {
+    uint64_t number = 0;
+    Block block(context);
+    try {
+      while ((number = next++) < blocks) {
+        block.run(number);
+      }
+    } catch (...) {
+      next = blocks;
+      const std::scoped_lock lock(mutex);
+      if (number < fault_block) {
+        fault_block = number;
+        fault = std::current_exception();
+      }
+    }
+    const std::scoped_lock lock(mutex);
+    counters += block.counters;
+  };
+  std::vector<std::jthread> workers;
+  for (uint64_t k = 0; k < threads; ++k) {
+    workers.emplace_back(work);
+  }
+  workers.clear();
+  if (fault != nullptr) {
+    std::rethrow_exception(fault);
+  }
+  return counters;
+}
+
 }  // namespace
 
 Counters run(const Launch& launch, Memory& memory, const Properties& properties) {
-  static_cast<void>(properties);
-  LaunchContext context{&launch, launch.kernel, &memory, packed(launch)};
-  Block block(context);
-  const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
-  for (uint64_t number = 0; number < blocks; ++number) {
-    block.run(number);
+  const uint64_t shared = launch.kernel->static_shared_bytes + launch.dynamic_shared_bytes;
+  const uint64_t most = properties.shared_bytes_per_multiprocessor;
+  if (most != 0 && shared > most) {
+    throw Fault(Fault::Kind::kResources, fmt::format("{}: expected at most {} bytes of shared memory, got {}",
+                                                     launch.kernel->name, most, shared));
   }
-  block.counters.launches = 1;
-  return block.counters;
+  const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  const uint64_t threads = std::min(host_threads(), blocks);
+  const LaunchContext context{.launch = &launch,
+                              .kernel = launch.kernel,
+                              .memory = &memory,
+                              .parameters = packed(launch),
+                              .begin = tick(),
+                              .races = races_are_checked(),
+                              .several_threads = threads > 1};
+  Counters counters;
+  if (threads > 1) {
+    counters = run_in_threads(context, blocks, threads);
+  } else {
+    Block block(context);
+    for (uint64_t number = 0; number < blocks; ++number) {
+      block.run(number);
+    }
+    counters = block.counters;
+  }
+  counters.launches = 1;
+  return counters;
 }
 
 }  // namespace virtual_gpu

@@ -24,7 +24,7 @@ void load(Warp& warp, const Instruction& i, uint32_t mask) {
   find_memory(warp, i, mask, i.operands[kVector], false, access);
   if constexpr (kVector == 1) {
     Alias<Register>* to = warp.out<Register>(i.operands[0]);
-    if (access.contiguous) {
+    if (access.consecutive) {
       const std::byte* from = access.at[0];
       VIRTUAL_GPU_LANES {
         to[lane] = static_cast<Register>(element_at<Element>(from + sizeof(Element) * static_cast<size_t>(lane)));
@@ -49,6 +49,17 @@ template <class Element, class Register, int kVector>
 void store(Warp& warp, const Instruction& i, uint32_t mask) {
   Access access;
   find_memory(warp, i, mask, i.operands[0], true, access);
+  if constexpr (kVector == 1) {
+    if (access.consecutive) {
+      const Alias<Register>* from = warp.in<Register>(i.operands[1]);
+      std::byte* const to = access.at[0];
+      VIRTUAL_GPU_LANES {
+        const Element element = static_cast<Element>(from[lane]);
+        std::memcpy(to + sizeof(Element) * static_cast<size_t>(lane), &element, sizeof element);
+      }
+      return;
+    }
+  }
   for (size_t part = 0; part < kVector; ++part) {
     const Alias<Register>* from = warp.in<Register>(i.operands[1 + part]);
     for_lanes(mask, [&](int lane) {

@@ -11,7 +11,7 @@
 
 namespace virtual_gpu {
 
-class GlobalRaces;  // races.h: who read and wrote which word in the launch that runs
+class Races;  // races.h: who read and wrote which word in the launch that runs
 
 /// One block of cudaMalloc: memory of the host, whose addresses are the device's, and for each byte a shadow that tells
 /// whether it was ever written.
@@ -21,10 +21,10 @@ class GlobalRaces;  // races.h: who read and wrote which word in the launch that
 struct Allocation {
   uint64_t begin = 0;  ///< the device's address, a multiple of 256 and not of 512
   uint64_t bytes = 0;
-  std::byte* data = nullptr;   ///< where the virtual GPU itself reads and writes
-  std::span<uint8_t> written;  ///< a byte for each byte of memory: 0 until it is written
-  std::string note;            ///< for errors: "768 bytes, allocated by cudaMalloc number 17"
-  std::unique_ptr<GlobalRaces> races;
+  std::byte* data = nullptr;     ///< where the virtual GPU itself reads and writes
+  std::span<uint8_t> written;    ///< a byte for each byte of memory: 0 until it is written
+  std::string note;              ///< for errors: "768 bytes, allocated by cudaMalloc number 17"
+  std::unique_ptr<Races> races;  ///< made when a kernel first uses the memory
 
   Allocation();
   ~Allocation();

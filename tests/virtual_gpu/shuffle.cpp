@@ -14,53 +14,50 @@ namespace {
 /// Every lane that a mask names must be at the instruction, and every lane at the instruction must be named.
 void check_members(Warp& warp, const Instruction& i, uint32_t mask, Operand members) {
   const Alias<uint32_t>* named = warp.in<uint32_t>(members);
-  for_lanes(mask, [&](int lane) {
-    const uint32_t member = named[lane];
-    if ((member & warp.live()) != mask) {
-      warp.fault(Fault::Kind::kDivergence, i, lane,
-                 fmt::format("its mask names the lanes {:#010x}, and the lanes {:#010x} are there", member, mask));
-    }
-  });
+  const uint32_t live = warp.live();
+  const uint32_t wrong = lanes_where([&](int lane) { return (named[lane] & live) != mask; }) & mask;
+  if (wrong != 0) {
+    const int lane = std::countr_zero(wrong);
+    warp.fault(
+        Fault::Kind::kDivergence, i, lane,
+        fmt::format("its mask names the lanes {:#010x}, and the lanes {:#010x} are there", named[lane] & live, mask));
+  }
 }
 
 enum class Shuffle { kUp, kDown, kButterfly, kIndex };
 
-/// operands: the result, the predicate, the value, the distance, clamp and segments, the members. `immediate`: 1 with
-/// a predicate.
+/// operands: the result, whether the source is in range, the value, the distance, clamp and segments, the members.
 template <Shuffle kMode>
 void shuffle(Warp& warp, const Instruction& i, uint32_t mask) {
-  const size_t first = i.outputs;
-  check_members(warp, i, mask, i.operands[first + 3]);
-  const Alias<uint32_t>* value = warp.in<uint32_t>(i.operands[first]);
-  const Alias<uint32_t>* distance = warp.in<uint32_t>(i.operands[first + 1]);
-  const Alias<uint32_t>* bounds = warp.in<uint32_t>(i.operands[first + 2]);
-  Alias<uint32_t>* to = warp.out<uint32_t>(i.operands[0]);
-  uint32_t results[kLanes];
-  uint32_t inside = 0;
+  check_members(warp, i, mask, i.operands[5]);
+  const Alias<uint32_t>* value = warp.in<uint32_t>(i.operands[2]);
+  const Alias<uint32_t>* distance = warp.in<uint32_t>(i.operands[3]);
+  const Alias<uint32_t>* bounds = warp.in<uint32_t>(i.operands[4]);
+  alignas(64) int32_t from[kLanes];
+  alignas(64) uint32_t results[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) {
-    const int by = static_cast<int>(distance[lane] & 0x1f);
-    const int segment = static_cast<int>((bounds[lane] >> 8U) & 0x1f);
-    const int highest = (lane & segment) | (static_cast<int>(bounds[lane] & 0x1f) & ~segment);
-    const int lowest = lane & segment;
-    int from = 0;
-    bool in_range = false;
-    switch (kMode) {
-      case Shuffle::kUp: from = lane - by, in_range = from >= highest; break;
-      case Shuffle::kDown: from = lane + by, in_range = from <= highest; break;
-      case Shuffle::kButterfly: from = lane ^ by, in_range = from <= highest; break;
-      case Shuffle::kIndex: from = lowest | (by & ~segment), in_range = from <= highest; break;
-    }
-    from = in_range ? from : lane;
-    inside |= static_cast<uint32_t>(in_range) << lane;
-    results[lane] = value[from];
-    if (((mask >> lane) & 1U) != 0 && ((mask >> from) & 1U) == 0) {
-      warp.fault(Fault::Kind::kDivergence, i, lane, fmt::format("it reads lane {}, which is not there", from));
+    const int32_t by = static_cast<int32_t>(distance[lane] & 0x1f);
+    const int32_t segment = static_cast<int32_t>((bounds[lane] >> 8U) & 0x1f);
+    const int32_t limit = (lane & segment) | (static_cast<int32_t>(bounds[lane] & 0x1f) & ~segment);
+    const int32_t source = kMode == Shuffle::kUp          ? lane - by
+                           : kMode == Shuffle::kDown      ? lane + by
+                           : kMode == Shuffle::kButterfly ? lane ^ by
+                                                          : (lane & segment) | (by & ~segment);
+    const bool in_range = kMode == Shuffle::kUp ? source >= limit : source <= limit;
+    from[lane] = in_range ? source : lane | kLanes;  // a lane out of range reads itself
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    results[lane] = value[from[lane] & (kLanes - 1)];
+  }
+  if (mask != kAllLanes) {
+    const uint32_t absent = lanes_where([&](int lane) { return ((mask >> (from[lane] & 31)) & 1U) == 0; }) & mask;
+    if (absent != 0) {
+      const int lane = std::countr_zero(absent);
+      warp.fault(Fault::Kind::kDivergence, i, lane, fmt::format("it reads lane {}, which is not there", from[lane]));
     }
   }
-  write_lanes<uint32_t>(to, mask, [&](int lane) { return results[lane]; });
-  if (i.outputs == 2) {
-    warp.set_predicate(i.operands[1], inside, mask);
-  }
+  write_lanes<uint32_t>(warp.out<uint32_t>(i.operands[0]), mask, [&](int lane) { return results[lane]; });
+  warp.set_predicate(i.operands[1], lanes_where([&](int lane) { return from[lane] < kLanes; }), mask);
 }
 
 enum class Vote { kAny, kAll, kUniform };

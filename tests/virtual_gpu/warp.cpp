@@ -19,6 +19,7 @@ void Warp::start(Block& block, std::byte* registers, uint32_t first_thread, uint
   waiting_.clear();
   limit_ = kAllLanes;
   carry = 0;
+  lanes_met_ = 0;
   state_ = State::kReady;
 }
 
@@ -75,6 +76,10 @@ Warp::State Warp::advance() {
 void Warp::release() {
   ++current_.pc;
   state_ = State::kReady;
+}
+
+void Warp::meet_lanes() {
+  lanes_met_ = block_->pass_time();
 }
 
 void Warp::branch(const Instruction& i, uint32_t taken) {

@@ -64,7 +64,8 @@ class Warp {
   /// The carry flags of its lanes, which add.cc sets and addc reads.
   uint32_t carry = 0;
   /// Its lanes have met: what they did before is ordered before what they do from here on.
-  void meet_lanes() {}
+  void meet_lanes();
+  [[nodiscard]] uint32_t lanes_met() const { return lanes_met_; }
   /// Goes on after the barrier at which it waits.
   void release();
 
@@ -82,6 +83,7 @@ class Warp {
   uint32_t limit_ = kAllLanes;      ///< where the lowest waiting group stands
   uint32_t live_ = 0;
   uint32_t first_thread_ = 0;
+  uint32_t lanes_met_ = 0;  ///< when
   State state_ = State::kReady;
 };
 
