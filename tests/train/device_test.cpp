@@ -5,6 +5,7 @@
 #include "files.h"
 #include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
+#include "small_runs.h"
 #include "support.h"
 #include "train/trainer.h"
 
@@ -18,15 +19,9 @@ using test::TemporaryFolder;
 
 namespace {
 
-Recipe small_recipe() {
-  Recipe recipe;
-  recipe.model = "resnet18";
+Recipe exact_recipe() {
+  Recipe recipe = test::small_recipe("resnet18", {.images = 12, .test_images = 8});
   recipe.norm = "batch";
-  recipe.dataset = "shapes";
-  recipe.image_size = 32;
-  recipe.batch_size = 4;
-  recipe.images = 12;
-  recipe.test_images = 8;
   recipe.clip_grad = 1;
   recipe.seed = 3;
   recipe.precision = "float64";  // kernels of another device add up in another order
@@ -39,10 +34,10 @@ TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint
   const TemporaryFolder folder;
   const auto options = [&](const char* name) { return TrainerOptions{.output = folder / name, .quiet = true}; };
   const DefaultDeviceGuard on_cpu(kCpu);
-  Trainer here(small_recipe(), options("cpu"));
+  Trainer here(exact_recipe(), options("cpu"));
   const TrainResult expected = here.run();
   const DefaultDeviceGuard on_emulated(kCudaEmulated);
-  Trainer there(small_recipe(), options("emulated"));
+  Trainer there(exact_recipe(), options("emulated"));
   CHECK(there.model()->device() == kCudaEmulated);
   const TrainResult result = there.run();
   REQUIRE(result.losses.size() == expected.losses.size());
@@ -55,7 +50,7 @@ TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint
 
   const Checkpoint checkpoint = load_checkpoint(folder / "cpu/last.safetensors");
   CHECK(checkpoint.model.front().second.device() == kCpu);
-  const Trainer resumed(small_recipe(), {.quiet = true}, checkpoint);
+  const Trainer resumed(exact_recipe(), {.quiet = true}, checkpoint);
   CHECK(resumed.model()->device() == kCudaEmulated);
   CHECK(resumed.step() == 3);
   const nn::NamedTensors state = resumed.model()->state_dict();
@@ -106,7 +101,7 @@ TEST_CASE(
        }}};
   for (const Setting& setting : settings) {
     CAPTURE(setting.name);
-    Recipe recipe = small_recipe();
+    Recipe recipe = exact_recipe();
     setting.change(recipe);
     const DefaultDeviceGuard on_cpu(kCpu);
     Trainer here(recipe, {.evaluate_each_epoch = false, .quiet = true});
@@ -141,7 +136,7 @@ TEST_CASE("train: the host waits for a device once in a step, for the loss behin
     for (const char* opt : {"sgd", "adamw"}) {
       CAPTURE(model);
       CAPTURE(opt);
-      Recipe recipe = small_recipe();
+      Recipe recipe = exact_recipe();
       recipe.model = model;
       recipe.opt = opt;
       recipe.smoothing = 0.1;
@@ -163,7 +158,7 @@ TEST_CASE("train: the host waits for a device once in a step, for the loss behin
     }
   }
   // A step of the trainer: images, labels and the loss.
-  Recipe recipe = small_recipe();
+  Recipe recipe = exact_recipe();
   recipe.model = "convnext_atto";
   recipe.images = 4;
   recipe.test_images = 1;
