@@ -82,4 +82,25 @@ inline std::string idx_bytes(std::initializer_list<uint32_t> sizes, const std::s
   return bytes + values;
 }
 
+struct BadFile {
+  std::string what;
+  std::string bytes;
+  std::string error;  ///< FILE stands for the file's path
+};
+
+/// Each damaged file gives its error when read(path) reads it.
+template <class Read>
+void check_bad_files(const std::vector<BadFile>& bad_files, Read&& read) {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder / "file";
+  for (const BadFile& bad : bad_files) {
+    write_file(file, bad.bytes);
+    std::string error = error_of([&] { read(file); });
+    if (const size_t at = error.find(file.string()); at != std::string::npos) {
+      error.replace(at, file.string().size(), "FILE");
+    }
+    CHECK_MESSAGE(error == bad.error, bad.what);
+  }
+}
+
 }  // namespace norma::test

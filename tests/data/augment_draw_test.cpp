@@ -3,6 +3,7 @@
 #include "data/augment/colour.h"
 #include "data/augment/crop.h"
 #include "data/augment/random.h"
+#include "data/pictures.h"
 #include "error_text.h"
 
 #include <doctest/doctest.h>
@@ -18,6 +19,7 @@
 using namespace norma;
 using namespace norma::data;
 using norma::test::error_of;
+using norma::test::picture;
 
 namespace {
 
@@ -49,14 +51,6 @@ Moments moments_of(const std::function<double(Draw&)>& number) {
 /// Whether a mean over kDraws lies within five standard errors of what it should be.
 bool is_mean(double mean, double expected, double variance) {
   return std::abs(mean - expected) <= 5 * std::sqrt(variance / kDraws);
-}
-
-Image picture(int64_t height, int64_t width, int64_t channels) {
-  Image image{.height = height, .width = width, .channels = channels, .pixels = {}};
-  for (int64_t i = 0; i < height * width * channels; ++i) {
-    image.pixels.push_back(static_cast<uint8_t>((i * 37 + i * i % 11) % 256));
-  }
-  return image;
 }
 
 }  // namespace

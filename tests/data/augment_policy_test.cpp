@@ -1,5 +1,6 @@
 #include "data/augment/colour.h"
 #include "data/augment/policy.h"
+#include "data/pictures.h"
 #include "error_text.h"
 
 #include <doctest/doctest.h>
@@ -15,6 +16,7 @@
 using namespace norma;
 using namespace norma::data;
 using norma::test::error_of;
+using norma::test::picture;
 
 namespace {
 
@@ -48,14 +50,6 @@ bool is_count(size_t count, double tries, double probability) {
 double share_below(const std::vector<double>& values, double limit) {
   return static_cast<double>(std::lower_bound(values.begin(), values.end(), limit) - values.begin()) /
          static_cast<double>(values.size());
-}
-
-Image picture(int64_t height, int64_t width, int64_t channels) {
-  Image image{.height = height, .width = width, .channels = channels, .pixels = {}};
-  for (int64_t i = 0; i < height * width * channels; ++i) {
-    image.pixels.push_back(static_cast<uint8_t>((i * 53 + i * i % 17) % 256));
-  }
-  return image;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "data/augment/policy.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "data/pictures.h"
 #include "data/resize.h"
 #include "data/transform.h"
 #include "error_text.h"
@@ -22,6 +23,7 @@
 using namespace norma;
 using namespace norma::data;
 using norma::test::error_of;
+using norma::test::picture;
 
 namespace {
 
@@ -34,15 +36,6 @@ DatasetInfo info_of(int64_t channels, int64_t height, int64_t width) {
   info.mean.assign(static_cast<size_t>(channels), 0.4F);
   info.std.assign(static_cast<size_t>(channels), 0.5F);
   return info;
-}
-
-Image picture(int64_t height, int64_t width, int64_t channels) {
-  Image image;
-  image.set_size(height, width, channels);
-  for (size_t i = 0; i < image.pixels.size(); ++i) {
-    image.pixels[i] = static_cast<uint8_t>((i * 29 + i * i % 23) % 256);
-  }
-  return image;
 }
 
 std::vector<float> apply_to(const Transform& transform, const Image& image, const AugmentationKey& key) {

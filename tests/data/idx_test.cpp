@@ -8,6 +8,8 @@
 
 using namespace norma;
 using namespace norma::data;
+using norma::test::BadFile;
+using norma::test::check_bad_files;
 using norma::test::error_of;
 using norma::test::gzip;
 using norma::test::idx_bytes;
@@ -72,73 +74,39 @@ TEST_CASE("idx: a file larger than the reader's buffers, gzip") {
 
 TEST_CASE("idx: bad files, each with its error") {
   const TemporaryFolder folder;
-  const std::string file = (folder / "file").string();
-  const auto error_for = [&](const std::string& bytes, int64_t rank) {
-    write_file(file, bytes);
-    return error_of([&] { read_idx(file, rank); });
-  };
-
-  SUBCASE("missing") {
-    CHECK(error_of([&] { read_idx(file, 3); }) == "idx: cannot open " + file + ": No such file or directory");
+  const std::string none = (folder / "none").string();
+  CHECK(error_of([&] { read_idx(none, 3); }) == "idx: cannot open " + none + ": No such file or directory");
+  CHECK(error_of([&] { read_idx(folder.path(), 3); }) ==
+        "idx: cannot open " + folder.path().string() + ": expected a regular file, got a folder");
+  const std::string packed = gzip(kImages);
+  std::string corrupt = packed;
+  corrupt[corrupt.size() - 8] ^= 0x55;  // the checksum
+  const std::string four_bytes = "idx: FILE: expected 12 bytes of data for sizes [2, 2, 3], got 4";
+  const std::string goes_on = "idx: FILE: expected the file to end after 12 bytes of data, but it goes on";
+  const std::string too_large = "idx: FILE: the sizes in the header are too large";
+  std::vector<BadFile> bad_images = {
+      {"empty", "", "idx: FILE: expected a header of 16 bytes, got 0 bytes"},
+      {"cut in the header", kImages.substr(0, 9), "idx: FILE: expected a header of 16 bytes, got 9 bytes"},
+      {"labels where images were expected", kLabels,
+       "idx: FILE: expected the magic number 0x00000803 (bytes with 3 axes), got 0x00000801"},
+      {"cut in the data", kImages.substr(0, 20), four_bytes},
+      {"trailing bytes", kImages + "x", goes_on},
+      {"trailing bytes inside gzip", gzip(kImages + "x"), goes_on},
+      {"trailing bytes after gzip", packed + "x", "idx: FILE: unexpected bytes after the gzip data"},
+      {"gzip of cut data", gzip(kImages.substr(0, 20)), four_bytes},
+      {"corrupt gzip", corrupt, "idx: FILE: corrupt gzip data (incorrect data check)"},
+      {"a size of zero", idx_bytes({2, 0, 3}, ""), "idx: FILE: expected sizes of at least 1, got 0 on axis 1"},
+      {"sizes beyond all memory", idx_bytes({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, "x"), too_large}};
+  for (size_t length = 2; length < packed.size(); ++length) {
+    bad_images.push_back(
+        {fmt::format("gzip cut at {}", length), packed.substr(0, length), "idx: FILE: the gzip data ends too early"});
   }
-  SUBCASE("a folder") {
-    CHECK(error_of([&] { read_idx(folder.path(), 3); }) ==
-          "idx: cannot open " + folder.path().string() + ": expected a regular file, got a folder");
-  }
-  SUBCASE("empty") {
-    CHECK(error_for("", 3) == "idx: " + file + ": expected a header of 16 bytes, got 0 bytes");
-  }
-  SUBCASE("truncated in the header") {
-    CHECK(error_for(kImages.substr(0, 9), 3) == "idx: " + file + ": expected a header of 16 bytes, got 9 bytes");
-  }
-  SUBCASE("labels where images were expected") {
-    CHECK(error_for(kLabels, 3) ==
-          "idx: " + file + ": expected the magic number 0x00000803 (bytes with 3 axes), got 0x00000801");
-  }
-  SUBCASE("another file") {
-    CHECK(error_for("PNG file, really", 1) ==
-          "idx: " + file + ": expected the magic number 0x00000801 (bytes with 1 axis), got 0x504e4720");
-  }
-  SUBCASE("truncated in the data") {
-    CHECK(error_for(kImages.substr(0, 20), 3) ==
-          "idx: " + file + ": expected 12 bytes of data for sizes [2, 2, 3], got 4");
-  }
-  SUBCASE("trailing bytes") {
-    CHECK(error_for(kImages + "x", 3) ==
-          "idx: " + file + ": expected the file to end after 12 bytes of data, but it goes on");
-  }
-  SUBCASE("trailing bytes inside gzip") {
-    CHECK(error_for(gzip(kImages + "x"), 3) ==
-          "idx: " + file + ": expected the file to end after 12 bytes of data, but it goes on");
-  }
-  SUBCASE("trailing bytes after gzip") {
-    CHECK(error_for(gzip(kImages) + "x", 3) == "idx: " + file + ": unexpected bytes after the gzip data");
-  }
-  SUBCASE("gzip of truncated data") {
-    CHECK(error_for(gzip(kImages.substr(0, 20)), 3) ==
-          "idx: " + file + ": expected 12 bytes of data for sizes [2, 2, 3], got 4");
-  }
-  SUBCASE("truncated gzip, at every length") {
-    const std::string packed = gzip(kImages);
-    for (size_t length = 2; length < packed.size(); ++length) {
-      CAPTURE(length);
-      CHECK(error_for(packed.substr(0, length), 3) == "idx: " + file + ": the gzip data ends too early");
-    }
-  }
-  SUBCASE("corrupt gzip") {
-    std::string packed = gzip(kImages);
-    packed[packed.size() - 8] ^= 0x55;  // the checksum
-    CHECK(error_for(packed, 3) == "idx: " + file + ": corrupt gzip data (incorrect data check)");
-  }
-  SUBCASE("a size of zero") {
-    CHECK(error_for(idx_bytes({2, 0, 3}, ""), 3) == "idx: " + file + ": expected sizes of at least 1, got 0 on axis 1");
-  }
-  SUBCASE("sizes beyond all memory") {
-    CHECK(error_for(idx_bytes({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, "x"), 3) ==
-          "idx: " + file + ": the sizes in the header are too large");
-    CHECK(error_for(idx_bytes({0xFFFFFFFF, 0xFFFFFFFF}, "x"), 2) ==
-          "idx: " + file + ": the sizes in the header are too large");
-  }
+  check_bad_files(bad_images, [](const std::filesystem::path& file) { read_idx(file, 3); });
+  check_bad_files({{"another file", "PNG file, really",
+                    "idx: FILE: expected the magic number 0x00000801 (bytes with 1 axis), got 0x504e4720"}},
+                  [](const std::filesystem::path& file) { read_idx(file, 1); });
+  check_bad_files({{"sizes beyond all memory", idx_bytes({0xFFFFFFFF, 0xFFFFFFFF}, "x"), too_large}},
+                  [](const std::filesystem::path& file) { read_idx(file, 2); });
 }
 
 TEST_CASE("idx folder: images, labels and statistics of both splits") {

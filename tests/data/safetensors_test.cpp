@@ -1,17 +1,18 @@
 #include "data/safetensors.h"
 
+#include "core/excerpt.h"
+#include "file_size_limit.h"
 #include "files.h"
 #include "support.h"
 
-#include <sys/resource.h>
-
 #include <bit>
-#include <csignal>
 #include <cstring>
 #include <limits>
 
 using namespace norma;
 using namespace norma::data;
+using norma::test::BadFile;
+using norma::test::check_bad_files;
 using norma::test::error_of;
 using norma::test::Layout;
 using norma::test::max_difference;
@@ -151,37 +152,90 @@ TEST_CASE("safetensors: the header may list tensors in any order") {
 
 TEST_CASE("safetensors: bad files, each with its error") {
   const TemporaryFolder folder;
+  const std::string none = (folder / "none").string();
+  CHECK(error_of([&] { load_safetensors(none); }) ==
+        "safetensors: cannot open " + none + ": No such file or directory");
+  CHECK(error_of([&] { load_safetensors(folder.path()); }) ==
+        "safetensors: cannot open " + folder.path().string() + ": expected a regular file, got a folder");
+  save_safetensors(folder / "whole", {{"x", zeros({100})}});
+  const std::string whole = read_file(folder / "whole");
+  std::vector<BadFile> bad = {
+      {"no bytes", "", "expected a header length of 8 bytes, got a file of 0 bytes"},
+      {"shorter than a header length", "1234567", "expected a header length of 8 bytes, got a file of 7 bytes"},
+      {"a header length beyond the file", std::string("\x05\0\0\0\0\0\0\0{}  ", 12),
+       "the header should have 5 bytes, but only 4 follow"},
+      {"a header length beyond reason", std::string(8, '\xFF') + "{}",
+       "expected a safetensors file with a header of at most 100000000 bytes, got one of 18446744073709551615"},
+      {"cut short", whole.substr(0, whole.size() - 1),
+       "tensor 'x': data_offsets: expected a range within the 399 bytes of data, got [0,400]"}};
+  // A header with four bytes of data.
+  const auto header = [&](const std::string& text, const std::string& error, size_t data_bytes = 4) {
+    bad.push_back({excerpt(text), file_with(text, data_bytes), error});
+  };
+  // A header with tensor x alone.
+  const auto x = [&](const std::string& dtype, const std::string& shape, int begin, int end, const std::string& error) {
+    header("{" + entry("x", dtype, shape, begin, end) + "}", error);
+  };
+  // No object.
+  header("[]", "expected the header to be a JSON object, got array");
+  header("{\"x\":3}", "tensor 'x': expected an object, got number");
+  // Metadata that is no map of texts.
+  header(R"({"__metadata__":[]})", "expected __metadata__ to be an object, got array");
+  header(R"({"__metadata__":{"k":1}})", "__metadata__: expected a text for 'k', got number");
+  // A name twice.
+  header("{" + entry("x", "U8", "[2]", 0, 2) + "," + entry("x", "U8", "[2]", 2, 4) + "}",
+         "tensor 'x': the name appears twice");
+  // A missing field.
+  header(R"({"x":{"shape":[1],"data_offsets":[0,4]}})", "tensor 'x': dtype is missing");
+  header(R"({"x":{"dtype":"F32","data_offsets":[0,4]}})", "tensor 'x': shape is missing");
+  header(R"({"x":{"dtype":"F32","shape":[1]}})", "tensor 'x': data_offsets is missing");
+  // An unknown dtype.
+  x("F8_E4M3", "[4]", 0, 4,
+    "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL, got \"F8_E4M3\"");
+  header(R"({"x":{"dtype":1,"shape":[1],"data_offsets":[0,4]}})",
+         "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL, got 1");
+  // A bad shape.
+  x("U8", "4", 0, 4, "tensor 'x': shape: expected a list of sizes, got 4");
+  x("U8", "[-4]", 0, 4, "tensor 'x': shape: expected a list of sizes, got [-4]");
+  x("U8", "[4.0]", 0, 4, "tensor 'x': shape: expected a list of sizes, got [4.0]");
+  x("U8", "[1,1,1,1,1,1,1,1,4]", 0, 4, "tensor 'x': shape: expected at most 8 axes, got 9");
+  x("F32", "[4294967296,4294967296]", 0, 4, "tensor 'x': shape: [4294967296,4294967296] is too large");
+  x("F32", "[0,4294967296,4294967296]", 0, 0, "tensor 'x': shape: [0,4294967296,4294967296] is too large");
+  // Offsets out of range.
+  x("U8", "[5]", 0, 5, "tensor 'x': data_offsets: expected a range within the 4 bytes of data, got [0,5]");
+  x("U8", "[1]", 3, 2, "tensor 'x': data_offsets: expected a range within the 4 bytes of data, got [3,2]");
+  x("U8", "[1]", -1, 0, "tensor 'x': data_offsets: expected [begin, end], got [-1,0]");
+  header(R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0]}})",
+         "tensor 'x': data_offsets: expected [begin, end], got [0]");
+  // Offsets that do not match dtype and shape.
+  x("F32", "[2]", 0, 4, "tensor 'x': expected 8 bytes for dtype F32 and shape [2], got 4");
+  // Overlapping tensors.
+  header("{" + entry("x", "U8", "[3]", 0, 3) + "," + entry("y", "U8", "[2]", 2, 4) + "}",
+         "tensor 'y': its bytes [2, 4) overlap those of 'x'");
+  header("{" + entry("x", "U8", "[4]", 0, 4) + "," + entry("y", "U8", "[4]", 0, 4) + "}",
+         "tensor 'y': its bytes [0, 4) overlap those of 'x'");
+  // Gaps.
+  header("{" + entry("x", "U8", "[1]", 0, 1) + "," + entry("y", "U8", "[2]", 2, 4) + "}",
+         "tensor 'y': expected its data to begin at byte 1, got 2: a gap");
+  x("U8", "[1]", 3, 4, "tensor 'x': expected its data to begin at byte 0, got 3: a gap");
+  // More data than the header describes.
+  x("U8", "[3]", 0, 3, "expected 3 bytes of data, as the header says, got 4");
+  // A BOOL that is neither.
+  x("BOOL", "[4]", 0, 4, "tensor 'x': expected 0 or 1 in every byte of a BOOL");
+  for (BadFile& file : bad) {
+    file.error = "safetensors: FILE: " + file.error;
+  }
+  check_bad_files(bad, [](const std::filesystem::path& file) { load_safetensors(file); });
+}
+
+TEST_CASE("safetensors: headers that are no JSON, nest deeply or hold texts that nobody reads") {
+  const TemporaryFolder folder;
   const std::string file = (folder / "file").string();
-  const auto error_for = [&](const std::string& bytes) {
-    write_file(file, bytes);
+  const auto header_error = [&](const std::string& header) {
+    write_file(file, file_with(header, 4));
     return error_of([&] { load_safetensors(file); });
   };
-  const auto header_error = [&](const std::string& header, size_t data_bytes = 4) {
-    return error_for(file_with(header, data_bytes));
-  };
   const std::string prefix = "safetensors: " + file + ": ";
-
-  SUBCASE("missing") {
-    CHECK(error_of([&] { load_safetensors(file); }) ==
-          "safetensors: cannot open " + file + ": No such file or directory");
-  }
-  SUBCASE("a folder") {
-    CHECK(error_of([&] { load_safetensors(folder.path()); }) ==
-          "safetensors: cannot open " + folder.path().string() + ": expected a regular file, got a folder");
-  }
-  SUBCASE("shorter than a header length") {
-    CHECK(error_for("") == prefix + "expected a header length of 8 bytes, got a file of 0 bytes");
-    CHECK(error_for("1234567") == prefix + "expected a header length of 8 bytes, got a file of 7 bytes");
-  }
-  SUBCASE("a header length beyond the file") {
-    CHECK(error_for(std::string("\x05\0\0\0\0\0\0\0{}  ", 12)) ==
-          prefix + "the header should have 5 bytes, but only 4 follow");
-  }
-  SUBCASE("a header length beyond reason") {
-    CHECK(error_for(std::string(8, '\xFF') + "{}") ==
-          prefix +
-              "expected a safetensors file with a header of at most 100000000 bytes, got one of 18446744073709551615");
-  }
   SUBCASE("no JSON") {
     CHECK(header_error("{\"x\":") ==
           prefix +
@@ -220,84 +274,6 @@ TEST_CASE("safetensors: bad files, each with its error") {
           prefix + "tensor 'x': shape: expected a list of sizes, got a list of 100002 items");
     CHECK(header_error("{" + entry("a\\u001b[31m\\n", "F7", "[4]", 0, 4) + "}")
               .starts_with(prefix + "tensor 'a?[31m?': dtype: "));
-  }
-  SUBCASE("no object") {
-    CHECK(header_error("[]") == prefix + "expected the header to be a JSON object, got array");
-    CHECK(header_error("{\"x\":3}") == prefix + "tensor 'x': expected an object, got number");
-  }
-  SUBCASE("metadata that is no map of texts") {
-    CHECK(header_error(R"({"__metadata__":[]})") == prefix + "expected __metadata__ to be an object, got array");
-    CHECK(header_error(R"({"__metadata__":{"k":1}})") == prefix + "__metadata__: expected a text for 'k', got number");
-  }
-  SUBCASE("a name twice") {
-    CHECK(header_error("{" + entry("x", "U8", "[2]", 0, 2) + "," + entry("x", "U8", "[2]", 2, 4) + "}") ==
-          prefix + "tensor 'x': the name appears twice");
-  }
-  SUBCASE("a missing field") {
-    CHECK(header_error(R"({"x":{"shape":[1],"data_offsets":[0,4]}})") == prefix + "tensor 'x': dtype is missing");
-    CHECK(header_error(R"({"x":{"dtype":"F32","data_offsets":[0,4]}})") == prefix + "tensor 'x': shape is missing");
-    CHECK(header_error(R"({"x":{"dtype":"F32","shape":[1]}})") == prefix + "tensor 'x': data_offsets is missing");
-  }
-  SUBCASE("an unknown dtype") {
-    CHECK(header_error("{" + entry("x", "F8_E4M3", "[4]", 0, 4) + "}") ==
-          prefix + "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL, got \"F8_E4M3\"");
-    CHECK(header_error(R"({"x":{"dtype":1,"shape":[1],"data_offsets":[0,4]}})") ==
-          prefix + "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, U8, BOOL, got 1");
-  }
-  SUBCASE("a bad shape") {
-    CHECK(header_error("{" + entry("x", "U8", "4", 0, 4) + "}") ==
-          prefix + "tensor 'x': shape: expected a list of sizes, got 4");
-    CHECK(header_error("{" + entry("x", "U8", "[-4]", 0, 4) + "}") ==
-          prefix + "tensor 'x': shape: expected a list of sizes, got [-4]");
-    CHECK(header_error("{" + entry("x", "U8", "[4.0]", 0, 4) + "}") ==
-          prefix + "tensor 'x': shape: expected a list of sizes, got [4.0]");
-    CHECK(header_error("{" + entry("x", "U8", "[1,1,1,1,1,1,1,1,4]", 0, 4) + "}") ==
-          prefix + "tensor 'x': shape: expected at most 8 axes, got 9");
-    CHECK(header_error("{" + entry("x", "F32", "[4294967296,4294967296]", 0, 4) + "}") ==
-          prefix + "tensor 'x': shape: [4294967296,4294967296] is too large");
-    CHECK(header_error("{" + entry("x", "F32", "[0,4294967296,4294967296]", 0, 0) + "}") ==
-          prefix + "tensor 'x': shape: [0,4294967296,4294967296] is too large");
-  }
-  SUBCASE("offsets out of range") {
-    CHECK(header_error("{" + entry("x", "U8", "[5]", 0, 5) + "}") ==
-          prefix + "tensor 'x': data_offsets: expected a range within the 4 bytes of data, got [0,5]");
-    CHECK(header_error("{" + entry("x", "U8", "[1]", 3, 2) + "}") ==
-          prefix + "tensor 'x': data_offsets: expected a range within the 4 bytes of data, got [3,2]");
-    CHECK(header_error("{" + entry("x", "U8", "[1]", -1, 0) + "}") ==
-          prefix + "tensor 'x': data_offsets: expected [begin, end], got [-1,0]");
-    CHECK(header_error(R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[0]}})") ==
-          prefix + "tensor 'x': data_offsets: expected [begin, end], got [0]");
-  }
-  SUBCASE("offsets that do not match dtype and shape") {
-    CHECK(header_error("{" + entry("x", "F32", "[2]", 0, 4) + "}") ==
-          prefix + "tensor 'x': expected 8 bytes for dtype F32 and shape [2], got 4");
-  }
-  SUBCASE("overlapping tensors") {
-    CHECK(header_error("{" + entry("x", "U8", "[3]", 0, 3) + "," + entry("y", "U8", "[2]", 2, 4) + "}") ==
-          prefix + "tensor 'y': its bytes [2, 4) overlap those of 'x'");
-    CHECK(header_error("{" + entry("x", "U8", "[4]", 0, 4) + "," + entry("y", "U8", "[4]", 0, 4) + "}") ==
-          prefix + "tensor 'y': its bytes [0, 4) overlap those of 'x'");
-  }
-  SUBCASE("gaps") {
-    CHECK(header_error("{" + entry("x", "U8", "[1]", 0, 1) + "," + entry("y", "U8", "[2]", 2, 4) + "}") ==
-          prefix + "tensor 'y': expected its data to begin at byte 1, got 2: a gap");
-    CHECK(header_error("{" + entry("x", "U8", "[1]", 3, 4) + "}") ==
-          prefix + "tensor 'x': expected its data to begin at byte 0, got 3: a gap");
-  }
-  SUBCASE("more data than the header describes") {
-    CHECK(header_error("{" + entry("x", "U8", "[3]", 0, 3) + "}") ==
-          prefix + "expected 3 bytes of data, as the header says, got 4");
-  }
-  SUBCASE("a truncated file") {
-    write_file(file, "");
-    save_safetensors(file, {{"x", zeros({100})}});
-    const std::string bytes = read_file(file);
-    CHECK(error_for(bytes.substr(0, bytes.size() - 1)) ==
-          prefix + "tensor 'x': data_offsets: expected a range within the 399 bytes of data, got [0,400]");
-  }
-  SUBCASE("a BOOL that is neither") {
-    CHECK(header_error("{" + entry("x", "BOOL", "[4]", 0, 4) + "}") ==
-          prefix + "tensor 'x': expected 0 or 1 in every byte of a BOOL");
   }
 }
 
@@ -363,14 +339,11 @@ TEST_CASE("safetensors: a disk that fills leaves the old file and no other") {
   const std::string before = read_file(file);
 
   // A limit on file sizes stands for the full disk: write() then fails in the same way, in part first.
-  rlimit old_limit{};
-  REQUIRE(getrlimit(RLIMIT_FSIZE, &old_limit) == 0);
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit limit{.rlim_cur = 5000, .rlim_max = old_limit.rlim_max};
-  REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  const std::string error = error_of([&] { save_safetensors(file, {{"x", zeros({100000})}}); });
-  REQUIRE(setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
-  std::signal(SIGXFSZ, old_handler);
+  std::string error;
+  {
+    const norma::test::FileSizeLimit limit(5000);
+    error = error_of([&] { save_safetensors(file, {{"x", zeros({100000})}}); });
+  }
 
   CHECK(error == "safetensors: cannot write " + file + ": File too large");
   CHECK(read_file(file) == before);

@@ -6,6 +6,7 @@
 #include "core/tape.h"
 #include "files.h"
 #include "lab/compare/timing.h"
+#include "lab/small_comparison.h"
 #include "models/registry.h"
 #include "nn/conv.h"
 #include "nn/layers.h"
@@ -24,25 +25,10 @@
 
 using namespace norma;
 using namespace norma::lab;
+using test::small_comparison;
 using test::TemporaryFolder;
 
 namespace {
-
-ComparisonOptions small(const std::filesystem::path& output) {
-  ComparisonOptions options;
-  options.recipe.dataset = "shapes";
-  options.recipe.patch_size = 4;
-  options.recipe.small_stem = true;
-  options.recipe.batch_size = 4;
-  options.recipe.images = 8;
-  options.recipe.test_images = 8;
-  options.models = {"convnext_atto"};
-  options.norms = {"batch", "layer2d"};
-  options.timing_rounds = 0;
-  options.output = output;
-  options.quiet = true;
-  return options;
-}
 
 /// Two images for the steps that are timed.
 TimingOptions black_images(Device device = kCpu) {
@@ -68,7 +54,7 @@ class Breaking : public nn::Module {
 }  // namespace
 
 TEST_CASE("comparison: every model with every norm with every seed, in this order") {
-  ComparisonOptions options = small("unused");
+  ComparisonOptions options = small_comparison("unused");
   options.models = {"resnet18", "convnext_atto"};
   options.seeds = {0, 7};
   const Comparison comparison = plan_comparison(options);
@@ -83,7 +69,7 @@ TEST_CASE("comparison: every model with every norm with every seed, in this orde
 }
 
 TEST_CASE("comparison: lists are checked before anything runs") {
-  ComparisonOptions options = small("unused");
+  ComparisonOptions options = small_comparison("unused");
   options.norms = {"batch", "bath"};
   CHECK_THROWS_AS(plan_comparison(options), Error);
   options.norms = {"batch", "batch"};
@@ -116,7 +102,7 @@ TEST_CASE("comparison: a network of one's own beside Norma's, whose options are 
                                         },
                                         .own_norm = "batch"});
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.models = {"two_layers", "convnext_atto"};
   options.norms = {"batch", "layer2d"};
   options.recipe.patch_size = 4;
@@ -133,7 +119,7 @@ TEST_CASE("comparison: a network of one's own beside Norma's, whose options are 
 TEST_CASE("comparison: a cell that fails says why, and the others finish") {
   nn::register_norm("breaks_in_training", [](int64_t) { return std::make_shared<Breaking>(); });
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.norms = {"breaks_in_training", "batch"};
   Comparison comparison = plan_comparison(options);
   run_comparison(comparison, options);
@@ -171,7 +157,7 @@ TEST_CASE("comparison: a cell that fails says why, and the others finish") {
 
 TEST_CASE("comparison: a run that diverges keeps its record until then") {
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.norms = {"none"};
   options.recipe.images = 40;
   options.recipe.opt = "sgd";
@@ -190,7 +176,7 @@ TEST_CASE("comparison: a run that diverges keeps its record until then") {
 
 TEST_CASE("comparison: one in which a combination cannot run can be resumed when the others are finished") {
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.batch_sizes = {1, 2};  // batch norm needs two images where the last ones have one pixel
   options.recipe.images = 2;
   Comparison comparison = plan_comparison(options);
@@ -203,7 +189,7 @@ TEST_CASE("comparison: one in which a combination cannot run can be resumed when
 
 TEST_CASE("comparison: telemetry changes no result, and can be left out") {
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "with");
+  ComparisonOptions options = small_comparison(folder / "with");
   options.norms = {"batch"};
   const auto run = [&] {
     Comparison comparison = plan_comparison(options);
@@ -225,7 +211,7 @@ TEST_CASE("comparison: telemetry changes no result, and can be left out") {
 
 TEST_CASE("comparison: the norms of a model take turns, in rounds spread over the whole comparison") {
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.timing_rounds = 6;
   options.recipe.images = 4;
   Comparison comparison = plan_comparison(options);
@@ -261,7 +247,7 @@ TEST_CASE("comparison: the norms of a model take turns, in rounds spread over th
 }
 
 TEST_CASE("comparison: rounds are due in the proportion of what is done") {
-  ComparisonOptions options = small("unused");
+  ComparisonOptions options = small_comparison("unused");
   options.timing_rounds = 3;
   Comparison comparison = plan_comparison(options);
   time_norms(comparison, 1, black_images());  // the second of three moments
@@ -280,7 +266,7 @@ TEST_CASE("comparison: rounds are due in the proportion of what is done") {
 }
 
 TEST_CASE("comparison: batches are on the CPU, the networks that are timed on the default device") {
-  ComparisonOptions options = small("unused");
+  ComparisonOptions options = small_comparison("unused");
   options.timing_rounds = 1;
   Comparison comparison = plan_comparison(options);
   const DefaultDeviceGuard device(kCudaEmulated);
@@ -291,7 +277,7 @@ TEST_CASE("comparison: batches are on the CPU, the networks that are timed on th
 
 TEST_CASE("comparison: a signal while norms are timed begins no run") {
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.timing_rounds = 4;
   Comparison comparison = plan_comparison(options);
   comparison.cells[0].state = CellState::failed;
@@ -305,7 +291,7 @@ TEST_CASE("comparison: a signal while norms are timed begins no run") {
 
 TEST_CASE("comparison: nothing is timed where there is nothing to compare with") {
   const auto can = [](std::vector<std::string> norms) {
-    ComparisonOptions options = small("unused");
+    ComparisonOptions options = small_comparison("unused");
     options.norms = std::move(norms);
     const Comparison comparison = plan_comparison(options);
     return can_be_timed(comparison, timing_group(comparison.cells.front()));
@@ -318,7 +304,7 @@ TEST_CASE("comparison: nothing is timed where there is nothing to compare with")
 
 TEST_CASE("comparison: a norm that fails while it is timed leaves the others their tax") {
   nn::register_norm("breaks_while_timed", [](int64_t) { return std::make_shared<Breaking>(); });
-  ComparisonOptions options = small("unused");
+  ComparisonOptions options = small_comparison("unused");
   options.norms = {"breaks_while_timed", "batch", "layer2d"};
   options.timing_rounds = 1;
   Comparison comparison = plan_comparison(options);
@@ -336,7 +322,7 @@ TEST_CASE("comparison: a norm that fails while it is timed leaves the others the
 
 TEST_CASE("comparison: both families take the options that are theirs") {
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.models = {"resnet18", "convnext_atto"};
   options.norms = {"layer2d"};
   Comparison comparison = plan_comparison(options);
@@ -348,7 +334,7 @@ TEST_CASE("comparison: both families take the options that are theirs") {
 
 TEST_CASE("comparison: an interrupted one reports what is done, and a later one does the rest") {
   const TemporaryFolder folder;
-  const ComparisonOptions options = small(folder / "report");
+  const ComparisonOptions options = small_comparison(folder / "report");
   Comparison whole = plan_comparison(options);
   run_comparison(whole, options);
 
@@ -371,7 +357,7 @@ TEST_CASE("comparison: an interrupted one reports what is done, and a later one 
 TEST_CASE("comparison: every cell is tried before the first step") {
   const TemporaryFolder folder;
   const auto error_with = [&](auto&& change) {
-    ComparisonOptions options = small(folder / "report");
+    ComparisonOptions options = small_comparison(folder / "report");
     change(options);
     return test::error_of([&] {
       Comparison comparison = plan_comparison(options);
@@ -426,13 +412,13 @@ TEST_CASE("comparison: the time left is that of all cells") {
 
 TEST_CASE("comparison: data and output are looked at before the first cell") {
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.recipe.dataset = "idx";
   options.recipe.data_dir = (folder / "nowhere").string();
   Comparison comparison = plan_comparison(options);
   CHECK_THROWS_AS(rehearse_comparison(comparison), Error);
   test::write_file(folder / "file", "");
-  options = small(folder / "file");
+  options = small_comparison(folder / "file");
   comparison = plan_comparison(options);
   CHECK_THROWS_WITH_AS(run_comparison(comparison, options),
                        ("compare: cannot write " + (folder / "file").string() + ": Not a directory").c_str(), Error);

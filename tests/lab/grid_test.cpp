@@ -3,6 +3,7 @@
 #include "files.h"
 #include "lab/compare/comparison.h"
 #include "lab/compare/timing.h"
+#include "lab/small_comparison.h"
 #include "nn/module.h"
 
 #include <doctest/doctest.h>
@@ -15,30 +16,11 @@
 
 using namespace norma;
 using namespace norma::lab;
+using test::small_comparison;
 using test::TemporaryFolder;
 
-namespace {
-
-ComparisonOptions small(const std::filesystem::path& output) {
-  ComparisonOptions options;
-  options.recipe.dataset = "shapes";
-  options.recipe.patch_size = 4;
-  options.recipe.small_stem = true;
-  options.recipe.batch_size = 4;
-  options.recipe.images = 8;
-  options.recipe.test_images = 8;
-  options.models = {"convnext_atto"};
-  options.norms = {"batch", "layer2d"};
-  options.timing_rounds = 0;
-  options.output = output;
-  options.quiet = true;
-  return options;
-}
-
-}  // namespace
-
 TEST_CASE("grid: every axis may have several values, and the cells are their product") {
-  ComparisonOptions options = small("unused");
+  ComparisonOptions options = small_comparison("unused");
   options.models = {"resnet18", "convnext_atto"};
   options.batch_sizes = {2, 4};
   options.lrs = {0.1, 0.2};
@@ -70,7 +52,7 @@ TEST_CASE("grid: every axis may have several values, and the cells are their pro
 
 TEST_CASE("grid: what is wrong with a further axis is said before anything runs") {
   const auto error_with = [](auto&& change) {
-    ComparisonOptions options = small("unused");
+    ComparisonOptions options = small_comparison("unused");
     change(options);
     return test::error_of([&] { plan_comparison(options); });
   };
@@ -98,7 +80,7 @@ TEST_CASE("grid: what is wrong with a further axis is said before anything runs"
 }
 
 TEST_CASE("grid: a cast policy is for the cells whose precision has one, data's folder for those that read it") {
-  ComparisonOptions options = small("unused");
+  ComparisonOptions options = small_comparison("unused");
   options.precisions = {"float32", "amp_bfloat16"};
   options.recipe.cast_policy = "\"batch_norm\" = \"float32\"\n";
   options.datasets = {"shapes", "idx"};
@@ -113,7 +95,7 @@ TEST_CASE("grid: a cast policy is for the cells whose precision has one, data's 
 
 TEST_CASE("grid: a combination that cannot run is a failed cell, and what never can is an error") {
   const TemporaryFolder folder;
-  ComparisonOptions options = small(folder / "report");
+  ComparisonOptions options = small_comparison(folder / "report");
   options.recipe.images = 2;
   options.batch_sizes = {1, 2};  // batch norm has one value per channel in the last stage
   Comparison comparison = plan_comparison(options);
@@ -134,7 +116,7 @@ TEST_CASE("grid: a combination that cannot run is a failed cell, and what never 
 }
 
 TEST_CASE("grid: each group of settings has rounds of its own, at some of the moments") {
-  ComparisonOptions options = small("unused");
+  ComparisonOptions options = small_comparison("unused");
   options.batch_sizes = {2, 4, 8};
   options.precisions = {"float32", "bfloat16"};
   options.lrs = {0.1, 0.2};
@@ -192,7 +174,7 @@ TEST_CASE("grid: networks with different norms start from the same weights") {
 
 TEST_CASE("grid: batches of any size hold the same images in the same order") {
   const auto labels = [](int64_t batch_size) {
-    train::Recipe recipe = small("unused").recipe;
+    train::Recipe recipe = small_comparison("unused").recipe;
     recipe.batch_size = batch_size;
     data::Loader loader =
         train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), /* workers= */ 0);

@@ -7,11 +7,8 @@
 #include "lab/report_cases.h"
 
 #include <doctest/doctest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cstring>
-#include <regex>
 #include <string>
 
 using namespace norma;
@@ -264,30 +261,6 @@ TEST_CASE("report: nothing is decided before all runs and rounds are made") {
   CHECK(tax_tests(comparison) == 2);
 }
 
-TEST_CASE("report: rounds of timing that contradict themselves are an error") {
-  const auto error = [](auto&& change) {
-    Comparison comparison = example();
-    change(comparison);
-    return test::error_of([&] { comparison_from_json(to_json(comparison)); });
-  };
-  CHECK(error([](Comparison& c) { c.timings[0].rounds[1].pop_back(); }) ==
-        "comparison: timing 1: rounds: expected 4 numbers in each, one for each norm, got 3");
-  CHECK(error([](Comparison& c) { c.timings[0].rounds[1][0] = 0; }) ==
-        "comparison: timing 1: rounds: expected seconds above 0, got 0");
-  CHECK(error([](Comparison& c) {
-          c.timings[0].norms = {"batch", "group:32", "instance", "group:7"};
-        }) ==
-        "comparison: timing 1: norms: expected those of the cells, [batch, group:32, group:7, instance], got [batch, "
-        "group:32, instance, group:7]");
-  CHECK(error([](Comparison& c) { c.timings.push_back(c.timings[0]); }) ==
-        "comparison: timing 2: expected each once, got resnet50 twice");
-  CHECK(error([](Comparison& c) { c.timing_rounds = 0; }) == "no error");  // timings are not written then
-  std::string text = to_json(example());
-  text.replace(text.find("\"timing_rounds\": 8"), 18, "\"timing_rounds\": -8");
-  CHECK(test::error_of([&] { comparison_from_json(text); }) ==
-        "comparison: timing_rounds: expected a whole number from 0 to 1000000, got -8");
-}
-
 TEST_CASE("report: norms are tested against the reference seed by seed") {
   Comparison comparison = example();
   const auto cell = [](const std::string& norm, uint64_t seed, double accuracy) {
@@ -379,17 +352,6 @@ TEST_CASE("report: learning rates that were tried") {
   CHECK(tuning_note(example()).empty());
 }
 
-TEST_CASE("report: JSON keeps everything") {
-  const Comparison before = example();
-  const Comparison after = comparison_from_json(to_json(before));
-  CHECK(to_json(after) == to_json(before));
-  CHECK(to_html(after) == to_html(before));
-  REQUIRE(after.cells.size() == 5);
-  CHECK(after.cells[0].losses == before.cells[0].losses);
-  CHECK(after.cells[2].reason == before.cells[2].reason);
-  CHECK(after.cells[3].state == CellState::interrupted);
-}
-
 TEST_CASE("report: what varies has columns, and each of its values groups of its own") {
   Comparison comparison = example();
   comparison.cells = {finished("resnet18", "batch", 0, 0.8, 400), finished("resnet18", "group:8", 0, 0.7, 400),
@@ -430,78 +392,6 @@ TEST_CASE("report: what varies has columns, and each of its values groups of its
   CHECK(summarize(comparison)[3].tax->difference == 0);
 }
 
-TEST_CASE("report: a file of the first version has the settings of its recipe in all cells") {
-  const Comparison comparison = comparison_from_json(R"({"format": "norma comparison 1", "date": "", "command": "",
-      "environment": )" + train::to_json(train::environment()) +
-                                                     R"(,
-      "recipe": {"dataset": "shapes", "batch_size": 16, "lr": 0.5, "precision": "bfloat16", "channels_last": false},
-      "cells": [{"model": "resnet18", "norm": "batch", "seed": 3, "state": "pending"},
-                {"model": "resnet18", "norm": "group", "seed": 3, "state": "failed", "reason": "why"}],
-      "timing_rounds": 1,
-      "timings": [{"model": "resnet18", "norms": ["batch", "group"], "rounds": [[1, 2]]}]})");
-  REQUIRE(comparison.cells.size() == 2);
-  const Cell& cell = comparison.cells[1];
-  CHECK(cell.dataset == "shapes");
-  CHECK(cell.batch_size == 16);
-  CHECK(cell.lr == 0.5);
-  CHECK(cell.precision == "bfloat16");
-  CHECK(cell.format == MemoryFormat::contiguous);
-  CHECK(cell.seed == 3);
-  CHECK(cell.reason == "why");
-  CHECK(seconds_of_step(comparison, cell) == 2);
-}
-
-TEST_CASE("report: a file of a newer version is refused as such") {
-  std::string text = to_json(example());
-  text.replace(text.find("norma comparison 2"), 18, "norma comparison 3");
-  CHECK(test::error_of([&] { comparison_from_json(text, "results.json"); }) ==
-        "results.json: format: expected a version up to 2, got 3: a newer Norma has written this, and this one cannot "
-        "read it");
-  text.replace(text.find("norma comparison 3"), 18, "norma comparison x");
-  CHECK(test::error_of([&] { comparison_from_json(text, "results.json"); }) ==
-        "results.json: format: expected 'norma comparison 2', got 'norma comparison x'");
-}
-
-TEST_CASE("report: JSON keeps a loss that is no number") {
-  Comparison comparison;
-  comparison.cells = {finished("resnet18", "batch", 0, 0.5, 100)};
-  comparison.cells[0].loss = NAN;
-  CHECK(std::isnan(comparison_from_json(to_json(comparison)).cells[0].loss));
-}
-
-TEST_CASE("report: a text that is no comparison is an error") {
-  CHECK_THROWS_AS(comparison_from_json("{"), Error);
-  CHECK_THROWS_AS(comparison_from_json("{}"), Error);
-  std::string text = to_json(example());
-  text.replace(text.find("\"interrupted\""), 13, "\"interruptet\"");
-  CHECK_THROWS_WITH_AS(
-      comparison_from_json(text),
-      "comparison: cell 4: state: expected pending, finished, failed or interrupted, got 'interruptet'", Error);
-  text = to_json(example());
-  text.insert(text.find("\"recipe\""), "\"environment\": {}, ");
-  CHECK_THROWS_WITH_AS(comparison_from_json(text),
-                       "comparison: the comparison: 'environment': expected each key once, got it again", Error);
-}
-
-TEST_CASE("report: cells that contradict themselves are an error") {
-  const auto error = [](auto&& change) {
-    Comparison comparison = example();
-    change(comparison);
-    return test::error_of([&] { comparison_from_json(to_json(comparison)); });
-  };
-  CHECK(error([](Comparison& c) { c.cells[0].accuracy = 1.5; }) ==
-        "comparison: cell 1: accuracy: expected a number from 0 to 1, got 1.5");
-  CHECK(error([](Comparison& c) { c.cells[0].accuracy = -0.5; }) ==
-        "comparison: cell 1: accuracy: expected a number from 0 to 1, got -0.5");
-  CHECK(error([](Comparison& c) { c.cells[1].seconds = -60; }) ==
-        "comparison: cell 2: seconds: expected at least 0, got -60");
-  CHECK(error([](Comparison& c) { c.cells[1].peak_bytes = -1; }) ==
-        "comparison: cell 2: peak_bytes: expected at least 0, got -1");
-  CHECK(error([](Comparison& c) { c.cells[1].norm = "batch"; }) ==
-        "comparison: cell 2: expected each once, got resnet50 with norm batch and seed 0 twice");
-  CHECK(error([](Comparison& c) { c.cells.clear(); }) == "comparison: cells: expected at least one, got none");
-}
-
 TEST_CASE("report: four files are written, and an error names the one that cannot be") {
   const test::TemporaryFolder folder;
   write_report(example(), folder.path());
@@ -515,45 +405,32 @@ TEST_CASE("report: four files are written, and an error names the one that canno
                        Error);
 }
 
-TEST_CASE("environment: says what it runs on") {
-  const train::Environment e = train::environment();
-  CHECK_FALSE(e.norma.empty());
-  CHECK_FALSE(e.compiler.empty());
-  CHECK(e.cores >= 1);
-  CHECK(e.threads >= 1);
-  CHECK(e.memory > 0);
-  CHECK(e.device == "cpu");
-  {
-    const DefaultDeviceGuard emulated(kCudaEmulated);
-    CHECK(train::environment().device == "cuda-emulated:0");
-  }
-  CHECK(e.libraries.size() >= 5);
-  for (const auto& [name, version] : e.libraries) {
-    CHECK_MESSAGE(std::regex_search(version, std::regex("[0-9]+\\.[0-9]+")), name << " " << version);
-  }
-}
-
-TEST_CASE("environment: the time has the form it promises") {
-  CHECK(std::regex_match(train::local_time(), std::regex("\\d{4}-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d")));
-  CHECK(std::regex_match(train::local_time(/* compact= */ true), std::regex("\\d{8}-\\d{6}")));
-}
-
-TEST_CASE("environment: the peak of resident memory is that of its own span") {
-  constexpr size_t kBytes = 64'000'000;
-  constexpr int64_t kHalf = kBytes / 2;
-  for (const bool reset : {true, false}) {  // false: as where the system does not let a process reset its mark
-    CAPTURE(reset);
-    train::ResidentPeak first(reset);
-    const int64_t before = first.bytes();
-    CHECK(before > 0);
-    // Straight from the system: an allocator may keep what it is given back.
-    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(memory != MAP_FAILED);
-    std::memset(memory, 1, kBytes);
-    first.sample();
-    REQUIRE(munmap(memory, kBytes) == 0);
-    CHECK(first.bytes() >= before + kHalf);
-    const train::ResidentPeak second(reset);
-    CHECK(second.bytes() < before + kHalf);
+TEST_CASE("report.md: the answer, the table, the notes, and nothing that is taken for markup") {
+  Comparison comparison = example();
+  comparison.cells[1].norm = "group|32*";
+  comparison.timings[0].norms[1] = "group|32*";
+  comparison.command = "norma compare --norms '```'";
+  const std::string text = to_markdown(comparison);
+  CHECK(
+      text.starts_with("# What the norm costs, and what it buys\n\n**group\\|32\\* costs 25.0 % of batch norm's "
+                       "throughput in resnet50, but"));
+  CHECK(
+      text.find("| model | norm | accuracy % | test loss | img/s | tax | memory | parameters |\n"
+                "| :-- | :-- | --: | --: | --: | --: | --: | --: |\n"
+                "| resnet50 | batch | 83.10 | 0.5000 | 128.0 | – | 1.23 GB | 25,557,032 |\n"
+                "| resnet50 | group\\|32\\* | 83.40 | 0.5000 | 96.0 | 25.0 % (20.0 to 30.0) | 1.23 GB | 25,557,032 |\n"
+                "| resnet50 | group:7 | failed: group\\_norm: 7 groups, \"64\" &lt;channels&gt; |  |  |  |  |  |\n") !=
+      std::string::npos);
+  CHECK(text.find("\nTax: the share of batch norm's throughput") != std::string::npos);
+  CHECK(text.find("````sh\nnorma compare --norms '```'\n````\n") != std::string::npos);
+  CHECK(text.find("\nnorma train --model resnet50 --norm 'group|32*'") != std::string::npos);
+  // Every line of the table has as many cells.
+  for (size_t at = text.find("\n| "); at != std::string::npos; at = text.find("\n| ", at + 1)) {
+    const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);
+    size_t bars = 0;
+    for (size_t i = 0; i < line.size(); ++i) {
+      bars += line[i] == '|' && (i == 0 || line[i - 1] != '\\') ? 1 : 0;
+    }
+    CHECK_MESSAGE(bars == 9, line);
   }
 }

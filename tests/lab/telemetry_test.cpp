@@ -16,6 +16,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
+#include "small_runs.h"
 #include "train/trainer.h"
 
 #include <doctest/doctest.h>
@@ -35,20 +36,10 @@ using namespace norma::lab;
 
 namespace {
 
-train::Recipe small_recipe(const std::string& model, const std::string& norm, int64_t steps) {
-  train::Recipe recipe;
-  recipe.model = model;
+train::Recipe short_recipe(const std::string& model, const std::string& norm, int64_t steps) {
+  train::Recipe recipe = test::small_recipe(model, {.batch_size = 2, .images = 2 * steps, .test_images = 2});
   recipe.norm = norm;
-  if (model == "resnet18") {
-    recipe.small_stem = true;
-  } else {
-    recipe.patch_size = 4;
-  }
-  recipe.dataset = "shapes";
-  recipe.image_size = 32;
-  recipe.batch_size = 2;
-  recipe.images = 2 * steps;
-  recipe.test_images = 2;
+  recipe.small_stem = model == "resnet18";
   return recipe;
 }
 
@@ -161,7 +152,7 @@ TEST_CASE("telemetry: a timed step finds the same on a device whose memory the h
 }
 
 TEST_CASE("telemetry: the bytes of all layers are those of the tape, and what a storage holds twice counts once") {
-  const train::Recipe recipe = small_recipe("convnext_atto", "layer2d", 1);
+  const train::Recipe recipe = short_recipe("convnext_atto", "layer2d", 1);
   const auto model = train::make_model(recipe, 10);
   const Tensor x = copy_of(randn({2, 3, 32, 32}), MemoryFormat::channels_last);
   const LayerTable table(*model);
@@ -184,7 +175,7 @@ TEST_CASE("telemetry: the bytes of all layers are those of the tape, and what a 
 TEST_CASE("telemetry: training has the same bits with it and without") {
   for (const std::string model : {"convnext_atto", "resnet18"}) {
     CAPTURE(model);
-    train::Recipe recipe = small_recipe(model, "batch", 2);
+    train::Recipe recipe = short_recipe(model, "batch", 2);
     recipe.drop_path = 0.2;
     recipe.clip_grad = 1;
     const auto recorder = std::make_shared<TelemetryRecorder>();
@@ -201,7 +192,7 @@ TEST_CASE("telemetry: training has the same bits with it and without") {
 }
 
 TEST_CASE("telemetry: of a step with several batches the last one is looked at") {
-  train::Recipe recipe = small_recipe("resnet18", "batch", 4);
+  train::Recipe recipe = short_recipe("resnet18", "batch", 4);
   const auto layers_of = [&] {
     const auto recorder = std::make_shared<TelemetryRecorder>();
     outcome_of(recipe, recorder);
@@ -219,7 +210,7 @@ TEST_CASE("telemetry: of a step with several batches the last one is looked at")
 }
 
 TEST_CASE("telemetry: the record of a run") {
-  const train::Recipe recipe = small_recipe("resnet18", "batch", 3);
+  const train::Recipe recipe = short_recipe("resnet18", "batch", 3);
   const auto recorder = std::make_shared<TelemetryRecorder>();
   const Outcome run = outcome_of(recipe, recorder);
   const Telemetry telemetry = recorder->result();
@@ -285,7 +276,7 @@ TEST_CASE("telemetry: our own networks make no layout copy, in either format") {
   for (const std::string model : {"resnet18", "convnext_atto"}) {
     for (const std::string norm : {"batch", "layer2d", "group"}) {
       for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
-        train::Recipe recipe = small_recipe(model, norm, 1);
+        train::Recipe recipe = short_recipe(model, norm, 1);
         recipe.channels_last = format == MemoryFormat::channels_last;
         recipe.image_size = 16;
         if (recipe.patch_size) {
@@ -305,7 +296,7 @@ TEST_CASE("telemetry: our own networks make no layout copy, in either format") {
 
 TEST_CASE("telemetry: a norm that copies is in the ledger with its name, op, formats and bytes") {
   nn::register_norm("permuting", [](int64_t channels) { return std::make_shared<Permuting>(channels); });
-  train::Recipe recipe = small_recipe("resnet18", "permuting", 1);
+  train::Recipe recipe = short_recipe("resnet18", "permuting", 1);
   recipe.channels_last = true;
   const Telemetry telemetry = telemetry_of(recipe);
   REQUIRE(telemetry.ledger.size() == 4 * 20);
@@ -336,7 +327,7 @@ TEST_CASE("telemetry: a norm that copies is in the ledger with its name, op, for
 }
 
 TEST_CASE("telemetry: JSON and back") {
-  Telemetry telemetry = telemetry_of(small_recipe("convnext_atto", "batch", 2));
+  Telemetry telemetry = telemetry_of(short_recipe("convnext_atto", "batch", 2));
   telemetry.ledger = {{.op = "to",
                        .layer = "stem.1",
                        .pass = OpPass::backward,

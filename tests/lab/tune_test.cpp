@@ -4,6 +4,7 @@
 #include "core/tape.h"
 #include "error_text.h"
 #include "files.h"
+#include "lab/small_comparison.h"
 #include "nn/module.h"
 #include "nn/norm/factory.h"
 
@@ -20,18 +21,11 @@ using test::TemporaryFolder;
 namespace {
 
 ComparisonOptions tuned(const std::filesystem::path& output, std::vector<std::string> norms) {
-  ComparisonOptions options;
-  options.recipe.dataset = "shapes";
-  options.recipe.patch_size = 4;
+  ComparisonOptions options = test::small_comparison(output);
   options.recipe.batch_size = 2;
-  options.recipe.images = 4;
-  options.recipe.test_images = 4;
-  options.models = {"convnext_atto"};
+  options.recipe.images = options.recipe.test_images = 4;
   options.norms = std::move(norms);
-  options.timing_rounds = 0;
   options.tune_lr = true;
-  options.output = output;
-  options.quiet = true;
   return options;
 }
 

@@ -1,15 +1,12 @@
 #include "cuda_results.h"
 #include "ops/shape/join.h"
 
-// CUDA's selection of rows and its gradient beside the CPU's, whose bits they have.
+// CUDA's selection of rows and its gradient at sizes beyond a launch, beside the CPU's, whose bits they have.
 
 using namespace norma;
 using namespace norma::test;
 
 namespace {
-
-constexpr DType kAllDTypes[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16,
-                                DType::int64,   DType::int32,   DType::uint8,   DType::boolean};
 
 /// `count` rows below `rows`, some of them several times.
 Tensor some_rows(int64_t count, int64_t rows) {
@@ -22,9 +19,6 @@ void check_select(const Tensor& x, int64_t axis, const Tensor& index) {
   const auto results = [&](Device device) {
     const Tensor there = to_device(x, device);
     const Tensor rows = to_device(index, device);
-    if (!is_floating(x.dtype()) || index.numel() == 0) {
-      return on_cpu({index_select(there, axis, rows)});
-    }
     const Tensor leaf = there.detach().set_requires_grad();
     const Tensor y = index_select(leaf, axis, rows);
     const Tensor dy = to_device(copy_of(random_tensor(y.sizes(), 2), MemoryFormat::preserve, x.dtype()), device);
@@ -41,22 +35,6 @@ void check_select(const Tensor& x, int64_t axis, const Tensor& index) {
 }
 
 }  // namespace
-
-TEST_CASE("cuda index: rows along each axis, every dtype and layout, and the gradient") {
-  const DefaultDeviceGuard guard(kCpu);
-  for (const DType dtype : kAllDTypes) {
-    for (const Sizes& sizes : {Sizes{1}, Sizes{7}, Sizes{33, 5}, Sizes{4, 3, 5, 6}}) {
-      for (const Layout layout : kLayouts) {
-        const Tensor x = in_layout(copy_of(random_tensor(sizes, 1), MemoryFormat::preserve, dtype), layout);
-        for (int64_t axis = 0; axis < x.rank(); ++axis) {
-          for (const int64_t count : {0, 1, 9, 40}) {
-            check_select(x, axis, some_rows(count, sizes[axis]));
-          }
-        }
-      }
-    }
-  }
-}
 
 TEST_CASE("cuda index: more elements than threads, many rows into few and few out of many") {
   const DefaultDeviceGuard guard(kCpu);

@@ -136,18 +136,6 @@ Tensors all_results(const Function& function, Device device, DType dtype, Memory
   return results;
 }
 
-/// The largest difference as a share of the largest number of both; infinite where one has a NaN that the other has
-/// not.
-double difference_of_both(const Tensor& a, const Tensor& b) {
-  double largest = 1e-3;
-  for (const Tensor& x : {a, b}) {
-    for (const double value : x.to_vector<double>()) {
-      largest = std::max(largest, std::abs(value));
-    }
-  }
-  return max_difference(a, b) / largest;
-}
-
 /// Sums of 35 to 420 elements in another order, and gradients of gradients, which lose a digit or two. 16 bits: a unit
 /// or two of the last place.
 double tolerance(DType dtype) {
@@ -162,7 +150,7 @@ void check_results(const Tensors& results, const Tensors& expected, Device devic
     if (results[i].defined()) {
       CHECK(results[i].device() == device);
       CHECK(results[i].strides() == expected[i].strides());
-      CHECK(difference_of_both(results[i], expected[i]) <= tolerance(dtype));
+      CHECK(relative_difference(results[i], expected[i]) <= tolerance(dtype));
     }
   }
 }
@@ -176,13 +164,7 @@ Tensor operand(const Tensor& values, DType dtype, bool in_float64, MemoryFormat 
 /// y, dx and the gradients of the parameters, from numbers of `dtype`, in the same or in float64.
 Tensors map_results(const MapNormCase& norm, const Sizes& sizes, Activation activation, MemoryFormat format,
                     Device device, DType dtype, bool in_float64 = false, double scale = 1) {
-  const Tensor values = random_tensor(sizes, 1);
-  change_elements<double>(values, [&](double* elements) {
-    for (int64_t i = 0; i < values.numel(); ++i) {
-      elements[i] *= scale;
-    }
-  });
-  Tensors inputs{operand(values, dtype, in_float64, format, device).set_requires_grad()};
+  Tensors inputs{operand(mul(random_tensor(sizes, 1), scale), dtype, in_float64, format, device).set_requires_grad()};
   const DType of_parameters = dtype == DType::float64 ? DType::float64 : DType::float32;
   for (const Tensor& parameter : map_norm_parameters(norm, sizes[1])) {
     inputs.push_back(

@@ -1,10 +1,9 @@
 #include "core/emulated/launch.h"
 #include "cuda_devices.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/random/dropout.h"
 #include "support.h"
 
-// CUDA's pointwise and dropout kernels beside the CPU's: every function, dtype and layout, with and without vectors.
+// CUDA's pointwise kernels beside the CPU's: every function, dtype and layout, with and without vectors.
 
 using namespace norma;
 using namespace norma::test;
@@ -229,24 +228,6 @@ TEST_CASE("cuda pointwise: NaN, infinities, the ends of integers") {
       "mul", [](const Tensors& in) { return mul(in[0], in[0]); }, {ends}, 0);
   check_op(
       "add", [](const Tensors& in) { return add(in[0], in[0]); }, {ends}, 0);
-}
-
-TEST_CASE("cuda pointwise: dropout keeps what the CPU keeps, every dtype and layout") {
-  for (const DType dtype : kFloating) {
-    for (const Sizes& sizes : {Sizes{1}, Sizes{3}, Sizes{34}, Sizes{2, 3, 5, 7}, Sizes{40003}}) {
-      for (const Layout layout : kLayouts) {
-        for (const double rate : {0.3, 1.0}) {
-          const DefaultDeviceGuard on_cpu(kCpu);
-          const auto drop = [&](const Tensors& in) {
-            Generator generator(5);
-            generator.reserve(7);
-            return dropout(in[0], rate, /* training= */ true, generator);
-          };
-          check_op("dropout", drop, {in_layout(values(sizes, 1, dtype), layout)}, 0);
-        }
-      }
-    }
-  }
 }
 
 TEST_CASE("cuda pointwise: the same bits in any order of threads") {

@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/pad.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 #include "tests/support.h"
 
@@ -131,21 +132,24 @@ TEST_CASE("pad: error texts") {
                        "pad: before, after: expected to crop at most 3 elements of axis 1, got -2 and -2", Error);
 }
 
-TEST_CASE("index_select: rows along each axis, in any order, repeated, any strides") {
-  const Tensor x = random_tensor({4, 3, 5, 6}, 1);
+TEST_CASE("index_select: rows along each axis, in any order, repeated, any strides and dtype") {
   const std::vector<int64_t> rows = {2, 0, 2, 1};
-  for (const Layout layout : kLayouts) {
-    for (int64_t axis = 0; axis < 4; ++axis) {
-      const Tensor in = in_layout(x, layout);
-      const Tensor y = index_select(in, axis, indices(rows));
-      CHECK(y.size(axis) == 4);
-      CHECK(y.suggest_memory_format() == in.suggest_memory_format());
-      for (size_t i = 0; i < rows.size(); ++i) {
-        CHECK(max_difference(select(y, axis, static_cast<int64_t>(i)), select(x, axis, rows[i])) == 0);
+  for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16, DType::float16, DType::int64, DType::int32,
+                            DType::uint8, DType::boolean}) {
+    const Tensor x = to(abs(random_tensor({4, 3, 5, 6}, 1)), dtype);
+    for (const Layout layout : kLayouts) {
+      for (int64_t axis = 0; axis < 4; ++axis) {
+        const Tensor in = in_layout(x, layout);
+        const Tensor y = index_select(in, axis, indices(rows));
+        CHECK(y.size(axis) == 4);
+        CHECK(y.suggest_memory_format() == in.suggest_memory_format());
+        for (size_t i = 0; i < rows.size(); ++i) {
+          CHECK(max_difference(select(y, axis, static_cast<int64_t>(i)), select(x, axis, rows[i])) == 0);
+        }
       }
     }
   }
-  CHECK(index_select(x, 0, indices({})).sizes() == Sizes{0, 3, 5, 6});
+  CHECK(index_select(random_tensor({4, 3, 5, 6}, 1), 0, indices({})).sizes() == Sizes{0, 3, 5, 6});
   CHECK(index_select(from_vector<uint8_t>({7, 8, 9}, {3}), 0, indices({2, 2})).to_vector<int64_t>() ==
         std::vector<int64_t>{9, 9});
 }

@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/join.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 #include "tests/support.h"
 
@@ -272,6 +273,9 @@ TEST_CASE("var: keeps its digits at a large mean") {
   const Tensor shifted = add(x, 1e8);
   const Tensor expected = var(sub(shifted, 1e8), {1});
   CHECK(max_difference(var(shifted, {1}), expected) <= 1e-9);
+  const Tensor narrow = add(random_tensor({5, 20000}, 1, DType::float32), 1e5);
+  // The mean is rounded to float32, half a step of 1/128 away at most, and the square of that is in var.
+  CHECK(max_difference(var(narrow, {1}), var(to(narrow, DType::float64), {1})) <= 2e-5);
 }
 
 TEST_CASE("var: correction") {

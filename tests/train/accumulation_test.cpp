@@ -1,5 +1,6 @@
 #include "error_text.h"
 #include "files.h"
+#include "small_runs.h"
 #include "support.h"
 #include "train/trainer.h"
 #include "train/training_state.h"
@@ -18,17 +19,11 @@ using test::TemporaryFolder;
 
 namespace {
 
-Recipe small_recipe() {
-  Recipe recipe;
-  recipe.model = "convnext_atto";
-  recipe.patch_size = 4;
-  recipe.dataset = "shapes";
+Recipe exact_recipe() {
+  Recipe recipe = test::small_recipe("convnext_atto", {.batch_size = 6, .images = 12, .test_images = 2});
   recipe.opt = "sgd";
   recipe.lr = 0.05;
   recipe.precision = "float64";
-  recipe.batch_size = 6;
-  recipe.images = 12;
-  recipe.test_images = 2;
   return recipe;
 }
 
@@ -60,8 +55,8 @@ TEST_CASE("accumulation: which batches make which step") {
 }
 
 TEST_CASE("accumulation: the update is that of one batch of all images") {
-  Trainer whole(small_recipe(), silent());
-  Recipe recipe = small_recipe();
+  Trainer whole(exact_recipe(), silent());
+  Recipe recipe = exact_recipe();
   recipe.batch_size = 2;
   recipe.grad_accum_steps = 3;
   Trainer parts(recipe, silent());
@@ -86,7 +81,7 @@ TEST_CASE("accumulation: the update is that of one batch of all images") {
 }
 
 TEST_CASE("accumulation: a killed and resumed run has the bits of an uninterrupted one") {
-  Recipe recipe = small_recipe();
+  Recipe recipe = exact_recipe();
   recipe.precision = "float32";
   recipe.drop_path = 0.2;
   recipe.flip = true;
@@ -127,7 +122,7 @@ TEST_CASE("accumulation: a killed and resumed run has the bits of an uninterrupt
 }
 
 TEST_CASE("accumulation: a run that ended within a step does not go on") {
-  Recipe recipe = small_recipe();
+  Recipe recipe = exact_recipe();
   recipe.grad_accum_steps = 2;
   recipe.images = 18;  // steps of two batches and of one
   Trainer trainer(recipe, silent());

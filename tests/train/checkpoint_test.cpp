@@ -1,11 +1,8 @@
 #include "train/checkpoint.h"
 
+#include "file_size_limit.h"
 #include "files.h"
 #include "support.h"
-
-#include <sys/resource.h>
-
-#include <csignal>
 
 using namespace norma;
 using namespace norma::train;
@@ -166,14 +163,11 @@ TEST_CASE("checkpoint: a disk that fills leaves the checkpoint before") {
   next.model.emplace_back("large", zeros({100000}));
 
   // A limit on file sizes stands for the full disk: write() then fails in the same way, in part first.
-  rlimit old_limit{};
-  REQUIRE(getrlimit(RLIMIT_FSIZE, &old_limit) == 0);
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit limit{.rlim_cur = 20000, .rlim_max = old_limit.rlim_max};
-  REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  const std::string error = error_of([&] { save_checkpoint(file, next); });
-  REQUIRE(setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
-  std::signal(SIGXFSZ, old_handler);
+  std::string error;
+  {
+    const norma::test::FileSizeLimit limit(20000);
+    error = error_of([&] { save_checkpoint(file, next); });
+  }
 
   CHECK(error == "safetensors: cannot write " + file + ": File too large");
   CHECK(read_file(file) == before);

@@ -6,6 +6,7 @@
 #include "files.h"
 #include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
+#include "small_runs.h"
 #include "support.h"
 #include "train/trainer.h"
 
@@ -19,15 +20,9 @@ using test::TemporaryFolder;
 
 namespace {
 
-Recipe small_recipe() {
-  Recipe recipe;
-  recipe.model = "resnet18";
+Recipe exact_recipe() {
+  Recipe recipe = test::small_recipe("resnet18", {.images = 12, .test_images = 8});
   recipe.norm = "batch";
-  recipe.dataset = "shapes";
-  recipe.image_size = 32;
-  recipe.batch_size = 4;
-  recipe.images = 12;
-  recipe.test_images = 8;
   recipe.clip_grad = 1;
   recipe.seed = 3;
   recipe.precision = "float64";  // kernels of another device add up in another order
@@ -40,10 +35,10 @@ TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint
   const TemporaryFolder folder;
   const auto options = [&](const char* name) { return TrainerOptions{.output = folder / name, .quiet = true}; };
   const DefaultDeviceGuard on_cpu(kCpu);
-  Trainer here(small_recipe(), options("cpu"));
+  Trainer here(exact_recipe(), options("cpu"));
   const TrainResult expected = here.run();
   const DefaultDeviceGuard on_emulated(kCudaEmulated);
-  Trainer there(small_recipe(), options("emulated"));
+  Trainer there(exact_recipe(), options("emulated"));
   CHECK(there.model()->device() == kCudaEmulated);
   const TrainResult result = there.run();
   REQUIRE(result.losses.size() == expected.losses.size());
@@ -56,7 +51,7 @@ TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint
 
   const Checkpoint checkpoint = load_checkpoint(folder / "cpu/last.safetensors");
   CHECK(checkpoint.model.front().second.device() == kCpu);
-  const Trainer resumed(small_recipe(), {.quiet = true}, checkpoint);
+  const Trainer resumed(exact_recipe(), {.quiet = true}, checkpoint);
   CHECK(resumed.model()->device() == kCudaEmulated);
   CHECK(resumed.step() == 3);
   const nn::NamedTensors state = resumed.model()->state_dict();
@@ -107,7 +102,7 @@ TEST_CASE(
        }}};
   for (const Setting& setting : settings) {
     CAPTURE(setting.name);
-    Recipe recipe = small_recipe();
+    Recipe recipe = exact_recipe();
     setting.change(recipe);
     const DefaultDeviceGuard on_cpu(kCpu);
     Trainer here(recipe, {.evaluate_each_epoch = false, .quiet = true});
@@ -142,7 +137,7 @@ TEST_CASE("train: the host waits for a device once in a step, for the loss behin
     for (const char* opt : {"sgd", "adamw"}) {
       CAPTURE(model);
       CAPTURE(opt);
-      Recipe recipe = small_recipe();
+      Recipe recipe = exact_recipe();
       recipe.model = model;
       recipe.opt = opt;
       recipe.smoothing = 0.1;
@@ -164,7 +159,7 @@ TEST_CASE("train: the host waits for a device once in a step, for the loss behin
     }
   }
   // A step of the trainer: the loss. Images and labels go to the device without a wait.
-  Recipe recipe = small_recipe();
+  Recipe recipe = exact_recipe();
   recipe.model = "convnext_atto";
   recipe.images = 4;
   recipe.test_images = 1;
@@ -182,7 +177,7 @@ TEST_CASE("train: the host waits for a device once in a step, for the loss behin
 TEST_CASE("train: batch norm has at most two launches more than layer norm in each layer of a step") {
   const DefaultDeviceGuard guard(kCudaEmulated);
   const auto launches = [](const std::string& norm, MemoryFormat format) {
-    Recipe recipe = small_recipe();
+    Recipe recipe = exact_recipe();
     recipe.model = "resnet50";
     recipe.norm = norm;
     recipe.precision = "float32";

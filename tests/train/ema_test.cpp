@@ -7,6 +7,7 @@
 #include "files.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
+#include "small_runs.h"
 #include "support.h"
 #include "train/trainer.h"
 
@@ -27,17 +28,11 @@ using test::TemporaryFolder;
 namespace {
 
 /// Five steps in which drop path, batch statistics and flips matter; an evaluation at the end.
-Recipe small_recipe() {
-  Recipe recipe;
-  recipe.model = "convnext_atto";
+Recipe averaged_recipe() {
+  Recipe recipe = test::small_recipe("convnext_atto", {.images = 20, .test_images = 8});
   recipe.norm = "batch";
-  recipe.patch_size = 4;
   recipe.drop_path = 0.2;
-  recipe.dataset = "shapes";
   recipe.flip = true;
-  recipe.batch_size = 4;
-  recipe.images = 20;
-  recipe.test_images = 8;
   recipe.model_ema = true;
   recipe.model_ema_decay = 0.5;
   return recipe;
@@ -115,7 +110,7 @@ TEST_CASE("ema: averages that are loaded go on with the same bits, others are re
 }
 
 TEST_CASE("ema: a trainer's average is that of its weights, and training has the same bits without it") {
-  Recipe recipe = small_recipe();
+  Recipe recipe = averaged_recipe();
   recipe.images = 4;
   recipe.sched = "constant";
   Recipe two = recipe;
@@ -148,12 +143,12 @@ TEST_CASE("ema: a trainer's average is that of its weights, and training has the
 TEST_CASE("ema: a resumed run has the bits and the log of an uninterrupted one, averages included") {
   struct Killed {};
   const TemporaryFolder folder;
-  Trainer whole(small_recipe(), silent(folder / "whole"));
+  Trainer whole(averaged_recipe(), silent(folder / "whole"));
   const TrainResult expected = whole.run();
   CHECK(expected.ema_test.complete);
   CHECK(expected.ema_test.loss != expected.test.loss);
 
-  Recipe recipe = small_recipe();
+  Recipe recipe = averaged_recipe();
   TrainerOptions options = silent(folder / "cut");
   int steps = 0;
   options.before_stage = [&](std::string_view stage) {

@@ -1,8 +1,8 @@
 #include "train/output.h"
 
 #include "core/error.h"
+#include "file_size_limit.h"
 #include "files.h"
-#include "train/file_size_limit.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 #include "train/run_log.h"
-#include "train/file_size_limit.h"
+#include "file_size_limit.h"
 #include "train/two_classes.h"
 
 #include "core/error.h"

@@ -3,6 +3,7 @@
 #include "core/allocator.h"
 #include "core/error.h"
 #include "files.h"
+#include "small_runs.h"
 #include "train/trainer.h"
 
 #include <doctest/doctest.h>
@@ -57,17 +58,6 @@ class Diary : public StepObserver {
   int64_t fails_in_;
 };
 
-Recipe small_recipe() {
-  Recipe recipe;
-  recipe.model = "convnext_atto";
-  recipe.patch_size = 4;
-  recipe.dataset = "shapes";
-  recipe.batch_size = 4;
-  recipe.images = 12;
-  recipe.test_images = 4;
-  return recipe;
-}
-
 TrainerOptions watched_by(const std::shared_ptr<StepObserver>& observer) {
   TrainerOptions options;
   options.quiet = true;
@@ -79,12 +69,12 @@ TrainerOptions watched_by(const std::shared_ptr<StepObserver>& observer) {
 
 TEST_CASE("step observer: it is told of every step in order, and looks into those it wants") {
   const auto diary = std::make_shared<Diary>();
-  Trainer(small_recipe(), watched_by(diary)).run();
+  Trainer(test::small_recipe(), watched_by(diary)).run();
   CHECK(diary->text == "0 to 3 of 4; 1(fbu)1. 2(2. 3(fbu)3. e3");
 }
 
 TEST_CASE("step observer: steps that look for a batch size that fits are not of the run") {
   const auto diary = std::make_shared<Diary>(2);
-  CHECK_THROWS_AS(Trainer(small_recipe(), watched_by(diary)).run(), OutOfMemory);
+  CHECK_THROWS_AS(Trainer(test::small_recipe(), watched_by(diary)).run(), OutOfMemory);
   CHECK(diary->text == "0 to 3 of 4; 1(fbu)1. 2(");
 }

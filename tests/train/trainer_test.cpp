@@ -3,9 +3,10 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "file_size_limit.h"
 #include "files.h"
+#include "small_runs.h"
 #include "support.h"
-#include "train/file_size_limit.h"
 #include "train/interrupt.h"
 #include "train/step_times.h"
 
@@ -25,19 +26,12 @@ using test::TemporaryFolder;
 namespace {
 
 /// Six steps in which crop, flip, drop path and batch statistics all matter.
-Recipe small_recipe() {
-  Recipe recipe;
-  recipe.model = "convnext_atto";
+Recipe varied_recipe() {
+  Recipe recipe = test::small_recipe("convnext_atto", {.images = 24, .test_images = 8});
   recipe.norm = "batch";
-  recipe.patch_size = 4;
   recipe.drop_path = 0.2;
-  recipe.dataset = "shapes";
-  recipe.image_size = 32;
   recipe.crop_padding = 2;
   recipe.flip = true;
-  recipe.batch_size = 4;
-  recipe.images = 24;
-  recipe.test_images = 8;
   recipe.smoothing = 0.1;
   recipe.clip_grad = 1;
   recipe.seed = 3;
@@ -104,8 +98,8 @@ void interrupt_in_step(Trainer& trainer, int64_t step) {
 }  // namespace
 
 TEST_CASE("trainer: the same recipe gives the same bits, another seed other ones") {
-  Trainer a(small_recipe(), silent());
-  Trainer b(small_recipe(), silent());
+  Trainer a(varied_recipe(), silent());
+  Trainer b(varied_recipe(), silent());
   const TrainResult first = a.run();
   const TrainResult second = b.run();
   CHECK(first.losses.size() == 6);
@@ -113,7 +107,7 @@ TEST_CASE("trainer: the same recipe gives the same bits, another seed other ones
   CHECK(first.test.loss == second.test.loss);
   check_same_state(a, b);
 
-  Recipe other = small_recipe();
+  Recipe other = varied_recipe();
   other.seed = 4;
   Trainer c(other, silent());
   CHECK(c.run().losses != first.losses);
@@ -122,21 +116,21 @@ TEST_CASE("trainer: the same recipe gives the same bits, another seed other ones
 TEST_CASE("trainer: workers of the loader do not change the bits") {
   TrainerOptions none = silent();
   none.workers = 0;
-  Trainer a(small_recipe(), silent());
-  Trainer b(small_recipe(), none);
+  Trainer a(varied_recipe(), silent());
+  Trainer b(varied_recipe(), none);
   CHECK(a.run().losses == b.run().losses);
   check_same_state(a, b);
 }
 
 TEST_CASE("trainer: an interrupted and resumed run has the bits of an uninterrupted one") {
-  Trainer whole(small_recipe(), silent());
+  Trainer whole(varied_recipe(), silent());
   const TrainResult expected = whole.run();
 
   const TemporaryFolder folder;
   std::vector<double> losses;
   {
     const InterruptGuard guard;
-    Trainer begun(small_recipe(), silent(folder / "run"));
+    Trainer begun(varied_recipe(), silent(folder / "run"));
     interrupt_in_step(begun, 3);
     const TrainResult part = begun.run();
     CHECK_FALSE(part.finished);
@@ -157,7 +151,7 @@ TEST_CASE("trainer: an interrupted and resumed run has the bits of an uninterrup
 }
 
 TEST_CASE("trainer: augmented and mixed images resume with the same bits, whatever the workers") {
-  Recipe recipe = small_recipe();
+  Recipe recipe = varied_recipe();
   recipe.crop_padding = 0;
   recipe.flip = false;
   recipe.scale = {0.3, 1};
@@ -193,7 +187,7 @@ TEST_CASE("trainer: augmented and mixed images resume with the same bits, whatev
 
 TEST_CASE("trainer: mixed images train against the shares of their classes") {
   const auto losses_of = [](double mixup, double probability) {
-    Recipe recipe = small_recipe();
+    Recipe recipe = varied_recipe();
     recipe.mixup = mixup;
     recipe.mixup_prob = probability;
     Trainer trainer(recipe, silent());
@@ -211,7 +205,7 @@ TEST_CASE("trainer: mixed images train against the shares of their classes") {
 
 TEST_CASE("trainer: resuming a finished run changes nothing and evaluates again") {
   const TemporaryFolder folder;
-  Trainer whole(small_recipe(), silent(folder / "run"));
+  Trainer whole(varied_recipe(), silent(folder / "run"));
   const TrainResult expected = whole.run();
   const Checkpoint checkpoint = load_checkpoint(folder / "run/last.safetensors");
   Trainer again(recipe_of(checkpoint), resuming(folder / "run"), checkpoint);
@@ -224,7 +218,7 @@ TEST_CASE("trainer: resuming a finished run changes nothing and evaluates again"
 
 TEST_CASE("trainer: the log has a row per interval and the test figures at the end") {
   const TemporaryFolder folder;
-  Trainer trainer(small_recipe(), silent(folder / "run"));
+  Trainer trainer(varied_recipe(), silent(folder / "run"));
   const TrainResult result = trainer.run();
   const std::string log = read_file(folder / "run/metrics.csv");
   CHECK(std::count(log.begin(), log.end(), '\n') == 4);  // header, steps 2, 4, 6
@@ -232,7 +226,7 @@ TEST_CASE("trainer: the log has a row per interval and the test figures at the e
 }
 
 TEST_CASE("trainer: what a result says of the run") {
-  Trainer trainer(small_recipe(), silent());
+  Trainer trainer(varied_recipe(), silent());
   const TrainResult result = trainer.run();
   CHECK(result.finished);
   CHECK(result.step == 6);
@@ -248,7 +242,7 @@ TEST_CASE("trainer: what a result says of the run") {
 TEST_CASE("trainer: it learns to tell dark images from bright ones") {
   data::register_dataset("brightness", "dark and bright images",
                          [](const data::DatasetOptions&) { return std::make_shared<Brightness>(); });
-  Recipe recipe = small_recipe();
+  Recipe recipe = varied_recipe();
   recipe.dataset = "brightness";
   recipe.norm = "layer2d";
   recipe.lr = 1e-3;
@@ -264,9 +258,9 @@ TEST_CASE("trainer: it learns to tell dark images from bright ones") {
 
 TEST_CASE("trainer: another run's checkpoint is not written over") {
   const TemporaryFolder folder;
-  Trainer(small_recipe(), silent(folder / "run")).run();
+  Trainer(varied_recipe(), silent(folder / "run")).run();
   const std::string before = read_file(folder / "run/last.safetensors");
-  Trainer second(small_recipe(), silent(folder / "run"));
+  Trainer second(varied_recipe(), silent(folder / "run"));
   CHECK_THROWS_WITH_AS(second.run(),
                        ("train: '" + (folder / "run/last.safetensors").string() +
                         "' is the checkpoint of another run: resume it, or choose another output folder")
@@ -275,7 +269,7 @@ TEST_CASE("trainer: another run's checkpoint is not written over") {
   CHECK(read_file(folder / "run/last.safetensors") == before);
 
   // Nor by a run that is resumed from elsewhere.
-  Trainer(small_recipe(), silent(folder / "other")).run();
+  Trainer(varied_recipe(), silent(folder / "other")).run();
   const Checkpoint checkpoint = load_checkpoint(folder / "other/last.safetensors");
   TrainerOptions elsewhere = silent(folder / "run");
   elsewhere.resumed = folder / "other/last.safetensors";
@@ -292,9 +286,9 @@ TEST_CASE("trainer: another run's checkpoint is not written over") {
 
 TEST_CASE("trainer: a loss that is no number ends the run, and the last checkpoint stays") {
   const TemporaryFolder folder;
-  Trainer(small_recipe(), silent(folder / "run")).run();
+  Trainer(varied_recipe(), silent(folder / "run")).run();
   const std::string before = read_file(folder / "run/last.safetensors");
-  Recipe recipe = small_recipe();
+  Recipe recipe = varied_recipe();
   recipe.images *= 2;
   Checkpoint checkpoint = load_checkpoint(folder / "run/last.safetensors");
   for (auto& [name, tensor] : checkpoint.model) {
@@ -318,7 +312,7 @@ TEST_CASE("trainer: a disk that fills during a checkpoint is an error and leaves
   const TemporaryFolder folder;
   {
     const InterruptGuard guard;
-    Trainer begun(small_recipe(), silent(folder / "run"));
+    Trainer begun(varied_recipe(), silent(folder / "run"));
     interrupt_in_step(begun, 2);
     begun.run();
   }
@@ -338,12 +332,12 @@ TEST_CASE("trainer: a disk that fills during a checkpoint is an error and leaves
 }
 
 TEST_CASE("trainer: checkpoints that do not fit are errors") {
-  Trainer trainer(small_recipe(), silent());
+  Trainer trainer(varied_recipe(), silent());
   Checkpoint checkpoint = trainer.checkpoint();
   checkpoint.step = 7;
-  CHECK_THROWS_WITH_AS(Trainer(small_recipe(), silent(), checkpoint),
+  CHECK_THROWS_WITH_AS(Trainer(varied_recipe(), silent(), checkpoint),
                        "train: the checkpoint is at step 7, but the run has only 6", Error);
-  Recipe other = small_recipe();
+  Recipe other = varied_recipe();
   other.model = "convnext_femto";
   CHECK_THROWS_AS(Trainer(other, silent(), trainer.checkpoint()), Error);
   checkpoint.options.clear();

@@ -1,0 +1,126 @@
+#include "lab/report/report.h"
+
+#include "core/error.h"
+#include "error_text.h"
+#include "lab/report/decide_rows.h"
+#include "lab/report_cases.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+
+// results.json: everything comes back, and a file that contradicts itself is refused.
+
+using namespace norma;
+using namespace norma::lab;
+using namespace norma::test;
+
+namespace {
+
+/// The error of reading example() after a change.
+template <class F>
+std::string error_after(F&& change) {
+  Comparison comparison = example();
+  change(comparison);
+  return error_of([&] { comparison_from_json(to_json(comparison)); });
+}
+
+}  // namespace
+
+TEST_CASE("report: rounds of timing that contradict themselves are an error") {
+  CHECK(error_after([](Comparison& c) { c.timings[0].rounds[1].pop_back(); }) ==
+        "comparison: timing 1: rounds: expected 4 numbers in each, one for each norm, got 3");
+  CHECK(error_after([](Comparison& c) { c.timings[0].rounds[1][0] = 0; }) ==
+        "comparison: timing 1: rounds: expected seconds above 0, got 0");
+  CHECK(error_after([](Comparison& c) {
+          c.timings[0].norms = {"batch", "group:32", "instance", "group:7"};
+        }) ==
+        "comparison: timing 1: norms: expected those of the cells, [batch, group:32, group:7, instance], got [batch, "
+        "group:32, instance, group:7]");
+  CHECK(error_after([](Comparison& c) { c.timings.push_back(c.timings[0]); }) ==
+        "comparison: timing 2: expected each once, got resnet50 twice");
+  CHECK(error_after([](Comparison& c) { c.timing_rounds = 0; }) == "no error");  // timings are not written then
+  std::string text = to_json(example());
+  text.replace(text.find("\"timing_rounds\": 8"), 18, "\"timing_rounds\": -8");
+  CHECK(test::error_of([&] { comparison_from_json(text); }) ==
+        "comparison: timing_rounds: expected a whole number from 0 to 1000000, got -8");
+}
+
+TEST_CASE("report: JSON keeps everything") {
+  const Comparison before = example();
+  const Comparison after = comparison_from_json(to_json(before));
+  CHECK(to_json(after) == to_json(before));
+  CHECK(to_html(after) == to_html(before));
+  REQUIRE(after.cells.size() == 5);
+  CHECK(after.cells[0].losses == before.cells[0].losses);
+  CHECK(after.cells[2].reason == before.cells[2].reason);
+  CHECK(after.cells[3].state == CellState::interrupted);
+}
+
+TEST_CASE("report: a file of the first version has the settings of its recipe in all cells") {
+  const Comparison comparison = comparison_from_json(R"({"format": "norma comparison 1", "date": "", "command": "",
+      "environment": )" + train::to_json(train::environment()) +
+                                                     R"(,
+      "recipe": {"dataset": "shapes", "batch_size": 16, "lr": 0.5, "precision": "bfloat16", "channels_last": false},
+      "cells": [{"model": "resnet18", "norm": "batch", "seed": 3, "state": "pending"},
+                {"model": "resnet18", "norm": "group", "seed": 3, "state": "failed", "reason": "why"}],
+      "timing_rounds": 1,
+      "timings": [{"model": "resnet18", "norms": ["batch", "group"], "rounds": [[1, 2]]}]})");
+  REQUIRE(comparison.cells.size() == 2);
+  const Cell& cell = comparison.cells[1];
+  CHECK(cell.dataset == "shapes");
+  CHECK(cell.batch_size == 16);
+  CHECK(cell.lr == 0.5);
+  CHECK(cell.precision == "bfloat16");
+  CHECK(cell.format == MemoryFormat::contiguous);
+  CHECK(cell.seed == 3);
+  CHECK(cell.reason == "why");
+  CHECK(seconds_of_step(comparison, cell) == 2);
+}
+
+TEST_CASE("report: a file of a newer version is refused as such") {
+  std::string text = to_json(example());
+  text.replace(text.find("norma comparison 2"), 18, "norma comparison 3");
+  CHECK(test::error_of([&] { comparison_from_json(text, "results.json"); }) ==
+        "results.json: format: expected a version up to 2, got 3: a newer Norma has written this, and this one cannot "
+        "read it");
+  text.replace(text.find("norma comparison 3"), 18, "norma comparison x");
+  CHECK(test::error_of([&] { comparison_from_json(text, "results.json"); }) ==
+        "results.json: format: expected 'norma comparison 2', got 'norma comparison x'");
+}
+
+TEST_CASE("report: JSON keeps a loss that is no number") {
+  Comparison comparison;
+  comparison.cells = {finished("resnet18", "batch", 0, 0.5, 100)};
+  comparison.cells[0].loss = NAN;
+  CHECK(std::isnan(comparison_from_json(to_json(comparison)).cells[0].loss));
+}
+
+TEST_CASE("report: a text that is no comparison is an error") {
+  CHECK_THROWS_AS(comparison_from_json("{"), Error);
+  CHECK_THROWS_AS(comparison_from_json("{}"), Error);
+  std::string text = to_json(example());
+  text.replace(text.find("\"interrupted\""), 13, "\"interruptet\"");
+  CHECK_THROWS_WITH_AS(
+      comparison_from_json(text),
+      "comparison: cell 4: state: expected pending, finished, failed or interrupted, got 'interruptet'", Error);
+  text = to_json(example());
+  text.insert(text.find("\"recipe\""), "\"environment\": {}, ");
+  CHECK_THROWS_WITH_AS(comparison_from_json(text),
+                       "comparison: the comparison: 'environment': expected each key once, got it again", Error);
+}
+
+TEST_CASE("report: cells that contradict themselves are an error") {
+  CHECK(error_after([](Comparison& c) { c.cells[0].accuracy = 1.5; }) ==
+        "comparison: cell 1: accuracy: expected a number from 0 to 1, got 1.5");
+  CHECK(error_after([](Comparison& c) { c.cells[0].accuracy = -0.5; }) ==
+        "comparison: cell 1: accuracy: expected a number from 0 to 1, got -0.5");
+  CHECK(error_after([](Comparison& c) { c.cells[1].seconds = -60; }) ==
+        "comparison: cell 2: seconds: expected at least 0, got -60");
+  CHECK(error_after([](Comparison& c) { c.cells[1].peak_bytes = -1; }) ==
+        "comparison: cell 2: peak_bytes: expected at least 0, got -1");
+  CHECK(error_after([](Comparison& c) { c.cells[1].norm = "batch"; }) ==
+        "comparison: cell 2: expected each once, got resnet50 with norm batch and seed 0 twice");
+  CHECK(error_after([](Comparison& c) { c.cells.clear(); }) == "comparison: cells: expected at least one, got none");
+}
