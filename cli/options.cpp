@@ -109,12 +109,6 @@ void print_precision_note(const train::Precision& precision) {
 const std::vector<RunOption>& run_options() {
   using Number = RunOption::Number;
   static const std::vector<RunOption> all = {
-      {"checkpoint-hist", Number{&RunOptions::checkpoint_hist, train::ranges::kCheckpointHist},
-       "keep the N best of the checkpoints after each epoch (checkpoint-EPOCH; from 2 on), and the N newest for "
-       "recovery",
-       "1: model_best alone"},
-      {"recovery-interval", Number{&RunOptions::recovery_interval, train::ranges::kStepsOrNone},
-       "write a checkpoint recovery-EPOCH-STEP every N steps of the run, too", "0: none"},
       // A resumed run would overwrite the record of the run before.
       {.name = "telemetry",
        .field = &RunOptions::telemetry,
@@ -125,15 +119,21 @@ const std::vector<RunOption>& run_options() {
        .help = "write an event file for TensorBoard: curves, and how the weights of the norms are spread",
        .names = "--tensorboard,!--no-tensorboard"},
       {"log-json", &RunOptions::log_json, "write log.jsonl: what metrics.csv and summary.csv have, an object per line"},
+      {"checkpoint-hist", Number{&RunOptions::checkpoint_hist, train::ranges::kCheckpointHist},
+       "keep the N best of the checkpoints after each epoch (checkpoint-EPOCH; from 2 on), and the N newest for "
+       "recovery",
+       "1: model_best alone"},
+      {"recovery-interval", Number{&RunOptions::recovery_interval, train::ranges::kStepsOrNone},
+       "write a checkpoint recovery-EPOCH-STEP every N steps of the run, too", "0: none"},
       {"threads", Number{&RunOptions::threads, train::ranges::kThreads}, "threads for computing", "0: one per core"},
-      {"device", &RunOptions::device, "where it is computed: cpu, cuda, or cuda-emulated, which is for tests",
-       "cpu, or NORMA_DEVICE"},
       {.name = "workers",
        .field = Number{&RunOptions::workers, train::ranges::kWorkers},
        .help = "background threads that prepare images",
        .names = "-j,--workers"},
       {"log-interval", Number{&RunOptions::log_interval, train::ranges::kLogInterval},
        "steps between two lines of the log"},
+      {"device", &RunOptions::device, "where it is computed: cpu, cuda, or cuda-emulated, which is for tests",
+       "cpu, or NORMA_DEVICE"},
       {.name = "quiet", .field = &RunOptions::quiet, .help = "show no progress", .from_file = FromFile::none}};
   return all;
 }

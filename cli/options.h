@@ -93,6 +93,7 @@ struct RunOption {
   FromFile from_file = FromFile::any_run;
   const char* names = "";  ///< for CLI11, if not "--name" alone
 };
+/// All but --plugin, in the order of args.toml.
 const std::vector<RunOption>& run_options();
 
 /// Prints a note if the default device is slow in a precision, or replaces it by another.
