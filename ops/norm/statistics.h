@@ -104,9 +104,12 @@ NORMA_FORMULA double running_after(double running, double batch, double momentum
   return (1 - momentum) * running + momentum * (factor * batch);
 }
 
-/// Brings the running statistics of a set up to date with those of a batch.
+/// Brings the running statistics of a set, if there are any, up to date with those of a batch.
 template <class T>
 NORMA_FORMULA void update_running_set(const Running<T>& running, int64_t set, T mean, T var) {
+  if (running.mean == nullptr) {
+    return;
+  }
   running.mean[set] = static_cast<T>(
       running_after(static_cast<double>(running.mean[set]), static_cast<double>(mean), running.momentum, 1));
   running.var[set] = static_cast<T>(running_after(static_cast<double>(running.var[set]), static_cast<double>(var),
@@ -129,9 +132,6 @@ NORMA_FORMULA void store_set(const NormProblem& problem, const ForwardArrays<S>&
   arrays.rstd[set] = of_set.rstd;
   if (arrays.var != nullptr) {
     arrays.var[set] = of_set.var;
-  }
-  if (arrays.running.mean != nullptr) {
-    update_running_set(arrays.running, set, of_set.mean, of_set.var);
   }
 }
 

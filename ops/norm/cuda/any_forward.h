@@ -139,6 +139,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem pr
     }
     if (thread() == 0) {
       store_set(problem, arrays, set, of_set);
+      update_running_set(arrays.running, set, of_set.mean, of_set.var);
     }
   }
 }

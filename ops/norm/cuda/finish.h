@@ -58,6 +58,7 @@ NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArr
     }
     if (lane() == 0) {
       store_set(problem, arrays, set, of_set);
+      update_running_set(arrays.running, set, of_set.mean, of_set.var);
     }
   }
 }

@@ -281,7 +281,7 @@ bool pixels_forward(DType dtype, const NormProblem& problem, const NormForward& 
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
     const PixelPlan plan = plan_pixels(problem.shape.reduce_outer, 32);
-    if (!are_pixels(problem) || plan.held == 0 || arrays.bits != nullptr) {
+    if (!are_pixels(problem) || plan.held == 0 || arrays.bits != nullptr || arrays.running.mean != nullptr) {
       return false;
     }
     dispatch_held<32>(plan.held, [&](auto held) {

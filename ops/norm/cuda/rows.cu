@@ -349,7 +349,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
 // --- which rows -----------------------------------------------------------------------------------------------------
 
 bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
-  if (!problem.shape.set_is_one_run()) {
+  if (!problem.shape.set_is_one_run() || arrays.running.mean != nullptr) {
     return false;
   }
   return dispatch_fast(dtype, [&](auto s) {

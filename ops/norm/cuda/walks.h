@@ -8,7 +8,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// Sets that are one run of memory and fit into the registers of some threads.
+/// Sets that are one run of memory and fit into the registers of some threads; without running statistics.
 bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
 bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
 
@@ -16,7 +16,7 @@ bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& 
 bool columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
 bool columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
 
-/// Sets side by side, with weights that vary from row to row alone.
+/// Sets side by side, with weights that vary from row to row alone; without running statistics.
 bool pixels_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
 bool pixels_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
 
