@@ -59,6 +59,7 @@ struct Choice {
   int count = 0;
   int outputs = 1;
   bool registers_only = true;
+  bool meets = false;
   uint64_t immediate = 0;
 
   Choice() = default;

@@ -115,6 +115,7 @@ Choice warp_choice(const Opcode& opcode) {
     choice.outputs = 0;
   }
   choice.registers_only = false;
+  choice.meets = opcode.name != "activemask";
   return choice;
 }
 

@@ -2,6 +2,7 @@
 
 #include "virtual_gpu/fault.h"
 #include "virtual_gpu/kernel.h"
+#include "virtual_gpu/undefined.h"
 
 #include <bit>
 #include <cstddef>
@@ -25,6 +26,7 @@ using Alias = typename AliasOf<T>::type;
 struct LaneGroup {
   uint32_t pc = 0;
   uint32_t mask = 0;
+  uint32_t required = 0;  ///< the lanes that must come to its barrier or shuffle, which it waits for
 };
 
 /// 32 threads of a block with their registers.
@@ -58,9 +60,20 @@ class Warp {
   [[nodiscard]] Block& block() const { return *block_; }
   [[nodiscard]] uint32_t first_thread() const { return first_thread_; }
   [[nodiscard]] uint32_t live() const { return live_; }
+  /// The lanes that stand at the current instruction.
+  [[nodiscard]] uint32_t active() const { return current_.mask; }
+  /// Those of them for which its guard holds.
+  [[nodiscard]] uint32_t guarded(const Instruction& i) const {
+    if (i.guard == kNoOperand) {
+      return current_.mask;
+    }
+    return current_.mask & (i.guard_negated ? ~predicate(i.guard) : predicate(i.guard));
+  }
   [[nodiscard]] State state() const { return state_; }
   /// Where it waits at a barrier.
   [[nodiscard]] uint32_t barrier() const { return current_.pc; }
+  /// What of its registers was never written.
+  Undefined undefined;
   /// The carry flags of its lanes, which add.cc sets and addc reads.
   uint32_t carry = 0;
   /// Its lanes have met: what they did before is ordered before what they do from here on.
@@ -74,12 +87,17 @@ class Warp {
 
  private:
   void branch(const Instruction& instruction, uint32_t taken);
+  void exit(uint32_t mask);
   void join();
+  void next_group();
+  void wait(const LaneGroup& group);
+  bool wait_for_others(const Instruction& instruction);
 
   std::byte* bases_[2] = {nullptr, nullptr};
   Block* block_ = nullptr;
   LaneGroup current_;
-  std::vector<LaneGroup> waiting_;  ///< the lowest last
+  std::vector<LaneGroup> waiting_;  ///< for the current one to come to them; the lowest last
+  std::vector<LaneGroup> parked_;   ///< at a barrier or shuffle, for other lanes to come there
   uint32_t limit_ = kAllLanes;      ///< where the lowest waiting group stands
   uint32_t live_ = 0;
   uint32_t first_thread_ = 0;
