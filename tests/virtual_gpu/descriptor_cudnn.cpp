@@ -33,11 +33,8 @@ void check_type(const Descriptor& descriptor, const AttributeRule& rule, cudnnBa
 }  // namespace
 
 void Descriptor::put_descriptors(cudnnBackendAttributeName_t name, std::vector<DescriptorCopy> all) {
-  AttributeValue& made = values[name];
-  made = {.type = CUDNN_TYPE_BACKEND_DESCRIPTOR,
-          .count = static_cast<int64_t>(all.size()),
-          .bytes = {},
-          .descriptors = std::move(all)};
+  const auto count = static_cast<int64_t>(all.size());
+  values[name] = {.type = CUDNN_TYPE_BACKEND_DESCRIPTOR, .count = count, .bytes = {}, .descriptors = std::move(all)};
 }
 
 cudnnBackendDescriptor_t create_descriptor(cudnnBackendDescriptorType_t type) {

@@ -1,5 +1,7 @@
 #include "virtual_gpu/numbers.h"
 
+#include "virtual_gpu/half.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -33,14 +35,6 @@ float round_to_odd(double value) {
     nearest = std::nextafter(nearest, 0.0F);
   }
   return std::bit_cast<float>(std::bit_cast<uint32_t>(nearest) | 1U);
-}
-
-uint16_t bfloat16_bits(double value) {
-  const auto bits = std::bit_cast<uint32_t>(round_to_odd(value));
-  if (std::isnan(value)) {
-    return static_cast<uint16_t>(bits >> 16 | 0x40U);
-  }
-  return static_cast<uint16_t>((bits + 0x7FFFU + (bits >> 16 & 1U)) >> 16);
 }
 
 /// To 10 bits of mantissa, ties away from zero: cvt.rna.tf32.f32.
@@ -89,8 +83,8 @@ double load(NumberType type, const std::byte* bytes) {
   switch (type) {
     case NumberType::kFloat64: return read<double>(bytes);
     case NumberType::kFloat32: return read<float>(bytes);
-    case NumberType::kFloat16: return static_cast<double>(read<_Float16>(bytes));
-    default: return std::bit_cast<float>(static_cast<uint32_t>(read<uint16_t>(bytes)) << 16);
+    case NumberType::kFloat16: return float_of_half(read<uint16_t>(bytes));
+    default: return float_of_bfloat16(read<uint16_t>(bytes));
   }
 }
 
@@ -98,8 +92,8 @@ void store(NumberType type, std::byte* bytes, double value) {
   switch (type) {
     case NumberType::kFloat64: write(bytes, value); return;
     case NumberType::kFloat32: write(bytes, static_cast<float>(value)); return;
-    case NumberType::kFloat16: write(bytes, static_cast<_Float16>(value)); return;
-    default: write(bytes, bfloat16_bits(value));
+    case NumberType::kFloat16: write(bytes, half_of_float(round_to_odd(value))); return;
+    default: write(bytes, bfloat16_of_float(round_to_odd(value)));
   }
 }
 
