@@ -73,14 +73,9 @@ void find_local(Warp& warp, const Instruction& i, const Addresses& addresses, bo
     }
     const uint32_t thread = warp.first_thread() + static_cast<uint32_t>(lane);
     access.at[static_cast<size_t>(lane)] = block.local(thread) + offset;
-    uint8_t* const written = block.local_written(thread) + offset;
-    if (store) {
-      std::memset(written, 1, bytes);
-    } else if (!all_written(written, bytes)) {
-      warp.fault(Fault::Kind::kUninitialised, i, lane,
-                 fmt::format("{} bytes at byte {} of local memory, of which byte {} was never written", bytes, offset,
-                             first_unwritten(written, bytes)));
-    }
+    check_written(warp, i, lane, block.local_written(thread) + offset, store, access, [&] {
+      return fmt::format("{} bytes at byte {} of local memory, which were never written", bytes, offset);
+    });
   });
   block.counters.local_bytes += bytes * static_cast<uint64_t>(addresses.lanes);
 }
@@ -160,6 +155,7 @@ void find_memory(Warp& warp, const Instruction& i, uint32_t mask, Operand addres
   const Space space = i.space == Space::kGeneric ? resolve_generic(warp, i, mask, addresses) : i.space;
   addresses.examine(mask, i.access_bytes);
   access.consecutive = false;
+  access.partial = 0;
   if (addresses.misaligned) {
     misaligned(warp, i, addresses, space);
   }

@@ -2,9 +2,12 @@
 
 #include "virtual_gpu/block.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 namespace virtual_gpu {
@@ -13,6 +16,9 @@ namespace virtual_gpu {
 struct Access {
   std::array<std::byte*, kLanes> at;
   bool consecutive = false;  ///< all lanes are active, and each begins where the one before ends
+  uint32_t partial = 0;      ///< lanes that load bytes of which some were never written
+  /// Where it is kept what of them was written: for those lanes, and for all that store undefined bytes.
+  std::array<uint8_t*, kLanes> written;
 };
 
 /// The addresses of a warp's lanes, and what holds of those that are active.
@@ -40,6 +46,11 @@ void find_memory(Warp& warp, const Instruction& instruction, uint32_t mask, Oper
 void find_global(Warp& warp, const Instruction& i, const Addresses& addresses, bool store, Access& access);
 void find_shared(Warp& warp, const Instruction& i, const Addresses& addresses, bool store, Access& access);
 
+/// Notes that a lane stores, or whether what it loads was written. Throws the fault where none of it was; `text` makes
+/// the fault's text.
+template <class Text>
+void check_written(Warp& warp, const Instruction& i, int lane, uint8_t* written, bool store, Access& access, Text text);
+
 /// Whether all bytes from `written` on have been written: each of them is 1.
 inline bool all_written(const uint8_t* written, uint64_t bytes);
 /// The first of `bytes` that was never written, or `bytes`.
@@ -55,6 +66,21 @@ inline bool all_written(const uint8_t* written, uint64_t bytes) {
     case 4: return *reinterpret_cast<const Alias<uint32_t>*>(written) == 0x01010101;
     case 8: return *reinterpret_cast<const Alias<uint64_t>*>(written) == 0x0101010101010101;
     default: return first_unwritten(written, bytes) == bytes;
+  }
+}
+
+template <class Text>
+void check_written(Warp& warp, const Instruction& i, int lane, uint8_t* written, bool store, Access& access,
+                   Text text) {
+  const uint64_t bytes = i.access_bytes;
+  access.written[static_cast<size_t>(lane)] = written;
+  if (store) {
+    std::memset(written, 1, bytes);
+  } else if (!all_written(written, bytes)) {
+    if (std::memchr(written, 1, bytes) == nullptr) {
+      warp.fault(Fault::Kind::kUninitialised, i, lane, text());
+    }
+    access.partial |= uint32_t{1} << lane;
   }
 }
 

@@ -179,20 +179,20 @@ TEST_CASE("ptx faults: reads of what was never written") {
   TestMemory memory;
   const uint64_t x = memory.empty<float>(64);
   Allocation* const allocation = memory.memory.find(x);
-  std::memset(allocation->written.data(), 1, 4 * 21 + 2);
+  std::memset(allocation->written.data(), 1, size_t{4} * 21);
   const auto fault = [&](const std::string& text) {
     return fault_of(Fault::Kind::kUninitialised, [&] { run_ptx(memory, text, {}, x); });
   };
   CHECK(fault(loads("ld.global.f32 %f0, [%rd1];", 4)) ==
-        kFault + fmt::format(
-                     "(21, 0, 0), ld.global.f32: 4 bytes at {:#x}, of which byte 2 was never written: byte 86 of 256 "
-                     "bytes, allocated by cudaMalloc number 1",
-                     x + 84));
+        kFault +
+            fmt::format("(21, 0, 0), ld.global.f32: 4 bytes at {:#x}, which were never written: byte 84 of 256 bytes, "
+                        "allocated by cudaMalloc number 1",
+                        x + 84));
   CHECK(fault(loads("ld.global.f32 %f0, [%rd1];", 8)) ==  // no neighbours
-        kFault + fmt::format(
-                     "(11, 0, 0), ld.global.f32: 4 bytes at {:#x}, of which byte 0 was never written: byte 88 of 256 "
-                     "bytes, allocated by cudaMalloc number 1",
-                     x + 88));
+        kFault +
+            fmt::format("(11, 0, 0), ld.global.f32: 4 bytes at {:#x}, which were never written: byte 88 of 256 bytes, "
+                        "allocated by cudaMalloc number 1",
+                        x + 88));
   // What a kernel writes counts as written.
   run_ptx(memory, loads("st.global.f32 [%rd1], 0f3F800000;\nld.global.f32 %f0, [%rd1];", 4), {}, x);
   CHECK(fault_of(Fault::Kind::kUninitialised, [&] {
@@ -201,7 +201,56 @@ TEST_CASE("ptx faults: reads of what was never written") {
                               ".local .align 4 .b8 depot[8];\nmov.u64 %rd1, depot;\nst.local.u32 [%rd1], 1;\n"
                               ".loc 1 4 1\nld.local.u32 %r1, [%rd1+4];\nret;"),
                   {}, x);
-        }) == kFault + "(0, 0, 0), ld.local.u32: 4 bytes at byte 4 of local memory, of which byte 0 was never written");
+        }) == kFault + "(0, 0, 0), ld.local.u32: 4 bytes at byte 4 of local memory, which were never written");
+}
+
+/// A struct of 4 bytes, padding and 8 bytes.
+struct Padded {
+  uint32_t small = 0;
+  uint64_t large = 0;
+};
+
+TEST_CASE("ptx memory: padding goes with its struct, and stays unwritten") {
+  TestMemory memory;
+  const uint64_t from = memory.of(std::vector<Padded>(32, {7, 9}));
+  const uint64_t to = memory.empty<Padded>(32);
+  for (size_t k = 0; k < 32; ++k) {
+    std::memset(memory.memory.find(from)->written.data() + 16 * k + 4, 0, 4);
+  }
+  const std::string begin =
+      "mov.u32 %r0, %tid.x;\nld.param.u64 %rd0, [p0];\nld.param.u64 %rd1, [p1];\nmul.wide.u32 %rd2, "
+      "%r0, 16;\nadd.s64 %rd0, %rd0, %rd2;\nadd.s64 %rd1, %rd1, %rd2;\n.loc 1 4 1\n"
+      "ld.global.v2.u64 {%rd3, %rd4}, [%rd0];\n.loc 1 5 1\n";
+  const auto written = [&](const std::string& body) {
+    std::memset(memory.memory.find(to)->written.data(), 0, size_t{16} * 32);
+    run_ptx(memory, kernel_text(2, begin + body + "\nret;"), {}, from, to);
+    std::string bytes;
+    for (size_t k = 16; k < 32; ++k) {
+      bytes += memory.memory.find(to)->written[k] != 0 ? '1' : '0';
+    }
+    return bytes;
+  };
+  CHECK(written("st.global.v2.u64 [%rd1], {%rd3, %rd4};") == "1111000011111111");
+  // Halves that are split, chosen, shuffled and joined again.
+  CHECK(written(
+            "mov.b64 {%r1, %r2}, %rd3;\nsetp.eq.u32 %p1, %r1, 7;\nselp.b32 %r2, %r2, 0, %p1;\nshfl.sync.bfly.b32 %r2, "
+            "%r2, 1, 31, -1;\nmov.b64 %rd5, {%r1, %r2};\nst.global.v2.u64 [%rd1], {%rd5, %rd4};") ==
+        "1111000011111111");
+  CHECK(written(
+            "cvt.u32.u64 %r1, %rd3;\nshr.u64 %rd5, %rd3, 32;\nshl.b64 %rd5, %rd5, 32;\ncvt.u64.u32 %rd6, %r1;\nor.b64 "
+            "%rd5, %rd5, %rd6;\nst.global.u64 [%rd1], %rd5;") == "1111000000000000");
+  CHECK(written("shr.u64 %rd5, %rd3, 32;\nmov.u64 %rd5, 3;\nst.global.u64 [%rd1], %rd5;") == "1111111100000000");
+  CHECK(written("and.b64 %rd5, %rd3, 65535;\nst.global.u64 [%rd1], %rd5;") == "1111111100000000");
+  CHECK(written("add.s64 %rd5, %rd3, 1;\nst.global.u64 [%rd1], %rd5;") == "0000000000000000");  // all of a sum
+  const auto fault = [&](const std::string& body) {
+    return fault_of(Fault::Kind::kUninitialised,
+                    [&] { run_ptx(memory, kernel_text(2, begin + body + "\nret;"), {}, from, to); });
+  };
+  const std::string place = "name(float*), kernel.cu:5: block (0, 0, 0), thread (0, 0, 0), ";
+  CHECK(fault("shr.u64 %rd5, %rd3, 32;\nsetp.eq.u64 %p1, %rd5, 0;\n@%p1 bra $end;\n$end:") ==
+        place + "bra: its condition depends on memory that was never written, loaded at line 4");
+  CHECK(fault("shr.u64 %rd3, %rd3, 36;\nld.global.u32 %r1, [%rd3];") ==
+        place + "ld.global.u32: its address depends on memory that was never written, loaded at line 4");
 }
 
 const std::string kShared = ".extern .shared .align 16 .b8 dynamic[];";
@@ -220,7 +269,7 @@ TEST_CASE("ptx faults: shared memory") {
   CHECK(fault(Fault::Kind::kIllegalAddress, "st.shared.u32 [%r5+-4], %r0;", 4) ==
         kFault + "(0, 0, 0), st.shared.u32: 4 bytes at byte -4 of 116 bytes of shared memory");
   CHECK(fault(Fault::Kind::kUninitialised, "ld.shared.u32 %r3, [%r1];", 0) ==
-        kFault + "(0, 0, 0), ld.shared.u32: 4 bytes at byte 16 of shared memory, of which byte 0 was never written");
+        kFault + "(0, 0, 0), ld.shared.u32: 4 bytes at byte 16 of shared memory, which were never written");
   CHECK(fault(Fault::Kind::kMisalignedAddress, "st.shared.u64 [%r1+4], %rd0;", 0) ==
         kFault + "(0, 0, 0), st.shared.u64: 8 bytes at 0x414, which is not a multiple of 8");
   Properties small;

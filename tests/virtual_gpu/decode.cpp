@@ -24,6 +24,22 @@ Space space_of(const Opcode& opcode) {
   return opcode.has("param") ? Space::kParameter : Space::kGeneric;
 }
 
+Follow follow_of(const Opcode& opcode) {
+  const std::string_view name = opcode.name;
+  const bool integers = opcode.types.size() == 2 && !is_float(opcode.types[0]) && !is_float(opcode.types[1]);
+  if (name == "mov" || name == "cvta" || (name == "cvt" && integers && !is_signed(opcode.types[1]))) {
+    return Follow::kMove;
+  }
+  if (name == "and" || name == "or" || name == "xor" || name == "not") {
+    return opcode.type() == Type::kPred || name == "not" ? Follow::kAll : name == "and" ? Follow::kAnd : Follow::kBytes;
+  }
+  return name == "selp"                               ? Follow::kSelect
+         : name == "shfl"                             ? Follow::kShuffle
+         : name == "shl"                              ? Follow::kShiftLeft
+         : name == "shr" && !is_signed(opcode.type()) ? Follow::kShiftRight
+                                                      : Follow::kAll;
+}
+
 /// Modifiers of loads and stores that change where data are cached, or in which order others see it, but not what a
 /// thread reads.
 bool known_of_memory(std::string_view modifier) {
@@ -82,7 +98,7 @@ void Decoder::read_instruction(const Statement& statement, Frame& frame) {
     if (choice.run == nullptr) {
       throw unsupported(statement.text);
     }
-    use(choice, operands, instruction, frame);
+    use(opcode, choice, operands, instruction, frame);
     add(instruction, opcode.text);
   } catch (const Fault& fault) {
     const std::string what = fault.what();
@@ -181,7 +197,9 @@ bool Decoder::read_parts(const Opcode& opcode, const std::vector<std::string_vie
   if (choice.run == nullptr) {
     throw unsupported(opcode.text);
   }
-  use(choice, all, instruction, frame);
+  use(opcode, choice, all, instruction, frame);
+  instruction.undefined = splits ? Follow::kSplit : Follow::kJoin;
+  instruction.element_bytes = static_cast<uint8_t>(part_bytes);
   add(instruction, opcode.text);
   return true;
 }
@@ -202,8 +220,8 @@ Choice Decoder::choose(const Opcode& opcode, const std::vector<std::string_view>
   return {};
 }
 
-void Decoder::use(const Choice& choice, const std::vector<std::string_view>& operands, Instruction& instruction,
-                  const Frame& frame) {
+void Decoder::use(const Opcode& opcode, const Choice& choice, const std::vector<std::string_view>& operands,
+                  Instruction& instruction, const Frame& frame) {
   if (operands.size() != static_cast<size_t>(choice.count)) {
     throw Fault(Fault::Kind::kUnsupported,
                 fmt::format("PTX: expected {} operands, got {}", choice.count, operands.size()));
@@ -212,6 +230,8 @@ void Decoder::use(const Choice& choice, const std::vector<std::string_view>& ope
   instruction.outputs = static_cast<uint8_t>(choice.outputs);
   instruction.registers_only = choice.registers_only;
   instruction.meets = choice.meets;
+  instruction.undefined = follow_of(opcode);
+  instruction.element_bytes = static_cast<uint8_t>(std::max<int>(choice.bytes[0], 0));
   instruction.operand_count = static_cast<uint8_t>(choice.count);
   instruction.immediate = choice.immediate;
   for (size_t k = 0; k < operands.size(); ++k) {

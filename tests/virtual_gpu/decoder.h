@@ -49,8 +49,8 @@ class Decoder {
                   const Frame& frame);
   [[nodiscard]] Choice choose(const Opcode& opcode, const std::vector<std::string_view>& operands,
                               const Frame& frame) const;
-  void use(const Choice& choice, const std::vector<std::string_view>& operands, Instruction& instruction,
-           const Frame& frame);
+  void use(const Opcode& opcode, const Choice& choice, const std::vector<std::string_view>& operands,
+           Instruction& instruction, const Frame& frame);
   void add(const Instruction& instruction, std::string_view text);
 
   // operands.cpp

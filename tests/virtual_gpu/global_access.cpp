@@ -35,10 +35,10 @@ uint64_t count_sectors(const Addresses& addresses, uint64_t bytes) {
   return count;
 }
 
-[[noreturn]] void unwritten(Warp& warp, const Instruction& i, int lane, uint64_t address, uint64_t hole) {
-  warp.fault(Fault::Kind::kUninitialised, i, lane,
-             fmt::format("{}, of which byte {} was never written: {}", bytes_at(i, address), hole,
-                         warp.block().context().memory->describe(address + hole)));
+/// Whether all bytes of lanes that lie side by side were written.
+bool written(const Region& region, const Addresses& addresses, uint64_t bytes) {
+  const uint64_t all = addresses.highest + bytes - addresses.lowest;
+  return first_unwritten(region.written + (addresses.lowest - region.begin), all) == all;
 }
 
 /// The lanes lie side by side in one region: whole ranges are checked at once.
@@ -46,13 +46,8 @@ void find_range(Warp& warp, const Instruction& i, const Addresses& addresses, co
   const uint64_t bytes = i.access_bytes;
   const uint64_t all = bytes * static_cast<uint64_t>(addresses.lanes);
   const uint64_t offset = addresses.lowest - region.begin;
-  if (region.written != nullptr) {
-    if (store) {
-      std::memset(region.written + offset, 1, all);
-    } else if (const uint64_t hole = first_unwritten(region.written + offset, all); hole != all) {
-      unwritten(warp, i, addresses.first_lane + static_cast<int>(hole / bytes), addresses.lowest + hole / bytes * bytes,
-                hole % bytes);
-    }
+  if (store && region.written != nullptr) {
+    std::memset(region.written + offset, 1, all);
   }
   if (region.races != nullptr) {
     Race race;
@@ -80,7 +75,9 @@ void find_global(Warp& warp, const Instruction& i, const Addresses& addresses, b
     VIRTUAL_GPU_LANES {
       access.at[static_cast<size_t>(lane)] = origin + addresses.of[static_cast<size_t>(lane)];
     }
-    if (addresses.consecutive) {
+    const bool whole =
+        region.written == nullptr || (store ? warp.undefined.empty() : written(region, addresses, bytes));
+    if (addresses.consecutive && whole) {
       find_range(warp, i, addresses, region, store);
       access.consecutive = addresses.lanes == kLanes;
       return;
@@ -99,11 +96,10 @@ void find_global(Warp& warp, const Instruction& i, const Addresses& addresses, b
     const uint64_t offset = address - here.begin;
     access.at[static_cast<size_t>(lane)] = here.data + offset;
     if (here.written != nullptr) {
-      if (store) {
-        std::memset(here.written + offset, 1, bytes);
-      } else if (!all_written(here.written + offset, bytes)) {
-        unwritten(warp, i, lane, address, first_unwritten(here.written + offset, bytes));
-      }
+      check_written(warp, i, lane, here.written + offset, store, access, [&] {
+        return fmt::format("{}, which were never written: {}", bytes_at(i, address),
+                           block.context().memory->describe(address));
+      });
     }
     if (here.races == nullptr) {
       return;

@@ -14,6 +14,8 @@ namespace virtual_gpu {
 
 constexpr int kLanes = 32;
 constexpr uint32_t kAllLanes = 0xffffffff;
+/// Behind a warp's registers, for the interpreter itself: three of 32 bits.
+constexpr uint32_t kScratchBytes = 3 * kLanes * 4;
 
 class Warp;
 struct Instruction;
@@ -39,6 +41,9 @@ enum class Flow : uint8_t {
 /// The memory that an instruction names.
 enum class Space : uint8_t { kNone, kGeneric, kGlobal, kShared, kLocal, kParameter };
 
+/// How bytes that were never written go through an instruction (undefined.h).
+enum class Follow : uint8_t { kAll, kMove, kSelect, kShuffle, kSplit, kJoin, kBytes, kAnd, kShiftLeft, kShiftRight };
+
 /// One instruction, decoded once.
 struct Instruction {
   Handler run = nullptr;
@@ -53,9 +58,10 @@ struct Instruction {
   uint8_t outputs = 1;         ///< how many of the operands, the first ones, are written
   uint8_t operand_count = 0;
   uint8_t access_bytes = 0;   ///< of memory, by lane
-  uint8_t element_bytes = 0;  ///< of these, by register
+  uint8_t element_bytes = 0;  ///< of these, by register; of a part where a value is split or joined
   bool wide_address = true;   ///< the register of the address has 64 bits
   Space space = Space::kNone;
+  Follow undefined = Follow::kAll;
 };
 
 /// Where an instruction comes from.

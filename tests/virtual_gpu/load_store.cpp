@@ -17,11 +17,48 @@ Element element_at(const std::byte* at) {
   return element;
 }
 
+/// The bytes of element `part` that were never written, for lanes whose access was written in part.
+Undefined::Bytes unwritten_bytes(const Instruction& i, const Access& access, size_t part) {
+  Undefined::Bytes bytes = {};
+  for_lanes(access.partial, [&](int lane) {
+    for (size_t byte = 0; byte < i.element_bytes; ++byte) {
+      const bool written = access.written[static_cast<size_t>(lane)][part * i.element_bytes + byte] != 0;
+      bytes[static_cast<size_t>(lane)] |= static_cast<uint8_t>(written ? 0 : 1U << byte);
+    }
+  });
+  return bytes;
+}
+
+/// Marks what was loaded of bytes that were never written.
+void load_undefined(Warp& warp, const Instruction& i, uint32_t mask, const Access& access) {
+  for (size_t part = 0; part < i.outputs; ++part) {
+    warp.undefined.set(i.operands[part], mask, unwritten_bytes(i, access, part), i.index);
+  }
+}
+
+/// What is stored of undefined bytes counts as never written.
+void store_undefined(Warp& warp, const Instruction& i, uint32_t mask, const Access& access) {
+  for (size_t part = 0; part + 1 < i.operand_count; ++part) {
+    const Undefined::Bytes bytes = warp.undefined.of(i.operands[1 + part]);
+    for_lanes(mask, [&](int lane) {
+      for (size_t byte = 0; byte < i.element_bytes; ++byte) {
+        if (((bytes[static_cast<size_t>(lane)] >> byte) & 1U) != 0 &&
+            access.written[static_cast<size_t>(lane)] != nullptr) {
+          access.written[static_cast<size_t>(lane)][part * i.element_bytes + byte] = 0;
+        }
+      }
+    });
+  }
+}
+
 /// A register is wider than an element where a narrow type is loaded; its sign goes into the upper bits.
 template <class Element, class Register, int kVector>
 void load(Warp& warp, const Instruction& i, uint32_t mask) {
   Access access;
   find_memory(warp, i, mask, i.operands[kVector], false, access);
+  if (access.partial != 0 || !warp.undefined.empty()) {
+    load_undefined(warp, i, mask, access);
+  }
   if constexpr (kVector == 1) {
     Alias<Register>* to = warp.out<Register>(i.operands[0]);
     if (access.consecutive) {
@@ -48,7 +85,11 @@ void load(Warp& warp, const Instruction& i, uint32_t mask) {
 template <class Element, class Register, int kVector>
 void store(Warp& warp, const Instruction& i, uint32_t mask) {
   Access access;
+  access.written.fill(nullptr);  // a module's variables have no record
   find_memory(warp, i, mask, i.operands[0], true, access);
+  if (!warp.undefined.empty()) {
+    store_undefined(warp, i, mask, access);
+  }
   if constexpr (kVector == 1) {
     if (access.consecutive) {
       const Alias<Register>* from = warp.in<Register>(i.operands[1]);

@@ -197,7 +197,7 @@ void place_registers(Module::Kernel& kernel, const std::vector<uint8_t>& registe
     heap.push_back({each.end, place});
     std::push_heap(heap.begin(), heap.end(), later);
   }
-  kernel.register_bytes = bytes_in_all;
+  kernel.register_bytes = bytes_in_all + kScratchBytes;
 
   const auto place = [&](Operand& operand) {
     if ((operand & kConstant) == 0 && operand != kNoOperand) {

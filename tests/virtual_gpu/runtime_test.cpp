@@ -199,6 +199,16 @@ TEST_CASE("runtime: the GPU is the chosen one, and says that it is virtual") {
   CHECK(cudaDeviceGetAttribute(&value, cudaDevAttrHostNumaId, 0) == cudaErrorInvalidValue);
 }
 
+// preload_test.sh runs it alone, and looks at the exit code of the process.
+TEST_CASE("runtime: a fault in work that nobody waits for" * doctest::skip()) {
+  float* device = nullptr;
+  float* source = nullptr;
+  REQUIRE(cudaMalloc(reinterpret_cast<void**>(&device), 16) == cudaSuccess);
+  REQUIRE(cudaMallocHost(reinterpret_cast<void**>(&source), 16) == cudaSuccess);
+  REQUIRE(cudaMemcpyAsync(device, source, 16, cudaMemcpyHostToDevice, nullptr) == cudaSuccess);
+  source[0] = 9;
+}
+
 TEST_CASE("properties: the known GPUs, and an error that names them") {
   CHECK(properties_of("l4").multiprocessors == 58);
   CHECK(properties_of("rtx4090").minor == 9);

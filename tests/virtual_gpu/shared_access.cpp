@@ -68,44 +68,30 @@ void find_shared(Warp& warp, const Instruction& i, const Addresses& addresses, b
   VIRTUAL_GPU_LANES {
     access.at[static_cast<size_t>(lane)] = origin + addresses.of[static_cast<size_t>(lane)];
   }
-  const auto unwritten = [&](int lane, uint64_t offset, uint64_t hole) {
-    warp.fault(Fault::Kind::kUninitialised, i, lane,
-               fmt::format("{}, of which byte {} was never written", bytes_at(i, offset), hole));
-  };
   const bool races = block.context().races;
   const Moment moment = block.moment(warp, true);
   Race race;
-  if (addresses.consecutive) {
+  const uint64_t begin = addresses.lowest - kSharedBegin;
+  const uint64_t all = addresses.highest + bytes - addresses.lowest;
+  uint8_t* const shadow = block.shared_written();
+  if (addresses.consecutive && (store ? warp.undefined.empty() : first_unwritten(shadow + begin, all) == all)) {
     access.consecutive = addresses.lanes == kLanes;
-    const uint64_t offset = addresses.lowest - kSharedBegin;
-    const uint64_t all = bytes * static_cast<uint64_t>(addresses.lanes);
-    uint8_t* const written = block.shared_written() + offset;
     if (store) {
-      std::memset(written, 1, all);
-    } else if (const uint64_t hole = first_unwritten(written, all); hole != all) {
-      unwritten(addresses.first_lane + static_cast<int>(hole / bytes), offset + hole / bytes * bytes, hole % bytes);
+      std::memset(shadow + begin, 1, all);
     }
     if (races) {
-      block.shared_races().touch_all(offset, i.access_bytes, i.element_bytes, {addresses.first_lane, addresses.lanes},
+      block.shared_races().touch_all(begin, i.access_bytes, i.element_bytes, {addresses.first_lane, addresses.lanes},
                                      store, moment, race);
     }
-  } else if (addresses.equal && !store) {
-    const uint64_t offset = addresses.lowest - kSharedBegin;
-    if (!all_written(block.shared_written() + offset, bytes)) {
-      unwritten(addresses.first_lane, offset, first_unwritten(block.shared_written() + offset, bytes));
-    }
+  } else if (addresses.equal && !store && all_written(shadow + begin, bytes)) {
     if (races) {
-      block.shared_races().read_one(offset, i.access_bytes, i.element_bytes, addresses.mask, moment, race);
+      block.shared_races().read_one(begin, i.access_bytes, i.element_bytes, addresses.mask, moment, race);
     }
   } else {
     for_lanes(addresses.mask, [&](int lane) {
       const uint64_t offset = addresses.at(lane) - kSharedBegin;
-      uint8_t* const written = block.shared_written() + offset;
-      if (store) {
-        std::memset(written, 1, bytes);
-      } else if (!all_written(written, bytes)) {
-        unwritten(lane, offset, first_unwritten(written, bytes));
-      }
+      check_written(warp, i, lane, shadow + offset, store, access,
+                    [&] { return bytes_at(i, offset) + ", which were never written"; });
       if (races) {
         block.shared_races().touch(offset, i.access_bytes, i.element_bytes, lane, store, moment, race);
       }

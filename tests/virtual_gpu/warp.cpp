@@ -18,6 +18,7 @@ void Warp::start(Block& block, std::byte* registers, uint32_t first_thread, uint
   current_ = {0, live_};
   waiting_.clear();
   parked_.clear();
+  undefined.clear();
   limit_ = kAllLanes;
   carry = 0;
   lanes_met_ = 0;
@@ -36,14 +37,16 @@ Warp::State Warp::advance() {
       continue;
     }
     ++executed;
-    uint32_t mask = current_.mask;
-    if (i.guard != kNoOperand) {
-      const uint32_t holds = predicate(i.guard);
-      mask &= i.guard_negated ? ~holds : holds;
+    const uint32_t mask = guarded(i);
+    if (!undefined.empty()) {
+      undefined.check(*this, i);
     }
     switch (i.flow) {
       case Flow::kNext:
         if (mask != 0) {
+          if (!undefined.empty()) {
+            undefined.follow(*this, i, mask);
+          }
           i.run(*this, i, mask == live_ && i.registers_only ? kAllLanes : mask);
         }
         ++current_.pc;

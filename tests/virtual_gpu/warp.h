@@ -2,6 +2,7 @@
 
 #include "virtual_gpu/fault.h"
 #include "virtual_gpu/kernel.h"
+#include "virtual_gpu/undefined.h"
 
 #include <bit>
 #include <cstddef>
@@ -59,9 +60,20 @@ class Warp {
   [[nodiscard]] Block& block() const { return *block_; }
   [[nodiscard]] uint32_t first_thread() const { return first_thread_; }
   [[nodiscard]] uint32_t live() const { return live_; }
+  /// The lanes that stand at the current instruction.
+  [[nodiscard]] uint32_t active() const { return current_.mask; }
+  /// Those of them for which its guard holds.
+  [[nodiscard]] uint32_t guarded(const Instruction& i) const {
+    if (i.guard == kNoOperand) {
+      return current_.mask;
+    }
+    return current_.mask & (i.guard_negated ? ~predicate(i.guard) : predicate(i.guard));
+  }
   [[nodiscard]] State state() const { return state_; }
   /// Where it waits at a barrier.
   [[nodiscard]] uint32_t barrier() const { return current_.pc; }
+  /// What of its registers was never written.
+  Undefined undefined;
   /// The carry flags of its lanes, which add.cc sets and addc reads.
   uint32_t carry = 0;
   /// Its lanes have met: what they did before is ordered before what they do from here on.
