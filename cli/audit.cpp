@@ -2,7 +2,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "lab/audit/cases.h"
-#include "lab/audit/report.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -92,9 +91,7 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
       .type_name("FOLDER")
       .default_str("runs/audit-<date>-<time>")
       .group("Running");
-  state->running.add_threads(app);
-  state->running.add_device(app);
-  state->running.add_quiet(app);
+  state->running.add(app, {"threads", "device", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

@@ -159,9 +159,7 @@ Command add_bench(CLI::App& program) {
       .default_str("by the file's name, else csv")
       .group(kResults);
   state->running.add_plugin(app);
-  state->running.add_threads(app);
-  state->running.add_device(app);
-  state->running.add_quiet(app);
+  state->running.add(app, {"threads", "device", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

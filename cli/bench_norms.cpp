@@ -112,9 +112,7 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
       .default_str("runs/bench-norms-<date>-<time>")
       .group("Running");
   state->running.add_plugin(app);
-  state->running.add_threads(app);
-  state->running.add_device(app);
-  state->running.add_quiet(app);
+  state->running.add(app, {"threads", "device", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

@@ -53,9 +53,7 @@ Command add_check_norm(CLI::App& program) {
   cli::add_list(app, "--norm,--norms", "a norm", state->norms, "norm specs").type_name("LIST").required();
   add_switch(app, "--quick", state->quick, "without networks and speed").group("Running");
   state->running.add_plugin(app);
-  state->running.add_threads(app);
-  state->running.add_device(app);
-  state->running.add_quiet(app);
+  state->running.add(app, {"threads", "device", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

@@ -11,7 +11,7 @@
 #include "lab/compare/study.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
-#include "lab/report/repeat_command.h"
+#include "lab/report/report.h"
 #include "nn/plugin.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
@@ -405,7 +405,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .group("Running");
   state->telemetry_option = option_of(app, "--telemetry");
   state->running.add_plugin(app);
-  state->running.add_all(app);
+  state->running.add(app, {"threads", "device", "workers", "log-interval", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

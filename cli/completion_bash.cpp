@@ -1,4 +1,4 @@
-#include "cli/completion.h"
+#include "cli/option_table.h"
 
 #include "core/quoting.h"
 

@@ -2,7 +2,6 @@
 #include "cli/options.h"
 #include "core/excerpt.h"
 #include "core/factory.h"
-#include "data/contact_sheet.h"
 #include "data/image_file.h"
 #include "data/image_tensor.h"
 #include "data/survey.h"

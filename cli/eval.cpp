@@ -19,7 +19,6 @@
 #include "train/recalibrate.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
-#include "train/terminal.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -259,10 +258,7 @@ Command add_eval(CLI::App& program) {
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});
   state->running.add_plugin(app);
-  state->running.add_threads(app);
-  state->running.add_device(app);
-  state->running.add_workers(app);
-  state->running.add_quiet(app);
+  state->running.add(app, {"threads", "device", "workers", "quiet"});
   state->model = option_of(app, "--model");
   return {&app, [state] { return run(*state); }};
 }

@@ -1,4 +1,4 @@
-#include "cli/man_page.h"
+#include "cli/option_table.h"
 
 #include "cli/command.h"
 #include "core/version.h"

@@ -2,10 +2,11 @@
 
 #include "cli/option_notes.h"
 #include "core/error.h"
+#include "core/parse_number.h"
 
 #include <CLI/CLI.hpp>
 
-#include <charconv>
+#include <optional>
 #include <utility>
 
 namespace norma::cli {
@@ -27,12 +28,6 @@ Option note(CLI::Option* option, const std::string& expected) {
   notes().expected[option] = expected;
   // Else CLI11 would drop values, or complain in its own words, before we see them.
   return Option(option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
-}
-
-template <class T>
-bool parse(const std::string& text, const Range<T>& range, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && range.contains(value);
 }
 
 }  // namespace
@@ -124,10 +119,10 @@ template <class T>
 Option add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
                  const std::string& description) {
   const auto take_text = [range, take = std::move(take)](const std::string& text) {
-    T value{};
-    const bool fits = parse(text, range, value);
+    const std::optional<T> value = parse_number<T>(text);
+    const bool fits = value && range.contains(*value);
     if (fits) {
-      take(value);
+      take(*value);
     }
     return fits;
   };
@@ -181,7 +176,11 @@ Option add_list(CLI::App& app, const std::string& names, const std::string& what
 template <class T>
 Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
                   const std::string& description) {
-  const auto take = [range, &items](const std::string& item) { return parse(item, range, items.emplace_back()); };
+  const auto take = [range, &items](const std::string& item) {
+    const std::optional<T> value = parse_number<T>(item);
+    items.push_back(value.value_or(T{}));
+    return value && range.contains(*value);
+  };
   return add_items(
       app, names, to_string(range), [&items] { items.clear(); }, take, description);
 }

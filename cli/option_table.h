@@ -45,4 +45,13 @@ std::vector<CommandRow> option_table(const CLI::App& program);
 /// `name` without dashes: "norm".
 std::vector<std::string> option_choices(const std::string& command, const std::string& name);
 
+// Scripts that complete subcommands, options, the names that options take, and files.
+
+std::string bash_completion(const std::vector<CommandRow>& table);
+std::string zsh_completion(const std::vector<CommandRow>& table);
+std::string fish_completion(const std::vector<CommandRow>& table);
+
+/// norma(1) in roff (man macros), in ASCII only, from the texts of --help.
+std::string man_page(const std::vector<CommandRow>& table);
+
 }  // namespace norma::cli

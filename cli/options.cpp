@@ -1,7 +1,7 @@
 #include "cli/options.h"
 
 #include "cli/command.h"
-#include "cli/config_file.h"
+#include "cli/option.h"
 #include "cli/plugins.h"
 #include "core/error.h"
 #include "core/parallel.h"
@@ -106,19 +106,58 @@ void print_precision_note(const train::Precision& precision) {
   }
 }
 
-void RunOptions::add_threads(CLI::App& app) {
-  add_value<int64_t>(
-      app, "--threads", train::ranges::kThreads, [this](int64_t n) { threads = n; }, "threads for computing")
-      .type_name("N")
-      .default_str("0: one per core")
-      .group(kRunning);
+const std::vector<RunOption>& run_options() {
+  using Number = RunOption::Number;
+  static const std::vector<RunOption> all = {
+      {"checkpoint-hist", Number{&RunOptions::checkpoint_hist, train::ranges::kCheckpointHist},
+       "keep the N best of the checkpoints after each epoch (checkpoint-EPOCH; from 2 on), and the N newest for "
+       "recovery",
+       "1: model_best alone"},
+      {"recovery-interval", Number{&RunOptions::recovery_interval, train::ranges::kStepsOrNone},
+       "write a checkpoint recovery-EPOCH-STEP every N steps of the run, too", "0: none"},
+      // A resumed run would overwrite the record of the run before.
+      {.name = "telemetry",
+       .field = &RunOptions::telemetry,
+       .help = "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer",
+       .from_file = FromFile::new_run},
+      {.name = "tensorboard",
+       .field = &RunOptions::tensorboard,
+       .help = "write an event file for TensorBoard: curves, and how the weights of the norms are spread",
+       .names = "--tensorboard,!--no-tensorboard"},
+      {"log-json", &RunOptions::log_json, "write log.jsonl: what metrics.csv and summary.csv have, an object per line"},
+      {"threads", Number{&RunOptions::threads, train::ranges::kThreads}, "threads for computing", "0: one per core"},
+      {"device", &RunOptions::device, "where it is computed: cpu, cuda, or cuda-emulated, which is for tests",
+       "cpu, or NORMA_DEVICE"},
+      {.name = "workers",
+       .field = Number{&RunOptions::workers, train::ranges::kWorkers},
+       .help = "background threads that prepare images",
+       .names = "-j,--workers"},
+      {"log-interval", Number{&RunOptions::log_interval, train::ranges::kLogInterval},
+       "steps between two lines of the log"},
+      {.name = "quiet", .field = &RunOptions::quiet, .help = "show no progress", .from_file = FromFile::none}};
+  return all;
 }
 
-void RunOptions::add_device(CLI::App& app) {
-  add_text(app, "--device", "a name", device, "where it is computed: cpu, cuda, or cuda-emulated, which is for tests")
-      .type_name("DEVICE")
-      .default_str("cpu, or NORMA_DEVICE")
-      .group(kRunning);
+void RunOptions::add(CLI::App& app, const std::vector<std::string_view>& names) {
+  for (const std::string_view name : names) {
+    const RunOption& option = *std::ranges::find(run_options(), name, &RunOption::name);
+    const std::string words = *option.names != '\0' ? option.names : fmt::format("--{}", name);
+    if (const auto* on = std::get_if<bool RunOptions::*>(&option.field)) {
+      add_switch(app, words, this->**on, option.help).group(kRunning);
+    } else if (const auto* text = std::get_if<std::string RunOptions::*>(&option.field)) {
+      add_text(app, words, "a name", this->**text, option.help)
+          .type_name("DEVICE")
+          .default_str(option.otherwise)
+          .group(kRunning);
+    } else {
+      const auto& number = std::get<RunOption::Number>(option.field);
+      add_value<int64_t>(
+          app, words, number.range, [this, at = number.at](int64_t n) { this->*at = n; }, option.help)
+          .type_name("N")
+          .default_str(option.otherwise.empty() ? fmt::format("{}", this->*number.at) : option.otherwise)
+          .group(kRunning);
+    }
+  }
 }
 
 void RunOptions::add_plugin(CLI::App& app) {
@@ -138,12 +177,19 @@ std::string RunOptions::plugin_words() {
 std::string RunOptions::config_text() const {
   const RunOptions defaults;
   std::string text;
-  for (const auto& [name, field] : {std::pair("threads", &RunOptions::threads),
-                                    {"workers", &RunOptions::workers},
-                                    {"log-interval", &RunOptions::log_interval}}) {
-    text += this->*field != defaults.*field ? fmt::format("{} = {}\n", name, this->*field) : "";
+  for (const RunOption& option : run_options()) {
+    const auto value_in = [&](const RunOptions& options) {
+      if (const auto* device_name = std::get_if<std::string RunOptions::*>(&option.field)) {
+        return toml_string(options.**device_name);
+      }
+      const auto* number = std::get_if<RunOption::Number>(&option.field);
+      return number != nullptr ? fmt::format("{}", options.*number->at)
+                               : fmt::format("{}", options.*std::get<bool RunOptions::*>(option.field));
+    };
+    if (option.from_file != FromFile::none && value_in(*this) != value_in(defaults)) {
+      text += fmt::format("{} = {}\n", option.name, value_in(*this));
+    }
   }
-  text += device.empty() ? "" : fmt::format("device = {}\n", toml_string(device));
   std::string files;
   for (const nn::PluginRecord& plugin : nn::loaded_plugins()) {
     files += (files.empty() ? "" : ", ") + toml_string(recorded_word(plugin));
@@ -151,34 +197,8 @@ std::string RunOptions::config_text() const {
   return text + (files.empty() ? "" : fmt::format("plugin = [{}]\n", files));
 }
 
-void RunOptions::add_workers(CLI::App& app) {
-  add_value<int64_t>(
-      app, "-j,--workers", train::ranges::kWorkers, [this](int64_t n) { workers = n; },
-      "background threads that prepare images")
-      .type_name("N")
-      .default_str(fmt::format("{}", workers))
-      .group(kRunning);
-}
-
-void RunOptions::add_display(CLI::App& app) {
-  add_value<int64_t>(
-      app, "--log-interval", train::ranges::kLogInterval, [this](int64_t n) { log_interval = n; },
-      "steps between two lines of the log")
-      .type_name("N")
-      .default_str(fmt::format("{}", log_interval))
-      .group(kRunning);
-  add_quiet(app);
-}
-
-void RunOptions::add_quiet(CLI::App& app) {
-  add_switch(app, "--quiet", quiet, "show no progress").group(kRunning);
-}
-
-void RunOptions::add_all(CLI::App& app) {
-  add_threads(app);
-  add_device(app);
-  add_workers(app);
-  add_display(app);
+train::KeepOptions RunOptions::keep() const {
+  return {.best = true, .history = checkpoint_hist, .recovery_interval = recovery_interval};
 }
 
 void RunOptions::apply(std::string_view command) const {

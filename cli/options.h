@@ -2,12 +2,14 @@
 
 #include "cli/option.h"
 #include "train/recipe_option.h"
+#include "train/run_output.h"
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace norma::cli {
@@ -43,7 +45,7 @@ class RecipeOptions {
   std::vector<std::pair<std::string, Option>> with_value_;
 };
 
-/// The options that do not change the result of a run.
+/// The options that do not change the result of a run. run_options() describes all but --plugin.
 struct RunOptions {
   int64_t workers = 1;
   int64_t threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
@@ -51,23 +53,47 @@ struct RunOptions {
   bool quiet = false;
   std::string device;                ///< "": the default device
   std::vector<std::string> plugins;  ///< loaded by main(), before there are options
+  // The files that `norma train` writes beside last.safetensors and the tables.
+  bool telemetry = false;
+  bool tensorboard = false;
+  bool log_json = false;
+  int64_t checkpoint_hist = train::KeepOptions{}.history;
+  int64_t recovery_interval = train::KeepOptions{}.recovery_interval;
 
-  void add_threads(CLI::App& app);
-  void add_device(CLI::App& app);  ///< --device, where tensors lie
+  /// Adds the options of these names, in this order.
+  void add(CLI::App& app, const std::vector<std::string_view>& names);
   void add_plugin(CLI::App& app);  ///< --plugin, norms of your own
   /// The loaded plug-ins as " --plugin FILE…" with absolute names, to continue a command line; "" if there are none.
   [[nodiscard]] static std::string plugin_words();
-  /// Lines of args.toml for the options that differ from their defaults, except --quiet.
+  /// Lines of args.toml for the options that differ from their defaults, and for the loaded plug-ins.
   [[nodiscard]] std::string config_text() const;
-  void add_workers(CLI::App& app);
-  void add_display(CLI::App& app);  ///< --log-interval and --quiet
-  void add_quiet(CLI::App& app);
-  /// Adds all of them, for commands that train.
-  void add_all(CLI::App& app);
+  [[nodiscard]] train::KeepOptions keep() const;
   /// Sets the number of threads and the default device. Throws Error, in the name of the command, for a device that
   /// cannot be used here, and when OMP_NUM_THREADS asks for too many threads.
   void apply(std::string_view command) const;
 };
+
+/// The runs that take the value of an option from a run's args.toml.
+enum class FromFile : uint8_t {
+  none,     ///< the file does not have it
+  new_run,  ///< a run that `--config` starts
+  any_run,  ///< also one that `--resume` continues
+};
+
+/// One of RunOptions.
+struct RunOption {
+  struct Number {
+    int64_t RunOptions::*at;
+    Range<int64_t> range;
+  };
+  std::string_view name;  ///< without dashes
+  std::variant<Number, bool RunOptions::*, std::string RunOptions::*> field;
+  const char* help;
+  std::string otherwise = {};  ///< the default in --help; "": the value
+  FromFile from_file = FromFile::any_run;
+  const char* names = "";  ///< for CLI11, if not "--name" alone
+};
+const std::vector<RunOption>& run_options();
 
 /// Prints a note if the default device is slow in a precision, or replaces it by another.
 void print_precision_note(const train::Precision& precision);

@@ -1,6 +1,5 @@
 #include "cli/plugins.h"
 
-#include "cli/config_file.h"
 #include "cli/option.h"
 #include "cli/run_files.h"
 #include "core/error.h"

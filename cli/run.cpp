@@ -163,8 +163,7 @@ Command add_run(CLI::App& program) {
   add_size("--patch-size", {1, 1024}, state->patch_size, "P", "4",
            "ConvNeXt: size and stride of the first convolution");
   state->running.add_plugin(app);
-  state->running.add_threads(app);
-  state->running.add_device(app);
+  state->running.add(app, {"threads", "device"});
   return {&app, [state] { return run(*state); }};
 }
 

@@ -1,36 +1,15 @@
 #pragma once
 
-#include "cli/config_file.h"
-#include "train/run_output.h"
+#include "cli/option.h"
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
-
-namespace CLI {
-class App;
-}  // namespace CLI
 
 namespace norma::cli {
 
 /// The first line of args.toml, which identifies such a file.
 inline constexpr const char* kArgumentsHead = "# Options of a run: norma train --config args.toml";
-
-/// The files that `norma train` writes beside last.safetensors and the tables; their options do not change the result.
-struct RunFiles {
-  bool telemetry = false;
-  bool tensorboard = false;
-  bool log_json = false;
-  int64_t checkpoint_hist = train::KeepOptions{}.history;
-  int64_t recovery_interval = train::KeepOptions{}.recovery_interval;
-
-  /// Adds the options.
-  void add(CLI::App& app);
-  /// Lines of args.toml for the options that differ from their defaults.
-  [[nodiscard]] std::string config_text() const;
-  [[nodiscard]] train::KeepOptions keep() const;
-};
 
 /// The folder of the run that `train --resume GIVEN` continues: GIVEN itself, or the folder of that file.
 std::filesystem::path resumed_folder(const std::filesystem::path& given);

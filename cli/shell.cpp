@@ -1,6 +1,5 @@
 #include "cli/command.h"
-#include "cli/completion.h"
-#include "cli/man_page.h"
+#include "cli/option_table.h"
 #include "core/nearest_name.h"
 #include "train/output.h"
 

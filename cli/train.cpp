@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "lab/telemetry/recorder.h"
-#include "lab/telemetry/telemetry_json.h"
+#include "lab/telemetry/telemetry.h"
 #include "nn/plugin.h"
 #include "train/average.h"
 #include "train/environment.h"
@@ -40,7 +40,6 @@ struct State {
   RunOptions running;
   std::string output;
   std::string resume;
-  RunFiles files;
   bool dry_run = false;
 };
 
@@ -107,19 +106,18 @@ std::string policy_line(const train::Precision& precision) {
 
 /// The text of args.toml.
 std::string arguments(const State& state, const train::Recipe& recipe) {
-  return fmt::format("{}\n{}{}", kArgumentsHead, train::to_toml(recipe),
-                     state.files.config_text() + state.running.config_text());
+  return fmt::format("{}\n{}{}", kArgumentsHead, train::to_toml(recipe), state.running.config_text());
 }
 
 train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::TelemetryRecorder>& recorder) {
   train::TrainerOptions options{.output = state.output,
                                 .resumed = {},
                                 .lock = {},
-                                .keep = state.files.keep(),
+                                .keep = state.running.keep(),
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
-                                .log_json = state.files.log_json,
-                                .tensorboard = state.files.tensorboard,
+                                .log_json = state.running.log_json,
+                                .tensorboard = state.running.tensorboard,
                                 .quiet = state.running.quiet,
                                 .label = "",
                                 .observer = recorder};
@@ -184,7 +182,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
 
 int run(State& state) {
   state.running.apply("train");
-  const auto recorder = state.files.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
+  const auto recorder = state.running.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
   train::Trainer trainer = make_trainer(state, recorder);
   for (const std::string& text : train::without_effect(trainer.recipe(), state.recipe.typed())) {
     train::warn("train", "{}", text);
@@ -266,13 +264,13 @@ Command add_train(CLI::App& program) {
   add_path(app, "--resume", state->resume, "go on from this checkpoint, or the newest one in this folder")
       .type_name("PATH")
       .group("Running");
-  state->files.add(app);
+  state->running.add(app, {"checkpoint-hist", "recovery-interval", "telemetry", "tensorboard", "log-json"});
   add_switch(app, "--dry-run", state->dry_run,
              "print the plan, and the memory and time that it will take by a few steps, and write nothing")
       .group("Running");
   add_config(app).type_name("FILE.toml").group("Running");
   state->running.add_plugin(app);
-  state->running.add_all(app);
+  state->running.add(app, {"threads", "device", "workers", "log-interval", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

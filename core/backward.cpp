@@ -1,6 +1,6 @@
-#include "core/accumulate.h"
 #include "core/anomaly.h"
 #include "core/autocast.h"
+#include "core/base_ops.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"

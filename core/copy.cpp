@@ -1,12 +1,11 @@
 #include "core/copy.h"
 
-#include "core/copy_call.h"
 #include "core/device_functions.h"
 #include "core/factory.h"
 #include "core/kernels.h"
-#include "core/node_number.h"
 #include "core/op_profile.h"
 #include "core/strided_loop.h"
+#include "core/tape.h"
 
 namespace norma {
 

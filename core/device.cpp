@@ -1,9 +1,10 @@
 #include "core/device.h"
 
 #include "core/error.h"
+#include "core/parse_number.h"
 
+#include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 
 namespace norma {
@@ -14,10 +15,7 @@ int index_behind(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix) || name.substr(prefix.size(), 1) != ":") {
     return -1;
   }
-  const std::string_view digits = name.substr(prefix.size() + 1);
-  int index = -1;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-  return error == std::errc{} && end == digits.data() + digits.size() && index >= 0 ? index : -1;
+  return std::max(parse_number<int>(name.substr(prefix.size() + 1)).value_or(-1), -1);
 }
 
 /// The device that NORMA_DEVICE names, or the CPU if it is not set. Throws Error for one that cannot be used.

@@ -20,8 +20,10 @@ class DeviceEvent;  // core/event.h
 /// The services of a device besides its kernels, and facts about it.
 struct DeviceFunctions {
   Allocator& (*allocator)(int index);
-  /// Copies of memory between the host and the device; they have happened on return.
+  /// Copies memory of the host to the device. On return `host` is the caller's again, and all that the device is given
+  /// from then on sees the copy; the device may make it later.
   void (*from_host)(void* device, const void* host, size_t bytes);
+  /// Copies memory of the device to the host, behind all work that the device has; done on return.
   void (*to_host)(void* host, const void* device, size_t bytes);
   /// Throws Error("op: …") unless the device with this number exists. Null: the device always exists.
   void (*check_there)(std::string_view op, int index) = nullptr;

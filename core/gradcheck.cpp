@@ -1,6 +1,6 @@
 #include "core/gradcheck.h"
 
-#include "core/accumulate.h"
+#include "core/base_ops.h"
 #include "core/device_functions.h"
 #include "core/factory.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "core/op_call.h"
 #include "core/tensor.h"
 
-#include <any>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -22,9 +22,9 @@ std::string_view to_string(OpPass pass);
 struct OpWork {
   std::string op;
   std::string implementation = "own";
-  double bytes = 0;    ///< the fewest that must be read and written, each tensor once
-  double flops = 0;    ///< of convolutions and matrix products; a multiplication and an addition are two
-  std::any call = {};  ///< all that is needed to run it again: kernels::Conv2dCall, kernels::MatmulCase, or nothing
+  double bytes = 0;  ///< the fewest that must be read and written, each tensor once
+  double flops = 0;  ///< of convolutions and matrix products; a multiplication and an addition are two
+  OpCall call = {};
 };
 
 struct OpRecord {

@@ -1,7 +1,7 @@
 #include "core/parallel.h"
 
 #include "core/allocator.h"
-#include "core/memory_text.h"
+#include "core/cpu/host_memory.h"
 #include "core/range.h"
 
 #include <fmt/format.h>

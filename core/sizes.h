@@ -81,4 +81,8 @@ Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank);
 /// number of elements does not fit.
 Sizes broadcast_sizes(std::string_view op, const Sizes& a, const Sizes& b);
 
+/// Strides of an operand of `sizes` seen as one of `target` sizes: 0 along axes it is broadcast over.
+/// The sizes must broadcast to `target`.
+Strides broadcast_strides(const Sizes& sizes, const Strides& strides, const Sizes& target);
+
 }  // namespace norma

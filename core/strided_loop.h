@@ -130,8 +130,4 @@ void for_each_run(const StridedLoop<N>& loop, F&& f, int64_t grain = kPointwiseG
   });
 }
 
-/// Strides of an operand of `sizes` seen as one of `target` sizes: 0 along axes it is broadcast over.
-/// The sizes must broadcast to `target`.
-Strides broadcast_strides(const Sizes& sizes, const Strides& strides, const Sizes& target);
-
 }  // namespace norma

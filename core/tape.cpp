@@ -1,7 +1,6 @@
 #include "core/tape.h"
 
 #include "core/anomaly.h"
-#include "core/node_number.h"
 
 #include <algorithm>
 #include <atomic>

@@ -2,6 +2,7 @@
 
 #include "core/tensor.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -213,5 +214,9 @@ class Tape {
  private:
   std::vector<std::shared_ptr<Node>> nodes_;
 };
+
+/// The number that the next recorded op will have (Node::sequence). Ops that a thread records between two calls
+/// have the numbers from the first result to just below the second.
+uint64_t next_node_number();
 
 }  // namespace norma

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/input_file.h"
+#include "core/parse_number.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -41,13 +42,11 @@ bool is_temporary_of(std::string_view name, std::string_view target) {
   const std::string_view numbers = name.substr(1, name.size() - 1 - kSuffix.size());
   const char* const end = numbers.data() + numbers.size();
   pid_t process = 0;
-  int count = 0;
   const auto [dash, error] = std::from_chars(numbers.data(), end, process);
   if (error != std::errc() || process <= 0 || dash == end || *dash != '-') {
     return false;
   }
-  const auto [rest, count_error] = std::from_chars(dash + 1, end, count);
-  return count_error == std::errc() && rest == end;
+  return parse_number<int>({dash + 1, end}).has_value();
 }
 
 /// Removes a temporary file unless somebody is writing it.

@@ -27,7 +27,6 @@ class ByteReader {
   /// Error for a file that cannot be read or unpacked.
   size_t read(std::span<uint8_t> bytes);
 
-  [[nodiscard]] bool is_gzip() const { return is_gzip_; }
   [[nodiscard]] const std::filesystem::path& file() const { return file_; }
 
  private:

@@ -1,9 +1,9 @@
 #include "data/loader.h"
 
 #include "core/allocator.h"
+#include "core/cpu/host_memory.h"
 #include "core/error.h"
 #include "core/factory.h"
-#include "core/memory_text.h"
 #include "core/random.h"
 #include "core/range.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "models/registry.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/norm/factory.h"
 
 #include <array>

@@ -3,7 +3,7 @@
 #include "core/nearest_name.h"
 #include "models/convnext.h"
 #include "models/resnet.h"
-#include "nn/conv_factory.h"
+#include "nn/conv.h"
 
 #include <algorithm>
 #include <array>

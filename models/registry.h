@@ -18,7 +18,7 @@ struct ModelOptions {
   int64_t num_classes = 1000;
   int64_t in_channels = 3;
   std::string norm;  ///< any spec of nn/norm/factory.h; "" is the family's own: batch for ResNet, layer2d for ConvNeXt
-  std::string conv_layer = "conv";    ///< a name of nn/conv_factory.h, for the network's convolutions
+  std::string conv_layer = "conv";    ///< a name of nn/conv.h, for the network's convolutions
   bool small_stem = false;            ///< ResNet: 3x3 stride 1 without pooling, for small images
   std::optional<int64_t> patch_size;  ///< ConvNeXt: size and stride of the first convolution; 4 by default
   bool zero_init_last = false;        ///< ResNet: the last norm of each block starts at weight 0

@@ -1,11 +1,10 @@
 #include "models/resnet.h"
 
-#include "nn/conv_factory.h"
-#include "nn/dropout.h"
+#include "nn/conv.h"
 #include "nn/init.h"
+#include "nn/layers.h"
 #include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
-#include "nn/pool.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
 

@@ -2,7 +2,7 @@
 
 #include "core/random.h"
 #include "models/registry.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/norm/factory.h"
 
 #include <array>

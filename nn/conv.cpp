@@ -1,9 +1,14 @@
 #include "nn/conv.h"
 
 #include "core/factory.h"
+#include "core/nearest_name.h"
 #include "nn/init.h"
+#include "nn/norm/options.h"
+
+#include <algorithm>
 
 namespace norma::nn {
+
 namespace {
 
 std::string pair_text(const Pair& pair) {
@@ -11,6 +16,34 @@ std::string pair_text(const Pair& pair) {
 }
 bool is_both(const Pair& pair, int64_t value) {
   return pair.h == value && pair.w == value;
+}
+
+/// timm's padding.
+int64_t symmetric_padding(int64_t kernel, int64_t stride, int64_t dilation) {
+  return (stride - 1 + dilation * (kernel - 1)) / 2;
+}
+
+template <class Options>
+Conv2dOptions convolution_options(const Pair& kernel, const Options& options) {
+  const Pair symmetric(symmetric_padding(kernel.h, options.stride.h, options.dilation.h),
+                       symmetric_padding(kernel.w, options.stride.w, options.dilation.w));
+  return {.stride = options.stride,
+          .padding = options.padding.value_or(symmetric),
+          .dilation = options.dilation,
+          .groups = options.groups,
+          .bias = options.bias,
+          .initialize = options.initialize};
+}
+
+/// StdConv2dOptions or ScaledStdConv2dOptions with the options that a convolution has, too.
+template <class Options>
+Options standardised(const Conv2dOptions& options) {
+  return {.stride = options.stride,
+          .padding = options.padding,
+          .dilation = options.dilation,
+          .groups = options.groups,
+          .bias = options.bias,
+          .initialize = options.initialize};
 }
 
 }  // namespace
@@ -69,6 +102,54 @@ void ConvolutionModule::set_parameters(const Tensor& weight, const Tensor& bias)
   if (bias_.defined()) {
     bias_.set_requires_grad(trained);
   }
+}
+
+StdConv2d::StdConv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const StdConv2dOptions& options)
+    : ConvolutionModule("StdConv2d", in_channels, out_channels, kernel, convolution_options(kernel, options)),
+      standardize_({.eps = options.eps, .statistics = options.statistics}) {
+  check_eps("StdConv2d", options.eps);
+}
+
+Tensor StdConv2d::forward(const Tensor& x) {
+  return convolve(x, standardize_weight(weight(), {}, standardize_));
+}
+
+ScaledStdConv2d::ScaledStdConv2d(int64_t in_channels, int64_t out_channels, Pair kernel,
+                                 const ScaledStdConv2dOptions& options)
+    : ConvolutionModule("ScaledStdConv2d", in_channels, out_channels, kernel, convolution_options(kernel, options)),
+      standardize_({.eps = options.eps, .statistics = options.statistics, .gamma = options.gamma}) {
+  check_eps("ScaledStdConv2d", options.eps);
+  gain_ = register_parameter("gain", full({out_channels, 1, 1, 1}, options.gain));
+}
+
+Tensor ScaledStdConv2d::forward(const Tensor& x) {
+  return convolve(x, standardize_weight(weight(), gain_, standardize_));
+}
+
+std::vector<std::string> conv_layer_names() {
+  return {"conv", "std_conv", "scaled_std_conv"};
+}
+
+void check_conv_layer(const std::string& name) {
+  const std::vector<std::string> names = conv_layer_names();
+  check(std::find(names.begin(), names.end(), name) != names.end(), "conv_layer", "{}",
+        unknown_name("convolution", name, names));
+}
+
+std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in_channels, int64_t out_channels,
+                                             Pair kernel, const Conv2dOptions& options, double gamma) {
+  check_conv_layer(name);
+  if (name == "conv") {
+    return std::make_shared<Conv2d>(in_channels, out_channels, kernel, options);
+  }
+  check(in_channels / options.groups * kernel.h * kernel.w != 1, "conv_layer",
+        "{}: expected more than 1 weight per output channel, got 1", name);
+  if (name == "std_conv") {
+    return std::make_shared<StdConv2d>(in_channels, out_channels, kernel, standardised<StdConv2dOptions>(options));
+  }
+  auto scaled = standardised<ScaledStdConv2dOptions>(options);
+  scaled.gamma = gamma;
+  return std::make_shared<ScaledStdConv2d>(in_channels, out_channels, kernel, scaled);
 }
 
 }  // namespace norma::nn

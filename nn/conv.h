@@ -2,6 +2,12 @@
 
 #include "nn/module.h"
 #include "ops/conv/conv.h"
+#include "ops/norm/norm.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace norma::nn {
 
@@ -51,5 +57,66 @@ class Conv2d : public ConvolutionModule {
     return conv2d_act(x, weight(), bias(), geometry(), then);
   }
 };
+
+// Convolutions whose weight is standardised in each forward pass; see standardize_weight(). Names, defaults and start
+// values are timm's. Neither is a Conv2d: a factor on the weight has no effect here.
+
+struct StdConv2dOptions {
+  Pair stride = 1;
+  /// none: (stride - 1 + dilation * (kernel - 1)) / 2, rounded down: odd kernels with stride 1 then keep the size.
+  std::optional<Pair> padding = {};
+  Pair dilation = 1;
+  int64_t groups = 1;
+  bool bias = false;
+  bool initialize = true;  ///< as in Conv2dOptions
+  double eps = StandardizeWeightOptions{}.eps;
+  Statistics statistics = Statistics::stable;
+};
+class StdConv2d : public ConvolutionModule {
+ public:
+  StdConv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const StdConv2dOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  StandardizeWeightOptions standardize_;
+};
+
+struct ScaledStdConv2dOptions {
+  Pair stride = 1;
+  std::optional<Pair> padding = {};  ///< as in StdConv2dOptions
+  Pair dilation = 1;
+  int64_t groups = 1;
+  bool bias = true;
+  bool initialize = true;  ///< as in Conv2dOptions
+  double gamma = 1;        ///< for the activation in front: 1.7139588594436646 for relu
+  double gain = 1;         ///< start value
+  double eps = StandardizeWeightOptions{}.eps;
+  Statistics statistics = Statistics::stable;
+};
+/// StdConv2d with a third parameter, gain of (out, 1, 1, 1).
+class ScaledStdConv2d : public ConvolutionModule {
+ public:
+  ScaledStdConv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const ScaledStdConv2dOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  StandardizeWeightOptions standardize_;
+  Tensor gain_;
+};
+
+// Convolutions by name, as on the command line:
+//   conv             nn::Conv2d
+//   std_conv         nn::StdConv2d, for networks with group norm
+//   scaled_std_conv  nn::ScaledStdConv2d, for networks without norms
+
+/// The names of all convolutions.
+std::vector<std::string> conv_layer_names();
+/// Throws Error for an unknown name, with the nearest known one.
+void check_conv_layer(const std::string& name);
+
+/// `gamma`: see ScaledStdConv2dOptions; the other convolutions ignore it. Throws Error for an unknown name, and for one
+/// weight per output channel, which standardisation would make 0.
+std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in_channels, int64_t out_channels,
+                                             Pair kernel, const Conv2dOptions& options = {}, double gamma = 1);
 
 }  // namespace norma::nn

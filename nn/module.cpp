@@ -6,14 +6,15 @@
 #include "core/nearest_name.h"
 #include "core/tape.h"
 #include "nn/module_scope.h"
-#include "nn/replace_data.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 namespace norma::nn {
+
 namespace {
 
 constexpr std::string_view kCounter = "num_batches_tracked";
@@ -378,6 +379,23 @@ std::string to_string(const Module& module) {
   std::string text;
   append_tree(module, "", 0, text);
   return text;
+}
+
+void ModuleScope::begin(const Module& module, const Tensor& input) {
+  if (observer_->innermost_ == &module) {
+    observer_ = nullptr;
+    return;
+  }
+  module_ = &module;
+  input_ = &input;
+  outer_ = std::exchange(observer_->innermost_, &module);
+  observer_->enter(module);
+}
+
+void ModuleScope::end(const Tensor& output) {
+  ModuleObserver* const observer = std::exchange(observer_, nullptr);
+  observer->innermost_ = outer_;
+  observer->leave(*module_, *input_, output);
 }
 
 }  // namespace norma::nn

@@ -176,4 +176,38 @@ inline Module& ChildSlot::operator*() const {
 /// The tree of a module and its children, a line each, indented.
 std::string to_string(const Module& module);
 
+/// Keeps the mode of every module of a model, training or evaluation, and restores it at the end of the scope.
+class Modes {
+ public:
+  explicit Modes(Module& model) {
+    for (const auto& [path, module] : model.named_modules()) {
+      modes_.emplace_back(module, module->is_training());
+    }
+  }
+  ~Modes() {
+    for (const auto& [module, training] : modes_) {  // parents before children, whose own mode is set later
+      module->train(training);
+    }
+  }
+  Modes(const Modes&) = delete;
+  Modes& operator=(const Modes&) = delete;
+
+  /// Restores nothing: the model keeps the modes that it has.
+  void forget() { modes_.clear(); }
+
+ private:
+  std::vector<std::pair<Module*, bool>> modes_;
+};
+
+/// Replaces x's storage by that of `data`, so that every handle on x sees it. The gradient stays as it is.
+inline void replace_data(const Tensor& x, const Tensor& data) {
+  TensorImpl& impl = x.impl();
+  impl.storage = data.storage();
+  impl.sizes = data.sizes();
+  impl.strides = data.strides();
+  impl.offset = data.offset();
+  impl.dtype = data.dtype();
+  impl.is_view = false;
+}
+
 }  // namespace norma::nn

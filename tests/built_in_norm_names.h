@@ -1,6 +1,6 @@
 #pragma once
 
-#include "nn/norm/built_in_norms.h"
+#include "nn/norm/factory.h"
 
 #include <string>
 #include <vector>

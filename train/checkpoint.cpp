@@ -2,9 +2,10 @@
 
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/parse_number.h"
 #include "data/json.h"
 
-#include <charconv>
+#include <optional>
 #include <utility>
 
 namespace norma::train {
@@ -28,21 +29,18 @@ const std::string& text_of(const std::string& file, const Metadata& metadata, co
 template <class T>
 T number_of(const std::string& file, const Metadata& metadata, const char* key) {
   const std::string& text = text_of(file, metadata, key);
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  check(error == std::errc() && end == text.data() + text.size(), kOp,
-        "{}: metadata '{}': expected a whole number, got '{}'", file, key, excerpt(text));
-  return value;
+  const std::optional<T> value = parse_number<T>(text);
+  check(value.has_value(), kOp, "{}: metadata '{}': expected a whole number, got '{}'", file, key, excerpt(text));
+  return *value;
 }
 
 /// A number from 0 to 1.
 double share_of(const std::string& file, const Metadata& metadata, const char* key) {
   const std::string& text = text_of(file, metadata, key);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  check(error == std::errc() && end == text.data() + text.size() && value >= 0 && value <= 1, kOp,
-        "{}: metadata '{}': expected a number from 0 to 1, got '{}'", file, key, excerpt(text));
-  return value;
+  const std::optional<double> value = parse_number<double>(text);
+  check(value && *value >= 0 && *value <= 1, kOp, "{}: metadata '{}': expected a number from 0 to 1, got '{}'", file,
+        key, excerpt(text));
+  return *value;
 }
 
 /// Everything of a checkpoint but its tensors.

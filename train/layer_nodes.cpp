@@ -1,6 +1,6 @@
 #include "train/layer_nodes.h"
 
-#include "core/node_number.h"
+#include "core/tape.h"
 
 #include <algorithm>
 #include <iterator>

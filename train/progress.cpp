@@ -1,14 +1,15 @@
 #include "train/progress.h"
 
 #include "train/output.h"
-#include "train/terminal.h"
 
 #include <fmt/format.h>
-
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 namespace norma::train {
@@ -22,6 +23,12 @@ constexpr int kShortestBar = 8;
 int terminal_width(std::FILE* out) {
   winsize size{};
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/// "" for a variable that is not set.
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
 }
 
 }  // namespace
@@ -118,6 +125,11 @@ void Progress::print(std::string_view text) {
 void Progress::warn(std::string_view text) {
   clear();
   put(stderr, plain_text(text) + "\n");
+}
+
+bool can_redraw(std::FILE* out) {
+  const std::string_view term = variable("TERM");
+  return isatty(fileno(out)) == 1 && !term.empty() && term != "dumb" && variable("NO_COLOR").empty();
 }
 
 }  // namespace norma::train

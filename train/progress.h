@@ -28,7 +28,7 @@ struct ProgressOptions {
   std::function<double(double seconds)> time_after = {};
 };
 
-/// Shows the progress of a run: one line redrawn in place if can_redraw() (terminal.h), else a plain line every
+/// Shows the progress of a run: one line redrawn in place if can_redraw(), else a plain line every
 /// log_interval steps.
 class Progress {
  public:
@@ -59,5 +59,9 @@ std::string format_duration(double seconds);
 
 /// The text of one state, as a plain line or for a terminal of `width` columns (with a bar if there is room).
 std::string progress_line(const ProgressOptions& options, const ProgressState& state, double seconds_left, int width);
+
+/// True iff a stream may get carriage returns and escape sequences: it is a terminal, and neither TERM (missing, empty
+/// or "dumb") nor NO_COLOR (not empty, https://no-color.org) forbids it.
+bool can_redraw(std::FILE* out);
 
 }  // namespace norma::train

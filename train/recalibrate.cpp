@@ -2,7 +2,7 @@
 
 #include "core/copy.h"
 #include "core/tape.h"
-#include "nn/modes.h"
+#include "nn/module.h"
 #include "nn/norm/batch_norm.h"
 
 #include <memory>

@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "data/json.h"
 #include "nn/cast_policy.h"
-#include "nn/conv_factory.h"
+#include "nn/conv.h"
 #include "nn/norm/factory.h"
 #include "train/augmentation.h"
 #include "train/recipe_option.h"

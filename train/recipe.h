@@ -22,7 +22,7 @@ struct Recipe {
   std::string norm;                 ///< "": the family's own
   std::string norm_policy;          ///< text of nn/norm/policy.h: other norms for some layers; "": none
   std::string norm_policy_file;     ///< where it came from, for messages
-  std::string conv_layer = "conv";  ///< a name of nn/conv_factory.h
+  std::string conv_layer = "conv";  ///< a name of nn/conv.h
   bool small_stem = false;
   std::optional<int64_t> patch_size;  ///< none: 2 for a ConvNeXt on images below 64 pixels, else the family's own
   std::optional<double> layer_scale;

@@ -2,14 +2,14 @@
 
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "core/parse_number.h"
 #include "core/toml_lines.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
+#include <optional>
 #include <type_traits>
 
 namespace norma::train {
@@ -38,8 +38,9 @@ std::vector<T> items_of(const std::vector<T>& values) {
 
 template <class T>
 bool parse(const std::string& word, const Range<T>& range, T& value) {
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  return error == std::errc() && end == word.data() + word.size() && range.contains(value);
+  const std::optional<T> number = parse_number<T>(word);
+  value = number.value_or(T{});
+  return number && range.contains(value);
 }
 
 /// RecipeOption::take() for each kind of field.

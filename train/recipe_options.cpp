@@ -3,7 +3,7 @@
 #include "data/dataset.h"
 #include "data/transform.h"
 #include "nn/cast_policy.h"
-#include "nn/conv_factory.h"
+#include "nn/conv.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
 #include "train/augmentation.h"
@@ -145,7 +145,7 @@ std::vector<std::vector<Option>> table() {
              Option("images", &Recipe::images, kImageCount, "length of the training in images, instead of --epochs",
                     {.on_resume = kAlways, .replaces = "epochs"})}),
       about(Part::augmentation, "Augmentation of training images",
-            {Option("flip", &Recipe::flip, "mirror every second image, by chance"),
+            {Option("flip", &Recipe::flip, "mirror each image with probability 1/2"),
              Option("random-crop", &Recipe::crop_padding, {0, 8192}, "shift images by up to N pixels, by chance",
                     {.key = "crop_padding"}),
              Option("scale", &Recipe::scale, kAnyNumber,

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/parse_number.h"
 #include "nn/plugin.h"
 #include "ops/shape/copy.h"
 #include "train/dataset_notes.h"
@@ -12,10 +13,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
+#include <optional>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -51,12 +51,10 @@ T number_of(const Checkpoint& checkpoint, const char* key, T missing) {
     return missing;
   }
   const std::string& text = found->second;
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  check(whole && value >= 0 && value <= std::numeric_limits<T>::max(), "checkpoint",
+  const std::optional<T> value = parse_number<T>(text);
+  check(value && *value >= 0 && *value <= std::numeric_limits<T>::max(), "checkpoint",
         "{}: expected a number of at least 0, got '{}'", key, excerpt(text));
-  return value;
+  return *value;
 }
 
 }  // namespace

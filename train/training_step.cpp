@@ -7,7 +7,7 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
-#include "nn/optim/gradients.h"
+#include "nn/optim/optimizer.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

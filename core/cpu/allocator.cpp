@@ -1,15 +1,14 @@
-#include "core/cpu/allocator.h"
-
 #include "core/counting_allocator.h"
 #include "core/cpu/arena.h"
-#include "core/cpu/available_memory.h"
-#include "core/memory_text.h"
+#include "core/cpu/host_memory.h"
+#include "core/device_functions.h"
 
 #include <malloc.h>
 #include <sanitizer/asan_interface.h>
 
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
@@ -197,12 +196,20 @@ class CachingCpuAllocator final : public CountingAllocator {
   std::unordered_map<void*, size_t> sizes_;     // of every block in use, and of those in cache_
 };
 
-}  // namespace
-
-Allocator& cpu_allocator() {
+/// The caching allocator of host memory.
+Allocator& cpu_allocator(int) {
   // Never destroyed: storages of static lifetime may outlive any static object.
   static auto* const instance = new CachingCpuAllocator;
   return *instance;
 }
+
+}  // namespace
+
+void copy_host_memory(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
+constinit const DeviceFunctions cpu_functions{
+    .allocator = cpu_allocator, .from_host = copy_host_memory, .to_host = copy_host_memory};
 
 }  // namespace norma

@@ -2,15 +2,14 @@
 #include "core/cuda/device.h"
 #include "core/cuda/graph_cudnn.h"
 #include "core/cuda/runtime.h"
+#include "core/cuda/staging.h"
 #include "core/cuda/version_cublaslt.h"
 #include "core/error.h"
 #include "core/event.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
-#include <mutex>
+#include <memory>
 
 namespace norma::cuda {
 namespace {
@@ -48,72 +47,38 @@ Allocator& allocator_of_device(int index) {
 }
 
 /// Memory of the host that the device reads and writes by itself, which is faster than through the driver's.
-class PinnedBuffer {
+class PinnedBuffer final : public StagingBuffer {
  public:
-  static constexpr size_t kBytes = size_t{8} << 20;
+  explicit PinnedBuffer(size_t bytes) { check(cudaMallocHost(&memory_, bytes), "cudaMallocHost"); }
 
-  PinnedBuffer() { check(cudaMallocHost(&memory_, kBytes), "cudaMallocHost"); }
-  [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(memory_); }
+  std::byte* data() override { return static_cast<std::byte*>(memory_); }
+  void copy_to_device(void* device, size_t bytes) override { copy(device, memory_, bytes, cudaMemcpyHostToDevice); }
+  void copy_from_device(const void* device, size_t bytes) override {
+    copy(memory_, device, bytes, cudaMemcpyDeviceToHost);
+  }
+  [[nodiscard]] bool is_done() const override { return done_.has_happened(); }
+  void wait() override { done_.synchronize(); }
 
  private:
-  void* memory_ = nullptr;
+  void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    check(cudaMemcpyAsync(to, from, bytes, kind, current_stream()), "cudaMemcpyAsync");
+    done_.record(current_stream());
+  }
+
+  void* memory_ = nullptr;  // kept to the end of the process, as all buffers are
+  Event done_;
 };
 
-/// Copies go through two such buffers in turns: while the device moves one, the host fills or empties the other.
-class Staging {
+class PinnedMemory final : public StagingMemory {
  public:
-  void from_host(void* device, const void* host, size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    auto* to = static_cast<std::byte*>(device);
-    const auto* from = static_cast<const std::byte*>(host);
-    const cudaStream_t stream = current_stream();
-    size_t turn = 0;
-    for (size_t done = 0; done < bytes; done += PinnedBuffer::kBytes, ++turn) {
-      const size_t count = std::min(PinnedBuffer::kBytes, bytes - done);
-      const size_t which = turn % 2;
-      moved_[which].synchronize();
-      std::memcpy(buffers_[which].data(), from + done, count);
-      check(cudaMemcpyAsync(to + done, buffers_[which].data(), count, cudaMemcpyHostToDevice, stream),
-            "cudaMemcpyAsync");
-      moved_[which].record(stream);
-    }
-    moved_[0].synchronize();
-    moved_[1].synchronize();
-  }
-
-  void to_host(void* host, const void* device, size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    auto* to = static_cast<std::byte*>(host);
-    const auto* from = static_cast<const std::byte*>(device);
-    const cudaStream_t stream = current_stream();
-    const size_t pieces = (bytes + PinnedBuffer::kBytes - 1) / PinnedBuffer::kBytes;
-    const auto size_of_piece = [&](size_t piece) {
-      return std::min(PinnedBuffer::kBytes, bytes - piece * PinnedBuffer::kBytes);
-    };
-    for (size_t piece = 0; piece <= pieces; ++piece) {
-      if (piece < pieces) {
-        const size_t which = piece % 2;
-        check(cudaMemcpyAsync(buffers_[which].data(), from + piece * PinnedBuffer::kBytes, size_of_piece(piece),
-                              cudaMemcpyDeviceToHost, stream),
-              "cudaMemcpyAsync");
-        moved_[which].record(stream);
-      }
-      if (piece > 0) {
-        const size_t which = (piece - 1) % 2;
-        moved_[which].synchronize();
-        std::memcpy(to + (piece - 1) * PinnedBuffer::kBytes, buffers_[which].data(), size_of_piece(piece - 1));
-      }
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  PinnedBuffer buffers_[2];
-  Event moved_[2];
+  std::unique_ptr<StagingBuffer> make(size_t bytes) override { return std::make_unique<PinnedBuffer>(bytes); }
 };
 
 Staging& staging() {
-  static auto* const instance = new Staging;
+  constexpr size_t kBytes = size_t{8} << 20;
+  constexpr size_t kMost = 32;  // room for 256 float32 images of 224 x 224, and the next 170
+  static auto* const memory = new PinnedMemory;
+  static auto* const instance = new Staging(*memory, kBytes, kMost);
   return *instance;
 }
 
@@ -210,6 +175,7 @@ Facts facts() {
 void check_there(std::string_view op, int index) {
   norma::check(count().devices > 0, op, "expected a GPU, got none: {}", count().reason);
   norma::check(index == 0, op, "expected device cuda:0, the only one that Norma uses so far, got cuda:{}", index);
+  check_capability(index);
 }
 
 }  // namespace norma::cuda

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -172,10 +173,6 @@ std::vector<CudnnDescriptor> configurations(const CudnnDescriptor& graph, cudnnB
 struct Notes {
   std::vector<cudnnBackendNumericalNote_t> numerical;
   bool compiled_at_use = false;
-
-  [[nodiscard]] bool has(cudnnBackendNumericalNote_t note) const {
-    return std::find(numerical.begin(), numerical.end(), note) != numerical.end();
-  }
 };
 
 Notes notes_of(const CudnnDescriptor& configuration) {
@@ -187,14 +184,6 @@ Notes notes_of(const CudnnDescriptor& configuration) {
   notes.compiled_at_use =
       std::find(behaviour.begin(), behaviour.end(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != behaviour.end();
   return notes;
-}
-
-bool keeps_rules(const Notes& notes, DType dtype, const PlanRules& rules) {
-  const bool loses_digits =
-      notes.has(CUDNN_NUMERICAL_NOTE_TENSOR_CORE) || notes.has(CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS);
-  return !notes.has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) &&
-         !notes.has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
-         !(dtype == DType::float32 && !rules.tf32 && loses_digits);
 }
 
 /// The finished plan; none where cuDNN refuses it after all, or it wants too much memory.
@@ -216,6 +205,17 @@ std::optional<GraphPlan> finished(CudnnDescriptor& configuration, const PlanRule
 
 }  // namespace
 
+bool keeps_rules(const std::vector<cudnnBackendNumericalNote_t>& notes, DType dtype, const PlanRules& rules) {
+  const auto has_any = [&](std::initializer_list<cudnnBackendNumericalNote_t> unwanted) {
+    return std::find_first_of(notes.begin(), notes.end(), unwanted.begin(), unwanted.end()) != notes.end();
+  };
+  const bool strict_float32 = dtype == DType::float32 && !rules.tf32;
+  return !has_any({CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
+                   CUDNN_NUMERICAL_NOTE_FFT, CUDNN_NUMERICAL_NOTE_WINOGRAD, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4,
+                   CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13}) &&
+         !(strict_float32 && has_any({CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}));
+}
+
 GraphPlan plan_graph(const char* op, const CudnnDescriptor& graph, DType dtype, const PlanRules& rules,
                      const PlanTarget& target) {
   size_t offered = 0;
@@ -225,7 +225,7 @@ GraphPlan plan_graph(const char* op, const CudnnDescriptor& graph, DType dtype, 
     for (const bool compiled_at_use : {false, true}) {
       for (CudnnDescriptor& configuration : all) {
         const Notes notes = notes_of(configuration);
-        if (notes.compiled_at_use != compiled_at_use || !keeps_rules(notes, dtype, rules)) {
+        if (notes.compiled_at_use != compiled_at_use || !keeps_rules(notes.numerical, dtype, rules)) {
           continue;
         }
         if (std::optional<GraphPlan> plan = finished(configuration, rules, target)) {

@@ -140,6 +140,11 @@ struct PlanRules {
   friend auto operator<=>(const PlanRules&, const PlanRules&) = default;
 };
 
+/// True iff an engine with these notes gives the same numbers on each run, and keeps the digits of its inputs: no sums
+/// in fewer digits, no FFT and no Winograd, whose transforms lose some in every dtype, and no tensor cores for float32
+/// without TF32.
+bool keeps_rules(const std::vector<cudnnBackendNumericalNote_t>& notes, DType dtype, const PlanRules& rules);
+
 /// A way to compute a graph.
 struct GraphPlan {
   CudnnDescriptor plan;
@@ -147,10 +152,9 @@ struct GraphPlan {
   std::vector<CudnnDescriptor> kept;  ///< the descriptors that the plan refers to
 };
 
-/// The first plan, in the order of cuDNN's heuristics, that keeps the rules: the same numbers on each run, and float32
-/// products that keep their digits (no tensor cores, FFT or Winograd). Engines that are compiled when they are first
-/// used come after those that are not, and cuDNN's fallback list only where the first one is empty. Throws Error("OP:
-/// …") where there is none.
+/// The first plan, in the order of cuDNN's heuristics, that keeps the rules. Engines that are compiled when they are
+/// first used come after those that are not, and cuDNN's fallback list only where the first one is empty. Throws
+/// Error("OP: …") where there is none.
 GraphPlan plan_graph(const char* op, const CudnnDescriptor& graph, DType dtype, const PlanRules& rules,
                      const PlanTarget& target);
 

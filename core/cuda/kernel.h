@@ -54,6 +54,12 @@ inline int64_t blocks_for(int64_t count, int threads_of_block) {
   return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 
+/// Blocks of a kernel that the device runs at the same time.
+template <class... Parameters>
+int64_t resident_blocks(void (*kernel)(Parameters...), int threads_of_block, size_t shared_bytes) {
+  return int64_t{processors()} * blocks_of_processor(kernel, threads_of_block, shared_bytes);
+}
+
 /// Copies to the host what kernels have written, and waits for them.
 inline void copy_to_host(void* host, const void* device, size_t bytes) {
   device_functions.table("launch", kThisDevice).to_host(host, device, bytes);

@@ -26,6 +26,12 @@ inline Stream current_stream() {
 inline int processors() {
   return 2;
 }
+/// A number that is the same for all kernels of a size.
+template <class... Parameters>
+int blocks_of_processor(void (*)(Parameters...), int threads_of_block, size_t) {
+  const int blocks = norma::emulated::launch_checks().resident_blocks * 128 / threads_of_block;
+  return blocks < 1 ? 1 : blocks;
+}
 inline constexpr Device kThisDevice = kCudaEmulated;
 
 inline int thread() {

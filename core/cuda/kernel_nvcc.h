@@ -2,6 +2,8 @@
 
 // The part of core/cuda/kernel.h that nvcc compiles, for the device cuda.
 
+#include "core/allocator.h"
+#include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/warp.h"
 #include "core/device.h"
@@ -30,6 +32,11 @@ inline Stream current_stream() {
 /// Multiprocessors of the device.
 inline int processors() {
   return norma::cuda::processors();
+}
+/// Blocks of a kernel that a multiprocessor runs at the same time, by the registers and shared memory that they take.
+template <class... Parameters>
+int blocks_of_processor(void (*kernel)(Parameters...), int threads_of_block, size_t shared_bytes) {
+  return norma::cuda::blocks_of_processor(reinterpret_cast<const void*>(kernel), threads_of_block, shared_bytes);
 }
 inline constexpr Device kThisDevice = kCuda;
 
@@ -83,9 +90,15 @@ NORMA_DEVICE double fused_multiply_add(double a, double b, double c) {
 template <class... Parameters, class... Arguments>
 void launch(int64_t blocks, int threads, size_t shared_bytes, Stream stream, void (*kernel)(Parameters...),
             const Arguments&... arguments) {
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, stream>>>(
-      static_cast<Parameters>(arguments)...);
-  norma::cuda::check_launch(stream);
+  const auto start = [&] {
+    kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, stream>>>(
+        static_cast<Parameters>(arguments)...);
+    return cudaGetLastError();
+  };
+  const cudaError_t result = norma::cuda::start_with_memory(
+      start, [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
+      [] { allocator(kThisDevice).empty_cache(); });
+  norma::cuda::check_launch(result, stream);
 }
 
 /// Numbers of 16 bits in float32, and back, ties to even.

@@ -5,19 +5,28 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
+
 // The CUDA runtime as the rest of core/cuda uses it: every call is checked, every handle has an owner.
 
 namespace norma::cuda {
 
-/// Throws Error("cuda: cudaMalloc: out of memory (cudaErrorMemoryAllocation)") unless the call succeeded.
+/// Throws Error("cuda: cudaSetDevice: invalid device ordinal (cudaErrorInvalidDevice)") unless the call succeeded, and
+/// OutOfMemory for cudaErrorMemoryAllocation. The error is cleared: it is no longer CUDA's last one.
 void check(cudaError_t result, const char* call);
 
-/// Throws Error if a launch did not happen. With NORMA_CUDA_SYNC=1 in the environment it also waits for the kernel, so
-/// that a fault shows at the kernel that made it.
-void check_launch(cudaStream_t stream);
+/// Throws Error("cuda: expected a GPU of compute capability 8.0 or above, got 7.5 (Tesla T4)") for an older GPU.
+void check_capability(int index);
+
+/// `result`: of cudaGetLastError() behind a launch. Throws as check() if the launch did not happen. With
+/// NORMA_CUDA_SYNC=1 in the environment it also waits for the kernel, so that a fault shows at the kernel that made it.
+void check_launch(cudaError_t result, cudaStream_t stream);
 
 /// Multiprocessors of device 0.
 int processors();
+
+/// Blocks of a kernel that a multiprocessor runs at the same time; at least 1. Asks CUDA once for each kernel and size.
+int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes);
 
 /// A stream: the device does the work given to it in order.
 class Stream {
@@ -51,6 +60,8 @@ class Event {
   void synchronize() const;
   /// Seconds from `start` to this one; waits for both.
   [[nodiscard]] double seconds_since(const Event& start) const;
+  /// True iff the stream's work has reached it, or it was never recorded.
+  [[nodiscard]] bool has_happened() const;
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -1,15 +1,29 @@
 #include "core/cuda/runtime.h"
 
+#include "core/cuda/capability.h"
 #include "core/error.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
 
 namespace norma::cuda {
 
 void check(cudaError_t result, const char* call) {
-  if (result != cudaSuccess) {
-    fail("cuda", "{}: {} ({})", call, cudaGetErrorString(result), cudaGetErrorName(result));
+  if (result == cudaSuccess) {
+    return;
   }
+  // CUDA keeps the error of a call: the next launch would seem to have failed.
+  (void)cudaGetLastError();
+  if (result == cudaErrorMemoryAllocation) {
+    throw OutOfMemory(fmt::format("cuda: {}: {} ({})", call, cudaGetErrorString(result), cudaGetErrorName(result)));
+  }
+  fail("cuda", "{}: {} ({})", call, cudaGetErrorString(result), cudaGetErrorName(result));
 }
 
 namespace {
@@ -27,11 +41,20 @@ bool waits_for_each_kernel() {
 
 }  // namespace
 
-void check_launch(cudaStream_t stream) {
-  check(cudaGetLastError(), "kernel launch");
+void check_launch(cudaError_t result, cudaStream_t stream) {
+  check(result, "kernel launch");
   if (waits_for_each_kernel()) {
     check(cudaStreamSynchronize(stream), "kernel");
   }
+}
+
+void check_capability(int index) {
+  static const std::string complaint = [index] {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+    return capability_complaint(properties.major, properties.minor, properties.name);
+  }();
+  norma::check(complaint.empty(), "cuda", "{}", complaint);
 }
 
 int processors() {
@@ -41,6 +64,23 @@ int processors() {
     return value;
   }();
   return count;
+}
+
+int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes) {
+  static std::mutex mutex;
+  static std::map<std::tuple<const void*, int, size_t>, int> known;
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = known.try_emplace({kernel, threads, shared_bytes}, 0);
+  if (is_new) {
+    int blocks = 0;
+    const cudaError_t result = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes);
+    if (result != cudaSuccess) {
+      known.erase(entry);
+      check(result, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    }
+    entry->second = std::max(1, blocks);
+  }
+  return entry->second;
 }
 
 Stream::Stream() {
@@ -70,6 +110,15 @@ void Event::record(cudaStream_t stream) {
 }
 void Event::synchronize() const {
   check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+}
+bool Event::has_happened() const {
+  const cudaError_t result = cudaEventQuery(event_);
+  if (result == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  check(result, "cudaEventQuery");
+  return true;
 }
 double Event::seconds_since(const Event& start) const {
   synchronize();

@@ -23,6 +23,9 @@ constexpr size_t kCanaryBytes = 256;
 
 std::atomic<uint64_t> order_seed_of_all = LaunchChecks{}.order_seed;
 std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
+std::atomic<int> resident_of_all = LaunchChecks{}.resident_blocks;
+std::atomic<int64_t> launches_of_all;
+std::atomic<int64_t> threads_of_all;
 
 /// The state of a kernel's thread.
 enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
@@ -228,9 +231,10 @@ constinit thread_local const Place* current_place = nullptr;
 void set_launch_checks(const LaunchChecks& checks) {
   order_seed_of_all = checks.order_seed;
   poison_of_all = checks.poison_shared_memory;
+  resident_of_all = checks.resident_blocks;
 }
 LaunchChecks launch_checks() {
-  return {.order_seed = order_seed_of_all, .poison_shared_memory = poison_of_all};
+  return {.order_seed = order_seed_of_all, .poison_shared_memory = poison_of_all, .resident_blocks = resident_of_all};
 }
 
 void wait_for_block() {
@@ -246,6 +250,8 @@ void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(voi
         "expected a multiple of 32 threads, at most 1024, got {}", threads);
   check(shared_bytes <= kMaxSharedBytes, "launch", "expected at most {} bytes of shared memory, got {}",
         kMaxSharedBytes, shared_bytes);
+  ++launches_of_all;
+  threads_of_all += blocks * threads;
   const bool backwards = (launch_checks().order_seed & 1U) != 0;
   parallel_for(0, blocks, std::max<int64_t>(1, 1024 / threads), [&](int64_t begin, int64_t end) {
     BlockRunner& runs = runner();
@@ -254,6 +260,10 @@ void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(voi
       runs.run(backwards ? blocks - 1 - i : i);
     }
   });
+}
+
+LaunchCounts launch_counts() {
+  return {.launches = launches_of_all, .threads = threads_of_all};
 }
 
 }  // namespace norma::emulated

@@ -14,6 +14,8 @@ struct LaunchChecks {
   uint64_t order_seed = 0;
   /// Shared memory is full of NaN when a block begins.
   bool poison_shared_memory = true;
+  /// Blocks of 128 threads that a multiprocessor is said to run at the same time; a GPU has a number for each kernel.
+  int resident_blocks = 8;
 };
 /// Sets the checks of all launches from now on, on all threads.
 void set_launch_checks(const LaunchChecks& checks);
@@ -49,5 +51,12 @@ Words exchange(const Words& value, int source);
 /// for some that have ended or wait elsewhere, where a block writes behind its shared memory, and for numbers that a
 /// GPU does not take.
 void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context);
+
+/// What has been launched so far, by all threads of the host.
+struct LaunchCounts {
+  int64_t launches = 0;
+  int64_t threads = 0;
+};
+LaunchCounts launch_counts();
 
 }  // namespace norma::emulated

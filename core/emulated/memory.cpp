@@ -2,9 +2,8 @@
 
 #include "core/counting_allocator.h"
 #include "core/cpu/arena.h"
+#include "core/cpu/host_memory.h"
 #include "core/device_functions.h"
-#include "core/emulated/host_waits.h"
-#include "core/memory_text.h"
 
 #include <sanitizer/asan_interface.h>
 
@@ -126,7 +125,7 @@ Allocator& allocator_of_device(int) {
 
 std::atomic<int64_t> waits;
 
-void copy(void* to, const void* from, size_t bytes) {
+void copy_to_host(void* to, const void* from, size_t bytes) {
   ++waits;
   copy_host_memory(to, from, bytes);
 }
@@ -152,7 +151,7 @@ Access::~Access() {
 
 namespace norma {
 constinit const DeviceFunctions emulated_functions{.allocator = emulated::allocator_of_device,
-                                                   .from_host = emulated::copy,
-                                                   .to_host = emulated::copy,
+                                                   .from_host = copy_host_memory,
+                                                   .to_host = emulated::copy_to_host,
                                                    .synchronize = emulated::synchronize};
 }

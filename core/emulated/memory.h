@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 namespace norma::emulated {
 
 /// While one of these lives, the memory of the device cuda-emulated may be touched, by all threads; otherwise a read or
@@ -11,5 +13,9 @@ class Access {
   Access(const Access&) = delete;
   Access& operator=(const Access&) = delete;
 };
+
+/// The number of times that the host would have waited for the device so far if it were a GPU: for copies to the host,
+/// and for synchronize(). Counts all threads. Copies to a GPU go through buffers (core/cuda/staging.h).
+int64_t host_waits();
 
 }  // namespace norma::emulated

@@ -1,10 +1,12 @@
 #include "data/augment/geometry.h"
 
 #include "core/error.h"
+#include "core/parse_number.h"
 #include "data/augment/interpolate_kernels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -123,11 +125,7 @@ void nearest(const Image& image, const Matrix& m, Image& result) {
 
 /// The nearest number with 15 digits after the point: Python's round(x, 15).
 double rounded(double x) {
-  std::array<char, 32> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), x, std::chars_format::fixed, 15).ptr;
-  double result = 0;
-  std::from_chars(digits.data(), end, result);
-  return result;
+  return parse_number<double>(fmt::format("{:.15f}", x)).value_or(0);
 }
 
 }  // namespace

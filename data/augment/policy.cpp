@@ -2,11 +2,11 @@
 
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/parse_number.h"
 #include "data/augment/colour.h"
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <numbers>
 #include <set>
@@ -138,17 +138,6 @@ std::vector<PolicyStep> draw_steps(const TrivialAugmentOptions& /*none*/, const 
   return {step};
 }
 
-// --- texts -----------------------------------------------------------------------------------------------------
-
-/// The number that the whole text is, if it is finite.
-template <class T>
-std::optional<T> number_of(std::string_view text) {
-  T number{};
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && rest == text.data() + text.size();
-  return whole && std::isfinite(static_cast<double>(number)) ? std::optional<T>(number) : std::nullopt;
-}
-
 }  // namespace
 
 std::string_view name_of(PolicyOp op) {
@@ -181,8 +170,8 @@ RandAugmentOptions parse_rand_augment(std::string_view op, std::string_view text
     const auto bad = [&](std::string_view expected) {
       refuse(fmt::format("{}: expected {}, got {}", key, expected, value.empty() ? "none" : excerpt(value)));
     };
-    const auto whole = number_of<int64_t>(value);
-    const auto number = number_of<double>(value);
+    const auto whole = parse_number<int64_t>(value);
+    const auto number = parse_number<double>(value);
     if (key == "m" || key == "mmax") {
       if (!whole || *whole > 1000 || (key == "mmax" && *whole == 0)) {
         bad(key == "m" ? "a whole number from 0 to 1000" : "a whole number from 1 to 1000");

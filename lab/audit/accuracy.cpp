@@ -1,7 +1,6 @@
 #include "lab/audit/accuracy.h"
 
 #include "core/parallel.h"
-#include "lab/audit/tally.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,6 +4,7 @@
 #include "lab/audit/composite.h"
 #include "lab/audit/norms.h"
 #include "train/environment.h"
+#include "train/folder_lock.h"
 
 #include <functional>
 #include <string>
@@ -82,5 +83,18 @@ bool has_statistics(const std::string& name);
 
 /// Times `stable` and each of `statistics` on one input for each walk.
 std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick);
+
+/// The printed text: the units of the errors, the errors of each norm, the published cases, a summary over all norms
+/// with the costs, and the parts left out.
+std::string to_table(const Audit& audit);
+/// A line per measurement, with a header.
+std::string to_csv(const Audit& audit);
+/// A line per timing, with a header.
+std::string costs_to_csv(const Audit& audit);
+/// All of it. Errors that are no numbers are "inf", "-inf" or "nan".
+std::string to_json(const Audit& audit);
+
+/// Writes table.txt, results.csv, costs.csv and results.json into a folder. Throws Error as HeldFolder does.
+void write_report(const Audit& audit, const train::HeldFolder& folder);
 
 }  // namespace norma::lab::audit

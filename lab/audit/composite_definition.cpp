@@ -1,6 +1,6 @@
 #include "core/parallel.h"
+#include "lab/audit/accuracy.h"
 #include "lab/audit/composite.h"
-#include "lab/audit/tally.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,13 +1,8 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "lab/audit/composite.h"
-#include "ops/map_norm/dynamic_tanh.h"
-#include "ops/map_norm/evo_norm.h"
-#include "ops/map_norm/filter_response_norm.h"
-#include "ops/map_norm/global_response_norm.h"
-#include "ops/map_norm/local_response_norm.h"
+#include "ops/map_norm/norms.h"
 #include "ops/norm/norm.h"
-#include "ops/norm/standardize_weight.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "lab/audit/report.h"
+#include "lab/audit/audit.h"
 
 #include "data/json.h"
 #include "lab/audit/cases.h"

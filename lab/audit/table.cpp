@@ -1,7 +1,7 @@
 #include "lab/report/table.h"
 #include "core/error.h"
+#include "lab/audit/audit.h"
 #include "lab/audit/cases.h"
-#include "lab/audit/report.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include "core/allocator.h"
 #include "core/nearest_name.h"
 #include "core/parallel.h"
-#include "lab/bench/turn_order.h"
+#include "lab/bench/spread.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "train/environment.h"

@@ -5,8 +5,8 @@
 #include "core/tape.h"
 #include "lab/bench/norm_sweep.h"
 #include "lab/check_norm/subject.h"
-#include "nn/optim/parameter_groups.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/optimizer.h"
+#include "nn/optim/optimizers.h"
 #include "ops/loss/loss.h"
 #include "train/recipe.h"
 

@@ -1,5 +1,6 @@
 #include "core/error.h"
 #include "core/nearest_name.h"
+#include "core/parse_number.h"
 #include "lab/compare/comparison.h"
 #include "models/registry.h"
 #include "train/environment.h"
@@ -8,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <string>
@@ -68,10 +68,7 @@ ComparisonOptions completed(ComparisonOptions options) {
 
 /// Rounds to the four digits of a learning rate's text. A number too small for that stays; check_recipe() refuses it.
 double to_four_digits(double value) {
-  const std::string text = fmt::format("{:.4g}", value);
-  double rounded = value;
-  std::from_chars(text.data(), text.data() + text.size(), rounded);
-  return rounded;
+  return parse_number<double>(fmt::format("{:.4g}", value)).value_or(value);
 }
 
 /// The learning rate for a batch size.

@@ -1,8 +1,8 @@
 #include "lab/compare/timing.h"
 
 #include "core/allocator.h"
+#include "lab/bench/spread.h"
 #include "lab/bench/step.h"
-#include "lab/bench/turn_order.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 

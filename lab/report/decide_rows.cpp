@@ -1,6 +1,6 @@
 #include "lab/report/decide_rows.h"
 
-#include "lab/report/median_interval.h"
+#include "lab/report/decision.h"
 
 #include <algorithm>
 #include <cmath>

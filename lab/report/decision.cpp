@@ -1,10 +1,9 @@
 #include "lab/report/decision.h"
 
-#include "lab/report/median_interval.h"
-#include "lab/report/student_t.h"
-
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <numbers>
 #include <numeric>
 
 namespace norma::lab {
@@ -24,6 +23,20 @@ void decide(Decision& decision) {
   decision.state = !finite      ? Decision::State::unknown
                    : holds_zero ? Decision::State::none_found
                                 : Decision::State::found;
+}
+
+/// The integral of cos(a)^power from 0 to `end`, by parts: the integral for power n is cos^(n-1) sin / n plus (n-1) / n
+/// of the integral for power n - 2.
+double integral_of_cosine(int64_t power, double end) {
+  const double cosine = std::cos(end);
+  double integral = power % 2 == 0 ? end : std::sin(end);
+  double factor = power % 2 == 0 ? cosine : cosine * cosine;  // cos^(n-1)
+  for (int64_t n = power % 2 == 0 ? 2 : 3; n <= power; n += 2) {
+    const auto exponent = static_cast<double>(n);
+    integral = factor * std::sin(end) / exponent + (exponent - 1) / exponent * integral;
+    factor *= cosine * cosine;
+  }
+  return integral;
 }
 
 }  // namespace
@@ -72,6 +85,47 @@ int64_t fewest_rounds(int64_t tests) {
     ++rounds;
   }
   return rounds;
+}
+
+MedianInterval median_interval(std::vector<double> values, double errors) {
+  if (values.empty()) {
+    return {};
+  }
+  std::sort(values.begin(), values.end());
+  const size_t count = values.size();
+  const auto n = static_cast<double>(count);
+  const auto log_probability = [n](double k) {  // of B = k
+    return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0);
+  };
+  size_t k = 0;
+  for (double below = std::exp(log_probability(0)); below <= errors / 2;) {  // of B <= k
+    ++k;
+    below += std::exp(log_probability(static_cast<double>(k)));
+  }
+  const size_t first = k == 0 ? 0 : k - 1;
+  return {.median = count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2,
+          .low = values[first],
+          .high = values[count - 1 - first],
+          .count = static_cast<int64_t>(count),
+          .sure = k > 0};
+}
+
+double student_t(int64_t freedom, double chance) {
+  // With t = sqrt(n) * tan(a), a has a density in proportion to cos(a)^(n - 1).
+  constexpr double kRight = std::numbers::pi / 2;
+  const double all = integral_of_cosine(freedom - 1, kRight);
+  double low = 0;
+  double high = kRight;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (1 - integral_of_cosine(freedom - 1, middle) / all > chance ? low : high) = middle;
+  }
+  return std::sqrt(static_cast<double>(freedom)) * std::tan(low);
+}
+
+double student_t_chance(int64_t freedom, double t) {
+  const double angle = std::atan(std::abs(t) / std::sqrt(static_cast<double>(freedom)));
+  return 1 - integral_of_cosine(freedom - 1, angle) / integral_of_cosine(freedom - 1, std::numbers::pi / 2);
 }
 
 }  // namespace norma::lab

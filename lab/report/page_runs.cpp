@@ -1,6 +1,6 @@
 #include "core/quoting.h"
 #include "lab/report/page.h"
-#include "lab/report/repeat_command.h"
+#include "lab/report/report.h"
 #include "train/augmentation.h"
 
 #include <fmt/format.h>

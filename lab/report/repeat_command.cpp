@@ -1,4 +1,4 @@
-#include "lab/report/repeat_command.h"
+#include "lab/report/report.h"
 
 #include "core/quoting.h"
 #include "train/recipe_option.h"

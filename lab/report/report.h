@@ -3,7 +3,6 @@
 #include "lab/report/decision.h"
 #include "lab/report/settings.h"
 #include "lab/report/table.h"
-#include "lab/report/tuning.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
@@ -46,6 +45,28 @@ struct Timing {
   std::vector<std::vector<double>> rounds;
   std::string problem;  ///< why rounds are missing
 };
+
+/// A short training run that tries a learning rate.
+struct Trial {
+  double lr = 0;
+  std::optional<double> loss = {};  ///< mean training loss of its last quarter; none: it failed
+  std::string reason = {};          ///< why it failed
+};
+
+/// The learning rates tried for cells that differ only in the seed.
+struct Tuning {
+  Settings settings;          ///< of the first of these cells; the rates lie around its lr
+  std::vector<Trial> trials;  ///< in the order of their rates, from the smallest
+};
+
+/// True iff the cells of two settings differ only in the seed.
+bool same_but_seed(const Settings& a, const Settings& b);
+
+/// The trial with the smallest loss; nullptr if no trial has one.
+const Trial* best_trial(const Tuning& tuning);
+
+/// True iff the best of several rates is the first or the last of them: a better one may lie beyond.
+bool best_is_at_edge(const Tuning& tuning);
 
 /// The results of `norma compare`, and all that is needed to repeat it.
 struct Comparison {
@@ -186,5 +207,9 @@ std::string tuning_note(const Comparison& comparison);
 std::string decision_note(const Comparison& comparison);
 /// The notes below a table: those of the four above that are not "", tax first, tuning last.
 std::vector<std::string> notes_of(const Comparison& comparison);
+
+/// The `norma train` command that trains a cell again, with every option that differs from its default. On the same
+/// kind of machine and with the same version it gives the same bits. Files of policies have their old names.
+std::string repeat_command(const Comparison& comparison, const Cell& cell);
 
 }  // namespace norma::lab

@@ -1,7 +1,6 @@
 #include "core/quoting.h"
 #include "lab/report/page.h"
 #include "lab/report/page_style.h"
-#include "lab/report/telemetry_section.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,8 +1,9 @@
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/parse_number.h"
 #include "data/json.h"
 #include "lab/report/report.h"
-#include "lab/telemetry/telemetry_json.h"
+#include "lab/telemetry/telemetry.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>
@@ -10,11 +11,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 // A comparison as JSON, and back.
@@ -274,11 +273,10 @@ void read_timings(const nlohmann::json& json, const std::string& where, int64_t 
 }  // namespace
 
 int64_t version_of(const std::string& format, std::string_view kind, int64_t latest, const std::string& where) {
-  int64_t version = 0;
-  const char* end = format.data() + format.size();
-  const auto [stop, error] = std::from_chars(format.data() + std::min(kind.size(), format.size()), end, version);
-  check(format.starts_with(kind) && error == std::errc() && stop == end && version >= 1, where,
-        "format: expected '{}{}', got '{}'", kind, latest, excerpt(format));
+  const std::string_view digits = std::string_view(format).substr(std::min(kind.size(), format.size()));
+  const int64_t version = parse_number<int64_t>(digits).value_or(0);
+  check(format.starts_with(kind) && version >= 1, where, "format: expected '{}{}', got '{}'", kind, latest,
+        excerpt(format));
   check(version <= latest, where,
         "format: expected a version up to {}, got {}: a newer Norma has written this, and this one cannot read it",
         latest, version);

@@ -1,7 +1,7 @@
 #include "core/excerpt.h"
 #include "core/quoting.h"
 #include "lab/report/page.h"
-#include "lab/report/repeat_command.h"
+#include "lab/report/report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

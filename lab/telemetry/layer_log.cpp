@@ -1,12 +1,9 @@
 #include "lab/telemetry/layer_log.h"
 
-#include "core/node_number.h"
-#include "nn/activation.h"
+#include "core/tape.h"
 #include "nn/conv.h"
-#include "nn/dropout.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/norm/norm.h"
-#include "nn/pool.h"
 #include "nn/sequential.h"
 
 #include <algorithm>

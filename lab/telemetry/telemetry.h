@@ -2,6 +2,8 @@
 
 #include "core/op_profile.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,9 +12,9 @@
 
 namespace norma::lab {
 
-// The record of a training run beside its result. It has the loss and time of every step. For some steps (schedule.h)
-// it shows where time and memory go, which copies are made, and the numbers in each layer. Layers have the names of the
-// state dict ("layer1.0.bn1"); "" is for work outside all layers, such as the loss.
+// The record of a training run beside its result. It has the loss and time of every step. For some steps
+// (TelemetrySchedule) it shows where time and memory go, which copies are made, and the numbers in each layer. Layers
+// have the names of the state dict ("layer1.0.bn1"); "" is for work outside all layers, such as the loss.
 
 /// The kind of a layer, for sums over layers.
 enum class LayerKind : uint8_t { norm, convolution, linear, other };
@@ -143,5 +145,13 @@ struct Telemetry {
   /// The sum over all layers.
   [[nodiscard]] int64_t saved_bytes() const;
 };
+
+/// Lists of equal structs are written as an object of columns. Numbers that are no counts have six digits, those of
+/// layers four, since a report may hold hundreds of records. NaN and infinity are null.
+nlohmann::ordered_json telemetry_to_json(const Telemetry& telemetry);
+/// telemetry_to_json() as text.
+std::string telemetry_text(const Telemetry& telemetry);
+/// Reads such a record. Throws Error that begins with `where` for anything else.
+Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& where);
 
 }  // namespace norma::lab

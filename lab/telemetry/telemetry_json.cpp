@@ -1,13 +1,13 @@
-#include "lab/telemetry/telemetry_json.h"
+#include "lab/telemetry/telemetry.h"
 
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/parse_number.h"
 #include "data/json.h"
 
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -31,10 +31,7 @@ double rounded(double value, int digits) {
   if (!std::isfinite(value)) {
     return kNone;
   }
-  const std::string text = fmt::format("{:.{}g}", value, digits);
-  double result = 0;
-  std::from_chars(text.data(), text.data() + text.size(), result);
-  return result;
+  return parse_number<double>(fmt::format("{:.{}g}", value, digits)).value_or(0);
 }
 
 template <class T>

@@ -1,13 +1,9 @@
 #include "lab/telemetry/timed_step.h"
 
-#include "core/copy_call.h"
 #include "core/device.h"
 #include "core/memory_format.h"
-#include "ops/conv/kernels.h"
-#include "ops/matmul/kernels.h"
 
 #include <algorithm>
-#include <any>
 #include <map>
 #include <tuple>
 #include <unordered_set>
@@ -28,9 +24,9 @@ std::string format_text(const Sizes& sizes, const Strides& strides) {
 void add(PassTime& time, LayerKind kind, const OpRecord& record) {
   if (kind == LayerKind::norm) {
     time.norm += record.seconds;
-  } else if (std::any_cast<kernels::Conv2dCall>(&record.work.call) != nullptr) {
+  } else if (std::holds_alternative<kernels::Conv2dCall>(record.work.call)) {
     time.convolution += record.seconds;
-  } else if (std::any_cast<kernels::MatmulCase>(&record.work.call) != nullptr) {
+  } else if (std::holds_alternative<kernels::MatmulCase>(record.work.call)) {
     time.product += record.seconds;
   }
 }
@@ -106,7 +102,7 @@ std::vector<TimedStep::Origin> TimedStep::origins() const {
   std::vector<Origin> result;
   result.reserve(records.size());
   for (size_t i = 0; i < forward_records_; ++i) {
-    const auto* copy = std::any_cast<CopyCall>(&records[i].work.call);
+    const auto* copy = std::get_if<CopyCall>(&records[i].work.call);
     const auto maker = copy == nullptr ? node_names_.end() : node_names_.find(copy->node);
     result.push_back(
         {.op = maker == node_names_.end() ? records[i].work.op : maker->second, .layer = log_.layer_of_record(i)});
@@ -170,7 +166,7 @@ std::vector<LayoutCopy> TimedStep::copies(const std::vector<Origin>& origins) co
   std::map<Key, LayoutCopy> found;
   for (size_t i = 0; i < profile_.records().size(); ++i) {
     const OpRecord& record = profile_.records()[i];
-    const auto* copy = std::any_cast<CopyCall>(&record.work.call);
+    const auto* copy = std::get_if<CopyCall>(&record.work.call);
     if (copy == nullptr) {
       continue;
     }

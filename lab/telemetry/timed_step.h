@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/copy_call.h"
 #include "core/event.h"
+#include "core/op_call.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
 #include "lab/telemetry/layer_log.h"

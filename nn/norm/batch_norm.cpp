@@ -43,18 +43,16 @@ BatchNorm::BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t h
 Tensor BatchNorm::forward_act(const Tensor& x, const ActOptions& then) {
   check_norm_input("batch_norm", x, channels_, low_, high_);
   double momentum = options_.momentum.value_or(0);
-  if (is_training() && num_batches_tracked_.defined()) {
-    add_(num_batches_tracked_, 1);
-    if (!options_.momentum) {  // the average of all batches so far
-      momentum = 1.0 / static_cast<double>(num_batches_tracked());
-    }
+  if (is_training() && num_batches_tracked_.defined() && !options_.momentum) {  // the average of all batches so far
+    momentum = 1.0 / static_cast<double>(num_batches_tracked() + 1);
   }
   return apply(x,
                {.training = is_training(),
                 .momentum = momentum,
                 .eps = options_.eps,
                 .statistics = options_.statistics,
-                .biased_running_var = options_.biased_running_var},
+                .biased_running_var = options_.biased_running_var,
+                .num_batches_tracked = num_batches_tracked_},
                then);
 }
 
@@ -129,8 +127,7 @@ void BatchRenorm2d::set_bounds(double r_max, double d_max) {
 
 Tensor BatchRenorm2d::apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) {
   const bool grows = schedule_.warmup_steps + schedule_.r_ramp_steps + schedule_.d_ramp_steps > 0;
-  // The count includes this batch. Without a schedule nobody waits for it.
-  const int64_t before = grows ? num_batches_tracked() - (options.training ? 1 : 0) : 0;
+  const int64_t before = grows ? num_batches_tracked() : 0;  // without a schedule nobody waits for the count
   const auto grown = [&](int64_t ramp_steps) {
     const int64_t steps = before - schedule_.warmup_steps;
     return steps < 0 ? 0.0 : steps >= ramp_steps ? 1.0 : static_cast<double>(steps) / static_cast<double>(ramp_steps);

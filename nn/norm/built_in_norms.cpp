@@ -1,4 +1,4 @@
-#include "nn/norm/built_in_norms.h"
+#include "nn/norm/factory.h"
 
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/map_norms.h"

@@ -5,11 +5,10 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "nn/conv.h"
-#include "nn/modes.h"
+#include "nn/module.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
-#include "nn/replace_data.h"
 #include "ops/shape/copy.h"
 
 #include <algorithm>

@@ -3,11 +3,10 @@
 #include "core/excerpt.h"
 #include "core/factory.h"
 #include "core/nearest_name.h"
+#include "core/parse_number.h"
 #include "core/tape.h"
-#include "nn/norm/built_in_norms.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace norma::nn {
 namespace {
@@ -23,14 +22,6 @@ T noted(const std::string& option, const T& value) {
     (*read_options)[option] = fmt::format("{}", value);
   }
   return value;
-}
-
-// The whole text as a number; none if it is not one.
-template <class T>
-std::optional<T> parse_number(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional<T>(value) : std::nullopt;
 }
 
 NormRegistry& registry() {

@@ -94,4 +94,10 @@ class NewNormsOnly {
 /// Adds a norm that has no options.
 void register_norm(const std::string& name, std::function<std::shared_ptr<Module>(int64_t channels)> make);
 
+/// Norms by name, in the order in which they are shown.
+using NormRegistry = std::vector<std::pair<std::string, NormDefinition>>;
+
+/// Every norm that can stand in a network in place of another.
+NormRegistry built_in_norms();
+
 }  // namespace norma::nn

@@ -1,11 +1,7 @@
 #pragma once
 
 #include "nn/norm/norm.h"
-#include "ops/map_norm/dynamic_tanh.h"
-#include "ops/map_norm/evo_norm.h"
-#include "ops/map_norm/filter_response_norm.h"
-#include "ops/map_norm/global_response_norm.h"
-#include "ops/map_norm/local_response_norm.h"
+#include "ops/map_norm/norms.h"
 
 namespace norma::nn {
 

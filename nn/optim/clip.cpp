@@ -4,7 +4,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
-#include "nn/optim/gradients.h"
+#include "nn/optim/optimizer.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -41,9 +41,7 @@ Tensor clip_gradients_by_norm(const Tensors& parameters, double max_norm) {
     return zeros({}, {.dtype = DType::float64});
   }
   const Tensor clipping = clipping_of(sums_of_squares(gradients, gradients[0].device()), max_norm);
-  for (const Tensor& gradient : gradients) {
-    scale_in_place(op, gradient, select(clipping, 0, 1));
-  }
+  scale_in_place(op, gradients, select(clipping, 0, 1));
   return select(clipping, 0, 0);
 }
 
@@ -51,9 +49,7 @@ void clip_gradients_by_value(const Tensors& parameters, double limit) {
   constexpr std::string_view op = "clip_gradients_by_value";
   const OpPassGuard pass(OpPass::optimizer);
   check(limit >= 0, op, "limit: expected a number >= 0, got {}", limit);
-  for (const Tensor& gradient : gradients_of(parameters)) {
-    cut_off_in_place(op, gradient, limit);
-  }
+  cut_off_in_place(op, gradients_of(parameters), limit);
 }
 
 void clip_gradients_adaptively(const Tensors& parameters, const AdaptiveClipOptions& options) {

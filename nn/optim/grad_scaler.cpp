@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
-#include "nn/optim/gradients.h"
+#include "nn/optim/optimizer.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 

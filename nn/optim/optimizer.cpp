@@ -5,16 +5,21 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "nn/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 namespace norma::nn {
+
 namespace {
 
 // x's values with the strides, dtype and device of `like`; x itself if it has them.
@@ -37,6 +42,24 @@ Tensor wide_copy(const Tensor& x, const Tensor& parameter) {
                                  {.dtype = dtype, .device = parameter.device()});
   copy_into(x, y);
   return y;
+}
+
+/// The names of the parameters that norm layers hold.
+std::set<std::string> norm_parameters(const Module& module) {
+  std::set<std::string> names;
+  for (const auto& [path, layer] : module.named_modules()) {
+    if (dynamic_cast<const Norm*>(layer) == nullptr) {
+      continue;
+    }
+    for (const auto& [name, x] : layer->named_parameters()) {
+      names.insert(path.empty() ? name : path + "." + name);
+    }
+  }
+  return names;
+}
+
+bool is_bias(std::string_view name) {
+  return name == "bias" || name.ends_with(".bias");
 }
 
 }  // namespace
@@ -127,6 +150,21 @@ void Optimizer::step() {
   ++steps_;
   begin_step();
   const size_t averages = state_names().size();
+  // A GPU updates all parameters in one launch. Copies of gradients would need memory for all of them at once, so they
+  // end a batch.
+  constexpr double kMostCopied = 64 << 20;
+  std::vector<Update> updates;
+  std::vector<Pending> pending;
+  double copied = 0;
+  const auto finish = [&] {
+    update(updates);
+    for (size_t i = 0; i < updates.size(); ++i) {
+      end_update(pending[i].parameter, updates[i].parameter, *pending[i].master);
+    }
+    updates.clear();
+    pending.clear();
+    copied = 0;
+  };
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       const Tensor& parameter = groups_[g].parameters[i].second;
@@ -145,10 +183,15 @@ void Optimizer::step() {
       if (grad_scale_ != 1) {  // in the dtype of the master weight: in float16 it might become 0
         gradient = aligned(mul(gradient, 1 / grad_scale_), values);
       }
-      update(values, gradient, state, groups_[g]);
-      end_update(parameter, values, masters_[g][i]);
+      copied += gradient.storage() == parameter.grad().storage() ? 0 : bytes_of(gradient);
+      updates.push_back({.parameter = values, .gradient = gradient, .state = &state, .group = &groups_[g]});
+      pending.push_back({.parameter = parameter, .master = &masters_[g][i]});
+      if (copied > kMostCopied) {
+        finish();
+      }
     }
   }
+  finish();
 }
 
 NamedTensors Optimizer::state_dict() const {
@@ -256,6 +299,48 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
       }
     }
   }
+}
+
+std::vector<ParameterGroup> parameter_groups(const Module& module, double weight_decay,
+                                             const ParameterGroupsOptions& options) {
+  const std::set<std::string> of_norms = norm_parameters(module);
+  const auto vector_decay = [&](const std::string& name) {
+    return of_norms.contains(name) ? options.norm_weight_decay : is_bias(name) ? options.bias_weight_decay : 0;
+  };
+  std::vector<std::pair<double, std::vector<ParameterGroup>>> by_scale;  // in the order of their first parameter
+  for (const auto& [name, x] : module.named_parameters()) {
+    const double scale = options.lr_scale ? options.lr_scale(name) : 1;
+    auto known = std::find_if(by_scale.begin(), by_scale.end(), [&](const auto& of) { return of.first == scale; });
+    if (known == by_scale.end()) {
+      by_scale.push_back({scale,
+                          {{.parameters = {}, .weight_decay = weight_decay, .lr_scale = scale},
+                           {.parameters = {}, .weight_decay = 0, .lr_scale = scale}}});
+      known = by_scale.end() - 1;
+    }
+    std::vector<ParameterGroup>& groups = known->second;
+    const bool is_gain = x.rank() == 4 && x.numel() == x.size(0);
+    if (options.decay_vectors || (x.rank() > 1 && !is_gain)) {
+      groups[0].parameters.emplace_back(name, x);
+      continue;
+    }
+    const double decay = vector_decay(name);
+    auto group =
+        std::find_if(groups.begin() + 1, groups.end(), [&](const auto& of) { return of.weight_decay == decay; });
+    if (group == groups.end()) {
+      groups.push_back({.parameters = {}, .weight_decay = decay, .lr_scale = scale});
+      group = groups.end() - 1;
+    }
+    group->parameters.emplace_back(name, x);
+  }
+  std::vector<ParameterGroup> all;
+  for (auto& [scale, groups] : by_scale) {
+    for (ParameterGroup& group : groups) {
+      if (!group.parameters.empty()) {
+        all.push_back(std::move(group));
+      }
+    }
+  }
+  return all;
 }
 
 }  // namespace norma::nn

@@ -1,13 +1,39 @@
 #pragma once
 
-#include "nn/optim/parameter_groups.h"
+#include "core/tensor.h"
+#include "nn/module.h"
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace norma::nn {
+
+/// Parameters that share their settings.
+struct ParameterGroup {
+  NamedTensors parameters;
+  double weight_decay = 0;
+  double lr_scale = 1;  ///< factor of the learning rate
+};
+
+struct ParameterGroupsOptions {
+  /// False: parameters of norms, biases, layer scales and gains (all of rank 0 or 1, or of sizes (n, 1, 1, 1)) do not
+  /// decay.
+  bool decay_vectors = false;
+  /// Unless decay_vectors: the decay of such parameters in norm layers, torchvision's --norm-weight-decay.
+  double norm_weight_decay = 0;
+  /// Unless decay_vectors: the decay of others of them named "bias", torchvision's --bias-weight-decay.
+  double bias_weight_decay = 0;
+  /// ParameterGroup::lr_scale of each parameter, by its name. Empty: 1 for all.
+  std::function<double(const std::string& name)> lr_scale = {};
+};
+
+/// All parameters of a module in groups: for each scale of the learning rate, those with `weight_decay`, those with
+/// none, and those with other numbers. Empty groups are left out.
+std::vector<ParameterGroup> parameter_groups(const Module& module, double weight_decay,
+                                             const ParameterGroupsOptions& options = {});
 
 /// Changes parameters by their gradients, and leaves parameters without one alone. For bfloat16 and float16 parameters
 /// it keeps float32 averages and a float32 copy, the master weight: updates are smaller than the steps of 16-bit
@@ -57,8 +83,15 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<std::string> state_names() const = 0;
   /// Runs once in each step, before the parameters are updated. steps() already counts this step.
   virtual void begin_step() {}
-  /// Updates one parameter. `state` holds its running averages; they are undefined the first time.
-  virtual void update(const Tensor& parameter, const Tensor& gradient, Tensors& state, const ParameterGroup& group) = 0;
+  /// One parameter that a step changes, dense, with its gradient in its strides and dtype.
+  struct Update {
+    Tensor parameter;
+    Tensor gradient;
+    Tensors* state = nullptr;  ///< the running averages; undefined the first time
+    const ParameterGroup* group = nullptr;
+  };
+  /// Updates these parameters, and makes the averages that are undefined.
+  virtual void update(const std::vector<Update>& updates) = 0;
 
  private:
   /// The master weight of one parameter; undefined for float32 and float64, and before the first step.
@@ -68,6 +101,12 @@ class Optimizer {
 
     /// False if the parameter was changed or moved since.
     [[nodiscard]] bool is_current(const Tensor& parameter) const;
+  };
+
+  /// An update that waits for the others of its batch.
+  struct Pending {
+    Tensor parameter;
+    Master* master = nullptr;
   };
 
   /// The dense tensor that update() changes for a parameter: its master weight, the parameter itself, or a copy.
@@ -82,5 +121,16 @@ class Optimizer {
   double grad_scale_ = 1;
   int64_t steps_ = 0;
 };
+
+/// The gradients of the parameters that have one.
+inline Tensors gradients_of(const Tensors& parameters) {
+  Tensors gradients;
+  for (const Tensor& x : parameters) {
+    if (x.grad().defined()) {
+      gradients.push_back(x.grad());
+    }
+  }
+  return gradients;
+}
 
 }  // namespace norma::nn

@@ -5,7 +5,6 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
-#include "ops/conv/conv_gradient.h"
 #include "ops/conv/kernels.h"
 #include "ops/matmul/product.h"
 #include "ops/reduce/reduce.h"
@@ -20,6 +19,18 @@ namespace {
 
 using kernels::Conv2dCase;
 using kernels::Conv2dPass;
+
+// The two gradients of conv2d are ops of their own. All three ops are linear in each of their two operands, so the
+// gradients of each are the other two, and conv2d can be differentiated any number of times.
+
+/// The gradient of conv2d(x, weight) for x of `sizes`, from that of its result. The gradient has `format`.
+Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes& sizes, const Conv2dOptions& options,
+                             MemoryFormat format);
+
+/// The gradient of conv2d(x, weight) for a weight of `sizes`, from that of its result. The gradient has `strides`,
+/// which must be dense. x and dy are read in `format`.
+Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& sizes, const Strides& strides,
+                              const Conv2dOptions& options, MemoryFormat format);
 
 std::string to_string(const Pair& pair) {
   return fmt::format("({}, {})", pair.h, pair.w);
@@ -231,24 +242,6 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
                 });
 }
 
-}  // namespace
-
-Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
-                  const ActOptions& then) {
-  const bool plain = then.activation == Activation::identity && !then.residual.defined();
-  const auto is_trained = [](const Tensor& operand) { return operand.defined() && operand.requires_grad(); };
-  const bool recorded =
-      grad_enabled() && (is_trained(x) || is_trained(weight) || is_trained(bias) || is_trained(then.residual));
-  if (!plain && !recorded && !autocast_enabled()) {
-    check_arguments(x, weight, bias, options);
-    const Tensor y = x.dtype() == DType::float32 ? conv2d_act_in_one(x, weight, bias, options, then) : Tensor();
-    if (y.defined()) {
-      return y;
-    }
-  }
-  return activate(conv2d(x, weight, bias, options), then, "conv2d_act");
-}
-
 Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes& sizes, const Conv2dOptions& options,
                              MemoryFormat format) {
   const Tensor dy_read = contiguous_copy(dy, format);
@@ -313,6 +306,24 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
         }
         return gradients;
       });
+}
+
+}  // namespace
+
+Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+                  const ActOptions& then) {
+  const bool plain = then.activation == Activation::identity && !then.residual.defined();
+  const auto is_trained = [](const Tensor& operand) { return operand.defined() && operand.requires_grad(); };
+  const bool recorded =
+      grad_enabled() && (is_trained(x) || is_trained(weight) || is_trained(bias) || is_trained(then.residual));
+  if (!plain && !recorded && !autocast_enabled()) {
+    check_arguments(x, weight, bias, options);
+    const Tensor y = x.dtype() == DType::float32 ? conv2d_act_in_one(x, weight, bias, options, then) : Tensor();
+    if (y.defined()) {
+      return y;
+    }
+  }
+  return activate(conv2d(x, weight, bias, options), then, "conv2d_act");
 }
 
 std::vector<std::string> conv2d_implementations(Device device) {

@@ -1,42 +1,15 @@
 #pragma once
 
 #include "core/by_device.h"
-#include "core/dtype.h"
+#include "core/op_call.h"
 #include "core/storage.h"
 #include "ops/epilogue.h"
 #include "ops/implementations.h"
 
-#include <compare>
 #include <cstdint>
 #include <string_view>
 
 namespace norma::kernels {
-
-/// A convolution in plain numbers: x (n, c, h, w), weight (o, c / groups, kh, kw), y (n, o, oh, ow), all without gaps.
-struct Conv2dCase {
-  DType dtype = DType::float32;
-  bool channels_last = false;         ///< x and y lie as NHWC, else NCHW
-  bool weight_channels_last = false;  ///< weight lies as OHWI, else OIHW
-  int64_t n = 0, c = 0, h = 0, w = 0;
-  int64_t o = 0, kh = 0, kw = 0;
-  int64_t oh = 0, ow = 0;
-  int64_t stride_h = 1, stride_w = 1;
-  int64_t padding_h = 0, padding_w = 0;
-  int64_t dilation_h = 1, dilation_w = 1;
-  int64_t groups = 1;
-
-  friend auto operator<=>(const Conv2dCase&, const Conv2dCase&) = default;
-};
-
-enum class Conv2dPass : uint8_t { forward, input_gradient, weight_gradient };
-
-/// One pass of a convolution.
-struct Conv2dCall {
-  Conv2dCase conv;
-  Conv2dPass pass = Conv2dPass::forward;
-
-  friend auto operator<=>(const Conv2dCall&, const Conv2dCall&) = default;
-};
 
 /// The multiplications and additions of one pass; all three passes have the same number.
 inline double flops(const Conv2dCase& conv) {

@@ -1,11 +1,10 @@
-#include "ops/map_norm/evo_norm.h"
+#include "ops/map_norm/norms.h"
 
 #include "core/autocast.h"
 #include "core/factory.h"
-#include "ops/map_norm/differentiable_parts.h"
 #include "ops/map_norm/map_norm.h"
 #include "ops/norm/checks.h"
-#include "ops/norm/running_statistics.h"
+#include "ops/norm/node.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 

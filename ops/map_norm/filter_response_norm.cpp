@@ -1,7 +1,6 @@
-#include "ops/map_norm/filter_response_norm.h"
+#include "ops/map_norm/norms.h"
 
 #include "core/autocast.h"
-#include "ops/map_norm/differentiable_parts.h"
 #include "ops/map_norm/map_norm.h"
 #include "ops/norm/checks.h"
 #include "ops/norm/norm.h"

@@ -1,8 +1,7 @@
-#include "ops/map_norm/global_response_norm.h"
+#include "ops/map_norm/norms.h"
 
 #include "core/autocast.h"
 #include "core/factory.h"
-#include "ops/map_norm/differentiable_parts.h"
 #include "ops/map_norm/map_norm.h"
 #include "ops/norm/checks.h"
 #include "ops/pointwise/pointwise.h"

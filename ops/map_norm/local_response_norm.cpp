@@ -1,9 +1,8 @@
-#include "ops/map_norm/local_response_norm.h"
+#include "ops/map_norm/norms.h"
 
 #include "core/autocast.h"
 #include "core/copy.h"
 #include "core/op_profile.h"
-#include "ops/map_norm/differentiable_parts.h"
 #include "ops/map_norm/map_norm.h"
 #include "ops/norm/checks.h"
 #include "ops/pointwise/pointwise.h"

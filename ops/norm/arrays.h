@@ -24,6 +24,23 @@ struct Stats {
         centre_low(problem.centring == Centring::deviation ? rows + kCentreLowRow * problem.shape.sets() : nullptr) {}
 };
 
+/// RunningStatistics with types.
+template <class T>
+struct Running {
+  T* mean;
+  T* var;
+  double momentum;
+  double var_factor;
+  int64_t* batches;
+
+  explicit Running(const RunningStatistics& running)
+      : mean(static_cast<T*>(running.mean)),
+        var(static_cast<T*>(running.var)),
+        momentum(running.momentum),
+        var_factor(running.var_factor),
+        batches(running.batches) {}
+};
+
 /// NormForward with types.
 template <class S, class T = compute_t<S>>
 struct ForwardArrays : Stats<T> {
@@ -35,6 +52,7 @@ struct ForwardArrays : Stats<T> {
   Activation activation;
   const S* residual;
   uint8_t* bits;
+  Running<T> running;
 
   ForwardArrays(const NormProblem& problem, const NormForward& arrays)
       : Stats<T>(problem, static_cast<T*>(arrays.stats)),
@@ -45,7 +63,8 @@ struct ForwardArrays : Stats<T> {
         var(static_cast<T*>(arrays.var)),
         activation(arrays.activation),
         residual(static_cast<const S*>(arrays.residual)),
-        bits(arrays.bits) {}
+        bits(arrays.bits),
+        running(arrays.running) {}
 };
 
 /// NormBackward with types.

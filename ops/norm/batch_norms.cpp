@@ -5,7 +5,6 @@
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
 #include "ops/norm/norm.h"
-#include "ops/norm/running_statistics.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
@@ -17,6 +16,37 @@
 // The norms that take statistics over a batch and keep running ones.
 
 namespace norma {
+
+namespace norm_detail {
+
+void update_running(std::string_view op, const Tensor& running, const Tensor& batch, double momentum, double factor) {
+  const Tensor before = in_float64(running);
+  const Tensor now = in_float64(batch);
+  const Tensor after = empty(running.sizes(), {.dtype = DType::float64, .device = running.device()});
+  kernels::norm_kernels.at(op, running.device())
+      ->update_running(running.numel(), before.device_pointer<double>(), now.device_pointer<double>(), momentum, factor,
+                       after.device_pointer<double>());
+  copy_into(after, running);
+  running.bump_version();
+}
+
+void count_batch(Tensor batches) {
+  if (batches.defined()) {
+    add_(batches, 1);
+  }
+}
+
+Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype) {
+  const int64_t count = mean.numel();
+  const Tensor stats = zeros({kernels::kStatsRows, count}, {.dtype = dtype, .device = mean.device()});
+  copy_into(mean, alias(stats, {count}, {1}, kernels::kMeanRow * count));
+  const Tensor rstd = alias(stats, {count}, {1}, kernels::kRstdRow * count);
+  kernels::norm_kernels.at(op, mean.device())
+      ->rstd(dtype, count, in_float64(var).device_pointer<double>(), eps, rstd.device_pointer());
+  return stats;
+}
+
+}  // namespace norm_detail
 
 using namespace norm_detail;
 
@@ -63,6 +93,11 @@ double variance_factor(int64_t count, const BatchNormOptions& options) {
   return options.biased_running_var ? 1 : n / (n - 1);
 }
 
+/// The count of batches that grows with this call, or undefined.
+Tensor batches_of(const BatchNormOptions& options) {
+  return options.training ? options.num_batches_tracked : Tensor{};
+}
+
 /// Joins parts of x's images, with the strides of a norm's output. Never a view: nobody else has the result's memory.
 Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
   const Strides strides = preserved_strides(x.sizes(), x.strides());
@@ -104,14 +139,20 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
   }
   const int64_t count = checked_count(op, x, options);
-  const bool update = tracked && count > 0;
-  NormStatistics statistics;
-  Tensor y = norm_act(x, batch_norm_spec(x, options), weight, bias, then, update ? &statistics : nullptr, op);
-  if (update) {
-    update_running(op, running_mean, statistics.mean, options.momentum, 1);
-    update_running(op, running_var, statistics.var, options.momentum, variance_factor(count, options));
+  const NormSpec spec = checked_spec(op, x, batch_norm_spec(x, options));
+  check_affine(op, "weight", weight, x, spec.affine);
+  check_affine(op, "bias", bias, x, spec.affine);
+  if (!tracked || count == 0) {
+    Tensor y = record_norm(op, x, spec, weight, bias, {.then = then});
+    count_batch(batches_of(options));
+    return y;
   }
-  return y;
+  const RunningUpdate running{.mean = running_mean,
+                              .var = running_var,
+                              .momentum = options.momentum,
+                              .var_factor = variance_factor(count, options),
+                              .batches = batches_of(options)};
+  return record_norm(op, x, spec, weight, bias, {.running = &running, .then = then});
 }
 
 Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
@@ -129,7 +170,9 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
   }
   if (x.numel() == 0) {
-    return norm_act(x, batch_norm_spec(x, options), weight, bias, then, nullptr, op);
+    Tensor y = norm_act(x, batch_norm_spec(x, options), weight, bias, then, nullptr, op);
+    count_batch(batches_of(options));
+    return y;
   }
   const int64_t size = std::min(sub_batch, x.size(0));
   const int64_t whole = x.size(0) / size;
@@ -195,6 +238,7 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
     update_running(op, running_mean, average(&NormStatistics::mean, false), options.momentum, 1);
     update_running(op, running_var, average(&NormStatistics::var, true), options.momentum, 1);
   }
+  count_batch(batches_of(options));
   return joined(op, x, parts);
 }
 
@@ -218,7 +262,9 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
   const int64_t count = checked_count(op, x, batch);
   const NormSpec spec = batch_norm_spec(x, batch);
   if (count == 0) {
-    return norm_act(x, spec, weight, bias, then, nullptr, op);
+    Tensor y = norm_act(x, spec, weight, bias, then, nullptr, op);
+    count_batch(batches_of(batch));
+    return y;
   }
   const NormStatistics statistics = norm_statistics(x, spec, op);
   const DType dtype = statistics.mean.dtype();
@@ -250,6 +296,7 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
   Tensor y = norm_act(x, spec, scale, shift, then, nullptr, op);
   update_running(op, running_mean, statistics.mean, batch.momentum, 1);
   update_running(op, running_var, statistics.var, batch.momentum, variance_factor(count, batch));
+  count_batch(batches_of(batch));
   return y;
 }
 

@@ -3,7 +3,7 @@
 #include "core/tape.h"
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
-#include "ops/pointwise/derivatives.h"
+#include "ops/pointwise/activation.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"

@@ -85,6 +85,17 @@ constexpr int64_t stats_rows(Centring centring) {
   return centring == Centring::deviation ? kDeviationStatsRows : kStatsRows;
 }
 
+/// The running statistics of batch norm, which a forward kernel that computes statistics brings up to date:
+///   mean = (1 - momentum) * mean + momentum * mean of the batch
+///   var = (1 - momentum) * var + momentum * var_factor * variance of the batch
+struct RunningStatistics {
+  void* mean = nullptr;  ///< of T, one number per set, as var; null: there are none
+  void* var = nullptr;
+  double momentum = 0;
+  double var_factor = 1;
+  int64_t* batches = nullptr;  ///< null, or a number that grows by one
+};
+
 /// y = f(z + residual) with z = ((x - mean) - mean_low) * rstd * weight + bias.
 struct NormForward {
   const void* x;
@@ -92,10 +103,11 @@ struct NormForward {
   const void* bias;
   void* y;      ///< null: only the statistics are wanted
   void* stats;  ///< of T, stats_rows() rows: written, or read where they are fixed
-  void* var;    ///< of T: variance, or the mean square for Centring::none; may be null
+  void* var;    ///< of T: variance, or the mean square for Centring::none; may be null if `running` is empty
   Activation activation = Activation::identity;
   const void* residual = nullptr;  ///< in the order of x, or null
   uint8_t* bits = nullptr;         ///< null, or receives one bit per element in the order of x: y > 0 or NaN
+  RunningStatistics running = {};
 };
 
 /// With dz = dy * f'(z + residual), g = dz * weight and xhat = (x - mean) * rstd, and means over a set:

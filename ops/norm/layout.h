@@ -50,7 +50,8 @@ class NormLayout {
   void copy_back(const Tensor& in_order, const Tensor& x) const;
   /// A caller's weight or bias in the kernels' order.
   [[nodiscard]] Tensor weight_in_order(const Tensor& weight) const;
-  /// The inverse for gradients: a new tensor of `sizes` from the kernels' order; repeated weights are summed.
+  /// The inverse for gradients: a tensor of `sizes` from the kernels' order; repeated weights are summed. It has the
+  /// memory of `in_order`, which nobody else may use from then on, where that has the order already.
   [[nodiscard]] Tensor weight_gradient(const Tensor& in_order, const Sizes& sizes) const;
   /// Numbers of sets, moved from the order of the sets in memory to that of their axes (see NormStatistics).
   [[nodiscard]] Tensor per_set(const Tensor& in_order, const Sizes& sizes) const;

@@ -14,10 +14,20 @@ namespace norma::norm_detail {
 
 // --- norm.cpp -------------------------------------------------------------------------------------------------------
 
+/// Running statistics, and the batch that they take in: see kernels::RunningStatistics.
+struct RunningUpdate {
+  Tensor mean;  ///< (C), as var
+  Tensor var;
+  double momentum = 0;
+  double var_factor = 1;
+  Tensor batches = {};  ///< int64, one element, or undefined
+};
+
 /// The arguments of a norm beside x, weight and bias.
 struct ForwardOptions {
-  NormStatistics* statistics = nullptr;  ///< receives mean and variance
-  Tensor fixed_stats = {};               ///< see running_statistics.h
+  NormStatistics* statistics = nullptr;    ///< receives mean and variance
+  Tensor fixed_stats = {};                 ///< see fixed_stats_of()
+  const RunningUpdate* running = nullptr;  ///< takes the statistics in; the spec must keep the channels alone
   ActOptions then = {};
 };
 /// norm_act() for a spec whose axes are sorted and not negative, and arguments that fit. With fixed stats it computes
@@ -36,6 +46,17 @@ NormStatistics compute_statistics(std::string_view op, const Tensor& x, const No
 NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs);
 
 kernels::NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, bool fixed_stats);
+
+// --- batch_norms.cpp ------------------------------------------------------------------------------------------------
+
+/// running = (1 - momentum) * running + momentum * factor * batch. Both have sizes (C); computed in float64.
+void update_running(std::string_view op, const Tensor& running, const Tensor& batch, double momentum, double factor);
+
+/// Adds one to the number of batches that running statistics have seen; undefined: nobody counts.
+void count_batch(Tensor batches);
+
+/// The stats (kernels.h) of a norm with constants: mean and biased variance, one per channel (rank 1).
+Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype);
 
 // --- backward.cpp ---------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ struct ForwardTensors {
   Activation activation = Activation::identity;
   Tensor residual = {};
   Tensor bits = {};
+  kernels::RunningStatistics running = {};
 };
 
 /// Writes one bit per element of y: 1 if it is positive or NaN.
@@ -106,7 +107,8 @@ void run_kernel(std::string_view op, const NormLayout& layout, const NormSpec& s
                  .var = pointer_or_null(t.var),
                  .activation = t.activation,
                  .residual = pointer_or_null(residual),
-                 .bits = writes_bits ? t.bits.device_pointer<uint8_t>() : nullptr});
+                 .bits = writes_bits ? t.bits.device_pointer<uint8_t>() : nullptr,
+                 .running = t.running});
   if (y.defined()) {
     layout.copy_back(y, t.y);
   }
@@ -146,6 +148,36 @@ Tensor empty_stats(const Tensor& x, const NormSpec& spec, int64_t sets) {
   return empty({kernels::stats_rows(spec.centring), sets}, {.dtype = compute_dtype(x.dtype()), .device = x.device()});
 }
 
+/// The running statistics as the kernels take them; empty where their dtype is not that of the computation, or the
+/// definition takes the place of the kernels.
+kernels::RunningStatistics running_of_kernels(const RunningUpdate& running, DType dtype) {
+  const bool fits = running.mean.dtype() == dtype && running.var.dtype() == dtype && running.mean.is_contiguous() &&
+                    running.var.is_contiguous();
+  if (!fits || norm_reference()) {
+    return {};
+  }
+  return {.mean = running.mean.device_pointer(),
+          .var = running.var.device_pointer(),
+          .momentum = running.momentum,
+          .var_factor = running.var_factor,
+          .batches = running.batches.defined() ? running.batches.device_pointer<int64_t>() : nullptr};
+}
+
+/// Brings running statistics up to date, unless the kernels have done so.
+void finish_running(std::string_view op, const RunningUpdate& running, bool done, const NormStatistics& batch) {
+  if (done) {
+    running.mean.bump_version();
+    running.var.bump_version();
+    if (running.batches.defined()) {
+      running.batches.bump_version();
+    }
+    return;
+  }
+  update_running(op, running.mean, batch.mean, running.momentum, 1);
+  update_running(op, running.var, batch.var, running.momentum, running.var_factor);
+  count_batch(running.batches);
+}
+
 /// Computes y, and on the way stats, statistics and bits (if defined).
 Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
                const ForwardOptions& options, Tensor& stats, const Tensor& bits) {
@@ -164,7 +196,10 @@ Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const
   const int64_t sets = layout.shape().sets();
   const bool fixed = options.fixed_stats.defined();
   stats = fixed ? options.fixed_stats : empty_stats(x, spec, sets);
-  const Tensor var = options.statistics != nullptr ? empty({sets}, {.dtype = dtype, .device = x.device()}) : Tensor{};
+  const bool wants_var = options.statistics != nullptr || options.running != nullptr;
+  const Tensor var = wants_var ? empty({sets}, {.dtype = dtype, .device = x.device()}) : Tensor{};
+  const kernels::RunningStatistics running =
+      options.running != nullptr ? running_of_kernels(*options.running, dtype) : kernels::RunningStatistics{};
   run_kernel(op, layout, spec, fixed,
              {.x = x,
               .weight = converted(weight, dtype),
@@ -174,9 +209,14 @@ Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const
               .var = var,
               .activation = options.then.activation,
               .residual = options.then.residual,
-              .bits = bits});
+              .bits = bits,
+              .running = running});
   if (options.statistics != nullptr) {
     *options.statistics = in_order_of_axes(layout, x, spec, stats, var);
+  }
+  if (options.running != nullptr) {
+    const bool done = running.mean != nullptr;
+    finish_running(op, *options.running, done, done ? NormStatistics{} : in_order_of_axes(layout, x, spec, stats, var));
   }
   return y;
 }

@@ -53,6 +53,8 @@ struct BatchNormOptions {
   Statistics statistics = Statistics::stable;
   /// running_var takes the biased variance, as in Keras, Flax and Paddle; PyTorch's is unbiased.
   bool biased_running_var = false;
+  /// Undefined, or the number of batches that the running statistics have seen (int64, one element): training adds one.
+  Tensor num_batches_tracked = {};
 };
 /// Batch norm (Ioffe and Szegedy, 2015). x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes.
 /// weight, bias, running_mean, running_var: (C) or undefined. Training updates the running statistics in place, but an
@@ -154,5 +156,21 @@ struct TrackedInstanceNormOptions {
 /// running ones.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, const TrackedInstanceNormOptions& options, const ActOptions& then = {});
+
+struct StandardizeWeightOptions {
+  double eps = 1e-6;  ///< timm's; BiT's code has 1e-10
+  Statistics statistics = Statistics::stable;
+  /// "Scaled weight standardisation" (Brock, De and Smith, 2021): also multiplies each output channel by gamma /
+  /// sqrt(fan-in) * gain, which keeps the deviation of activations without a norm. gamma makes up for the nonlinearity
+  /// in front: 1.7139588594436646 for relu.
+  std::optional<double> gamma = {};
+};
+/// Weight standardization (Qiao et al., "Micro-batch training with batch-channel normalization and weight
+/// standardization", 2019), as in timm: (weight - mean) / sqrt(var + eps) of each output channel, with the biased
+/// variance over its fan-in. weight: (O, …) of rank 2 to 5, as of a linear layer or a convolution. gain: O numbers of
+/// any shape, (O, 1, 1, 1) in timm, or undefined; it multiplies with or without gamma. The paper's code adds 1e-5 to
+/// the unbiased deviation. The rules of every norm hold here. Throws Error for a fan-in of 1, whose weights
+/// would all be 0.
+Tensor standardize_weight(const Tensor& weight, const Tensor& gain = {}, const StandardizeWeightOptions& options = {});
 
 }  // namespace norma

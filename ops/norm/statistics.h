@@ -99,6 +99,23 @@ NORMA_FORMULA SetStatistics<T> statistics_of_not_finite(const NormProblem& probl
   return {static_cast<T>(sum / static_cast<double>(problem.shape.set_size())), T(0), kNaN, kNaN, false};
 }
 
+/// A running statistic after a batch.
+NORMA_FORMULA double running_after(double running, double batch, double momentum, double factor) {
+  return (1 - momentum) * running + momentum * (factor * batch);
+}
+
+/// Brings the running statistics of a set up to date with those of a batch.
+template <class T>
+NORMA_FORMULA void update_running_set(const Running<T>& running, int64_t set, T mean, T var) {
+  running.mean[set] = static_cast<T>(
+      running_after(static_cast<double>(running.mean[set]), static_cast<double>(mean), running.momentum, 1));
+  running.var[set] = static_cast<T>(running_after(static_cast<double>(running.var[set]), static_cast<double>(var),
+                                                  running.momentum, running.var_factor));
+  if (set == 0 && running.batches != nullptr) {
+    ++*running.batches;
+  }
+}
+
 template <class S, class T = compute_t<S>>
 NORMA_FORMULA void store_set(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set,
                              const SetStatistics<T>& of_set) {
@@ -112,6 +129,9 @@ NORMA_FORMULA void store_set(const NormProblem& problem, const ForwardArrays<S>&
   arrays.rstd[set] = of_set.rstd;
   if (arrays.var != nullptr) {
     arrays.var[set] = of_set.var;
+  }
+  if (arrays.running.mean != nullptr) {
+    update_running_set(arrays.running, set, of_set.mean, of_set.var);
   }
 }
 
@@ -131,7 +151,7 @@ struct InputGradient {
 ///   fixed:     dx = rstd * g
 class InputGradients {
  public:
-  NORMA_FORMULA explicit InputGradients(const NormProblem& problem)
+  constexpr explicit InputGradients(const NormProblem& problem)
       : by_freedom_(1 / static_cast<double>(problem.shape.set_size() - problem.correction)),
         by_count_(problem.centring == Centring::mean ? 1 / static_cast<double>(problem.shape.set_size()) : 0) {}
 

@@ -4,6 +4,7 @@
 #include "core/dtype.h"
 
 #include <cstdint>
+#include <span>
 
 namespace norma::kernels {
 
@@ -30,22 +31,87 @@ struct AdamWStep {
   double scale = 1;
 };
 
-/// All kernels work on `count` elements that lie side by side. Steps take float32 and float64; the others take any
-/// floating dtype and compute the half types in float32.
+/// The numbers of one step of LAMB, in two parts, for the slope g = gradient / divisor:
+///   m = beta1 · m + (1 - beta1) · g;  v = beta2 · v + (1 - beta2) · g²;
+///   u = (m / correction1) / (sqrt(v) / correction2 + eps) + weight_decay · p;
+///   p -= rate · (ratio · u), where the ratio is |p| / |u|, or 1 where either is 0 or there is no weight decay.
+struct LambStep {
+  double beta1 = 0;
+  double beta2 = 0;
+  double eps = 0;
+  double correction1 = 1;
+  double correction2 = 1;
+  double weight_decay = 0;
+  double rate = 0;
+};
+
+// What the kernels work on: `count` elements that lie side by side, in one or more arrays.
+
+/// A parameter p of SGD with its gradient; v may be null.
+struct SgdItem {
+  int64_t count = 0;
+  void* p = nullptr;
+  const void* gradient = nullptr;
+  void* v = nullptr;
+  SgdStep step;
+};
+
+/// A parameter p of AdamW with its gradient and both averages.
+struct AdamWItem {
+  int64_t count = 0;
+  void* p = nullptr;
+  const void* gradient = nullptr;
+  void* m = nullptr;
+  void* v = nullptr;
+  AdamWStep step;
+};
+
+/// A parameter p of LAMB with its gradient, both averages and its direction u.
+struct LambItem {
+  int64_t count = 0;
+  void* p = nullptr;
+  const void* gradient = nullptr;
+  void* m = nullptr;
+  void* v = nullptr;
+  void* u = nullptr;
+  const double* divisor = nullptr;  ///< on the device; null: 1
+  double* p_squares = nullptr;      ///< on the device: the sums of the squares of p, before the step, and of u
+  double* u_squares = nullptr;
+  LambStep step;
+};
+
+/// Numbers x, and where the sum of their squares goes, on the device.
+struct SquaresItem {
+  int64_t count = 0;
+  const void* x = nullptr;
+  double* sum = nullptr;
+};
+
+/// Numbers x that are changed in place.
+struct ChangedItem {
+  int64_t count = 0;
+  void* x = nullptr;
+};
+
+/// A network has hundreds of parameters, most of them small: each function takes all of one dtype at once, and needs a
+/// launch or two for them on a GPU. Steps take float32 and float64; the others take any floating dtype and compute the
+/// half types in float32.
 struct OptimizerKernels {
-  /// v may be null.
-  void (*sgd)(DType dtype, int64_t count, const SgdStep& step, void* p, const void* gradient, void* v);
-  void (*adamw)(DType dtype, int64_t count, const AdamWStep& step, void* p, const void* gradient, void* m, void* v);
-  /// *sum = sum of x², in a fixed order, carried in double.
-  void (*sum_of_squares)(DType dtype, int64_t count, const void* x, double* sum);
+  void (*sgd)(DType dtype, std::span<const SgdItem> items);
+  void (*adamw)(DType dtype, std::span<const AdamWItem> items);
+  /// Finds m, v and u; lamb_move changes p once the sums of squares are there.
+  void (*lamb_direction)(DType dtype, std::span<const LambItem> items);
+  void (*lamb_move)(DType dtype, std::span<const LambItem> items);
+  /// sum = sum of x², in a fixed order for each item, carried in double.
+  void (*sums_of_squares)(DType dtype, std::span<const SquaresItem> items);
   /// Finds the norm of gradients with these sums of squares, and the factor that clips them: norm_and_factor[0] =
   /// sqrt(sum of the sums), in a fixed order, and norm_and_factor[1] = max_norm / (norm + 1e-6) if that is below 1,
   /// else 1. As in PyTorch, the small number keeps the result below max_norm in spite of rounding.
   void (*clipping)(int64_t count, const double* sums, double max_norm, double* norm_and_factor);
   /// x = *factor · x; the factor lies on the device.
-  void (*scale)(DType dtype, int64_t count, const double* factor, void* x);
+  void (*scale)(DType dtype, const double* factor, std::span<const ChangedItem> items);
   /// x cut off at ±limit; NaN stays.
-  void (*cut_off)(DType dtype, int64_t count, double limit, void* x);
+  void (*cut_off)(DType dtype, double limit, std::span<const ChangedItem> items);
 };
 
 extern const OptimizerKernels optimizer_cpu, optimizer_cuda, optimizer_emulated;

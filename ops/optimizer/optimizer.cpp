@@ -9,55 +9,169 @@
 namespace norma {
 namespace {
 
-/// Calls change(pointer) on the elements of x, side by side, and writes them back if that took a copy.
+/// What one call of a kernel's function takes: the items of one dtype on one device.
+template <class Item>
+struct Batch {
+  Device device;
+  DType dtype;
+  std::vector<Item> items;
+};
+template <class Item>
+class Batches {
+ public:
+  void add(const Tensor& like, const Item& item) {
+    for (Batch<Item>& batch : batches_) {
+      if (batch.device == like.device() && batch.dtype == like.dtype()) {
+        batch.items.push_back(item);
+        return;
+      }
+    }
+    batches_.push_back({.device = like.device(), .dtype = like.dtype(), .items = {item}});
+  }
+  [[nodiscard]] auto begin() const { return batches_.begin(); }
+  [[nodiscard]] auto end() const { return batches_.end(); }
+
+ private:
+  std::vector<Batch<Item>> batches_;
+};
+
+/// Calls change(batch) on the elements of all tensors, and writes them back where they do not lie side by side.
 template <class F>
-void change_in_place(std::string_view op, const Tensor& x, F&& change) {
-  check_floating(op, "x", x);
-  const Tensor dense = is_non_overlapping_and_dense(x) ? x : copy_of(x);
-  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(dense, dense)}; });
-  change(dense.device_pointer());
-  if (dense.is_same(x)) {
-    x.bump_version();
-  } else {
-    copy_into(dense, x);
+void change_in_place(std::string_view op, const Tensors& xs, F&& change) {
+  Tensors dense;
+  Batches<kernels::ChangedItem> batches;
+  for (const Tensor& x : xs) {
+    check_floating(op, "x", x);
+    dense.push_back(is_non_overlapping_and_dense(x) ? x : copy_of(x));
+    batches.add(x, {.count = x.numel(), .x = dense.back().device_pointer()});
+  }
+  const OpScope scope([&] {
+    OpWork work{.op = std::string(op)};
+    for (const Tensor& x : dense) {
+      work.bytes += bytes_of(x, x);
+    }
+    return work;
+  });
+  for (const auto& batch : batches) {
+    change(batch);
+  }
+  for (size_t i = 0; i < xs.size(); ++i) {
+    if (dense[i].is_same(xs[i])) {
+      xs[i].bump_version();
+    } else {
+      copy_into(dense[i], xs[i]);
+    }
   }
 }
 
 }  // namespace
 
-void sgd_step(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity, const kernels::SgdStep& step) {
-  check_device("sgd", "gradient", gradient, parameter.device());
-  const OpScope scope([&] {  // parameter and velocity are read and written
-    return OpWork{.op = "sgd", .bytes = 2 * bytes_of(parameter, velocity) + bytes_of(gradient)};
+void sgd_step(const std::vector<SgdUpdate>& updates) {
+  Batches<kernels::SgdItem> batches;
+  for (const SgdUpdate& update : updates) {
+    check_device("sgd", "gradient", update.gradient, update.parameter.device());
+    batches.add(update.parameter, {.count = update.parameter.numel(),
+                                   .p = update.parameter.device_pointer(),
+                                   .gradient = update.gradient.device_pointer(),
+                                   .v = pointer_or_null(update.velocity),
+                                   .step = update.step});
+  }
+  const OpScope scope([&] {
+    OpWork work{.op = "sgd"};
+    for (const SgdUpdate& update : updates) {  // parameter and velocity are read and written
+      work.bytes += 2 * bytes_of(update.parameter, update.velocity) + bytes_of(update.gradient);
+    }
+    return work;
   });
-  kernels::optimizer_kernels.at("sgd", parameter.device())
-      ->sgd(parameter.dtype(), parameter.numel(), step, parameter.device_pointer(), gradient.device_pointer(),
-            pointer_or_null(velocity));
+  for (const auto& batch : batches) {
+    kernels::optimizer_kernels.at("sgd", batch.device)->sgd(batch.dtype, batch.items);
+  }
 }
 
-void adamw_step(const Tensor& parameter, const Tensor& gradient, const Tensor& average, const Tensor& square_average,
-                const kernels::AdamWStep& step) {
-  check_device("adamw", "gradient", gradient, parameter.device());
+void adamw_step(const std::vector<AdamWUpdate>& updates) {
+  Batches<kernels::AdamWItem> batches;
+  for (const AdamWUpdate& update : updates) {
+    check_device("adamw", "gradient", update.gradient, update.parameter.device());
+    batches.add(update.parameter, {.count = update.parameter.numel(),
+                                   .p = update.parameter.device_pointer(),
+                                   .gradient = update.gradient.device_pointer(),
+                                   .m = update.average.device_pointer(),
+                                   .v = update.square_average.device_pointer(),
+                                   .step = update.step});
+  }
   const OpScope scope([&] {
-    return OpWork{.op = "adamw", .bytes = 2 * bytes_of(parameter, average, square_average) + bytes_of(gradient)};
+    OpWork work{.op = "adamw"};
+    for (const AdamWUpdate& update : updates) {
+      work.bytes += 2 * bytes_of(update.parameter, update.average, update.square_average) + bytes_of(update.gradient);
+    }
+    return work;
   });
-  kernels::optimizer_kernels.at("adamw", parameter.device())
-      ->adamw(parameter.dtype(), parameter.numel(), step, parameter.device_pointer(), gradient.device_pointer(),
-              average.device_pointer(), square_average.device_pointer());
+  for (const auto& batch : batches) {
+    kernels::optimizer_kernels.at("adamw", batch.device)->adamw(batch.dtype, batch.items);
+  }
 }
 
 Tensor sums_of_squares(const Tensors& xs, Device device) {
   const Tensor sums = empty({static_cast<int64_t>(xs.size())}, {.dtype = DType::float64, .device = device});
   auto* sum = sums.device_pointer<double>();
+  Tensors dense;
+  Batches<kernels::SquaresItem> batches;
   for (const Tensor& x : xs) {
     check_floating("sum_of_squares", "x", x);
     check_device("sum_of_squares", "x", x, device);
-    const Tensor dense = is_non_overlapping_and_dense(x) ? x : copy_of(x);
-    const OpScope scope([&] { return OpWork{.op = "sum_of_squares", .bytes = bytes_of(dense)}; });
-    kernels::optimizer_kernels.at("sum_of_squares", device)
-        ->sum_of_squares(dense.dtype(), dense.numel(), dense.device_pointer(), sum++);
+    dense.push_back(is_non_overlapping_and_dense(x) ? x : copy_of(x));
+    batches.add(x, {.count = x.numel(), .x = dense.back().device_pointer(), .sum = sum++});
+  }
+  const OpScope scope([&] {
+    OpWork work{.op = "sum_of_squares"};
+    for (const Tensor& x : dense) {
+      work.bytes += bytes_of(x);
+    }
+    return work;
+  });
+  for (const auto& batch : batches) {
+    kernels::optimizer_kernels.at("sum_of_squares", device)->sums_of_squares(batch.dtype, batch.items);
   }
   return sums;
+}
+
+void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor) {
+  Batches<kernels::LambItem> batches;
+  Tensors kept;  // directions and sums, until the kernels have been launched
+  for (const LambUpdate& update : updates) {
+    check_device("lamb", "gradient", update.gradient, update.parameter.device());
+    const Tensor direction = empty_like(update.parameter);
+    const Tensor squares = empty({2}, {.dtype = DType::float64, .device = direction.device()});
+    kept.insert(kept.end(), {direction, squares});
+    batches.add(update.parameter, {.count = update.parameter.numel(),
+                                   .p = update.parameter.device_pointer(),
+                                   .gradient = update.gradient.device_pointer(),
+                                   .m = update.average.device_pointer(),
+                                   .v = update.square_average.device_pointer(),
+                                   .u = direction.device_pointer(),
+                                   .divisor = static_cast<const double*>(pointer_or_null(divisor)),
+                                   .p_squares = squares.device_pointer<double>(),
+                                   .u_squares = squares.device_pointer<double>() + 1,
+                                   .step = update.step});
+  }
+  const OpScope scope([&] {
+    OpWork work{.op = "lamb"};
+    for (const LambUpdate& update : updates) {
+      work.bytes += 2 * bytes_of(update.parameter, update.average, update.square_average) + bytes_of(update.gradient);
+    }
+    return work;
+  });
+  for (const auto& [device, dtype, items] : batches) {
+    const auto table = kernels::optimizer_kernels.at("lamb", device);
+    table->lamb_direction(dtype, items);
+    std::vector<kernels::SquaresItem> squares;
+    for (const kernels::LambItem& item : items) {
+      squares.push_back({.count = item.count, .x = item.p, .sum = item.p_squares});
+      squares.push_back({.count = item.count, .x = item.u, .sum = item.u_squares});
+    }
+    table->sums_of_squares(dtype, squares);
+    table->lamb_move(dtype, items);
+  }
 }
 
 Tensor clipping_of(const Tensor& sums, double max_norm) {
@@ -67,17 +181,18 @@ Tensor clipping_of(const Tensor& sums, double max_norm) {
   return norm_and_factor;
 }
 
-void scale_in_place(std::string_view op, const Tensor& x, const Tensor& factor) {
-  check_device(op, "factor", factor, x.device());
-  change_in_place(op, x, [&](void* elements) {
-    kernels::optimizer_kernels.at(op, x.device())
-        ->scale(x.dtype(), x.numel(), factor.device_pointer<double>(), elements);
+void scale_in_place(std::string_view op, const Tensors& xs, const Tensor& factor) {
+  for (const Tensor& x : xs) {
+    check_device(op, "x", x, factor.device());
+  }
+  change_in_place(op, xs, [&](const auto& batch) {
+    kernels::optimizer_kernels.at(op, batch.device)->scale(batch.dtype, factor.device_pointer<double>(), batch.items);
   });
 }
 
-void cut_off_in_place(std::string_view op, const Tensor& x, double limit) {
-  change_in_place(op, x, [&](void* elements) {
-    kernels::optimizer_kernels.at(op, x.device())->cut_off(x.dtype(), x.numel(), limit, elements);
+void cut_off_in_place(std::string_view op, const Tensors& xs, double limit) {
+  change_in_place(op, xs, [&](const auto& batch) {
+    kernels::optimizer_kernels.at(op, batch.device)->cut_off(batch.dtype, limit, batch.items);
   });
 }
 

@@ -3,17 +3,49 @@
 #include "core/tensor.h"
 #include "ops/optimizer/kernels.h"
 
+#include <vector>
+
 namespace norma {
 
-// The memory work of optimizers and gradient clipping, off the tape: each function is one pass over dense tensors.
-// nn/optim/ decides the numbers. All tensors of a call lie on one device.
+// The memory work of optimizers and gradient clipping, off the tape: each function is one pass over all tensors of a
+// list. nn/optim/ decides the numbers.
 
-/// One step of SGD, on a parameter and its velocity (undefined: none); kernels::SgdStep has the formula. float32 and
-/// float64; dense, with the strides of the parameter. The caller bumps the parameter's version.
-void sgd_step(const Tensor& parameter, const Tensor& gradient, const Tensor& velocity, const kernels::SgdStep& step);
-/// One step of AdamW, on a parameter and its two averages; kernels::AdamWStep has the formula.
-void adamw_step(const Tensor& parameter, const Tensor& gradient, const Tensor& average, const Tensor& square_average,
-                const kernels::AdamWStep& step);
+/// A parameter with its gradient and its velocity (undefined: none): float32 or float64, dense, all with the strides,
+/// dtype and device of the parameter.
+struct SgdUpdate {
+  Tensor parameter;
+  Tensor gradient;
+  Tensor velocity;
+  kernels::SgdStep step;
+};
+/// One step of SGD; kernels::SgdStep has the formula. The caller bumps the versions of the parameters. Throws Error for
+/// a gradient on another device.
+void sgd_step(const std::vector<SgdUpdate>& updates);
+
+/// A parameter with its gradient and its two averages, like those of SgdUpdate.
+struct AdamWUpdate {
+  Tensor parameter;
+  Tensor gradient;
+  Tensor average;
+  Tensor square_average;
+  kernels::AdamWStep step;
+};
+/// One step of AdamW; kernels::AdamWStep has the formula. The caller bumps the versions of the parameters. Throws Error
+/// for a gradient on another device.
+void adamw_step(const std::vector<AdamWUpdate>& updates);
+
+/// A parameter with its gradient and its two averages, like those of SgdUpdate.
+struct LambUpdate {
+  Tensor parameter;
+  Tensor gradient;
+  Tensor average;
+  Tensor square_average;
+  kernels::LambStep step;
+};
+/// One step of LAMB for gradients that are divided by `divisor`, one float64 number on their device (undefined: 1);
+/// kernels::LambStep has the formula. The caller bumps the versions of the parameters. Throws Error for a gradient on
+/// another device.
+void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor);
 
 /// The sum of the squares of each tensor: float64 (tensors), on `device`. Any floating dtype and strides. Throws Error
 /// for a tensor on another device.
@@ -21,10 +53,10 @@ Tensor sums_of_squares(const Tensors& xs, Device device);
 /// The clipping of gradients with these sums of squares, on their device: float64 (2), the norm of all of them and the
 /// factor that brings it down to max_norm, at most 1; see kernels::OptimizerKernels::clipping.
 Tensor clipping_of(const Tensor& sums, double max_norm);
-/// x = factor · x, in place, for a factor of one float64 number on x's device. Any floating dtype and strides. `op`
-/// names it in profiles and errors.
-void scale_in_place(std::string_view op, const Tensor& x, const Tensor& factor);
-/// Cuts every element off at ±limit, in place; NaN stays.
-void cut_off_in_place(std::string_view op, const Tensor& x, double limit);
+/// x = factor · x for each tensor, in place, for a factor of one float64 number on their device. Any floating dtype and
+/// strides. `op` names it in profiles and errors. Throws Error for a tensor on another device.
+void scale_in_place(std::string_view op, const Tensors& xs, const Tensor& factor);
+/// Cuts every element of each tensor off at ±limit, in place; NaN stays. Any floating dtype, strides and device.
+void cut_off_in_place(std::string_view op, const Tensors& xs, double limit);
 
 }  // namespace norma

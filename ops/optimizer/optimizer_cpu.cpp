@@ -28,58 +28,112 @@ void for_each_lanes_parallel(int64_t count, F f) {
 
 // The steps are PyTorch's, operation by operation: products are rounded before they are added.
 
-void sgd(DType dtype, int64_t count, const SgdStep& step, void* parameter, const void* gradient, void* velocity) {
-  dispatch_floating("sgd", dtype, [&]<class T>(T) {
-    T* p = static_cast<T*>(parameter);
-    const T* g = static_cast<const T*>(gradient);
-    T* v = static_cast<T*>(velocity);
-    const auto rate = static_cast<T>(step.rate);
-    const auto decay = static_cast<T>(step.weight_decay);
-    const auto momentum = static_cast<T>(step.momentum);
-    const auto share = static_cast<T>(step.share);
-    const auto own = static_cast<T>(step.own);
-    const auto along = static_cast<T>(step.along);
-    if (v == nullptr) {
-      for_each_lanes_parallel<T>(count, [=](int64_t i, auto part) HWY_ATTR {
-        const Lanes<T> before = load(p + i, part);
-        store(p + i, before - rate * (load(g + i, part) + decay * before), part);
-      });
-      return;
-    }
-    for_each_lanes_parallel<T>(count, [=](int64_t i, auto part) HWY_ATTR {
+template <class T>
+void sgd_of(const SgdItem& item) {
+  T* p = static_cast<T*>(item.p);
+  const T* g = static_cast<const T*>(item.gradient);
+  T* v = static_cast<T*>(item.v);
+  const auto rate = static_cast<T>(item.step.rate);
+  const auto decay = static_cast<T>(item.step.weight_decay);
+  const auto momentum = static_cast<T>(item.step.momentum);
+  const auto share = static_cast<T>(item.step.share);
+  const auto own = static_cast<T>(item.step.own);
+  const auto along = static_cast<T>(item.step.along);
+  if (v == nullptr) {
+    for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
       const Lanes<T> before = load(p + i, part);
-      const Lanes<T> slope = load(g + i, part) + decay * before;
-      const Lanes<T> speed = momentum * load(v + i, part) + share * slope;
-      store(v + i, speed, part);
-      store(p + i, before - rate * (own * slope + along * speed), part);
+      store(p + i, before - rate * (load(g + i, part) + decay * before), part);
     });
+    return;
+  }
+  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+    const Lanes<T> before = load(p + i, part);
+    const Lanes<T> slope = load(g + i, part) + decay * before;
+    const Lanes<T> speed = momentum * load(v + i, part) + share * slope;
+    store(v + i, speed, part);
+    store(p + i, before - rate * (own * slope + along * speed), part);
   });
 }
 
-void adamw(DType dtype, int64_t count, const AdamWStep& step, void* parameter, const void* gradient, void* average,
-           void* square_average) {
-  dispatch_floating("adamw", dtype, [&]<class T>(T) {
-    T* p = static_cast<T*>(parameter);
-    const T* g = static_cast<const T*>(gradient);
-    T* m = static_cast<T*>(average);
-    T* v = static_cast<T*>(square_average);
-    const auto shrink = static_cast<T>(step.shrink);
-    const auto beta1 = static_cast<T>(step.beta1);
-    const auto rest1 = static_cast<T>(1 - step.beta1);
-    const auto beta2 = static_cast<T>(step.beta2);
-    const auto rest2 = static_cast<T>(1 - step.beta2);
-    const auto step_size = static_cast<T>(step.step_size);
-    const auto scale = static_cast<T>(step.scale);
-    const auto eps = static_cast<T>(step.eps);
-    for_each_lanes_parallel<T>(count, [=](int64_t i, auto part) HWY_ATTR {
-      const Lanes<T> slope = load(g + i, part);
-      const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
-      const Lanes<T> square = beta2 * load(v + i, part) + rest2 * slope * slope;
-      store(m + i, mean, part);
-      store(v + i, square, part);
-      store(p + i, shrink * load(p + i, part) - step_size * mean / (sqrt(square) * scale + eps), part);
-    });
+template <class T>
+void adamw_of(const AdamWItem& item) {
+  T* p = static_cast<T*>(item.p);
+  const T* g = static_cast<const T*>(item.gradient);
+  T* m = static_cast<T*>(item.m);
+  T* v = static_cast<T*>(item.v);
+  const auto shrink = static_cast<T>(item.step.shrink);
+  const auto beta1 = static_cast<T>(item.step.beta1);
+  const auto rest1 = static_cast<T>(1 - item.step.beta1);
+  const auto beta2 = static_cast<T>(item.step.beta2);
+  const auto rest2 = static_cast<T>(1 - item.step.beta2);
+  const auto step_size = static_cast<T>(item.step.step_size);
+  const auto scale = static_cast<T>(item.step.scale);
+  const auto eps = static_cast<T>(item.step.eps);
+  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+    const Lanes<T> slope = load(g + i, part);
+    const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
+    const Lanes<T> square = beta2 * load(v + i, part) + rest2 * slope * slope;
+    store(m + i, mean, part);
+    store(v + i, square, part);
+    store(p + i, shrink * load(p + i, part) - step_size * mean / (sqrt(square) * scale + eps), part);
   });
+}
+
+template <class T>
+void lamb_direction_of(const LambItem& item) {
+  const T* p = static_cast<const T*>(item.p);
+  const T* g = static_cast<const T*>(item.gradient);
+  T* m = static_cast<T*>(item.m);
+  T* v = static_cast<T*>(item.v);
+  T* u = static_cast<T*>(item.u);
+  const auto divisor = item.divisor == nullptr ? T(1) : static_cast<T>(*item.divisor);
+  const auto beta1 = static_cast<T>(item.step.beta1);
+  const auto rest1 = static_cast<T>(1 - item.step.beta1);
+  const auto beta2 = static_cast<T>(item.step.beta2);
+  const auto rest2 = static_cast<T>(1 - item.step.beta2);
+  const auto eps = static_cast<T>(item.step.eps);
+  const auto correction1 = static_cast<T>(item.step.correction1);
+  const auto correction2 = static_cast<T>(item.step.correction2);
+  const auto decay = static_cast<T>(item.step.weight_decay);
+  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+    const Lanes<T> slope = load(g + i, part) / divisor;
+    const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
+    const Lanes<T> square = beta2 * load(v + i, part) + slope * slope * rest2;
+    const Lanes<T> spread = sqrt(square) / correction2 + eps;
+    store(m + i, mean, part);
+    store(v + i, square, part);
+    store(u + i, mean / correction1 / spread + decay * load(p + i, part), part);
+  });
+}
+
+template <class T>
+void lamb_move_of(const LambItem& item) {
+  T* p = static_cast<T*>(item.p);
+  const T* u = static_cast<const T*>(item.u);
+  const auto weight = static_cast<T>(std::sqrt(*item.p_squares));
+  const auto length = static_cast<T>(std::sqrt(*item.u_squares));
+  const T ratio = item.step.weight_decay != 0 && weight > 0 && length > 0 ? weight / length : T(1);
+  const auto rate = static_cast<T>(item.step.rate);
+  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+    store(p + i, load(p + i, part) - rate * (ratio * load(u + i, part)), part);
+  });
+}
+
+void sgd(DType dtype, std::span<const SgdItem> items) {
+  dispatch_floating("sgd", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), sgd_of<T>); });
+}
+
+void adamw(DType dtype, std::span<const AdamWItem> items) {
+  dispatch_floating("adamw", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), adamw_of<T>); });
+}
+
+void lamb_direction(DType dtype, std::span<const LambItem> items) {
+  dispatch_floating("lamb", dtype,
+                    [&]<class T>(T) { std::for_each(items.begin(), items.end(), lamb_direction_of<T>); });
+}
+
+void lamb_move(DType dtype, std::span<const LambItem> items) {
+  dispatch_floating("lamb", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), lamb_move_of<T>); });
 }
 
 /// Elements of one partial sum: fixed, so that a sum has the same bits for any number of threads.
@@ -105,22 +159,24 @@ double block_sum(int64_t count, const S* x) {
   return first.total();
 }
 
-void sum_of_squares(DType dtype, int64_t count, const void* x, double* sum) {
-  std::vector<double> partial(static_cast<size_t>((count + kBlock - 1) / kBlock));
+void sums_of_squares(DType dtype, std::span<const SquaresItem> items) {
   dispatch_any_floating("sum_of_squares", dtype, [&]<class S>(S) {
-    const S* values = static_cast<const S*>(x);
-    parallel_for(0, static_cast<int64_t>(partial.size()), kPointwiseGrain / kBlock, [&](int64_t begin, int64_t end) {
-      for (int64_t block = begin; block < end; ++block) {
-        const int64_t start = block * kBlock;
-        partial[static_cast<size_t>(block)] = block_sum(std::min(count - start, kBlock), values + start);
+    for (const SquaresItem& item : items) {
+      std::vector<double> partial(static_cast<size_t>((item.count + kBlock - 1) / kBlock));
+      const S* values = static_cast<const S*>(item.x);
+      parallel_for(0, static_cast<int64_t>(partial.size()), kPointwiseGrain / kBlock, [&](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; ++block) {
+          const int64_t start = block * kBlock;
+          partial[static_cast<size_t>(block)] = block_sum(std::min(item.count - start, kBlock), values + start);
+        }
+      });
+      double total = 0;
+      for (const double part : partial) {
+        total += part;
       }
-    });
+      *item.sum = total;
+    }
   });
-  double total = 0;
-  for (const double part : partial) {
-    total += part;
-  }
-  *sum = total;
 }
 
 void clipping(int64_t count, const double* sums, double max_norm, double* norm_and_factor) {
@@ -134,27 +190,31 @@ void clipping(int64_t count, const double* sums, double max_norm, double* norm_a
   norm_and_factor[1] = factor < 1 ? factor : 1;
 }
 
-void scale(DType dtype, int64_t count, const double* factor, void* x) {
+void scale(DType dtype, const double* factor, std::span<const ChangedItem> items) {
   if (*factor == 1) {
     return;
   }
   dispatch_any_floating("scale", dtype, [&]<class S>(S) {
     using T = compute_t<S>;
-    S* values = static_cast<S*>(x);
     const auto by = static_cast<T>(*factor);
-    for_each_lanes_parallel<T>(
-        count, [=](int64_t i, auto part) HWY_ATTR { store(values + i, load(values + i, part) * by, part); });
+    for (const ChangedItem& item : items) {
+      S* values = static_cast<S*>(item.x);
+      for_each_lanes_parallel<T>(
+          item.count, [=](int64_t i, auto part) HWY_ATTR { store(values + i, load(values + i, part) * by, part); });
+    }
   });
 }
 
-void cut_off(DType dtype, int64_t count, double limit, void* x) {
+void cut_off(DType dtype, double limit, std::span<const ChangedItem> items) {
   dispatch_any_floating("cut_off", dtype, [&]<class S>(S) {
     using T = compute_t<S>;
-    S* values = static_cast<S*>(x);
     const auto bound = static_cast<T>(limit);
-    for_each_lanes_parallel<T>(count, [=](int64_t i, auto part) HWY_ATTR {
-      store(values + i, at_most(bound, at_least(-bound, load(values + i, part))), part);
-    });
+    for (const ChangedItem& item : items) {
+      S* values = static_cast<S*>(item.x);
+      for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+        store(values + i, at_most(bound, at_least(-bound, load(values + i, part))), part);
+      });
+    }
   });
 }
 
@@ -168,14 +228,18 @@ namespace norma::kernels {
 
 HWY_EXPORT(sgd);
 HWY_EXPORT(adamw);
-HWY_EXPORT(sum_of_squares);
+HWY_EXPORT(lamb_direction);
+HWY_EXPORT(lamb_move);
+HWY_EXPORT(sums_of_squares);
 HWY_EXPORT(clipping);
 HWY_EXPORT(scale);
 HWY_EXPORT(cut_off);
 
 constinit const OptimizerKernels optimizer_cpu{.sgd = NORMA_SIMD_CALL(sgd),
                                                .adamw = NORMA_SIMD_CALL(adamw),
-                                               .sum_of_squares = NORMA_SIMD_CALL(sum_of_squares),
+                                               .lamb_direction = NORMA_SIMD_CALL(lamb_direction),
+                                               .lamb_move = NORMA_SIMD_CALL(lamb_move),
+                                               .sums_of_squares = NORMA_SIMD_CALL(sums_of_squares),
                                                .clipping = NORMA_SIMD_CALL(clipping),
                                                .scale = NORMA_SIMD_CALL(scale),
                                                .cut_off = NORMA_SIMD_CALL(cut_off)};

@@ -25,4 +25,12 @@ struct ActOptions {
 /// an Autocast the residual is converted to x's dtype. Throws Error "op: residual: …" for one of other sizes or dtype.
 Tensor activate(const Tensor& x, const ActOptions& then, std::string_view op = "norm_act");
 
+// The gradients dy * f'(x) of activations in differentiable functions. Ops that apply an activation themselves use them
+// for higher derivatives.
+
+Tensor relu_backward(const Tensor& x, const Tensor& dy);
+Tensor silu_backward(const Tensor& x, const Tensor& dy);
+/// The gradient of the exact gelu; f'(x) = Phi(x) + x phi(x).
+Tensor gelu_backward(const Tensor& x, const Tensor& dy);
+
 }  // namespace norma

@@ -4,7 +4,6 @@
 #include "core/tape.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/pointwise/result_layout.h"
 #include "ops/shape/copy.h"
 
 namespace norma {

@@ -1,7 +1,7 @@
 #include "core/autocast.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "ops/pointwise/derivatives.h"
+#include "ops/pointwise/activation.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
 

@@ -1,6 +1,6 @@
 #include "ops/shape/copy.h"
 
-#include "core/cast.h"
+#include "core/base_ops.h"
 #include "core/copy.h"
 #include "core/tape.h"
 

@@ -1,7 +1,7 @@
 #include "cli/program.h"
-#include "data/contact_sheet.h"
 #include "data/dataset.h"
 #include "data/image_file.h"
+#include "data/survey.h"
 
 #include <filesystem>
 #include <string>

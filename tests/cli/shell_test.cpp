@@ -225,7 +225,7 @@ TEST_CASE("norma man: every option of every --help is in it, and groff has no co
   const std::string text = in_one_line(shown.out);
   for (const char* part :
        {"NAME norma - trains image networks", "norma train Train one network; resumes",
-        "-b, --batch-size N images per step [128]", "--[no-]flip mirror every second image, by chance",
+        "-b, --batch-size N images per step [128]", "--[no-]flip mirror each image with probability 1/2",
         "--layer-decay X learning rate of each block, as a share of the next one's [1: all the same]",
         "resnet18 … resnet152, convnext_atto … convnext_xlarge", "norma train --config runs/mine/args.toml --seed 1"}) {
     CHECK_MESSAGE(text.find(part) != std::string::npos, part);

@@ -1,4 +1,4 @@
-#include "core/cpu/available_memory.h"
+#include "core/cpu/host_memory.h"
 
 #include "core/allocator.h"
 #include "core/cpu/arena.h"

@@ -5,10 +5,10 @@
 #include "data/augment/mix.h"
 #include "data/augment/policy.h"
 #include "data/augment/random.h"
-#include "data/contact_sheet.h"
 #include "data/image_file.h"
 #include "data/resize.h"
 #include "data/safetensors.h"
+#include "data/survey.h"
 #include "paths.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "data/contact_sheet.h"
+#include "data/survey.h"
 #include "error_text.h"
 
 #include <doctest/doctest.h>

@@ -31,7 +31,11 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
     for package; do [ "$package" != ninja-build ] || cp "$FAKES/ninja" "$FAKES/../bin/ninja"; done
     for package; do [ "$package" != cmake ] || cp "$FAKES/cmake" "$FAKES/../bin/cmake"; done'
   fake sudo '"$@"'
-  fake nvidia-smi 'echo "GPU 0: NVIDIA H200 (UUID: GPU-0)"'
+  fake nvidia-smi '
+    case $* in
+      *compute_cap*) printf "%s\n" "${FAKE_GPUS:-9.0, NVIDIA H200}" ;;
+      *) echo "GPU 0: NVIDIA H200 (UUID: GPU-0)" ;;
+    esac'
   fake nvcc ''
   ln -s "$(command -v touch)" "$work/bin/touch"
   for tool; do cp "$work/fake/$tool" "$work/bin/$tool"; done
@@ -139,6 +143,25 @@ run build --preset cuda-debug
 expect_calls 'a preset with CUDA' "cmake --preset cuda-debug -DNORMA_BUILD_TESTS=ON -DNORMA_BUILD_EXAMPLES=ON \
 -DNORMA_BUILD_BENCHMARKS=ON -DCMAKE_CUDA_ARCHITECTURES=native
 cmake --build $work/tree/build/cuda-debug -j $(nproc)" cmake
+
+what='a GPU that is too old'
+fresh c++ ninja cmake id nvidia-smi nvcc
+run 'FAKE_GPUS=7.5, Tesla T4' info
+expect "$what" 0 'run: the GPU Tesla T4 has compute capability 7.5, and Norma needs 8.0 or above: using the CPU
+run: configuring cpu-release
+norma info, started as ./run'
+expect_calls "$what" "$without_cuda
+cmake --build $work/tree/build/cpu-release --target norma -j $(nproc)" cmake
+run 'FAKE_GPUS=7.5, Tesla T4' build --preset cuda-debug
+expect_calls "$what, and a preset with CUDA" "cmake --preset cuda-debug -DNORMA_BUILD_TESTS=ON \
+-DNORMA_BUILD_EXAMPLES=ON -DNORMA_BUILD_BENCHMARKS=ON
+cmake --build $work/tree/build/cuda-debug -j $(nproc)" cmake
+run 'FAKE_GPUS=7.5, Tesla T4
+8.0, NVIDIA A100' info
+expect 'a second GPU that is not too old' 0 'run: configuring cuda-release
+norma info, started as ./run'
+run 'FAKE_GPUS=Field "compute_cap" is not a valid field to query.' info
+expect 'a driver that does not know' 0 'norma info, started as ./run'
 
 what='nvcc outside of PATH'
 fresh c++ ninja cmake id nvidia-smi

@@ -1,6 +1,5 @@
 #include "lab/audit/audit.h"
 #include "lab/audit/cases.h"
-#include "lab/audit/report.h"
 
 #include "core/device.h"
 #include "json.h"

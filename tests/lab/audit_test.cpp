@@ -5,7 +5,6 @@
 #include "files.h"
 #include "json.h"
 #include "lab/audit/cases.h"
-#include "lab/audit/report.h"
 #include "lab/report/table.h"
 #include "ops/pointwise/pointwise.h"
 #include "support.h"

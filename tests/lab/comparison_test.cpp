@@ -8,10 +8,9 @@
 #include "lab/compare/timing.h"
 #include "models/registry.h"
 #include "nn/conv.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/norm/factory.h"
-#include "nn/pool.h"
 #include "nn/sequential.h"
 #include "train/interrupt.h"
 

@@ -1,4 +1,4 @@
-#include "lab/report/median_interval.h"
+#include "lab/report/decision.h"
 
 #include "core/random.h"
 

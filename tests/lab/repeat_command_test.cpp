@@ -1,4 +1,4 @@
-#include "lab/report/repeat_command.h"
+#include "lab/report/report.h"
 
 #include "lab/report_cases.h"
 #include "train/other_values.h"

@@ -1,4 +1,4 @@
-#include "lab/report/student_t.h"
+#include "lab/report/decision.h"
 
 #include <doctest/doctest.h>
 

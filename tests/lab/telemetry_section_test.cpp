@@ -1,4 +1,4 @@
-#include "lab/report/telemetry_section.h"
+#include "lab/report/page.h"
 
 #include "lab/telemetry/summary.h"
 

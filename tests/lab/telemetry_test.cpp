@@ -1,3 +1,4 @@
+#include "lab/telemetry/telemetry.h"
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/factory.h"
@@ -5,8 +6,6 @@
 #include "error_text.h"
 #include "lab/telemetry/layer_log.h"
 #include "lab/telemetry/recorder.h"
-#include "lab/telemetry/schedule.h"
-#include "lab/telemetry/telemetry_json.h"
 #include "lab/telemetry/timed_step.h"
 #include "nn/conv.h"
 #include "nn/norm/batch_norm.h"

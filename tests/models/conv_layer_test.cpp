@@ -1,8 +1,6 @@
 #include "error_text.h"
 #include "models/registry.h"
 #include "nn/conv.h"
-#include "nn/conv_factory.h"
-#include "nn/std_conv.h"
 #include "ops/pointwise/pointwise.h"
 #include "support.h"
 

@@ -1,7 +1,7 @@
 #include "error_text.h"
 #include "models/registry.h"
 #include "nn/norm/convert.h"
-#include "nn/optim/adamw.h"
+#include "nn/optim/optimizers.h"
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

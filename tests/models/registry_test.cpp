@@ -4,7 +4,7 @@
 #include "error_text.h"
 #include "models/parameter_depths.h"
 #include "nn/conv.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/norm/factory.h"
 #include "nn/sequential.h"
 #include "paths.h"

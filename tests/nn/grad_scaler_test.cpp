@@ -2,11 +2,8 @@
 
 #include "core/factory.h"
 #include "error_text.h"
-#include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
-#include "nn/optim/lamb.h"
-#include "nn/optim/rmsprop_tf.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/optimizers.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"

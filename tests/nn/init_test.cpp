@@ -3,7 +3,7 @@
 #include "core/random.h"
 #include "error_text.h"
 #include "nn/conv.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 
 using namespace norma;
 using namespace norma::nn;

@@ -1,5 +1,4 @@
-#include "nn/optim/lamb.h"
-#include "nn/optim/rmsprop_tf.h"
+#include "nn/optim/optimizers.h"
 
 #include "core/factory.h"
 #include "error_text.h"

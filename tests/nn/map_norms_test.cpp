@@ -1,7 +1,7 @@
 #include "nn/norm/map_norms.h"
 
 #include "error_text.h"
-#include "nn/std_conv.h"
+#include "nn/conv.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 

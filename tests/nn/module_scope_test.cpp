@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "core/factory.h"
-#include "nn/activation.h"
 #include "nn/conv.h"
+#include "nn/layers.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
 #include "nn/sequential.h"

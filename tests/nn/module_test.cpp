@@ -2,7 +2,7 @@
 
 #include "error_text.h"
 #include "nn/conv.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/sequential.h"
 

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "composed_definitions.h"
+#include "nn/conv.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
-#include "nn/std_conv.h"
+#include "ops/composed_definitions.h"
 #include "ops/norm_reference.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
@@ -328,7 +328,7 @@ inline NormValues composed_definition(const NormCase& c, const NormInputs& in) {
   }
   const ComposedInputs inputs(in.x, in.dy, in.weight, in.bias, c.axis);
   const auto values = [](const Tensor& x) { return x.defined() ? x.to_vector<double>() : std::vector<double>(); };
-  Edge edge{.below = true, .above = true};
+  BranchEdge edge{.below = true, .above = true};
   NormValues result;
   if (c.kind == "response") {
     return local_response_definition(inputs, c.window, c.response.alpha, c.response.beta, c.response.k);

@@ -1,8 +1,8 @@
 #include "built_in_norm_names.h"
 #include "core/autocast.h"
 #include "error_text.h"
+#include "nn/conv.h"
 #include "nn/norm/factory.h"
-#include "nn/std_conv.h"
 #include "norm_cases.h"
 #include "ops/shape/join.h"
 

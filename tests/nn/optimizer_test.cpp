@@ -1,6 +1,5 @@
-#include "nn/optim/adamw.h"
 #include "nn/optim/clip.h"
-#include "nn/optim/sgd.h"
+#include "nn/optim/optimizers.h"
 
 #include "core/parallel.h"
 #include "error_text.h"
@@ -8,7 +7,6 @@
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
 #include "nn/sequential.h"
-#include "nn/std_conv.h"
 #include "ops/shape/copy.h"
 
 #include <algorithm>

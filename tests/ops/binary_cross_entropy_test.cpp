@@ -1,4 +1,4 @@
-#include "ops/loss/binary_cross_entropy.h"
+#include "ops/loss/loss.h"
 
 #include "core/device.h"
 #include "core/tape.h"

@@ -1,25 +1,18 @@
 #include "cuda_results.h"
-#include "norm_reference.h"
-#include "ops/norm/norm.h"
-#include "support.h"
+#include "norm_table.h"
 
-// CUDA's norm kernels beside the definition in float64: every walk, dtype, memory format, kind of statistics and
-// fusion.
+// CUDA's norm kernels beside the definition in float64: every walk, dtype and memory format at sizes around the
+// kernels' limits, operands that no vector may be loaded from, any order of threads. The other tests of norms run on
+// cuda-emulated as well.
 
 using namespace norma;
 using namespace norma::test;
 
 namespace {
 
-struct NormCase {
-  std::string name;
-  Sizes sizes;
-  NormSpec spec;
-};
-
 /// Every kernel with more rows, columns and elements than it takes at once, and with ends that fill nothing.
-std::vector<NormCase> cases() {
-  std::vector<NormCase> all;
+std::vector<SpecCase> cases() {
+  std::vector<SpecCase> all;
   const Sizes kImages[] = {{3, 8, 5, 7},  {2, 96, 4, 6}, {70, 20, 4, 4}, {2, 64, 16, 16},
                            {5, 33, 3, 1}, {2, 33, 6, 5}, {1, 768, 2, 2}};
   for (const Sizes& sizes : kImages) {
@@ -49,37 +42,37 @@ std::vector<NormCase> cases() {
   return all;
 }
 
-struct Operands {
-  Tensor x, weight, bias, residual, dy;
-};
-
-/// y, dx, dweight, dbias, dresidual, in float64 on the CPU. `off`: the operand that does not begin at 16 bytes.
-Tensors results(const NormCase& c, const Operands& of, Activation activation, Device device, MemoryFormat format,
-                DType dtype, const Tensor* off = nullptr) {
-  const DType parameter_dtype = dtype == DType::float64 ? DType::float64 : DType::float32;
-  const auto leaf = [&](const Tensor& values, DType as) -> Tensor {
-    if (!values.defined()) {
-      return {};
-    }
-    Tensor result = to_device(copy_of(values, values.rank() == 4 ? format : MemoryFormat::contiguous, as), device);
-    return (&values == off ? unaligned(result) : result.detach()).set_requires_grad();
+/// y, dx, dweight, dbias, dresidual, in float64 on the CPU. `off`: the number of the operand that does not begin at 16
+/// bytes, if any.
+Tensors results_on(Device device, const SpecCase& c, const NormOperands& of, Activation activation, int off = -1) {
+  int number = 0;
+  const auto there = [&](const Tensor& operand) {
+    const bool shifted = number++ == off;
+    const Tensor result = operand.defined() ? to_device(operand, device) : operand;
+    return shifted && operand.defined() ? unaligned(result) : result;
   };
-  const Tensors inputs{leaf(of.x, dtype), leaf(of.weight, parameter_dtype), leaf(of.bias, parameter_dtype),
-                       leaf(of.residual, dtype)};
-  const Tensor y = norm_act(inputs[0], c.spec, inputs[1], inputs[2], {activation, inputs[3]});
+  const NormOperands moved{there(of.x), there(of.weight), there(of.bias), there(of.residual), there(of.dy)};
   Tensors defined;
-  for (const Tensor& input : inputs) {
-    if (input.defined()) {
-      defined.push_back(input);
+  for (const Tensor& result : norm_results(c.spec, moved, activation)) {
+    if (result.defined()) {
+      defined.push_back(result);
     }
   }
-  Tensors all{y};
-  const Tensors gradients = grad({y}, defined, {leaf(of.dy, dtype).detach()});
-  all.insert(all.end(), gradients.begin(), gradients.end());
-  return on_cpu(all);
+  return on_cpu(defined);
 }
 
-void check_case(const NormCase& c, Activation activation, bool with_residual, MemoryFormat format, DType dtype,
+NormOperands operands_in(const SpecCase& c, DType dtype, MemoryFormat format, bool with_residual) {
+  NormOperands of = operands_of(c, dtype, with_residual);
+  if (c.spec.affine.empty()) {
+    of.weight = of.bias = Tensor();
+  }
+  for (Tensor* image : {&of.x, &of.residual, &of.dy}) {
+    *image = image->defined() && image->rank() == 4 ? copy_of(*image, format) : *image;
+  }
+  return of;
+}
+
+void check_case(const SpecCase& c, Activation activation, bool with_residual, MemoryFormat format, DType dtype,
                 bool each_unaligned = false) {
   // y and dx are rounded to 16 bits once; sums are float32 or better.
   const double tolerance = dtype == DType::float64    ? 1e-12
@@ -87,32 +80,19 @@ void check_case(const NormCase& c, Activation activation, bool with_residual, Me
                            : dtype == DType::bfloat16 ? 0x1p-8
                                                       : 0x1p-10;
   const DefaultDeviceGuard guard(kCpu);
-  Sizes affine;
-  for (const int64_t axis : c.spec.affine) {
-    affine.push_back(c.sizes[axis]);
-  }
-  Operands of;
-  of.x = rounded(random_tensor(c.sizes, 1), dtype);
-  of.dy = rounded(random_tensor(c.sizes, 2), dtype);
-  if (!c.spec.affine.empty()) {
-    of.weight = rounded(random_tensor(affine, 3), DType::float32);
-    of.bias = rounded(random_tensor(affine, 4), DType::float32);
-  }
-  if (with_residual) {
-    of.residual = rounded(random_tensor(c.sizes, 5), dtype);
-  }
+  const NormOperands of = operands_in(c, dtype, format, with_residual);
   // By the definition: the CPU's kernels share formulas with CUDA's.
   const Tensors expected = [&] {
-    const ByReference guard_of_definition;
-    return results(c, of, activation, kCpu, format, DType::float64);
+    const ByReference by_definition;
+    NormOperands wide = of;
+    for (Tensor* operand : {&wide.x, &wide.weight, &wide.bias, &wide.residual, &wide.dy}) {
+      *operand = operand->defined() ? to(*operand, DType::float64) : *operand;
+    }
+    return results_on(kCpu, c, wide, activation);
   }();
-  std::vector<const Tensor*> offs{nullptr};
-  if (each_unaligned) {
-    offs = {&of.x, &of.weight, &of.bias, &of.residual, &of.dy};
-  }
   for (const Device device : cuda_devices()) {
-    for (const Tensor* off : offs) {
-      const Tensors got = results(c, of, activation, device, format, dtype, off);
+    for (int off = each_unaligned ? 0 : -1; off < (each_unaligned ? 5 : 0); ++off) {
+      const Tensors got = results_on(device, c, of, activation, off);
       REQUIRE(got.size() == expected.size());
       for (size_t i = 0; i < got.size(); ++i) {
         const double difference = relative_difference(got[i], expected[i]);
@@ -130,7 +110,7 @@ constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::cha
 }  // namespace
 
 TEST_CASE("cuda norms: forward and backward of every walk, dtype and memory format") {
-  for (const NormCase& c : cases()) {
+  for (const SpecCase& c : cases()) {
     for (const DType dtype : kDTypes) {
       for (const MemoryFormat format : kFormats) {
         if (c.sizes.size() == 4 || format == MemoryFormat::contiguous) {
@@ -142,7 +122,7 @@ TEST_CASE("cuda norms: forward and backward of every walk, dtype and memory form
 }
 
 TEST_CASE("cuda norms: each operand begins between two vectors") {
-  for (const NormCase& c : cases()) {
+  for (const SpecCase& c : cases()) {
     if (c.sizes.size() == 2 && (c.sizes[1] < 32 || c.sizes[1] > 1536)) {
       continue;
     }
@@ -158,116 +138,15 @@ TEST_CASE("cuda norms: each operand begins between two vectors") {
   }
 }
 
-TEST_CASE("cuda norms: activations and residuals") {
-  const Sizes kSizes[] = {{3, 16, 6, 4}, {2, 12, 3, 5}};  // bits that fill bytes, and bits that do not
-  for (const Sizes& sizes : kSizes) {
-    const NormCase kCases[] = {{"batch", sizes, {.reduce = {0, 2, 3}, .affine = {1}}},
-                               {"layer2d", sizes, {.reduce = {1}, .affine = {1}}},
-                               {"group", sizes, {.reduce = {1, 2, 3}, .affine = {1}, .groups = 4}}};
-    for (const NormCase& c : kCases) {
-      for (const Activation activation : {Activation::relu, Activation::gelu, Activation::silu}) {
-        for (const bool with_residual : {false, true}) {
-          for (const DType dtype : {DType::float32, DType::float64}) {
-            for (const MemoryFormat format : kFormats) {
-              check_case(c, activation, with_residual, format, dtype);
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("cuda norms: every kind of statistics, at a mean that is large against the deviation") {
-  for (const Device device : cuda_devices()) {
-    for (const Statistics statistics : all_statistics()) {
-      for (const MemoryFormat format : kFormats) {
-        for (const Axes& reduce : {Axes{0, 2, 3}, Axes{1}, Axes{1, 2, 3}, Axes{2, 3}}) {
-          CAPTURE(to_string(statistics));
-          CAPTURE(to_string(reduce));
-          const DefaultDeviceGuard guard(kCpu);
-          const Tensor far = copy_of(random_tensor({4, 24, 6, 5}, 1), format, DType::float32);
-          change_elements<float>(far, [&](float* elements) {
-            for (int64_t i = 0; i < far.numel(); ++i) {
-              elements[i] += statistics == Statistics::sum_of_squares ? 1 : 1e4F;
-            }
-          });
-          const NormSpec spec{.reduce = reduce, .statistics = statistics};
-          const NormStatistics expected = norm_statistics(copy_of(far, format, DType::float64), spec);
-          const NormStatistics got = norm_statistics(to_device(far, device), spec);
-          const bool exact = statistics == Statistics::stable || statistics == Statistics::compensated;
-          CHECK(max_difference(copy_of(to_device(got.mean, kCpu), MemoryFormat::preserve, DType::float64),
-                               expected.mean) <= (exact ? 5e-4 : 5e-3));
-          CHECK(max_difference(copy_of(to_device(got.var, kCpu), MemoryFormat::preserve, DType::float64),
-                               expected.var) <= (exact ? 1e-5 : 1e-2));
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("cuda norms: the first elements are far from the others") {
-  for (const Device device : cuda_devices()) {
-    for (const MemoryFormat format : kFormats) {
-      for (const Axes& reduce : {Axes{0, 2, 3}, Axes{1}, Axes{1, 2, 3}, Axes{2, 3}}) {
-        CAPTURE(to_string(reduce));
-        const DefaultDeviceGuard guard(kCpu);
-        const Tensor x = copy_of(random_tensor({4, 24, 6, 5}, 1), format, DType::float32);
-        change_elements<float>(x, [&](float* elements) {
-          for (int64_t i = 0; i < x.numel(); ++i) {
-            elements[i] += i < 100 ? 0 : 3e5F;
-          }
-        });
-        const NormSpec spec{.reduce = reduce};
-        const Tensor expected = normalize(copy_of(x, format, DType::float64), spec);
-        const Tensor got = to_device(normalize(to_device(x, device), spec), kCpu);
-        CHECK(max_difference(copy_of(got, format, DType::float64), expected) <= 2e-5);
-      }
-    }
-  }
-}
-
-TEST_CASE("cuda norms: numbers whose squares leave float32, infinities, NaN") {
-  for (const Device device : cuda_devices()) {
-    for (const MemoryFormat format : kFormats) {
-      for (const Axes& reduce : {Axes{0, 2, 3}, Axes{1}, Axes{1, 2, 3}, Axes{2, 3}}) {
-        for (const float scale : {1e25F, 1e-25F, INFINITY, NAN}) {
-          CAPTURE(scale);
-          CAPTURE(to_string(reduce));
-          const DefaultDeviceGuard guard(kCpu);
-          const Tensor x = copy_of(random_tensor({2, 8, 4, 4}, 1), format, DType::float32);
-          change_elements<float>(x, [&](float* elements) {
-            for (int64_t i = 0; i < x.numel(); ++i) {
-              elements[i] = std::isfinite(scale) ? elements[i] * scale : i % 90 == 7 ? scale : elements[i];
-            }
-          });
-          const NormSpec spec{.reduce = reduce, .eps = 0};
-          const Tensor expected = normalize(x, spec);
-          const Tensor got = to_device(normalize(to_device(x, device), spec), kCpu);
-          const std::vector<float> a = expected.to_vector<float>();
-          const std::vector<float> b = got.to_vector<float>();
-          bool same = true;
-          for (size_t i = 0; i < a.size(); ++i) {
-            same = same && (std::isnan(a[i]) ? std::isnan(b[i]) : std::abs(a[i] - b[i]) <= 1e-5F);
-          }
-          CHECK(same);
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("cuda norms: the same bits each time, in any order of threads") {
-  const NormCase kCases[] = {{"batch", {6, 24, 6, 4}, {.reduce = {0, 2, 3}, .affine = {1}}},
+  const SpecCase kCases[] = {{"batch", {6, 24, 6, 4}, {.reduce = {0, 2, 3}, .affine = {1}}},
                              {"layer2d", {6, 24, 6, 4}, {.reduce = {1}, .affine = {1}}},
                              {"group", {6, 24, 6, 4}, {.reduce = {1, 2, 3}, .affine = {1}, .groups = 4}}};
-  for (const NormCase& c : kCases) {
+  for (const SpecCase& c : kCases) {
     for (const MemoryFormat format : kFormats) {
       const DefaultDeviceGuard guard(kCpu);
-      const Operands of{random_tensor(c.sizes, 1), random_tensor({c.sizes[1]}, 2), random_tensor({c.sizes[1]}, 3),
-                        random_tensor(c.sizes, 4), random_tensor(c.sizes, 5)};
-      check_any_order(c.name,
-                      [&](Device device) { return results(c, of, Activation::relu, device, format, DType::float32); });
+      const NormOperands of = operands_in(c, DType::float32, format, /* with_residual= */ true);
+      check_any_order(c.name, [&](Device device) { return results_on(device, c, of, Activation::relu); });
     }
   }
 }

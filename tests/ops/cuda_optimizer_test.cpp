@@ -76,19 +76,28 @@ void check_change(const char* name, F&& change, DType dtype) {
 TEST_CASE("cuda optimizer: steps have the CPU's bits, aligned or not, and change nothing around") {
   for (const DType dtype : {DType::float32, DType::float64}) {
     check_change(
-        "sgd", [](Tensors& of) { sgd_step(of[0], of[1], Tensor(), {.rate = 0.1, .weight_decay = 0.01}); }, dtype);
+        "sgd",
+        [](Tensors& of) {
+          sgd_step({{of[0], of[1], Tensor(), {.rate = 0.1, .weight_decay = 0.01}}});
+        },
+        dtype);
     check_change(
         "sgd with momentum",
         [](Tensors& of) {
-          sgd_step(of[0], of[1], of[2],
-                   {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3, .along = 0.7});
+          sgd_step({{of[0],
+                     of[1],
+                     of[2],
+                     {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3, .along = 0.7}}});
         },
         dtype);
     check_change(
         "adamw",
         [](Tensors& of) {
-          adamw_step(of[0], of[1], of[2], of[3],
-                     {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3, .shrink = 0.999, .step_size = 0.02, .scale = 1.25});
+          adamw_step({{of[0],
+                       of[1],
+                       of[2],
+                       of[3],
+                       {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3, .shrink = 0.999, .step_size = 0.02, .scale = 1.25}}});
         },
         dtype);
   }
@@ -99,11 +108,63 @@ TEST_CASE("cuda optimizer: numbers are scaled and cut off in every floating dtyp
     check_change(
         "scale",
         [](Tensors& of) {
-          scale_in_place("scale", of[0], full({}, 0.7, {.dtype = DType::float64, .device = of[0].device()}));
+          scale_in_place("scale", {of[0]}, full({}, 0.7, {.dtype = DType::float64, .device = of[0].device()}));
         },
         dtype);
     check_change(
-        "cut_off", [](Tensors& of) { cut_off_in_place("cut off", of[0], 0.6); }, dtype);
+        "cut_off", [](Tensors& of) { cut_off_in_place("cut off", {of[0]}, 0.6); }, dtype);
+  }
+}
+
+TEST_CASE(
+    "cuda optimizer: a list of tensors of all sizes, alignments and dtypes has the bits of its tensors one by one") {
+  const DefaultDeviceGuard guard(kCpu);
+  const auto tensors_on = [](Device device) {
+    Tensors all;
+    uint64_t seed = 1;
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      for (const int64_t count : kCounts) {
+        for (int k = 0; k < 3; ++k) {
+          const Tensor numbers = copy_of(random_tensor({count}, seed++), MemoryFormat::contiguous, dtype);
+          all.push_back(shifted(numbers, count % 3 == 0 ? 1 : 0, device));
+        }
+      }
+    }
+    return all;
+  };
+  const auto step_of = [](size_t i) {
+    return kernels::SgdStep{.rate = 0.1 + 0.01 * static_cast<double>(i), .momentum = 0.9, .share = 0.8, .own = 0.5};
+  };
+  for (const Device device : cuda_devices()) {
+    const Tensors together = tensors_on(device);
+    const Tensors apart = tensors_on(kCpu);
+    std::vector<SgdUpdate> updates;
+    for (size_t i = 0; i < together.size(); i += 3) {
+      updates.push_back({together[i], together[i + 1], together[i + 2], step_of(i)});
+      sgd_step({{apart[i], apart[i + 1], apart[i + 2], step_of(i)}});
+      cut_off_in_place("cut off", {apart[i + 1]}, 0.6);
+      scale_in_place("scale", {apart[i + 2]}, full({}, 0.7, {.dtype = DType::float64}));
+    }
+    sgd_step(updates);
+    Tensors gradients;
+    Tensors velocities;
+    for (const SgdUpdate& update : updates) {
+      gradients.push_back(update.gradient);
+      velocities.push_back(update.velocity);
+    }
+    cut_off_in_place("cut off", gradients, 0.6);
+    scale_in_place("scale", velocities, full({}, 0.7, {.dtype = DType::float64, .device = device}));
+    for (size_t i = 0; i < together.size(); ++i) {
+      CAPTURE(i);
+      CHECK(memory_of(together[i]) == memory_of(apart[i]));
+    }
+    const std::vector<double> sums = sums_of_squares(together, device).to_vector<double>();
+    for (size_t i = 0; i < together.size(); ++i) {
+      CAPTURE(i);
+      CHECK(sums[i] == sums_of_squares({together[i]}, device).to_vector<double>()[0]);
+    }
+    CHECK(sums_of_squares({}, device).numel() == 0);
+    sgd_step({});
   }
 }
 
@@ -133,7 +194,7 @@ TEST_CASE("cuda optimizer: NaN and infinities when numbers are cut off") {
   const DefaultDeviceGuard guard(kCpu);
   for (const Device device : cuda_devices()) {
     const Tensor x = to_device(from_vector<double>({NAN, INFINITY, -INFINITY, 0.5, -0.5}, {5}), device);
-    cut_off_in_place("cut off", x, 2);
+    cut_off_in_place("cut off", {x}, 2);
     const std::vector<double> cut = to_device(x, kCpu).to_vector<double>();
     CHECK(std::isnan(cut[0]));
     CHECK(std::vector<double>(cut.begin() + 1, cut.end()) == std::vector<double>{2, -2, 0.5, -0.5});

@@ -1,6 +1,6 @@
 #include "core/allocator.h"
 #include "ops/conv/conv.h"
-#include "ops/map_norm/local_response_norm.h"
+#include "ops/map_norm/norms.h"
 #include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pool/pool.h"

@@ -1,5 +1,6 @@
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
 #include "support.h"
 
 using namespace norma;
@@ -156,6 +157,20 @@ TEST_CASE("norm_act: errors of the residual") {
                        "norm_act: residual: expected dtype float32, got float64", Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, {}, {}, {}, {.residual = ones({6})}),
                        "batch_norm: residual: expected sizes [2, 6, 4], got [6]", Error);
+}
+
+TEST_CASE("normalize_backward: errors") {
+  const Tensor x = random_tensor({2, 4, 3, 2}, 1);
+  const NormSpec spec{.reduce = {1}, .affine = {1}};
+  CHECK_THROWS_WITH_AS(normalize_backward({}, x, spec), "normalize_backward: dy: expected a tensor, got none", Error);
+  CHECK_THROWS_WITH_AS(normalize_backward(random_tensor({2, 4, 3, 3}, 1), x, spec),
+                       "normalize_backward: dy: expected sizes [2, 4, 3, 2], got [2, 4, 3, 3]", Error);
+  CHECK_THROWS_WITH_AS(normalize_backward(to(x, DType::float32), x, spec),
+                       "normalize_backward: dy: expected dtype float64, got float32", Error);
+  CHECK_THROWS_WITH_AS(normalize_backward(x, x, spec, random_tensor({3}, 1)),
+                       "normalize_backward: weight: expected sizes [4], got [3]", Error);
+  CHECK_THROWS_WITH_AS(normalize_backward(x, x, {.reduce = {4}}),
+                       "normalize_backward: reduce: expected axes in [-4, 4), got [4]", Error);
 }
 
 TEST_CASE("norms of 16 bits: errors of the parameters' dtype") {

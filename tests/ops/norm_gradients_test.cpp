@@ -1,115 +1,228 @@
-#include "ops/norm/norm.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/reduce/reduce.h"
-#include "ops/shape/copy.h"
-#include "support.h"
+#include "core/gradcheck.h"
+#include "norm_table.h"
+#include "third_derivatives.h"
+
+// Derivatives of norms by finite differences, with create_graph and by normalize_backward().
 
 using namespace norma;
 using namespace norma::test;
 
 namespace {
 
-/// f(x, weight, bias) checked once, and twice if asked; also with weight or bias alone, and neither.
-void check_norm(const std::string& name, const Sizes& sizes, const Sizes& affine, bool twice,
-                const std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)>& f) {
-  const Tensor x = random_tensor(sizes, 11);
-  const Tensor weight = random_tensor(affine, 12);
-  const Tensor bias = random_tensor(affine, 13);
-  const std::string label = name + " " + to_string(sizes);
+using Apply = std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)>;
+
+struct GradientCase {
+  std::string name;
+  Sizes sizes;
+  Sizes affine;
+  Apply f;
+  bool twice = true;
+  bool has_bias = true;
+};
+
+/// Checks f once, and twice if asked; also with weight or bias alone, and with neither.
+void check_case(const GradientCase& c) {
+  const Tensor x = random_tensor(c.sizes, 11);
+  const Tensor weight = random_tensor(c.affine, 12);
+  const Tensor bias = random_tensor(c.affine, 13);
+  const std::string label = c.name + " " + to_string(c.sizes);
   check_gradients(
-      label, [&](const Tensors& in) { return Tensors{f(in[0], in[1], in[2])}; }, {x, weight, bias}, twice);
-  check_gradients(label + " weight only", [&](const Tensors& in) { return Tensors{f(in[0], in[1], {})}; }, {x, weight});
-  check_gradients(label + " bias only", [&](const Tensors& in) { return Tensors{f(in[0], {}, in[1])}; }, {x, bias});
+      label + " weight only", [&](const Tensors& in) { return Tensors{c.f(in[0], in[1], {})}; }, {x, weight},
+      c.twice && !c.has_bias);
   check_gradients(
-      label + " no affine", [&](const Tensors& in) { return Tensors{f(in[0], {}, {})}; }, {x}, twice);
+      label + " no affine", [&](const Tensors& in) { return Tensors{c.f(in[0], {}, {})}; }, {x}, c.twice);
+  if (c.has_bias) {
+    check_gradients(
+        label, [&](const Tensors& in) { return Tensors{c.f(in[0], in[1], in[2])}; }, {x, weight, bias}, c.twice);
+    check_gradients(label + " bias only", [&](const Tensors& in) { return Tensors{c.f(in[0], {}, in[1])}; }, {x, bias});
+  }
+}
+
+void check_cases(const std::vector<GradientCase>& cases) {
+  for (const GradientCase& c : cases) {
+    check_case(c);
+  }
+}
+
+Apply of_spec(const NormSpec& spec) {
+  return [spec](const Tensor& x, const Tensor& w, const Tensor& b) { return normalize(x, spec, w, b); };
+}
+
+Apply group(int64_t groups) {
+  return [groups](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, groups, w, b); };
+}
+
+/// The specs of one image norm each with its own form of dx.
+std::vector<NormSpec> backward_specs() {
+  return {{.reduce = {0, 2, 3}, .affine = {1}},
+          {.reduce = {1}, .affine = {1}},
+          {.reduce = {1, 2, 3}, .affine = {1}, .groups = 2},
+          {.reduce = {2, 3}, .affine = {1}, .correction = 1},
+          {.reduce = {1, 2, 3}, .affine = {1, 2, 3}, .centring = Centring::none},
+          {.reduce = {1}, .affine = {1, 3}, .centring = Centring::deviation}};
 }
 
 }  // namespace
 
-TEST_CASE("batch_norm: gradients, once and twice") {
-  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); };
-  check_norm("batch_norm", {2, 3, 2, 4}, {3}, true, f);
-  check_norm("batch_norm", {5, 33}, {33}, false, f);
-  check_norm("batch_norm", {3, 2, 7}, {2}, true, f);
-  check_norm("batch_norm", {2, 3, 2, 1, 2}, {3}, true, f);
-  check_norm("batch_norm, C = 1", {2, 1, 3, 2}, {1}, true, f);
-  check_norm("batch_norm, H = W = 1", {4, 5, 1, 1}, {5}, true, f);
-  check_norm("batch_norm, N = 1", {1, 3, 4, 2}, {3}, true, f);
-  check_norm("batch_norm, long runs", {2, 2, 1, 131}, {2}, false, f);
-}
-
-TEST_CASE("batch_norm: gradients in evaluation, once and twice") {
-  for (const Sizes& sizes : {Sizes{2, 3, 2, 4}, Sizes{4, 5, 1, 1}, Sizes{1, 2, 1, 130}, Sizes{5, 7}}) {
-    const Sizes channels{sizes[1]};
-    const Tensor mean = random_tensor(channels, 21);
-    const Tensor var = add(abs(random_tensor(channels, 22)), 0.5);
-    check_norm("batch_norm eval", sizes, channels, true, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
-      return batch_norm(x, mean, var, w, b, {.training = false});
-    });
-  }
-}
-
-TEST_CASE("layer_norm: gradients, once and twice") {
-  const auto last = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+TEST_CASE("norms: gradients of each function and choice of axes, once and twice") {
+  const Apply batch = [](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); };
+  const Apply last = [](const Tensor& x, const Tensor& w, const Tensor& b) {
     return layer_norm(x, {x.size(x.rank() - 1)}, w, b);
   };
-  check_norm("layer_norm", {2, 3, 5}, {5}, true, last);
-  check_norm("layer_norm", {3, 31}, {31}, false, last);
-  check_norm("layer_norm", {7}, {7}, true, last);
-  const auto last_two = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+  const Apply last_two = [](const Tensor& x, const Tensor& w, const Tensor& b) {
     return layer_norm(x, {x.size(2), x.size(3)}, w, b);
   };
-  check_norm("layer_norm over two axes", {2, 3, 4, 3}, {4, 3}, true, last_two);
-}
-
-TEST_CASE("layer_norm_2d: gradients, once and twice") {
-  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm_2d(x, w, b); };
-  check_norm("layer_norm_2d", {2, 4, 2, 3}, {4}, true, f);
-  check_norm("layer_norm_2d", {2, 3, 3, 6}, {3}, false, f);  // 18 pixels: no short rows
-  check_norm("layer_norm_2d, N = 1", {1, 5, 2, 2}, {5}, true, f);
-  check_norm("layer_norm_2d, H = W = 1", {3, 5, 1, 1}, {5}, true, f);
-}
-
-TEST_CASE("group_norm: gradients, once and twice") {
-  const auto f = [](int64_t groups) {
-    return [groups](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, groups, w, b); };
+  const Apply layer2d = [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm_2d(x, w, b); };
+  const Apply instance = [](const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, w, b); };
+  const Apply lossy = [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return group_norm(x, 2, w, b, {.statistics = Statistics::sum_of_squares});
   };
-  check_norm("group_norm 2", {2, 4, 3, 2}, {4}, true, f(2));
-  check_norm("group_norm 1", {2, 3, 2, 2}, {3}, true, f(1));
-  check_norm("group_norm C", {2, 3, 2, 3}, {3}, true, f(3));
-  check_norm("group_norm 3", {2, 6, 3, 6}, {6}, false, f(3));  // 18 pixels: a weight for each run
-  check_norm("group_norm, rank 2", {2, 8}, {8}, true, f(2));
-  check_norm("group_norm, rank 3", {2, 4, 5}, {4}, true, f(2));
+  check_cases({{"batch_norm", {2, 3, 2, 4}, {3}, batch},
+               {"batch_norm", {5, 33}, {33}, batch, /* twice= */ false},
+               {"batch_norm", {3, 2, 7}, {2}, batch},
+               {"batch_norm", {2, 3, 2, 1, 2}, {3}, batch},
+               {"batch_norm, C = 1", {2, 1, 3, 2}, {1}, batch},
+               {"batch_norm, H = W = 1", {4, 5, 1, 1}, {5}, batch},
+               {"batch_norm, N = 1", {1, 3, 4, 2}, {3}, batch},
+               {"batch_norm, long runs", {2, 2, 1, 131}, {2}, batch, /* twice= */ false},
+               {"layer_norm", {2, 3, 5}, {5}, last},
+               {"layer_norm", {3, 31}, {31}, last, /* twice= */ false},
+               {"layer_norm", {7}, {7}, last},
+               {"layer_norm over two axes", {2, 3, 4, 3}, {4, 3}, last_two},
+               {"layer_norm_2d", {2, 4, 2, 3}, {4}, layer2d},
+               {"layer_norm_2d, no short rows", {2, 3, 3, 6}, {3}, layer2d, /* twice= */ false},
+               {"layer_norm_2d, N = 1", {1, 5, 2, 2}, {5}, layer2d},
+               {"layer_norm_2d, H = W = 1", {3, 5, 1, 1}, {5}, layer2d},
+               {"group_norm 2", {2, 4, 3, 2}, {4}, group(2)},
+               {"group_norm 1", {2, 3, 2, 2}, {3}, group(1)},
+               {"group_norm C", {2, 3, 2, 3}, {3}, group(3)},
+               {"group_norm, a weight for each run", {2, 6, 3, 6}, {6}, group(3), /* twice= */ false},
+               {"group_norm, rank 2", {2, 8}, {8}, group(2)},
+               {"group_norm, rank 3", {2, 4, 5}, {4}, group(2)},
+               {"group_norm, sum_of_squares", {2, 4, 3, 2}, {4}, lossy},
+               {"instance_norm", {2, 3, 2, 4}, {3}, instance},
+               {"instance_norm, rank 3", {2, 3, 5}, {3}, instance}});
+  // Affine axes apart from the reduced ones.
+  check_cases({{"normalize", {2, 3, 4, 2}, {2, 2}, of_spec({.reduce = {2}, .affine = {0, 3}})},
+               {"normalize", {2, 4, 3, 2}, {3}, of_spec({.reduce = {1, 3}, .affine = {2}, .groups = 2})},
+               {"normalize", {2, 4, 3, 2}, {4, 2}, of_spec({.reduce = {0, 1}, .affine = {1, 3}, .groups = 2})},
+               {"normalize", {2, 3, 2, 3}, {2, 3, 2, 3}, of_spec({.reduce = {0, 2}, .affine = {0, 1, 2, 3}})},
+               {"normalize", {2, 3, 2, 2, 2}, {3}, of_spec({.reduce = {1, 3}, .affine = {1}})}});
 }
 
-TEST_CASE("instance_norm: gradients, once and twice") {
-  const auto f = [](const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, w, b); };
-  check_norm("instance_norm", {2, 3, 2, 4}, {3}, true, f);
-  check_norm("instance_norm, rank 3", {2, 3, 5}, {3}, true, f);
-}
-
-TEST_CASE("normalize: gradients, affine axes apart from the reduced ones, once and twice") {
-  struct Case {
-    Sizes sizes;
-    NormSpec spec;
-    Sizes affine;
+TEST_CASE("norms: gradients of all that normalize() centres otherwise, once and twice") {
+  const auto check = [](const std::string& name, const Sizes& sizes, const Sizes& affine, const Apply& f) {
+    check_case({name, sizes, affine, f, /* twice= */ true, /* has_bias= */ false});
   };
-  const Case cases[] = {{{2, 3, 4, 2}, {.reduce = {2}, .affine = {0, 3}}, {2, 2}},
-                        {{2, 4, 3, 2}, {.reduce = {1, 3}, .affine = {2}, .groups = 2}, {3}},
-                        {{2, 4, 3, 2}, {.reduce = {0, 1}, .affine = {1, 3}, .groups = 2}, {4, 2}},
-                        {{2, 3, 2, 3}, {.reduce = {0, 2}, .affine = {0, 1, 2, 3}}, {2, 3, 2, 3}},
-                        {{2, 3, 2, 2, 2}, {.reduce = {1, 3}, .affine = {1}}, {3}}};
-  for (const Case& c : cases) {
-    check_norm("normalize " + to_string(c.spec.reduce), c.sizes, c.affine, true,
-               [&](const Tensor& x, const Tensor& w, const Tensor& b) { return normalize(x, c.spec, w, b); });
+  const Sizes rows{3, 2, 4};
+  const Sizes image{2, 4, 3, 2};
+  check("rms_norm", rows, {4}, [](const Tensor& x, const Tensor& w, const Tensor&) { return rms_norm(x, {4}, w); });
+  check("rms_norm, two axes", rows, {2, 4}, [](const Tensor& x, const Tensor& w, const Tensor&) {
+    return rms_norm(x, {2, 4}, w);
+  });
+  check("rms_norm_2d", image, {4}, [](const Tensor& x, const Tensor& w, const Tensor&) { return rms_norm_2d(x, w); });
+  check("simple_norm", rows, {4},
+        [](const Tensor& x, const Tensor& w, const Tensor&) { return simple_norm(x, {4}, w); });
+  check("simple_norm, two axes", rows, {2, 4}, [](const Tensor& x, const Tensor& w, const Tensor&) {
+    return simple_norm(x, {2, 4}, w);
+  });
+  check("simple_norm_2d", image, {4},
+        [](const Tensor& x, const Tensor& w, const Tensor&) { return simple_norm_2d(x, w); });
+  check("correction and groups", image, {4}, of_spec({.reduce = {1, 3}, .affine = {1}, .groups = 2, .correction = 1}));
+  check("deviation and groups", image, {4},
+        of_spec({.reduce = {0, 1}, .affine = {1}, .groups = 2, .centring = Centring::deviation}));
+}
+
+TEST_CASE("norms: gradients of batch norm in evaluation and of its relatives, once and twice") {
+  for (const Sizes& sizes : {Sizes{2, 3, 2, 4}, Sizes{4, 5, 1, 1}, Sizes{1, 2, 1, 130}, Sizes{5, 7}}) {
+    const Tensor mean = random_tensor({sizes[1]}, 21);
+    const Tensor var = add(abs(random_tensor({sizes[1]}, 22)), 0.5);
+    check_case(
+        {"batch_norm in evaluation", sizes, mean.sizes(), [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+           return batch_norm(x, mean, var, w, b, {.training = false});
+         }});
+  }
+  const Tensor mean = random_tensor({3}, 4);
+  const Tensor var = add(abs(random_tensor({3}, 5)), 0.5);
+  // With bounds that hold r and d fast, finite differences see them as constants: d = -d_max, r = 1 / r_max.
+  const Tensor far_mean = full({3}, 20.0, {.dtype = DType::float64});
+  const Tensor far_var = full({3}, 100.0, {.dtype = DType::float64});
+  const Sizes image{5, 3, 2, 2};
+  for (const int64_t sub_batch : {1, 2, 5}) {  // the last of 2 is one image
+    check_case({fmt::format("ghost_batch_norm {}", sub_batch),
+                image,
+                {3},
+                [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+                  return ghost_batch_norm(x, sub_batch, {}, {}, w, b);
+                }});
+  }
+  check_case({"ghost_batch_norm in evaluation", image, {3}, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+                return ghost_batch_norm(x, 2, mean, var, w, b, {.training = false});
+              }});
+  check_case({"batch_renorm in evaluation", image, {3}, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+                return batch_renorm(x, mean, var, w, b, {.batch_norm = {.training = false}});
+              }});
+  check_case({"instance_norm in evaluation", image, {3}, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+                return instance_norm(x, mean, var, w, b, TrackedInstanceNormOptions{.training = false});
+              }});
+  // Each call changes the running statistics, so each gets its own.
+  check_case(
+      {"instance_norm with running statistics", image, {3}, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+         return instance_norm(x, copy_of(mean), copy_of(var), w, b, TrackedInstanceNormOptions{});
+       }});
+  check_case(
+      {"batch_renorm, r and d are constants", image, {3}, [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+         return batch_renorm(x, copy_of(far_mean), copy_of(far_var), w, b, {.r_max = 1.5, .d_max = 0.5});
+       }});
+}
+
+TEST_CASE("norm_act: gradients of each activation, with and without a residual, once and twice") {
+  const std::pair<std::string, NormSpec> norms[] = {
+      {"batch", {.reduce = {0, 2, 3}, .affine = {1}}},
+      {"layer 2d", {.reduce = {1}, .affine = {1}, .eps = 1e-6}},
+      {"group", {.reduce = {1, 2, 3}, .affine = {1}, .groups = 2}},
+      {"rms 2d", {.reduce = {1}, .affine = {1}, .centring = Centring::none}},
+      {"simple", {.reduce = {2, 3}, .affine = {1}, .centring = Centring::deviation, .correction = 1}}};
+  for (const auto& [name, spec] : norms) {
+    for (const Activation activation : {Activation::identity, Activation::relu, Activation::gelu, Activation::silu}) {
+      for (const bool with_residual : {false, true}) {
+        Tensors inputs{random_tensor({1, 4, 2, 2}, 11), random_tensor({4}, 12), random_tensor({4}, 13)};
+        if (with_residual) {
+          inputs.push_back(random_tensor({1, 4, 2, 2}, 14));
+        }
+        check_gradients(
+            fmt::format("norm_act {} {}{}", name, to_string(activation), with_residual ? " with a residual" : ""),
+            [&, &spec = spec](const Tensors& in) {
+              return Tensors{norm_act(in[0], spec, in[1], in[2],
+                                      {.activation = activation, .residual = with_residual ? in[3] : Tensor{}})};
+            },
+            inputs, /* twice= */ true);
+      }
+    }
   }
 }
 
-TEST_CASE("normalize: sum_of_squares has the same gradients") {
-  check_norm("group_norm sum_of_squares", {2, 4, 3, 2}, {4}, true,
-             [](const Tensor& x, const Tensor& w, const Tensor& b) {
-               return group_norm(x, 2, w, b, {.statistics = Statistics::sum_of_squares});
-             });
+TEST_CASE("norms: third derivatives") {
+  // PyTorch's batch norm is wrong from the third on, or refuses.
+  const Sizes sizes{3, 4, 2};
+  const auto check = [&](const std::string& name, const Sizes& affine, const Apply& f) {
+    check_third_derivative(name, [&](const Tensors& in) { return f(in[0], in[1], in[2]); },
+                           {random_tensor(sizes, 31), random_tensor(affine, 33), random_tensor(affine, 34)});
+  };
+  check("batch_norm", {4},
+        [](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); });
+  check("group_norm", {4}, group(2));
+  check("layer_norm", {4, 2}, [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return layer_norm(x, {4, 2}, w, b);
+  });
+  check("group_norm and silu", {4}, [](const Tensor& x, const Tensor& w, const Tensor& b) {
+    return group_norm(x, 2, w, b, {}, {.activation = Activation::silu});
+  });
+  check_third_derivative("rms_norm",
+                         [](const Tensors& in) {
+                           return rms_norm(in[0], {4, 2}, in[1]);
+                         },
+                         {random_tensor(sizes, 31), random_tensor({4, 2}, 35)});
 }
 
 TEST_CASE("norms: only the gradients that are wanted") {
@@ -129,43 +242,10 @@ TEST_CASE("norms: only the gradients that are wanted") {
 }
 
 TEST_CASE("norms: the gradient of the input has its memory format") {
-  Tensor x = in_layout(random_tensor({2, 4, 3, 5}, 1), Layout::channels_last);
-  x.set_requires_grad();
+  const Tensor x = in_layout(random_tensor({2, 4, 3, 5}, 1), Layout::channels_last).set_requires_grad();
   const Tensor dy = random_tensor({2, 4, 3, 5}, 2);  // contiguous
   for (const Tensor& y : {batch_norm(x, {}, {}), group_norm(x, 2), layer_norm_2d(x), instance_norm(x)}) {
     CHECK(grad({y}, {x}, {dy})[0].strides() == x.strides());
-  }
-}
-
-TEST_CASE("norms: gradients of sets that fill many tiles and blocks, kernels against composed functions") {
-  // Too many elements for finite differences; the composed functions are checked by those on small inputs.
-  using Apply = std::function<Tensor(const Tensor& x, const Tensor& w, const Tensor& b)>;
-  const Apply norms[] = {[](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); },
-                         [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm_2d(x, w, b); },
-                         [](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, 4, w, b); },
-                         [](const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, w, b); }};
-  for (const Sizes& sizes :
-       {Sizes{40, 36, 16, 16}, Sizes{130, 1100, 2, 1}, Sizes{3, 8, 70, 65}, Sizes{600, 20, 3, 3}}) {
-    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
-      for (size_t norm = 0; norm < std::size(norms); ++norm) {
-        Tensor x = in_layout(random_tensor(sizes, 1), layout);
-        Tensor weight = random_tensor({sizes[1]}, 2);
-        Tensor bias = random_tensor({sizes[1]}, 3);
-        for (Tensor* input : {&x, &weight, &bias}) {
-          input->set_requires_grad();
-        }
-        const Tensor y = norms[norm](x, weight, bias);
-        const Tensor dy = in_layout(random_tensor(sizes, 4), layout);
-        const Tensors fused = grad({y}, {x, weight, bias}, {dy}, {.retain_graph = true});
-        const Tensors composed = grad({y}, {x, weight, bias}, {dy}, {.create_graph = true});
-        CAPTURE(norm);
-        CAPTURE(to_string(sizes));
-        CAPTURE(to_string(layout));
-        for (size_t i = 0; i < fused.size(); ++i) {
-          CHECK(max_difference(fused[i], composed[i]) <= 1e-9);
-        }
-      }
-    }
   }
 }
 
@@ -204,5 +284,62 @@ TEST_CASE("norms: differentiable gradients, and theirs, are exact to rounding at
         CHECK(max_difference(to(narrow[i], DType::float64), wide[i]) <= 4e-6 * scale);
       }
     }
+  }
+}
+
+TEST_CASE("normalize: with create_graph the first gradient is that of the kernels, whatever the range") {
+  for (const double scale : {1.0, 1e20, 1e30}) {
+    for (const NormSpec& spec : backward_specs()) {
+      for (const Activation activation : {Activation::identity, Activation::relu, Activation::gelu}) {
+        for (const bool with_residual : {false, true}) {
+          CAPTURE(scale);
+          CAPTURE(to_string(activation));
+          NormOperands of = operands_of({"", {3, 4, 5, 3}, spec}, DType::float32, with_residual);
+          of.x = mul(of.x, scale);
+          const Tensors plain = norm_results(spec, of, activation);
+          const Tensors recorded = norm_results(spec, of, activation, /* create_graph= */ true);
+          for (size_t i = 0; i < plain.size(); ++i) {
+            CHECK((!plain[i].defined() || max_difference(plain[i], recorded[i]) == 0));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("normalize_backward: the gradients of normalize, in the order input, weight, bias") {
+  for (const NormSpec& spec : backward_specs()) {
+    for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16}) {
+      for (const Layout layout : kLayouts) {
+        CAPTURE(to_string(dtype));
+        CAPTURE(to_string(layout));
+        NormOperands of = in_layout(operands_of({"", {3, 4, 5, 3}, spec}, dtype), layout);
+        of.weight = to(of.weight, dtype);
+        const Tensors apart = normalize_backward(of.dy, of.x, spec, of.weight, of.bias);
+        const Tensors expected = norm_results(spec, of);
+        REQUIRE(apart.size() == 3);
+        for (size_t i = 0; i < 3; ++i) {
+          CHECK(max_difference(apart[i], expected[i + 1]) == 0);
+          CHECK(apart[i].dtype() == expected[i + 1].dtype());
+        }
+        CHECK(apart[0].strides() == expected[1].strides());
+        const Tensors bare = normalize_backward(of.dy, of.x, spec);
+        of.weight = of.bias = Tensor();
+        CHECK(max_difference(bare[0], norm_results(spec, of)[1]) == 0);
+        CHECK(!bare[1].defined());
+        CHECK(!bare[2].defined());
+      }
+    }
+  }
+}
+
+TEST_CASE("normalize_backward: finite differences") {
+  for (const NormSpec& spec : backward_specs()) {
+    const SpecCase c{"", {2, 4, 3, 1}, spec};
+    const NormOperands of = operands_of(c, DType::float64);
+    check_gradients(
+        "normalize_backward",
+        [spec](const Tensors& in) { return normalize_backward(in[0], in[1], spec, in[2], in[3]); },
+        {of.dy, of.x, of.weight, of.bias}, /* twice= */ true);
   }
 }

@@ -137,5 +137,8 @@ inline double largest(const std::vector<double>& values) {
   }
   return result;
 }
+inline double largest(const Tensor& x) {
+  return largest(x.to_vector<double>());
+}
 
 }  // namespace norma::test

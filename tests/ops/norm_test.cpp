@@ -1,95 +1,61 @@
-#include "core/parallel.h"
-#include "norm_reference.h"
-#include "ops/shape/copy.h"
+#include "core/tape.h"
+#include "norm_table.h"
 #include "ops/shape/view.h"
+
+// What each function of ops/norm/norm.h means, what it does to running statistics and what the tape keeps.
+// norm_definition_test.cpp compares the numbers.
 
 using namespace norma;
 using namespace norma::test;
 
 namespace {
 
-/// A norm by name, as a spec for the definition and as the public function.
+/// A norm by name, as a spec and as the public function.
 struct NamedNorm {
   std::string name;
-  std::function<NormSpec(const Tensor& x)> spec;
+  NormSpec spec;
   std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)> apply;
 };
 
+/// For x (N, C, 3, 5), C a multiple of 4. The last ones have no bias.
 std::vector<NamedNorm> named_norms() {
-  return {
-      {"batch_norm",
-       [](const Tensor&) {
-         return NormSpec{.reduce = {0, 2, 3}, .affine = {1}};
-       },
-       [](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); }},
-      {"layer_norm",
-       [](const Tensor&) {
-         return NormSpec{.reduce = {2, 3}, .affine = {2, 3}};
-       },
-       [](const Tensor& x, const Tensor& w, const Tensor& b) {
-         return layer_norm(x, {x.size(2), x.size(3)}, w, b);
-       }},
-      {"layer_norm_2d", [](const Tensor&) { return NormSpec{.reduce = {1}, .affine = {1}, .eps = 1e-6}; },
-       [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm_2d(x, w, b); }},
-      {"group_norm",
-       [](const Tensor& x) {
-         return NormSpec{.reduce = {1, 2, 3}, .affine = {1}, .groups = x.size(1) % 4 == 0 ? 4 : 1};
-       },
-       [](const Tensor& x, const Tensor& w, const Tensor& b) {
-         return group_norm(x, x.size(1) % 4 == 0 ? 4 : 1, w, b);
-       }},
-      {"instance_norm",
-       [](const Tensor&) {
-         return NormSpec{.reduce = {2, 3}, .affine = {1}};
-       },
-       [](const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, w, b); }},
-      {"columns, a weight for each pixel",
-       [](const Tensor& x) {
-         return NormSpec{.reduce = {1, 2}, .affine = {2, 3}, .groups = x.size(1) % 2 == 0 ? 2 : 1};
-       },
-       [](const Tensor& x, const Tensor& w, const Tensor& b) {
-         return normalize(x, {.reduce = {1, 2}, .affine = {2, 3}, .groups = x.size(1) % 2 == 0 ? 2 : 1}, w, b);
-       }},
-  };
+  return {{"batch_norm",
+           {.reduce = {0, 2, 3}, .affine = {1}},
+           [](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); }},
+          {"layer_norm",
+           {.reduce = {2, 3}, .affine = {2, 3}},
+           [](const Tensor& x, const Tensor& w, const Tensor& b) {
+             return layer_norm(x, {3, 5}, w, b);
+           }},
+          {"layer_norm_2d",
+           {.reduce = {1}, .affine = {1}, .eps = 1e-6},
+           [](const Tensor& x, const Tensor& w, const Tensor& b) { return layer_norm_2d(x, w, b); }},
+          {"group_norm",
+           {.reduce = {1, 2, 3}, .affine = {1}, .groups = 4},
+           [](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, 4, w, b); }},
+          {"instance_norm",
+           {.reduce = {2, 3}, .affine = {1}},
+           [](const Tensor& x, const Tensor& w, const Tensor& b) { return instance_norm(x, w, b); }},
+          {"rms_norm_2d",
+           {.reduce = {1}, .affine = {1}, .eps = 1e-6, .centring = Centring::none},
+           [](const Tensor& x, const Tensor& w, const Tensor&) { return rms_norm_2d(x, w); }},
+          {"simple_norm_2d",
+           {.reduce = {1}, .affine = {1}, .eps = 1e-6, .centring = Centring::deviation, .correction = 1},
+           [](const Tensor& x, const Tensor& w, const Tensor&) { return simple_norm_2d(x, w); }}};
 }
 
 }  // namespace
 
-TEST_CASE("norms: values against the definition, dtypes × layouts × affine") {
-  // Around the vector width; C = 1; H = W = 1; N = 1; runs long and short; sets that fill several blocks.
-  const Sizes kShapes[] = {{2, 32, 3, 5},   {3, 31, 2, 2},  {2, 33, 4, 1},   {4, 1, 5, 3},    {5, 8, 1, 1},
-                           {1, 12, 7, 9},   {1, 1, 2, 3},   {2, 64, 16, 16}, {70, 20, 8, 4},  {3, 4, 70, 64},
-                           {300, 36, 1, 1}, {9, 160, 5, 5}, {130, 24, 2, 2}, {2, 1300, 3, 3}, {3, 4, 80, 80},
-                           {2, 6, 22, 14},  {2, 72, 3, 5}};
+TEST_CASE("norms: each function is the normalize() of its axes") {
+  const Tensor values = random_tensor({2, 8, 3, 5}, 1);
   for (const NamedNorm& norm : named_norms()) {
-    for (const Sizes& sizes : kShapes) {
-      if (norm.name == "instance_norm" && sizes[2] * sizes[3] == 1) {
-        continue;  // an error
-      }
-      for (const DType dtype : {DType::float32, DType::float64}) {
-        const Tensor values = mul(random_tensor(sizes, 3, dtype), 2.0);
-        const NormSpec spec = norm.spec(values);
-        for (const int affine : {0, 1, 2, 3}) {  // weight and bias come both or either
-          if (values.numel() > 10000 && affine != 3) {
-            continue;  // for time
-          }
-          const Tensor weight = (affine & 1) != 0 ? random_tensor(affine_sizes(values, spec), 4, dtype) : Tensor{};
-          const Tensor bias = (affine & 2) != 0 ? random_tensor(affine_sizes(values, spec), 5, dtype) : Tensor{};
-          const std::vector<double> expected = reference_norm(values, spec, weight, bias).y;
-          for (const Layout layout : kLayouts) {
-            const Tensor x = in_layout(values, layout);
-            const Tensor y = norm.apply(x, weight, bias);
-            CAPTURE(norm.name);
-            CAPTURE(to_string(sizes));
-            CAPTURE(to_string(layout));
-            CAPTURE(affine);
-            // float32: outputs go up to about 15, each rounded a few times.
-            CHECK(distance(y, expected) <= (dtype == DType::float32 ? 1e-5 : 1e-12));
-            CHECK(y.dtype() == dtype);
-            CHECK(y.strides() == preserved_strides(x.sizes(), x.strides()));
-          }
-        }
-      }
+    CAPTURE(norm.name);
+    const Tensor weight = random_tensor(affine_sizes(values, norm.spec), 2);
+    const Tensor bias = norm.spec.centring == Centring::mean ? random_tensor(weight.sizes(), 3) : Tensor();
+    for (const Layout layout : kLayouts) {
+      const Tensor x = in_layout(values, layout);
+      CHECK(max_difference(norm.apply(x, weight, bias), normalize(x, norm.spec, weight, bias)) == 0);
+      CHECK(max_difference(norm.apply(x, {}, {}), normalize(x, norm.spec)) == 0);
     }
   }
 }
@@ -280,38 +246,6 @@ TEST_CASE("normalize: hands out mean and variance in the order of the sets' axes
   }
 }
 
-TEST_CASE("norms: the same bits for any number of threads") {
-  const int before = num_threads();
-  for (const NamedNorm& norm : named_norms()) {
-    for (const Sizes& sizes : {Sizes{6, 32, 16, 16}, Sizes{20, 320, 2, 2}, Sizes{3, 8, 64, 64}, Sizes{300, 64, 3, 3}}) {
-      for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
-        Tensors first;
-        for (const int threads : {1, 2, 3}) {
-          set_num_threads(threads);
-          Tensor x = in_layout(random_tensor(sizes, 1, DType::float32), layout);
-          Tensor weight = random_tensor(affine_sizes(x, norm.spec(x)), 2, DType::float32);
-          Tensor bias = random_tensor(affine_sizes(x, norm.spec(x)), 3, DType::float32);
-          for (Tensor* input : {&x, &weight, &bias}) {
-            input->set_requires_grad();
-          }
-          const Tensor y = norm.apply(x, weight, bias);
-          y.backward(in_layout(random_tensor(sizes, 4, DType::float32), layout));
-          const Tensors results{y, x.grad(), weight.grad(), bias.grad()};
-          if (threads == 1) {
-            first = results;
-          }
-          CAPTURE(norm.name);
-          CAPTURE(to_string(sizes));
-          for (size_t i = 0; i < results.size(); ++i) {
-            CHECK(max_difference(results[i], first[i]) == 0);
-          }
-        }
-      }
-    }
-  }
-  set_num_threads(before);
-}
-
 TEST_CASE("norms: the tape keeps the input and three numbers per set, nothing else") {
   Tensor leaf = random_tensor({4, 8, 5, 6}, 1, DType::float32);
   leaf.set_requires_grad();
@@ -329,20 +263,81 @@ TEST_CASE("norms: the tape keeps the input and three numbers per set, nothing el
         input + 3 * 4 * 30 * sizeof(float));
 }
 
+TEST_CASE("norm_act: keeps the input and the statistics for backward, and one bit per element behind a residual") {
+  Tensor x = random_tensor({4, 16, 9, 7}, 1, DType::float32);
+  x.set_requires_grad();
+  Tensor base = random_tensor({4, 16, 9, 7}, 2, DType::float32);
+  base.set_requires_grad();
+  const Tensor residual = mul(base, 2.0);  // its memory is the graph's anyway: mul keeps `base`
+  Tensor weight = random_tensor({16}, 3, DType::float32);
+  weight.set_requires_grad();
+  Tensor bias = random_tensor({16}, 4, DType::float32);
+  bias.set_requires_grad();
+  const size_t statistics = 3 * 16 * sizeof(float);
+  const size_t elements = 4 * 16 * 9 * 7;
+  const auto saved = [&](const Tensor& y) { return Tape(y).saved_bytes(); };
+
+  const size_t plain = saved(batch_norm(x, {}, {}, weight, bias));
+  CHECK(plain == statistics);  // x is a leaf and does not count
+  for (const Activation f : {Activation::relu, Activation::gelu, Activation::silu}) {
+    CHECK(saved(batch_norm(x, {}, {}, weight, bias, {}, {.activation = f})) == plain);
+  }
+  // PyTorch keeps the output for relu.
+  CHECK(saved(relu(batch_norm(x, {}, {}, weight, bias))) == plain + elements * sizeof(float));
+  const size_t without = saved(add(batch_norm(x, {}, {}, weight, bias), residual));
+  CHECK(saved(batch_norm(x, {}, {}, weight, bias, {}, {.activation = Activation::relu, .residual = residual})) ==
+        without + elements / 8);
+}
+
+TEST_CASE("norm_act: evaluation with running statistics, and nothing saved without gradients") {
+  const Tensor x = random_tensor({2, 3, 2, 3}, 1);
+  const Tensor mean = random_tensor({3}, 2);
+  const Tensor var = add(abs(random_tensor({3}, 3)), 0.5);
+  const Tensor weight = random_tensor({3}, 4);
+  const Tensor bias = random_tensor({3}, 5);
+  const Tensor residual = random_tensor({2, 3, 2, 3}, 6);
+  const BatchNormOptions eval{.training = false};
+  const Tensor separate = relu(add(batch_norm(x, mean, var, weight, bias, eval), residual));
+  const Tensor fused =
+      batch_norm(x, mean, var, weight, bias, eval, {.activation = Activation::relu, .residual = residual});
+  CHECK(max_difference(fused, separate) <= 1e-14);
+  CHECK(!fused.requires_grad());
+
+  for (const Activation f : {Activation::identity, Activation::relu, Activation::gelu, Activation::silu}) {
+    for (const bool with_residual : {false, true}) {
+      const ActOptions then{.activation = f};
+      check_gradients(
+          "batch_norm, evaluation, " + std::string(to_string(f)),
+          [&](const Tensors& in) {
+            ActOptions options = then;
+            options.residual = with_residual ? in[3] : Tensor{};
+            return Tensors{batch_norm(in[0], mean, var, in[1], in[2], eval, options)};
+          },
+          with_residual ? Tensors{x, weight, bias, residual} : Tensors{x, weight, bias}, /* twice= */ true);
+    }
+  }
+}
+
+TEST_CASE("norm_act: NaN reaches the output and the gradient") {
+  const std::vector<double> values = {1, 2, NAN, 4, 5, 6, 7, 9};
+  for (const Activation f : {Activation::identity, Activation::relu, Activation::gelu, Activation::silu}) {
+    const Tensor y = norm_act(from_vector(values, {2, 4}), {.reduce = {1}}, {}, {}, {.activation = f});
+    for (int64_t i = 0; i < 8; ++i) {
+      CHECK(std::isnan(y.to_vector<double>()[static_cast<size_t>(i)]) == (i < 4));
+    }
+  }
+}
+
 TEST_CASE("norms: an empty batch gives an empty output, and leaves running statistics alone") {
   for (const NamedNorm& norm : named_norms()) {
-    Tensor x = zeros({0, 4, 3, 2});
-    x.set_requires_grad();
-    Tensor weight = ones(affine_sizes(x, norm.spec(x)));
-    Tensor bias = zeros(affine_sizes(x, norm.spec(x)));
-    weight.set_requires_grad();
-    bias.set_requires_grad();
-    const Tensor y = norm.apply(x, weight, bias);
-    CHECK(y.sizes() == Sizes{0, 4, 3, 2});
-    y.backward(zeros({0, 4, 3, 2}));
-    CHECK(x.grad().sizes() == x.sizes());
-    CHECK(max_difference(weight.grad(), zeros(weight.sizes())) == 0);
-    CHECK(max_difference(bias.grad(), zeros(bias.sizes())) == 0);
+    const SpecCase empty{norm.name, {0, 8, 3, 5}, norm.spec};
+    const Tensors results = norm_results(norm.spec, operands_of(empty, DType::float32));
+    CHECK(norm.apply(zeros(empty.sizes), {}, {}).sizes() == empty.sizes);
+    CHECK(results[0].sizes() == empty.sizes);
+    CHECK(results[1].sizes() == empty.sizes);
+    for (const Tensor& of_parameter : {results[2], results[3]}) {
+      CHECK(max_difference(of_parameter, zeros_like(of_parameter)) == 0);
+    }
   }
   const Tensor mean = full({4}, 0.5);
   const Tensor var = full({4}, 2.0);

@@ -37,7 +37,7 @@ void check_steps(T) {
 
     const T decay = T(0.01);
     Tensor p1 = copy_of(p, MemoryFormat::contiguous);
-    sgd_step(p1, g, Tensor(), {.rate = 0.1, .weight_decay = 0.01});
+    sgd_step({{.parameter = p1, .gradient = g, .step = {.rate = 0.1, .weight_decay = 0.01}}});
     const std::vector<T> plain = numbers_of<T>(p1);
     for (size_t i = 0; i < n; ++i) {
       wrong += plain[i] == ps[i] - T(0.1) * (gs[i] + decay * ps[i]) ? 0 : 1;
@@ -45,7 +45,8 @@ void check_steps(T) {
 
     Tensor p2 = copy_of(p, MemoryFormat::contiguous);
     Tensor m2 = copy_of(m, MemoryFormat::contiguous);
-    sgd_step(p2, g, m2, {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3, .along = 0.7});
+    sgd_step(
+        {{p2, g, m2, {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3, .along = 0.7}}});
     const std::vector<T> moved = numbers_of<T>(p2);
     const std::vector<T> velocity = numbers_of<T>(m2);
     for (size_t i = 0; i < n; ++i) {
@@ -58,8 +59,11 @@ void check_steps(T) {
     Tensor p3 = copy_of(p, MemoryFormat::contiguous);
     Tensor m3 = copy_of(m, MemoryFormat::contiguous);
     Tensor v3 = copy_of(v, MemoryFormat::contiguous);
-    adamw_step(p3, g, m3, v3,
-               {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3, .shrink = 0.999, .step_size = 0.02, .scale = 1.25});
+    adamw_step({{p3,
+                 g,
+                 m3,
+                 v3,
+                 {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-3, .shrink = 0.999, .step_size = 0.02, .scale = 1.25}}});
     const std::vector<T> stepped = numbers_of<T>(p3);
     const std::vector<T> means = numbers_of<T>(m3);
     const std::vector<T> squares = numbers_of<T>(v3);
@@ -109,8 +113,8 @@ TEST_CASE("optimizer: numbers are scaled and cut off, every floating dtype, NaN 
       Tensor x = full({count}, 3, {.dtype = dtype});
       fill_(alias(x, {}, {}, count - 1), NAN);
       Tensor y = neg(x);
-      scale_in_place("scale", x, full({}, 0.5, {.dtype = DType::float64}));
-      cut_off_in_place("cut off", y, 2);
+      scale_in_place("scale", {x}, full({}, 0.5, {.dtype = DType::float64}));
+      cut_off_in_place("cut off", {y}, 2);
       const std::vector<double> halves = x.to_vector<double>();
       const std::vector<double> cut = y.to_vector<double>();
       for (size_t i = 0; i + 1 < halves.size(); ++i) {

@@ -1,4 +1,4 @@
-#include "ops/norm/standardize_weight.h"
+#include "ops/norm/norm.h"
 
 #include "error_text.h"
 #include "norm_properties.h"

@@ -7,7 +7,7 @@
 #include "json.h"
 #include "models/registry.h"
 #include "nn/conv.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/norm/batch_norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

@@ -4,7 +4,7 @@
 #include "data/dataset.h"
 #include "error_text.h"
 #include "nn/conv.h"
-#include "nn/dropout.h"
+#include "nn/layers.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/sequential.h"
 #include "ops/shape/copy.h"

@@ -1,6 +1,5 @@
 #include "core/factory.h"
-#include "nn/optim/lamb.h"
-#include "nn/optim/rmsprop_tf.h"
+#include "nn/optim/optimizers.h"
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

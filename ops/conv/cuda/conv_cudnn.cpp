@@ -1,4 +1,5 @@
 #include "core/cuda/graph_cudnn.h"
+#include "core/cuda/retry.h"
 #include "core/cuda/workspace.h"
 #include "core/device.h"
 #include "core/error.h"
@@ -79,8 +80,11 @@ void run(const Conv2dCase& conv, Conv2dPass pass, const std::vector<Argument>& a
       .set_pointers(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers)
       .set_pointers(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, {workspace.data()})
       .finalize();
-  cuda::check(cudnnBackendExecute(cuda::PlanTarget::device().handle(), plan.plan.get(), pack.get()),
-              "cudnnBackendExecute");
+  // cuDNN does not say for certain that memory was what it lacked.
+  const cudnnStatus_t status = cuda::start_with_memory(
+      [&] { return cudnnBackendExecute(cuda::PlanTarget::device().handle(), plan.plan.get(), pack.get()); },
+      [](cudnnStatus_t result) { return result != CUDNN_STATUS_SUCCESS; }, [] { allocator(kCuda).empty_cache(); });
+  cuda::check(status, "cudnnBackendExecute");
 }
 
 bool supports(const Conv2dCase& /* conv */, Conv2dPass /* pass */) {

@@ -1,7 +1,7 @@
 #include "core/allocator.h"
 #include "core/buffer.h"
+#include "core/cpu/host_memory.h"
 #include "core/error.h"
-#include "core/memory_text.h"
 #include "core/parallel.h"
 #include "ops/libraries/onednn/isa.h"
 #include "ops/libraries/onednn/onednn.h"

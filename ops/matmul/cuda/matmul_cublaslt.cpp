@@ -1,4 +1,5 @@
 #include "core/allocator.h"
+#include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/workspace.h"
 #include "core/error.h"
@@ -163,9 +164,15 @@ class Product {
     const bool is_wide = dtype == DType::float64;
     const void* const one = is_wide ? static_cast<const void*>(&wide[0]) : &narrow[0];
     const void* const other = is_wide ? static_cast<const void*>(&wide[1]) : &narrow[1];
-    check(cublasLtMatmul(handle(), operation_.get(), one, b, b_.layout(), a, a_.layout(), other, c, c_.layout(), c,
-                         c_.layout(), &way.algo, workspace.data(), way.workspaceSize, cuda::current_stream()),
-          "cublasLtMatmul");
+    const auto start = [&] {
+      return cublasLtMatmul(handle(), operation_.get(), one, b, b_.layout(), a, a_.layout(), other, c, c_.layout(), c,
+                            c_.layout(), &way.algo, workspace.data(), way.workspaceSize, cuda::current_stream());
+    };
+    // cuBLASLt does not say for certain that memory was what it lacked.
+    const cublasStatus_t status = cuda::start_with_memory(
+        start, [](cublasStatus_t result) { return result != CUBLAS_STATUS_SUCCESS; },
+        [] { allocator(kCuda).empty_cache(); });
+    check(status, "cublasLtMatmul");
   }
 
  private:

@@ -36,7 +36,7 @@ class ColumnsForward {
   ColumnsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling,
                  Scratch& scratch)
       : problem_(problem), arrays_(arrays), along_(along_of(problem.affine)), out_(streams(problem, sizeof(S))) {
-    for (T** row : {&pivot_, &first_, &second_, &scale_, &shift_}) {
+    for (T** row : {&pivot_, &part_sum_, &part_squares_, &mean_, &mean_low_, &scale_, &shift_, &weight_}) {
       *row = scratch.take<T>(tiling.width);
     }
     sum_ = scratch.take<double>(tiling.width);
@@ -80,10 +80,9 @@ class ColumnsForward {
  private:
   /// Adds up sums in sum_ and squares_, one number per column.
   void add_up(const ColumnTile& tile, int64_t begin, int64_t end, const T* pivots) {
-    prepared_ = {};
     tile.spread(pivot_, [&](int64_t set) { return pivots[set]; });
-    std::fill_n(first_, tile.width, T(0));
-    std::fill_n(second_, tile.width, T(0));
+    std::fill_n(part_sum_, tile.width, T(0));
+    std::fill_n(part_squares_, tile.width, T(0));
     std::fill_n(sum_, tile.width, 0.0);
     std::fill_n(squares_, tile.width, 0.0);
     const S* x = arrays_.x + tile.offset;
@@ -91,33 +90,33 @@ class ColumnsForward {
     while (row < end) {
       const int64_t stop = std::min(end, row + rows_in_t(tile));
       for (; row + 4 <= std::min(stop, tile.rows - 1); row += 4) {
-        add_shifted_rows<4>(tile.width, x + row * tile.stride, tile.stride, pivot_, first_, second_);
+        add_shifted_rows<4>(tile.width, x + row * tile.stride, tile.stride, pivot_, part_sum_, part_squares_);
       }
       for (; row < stop; ++row) {
-        add_shifted_rows<1>(tile.width_of(row), x + row * tile.stride, tile.stride, pivot_, first_, second_);
+        add_shifted_rows<1>(tile.width_of(row), x + row * tile.stride, tile.stride, pivot_, part_sum_, part_squares_);
       }
-      move_to_double(tile.width, first_, sum_);
-      move_to_double(tile.width, second_, squares_);
+      move_to_double(tile.width, part_sum_, sum_);
+      move_to_double(tile.width, part_squares_, squares_);
     }
     tile.fold(sum_);
     tile.fold(squares_);
   }
 
-  /// Computes mean, mean_low, scale and shift of each column, in pivot_, first_, scale_ and shift_.
+  /// Computes mean, mean_low, scale and shift of each column.
   void prepare(const ColumnTile& tile) {
     if (tile.is(prepared_)) {
       return;
     }
     prepared_ = tile;
     weights_ = affine_offset(problem_.affine, tile.outer);
-    tile.spread(pivot_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
-    tile.spread(first_, [&](int64_t set) { return arrays_.mean_low[tile.first_set + set]; });
+    tile.spread(mean_, [&](int64_t set) { return arrays_.mean[tile.first_set + set]; });
+    tile.spread(mean_low_, [&](int64_t set) { return arrays_.mean_low[tile.first_set + set]; });
     tile.spread(scale_, [&](int64_t set) { return arrays_.rstd[tile.first_set + set]; });
     if (along_ == Along::columns) {
-      gather_columns(problem_.affine, tile, arrays_.weight, second_);
+      gather_columns(problem_.affine, tile, arrays_.weight, weight_);
       gather_columns(problem_.affine, tile, arrays_.bias, shift_);
       for (int64_t j = 0; j < tile.width; ++j) {
-        scale_[j] *= second_[j];
+        scale_[j] *= weight_[j];
       }
     }
   }
@@ -129,11 +128,11 @@ class ColumnsForward {
       const S* x = arrays_.x + offset;
       S* y = arrays_.y + offset;
       if (z_ == nullptr) {
-        apply_run(width, x, y, Varying<T>{pivot_}, Varying<T>{first_}, scale, shift, out_);
+        apply_run(width, x, y, Varying<T>{mean_}, Varying<T>{mean_low_}, scale, shift, out_);
       } else {
         activate_run(arrays_.activation, width, x, arrays_.residual == nullptr ? nullptr : arrays_.residual + offset, y,
-                     arrays_.bits == nullptr ? nullptr : arrays_.bits + offset / 8, z_, Varying<T>{pivot_},
-                     Varying<T>{first_}, scale, shift, out_);
+                     arrays_.bits == nullptr ? nullptr : arrays_.bits + offset / 8, z_, Varying<T>{mean_},
+                     Varying<T>{mean_low_}, scale, shift, out_);
       }
     };
     const Varying<T> scale{scale_};
@@ -154,12 +153,15 @@ class ColumnsForward {
   Along along_;
   StreamingStore out_;
   int64_t weights_ = 0;  ///< where the weights of the tile's outer index begin
-  ColumnTile prepared_;  ///< the tile whose numbers stand in the rows below
-  T* pivot_;
-  T* first_;
-  T* second_;
+  ColumnTile prepared_;  ///< the tile whose constants stand in mean_ to weight_
+  T* mean_;
+  T* mean_low_;
   T* scale_;
   T* shift_;
+  T* weight_;
+  T* pivot_;
+  T* part_sum_;  ///< sums of a few rows, which move to sum_ and squares_ in time
+  T* part_squares_;
   double* sum_;
   double* squares_;
   T* z_ = nullptr;

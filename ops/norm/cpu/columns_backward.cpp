@@ -28,7 +28,8 @@ class ColumnsBackward {
         along_(along_of(problem.affine)),
         out_(streams(problem, sizeof(S))),
         staged_(arrays.activation != Activation::identity) {
-    for (T** row : {&mean_, &mean_low_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &first_, &second_}) {
+    for (T** row : {&mean_, &mean_low_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &part_sum_,
+                    &part_sum_xhat_, &row_dz_, &row_dz_xhat_}) {
       *row = scratch.take<T>(tiling.width);
     }
     centre_ = arrays.centre == nullptr ? mean_ : scratch.take<T>(tiling.width);
@@ -66,7 +67,7 @@ class ColumnsBackward {
     for_each_block(tile, begin, end, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
       const int64_t at = tile.offset + row * tile.stride;
       add_rows<rows>(rows == 1 ? tile.width_of(row) : tile.width, dz, dz_stride, arrays_.dy + at, arrays_.x + at,
-                     tile.stride, mean_, mean_low_, rstd_, first_, second_);
+                     tile.stride, mean_, mean_low_, rstd_, part_sum_, part_sum_xhat_);
     });
     tile.fold(sum_);
     tile.fold(sum_xhat_);
@@ -84,7 +85,7 @@ class ColumnsBackward {
       if (along_ == Along::rows) {
         add_weighted_rows<rows>(width, dz, dz_stride, dy, x, tile.stride,
                                 arrays_.weight == nullptr ? nullptr : arrays_.weight + at + row, mean_, mean_low_,
-                                rstd_, first_, second_, dweight == nullptr ? nullptr : dweight + at + row,
+                                rstd_, part_sum_, part_sum_xhat_, dweight == nullptr ? nullptr : dweight + at + row,
                                 dbias == nullptr ? nullptr : dbias + at + row);
         return;
       }
@@ -152,8 +153,8 @@ class ColumnsBackward {
 
  private:
   void clear_sums(const ColumnTile& tile) {
-    std::fill_n(first_, tile.width, T(0));
-    std::fill_n(second_, tile.width, T(0));
+    std::fill_n(part_sum_, tile.width, T(0));
+    std::fill_n(part_sum_xhat_, tile.width, T(0));
     std::fill_n(sum_, tile.width, 0.0);
     std::fill_n(sum_xhat_, tile.width, 0.0);
   }
@@ -180,8 +181,8 @@ class ColumnsBackward {
       for (; row < stop; ++row) {
         block(row, std::integral_constant<int, 1>{});
       }
-      move_to_double(tile.width, first_, sum_);
-      move_to_double(tile.width, second_, sum_xhat_);
+      move_to_double(tile.width, part_sum_, sum_);
+      move_to_double(tile.width, part_sum_xhat_, sum_xhat_);
     }
   }
 
@@ -193,16 +194,16 @@ class ColumnsBackward {
         const Lanes<T> d = load(dz + j, part);
         const Lanes<T> d_xhat =
             d * (difference(x, j, part, Varying<T>{mean_}, Varying<T>{mean_low_}) * load(rstd_ + j, part));
-        store(first_ + j, multiply_add(d, w.get(j, part), load(first_ + j, part)), part);
-        store(second_ + j, multiply_add(d_xhat, w.get(j, part), load(second_ + j, part)), part);
-        store(by_xhat_ + j, d_xhat, part);
-        store(shift_ + j, d, part);
+        store(part_sum_ + j, multiply_add(d, w.get(j, part), load(part_sum_ + j, part)), part);
+        store(part_sum_xhat_ + j, multiply_add(d_xhat, w.get(j, part), load(part_sum_xhat_ + j, part)), part);
+        store(row_dz_xhat_ + j, d_xhat, part);
+        store(row_dz_ + j, d, part);
       });
     };
     weight == nullptr ? run(Same<T>{1}) : run(Varying<T>{weight});
     for (int64_t j = 0; j < width && dweight != nullptr; ++j) {
-      dweight[j] += by_xhat_[j];
-      dbias[j] += shift_[j];
+      dweight[j] += row_dz_xhat_[j];
+      dbias[j] += row_dz_[j];
     }
   }
 
@@ -269,10 +270,12 @@ class ColumnsBackward {
   T* by_dz_;
   T* by_xhat_;
   T* shift_;
-  T* weight_;  ///< of each column for Along::columns; 1 where there is none
-  T* bias_;    ///< of each column for Along::columns; 0 where there is none
-  T* first_;
-  T* second_;
+  T* weight_;    ///< of each column for Along::columns; 1 where there is none
+  T* bias_;      ///< of each column for Along::columns; 0 where there is none
+  T* part_sum_;  ///< sums of a few rows, which move to sum_ and sum_xhat_ in time
+  T* part_sum_xhat_;
+  T* row_dz_;  ///< of one row, whose weights are its own
+  T* row_dz_xhat_;
   double* sum_;
   double* sum_xhat_;
   double* set_sum_;

@@ -1,5 +1,6 @@
 #include "core/dtype.h"
 #include "ops/norm/cpu/walks.h"
+#include "ops/norm/statistics.h"
 
 #include <algorithm>
 #include <cmath>
@@ -42,7 +43,7 @@ void power_of_two(DType dtype, int64_t count, const void* rstd, void* scale) {
 void update_running(int64_t count, const double* running, const double* batch, double momentum, double factor,
                     double* result) {
   for (int64_t i = 0; i < count; ++i) {
-    result[i] = (1 - momentum) * running[i] + momentum * (factor * batch[i]);
+    result[i] = running_after(running[i], batch[i], momentum, factor);
   }
 }
 

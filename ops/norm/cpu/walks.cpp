@@ -1,6 +1,7 @@
 #include "ops/norm/cpu/walks.h"
 
 #include "core/half.h"
+#include "ops/norm/statistics.h"
 
 // The table of the norms' CPU kernels.
 
@@ -21,7 +22,17 @@ bool can_write_bits(const NormProblem& problem) {
   return false;
 }
 
-void forward(DType dtype, const NormProblem& wanted, const NormForward& arrays) {
+/// Brings the running statistics up to date with the statistics that `arrays` has now.
+void update_running_sets(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  dispatch_any_floating("normalize", dtype, [&](auto s) {
+    const ForwardArrays<decltype(s)> typed(problem, arrays);
+    for (int64_t set = 0; set < problem.shape.sets(); ++set) {
+      update_running_set(typed.running, set, typed.mean[set], typed.var[set]);
+    }
+  });
+}
+
+void compute_forward(DType dtype, const NormProblem& wanted, const NormForward& arrays) {
   NormProblem problem = wanted;
   if (is_textbook(problem)) {
     dispatch_any_floating("normalize", dtype,
@@ -35,6 +46,15 @@ void forward(DType dtype, const NormProblem& wanted, const NormForward& arrays) 
     case Walk::rows: return rows_forward(dtype, problem, arrays);
     case Walk::runs: return runs_forward(dtype, problem, arrays);
     case Walk::columns: return columns_forward(dtype, problem, arrays);
+  }
+}
+
+void forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  NormForward without_running = arrays;
+  without_running.running = {};
+  compute_forward(dtype, problem, without_running);
+  if (arrays.running.mean != nullptr) {
+    update_running_sets(dtype, problem, arrays);
   }
 }
 

@@ -116,11 +116,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProb
     double dbias = sums.total_first;
     double dweight = sums.total_second;
     team.sum(dbias, dweight);
-    if (thread() == 0 && arrays.dweight != nullptr) {
-      arrays.dweight[weight] = static_cast<T>(dweight);
-    }
-    if (thread() == 0 && arrays.dbias != nullptr) {
-      arrays.dbias[weight] = static_cast<T>(dbias);
+    if (thread() == 0) {
+      store_weight_gradient(arrays, weight, dbias, dweight);
     }
   }
 }

@@ -1,188 +1,59 @@
-#include "ops/norm/cuda/finish.h"
-#include "ops/norm/cuda/walks.h"
+#include "ops/norm/cuda/columns.h"
 
-#include <algorithm>
+#include "ops/norm/cuda/walks.h"
 
 // Columns: sets lie side by side (batch and instance norm in channels_last), or each is a few neighbouring columns
 // (group norm in channels_last), and weights do not vary from row to row. Threads stand along the columns, 16 bytes
-// each, and walk down the rows. Each chunk of rows has its own sums; a second kernel adds them up in a fixed order.
+// each, and walk down the rows. Each chunk of rows has its own sums; what needs those of a whole set adds them up in a
+// fixed order.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-inline constexpr int kColumnThreads = 256;
-/// The number of rows that a thread adds up in T before it goes on in double.
-inline constexpr int64_t kRowsInT = 64;
 /// The number of rows, spread over all, from which pivots are taken.
 inline constexpr int kPivotRows = 8;
 
-/// The plan by which blocks share the rows and columns of one outer index.
-struct ColumnPlan {
-  int64_t columns = 0;        ///< elements of a row
-  int lanes = 0;              ///< threads along a row; the others of a block take other rows
-  int64_t tiles = 0;          ///< blocks along a row
-  int64_t rows_of_chunk = 0;  ///< rows of a block
-  int64_t chunks = 0;
-
-  [[nodiscard]] int64_t blocks(const NormShape& shape) const { return shape.outer * chunks * tiles; }
-};
-
-inline ColumnPlan plan_columns(const NormShape& shape, int vector) {
-  ColumnPlan plan;
-  plan.columns = shape.kept * shape.reduce_inner;
-  const int64_t vectors = plan.columns / vector;
-  plan.lanes = 4;
-  while (plan.lanes < kWarp && plan.lanes < vectors) {
-    plan.lanes *= 2;
-  }
-  plan.tiles = ceil_div(vectors, plan.lanes);
-  const int64_t rows_at_once = kColumnThreads / plan.lanes;
-  plan.rows_of_chunk = kRowsInT * rows_at_once;
-  // Few rows are cut finer, to keep the device busy.
-  while (plan.rows_of_chunk > 4 * rows_at_once &&
-         shape.outer * plan.tiles * ceil_div(shape.reduce_outer, plan.rows_of_chunk) < int64_t{4} * processors()) {
-    plan.rows_of_chunk /= 2;
-  }
-  plan.chunks = ceil_div(shape.reduce_outer, plan.rows_of_chunk);
-  return plan;
-}
-
-/// The place of a thread of a block.
-template <class S>
-struct ColumnPlace {
-  static constexpr int kWidth = kVectorOf<S>;
-  int64_t outer;
-  int64_t chunk;
-  int64_t column;     ///< the first of its kWidth
-  bool there;         ///< its columns exist
-  int64_t first_row;  ///< of the block
-  int64_t last_row;   ///< behind the last one
-  int row_of_thread;  ///< the thread takes this row and each rows_at_once-th behind it
-  int rows_at_once;
-  int64_t base;  ///< offset of column 0 of row 0
-
-  NORMA_DEVICE ColumnPlace(const NormShape& shape, const ColumnPlan& plan, int64_t which) {
-    const int64_t tile = which % plan.tiles;
-    const int64_t rest = which / plan.tiles;
-    chunk = rest % plan.chunks;
-    outer = rest / plan.chunks;
-    column = (tile * plan.lanes + thread() % plan.lanes) * kWidth;
-    there = column < plan.columns;
-    first_row = chunk * plan.rows_of_chunk;
-    last_row = first_row + plan.rows_of_chunk;
-    last_row = last_row < shape.reduce_outer ? last_row : shape.reduce_outer;
-    row_of_thread = thread() / plan.lanes;
-    rows_at_once = threads() / plan.lanes;
-    base = outer * shape.reduce_outer * plan.columns;
-  }
-};
-
-/// The set of a column.
-NORMA_DEVICE int64_t set_of_column(const NormShape& shape, int64_t outer, int64_t column) {
-  return outer * shape.kept + column / shape.reduce_inner;
-}
-/// The weight of a column.
-NORMA_DEVICE int64_t weight_of_column(const NormProblem& problem, int64_t outer, int64_t column) {
-  const int64_t kept = column / problem.shape.reduce_inner;
-  return weight_of(problem.affine,
-                   {.outer = outer, .a = 0, .kept = kept, .b = column - kept * problem.shape.reduce_inner});
-}
-
-/// Adds up the sums of the threads that share columns, in the order of their rows; the first of them writes. `sums` has
-/// two rows for each outer index and chunk: one sum of each column, and the other.
-template <int width, class T>
-NORMA_DEVICE void write_column_sums(const ColumnPlan& plan, int64_t outer, int64_t chunk, int64_t column, bool there,
-                                    const T (&first)[width], const T (&second)[width], double* sums) {
-  T* shared = shared_memory<T>();  // for each thread its 2 · width numbers, number by number
+/// Numbers near those in each of this thread's columns, from rows spread over all. 0 for raw sums. All threads of the
+/// block call it; each loads one row at most.
+template <class S, int width, class T = compute_t<S>>
+NORMA_DEVICE void find_pivots(const NormProblem& problem, const ColumnPlan& plan, const ColumnPlace<S>& place,
+                              const S* x, T (&pivots)[width]) {
   NORMA_UNROLL
   for (int j = 0; j < width; ++j) {
-    shared[(2 * j) * threads() + thread()] = first[j];
-    shared[(2 * j + 1) * threads() + thread()] = second[j];
+    pivots[j] = T(0);
   }
-  sync_threads();
-  // Thread t adds up number t / lanes of the columns of lane t % lanes, and so on.
-  const int rows_at_once = threads() / plan.lanes;
-  const int lane_of_row = thread() % plan.lanes;
-  for (int number = thread() / plan.lanes; number < 2 * width; number += rows_at_once) {
-    double sum = 0;
-    for (int row = 0; row < rows_at_once; ++row) {
-      sum += static_cast<double>(shared[number * threads() + row * plan.lanes + lane_of_row]);
-    }
-    if (there) {
-      sums[((outer * plan.chunks + chunk) * 2 + number % 2) * plan.columns + column + number / 2] = sum;
-    }
-  }
-  sync_threads();
-}
-
-/// Bytes of shared memory that write_column_sums() takes.
-template <class S>
-constexpr size_t column_sum_bytes() {
-  return 2 * kVectorOf<S> * kColumnThreads * sizeof(compute_t<S>);
-}
-
-/// The places where the columns of each set have left their sums: see finish.h.
-struct ColumnParts {
-  NormProblem problem;
-  ColumnPlan plan;
-
-  NORMA_DEVICE Part part(int64_t outer, int64_t chunk, int64_t column) const {
-    const int64_t rows = problem.shape.reduce_outer;
-    const int64_t begin = chunk * plan.rows_of_chunk;
-    const int64_t end = begin + plan.rows_of_chunk;
-    const int64_t sums = (outer * plan.chunks + chunk) * 2 * plan.columns + column;
-    return {.sums = sums,
-            .second_sums = sums + plan.columns,
-            .pivot = outer * plan.columns + column,
-            .elements = static_cast<double>((end < rows ? end : rows) - begin),
-            .weight = problem.affine.present ? weight_of_column(problem, outer, column) : 0};
-  }
-  template <class F>
-  NORMA_DEVICE void for_each_of_set(int64_t set, F f) const {
-    const NormShape& shape = problem.shape;
-    const int64_t outer = set / shape.kept;
-    const int64_t first_column = (set - outer * shape.kept) * shape.reduce_inner;
-    for (int64_t i = lane(); i < shape.reduce_inner * plan.chunks; i += kWarp) {
-      const int64_t chunk = i / shape.reduce_inner;
-      f(part(outer, chunk, first_column + (i - chunk * shape.reduce_inner)));
-    }
-  }
-  /// Each column has a weight of its own.
-  template <class F>
-  NORMA_DEVICE void for_each_of_weight(int64_t column, F f) const {
-    for (int64_t i = lane(); i < problem.shape.outer * plan.chunks; i += kWarp) {
-      const int64_t outer = i / plan.chunks;
-      f(part(outer, i - outer * plan.chunks, column));
-    }
-  }
-};
-
-/// A number near those in each of `width` neighbouring columns, from rows spread over all. 0 for raw sums.
-template <class S, int width, class T = compute_t<S>>
-NORMA_DEVICE void find_pivots(const NormProblem& problem, int64_t columns, const S* first_row, T (&pivots)[width]) {
   if (problem.raw_sums()) {
-    NORMA_UNROLL
-    for (int j = 0; j < width; ++j) {
-      pivots[j] = T(0);
-    }
     return;
   }
   const int64_t all = problem.shape.reduce_outer;
   const int rows = static_cast<int>(all < kPivotRows ? all : kPivotRows);
-  T first[width];
-  load<S, width>(first_row, first);
-  T sum[width] = {};
-  for (int row = 1; row < rows; ++row) {
+  T* shared = shared_memory<T>();  // of each row a number for each element of a vector and lane
+  const auto at = [&](int row, int j) { return (row * width + j) * plan.lanes + place.lane_of_row; };
+  const int mine = place.row_of_thread;
+  if (place.there && mine < rows) {
     T numbers[width];
-    load<S, width>(first_row + all * row / rows * columns, numbers);
+    load<S, width>(x + place.base + all * mine / rows * plan.columns + place.column, numbers);
     NORMA_UNROLL
     for (int j = 0; j < width; ++j) {
-      sum[j] += numbers[j] - first[j];
+      shared[at(mine, j)] = numbers[j];
     }
   }
-  NORMA_UNROLL
-  for (int j = 0; j < width; ++j) {
-    pivots[j] = first[j] + sum[j] / static_cast<T>(rows);
+  sync_threads();
+  if (place.there && mine < width) {  // the pivot of one column takes the place of its first number
+    const T first = shared[at(0, mine)];
+    T sum = 0;
+    for (int row = 1; row < rows; ++row) {
+      sum += shared[at(row, mine)] - first;
+    }
+    shared[at(0, mine)] = first + sum / static_cast<T>(rows);
   }
+  sync_threads();
+  if (place.there) {
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      pivots[j] = shared[at(0, j)];
+    }
+  }
+  sync_threads();
 }
 
 /// Writes the sums of d and d² with d = x - pivot over the rows of each chunk, and the pivots of each outer index.
@@ -191,26 +62,21 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     add_columns(NormProblem problem, ColumnPlan plan, const S* x, T* pivots, double* sums) {
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
-  T first[kWidth] = {};
-  T second[kWidth] = {};
-  if (place.there) {
-    T pivot[kWidth];
-    find_pivots(problem, plan.columns, x + place.base + place.column, pivot);
-    if (place.chunk == 0 && place.row_of_thread == 0) {
-      store<T, kWidth>(pivots + place.outer * plan.columns + place.column, pivot);
-    }
-    for (int64_t row = place.first_row + place.row_of_thread; row < place.last_row; row += place.rows_at_once) {
-      T numbers[kWidth];
-      load<S, kWidth>(x + place.base + row * plan.columns + place.column, numbers);
-      NORMA_UNROLL
-      for (int j = 0; j < kWidth; ++j) {
-        const T d = numbers[j] - pivot[j];
-        first[j] += d;
-        second[j] = fused_multiply_add(d, d, second[j]);
-      }
-    }
+  T pivot[kWidth];
+  find_pivots(problem, plan, place, x, pivot);
+  if (place.there && place.chunk == 0 && place.row_of_thread == 0) {
+    store<T, kWidth>(pivots + place.outer * plan.columns + place.column, pivot);
   }
-  write_column_sums(plan, place.outer, place.chunk, place.column, place.there, first, second, sums);
+  sum_columns(plan, place, sums, [&](int64_t row, T(&first)[kWidth], T(&second)[kWidth]) {
+    T numbers[kWidth];
+    load<S, kWidth>(x + place.base + row * plan.columns + place.column, numbers);
+    NORMA_UNROLL
+    for (int j = 0; j < kWidth; ++j) {
+      const T d = numbers[j] - pivot[j];
+      first[j] += d;
+      second[j] = fused_multiply_add(d, d, second[j]);
+    }
+  });
 }
 
 /// Writes y of the rows of each chunk.
@@ -259,37 +125,80 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
-  T first[kWidth] = {};
-  T second[kWidth] = {};
-  if (place.there) {
-    ColumnConstants<T> columns[kWidth];
-    for (int j = 0; j < kWidth; ++j) {
-      columns[j] = column_constants(problem, arrays, place.outer, place.column + j);
-    }
-    for (int64_t row = place.first_row + place.row_of_thread; row < place.last_row; row += place.rows_at_once) {
-      const int64_t at = place.base + row * plan.columns + place.column;
-      T x[kWidth];
-      load<S, kWidth>(arrays.x + at, x);
-      T dz[kWidth];
-      load_dz(arrays, at, columns, x, dz);
-      NORMA_UNROLL
-      for (int j = 0; j < kWidth; ++j) {
-        const T xhat = ((x[j] - columns[j].mean) - columns[j].mean_low) * columns[j].rstd;
-        first[j] += dz[j];
-        second[j] = fused_multiply_add(dz[j], xhat, second[j]);
-      }
-    }
+  ColumnConstants<T> columns[kWidth] = {};
+  for (int j = 0; j < kWidth && place.there; ++j) {
+    columns[j] = column_constants(problem, arrays, place.outer, place.column + j);
   }
-  write_column_sums(plan, place.outer, place.chunk, place.column, place.there, first, second, sums);
+  sum_columns(plan, place, sums, [&](int64_t row, T(&first)[kWidth], T(&second)[kWidth]) {
+    const int64_t at = place.base + row * plan.columns + place.column;
+    T x[kWidth];
+    load<S, kWidth>(arrays.x + at, x);
+    T dz[kWidth];
+    load_dz(arrays, at, columns, x, dz);
+    NORMA_UNROLL
+    for (int j = 0; j < kWidth; ++j) {
+      const T xhat = ((x[j] - columns[j].mean) - columns[j].mean_low) * columns[j].rstd;
+      first[j] += dz[j];
+      second[j] = fused_multiply_add(dz[j], xhat, second[j]);
+    }
+  });
 }
 
-/// Writes dx and dresidual of the rows of each chunk.
+/// Adds up the sums of all chunks for the columns of this block's tile, each of which is a set with a weight of its
+/// own, and returns the constants of their dx, in shared memory. The first chunk's blocks write dweight and dbias.
 template <class S, class T = compute_t<S>>
+NORMA_DEVICE const InputGradient<T>* finish_tile(const NormProblem& problem, const ColumnPlan& plan,
+                                                 const ColumnPlace<S>& place, const BackwardArrays<S>& arrays,
+                                                 const double* sums) {
+  const int tile_columns = plan.lanes * kVectorOf<S>;
+  auto* shared = shared_memory<double>();  // a pair of sums for each thread, then the constants
+  auto* of_tile = reinterpret_cast<InputGradient<T>*>(shared + 2 * threads());
+  const int mine = thread() % tile_columns;
+  const int64_t column = place.column - place.lane_of_row * kVectorOf<S> + mine;
+  const int parts = threads() / tile_columns;  // threads that share a column
+  const bool there = column < plan.columns;
+  double sum = 0;
+  double sum_xhat = 0;
+  for (int64_t chunk = thread() / tile_columns; chunk < plan.chunks && there; chunk += parts) {
+    const double* of_chunk = sums + chunk * 2 * plan.columns + column;
+    sum += of_chunk[0];
+    sum_xhat += of_chunk[plan.columns];
+  }
+  shared[2 * thread()] = sum;
+  shared[2 * thread() + 1] = sum_xhat;
+  sync_threads();
+  if (thread() < tile_columns && there) {
+    for (int part = 1; part < parts; ++part) {
+      sum += shared[2 * (part * tile_columns + mine)];
+      sum_xhat += shared[2 * (part * tile_columns + mine) + 1];
+    }
+    if (place.chunk == 0) {
+      store_weight_gradient(arrays, column, sum, sum_xhat);
+    }
+    const double weight = arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[column]);
+    of_tile[mine] = input_gradient(problem, arrays.rstd[column], weight * sum, weight * sum_xhat);
+  }
+  sync_threads();
+  return of_tile;
+}
+
+/// Bytes of shared memory that finish_tile() takes.
+template <class S>
+constexpr size_t finish_tile_bytes() {
+  return kColumnThreads * 2 * sizeof(double) + 8 * kVectorOf<S> * sizeof(InputGradient<compute_t<S>>);
+}
+
+/// Writes dx and dresidual of the rows of each chunk. gradients: of each set. by_tile: null instead; finish_tile()
+/// makes them, and saves a launch.
+template <class S, bool by_tile, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     write_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays,
-                           const InputGradient<T>* gradients) {
+                           const InputGradient<T>* gradients, const double* sums) {
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
+  if constexpr (by_tile) {
+    gradients = finish_tile(problem, plan, place, arrays, sums);
+  }
   if (!place.there) {
     return;
   }
@@ -304,7 +213,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     centre[j] = deviation ? arrays.centre[set] : columns[j].mean;
     centre_low[j] = deviation ? arrays.centre_low[set] : columns[j].mean_low;
     if (!problem.fixed_stats && arrays.dx != nullptr) {
-      of_columns[j] = gradients[set];
+      of_columns[j] = by_tile ? gradients[place.lane_of_row * kWidth + j] : gradients[set];
     }
   }
   for (int64_t row = place.first_row + place.row_of_thread; row < place.last_row; row += place.rows_at_once) {
@@ -345,7 +254,8 @@ bool columns_forward(DType dtype, const NormProblem& problem, const NormForward&
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
     using T = compute_t<S>;
-    const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>);
+    const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>,
+                                         resident_blocks(add_columns<S>, kColumnThreads, column_sum_bytes<S>()));
     const int64_t blocks = plan.blocks(problem.shape);
     const ForwardArrays<S> typed(problem, arrays);
     if (!are_columns<S>(problem) || blocks > INT32_MAX || (arrays.bits != nullptr && plan.columns % 8 != 0) ||
@@ -375,7 +285,8 @@ bool columns_backward(DType dtype, const NormProblem& problem, const NormBackwar
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
     using T = compute_t<S>;
-    const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>);
+    const ColumnPlan plan = plan_columns(
+        problem.shape, kVectorOf<S>, resident_blocks(add_column_gradients<S>, kColumnThreads, column_sum_bytes<S>()));
     const int64_t blocks = plan.blocks(problem.shape);
     // True iff each column has a weight of its own.
     const bool own_weights = problem.affine.outer_period == 1 && problem.affine.numel() == plan.columns;
@@ -385,25 +296,29 @@ bool columns_backward(DType dtype, const NormProblem& problem, const NormBackwar
     }
     const Stream stream = current_stream();
     const bool sets_wanted = arrays.dx != nullptr && !problem.fixed_stats;
+    const bool writes = arrays.dx != nullptr || arrays.dresidual != nullptr;
+    const bool each_column_a_set = problem.shape.outer == 1 && problem.shape.reduce_inner == 1;
+    const bool by_tile =
+        writes && (sets_wanted || weights_wanted) && each_column_a_set && (own_weights || !problem.affine.present);
     const int64_t parts = problem.shape.outer * plan.chunks;
     const DeviceBuffer<double> sums(sets_wanted || weights_wanted ? 2 * parts * plan.columns : 0);
-    const DeviceBuffer<InputGradient<T>> gradients(sets_wanted ? problem.shape.sets() : 0);
+    const DeviceBuffer<InputGradient<T>> gradients(sets_wanted && !by_tile ? problem.shape.sets() : 0);
     if (sums.data() != nullptr) {
       launch(blocks, kColumnThreads, column_sum_bytes<S>(), stream, add_column_gradients<S>, problem, plan, typed,
              sums.data());
     }
-    if (sets_wanted) {
-      launch(blocks_for(kWarp * problem.shape.sets(), kColumnThreads),
-             threads_for(kWarp * problem.shape.sets(), kColumnThreads), 0, stream, finish_gradients<S, ColumnParts>,
-             problem, ColumnParts{problem, plan}, typed, sums.data(), gradients.data());
+    if (by_tile) {
+      launch(blocks, kColumnThreads, finish_tile_bytes<S>(), stream, write_column_gradients<S, true>, problem, plan,
+             typed, gradients.data(), sums.data());
+      return true;
     }
-    if (weights_wanted) {
-      launch(blocks_for(kWarp * plan.columns, kColumnThreads), threads_for(kWarp * plan.columns, kColumnThreads), 0,
-             stream, finish_weights<ColumnParts, T>, plan.columns, ColumnParts{problem, plan}, sums.data(),
-             typed.dweight, typed.dbias);
+    if (sums.data() != nullptr) {
+      launch_finish_gradients(problem, sets_wanted ? problem.shape.sets() : 0, weights_wanted ? plan.columns : 0,
+                              ColumnParts{problem, plan}, typed, sums.data(), gradients.data());
     }
-    if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
-      launch(blocks, kColumnThreads, 0, stream, write_column_gradients<S>, problem, plan, typed, gradients.data());
+    if (writes) {
+      launch(blocks, kColumnThreads, 0, stream, write_column_gradients<S, false>, problem, plan, typed,
+             gradients.data(), sums.data());
     }
     return true;
   });

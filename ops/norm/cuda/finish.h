@@ -62,47 +62,48 @@ NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArr
   }
 }
 
-/// Writes the constants of each set's dx. sums: of dz and dz · xhat.
+/// Writes the constants of the dx of `sets` sets, then dweight and dbias of `weights` weights; either may be null.
+/// sums: of dz and dz · xhat.
 template <class S, class Parts, class T = compute_t<S>>
-NORMA_KERNEL void finish_gradients(NormProblem problem, Parts parts, BackwardArrays<S> arrays, const double* sums,
-                                   InputGradient<T>* gradients) {
+NORMA_KERNEL void finish_gradients(NormProblem problem, int64_t sets, int64_t weights, Parts parts,
+                                   BackwardArrays<S> arrays, const double* sums, InputGradient<T>* gradients) {
   const LaneTeam team;
   const int64_t warps = global_threads() / kWarp;
-  for (int64_t set = global_thread() / kWarp; set < problem.shape.sets(); set += warps) {
+  for (int64_t task = global_thread() / kWarp; task < sets + weights; task += warps) {
     double sum = 0;
     double sum_xhat = 0;
-    parts.for_each_of_set(set, [&](const Part& part) {
-      const double weight = arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[part.weight]);
-      sum = fused_multiply_add(weight, sums[part.sums], sum);
-      sum_xhat = fused_multiply_add(weight, sums[part.second_sums], sum_xhat);
-    });
+    if (task < sets) {
+      parts.for_each_of_set(task, [&](const Part& part) {
+        const double weight = arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[part.weight]);
+        sum = fused_multiply_add(weight, sums[part.sums], sum);
+        sum_xhat = fused_multiply_add(weight, sums[part.second_sums], sum_xhat);
+      });
+    } else {
+      parts.for_each_of_weight(task - sets, [&](const Part& part) {
+        sum += sums[part.sums];
+        sum_xhat += sums[part.second_sums];
+      });
+    }
     team.sum(sum, sum_xhat);
-    if (lane() == 0) {
-      gradients[set] = input_gradient(problem, arrays.rstd[set], sum, sum_xhat);
+    if (lane() != 0) {
+      continue;
+    }
+    if (task < sets) {
+      gradients[task] = input_gradient(problem, arrays.rstd[task], sum, sum_xhat);
+    } else {
+      store_weight_gradient(arrays, task - sets, sum, sum_xhat);
     }
   }
 }
 
-/// Writes dweight and dbias; either may be null. sums: of dz and dz · xhat.
-template <class Parts, class T>
-NORMA_KERNEL void finish_weights(int64_t weights, Parts parts, const double* sums, T* dweight, T* dbias) {
-  const LaneTeam team;
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t weight = global_thread() / kWarp; weight < weights; weight += warps) {
-    double of_bias = 0;
-    double of_weight = 0;
-    parts.for_each_of_weight(weight, [&](const Part& part) {
-      of_bias += sums[part.sums];
-      of_weight += sums[part.second_sums];
-    });
-    team.sum(of_bias, of_weight);
-    if (lane() == 0 && dweight != nullptr) {
-      dweight[weight] = static_cast<T>(of_weight);
-    }
-    if (lane() == 0 && dbias != nullptr) {
-      dbias[weight] = static_cast<T>(of_bias);
-    }
-  }
+/// Launches finish_gradients().
+template <class S, class Parts, class T = compute_t<S>>
+void launch_finish_gradients(const NormProblem& problem, int64_t sets, int64_t weights, const Parts& parts,
+                             const BackwardArrays<S>& arrays, const double* sums, InputGradient<T>* gradients) {
+  constexpr int kThreads = 256;
+  const int64_t threads_wanted = kWarp * (sets + weights);
+  launch(blocks_for(threads_wanted, kThreads), threads_for(threads_wanted, kThreads), 0, current_stream(),
+         finish_gradients<S, Parts>, problem, sets, weights, parts, arrays, sums, gradients);
 }
 
 }  // namespace norma::kernels::NORMA_BACKEND

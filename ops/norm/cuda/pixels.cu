@@ -1,6 +1,8 @@
 #include "ops/norm/cuda/statistics.h"
 #include "ops/norm/cuda/walks.h"
 
+#include <algorithm>
+
 // Pixels: each column is a set, and weights vary from row to row alone (layer norm 2d in NCHW). A lane holds a pixel,
 // the warps of a block share its channels, all in registers: x is read once, and nothing is transposed.
 
@@ -189,7 +191,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512) normalise_pixels(NormProblem problem,
 /// biases. partials: null where they are not wanted.
 template <class S, int held>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
-    pixel_gradients(NormProblem problem, BackwardArrays<S> arrays, compute_t<S>* partials) {
+    pixel_gradients(NormProblem problem, InputGradients gradients, BackwardArrays<S> arrays, compute_t<S>* partials) {
   using T = compute_t<S>;
   const PixelTeam team(shared_memory<double>());
   const auto channels = static_cast<int>(problem.shape.reduce_outer);
@@ -235,7 +237,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
       double total = static_cast<double>(sum);
       double total_xhat = static_cast<double>(sum_xhat);
       team.sum(total, total_xhat);
-      gradient = input_gradient(problem, rstd, total, total_xhat);
+      gradient = gradients.of<T>(static_cast<double>(rstd), total, total_xhat);
     }
     const T centre = arrays.centre == nullptr ? mean : arrays.centre[place.set];
     const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[place.set];
@@ -275,12 +277,6 @@ inline bool are_pixels(const NormProblem& problem) {
          (!affine.present || (by_channel && affine.reduce_outer == problem.shape.reduce_outer));
 }
 
-/// The number of blocks of such a kernel: as many as run at the same time.
-inline int64_t blocks_of_pixels(const NormShape& shape, const PixelPlan& plan) {
-  const int64_t resident = int64_t{processors()} * std::max(1, 1024 / (plan.warps * kWarp));
-  return std::min(ceil_div(shape.sets(), kWarp), resident);
-}
-
 bool pixels_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
@@ -289,7 +285,11 @@ bool pixels_forward(DType dtype, const NormProblem& problem, const NormForward& 
       return false;
     }
     dispatch_held<32>(plan.held, [&](auto held) {
-      launch(4 * blocks_of_pixels(problem.shape, plan), plan.warps * kWarp, PixelTeam::bytes(plan.warps),
+      constexpr int64_t kTimes = 4;  // as many blocks as run together: the last ones end at about the same time
+      const int threads = plan.warps * kWarp;
+      const size_t shared_bytes = PixelTeam::bytes(plan.warps);
+      const int64_t resident = resident_blocks(normalise_pixels<S, held>, threads, shared_bytes);
+      launch(std::min(ceil_div(problem.shape.sets(), kWarp), kTimes * resident), threads, shared_bytes,
              current_stream(), normalise_pixels<S, held>, problem, ForwardArrays<S>(problem, arrays));
     });
     return true;
@@ -307,17 +307,19 @@ bool pixels_backward(DType dtype, const NormProblem& problem, const NormBackward
     const BackwardArrays<S> typed(problem, arrays);
     const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
     const int64_t channels = problem.shape.reduce_outer;
-    const int64_t blocks = blocks_of_pixels(problem.shape, plan);
-    const DeviceBuffer<T> partials(weights_wanted ? 2 * blocks * channels : 0);
     dispatch_held<16>(plan.held, [&](auto held) {
-      launch(blocks, plan.warps * kWarp, PixelTeam::bytes(plan.warps), current_stream(), pixel_gradients<S, held>,
-             problem, typed, partials.data());
+      const int threads = plan.warps * kWarp;
+      const size_t shared_bytes = PixelTeam::bytes(plan.warps);
+      // Each block leaves a part of the weights' gradients, so there are no more than run at the same time.
+      const int64_t resident = resident_blocks(pixel_gradients<S, held>, threads, shared_bytes);
+      const int64_t blocks = std::min(ceil_div(problem.shape.sets(), kWarp), resident);
+      const DeviceBuffer<T> partials(weights_wanted ? 2 * blocks * channels : 0);
+      launch(blocks, threads, shared_bytes, current_stream(), pixel_gradients<S, held>, problem,
+             InputGradients(problem), typed, partials.data());
+      if (weights_wanted) {
+        launch_add_partials(channels, blocks, partials.data(), typed.dweight, typed.dbias);
+      }
     });
-    if (weights_wanted) {
-      constexpr int kThreads = 128;
-      launch(ceil_div(2 * channels, kThreads), kThreads, 0, current_stream(), add_partials<T>, channels, blocks,
-             partials.data(), typed.dweight, typed.dbias);
-    }
     return true;
   });
 }

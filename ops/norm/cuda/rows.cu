@@ -235,7 +235,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
 /// rows.
 template <class S, int vectors, bool by_block>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
-    row_gradients(NormProblem problem, BackwardArrays<S> arrays, int width, compute_t<S>* partials) {
+    row_gradients(NormProblem problem, InputGradients gradients, BackwardArrays<S> arrays, int width,
+                  compute_t<S>* partials) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const auto team = row_team<by_block>(width);
@@ -297,7 +298,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       double total = static_cast<double>(sum);
       double total_xhat = static_cast<double>(sum_xhat);
       team.sum(total, total_xhat);
-      gradient = input_gradient(problem, rstd, total, total_xhat);
+      gradient = gradients.of<T>(static_cast<double>(rstd), total, total_xhat);
     }
     const T centre = arrays.centre == nullptr ? mean : arrays.centre[row];
     const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[row];
@@ -321,32 +322,31 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
   if (partials == nullptr) {
     return;
   }
-  // The teams of the block come one after the other.
   T* of_block = partials + 2 * block() * count;
-  for (int turn = 0; turn < static_cast<int>(rows_of_block); ++turn) {
-    if (thread() / team.size() == turn) {
-      NORMA_UNROLL
-      for (int v = 0; v < vectors; ++v) {
-        const int i = team.rank() + v * team.size();
-        for (int j = 0; j < kWidth && i < row_vectors; ++j) {
-          T& to_weight = of_block[i * kWidth + j];
-          T& to_bias = of_block[count + i * kWidth + j];
-          to_weight = turn == 0 ? dweight[v][j] : to_weight + dweight[v][j];
-          to_bias = turn == 0 ? dbias[v][j] : to_bias + dbias[v][j];
-        }
-      }
+  // The teams of a block come together in shared memory, each with a row for the weights and one for the biases.
+  T* of_team = by_block ? of_block : shared_memory<T>() + 2 * (thread() / team.size()) * count;
+  NORMA_UNROLL
+  for (int v = 0; v < vectors; ++v) {
+    const int i = team.rank() + v * team.size();
+    for (int j = 0; j < kWidth && i < row_vectors; ++j) {
+      of_team[i * kWidth + j] = dweight[v][j];
+      of_team[count + i * kWidth + j] = dbias[v][j];
     }
+  }
+  if constexpr (!by_block) {
     sync_threads();
+    const T* shared = shared_memory<T>();
+    for (int i = thread(); i < 2 * count; i += threads()) {
+      T sum = shared[i];
+      for (int of = 1; of < static_cast<int>(rows_of_block); ++of) {
+        sum += shared[2 * of * count + i];
+      }
+      of_block[i] = sum;
+    }
   }
 }
 
 // --- which rows -----------------------------------------------------------------------------------------------------
-
-/// The number of blocks of a kernel that goes on in steps of its grid.
-inline int64_t blocks_of_rows(int64_t rows, const RowPlan& plan) {
-  const int64_t resident = int64_t{processors()} * std::max(1, 1024 / plan.threads);
-  return std::min(ceil_div(rows, plan.rows_of_block()), 4 * resident);
-}
 
 bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
   if (!problem.shape.set_is_one_run()) {
@@ -362,17 +362,18 @@ bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& ar
         !are_aligned(typed.weight, typed.bias)) {
       return false;
     }
-    const int64_t blocks = blocks_of_rows(problem.shape.outer, plan);
+    const auto run = [&](auto kernel, size_t shared_bytes) {
+      constexpr int64_t kTimes = 4;  // as many blocks as run together: the last ones end at about the same time
+      const int64_t resident = resident_blocks(kernel, plan.threads, shared_bytes);
+      const int64_t blocks = std::min(ceil_div(problem.shape.outer, plan.rows_of_block()), kTimes * resident);
+      launch(blocks, plan.threads, shared_bytes, current_stream(), kernel, problem, typed, plan.width);
+    };
     if (plan.width > 0) {
-      dispatch_vectors<kWidth, kForwardLimits.of_lane>(plan.vectors, [&](auto vectors) {
-        launch(blocks, plan.threads, 0, current_stream(), normalise_rows<S, vectors, false>, problem, typed,
-               plan.width);
-      });
+      dispatch_vectors<kWidth, kForwardLimits.of_lane>(
+          plan.vectors, [&](auto vectors) { run(normalise_rows<S, vectors, false>, 0); });
     } else {
-      dispatch_vectors<kWidth, kForwardLimits.of_thread>(plan.vectors, [&](auto vectors) {
-        launch(blocks, plan.threads, BlockTeam::kBytes, current_stream(), normalise_rows<S, vectors, true>, problem,
-               typed, plan.width);
-      });
+      dispatch_vectors<kWidth, kForwardLimits.of_thread>(
+          plan.vectors, [&](auto vectors) { run(normalise_rows<S, vectors, true>, BlockTeam::kBytes); });
     }
     return true;
   });
@@ -395,24 +396,24 @@ bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& 
     if (count % kWidth != 0 || plan.vectors == 0 || !are_aligned(typed) || !are_aligned(typed.weight, typed.bias)) {
       return false;
     }
-    const int64_t blocks = std::min(ceil_div(problem.shape.outer, plan.rows_of_block()),
-                                    int64_t{processors()} * std::max(1, 1024 / plan.threads));
-    const DeviceBuffer<T> partials(weights_wanted ? 2 * blocks * count : 0);
+    const auto run = [&](auto kernel, size_t shared_bytes) {
+      // Each block leaves a part of the weights' gradients, so there are no more than run at the same time.
+      const int64_t resident = resident_blocks(kernel, plan.threads, shared_bytes);
+      const int64_t blocks = std::min(ceil_div(problem.shape.outer, plan.rows_of_block()), resident);
+      const DeviceBuffer<T> partials(weights_wanted ? 2 * blocks * count : 0);
+      launch(blocks, plan.threads, shared_bytes, current_stream(), kernel, problem, InputGradients(problem), typed,
+             plan.width, partials.data());
+      if (weights_wanted) {
+        launch_add_partials(count, blocks, partials.data(), typed.dweight, typed.dbias);
+      }
+    };
     if (plan.width > 0) {
-      dispatch_vectors<kWidth, kBackwardLimits.of_lane>(plan.vectors, [&](auto vectors) {
-        launch(blocks, plan.threads, 0, current_stream(), row_gradients<S, vectors, false>, problem, typed, plan.width,
-               partials.data());
-      });
+      const size_t of_teams = weights_wanted ? 2 * plan.rows_of_block() * count * sizeof(T) : 0;
+      dispatch_vectors<kWidth, kBackwardLimits.of_lane>(
+          plan.vectors, [&](auto vectors) { run(row_gradients<S, vectors, false>, of_teams); });
     } else {
-      dispatch_vectors<kWidth, kBackwardLimits.of_thread>(plan.vectors, [&](auto vectors) {
-        launch(blocks, plan.threads, BlockTeam::kBytes, current_stream(), row_gradients<S, vectors, true>, problem,
-               typed, plan.width, partials.data());
-      });
-    }
-    if (weights_wanted) {
-      constexpr int kThreads = 128;
-      launch(ceil_div(2 * count, kThreads), kThreads, 0, current_stream(), add_partials<T>, count, blocks,
-             partials.data(), typed.dweight, typed.dbias);
+      dispatch_vectors<kWidth, kBackwardLimits.of_thread>(
+          plan.vectors, [&](auto vectors) { run(row_gradients<S, vectors, true>, BlockTeam::kBytes); });
     }
     return true;
   });

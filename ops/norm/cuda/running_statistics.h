@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/cuda/number.h"
-#include "ops/norm/kernels.h"
+#include "ops/norm/statistics.h"
 
 // The kernels for the bits of relu, and for batch norms' one number per channel.
 
@@ -45,7 +45,7 @@ NORMA_KERNEL void make_power_of_two(int64_t count, const T* rstd, T* scale) {
 NORMA_KERNEL void make_running(int64_t count, const double* running, const double* batch, double momentum,
                                double factor, double* result) {
   for (int64_t i = global_thread(); i < count; i += global_threads()) {
-    result[i] = (1 - momentum) * running[i] + momentum * (factor * batch[i]);
+    result[i] = running_after(running[i], batch[i], momentum, factor);
   }
 }
 

@@ -2,6 +2,8 @@
 #include "ops/norm/cuda/finish.h"
 #include "ops/norm/cuda/walks.h"
 
+#include <algorithm>
+
 // Runs: a set is one or several runs of memory with one weight each (batch norm in NCHW, gradients of group and
 // instance norm in NCHW). A warp takes a run at a time; its sums are merged by set, and by weight, in a fixed order.
 
@@ -175,42 +177,108 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
   }
 }
 
-/// Writes dx and dresidual.
+/// Writes dx and dresidual of a run.
+template <class S, int width, class T = compute_t<S>>
+NORMA_DEVICE void write_run(const RunPlan& plan, const BackwardArrays<S>& arrays, const Place& place,
+                            const InputGradient<T>& gradient) {
+  const bool fixed = plan.of_runs.fixed_stats;
+  const int64_t set = place.set(plan.of_runs.shape);
+  const int64_t base = place.offset(plan.of_runs.shape) * plan.length;
+  ColumnConstants<T> constants[width];
+  run_constants(plan, arrays, place, constants);
+  const T rstd = constants[0].rstd;
+  const T by_dz = rstd * constants[0].weight;
+  const T centre = arrays.centre == nullptr ? constants[0].mean : arrays.centre[set];
+  const T centre_low = arrays.centre == nullptr ? constants[0].mean_low : arrays.centre_low[set];
+  for_each_vector<width>(plan.length, [&](int64_t i) {
+    const int64_t at = base + i;
+    T x[width];
+    load<S, width>(arrays.x + at, x);
+    T dz[width];
+    load_dz(arrays, at, constants, x, dz);
+    if (arrays.dresidual != nullptr) {
+      store<S, width>(arrays.dresidual + at, dz);
+    }
+    if (arrays.dx == nullptr) {
+      return;
+    }
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      const T xhat = ((x[j] - centre) - centre_low) * rstd;
+      dz[j] = dx_of(fixed, dz[j], by_dz, xhat, gradient);
+    }
+    store<S, width>(arrays.dx + at, dz);
+  });
+}
+
+/// Writes dx and dresidual. gradients: of each set, or null where dx does not need them.
 template <class S, int width, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
     write_run_gradients(RunPlan plan, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
-  const bool fixed = plan.of_runs.fixed_stats;
   const int64_t warps = global_threads() / kWarp;
   for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
     const Place place = place_of(plan.of_runs.shape, run);
-    const int64_t set = place.set(plan.of_runs.shape);
-    ColumnConstants<T> constants[width];
-    run_constants(plan, arrays, place, constants);
-    const T rstd = constants[0].rstd;
-    const T by_dz = rstd * constants[0].weight;
-    const T centre = arrays.centre == nullptr ? constants[0].mean : arrays.centre[set];
-    const T centre_low = arrays.centre == nullptr ? constants[0].mean_low : arrays.centre_low[set];
-    const InputGradient<T> gradient = fixed || arrays.dx == nullptr ? InputGradient<T>{} : gradients[set];
-    for_each_vector<width>(plan.length, [&](int64_t i) {
-      const int64_t at = run * plan.length + i;
-      T x[width];
-      load<S, width>(arrays.x + at, x);
-      T dz[width];
-      load_dz(arrays, at, constants, x, dz);
-      if (arrays.dresidual != nullptr) {
-        store<S, width>(arrays.dresidual + at, dz);
-      }
-      if (arrays.dx == nullptr) {
-        return;
-      }
-      NORMA_UNROLL
-      for (int j = 0; j < width; ++j) {
-        const T xhat = ((x[j] - centre) - centre_low) * rstd;
-        dz[j] = dx_of(fixed, dz[j], by_dz, xhat, gradient);
-      }
-      store<S, width>(arrays.dx + at, dz);
-    });
+    write_run<S, width>(plan, arrays, place,
+                        gradients == nullptr ? InputGradient<T>{} : gradients[place.set(plan.of_runs.shape)]);
   }
+}
+
+/// The same for sets that have one weight each, of which no other set has any: each block adds the sums of its set up
+/// by itself, and one of them writes dweight and dbias. That saves a launch. Each set has `pieces` blocks.
+template <class S, int width, class T = compute_t<S>>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
+    write_set_gradients(NormProblem problem, RunPlan plan, BackwardArrays<S> arrays, int pieces, const double* sums) {
+  const int64_t set = block() / pieces;
+  const int piece = static_cast<int>(block() - set * pieces);
+  const int warp = thread() / kWarp;
+  T* shared = shared_memory<T>();
+  if (warp == 0) {
+    const LaneTeam team;
+    const double weight = arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[set]);
+    double sum_dz = 0;
+    double sum_dz_xhat = 0;
+    double sum_g = 0;
+    double sum_g_xhat = 0;
+    RunParts{plan}.for_each_of_set(set, [&](const Part& part) {
+      sum_dz += sums[part.sums];
+      sum_dz_xhat += sums[part.second_sums];
+      sum_g = fused_multiply_add(weight, sums[part.sums], sum_g);
+      sum_g_xhat = fused_multiply_add(weight, sums[part.second_sums], sum_g_xhat);
+    });
+    team.sum(sum_dz, sum_dz_xhat);
+    team.sum(sum_g, sum_g_xhat);
+    if (lane() == 0) {
+      const auto gradient = input_gradient(problem, arrays.rstd[set], sum_g, sum_g_xhat);
+      shared[0] = gradient.by_xhat;
+      shared[1] = gradient.shift;
+      if (piece == 0) {
+        store_weight_gradient(arrays, set, sum_dz, sum_dz_xhat);
+      }
+    }
+  }
+  sync_threads();
+  const InputGradient<T> gradient{shared[0], shared[1]};
+  const int warps = threads() / kWarp;
+  for (SetElements i(plan.of_runs.shape, set, piece * warps + warp, int64_t{pieces} * warps); !i.ended(); i.next()) {
+    write_run<S, width>(plan, arrays, i.place(), gradient);
+  }
+}
+
+/// True iff set and weight have the same number for all elements, or there are no weights.
+inline bool has_weight_of_each_set(const NormProblem& problem) {
+  const AffineShape& affine = problem.affine;
+  return !affine.present || (affine.reduce_outer == 1 && affine.inner == 1 && affine.kept == problem.shape.kept &&
+                             affine.outer_period == problem.shape.outer);
+}
+
+/// Bytes of shared memory for write_set_gradients().
+inline constexpr size_t kPieceBytes = 2 * sizeof(double);
+
+/// Blocks for each set: enough to fill the device some times over, and no more than have work.
+inline int pieces_of_sets(int64_t sets, int64_t runs_of_set, int64_t resident) {
+  constexpr int64_t kTimes = 4;
+  const int64_t most = ceil_div(runs_of_set, kRunThreads / kWarp);
+  return static_cast<int>(std::clamp<int64_t>(kTimes * resident / sets, 1, most));
 }
 
 /// Calls f(std::integral_constant<int, width>): 16 bytes if runs consist of them and are `aligned`, else one element.
@@ -267,24 +335,29 @@ bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& 
     const BackwardArrays<S> typed(problem, arrays);
     const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
     const bool sets_wanted = arrays.dx != nullptr && !problem.fixed_stats;
+    const bool writes = arrays.dx != nullptr || arrays.dresidual != nullptr;
+    const bool by_set = writes && (sets_wanted || weights_wanted) && has_weight_of_each_set(problem);
     const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);
     const DeviceBuffer<double> sums(sets_wanted || weights_wanted ? 2 * plan.runs : 0);
-    const DeviceBuffer<InputGradient<T>> gradients(sets_wanted ? problem.shape.sets() : 0);
+    const DeviceBuffer<InputGradient<T>> gradients(sets_wanted && !by_set ? problem.shape.sets() : 0);
     dispatch_width<S>(plan.length, are_aligned(typed), [&](auto width) {
       if (sums.data() != nullptr) {
         launch(blocks, kRunThreads, 0, stream, add_run_gradients<S, width>, plan, typed, sums.data());
       }
-      if (sets_wanted) {
-        launch(blocks_for(kWarp * problem.shape.sets(), kRunThreads),
-               threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_gradients<S, RunParts>,
-               problem, RunParts{plan}, typed, sums.data(), gradients.data());
+      if (by_set) {
+        const int64_t sets = problem.shape.sets();
+        const int pieces = pieces_of_sets(sets, plan.runs / sets,
+                                          resident_blocks(write_set_gradients<S, width>, kRunThreads, kPieceBytes));
+        launch(sets * pieces, kRunThreads, kPieceBytes, stream, write_set_gradients<S, width>, problem, plan, typed,
+               pieces, sums.data());
+        return;
       }
-      if (weights_wanted) {
-        launch(blocks_for(kWarp * problem.affine.numel(), kRunThreads),
-               threads_for(kWarp * problem.affine.numel(), kRunThreads), 0, stream, finish_weights<RunParts, T>,
-               problem.affine.numel(), RunParts{plan}, sums.data(), typed.dweight, typed.dbias);
+      if (sums.data() != nullptr) {
+        launch_finish_gradients(problem, sets_wanted ? problem.shape.sets() : 0,
+                                weights_wanted ? problem.affine.numel() : 0, RunParts{plan}, typed, sums.data(),
+                                gradients.data());
       }
-      if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
+      if (writes) {
         launch(blocks, kRunThreads, 0, stream, write_run_gradients<S, width>, plan, typed, gradients.data());
       }
     });

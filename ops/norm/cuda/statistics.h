@@ -93,6 +93,19 @@ NORMA_DEVICE InputGradient<T> input_gradient(const NormProblem& problem, T rstd,
   return InputGradients(problem).of<T>(static_cast<double>(rstd), sum_g, sum_g_xhat);
 }
 
+/// Writes dweight and dbias of a weight, where they are wanted.
+template <class S>
+NORMA_DEVICE void store_weight_gradient(const BackwardArrays<S>& arrays, int64_t weight, double sum_dz,
+                                        double sum_dz_xhat) {
+  using T = compute_t<S>;
+  if (arrays.dweight != nullptr) {
+    arrays.dweight[weight] = static_cast<T>(sum_dz_xhat);
+  }
+  if (arrays.dbias != nullptr) {
+    arrays.dbias[weight] = static_cast<T>(sum_dz);
+  }
+}
+
 /// dx = dz · by_dz + xhat · by_xhat + shift, with by_dz = weight · rstd. Fixed statistics leave the first term alone.
 template <class T>
 NORMA_DEVICE T dx_of(bool fixed_stats, T dz, T by_dz, T xhat, const InputGradient<T>& of_set) {

@@ -48,20 +48,44 @@ struct WideSums {
   }
 };
 
-/// Adds the parts of the blocks up to dweight and dbias, in their order; either may be null.
+/// Weights and biases whose parts a block of add_partials() adds up: as many as a sector of memory holds. Each has a
+/// warp's number of threads.
+inline constexpr int kPartialsOfBlock = 8;
+inline constexpr int kPartialThreads = kPartialsOfBlock * kWarp;
+
+/// Adds the parts of the blocks up to dweight and dbias, in a fixed order; either may be null. Each part is a row of
+/// `count` numbers for the weights and one for the biases.
 template <class T>
-NORMA_KERNEL void add_partials(int64_t count, int64_t parts, const T* partials, T* dweight, T* dbias) {
-  for (int64_t i = global_thread(); i < 2 * count; i += global_threads()) {
-    T* to = i < count ? dweight : dbias;
-    if (to == nullptr) {
-      continue;
-    }
-    double sum = 0;
-    for (int64_t part = 0; part < parts; ++part) {
-      sum += static_cast<double>(partials[2 * part * count + i]);
-    }
-    to[i < count ? i : i - count] = static_cast<T>(sum);
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kPartialThreads)
+    add_partials(int64_t count, int64_t parts, const T* partials, T* dweight, T* dbias) {
+  double* shared = shared_memory<double>();
+  // Neighbouring threads read neighbouring numbers of a part, and the threads of a number every 32nd part.
+  const int64_t first = block() * kPartialsOfBlock;
+  const int64_t read = first + thread() % kPartialsOfBlock;
+  double sum = 0;
+  for (int64_t part = thread() / kPartialsOfBlock; part < parts && read < 2 * count; part += kWarp) {
+    sum += static_cast<double>(partials[2 * part * count + read]);
   }
+  shared[thread()] = sum;
+  sync_threads();
+  // A warp for each number.
+  const int warp = thread() / kWarp;
+  const double total = LaneTeam().sum(shared[lane() * kPartialsOfBlock + warp]);
+  const int64_t write = first + warp;
+  if (lane() != 0 || write >= 2 * count) {
+    return;
+  }
+  T* to = write < count ? dweight : dbias;
+  if (to != nullptr) {
+    to[write < count ? write : write - count] = static_cast<T>(total);
+  }
+}
+
+/// Launches add_partials().
+template <class T>
+void launch_add_partials(int64_t count, int64_t parts, const T* partials, T* dweight, T* dbias) {
+  launch(ceil_div(2 * count, kPartialsOfBlock), kPartialThreads, kPartialThreads * sizeof(double), current_stream(),
+         add_partials<T>, count, parts, partials, dweight, dbias);
 }
 
 }  // namespace norma::kernels::NORMA_BACKEND

@@ -7,7 +7,9 @@ using namespace NORMA_BACKEND;
 
 constinit const OptimizerKernels NORMA_TABLE(optimizer){.sgd = sgd,
                                                         .adamw = adamw,
-                                                        .sum_of_squares = sum_of_squares,
+                                                        .lamb_direction = lamb_direction,
+                                                        .lamb_move = lamb_move,
+                                                        .sums_of_squares = sums_of_squares,
                                                         .clipping = clipping,
                                                         .scale = scale,
                                                         .cut_off = cut_off};

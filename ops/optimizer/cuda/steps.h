@@ -1,31 +1,40 @@
 #pragma once
 
-#include "ops/optimizer/cuda/elements.h"
+#include "ops/optimizer/cuda/items.h"
 #include "ops/optimizer/kernels.h"
 
 #include <cmath>
 
-// The steps are PyTorch's, operation by operation: products are rounded before they are added.
+// The items that kernels change. The steps are PyTorch's, operation by operation: products are rounded before they are
+// added.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// SgdStep in T.
+/// SgdItem in T.
 template <class T>
-struct SgdNumbers {
+struct Sgd {
+  int64_t count;
+  T* p;
+  const T* gradient;
+  T* v;
   T rate, decay, momentum, share, own, along;
 
-  explicit SgdNumbers(const SgdStep& step)
-      : rate(static_cast<T>(step.rate)),
-        decay(static_cast<T>(step.weight_decay)),
-        momentum(static_cast<T>(step.momentum)),
-        share(static_cast<T>(step.share)),
-        own(static_cast<T>(step.own)),
-        along(static_cast<T>(step.along)) {}
-};
+  explicit Sgd(const SgdItem& item)
+      : count(item.count),
+        p(static_cast<T*>(item.p)),
+        gradient(static_cast<const T*>(item.gradient)),
+        v(static_cast<T*>(item.v)),
+        rate(static_cast<T>(item.step.rate)),
+        decay(static_cast<T>(item.step.weight_decay)),
+        momentum(static_cast<T>(item.step.momentum)),
+        share(static_cast<T>(item.step.share)),
+        own(static_cast<T>(item.step.own)),
+        along(static_cast<T>(item.step.along)) {}
 
-template <class T, int width>
-NORMA_KERNEL void sgd_elements(int64_t count, SgdNumbers<T> step, T* p, const T* gradient, T* v) {
-  for_each_vector<width>(count, [&](int64_t i, auto n) {
+  [[nodiscard]] bool is_aligned() const { return are_aligned(p, gradient, v); }
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
     T before[n];
     T slope[n];
     T speed[n] = {};
@@ -36,36 +45,46 @@ NORMA_KERNEL void sgd_elements(int64_t count, SgdNumbers<T> step, T* p, const T*
     }
     NORMA_UNROLL
     for (int j = 0; j < n; ++j) {
-      slope[j] = slope[j] + step.decay * before[j];
-      speed[j] = step.momentum * speed[j] + step.share * slope[j];
-      before[j] -= step.rate * (v == nullptr ? slope[j] : step.own * slope[j] + step.along * speed[j]);
+      slope[j] = slope[j] + decay * before[j];
+      speed[j] = momentum * speed[j] + share * slope[j];
+      before[j] -= rate * (v == nullptr ? slope[j] : own * slope[j] + along * speed[j]);
     }
     if (v != nullptr) {
       store<T, n>(v + i, speed);
     }
     store<T, n>(p + i, before);
-  });
-}
-
-/// AdamWStep in T.
-template <class T>
-struct AdamWNumbers {
-  T beta1, rest1, beta2, rest2, eps, shrink, step_size, scale;
-
-  explicit AdamWNumbers(const AdamWStep& step)
-      : beta1(static_cast<T>(step.beta1)),
-        rest1(static_cast<T>(1 - step.beta1)),
-        beta2(static_cast<T>(step.beta2)),
-        rest2(static_cast<T>(1 - step.beta2)),
-        eps(static_cast<T>(step.eps)),
-        shrink(static_cast<T>(step.shrink)),
-        step_size(static_cast<T>(step.step_size)),
-        scale(static_cast<T>(step.scale)) {}
+  }
 };
 
-template <class T, int width>
-NORMA_KERNEL void adamw_elements(int64_t count, AdamWNumbers<T> step, T* p, const T* gradient, T* m, T* v) {
-  for_each_vector<width>(count, [&](int64_t i, auto n) {
+/// AdamWItem in T.
+template <class T>
+struct AdamW {
+  int64_t count;
+  T* p;
+  const T* gradient;
+  T* m;
+  T* v;
+  T beta1, rest1, beta2, rest2, eps, shrink, step_size, scale;
+
+  explicit AdamW(const AdamWItem& item)
+      : count(item.count),
+        p(static_cast<T*>(item.p)),
+        gradient(static_cast<const T*>(item.gradient)),
+        m(static_cast<T*>(item.m)),
+        v(static_cast<T*>(item.v)),
+        beta1(static_cast<T>(item.step.beta1)),
+        rest1(static_cast<T>(1 - item.step.beta1)),
+        beta2(static_cast<T>(item.step.beta2)),
+        rest2(static_cast<T>(1 - item.step.beta2)),
+        eps(static_cast<T>(item.step.eps)),
+        shrink(static_cast<T>(item.step.shrink)),
+        step_size(static_cast<T>(item.step.step_size)),
+        scale(static_cast<T>(item.step.scale)) {}
+
+  [[nodiscard]] bool is_aligned() const { return are_aligned(p, gradient, m, v); }
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
     T parameter[n];
     T slope[n];
     T mean[n];
@@ -76,25 +95,118 @@ NORMA_KERNEL void adamw_elements(int64_t count, AdamWNumbers<T> step, T* p, cons
     load<T, n>(v + i, square);
     NORMA_UNROLL
     for (int j = 0; j < n; ++j) {
-      mean[j] = step.beta1 * mean[j] + step.rest1 * slope[j];
-      square[j] = step.beta2 * square[j] + step.rest2 * slope[j] * slope[j];
-      parameter[j] =
-          step.shrink * parameter[j] - step.step_size * mean[j] / (std::sqrt(square[j]) * step.scale + step.eps);
+      mean[j] = beta1 * mean[j] + rest1 * slope[j];
+      square[j] = beta2 * square[j] + rest2 * slope[j] * slope[j];
+      parameter[j] = shrink * parameter[j] - step_size * mean[j] / (std::sqrt(square[j]) * scale + eps);
     }
     store<T, n>(m + i, mean);
     store<T, n>(v + i, square);
     store<T, n>(p + i, parameter);
-  });
-}
+  }
+};
+
+/// LambItem in T. The direction is found first, and followed once its length is known.
+template <class T>
+struct LambNumbers {
+  int64_t count;
+  T* p;
+  const T* gradient;
+  T* m;
+  T* v;
+  T* u;
+  const double* divisor;
+  const double* p_squares;
+  const double* u_squares;
+  T beta1, rest1, beta2, rest2, eps, correction1, correction2, decay, rate;
+
+  explicit LambNumbers(const LambItem& item)
+      : count(item.count),
+        p(static_cast<T*>(item.p)),
+        gradient(static_cast<const T*>(item.gradient)),
+        m(static_cast<T*>(item.m)),
+        v(static_cast<T*>(item.v)),
+        u(static_cast<T*>(item.u)),
+        divisor(item.divisor),
+        p_squares(item.p_squares),
+        u_squares(item.u_squares),
+        beta1(static_cast<T>(item.step.beta1)),
+        rest1(static_cast<T>(1 - item.step.beta1)),
+        beta2(static_cast<T>(item.step.beta2)),
+        rest2(static_cast<T>(1 - item.step.beta2)),
+        eps(static_cast<T>(item.step.eps)),
+        correction1(static_cast<T>(item.step.correction1)),
+        correction2(static_cast<T>(item.step.correction2)),
+        decay(static_cast<T>(item.step.weight_decay)),
+        rate(static_cast<T>(item.step.rate)) {}
+
+  [[nodiscard]] bool is_aligned() const { return are_aligned(p, gradient, m, v, u); }
+};
+
+template <class T>
+struct LambDirection : LambNumbers<T> {
+  using LambNumbers<T>::LambNumbers;
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
+    const T by = this->divisor == nullptr ? T(1) : static_cast<T>(*this->divisor);
+    T parameter[n];
+    T slope[n];
+    T mean[n];
+    T square[n];
+    load<T, n>(this->p + i, parameter);
+    load<T, n>(this->gradient + i, slope);
+    load<T, n>(this->m + i, mean);
+    load<T, n>(this->v + i, square);
+    NORMA_UNROLL
+    for (int j = 0; j < n; ++j) {
+      slope[j] = slope[j] / by;
+      mean[j] = this->beta1 * mean[j] + this->rest1 * slope[j];
+      square[j] = this->beta2 * square[j] + slope[j] * slope[j] * this->rest2;
+      const T spread = std::sqrt(square[j]) / this->correction2 + this->eps;
+      slope[j] = mean[j] / this->correction1 / spread + this->decay * parameter[j];
+    }
+    store<T, n>(this->m + i, mean);
+    store<T, n>(this->v + i, square);
+    store<T, n>(this->u + i, slope);
+  }
+};
+
+template <class T>
+struct LambMove : LambNumbers<T> {
+  using LambNumbers<T>::LambNumbers;
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
+    const T weight = static_cast<T>(std::sqrt(*this->p_squares));
+    const T length = static_cast<T>(std::sqrt(*this->u_squares));
+    const T ratio = this->decay != 0 && weight > 0 && length > 0 ? weight / length : T(1);
+    T parameter[n];
+    T direction[n];
+    load<T, n>(this->p + i, parameter);
+    load<T, n>(this->u + i, direction);
+    NORMA_UNROLL
+    for (int j = 0; j < n; ++j) {
+      parameter[j] -= this->rate * (ratio * direction[j]);
+    }
+    store<T, n>(this->p + i, parameter);
+  }
+};
 
 /// x = *factor · x
-template <class S, int width>
-NORMA_KERNEL void scale_elements(int64_t count, const double* factor, S* x) {
-  if (*factor == 1) {
-    return;
-  }
-  const auto by = static_cast<compute_t<S>>(*factor);
-  for_each_vector<width>(count, [&](int64_t i, auto n) {
+template <class S>
+struct Scaled {
+  int64_t count;
+  S* x;
+  const double* factor;
+
+  [[nodiscard]] bool is_aligned() const { return are_aligned(x); }
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
+    if (*factor == 1) {
+      return;
+    }
+    const auto by = static_cast<compute_t<S>>(*factor);
     compute_t<S> numbers[n];
     load<S, n>(x + i, numbers);
     NORMA_UNROLL
@@ -102,13 +214,20 @@ NORMA_KERNEL void scale_elements(int64_t count, const double* factor, S* x) {
       numbers[j] = by * numbers[j];
     }
     store<S, n>(x + i, numbers);
-  });
-}
+  }
+};
 
 /// x cut off at ±limit; NaN stays.
-template <class S, int width>
-NORMA_KERNEL void cut_off_elements(int64_t count, compute_t<S> limit, S* x) {
-  for_each_vector<width>(count, [&](int64_t i, auto n) {
+template <class S>
+struct CutOff {
+  int64_t count;
+  S* x;
+  compute_t<S> limit;
+
+  [[nodiscard]] bool is_aligned() const { return are_aligned(x); }
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
     compute_t<S> numbers[n];
     load<S, n>(x + i, numbers);
     NORMA_UNROLL
@@ -116,45 +235,56 @@ NORMA_KERNEL void cut_off_elements(int64_t count, compute_t<S> limit, S* x) {
       numbers[j] = numbers[j] < -limit ? -limit : numbers[j] > limit ? limit : numbers[j];
     }
     store<S, n>(x + i, numbers);
-  });
-}
+  }
+};
 
-inline void sgd(DType dtype, int64_t count, const SgdStep& step, void* p, const void* gradient, void* v) {
+inline void sgd(DType dtype, std::span<const SgdItem> items) {
   dispatch_floating("sgd", dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_width<T>(count, are_aligned(p, gradient, v), [&](auto width, int64_t blocks, int threads) {
-      launch(blocks, threads, 0, current_stream(), sgd_elements<T, width>, count, SgdNumbers<T>(step),
-             static_cast<T*>(p), static_cast<const T*>(gradient), static_cast<T*>(v));
-    });
+    change_all<kVectorOf<T>>(std::vector<Sgd<T>>(items.begin(), items.end()));
   });
 }
 
-inline void adamw(DType dtype, int64_t count, const AdamWStep& step, void* p, const void* gradient, void* m, void* v) {
+inline void adamw(DType dtype, std::span<const AdamWItem> items) {
   dispatch_floating("adamw", dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_width<T>(count, are_aligned(p, gradient, m, v), [&](auto width, int64_t blocks, int threads) {
-      launch(blocks, threads, 0, current_stream(), adamw_elements<T, width>, count, AdamWNumbers<T>(step),
-             static_cast<T*>(p), static_cast<const T*>(gradient), static_cast<T*>(m), static_cast<T*>(v));
-    });
+    change_all<kVectorOf<T>>(std::vector<AdamW<T>>(items.begin(), items.end()));
   });
 }
 
-inline void scale(DType dtype, int64_t count, const double* factor, void* x) {
+inline void lamb_direction(DType dtype, std::span<const LambItem> items) {
+  dispatch_floating("lamb", dtype, [&](auto zero) {
+    using T = decltype(zero);
+    change_all<kVectorOf<T>>(std::vector<LambDirection<T>>(items.begin(), items.end()));
+  });
+}
+
+inline void lamb_move(DType dtype, std::span<const LambItem> items) {
+  dispatch_floating("lamb", dtype, [&](auto zero) {
+    using T = decltype(zero);
+    change_all<kVectorOf<T>>(std::vector<LambMove<T>>(items.begin(), items.end()));
+  });
+}
+
+inline void scale(DType dtype, const double* factor, std::span<const ChangedItem> items) {
   dispatch_any_floating("scale", dtype, [&](auto zero) {
     using S = decltype(zero);
-    with_width<S>(count, are_aligned(x), [&](auto width, int64_t blocks, int threads) {
-      launch(blocks, threads, 0, current_stream(), scale_elements<S, width>, count, factor, static_cast<S*>(x));
-    });
+    std::vector<Scaled<S>> scaled;
+    for (const ChangedItem& item : items) {
+      scaled.push_back({.count = item.count, .x = static_cast<S*>(item.x), .factor = factor});
+    }
+    change_all<kVectorOf<S>>(scaled);
   });
 }
 
-inline void cut_off(DType dtype, int64_t count, double limit, void* x) {
+inline void cut_off(DType dtype, double limit, std::span<const ChangedItem> items) {
   dispatch_any_floating("cut_off", dtype, [&](auto zero) {
     using S = decltype(zero);
-    with_width<S>(count, are_aligned(x), [&](auto width, int64_t blocks, int threads) {
-      launch(blocks, threads, 0, current_stream(), cut_off_elements<S, width>, count, static_cast<compute_t<S>>(limit),
-             static_cast<S*>(x));
-    });
+    std::vector<CutOff<S>> cut;
+    for (const ChangedItem& item : items) {
+      cut.push_back({.count = item.count, .x = static_cast<S*>(item.x), .limit = static_cast<compute_t<S>>(limit)});
+    }
+    change_all<kVectorOf<S>>(cut);
   });
 }
 

@@ -1,26 +1,36 @@
 #pragma once
 
 #include "core/cuda/teams.h"
-#include "ops/optimizer/cuda/elements.h"
+#include "ops/optimizer/cuda/items.h"
 #include "ops/optimizer/kernels.h"
 
 #include <cmath>
 
-// Two stages: the sums of pieces, then the sum of those. The order depends on the count alone.
+// Two stages: the sums of pieces, then the sum of those. The order depends on the count of an
+// item alone.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// The number of elements of a piece.
-inline constexpr int64_t kPiece = 4096;
+/// SquaresItem in S.
+template <class S>
+struct Squares {
+  int64_t count;
+  const S* x;
+  double* sum;
+
+  explicit Squares(const SquaresItem& item) : count(item.count), x(static_cast<const S*>(item.x)), sum(item.sum) {}
+};
 
 /// sums[b] = the sum of the squares of piece b, with a block for each piece.
 template <class S>
-NORMA_KERNEL void add_squares(int64_t count, const S* x, double* sums) {
-  const int64_t first = block() * kPiece;
-  const int64_t last = first + kPiece < count ? first + kPiece : count;
+NORMA_KERNEL void add_squares(ItemList<Squares<S>> list, double* sums) {
+  const int which = list.item_of(block());
+  const Squares<S> item = list.items[which];
+  const int64_t first = (block() - list.first_piece[which]) * kPiece;
+  const int64_t last = first + kPiece < item.count ? first + kPiece : item.count;
   double sum = 0;
   for (int64_t i = first + thread(); i < last; i += threads()) {
-    const auto value = static_cast<double>(to_number(x[i]));
+    const auto value = static_cast<double>(to_number(item.x[i]));
     sum += value * value;
   }
   sum = BlockTeam(shared_memory<double>()).sum(sum);
@@ -29,15 +39,17 @@ NORMA_KERNEL void add_squares(int64_t count, const S* x, double* sums) {
   }
 }
 
-/// *sum = the sum of all pieces, by one block.
-NORMA_KERNEL void add_pieces(int64_t count, const double* pieces, double* sum) {
+/// The sum of an item is the sum of its pieces, with a block for each item.
+template <class S>
+NORMA_KERNEL void add_pieces(ItemList<Squares<S>> list, const double* sums) {
+  const int64_t which = block();
   double total = 0;
-  for (int64_t i = thread(); i < count; i += threads()) {
-    total += pieces[i];
+  for (int64_t i = list.first_piece[which] + thread(); i < list.first_piece[which + 1]; i += threads()) {
+    total += sums[i];
   }
   total = BlockTeam(shared_memory<double>()).sum(total);
   if (thread() == 0) {
-    *sum = total;
+    *list.items[which].sum = total;
   }
 }
 
@@ -61,17 +73,18 @@ inline void clipping(int64_t count, const double* sums, double max_norm, double*
          norm_and_factor);
 }
 
-inline void sum_of_squares(DType dtype, int64_t count, const void* x, double* sum) {
-  const int64_t pieces = count == 0 ? 1 : ceil_div(count, kPiece);
-  const DeviceBuffer<double> sums(pieces == 1 ? 0 : pieces);
+inline void sums_of_squares(DType dtype, std::span<const SquaresItem> items) {
   dispatch_any_floating("sum_of_squares", dtype, [&](auto zero) {
     using S = decltype(zero);
-    launch(pieces, threads_for(count, 256), BlockTeam::kBytes, current_stream(), add_squares<S>, count,
-           static_cast<const S*>(x), pieces == 1 ? sum : sums.data());
+    const DeviceItems<Squares<S>> list(std::vector<Squares<S>>(items.begin(), items.end()));
+    const DeviceBuffer<double> sums(list.pieces());
+    if (list.pieces() > 0) {
+      launch(list.pieces(), kItemThreads, BlockTeam::kBytes, current_stream(), add_squares<S>, list.list(),
+             sums.data());
+    }
+    launch(static_cast<int64_t>(items.size()), kItemThreads, BlockTeam::kBytes, current_stream(), add_pieces<S>,
+           list.list(), sums.data());
   });
-  if (pieces > 1) {
-    launch(1, threads_for(pieces, 1024), BlockTeam::kBytes, current_stream(), add_pieces, pieces, sums.data(), sum);
-  }
 }
 
 }  // namespace norma::kernels::NORMA_BACKEND

@@ -15,8 +15,7 @@
 #endif
 
 #include "core/simd/memory.h"
-#include "ops/pointwise/cpu/run.h"
-#include "ops/pointwise/kernels.h"
+#include "ops/pointwise/cpu/pointwise_kernels.h"
 
 #include <algorithm>
 

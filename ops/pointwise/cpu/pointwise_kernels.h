@@ -1,10 +1,33 @@
 #pragma once
 
+#include "core/strided_loop.h"
 #include "ops/pointwise/kernels.h"
 
-// The kernels of PointwiseKernels for the CPU, one file for each kind.
+#include <array>
+#include <cstddef>
+#include <cstdint>
 
-namespace norma::kernels::cpu {
+// The kernels of PointwiseKernels for the CPU, one file for each kind, and the loop over runs that they share.
+
+namespace norma::kernels {
+
+namespace detail {
+
+template <size_t N>
+using Places = std::array<int64_t, N>;
+template <size_t N>
+using RunFunction = void (*)(const void* body, const Places<N>& offsets, int64_t count, const Places<N>& strides);
+
+/// for_each_run() without knowledge of the body, so that it is compiled once and not once for each function.
+template <size_t N>
+void run(const Sizes& sizes, const std::array<Strides, N>& strides, RunFunction<N> function, const void* body);
+extern template void run<2>(const Sizes&, const std::array<Strides, 2>&, RunFunction<2>, const void*);
+extern template void run<3>(const Sizes&, const std::array<Strides, 3>&, RunFunction<3>, const void*);
+extern template void run<4>(const Sizes&, const std::array<Strides, 4>&, RunFunction<4>, const void*);
+
+}  // namespace detail
+
+namespace cpu {
 
 void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars);
 void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
@@ -15,4 +38,6 @@ void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, co
 void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,
            const Operand& b);
 
-}  // namespace norma::kernels::cpu
+}  // namespace cpu
+
+}  // namespace norma::kernels

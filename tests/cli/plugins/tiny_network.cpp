@@ -3,11 +3,9 @@
 #include "core/random.h"
 #include "models/registry.h"
 #include "nn/conv.h"
-#include "nn/dropout.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/norm/factory.h"
 #include "nn/plugin.h"
-#include "nn/pool.h"
 #include "nn/sequential.h"
 
 #include <memory>

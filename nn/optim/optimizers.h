@@ -1,0 +1,113 @@
+#pragma once
+
+#include "nn/optim/optimizer.h"
+
+#include <string>
+#include <vector>
+
+namespace norma::nn {
+
+struct SgdOptions {
+  double lr = 0.1;
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;  ///< needs momentum and no dampening
+};
+
+/// Stochastic gradient descent (SGD), as in PyTorch:
+///   g = gradient + weight_decay · p;  v = momentum · v + (1 - dampening) · g (v = g the first time);
+///   p -= lr · v, or with Nesterov p -= lr · (g + momentum · v).
+class Sgd : public Optimizer {
+ public:
+  explicit Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
+  [[nodiscard]] double momentum() const override { return options_.momentum; }
+  void set_momentum(double momentum) override { options_.momentum = momentum; }
+
+ protected:
+  [[nodiscard]] std::vector<std::string> state_names() const override { return {"momentum"}; }
+  void update(const std::vector<Update>& updates) override;
+
+ private:
+  SgdOptions options_;
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+};
+
+/// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), as in PyTorch:
+///   p *= 1 - lr · weight_decay;  m = beta1 · m + (1 - beta1) · g;  v = beta2 · v + (1 - beta2) · g²;
+///   p -= lr / (1 - beta1^t) · m / (sqrt(v / (1 - beta2^t)) + eps).
+class AdamW : public Optimizer {
+ public:
+  explicit AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options = {});
+  [[nodiscard]] double momentum() const override { return options_.beta1; }
+  void set_momentum(double momentum) override { options_.beta1 = momentum; }
+
+ protected:
+  [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  void update(const std::vector<Update>& updates) override;
+
+ private:
+  AdamWOptions options_;
+};
+
+struct LambOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-6;
+  double max_grad_norm = 1;  ///< the norm of all gradients together that they are first scaled down to; 0: not scaled
+};
+
+/// LAMB (You et al., "Large batch optimization for deep learning", 2020), as timm's Lamb: AdamW's direction, including
+/// the decay, scaled to the norm of the parameter:
+///   m, v as AdamW, of g / max(1, |all g| / max_grad_norm);
+///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay · p;  p -= lr · r · u
+/// with the trust ratio r = |p| / |u|, or 1 if either is 0 and for groups without weight decay. Made of tensor
+/// functions; nobody waits for a device. The gradients are not changed.
+class Lamb : public Optimizer {
+ public:
+  explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});
+  [[nodiscard]] double momentum() const override { return options_.beta1; }
+  void set_momentum(double momentum) override { options_.beta1 = momentum; }
+
+ protected:
+  [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
+  void begin_step() override;
+  void update(const std::vector<Update>& updates) override;
+
+ private:
+  LambOptions options_;
+  Tensor divisor_;  // of the gradients in this step: float64, of rank 0; undefined: 1
+};
+
+struct RmsPropTfOptions {
+  double lr = 1e-2;
+  double alpha = 0.9;
+  double eps = 1e-10;
+  double momentum = 0;
+};
+
+/// RMSprop as in TensorFlow and timm's RMSpropTF: eps stands inside the root, the average of squares begins at 1, and
+/// the velocity includes the learning rate:
+///   g = gradient + weight_decay · p;  s = s + (1 - alpha) · (g² - s);  v = momentum · v + lr · g / sqrt(s + eps);
+///   p -= v. Made of tensor functions.
+class RmsPropTf : public Optimizer {
+ public:
+  explicit RmsPropTf(std::vector<ParameterGroup> groups, const RmsPropTfOptions& options = {});
+  [[nodiscard]] double momentum() const override { return options_.momentum; }
+  void set_momentum(double momentum) override { options_.momentum = momentum; }
+
+ protected:
+  [[nodiscard]] std::vector<std::string> state_names() const override { return {"square_avg", "momentum"}; }
+  void update(const std::vector<Update>& updates) override;
+
+ private:
+  RmsPropTfOptions options_;
+};
+
+}  // namespace norma::nn

@@ -1,0 +1,112 @@
+#pragma once
+
+#include "core/cuda/number.h"
+
+#include <cstring>
+#include <vector>
+
+// One launch over many tensors. Their addresses and numbers lie in a list in the device's memory; each block takes a
+// piece of one tensor.
+
+namespace norma::kernels::NORMA_BACKEND {
+
+inline constexpr int kItemThreads = 256;
+/// Elements of a piece.
+inline constexpr int64_t kPiece = 4096;
+
+/// The list as kernels see it. An item has `count`, the number of its elements; no item has more pieces than it needs,
+/// and none with no elements has one.
+template <class Item>
+struct ItemList {
+  int count = 0;
+  const int64_t* first_piece = nullptr;  ///< of each item, and the number of all pieces behind them
+  const Item* items = nullptr;
+
+  /// The item that a piece belongs to: the last one whose first piece is not behind it.
+  NORMA_DEVICE int item_of(int64_t piece) const {
+    int low = 0;
+    int high = count;  // first_piece[low] <= piece < first_piece[high]
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (first_piece[middle] <= piece) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+};
+
+/// Owns a list's memory. The kernels of the stream that are launched in its life may use it.
+template <class Item>
+class DeviceItems {
+ public:
+  explicit DeviceItems(const std::vector<Item>& items)
+      : count_(static_cast<int>(items.size())),
+        memory_(static_cast<int64_t>(bytes_of_pieces() + items.size() * sizeof(Item))) {
+    std::vector<std::byte> host(bytes_of_pieces() + items.size() * sizeof(Item));
+    for (size_t i = 0; i <= items.size(); ++i) {
+      std::memcpy(host.data() + i * sizeof(int64_t), &pieces_, sizeof(int64_t));
+      pieces_ += i < items.size() ? ceil_div(items[i].count, kPiece) : 0;
+    }
+    std::memcpy(host.data() + bytes_of_pieces(), items.data(), items.size() * sizeof(Item));
+    device_functions.table("optimizer", kThisDevice).from_host(memory_.data(), host.data(), host.size());
+  }
+
+  [[nodiscard]] int64_t pieces() const { return pieces_; }
+  [[nodiscard]] ItemList<Item> list() const {
+    return {.count = count_,
+            .first_piece = reinterpret_cast<const int64_t*>(memory_.data()),
+            .items = reinterpret_cast<const Item*>(memory_.data() + bytes_of_pieces())};
+  }
+
+ private:
+  /// The items lie behind the numbers of their pieces, aligned to 16 bytes.
+  [[nodiscard]] size_t bytes_of_pieces() const { return ceil_div(count_ + 1, 2) * 2 * sizeof(int64_t); }
+
+  int count_;
+  int64_t pieces_ = 0;
+  DeviceBuffer<std::byte> memory_;
+};
+
+/// Calls item.change<n>(i), which changes the elements i to i + n - 1 of the item, for all elements of all items; n is
+/// `width`, and 1 for elements that fill no vector.
+template <int width, class Item>
+NORMA_KERNEL void change_items(ItemList<Item> list) {
+  const int which = list.item_of(block());
+  const Item item = list.items[which];
+  const int64_t first = (block() - list.first_piece[which]) * kPiece;
+  const int64_t last = first + kPiece < item.count ? first + kPiece : item.count;
+  const int64_t vectors_end = last - (last - first) % width;
+  for (int64_t i = first + thread() * width; i < vectors_end; i += threads() * width) {
+    item.template change<width>(i);
+  }
+  if constexpr (width > 1) {
+    for (int64_t i = vectors_end + thread(); i < last; i += threads()) {
+      item.template change<1>(i);
+    }
+  }
+}
+
+/// Changes all items, those whose arrays all begin at whole vectors by vectors of `width`.
+template <int width, class Item>
+void change_all(const std::vector<Item>& items) {
+  std::vector<Item> aligned;
+  std::vector<Item> others;
+  for (const Item& item : items) {
+    if (item.count > 0) {
+      (item.is_aligned() ? aligned : others).push_back(item);
+    }
+  }
+  const auto launch_on = [](const std::vector<Item>& some, void (*kernel)(ItemList<Item>)) {
+    if (!some.empty()) {
+      const DeviceItems<Item> list(some);
+      launch(list.pieces(), kItemThreads, 0, current_stream(), kernel, list.list());
+    }
+  };
+  launch_on(aligned, change_items<width, Item>);
+  launch_on(others, change_items<1, Item>);
+}
+
+}  // namespace norma::kernels::NORMA_BACKEND
