@@ -70,11 +70,28 @@ void Block::start(uint64_t number) {
     std::byte* const registers = constants_ + k.constants.size() + w * k.register_bytes;
     const uint32_t first = static_cast<uint32_t>(w) * kLanes;
     warps_[w].start(*this, registers, first, threads_);
-    for (const auto& [special, operand] : k.specials) {
-      Alias<uint32_t>* const to = warps_[w].out<uint32_t>(operand);
+  }
+  if (!filled_) {
+    fill_specials(true);
+    filled_ = true;
+  }
+  fill_specials(false);
+}
+
+/// Puts the places of threads into their registers, which nothing else uses: those that all blocks share once, and
+/// those of a block for each.
+void Block::fill_specials(bool of_launch) {
+  for (const auto& [special, operand] : kernel().specials) {
+    const bool of_block = special == Special::kCtaidX || special == Special::kCtaidY || special == Special::kCtaidZ;
+    if (of_block == of_launch) {
+      continue;
+    }
+    for (const Warp& warp : warps_) {
+      Alias<uint32_t>* const to = warp.out<uint32_t>(operand);
       for (uint32_t lane = 0; lane < kLanes; ++lane) {
-        const uint32_t thread = first + lane;
-        to[lane] = static_cast<uint32_t>(value_of(special, launch, index_, thread_index(thread), thread));
+        const uint32_t thread = warp.first_thread() + lane;
+        const Dim3 index = of_block ? Dim3{} : thread_index(thread);
+        to[lane] = static_cast<uint32_t>(value_of(special, *context_.launch, index_, index, thread));
       }
     }
   }

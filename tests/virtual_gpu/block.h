@@ -68,6 +68,7 @@ class Block {
 
  private:
   void start(uint64_t number);
+  void fill_specials(bool of_launch);
   void meet_at_barrier();
 
   const LaunchContext& context_;
@@ -85,6 +86,7 @@ class Block {
   uint32_t now_ = 0;
   uint32_t last_barrier_ = 0;
   Dim3 index_;
+  bool filled_ = false;  ///< the registers that are the same for all blocks
   std::array<Region, 64> regions_;
 };
 
