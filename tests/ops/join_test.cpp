@@ -2,8 +2,8 @@
 
 #include "core/parallel.h"
 #include "ops/pointwise/pointwise.h"
-#include "ops/shape/pad.h"
 #include "ops/shape/copy.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 #include "tests/support.h"
 

@@ -18,7 +18,7 @@ struct MapNormOptions {
 /// A norm of ops/map_norm/, for inputs on any device, and its formula.
 struct MapNormCase {
   std::string name;
-  /// Of x in the inputs. Each has a number for each channel, alpha has one.
+  /// The names of the inputs behind x. Each has a number for each channel, alpha has one.
   std::vector<std::string> parameters;
   std::function<Tensor(const Tensors& inputs, const MapNormOptions& options)> run;
   /// "y", "dx" and "d" + the name of a parameter.
@@ -27,7 +27,7 @@ struct MapNormCase {
 
 inline constexpr double kRunningVar = 0.75;  ///< of evo_norm_b0 in evaluation; all dtypes hold it
 
-/// Some of everything that divides the channels.
+/// A number of groups that divides the channels: 5, 3, 2 or 1.
 inline int64_t groups_for(int64_t channels) {
   return channels % 5 == 0 ? 5 : channels % 3 == 0 ? 3 : channels % 2 == 0 ? 2 : 1;
 }

@@ -56,6 +56,9 @@ TEST_CASE("norms: the same bits for 1, 2 and 3 threads: dtypes, memory formats, 
   // Images shared among threads, an image for each, sets that fit no vector, those of more columns than a tile has.
   for (const Sizes& sizes : {Sizes{3, 64, 48, 40}, Sizes{2, 48, 14, 14}, Sizes{4, 36, 7, 7}, Sizes{4, 64, 7, 7}}) {
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+      if (default_device() != kCpu && dtype != DType::float32) {
+        continue;  // for time: the kernels of other devices do not know the host's threads
+      }
       check_threads(sizes, dtype, Activation::identity, /* with_residual= */ false);
       check_threads(sizes, dtype, Activation::relu, /* with_residual= */ true);
     }

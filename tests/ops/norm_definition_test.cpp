@@ -83,8 +83,8 @@ RandomCase random_case(Generator& generator) {
   const Statistics kStatistics[] = {Statistics::stable, Statistics::welford, Statistics::two_pass,
                                     Statistics::compensated, Statistics::sum_of_squares};
   const Centring kCentrings[] = {Centring::mean, Centring::mean, Centring::none, Centring::deviation};
-  const Activation kActivations[] = {Activation::identity, Activation::identity, Activation::relu, Activation::gelu,
-                                     Activation::silu};
+  const Activation kDrawn[] = {Activation::identity, Activation::identity, Activation::relu, Activation::gelu,
+                               Activation::silu};
   const DType kDTypes[] = {DType::float64, DType::float32, DType::bfloat16, DType::float16};
   RandomCase c;
   const auto rank = static_cast<int64_t>(2 + generator.below(4));
@@ -126,7 +126,7 @@ RandomCase random_case(Generator& generator) {
   if (spec.centring != Centring::none && elements / spec.groups > 1) {
     spec.correction = static_cast<int64_t>(generator.below(2));
   }
-  c.activation = one_of(kActivations, generator);
+  c.activation = one_of(kDrawn, generator);
   c.residual = generator.below(2) == 0;
   c.dtype = one_of(kDTypes, generator);
   c.parameters = c.dtype == DType::float64 || generator.below(2) == 0 ? c.dtype : DType::float32;

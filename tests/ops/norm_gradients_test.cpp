@@ -52,7 +52,7 @@ Apply group(int64_t groups) {
   return [groups](const Tensor& x, const Tensor& w, const Tensor& b) { return group_norm(x, groups, w, b); };
 }
 
-/// The specs of one image norm each with its own form of dx.
+/// Specs of image norms whose dx have different formulas.
 std::vector<NormSpec> backward_specs() {
   return {{.reduce = {0, 2, 3}, .affine = {1}},
           {.reduce = {1}, .affine = {1}},

@@ -56,7 +56,7 @@ struct NormOperands {
   Tensor x, weight, bias, residual, dy;
 };
 
-/// Weights and dy have values; parameters of 16-bit norms are float32.
+/// Random operands. The parameters of norms in 16 bits are float32.
 inline NormOperands operands_of(const SpecCase& c, DType dtype, bool with_residual = false) {
   const DType parameters = dtype == DType::float64 ? dtype : DType::float32;
   NormOperands of{.x = to(random_tensor(c.sizes, 1), dtype), .dy = to(random_tensor(c.sizes, 5), dtype)};
