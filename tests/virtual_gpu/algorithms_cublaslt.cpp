@@ -37,7 +37,7 @@ std::vector<Algorithm> all_algorithms(const Product& product) {
   const auto sums =
       static_cast<uint64_t>(product.batch * product.m * product.n) * (product.a.type == NumberType::kFloat64 ? 8 : 4);
   return {
-      {.id = 1, .text = "sums by atomics", .scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE, .noise = 4, .varies = true},
+      {.id = 1, .text = "sums by atomics", .scheme = CUBLASLT_REDUCTION_SCHEME_INPLACE, .noise = 64, .varies = true},
       {.id = 2, .text = "sums in the output's type", .scheme = CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, .noise = 8},
       {.id = 3, .text = "split sums", .scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, .workspace_bytes = 2 * sums},
       {.id = 4, .text = "whole sums"},
@@ -69,8 +69,10 @@ std::vector<Algorithm> algorithms_of(const Product& product, const MatmulPrefere
   for (Algorithm algorithm : all_algorithms(product)) {
     const bool is_split = algorithm.scheme != CUBLASLT_REDUCTION_SCHEME_NONE;
     const bool allowed = !is_split || (algorithm.scheme & preference.reduction_schemes) != 0;
-    // Split sums load whole vectors.
-    const bool fits = !is_split || (std::min({a, b, c, d}) == kVector && product.k > 1);
+    // There is no sum to split of one product, and sums in the workspace take whole vectors.
+    const bool in_vectors =
+        algorithm.scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE || std::min({a, b, c, d}) == kVector;
+    const bool fits = !is_split || (in_vectors && product.k > 1);
     if (!allowed || !fits || algorithm.workspace_bytes > preference.workspace_bytes) {
       continue;
     }
