@@ -75,9 +75,10 @@ void find_global(Warp& warp, const Instruction& i, const Addresses& addresses, b
     VIRTUAL_GPU_LANES {
       access.at[static_cast<size_t>(lane)] = origin + addresses.of[static_cast<size_t>(lane)];
     }
-    const bool whole =
-        region.written == nullptr || (store ? warp.undefined.empty() : written(region, addresses, bytes));
-    if (addresses.consecutive && whole) {
+    const auto whole = [&] {
+      return region.written == nullptr || (store ? warp.undefined.empty() : written(region, addresses, bytes));
+    };
+    if (addresses.consecutive && whole()) {
       find_range(warp, i, addresses, region, store);
       access.consecutive = addresses.lanes == kLanes;
       return;
