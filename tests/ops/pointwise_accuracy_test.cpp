@@ -32,7 +32,8 @@ double gelu_tanh(double x) {
 }
 
 const Accuracy kAccuracies[] = {
-    {"exp", [](const Tensor& x) { return exp(x); }, [](double x) { return std::exp(x); }, 1.1},
+    {"exp", [](const Tensor& x) { return exp(x); }, [](double x) { return std::exp(x); }, 1.1,
+     -std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(), 2},
     {"log", [](const Tensor& x) { return log(x); }, [](double x) { return std::log(x); }, 1},
     {"sqrt", [](const Tensor& x) { return sqrt(x); }, [](double x) { return std::sqrt(x); }, 0.5},
     {"rsqrt", [](const Tensor& x) { return rsqrt(x); }, [](double x) { return 1 / std::sqrt(x); }, 1.5},
