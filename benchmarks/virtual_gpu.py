@@ -116,12 +116,18 @@ def main():
     parser.add_argument("--norm", choices=NORMS, help="only this one; prints its table and writes nothing")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="with --check: each N-th case")
     options = parser.parse_args()
+    if options.norm and options.check or options.every != 1 and not options.check:
+        parser.error("--norm goes without --check, and --every with it")
     gpus = json.loads((ROOT / "tests/virtual_gpu/gpus.json").read_text())
     gpus = {name: gpus[name] for name in ("h100", "h200")}
     stored = ROOT / "benchmarks/results/virtual_gpu.json"
     if options.check:
         before = {key(row): row for row in json.loads(stored.read_text())}
-        found = [line for case in list(cases())[::options.every] for line in worse(before[key(case)], counted(options.build, case))]
+        chosen = list(cases())[::options.every]
+        missing = [case for case in chosen if key(case) not in before]
+        if missing:
+            sys.exit(f"virtual_gpu: {stored.name} has no counts of {missing[0]}: make it anew, without --check")
+        found = [line for case in chosen for line in worse(before[key(case)], counted(options.build, case))]
         print("\n".join(found) or "virtual_gpu: no case has become worse")
         sys.exit(1 if found else 0)
     rows = [counted(options.build, case) for case in cases() if options.norm in (None, case["norm"])]

@@ -145,8 +145,8 @@ void CachingAllocator::release_free_segments() {
         ++i;
         continue;
       }
-      i = pool->free.erase(i);
       memory_->give_back(block->start);
+      i = pool->free.erase(i);
       statistics_.reserved -= static_cast<int64_t>(block->size);
       blocks_.erase(block->start);
     }

@@ -76,7 +76,7 @@ class PinnedMemory final : public StagingMemory {
 
 Staging& staging() {
   constexpr size_t kBytes = size_t{8} << 20;
-  constexpr size_t kMost = 32;  // room for 256 float32 images of 224 x 224, and the next 170
+  constexpr size_t kMost = 32;  // 256 float32 images of 224 x 224 take 19, and a small tensor takes one
   static auto* const memory = new PinnedMemory;
   static auto* const instance = new Staging(*memory, kBytes, kMost);
   return *instance;

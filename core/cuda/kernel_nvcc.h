@@ -91,6 +91,7 @@ template <class... Parameters, class... Arguments>
 void launch(int64_t blocks, int threads, size_t shared_bytes, Stream stream, void (*kernel)(Parameters...),
             const Arguments&... arguments) {
   const auto start = [&] {
+    (void)cudaGetLastError();  // of an earlier call that nobody asked about: it would seem to be this launch's
     kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_bytes, stream>>>(
         static_cast<Parameters>(arguments)...);
     return cudaGetLastError();

@@ -1,6 +1,7 @@
 #include "core/cuda/runtime.h"
 
 #include "core/cuda/capability.h"
+#include "core/cuda/retry.h"
 #include "core/error.h"
 
 #include <fmt/format.h>
@@ -73,7 +74,10 @@ int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes) {
   const auto [entry, is_new] = known.try_emplace({kernel, threads, shared_bytes}, 0);
   if (is_new) {
     int blocks = 0;
-    const cudaError_t result = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes);
+    // The question loads the kernel, which takes memory.
+    const cudaError_t result = start_with_memory(
+        [&] { return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes); },
+        [](cudaError_t status) { return status == cudaErrorMemoryAllocation; }, [] { allocator(kCuda).empty_cache(); });
     if (result != cudaSuccess) {
       known.erase(entry);
       check(result, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");

@@ -1,5 +1,7 @@
 #include "core/cuda/staging.h"
 
+#include "core/allocator.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -41,13 +43,21 @@ void Staging::to_host(void* host, const void* device, size_t bytes) {
   }
 }
 
-/// The oldest buffer, done with its last copy, or a new one.
+/// Returns the oldest buffer once it is done with its last copy, or a new one. Waiting is what is left, too, where the
+/// host gives no memory for a new one.
 StagingBuffer& Staging::take() {
   constexpr size_t kLeast = 2;  // for to_host()
   const bool is_free = buffers_.size() >= kLeast && buffers_.front()->is_done();
   if (!is_free && buffers_.size() < std::max(kLeast, most_)) {
-    buffers_.push_back(memory_->make(bytes_));
-    return *buffers_.back();
+    try {
+      buffers_.push_back(memory_->make(bytes_));
+      return *buffers_.back();
+    } catch (const OutOfMemory&) {
+      if (buffers_.size() < kLeast) {
+        throw;
+      }
+      most_ = buffers_.size();
+    }
   }
   std::unique_ptr<StagingBuffer> oldest = std::move(buffers_.front());
   buffers_.pop_front();

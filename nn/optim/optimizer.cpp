@@ -157,6 +157,9 @@ void Optimizer::step() {
   std::vector<Pending> pending;
   double copied = 0;
   const auto finish = [&] {
+    if (updates.empty()) {
+      return;
+    }
     update(updates);
     for (size_t i = 0; i < updates.size(); ++i) {
       end_update(pending[i].parameter, updates[i].parameter, *pending[i].master);

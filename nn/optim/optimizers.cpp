@@ -24,7 +24,7 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
 void Sgd::update(const std::vector<Update>& updates) {
   std::vector<SgdUpdate> steps;
   for (const Update& update : updates) {
-    Tensor& velocity = update.state->front();
+    Tensor velocity = update.state->front();
     const bool first = !velocity.defined();
     if (options_.momentum != 0 && first) {
       velocity = zeros_like(update.parameter);
@@ -41,6 +41,11 @@ void Sgd::update(const std::vector<Update>& updates) {
                               .along = options_.nesterov ? options_.momentum : 1}});
   }
   sgd_step(steps);
+  for (size_t i = 0; i < updates.size(); ++i) {  // only now, so that a step without memory can be taken once more
+    if (steps[i].velocity.defined()) {
+      updates[i].state->front() = steps[i].velocity;
+    }
+  }
 }
 
 AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)

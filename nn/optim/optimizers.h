@@ -67,8 +67,8 @@ struct LambOptions {
 /// the decay, scaled to the norm of the parameter:
 ///   m, v as AdamW, of g / max(1, |all g| / max_grad_norm);
 ///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay · p;  p -= lr · r · u
-/// with the trust ratio r = |p| / |u|, or 1 if either is 0 and for groups without weight decay. Made of tensor
-/// functions; nobody waits for a device. The gradients are not changed.
+/// with the trust ratio r = |p| / |u|, or 1 if either is 0 and for groups without weight decay. The gradients are
+/// not changed, and nobody waits for a device.
 class Lamb : public Optimizer {
  public:
   explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});

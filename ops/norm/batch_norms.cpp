@@ -52,10 +52,15 @@ using namespace norm_detail;
 
 namespace {
 
-void check_options(std::string_view op, const BatchNormOptions& options) {
+void check_options(std::string_view op, const BatchNormOptions& options, const Tensor& x) {
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
   check(options.momentum >= 0 && options.momentum <= 1, op, "momentum: expected a value in [0, 1], got {}",
         options.momentum);
+  if (const Tensor& batches = options.num_batches_tracked; batches.defined()) {
+    check(batches.dtype() == DType::int64 && batches.numel() == 1, op,
+          "num_batches_tracked: expected one int64, got {}", describe(batches));
+    check_device(op, "num_batches_tracked", batches, x.device());
+  }
 }
 
 void check_weights(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -133,7 +138,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
                   const Tensor& bias, const BatchNormOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "batch_norm";
   check_input(op, x, 2, 5);
-  check_options(op, options);
+  check_options(op, options, x);
   const bool tracked = check_running_statistics(op, running_mean, running_var, x);
   if (!options.training && tracked) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
@@ -163,7 +168,7 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
   const Tensor x = cast.input(input);
   const ActOptions then{options_then.activation, cast.like(options_then.residual, x)};
   check_input(op, x, 2, 5);
-  check_options(op, options);
+  check_options(op, options, x);
   check(sub_batch >= 1, op, "sub_batch: expected at least 1, got {}", sub_batch);
   const bool tracked = check_running_statistics(op, running_mean, running_var, x);
   if (!options.training && tracked) {
@@ -254,7 +259,7 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
   check(options.r_max >= 1, op, "r_max: expected a value >= 1, got {}", options.r_max);
   check(options.d_max >= 0, op, "d_max: expected a value >= 0, got {}", options.d_max);
   const BatchNormOptions& batch = options.batch_norm;
-  check_options(op, batch);
+  check_options(op, batch, x);
   if (!batch.training) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, batch, then);
   }
@@ -308,7 +313,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
         "running_mean: expected running statistics, got none");
   const BatchNormOptions batch{
       .training = options.training, .momentum = options.momentum, .eps = options.eps, .statistics = options.statistics};
-  check_options(op, batch);
+  check_options(op, batch, x);
   if (!options.training) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, batch, then);
   }

@@ -276,13 +276,13 @@ Tensor NormLayout::weight_gradient(const Tensor& in_order, const Sizes& sizes) c
     }
     full.push_back(axis.size);
   }
+  if (repeated.empty() && same_places(kept, strides, contiguous_strides(kept))) {
+    return Tensor(in_order.storage(), sizes, contiguous_strides(sizes), in_order.offset(), in_order.dtype());
+  }
   const NoGradGuard guard;
   Tensor gradient = with_strides(in_order, full, contiguous_strides(full));
   if (!repeated.empty()) {
     gradient = sum(gradient, repeated);
-  }
-  if (repeated.empty() && same_places(kept, strides, contiguous_strides(kept))) {
-    return Tensor(in_order.storage(), sizes, contiguous_strides(sizes), in_order.offset(), in_order.dtype());
   }
   Tensor result = empty(sizes, {.dtype = in_order.dtype(), .device = in_order.device()});
   copy_into(gradient, with_strides(result, kept, strides));

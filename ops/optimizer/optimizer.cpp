@@ -4,6 +4,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 
+#include <span>
 #include <string>
 
 namespace norma {
@@ -135,24 +136,30 @@ Tensor sums_of_squares(const Tensors& xs, Device device) {
   return sums;
 }
 
-void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor) {
+namespace {
+
+/// One step for updates whose directions fit into memory at once.
+void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor) {
   Batches<kernels::LambItem> batches;
-  Tensors kept;  // directions and sums, until the kernels have been launched
+  Tensors directions;  // until the kernels have been launched
+  const Device device = updates[0].parameter.device();
+  const Tensor squares = empty({2 * static_cast<int64_t>(updates.size())}, {.dtype = DType::float64, .device = device});
+  auto* square = squares.device_pointer<double>();
   for (const LambUpdate& update : updates) {
-    check_device("lamb", "gradient", update.gradient, update.parameter.device());
-    const Tensor direction = empty_like(update.parameter);
-    const Tensor squares = empty({2}, {.dtype = DType::float64, .device = direction.device()});
-    kept.insert(kept.end(), {direction, squares});
+    check_device("lamb", "parameter", update.parameter, device);
+    check_device("lamb", "gradient", update.gradient, device);
+    directions.push_back(empty_like(update.parameter));
     batches.add(update.parameter, {.count = update.parameter.numel(),
                                    .p = update.parameter.device_pointer(),
                                    .gradient = update.gradient.device_pointer(),
                                    .m = update.average.device_pointer(),
                                    .v = update.square_average.device_pointer(),
-                                   .u = direction.device_pointer(),
+                                   .u = directions.back().device_pointer(),
                                    .divisor = static_cast<const double*>(pointer_or_null(divisor)),
-                                   .p_squares = squares.device_pointer<double>(),
-                                   .u_squares = squares.device_pointer<double>() + 1,
+                                   .p_squares = square,
+                                   .u_squares = square + 1,
                                    .step = update.step});
+    square += 2;
   }
   const OpScope scope([&] {
     OpWork work{.op = "lamb"};
@@ -161,16 +168,36 @@ void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor) {
     }
     return work;
   });
-  for (const auto& [device, dtype, items] : batches) {
+  for (const auto& batch : batches) {
     const auto table = kernels::optimizer_kernels.at("lamb", device);
-    table->lamb_direction(dtype, items);
-    std::vector<kernels::SquaresItem> squares;
-    for (const kernels::LambItem& item : items) {
-      squares.push_back({.count = item.count, .x = item.p, .sum = item.p_squares});
-      squares.push_back({.count = item.count, .x = item.u, .sum = item.u_squares});
+    table->lamb_direction(batch.dtype, batch.items);
+    std::vector<kernels::SquaresItem> items;
+    for (const kernels::LambItem& item : batch.items) {
+      items.push_back({.count = item.count, .x = item.p, .sum = item.p_squares});
+      items.push_back({.count = item.count, .x = item.u, .sum = item.u_squares});
     }
-    table->sums_of_squares(dtype, squares);
-    table->lamb_move(dtype, items);
+    table->sums_of_squares(batch.dtype, items);
+    table->lamb_move(batch.dtype, batch.items);
+  }
+}
+
+}  // namespace
+
+void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor) {
+  if (divisor.defined() && !updates.empty()) {
+    check_device("lamb", "divisor", divisor, updates[0].parameter.device());
+  }
+  // Directions need as much memory as their parameters: they are made and followed in groups.
+  constexpr double kMostDirections = 64 << 20;
+  double bytes = 0;
+  size_t first = 0;
+  for (size_t i = 0; i < updates.size(); ++i) {
+    bytes += bytes_of(updates[i].parameter);
+    if (bytes >= kMostDirections || i + 1 == updates.size()) {
+      lamb_step_of(std::span(updates).subspan(first, i + 1 - first), divisor);
+      first = i + 1;
+      bytes = 0;
+    }
   }
 }
 

@@ -8,7 +8,7 @@
 namespace norma {
 
 // The memory work of optimizers and gradient clipping, off the tape: each function is one pass over all tensors of a
-// list. nn/optim/ decides the numbers.
+// list, no two of which share elements. nn/optim/ decides the numbers.
 
 /// A parameter with its gradient and its velocity (undefined: none): float32 or float64, dense, all with the strides,
 /// dtype and device of the parameter.
@@ -43,8 +43,8 @@ struct LambUpdate {
   kernels::LambStep step;
 };
 /// One step of LAMB for gradients that are divided by `divisor`, one float64 number on their device (undefined: 1);
-/// kernels::LambStep has the formula. The caller bumps the versions of the parameters. Throws Error for a gradient on
-/// another device.
+/// kernels::LambStep has the formula. The caller bumps the versions of the parameters. Throws Error unless all
+/// tensors lie on one device.
 void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor);
 
 /// The sum of the squares of each tensor: float64 (tensors), on `device`. Any floating dtype and strides. Throws Error

@@ -1,5 +1,7 @@
 #include "core/cuda/staging.h"
 
+#include "core/allocator.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -61,14 +63,18 @@ class LateBuffer final : public StagingBuffer {
 
 class LateMemory final : public StagingMemory {
  public:
-  explicit LateMemory(LateDevice& device) : device_(&device) {}
+  explicit LateMemory(LateDevice& device, int64_t most = INT64_MAX) : device_(&device), most_(most) {}
   std::unique_ptr<StagingBuffer> make(size_t bytes) override {
+    if (device_->buffers == most_) {
+      throw norma::OutOfMemory("no memory of the host");
+    }
     ++device_->buffers;
     return std::make_unique<LateBuffer>(*device_, bytes);
   }
 
  private:
   LateDevice* device_;
+  int64_t most_;
 };
 
 constexpr size_t kBytes = 16;  // of a buffer
@@ -119,6 +125,23 @@ TEST_CASE("cuda staging: the host waits for the oldest buffer where there are no
   CHECK(device.waits == 3);  // pieces 4, 5 and 6
   device.work_to(device.work.size());
   CHECK(there == here);
+}
+
+TEST_CASE("cuda staging: the host waits for the oldest buffer where it has no memory for another") {
+  LateDevice device;
+  LateMemory memory(device, /* most= */ 2);
+  Staging staging(memory, kBytes, /* most= */ 6);
+  std::vector<uint8_t> there(5 * kBytes + 1);
+  const std::vector<uint8_t> here = numbers(there.size(), 1);
+  staging.from_host(there.data(), here.data(), here.size());
+  CHECK(device.buffers == 2);
+  CHECK(device.waits == 4);  // pieces 3 to 6
+  device.work_to(device.work.size());
+  CHECK(there == here);
+  LateDevice poor;
+  LateMemory none(poor, /* most= */ 1);  // to_host() needs two
+  Staging without(none, kBytes, /* most= */ 6);
+  CHECK_THROWS_AS(without.from_host(there.data(), here.data(), here.size()), norma::OutOfMemory);
 }
 
 TEST_CASE("cuda staging: bytes come to the host behind the work that makes them") {

@@ -80,7 +80,7 @@ TEST_CASE("cuda norms: a GPU that runs fewer blocks of a kernel at a time gets f
   }
 }
 
-TEST_CASE("batch_norm: cuda launches at most five kernels for a step of training") {
+TEST_CASE("cuda norms: batch norm launches at most five kernels for a step of training") {
   const DefaultDeviceGuard guard(kCudaEmulated);
   for (const BatchNormCase& c : {BatchNormCase{{4, 64, 8, 8}, Activation::identity, false},
                                  {{4, 64, 8, 8}, Activation::relu, false},

@@ -1,3 +1,4 @@
+#include "error_text.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -55,6 +56,11 @@ TEST_CASE("batch_norm: errors") {
   CHECK_THROWS_WITH_AS(batch_norm(x, three, ones({4})), "batch_norm: running_var: expected sizes [3], got [4]", Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, three, {}), "batch_norm: running_var: expected a tensor, got none", Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, three), "batch_norm: running_mean: expected a tensor, got none", Error);
+  CHECK(error_of([&] { batch_norm(x, {}, {}, {}, {}, {.num_batches_tracked = zeros({})}); }) ==
+        "batch_norm: num_batches_tracked: expected one int64, got float32 []");
+  CHECK(error_of([&] {
+          batch_norm(x, {}, {}, {}, {}, {.num_batches_tracked = zeros({2}, {.dtype = DType::int64})});
+        }) == "batch_norm: num_batches_tracked: expected one int64, got int64 [2]");
   CHECK_THROWS_WITH_AS(batch_norm(x, ones({3}, {.dtype = DType::float64}), three),
                        "batch_norm: running_mean: expected dtype float32, got float64", Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, ones({4})), "batch_norm: weight: expected sizes [3], got [4]", Error);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-// One launch over many tensors. Their addresses and numbers lie in a list in the device's memory; each block takes a
+// One launch serves many tensors. Their addresses and numbers lie in a list in the device's memory; each block takes a
 // piece of one tensor.
 
 namespace norma::kernels::NORMA_BACKEND {
@@ -14,8 +14,7 @@ inline constexpr int kItemThreads = 256;
 /// Elements of a piece.
 inline constexpr int64_t kPiece = 4096;
 
-/// The list as kernels see it. An item has `count`, the number of its elements; no item has more pieces than it needs,
-/// and none with no elements has one.
+/// The list as kernels see it. An item has `count`, the number of its elements. An item without elements has no piece.
 template <class Item>
 struct ItemList {
   int count = 0;

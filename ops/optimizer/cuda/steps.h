@@ -10,7 +10,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// SgdItem in T.
+/// Holds the numbers of a SgdItem in T.
 template <class T>
 struct Sgd {
   int64_t count;
@@ -56,7 +56,7 @@ struct Sgd {
   }
 };
 
-/// AdamWItem in T.
+/// Holds the numbers of an AdamWItem in T.
 template <class T>
 struct AdamW {
   int64_t count;
@@ -105,7 +105,7 @@ struct AdamW {
   }
 };
 
-/// LambItem in T. The direction is found first, and followed once its length is known.
+/// Holds the numbers of a LambItem in T. The direction is found first, and followed once its length is known.
 template <class T>
 struct LambNumbers {
   int64_t count;

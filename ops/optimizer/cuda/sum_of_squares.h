@@ -6,12 +6,11 @@
 
 #include <cmath>
 
-// Two stages: the sums of pieces, then the sum of those. The order depends on the count of an
-// item alone.
+// A sum has two stages: the sums of pieces, then the sum of those. The order depends on the count of an item alone.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// SquaresItem in S.
+/// Holds the addresses of a SquaresItem in S.
 template <class S>
 struct Squares {
   int64_t count;
