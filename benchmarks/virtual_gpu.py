@@ -2,12 +2,13 @@
 """What the kernels of each norm cost at least, counted on the virtual GPU: bounds, never measurements.
 
 The virtual GPU (docs/cuda.md) runs the PTX that nvcc made and counts warp instructions and the sectors of memory that
-they touch, the same on every machine. From these follow, for a GPU whose properties are known, two least times: that of
-issuing the instructions, one in each of the four schedulers of a multiprocessor and clock, and that of moving the
-sectors at nine tenths of the memory's data-sheet rate, which is about what a copy reaches. The larger one bounds the
-rate of the kernels from above. The cost of a launch, the latency of memory and caches are not in it.
+they ask for, the same on every machine. From these follow, for a GPU whose properties are known, three least times: that
+of issuing the instructions, one in each of the four schedulers of a multiprocessor and clock; that of moving the bytes
+that the pass must move at nine tenths of the memory's data-sheet rate, which is about what a copy reaches; and that of
+moving the sectors through the first cache, 128 bytes in each multiprocessor and clock. The largest bounds the rate of the
+kernels from above. The cost of a launch and the latency of memory are not in it, nor what misses the caches twice.
 
-    ./run build --preset cuda-release --targets norm_pass,norma_virtual_gpu
+    ./run build --preset cuda-release --rooms virtual_gpu
     python3 benchmarks/virtual_gpu.py            # counts, and writes benchmarks/results/virtual_gpu.json and docs/cuda.md
     python3 benchmarks/virtual_gpu.py --check    # counts, and fails where a case has become worse by over 2 percent
 """
@@ -41,7 +42,7 @@ def counts(build, case, backward):
     """The sums over all kernels of one run."""
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder) / "counts.json"
-        command = [build / "benchmarks/norm_pass", "--norm", case["norm"], "--dtype", case["dtype"],
+        command = [build / "tests/virtual_gpu/norm_pass", "--norm", case["norm"], "--dtype", case["dtype"],
                    "--shape", ",".join(map(str, case["shape"]))]
         command += ["--channels-last"] * (case["layout"] == "channels_last") + ["--backward"] * backward
         environment = dict(os.environ, LD_PRELOAD=str(build / "tests/virtual_gpu/libnorma_virtual_gpu.so"),
@@ -70,20 +71,24 @@ def bound(row, which, gpu):
     """Instructions for each kilobyte of the least traffic, and that traffic by the larger of both least times."""
     part = row[("forward", "backward")[which]]
     least = least_bytes(row, which)
-    issue = part["warp_instructions"] / (4 * gpu["multiprocessors"] * gpu["clock_hz"])
-    moving = part["sectors"] * 32 / (0.9 * gpu["memory_bytes_per_second"])
-    return part["warp_instructions"] / (least / 1000), least / max(issue, moving) / 1e12
+    clocks = gpu["multiprocessors"] * gpu["clock_hz"]
+    times = (part["warp_instructions"] / (4 * clocks), least / (0.9 * gpu["memory_bytes_per_second"]),
+             part["sectors"] * 32 / (128 * clocks))
+    return part["warp_instructions"] / (least / 1000), least / max(times) / 1e12
 
 
 def table(rows, gpus):
-    lines = ["| norm | format | dtype | shape | launches | instructions/KB | " +
-             " | ".join(f"{name.upper()}, TB/s" for name in gpus) + " |", "|---|---|---|---|---|---|" + "---|" * len(gpus)]
+    lines = ["| norm | format | dtype | shape | launches | instructions/KB | bytes | " +
+             " | ".join(f"{name.upper()}, TB/s" for name in gpus) + " |",
+             "|---|---|---|---|---|---|---|" + "---|" * len(gpus)]
     for row in rows:
         launches = " / ".join(str(row[p]["launches"]) for p in ("forward", "backward"))
         instructions = " / ".join(f"{bound(row, w, next(iter(gpus.values())))[0]:.0f}" for w in (0, 1))
+        asked = " / ".join(f"{row[p]['sectors'] * 32 / least_bytes(row, w):.1f}"
+                           for w, p in enumerate(("forward", "backward")))
         rates = [" / ".join(f"{bound(row, w, gpu)[1]:.1f}" for w in (0, 1)) for gpu in gpus.values()]
         shape = " × ".join(map(str, row["shape"]))
-        lines.append(f"| {row['norm']} | {row['layout']} | {row['dtype']} | {shape} | {launches} | {instructions} | "
+        lines.append(f"| {row['norm']} | {row['layout']} | {row['dtype']} | {shape} | {launches} | {instructions} | {asked} | "
                      + " | ".join(rates) + " |")
     return lines
 
