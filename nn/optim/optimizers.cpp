@@ -12,6 +12,19 @@
 
 namespace norma::nn {
 
+namespace {
+
+/// Averages that are undefined begin at 0.
+void begin_averages(Tensors& averages, const Tensor& parameter) {
+  for (Tensor& average : averages) {
+    if (!average.defined()) {
+      average = zeros_like(parameter);
+    }
+  }
+}
+
+}  // namespace
+
 Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
     : Optimizer(std::move(groups), options.lr), options_(options) {
   check_not_negative("sgd", "momentum", options.momentum);
@@ -60,11 +73,7 @@ void AdamW::update(const std::vector<Update>& updates) {
   const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps()));
   std::vector<AdamWUpdate> steps;
   for (const Update& update : updates) {
-    for (Tensor& average : *update.state) {
-      if (!average.defined()) {
-        average = zeros_like(update.parameter);
-      }
-    }
+    begin_averages(*update.state, update.parameter);
     const double rate = lr() * update.group->lr_scale;
     steps.push_back({.parameter = update.parameter,
                      .gradient = update.gradient,
@@ -100,11 +109,7 @@ void Lamb::begin_step() {
 void Lamb::update(const std::vector<Update>& updates) {
   std::vector<LambUpdate> steps;
   for (const Update& update : updates) {
-    for (Tensor& average : *update.state) {
-      if (!average.defined()) {
-        average = zeros_like(update.parameter);
-      }
-    }
+    begin_averages(*update.state, update.parameter);
     steps.push_back(
         {.parameter = update.parameter,
          .gradient = update.gradient,

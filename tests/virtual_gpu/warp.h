@@ -62,7 +62,7 @@ class Warp {
   [[nodiscard]] uint32_t live() const { return live_; }
   /// The lanes that stand at the current instruction.
   [[nodiscard]] uint32_t active() const { return current_.mask; }
-  /// Those of them for which its guard holds.
+  /// The lanes for which the instruction's guard holds.
   [[nodiscard]] uint32_t guarded(const Instruction& i) const {
     if (i.guard == kNoOperand) {
       return current_.mask;
