@@ -16,6 +16,7 @@
 #include "core/version.h"
 
 #include "ops/conv/conv.h"
+#include "ops/image/normalize.h"
 #include "ops/loss/loss.h"
 #include "ops/map_norm/norms.h"
 #include "ops/matmul/matmul.h"

@@ -103,7 +103,7 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
   train::check_finite("eval", file.string(), model->state_dict());
   if (state.recalibrate > 0) {
     const auto train_set = train::make_dataset(recipe, data::Split::train);
-    data::Loader training = train::make_train_loader(recipe, train_set, workers);
+    data::Loader training = train::make_train_loader(recipe, train_set, workers, /* first_step= */ 0, model->device());
     const int64_t used = train::recalibrate(*model, training, state.recalibrate);
     tell(state, fmt::format("running statistics are the average over {} training batches", used));
     warn_of_skipped(*train_set);
@@ -200,7 +200,8 @@ int run(const State& state) {
     tell(state, note);
   }
   const auto model = make_network(state, recipe, file, dataset);
-  data::Loader batches = train::make_test_loader(recipe, dataset, static_cast<int>(state.running.workers));
+  data::Loader batches =
+      train::make_test_loader(recipe, dataset, static_cast<int>(state.running.workers), model->device());
   const train::InterruptGuard guard(train::AfterSignal::figures_of_part);
   train::convert_model(*model, precision);
   train::ConfusionMatrix answers(dataset->info().class_names);

@@ -130,7 +130,7 @@ std::string man_page(const std::vector<CommandRow>& table) {
                {"128 + N", "ended by signal N, with what was done saved: 130 for Ctrl-C, 143 for SIGTERM"}});
   text += ".SH ENVIRONMENT\n" +
           entries({{"OMP_NUM_THREADS", "threads, as --threads"},
-                   {"NORMA_DEVICE", "where tensors lie that no --device has placed: cpu or cuda"},
+                   {"NORMA_DEVICE", "where tensors lie that no --device has placed: cpu, cuda or cuda:N"},
                    {"NORMA_SIMD", "the instructions of the kernels: avx512, avx2, sse4 or neon"},
                    {"NO_COLOR, TERM",
                     "where NO_COLOR is not empty, or TERM is dumb or missing, progress is plain lines, as where the "

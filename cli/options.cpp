@@ -132,7 +132,7 @@ const std::vector<RunOption>& run_options() {
        .names = "-j,--workers"},
       {"log-interval", Number{&RunOptions::log_interval, train::ranges::kLogInterval},
        "steps between two lines of the log"},
-      {"device", &RunOptions::device, "where it is computed: cpu, cuda, or cuda-emulated, which is for tests",
+      {"device", &RunOptions::device, "where it is computed: cpu, cuda, cuda:N, or cuda-emulated, which is for tests",
        "cpu, or NORMA_DEVICE"},
       {.name = "quiet", .field = &RunOptions::quiet, .help = "show no progress", .from_file = FromFile::none}};
   return all;

@@ -16,6 +16,10 @@ void detail::fail_no_kernels(std::string_view op, Device device) {
   fail_no_kernels(op, device, device_functions.cuda != nullptr);
 }
 
+void detail::use_cuda_device(int index) {
+  device_functions.cuda->use(index);
+}
+
 void check_available(std::string_view op, Device device) {
   const DeviceFunctions& functions = device_functions.table(op, device);
   if (functions.check_there != nullptr) {
@@ -24,9 +28,9 @@ void check_available(std::string_view op, Device device) {
 }
 
 void synchronize(Device device) {
-  const DeviceFunctions& functions = device_functions.table("synchronize", device);
-  if (functions.synchronize != nullptr) {
-    functions.synchronize();
+  const auto functions = device_functions.at("synchronize", device);
+  if (functions->synchronize != nullptr) {
+    functions->synchronize();
   }
 }
 

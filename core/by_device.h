@@ -10,7 +10,10 @@ namespace norma {
 
 namespace detail {
 [[noreturn]] void fail_no_kernels(std::string_view op, Device device);
-}
+/// The number of the GPU that this thread's calls of CUDA are for; only DeviceFunctions::use sets it.
+inline constinit thread_local int cuda_index = 0;
+void use_cuda_device(int index);
+}  // namespace detail
 
 /// The kernels of one device, for one call. While it lives they may touch that device's memory: use it as a temporary
 /// in the expression that calls the kernel. The call's arguments are evaluated while it lives; the house test of the
@@ -52,9 +55,14 @@ struct ByDevice {
 
   /// The kernels for tensors on `device`:
   ///   kernels::pool_kernels.at("max_pool2d", x.device())->max_pool(…);
-  /// Throws Error("op: this build of Norma has no CUDA"), or that the op is not yet on CUDA.
+  /// This thread's calls of CUDA are for the device from here on. Throws Error("op: this build of Norma has no CUDA"),
+  /// or that the op is not yet on CUDA.
   [[nodiscard]] KernelCall<K> at(std::string_view op, Device device) const {
-    return {table(op, device), device.type == DeviceType::cuda_emulated};
+    const K& kernels = table(op, device);
+    if (device.type == DeviceType::cuda && device.index != detail::cuda_index) {
+      detail::use_cuda_device(device.index);
+    }
+    return {kernels, device.type == DeviceType::cuda_emulated};
   }
 
   /// As at(), for functions that do not touch the device's memory.

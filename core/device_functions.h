@@ -15,7 +15,8 @@ namespace norma {
 /// Names and texts, in the order in which they are shown.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-class DeviceEvent;  // core/event.h
+class DeviceEvent;   // core/event.h
+class UploadStream;  // core/upload.h
 
 /// The services of a device besides its kernels, and facts about it.
 struct DeviceFunctions {
@@ -27,6 +28,9 @@ struct DeviceFunctions {
   void (*to_host)(void* host, const void* device, size_t bytes);
   /// Throws Error("op: …") unless the device with this number exists. Null: the device always exists.
   void (*check_there)(std::string_view op, int index) = nullptr;
+  /// The functions below, and the kernels, are for the device with this number from now on, on this thread. Null: there
+  /// is one device.
+  void (*use)(int index) = nullptr;
   /// Returns when all work that was given to the device is done. Null: it is done when a kernel's function returns.
   void (*synchronize)() = nullptr;
   /// The lines of `norma info` about these devices and their drivers; null: none.
@@ -34,6 +38,8 @@ struct DeviceFunctions {
   /// Makes an event of core/event.h. Null: the host's clock serves, since work is done when a kernel's function
   /// returns.
   std::unique_ptr<DeviceEvent> (*make_event)() = nullptr;
+  /// Makes the stream of an Upload, for a device that has make_event. Null: its copies are done at once.
+  std::unique_ptr<UploadStream> (*make_upload_stream)() = nullptr;
   /// Bytes of the last cache before the device's memory. Null: the device's memory is behind the host's caches.
   size_t (*cache_bytes)() = nullptr;
   /// True iff products in 16 bits, and of float32 through TF32, are faster than plain float32 products.

@@ -23,7 +23,7 @@ class HostEvent final : public DeviceEvent {
 
 std::unique_ptr<DeviceEvent> make_event(Device device) {
   return host_clock_will_do(device) ? std::make_unique<HostEvent>()
-                                    : device_functions.table("event", device).make_event();
+                                    : device_functions.at("event", device)->make_event();
 }
 
 }  // namespace

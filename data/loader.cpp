@@ -73,6 +73,12 @@ class Loader::Implementation {
     check_range("loader", "prefetch", options.prefetch, Range<int64_t>{1, 65'536});
     check_range("loader", "repeats", options.repeats, Range<int64_t>{1, kMaxRepeats});
     check_mix("loader", options.mix);
+    if (options.bytes) {
+      const double erasing = transform_.options().augmentation.erasing.probability;
+      check(erasing == 0, "loader", "bytes: expected a transform without random erasing, got one of probability {}",
+            erasing);
+      table_ = transform_.table();
+    }
     check(options.first_step >= 0, "loader", "first_step: expected at least 0, got {}", options.first_step);
     const int64_t size = dataset_->info().size;
     const int64_t batch = options.batch_size;
@@ -187,14 +193,15 @@ class Loader::Implementation {
     const TransformOptions& shape = transform_.options();
 
     Batch batch;
+    batch.table = table_;
     batch.epoch = epoch;
     batch.index = index;
     batch.step = step;
     batch.images =
-        empty({count, shape.channels, shape.image_size, shape.image_size}, {.device = kCpu, .format = options_.format});
+        empty({count, shape.channels, shape.image_size, shape.image_size},
+              {.dtype = options_.bytes ? DType::uint8 : DType::float32, .device = kCpu, .format = options_.format});
     batch.labels = empty({count}, {.dtype = DType::int64, .device = kCpu});
     const Strides& strides = batch.images.strides();
-    auto* const images = batch.images.data<float>();
     auto* const labels = batch.labels.data<int64_t>();
     const Order order = options_.shuffle && !info.endless ? order_of(epoch) : nullptr;
     Image image;
@@ -207,12 +214,21 @@ class Loader::Implementation {
       }
       labels[i] = dataset_->load(number, image);
       const AugmentationKey key{.seed = options_.seed, .epoch = epoch, .index = number * options_.repeats + repeat};
-      transform_.apply(image, key, images + i * strides[0], {strides[1], strides[2], strides[3]});
+      const std::array<int64_t, 3> steps{strides[1], strides[2], strides[3]};
+      if (options_.bytes) {
+        transform_.apply(image, key, batch.images.data<uint8_t>() + i * strides[0], steps);
+      } else {
+        transform_.apply(image, key, batch.images.data<float>() + i * strides[0], steps);
+      }
     }
     if (options_.mix.any()) {
       Draw draw({.seed = options_.seed, .epoch = epoch, .index = index}, DrawFor::mix);
       const Mix mix = draw_mix(draw, shape.image_size, shape.image_size, options_.mix);
-      mix_images_(batch.images, mix);
+      if (options_.bytes) {
+        batch.mix = mix;
+      } else {
+        mix_images_(batch.images, mix);
+      }
       batch.targets = mixed_targets(batch.labels, info.num_classes(), mix);
     }
     return batch;
@@ -235,6 +251,7 @@ class Loader::Implementation {
   std::shared_ptr<const Dataset> dataset_;
   Transform transform_;
   LoaderOptions options_;
+  Tensor table_;  ///< with options_.bytes
   int64_t epoch_images_ = 0;
   int64_t epoch_batches_ = 0;
   int64_t num_images_ = 0;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "core/memory_format.h"
-#include "core/tensor.h"
 #include "data/augment/mix.h"
+#include "data/batch.h"
 #include "data/dataset.h"
 #include "data/transform.h"
 
@@ -11,16 +11,6 @@
 #include <optional>
 
 namespace norma::data {
-
-/// Images and labels on the CPU; the consumer copies them to its device.
-struct Batch {
-  Tensor images;      ///< (N, C, H, W) float32 in the format of the options
-  Tensor labels;      ///< (N) int64
-  Tensor targets;     ///< (N, classes) float32, the share of each class, if the run mixes images; else undefined
-  int64_t epoch = 0;  ///< from 0
-  int64_t index = 0;  ///< in the epoch, from 0
-  int64_t step = 0;   ///< in the run, from 0, as LoaderOptions::first_step counts
-};
 
 inline constexpr int64_t kMaxBatchSize = 1 << 20;
 inline constexpr int64_t kMaxWorkers = 256;
@@ -43,6 +33,9 @@ struct LoaderOptions {
   int num_workers = 1;     ///< background threads; 0: the thread that calls next() makes the batches
   int64_t prefetch = 4;    ///< the most batches that wait for the consumer
   MemoryFormat format = MemoryFormat::contiguous;
+  /// Batches have images as bytes, a quarter of the size; images_on() normalizes and mixes them on the device. For
+  /// transforms without random erasing, whose noise is no byte.
+  bool bytes = false;
 };
 
 /// Makes the batches of a run in the background. Their contents and order depend only on the dataset, the transform and

@@ -1,12 +1,14 @@
 #include "data/transform.h"
 
 #include "core/error.h"
+#include "core/factory.h"
 #include "core/random.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -103,19 +105,41 @@ bool Transform::changes_bytes() const {
 
 void Transform::apply(const Image& image, const AugmentationKey& key, float* output,
                       const std::array<int64_t, 3>& strides) const {
+  write(image, key, output, strides);
+  if (options_.augmentation.erasing.probability > 0) {
+    Draw draw(key, DrawFor::erasing);
+    random_erasing(output, {options_.channels, options_.image_size, options_.image_size}, strides,
+                   options_.augmentation.erasing, draw);
+  }
+}
+
+void Transform::apply(const Image& image, const AugmentationKey& key, uint8_t* output,
+                      const std::array<int64_t, 3>& strides) const {
+  check(options_.augmentation.erasing.probability == 0, "transform",
+        "erasing: expected none for images of bytes, got the probability {}",
+        options_.augmentation.erasing.probability);
+  write(image, key, output, strides);
+}
+
+Tensor Transform::table() const {
+  Tensor result = empty({options_.channels, 256}, {.device = kCpu});
+  for (int64_t c = 0; c < options_.channels; ++c) {
+    std::ranges::copy(normalized_[source_channels_ == 1 ? 0 : static_cast<size_t>(c)], result.data<float>() + c * 256);
+  }
+  return result;
+}
+
+template <class T>
+void Transform::write(const Image& image, const AugmentationKey& key, T* output,
+                      const std::array<int64_t, 3>& strides) const {
   check_source(image);
   Image made;
   const Image& source = fitted(image, key, made);
   const Place place = place_of(source, key);
   if (changes_bytes()) {
-    normalize(augmented(placed(source, place), key), {}, output, strides);
+    place_into(augmented(placed(source, place), key), {}, output, strides);
   } else {
-    normalize(source, place, output, strides);
-  }
-  if (options_.augmentation.erasing.probability > 0) {
-    Draw draw(key, DrawFor::erasing);
-    random_erasing(output, {options_.channels, options_.image_size, options_.image_size}, strides,
-                   options_.augmentation.erasing, draw);
+    place_into(source, place, output, strides);
   }
 }
 
@@ -187,22 +211,29 @@ Image Transform::augmented(Image image, const AugmentationKey& key) const {
   return image;
 }
 
-void Transform::normalize(const Image& image, const Place& place, float* output,
-                          const std::array<int64_t, 3>& strides) const {
+template <class T>
+void Transform::place_into(const Image& image, const Place& place, T* output,
+                           const std::array<int64_t, 3>& strides) const {
   const int64_t size = options_.image_size;
   const auto [top, left, mirrored] = place;
   const int64_t first = std::clamp<int64_t>(left, 0, size);  // columns [first, last) show the image
   const int64_t last = std::clamp<int64_t>(left + image.width, 0, size);
   // Mirroring turns column w of the output into size - 1 - w.
   const int64_t step = mirrored ? -strides[2] : strides[2];
-  float* const origin = mirrored ? output + (size - 1) * strides[2] : output;
+  T* const origin = mirrored ? output + (size - 1) * strides[2] : output;
 
   for (int64_t c = 0; c < options_.channels; ++c) {
     const int64_t source = source_channels_ == 1 ? 0 : c;
-    const std::array<float, 256>& table = normalized_[static_cast<size_t>(source)];
-    const float black = table[0];
+    const auto value_of = [&table = normalized_[static_cast<size_t>(source)]](uint8_t byte) -> T {
+      if constexpr (std::is_same_v<T, float>) {
+        return table[byte];
+      } else {
+        return byte;
+      }
+    };
+    const T black = value_of(0);
     for (int64_t h = 0; h < size; ++h) {
-      float* const row = origin + c * strides[0] + h * strides[1];
+      T* const row = origin + c * strides[0] + h * strides[1];
       const int64_t source_row = h - top;
       if (source_row < 0 || source_row >= image.height) {
         for (int64_t w = 0; w < size; ++w) {
@@ -215,7 +246,7 @@ void Transform::normalize(const Image& image, const Place& place, float* output,
         row[w * step] = black;
       }
       for (int64_t w = first; w < last; ++w) {
-        row[w * step] = table[bytes[(w - left) * source_channels_]];
+        row[w * step] = value_of(bytes[(w - left) * source_channels_]);
       }
       for (int64_t w = last; w < size; ++w) {
         row[w * step] = black;

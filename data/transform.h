@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/range.h"
+#include "core/tensor.h"
 #include "data/augment/color_jitter.h"
 #include "data/augment/crop.h"
 #include "data/augment/erase.h"
@@ -63,6 +64,11 @@ class Transform {
   /// that differs from the dataset's info.
   void apply(const Image& image, const AugmentationKey& key, float* output,
              const std::array<int64_t, 3>& strides) const;
+  /// The same without the last step, the normalization. Throws Error also for a transform with random erasing.
+  void apply(const Image& image, const AugmentationKey& key, uint8_t* output,
+             const std::array<int64_t, 3>& strides) const;
+  /// (C, 256), float32: the normalized value of each byte, for each channel of the result.
+  [[nodiscard]] Tensor table() const;
 
  private:
   /// The place of an image in the result.
@@ -80,7 +86,11 @@ class Transform {
   /// The bytes of the result, black around the image.
   [[nodiscard]] Image placed(const Image& image, const Place& place) const;
   [[nodiscard]] Image augmented(Image image, const AugmentationKey& key) const;
-  void normalize(const Image& image, const Place& place, float* output, const std::array<int64_t, 3>& strides) const;
+  /// Everything but random erasing.
+  template <class T>
+  void write(const Image& image, const AugmentationKey& key, T* output, const std::array<int64_t, 3>& strides) const;
+  template <class T>
+  void place_into(const Image& image, const Place& place, T* output, const std::array<int64_t, 3>& strides) const;
 
   TransformOptions options_;
   int64_t source_channels_;
@@ -88,7 +98,7 @@ class Transform {
   int64_t source_width_;
   bool resizes_;
   std::optional<Policy> policy_;
-  std::vector<std::array<float, 256>> normalized_;  ///< per channel of the result, the normalized value of each byte
+  std::vector<std::array<float, 256>> normalized_;  ///< per channel of the dataset, the normalized value of each byte
 };
 
 }  // namespace norma::data

@@ -1,4 +1,5 @@
 #include "ops/conv/kernels.h"
+#include "ops/image/kernels.h"
 #include "ops/loss/kernels.h"
 #include "ops/map_norm/kernels.h"
 #include "ops/matmul/kernels.h"
@@ -16,6 +17,8 @@ namespace norma::kernels {
 
 constinit const ByDevice<ConvKernels> conv_kernels{
     .cpu = &conv_cpu, .cuda = NORMA_IN_CUDA(conv_cuda), .emulated = &conv_emulated};
+constinit const ByDevice<ImageKernels> image_kernels{
+    .cpu = &image_cpu, .cuda = NORMA_IN_CUDA(image_cuda), .emulated = &image_emulated};
 constinit const ByDevice<IndexKernels> index_kernels{
     .cpu = &index_cpu, .cuda = NORMA_IN_CUDA(index_cuda), .emulated = &index_emulated};
 constinit const ByDevice<LossKernels> loss_kernels{

@@ -60,7 +60,8 @@ DryRun Trainer::dry_run() {
   ActivationObserver seen;
   seen.start(
       {.model = *run.model, .first_step = run.step, .total_steps = run.total_steps(), .batch_size = recipe.batch_size});
-  data::Loader loader = make_train_loader(recipe, run.train_set, options_.workers, run.plan.batches_before(run.step));
+  data::Loader loader = make_train_loader(recipe, run.train_set, options_.workers, run.plan.batches_before(run.step),
+                                          run.model->device());
   std::vector<double> seconds;
   std::vector<double> computing;
   double waited = 0;
@@ -107,7 +108,7 @@ DryRun Trainer::dry_run() {
       recipe.test_images > 0 ? std::min(recipe.test_images, run.test_set->info().size) : run.test_set->info().size;
   Recipe part = recipe;
   part.test_images = std::min(test_images, kTestBatches * recipe.batch_size);
-  data::Loader batches = make_test_loader(part, run.test_set, options_.workers);
+  data::Loader batches = make_test_loader(part, run.test_set, options_.workers, run.model->device());
   const Evaluation evaluation = evaluate(*run.model, batches, run.precision);
   result.evaluation_seconds = evaluation.seconds * static_cast<double>(test_images) /
                               static_cast<double>(std::max<int64_t>(evaluation.images, 1)) * (run.ema ? 2 : 1);

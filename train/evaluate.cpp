@@ -84,7 +84,7 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
   double loss_sum = 0;
   const Device device = model.device();
   while (const auto batch = batches.next()) {
-    const Tensor output = model(convert_input(to_device(batch->images, device), precision));
+    const Tensor output = model(convert_input(data::images_on(*batch, device), precision));
     const Tensor logits = to(output, compute_dtype(output.dtype()));
     const std::vector<int64_t> labels = batch->labels.to_vector<int64_t>();
     const std::vector<int64_t> answers = argmax(logits, 1).to_vector<int64_t>();

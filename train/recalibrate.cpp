@@ -85,7 +85,7 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
   const Device device = model.device();
   int64_t used = 0;
   for (; batch && used < max_batches; batch = batches.next()) {
-    model(to_device(batch->images, device));
+    model(data::images_on(*batch, device));
     ++used;
   }
   for (const auto& norm : norms) {

@@ -145,7 +145,7 @@ std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Sp
 }
 
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
-                               int64_t first_step) {
+                               int64_t first_step, Device device) {
   const data::DatasetInfo& info = dataset->info();
   check(recipe.batch_size <= info.size, "train",
         "batch-size: expected at most the {} training images of {} (option -b), got {}", info.size, info.name,
@@ -166,10 +166,12 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .first_step = first_step,
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),
-           .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
+           .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous,
+           .bytes = !is_host(device) && recipe.reprob == 0}};
 }
 
-data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers) {
+data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
+                              Device device) {
   const data::Transform transform(dataset->info(), test_transform(recipe));
   const int64_t size = dataset->info().size;
   const int64_t count = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
@@ -181,7 +183,8 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
            .total_images = count,
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),
-           .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}};
+           .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous,
+           .bytes = !is_host(device)}};
 }
 
 models::ModelOptions model_options(const Recipe& recipe) {

@@ -152,12 +152,14 @@ inline int64_t prefetched_batches(int workers) {
   return std::max<int64_t>(4, 2 * int64_t{workers});
 }
 
-/// Shuffled and augmented batches of a training run, from batch `first_step` on.
+/// Shuffled and augmented batches of a training run, from batch `first_step` on. `device` is where they go: for another
+/// one than the host the images are bytes (LoaderOptions::bytes), unless random erasing forbids it.
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
-                               int64_t first_step = 0);
+                               int64_t first_step = 0, Device device = kCpu);
 /// The test images in order, without augmentation. If a dataset is sorted by label, a part of it is drawn at random,
-/// the same for every run.
-data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers);
+/// the same for every run. `device` as above.
+data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
+                              Device device = kCpu);
 
 /// The recipe's precision with its cast policy. Throws Error.
 Precision precision_of(const Recipe& recipe);

@@ -121,7 +121,7 @@ bool RunReports::evaluate_into(TrainResult& result) {
 }
 
 Evaluation RunReports::evaluate_network(nn::Module& model) const {
-  data::Loader batches = make_test_loader(run_.recipe, run_.test_set, options_.workers);
+  data::Loader batches = make_test_loader(run_.recipe, run_.test_set, options_.workers, model.device());
   return evaluate(model, batches, run_.precision);
 }
 

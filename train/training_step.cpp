@@ -34,7 +34,7 @@ namespace {
 Tensor forward(TrainingState& run, const data::Batch& batch) {
   const PrecisionScope scope(run.precision);
   const Device device = run.model->device();
-  const Tensor logits = (*run.model)(convert_input(to_device(batch.images, device), run.precision));
+  const Tensor logits = (*run.model)(convert_input(data::images_on(batch, device), run.precision));
   const DType dtype = compute_dtype(logits.dtype());
   const Tensor target = batch.targets.defined() ? to(to_device(batch.targets, device), dtype)  // of mixed images
                                                 : to_device(batch.labels, device);
@@ -245,8 +245,8 @@ std::pair<double, bool> StepFaults::look_at(const Tensor& loss) const {
 std::string StepFaults::find_fault_of_step() {
   run_.optimizer->zero_grad();
   default_generator() = run_.random;
-  data::Loader loader =
-      make_train_loader(run_.recipe, run_.train_set, /* workers= */ 0, run_.plan.batches_before(run_.step));
+  data::Loader loader = make_train_loader(run_.recipe, run_.train_set, /* workers= */ 0,
+                                          run_.plan.batches_before(run_.step), run_.model->device());
   return find_fault(*run_.model, [&] {
     accumulate_gradients(run_, run_.plan.batches_of(run_.step), [&] { return loader.next().value(); });
   });

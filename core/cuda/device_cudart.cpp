@@ -6,6 +6,7 @@
 #include "core/cuda/version_cublaslt.h"
 #include "core/error.h"
 #include "core/event.h"
+#include "core/upload.h"
 
 #include <fmt/format.h>
 
@@ -14,10 +15,25 @@
 namespace norma::cuda {
 namespace {
 
+/// Calls of CUDA are for another device while it lives.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int index) : before_(current_device().index) { use_device(index); }
+  ~DeviceScope() { use_device(before_); }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int before_;
+};
+
 /// cudaMalloc and cudaFree.
 class GpuMemory final : public DeviceMemory {
  public:
+  explicit GpuMemory(int index) : index_(index) {}
+
   void* take(size_t bytes) override {
+    const DeviceScope scope(index_);
     void* pointer = nullptr;
     const cudaError_t result = cudaMalloc(&pointer, bytes);
     if (result == cudaErrorMemoryAllocation) {
@@ -29,6 +45,7 @@ class GpuMemory final : public DeviceMemory {
   }
   void give_back(void* pointer) override { check(cudaFree(pointer), "cudaFree"); }
   [[nodiscard]] std::string text() const override {
+    const DeviceScope scope(index_);
     size_t available = 0;
     size_t total = 0;
     check(cudaMemGetInfo(&available, &total), "cudaMemGetInfo");
@@ -36,20 +53,27 @@ class GpuMemory final : public DeviceMemory {
                        static_cast<double>(total) / static_cast<double>(1 << 30),
                        static_cast<double>(available) / static_cast<double>(1 << 30));
   }
+
+ private:
+  int index_;
 };
 
 Allocator& allocator_of_device(int index) {
   check_there("allocator", index);
-  // Never destroyed: storages of static lifetime may outlive any static object.
-  static auto* const memory = new GpuMemory;
-  static auto* const instance = new CachingAllocator(*memory);
-  return *instance;
+  const DeviceScope scope(index);
+  static auto* const instances = new PerDevice<CachingAllocator>;
+  return instances->get([index] { return new CachingAllocator(*new GpuMemory(index)); });
 }
 
 /// Memory of the host that the device reads and writes by itself, which is faster than through the driver's.
 class PinnedBuffer final : public StagingBuffer {
  public:
-  explicit PinnedBuffer(size_t bytes) { check(cudaMallocHost(&memory_, bytes), "cudaMallocHost"); }
+  PinnedBuffer(size_t bytes, cudaStream_t stream) : stream_(stream) {
+    check(cudaMallocHost(&memory_, bytes), "cudaMallocHost");
+  }
+  ~PinnedBuffer() override { (void)cudaFreeHost(memory_); }
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
 
   std::byte* data() override { return static_cast<std::byte*>(memory_); }
   void copy_to_device(void* device, size_t bytes) override { copy(device, memory_, bytes, cudaMemcpyHostToDevice); }
@@ -61,25 +85,30 @@ class PinnedBuffer final : public StagingBuffer {
 
  private:
   void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-    check(cudaMemcpyAsync(to, from, bytes, kind, current_stream()), "cudaMemcpyAsync");
-    done_.record(current_stream());
+    check(cudaMemcpyAsync(to, from, bytes, kind, stream_), "cudaMemcpyAsync");
+    done_.record(stream_);
   }
 
-  void* memory_ = nullptr;  // kept to the end of the process, as all buffers are
+  void* memory_ = nullptr;
+  cudaStream_t stream_;
   Event done_;
 };
 
 class PinnedMemory final : public StagingMemory {
  public:
-  std::unique_ptr<StagingBuffer> make(size_t bytes) override { return std::make_unique<PinnedBuffer>(bytes); }
+  explicit PinnedMemory(cudaStream_t stream) : stream_(stream) {}
+  std::unique_ptr<StagingBuffer> make(size_t bytes) override { return std::make_unique<PinnedBuffer>(bytes, stream_); }
+
+ private:
+  cudaStream_t stream_;
 };
 
+constexpr size_t kStagingBytes = size_t{8} << 20;
+constexpr size_t kMostBuffers = 32;  // 256 float32 images of 224 x 224 take 19, and a small tensor takes one
+
 Staging& staging() {
-  constexpr size_t kBytes = size_t{8} << 20;
-  constexpr size_t kMost = 32;  // 256 float32 images of 224 x 224 take 19, and a small tensor takes one
-  static auto* const memory = new PinnedMemory;
-  static auto* const instance = new Staging(*memory, kBytes, kMost);
-  return *instance;
+  static auto* const instances = new PerDevice<Staging>;
+  return instances->get([] { return new Staging(*new PinnedMemory(current_stream()), kStagingBytes, kMostBuffers); });
 }
 
 void copy_from_host(void* device, const void* host, size_t bytes) {
@@ -118,15 +147,17 @@ const Count& count() {
   return counted;
 }
 
-/// An event of the current stream.
+/// An event of the stream that is the current one when it is made.
 class StreamEvent final : public DeviceEvent {
  public:
-  void record() override { event_.record(current_stream()); }
+  void record() override { event_.record(stream_); }
+  [[nodiscard]] const Event& event() const { return event_; }
   [[nodiscard]] double seconds_since(const DeviceEvent& start) const override {
     return event_.seconds_since(dynamic_cast<const StreamEvent&>(start).event_);
   }
 
  private:
+  cudaStream_t stream_ = current_stream();
   Event event_;
 };
 
@@ -134,9 +165,38 @@ std::unique_ptr<DeviceEvent> make_event() {
   return std::make_unique<StreamEvent>();
 }
 
+/// A stream for copies beside the one that kernels run in.
+class CopyStream final : public UploadStream {
+ public:
+  ~CopyStream() override {
+    try {
+      stream_.synchronize();  // pinned memory must outlive its copies
+    } catch (const Error&) {
+      // A fault of the device: whoever uses it next is told.
+    }
+  }
+  void copy(void* device, const void* host, size_t bytes, const DeviceEvent& after) override {
+    dynamic_cast<const StreamEvent&>(after).event().hold(stream_.get());
+    staging_.from_host(device, host, bytes);
+    copied_.record(stream_.get());
+    copied_.hold(kernels_);
+  }
+
+ private:
+  cudaStream_t kernels_ = current_stream();
+  Stream stream_;
+  PinnedMemory memory_{stream_.get()};
+  Staging staging_{memory_, kStagingBytes, kMostBuffers};
+  Event copied_;
+};
+
+std::unique_ptr<UploadStream> make_upload_stream() {
+  return std::make_unique<CopyStream>();
+}
+
 size_t cache_bytes() {
   int bytes = 0;
-  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, /* device= */ 0), "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, current_device().index), "cudaDeviceGetAttribute");
   return static_cast<size_t>(bytes);
 }
 
@@ -174,7 +234,8 @@ Facts facts() {
 
 void check_there(std::string_view op, int index) {
   norma::check(count().devices > 0, op, "expected a GPU, got none: {}", count().reason);
-  norma::check(index == 0, op, "expected device cuda:0, the only one that Norma uses so far, got cuda:{}", index);
+  norma::check(index < count().devices, op, "expected a device from cuda:0 to cuda:{}, got cuda:{}",
+               count().devices - 1, index);
   check_capability(index);
 }
 
@@ -185,9 +246,11 @@ constinit const DeviceFunctions cuda_functions{.allocator = cuda::allocator_of_d
                                                .from_host = cuda::copy_from_host,
                                                .to_host = cuda::copy_to_host,
                                                .check_there = cuda::check_there,
+                                               .use = cuda::use_device,
                                                .synchronize = cuda::synchronize,
                                                .facts = cuda::facts,
                                                .make_event = cuda::make_event,
+                                               .make_upload_stream = cuda::make_upload_stream,
                                                .cache_bytes = cuda::cache_bytes,
                                                .has_tensor_cores = true};
 }

@@ -113,14 +113,13 @@ void CudnnDescriptor::get_descriptor(cudnnBackendAttributeName_t name, CudnnDesc
 // --- PlanTarget --------------------------------------------------------------------------------------------------
 
 const PlanTarget& PlanTarget::device() {
-  // Never destroyed: the driver may be gone before it.
-  static const auto* const target = [] {
+  static auto* const targets = new PerDevice<const PlanTarget>;
+  return targets->get([] {
     cudnnHandle_t handle = nullptr;
     check(cudnnCreate(&handle), "cudnnCreate");
     check(cudnnSetStream(handle, current_stream()), "cudnnSetStream");
     return new PlanTarget(handle);
-  }();
-  return *target;
+  });
 }
 
 PlanTarget::PlanTarget(CudnnDescriptor properties) {
@@ -186,6 +185,24 @@ Notes notes_of(const CudnnDescriptor& configuration) {
   return notes;
 }
 
+/// GraphPlan::name of a configuration.
+std::string name_of(const CudnnDescriptor& configuration) {
+  CudnnDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  configuration.get_descriptor(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+  std::string name = std::to_string(engine.get_integer(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
+  std::vector<CudnnDescriptor> choices;  // cuDNN does not say how many there are
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i) {
+    choices.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
+  }
+  configuration.get_descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choices);
+  for (const CudnnDescriptor& choice : choices) {
+    name += fmt::format(
+        " {}={}", static_cast<int>(choice.get_list<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE).at(0)),
+        choice.get_integer(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+  }
+  return name;
+}
+
 /// The finished plan; none where cuDNN refuses it after all, or it wants too much memory.
 std::optional<GraphPlan> finished(CudnnDescriptor& configuration, const PlanRules& rules, const PlanTarget& target) {
   CudnnDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -198,8 +215,13 @@ std::optional<GraphPlan> finished(CudnnDescriptor& configuration, const PlanRule
   if (workspace > rules.workspace_bytes) {
     return std::nullopt;
   }
-  GraphPlan made{.plan = std::move(plan), .workspace_bytes = workspace, .kept = {}};
-  made.kept.push_back(std::move(configuration));
+  const auto notes = notes_of(configuration).numerical;
+  GraphPlan made{.plan = std::move(plan),
+                 .workspace_bytes = workspace,
+                 .name = name_of(configuration),
+                 .tensor_cores = std::ranges::find(notes, CUDNN_NUMERICAL_NOTE_TENSOR_CORE) != notes.end(),
+                 .kept = {}};
+  made.kept.push_back(std::make_shared<const CudnnDescriptor>(std::move(configuration)));
   return made;
 }
 
@@ -216,8 +238,9 @@ bool keeps_rules(const std::vector<cudnnBackendNumericalNote_t>& notes, DType dt
          !(strict_float32 && has_any({CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}));
 }
 
-GraphPlan plan_graph(const char* op, const CudnnDescriptor& graph, DType dtype, const PlanRules& rules,
-                     const PlanTarget& target) {
+std::vector<GraphPlan> plan_graph(const char* op, const CudnnDescriptor& graph, DType dtype, const PlanRules& rules,
+                                  const PlanTarget& target, const PlanChoice& choice) {
+  std::vector<GraphPlan> plans;
   size_t offered = 0;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     std::vector<CudnnDescriptor> all = configurations(graph, mode, target);
@@ -225,13 +248,20 @@ GraphPlan plan_graph(const char* op, const CudnnDescriptor& graph, DType dtype, 
     for (const bool compiled_at_use : {false, true}) {
       for (CudnnDescriptor& configuration : all) {
         const Notes notes = notes_of(configuration);
-        if (notes.compiled_at_use != compiled_at_use || !keeps_rules(notes.numerical, dtype, rules)) {
+        if (notes.compiled_at_use != compiled_at_use || !keeps_rules(notes.numerical, dtype, rules) ||
+            !(choice.name.empty() || name_of(configuration) == choice.name)) {
           continue;
         }
         if (std::optional<GraphPlan> plan = finished(configuration, rules, target)) {
-          return std::move(*plan);
+          plans.push_back(std::move(*plan));
+          if (plans.size() == choice.most) {
+            return plans;
+          }
         }
       }
+    }
+    if (!plans.empty()) {
+      return plans;
     }
   }
   fail(op, "cuDNN {} has no deterministic way to compute this in {} with {} bytes of workspace ({} ways refused)",

@@ -5,7 +5,9 @@
 #include <cudnn.h>
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -107,12 +109,14 @@ constexpr cudnnBackendAttributeType_t CudnnDescriptor::type_of() {
     return CUDNN_TYPE_NUMERICAL_NOTE;
   if constexpr (std::is_same_v<T, cudnnBackendBehaviorNote_t>)
     return CUDNN_TYPE_BEHAVIOR_NOTE;
+  if constexpr (std::is_same_v<T, cudnnBackendKnobType_t>)
+    return CUDNN_TYPE_KNOB_TYPE;
 }
 
 /// The device that plans are made for: this machine's, or one that is known by its properties alone.
 class PlanTarget {
  public:
-  /// Device 0, with its cuDNN handle, whose work goes to current_stream(). Made at the first use.
+  /// The current device, with its cuDNN handle, whose work goes to current_stream(). Made at the first use.
   static const PlanTarget& device();
   /// A device that is not there: plans for it show whether cuDNN accepts a graph. `json`: its properties, as cuDNN
   /// writes them.
@@ -149,13 +153,22 @@ bool keeps_rules(const std::vector<cudnnBackendNumericalNote_t>& notes, DType dt
 struct GraphPlan {
   CudnnDescriptor plan;
   int64_t workspace_bytes = 0;
-  std::vector<CudnnDescriptor> kept;  ///< the descriptors that the plan refers to
+  std::string name;  ///< the engine and its settings, "38 2=1 7=0": the same for all of this version of cuDNN
+  bool tensor_cores = false;
+  /// The descriptors that the plan refers to; plans of one graph share those of the graph.
+  std::vector<std::shared_ptr<const CudnnDescriptor>> kept;
 };
 
-/// The first plan, in the order of cuDNN's heuristics, that keeps the rules. Engines that are compiled when they are
-/// first used come after those that are not, and cuDNN's fallback list only where the first one is empty. Throws
-/// Error("OP: …") where there is none.
-GraphPlan plan_graph(const char* op, const CudnnDescriptor& graph, DType dtype, const PlanRules& rules,
-                     const PlanTarget& target);
+/// Which plans of a graph are wanted.
+struct PlanChoice {
+  size_t most = 1;        ///< as many as that, the best by cuDNN's heuristics first
+  std::string name = {};  ///< of the only one; empty: any
+};
+
+/// The plans that keep the rules, in the order of cuDNN's heuristics. Engines that are compiled when they are first
+/// used come after those that are not, and cuDNN's fallback list only where the first one is empty. Throws Error("OP:
+/// …") where there is none.
+std::vector<GraphPlan> plan_graph(const char* op, const CudnnDescriptor& graph, DType dtype, const PlanRules& rules,
+                                  const PlanTarget& target, const PlanChoice& choice = {});
 
 }  // namespace norma::cuda

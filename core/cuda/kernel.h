@@ -62,7 +62,7 @@ int64_t resident_blocks(void (*kernel)(Parameters...), int threads_of_block, siz
 
 /// Copies to the host what kernels have written, and waits for them.
 inline void copy_to_host(void* host, const void* device, size_t bytes) {
-  device_functions.table("launch", kThisDevice).to_host(host, device, bytes);
+  device_functions.table("launch", this_device()).to_host(host, device, bytes);
 }
 
 /// Threads of each block of such a loop: no more than there is work for.
@@ -77,8 +77,8 @@ template <class T>
 class DeviceBuffer {
  public:
   explicit DeviceBuffer(int64_t count)
-      : data_(static_cast<T*>(allocator(kThisDevice).allocate(static_cast<size_t>(count) * sizeof(T)))) {}
-  ~DeviceBuffer() { allocator(kThisDevice).deallocate(data_); }
+      : data_(static_cast<T*>(allocator(this_device()).allocate(static_cast<size_t>(count) * sizeof(T)))) {}
+  ~DeviceBuffer() { allocator(this_device()).deallocate(data_); }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 

@@ -32,7 +32,9 @@ int blocks_of_processor(void (*)(Parameters...), int threads_of_block, size_t) {
   const int blocks = norma::emulated::launch_checks().resident_blocks * 128 / threads_of_block;
   return blocks < 1 ? 1 : blocks;
 }
-inline constexpr Device kThisDevice = kCudaEmulated;
+inline Device this_device() {
+  return kCudaEmulated;
+}
 
 inline int thread() {
   return norma::emulated::place().thread;

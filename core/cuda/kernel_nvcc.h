@@ -38,7 +38,9 @@ template <class... Parameters>
 int blocks_of_processor(void (*kernel)(Parameters...), int threads_of_block, size_t shared_bytes) {
   return norma::cuda::blocks_of_processor(reinterpret_cast<const void*>(kernel), threads_of_block, shared_bytes);
 }
-inline constexpr Device kThisDevice = kCuda;
+inline Device this_device() {
+  return norma::cuda::current_device();
+}
 
 NORMA_DEVICE int thread() {
   return static_cast<int>(threadIdx.x);
@@ -98,7 +100,7 @@ void launch(int64_t blocks, int threads, size_t shared_bytes, Stream stream, voi
   };
   const cudaError_t result = norma::cuda::start_with_memory(
       start, [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
-      [] { allocator(kThisDevice).empty_cache(); });
+      [] { allocator(this_device()).empty_cache(); });
   norma::cuda::check_launch(result, stream);
 }
 

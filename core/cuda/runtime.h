@@ -6,6 +6,8 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <map>
+#include <mutex>
 
 // The CUDA runtime as the rest of core/cuda uses it: every call is checked, every handle has an owner.
 
@@ -22,7 +24,32 @@ void check_capability(int index);
 /// NORMA_CUDA_SYNC=1 in the environment it also waits for the kernel, so that a fault shows at the kernel that made it.
 void check_launch(cudaError_t result, cudaStream_t stream);
 
-/// Multiprocessors of device 0.
+/// The device that this thread's calls are for: cuda:0, until somebody uses another one.
+Device current_device();
+void use_device(int index);
+
+/// A T for each device, made at its first use. None is destroyed: storages of static lifetime may outlive any static
+/// object, and the driver may be gone before them.
+template <class T>
+class PerDevice {
+ public:
+  /// That of current_device(); `make` returns a new one.
+  template <class Make>
+  T& get(Make&& make) {
+    const std::lock_guard lock(mutex_);
+    T*& object = objects_[current_device().index];
+    if (object == nullptr) {
+      object = make();
+    }
+    return *object;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, T*> objects_;
+};
+
+/// Multiprocessors of the device.
 int processors();
 
 /// Blocks of a kernel that a multiprocessor runs at the same time; at least 1. Asks CUDA once for each kernel and size.
@@ -44,7 +71,7 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// The stream that all kernels run in.
+/// The stream that all kernels of the device run in.
 cudaStream_t current_stream();
 
 /// A point in a stream's work, with its time.
@@ -56,6 +83,8 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream);
+  /// Lets the work that the stream is given from now on wait for this event. The host does not wait.
+  void hold(cudaStream_t stream) const;
   /// Waits until the stream's work has reached it.
   void synchronize() const;
   /// Seconds from `start` to this one; waits for both.

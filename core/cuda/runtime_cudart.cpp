@@ -1,5 +1,6 @@
 #include "core/cuda/runtime.h"
 
+#include "core/by_device.h"
 #include "core/cuda/capability.h"
 #include "core/cuda/retry.h"
 #include "core/error.h"
@@ -50,34 +51,51 @@ void check_launch(cudaError_t result, cudaStream_t stream) {
 }
 
 void check_capability(int index) {
-  static const std::string complaint = [index] {
+  static std::mutex mutex;
+  static std::map<int, std::string> complaints;
+  const std::lock_guard lock(mutex);
+  const auto [entry, is_new] = complaints.try_emplace(index);
+  if (is_new) {
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-    return capability_complaint(properties.major, properties.minor, properties.name);
-  }();
-  norma::check(complaint.empty(), "cuda", "{}", complaint);
+    entry->second = capability_complaint(properties.major, properties.minor, properties.name);
+  }
+  norma::check(entry->second.empty(), "cuda", "{}", entry->second);
+}
+
+Device current_device() {
+  return {.type = DeviceType::cuda, .index = norma::detail::cuda_index};
+}
+
+void use_device(int index) {
+  if (index != norma::detail::cuda_index) {
+    check(cudaSetDevice(index), "cudaSetDevice");
+    norma::detail::cuda_index = index;
+  }
 }
 
 int processors() {
-  static const int count = [] {
+  static auto* const counts = new PerDevice<const int>;
+  return counts->get([] {
     int value = 0;
-    check(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
-    return value;
-  }();
-  return count;
+    check(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, current_device().index),
+          "cudaDeviceGetAttribute");
+    return new int(value);
+  });
 }
 
 int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes) {
   static std::mutex mutex;
-  static std::map<std::tuple<const void*, int, size_t>, int> known;
+  static std::map<std::tuple<int, const void*, int, size_t>, int> known;
   const std::lock_guard lock(mutex);
-  const auto [entry, is_new] = known.try_emplace({kernel, threads, shared_bytes}, 0);
+  const auto [entry, is_new] = known.try_emplace({current_device().index, kernel, threads, shared_bytes}, 0);
   if (is_new) {
     int blocks = 0;
     // The question loads the kernel, which takes memory.
     const cudaError_t result = start_with_memory(
         [&] { return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes); },
-        [](cudaError_t status) { return status == cudaErrorMemoryAllocation; }, [] { allocator(kCuda).empty_cache(); });
+        [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
+        [] { allocator(current_device()).empty_cache(); });
     if (result != cudaSuccess) {
       known.erase(entry);
       check(result, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
@@ -98,9 +116,8 @@ void Stream::synchronize() const {
 }
 
 cudaStream_t current_stream() {
-  // Never destroyed: storages of static lifetime may outlive any static object.
-  static const auto* const stream = new Stream;
-  return stream->get();
+  static auto* const streams = new PerDevice<const Stream>;
+  return streams->get([] { return new Stream; }).get();
 }
 
 Event::Event() {
@@ -111,6 +128,9 @@ Event::~Event() {
 }
 void Event::record(cudaStream_t stream) {
   check(cudaEventRecord(event_, stream), "cudaEventRecord");
+}
+void Event::hold(cudaStream_t stream) const {
+  check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
 }
 void Event::synchronize() const {
   check(cudaEventSynchronize(event_), "cudaEventSynchronize");

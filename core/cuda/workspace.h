@@ -15,11 +15,11 @@ namespace norma::cuda {
 /// Memory of the device for one call of a library. The next kernels of the stream may get it, and run after this call.
 class Workspace {
  public:
-  explicit Workspace(int64_t bytes)
-      : data_(bytes == 0 ? nullptr : allocator(kCuda).allocate(static_cast<size_t>(bytes))) {}
+  Workspace(int64_t bytes, Device device)
+      : memory_(&allocator(device)), data_(bytes == 0 ? nullptr : memory_->allocate(static_cast<size_t>(bytes))) {}
   ~Workspace() {
     if (data_ != nullptr) {
-      allocator(kCuda).deallocate(data_);
+      memory_->deallocate(data_);
     }
   }
   Workspace(const Workspace&) = delete;
@@ -29,6 +29,7 @@ class Workspace {
   [[nodiscard]] void* data() const { return data_; }
 
  private:
+  Allocator* memory_;
   void* data_;
 };
 

@@ -141,7 +141,7 @@ class DeviceCache {
   DeviceCache() {
     if (!in_host_memory(default_device())) {
       constexpr size_t kTimes = 4;
-      const size_t bytes = kTimes * device_functions.table(kOp, default_device()).cache_bytes();
+      const size_t bytes = kTimes * device_functions.at(kOp, default_device())->cache_bytes();
       other_ = zeros({static_cast<int64_t>(bytes / sizeof(float))});
     }
   }

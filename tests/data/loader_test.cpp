@@ -1,5 +1,7 @@
 #include "data/loader.h"
 
+#include "core/copy.h"
+#include "data/datasets.h"
 #include "files.h"
 #include "support.h"
 
@@ -314,4 +316,32 @@ TEST_CASE("loader: bad options, each with its error") {
         "loader: batch_size: expected at most 7, the images of counting, to drop the last batch, got 8");
   CHECK(error_for({.batch_size = 5, .drop_last = true, .total_images = 4}) ==
         "loader: total_images: expected at least 5, a batch, to drop the last one, got 4");
+}
+
+TEST_CASE("loader: batches of bytes become the images that others have, with the same bits") {
+  const auto dataset = data::make_dataset("shapes", {.split = Split::train, .image_size = 24});
+  const TransformOptions transform{
+      .image_size = 28, .augment = true, .augmentation = {.hflip = 0.5, .color_jitter = {.brightness = 0.4}}};
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    for (const MixOptions& mix : {MixOptions{}, MixOptions{.mixup_alpha = 0.8}, MixOptions{.cutmix_alpha = 1}}) {
+      LoaderOptions options{.batch_size = 5, .total_images = 15, .mix = mix, .format = format};
+      Loader floats(dataset, Transform(dataset->info(), transform), options);
+      options.bytes = true;
+      Loader bytes(dataset, Transform(dataset->info(), transform), options);
+      while (const auto expected = floats.next()) {
+        const Batch got = bytes.next().value();
+        CHECK(got.images.dtype() == DType::uint8);
+        CHECK(got.images.is_contiguous(format));
+        CHECK(images_on(*expected, kCpu).to_vector<float>() == expected->images.to_vector<float>());
+        CHECK(images_on(got, kCpu).to_vector<float>() == expected->images.to_vector<float>());
+        CHECK(to_device(images_on(got, kCudaEmulated), kCpu).to_vector<float>() == expected->images.to_vector<float>());
+        CHECK(got.labels.to_vector<int64_t>() == expected->labels.to_vector<int64_t>());
+        CHECK(got.targets.defined() == expected->targets.defined());
+      }
+    }
+  }
+  CHECK(error_of([&] {
+          Loader(dataset, Transform(dataset->info(), {.augmentation = {.erasing = {.probability = 0.25}}}),
+                 {.bytes = true});
+        }) == "loader: bytes: expected a transform without random erasing, got one of probability 0.25");
 }

@@ -73,6 +73,7 @@ constexpr auto kGraph = CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR;
 constexpr auto kHeuristic = CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR;
 constexpr auto kEngine = CUDNN_BACKEND_ENGINE_DESCRIPTOR;
 constexpr auto kConfiguration = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
+constexpr auto kKnob = CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
 constexpr auto kPlan = CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR;
 constexpr auto kPack = CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
 constexpr auto kProperties = CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR;
@@ -140,6 +141,10 @@ constexpr AttributeRule kRules[] = {
     {kEngine, NAMED(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE), CUDNN_TYPE_BEHAVIOR_NOTE, Use::kRead, kMany},
 
     {kConfiguration, NAMED(CUDNN_ATTR_ENGINECFG_ENGINE), kRefers, Use::kRequired, 1, kEngine},
+    {kConfiguration, NAMED(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES), kRefers, Use::kRead, kMany, kKnob},
+
+    {kKnob, NAMED(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE), CUDNN_TYPE_KNOB_TYPE, Use::kRequired},
+    {kKnob, NAMED(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE), CUDNN_TYPE_INT64, Use::kRequired},
 
     {kPlan, NAMED(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG), kRefers, Use::kRequired, 1, kConfiguration},
     {kPlan, NAMED(CUDNN_ATTR_EXECUTION_PLAN_HANDLE), CUDNN_TYPE_HANDLE, Use::kOptional},

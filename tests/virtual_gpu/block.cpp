@@ -149,7 +149,8 @@ const Region& Block::find(uint64_t address, uint32_t index) {
   if (address >= region.begin && address < region.end) {
     return region;
   }
-  if (Allocation* const allocation = context_.memory->find(address); allocation != nullptr) {
+  if (Allocation* const allocation = context_.memory->find(address);
+      allocation != nullptr && allocation->device == context_.launch->device) {
     const bool races = context_.races && !context_.several_threads;
     if (races && allocation->races == nullptr) {
       allocation->races = std::make_unique<Races>(allocation->bytes);

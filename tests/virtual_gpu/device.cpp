@@ -86,6 +86,11 @@ void write_counts(const std::string& path) {
   std::ofstream(path) << nlohmann::json{{"gpu", device_properties().name}, {"kernels", kernels}}.dump(1) << '\n';
 }
 
+/// Its clock says nothing about cuDNN's plans, and each would be run several times. Who sets the variable decides.
+__attribute__((constructor)) void leave_plans_to_heuristics() {
+  ::setenv("NORMA_CUDNN_PLANS", "heuristic", /* overwrite= */ 0);
+}
+
 /// Work that nobody waited for is done at the end, and the program fails if there was a fault that it swallowed.
 __attribute__((destructor)) void finish_at_exit() {
   Runtime* runtime = Runtime::get_if_used();
@@ -110,6 +115,7 @@ Runtime::Runtime()
       memory(properties.memory_bytes),
       streams(number_from_environment<uint64_t>("NORMA_VIRTUAL_GPU_SEED", "1"),
               [this](const std::string& what, const std::exception& error) { fail(what, error); }),
+      devices(number_from_environment<int>("NORMA_VIRTUAL_GPU_COUNT", "1")),
       seed_(number_from_environment<uint64_t>("NORMA_VIRTUAL_GPU_SEED", "1")) {}
 
 Runtime& Runtime::get() {
@@ -188,6 +194,20 @@ cudaError_t explained(const char* call, const Refused& refused) {
   return refused.error();
 }
 
+int& current_device() {
+  thread_local int device = 0;
+  return device;
+}
+
+void require_current(const Stream& stream, const std::string& what) {
+  // The default stream stands for those of all devices.
+  if (stream.device != current_device() && &stream != &Runtime::get().streams.default_stream()) {
+    throw Refused(cudaErrorInvalidResourceHandle,
+                  fmt::format("{}: expected a stream of device {}, the current one, got one of device {}", what,
+                              current_device(), stream.device));
+  }
+}
+
 cudaError_t& last_error() {
   thread_local cudaError_t error = cudaSuccess;
   return error;
@@ -205,6 +225,7 @@ void enqueue(void* stream, std::string what, std::function<void()> work) {
   Runtime& runtime = Runtime::get();
   const std::lock_guard lock(runtime.mutex);
   Stream& found = runtime.stream_for_work(static_cast<cudaStream_t>(stream));
+  require_current(found, what);
   const Action action = [work = std::move(work)] {
     work();
     return 1e-5;

@@ -6,16 +6,17 @@
 #include <algorithm>
 #include <map>
 
-// CUDA's functions for devices and errors. There is one device.
+// CUDA's functions for devices and errors.
 
 namespace virtual_gpu {
 namespace {
 
 constexpr int kReservedShared = 1024;  // of each block, for CUDA itself, since compute capability 8.0
 
-void require_device(int device) {
-  if (device != 0) {
-    throw Refused(cudaErrorInvalidDevice, fmt::format("expected device 0, the only one, got {}", device));
+void require_device(const Runtime& runtime, int device) {
+  if (device < 0 || device >= runtime.devices) {
+    throw Refused(cudaErrorInvalidDevice,
+                  fmt::format("expected a device below {}, as many as there are, got {}", runtime.devices, device));
   }
 }
 
@@ -62,19 +63,19 @@ using virtual_gpu::Runtime;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  (void)Runtime::get();
-  *count = 1;
+  *count = Runtime::get().devices;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = virtual_gpu::current_device();
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return call("cudaSetDevice", [&](Runtime&) {
-    require_device(device);
+  return call("cudaSetDevice", [&](const Runtime& runtime) {
+    require_device(runtime, device);
+    virtual_gpu::current_device() = device;
     return cudaSuccess;
   });
 }
@@ -91,7 +92,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call("cudaGetDeviceProperties", [&](const Runtime& runtime) {
-    require_device(device);
+    require_device(runtime, device);
     *properties = virtual_gpu::device_properties_of(runtime.properties);
     return cudaSuccess;
   });
@@ -99,7 +100,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   return call("cudaDeviceGetAttribute", [&](const Runtime& runtime) {
-    require_device(device);
+    require_device(runtime, device);
     const cudaDeviceProp all = virtual_gpu::device_properties_of(runtime.properties);
     const std::map<cudaDeviceAttr, int> known{
         {cudaDevAttrMaxThreadsPerBlock, all.maxThreadsPerBlock},

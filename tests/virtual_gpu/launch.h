@@ -50,6 +50,7 @@ struct Dim3 {
 };
 
 struct Launch {
+  int device = 0;  ///< the number of the GPU; memory of others is out of its bounds
   const Module::Kernel* kernel = nullptr;
   Dim3 grid;
   Dim3 block;

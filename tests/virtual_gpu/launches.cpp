@@ -133,9 +133,11 @@ void launch(const LaunchRequest& request, Runtime& runtime) {
   check_shape(request, kernel, runtime.properties);
   check_resources(request, kernel, runtime.properties);
   Stream& stream = runtime.stream_for_work(request.stream);
+  require_current(stream, kernel.name);
   const auto to_dim3 = [](dim3 from) { return Dim3{.x = from.x, .y = from.y, .z = from.z}; };
   const auto made = std::make_shared<const Launch>(
-      Launch{.kernel = &kernel.binary->module->kernel(kernel.mangled),
+      Launch{.device = current_device(),
+             .kernel = &kernel.binary->module->kernel(kernel.mangled),
              .grid = to_dim3(request.grid),
              .block = to_dim3(request.block),
              .dynamic_shared_bytes = request.shared_bytes,

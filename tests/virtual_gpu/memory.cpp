@@ -52,9 +52,9 @@ Memory::~Memory() {
   ::munmap(reinterpret_cast<void*>(range_begin_), kRange);
 }
 
-uint64_t Memory::allocate(uint64_t bytes) {
+uint64_t Memory::allocate(uint64_t bytes, int device) {
   const std::scoped_lock lock(mutex_);
-  if (bytes == 0 || bytes > capacity_ - used_) {
+  if (bytes == 0 || bytes > capacity_ - used_[device]) {
     return 0;
   }
   const uint64_t begin = round_up(next_, 512) + 256;
@@ -64,7 +64,9 @@ uint64_t Memory::allocate(uint64_t bytes) {
   auto allocation = std::make_unique<Allocation>();
   allocation->begin = begin;
   allocation->bytes = bytes;
-  allocation->note = fmt::format("{} bytes, allocated by cudaMalloc number {}", bytes, ++count_);
+  allocation->note = fmt::format("{} bytes, allocated by cudaMalloc number {}{}", bytes, ++count_,
+                                 device == 0 ? "" : fmt::format(" on device {}", device));
+  allocation->device = device;
   const uint64_t pages = round_up(bytes, kPage);
   allocation->data = map_pages(pages, PROT_READ | PROT_WRITE);
   allocation->written = {reinterpret_cast<uint8_t*>(map_pages(pages, PROT_READ | PROT_WRITE)), bytes};
@@ -72,7 +74,7 @@ uint64_t Memory::allocate(uint64_t bytes) {
     std::memset(allocation->data, 0xff, bytes);
   }
   next_ = begin + bytes + kGap;
-  used_ += bytes;
+  used_[device] += bytes;
   allocations_.emplace(begin, std::move(allocation));
   return begin;
 }
@@ -83,7 +85,7 @@ bool Memory::release(uint64_t address) {
   if (found == allocations_.end()) {
     return false;
   }
-  used_ -= found->second->bytes;
+  used_[found->second->device] -= found->second->bytes;
   freed_[address] = {found->second->bytes, std::move(found->second->note)};
   allocations_.erase(found);
   return true;
@@ -126,9 +128,10 @@ std::string Memory::describe(uint64_t address) const {
   return "no memory of the device";
 }
 
-uint64_t Memory::available() const {
+uint64_t Memory::available(int device) const {
   const std::scoped_lock lock(mutex_);
-  return capacity_ - used_;
+  const auto used = used_.find(device);
+  return capacity_ - (used == used_.end() ? 0 : used->second);
 }
 
 }  // namespace virtual_gpu

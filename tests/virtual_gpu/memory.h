@@ -21,6 +21,7 @@ class Races;  // races.h: who read and wrote which word in the launch that runs
 struct Allocation {
   uint64_t begin = 0;  ///< the device's address, a multiple of 256 and not of 512
   uint64_t bytes = 0;
+  int device = 0;                ///< the number of the GPU that it belongs to
   std::byte* data = nullptr;     ///< where the virtual GPU itself reads and writes
   std::span<uint8_t> written;    ///< a byte for each byte of memory: 0 until it is written
   std::string note;              ///< for errors: "768 bytes, allocated by cudaMalloc number 17"
@@ -31,7 +32,7 @@ struct Allocation {
   [[nodiscard]] uint64_t end() const { return begin + bytes; }
 };
 
-/// The global memory of the virtual GPU.
+/// The global memory of the virtual GPUs, each of the same capacity.
 class Memory {
  public:
   explicit Memory(uint64_t capacity);
@@ -42,7 +43,7 @@ class Memory {
   /// The device's address of new memory that counts as never written; 0 where too little is left. It reads as NaN (all
   /// bits set) up to 64 MiB; larger memory reads as 0, so that pages that nobody touches cost nothing. An address is
   /// never given twice, so that a use after free is known for one.
-  uint64_t allocate(uint64_t bytes);
+  uint64_t allocate(uint64_t bytes, int device = 0);
   /// Its memory may not be used from here on; later accesses are named as uses after free. False where `address` is not
   /// what allocate() returned.
   bool release(uint64_t address);
@@ -52,12 +53,12 @@ class Memory {
   /// misses it: "4 bytes after the end of 768 bytes, allocated by cudaMalloc number 17".
   [[nodiscard]] std::string describe(uint64_t address) const;
   [[nodiscard]] uint64_t capacity() const { return capacity_; }
-  [[nodiscard]] uint64_t available() const;
+  [[nodiscard]] uint64_t available(int device = 0) const;
 
  private:
   mutable std::mutex mutex_;
   uint64_t capacity_;
-  uint64_t used_ = 0;
+  std::map<int, uint64_t> used_;  ///< by device
   int64_t count_ = 0;
   std::map<uint64_t, std::unique_ptr<Allocation>> allocations_;
   struct Freed {

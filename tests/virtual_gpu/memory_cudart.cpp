@@ -13,7 +13,7 @@ cudaError_t allocate(Runtime& runtime, void** memory, size_t bytes) {
   if (bytes == 0) {
     return cudaSuccess;
   }
-  const uint64_t address = runtime.memory.allocate(bytes);
+  const uint64_t address = runtime.memory.allocate(bytes, current_device());
   if (address == 0) {
     return cudaErrorMemoryAllocation;
   }
@@ -87,7 +87,7 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
 
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
   return call("cudaMemGetInfo", [&](const Runtime& runtime) {
-    *available = runtime.memory.available();
+    *available = runtime.memory.available(virtual_gpu::current_device());
     *total = runtime.memory.capacity();
     return cudaSuccess;
   });

@@ -35,6 +35,8 @@ class Runtime {
   std::set<Graph*> graphs;  ///< cudaGraph_t and cudaGraphExec_t
   std::map<std::string, Counters> counters;
 
+  const int devices;  ///< how many GPUs there are, all alike
+
   /// What every call returns since a fault; cudaSuccess before.
   [[nodiscard]] cudaError_t error() const { return error_; }
   /// Prints the fault, and makes its error the answer to every call from here on.
@@ -72,6 +74,12 @@ class Refused : public std::runtime_error {
 };
 /// Prints why, and gives the error.
 cudaError_t explained(const char* call, const Refused& refused);
+
+/// The GPU that this thread's calls are for (cudaSetDevice).
+int& current_device();
+
+/// Throws Refused for work that is given to a stream of another GPU than the current one.
+void require_current(const Stream& stream, const std::string& what);
 
 /// The error of this thread's latest call that failed.
 cudaError_t& last_error();

@@ -18,9 +18,10 @@ void Streams::for_each_stream(F&& f) const {
   }
 }
 
-Stream* Streams::create(bool blocking) {
+Stream* Streams::create(bool blocking, int device) {
   streams_.push_back(std::make_unique<Stream>());
   streams_.back()->blocking = blocking;
+  streams_.back()->device = device;
   return streams_.back().get();
 }
 

@@ -56,6 +56,7 @@ struct Stream {
     std::vector<Ticket> after;
   };
 
+  int device = 0;        ///< the number of the GPU
   bool blocking = true;  ///< it waits for the default stream, which waits for it
   Ticket last = 0;
   std::deque<Item> pending;
@@ -71,13 +72,14 @@ struct Event {
     double seconds = 0;  ///< of the virtual clock, once the ticket is done
   };
 
+  int device = 0;
   bool has_time = true;
   std::shared_ptr<Record> record;
   std::weak_ptr<Capture> capture;  ///< recorded in a capture
   std::vector<size_t> captured;
 };
 
-/// All streams of a device. Not for several threads at once.
+/// All streams of all devices. Not for several threads at once.
 class Streams {
  public:
   /// Work of a stream beyond this is run, as a GPU's queue is only so long.
@@ -87,7 +89,7 @@ class Streams {
   Streams(uint64_t seed, std::function<void(const std::string& what, const std::exception& error)> failed);
 
   [[nodiscard]] Stream& default_stream() { return default_; }
-  Stream* create(bool blocking);
+  Stream* create(bool blocking, int device = 0);
   /// Its work is still done.
   void destroy(Stream* stream);
   [[nodiscard]] bool is_stream(const Stream* stream) const;

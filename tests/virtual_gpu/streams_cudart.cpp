@@ -30,7 +30,8 @@ cudaError_t make_stream(const char* name, cudaStream_t* stream, unsigned flags) 
     if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) {
       throw Refused(cudaErrorInvalidValue, fmt::format("unknown flags {}", flags));
     }
-    *stream = reinterpret_cast<cudaStream_t>(runtime.streams.create(flags == cudaStreamDefault));
+    *stream = reinterpret_cast<cudaStream_t>(
+        runtime.streams.create(flags == cudaStreamDefault, virtual_gpu::current_device()));
     return cudaSuccess;
   });
 }
@@ -38,11 +39,23 @@ cudaError_t make_stream(const char* name, cudaStream_t* stream, unsigned flags) 
 cudaError_t make_event(const char* name, cudaEvent_t* event, unsigned flags) {
   return call(name, [&](Runtime& runtime) {
     auto* made = new Event;
+    made->device = current_device();
     made->has_time = (flags & cudaEventDisableTiming) == 0;
     runtime.events.insert(made);
     *event = reinterpret_cast<cudaEvent_t>(made);
     return cudaSuccess;
   });
+}
+
+void record(Runtime& runtime, cudaStream_t stream_handle, cudaEvent_t event_handle) {
+  Stream& stream = runtime.stream_for_work(stream_handle);
+  Event& event = event_of(runtime, event_handle);
+  if (event.device != stream.device) {
+    throw Refused(
+        cudaErrorInvalidResourceHandle,
+        fmt::format("an event of device {} is recorded in a stream of device {}", event.device, stream.device));
+  }
+  runtime.streams.record(stream, event);
 }
 
 /// Waits for a stream's work, or asks whether it is done.
@@ -148,7 +161,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t handle) {
 
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream) {
   return call("cudaEventRecord", [&](Runtime& runtime) {
-    runtime.streams.record(runtime.stream_for_work(stream), virtual_gpu::event_of(runtime, handle));
+    virtual_gpu::record(runtime, stream, handle);
     return cudaSuccess;
   });
 }
@@ -158,7 +171,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, un
     if (flags != cudaEventRecordDefault) {
       throw Refused(cudaErrorNotSupported, "the virtual GPU has no events that a graph records");
     }
-    runtime.streams.record(runtime.stream_for_work(stream), virtual_gpu::event_of(runtime, handle));
+    virtual_gpu::record(runtime, stream, handle);
     return cudaSuccess;
   });
 }

@@ -1,17 +1,19 @@
 #include "core/cuda/graph_cudnn.h"
 #include "core/cuda/retry.h"
+#include "core/cuda/runtime.h"
 #include "core/cuda/workspace.h"
 #include "core/device.h"
 #include "core/error.h"
 #include "core/tf32.h"
 #include "ops/conv/cuda/bias_gradient.h"
-#include "ops/conv/cuda/plan_cudnn.h"
+#include "ops/conv/cuda/choose_plan_cudnn.h"
 #include "ops/conv/kernels.h"
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,24 +24,12 @@ namespace norma::kernels {
 
 namespace {
 
-/// The plan of a case; lives as long as the program. The caller holds the lock of run().
-cuda::GraphPlan& plan_of(const ConvPlanCase& wanted) {
-  using Key = std::pair<ConvPlanCase, cuda::PlanRules>;
-  // Never destroyed: the driver may be gone before it.
-  static auto* const plans = new std::map<Key, cuda::GraphPlan>;
-  const Key key{wanted, cuda::PlanRules{.tf32 = allow_tf32()}};
-  const auto found = plans->find(key);
-  if (found != plans->end()) {
-    return found->second;
-  }
-  return plans->emplace(key, plan_convolution(wanted, key.second, cuda::PlanTarget::device())).first->second;
-}
-
 /// A plan that wants less memory, if there is one.
 std::optional<cuda::GraphPlan> smaller_plan(const ConvPlanCase& wanted, int64_t workspace_bytes) {
   try {
-    return plan_convolution(wanted, {.tf32 = allow_tf32(), .workspace_bytes = workspace_bytes},
-                            cuda::PlanTarget::device());
+    return std::move(
+        plan_convolution(wanted, {.tf32 = allow_tf32(), .workspace_bytes = workspace_bytes}, cuda::PlanTarget::device())
+            .front());
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -59,16 +49,7 @@ int64_t alignment_of(const std::vector<Argument>& arguments) {
   return least;
 }
 
-void run(const Conv2dCase& conv, Conv2dPass pass, const std::vector<Argument>& arguments) {
-  static std::mutex mutex;  // a cuDNN handle is one thread's at a time
-  const std::lock_guard lock(mutex);
-  const bool bias = arguments.size() > 3;
-  const ConvPlanCase wanted{.call = {.conv = conv, .pass = pass}, .bias = bias, .alignment = alignment_of(arguments)};
-  // A smaller plan that fits memory is kept: to try the larger one each time would empty the allocator's cache.
-  cuda::GraphPlan& plan = plan_of(wanted);
-  const cuda::Workspace workspace = cuda::allocate_workspace(
-      plan, [&](int64_t bytes) { return smaller_plan(wanted, bytes); },
-      [](int64_t bytes) { return cuda::Workspace(bytes); });
+void execute(const cuda::GraphPlan& plan, const cuda::Workspace& workspace, const std::vector<Argument>& arguments) {
   std::vector<int64_t> numbers;
   std::vector<void*> pointers;
   for (const Argument& argument : arguments) {
@@ -83,8 +64,39 @@ void run(const Conv2dCase& conv, Conv2dPass pass, const std::vector<Argument>& a
   // cuDNN does not say for certain that memory was what it lacked.
   const cudnnStatus_t status = cuda::start_with_memory(
       [&] { return cudnnBackendExecute(cuda::PlanTarget::device().handle(), plan.plan.get(), pack.get()); },
-      [](cudnnStatus_t result) { return result != CUDNN_STATUS_SUCCESS; }, [] { allocator(kCuda).empty_cache(); });
+      [](cudnnStatus_t result) { return result != CUDNN_STATUS_SUCCESS; },
+      [] { allocator(cuda::current_device()).empty_cache(); });
   cuda::check(status, "cudnnBackendExecute");
+}
+
+/// The plan of a case; lives as long as the program. The caller holds the lock of run().
+cuda::GraphPlan& plan_of(const ConvPlanCase& wanted, const std::vector<Argument>& arguments) {
+  using Key = std::tuple<int, ConvPlanCase, cuda::PlanRules>;
+  // Never destroyed: the driver may be gone before it.
+  static auto* const plans = new std::map<Key, cuda::GraphPlan>;
+  const cuda::PlanRules rules{.tf32 = allow_tf32()};
+  const Key key{cuda::current_device().index, wanted, rules};
+  const auto found = plans->find(key);
+  if (found != plans->end()) {
+    return found->second;
+  }
+  const auto run_once = [&](const cuda::GraphPlan& plan) {
+    execute(plan, cuda::Workspace(plan.workspace_bytes, cuda::current_device()), arguments);
+  };
+  return plans->emplace(key, choose_plan(wanted, rules, run_once)).first->second;
+}
+
+void run(const Conv2dCase& conv, Conv2dPass pass, const std::vector<Argument>& arguments) {
+  static std::mutex mutex;  // a cuDNN handle is one thread's at a time
+  const std::lock_guard lock(mutex);
+  const bool bias = arguments.size() > 3;
+  const ConvPlanCase wanted{.call = {.conv = conv, .pass = pass}, .bias = bias, .alignment = alignment_of(arguments)};
+  // A smaller plan that fits memory is kept: to try the larger one each time would empty the allocator's cache.
+  cuda::GraphPlan& plan = plan_of(wanted, arguments);
+  const cuda::Workspace workspace = cuda::allocate_workspace(
+      plan, [&](int64_t bytes) { return smaller_plan(wanted, bytes); },
+      [](int64_t bytes) { return cuda::Workspace(bytes, cuda::current_device()); });
+  execute(plan, workspace, arguments);
 }
 
 bool supports(const Conv2dCase& /* conv */, Conv2dPass /* pass */) {
@@ -109,7 +121,7 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
 }
 
 void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
-  bias_gradient_on(kCuda, conv, dy, db);
+  bias_gradient_on(cuda::current_device(), conv, dy, db);
 }
 
 Implementations<Conv2dImplementation>& implementations() {

@@ -105,8 +105,8 @@ CudnnDescriptor addition(const CudnnDescriptor& sum, const CudnnDescriptor& bias
 
 }  // namespace
 
-cuda::GraphPlan plan_convolution(const ConvPlanCase& wanted, const cuda::PlanRules& rules,
-                                 const cuda::PlanTarget& target) {
+std::vector<cuda::GraphPlan> plan_convolution(const ConvPlanCase& wanted, const cuda::PlanRules& rules,
+                                              const cuda::PlanTarget& target, const cuda::PlanChoice& choice) {
   const Conv2dCase& conv = wanted.call.conv;
   const PassNames names = names_of(wanted.call.pass);
   const int64_t alignment = wanted.alignment;
@@ -141,12 +141,17 @@ cuda::GraphPlan plan_convolution(const ConvPlanCase& wanted, const cuda::PlanRul
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, target.handle());
   }
   graph.finalize();
-  cuda::GraphPlan plan = cuda::plan_graph("conv2d", graph, conv.dtype, rules, target);
+  std::vector<cuda::GraphPlan> plans = cuda::plan_graph("conv2d", graph, conv.dtype, rules, target, choice);
   for (CudnnDescriptor* part : {&x, &weight, &y, &bias, &sum, &shape, &operation, &graph}) {
-    plan.kept.push_back(std::move(*part));
+    more.push_back(std::move(*part));
   }
-  std::move(more.begin(), more.end(), std::back_inserter(plan.kept));
-  return plan;
+  for (CudnnDescriptor& part : more) {
+    const auto shared = std::make_shared<const CudnnDescriptor>(std::move(part));
+    for (cuda::GraphPlan& plan : plans) {
+      plan.kept.push_back(shared);
+    }
+  }
+  return plans;
 }
 
 }  // namespace norma::kernels

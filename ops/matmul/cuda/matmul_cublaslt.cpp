@@ -30,13 +30,12 @@ void check(cublasStatus_t status, const char* call) {
 }
 
 cublasLtHandle_t handle() {
-  // Never destroyed: the driver may be gone before it.
-  static const cublasLtHandle_t made = [] {
+  static auto* const handles = new cuda::PerDevice<const cublasLtHandle_t>;
+  return handles->get([] {
     cublasLtHandle_t result = nullptr;
     check(cublasLtCreate(&result), "cublasLtCreate");
-    return result;
-  }();
-  return made;
+    return new cublasLtHandle_t(result);
+  });
 }
 
 /// The owner of one of cuBLASLt's descriptions.
@@ -158,7 +157,7 @@ class Product {
   /// c = a b + beta · c
   void run(const void* a, const void* b, double beta, void* c, const cublasLtMatmulHeuristicResult_t& way,
            DType dtype) const {
-    const cuda::Workspace workspace(static_cast<int64_t>(way.workspaceSize));
+    const cuda::Workspace workspace(static_cast<int64_t>(way.workspaceSize), cuda::current_device());
     const double wide[] = {1.0, beta};
     const float narrow[] = {1.0F, static_cast<float>(beta)};
     const bool is_wide = dtype == DType::float64;
@@ -171,7 +170,7 @@ class Product {
     // cuBLASLt does not say for certain that memory was what it lacked.
     const cublasStatus_t status = cuda::start_with_memory(
         start, [](cublasStatus_t result) { return result != CUBLAS_STATUS_SUCCESS; },
-        [] { allocator(kCuda).empty_cache(); });
+        [] { allocator(cuda::current_device()).empty_cache(); });
     check(status, "cublasLtMatmul");
   }
 
@@ -190,6 +189,7 @@ class Product {
 
 /// The key of the choice of a way.
 struct WayCase {
+  int device = 0;
   MatmulCase product;
   bool bias = false;
   int64_t alignment = 16;
@@ -217,7 +217,7 @@ cublasLtMatmulHeuristicResult_t way_of(const WayCase& wanted, const Product& pro
 void fill_rows(const MatmulCase& product, const void* bias, void* c) {
   const Sizes sizes = {product.batch, product.m, product.n};
   const Strides strides = {product.c_batch, product.c_row, 1};
-  const auto& kernels = tensor_kernels.table("matmul", kCuda);
+  const auto& kernels = tensor_kernels.table("matmul", cuda::current_device());
   if (bias == nullptr) {
     kernels.fill(make_strided_loop<1>(sizes, {strides}), product.dtype, c, 0);
   } else {
@@ -242,7 +242,8 @@ void multiply_piece(const MatmulCase& product, const void* a, const void* b, con
   }
   const void* const epilogue_bias = bias_first ? nullptr : bias;
   const Product described(product, epilogue_bias, allow_tf32());
-  const WayCase wanted{.product = product,
+  const WayCase wanted{.device = cuda::current_device().index,
+                       .product = product,
                        .bias = epilogue_bias != nullptr,
                        .alignment = cuda::alignment_of({a, b, c, epilogue_bias}),
                        .tf32 = allow_tf32()};
@@ -263,7 +264,7 @@ void multiply(const MatmulCase& product, const void* a, const void* b, const voi
 
 void column_sum(DType dtype, int64_t rows, int64_t columns, int64_t stride, const void* x, void* sums) {
   const ReduceShape shape{.sizes = {rows, columns}, .x_strides = {stride, 1}, .y_strides = {0, 1}};
-  reduce_kernels.table("matmul", kCuda).sum(shape, dtype, x, sums, 1.0);
+  reduce_kernels.table("matmul", cuda::current_device()).sum(shape, dtype, x, sums, 1.0);
 }
 
 constexpr MatmulImplementation kImplementation{.name = "cublaslt", .supports = supports, .multiply = multiply};

@@ -50,7 +50,7 @@ class DeviceItems {
       pieces_ += i < items.size() ? ceil_div(items[i].count, kPiece) : 0;
     }
     std::memcpy(host.data() + bytes_of_pieces(), items.data(), items.size() * sizeof(Item));
-    device_functions.table("optimizer", kThisDevice).from_host(memory_.data(), host.data(), host.size());
+    device_functions.table("optimizer", this_device()).from_host(memory_.data(), host.data(), host.size());
   }
 
   [[nodiscard]] int64_t pieces() const { return pieces_; }

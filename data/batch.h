@@ -1,0 +1,29 @@
+#pragma once
+
+#include "core/device.h"
+#include "core/tensor.h"
+#include "data/augment/mix.h"
+
+#include <cstdint>
+
+namespace norma::data {
+
+/// Images and labels on the CPU; the consumer copies them to its device.
+struct Batch {
+  /// (N, C, H, W) in the format of the loader's options: float32, normalized and mixed, or uint8, where that is left to
+  /// the device.
+  Tensor images;
+  Tensor table;       ///< with uint8: (C, 256), float32, the normalized value of each byte
+  Mix mix;            ///< with uint8: how the images are still to be mixed
+  Tensor labels;      ///< (N) int64
+  Tensor targets;     ///< (N, classes) float32, the share of each class, if the run mixes images; else undefined
+  int64_t epoch = 0;  ///< from 0
+  int64_t index = 0;  ///< in the epoch, from 0
+  int64_t step = 0;   ///< in the run, from 0, as LoaderOptions::first_step counts
+};
+
+/// The images of a batch in float32, normalized and mixed, on a device: the same bits whether the batch has bytes or
+/// not.
+Tensor images_on(const Batch& batch, Device device);
+
+}  // namespace norma::data
