@@ -123,18 +123,21 @@ TEST_CASE("cuda training: the losses of networks follow the CPU's") {
   set_num_threads(threads);
 }
 
-TEST_CASE("cuda training: ResNet-18 in float64 has the CPU's losses and weights to eight digits") {
-  constexpr double kTolerance = 1e-8;
-  constexpr Extent kExtent{.steps = 3, .image_size = 32, .batch_size = 3};
+TEST_CASE("cuda training: ResNet-18 in float64 has the CPU's losses and weights to ten digits") {
+  constexpr double kTolerance = 1e-10;  // rounding makes 2e-13 with batch norm, 1e-14 with the others
+  constexpr Extent kExtent{.steps = 3, .image_size = 32, .batch_size = 8};
   const int threads = num_threads();
   for (const Device device : test::cuda_devices()) {
     set_num_threads(device == kCudaEmulated ? 1 : threads);
     for (const char* norm : {"batch", "layer2d", "group:32"}) {
+      if (device == kCudaEmulated && std::string(norm) != "batch") {
+        continue;  // for time: the test above has them
+      }
       CAPTURE(std::string(norm));
       Recipe recipe = recipe_for("resnet18", norm, kExtent);
       recipe.zero_init_last = false;  // all branches learn from the first step on
       recipe.precision = "float64";
-      recipe.lr = 1e-2;
+      recipe.lr = 2e-3;
       const auto trained_on = [&](Device where) {
         const DefaultDeviceGuard guard(where);
         Trainer trainer(recipe, {.evaluate_each_epoch = false, .quiet = true});
@@ -157,8 +160,8 @@ TEST_CASE("cuda training: ResNet-18 in float64 has the CPU's losses and weights 
       for (size_t i = 0; i < result.weights.size(); ++i) {
         CAPTURE(expected.weights[i].first);
         CHECK(relative_difference(result.weights[i].second, expected.weights[i].second) <= kTolerance);
-        // Far more than the tolerance was learned.
-        CHECK(relative_difference(expected.start[i].second, expected.weights[i].second) > 1e4 * kTolerance);
+        // What was learned is far more.
+        CHECK(relative_difference(expected.start[i].second, expected.weights[i].second) > 1e5 * kTolerance);
       }
     }
   }
