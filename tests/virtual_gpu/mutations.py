@@ -26,20 +26,18 @@ BEGIN, END = "<!-- made by tests/virtual_gpu/mutations.py -->", "<!-- end of wha
 LIMIT_S = 300
 # What a run prints, and what the table says of it. The first that is found counts.
 ANSWERS = (
-    (r"virtual GPU: fault: .*misaligned", "misaligned access"),
-    (r"virtual GPU: fault: .*race", "race"),
-    (r"virtual GPU: fault: .*(barrier|shuffle|lanes)", "divergence"),
+    (r"virtual GPU: fault: .*multiple of", "misaligned access"),
+    (r"virtual GPU: fault: .*without a barrier between", "race"),
+    (r"virtual GPU: fault: .*(barrier|mask names the lanes|not there)", "divergence"),
     (r"virtual GPU: fault: .*never written", "read of what was never written"),
     (r"virtual GPU: fault: .*freed", "use after free"),
-    (r"virtual GPU: fault: .*(copy had been done|pinned)", "pinned memory in use"),
-    (r"virtual GPU: fault: .*(after the end|before \d+ bytes|null pointer|out of)", "out of bounds"),
+    (r"virtual GPU: fault: .*copy had been done", "pinned memory in use"),
+    (r"virtual GPU: fault: .*(after the end|bytes before|at byte|inside one allocation)", "out of bounds"),
     (r"virtual GPU: fault: .*", "another fault"),
-    (r"virtual GPU: (.*)", "refused call"),
-    (r"launch: .*shared memory", "write behind shared memory"),
-    (r"launch: .*", "launch refused"),
+    (r"virtual GPU: .*", "refused call"),
+    (r"launch: .*", "refused launch"),
     (r"ERROR: (CHECK|REQUIRE)", "wrong numbers"),
-    (r"ERROR: test case THREW", "an exception"),
-    (r"SIG[A-Z]+|Illegal instruction|Segmentation", "signal"),
+    (r"ERROR: test case THREW|test case CRASHED|SIG[A-Z]+", "exception or signal"),
 )
 
 
