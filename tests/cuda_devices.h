@@ -1,8 +1,10 @@
 #pragma once
 
 #include "core/device.h"
+#include "core/device_functions.h"
 #include "error_text.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -28,6 +30,17 @@ inline std::vector<Device> cuda_devices() {
     return {};
   }
   return {cuda};
+}
+
+/// Whether `device` is the virtual GPU (docs/cuda.md), where tests take small networks.
+inline bool is_virtual(Device device) {
+  if (device.type != DeviceType::cuda) {
+    return false;
+  }
+  const Facts facts = cuda_facts();
+  return std::any_of(facts.begin(), facts.end(), [](const auto& fact) {
+    return fact.first == "cuda:0" && fact.second.find(" (virtual),") != std::string::npos;
+  });
 }
 
 /// Whether `text`, the error of an op that was asked for `cuda`, is what this build has to say: that it has no CUDA;

@@ -1,3 +1,4 @@
+#include "core/counting_allocator.h"
 #include "core/cuda/caching_allocator.h"
 #include "core/cuda/device.h"
 #include "core/cuda/graph_cudnn.h"
@@ -10,7 +11,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
 
 namespace norma::cuda {
 namespace {
@@ -58,11 +62,72 @@ class GpuMemory final : public DeviceMemory {
   int index_;
 };
 
+/// Gives each block memory of its own, as large as was asked for, and frees it when the stream comes to that. It is
+/// slower than CachingAllocator. In exchange, compute-sanitizer and the virtual GPU see what reads or writes beyond a
+/// tensor, after its end, or before anything was written to it.
+class SeparateBlocks final : public CountingAllocator {
+ public:
+  explicit SeparateBlocks(const DeviceMemory& memory) : memory_(&memory) {}
+
+  void* allocate(size_t bytes) override {
+    if (bytes == 0) {
+      return nullptr;
+    }
+    const std::lock_guard lock(mutex_);
+    void* pointer = nullptr;
+    cudaError_t result = cudaMallocAsync(&pointer, bytes, stream_);
+    if (result == cudaErrorMemoryAllocation) {
+      check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");  // what was freed is free then
+      result = cudaMallocAsync(&pointer, bytes, stream_);
+    }
+    if (result == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+      throw OutOfMemory(fmt::format("allocator: expected room for {} bytes, got none: tensors hold {} bytes, and {}",
+                                    bytes, statistics_.allocated, memory_->text()));
+    }
+    check(result, "cudaMallocAsync");
+    sizes_.emplace(pointer, bytes);
+    ++statistics_.system_allocations;
+    count_allocated(bytes);
+    count_reserved(bytes);
+    return pointer;
+  }
+
+  void deallocate(void* pointer) override {
+    if (pointer == nullptr) {
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    const auto block = sizes_.find(pointer);
+    norma::check(block != sizes_.end(), "allocator", "pointer: expected that of a block in use, got another");
+    statistics_.allocated -= static_cast<int64_t>(block->second);
+    statistics_.reserved -= static_cast<int64_t>(block->second);
+    sizes_.erase(block);
+    check(cudaFreeAsync(pointer, stream_), "cudaFreeAsync");
+  }
+
+  void empty_cache() override {}
+
+ private:
+  const DeviceMemory* memory_;
+  cudaStream_t stream_ = current_stream();
+  std::unordered_map<void*, size_t> sizes_;
+};
+
+/// What NORMA_CUDA_CACHING asks for.
+Allocator* make_allocator(DeviceMemory& memory) {
+  const char* caching = std::getenv("NORMA_CUDA_CACHING");
+  if (caching != nullptr && *caching == '0') {
+    return new SeparateBlocks(memory);
+  }
+  return new CachingAllocator(memory);
+}
+
 Allocator& allocator_of_device(int index) {
   check_there("allocator", index);
   const DeviceScope scope(index);
-  static auto* const instances = new PerDevice<CachingAllocator>;
-  return instances->get([index] { return new CachingAllocator(*new GpuMemory(index)); });
+  static auto* const instances = new PerDevice<Allocator>;
+  return instances->get([index] { return make_allocator(*new GpuMemory(index)); });
 }
 
 /// Memory of the host that the device reads and writes by itself, which is faster than through the driver's.

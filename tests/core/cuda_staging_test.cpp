@@ -1,6 +1,9 @@
 #include "core/cuda/staging.h"
 
 #include "core/allocator.h"
+#include "core/copy.h"
+#include "core/factory.h"
+#include "cuda_devices.h"
 
 #include <doctest/doctest.h>
 
@@ -161,5 +164,18 @@ TEST_CASE("cuda staging: bytes come to the host behind the work that makes them"
     std::vector<uint8_t> here(count);
     staging.to_host(here.data(), there.data(), count);
     CHECK(here == numbers(count, 4));
+  }
+}
+
+TEST_CASE("cuda staging: more copies in a row than there are buffers") {
+  const norma::DefaultDeviceGuard guard(norma::kCpu);
+  for (const norma::Device device : norma::test::cuda_devices()) {
+    std::vector<norma::Tensor> copies;
+    for (int64_t i = 0; i < 100; ++i) {
+      copies.push_back(to_device(norma::full({3}, static_cast<double>(i)), device));
+    }
+    for (size_t i = 0; i < copies.size(); ++i) {
+      CHECK(copies[i].to_vector<double>() == std::vector<double>(3, static_cast<double>(i)));
+    }
   }
 }

@@ -117,6 +117,8 @@ TEST_CASE("cuda depthwise convolutions: planes of several tiles, and sums of man
     }
     compare({x, 5, 2, 2}, DType::float64);
   }
+  // Channels that leave a block several tiles, one after the other in the same shared memory.
+  compare({{2, 200, 20, 50}, 3, 1, 1}, DType::float32);
 }
 
 TEST_CASE("cuda depthwise convolutions: operands that no vector may be loaded from") {

@@ -107,6 +107,21 @@ void check_case(const SpecCase& c, Activation activation, bool with_residual, Me
 constexpr DType kDTypes[] = {DType::float32, DType::bfloat16, DType::float16, DType::float64};
 constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::channels_last};
 
+/// All results where one operand in turn begins between two vectors.
+void check_between_vectors(const std::vector<SpecCase>& all, const std::vector<Activation>& activations) {
+  for (const SpecCase& c : all) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      for (const MemoryFormat format : kFormats) {
+        if (c.sizes.size() == 4 || format == MemoryFormat::contiguous) {
+          for (const Activation activation : activations) {
+            check_case(c, activation, /* with_residual= */ true, format, dtype, /* each_unaligned= */ true);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("cuda norms: forward and backward of every walk, dtype and memory format") {
@@ -122,20 +137,20 @@ TEST_CASE("cuda norms: forward and backward of every walk, dtype and memory form
 }
 
 TEST_CASE("cuda norms: each operand begins between two vectors") {
-  for (const SpecCase& c : cases()) {
-    if (c.sizes.size() == 2 && (c.sizes[1] < 32 || c.sizes[1] > 1536)) {
-      continue;
-    }
-    for (const DType dtype : {DType::float32, DType::bfloat16}) {
-      for (const MemoryFormat format : kFormats) {
-        if (c.sizes.size() == 4 || format == MemoryFormat::contiguous) {
-          for (const Activation activation : {Activation::relu, Activation::silu}) {
-            check_case(c, activation, /* with_residual= */ true, format, dtype, /* each_unaligned= */ true);
-          }
-        }
-      }
-    }
-  }
+  std::vector<SpecCase> all = cases();
+  std::erase_if(all, [](const SpecCase& c) { return c.sizes.size() == 2 && (c.sizes[1] < 32 || c.sizes[1] > 1536); });
+  check_between_vectors(all, {Activation::relu, Activation::silu});
+}
+
+// The same where each instruction is interpreted: vectors in every kernel that has them.
+TEST_CASE("cuda norms: an operand begins between two vectors, at one size for each kernel") {
+  const Sizes images{2, 16, 4, 8};
+  check_between_vectors({{"batch", images, {.reduce = {0, 2, 3}, .affine = {1}}},
+                         {"layer2d", images, {.reduce = {1}, .affine = {1}, .eps = 1e-6}},
+                         {"group", images, {.reduce = {1, 2, 3}, .affine = {1}, .groups = 4}},
+                         {"rows by lanes", {5, 64}, {.reduce = {1}, .affine = {1}}},
+                         {"rows by blocks", {2, 4096}, {.reduce = {1}, .affine = {1}}}},
+                        {Activation::relu});
 }
 
 TEST_CASE("cuda norms: the same bits each time, in any order of threads") {

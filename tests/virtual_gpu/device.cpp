@@ -120,6 +120,8 @@ Runtime::Runtime()
 
 Runtime& Runtime::get() {
   static auto* const instance = [] {
+    // A program asks for its GPU before it takes memory: each tensor has memory of its own unless it says otherwise.
+    (void)::setenv("NORMA_CUDA_CACHING", "0", /* replace= */ 0);
     auto* made = new Runtime;
     used = made;
     return made;

@@ -8,12 +8,12 @@
 namespace virtual_gpu {
 namespace {
 
-cudaError_t allocate(Runtime& runtime, void** memory, size_t bytes) {
+cudaError_t allocate(Runtime& runtime, void** memory, size_t bytes, int device) {
   *memory = nullptr;
   if (bytes == 0) {
     return cudaSuccess;
   }
-  const uint64_t address = runtime.memory.allocate(bytes, current_device());
+  const uint64_t address = runtime.memory.allocate(bytes, device);
   if (address == 0) {
     return cudaErrorMemoryAllocation;
   }
@@ -49,7 +49,7 @@ extern "C" {
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return call("cudaMalloc", [&](Runtime& runtime) {
     runtime.forbid_in_capture("cudaMalloc");
-    return virtual_gpu::allocate(runtime, memory, bytes);
+    return virtual_gpu::allocate(runtime, memory, bytes, virtual_gpu::current_device());
   });
 }
 
@@ -68,8 +68,7 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
   return call("cudaMallocAsync", [&](Runtime& runtime) {
     runtime.forbid_in_capture("cudaMallocAsync");
-    (void)runtime.stream_for_work(stream);
-    return virtual_gpu::allocate(runtime, memory, bytes);
+    return virtual_gpu::allocate(runtime, memory, bytes, runtime.stream_for_work(stream).device);
   });
 }
 
