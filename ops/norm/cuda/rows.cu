@@ -128,48 +128,46 @@ NORMA_DEVICE int64_t row_weights(const AffineShape& affine, int64_t row) {
 /// The statistics of a row that a team holds. First comes the mean, then the squares about it; the sum beside them
 /// gives what the mean lost to rounding. So they are exact whatever the pivot.
 template <class S, int vectors, class Team, class T = compute_t<S>>
-NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const Held<S, vectors>& held, T pivot,
-                                              int row_vectors, const Team& team) {
+NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const NearStatistics<T>& statistics,
+                                              const Held<S, vectors>& held, T pivot, int row_vectors,
+                                              const Team& team) {
   constexpr int kWidth = kVectorOf<S>;
-  const auto count = static_cast<double>(problem.shape.reduce_inner);
-  const bool raw = problem.raw_sums();
-  /// The sums of d and d² with d = (x - a) - b.
-  const auto sums_about = [&](T a, T b, double& sum, double& squares) {
-    T first = 0;
-    T second = 0;
+  /// Calls f(x) for each element that the thread holds.
+  const auto for_each = [&](auto f) {
     NORMA_UNROLL
     for (int v = 0; v < vectors; ++v) {
       if (team.rank() + v * team.size() < row_vectors) {
         NORMA_UNROLL
         for (int j = 0; j < kWidth; ++j) {
-          const T d = (held.numbers[v][j] - a) - b;
-          first += d;
-          second = fused_multiply_add(d, d, second);
+          f(held.numbers[v][j]);
         }
       }
     }
-    sum = static_cast<double>(first);
-    squares = static_cast<double>(second);
-    team.sum(sum, squares);
   };
-  double sum;
-  double squares;
-  sums_about(raw ? T(0) : pivot, T(0), sum, squares);
-  if (raw) {
-    return statistics_of<T>(problem, {0, sum, squares});
+  T mean = 0;
+  T mean_low = 0;
+  if (!problem.raw_sums()) {
+    T sum = 0;
+    for_each([&](T x) { sum += x - pivot; });
+    statistics.near_mean(pivot, team.sum(sum), mean, mean_low);
   }
-  const double offset = sum / count;
-  const T mean = static_cast<T>(static_cast<double>(pivot) + offset);
-  const T mean_low = static_cast<T>((static_cast<double>(pivot) - static_cast<double>(mean)) + offset);
-  sums_about(mean, mean_low, sum, squares);
-  const Moments moments = moments_of(/* raw= */ false, count, 0, sum, squares);
-  return statistics_of<T>(problem,
-                          {static_cast<double>(mean), static_cast<double>(mean_low) + moments.offset, moments.m2});
+  T sum = 0;
+  T squares = 0;
+  for_each([&](T x) {
+    const T d = (x - mean) - mean_low;
+    sum += d;
+    squares = fused_multiply_add(d, d, squares);
+  });
+  team.sum(sum, squares);
+  if (problem.raw_sums() && problem.centring != Centring::none) {
+    return statistics_of<T>(problem, {0, static_cast<double>(sum), static_cast<double>(squares)});
+  }
+  return statistics.of(mean, mean_low, sum, squares);
 }
 
 template <class S, int vectors, bool by_block>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
-    normalise_rows(NormProblem problem, ForwardArrays<S> arrays, int width) {
+    normalise_rows(NormProblem problem, NearStatistics<compute_t<S>> statistics, ForwardArrays<S> arrays, int width) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const auto team = row_team<by_block>(width);
@@ -189,7 +187,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       of_row.mean_low = arrays.mean_low[row];
       of_row.rstd = arrays.rstd[row];
     } else {
-      of_row = held_statistics(problem, held, to_number(x[0]), row_vectors, team);
+      of_row = held_statistics(problem, statistics, held, to_number(x[0]), row_vectors, team);
       if (team.any(of_row.lost)) {
         const auto scaled = scaled_statistics(problem, arrays.x, row, team, of_row);
         of_row = of_row.lost ? scaled : of_row;
@@ -295,10 +293,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     }
     InputGradient<T> gradient{};
     if (!problem.fixed_stats) {
-      double total = static_cast<double>(sum);
-      double total_xhat = static_cast<double>(sum_xhat);
-      team.sum(total, total_xhat);
-      gradient = gradients.of<T>(static_cast<double>(rstd), total, total_xhat);
+      team.sum(sum, sum_xhat);
+      gradient = gradients.of<T>(static_cast<double>(rstd), static_cast<double>(sum), static_cast<double>(sum_xhat));
     }
     const T centre = arrays.centre == nullptr ? mean : arrays.centre[row];
     const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[row];
@@ -366,7 +362,8 @@ bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& ar
       constexpr int64_t kTimes = 4;  // as many blocks as run together: the last ones end at about the same time
       const int64_t resident = resident_blocks(kernel, plan.threads, shared_bytes);
       const int64_t blocks = std::min(ceil_div(problem.shape.outer, plan.rows_of_block()), kTimes * resident);
-      launch(blocks, plan.threads, shared_bytes, current_stream(), kernel, problem, typed, plan.width);
+      launch(blocks, plan.threads, shared_bytes, current_stream(), kernel, problem,
+             NearStatistics<compute_t<S>>(problem), typed, plan.width);
     };
     if (plan.width > 0) {
       dispatch_vectors<kWidth, kForwardLimits.of_lane>(
