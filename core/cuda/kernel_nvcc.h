@@ -126,8 +126,9 @@ NORMA_DEVICE S narrowed(float number) {
 NORMA_DEVICE void widened(const bfloat16 (&elements)[2], float (&numbers)[2]) {
   unsigned word;
   memcpy(&word, elements, sizeof word);
-  numbers[0] = __uint_as_float(word << 16);
-  numbers[1] = __uint_as_float(word & 0xFFFF0000U);
+  // Straight to registers of float32: the compiler would move each number there wherever it is used.
+  asm("shl.b32 %0, %1, 16;" : "=f"(numbers[0]) : "r"(word));
+  asm("and.b32 %0, %1, 0xFFFF0000;" : "=f"(numbers[1]) : "r"(word));
 }
 NORMA_DEVICE void widened(const float16 (&elements)[2], float (&numbers)[2]) {
   numbers[0] = widened(elements[0]);
