@@ -99,6 +99,17 @@ S narrowed(float number) {
   return S(number);
 }
 
+template <class S>
+void widened(const S (&elements)[2], float (&numbers)[2]) {
+  numbers[0] = widened(elements[0]);
+  numbers[1] = widened(elements[1]);
+}
+template <class S>
+void narrowed(float first, float second, S (&elements)[2]) {
+  elements[0] = narrowed<S>(first);
+  elements[1] = narrowed<S>(second);
+}
+
 /// Ends the program where a vector does not begin at a multiple of its size, as a GPU does.
 template <class Vector>
 void expect_aligned(const void* address) {

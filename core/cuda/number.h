@@ -43,6 +43,10 @@ bool are_aligned(const Pointers*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ...) % 16) == 0;
 }
 
+/// True iff elements are converted in pairs.
+template <class S, int N>
+inline constexpr bool kInPairs = (std::is_same_v<S, bfloat16> || std::is_same_v<S, float16>) && N % 2 == 0;
+
 /// N neighbouring elements, which one instruction loads or stores where they fill 16 bytes or less.
 template <class S, int N>
 struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
@@ -53,9 +57,20 @@ template <class S, int N>
 NORMA_DEVICE void load(const S* from, compute_t<S> (&to)[N]) {
   expect_aligned<Vector<S, N>>(from);
   const auto vector = *reinterpret_cast<const Vector<S, N>*>(from);
-  NORMA_UNROLL
-  for (int i = 0; i < N; ++i) {
-    to[i] = to_number(vector.elements[i]);
+  if constexpr (kInPairs<S, N>) {
+    NORMA_UNROLL
+    for (int i = 0; i < N; i += 2) {
+      const S pair[2] = {vector.elements[i], vector.elements[i + 1]};
+      compute_t<S> numbers[2];
+      widened(pair, numbers);
+      to[i] = numbers[0];
+      to[i + 1] = numbers[1];
+    }
+  } else {
+    NORMA_UNROLL
+    for (int i = 0; i < N; ++i) {
+      to[i] = to_number(vector.elements[i]);
+    }
   }
 }
 
@@ -64,9 +79,19 @@ template <class S, int N>
 NORMA_DEVICE void store(S* to, const compute_t<S> (&from)[N]) {
   expect_aligned<Vector<S, N>>(to);
   Vector<S, N> vector;
-  NORMA_UNROLL
-  for (int i = 0; i < N; ++i) {
-    vector.elements[i] = to_element<S>(from[i]);
+  if constexpr (kInPairs<S, N>) {
+    NORMA_UNROLL
+    for (int i = 0; i < N; i += 2) {
+      S pair[2];
+      narrowed(from[i], from[i + 1], pair);
+      vector.elements[i] = pair[0];
+      vector.elements[i + 1] = pair[1];
+    }
+  } else {
+    NORMA_UNROLL
+    for (int i = 0; i < N; ++i) {
+      vector.elements[i] = to_element<S>(from[i]);
+    }
   }
   if constexpr (N > 1) {
     store_vector(to, vector);

@@ -22,7 +22,8 @@ class LaneTeam {
   NORMA_DEVICE int rank() const { return lane() & (width_ - 1); }
   NORMA_DEVICE int size() const { return width_; }
   /// The sum over the team, for each of its threads.
-  NORMA_DEVICE double sum(double value) const {
+  template <class T>
+  NORMA_DEVICE T sum(T value) const {
     for (int mask = width_ / 2; mask > 0; mask /= 2) {
       value += shuffle_xor(value, mask);
     }
@@ -34,6 +35,10 @@ class LaneTeam {
       a += others.first;
       b += others.second;
     }
+  }
+  NORMA_DEVICE void sum(float& a, float& b) const {
+    a = sum(a);
+    b = sum(b);
   }
   /// The sum of numbers high + low, in two parts.
   NORMA_DEVICE void sum_in_two_parts(double& high, double& low) const {
@@ -65,20 +70,22 @@ class BlockTeam {
   NORMA_DEVICE int rank() const { return thread(); }
   NORMA_DEVICE int size() const { return threads(); }
 
-  NORMA_DEVICE double sum(double value) const {
-    double unused = 0;
+  template <class T>
+  NORMA_DEVICE T sum(T value) const {
+    T unused = 0;
     sum(value, unused);
     return value;
   }
   /// Two sums at a time.
-  NORMA_DEVICE void sum(double& a, double& b) const {
+  template <class T>
+  NORMA_DEVICE void sum(T& a, T& b) const {
     LaneTeam().sum(a, b);
-    put(a, b);
+    put(static_cast<double>(a), static_cast<double>(b));
     a = 0;
     b = 0;
     for (int i = 0; i < threads() / kWarp; ++i) {
-      a += shared_[2 * i];
-      b += shared_[2 * i + 1];
+      a += static_cast<T>(shared_[2 * i]);
+      b += static_cast<T>(shared_[2 * i + 1]);
     }
     sync_threads();  // before the next sum is put in its place
   }

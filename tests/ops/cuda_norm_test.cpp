@@ -27,6 +27,11 @@ std::vector<SpecCase> cases() {
       all.push_back({"layer", sizes, {.reduce = {1, 2, 3}, .affine = {1, 2, 3}}});
     }
   }
+  // Planes that are no multiple of a vector, more channels than threads take at once, tiles that end behind a plane.
+  for (const Sizes& sizes : {Sizes{2, 200, 7, 7}, Sizes{1, 776, 7, 7}, Sizes{1, 390, 14, 14}, Sizes{2, 12, 15, 15},
+                             Sizes{1, 1100, 3, 2}, Sizes{1, 3, 40, 33}, Sizes{1, 96, 20, 18}}) {
+    all.push_back({"layer2d", sizes, {.reduce = {1}, .affine = {1}, .eps = 1e-6}});
+  }
   all.push_back({"rms2d", {3, 24, 5, 4}, {.reduce = {1}, .affine = {1}, .centring = Centring::none}});
   all.push_back(
       {"simple2d", {3, 24, 5, 4}, {.reduce = {1}, .affine = {1}, .centring = Centring::deviation, .correction = 1}});

@@ -161,7 +161,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem
         z += to_number(arrays.residual[offset]);
       }
       bits |= (z <= T(0) ? 0U : 1U) << i;
-      arrays.y[offset] = to_element<S>(activated(arrays.activation, z));
+      with_activation(arrays.activation,
+                      [&](auto activation) { arrays.y[offset] = to_element<S>(activated<activation>(z)); });
       place.next(problem.shape);
     }
     if (arrays.bits != nullptr) {

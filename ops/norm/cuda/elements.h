@@ -3,6 +3,8 @@
 #include "core/cuda/math.h"
 #include "ops/norm/arrays.h"
 
+#include <type_traits>
+
 // The places of a set's elements, the weight of an element, and the steps of a norm for one element.
 
 namespace norma::kernels::NORMA_BACKEND {
@@ -40,11 +42,11 @@ struct Place {
 
 NORMA_DEVICE Place place_of(const NormShape& shape, int64_t offset) {
   Place place;
-  int64_t rest = offset / shape.reduce_inner;
+  const int64_t rest = quotient(offset, shape.reduce_inner);
   place.b = offset - rest * shape.reduce_inner;
-  int64_t next = rest / shape.kept;
+  const int64_t next = quotient(rest, shape.kept);
   place.kept = rest - next * shape.kept;
-  place.outer = next / shape.reduce_outer;
+  place.outer = quotient(next, shape.reduce_outer);
   place.a = next - place.outer * shape.reduce_outer;
   return place;
 }
@@ -102,34 +104,45 @@ bool are_aligned(const BackwardArrays<S>& arrays) {
 
 // --- one element ----------------------------------------------------------------------------------------------------
 
-/// f(z)
-template <class T>
-NORMA_DEVICE T activated(Activation activation, T z) {
+/// Calls f(std::integral_constant<Activation, …>): a choice for a whole vector costs less than one for each element.
+template <class F>
+NORMA_DEVICE void with_activation(Activation activation, F f) {
   switch (activation) {
-    case Activation::identity: return z;
-    case Activation::relu: return z <= T(0) ? T(0) : z;  // NaN stays
-    case Activation::gelu: return z * normal(z).distribution;
-    case Activation::silu: return z / (T(1) + std::exp(-z));
+    case Activation::identity: return f(std::integral_constant<Activation, Activation::identity>{});
+    case Activation::relu: return f(std::integral_constant<Activation, Activation::relu>{});
+    case Activation::gelu: return f(std::integral_constant<Activation, Activation::gelu>{});
+    case Activation::silu: return f(std::integral_constant<Activation, Activation::silu>{});
   }
-  return z;
+}
+
+/// f(z)
+template <Activation activation, class T>
+NORMA_DEVICE T activated(T z) {
+  if constexpr (activation == Activation::relu) {
+    return z <= T(0) ? T(0) : z;  // NaN stays
+  } else if constexpr (activation == Activation::gelu) {
+    return z * normal(z).distribution;
+  } else if constexpr (activation == Activation::silu) {
+    return z / (T(1) + std::exp(-z));
+  } else {
+    return z;
+  }
 }
 
 /// dy · f'(z)
-template <class T>
-NORMA_DEVICE T through_activation(Activation activation, T z, T dy) {
-  switch (activation) {
-    case Activation::identity: return dy;
-    case Activation::relu: return z <= T(0) ? T(0) : dy;
-    case Activation::gelu: {
-      const Normal<T> at = normal(z);
-      return dy * (at.distribution + z * at.density);
-    }
-    case Activation::silu: {
-      const T s = T(1) / (T(1) + std::exp(-z));
-      return dy * (s * (T(1) + z * (T(1) - s)));
-    }
+template <Activation activation, class T>
+NORMA_DEVICE T through_activation(T z, T dy) {
+  if constexpr (activation == Activation::relu) {
+    return z <= T(0) ? T(0) : dy;
+  } else if constexpr (activation == Activation::gelu) {
+    const Normal<T> at = normal(z);
+    return dy * (at.distribution + z * at.density);
+  } else if constexpr (activation == Activation::silu) {
+    const T s = T(1) / (T(1) + std::exp(-z));
+    return dy * (s * (T(1) + z * (T(1) - s)));
+  } else {
+    return dy;
   }
-  return dy;
 }
 
 /// The constants that normalise an element: z = ((x - mean) - mean_low) · scale + shift.
@@ -152,11 +165,26 @@ NORMA_DEVICE Normaliser<T> normaliser(const StatsOf& stats, const T* weights, co
           biases == nullptr ? T(0) : biases[weight]};
 }
 
-/// Writes y = f(z + residual) of `width` neighbours, whose x is given. normaliser_of(j) gives z of number j. Returns
-/// bits: number j is set where z + residual is positive or NaN.
+/// Stores numbers begin to end of a vector.
+template <class S, int width, class T = compute_t<S>>
+NORMA_DEVICE void store_part(S* to, const T (&numbers)[width], int begin, int end) {
+  if (begin == 0 && end == width) {
+    store<S, width>(to, numbers);
+    return;
+  }
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    if (j >= begin && j < end) {
+      to[j] = to_element<S>(numbers[j]);
+    }
+  }
+}
+
+/// Writes y = f(z + residual) of neighbours begin to end of `width`, whose x is given. normaliser_of(j) gives z of
+/// number j. Returns bits, unless none are kept: number j is set where z + residual is positive or NaN.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
 NORMA_DEVICE unsigned write_normalised(const ForwardArrays<S>& arrays, int64_t at, const T (&x)[width],
-                                       NormaliserOf normaliser_of) {
+                                       NormaliserOf normaliser_of, int begin = 0, int end = width) {
   T z[width];
   NORMA_UNROLL
   for (int j = 0; j < width; ++j) {
@@ -171,12 +199,19 @@ NORMA_DEVICE unsigned write_normalised(const ForwardArrays<S>& arrays, int64_t a
     }
   }
   unsigned positive = 0;
-  NORMA_UNROLL
-  for (int j = 0; j < width; ++j) {
-    positive |= (z[j] <= T(0) ? 0U : 1U) << j;
-    z[j] = activated(arrays.activation, z[j]);
+  if (arrays.bits != nullptr) {
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      positive |= (z[j] <= T(0) ? 0U : 1U) << j;
+    }
   }
-  store<S, width>(arrays.y + at, z);
+  with_activation(arrays.activation, [&](auto activation) {
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      z[j] = activated<activation>(z[j]);
+    }
+  });
+  store_part<S, width>(arrays.y + at, z, begin, end);
   return positive;
 }
 
@@ -212,10 +247,12 @@ NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t a
     if (arrays.residual != nullptr) {
       load<S, width>(arrays.residual + at, residual);
     }
-    NORMA_UNROLL
-    for (int j = 0; j < width; ++j) {
-      dz[j] = through_activation(arrays.activation, normaliser_of(j)(x[j]) + residual[j], dz[j]);
-    }
+    with_activation(arrays.activation, [&](auto activation) {
+      NORMA_UNROLL
+      for (int j = 0; j < width; ++j) {
+        dz[j] = through_activation<activation>(normaliser_of(j)(x[j]) + residual[j], dz[j]);
+      }
+    });
   }
 }
 

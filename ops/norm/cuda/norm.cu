@@ -15,8 +15,8 @@ void norm_forward(DType dtype, const NormProblem& problem, const NormForward& ar
     rest.fixed_stats = true;
   }
   if ((rest.fixed_stats && arrays.y == nullptr) || rows_forward(dtype, rest, arrays) ||
-      pixels_forward(dtype, rest, arrays) || columns_forward(dtype, rest, arrays) ||
-      runs_forward(dtype, rest, arrays)) {
+      pixels_forward(dtype, rest, arrays) || runs_forward(dtype, rest, arrays) ||
+      columns_forward(dtype, rest, arrays)) {
     return;
   }
   dispatch_any_floating("normalize", dtype, [&](auto s) {
@@ -32,7 +32,7 @@ void norm_forward(DType dtype, const NormProblem& problem, const NormForward& ar
 
 void norm_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
   if (rows_backward(dtype, problem, arrays) || pixels_backward(dtype, problem, arrays) ||
-      columns_backward(dtype, problem, arrays) || runs_backward(dtype, problem, arrays)) {
+      runs_backward(dtype, problem, arrays) || columns_backward(dtype, problem, arrays)) {
     return;
   }
   dispatch_any_floating("normalize", dtype,

@@ -1,271 +1,406 @@
-#include "ops/norm/cuda/statistics.h"
+#include "ops/norm/cuda/pixels.h"
+
 #include "ops/norm/cuda/walks.h"
 
-#include <algorithm>
-
-// Pixels: each column is a set, and weights vary from row to row alone (layer norm 2d in NCHW). A lane holds a pixel,
-// the warps of a block share its channels, all in registers: x is read once, and nothing is transposed.
+// Pixels: each column is a set, and weights vary from row to row alone (layer norm 2d in NCHW). A block goes over a
+// tile of pixels and all their channels once for each sum and once for the result; after the first time the cache has
+// them.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// The number of channels that a thread holds, and of warps that share the channels of a pixel.
-struct PixelPlan {
-  int held = 0;  ///< 0: too many channels
-  int warps = 0;
-};
+/// What the threads of a block know of the pixels of a tile, in shared memory behind the sums.
+template <class T>
+struct PixelStatistics {
+  T* mean;
+  T* mean_low;
+  T* rstd;
+  T* var;
+  T* lost;  ///< of each 32 pixels: 1 if one of them has lost its squares
 
-inline PixelPlan plan_pixels(int64_t channels, int most_held) {
-  constexpr int kMostWarps = 16;
-  for (const int held : {4, 8, 16, 32}) {
-    const int64_t warps = ceil_div(channels, held);
-    if (held <= most_held && warps <= kMostWarps) {
-      return {held, static_cast<int>(warps)};
+  NORMA_DEVICE explicit PixelStatistics(const PixelPlan& plan)
+      : mean(shared_memory<T>() + 2 * plan.brought()),
+        mean_low(mean + plan.tile),
+        rstd(mean_low + plan.tile),
+        var(rstd + plan.tile),
+        lost(var + plan.tile) {}
+  static size_t bytes(const PixelPlan& plan) { return (2 * plan.brought() + 4 * plan.tile + kWarp) * sizeof(T); }
+
+  /// rstd is -1 where squares are lost.
+  NORMA_DEVICE void put(int pixel, const SetStatistics<T>& of_pixel) const {
+    mean[pixel] = of_pixel.mean;
+    mean_low[pixel] = of_pixel.mean_low;
+    rstd[pixel] = of_pixel.lost ? T(-1) : of_pixel.rstd;
+    var[pixel] = of_pixel.var;
+  }
+  /// True iff any pixel of the tile has lost its squares: the same for all threads.
+  NORMA_DEVICE bool any_lost(const PixelPlan& plan) const {
+    T any = 0;
+    for (int first = 0; first < plan.tile; first += kWarp) {
+      any += lost[first / kWarp];
     }
-  }
-  return {};
-}
-
-/// Calls f(std::integral_constant<int, held>).
-template <int most, class F>
-void dispatch_held(int held, F&& f) {
-  switch (held) {
-    case 4: return f(std::integral_constant<int, 4>{});
-    case 8: return f(std::integral_constant<int, 8>{});
-    case 16: return f(std::integral_constant<int, 16>{});
-    default:
-      if constexpr (most >= 32) {
-        return f(std::integral_constant<int, 32>{});
-      }
-  }
-}
-
-/// The threads that share a lane's pixel: one of each warp.
-class PixelTeam {
- public:
-  /// The bytes of shared memory for `warps` warps.
-  static constexpr size_t bytes(int warps) { return static_cast<size_t>(warps) * 2 * kWarp * sizeof(double); }
-
-  NORMA_DEVICE explicit PixelTeam(double* shared) : shared_(shared) {}
-  NORMA_DEVICE int rank() const { return thread() / kWarp; }
-  NORMA_DEVICE int size() const { return threads() / kWarp; }
-
-  NORMA_DEVICE void sum(double& a, double& b) const {
-    put(a, b);
-    a = 0;
-    b = 0;
-    for (int warp = 0; warp < size(); ++warp) {
-      a += shared_[(2 * warp) * kWarp + lane()];
-      b += shared_[(2 * warp + 1) * kWarp + lane()];
-    }
-    sync_threads();
-  }
-  NORMA_DEVICE double sum(double value) const {
-    double unused = 0;
-    sum(value, unused);
-    return value;
-  }
-  NORMA_DEVICE double largest(double value) const {
-    put(value, 0);
-    for (int warp = 0; warp < size(); ++warp) {
-      const double other = shared_[2 * warp * kWarp + lane()];
-      value = other > value ? other : value;
-    }
-    sync_threads();
-    return value;
-  }
-  /// True iff `value` is true in any thread of the block. It is the same for the threads of a team.
-  NORMA_DEVICE bool any(bool value) const { return any_lane(value); }
-
- private:
-  NORMA_DEVICE void put(double a, double b) const {
-    shared_[(2 * rank()) * kWarp + lane()] = a;
-    shared_[(2 * rank() + 1) * kWarp + lane()] = b;
-    sync_threads();
-  }
-
-  double* shared_;
-};
-
-/// The place of a lane's pixel; all blocks go through all tiles of 32 pixels in steps of the grid.
-struct PixelPlace {
-  int64_t set;
-  bool there;
-  int64_t base;    ///< of its first channel
-  int64_t stride;  ///< from channel to channel
-
-  NORMA_DEVICE PixelPlace(const NormShape& shape, int64_t tile) {
-    set = tile * kWarp + lane();
-    there = set < shape.sets();
-    set = there ? set : shape.sets() - 1;
-    const int64_t outer = set / shape.kept;
-    base = outer * shape.reduce_outer * shape.kept + (set - outer * shape.kept);
-    stride = shape.kept;
+    return any != T(0);
   }
 };
 
-template <class S, int held>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512) normalise_pixels(NormProblem problem, ForwardArrays<S> arrays) {
+template <class S, int width, bool crosses>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
+    normalise_pixels(NormProblem problem, PixelPlan plan, NearStatistics<compute_t<S>> statistics,
+                     ForwardArrays<S> arrays) {
   using T = compute_t<S>;
-  const PixelTeam team(shared_memory<double>());
-  const auto channels = static_cast<int>(problem.shape.reduce_outer);
-  const int first = team.rank() * held;
-  const auto count = static_cast<double>(channels);
-  const bool raw = problem.raw_sums();
-  const int64_t tiles = ceil_div(problem.shape.sets(), kWarp);
-  for (int64_t tile = block(); tile < tiles; tile += blocks()) {
-    const PixelPlace place(problem.shape, tile);
-    T x[held];
-    NORMA_UNROLL
-    for (int i = 0; i < held; ++i) {
-      x[i] = first + i < channels ? to_number(arrays.x[place.base + (first + i) * place.stride]) : T(0);
-    }
-    /// The sums of d and d² with d = (x - a) - b.
-    const auto sums_about = [&](T a, T b, double& sum, double& squares) {
-      T of_d = 0;
-      T of_squares = 0;
-      NORMA_UNROLL
-      for (int i = 0; i < held; ++i) {
-        const T d = first + i < channels ? (x[i] - a) - b : T(0);
-        of_d += d;
-        of_squares = fused_multiply_add(d, d, of_squares);
-      }
-      sum = static_cast<double>(of_d);
-      squares = static_cast<double>(of_squares);
-      team.sum(sum, squares);
-    };
-    SetStatistics<T> of_pixel{};
+  constexpr int kBatch = 4;
+  const PixelPlace<width, crosses> place(problem.shape, plan);
+  const PixelStatistics<T> of_tile(plan);
+  T* shared = shared_memory<T>();
+  const bool squares_about_zero =
+      problem.statistics == Statistics::sum_of_squares && problem.centring != Centring::none;
+  const int64_t image_size = int64_t{place.channels} * place.plane;
+  for (int64_t tile = block(); tile < problem.shape.outer * plan.tiles; tile += blocks()) {
+    const int64_t image = tile / plan.tiles;
+    const int first_pixel = static_cast<int>(tile - image * plan.tiles) * plan.tile;
+    const int64_t first_set = image * place.plane + first_pixel;
+    const int64_t base = image * image_size;
+    const S* x = arrays.x + base;
+    const int vectors = place.vectors(plan, first_pixel);
+    T mean[width] = {};
+    T mean_low[width] = {};
+    T rstd[width];
     if (problem.fixed_stats) {
-      of_pixel.mean = arrays.mean[place.set];
-      of_pixel.mean_low = arrays.mean_low[place.set];
-      of_pixel.rstd = arrays.rstd[place.set];
+      if (vectors > 0) {
+        place.load_pixels(plan, arrays.mean + first_set, mean);
+        place.load_pixels(plan, arrays.mean_low + first_set, mean_low);
+        place.load_pixels(plan, arrays.rstd + first_set, rstd);
+      }
     } else {
-      const T pivot = raw ? T(0) : to_number(arrays.x[place.base]);
-      double sum;
-      double squares;
-      sums_about(pivot, T(0), sum, squares);
-      Moments moments{0, sum, squares};
-      if (!raw) {
-        const double offset = sum / count;
-        const T mean = static_cast<T>(static_cast<double>(pivot) + offset);
-        const T mean_low = static_cast<T>((static_cast<double>(pivot) - static_cast<double>(mean)) + offset);
-        sums_about(mean, mean_low, sum, squares);
-        moments = moments_of(/* raw= */ false, count, 0, sum, squares);
-        moments.pivot = static_cast<double>(mean);
-        moments.offset += static_cast<double>(mean_low);
+      if (!problem.raw_sums()) {  // the mean, nearly
+        T sums[1][width] = {};
+        T pivot[width];
+        if (vectors > 0) {
+          place.load_pixels(plan, x + first_pixel, pivot);
+        }
+        for_each_pixel_vector<kBatch, S, width>(place, plan, x, first_pixel, vectors,
+                                                [&](int, int, const T(&of)[width]) {
+                                                  NORMA_UNROLL
+                                                  for (int j = 0; j < width; ++j) {
+                                                    sums[0][j] += of[j] - pivot[j];
+                                                  }
+                                                });
+        add_pixels(plan, sums, shared, [&](int pixel, const T(&totals)[1]) {
+          if (pixel < plan.tile) {
+            T near = 0;
+            T near_low = 0;
+            if (first_pixel + pixel < place.plane) {
+              statistics.near_mean(to_number(x[first_pixel + pixel]), totals[0], near, near_low);
+            }
+            of_tile.mean[pixel] = near;
+            of_tile.mean_low[pixel] = near_low;
+          }
+        });
+        sync_threads();
+        if (thread() < plan.used) {
+          place.load_pixels(plan, of_tile.mean, mean);
+          place.load_pixels(plan, of_tile.mean_low, mean_low);
+        }
       }
-      of_pixel = statistics_of<T>(problem, moments);
-      if (team.any(of_pixel.lost)) {
-        const auto scaled = scaled_statistics(problem, arrays.x, place.set, team, of_pixel);
-        of_pixel = of_pixel.lost ? scaled : of_pixel;
+      T sums[2][width] = {};
+      for_each_pixel_vector<kBatch, S, width>(place, plan, x, first_pixel, vectors, [&](int, int, const T(&of)[width]) {
+        NORMA_UNROLL
+        for (int j = 0; j < width; ++j) {
+          const T d = (of[j] - mean[j]) - mean_low[j];
+          sums[0][j] += d;
+          sums[1][j] = fused_multiply_add(d, d, sums[1][j]);
+        }
+      });
+      add_pixels(plan, sums, shared, [&](int pixel, const T(&totals)[2]) {
+        const bool there = pixel < plan.tile && first_pixel + pixel < place.plane;
+        SetStatistics<T> of_pixel{};
+        if (there) {
+          if (squares_about_zero) {
+            of_pixel = statistics_of<T>(problem, {0, static_cast<double>(totals[0]), static_cast<double>(totals[1])});
+          } else {
+            const bool raw = problem.raw_sums();
+            of_pixel = statistics.of(raw ? T(0) : of_tile.mean[pixel], raw ? T(0) : of_tile.mean_low[pixel], totals[0],
+                                     totals[1]);
+          }
+          if (!of_pixel.lost) {
+            store_set(problem, arrays, first_set + pixel, of_pixel);
+          }
+        }
+        if (pixel < plan.tile) {
+          of_tile.put(pixel, of_pixel);
+        }
+        const bool lost = any_lane(of_pixel.lost);
+        if (lane() == 0) {
+          of_tile.lost[pixel / kWarp] = lost ? T(1) : T(0);
+        }
+      });
+      sync_threads();
+      if (of_tile.any_lost(plan)) {
+        for (int pixel = thread() / kWarp; pixel < plan.tile; pixel += threads() / kWarp) {
+          if (of_tile.rstd[pixel] == T(-1)) {
+            const T var = of_tile.var[pixel];
+            const SetStatistics<T> plain{T(0), T(0), T(1) / std::sqrt(var), var, true};
+            const auto scaled = scaled_statistics(problem, arrays.x, first_set + pixel, LaneTeam(), plain);
+            if (lane() == 0) {
+              of_tile.put(pixel, {scaled.mean, scaled.mean_low, scaled.rstd, scaled.var, false});
+              store_set(problem, arrays, first_set + pixel, scaled);
+            }
+          }
+        }
+        sync_threads();
       }
-      if (place.there && team.rank() == 0) {
-        store_set(problem, arrays, place.set, of_pixel);
+      if (vectors > 0) {
+        place.load_pixels(plan, of_tile.mean, mean);
+        place.load_pixels(plan, of_tile.mean_low, mean_low);
+        place.load_pixels(plan, of_tile.rstd, rstd);
       }
       if (problem.centring == Centring::deviation) {
-        of_pixel.mean = T(0);
-        of_pixel.mean_low = T(0);
-      }
-    }
-    if (arrays.y == nullptr || !place.there) {
-      continue;  // all threads are past the last barrier of this tile
-    }
-    NORMA_UNROLL
-    for (int i = 0; i < held; ++i) {
-      const int channel = first + i;
-      if (channel < channels) {
-        const int64_t at = place.base + channel * place.stride;
-        const Normaliser<T> normalise{of_pixel.mean, of_pixel.mean_low,
-                                      arrays.weight == nullptr ? of_pixel.rstd : of_pixel.rstd * arrays.weight[channel],
-                                      arrays.bias == nullptr ? T(0) : arrays.bias[channel]};
-        T z = normalise(x[i]);
-        if (arrays.residual != nullptr) {
-          z += to_number(arrays.residual[at]);
+        NORMA_UNROLL
+        for (int j = 0; j < width; ++j) {
+          mean[j] = T(0);
+          mean_low[j] = T(0);
         }
-        arrays.y[at] = to_element<S>(activated(arrays.activation, z));
       }
+    }
+    if (arrays.y == nullptr) {
+      continue;
+    }
+    for_each_pixel_vector<kPixelBatch, S, width>(
+        place, plan, x, first_pixel, vectors, [&](int channel, int at, const T(&of)[width]) {
+          T weight[width];
+          T bias[width];
+          place.load_weights(arrays.weight, channel, T(1), weight);
+          place.load_weights(arrays.bias, channel, T(0), bias);
+          write_normalised(arrays, base + at, of, [&](int j) {
+            return Normaliser<T>{mean[j], mean_low[j], rstd[j] * weight[j], bias[j]};
+          });
+        });
+  }
+}
+
+// --- backward -------------------------------------------------------------------------------------------------------
+
+/// The sums of dz and dz · xhat of each channel, in shared memory: of a round's vectors, then of all tiles of a block.
+/// A vector that crosses has sums for two channels.
+template <class T, int width, bool crosses>
+class ChannelSums {
+ public:
+  static constexpr int kSums = crosses ? 4 : 2;
+  static constexpr size_t count(const PixelPlan& plan) { return size_t{kPixelRound} * kSums * plan.used; }
+
+  /// `of_round` has room for count() numbers, `of_block` for two of each channel.
+  NORMA_DEVICE ChannelSums(const PixelPlan& plan, int channels, T* of_round, T* of_block)
+      : plan_(plan), channels_(channels), of_round_(of_round), of_block_(of_block) {
+    for (int i = thread(); i < 2 * channels; i += threads()) {
+      of_block_[i] = T(0);
     }
   }
+
+  /// The sums of vector number i of this thread's round.
+  NORMA_DEVICE void put(int i, const T (&sums)[kSums]) const {
+    NORMA_UNROLL
+    for (int k = 0; k < kSums; ++k) {
+      of_round_[(i * kSums + k) * plan_.used + thread()] = sums[k];
+    }
+  }
+  /// Adds those of a round whose first vectors are number `first` of each thread. All threads of the block call it.
+  NORMA_DEVICE void add_round(int first) const {
+    sync_threads();
+    for (int item = thread(); item < kPixelRound * plan_.rows; item += threads()) {
+      const int i = item / plan_.rows;
+      const int row = item - i * plan_.rows;
+      const int channel = first * plan_.rows + item;
+      if (channel < channels_) {
+        const T* of_vectors = of_round_ + i * kSums * plan_.used;
+        const int begin = row * plan_.tile;
+        const int end = begin + plan_.tile;
+        int vector = begin / width;
+        T sum = 0;
+        T sum_xhat = 0;
+        if (crosses && vector * width < begin) {  // its second part
+          sum = of_vectors[2 * plan_.used + vector];
+          sum_xhat = of_vectors[3 * plan_.used + vector];
+          ++vector;
+        }
+        for (; vector * width < end; ++vector) {
+          sum += of_vectors[vector];
+          sum_xhat += of_vectors[plan_.used + vector];
+        }
+        of_block_[2 * channel] += sum;
+        of_block_[2 * channel + 1] += sum_xhat;
+      }
+    }
+    sync_threads();
+  }
+  /// Writes a row for the weights and one for the biases. All threads of the block call it.
+  NORMA_DEVICE void write(T* partials) const {
+    sync_threads();
+    for (int channel = thread(); channel < channels_; channel += threads()) {
+      partials[channel] = of_block_[2 * channel + 1];
+      partials[channels_ + channel] = of_block_[2 * channel];
+    }
+  }
+
+ private:
+  const PixelPlan& plan_;
+  int channels_;
+  T* of_round_;
+  T* of_block_;
+};
+
+/// Numbers in shared memory for the sums of pixels or those of a round, whichever are more.
+template <class T, int width, bool crosses>
+constexpr size_t pixel_sum_count(const PixelPlan& plan) {
+  const size_t of_round = ChannelSums<T, width, crosses>::count(plan);
+  const auto of_pixels = static_cast<size_t>(2 * plan.brought());
+  return of_round > of_pixels ? of_round : of_pixels;
 }
 
 /// Writes dx and dresidual, and each block's part of the weight gradients: a row for the weights and one for the
 /// biases. partials: null where they are not wanted.
-template <class S, int held>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(512)
-    pixel_gradients(NormProblem problem, InputGradients gradients, BackwardArrays<S> arrays, compute_t<S>* partials) {
+template <class S, int width, bool crosses>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
+    pixel_gradients(NormProblem problem, PixelPlan plan, InputGradients gradients, BackwardArrays<S> arrays,
+                    compute_t<S>* partials) {
   using T = compute_t<S>;
-  const PixelTeam team(shared_memory<double>());
-  const auto channels = static_cast<int>(problem.shape.reduce_outer);
-  const int first = team.rank() * held;
-  T dweight[held] = {};
-  T dbias[held] = {};
-  const int64_t tiles = ceil_div(problem.shape.sets(), kWarp);
-  for (int64_t tile = block(); tile < tiles; tile += blocks()) {
-    const PixelPlace place(problem.shape, tile);
-    const T mean = arrays.mean[place.set];
-    const T mean_low = arrays.mean_low[place.set];
-    const T rstd = arrays.rstd[place.set];
-    T x[held];
-    T dz[held];
-    T sum = 0;
-    T sum_xhat = 0;
-    NORMA_UNROLL
-    for (int i = 0; i < held; ++i) {
-      const int channel = first + i;
-      x[i] = T(0);
-      dz[i] = T(0);
-      if (place.there && channel < channels) {
-        const int64_t at = place.base + channel * place.stride;
-        const T weight = arrays.weight == nullptr ? T(1) : arrays.weight[channel];
-        x[i] = to_number(arrays.x[at]);
-        dz[i] = dz_of(arrays, at, place.set, channel);
-        const T g = dz[i] * weight;
-        const T xhat = ((x[i] - mean) - mean_low) * rstd;
-        sum += g;
-        sum_xhat = fused_multiply_add(g, xhat, sum_xhat);
-        dweight[i] = fused_multiply_add(dz[i], xhat, dweight[i]);
-        dbias[i] += dz[i];
-        if (arrays.dresidual != nullptr) {
-          arrays.dresidual[at] = to_element<S>(dz[i]);
+  const PixelPlace<width, crosses> place(problem.shape, plan);
+  T* shared = shared_memory<T>();
+  T* by_difference_of_tile = shared + pixel_sum_count<T, width, crosses>(plan);
+  T* shift_of_tile = by_difference_of_tile + plan.tile;
+  const ChannelSums<T, width, crosses> of_channels(plan, partials == nullptr ? 0 : place.channels, shared,
+                                                   shift_of_tile + plan.tile);
+  const int64_t image_size = int64_t{place.channels} * place.plane;
+  constexpr int kSums = ChannelSums<T, width, crosses>::kSums;
+  const auto most_vectors = static_cast<int>(ceil_div(place.channels, plan.rows));
+  for (int64_t tile = block(); tile < problem.shape.outer * plan.tiles; tile += blocks()) {
+    const int64_t image = tile / plan.tiles;
+    const int first_pixel = static_cast<int>(tile - image * plan.tiles) * plan.tile;
+    const int64_t first_set = image * place.plane + first_pixel;
+    const int64_t base = image * image_size;
+    const int vectors = place.vectors(plan, first_pixel);
+    T mean[width];
+    T mean_low[width];
+    T rstd[width];
+    if (vectors > 0) {
+      place.load_pixels(plan, arrays.mean + first_set, mean);
+      place.load_pixels(plan, arrays.mean_low + first_set, mean_low);
+      place.load_pixels(plan, arrays.rstd + first_set, rstd);
+    }
+    /// Turns dy of a vector into dz, and loads its weights.
+    const auto make_dz = [&](int channel, int64_t at, const T(&x)[width], T(&weight)[width], T(&dz)[width]) {
+      place.load_weights(arrays.weight, channel, T(1), weight);
+      T bias[width] = {};
+      if (arrays.activation != Activation::identity && arrays.bits == nullptr) {
+        place.load_weights(arrays.bias, channel, T(0), bias);
+      }
+      through_activations(
+          arrays, at, x,
+          [&](int j) {
+            return Normaliser<T>{mean[j], mean_low[j], rstd[j] * weight[j], bias[j]};
+          },
+          dz);
+    };
+    T sums[2][width] = {};
+    const int64_t first_offset = base + place.offset(first_pixel);
+    for (int first = 0; first < most_vectors; first += kPixelRound) {
+      for (int of_round = 0; of_round < kPixelRound; of_round += kPixelBatch) {
+        const int number = first + of_round;
+        T x[kPixelBatch][width];
+        T dz[kPixelBatch][width];
+        NORMA_UNROLL
+        for (int i = 0; i < kPixelBatch; ++i) {
+          if (number + i < vectors) {
+            load<S, width>(arrays.x + first_offset + (number + i) * place.stride, x[i]);
+            load<S, width>(arrays.dy + first_offset + (number + i) * place.stride, dz[i]);
+          }
         }
+        NORMA_UNROLL
+        for (int i = 0; i < kPixelBatch; ++i) {
+          T of_vector[kSums] = {};
+          if (number + i < vectors) {
+            const int64_t at = first_offset + (number + i) * place.stride;
+            T weight[width];
+            make_dz(place.channel + (number + i) * plan.rows, at, x[i], weight, dz[i]);
+            NORMA_UNROLL
+            for (int j = 0; j < width; ++j) {
+              const T g = dz[i][j] * weight[j];
+              const T xhat = ((x[i][j] - mean[j]) - mean_low[j]) * rstd[j];
+              sums[0][j] += g;
+              sums[1][j] = fused_multiply_add(g, xhat, sums[1][j]);
+              if (!crosses || j < place.split) {
+                of_vector[0] += dz[i][j];
+                of_vector[1] = fused_multiply_add(dz[i][j], xhat, of_vector[1]);
+              } else {
+                of_vector[kSums - 2] += dz[i][j];
+                of_vector[kSums - 1] = fused_multiply_add(dz[i][j], xhat, of_vector[kSums - 1]);
+              }
+            }
+            if (arrays.dresidual != nullptr) {
+              store<S, width>(arrays.dresidual + at, dz[i]);
+            }
+          }
+          if (partials != nullptr && thread() < plan.used) {
+            of_channels.put(of_round + i, of_vector);
+          }
+        }
+      }
+      if (partials != nullptr) {
+        of_channels.add_round(first);
       }
     }
     if (arrays.dx == nullptr) {
       continue;
     }
-    InputGradient<T> gradient{};
+    T by_difference[width] = {};
+    T shift[width] = {};
     if (!problem.fixed_stats) {
-      double total = static_cast<double>(sum);
-      double total_xhat = static_cast<double>(sum_xhat);
-      team.sum(total, total_xhat);
-      gradient = gradients.of<T>(static_cast<double>(rstd), total, total_xhat);
-    }
-    const T centre = arrays.centre == nullptr ? mean : arrays.centre[place.set];
-    const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[place.set];
-    NORMA_UNROLL
-    for (int i = 0; i < held; ++i) {
-      const int channel = first + i;
-      if (place.there && channel < channels) {
-        const T by_dz = arrays.weight == nullptr ? rstd : rstd * arrays.weight[channel];
-        const T xhat = ((x[i] - centre) - centre_low) * rstd;
-        const T dx = dx_of(problem.fixed_stats, dz[i], by_dz, xhat, gradient);
-        arrays.dx[place.base + channel * place.stride] = to_element<S>(dx);
+      add_pixels(plan, sums, shared, [&](int pixel, const T(&totals)[2]) {
+        if (pixel < plan.tile) {
+          InputGradient<T> gradient{};
+          if (first_pixel + pixel < place.plane) {
+            const T of_pixel = arrays.rstd[first_set + pixel];
+            gradient = gradients.of<T>(of_pixel, totals[0], totals[1]);
+            gradient.by_xhat *= of_pixel;
+          }
+          by_difference_of_tile[pixel] = gradient.by_xhat;
+          shift_of_tile[pixel] = gradient.shift;
+        }
+      });
+      sync_threads();
+      if (vectors > 0) {
+        place.load_pixels(plan, by_difference_of_tile, by_difference);
+        place.load_pixels(plan, shift_of_tile, shift);
       }
     }
-  }
-  if (partials == nullptr) {
-    return;
-  }
-  // The lanes of a warp hold the same channels.
-  const LaneTeam lanes;
-  NORMA_UNROLL
-  for (int i = 0; i < held; ++i) {
-    double of_weight = static_cast<double>(dweight[i]);
-    double of_bias = static_cast<double>(dbias[i]);
-    lanes.sum(of_weight, of_bias);
-    if (lane() == 0 && first + i < channels) {
-      partials[2 * block() * channels + first + i] = static_cast<T>(of_weight);
-      partials[(2 * block() + 1) * channels + first + i] = static_cast<T>(of_bias);
+    T centre[width];
+    T centre_low[width];
+    if (vectors > 0) {
+      place.load_pixels(plan, (arrays.centre == nullptr ? arrays.mean : arrays.centre) + first_set, centre);
+      place.load_pixels(plan, (arrays.centre == nullptr ? arrays.mean_low : arrays.centre_low) + first_set, centre_low);
     }
+    for_each_pixel_vector<kPixelBatch, S, width>(
+        place, plan, arrays.x + base, first_pixel, vectors, [&](int channel, int of_image, const T(&x)[width]) {
+          const int64_t at = base + of_image;
+          T weight[width];
+          T dz[width];
+          load<S, width>(arrays.dy + at, dz);
+          make_dz(channel, at, x, weight, dz);
+          if (problem.fixed_stats) {
+            NORMA_UNROLL
+            for (int j = 0; j < width; ++j) {
+              dz[j] *= rstd[j] * weight[j];
+            }
+          } else {
+            NORMA_UNROLL
+            for (int j = 0; j < width; ++j) {
+              const T d = (x[j] - centre[j]) - centre_low[j];
+              dz[j] = fused_multiply_add(dz[j], rstd[j] * weight[j], fused_multiply_add(d, by_difference[j], shift[j]));
+            }
+          }
+          store<S, width>(arrays.dx + at, dz);
+        });
+  }
+  if (partials != nullptr) {
+    of_channels.write(partials + 2 * block() * place.channels);
   }
 }
 
@@ -277,50 +412,66 @@ inline bool are_pixels(const NormProblem& problem) {
          (!affine.present || (by_channel && affine.reduce_outer == problem.shape.reduce_outer));
 }
 
+/// The most shared memory that a launch has without asking for more.
+inline constexpr size_t kMostSharedBytes = 48 * 1024;
+
 bool pixels_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+  if (!are_pixels(problem) || arrays.bits != nullptr || arrays.running.mean != nullptr) {
+    return false;
+  }
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
-    const PixelPlan plan = plan_pixels(problem.shape.reduce_outer, 32);
-    if (!are_pixels(problem) || plan.held == 0 || arrays.bits != nullptr || arrays.running.mean != nullptr) {
+    using T = compute_t<S>;
+    const ForwardArrays<S> typed(problem, arrays);
+    const PixelPlan plan = plan_pixels(problem.shape, sizeof(S), are_aligned(typed));
+    const size_t shared_bytes = PixelStatistics<T>::bytes(plan);
+    if (plan.width == 0 || shared_bytes > kMostSharedBytes) {
       return false;
     }
-    dispatch_held<32>(plan.held, [&](auto held) {
+    dispatch_pixels<S>(plan, [&](auto width, auto crosses) {
       constexpr int64_t kTimes = 4;  // as many blocks as run together: the last ones end at about the same time
-      const int threads = plan.warps * kWarp;
-      const size_t shared_bytes = PixelTeam::bytes(plan.warps);
-      const int64_t resident = resident_blocks(normalise_pixels<S, held>, threads, shared_bytes);
-      launch(std::min(ceil_div(problem.shape.sets(), kWarp), kTimes * resident), threads, shared_bytes,
-             current_stream(), normalise_pixels<S, held>, problem, ForwardArrays<S>(problem, arrays));
+      const int64_t resident = resident_blocks(normalise_pixels<S, width, crosses>, plan.threads(), shared_bytes);
+      launch(std::min(plan.all_tiles(problem.shape), kTimes * resident), plan.threads(), shared_bytes, current_stream(),
+             normalise_pixels<S, width, crosses>, problem, plan, NearStatistics<T>(problem), typed);
     });
     return true;
   });
 }
 
 bool pixels_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+  if (!are_pixels(problem)) {
+    return false;
+  }
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
     using T = compute_t<S>;
-    const PixelPlan plan = plan_pixels(problem.shape.reduce_outer, 16);
-    if (!are_pixels(problem) || plan.held == 0) {
-      return false;
-    }
     const BackwardArrays<S> typed(problem, arrays);
+    const PixelPlan plan = plan_pixels(problem.shape, sizeof(S), are_aligned(typed));
     const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
     const int64_t channels = problem.shape.reduce_outer;
-    dispatch_held<16>(plan.held, [&](auto held) {
-      const int threads = plan.warps * kWarp;
-      const size_t shared_bytes = PixelTeam::bytes(plan.warps);
+    if (plan.width == 0) {
+      return false;
+    }
+    bool fits = true;
+    dispatch_pixels<S>(plan, [&](auto width, auto crosses) {
+      const size_t of_channels = weights_wanted ? 2 * static_cast<size_t>(channels) : 0;
+      const size_t shared_bytes =
+          (pixel_sum_count<T, width, crosses>(plan) + 2 * static_cast<size_t>(plan.tile) + of_channels) * sizeof(T);
+      fits = shared_bytes <= kMostSharedBytes;
+      if (!fits) {
+        return;
+      }
       // Each block leaves a part of the weights' gradients, so there are no more than run at the same time.
-      const int64_t resident = resident_blocks(pixel_gradients<S, held>, threads, shared_bytes);
-      const int64_t blocks = std::min(ceil_div(problem.shape.sets(), kWarp), resident);
+      const int64_t resident = resident_blocks(pixel_gradients<S, width, crosses>, plan.threads(), shared_bytes);
+      const int64_t blocks = std::min(plan.all_tiles(problem.shape), resident);
       const DeviceBuffer<T> partials(weights_wanted ? 2 * blocks * channels : 0);
-      launch(blocks, threads, shared_bytes, current_stream(), pixel_gradients<S, held>, problem,
+      launch(blocks, plan.threads(), shared_bytes, current_stream(), pixel_gradients<S, width, crosses>, problem, plan,
              InputGradients(problem), typed, partials.data());
       if (weights_wanted) {
         launch_add_partials(channels, blocks, partials.data(), typed.dweight, typed.dbias);
       }
     });
-    return true;
+    return fits;
   });
 }
 

@@ -72,7 +72,7 @@ struct Held {
   using T = compute_t<S>;
   T numbers[vectors][kWidth];
 
-  /// Loads the vectors that exist; the others become 0.
+  /// Loads the vectors that exist.
   template <class Team>
   NORMA_DEVICE void load_row(const S* row, int row_vectors, const Team& team) {
     NORMA_UNROLL
@@ -80,11 +80,6 @@ struct Held {
       const int i = team.rank() + v * team.size();
       if (i < row_vectors) {
         load<S, kWidth>(row + i * kWidth, numbers[v]);
-      } else {
-        NORMA_UNROLL
-        for (int j = 0; j < kWidth; ++j) {
-          numbers[v][j] = T(0);
-        }
       }
     }
   }
@@ -110,6 +105,15 @@ NORMA_DEVICE void load_weights(const AffineShape& affine, const T* weights, int 
     const int segment = static_cast<int>(affine.segment);
     int at = first / segment;
     int left = segment - (first - at * segment);
+    if (segment >= width) {  // two weights at most
+      const T here = weights[at];
+      const T next = left < width ? weights[at + 1] : here;
+      NORMA_UNROLL
+      for (int j = 0; j < width; ++j) {
+        to[j] = j < left ? here : next;
+      }
+      return;
+    }
     NORMA_UNROLL
     for (int j = 0; j < width; ++j) {
       to[j] = weights[at];
@@ -127,49 +131,49 @@ NORMA_DEVICE int64_t row_weights(const AffineShape& affine, int64_t row) {
 
 /// The statistics of a row that a team holds. First comes the mean, then the squares about it; the sum beside them
 /// gives what the mean lost to rounding. So they are exact whatever the pivot.
-template <class S, int vectors, class Team, class T = compute_t<S>>
-NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const Held<S, vectors>& held, T pivot,
-                                              int row_vectors, const Team& team) {
+template <class S, bool plain, int vectors, class Team, class T = compute_t<S>>
+NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const NearStatistics<T>& statistics,
+                                              const Held<S, vectors>& held, T pivot, int row_vectors,
+                                              const Team& team) {
   constexpr int kWidth = kVectorOf<S>;
-  const auto count = static_cast<double>(problem.shape.reduce_inner);
-  const bool raw = problem.raw_sums();
-  /// The sums of d and d² with d = (x - a) - b.
-  const auto sums_about = [&](T a, T b, double& sum, double& squares) {
-    T first = 0;
-    T second = 0;
+  /// Calls f(x) for each element that the thread holds.
+  const auto for_each = [&](auto f) {
     NORMA_UNROLL
     for (int v = 0; v < vectors; ++v) {
       if (team.rank() + v * team.size() < row_vectors) {
         NORMA_UNROLL
         for (int j = 0; j < kWidth; ++j) {
-          const T d = (held.numbers[v][j] - a) - b;
-          first += d;
-          second = fused_multiply_add(d, d, second);
+          f(held.numbers[v][j]);
         }
       }
     }
-    sum = static_cast<double>(first);
-    squares = static_cast<double>(second);
-    team.sum(sum, squares);
   };
-  double sum;
-  double squares;
-  sums_about(raw ? T(0) : pivot, T(0), sum, squares);
-  if (raw) {
-    return statistics_of<T>(problem, {0, sum, squares});
+  const bool raw = !plain && problem.raw_sums();
+  T mean = 0;
+  T mean_low = 0;
+  if (!raw) {
+    T sum = 0;
+    for_each([&](T x) { sum += x - pivot; });
+    statistics.near_mean(pivot, team.sum(sum), mean, mean_low);
   }
-  const double offset = sum / count;
-  const T mean = static_cast<T>(static_cast<double>(pivot) + offset);
-  const T mean_low = static_cast<T>((static_cast<double>(pivot) - static_cast<double>(mean)) + offset);
-  sums_about(mean, mean_low, sum, squares);
-  const Moments moments = moments_of(/* raw= */ false, count, 0, sum, squares);
-  return statistics_of<T>(problem,
-                          {static_cast<double>(mean), static_cast<double>(mean_low) + moments.offset, moments.m2});
+  T sum = 0;
+  T squares = 0;
+  for_each([&](T x) {
+    const T d = (x - mean) - mean_low;
+    sum += d;
+    squares = fused_multiply_add(d, d, squares);
+  });
+  team.sum(sum, squares);
+  if (raw && problem.centring != Centring::none) {
+    return statistics_of<T>(problem, {0, static_cast<double>(sum), static_cast<double>(squares)});
+  }
+  return statistics.of(mean, mean_low, sum, squares);
 }
 
-template <class S, int vectors, bool by_block>
+/// `plain`: see is_plain(). Those who train networks run it for most rows, with half of the instructions.
+template <class S, int vectors, bool by_block, bool plain>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
-    normalise_rows(NormProblem problem, ForwardArrays<S> arrays, int width) {
+    normalise_rows(NormProblem problem, NearStatistics<compute_t<S>> statistics, ForwardArrays<S> arrays, int width) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const auto team = row_team<by_block>(width);
@@ -184,12 +188,12 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     Held<S, vectors> held;
     held.load_row(x, row_vectors, team);
     SetStatistics<T> of_row{};
-    if (problem.fixed_stats) {
+    if (!plain && problem.fixed_stats) {
       of_row.mean = arrays.mean[row];
       of_row.mean_low = arrays.mean_low[row];
       of_row.rstd = arrays.rstd[row];
     } else {
-      of_row = held_statistics(problem, held, to_number(x[0]), row_vectors, team);
+      of_row = held_statistics<S, plain>(problem, statistics, held, to_number(x[0]), row_vectors, team);
       if (team.any(of_row.lost)) {
         const auto scaled = scaled_statistics(problem, arrays.x, row, team, of_row);
         of_row = of_row.lost ? scaled : of_row;
@@ -197,12 +201,31 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       if (there && team.rank() == 0) {
         store_set(problem, arrays, row, of_row);
       }
-      if (problem.centring == Centring::deviation) {
+      if (!plain && problem.centring == Centring::deviation) {
         of_row.mean = T(0);
         of_row.mean_low = T(0);
       }
     }
     if (arrays.y == nullptr) {
+      continue;
+    }
+    if constexpr (plain) {
+      NORMA_UNROLL
+      for (int v = 0; v < vectors; ++v) {
+        const int i = team.rank() + v * team.size();
+        if (there && i < row_vectors) {
+          T weight[kWidth];
+          T bias[kWidth];
+          load<T, kWidth>(arrays.weight + i * kWidth, weight);
+          load<T, kWidth>(arrays.bias + i * kWidth, bias);
+          T y[kWidth];
+          NORMA_UNROLL
+          for (int j = 0; j < kWidth; ++j) {
+            y[j] = Normaliser<T>{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]}(held.numbers[v][j]);
+          }
+          store<S, kWidth>(arrays.y + row * count + i * kWidth, y);
+        }
+      }
       continue;
     }
     const int64_t at_weight = row_weights(problem.affine, row);
@@ -295,10 +318,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     }
     InputGradient<T> gradient{};
     if (!problem.fixed_stats) {
-      double total = static_cast<double>(sum);
-      double total_xhat = static_cast<double>(sum_xhat);
-      team.sum(total, total_xhat);
-      gradient = gradients.of<T>(static_cast<double>(rstd), total, total_xhat);
+      team.sum(sum, sum_xhat);
+      gradient = gradients.of<T>(static_cast<double>(rstd), static_cast<double>(sum), static_cast<double>(sum_xhat));
     }
     const T centre = arrays.centre == nullptr ? mean : arrays.centre[row];
     const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[row];
@@ -348,6 +369,16 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
 
 // --- which rows -----------------------------------------------------------------------------------------------------
 
+/// True iff all that is asked for is y = (x - mean) · rstd · weight + bias, with weights that vary along the row alone.
+template <class S>
+bool is_plain(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+  const AffineShape& affine = problem.affine;
+  return !problem.fixed_stats && !problem.raw_sums() && problem.centring == Centring::mean &&
+         affine.outer_period == 1 && affine.segment == 1 && affine.inner == problem.shape.reduce_inner &&
+         arrays.weight != nullptr && arrays.bias != nullptr && arrays.y != nullptr && arrays.residual == nullptr &&
+         arrays.bits == nullptr && arrays.activation == Activation::identity;
+}
+
 bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
   if (!problem.shape.set_is_one_run() || arrays.running.mean != nullptr) {
     return false;
@@ -366,14 +397,19 @@ bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& ar
       constexpr int64_t kTimes = 4;  // as many blocks as run together: the last ones end at about the same time
       const int64_t resident = resident_blocks(kernel, plan.threads, shared_bytes);
       const int64_t blocks = std::min(ceil_div(problem.shape.outer, plan.rows_of_block()), kTimes * resident);
-      launch(blocks, plan.threads, shared_bytes, current_stream(), kernel, problem, typed, plan.width);
+      launch(blocks, plan.threads, shared_bytes, current_stream(), kernel, problem,
+             NearStatistics<compute_t<S>>(problem), typed, plan.width);
     };
+    const bool plain = is_plain(problem, typed);
     if (plan.width > 0) {
-      dispatch_vectors<kWidth, kForwardLimits.of_lane>(
-          plan.vectors, [&](auto vectors) { run(normalise_rows<S, vectors, false>, 0); });
+      dispatch_vectors<kWidth, kForwardLimits.of_lane>(plan.vectors, [&](auto vectors) {
+        run(plain ? normalise_rows<S, vectors, false, true> : normalise_rows<S, vectors, false, false>, 0);
+      });
     } else {
-      dispatch_vectors<kWidth, kForwardLimits.of_thread>(
-          plan.vectors, [&](auto vectors) { run(normalise_rows<S, vectors, true>, BlockTeam::kBytes); });
+      dispatch_vectors<kWidth, kForwardLimits.of_thread>(plan.vectors, [&](auto vectors) {
+        run(plain ? normalise_rows<S, vectors, true, true> : normalise_rows<S, vectors, true, false>,
+            BlockTeam::kBytes);
+      });
     }
     return true;
   });

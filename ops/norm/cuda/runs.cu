@@ -5,7 +5,9 @@
 #include <algorithm>
 
 // Runs: a set is one or several runs of memory with one weight each (batch norm in NCHW, gradients of group and
-// instance norm in NCHW). A warp takes a run at a time; its sums are merged by set, and by weight, in a fixed order.
+// instance norm in NCHW). Some lanes of a warp take a run at a time; its sums are merged by set, and by weight, in a
+// fixed order. Where runs are no multiple of a vector, their ends lie in vectors that they share with their neighbours:
+// each run loads such a vector, and takes its own part of it. These kernels are `shared`.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -16,6 +18,10 @@ struct RunPlan {
   NormProblem of_runs;
   int64_t length = 0;  ///< elements of a run; 0: no run is worth a warp
   int64_t runs = 0;
+  int lanes = kWarp;  ///< of a run
+
+  /// Blocks of kRunThreads with enough threads for all runs.
+  [[nodiscard]] int64_t blocks() const { return blocks_for(lanes * runs, kRunThreads); }
 };
 
 inline RunPlan plan_runs(const NormProblem& problem) {
@@ -60,71 +66,97 @@ struct RunParts {
   }
 };
 
-/// Calls f(first element) for this lane's vectors of `width` of a run.
-template <int width, class F>
-NORMA_DEVICE void for_each_vector(int64_t length, F f) {
-  for (int64_t i = lane() * width; i < length; i += kWarp * width) {
-    f(i);
+/// Calls f(run, there) for the runs that this thread takes part in. A thread without a run goes along with its warp,
+/// for the shuffles: its `there` is false, and its run is the last.
+template <class F>
+NORMA_DEVICE void for_each_run(const RunPlan& plan, F f) {
+  const int64_t step = global_threads() / plan.lanes;
+  for (int64_t first = (global_thread() - lane()) / plan.lanes; first < plan.runs; first += step) {
+    const int64_t wanted = first + lane() / plan.lanes;
+    const bool there = wanted < plan.runs;
+    f(there ? wanted : plan.runs - 1, there);
+  }
+}
+
+/// Calls f(first element, begin, end) for this lane's vectors of `width` of a run that begins at `base`. Elements begin
+/// to end of the vector belong to the run. The first element may lie before the run.
+template <int width, bool shared, class F>
+NORMA_DEVICE void for_each_vector(const RunPlan& plan, int64_t base, F f) {
+  const int rank = lane() & (plan.lanes - 1);
+  const int before = shared ? static_cast<int>(base % width) : 0;
+  for (int64_t i = rank * width - before; i < plan.length; i += plan.lanes * width) {
+    if constexpr (shared) {
+      const int64_t left = plan.length - i;
+      f(i, i < 0 ? static_cast<int>(-i) : 0, left < width ? static_cast<int>(left) : width);
+    } else {
+      f(i, 0, width);
+    }
   }
 }
 
 /// Writes the sums of d and d² with d = x - pivot over each run, and the pivots.
-template <class S, int width, class T = compute_t<S>>
+template <class S, int width, bool shared, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const S* x, T* pivots, double* sums) {
-  const LaneTeam team;
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
-    const S* elements = x + run * plan.length;
+  const LaneTeam team(plan.lanes);
+  for_each_run(plan, [&](int64_t run, bool there) {
+    const int64_t base = run * plan.length;
     T pivot = 0;
     if (!plan.of_runs.raw_sums()) {  // the mean of the first elements
-      const T mine = to_number(elements[lane()]);
-      const T first = shuffle(mine, 0);
-      pivot = first + static_cast<T>(team.sum(static_cast<double>(mine - first))) / static_cast<T>(kWarp);
+      const T mine = to_number(x[base + team.rank()]);
+      const T first = shuffle(mine, lane() - team.rank());
+      pivot = first + team.sum(mine - first) / static_cast<T>(plan.lanes);
     }
     ChainedSums<T> of_lane;
-    for_each_vector<width>(plan.length, [&](int64_t i) {
+    for_each_vector<width, shared>(plan, base, [&](int64_t i, int begin, int end) {
       T numbers[width];
-      load<S, width>(elements + i, numbers);
+      load<S, width>(x + base + i, numbers);
       NORMA_UNROLL
       for (int j = 0; j < width; ++j) {
-        const T d = numbers[j] - pivot;
+        const T d = j >= begin && j < end ? numbers[j] - pivot : T(0);
         of_lane.add(d, d, d);
       }
+      of_lane.have_added(width);
     });
     of_lane.move();
     double sum = of_lane.total_first;
     double squares = of_lane.total_second;
     team.sum(sum, squares);
-    if (lane() == 0) {
+    if (there && team.rank() == 0) {
       pivots[run] = pivot;
       sums[2 * run] = sum;
       sums[2 * run + 1] = squares;
     }
-  }
+  });
 }
 
-template <class S, int width>
+template <class S, int width, bool shared>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, ForwardArrays<S> arrays) {
   using T = compute_t<S>;
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
+  const int rank = lane() & (plan.lanes - 1);
+  for_each_run(plan, [&](int64_t run, bool there) {
     const Place place = place_of(plan.of_runs.shape, run);
     const auto normalise = normaliser(arrays, arrays.weight, arrays.bias, place.set(plan.of_runs.shape),
                                       plan.of_runs.affine.present ? weight_of(plan.of_runs.affine, place) : int64_t{0});
     const int64_t base = run * plan.length;
-    // All lanes take the same number of rounds, for the shuffles of the bits.
-    for (int64_t round = 0; round < plan.length; round += kWarp * width) {
-      const int64_t i = round + lane() * width;
-      const bool writes = i < plan.length;
-      unsigned positive = 0;
-      if (writes) {
-        T x[width];
-        load<S, width>(arrays.x + base + i, x);
-        positive = write_normalised(arrays, base + i, x, [&](int) { return normalise; });
+    const auto write = [&](int64_t i, int begin, int end) {
+      T x[width];
+      load<S, width>(arrays.x + base + i, x);
+      return write_normalised(
+          arrays, base + i, x, [&](int) { return normalise; }, begin, end);
+    };
+    if (arrays.bits == nullptr) {
+      if (there) {
+        for_each_vector<width, shared>(plan, base, write);
       }
-      write_bits<width>(arrays.bits, base + i, writes, positive);
+      return;
     }
-  }
+    // All lanes take the same number of rounds, for the shuffles of the bits. Runs are whole vectors.
+    for (int64_t round = 0; round < plan.length; round += plan.lanes * width) {
+      const int64_t i = round + rank * width;
+      const bool writes = there && i < plan.length;
+      write_bits<width>(arrays.bits, base + i, writes, writes ? write(i, 0, width) : 0U);
+    }
+  });
 }
 
 // --- backward -------------------------------------------------------------------------------------------------------
@@ -145,40 +177,42 @@ NORMA_DEVICE void run_constants(const RunPlan& plan, const BackwardArrays<S>& ar
 }
 
 /// Writes the sum of dz to sums[2 · run], and that of dz · xhat to sums[2 · run + 1].
-template <class S, int width>
+template <class S, int width, bool shared>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
     add_run_gradients(RunPlan plan, BackwardArrays<S> arrays, double* sums) {
   using T = compute_t<S>;
-  const LaneTeam team;
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
+  const LaneTeam team(plan.lanes);
+  for_each_run(plan, [&](int64_t run, bool there) {
     ColumnConstants<T> constants[width];
     run_constants(plan, arrays, place_of(plan.of_runs.shape, run), constants);
+    const int64_t base = run * plan.length;
     ChainedSums<T> of_lane;
-    for_each_vector<width>(plan.length, [&](int64_t i) {
-      const int64_t at = run * plan.length + i;
+    for_each_vector<width, shared>(plan, base, [&](int64_t i, int begin, int end) {
       T x[width];
-      load<S, width>(arrays.x + at, x);
+      load<S, width>(arrays.x + base + i, x);
       T dz[width];
-      load_dz(arrays, at, constants, x, dz);
+      load_dz(arrays, base + i, constants, x, dz);
       NORMA_UNROLL
       for (int j = 0; j < width; ++j) {
-        of_lane.add(dz[j], dz[j], ((x[j] - constants[j].mean) - constants[j].mean_low) * constants[j].rstd);
+        const bool mine = j >= begin && j < end;
+        const T xhat = ((x[j] - constants[j].mean) - constants[j].mean_low) * constants[j].rstd;
+        of_lane.add(mine ? dz[j] : T(0), mine ? dz[j] : T(0), mine ? xhat : T(0));
       }
+      of_lane.have_added(width);
     });
     of_lane.move();
     double sum = of_lane.total_first;
     double sum_xhat = of_lane.total_second;
     team.sum(sum, sum_xhat);
-    if (lane() == 0) {
+    if (there && team.rank() == 0) {
       sums[2 * run] = sum;
       sums[2 * run + 1] = sum_xhat;
     }
-  }
+  });
 }
 
 /// Writes dx and dresidual of a run.
-template <class S, int width, class T = compute_t<S>>
+template <class S, int width, bool shared, class T = compute_t<S>>
 NORMA_DEVICE void write_run(const RunPlan& plan, const BackwardArrays<S>& arrays, const Place& place,
                             const InputGradient<T>& gradient) {
   const bool fixed = plan.of_runs.fixed_stats;
@@ -190,14 +224,14 @@ NORMA_DEVICE void write_run(const RunPlan& plan, const BackwardArrays<S>& arrays
   const T by_dz = rstd * constants[0].weight;
   const T centre = arrays.centre == nullptr ? constants[0].mean : arrays.centre[set];
   const T centre_low = arrays.centre == nullptr ? constants[0].mean_low : arrays.centre_low[set];
-  for_each_vector<width>(plan.length, [&](int64_t i) {
+  for_each_vector<width, shared>(plan, base, [&](int64_t i, int begin, int end) {
     const int64_t at = base + i;
     T x[width];
     load<S, width>(arrays.x + at, x);
     T dz[width];
     load_dz(arrays, at, constants, x, dz);
     if (arrays.dresidual != nullptr) {
-      store<S, width>(arrays.dresidual + at, dz);
+      store_part<S, width>(arrays.dresidual + at, dz, begin, end);
     }
     if (arrays.dx == nullptr) {
       return;
@@ -207,25 +241,26 @@ NORMA_DEVICE void write_run(const RunPlan& plan, const BackwardArrays<S>& arrays
       const T xhat = ((x[j] - centre) - centre_low) * rstd;
       dz[j] = dx_of(fixed, dz[j], by_dz, xhat, gradient);
     }
-    store<S, width>(arrays.dx + at, dz);
+    store_part<S, width>(arrays.dx + at, dz, begin, end);
   });
 }
 
 /// Writes dx and dresidual. gradients: of each set, or null where dx does not need them.
-template <class S, int width, class T = compute_t<S>>
+template <class S, int width, bool shared, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
     write_run_gradients(RunPlan plan, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
-  const int64_t warps = global_threads() / kWarp;
-  for (int64_t run = global_thread() / kWarp; run < plan.runs; run += warps) {
-    const Place place = place_of(plan.of_runs.shape, run);
-    write_run<S, width>(plan, arrays, place,
-                        gradients == nullptr ? InputGradient<T>{} : gradients[place.set(plan.of_runs.shape)]);
-  }
+  for_each_run(plan, [&](int64_t run, bool there) {
+    if (there) {
+      const Place place = place_of(plan.of_runs.shape, run);
+      write_run<S, width, shared>(plan, arrays, place,
+                                  gradients == nullptr ? InputGradient<T>{} : gradients[place.set(plan.of_runs.shape)]);
+    }
+  });
 }
 
 /// The same for sets that have one weight each, of which no other set has any: each block adds the sums of its set up
 /// by itself, and one of them writes dweight and dbias. That saves a launch. Each set has `pieces` blocks.
-template <class S, int width, class T = compute_t<S>>
+template <class S, int width, bool shared_vectors, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
     write_set_gradients(NormProblem problem, RunPlan plan, BackwardArrays<S> arrays, int pieces, const double* sums) {
   const int64_t set = block() / pieces;
@@ -258,9 +293,10 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
   }
   sync_threads();
   const InputGradient<T> gradient{shared[0], shared[1]};
-  const int warps = threads() / kWarp;
-  for (SetElements i(plan.of_runs.shape, set, piece * warps + warp, int64_t{pieces} * warps); !i.ended(); i.next()) {
-    write_run<S, width>(plan, arrays, i.place(), gradient);
+  const int teams = threads() / plan.lanes;
+  for (SetElements i(plan.of_runs.shape, set, piece * teams + thread() / plan.lanes, int64_t{pieces} * teams);
+       !i.ended(); i.next()) {
+    write_run<S, width, shared_vectors>(plan, arrays, i.place(), gradient);
   }
 }
 
@@ -275,25 +311,39 @@ inline bool has_weight_of_each_set(const NormProblem& problem) {
 inline constexpr size_t kPieceBytes = 2 * sizeof(double);
 
 /// Blocks for each set: enough to fill the device some times over, and no more than have work.
-inline int pieces_of_sets(int64_t sets, int64_t runs_of_set, int64_t resident) {
+inline int pieces_of_sets(int64_t sets, int64_t runs_of_set, int lanes, int64_t resident) {
   constexpr int64_t kTimes = 4;
-  const int64_t most = ceil_div(runs_of_set, kRunThreads / kWarp);
+  const int64_t most = ceil_div(runs_of_set, kRunThreads / lanes);
   return static_cast<int>(std::clamp<int64_t>(kTimes * resident / sets, 1, most));
 }
 
-/// Calls f(std::integral_constant<int, width>): 16 bytes if runs consist of them and are `aligned`, else one element.
+/// Calls f(std::integral_constant<int, width>, std::bool_constant<shared>, plan) with the plan's lanes for such
+/// vectors: 16 bytes if runs consist of them or may share them, four elements if runs consist of these, else one
+/// element.
 template <class S, class F>
-void dispatch_width(int64_t length, bool aligned, F&& f) {
-  if (length % kVectorOf<S> == 0 && aligned) {
-    f(std::integral_constant<int, kVectorOf<S>>{});
+void dispatch_width(RunPlan plan, bool aligned, F&& f) {
+  const auto call = [&](auto width, auto shared) {
+    constexpr int64_t kVectors = 4;  // of a lane, where runs are so long: what a run costs is shared by more runs
+    const int64_t lanes = plan.length / (kVectors * width);
+    plan.lanes = 2;
+    while (plan.lanes < kWarp && 2 * plan.lanes <= lanes) {
+      plan.lanes *= 2;
+    }
+    f(width, shared, plan);
+  };
+  constexpr int kWhole = kVectorOf<S>;
+  if (aligned && plan.length % kWhole == 0) {
+    call(std::integral_constant<int, kWhole>{}, std::false_type{});
+  } else if (aligned && plan.length * plan.runs % kWhole == 0) {
+    call(std::integral_constant<int, kWhole>{}, std::true_type{});
   } else {
-    f(std::integral_constant<int, 1>{});
+    call(std::integral_constant<int, 1>{}, std::false_type{});
   }
 }
 
 bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
-  const RunPlan plan = plan_runs(problem);
-  if (plan.length == 0 || (arrays.bits != nullptr && plan.length % 8 != 0)) {
+  const RunPlan all_runs = plan_runs(problem);
+  if (all_runs.length == 0 || (arrays.bits != nullptr && all_runs.length % 8 != 0)) {
     return false;
   }
   return dispatch_fast(dtype, [&](auto s) {
@@ -305,18 +355,18 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& ar
     if (arrays.bits != nullptr && !aligned) {  // lanes put bytes of bits together from vectors
       return false;
     }
-    const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);
-    dispatch_width<S>(plan.length, aligned, [&](auto width) {
+    dispatch_width<S>(all_runs, aligned, [&](auto width, auto shared, const RunPlan& plan) {
+      const int64_t blocks = plan.blocks();
       if (!problem.fixed_stats) {
         const DeviceBuffer<T> pivots(plan.runs);
         const DeviceBuffer<double> sums(2 * plan.runs);
-        launch(blocks, kRunThreads, 0, stream, add_runs<S, width>, plan, typed.x, pivots.data(), sums.data());
+        launch(blocks, kRunThreads, 0, stream, add_runs<S, width, shared>, plan, typed.x, pivots.data(), sums.data());
         launch(blocks_for(kWarp * problem.shape.sets(), kRunThreads),
                threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_statistics<S, RunParts>,
                problem, RunParts{plan}, typed, pivots.data(), sums.data());
       }
       if (typed.y != nullptr) {
-        launch(blocks, kRunThreads, 0, stream, normalise_runs<S, width>, plan, typed);
+        launch(blocks, kRunThreads, 0, stream, normalise_runs<S, width, shared>, plan, typed);
       }
     });
     return true;
@@ -324,8 +374,8 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& ar
 }
 
 bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
-  const RunPlan plan = plan_runs(problem);
-  if (plan.length == 0) {
+  const RunPlan all_runs = plan_runs(problem);
+  if (all_runs.length == 0) {
     return false;
   }
   return dispatch_fast(dtype, [&](auto s) {
@@ -337,19 +387,20 @@ bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& 
     const bool sets_wanted = arrays.dx != nullptr && !problem.fixed_stats;
     const bool writes = arrays.dx != nullptr || arrays.dresidual != nullptr;
     const bool by_set = writes && (sets_wanted || weights_wanted) && has_weight_of_each_set(problem);
-    const int64_t blocks = blocks_for(kWarp * plan.runs, kRunThreads);
-    const DeviceBuffer<double> sums(sets_wanted || weights_wanted ? 2 * plan.runs : 0);
+    const DeviceBuffer<double> sums(sets_wanted || weights_wanted ? 2 * all_runs.runs : 0);
     const DeviceBuffer<InputGradient<T>> gradients(sets_wanted && !by_set ? problem.shape.sets() : 0);
-    dispatch_width<S>(plan.length, are_aligned(typed), [&](auto width) {
+    dispatch_width<S>(all_runs, are_aligned(typed), [&](auto width, auto shared, const RunPlan& plan) {
+      const int64_t blocks = plan.blocks();
       if (sums.data() != nullptr) {
-        launch(blocks, kRunThreads, 0, stream, add_run_gradients<S, width>, plan, typed, sums.data());
+        launch(blocks, kRunThreads, 0, stream, add_run_gradients<S, width, shared>, plan, typed, sums.data());
       }
       if (by_set) {
         const int64_t sets = problem.shape.sets();
-        const int pieces = pieces_of_sets(sets, plan.runs / sets,
-                                          resident_blocks(write_set_gradients<S, width>, kRunThreads, kPieceBytes));
-        launch(sets * pieces, kRunThreads, kPieceBytes, stream, write_set_gradients<S, width>, problem, plan, typed,
-               pieces, sums.data());
+        const int pieces =
+            pieces_of_sets(sets, plan.runs / sets, plan.lanes,
+                           resident_blocks(write_set_gradients<S, width, shared>, kRunThreads, kPieceBytes));
+        launch(sets * pieces, kRunThreads, kPieceBytes, stream, write_set_gradients<S, width, shared>, problem, plan,
+               typed, pieces, sums.data());
         return;
       }
       if (sums.data() != nullptr) {
@@ -358,7 +409,7 @@ bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& 
                                 gradients.data());
       }
       if (writes) {
-        launch(blocks, kRunThreads, 0, stream, write_run_gradients<S, width>, plan, typed, gradients.data());
+        launch(blocks, kRunThreads, 0, stream, write_run_gradients<S, width, shared>, plan, typed, gradients.data());
       }
     });
     return true;

@@ -33,6 +33,61 @@ NORMA_DEVICE Moments moments_about(const NormProblem& problem, const S* x, int64
                     squares);
 }
 
+/// The statistics of sets as statistics_of() has them, from sums about a mean that is nearly right. It computes in T,
+/// with a low part where T alone would lose digits: float64 takes many times as long on most GPUs. Hosts make it.
+template <class T>
+class NearStatistics {
+ public:
+  explicit NearStatistics(const NormProblem& problem)
+      : by_count_(static_cast<T>(1 / static_cast<double>(problem.shape.set_size()))),
+        eps_(static_cast<T>(problem.eps)),
+        eps_low_(static_cast<T>(problem.eps - static_cast<double>(eps_))),
+        centred_(problem.centring != Centring::none) {
+    const double freedom = static_cast<double>(problem.shape.set_size() - (centred_ ? problem.correction : 0));
+    by_freedom_ = static_cast<T>(1 / freedom);
+    by_freedom_low_ = static_cast<T>(1 / freedom - static_cast<double>(by_freedom_));
+  }
+
+  /// mean + mean_low = pivot + sum / n, from the sum of x - pivot.
+  NORMA_DEVICE void near_mean(T pivot, T sum, T& mean, T& mean_low) const {
+    const T offset = sum * by_count_;
+    mean = pivot + offset;
+    mean_low = (pivot - mean) + offset;
+  }
+
+  /// sum and squares: of d = (x - mean) - mean_low. Where nothing is centred, mean and mean_low are 0.
+  NORMA_DEVICE SetStatistics<T> of(T mean, T mean_low, T sum, T squares) const {
+    const T offset = centred_ ? sum * by_count_ : T(0);
+    const T difference = fused_multiply_add(-sum, offset, squares);
+    const T m2 = difference < T(0) ? T(0) : difference;  // NaN stays
+    // var = m2 / freedom and var + eps, each in two parts
+    const T var = m2 * by_freedom_;
+    const T var_low = fused_multiply_add(m2, by_freedom_low_, fused_multiply_add(m2, by_freedom_, -var));
+    const T sum_eps = var + eps_;
+    const T of_eps = sum_eps - var;
+    const T lost_eps = (var - (sum_eps - of_eps)) + (eps_ - of_eps);
+    const T sum_low = lost_eps + (var_low + eps_low_);
+    // A step of Newton's makes 1 / sqrt exact but for its last rounding: r (1 + e / 2) with e = 1 - (v + v_low) r².
+    T rstd = T(1) / std::sqrt(sum_eps);
+    const T vr = sum_eps * rstd;
+    const T vr_low = fused_multiply_add(sum_eps, rstd, -vr);
+    const T e = fused_multiply_add(-vr, rstd, T(1)) - (vr_low + sum_low * rstd) * rstd;
+    rstd = sum_eps > T(0) && e - e == T(0) ? fused_multiply_add(rstd * T(0.5), e, rstd) : rstd;
+    const T low = mean_low + offset;
+    const T whole = mean + low;
+    constexpr T kLeast = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
+    return {whole, (mean - whole) + low, rstd, var + var_low, !(var - var == T(0)) || sum_eps < kLeast};
+  }
+
+ private:
+  T by_count_;
+  T by_freedom_;
+  T by_freedom_low_;
+  T eps_;
+  T eps_low_;
+  bool centred_;
+};
+
 /// True iff the pivot was more than two standard deviations from the mean: m2 has lost digits.
 NORMA_DEVICE bool is_far(double count, double sum, double squares) {
   const double offset = sum / count;

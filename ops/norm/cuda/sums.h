@@ -23,7 +23,11 @@ struct ChainedSums {
   NORMA_DEVICE void add(T a, T left, T right) {
     first += a;
     second = fused_multiply_add(left, right, second);
-    if (++length == kChain) {
+  }
+  /// To be called after some terms, not for each: that would take as long as adding it.
+  NORMA_DEVICE void have_added(int terms) {
+    length += terms;
+    if (length >= kChain) {
       move();
     }
   }
