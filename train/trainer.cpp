@@ -42,6 +42,8 @@ class TrainingLoop {
 
  private:
   void make_steps(TrainResult& result);
+  /// The maker of graphs, or none, as TrainerOptions::cuda_graph and the run will have it.
+  std::optional<StepGraph> make_graph();
 
   TrainingState& run_;
   const TrainerOptions& options_;
@@ -107,6 +109,7 @@ void TrainingLoop::make_steps(TrainResult& result) {
     waited += options_.now() - start;
     return batch;
   };
+  std::optional<StepGraph> graph = make_graph();
   StepTimes times(options_.workers);
   bool warned = false;
   double step_start = options_.now();
@@ -115,9 +118,12 @@ void TrainingLoop::make_steps(TrainResult& result) {
     std::optional<data::Batch> first = load();
     output_.enter("step");
     const int64_t batches = run_.plan.batches_of(run_.step);
-    const StepResult step = train_step(
-        run_, faults_, batches, [&] { return first ? *std::exchange(first, std::nullopt) : load().value(); }, observer);
+    const auto next = [&] { return first ? *std::exchange(first, std::nullopt) : load().value(); };
+    const StepResult step = graph ? graph->step(batches, next) : train_step(run_, faults_, batches, next, observer);
     ++run_.step;
+    if (const std::string news = graph ? graph->take_news() : ""; !news.empty() && !options_.quiet) {
+      reports_.print(news);
+    }
     const double seconds = options_.now() - step_start;
 
     times.add(batches * run_.recipe.batch_size, seconds, waited);
@@ -144,6 +150,22 @@ void TrainingLoop::make_steps(TrainResult& result) {
     step_start = options_.now();
   }
   result.images_per_second = times.images_per_second();
+}
+
+std::optional<StepGraph> TrainingLoop::make_graph() {
+  if (options_.cuda_graph == GraphMode::off) {
+    return std::nullopt;
+  }
+  const std::string obstacle = StepGraph::obstacle(run_, options_.observer.get());
+  if (obstacle.empty()) {
+    return std::optional<StepGraph>(std::in_place, run_, faults_, options_.cuda_graph);
+  }
+  check(options_.cuda_graph != GraphMode::on, "train", "cuda-graph: expected steps that become a graph, but {}",
+        obstacle);
+  if (make_device_graph(run_.model->device()) != nullptr && !options_.quiet) {
+    reports_.print(fmt::format("cuda-graph: off: {}", obstacle));
+  }
+  return std::nullopt;
 }
 
 }  // namespace

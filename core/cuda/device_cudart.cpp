@@ -1,6 +1,8 @@
 #include "core/cuda/caching_allocator.h"
 #include "core/cuda/device.h"
+#include "core/cuda/device_graph_cudart.h"
 #include "core/cuda/graph_cudnn.h"
+#include "core/cuda/recording.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/staging.h"
 #include "core/cuda/version_cublaslt.h"
@@ -18,6 +20,7 @@ namespace {
 class GpuMemory final : public DeviceMemory {
  public:
   void* take(size_t bytes) override {
+    const AllocationScope scope;
     void* pointer = nullptr;
     const cudaError_t result = cudaMalloc(&pointer, bytes);
     if (result == cudaErrorMemoryAllocation) {
@@ -38,12 +41,20 @@ class GpuMemory final : public DeviceMemory {
   }
 };
 
-Allocator& allocator_of_device(int index) {
+CachingAllocator& memory_of_device(int index) {
   check_there("allocator", index);
   // Never destroyed: storages of static lifetime may outlive any static object.
   static auto* const memory = new GpuMemory;
   static auto* const instance = new CachingAllocator(*memory);
   return *instance;
+}
+
+Allocator& allocator_of_device(int index) {
+  return memory_of_device(index);
+}
+
+std::unique_ptr<DeviceGraph> make_graph_of_device(int index) {
+  return make_graph(memory_of_device(index));
 }
 
 /// Memory of the host that the device reads and writes by itself, which is faster than through the driver's.
@@ -83,9 +94,13 @@ Staging& staging() {
 }
 
 void copy_from_host(void* device, const void* host, size_t bytes) {
+  if (Recording* recording = Recording::running(); recording != nullptr) {
+    return recording->copy_to_device(device, host, bytes);
+  }
   staging().from_host(device, host, bytes);
 }
 void copy_to_host(void* host, const void* device, size_t bytes) {
+  Recording::forbid("a copy to it");
   staging().to_host(host, device, bytes);
 }
 
@@ -141,6 +156,7 @@ size_t cache_bytes() {
 }
 
 void synchronize() {
+  Recording::forbid("a wait");
   check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
 }
 
@@ -190,4 +206,5 @@ constinit const DeviceFunctions cuda_functions{.allocator = cuda::allocator_of_d
                                                .make_event = cuda::make_event,
                                                .cache_bytes = cuda::cache_bytes,
                                                .has_tensor_cores = true};
-}
+constinit const DeviceGraphs cuda_graphs{.make = cuda::make_graph_of_device};
+}  // namespace norma

@@ -50,6 +50,8 @@ class Runtime {
   Stream& stream_for_work(cudaStream_t handle);
   /// Throws Refused, and ends the capture, while a stream is captured.
   void forbid_in_capture(const char* call);
+  /// The same for calls that allocate memory, unless this thread's capture mode is cudaStreamCaptureModeRelaxed.
+  void forbid_allocation_in_capture(const char* call);
 
  private:
   Runtime();
@@ -72,6 +74,9 @@ class Refused : public std::runtime_error {
 };
 /// Prints why, and gives the error.
 cudaError_t explained(const char* call, const Refused& refused);
+
+/// The mode of this thread for captures: cudaThreadExchangeStreamCaptureMode.
+cudaStreamCaptureMode& capture_mode();
 
 /// The error of this thread's latest call that failed.
 cudaError_t& last_error();
