@@ -4,6 +4,7 @@
 #include "lab/compare/study.h"
 #include "models/state_dict_names.h"
 #include "train/recipe_option.h"
+#include "train/step_graph.h"
 
 #include <map>
 
@@ -30,6 +31,7 @@ const std::map<std::string, Names>& everywhere() {
       {"case", lab::audit::case_names()},
       {"format", {"contiguous", "channels_last"}},
       {"dtype", {"float32", "float64", "bfloat16", "float16"}},
+      {"cuda-graph", train::graph_mode_names()},
       {"device", {"cpu", "cuda", "cuda-emulated"}},
       {"lr-scaling", {"none", "sqrt", "linear"}},
       {"statistics", {"stable", "welford", "two_pass", "compensated", "sum_of_squares"}},

@@ -134,6 +134,11 @@ const std::vector<RunOption>& run_options() {
        "steps between two lines of the log"},
       {"device", &RunOptions::device, "where it is computed: cpu, cuda, cuda:N, or cuda-emulated, which is for tests",
        "cpu, or NORMA_DEVICE"},
+      {.name = "cuda-graph",
+       .field = &RunOptions::cuda_graph,
+       .help = "on, off or auto: each step by one launch of a CUDA graph; auto: where a step can be recorded",
+       .otherwise = "auto",
+       .word = "MODE"},
       {.name = "quiet", .field = &RunOptions::quiet, .help = "show no progress", .from_file = FromFile::none}};
   return all;
 }
@@ -146,7 +151,7 @@ void RunOptions::add(CLI::App& app, const std::vector<std::string_view>& names) 
       add_switch(app, words, this->**on, option.help).group(kRunning);
     } else if (const auto* text = std::get_if<std::string RunOptions::*>(&option.field)) {
       add_text(app, words, "a name", this->**text, option.help)
-          .type_name("DEVICE")
+          .type_name(option.word)
           .default_str(option.otherwise)
           .group(kRunning);
     } else {

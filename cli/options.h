@@ -52,6 +52,7 @@ struct RunOptions {
   int64_t log_interval = 50;
   bool quiet = false;
   std::string device;                ///< "": the default device
+  std::string cuda_graph = "auto";   ///< one of train::graph_mode_names()
   std::vector<std::string> plugins;  ///< loaded by main(), before there are options
   // The files that `norma train` writes beside last.safetensors and the tables.
   bool telemetry = false;
@@ -91,7 +92,8 @@ struct RunOption {
   const char* help;
   std::string otherwise = {};  ///< the default in --help; "": the value
   FromFile from_file = FromFile::any_run;
-  const char* names = "";  ///< for CLI11, if not "--name" alone
+  const char* names = "";       ///< for CLI11, if not "--name" alone
+  const char* word = "DEVICE";  ///< what --help calls a text
 };
 /// All but --plugin, in the order of args.toml.
 const std::vector<RunOption>& run_options();

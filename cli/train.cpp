@@ -116,6 +116,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
                                 .keep = state.running.keep(),
                                 .workers = static_cast<int>(state.running.workers),
                                 .log_interval = state.running.log_interval,
+                                .cuda_graph = train::graph_mode_from_string(state.running.cuda_graph),
                                 .log_json = state.running.log_json,
                                 .tensorboard = state.running.tensorboard,
                                 .quiet = state.running.quiet,
@@ -270,7 +271,7 @@ Command add_train(CLI::App& program) {
       .group("Running");
   add_config(app).type_name("FILE.toml").group("Running");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "workers", "log-interval", "quiet"});
+  state->running.add(app, {"threads", "device", "cuda-graph", "workers", "log-interval", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

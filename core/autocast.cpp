@@ -2,8 +2,11 @@
 
 #include "core/base_ops.h"
 #include "core/copy.h"
+#include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/tape.h"
 
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -13,36 +16,30 @@ namespace detail {
 constinit thread_local const AutocastState* autocast_state = nullptr;
 }
 
-/// Converted parameters. An entry holds on to its parameter, so that no other tensor can take its address.
-class CastCache {
- public:
-  Tensor get(const Tensor& parameter, DType dtype) {
-    Entry& entry = entries_[{parameter.impl_pointer().get(), dtype}];
-    if (!entry.values.defined() || entry.version != parameter.version() || entry.storage != parameter.storage()) {
-      entry = {.parameter = parameter,
-               .storage = parameter.storage(),
-               .version = parameter.version(),
-               .values = cast(parameter.detach(), dtype),
-               .recorded = {}};
-    }
-    if (!grad_enabled()) {
-      return entry.values;
-    }
-    // A node that backward() has walked cannot be part of another graph; its values still serve.
-    if (!entry.recorded.defined() || entry.recorded.impl().node->released) {
-      entry.recorded = record_cast(parameter, entry.values.detach());
-    }
-    return entry.recorded;
-  }
+/// A converted parameter. It holds on to the parameter, so that no other tensor can take its address.
+struct CastCache::Entry {
+  Tensor parameter;
+  std::shared_ptr<Storage> storage;
+  int64_t version = 0;
+  Tensor values;    // off the tape
+  Tensor recorded;  // the same memory, on the tape
 
- private:
-  struct Entry {
-    Tensor parameter;
-    std::shared_ptr<Storage> storage;
-    int64_t version = 0;
-    Tensor values;    // off the tape
-    Tensor recorded;  // the same memory, on the tape
-  };
+  [[nodiscard]] bool is_current() const {
+    return values.defined() && version == parameter.version() && storage == parameter.storage();
+  }
+  /// Memory for the values: that of before, unless others see it or it lies otherwise.
+  void make_room(DType dtype) {
+    recorded = {};
+    const Strides strides = preserved_strides(parameter.sizes(), parameter.strides());
+    const bool fits = values.defined() && values.impl_pointer().use_count() == 1 && values.storage().use_count() == 1 &&
+                      values.device() == parameter.device() && values.strides() == strides;
+    if (!fits) {
+      values = empty_strided(parameter.sizes(), strides, {.dtype = dtype, .device = parameter.device()});
+    }
+  }
+};
+
+struct CastCache::Entries {
   using Key = std::pair<const TensorImpl*, DType>;
   struct KeyHash {
     size_t operator()(const Key& key) const {
@@ -50,8 +47,56 @@ class CastCache {
     }
   };
 
-  std::unordered_map<Key, Entry, KeyHash> entries_;
+  std::unordered_map<Key, Entry, KeyHash> map;
 };
+
+CastCache::CastCache() : entries_(std::make_unique<Entries>()) {}
+CastCache::~CastCache() = default;
+CastCache::CastCache(CastCache&&) noexcept = default;
+CastCache& CastCache::operator=(CastCache&&) noexcept = default;
+
+Tensor CastCache::get(const Tensor& parameter, DType dtype) {
+  Entry& entry = entries_->map[{parameter.impl_pointer().get(), dtype}];
+  entry.parameter = parameter;
+  if (!entry.is_current()) {
+    convert_changed();
+  }
+  if (!grad_enabled()) {
+    return entry.values;
+  }
+  // A node that backward() has walked cannot be part of another graph; its values still serve.
+  if (!entry.recorded.defined() || entry.recorded.impl().node->released) {
+    entry.recorded = record_cast_of_leaf(parameter, entry.values.detach());
+  }
+  return entry.recorded;
+}
+
+/// Converts all parameters that have changed, and forgets those that nobody else has.
+void CastCache::convert_changed() {
+  const NoGradGuard no_grad;
+  Tensors from;
+  Tensors to;
+  for (auto i = entries_->map.begin(); i != entries_->map.end();) {
+    Entry& entry = i->second;
+    const bool is_alone = entry.parameter.impl_pointer().use_count() == 1;
+    if (!is_alone && !entry.is_current()) {
+      entry.make_room(i->first.second);
+      entry.storage = entry.parameter.storage();
+      entry.version = entry.parameter.version();
+      from.push_back(entry.parameter.detach());
+      to.push_back(entry.values);
+    }
+    i = is_alone ? entries_->map.erase(i) : std::next(i);
+  }
+  const OpScope scope([&] {
+    OpWork work{.op = "to"};
+    for (size_t i = 0; i < to.size(); ++i) {
+      work.bytes += bytes_of(from[i], to[i]);
+    }
+    return work;
+  });
+  copy_all_into(from, to);
+}
 
 namespace {
 
@@ -69,10 +114,13 @@ Tensor converted(const Tensor& x, DType dtype, CastCache& cache) {
 
 }  // namespace
 
-Autocast::Autocast(DType dtype, CastPolicy policy)
+Autocast::Autocast(DType dtype, CastPolicy policy, CastCache* cache)
     : policy_(std::move(policy)),
-      own_cache_(detail::autocast_state == nullptr ? std::make_unique<CastCache>() : nullptr),
-      state_{dtype, &policy_, own_cache_ ? own_cache_.get() : detail::autocast_state->cache},
+      own_cache_(detail::autocast_state == nullptr && cache == nullptr ? std::make_unique<CastCache>() : nullptr),
+      state_{dtype, &policy_,
+             own_cache_                          ? own_cache_.get()
+             : detail::autocast_state == nullptr ? cache
+                                                 : detail::autocast_state->cache},
       before_(detail::autocast_state) {
   check(is_half(dtype), "autocast", "dtype: expected bfloat16 or float16, got {}", to_string(dtype));
   detail::autocast_state = &state_;

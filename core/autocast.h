@@ -54,7 +54,27 @@ class CastPolicy {
   std::vector<CastRule> rules_;  // in the order of ops()
 };
 
-class CastCache;
+/// Keeps the converted parameters of an Autocast. One that outlives it serves the next, too: what has changed since is
+/// converted together, in one launch on a GPU. For one thread at a time.
+class CastCache {
+ public:
+  CastCache();
+  ~CastCache();
+  CastCache(const CastCache&) = delete;
+  CastCache& operator=(const CastCache&) = delete;
+  CastCache(CastCache&&) noexcept;
+  CastCache& operator=(CastCache&&) noexcept;
+
+  /// The parameter, a leaf that requires a gradient, in `dtype`; on the tape if gradients are on.
+  Tensor get(const Tensor& parameter, DType dtype);
+
+ private:
+  struct Entry;
+  struct Entries;
+  void convert_changed();
+
+  std::unique_ptr<Entries> entries_;
+};
 
 namespace detail {
 /// The settings of a thread's innermost Autocast.
@@ -68,18 +88,19 @@ extern constinit thread_local const AutocastState* autocast_state;
 }  // namespace detail
 
 /// Turns autocast on for this thread while it lives; an inner Autocast takes over until it ends. A parameter is
-/// converted once: the result is kept until the outermost Autocast ends or the parameter changes.
+/// converted once: the result is kept until the parameter changes or the cache ends.
 class Autocast {
  public:
-  /// Throws Error unless dtype is bfloat16 or float16.
-  explicit Autocast(DType dtype = DType::bfloat16, CastPolicy policy = {});
+  /// `cache`, which must outlive this, keeps the converted parameters; none: one of this Autocast. An inner Autocast
+  /// uses the outermost one's. Throws Error unless dtype is bfloat16 or float16.
+  explicit Autocast(DType dtype = DType::bfloat16, CastPolicy policy = {}, CastCache* cache = nullptr);
   ~Autocast();
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
  private:
   CastPolicy policy_;
-  std::unique_ptr<CastCache> own_cache_;  // null in an inner Autocast
+  std::unique_ptr<CastCache> own_cache_;  // null in an inner Autocast, and where one is given
   detail::AutocastState state_;
   const detail::AutocastState* before_;
 };

@@ -95,6 +95,7 @@ class BackwardWalk {
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
       step(*node);
     }
+    convert_leaf_gradients();
   }
 
   /// The gradient that arrived at a tensor; undefined if none did.
@@ -120,14 +121,20 @@ class BackwardWalk {
   void accumulate_in_leaves() {
     const GradModeGuard mode(options_.create_graph);
     const OpPassGuard pass(OpPass::backward);
+    Tensors sums;  // which one call adds to
+    Tensors more;
     for (const std::shared_ptr<TensorImpl>& leaf : leaves_) {
       Tensor gradient = std::move(leaf_gradients_[leaf.get()]);
-      if (leaf->grad.defined()) {
-        add_to(leaf->grad, std::move(gradient));
-      } else {
+      if (!leaf->grad.defined()) {
         leaf->grad = as_own_gradient(*leaf, std::move(gradient));
+      } else if (!grad_enabled() && owned_by_one(leaf->grad)) {
+        sums.push_back(leaf->grad);
+        more.push_back(std::move(gradient));
+      } else {
+        add_to(leaf->grad, std::move(gradient));
       }
     }
+    accumulate_all_into(sums, more);
   }
 
  private:
@@ -161,6 +168,9 @@ class BackwardWalk {
       Tensor& slot = leaf_gradients_[edge.leaf.get()];
       if (!slot.defined()) {
         leaves_.push_back(edge.leaf);
+      } else {  // each is converted before they are added
+        slot = cast(slot, edge.leaf->dtype);
+        gradient = cast(gradient, edge.leaf->dtype);
       }
       add_to(slot, std::move(gradient));
       return;
@@ -222,6 +232,24 @@ class BackwardWalk {
         deliver(edge, std::move(results[i]));
       }
     }
+  }
+
+  /// Gives the leaves' gradients the dtypes of their leaves; record_cast_of_leaf() left them in its own.
+  void convert_leaf_gradients() {
+    Tensors from;
+    Tensors to;
+    for (const std::shared_ptr<TensorImpl>& leaf : leaves_) {
+      Tensor& gradient = leaf_gradients_[leaf.get()];
+      if (gradient.dtype() == leaf->dtype) {
+        continue;
+      }
+      const bool dense = is_non_overlapping_and_dense(leaf->sizes, leaf->strides);
+      from.push_back(gradient);
+      gradient = empty_strided(leaf->sizes, dense ? leaf->strides : preserved_strides(leaf->sizes, leaf->strides),
+                               {.dtype = leaf->dtype, .device = gradient.device()});
+      to.push_back(gradient);
+    }
+    copy_all_into(from, to);
   }
 
   // The leaf's .grad gets memory of its own, in the leaf's strides: optimizers walk both side by side.

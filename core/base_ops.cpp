@@ -31,6 +31,13 @@ Tensor record_cast(const Tensor& x, const Tensor& values) {
                 [from = x.dtype()](const Tensor& dy, const BackwardContext&) -> Tensors { return {cast(dy, from)}; });
 }
 
+Tensor record_cast_of_leaf(const Tensor& leaf, const Tensor& values) {
+  return record("to", {leaf}, values, {},
+                [from = leaf.dtype()](const Tensor& dy, const BackwardContext& context) -> Tensors {
+                  return {context.create_graph() ? cast(dy, from) : dy};
+                });
+}
+
 Tensor cast(const Tensor& x, DType dtype) {
   check_defined("to", "x", x);
   if (x.dtype() == dtype) {

@@ -79,6 +79,20 @@ Tensor to_device(const Tensor& x, Device device) {
   return result;
 }
 
+void copy_from_host(const Tensor& x, const Tensor& to) {
+  check(is_host(x.device()) && is_non_overlapping_and_dense(x), "copy_from_host",
+        "x: expected a dense tensor of the host, got {}", describe(x));
+  check_sizes("copy_from_host", "x", x, to.sizes());
+  check_dtype("copy_from_host", "x", x, to.dtype());
+  check(x.strides() == to.strides(), "copy_from_host", "x: expected the strides of `to`, got {} for {}", describe(x),
+        describe(to));
+  to.bump_version();
+  const auto bytes = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+  if (bytes > 0) {
+    device_functions.at("copy_from_host", to.device())->from_host(to.device_pointer(), x.device_pointer(), bytes);
+  }
+}
+
 Tensor converted(const Tensor& x, DType dtype) {
   return !x.defined() || x.dtype() == dtype ? x : copy_of(x, MemoryFormat::preserve, dtype);
 }

@@ -10,6 +10,13 @@ namespace norma {
 /// Counts as an in-place change of dst. They may lie on different devices. Throws Error if the sizes do not broadcast.
 void copy_into(const Tensor& src, const Tensor& dst);
 
+/// copy_into(from[i], to[i]) for all i; a GPU needs a launch or two for all pairs of the same dtypes whose strides are
+/// the same and dense. No two of `to` share elements, nor does one of them with a `from`.
+void copy_all_into(const Tensors& from, const Tensors& to);
+/// The same with to = factor · from, for a factor of one float64 number on their device, computed in the number type of
+/// `to`. The tensors of a pair are both float32, both float64, or a 16-bit one and a float32 one.
+void copy_all_into(const Tensors& from, const Tensors& to, const Tensor& factor);
+
 /// A new tensor with x's values, in `format` and `dtype`.
 Tensor copy_of(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype);
@@ -20,6 +27,10 @@ Tensor contiguous_copy(const Tensor& x, MemoryFormat format = MemoryFormat::cont
 /// x itself if it has the dtype, else a copy with the same strides if those are dense. An undefined tensor stays
 /// undefined.
 Tensor converted(const Tensor& x, DType dtype);
+
+/// Copies x, in memory of the host, to `to` on another device, without a kernel. Both are dense. Counts as an in-place
+/// change. Throws Error unless sizes, strides and dtype are the same.
+void copy_from_host(const Tensor& x, const Tensor& to);
 
 /// x in float64 and contiguous, for kernels over a few numbers. An undefined tensor stays undefined.
 Tensor in_float64(const Tensor& x);

@@ -14,6 +14,8 @@ namespace {
 
 /// A stream of the next `count` numbers of the generator.
 kernels::RandomStream take(Generator& generator, int64_t count) {
+  check(generator.origin() == nullptr, "random",
+        "generator: expected one without an origin, got that of a recorded step");
   return {.seed = generator.seed(), .first = generator.reserve(static_cast<uint64_t>(count))};
 }
 

@@ -5,6 +5,7 @@
 #include "core/strided_loop.h"
 
 #include <cstdint>
+#include <span>
 
 namespace norma::kernels {
 
@@ -14,6 +15,13 @@ struct RandomStream {
   uint64_t first;
 };
 
+/// Elements that lie side by side in both arrays.
+struct CopyItem {
+  int64_t count = 0;
+  void* to = nullptr;
+  const void* from = nullptr;
+};
+
 /// The kernels of tensors, below the ops. Loops may have gaps and broadcast operands. A tensor to fill with random or
 /// counted numbers is dense and in row-major order.
 struct TensorKernels {
@@ -21,6 +29,12 @@ struct TensorKernels {
   void (*copy)(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src);
   /// out = a + b, the half types in float32. Operands: out, a, b.
   void (*add)(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b);
+  /// to = factor · from for each item, converted; `factor` lies on the device, null: the numbers themselves. A product
+  /// is computed in the number type of `to_dtype`; it needs the same dtype twice, or float32 and a half type. On a GPU
+  /// all items take a launch or two.
+  void (*copy_all)(DType to_dtype, DType from_dtype, const double* factor, std::span<const CopyItem> items);
+  /// to = to + from for each item, as add().
+  void (*add_all)(DType dtype, std::span<const CopyItem> items);
   void (*fill)(const StridedLoop<1>& loop, DType dtype, void* x, double value);
   /// The row-major position of the first NaN or Inf; -1 if there is none. `strides` may have any order.
   int64_t (*find_not_finite)(const Sizes& sizes, const Strides& strides, DType dtype, const void* x);

@@ -33,6 +33,11 @@ class Generator {
     offset_ = offset;
   }
 
+  /// The offset at which counting begins, in memory of a device, for a recorded step (core/device_graph.h): the numbers
+  /// of its ops count from there. Null: from 0. dropout() and drop_path() take it; other ops throw Error.
+  [[nodiscard]] const uint64_t* origin() const { return origin_; }
+  void set_origin(const uint64_t* origin) { origin_ = origin; }
+
   /// Takes `count` counters and returns the first: number i of an op is philox(seed, first + i).
   uint64_t reserve(uint64_t count) {
     const uint64_t first = offset_;
@@ -52,6 +57,7 @@ class Generator {
  private:
   uint64_t seed_;
   uint64_t offset_ = 0;
+  const uint64_t* origin_ = nullptr;
 };
 
 /// The generator of random ops that are given none. Each thread has its own.

@@ -35,6 +35,8 @@ class Upload {
  public:
   explicit Upload(Device device);
 
+  /// True iff the device works while copies are under way.
+  [[nodiscard]] bool is_beside() const { return stream_ != nullptr; }
   /// As to_device(). The memory of the result is used again when nobody holds it, nor a view of it, any more.
   Tensor operator()(const Tensor& x);
 

@@ -5,7 +5,7 @@
 #include "core/excerpt.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "ops/pointwise/pointwise.h"
+#include "ops/optimizer/optimizer.h"
 #include "ops/shape/copy.h"
 
 #include <fmt/format.h>
@@ -30,6 +30,17 @@ double Ema::decay(int64_t update) const {
   return std::min(1 - std::pow(1 + static_cast<double>(step), -kPower), options_.decay);
 }
 
+namespace {
+
+/// x's values in the dtype and strides of `other`.
+Tensor like(const Tensor& x, const Tensor& other) {
+  const Tensor result = empty_like(other);
+  copy_into(x, result);
+  return result;
+}
+
+}  // namespace
+
 void Ema::update(const nn::NamedTensors& values, int64_t update) {
   const NoGradGuard no_grad;
   check(update == 1 || !averages_.empty(), "ema", "update: expected 1, as there was none before, got {}", update);
@@ -42,21 +53,37 @@ void Ema::update(const nn::NamedTensors& values, int64_t update) {
     }
     return;
   }
+  average(values, full({}, 1 - kept, {.dtype = DType::float64, .device = averages_[0].second.device()}), Tensor());
+}
+
+void Ema::set_share(int64_t update) {
+  const Device device = averages_.at(0).second.device();
+  if (!share_.defined() || share_.device() != device) {
+    share_ = empty({}, {.dtype = DType::float64, .device = device});
+  }
+  copy_from_host(scalar(1 - decay(update), DType::float64, kCpu), share_);
+}
+
+void Ema::record_update(const nn::NamedTensors& values, const Tensor& guard) {
+  const NoGradGuard no_grad;
+  average(values, share_, guard);
+}
+
+void Ema::average(const nn::NamedTensors& values, const Tensor& share, const Tensor& guard) {
   check(values.size() == averages_.size(), "ema", "values: expected the {} tensors of before, got {}", averages_.size(),
         values.size());
+  Tensors averages;
+  Tensors now;
   for (size_t i = 0; i < values.size(); ++i) {
-    Tensor average = averages_[i].second;
+    const Tensor& average = averages_[i].second;
     const Tensor value = values[i].second.detach();
     check(values[i].first == averages_[i].first, "ema", "values: expected '{}', got '{}'", averages_[i].first,
           values[i].first);
-    if (is_floating(average.dtype())) {
-      // An average equal to the value stays as it is; decay · average + (1 - decay) · value would drift by rounded
-      // factors.
-      add_(average, mul(sub(to(value, average.dtype()), average), 1 - kept));
-    } else {
-      copy_into(value, average);
-    }
+    const bool lies_alike = value.dtype() == average.dtype() && value.strides() == average.strides();
+    averages.push_back(average);
+    now.push_back(lies_alike ? value : like(value, average));
   }
+  average_into(averages, now, share, guard);
 }
 
 void Ema::load(const nn::NamedTensors& saved, const nn::NamedTensors& like) {

@@ -24,6 +24,16 @@ class Ema {
   /// first call is for update 1, or averages were loaded.
   void update(const nn::NamedTensors& values, int64_t update);
 
+  // For a step that is recorded once and launched many times (core/device_graph.h), behind the first update().
+  // set_share() comes before the recording and before each launch.
+
+  /// False while update() makes averages anew.
+  [[nodiscard]] bool can_be_recorded() const { return !averages_.empty() && options_.decay > 0; }
+  /// Copies the share of new values in update number `update` to the device.
+  void set_share(int64_t update);
+  /// As update(), for a recording. `guard`, two float64 numbers on the device: unless both are finite, nothing changes.
+  void record_update(const nn::NamedTensors& values, const Tensor& guard);
+
   /// The averages, which share memory with this; empty before the first update.
   [[nodiscard]] const nn::NamedTensors& averages() const { return averages_; }
   /// Goes on from saved averages. It copies them to the devices, dtypes and strides of `like`, a state dict. Throws one
@@ -31,8 +41,11 @@ class Ema {
   void load(const nn::NamedTensors& saved, const nn::NamedTensors& like);
 
  private:
+  void average(const nn::NamedTensors& values, const Tensor& share, const Tensor& guard);
+
   EmaOptions options_;
   nn::NamedTensors averages_;
+  Tensor share_;  // of set_share()
 };
 
 }  // namespace norma::train

@@ -57,9 +57,9 @@ Tensor convert_input(const Tensor& images, const Precision& precision) {
   return to(images, precision.dtype);
 }
 
-PrecisionScope::PrecisionScope(const Precision& precision) : tf32_(precision.tf32) {
+PrecisionScope::PrecisionScope(const Precision& precision, CastCache* casts) : tf32_(precision.tf32) {
   if (precision.autocast) {
-    autocast_.emplace(*precision.autocast, precision.policy);
+    autocast_.emplace(*precision.autocast, precision.policy, casts);
   }
 }
 

@@ -41,10 +41,10 @@ Tensor convert_input(const Tensor& images, const Precision& precision);
 
 /// Sets autocast while it lives, if the precision has it, and whether TF32 is allowed. Put it around forward and loss:
 /// backward of ops that ran under autocast needs none. But TF32 must be set for backward, too, by a Tf32Guard of its
-/// own.
+/// own. `casts` keeps converted parameters for the next scope, and must outlive this; null: they end with it.
 class PrecisionScope {
  public:
-  explicit PrecisionScope(const Precision& precision);
+  explicit PrecisionScope(const Precision& precision, CastCache* casts = nullptr);
 
  private:
   Tf32Guard tf32_;

@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "train/batch_feed.h"
 #include "train/dataset_notes.h"
 #include "train/environment.h"
 #include "train/interrupt.h"
@@ -42,6 +43,8 @@ class TrainingLoop {
 
  private:
   void make_steps(TrainResult& result);
+  /// The maker of graphs, or none, as TrainerOptions::cuda_graph and the run will have it.
+  std::optional<StepGraph> make_graph();
 
   TrainingState& run_;
   const TrainerOptions& options_;
@@ -100,24 +103,37 @@ void TrainingLoop::make_steps(TrainResult& result) {
                      .total_steps = run_.total_steps(),
                      .batch_size = run_.recipe.batch_size * run_.recipe.grad_accum_steps});
   }
-  double waited = 0;  // in this step, for its batches
+  double waited = 0;  // in this step, for the loader
   const auto load = [&] {
     const double start = options_.now();
     std::optional<data::Batch> batch = loader.next();
     waited += options_.now() - start;
     return batch;
   };
+  BatchFeed feed(load, run_.model->device());
+  struct SendNext {
+    SendNext(StepFaults& faults, BatchFeed& feed) : faults(faults) {
+      faults.set_before_waiting([&feed] { feed.send_next(); });
+    }
+    ~SendNext() { faults.set_before_waiting(nullptr); }
+    StepFaults& faults;
+  };
+  const SendNext send_next(faults_, feed);
+  std::optional<StepGraph> graph = make_graph();
   StepTimes times(options_.workers);
   bool warned = false;
   double step_start = options_.now();
   while (run_.step < run_.total_steps()) {
     waited = 0;
-    std::optional<data::Batch> first = load();
+    std::optional<data::Batch> first = feed.next();
     output_.enter("step");
     const int64_t batches = run_.plan.batches_of(run_.step);
-    const StepResult step = train_step(
-        run_, faults_, batches, [&] { return first ? *std::exchange(first, std::nullopt) : load().value(); }, observer);
+    const auto next = [&] { return first ? *std::exchange(first, std::nullopt) : feed.next().value(); };
+    const StepResult step = graph ? graph->step(batches, next) : train_step(run_, faults_, batches, next, observer);
     ++run_.step;
+    if (const std::string news = graph ? graph->take_news() : ""; !news.empty() && !options_.quiet) {
+      reports_.print(news);
+    }
     const double seconds = options_.now() - step_start;
 
     times.add(batches * run_.recipe.batch_size, seconds, waited);
@@ -144,6 +160,22 @@ void TrainingLoop::make_steps(TrainResult& result) {
     step_start = options_.now();
   }
   result.images_per_second = times.images_per_second();
+}
+
+std::optional<StepGraph> TrainingLoop::make_graph() {
+  if (options_.cuda_graph == GraphMode::off) {
+    return std::nullopt;
+  }
+  const std::string obstacle = StepGraph::obstacle(run_, options_.observer.get());
+  if (obstacle.empty()) {
+    return std::optional<StepGraph>(std::in_place, run_, faults_, options_.cuda_graph);
+  }
+  check(options_.cuda_graph != GraphMode::on, "train", "cuda-graph: expected steps that become a graph, but {}",
+        obstacle);
+  if (make_device_graph(run_.model->device()) != nullptr && !options_.quiet) {
+    reports_.print(fmt::format("cuda-graph: off: {}", obstacle));
+  }
+  return std::nullopt;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "train/evaluate.h"
 #include "train/folder_lock.h"
 #include "train/run_output.h"
+#include "train/step_graph.h"
 #include "train/step_observer.h"
 #include "train/training_state.h"
 
@@ -32,10 +33,11 @@ struct TrainerOptions {
   int64_t log_interval = 50;        ///< steps between two lines of the progress display and of metrics.csv
   bool evaluate_each_epoch = true;  ///< else only at the end
   bool evaluate = true;             ///< false: the test images are never used
-  bool log_json = false;            ///< write log.jsonl
-  bool tensorboard = false;         ///< write an event file for TensorBoard
-  bool quiet = false;               ///< print nothing but warnings
-  std::string label;                ///< at the front of the progress display
+  GraphMode cuda_graph = GraphMode::automatic;
+  bool log_json = false;     ///< write log.jsonl
+  bool tensorboard = false;  ///< write an event file for TensorBoard
+  bool quiet = false;        ///< print nothing but warnings
+  std::string label;         ///< at the front of the progress display
   /// For the display: seconds after this run, given its total. Empty: none.
   std::function<double(double seconds)> time_after = {};
   /// Called before each "step", "save", "evaluate" and "log". An exception from it ends the run there.

@@ -75,6 +75,7 @@ struct TrainingState {
 
   Recipe recipe;
   Precision precision;
+  CastCache casts;  ///< parameters in the dtype of Precision::autocast
   std::shared_ptr<const data::Dataset> train_set;
   std::shared_ptr<const data::Dataset> test_set;
   std::shared_ptr<nn::Module> model;

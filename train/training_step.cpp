@@ -32,43 +32,13 @@ namespace {
 
 /// The loss of a batch with the tape that leads to it.
 Tensor forward(TrainingState& run, const data::Batch& batch) {
-  const PrecisionScope scope(run.precision);
+  const PrecisionScope scope(run.precision, &run.casts);
   const Device device = run.model->device();
   const Tensor logits = (*run.model)(convert_input(data::images_on(batch, device), run.precision));
   const DType dtype = compute_dtype(logits.dtype());
   const Tensor target = batch.targets.defined() ? to(to_device(batch.targets, device), dtype)  // of mixed images
                                                 : to_device(batch.labels, device);
   return training_loss(run.recipe, to(logits, dtype), target);
-}
-
-/// Adds the gradients of `batches` batches to the present ones. Returns the mean loss, on its device. For the last
-/// batch it begins a step of `observer`, if any, and puts it into `seen`.
-Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch& next,
-                            StepObserver* observer = nullptr, std::unique_ptr<ObservedStep>* seen = nullptr) {
-  const Tf32Guard tf32(run.precision.tf32);  // backward too
-  Tensor total;
-  for (int64_t i = 0; i < batches; ++i) {
-    const data::Batch batch = next();
-    ObservedStep* observed = nullptr;
-    if (observer != nullptr && i + 1 == batches) {  // its forward and backward are those of one batch
-      *seen = observer->begin_step(run.step + 1);
-      observed = seen->get();
-    }
-    Tensor loss = forward(run, batch);
-    if (batches > 1) {  // gradients add up to that of the mean
-      loss = div(loss, static_cast<double>(batches));
-    }
-    if (observed != nullptr) {
-      observed->after_forward(loss, run.scaler ? run.scaler->factor() : 1);
-    }
-    (run.scaler ? run.scaler->scale(loss) : loss).backward();
-    if (observed != nullptr) {
-      observed->after_backward();
-    }
-    const Tensor part = batches > 1 ? to(loss.detach(), DType::float64) : loss.detach();
-    total = total.defined() ? add(total, part) : part;
-  }
-  return total;
 }
 
 /// If a run's batches do not fit into memory: the first batch size of half the images, a quarter, … that fits, found by
@@ -106,18 +76,50 @@ std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
 
 }  // namespace
 
-StepResult train_step(TrainingState& run, StepFaults& faults, int64_t batches, const NextBatch& next,
-                      StepObserver* observer) {
+Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch& next, StepObserver* observer,
+                            std::unique_ptr<ObservedStep>* seen) {
+  const Tf32Guard tf32(run.precision.tf32);  // backward too
+  Tensor total;
+  for (int64_t i = 0; i < batches; ++i) {
+    const data::Batch batch = next();
+    ObservedStep* observed = nullptr;
+    if (observer != nullptr && i + 1 == batches) {  // its forward and backward are those of one batch
+      *seen = observer->begin_step(run.step + 1);
+      observed = seen->get();
+    }
+    Tensor loss = forward(run, batch);
+    if (batches > 1) {  // gradients add up to that of the mean
+      loss = div(loss, static_cast<double>(batches));
+    }
+    if (observed != nullptr) {
+      observed->after_forward(loss, run.scaler ? run.scaler->factor() : 1);
+    }
+    (run.scaler ? run.scaler->scale(loss) : loss).backward();
+    if (observed != nullptr) {
+      observed->after_backward();
+    }
+    const Tensor part = batches > 1 ? to(loss.detach(), DType::float64) : loss.detach();
+    total = total.defined() ? add(total, part) : part;
+  }
+  return total;
+}
+
+void set_schedules(TrainingState& run) {
   run.optimizer->set_lr(run.lr(run.step));
   if (run.schedules.momentum) {
     run.optimizer->set_momentum(run.schedules.momentum(run.step));
   }
+}
+
+StepResult train_step(TrainingState& run, StepFaults& faults, int64_t batches, const NextBatch& next,
+                      StepObserver* observer) {
+  set_schedules(run);
   faults.begin_step();
   run.optimizer->zero_grad();
   default_generator() = run.random;  // other code may have drawn from it since the step before
   std::unique_ptr<ObservedStep> seen;
   const Tensor loss = accumulate_gradients(run, batches, next, observer, &seen);
-  const StepResult result = faults.judge(loss);
+  const StepResult result = faults.judge(faults.look_at(loss));
   if (result.outcome != StepOutcome::updated) {
     return result;
   }
@@ -158,24 +160,32 @@ void StepFaults::begin_step() {
   if (!steps_may_be_left_out()) {
     return;
   }
+  Tensors from;
+  Tensors to;
   const nn::NamedTensors buffers = run_.model->named_buffers();
   buffers_.resize(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
     auto& [kept_name, copy] = buffers_[i];
     const Tensor x = buffers[i].second.detach();
-    if (copy.defined() && kept_name == buffers[i].first) {
-      copy_into(x, copy);
-    } else {
-      buffers_[i] = {buffers[i].first, copy_of(x)};
+    if (!copy.defined() || kept_name != buffers[i].first) {
+      buffers_[i] = {buffers[i].first, empty_like(x)};
     }
+    from.push_back(x);
+    to.push_back(copy);
   }
+  copy_all_into(from, to);
 }
 
-StepResult StepFaults::judge(const Tensor& loss) {
-  // The host waits for the device only here in a step. The update must come after it: a fault can be found only with
-  // the weights that made it.
-  const auto [value, gradients_finite] = look_at(loss);
-  const bool finite = std::isfinite(value) && gradients_finite;
+StepResult StepFaults::judge(const Tensor& seen) {
+  // The host waits for the device only here in a step. The update must come after it, or look at what was seen: a fault
+  // can be found only with the weights that made it.
+  if (before_waiting_) {
+    before_waiting_();
+  }
+  const std::vector<double> values = seen.to_vector<double>();
+  // The sign of a NaN is random, and would be printed.
+  const double value = std::isnan(values[0]) ? std::numeric_limits<double>::quiet_NaN() : values[0];
+  const bool finite = std::isfinite(value) && std::isfinite(values[1]);
   const bool scaled = run_.scaler && std::isfinite(value);
   if (scaled) {
     run_.optimizer->set_grad_scale(run_.scaler->factor());
@@ -187,10 +197,14 @@ StepResult StepFaults::judge(const Tensor& loss) {
   }
   const Generator before = std::exchange(run_.random, default_generator());
   if (steps_may_be_left_out()) {
+    Tensors from;
+    Tensors to;
     const nn::NamedTensors buffers = run_.model->named_buffers();
     for (size_t i = 0; i < buffers.size(); ++i) {
-      copy_into(buffers_.at(i).second, buffers[i].second.detach());
+      from.push_back(buffers_.at(i).second);
+      to.push_back(buffers[i].second.detach());
     }
+    copy_all_into(from, to);
   }
   run_.optimizer->zero_grad();
   if (scaled) {
@@ -223,7 +237,7 @@ StepResult StepFaults::judge(const Tensor& loss) {
   return {.loss = value, .outcome = StepOutcome::left_out};
 }
 
-std::pair<double, bool> StepFaults::look_at(const Tensor& loss) const {
+Tensor StepFaults::look_at(const Tensor& loss) const {
   const NoGradGuard no_grad;
   Tensors parameters = run_.optimizer->parameters();
   if (!steps_may_be_left_out() && !parameters.empty()) {
@@ -236,10 +250,7 @@ std::pair<double, bool> StepFaults::look_at(const Tensor& loss) const {
   if (!gradients.empty()) {  // no float64 sum of squares of 32-bit numbers overflows
     copy_into(sum(sums_of_squares(gradients, loss.device())), select(both, 0, 1));
   }
-  const std::vector<double> values = both.to_vector<double>();
-  // The sign of a NaN is random, and would be printed.
-  const double value = std::isnan(values[0]) ? std::numeric_limits<double>::quiet_NaN() : values[0];
-  return {value, std::isfinite(values[1])};
+  return both;
 }
 
 std::string StepFaults::find_fault_of_step() {

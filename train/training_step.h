@@ -36,27 +36,38 @@ class StepFaults {
 
   /// Call it before the forward pass of a step: keeps the state that the step changes before its update.
   void begin_step();
-  /// Call it after the gradients of a step. Decides if the update can be made, and otherwise undoes the step's changes.
-  /// Throws Error that names the op and the layer of the first number that is not finite, if such steps are not left
-  /// out or too many came in a row.
-  StepResult judge(const Tensor& loss);
+  /// Call it after the gradients of a step. Returns two float64 numbers on the loss's device: the loss, and a number
+  /// that is finite iff the gradients are.
+  [[nodiscard]] Tensor look_at(const Tensor& loss) const;
+  /// Decides by what look_at() found if the update can be made, and otherwise undoes the step's changes. Waits for the
+  /// device. Throws Error that names the op and the layer of the first number that is not finite, if such steps are not
+  /// left out or too many came in a row.
+  StepResult judge(const Tensor& seen);
+  /// What judge() calls before it waits.
+  void set_before_waiting(std::function<void()> call) { before_waiting_ = std::move(call); }
   /// Calls `steps`. If memory does not suffice, throws OutOfMemory with the parts of the memory, the loader's of
   /// `workers` threads included, and the largest batch that fits. `resumed`: the run cannot take another batch size.
   void explain_memory(int workers, bool resumed, const std::function<void()>& steps);
 
  private:
   [[nodiscard]] bool steps_may_be_left_out() const { return run_.recipe.skip_nonfinite || run_.scaler; }
-  /// The loss of a step, and true iff its gradients are finite; waits for the device once.
-  [[nodiscard]] std::pair<double, bool> look_at(const Tensor& loss) const;
   /// find_fault() for the next step, with its own batches and random numbers.
   std::string find_fault_of_step();
   [[noreturn]] void fail_for_memory(int workers, bool resumed, const std::string& reason);
 
   TrainingState& run_;
+  std::function<void()> before_waiting_;
   nn::NamedTensors buffers_;  // copies of the running statistics from before the step
 };
 
 using NextBatch = std::function<data::Batch()>;
+
+/// Adds the gradients of `batches` batches to the present ones. Returns the mean loss, on its device. For the last
+/// batch it begins a step of `observer`, if any, and puts it into `seen`.
+Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch& next,
+                            StepObserver* observer = nullptr, std::unique_ptr<ObservedStep>* seen = nullptr);
+/// Gives the optimizer the learning rate and the momentum of the run's next step.
+void set_schedules(TrainingState& run);
 
 /// Makes one update from the gradients of `batches` batches; TrainingState::step stays. A step that is left out changes
 /// only the random numbers and the counts of such steps. Throws Error as StepFaults::judge() does.

@@ -14,6 +14,8 @@ void convert(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_d
 void copy_transposed(size_t element_bytes, const StridedLoop<2>& loop, int64_t across, void* dst, const void* src);
 
 void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b);
+void copy_all(DType to_dtype, DType from_dtype, const double* factor, std::span<const CopyItem> items);
+void add_all(DType dtype, std::span<const CopyItem> items);
 int64_t find_not_finite(const Sizes& sizes, const Strides& strides, DType dtype, const void* x);
 
 void fill(const StridedLoop<1>& loop, DType dtype, void* x, double value);

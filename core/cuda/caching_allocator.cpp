@@ -38,11 +38,11 @@ void* CachingAllocator::allocate(size_t bytes) {
   const std::lock_guard lock(mutex_);
   const bool possible = bytes <= PTRDIFF_MAX;  // rounding up must not begin again at 0
   const size_t size = possible ? round_up(bytes, kStep) : bytes;
-  Pool& pool = size <= kLargestSmall ? small_ : large_;
+  Pool& pool = size <= kLargestSmall ? used_->small : used_->large;
   Block* block = possible ? take_free(pool, size) : nullptr;
   if (block == nullptr && possible) {
     block = new_segment(pool, size);
-    if (block == nullptr) {
+    if (block == nullptr && used_ == &common_) {
       release_free_segments();
       block = new_segment(pool, size);
     }
@@ -83,7 +83,25 @@ void CachingAllocator::deallocate(void* pointer) {
 
 void CachingAllocator::empty_cache() {
   const std::lock_guard lock(mutex_);
-  release_free_segments();
+  if (used_ == &common_) {
+    release_free_segments();
+  }
+}
+
+void CachingAllocator::use(Reserve* reserve) {
+  const std::lock_guard lock(mutex_);
+  used_ = reserve == nullptr ? &common_ : reserve;
+}
+
+void CachingAllocator::dissolve(Reserve& reserve) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [start, block] : blocks_) {
+    if (block->pool == &reserve.small || block->pool == &reserve.large) {
+      block->pool = block->pool->is_small ? &common_.small : &common_.large;
+    }
+  }
+  common_.small.free.merge(reserve.small.free);
+  common_.large.free.merge(reserve.large.free);
 }
 
 CachingAllocator::Block* CachingAllocator::take_free(Pool& pool, size_t size) {
@@ -99,7 +117,7 @@ CachingAllocator::Block* CachingAllocator::take_free(Pool& pool, size_t size) {
 }
 
 CachingAllocator::Block* CachingAllocator::new_segment(Pool& pool, size_t size) {
-  const size_t bytes = &pool == &small_           ? kSmallSegment
+  const size_t bytes = pool.is_small              ? kSmallSegment
                        : size < kLargeSegment / 2 ? kLargeSegment
                                                   : round_up(size, kLargeStep);
   auto* start = static_cast<std::byte*>(memory_->take(bytes));
@@ -113,7 +131,7 @@ CachingAllocator::Block* CachingAllocator::new_segment(Pool& pool, size_t size) 
 
 void CachingAllocator::split(Block* block, size_t size) {
   const size_t rest = block->size - size;
-  if (rest < (block->pool == &small_ ? kStep : kLeastLargeRest)) {
+  if (rest < (block->pool->is_small ? kStep : kLeastLargeRest)) {
     return;
   }
   Block* behind = add_block(block->start + size, rest, *block->pool);
@@ -138,7 +156,7 @@ CachingAllocator::Block* CachingAllocator::join(Block* block, Block* behind) {
 }
 
 void CachingAllocator::release_free_segments() {
-  for (Pool* pool : {&small_, &large_}) {
+  for (Pool* pool : {&common_.small, &common_.large}) {
     for (auto i = pool->free.begin(); i != pool->free.end();) {
       Block* block = *i;
       if (block->before != nullptr || block->behind != nullptr) {

@@ -32,8 +32,27 @@ class DeviceMemory {
 ///
 /// A block that is freed may be handed out at once: all kernels run in one stream, so those that use it next come after
 /// those that used it before.
+///
+/// The kernels of a graph use the same addresses at each launch, so a graph has a Reserve: pools of its own, whose
+/// memory nobody else gets.
 class CachingAllocator final : public CountingAllocator {
+  struct Block;
+  /// Orders free pieces by size, then by address: the first that fits is the smallest.
+  struct BySize {
+    bool operator()(const Block* a, const Block* b) const;
+  };
+  struct Pool {
+    bool is_small = false;
+    std::set<Block*, BySize> free;
+  };
+
  public:
+  /// A pair of pools.
+  struct Reserve {
+    Pool small{.is_small = true, .free = {}};
+    Pool large;
+  };
+
   explicit CachingAllocator(DeviceMemory& memory) : memory_(&memory) {}
   /// Keeps its segments: they belong to the memory, which outlives this.
   ~CachingAllocator() override = default;
@@ -42,15 +61,13 @@ class CachingAllocator final : public CountingAllocator {
   void deallocate(void* pointer) override;
   void empty_cache() override;
 
+  /// Takes blocks from this reserve, for all threads, until the next call; null: from the common one. With a reserve no
+  /// memory goes back to the device meanwhile.
+  void use(Reserve* reserve);
+  /// Adds the reserve's memory to the common one, blocks in use included.
+  void dissolve(Reserve& reserve);
+
  private:
-  struct Block;
-  /// Orders free pieces by size, then by address: the first that fits is the smallest.
-  struct BySize {
-    bool operator()(const Block* a, const Block* b) const;
-  };
-  struct Pool {
-    std::set<Block*, BySize> free;
-  };
   /// A piece of a segment. The pieces of one segment are a chain in the order of their addresses.
   struct Block {
     std::byte* start = nullptr;
@@ -69,8 +86,8 @@ class CachingAllocator final : public CountingAllocator {
   Block* add_block(std::byte* start, size_t size, Pool& pool);
 
   DeviceMemory* memory_;
-  Pool small_;
-  Pool large_;
+  Reserve common_;
+  Reserve* used_ = &common_;
   std::unordered_map<void*, std::unique_ptr<Block>> blocks_;  // all, by their start
 };
 

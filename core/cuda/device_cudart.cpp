@@ -1,7 +1,9 @@
 #include "core/counting_allocator.h"
 #include "core/cuda/caching_allocator.h"
 #include "core/cuda/device.h"
+#include "core/cuda/device_graph_cudart.h"
 #include "core/cuda/graph_cudnn.h"
+#include "core/cuda/recording.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/staging.h"
 #include "core/cuda/version_cublaslt.h"
@@ -38,6 +40,7 @@ class GpuMemory final : public DeviceMemory {
 
   void* take(size_t bytes) override {
     const DeviceScope scope(index_);
+    const AllocationScope allocation;
     void* pointer = nullptr;
     const cudaError_t result = cudaMalloc(&pointer, bytes);
     if (result == cudaErrorMemoryAllocation) {
@@ -130,6 +133,12 @@ Allocator& allocator_of_device(int index) {
   return instances->get([index] { return make_allocator(*new GpuMemory(index)); });
 }
 
+/// Graphs keep their memory in a CachingAllocator.
+std::unique_ptr<DeviceGraph> make_graph_of_device(int index) {
+  auto* const memory = dynamic_cast<CachingAllocator*>(&allocator_of_device(index));
+  return memory == nullptr ? nullptr : make_graph(*memory, index);
+}
+
 /// Memory of the host that the device reads and writes by itself, which is faster than through the driver's.
 class PinnedBuffer final : public StagingBuffer {
  public:
@@ -177,9 +186,13 @@ Staging& staging() {
 }
 
 void copy_from_host(void* device, const void* host, size_t bytes) {
+  if (Recording* recording = Recording::running(); recording != nullptr) {
+    return recording->copy_to_device(device, host, bytes);
+  }
   staging().from_host(device, host, bytes);
 }
 void copy_to_host(void* host, const void* device, size_t bytes) {
+  Recording::forbid("a copy to it");
   staging().to_host(host, device, bytes);
 }
 
@@ -266,6 +279,7 @@ size_t cache_bytes() {
 }
 
 void synchronize() {
+  Recording::forbid("a wait");
   check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
 }
 
@@ -318,4 +332,5 @@ constinit const DeviceFunctions cuda_functions{.allocator = cuda::allocator_of_d
                                                .make_upload_stream = cuda::make_upload_stream,
                                                .cache_bytes = cuda::cache_bytes,
                                                .has_tensor_cores = true};
-}
+constinit const DeviceGraphs cuda_graphs{.make = cuda::make_graph_of_device};
+}  // namespace norma

@@ -45,7 +45,7 @@ bool are_aligned(const Pointers*... pointers) {
 
 /// True iff elements are converted in pairs.
 template <class S, int N>
-inline constexpr bool kInPairs = (std::is_same_v<S, bfloat16> || std::is_same_v<S, float16>) && N % 2 == 0;
+inline constexpr bool kInPairs = (std::is_same_v<S, bfloat16> || std::is_same_v<S, float16>)&&N % 2 == 0;
 
 /// N neighbouring elements, which one instruction loads or stores where they fill 16 bytes or less.
 template <class S, int N>

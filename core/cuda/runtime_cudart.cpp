@@ -2,6 +2,7 @@
 
 #include "core/by_device.h"
 #include "core/cuda/capability.h"
+#include "core/cuda/recording.h"
 #include "core/cuda/retry.h"
 #include "core/error.h"
 
@@ -45,7 +46,7 @@ bool waits_for_each_kernel() {
 
 void check_launch(cudaError_t result, cudaStream_t stream) {
   check(result, "kernel launch");
-  if (waits_for_each_kernel()) {
+  if (waits_for_each_kernel() && Recording::running() == nullptr) {
     check(cudaStreamSynchronize(stream), "kernel");
   }
 }

@@ -1,3 +1,4 @@
+#include "core/cuda/copies_of_many.h"
 #include "core/cuda/sequences.h"
 #include "core/cuda/strided.h"
 
@@ -7,6 +8,8 @@ using namespace NORMA_BACKEND;
 
 constinit const TensorKernels NORMA_TABLE(tensor){.copy = copy,
                                                   .add = add,
+                                                  .copy_all = copy_all,
+                                                  .add_all = add_all,
                                                   .fill = fill,
                                                   .find_not_finite = find_not_finite,
                                                   .arange = arange,

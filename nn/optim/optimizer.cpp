@@ -6,7 +6,6 @@
 #include "core/op_profile.h"
 #include "core/tape.h"
 #include "nn/norm/norm.h"
-#include "ops/pointwise/pointwise.h"
 
 #include <fmt/format.h>
 
@@ -121,13 +120,36 @@ Tensor Optimizer::begin_update(const Tensor& parameter, Master& master) {
   return master.weight;
 }
 
-void Optimizer::end_update(const Tensor& parameter, const Tensor& values, Master& master) {
-  if (values.storage() == parameter.storage()) {
-    parameter.bump_version();
-  } else {
-    copy_into(values, parameter.detach());
+void Optimizer::update_batch(const std::vector<Update>& updates, const std::vector<Pending>& pending) {
+  Tensors from;
+  Tensors to;
+  for (size_t i = 0; i < updates.size(); ++i) {
+    if (pending[i].gradient.defined()) {
+      from.push_back(pending[i].gradient);
+      to.push_back(updates[i].gradient);
+    }
   }
-  master.version = parameter.version();
+  if (grad_scale_ == 1) {
+    copy_all_into(from, to);
+  } else if (!to.empty()) {  // in the dtype of the master weight: in float16 a gradient might become 0
+    copy_all_into(from, to, full({}, 1 / grad_scale_, {.dtype = DType::float64, .device = to[0].device()}));
+  }
+  update(updates);
+  from.clear();
+  to.clear();
+  for (size_t i = 0; i < updates.size(); ++i) {
+    const Tensor& parameter = pending[i].parameter;
+    if (updates[i].parameter.storage() == parameter.storage()) {
+      parameter.bump_version();
+    } else {
+      from.push_back(updates[i].parameter);
+      to.push_back(parameter.detach());
+    }
+  }
+  copy_all_into(from, to);
+  for (const Pending& done : pending) {
+    done.master->version = done.parameter.version();
+  }
 }
 
 NamedTensors Optimizer::master_weights() const {
@@ -145,9 +167,40 @@ NamedTensors Optimizer::master_weights() const {
 }
 
 void Optimizer::step() {
+  ++steps_;
+  make_step();
+}
+
+void Optimizer::set_numbers() {
+  const std::vector<double> numbers = numbers_of_next_step();
+  const auto count = static_cast<int64_t>(numbers.size());
+  const Device device = parameters().at(0).device();
+  if (!numbers_.defined() || numbers_.numel() != count || numbers_.device() != device) {
+    numbers_ = empty({count}, {.dtype = DType::float64, .device = device});
+  }
+  copy_from_host(from_vector(numbers, {count}, {.dtype = DType::float64, .device = kCpu}), numbers_);
+}
+
+void Optimizer::record_step(const Tensor& guard) {
+  guard_ = guard;
+  make_step();
+  guard_ = {};
+}
+
+void Optimizer::count_launched_step() {
+  ++steps_;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
+      const Tensor& parameter = groups_[g].parameters[i].second;
+      parameter.bump_version();
+      masters_[g][i].version = parameter.version();
+    }
+  }
+}
+
+void Optimizer::make_step() {
   const NoGradGuard no_grad;
   const OpPassGuard pass(OpPass::optimizer);
-  ++steps_;
   begin_step();
   const size_t averages = state_names().size();
   // A GPU updates all parameters in one launch. Copies of gradients would need memory for all of them at once, so they
@@ -160,10 +213,7 @@ void Optimizer::step() {
     if (updates.empty()) {
       return;
     }
-    update(updates);
-    for (size_t i = 0; i < updates.size(); ++i) {
-      end_update(pending[i].parameter, updates[i].parameter, *pending[i].master);
-    }
+    update_batch(updates, pending);
     updates.clear();
     pending.clear();
     copied = 0;
@@ -182,13 +232,18 @@ void Optimizer::step() {
       for (Tensor& average : state) {
         average = average.defined() ? aligned(average, values) : average;
       }
-      Tensor gradient = aligned(parameter.grad(), values);
-      if (grad_scale_ != 1) {  // in the dtype of the master weight: in float16 it might become 0
-        gradient = aligned(mul(gradient, 1 / grad_scale_), values);
+      const Tensor& gradient = parameter.grad();
+      const bool lies_alike = gradient.strides() == values.strides() && gradient.device() == values.device();
+      const bool serves = lies_alike && gradient.dtype() == values.dtype() && grad_scale_ == 1;
+      Update update{.parameter = values, .gradient = gradient, .state = &state, .group = &groups_[g]};
+      Pending rest{.parameter = parameter, .master = &masters_[g][i], .gradient = {}};
+      if (!serves) {
+        rest.gradient = lies_alike || grad_scale_ == 1 ? gradient : aligned(gradient, values);
+        update.gradient = empty_like(values);
+        copied += bytes_of(values);
       }
-      copied += gradient.storage() == parameter.grad().storage() ? 0 : bytes_of(gradient);
-      updates.push_back({.parameter = values, .gradient = gradient, .state = &state, .group = &groups_[g]});
-      pending.push_back({.parameter = parameter, .master = &masters_[g][i]});
+      updates.push_back(std::move(update));
+      pending.push_back(std::move(rest));
       if (copied > kMostCopied) {
         finish();
       }

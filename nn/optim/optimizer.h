@@ -51,6 +51,19 @@ class Optimizer {
   void step();
   void zero_grad();
 
+  // For a step that is recorded once and launched many times (core/device_graph.h), behind some steps of step(). Before
+  // the recording and before each launch, set_numbers(); behind a launch that made the update, count_launched_step().
+
+  /// False if the numbers of a step cannot be set without its kernels.
+  [[nodiscard]] bool can_be_recorded() const { return !numbers_of_next_step().empty(); }
+  /// Copies the numbers of the next step, such as the learning rate, to the device of the parameters, where the kernels
+  /// of record_step() read them.
+  void set_numbers();
+  /// As step(), for a recording: counts no step. `guard`, two float64 numbers on the device: unless both are finite,
+  /// nothing is changed.
+  void record_step(const Tensor& guard);
+  void count_launched_step();
+
   [[nodiscard]] double lr() const { return lr_; }
   void set_lr(double lr) { lr_ = lr; }
   /// The factor of the gradients of the next steps (GradScaler); step() divides them by it.
@@ -92,6 +105,15 @@ class Optimizer {
   };
   /// Updates these parameters, and makes the averages that are undefined.
   virtual void update(const std::vector<Update>& updates) = 0;
+  /// The Step of each group (ops/optimizer/kernels.h) as plain numbers; empty for an optimizer that has none.
+  [[nodiscard]] virtual std::vector<double> numbers_of_next_step() const { return {}; }
+  /// Where set_numbers() put the Step of a group; null outside record_step().
+  template <class Step>
+  [[nodiscard]] const Step* recorded_numbers(const ParameterGroup& group) const {
+    return guard_.defined() ? static_cast<const Step*>(numbers_.device_pointer()) + (&group - groups_.data()) : nullptr;
+  }
+  /// Of record_step(); undefined outside.
+  [[nodiscard]] const Tensor& guard() const { return guard_; }
 
  private:
   /// The master weight of one parameter; undefined for float32 and float64, and before the first step.
@@ -107,14 +129,20 @@ class Optimizer {
   struct Pending {
     Tensor parameter;
     Master* master = nullptr;
+    Tensor gradient;  ///< undefined where Update::gradient is the gradient itself, else what goes into that
   };
 
   /// The dense tensor that update() changes for a parameter: its master weight, the parameter itself, or a copy.
   Tensor begin_update(const Tensor& parameter, Master& master);
-  /// Puts the result into the parameter.
-  void end_update(const Tensor& parameter, const Tensor& values, Master& master);
+  /// Converts gradients, updates these parameters, and puts the results into them.
+  void update_batch(const std::vector<Update>& updates, const std::vector<Pending>& pending);
+
+  /// The step behind the count of steps.
+  void make_step();
 
   std::vector<ParameterGroup> groups_;
+  Tensor numbers_;  // of set_numbers()
+  Tensor guard_;
   std::vector<std::vector<Tensors>> states_;  // by group, by parameter
   std::vector<std::vector<Master>> masters_;  // likewise
   double lr_;

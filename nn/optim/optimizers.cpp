@@ -7,6 +7,7 @@
 #include "ops/reduce/reduce.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -23,6 +24,20 @@ void begin_averages(Tensors& averages, const Tensor& parameter) {
   }
 }
 
+/// The Step of each group, which consists of doubles, as plain numbers.
+template <class StepOf>
+std::vector<double> numbers_of(const std::vector<ParameterGroup>& groups, StepOf&& step_of) {
+  std::vector<double> numbers;
+  for (const ParameterGroup& group : groups) {
+    const auto step = step_of(group);
+    static_assert(sizeof(step) % sizeof(double) == 0);
+    std::vector<double> of_group(sizeof(step) / sizeof(double));
+    std::memcpy(of_group.data(), &step, sizeof(step));
+    numbers.insert(numbers.end(), of_group.begin(), of_group.end());
+  }
+  return numbers;
+}
+
 }  // namespace
 
 Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
@@ -34,6 +49,20 @@ Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
         options.dampening);
 }
 
+kernels::SgdStep Sgd::step_of(const ParameterGroup& group, bool first) const {
+  // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
+  return {.rate = lr() * group.lr_scale,
+          .weight_decay = group.weight_decay,
+          .momentum = first ? 0 : options_.momentum,
+          .share = first ? 1 : 1 - options_.dampening,
+          .own = options_.nesterov ? 1.0 : 0.0,
+          .along = options_.nesterov ? options_.momentum : 1};
+}
+
+std::vector<double> Sgd::numbers_of_next_step() const {
+  return numbers_of(groups(), [&](const ParameterGroup& group) { return step_of(group, /* first= */ false); });
+}
+
 void Sgd::update(const std::vector<Update>& updates) {
   std::vector<SgdUpdate> steps;
   for (const Update& update : updates) {
@@ -42,18 +71,13 @@ void Sgd::update(const std::vector<Update>& updates) {
     if (options_.momentum != 0 && first) {
       velocity = zeros_like(update.parameter);
     }
-    // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
     steps.push_back({.parameter = update.parameter,
                      .gradient = update.gradient,
                      .velocity = options_.momentum != 0 ? velocity : Tensor(),
-                     .step = {.rate = lr() * update.group->lr_scale,
-                              .weight_decay = update.group->weight_decay,
-                              .momentum = first ? 0 : options_.momentum,
-                              .share = first ? 1 : 1 - options_.dampening,
-                              .own = options_.nesterov ? 1.0 : 0.0,
-                              .along = options_.nesterov ? options_.momentum : 1}});
+                     .step = step_of(*update.group, first),
+                     .changing = recorded_numbers<kernels::SgdStep>(*update.group)});
   }
-  sgd_step(steps);
+  sgd_step(steps, guard());
   for (size_t i = 0; i < updates.size(); ++i) {  // only now, so that a step without memory can be taken once more
     if (steps[i].velocity.defined()) {
       updates[i].state->front() = steps[i].velocity;
@@ -68,25 +92,34 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
   check_not_negative("adamw", "eps", options.eps);
 }
 
+kernels::AdamWStep AdamW::step_of(const ParameterGroup& group, int64_t step) const {
+  const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step));
+  const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(step));
+  const double rate = lr() * group.lr_scale;
+  return {.beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .shrink = 1 - rate * group.weight_decay,
+          .step_size = rate / correction1,
+          .scale = 1 / std::sqrt(correction2)};
+}
+
+std::vector<double> AdamW::numbers_of_next_step() const {
+  return numbers_of(groups(), [&](const ParameterGroup& group) { return step_of(group, steps() + 1); });
+}
+
 void AdamW::update(const std::vector<Update>& updates) {
-  const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(steps()));
-  const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(steps()));
   std::vector<AdamWUpdate> steps;
   for (const Update& update : updates) {
     begin_averages(*update.state, update.parameter);
-    const double rate = lr() * update.group->lr_scale;
     steps.push_back({.parameter = update.parameter,
                      .gradient = update.gradient,
                      .average = update.state->front(),
                      .square_average = update.state->back(),
-                     .step = {.beta1 = options_.beta1,
-                              .beta2 = options_.beta2,
-                              .eps = options_.eps,
-                              .shrink = 1 - rate * update.group->weight_decay,
-                              .step_size = rate / correction1,
-                              .scale = 1 / std::sqrt(correction2)}});
+                     .step = step_of(*update.group, this->steps()),
+                     .changing = recorded_numbers<kernels::AdamWStep>(*update.group)});
   }
-  adamw_step(steps);
+  adamw_step(steps, guard());
 }
 
 Lamb::Lamb(std::vector<ParameterGroup> groups, const LambOptions& options)
@@ -106,24 +139,32 @@ void Lamb::begin_step() {
   }
 }
 
+kernels::LambStep Lamb::step_of(const ParameterGroup& group, int64_t step) const {
+  return {.beta1 = options_.beta1,
+          .beta2 = options_.beta2,
+          .eps = options_.eps,
+          .correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step)),
+          .correction2 = std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(step))),
+          .weight_decay = group.weight_decay,
+          .rate = lr() * group.lr_scale};
+}
+
+std::vector<double> Lamb::numbers_of_next_step() const {
+  return numbers_of(groups(), [&](const ParameterGroup& group) { return step_of(group, steps() + 1); });
+}
+
 void Lamb::update(const std::vector<Update>& updates) {
   std::vector<LambUpdate> steps;
   for (const Update& update : updates) {
     begin_averages(*update.state, update.parameter);
-    steps.push_back(
-        {.parameter = update.parameter,
-         .gradient = update.gradient,
-         .average = update.state->front(),
-         .square_average = update.state->back(),
-         .step = {.beta1 = options_.beta1,
-                  .beta2 = options_.beta2,
-                  .eps = options_.eps,
-                  .correction1 = 1 - std::pow(options_.beta1, static_cast<double>(this->steps())),
-                  .correction2 = std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(this->steps()))),
-                  .weight_decay = update.group->weight_decay,
-                  .rate = lr() * update.group->lr_scale}});
+    steps.push_back({.parameter = update.parameter,
+                     .gradient = update.gradient,
+                     .average = update.state->front(),
+                     .square_average = update.state->back(),
+                     .step = step_of(*update.group, this->steps()),
+                     .changing = recorded_numbers<kernels::LambStep>(*update.group)});
   }
-  lamb_step(steps, divisor_);
+  lamb_step(steps, divisor_, guard());
 }
 
 RmsPropTf::RmsPropTf(std::vector<ParameterGroup> groups, const RmsPropTfOptions& options)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nn/optim/optimizer.h"
+#include "ops/optimizer/kernels.h"
 
 #include <string>
 #include <vector>
@@ -26,8 +27,12 @@ class Sgd : public Optimizer {
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"momentum"}; }
   void update(const std::vector<Update>& updates) override;
+  [[nodiscard]] std::vector<double> numbers_of_next_step() const override;
 
  private:
+  /// `first`: of a parameter without a velocity.
+  [[nodiscard]] kernels::SgdStep step_of(const ParameterGroup& group, bool first) const;
+
   SgdOptions options_;
 };
 
@@ -50,8 +55,12 @@ class AdamW : public Optimizer {
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void update(const std::vector<Update>& updates) override;
+  [[nodiscard]] std::vector<double> numbers_of_next_step() const override;
 
  private:
+  /// The numbers of step number `step`, from 1.
+  [[nodiscard]] kernels::AdamWStep step_of(const ParameterGroup& group, int64_t step) const;
+
   AdamWOptions options_;
 };
 
@@ -79,8 +88,12 @@ class Lamb : public Optimizer {
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void begin_step() override;
   void update(const std::vector<Update>& updates) override;
+  [[nodiscard]] std::vector<double> numbers_of_next_step() const override;
 
  private:
+  /// The numbers of step number `step`, from 1.
+  [[nodiscard]] kernels::LambStep step_of(const ParameterGroup& group, int64_t step) const;
+
   LambOptions options_;
   Tensor divisor_;  // of the gradients in this step: float64, of rank 0; undefined: 1
 };

@@ -2,6 +2,7 @@
 
 #include "core/by_device.h"
 #include "core/dtype.h"
+#include "core/kernels.h"
 
 #include <cstdint>
 #include <span>
@@ -45,7 +46,9 @@ struct LambStep {
   double rate = 0;
 };
 
-// What the kernels work on: `count` elements that lie side by side, in one or more arrays.
+// What the kernels work on: `count` elements that lie side by side, in one or more arrays. Where `changing` is not
+// null, it lies on the device, and its numbers count when the kernel runs, in the place of `step`: those of a captured
+// step.
 
 /// A parameter p of SGD with its gradient; v may be null.
 struct SgdItem {
@@ -54,6 +57,7 @@ struct SgdItem {
   const void* gradient = nullptr;
   void* v = nullptr;
   SgdStep step;
+  const SgdStep* changing = nullptr;
 };
 
 /// A parameter p of AdamW with its gradient and both averages.
@@ -64,6 +68,7 @@ struct AdamWItem {
   void* m = nullptr;
   void* v = nullptr;
   AdamWStep step;
+  const AdamWStep* changing = nullptr;
 };
 
 /// A parameter p of LAMB with its gradient, both averages and its direction u.
@@ -78,6 +83,7 @@ struct LambItem {
   double* p_squares = nullptr;      ///< on the device: the sums of the squares of p, before the step, and of u
   double* u_squares = nullptr;
   LambStep step;
+  const LambStep* changing = nullptr;
 };
 
 /// Numbers x, and where the sum of their squares goes, on the device.
@@ -95,13 +101,17 @@ struct ChangedItem {
 
 /// A network has hundreds of parameters, most of them small: each function takes all of one dtype at once, and needs a
 /// launch or two for them on a GPU. Steps take float32 and float64; the others take any floating dtype and compute the
-/// half types in float32.
+/// half types in float32. A `guard` is two numbers on the device: unless both are finite, the function changes nothing;
+/// null: none.
 struct OptimizerKernels {
-  void (*sgd)(DType dtype, std::span<const SgdItem> items);
-  void (*adamw)(DType dtype, std::span<const AdamWItem> items);
+  void (*sgd)(DType dtype, std::span<const SgdItem> items, const double* guard);
+  void (*adamw)(DType dtype, std::span<const AdamWItem> items, const double* guard);
   /// Finds m, v and u; lamb_move changes p once the sums of squares are there.
-  void (*lamb_direction)(DType dtype, std::span<const LambItem> items);
-  void (*lamb_move)(DType dtype, std::span<const LambItem> items);
+  void (*lamb_direction)(DType dtype, std::span<const LambItem> items, const double* guard);
+  void (*lamb_move)(DType dtype, std::span<const LambItem> items, const double* guard);
+  /// to = to + share · (from - to) for float32 and float64, or `from` itself where the share, on the device, is 1;
+  /// other dtypes are copied.
+  void (*average)(DType dtype, const double* share, std::span<const CopyItem> items, const double* guard);
   /// sum = sum of x², in a fixed order for each item, carried in double.
   void (*sums_of_squares)(DType dtype, std::span<const SquaresItem> items);
   /// Finds the norm of gradients with these sums of squares, and the factor that clips them: norm_and_factor[0] =

@@ -36,6 +36,10 @@ class Batches {
   std::vector<Batch<Item>> batches_;
 };
 
+const double* numbers_or_null(const Tensor& x) {
+  return x.defined() ? x.device_pointer<double>() : nullptr;
+}
+
 /// Calls change(batch) on the elements of all tensors, and writes them back where they do not lie side by side.
 template <class F>
 void change_in_place(std::string_view op, const Tensors& xs, F&& change) {
@@ -67,7 +71,7 @@ void change_in_place(std::string_view op, const Tensors& xs, F&& change) {
 
 }  // namespace
 
-void sgd_step(const std::vector<SgdUpdate>& updates) {
+void sgd_step(const std::vector<SgdUpdate>& updates, const Tensor& guard) {
   Batches<kernels::SgdItem> batches;
   for (const SgdUpdate& update : updates) {
     check_device("sgd", "gradient", update.gradient, update.parameter.device());
@@ -75,7 +79,8 @@ void sgd_step(const std::vector<SgdUpdate>& updates) {
                                    .p = update.parameter.device_pointer(),
                                    .gradient = update.gradient.device_pointer(),
                                    .v = pointer_or_null(update.velocity),
-                                   .step = update.step});
+                                   .step = update.step,
+                                   .changing = update.changing});
   }
   const OpScope scope([&] {
     OpWork work{.op = "sgd"};
@@ -85,11 +90,11 @@ void sgd_step(const std::vector<SgdUpdate>& updates) {
     return work;
   });
   for (const auto& batch : batches) {
-    kernels::optimizer_kernels.at("sgd", batch.device)->sgd(batch.dtype, batch.items);
+    kernels::optimizer_kernels.at("sgd", batch.device)->sgd(batch.dtype, batch.items, numbers_or_null(guard));
   }
 }
 
-void adamw_step(const std::vector<AdamWUpdate>& updates) {
+void adamw_step(const std::vector<AdamWUpdate>& updates, const Tensor& guard) {
   Batches<kernels::AdamWItem> batches;
   for (const AdamWUpdate& update : updates) {
     check_device("adamw", "gradient", update.gradient, update.parameter.device());
@@ -98,7 +103,8 @@ void adamw_step(const std::vector<AdamWUpdate>& updates) {
                                    .gradient = update.gradient.device_pointer(),
                                    .m = update.average.device_pointer(),
                                    .v = update.square_average.device_pointer(),
-                                   .step = update.step});
+                                   .step = update.step,
+                                   .changing = update.changing});
   }
   const OpScope scope([&] {
     OpWork work{.op = "adamw"};
@@ -108,7 +114,33 @@ void adamw_step(const std::vector<AdamWUpdate>& updates) {
     return work;
   });
   for (const auto& batch : batches) {
-    kernels::optimizer_kernels.at("adamw", batch.device)->adamw(batch.dtype, batch.items);
+    kernels::optimizer_kernels.at("adamw", batch.device)->adamw(batch.dtype, batch.items, numbers_or_null(guard));
+  }
+}
+
+void average_into(const Tensors& averages, const Tensors& values, const Tensor& share, const Tensor& guard) {
+  Batches<kernels::CopyItem> batches;
+  for (size_t i = 0; i < averages.size(); ++i) {
+    const Tensor& average = averages[i];
+    const Tensor& value = values.at(i);
+    check_sizes("average", "value", value, average.sizes());
+    check_dtype("average", "value", value, average.dtype());
+    check_device("average", "value", value, share.device());
+    check(is_non_overlapping_and_dense(average) && average.strides() == value.strides(), "average",
+          "value: expected dense strides, those of the average, got {} for {}", describe(value), describe(average));
+    batches.add(average, {.count = average.numel(), .to = average.device_pointer(), .from = value.device_pointer()});
+    average.bump_version();
+  }
+  const OpScope scope([&] {
+    OpWork work{.op = "average"};
+    for (const Tensor& average : averages) {
+      work.bytes += bytes_of(average, average, average);
+    }
+    return work;
+  });
+  for (const auto& batch : batches) {
+    kernels::optimizer_kernels.at("average", batch.device)
+        ->average(batch.dtype, share.device_pointer<double>(), batch.items, numbers_or_null(guard));
   }
 }
 
@@ -139,7 +171,7 @@ Tensor sums_of_squares(const Tensors& xs, Device device) {
 namespace {
 
 /// One step for updates whose directions fit into memory at once.
-void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor) {
+void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor, const Tensor& guard) {
   Batches<kernels::LambItem> batches;
   Tensors directions;  // until the kernels have been launched
   const Device device = updates[0].parameter.device();
@@ -148,17 +180,19 @@ void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor) {
   for (const LambUpdate& update : updates) {
     check_device("lamb", "parameter", update.parameter, device);
     check_device("lamb", "gradient", update.gradient, device);
-    directions.push_back(empty_like(update.parameter));
+    // The sums of squares read directions that a guard has left out.
+    directions.push_back(guard.defined() ? zeros_like(update.parameter) : empty_like(update.parameter));
     batches.add(update.parameter, {.count = update.parameter.numel(),
                                    .p = update.parameter.device_pointer(),
                                    .gradient = update.gradient.device_pointer(),
                                    .m = update.average.device_pointer(),
                                    .v = update.square_average.device_pointer(),
                                    .u = directions.back().device_pointer(),
-                                   .divisor = static_cast<const double*>(pointer_or_null(divisor)),
+                                   .divisor = numbers_or_null(divisor),
                                    .p_squares = square,
                                    .u_squares = square + 1,
-                                   .step = update.step});
+                                   .step = update.step,
+                                   .changing = update.changing});
     square += 2;
   }
   const OpScope scope([&] {
@@ -170,20 +204,20 @@ void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor) {
   });
   for (const auto& batch : batches) {
     const auto table = kernels::optimizer_kernels.at("lamb", device);
-    table->lamb_direction(batch.dtype, batch.items);
+    table->lamb_direction(batch.dtype, batch.items, numbers_or_null(guard));
     std::vector<kernels::SquaresItem> items;
     for (const kernels::LambItem& item : batch.items) {
       items.push_back({.count = item.count, .x = item.p, .sum = item.p_squares});
       items.push_back({.count = item.count, .x = item.u, .sum = item.u_squares});
     }
     table->sums_of_squares(batch.dtype, items);
-    table->lamb_move(batch.dtype, batch.items);
+    table->lamb_move(batch.dtype, batch.items, numbers_or_null(guard));
   }
 }
 
 }  // namespace
 
-void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor) {
+void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor, const Tensor& guard) {
   if (divisor.defined() && !updates.empty()) {
     check_device("lamb", "divisor", divisor, updates[0].parameter.device());
   }
@@ -194,7 +228,7 @@ void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor) {
   for (size_t i = 0; i < updates.size(); ++i) {
     bytes += bytes_of(updates[i].parameter);
     if (bytes >= kMostDirections || i + 1 == updates.size()) {
-      lamb_step_of(std::span(updates).subspan(first, i + 1 - first), divisor);
+      lamb_step_of(std::span(updates).subspan(first, i + 1 - first), divisor, guard);
       first = i + 1;
       bytes = 0;
     }

@@ -8,7 +8,9 @@
 namespace norma {
 
 // The memory work of optimizers and gradient clipping, off the tape: each function is one pass over all tensors of a
-// list, no two of which share elements. nn/optim/ decides the numbers.
+// list, no two of which share elements. nn/optim/ decides the numbers. Where `changing` of an update is not null, it
+// lies on the device, and its numbers count when the device comes to the step, in the place of `step`. `guard` is two
+// float64 numbers on the device: unless both are finite, a step changes nothing; undefined: it always does.
 
 /// A parameter with its gradient and its velocity (undefined: none): float32 or float64, dense, all with the strides,
 /// dtype and device of the parameter.
@@ -17,10 +19,11 @@ struct SgdUpdate {
   Tensor gradient;
   Tensor velocity;
   kernels::SgdStep step;
+  const kernels::SgdStep* changing = nullptr;
 };
 /// One step of SGD; kernels::SgdStep has the formula. The caller bumps the versions of the parameters. Throws Error for
 /// a gradient on another device.
-void sgd_step(const std::vector<SgdUpdate>& updates);
+void sgd_step(const std::vector<SgdUpdate>& updates, const Tensor& guard = {});
 
 /// A parameter with its gradient and its two averages, like those of SgdUpdate.
 struct AdamWUpdate {
@@ -29,10 +32,11 @@ struct AdamWUpdate {
   Tensor average;
   Tensor square_average;
   kernels::AdamWStep step;
+  const kernels::AdamWStep* changing = nullptr;
 };
 /// One step of AdamW; kernels::AdamWStep has the formula. The caller bumps the versions of the parameters. Throws Error
 /// for a gradient on another device.
-void adamw_step(const std::vector<AdamWUpdate>& updates);
+void adamw_step(const std::vector<AdamWUpdate>& updates, const Tensor& guard = {});
 
 /// A parameter with its gradient and its two averages, like those of SgdUpdate.
 struct LambUpdate {
@@ -41,11 +45,17 @@ struct LambUpdate {
   Tensor average;
   Tensor square_average;
   kernels::LambStep step;
+  const kernels::LambStep* changing = nullptr;
 };
 /// One step of LAMB for gradients that are divided by `divisor`, one float64 number on their device (undefined: 1);
 /// kernels::LambStep has the formula. The caller bumps the versions of the parameters. Throws Error unless all
 /// tensors lie on one device.
-void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor);
+void lamb_step(const std::vector<LambUpdate>& updates, const Tensor& divisor, const Tensor& guard = {});
+
+/// average = average + share · (value - average) for each pair of float32 or float64, for a share of one float64 number
+/// on their device; where it is 1, and for other dtypes, average = value. The tensors of a pair are dense and lie
+/// alike. Throws Error unless they do.
+void average_into(const Tensors& averages, const Tensors& values, const Tensor& share, const Tensor& guard = {});
 
 /// The sum of the squares of each tensor: float64 (tensors), on `device`. Any floating dtype and strides. Throws Error
 /// for a tensor on another device.

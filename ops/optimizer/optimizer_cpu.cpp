@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <string_view>
 #include <vector>
 
 HWY_BEFORE_NAMESPACE();
@@ -26,19 +28,41 @@ void for_each_lanes_parallel(int64_t count, F f) {
   });
 }
 
+template <class Item>
+auto numbers_of(const Item& item) {
+  return item.changing == nullptr ? item.step : *item.changing;
+}
+
+bool allows_changes(const double* guard) {
+  return guard == nullptr || (std::isfinite(guard[0]) && std::isfinite(guard[1]));
+}
+
+/// Calls f<T>(item) for all items if the guard allows it.
+template <class Item, class F>
+void change_each(std::string_view op, DType dtype, std::span<const Item> items, const double* guard, F f) {
+  if (allows_changes(guard)) {
+    dispatch_floating(op, dtype, [&](auto zero) {
+      for (const Item& item : items) {
+        f(item, zero);
+      }
+    });
+  }
+}
+
 // The steps are PyTorch's, operation by operation: products are rounded before they are added.
 
 template <class T>
 void sgd_of(const SgdItem& item) {
+  const auto step = numbers_of(item);
   T* p = static_cast<T*>(item.p);
   const T* g = static_cast<const T*>(item.gradient);
   T* v = static_cast<T*>(item.v);
-  const auto rate = static_cast<T>(item.step.rate);
-  const auto decay = static_cast<T>(item.step.weight_decay);
-  const auto momentum = static_cast<T>(item.step.momentum);
-  const auto share = static_cast<T>(item.step.share);
-  const auto own = static_cast<T>(item.step.own);
-  const auto along = static_cast<T>(item.step.along);
+  const auto rate = static_cast<T>(step.rate);
+  const auto decay = static_cast<T>(step.weight_decay);
+  const auto momentum = static_cast<T>(step.momentum);
+  const auto share = static_cast<T>(step.share);
+  const auto own = static_cast<T>(step.own);
+  const auto along = static_cast<T>(step.along);
   if (v == nullptr) {
     for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
       const Lanes<T> before = load(p + i, part);
@@ -57,18 +81,19 @@ void sgd_of(const SgdItem& item) {
 
 template <class T>
 void adamw_of(const AdamWItem& item) {
+  const auto step = numbers_of(item);
   T* p = static_cast<T*>(item.p);
   const T* g = static_cast<const T*>(item.gradient);
   T* m = static_cast<T*>(item.m);
   T* v = static_cast<T*>(item.v);
-  const auto shrink = static_cast<T>(item.step.shrink);
-  const auto beta1 = static_cast<T>(item.step.beta1);
-  const auto rest1 = static_cast<T>(1 - item.step.beta1);
-  const auto beta2 = static_cast<T>(item.step.beta2);
-  const auto rest2 = static_cast<T>(1 - item.step.beta2);
-  const auto step_size = static_cast<T>(item.step.step_size);
-  const auto scale = static_cast<T>(item.step.scale);
-  const auto eps = static_cast<T>(item.step.eps);
+  const auto shrink = static_cast<T>(step.shrink);
+  const auto beta1 = static_cast<T>(step.beta1);
+  const auto rest1 = static_cast<T>(1 - step.beta1);
+  const auto beta2 = static_cast<T>(step.beta2);
+  const auto rest2 = static_cast<T>(1 - step.beta2);
+  const auto step_size = static_cast<T>(step.step_size);
+  const auto scale = static_cast<T>(step.scale);
+  const auto eps = static_cast<T>(step.eps);
   for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
     const Lanes<T> slope = load(g + i, part);
     const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
@@ -81,20 +106,21 @@ void adamw_of(const AdamWItem& item) {
 
 template <class T>
 void lamb_direction_of(const LambItem& item) {
+  const auto step = numbers_of(item);
   const T* p = static_cast<const T*>(item.p);
   const T* g = static_cast<const T*>(item.gradient);
   T* m = static_cast<T*>(item.m);
   T* v = static_cast<T*>(item.v);
   T* u = static_cast<T*>(item.u);
   const auto divisor = item.divisor == nullptr ? T(1) : static_cast<T>(*item.divisor);
-  const auto beta1 = static_cast<T>(item.step.beta1);
-  const auto rest1 = static_cast<T>(1 - item.step.beta1);
-  const auto beta2 = static_cast<T>(item.step.beta2);
-  const auto rest2 = static_cast<T>(1 - item.step.beta2);
-  const auto eps = static_cast<T>(item.step.eps);
-  const auto correction1 = static_cast<T>(item.step.correction1);
-  const auto correction2 = static_cast<T>(item.step.correction2);
-  const auto decay = static_cast<T>(item.step.weight_decay);
+  const auto beta1 = static_cast<T>(step.beta1);
+  const auto rest1 = static_cast<T>(1 - step.beta1);
+  const auto beta2 = static_cast<T>(step.beta2);
+  const auto rest2 = static_cast<T>(1 - step.beta2);
+  const auto eps = static_cast<T>(step.eps);
+  const auto correction1 = static_cast<T>(step.correction1);
+  const auto correction2 = static_cast<T>(step.correction2);
+  const auto decay = static_cast<T>(step.weight_decay);
   for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
     const Lanes<T> slope = load(g + i, part) / divisor;
     const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
@@ -108,32 +134,52 @@ void lamb_direction_of(const LambItem& item) {
 
 template <class T>
 void lamb_move_of(const LambItem& item) {
+  const auto step = numbers_of(item);
   T* p = static_cast<T*>(item.p);
   const T* u = static_cast<const T*>(item.u);
   const auto weight = static_cast<T>(std::sqrt(*item.p_squares));
   const auto length = static_cast<T>(std::sqrt(*item.u_squares));
-  const T ratio = item.step.weight_decay != 0 && weight > 0 && length > 0 ? weight / length : T(1);
-  const auto rate = static_cast<T>(item.step.rate);
+  const T ratio = step.weight_decay != 0 && weight > 0 && length > 0 ? weight / length : T(1);
+  const auto rate = static_cast<T>(step.rate);
   for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
     store(p + i, load(p + i, part) - rate * (ratio * load(u + i, part)), part);
   });
 }
 
-void sgd(DType dtype, std::span<const SgdItem> items) {
-  dispatch_floating("sgd", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), sgd_of<T>); });
+void sgd(DType dtype, std::span<const SgdItem> items, const double* guard) {
+  change_each("sgd", dtype, items, guard, []<class T>(const SgdItem& item, T) { sgd_of<T>(item); });
 }
 
-void adamw(DType dtype, std::span<const AdamWItem> items) {
-  dispatch_floating("adamw", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), adamw_of<T>); });
+void adamw(DType dtype, std::span<const AdamWItem> items, const double* guard) {
+  change_each("adamw", dtype, items, guard, []<class T>(const AdamWItem& item, T) { adamw_of<T>(item); });
 }
 
-void lamb_direction(DType dtype, std::span<const LambItem> items) {
-  dispatch_floating("lamb", dtype,
-                    [&]<class T>(T) { std::for_each(items.begin(), items.end(), lamb_direction_of<T>); });
+void lamb_direction(DType dtype, std::span<const LambItem> items, const double* guard) {
+  change_each("lamb", dtype, items, guard, []<class T>(const LambItem& item, T) { lamb_direction_of<T>(item); });
 }
 
-void lamb_move(DType dtype, std::span<const LambItem> items) {
-  dispatch_floating("lamb", dtype, [&]<class T>(T) { std::for_each(items.begin(), items.end(), lamb_move_of<T>); });
+void lamb_move(DType dtype, std::span<const LambItem> items, const double* guard) {
+  change_each("lamb", dtype, items, guard, []<class T>(const LambItem& item, T) { lamb_move_of<T>(item); });
+}
+
+void average(DType dtype, const double* share, std::span<const CopyItem> items, const double* guard) {
+  if (!is_floating(dtype) || *share == 1) {
+    for (const CopyItem& item : items) {
+      if (allows_changes(guard)) {
+        std::memcpy(item.to, item.from, static_cast<size_t>(item.count) * size_of(dtype));
+      }
+    }
+    return;
+  }
+  change_each("average", dtype, items, guard, [share]<class T>(const CopyItem& item, T) {
+    T* to = static_cast<T*>(item.to);
+    const T* from = static_cast<const T*>(item.from);
+    const auto by = static_cast<T>(*share);
+    for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+      const Lanes<T> before = load(to + i, part);
+      store(to + i, before + (load(from + i, part) - before) * by, part);
+    });
+  });
 }
 
 /// Elements of one partial sum: fixed, so that a sum has the same bits for any number of threads.
@@ -230,6 +276,7 @@ HWY_EXPORT(sgd);
 HWY_EXPORT(adamw);
 HWY_EXPORT(lamb_direction);
 HWY_EXPORT(lamb_move);
+HWY_EXPORT(average);
 HWY_EXPORT(sums_of_squares);
 HWY_EXPORT(clipping);
 HWY_EXPORT(scale);
@@ -239,6 +286,7 @@ constinit const OptimizerKernels optimizer_cpu{.sgd = NORMA_SIMD_CALL(sgd),
                                                .adamw = NORMA_SIMD_CALL(adamw),
                                                .lamb_direction = NORMA_SIMD_CALL(lamb_direction),
                                                .lamb_move = NORMA_SIMD_CALL(lamb_move),
+                                               .average = NORMA_SIMD_CALL(average),
                                                .sums_of_squares = NORMA_SIMD_CALL(sums_of_squares),
                                                .clipping = NORMA_SIMD_CALL(clipping),
                                                .scale = NORMA_SIMD_CALL(scale),

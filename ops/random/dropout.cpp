@@ -19,6 +19,10 @@ void check_arguments(std::string_view op, const Tensor& x, double rate) {
   check(rate >= 0 && rate <= 1, op, "rate: expected a value in [0, 1], got {}", rate);
 }
 
+DropoutMask mask_of(Generator& generator, uint64_t counters, double rate) {
+  return {.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate, .origin = generator.origin()};
+}
+
 /// x times the mask. It is linear in x, so it is its own backward function at any order.
 Tensor masked(std::string_view op, const Tensor& x, const DropoutMask& mask) {
   Tensor y = empty_like(x);
@@ -40,7 +44,7 @@ Tensor dropout(const Tensor& input, double rate, bool training, Generator& gener
     return x;
   }
   const auto counters = (static_cast<uint64_t>(x.numel()) + 3) / 4;
-  return masked("dropout", x, {.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate});
+  return masked("dropout", x, mask_of(generator, counters, rate));
 }
 
 Tensor drop_path(const Tensor& input, double rate, bool training, Generator& generator) {
@@ -56,7 +60,7 @@ Tensor drop_path(const Tensor& input, double rate, bool training, Generator& gen
   Sizes sizes = Sizes::filled(x.rank(), 1);
   sizes[0] = samples;
   const auto counters = (static_cast<uint64_t>(samples) + 3) / 4;
-  const DropoutMask mask{.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate};
+  const DropoutMask mask = mask_of(generator, counters, rate);
   const Tensor one = ones(sizes, {.dtype = x.dtype(), .device = x.device()});
   const Tensor factor = empty_like(one);
   kernels::random_kernels.at("drop_path", x.device())

@@ -44,7 +44,7 @@ void dropout(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides,
     for_each_run(loop, [&](const auto& offsets, int64_t count, const auto& strides) {
       S* out = static_cast<S*>(y) + offsets[0];
       const S* in = static_cast<const S*>(x) + offsets[1];
-      Words words(mask.seed, mask.first);
+      Words words(mask.seed, mask.first + (mask.origin == nullptr ? 0 : *mask.origin));
       for (int64_t i = 0; i < count; ++i) {
         const bool kept = words(static_cast<uint64_t>(offsets[2] + i * strides[2])) >= threshold;
         assign(out[i * strides[0]], kept ? static_cast<T>(in[i * strides[1]]) * scale : T(0));

@@ -14,6 +14,7 @@ struct DropoutMask {
   uint64_t seed = 0;
   uint64_t first = 0;
   double rate = 0;
+  const uint64_t* origin = nullptr;  ///< on the device: counts on to `first`; null: 0
 
   /// The factor of kept elements.
   [[nodiscard]] double scale() const { return rate < 1 ? 1 / (1 - rate) : 0; }

@@ -199,3 +199,27 @@ TEST_CASE("train: batch norm has at most two launches more than layer norm in ea
     CHECK(batch - layer <= 2 * kLayers);
   }
 }
+
+TEST_CASE("train: mixed precision converts all parameters, and all gradients, in two launches each") {
+  const DefaultDeviceGuard guard(kCudaEmulated);
+  Recipe recipe = exact_recipe();
+  recipe.norm = "layer2d";
+  recipe.images = 8 * recipe.batch_size;
+  recipe.test_images = 1;
+  const auto launches_of_step = [&](const std::string& precision, bool averages) {
+    recipe.precision = precision;
+    recipe.model_ema = averages;
+    const auto launches_of_run = [&](int64_t steps) {
+      recipe.images = steps * recipe.batch_size;
+      Trainer trainer(recipe, {.evaluate = false, .quiet = true});
+      const int64_t before = emulated::launch_counts().launches;
+      trainer.run();
+      return emulated::launch_counts().launches - before;
+    };
+    return launches_of_run(4) - launches_of_run(3);
+  };
+  const int64_t plain = launches_of_step("float32", false);
+  // Besides parameters, images and logits are converted, and the gradients of both.
+  CHECK(launches_of_step("amp_bfloat16", false) - plain <= 2 + 2 + 4);
+  CHECK(launches_of_step("float32", true) - plain <= 3);
+}

@@ -189,6 +189,17 @@ void Runtime::forbid_in_capture(const char* call) {
   }
 }
 
+void Runtime::forbid_allocation_in_capture(const char* call) {
+  if (capture_mode() != cudaStreamCaptureModeRelaxed) {
+    forbid_in_capture(call);
+  }
+}
+
+cudaStreamCaptureMode& capture_mode() {
+  static thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  return mode;
+}
+
 cudaError_t explained(const char* call, const Refused& refused) {
   if (*refused.what() != '\0') {
     std::fprintf(stderr, "virtual GPU: %s: %s\n", call, refused.what());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 // CUDA's functions for capturing streams into graphs and launching these.
 
@@ -76,6 +77,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
     stream.capture = std::make_shared<Capture>();
     stream.captured.clear();
     stream.began_capture = true;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  return call("cudaThreadExchangeStreamCaptureMode", [&](Runtime&) {
+    std::swap(*mode, virtual_gpu::capture_mode());
     return cudaSuccess;
   });
 }

@@ -134,6 +134,15 @@ TEST_CASE("graphs: calls that wait or allocate end a capture with an error") {
   CHECK(ends_capture([&] { return cudaDeviceSynchronize(); }) == cudaErrorStreamCaptureUnsupported);
   CHECK(ends_capture([&] { return cudaStreamSynchronize(stream.get()); }) == cudaErrorStreamCaptureUnsupported);
   CHECK(ends_capture([&] { return cudaStreamQuery(stream.get()); }) == cudaErrorStreamCaptureUnsupported);
+  begin(stream);  // a thread whose mode is relaxed may allocate
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+  CHECK(mode == cudaStreamCaptureModeGlobal);
+  CHECK(cudaMalloc(&memory, 4) == cudaSuccess);
+  REQUIRE(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+  CHECK(cudaStreamEndCapture(stream.get(), &graph) == cudaSuccess);
+  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+  CHECK(cudaFree(memory) == cudaSuccess);
   CHECK(cudaStreamEndCapture(stream.get(), &graph) == cudaErrorIllegalState);
   CHECK(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal) == cudaErrorStreamCaptureUnsupported);
 }

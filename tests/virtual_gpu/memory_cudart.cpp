@@ -31,7 +31,7 @@ void release(Runtime& runtime, void* memory) {
 
 cudaError_t allocate_host(const char* name, void** memory, size_t bytes) {
   return call(name, [&](Runtime& runtime) {
-    runtime.forbid_in_capture(name);
+    runtime.forbid_allocation_in_capture(name);
     *memory = bytes == 0 ? nullptr : runtime.host.allocate(bytes);
     return bytes != 0 && *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
   });
@@ -48,7 +48,7 @@ extern "C" {
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return call("cudaMalloc", [&](Runtime& runtime) {
-    runtime.forbid_in_capture("cudaMalloc");
+    runtime.forbid_allocation_in_capture("cudaMalloc");
     return virtual_gpu::allocate(runtime, memory, bytes, virtual_gpu::current_device());
   });
 }
@@ -102,7 +102,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 // CUDA does not promise to wait here, so it does not.
 cudaError_t cudaFreeHost(void* memory) {
   return call("cudaFreeHost", [&](Runtime& runtime) {
-    runtime.forbid_in_capture("cudaFreeHost");
+    runtime.forbid_allocation_in_capture("cudaFreeHost");
     if (memory != nullptr && !runtime.host.release(memory)) {
       throw Refused(cudaErrorInvalidValue, "expected the begin of pinned memory, got byte " +
                                                runtime.host.describe(static_cast<const std::byte*>(memory)));

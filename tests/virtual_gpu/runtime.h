@@ -52,6 +52,8 @@ class Runtime {
   Stream& stream_for_work(cudaStream_t handle);
   /// Throws Refused, and ends the capture, while a stream is captured.
   void forbid_in_capture(const char* call);
+  /// The same for calls that allocate memory, unless this thread's capture mode is cudaStreamCaptureModeRelaxed.
+  void forbid_allocation_in_capture(const char* call);
 
  private:
   Runtime();
@@ -80,6 +82,9 @@ int& current_device();
 
 /// Throws Refused for work that is given to a stream of another GPU than the current one.
 void require_current(const Stream& stream, const std::string& what);
+
+/// The mode of this thread for captures: cudaThreadExchangeStreamCaptureMode.
+cudaStreamCaptureMode& capture_mode();
 
 /// The error of this thread's latest call that failed.
 cudaError_t& last_error();

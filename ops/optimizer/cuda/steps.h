@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/optimizer/cuda/items.h"
+#include "core/cuda/copies_of_many.h"
 #include "ops/optimizer/kernels.h"
 
 #include <cmath>
@@ -10,13 +10,15 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// Holds the numbers of a SgdItem in T.
+/// A SgdItem. Its numbers are in T from read_numbers() on.
 template <class T>
 struct Sgd {
   int64_t count;
   T* p;
   const T* gradient;
   T* v;
+  SgdStep step;
+  const SgdStep* changing;
   T rate, decay, momentum, share, own, along;
 
   explicit Sgd(const SgdItem& item)
@@ -24,12 +26,18 @@ struct Sgd {
         p(static_cast<T*>(item.p)),
         gradient(static_cast<const T*>(item.gradient)),
         v(static_cast<T*>(item.v)),
-        rate(static_cast<T>(item.step.rate)),
-        decay(static_cast<T>(item.step.weight_decay)),
-        momentum(static_cast<T>(item.step.momentum)),
-        share(static_cast<T>(item.step.share)),
-        own(static_cast<T>(item.step.own)),
-        along(static_cast<T>(item.step.along)) {}
+        step(item.step),
+        changing(item.changing) {}
+
+  NORMA_DEVICE void read_numbers() {
+    const SgdStep now = changing == nullptr ? step : *changing;
+    rate = static_cast<T>(now.rate);
+    decay = static_cast<T>(now.weight_decay);
+    momentum = static_cast<T>(now.momentum);
+    share = static_cast<T>(now.share);
+    own = static_cast<T>(now.own);
+    along = static_cast<T>(now.along);
+  }
 
   [[nodiscard]] bool is_aligned() const { return are_aligned(p, gradient, v); }
 
@@ -56,7 +64,7 @@ struct Sgd {
   }
 };
 
-/// Holds the numbers of an AdamWItem in T.
+/// An AdamWItem. Its numbers are in T from read_numbers() on.
 template <class T>
 struct AdamW {
   int64_t count;
@@ -64,6 +72,8 @@ struct AdamW {
   const T* gradient;
   T* m;
   T* v;
+  AdamWStep step;
+  const AdamWStep* changing;
   T beta1, rest1, beta2, rest2, eps, shrink, step_size, scale;
 
   explicit AdamW(const AdamWItem& item)
@@ -72,14 +82,20 @@ struct AdamW {
         gradient(static_cast<const T*>(item.gradient)),
         m(static_cast<T*>(item.m)),
         v(static_cast<T*>(item.v)),
-        beta1(static_cast<T>(item.step.beta1)),
-        rest1(static_cast<T>(1 - item.step.beta1)),
-        beta2(static_cast<T>(item.step.beta2)),
-        rest2(static_cast<T>(1 - item.step.beta2)),
-        eps(static_cast<T>(item.step.eps)),
-        shrink(static_cast<T>(item.step.shrink)),
-        step_size(static_cast<T>(item.step.step_size)),
-        scale(static_cast<T>(item.step.scale)) {}
+        step(item.step),
+        changing(item.changing) {}
+
+  NORMA_DEVICE void read_numbers() {
+    const AdamWStep now = changing == nullptr ? step : *changing;
+    beta1 = static_cast<T>(now.beta1);
+    rest1 = static_cast<T>(1 - now.beta1);
+    beta2 = static_cast<T>(now.beta2);
+    rest2 = static_cast<T>(1 - now.beta2);
+    eps = static_cast<T>(now.eps);
+    shrink = static_cast<T>(now.shrink);
+    step_size = static_cast<T>(now.step_size);
+    scale = static_cast<T>(now.scale);
+  }
 
   [[nodiscard]] bool is_aligned() const { return are_aligned(p, gradient, m, v); }
 
@@ -105,7 +121,8 @@ struct AdamW {
   }
 };
 
-/// Holds the numbers of a LambItem in T. The direction is found first, and followed once its length is known.
+/// A LambItem. Its numbers are in T from read_numbers() on. The direction is found first, and followed once its length
+/// is known.
 template <class T>
 struct LambNumbers {
   int64_t count;
@@ -117,6 +134,8 @@ struct LambNumbers {
   const double* divisor;
   const double* p_squares;
   const double* u_squares;
+  LambStep step;
+  const LambStep* changing;
   T beta1, rest1, beta2, rest2, eps, correction1, correction2, decay, rate;
 
   explicit LambNumbers(const LambItem& item)
@@ -129,15 +148,21 @@ struct LambNumbers {
         divisor(item.divisor),
         p_squares(item.p_squares),
         u_squares(item.u_squares),
-        beta1(static_cast<T>(item.step.beta1)),
-        rest1(static_cast<T>(1 - item.step.beta1)),
-        beta2(static_cast<T>(item.step.beta2)),
-        rest2(static_cast<T>(1 - item.step.beta2)),
-        eps(static_cast<T>(item.step.eps)),
-        correction1(static_cast<T>(item.step.correction1)),
-        correction2(static_cast<T>(item.step.correction2)),
-        decay(static_cast<T>(item.step.weight_decay)),
-        rate(static_cast<T>(item.step.rate)) {}
+        step(item.step),
+        changing(item.changing) {}
+
+  NORMA_DEVICE void read_numbers() {
+    const LambStep now = changing == nullptr ? step : *changing;
+    beta1 = static_cast<T>(now.beta1);
+    rest1 = static_cast<T>(1 - now.beta1);
+    beta2 = static_cast<T>(now.beta2);
+    rest2 = static_cast<T>(1 - now.beta2);
+    eps = static_cast<T>(now.eps);
+    correction1 = static_cast<T>(now.correction1);
+    correction2 = static_cast<T>(now.correction2);
+    decay = static_cast<T>(now.weight_decay);
+    rate = static_cast<T>(now.rate);
+  }
 
   [[nodiscard]] bool is_aligned() const { return are_aligned(p, gradient, m, v, u); }
 };
@@ -192,6 +217,32 @@ struct LambMove : LambNumbers<T> {
   }
 };
 
+/// to = to + *share · (from - to), or `from` where *share is 1: an average that equals the value stays as it is, where
+/// (1 - share) · to + share · from would drift by rounded factors.
+template <class T>
+struct Averaged {
+  int64_t count;
+  T* to;
+  const T* from;
+  const double* share;
+
+  [[nodiscard]] bool is_aligned() const { return are_aligned(to, from); }
+
+  template <int n>
+  NORMA_DEVICE void change(int64_t i) const {
+    T average[n];
+    T value[n];
+    load<T, n>(to + i, average);
+    load<T, n>(from + i, value);
+    const auto by = static_cast<T>(*share);
+    NORMA_UNROLL
+    for (int j = 0; j < n; ++j) {
+      average[j] = *share == 1 ? value[j] : average[j] + (value[j] - average[j]) * by;
+    }
+    store<T, n>(to + i, average);
+  }
+};
+
 /// x = *factor · x
 template <class S>
 struct Scaled {
@@ -238,31 +289,52 @@ struct CutOff {
   }
 };
 
-inline void sgd(DType dtype, std::span<const SgdItem> items) {
+inline void sgd(DType dtype, std::span<const SgdItem> items, const double* guard) {
   dispatch_floating("sgd", dtype, [&](auto zero) {
     using T = decltype(zero);
-    change_all<kVectorOf<T>>(std::vector<Sgd<T>>(items.begin(), items.end()));
+    change_all<kVectorOf<T>>(std::vector<Sgd<T>>(items.begin(), items.end()), guard);
   });
 }
 
-inline void adamw(DType dtype, std::span<const AdamWItem> items) {
+inline void adamw(DType dtype, std::span<const AdamWItem> items, const double* guard) {
   dispatch_floating("adamw", dtype, [&](auto zero) {
     using T = decltype(zero);
-    change_all<kVectorOf<T>>(std::vector<AdamW<T>>(items.begin(), items.end()));
+    change_all<kVectorOf<T>>(std::vector<AdamW<T>>(items.begin(), items.end()), guard);
   });
 }
 
-inline void lamb_direction(DType dtype, std::span<const LambItem> items) {
+inline void lamb_direction(DType dtype, std::span<const LambItem> items, const double* guard) {
   dispatch_floating("lamb", dtype, [&](auto zero) {
     using T = decltype(zero);
-    change_all<kVectorOf<T>>(std::vector<LambDirection<T>>(items.begin(), items.end()));
+    change_all<kVectorOf<T>>(std::vector<LambDirection<T>>(items.begin(), items.end()), guard);
   });
 }
 
-inline void lamb_move(DType dtype, std::span<const LambItem> items) {
+inline void lamb_move(DType dtype, std::span<const LambItem> items, const double* guard) {
   dispatch_floating("lamb", dtype, [&](auto zero) {
     using T = decltype(zero);
-    change_all<kVectorOf<T>>(std::vector<LambMove<T>>(items.begin(), items.end()));
+    change_all<kVectorOf<T>>(std::vector<LambMove<T>>(items.begin(), items.end()), guard);
+  });
+}
+
+inline void average(DType dtype, const double* share, std::span<const CopyItem> items, const double* guard) {
+  if (!is_floating(dtype)) {
+    switch (size_of(dtype)) {
+      case 1: return change_all<kVectorOf<uint8_t>>(moved_items<uint8_t>(items), guard);
+      case 4: return change_all<kVectorOf<uint32_t>>(moved_items<uint32_t>(items), guard);
+      default: return change_all<kVectorOf<uint64_t>>(moved_items<uint64_t>(items), guard);
+    }
+  }
+  dispatch_floating("average", dtype, [&](auto zero) {
+    using T = decltype(zero);
+    std::vector<Averaged<T>> list;
+    for (const CopyItem& item : items) {
+      list.push_back({.count = item.count,
+                      .to = static_cast<T*>(item.to),
+                      .from = static_cast<const T*>(item.from),
+                      .share = share});
+    }
+    change_all<kVectorOf<T>>(list, guard);
   });
 }
 

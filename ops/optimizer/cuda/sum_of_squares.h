@@ -1,7 +1,7 @@
 #pragma once
 
+#include "core/cuda/items.h"
 #include "core/cuda/teams.h"
-#include "ops/optimizer/cuda/items.h"
 #include "ops/optimizer/kernels.h"
 
 #include <cmath>

@@ -14,19 +14,23 @@ struct DropoutDraw {
   uint64_t seed;
   uint64_t first;
   uint64_t threshold;  ///< up to 2^32: then nothing is kept
+  const uint64_t* origin;
 
   explicit DropoutDraw(const DropoutMask& mask)
-      : seed(mask.seed), first(mask.first), threshold(static_cast<uint64_t>(mask.rate * 0x1p32)) {}
+      : seed(mask.seed), first(mask.first), threshold(static_cast<uint64_t>(mask.rate * 0x1p32)), origin(mask.origin) {}
+
+  [[nodiscard]] NORMA_DEVICE uint64_t begin() const { return origin == nullptr ? first : first + *origin; }
 };
 
 /// y = x * scale where kept. The third operand of the loop is a counter: its offset is the element's row-major number.
 template <class S, class T>
 NORMA_KERNEL void drop_elements(FlatLoop<3> loop, S* y, const S* x, DropoutDraw draw, T scale) {
+  const uint64_t begin = draw.begin();
   for (int64_t i = global_thread(); i < loop.count; i += global_threads()) {
     int64_t at[3];
     loop.offsets(i, at);
     const auto number = static_cast<uint64_t>(at[2]);
-    const auto words = philox_numbers(draw.seed, draw.first + number / kWordsOfCounter, 0);
+    const auto words = philox_numbers(draw.seed, begin + number / kWordsOfCounter, 0);
     uint32_t word = words[0];  // not words[number % 4]: registers have no index
     NORMA_UNROLL
     for (unsigned k = 1; k < kWordsOfCounter; ++k) {
@@ -40,8 +44,9 @@ NORMA_KERNEL void drop_elements(FlatLoop<3> loop, S* y, const S* x, DropoutDraw 
 /// As drop_elements(), for dense memory in row-major order: a thread takes the elements of one counter.
 template <class S, class T>
 NORMA_KERNEL void drop_dense(int64_t count, S* y, const S* x, DropoutDraw draw, T scale) {
+  const uint64_t first_counter = draw.begin();
   for (int64_t counter = global_thread(); counter * kWordsOfCounter < count; counter += global_threads()) {
-    const auto words = philox_numbers(draw.seed, draw.first + static_cast<uint64_t>(counter), 0);
+    const auto words = philox_numbers(draw.seed, first_counter + static_cast<uint64_t>(counter), 0);
     const int64_t begin = counter * kWordsOfCounter;
     if (begin + kWordsOfCounter <= count) {
       T numbers[kWordsOfCounter];

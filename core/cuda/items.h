@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-// One launch serves many tensors. Their addresses and numbers lie in a list in the device's memory; each block takes a
-// piece of one tensor.
+// One launch serves many tensors: those of optimizers and of copies_of_many.h. Their addresses and numbers lie in a
+// list in the device's memory; each block takes a piece of one tensor.
 
 namespace norma::kernels::NORMA_BACKEND {
 
@@ -20,6 +20,11 @@ struct ItemList {
   int count = 0;
   const int64_t* first_piece = nullptr;  ///< of each item, and the number of all pieces behind them
   const Item* items = nullptr;
+  const double* guard = nullptr;  ///< two numbers; unless both are finite, change_items() changes nothing; null: none
+
+  [[nodiscard]] NORMA_DEVICE bool allows_changes() const {
+    return guard == nullptr || (guard[0] - guard[0] == 0 && guard[1] - guard[1] == 0);  // Inf - Inf is NaN
+  }
 
   /// The item that a piece belongs to: the last one whose first piece is not behind it.
   NORMA_DEVICE int item_of(int64_t piece) const {
@@ -50,7 +55,7 @@ class DeviceItems {
       pieces_ += i < items.size() ? ceil_div(items[i].count, kPiece) : 0;
     }
     std::memcpy(host.data() + bytes_of_pieces(), items.data(), items.size() * sizeof(Item));
-    device_functions.table("optimizer", this_device()).from_host(memory_.data(), host.data(), host.size());
+    device_functions.table("items", this_device()).from_host(memory_.data(), host.data(), host.size());
   }
 
   [[nodiscard]] int64_t pieces() const { return pieces_; }
@@ -70,11 +75,17 @@ class DeviceItems {
 };
 
 /// Calls item.change<n>(i), which changes the elements i to i + n - 1 of the item, for all elements of all items; n is
-/// `width`, and 1 for elements that fill no vector.
+/// `width`, and 1 for elements that fill no vector. An item may have read_numbers(), which is called before.
 template <int width, class Item>
 NORMA_KERNEL void change_items(ItemList<Item> list) {
+  if (!list.allows_changes()) {
+    return;
+  }
   const int which = list.item_of(block());
-  const Item item = list.items[which];
+  Item item = list.items[which];
+  if constexpr (requires { item.read_numbers(); }) {
+    item.read_numbers();
+  }
   const int64_t first = (block() - list.first_piece[which]) * kPiece;
   const int64_t last = first + kPiece < item.count ? first + kPiece : item.count;
   const int64_t vectors_end = last - (last - first) % width;
@@ -88,9 +99,9 @@ NORMA_KERNEL void change_items(ItemList<Item> list) {
   }
 }
 
-/// Changes all items, those whose arrays all begin at whole vectors by vectors of `width`.
+/// Changes all items, those whose arrays all begin at whole vectors by vectors of `width`. `guard`: of ItemList.
 template <int width, class Item>
-void change_all(const std::vector<Item>& items) {
+void change_all(const std::vector<Item>& items, const double* guard = nullptr) {
   std::vector<Item> aligned;
   std::vector<Item> others;
   for (const Item& item : items) {
@@ -98,10 +109,12 @@ void change_all(const std::vector<Item>& items) {
       (item.is_aligned() ? aligned : others).push_back(item);
     }
   }
-  const auto launch_on = [](const std::vector<Item>& some, void (*kernel)(ItemList<Item>)) {
+  const auto launch_on = [guard](const std::vector<Item>& some, void (*kernel)(ItemList<Item>)) {
     if (!some.empty()) {
-      const DeviceItems<Item> list(some);
-      launch(list.pieces(), kItemThreads, 0, current_stream(), kernel, list.list());
+      const DeviceItems<Item> memory(some);
+      ItemList<Item> list = memory.list();
+      list.guard = guard;
+      launch(memory.pieces(), kItemThreads, 0, current_stream(), kernel, list);
     }
   };
   launch_on(aligned, change_items<width, Item>);

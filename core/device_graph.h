@@ -1,0 +1,42 @@
+#pragma once
+
+#include "core/by_device.h"
+#include "core/device.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace norma {
+
+/// Work of a device that is recorded once and launched as a whole, many times (a CUDA graph). A launch does all with
+/// the addresses and numbers of the recording; what shall differ must lie in the device's memory.
+class DeviceGraph {
+ public:
+  DeviceGraph() = default;
+  virtual ~DeviceGraph() = default;
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+
+  /// Calls work(), whose kernels and copies to the device are recorded and not done. Tensors that it makes lie in
+  /// memory of the graph, also those that outlive the call: each launch writes them anew. Copies to the device have the
+  /// bytes that they had here. Throws Error if work() copies to the host or waits for the device, and OutOfMemory. What
+  /// was recorded before is gone.
+  virtual void record(const std::function<void()>& work) = 0;
+  /// Gives the recorded work to the device, behind all that it was given before. Throws Error without a recording.
+  virtual void launch() = 0;
+  /// The number of kernels and copies of the recording.
+  [[nodiscard]] virtual int64_t size() const = 0;
+};
+
+/// A graph without work; null if the device has no graphs.
+std::unique_ptr<DeviceGraph> make_device_graph(Device device);
+
+/// How a device makes graphs.
+struct DeviceGraphs {
+  std::unique_ptr<DeviceGraph> (*make)(int index) = nullptr;  ///< null: it has none
+};
+extern const DeviceGraphs no_graphs, cuda_graphs;
+extern const ByDevice<DeviceGraphs> device_graphs;
+
+}  // namespace norma

@@ -1,0 +1,192 @@
+#include "train/step_graph.h"
+
+#include "core/allocator.h"
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/nearest_name.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace norma::train {
+
+namespace {
+
+/// Ordinary steps before the recording: the first makes the optimizer's averages, and both warm libraries up.
+constexpr int64_t kWarmUp = 2;
+
+bool lie_alike(const Tensor& a, const Tensor& b) {
+  return a.defined() == b.defined() &&
+         (!a.defined() || (a.sizes() == b.sizes() && a.strides() == b.strides() && a.dtype() == b.dtype()));
+}
+
+Tensor on_device(const Tensor& x, Device device) {
+  return x.defined() ? to_device(x, device) : x;
+}
+
+void set(const Tensor& x, const Tensor& to) {
+  if (x.defined()) {
+    copy_from_host(x, to);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> graph_mode_names() {
+  return {"off", "on", "auto"};
+}
+
+GraphMode graph_mode_from_string(const std::string& name) {
+  const std::vector<std::string> names = graph_mode_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  check(found != names.end(), "train", "cuda-graph: {}", unknown_name("mode", name, names));
+  return static_cast<GraphMode>(found - names.begin());
+}
+
+std::string StepGraph::obstacle(const TrainingState& run, const StepObserver* observer) {
+  const Device device = run.model->device();
+  if (make_device_graph(device) == nullptr) {
+    return fmt::format("{} has no graphs", to_string(device));
+  }
+  if (!run.optimizer->can_be_recorded()) {
+    return fmt::format("the numbers of {} go to its kernels by value", run.recipe.opt);
+  }
+  if (run.ema && run.recipe.model_ema_decay == 0) {
+    return "averages with a decay of 0 are made anew in each step";
+  }
+  return observer != nullptr ? "telemetry looks into single steps" : "";
+}
+
+StepGraph::StepGraph(TrainingState& run, StepFaults& faults, GraphMode mode)
+    : run_(run), faults_(faults), mode_(mode), graph_(make_device_graph(run.model->device())) {}
+
+StepResult StepGraph::step(int64_t batches, const NextBatch& next) {
+  std::vector<data::Batch> given;
+  for (int64_t i = 0; i < batches; ++i) {
+    given.push_back(next());
+  }
+  if (updates_ >= kWarmUp && graph_ != nullptr && prepare(given)) {
+    return launch();
+  }
+  auto batch = given.begin();
+  const StepResult result = train_step(run_, faults_, batches, [&] { return *batch++; });
+  updates_ += result.outcome == StepOutcome::updated ? 1 : 0;
+  return result;
+}
+
+bool StepGraph::fit(const std::vector<data::Batch>& batches) const {
+  return std::equal(batches.begin(), batches.end(), inputs_.begin(), inputs_.end(),
+                    [](const data::Batch& a, const data::Batch& b) {
+                      return a.images.sizes() == b.images.sizes() && a.images.strides() == b.images.strides() &&
+                             lie_alike(a.labels, b.labels) && lie_alike(a.targets, b.targets);
+                    });
+}
+
+bool StepGraph::prepare(const std::vector<data::Batch>& batches) {
+  if (recorded_ && !fit(batches)) {
+    return false;
+  }
+  set_inputs(batches);
+  set_schedules(run_);
+  set_numbers();
+  const double loss_scale = run_.scaler ? run_.scaler->factor() : 1;
+  if (recorded_ && loss_scale == loss_scale_) {
+    return true;
+  }
+  const bool first = !recorded_;
+  recorded_ = false;
+  loss_scale_ = loss_scale;
+  try {
+    record();
+  } catch (const Error& error) {
+    if (mode_ == GraphMode::on) {
+      throw;
+    }
+    graph_ = nullptr;
+    inputs_.clear();
+    news_ = fmt::format("cuda-graph: off: {}", error.what());
+    return false;
+  }
+  recorded_ = true;
+  if (first) {
+    news_ = fmt::format("cuda-graph: from step {} on a step is one graph of {} kernels and copies", run_.step + 1,
+                        graph_->size());
+  }
+  return true;
+}
+
+void StepGraph::set_inputs(const std::vector<data::Batch>& batches) {
+  if (!recorded_) {
+    const Device device = run_.model->device();
+    inputs_.clear();
+    for (const data::Batch& batch : batches) {
+      inputs_.push_back({.images = data::images_on(batch, device),
+                         .labels = on_device(batch.labels, device),
+                         .targets = on_device(batch.targets, device)});
+    }
+    return;
+  }
+  for (size_t i = 0; i < batches.size(); ++i) {
+    copy_into(data::images_on(batches[i], run_.model->device()), inputs_[i].images);
+    set(batches[i].labels, inputs_[i].labels);
+    set(batches[i].targets, inputs_[i].targets);
+  }
+}
+
+void StepGraph::set_numbers() {
+  run_.optimizer->set_numbers();
+  if (run_.ema) {
+    run_.ema->set_share(run_.optimizer->steps() + 1);
+  }
+  if (!random_origin_.defined()) {
+    random_origin_ = empty({}, {.dtype = DType::int64, .device = run_.model->device()});
+  }
+  const std::vector<int64_t> origin{static_cast<int64_t>(run_.random.offset())};
+  copy_from_host(from_vector(origin, {}, {.dtype = DType::int64, .device = kCpu}), random_origin_);
+}
+
+void StepGraph::record() {
+  if (run_.scaler) {
+    run_.optimizer->set_grad_scale(run_.scaler->factor());
+  }
+  graph_->record([&] {
+    faults_.begin_step();
+    run_.optimizer->zero_grad();
+    Generator counting(run_.random.seed());
+    counting.set_origin(reinterpret_cast<const uint64_t*>(random_origin_.device_pointer<int64_t>()));
+    default_generator() = counting;
+    auto batch = inputs_.begin();
+    const Tensor loss = accumulate_gradients(run_, static_cast<int64_t>(inputs_.size()), [&] { return *batch++; });
+    seen_ = faults_.look_at(loss);
+    clip_gradients(run_.recipe, *run_.model, *run_.optimizer);
+    run_.optimizer->record_step(seen_);
+    if (run_.ema) {
+      run_.ema->record_update(run_.wide_state(), seen_);
+    }
+  });
+  draws_ = default_generator().offset();
+}
+
+StepResult StepGraph::launch() {
+  graph_->launch();
+  default_generator() = run_.random;
+  default_generator().reserve(draws_);
+  for (const auto& [name, buffer] : run_.model->named_buffers()) {
+    buffer.bump_version();
+  }
+  const StepResult result = faults_.judge(seen_);
+  if (result.outcome == StepOutcome::updated) {
+    run_.optimizer->count_launched_step();
+    if (run_.ema) {
+      for (const auto& [name, average] : run_.ema->averages()) {
+        average.bump_version();
+      }
+    }
+    run_.random = default_generator();
+  }
+  return result;
+}
+
+}  // namespace norma::train

@@ -1,0 +1,72 @@
+#pragma once
+
+#include "core/device_graph.h"
+#include "train/training_step.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace norma::train {
+
+/// Whether the steps of a run become a graph (StepGraph).
+enum class GraphMode : uint8_t {
+  off,
+  on,        ///< an Error where they cannot
+  automatic  ///< where they can
+};
+/// "off", "on", "auto"
+std::vector<std::string> graph_mode_names();
+/// The mode of a name; Error for another text.
+GraphMode graph_mode_from_string(const std::string& name);
+
+/// Makes the steps of a run as one graph of the device (core/device_graph.h): forward pass, backward pass, update and
+/// averages are recorded once, behind two ordinary steps, and launched for each step from then on. The results have the
+/// same bits as those of train_step().
+///
+/// What differs from step to step lies in the device's memory: the batches, the numbers of the optimizer, the share of
+/// new weights in averages, the offset of random numbers. The update looks on the device whether loss and gradients are
+/// finite. Where the scale of the loss has changed, the step is recorded anew. Steps of another form, such as the last
+/// one of an epoch with fewer batches, are ordinary ones.
+///
+/// The graph's memory is its own: evaluations and ordinary steps cannot use it.
+class StepGraph {
+ public:
+  /// The reason why steps of a run cannot be recorded; "" if they can.
+  static std::string obstacle(const TrainingState& run, const StepObserver* observer);
+
+  StepGraph(TrainingState& run, StepFaults& faults, GraphMode mode);
+
+  /// As train_step().
+  StepResult step(int64_t batches, const NextBatch& next);
+  /// A line for the log since the last call: that the step was recorded, or why it cannot be; "" if there is none.
+  std::string take_news() { return std::exchange(news_, {}); }
+
+ private:
+  /// True iff the batches lie as those of the recording.
+  [[nodiscard]] bool fit(const std::vector<data::Batch>& batches) const;
+  /// Makes the recording ready for a launch with these batches; false if the step must be an ordinary one.
+  bool prepare(const std::vector<data::Batch>& batches);
+  /// Copies the batches to the device, to where the recording reads them.
+  void set_inputs(const std::vector<data::Batch>& batches);
+  /// Copies the other numbers of the next step there.
+  void set_numbers();
+  void record();
+  StepResult launch();
+
+  TrainingState& run_;
+  StepFaults& faults_;
+  GraphMode mode_;
+  std::unique_ptr<DeviceGraph> graph_;
+  int64_t updates_ = 0;  // of ordinary steps
+  bool recorded_ = false;
+  double loss_scale_ = 1;            // of the recording
+  std::vector<data::Batch> inputs_;  // on the device
+  Tensor random_origin_;             // int64
+  uint64_t draws_ = 0;               // counters that a step takes from the generator
+  Tensor seen_;                      // of StepFaults::look_at()
+  std::string news_;
+};
+
+}  // namespace norma::train
