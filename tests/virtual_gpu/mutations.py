@@ -81,26 +81,26 @@ class Build:
         subprocess.run(words, cwd=self.folder, check=True)
 
 
-def environment(build, device, caching):
+def environment(build, device, caching, gpu):
     result = dict(os.environ, NORMA_DEVICE=device, OMP_NUM_THREADS="1")
     if device == "cuda":
         library = build.folder / "tests/virtual_gpu/libnorma_virtual_gpu.so"
-        result.update(LD_PRELOAD=str(library), NORMA_CUDA_CACHING="1" if caching else "0")
+        result.update(LD_PRELOAD=str(library), NORMA_CUDA_CACHING="1" if caching else "0", NORMA_VIRTUAL_GPU=gpu)
     return result
 
 
-def answer(build, program, cases, device, caching=False):
+def answer(build, program, fault, device, caching=False):
     """What a run of the test cases says: "" where all passed."""
-    command = [str(program), f"--test-case={cases}", "--no-breaks", "--abort-after=20"]
+    command = [str(program), f"--test-case={fault.cases}", "--no-breaks", "--abort-after=20"]
     try:
-        done = subprocess.run(command, env=environment(build, device, caching), cwd=build.folder / "tests", capture_output=True,
-                              text=True, errors="replace", timeout=LIMIT_S)
+        done = subprocess.run(command, env=environment(build, device, caching, fault.gpu), cwd=build.folder,
+                              capture_output=True, text=True, errors="replace", timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         return "no end"
     output = done.stdout + done.stderr
     if done.returncode == 0:
         if re.search(r"test cases: +0 ", output):
-            sys.exit(f"mutations: no test case is named {cases}")
+            sys.exit(f"mutations: no test case is named {fault.cases}")
         return ""
     return next((text for pattern, text in ANSWERS if re.search(pattern, output)), f"exit code {done.returncode}")
 
@@ -129,8 +129,8 @@ def found_by(build, fault):
                     sys.exit(f"mutations: {fault.what}: does not compile:\n{compiled.stdout}{compiled.stderr}")
         program = work / f"test_{fault.program}"
         build.link(f"test_{fault.program}", objects, program)
-        return (answer(build, program, fault.cases, "cuda"), answer(build, program, fault.cases, "cuda", caching=True),
-                answer(build, program, fault.cases, "cuda-emulated"))
+        return (answer(build, program, fault, "cuda"), answer(build, program, fault, "cuda", caching=True),
+                answer(build, program, fault, "cuda-emulated"))
 
 
 def row(fault, virtual, cached, emulated):
@@ -141,11 +141,11 @@ def row(fault, virtual, cached, emulated):
 
 
 def check_unplanted(build):
-    for program, cases in sorted({(f.program, f.cases) for f in FAULTS}):
+    for fault in {(f.program, f.cases): f for f in FAULTS}.values():
         for device in ("cuda", "cuda-emulated"):
-            said = answer(build, build.folder / f"tests/test_{program}", cases, device)
+            said = answer(build, build.folder / f"tests/test_{fault.program}", fault, device)
             if said:
-                sys.exit(f"mutations: test_{program} -tc='{cases}' fails on {device} without any fault: {said}")
+                sys.exit(f"mutations: test_{fault.program} -tc='{fault.cases}' fails on {device} without a fault: {said}")
 
 
 def main():

@@ -11,13 +11,14 @@ class Fault:
     units: tuple  # the sources that are compiled with it
     cases: str  # doctest's filter of the test cases
     program: str = "ops"
+    gpu: str = "h200"
 
 
 TEAMS, ROWS, STAGING = "core/cuda/teams.h", "ops/norm/cuda/rows.cu", "core/cuda/staging.cpp"
 COLUMNS, PIXELS, RUNS = "ops/norm/cuda/columns.cu", "ops/norm/cuda/pixels.cu", "ops/norm/cuda/runs.cu"
 LOSS, OPTIMIZER, RANDOM = "ops/loss/cuda/loss.cu", "ops/optimizer/cuda/optimizer.cu", "ops/random/cuda/random.cu"
 INDEX, PLANES, POOL = "ops/shape/cuda/index.cu", "ops/conv/cuda/depthwise_contiguous.cu", "ops/pool/cuda/pool.cu"
-DEVICE, TENSOR = "core/cuda/device_cudart.cpp", "core/cuda/tensor.cu"
+DEVICE = "core/cuda/device_cudart.cpp"
 CUDNN, PLAN, CUBLASLT = "ops/conv/cuda/conv_cudnn.cpp", "ops/conv/cuda/plan_cudnn.cpp", "ops/matmul/cuda/matmul_cublaslt.cpp"
 NVCC, ITEMS = "core/cuda/kernel_nvcc.h", "ops/optimizer/cuda/items.h"
 
@@ -169,13 +170,13 @@ FAULTS = (
               "      launch(pieces, kItemThreads, 0, current_stream(), kernel, list);",
           units=(OPTIMIZER,),
           cases=STEPS),
-    Fault(what="numbers cut off, not rounded, to bfloat16",
+    Fault(what="products that are rounded before they are added",
           file=NVCC,
-          old="cvt.rn.bf16.f32",
-          new="cvt.rz.bf16.f32",
-          units=(TENSOR,),
-          cases="copy: *,cuda tensor kernels: *",
-          program="core"),
+          old="return __fmaf_rn(a, b, c);",
+          new="return __fadd_rn(__fmul_rn(a, b), c);",
+          units=(COLUMNS,),
+          cases="ptx: norms",
+          gpu="emulated"),
     # Streams, events and the staging buffers.
     Fault(what="a kernel in the default stream",
           file=NVCC,
