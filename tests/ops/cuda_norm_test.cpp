@@ -27,11 +27,6 @@ std::vector<SpecCase> cases() {
       all.push_back({"layer", sizes, {.reduce = {1, 2, 3}, .affine = {1, 2, 3}}});
     }
   }
-  // Planes that are no multiple of a vector, more channels than threads take at once, tiles that end behind a plane.
-  for (const Sizes& sizes : {Sizes{2, 200, 7, 7}, Sizes{1, 776, 7, 7}, Sizes{1, 390, 14, 14}, Sizes{2, 12, 15, 15},
-                             Sizes{1, 1100, 3, 2}, Sizes{1, 3, 40, 33}, Sizes{1, 96, 20, 18}}) {
-    all.push_back({"layer2d", sizes, {.reduce = {1}, .affine = {1}, .eps = 1e-6}});
-  }
   all.push_back({"rms2d", {3, 24, 5, 4}, {.reduce = {1}, .affine = {1}, .centring = Centring::none}});
   all.push_back(
       {"simple2d", {3, 24, 5, 4}, {.reduce = {1}, .affine = {1}, .centring = Centring::deviation, .correction = 1}});
@@ -43,6 +38,17 @@ std::vector<SpecCase> cases() {
   // Rows of every length that a team of lanes and a block of threads take, and one that none takes.
   for (const int64_t features : {1, 7, 32, 64, 192, 384, 1000, 1024, 1536, 2048, 4104, 33004}) {
     all.push_back({"rows", {features > 2000 ? 2 : 70, features}, {.reduce = {1}, .affine = {1}}});
+  }
+  return all;
+}
+
+/// Layer norm 2d with planes that are no multiple of a vector, more channels than threads take at once, and tiles that
+/// end behind a plane.
+std::vector<SpecCase> cases_of_pixels() {
+  std::vector<SpecCase> all;
+  for (const Sizes& sizes : {Sizes{2, 200, 7, 7}, Sizes{1, 776, 7, 7}, Sizes{1, 390, 14, 14}, Sizes{2, 12, 15, 15},
+                             Sizes{1, 1100, 3, 2}, Sizes{1, 3, 40, 33}, Sizes{1, 96, 20, 18}}) {
+    all.push_back({"layer2d", sizes, {.reduce = {1}, .affine = {1}, .eps = 1e-6}});
   }
   return all;
 }
@@ -135,6 +141,42 @@ TEST_CASE("cuda norms: forward and backward of every walk, dtype and memory form
       for (const MemoryFormat format : kFormats) {
         if (c.sizes.size() == 4 || format == MemoryFormat::contiguous) {
           check_case(c, Activation::identity, /* with_residual= */ false, format, dtype);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda norms: pixels of any number of channels") {
+  for (const SpecCase& c : cases_of_pixels()) {
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+      check_case(c, Activation::identity, /* with_residual= */ false, MemoryFormat::contiguous, dtype);
+    }
+    check_case(c, Activation::silu, /* with_residual= */ true, MemoryFormat::contiguous, DType::bfloat16);
+  }
+}
+
+TEST_CASE("cuda norms: pixels and rows whose squares leave the range of float32") {
+  for (const Sizes& sizes : {Sizes{2, 24, 7, 7}, Sizes{1, 40, 8, 6}}) {
+    SpecCase c{"layer2d", sizes, {.reduce = {1}, .affine = {1}, .eps = 0}};
+    for (const MemoryFormat format : kFormats) {
+      const DefaultDeviceGuard guard(kCpu);
+      NormOperands of = operands_in(c, DType::float32, format, /* with_residual= */ false);
+      of.x = of.x * 1e25;  // the squares are infinite in float32
+      const Tensors expected = [&] {
+        const ByReference by_definition;
+        NormOperands wide = of;
+        for (Tensor* operand : {&wide.x, &wide.weight, &wide.bias, &wide.dy}) {
+          *operand = to(*operand, DType::float64);
+        }
+        return results_on(kCpu, c, wide, Activation::identity);
+      }();
+      for (const Device device : cuda_devices()) {
+        const Tensors got = results_on(device, c, of, Activation::identity);
+        REQUIRE(got.size() == expected.size());
+        for (size_t i = 0; i < got.size(); ++i) {
+          CHECK_MESSAGE(relative_difference(got[i], expected[i]) <= 1e-5, to_string(sizes), " ", to_string(format),
+                        ", result ", i);
         }
       }
     }

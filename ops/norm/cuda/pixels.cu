@@ -47,7 +47,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
     normalise_pixels(NormProblem problem, PixelPlan plan, NearStatistics<compute_t<S>> statistics,
                      ForwardArrays<S> arrays) {
   using T = compute_t<S>;
-  constexpr int kBatch = 4;
+  constexpr int kBatch = width >= 8 ? 2 : 4;  // more would not stay in registers
   const PixelPlace<width, crosses> place(problem.shape, plan);
   const PixelStatistics<T> of_tile(plan);
   T* shared = shared_memory<T>();
@@ -136,8 +136,10 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
       sync_threads();
       if (of_tile.any_lost(plan)) {
         for (int pixel = thread() / kWarp; pixel < plan.tile; pixel += threads() / kWarp) {
-          if (of_tile.rstd[pixel] == T(-1)) {
-            const T var = of_tile.var[pixel];
+          // The first lane alone reads what it may overwrite.
+          const T rstd_of_pixel = shuffle(lane() == 0 ? of_tile.rstd[pixel] : T(0), 0);
+          if (rstd_of_pixel == T(-1)) {
+            const T var = shuffle(lane() == 0 ? of_tile.var[pixel] : T(0), 0);
             const SetStatistics<T> plain{T(0), T(0), T(1) / std::sqrt(var), var, true};
             const auto scaled = scaled_statistics(problem, arrays.x, first_set + pixel, LaneTeam(), plain);
             if (lane() == 0) {
