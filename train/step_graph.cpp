@@ -171,6 +171,7 @@ void StepGraph::record() {
 
 StepResult StepGraph::launch() {
   graph_->launch();
+  ++launches_;
   default_generator() = run_.random;
   default_generator().reserve(draws_);
   for (const auto& [name, buffer] : run_.model->named_buffers()) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace norma::train {
@@ -40,6 +41,8 @@ class StepGraph {
 
   /// As train_step().
   StepResult step(int64_t batches, const NextBatch& next);
+  /// The steps that were launches of the graph.
+  [[nodiscard]] int64_t launches() const { return launches_; }
   /// A line for the log since the last call: that the step was recorded, or why it cannot be; "" if there is none.
   std::string take_news() { return std::exchange(news_, {}); }
 
@@ -60,6 +63,7 @@ class StepGraph {
   GraphMode mode_;
   std::unique_ptr<DeviceGraph> graph_;
   int64_t updates_ = 0;  // of ordinary steps
+  int64_t launches_ = 0;
   bool recorded_ = false;
   double loss_scale_ = 1;            // of the recording
   std::vector<data::Batch> inputs_;  // on the device

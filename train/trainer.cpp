@@ -159,6 +159,7 @@ void TrainingLoop::make_steps(TrainResult& result) {
     }
     step_start = options_.now();
   }
+  result.graph_steps = graph ? graph->launches() : 0;
   result.images_per_second = times.images_per_second();
 }
 

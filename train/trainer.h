@@ -59,6 +59,7 @@ struct TrainResult {
   int64_t total_steps = 0;
   int64_t parameters = 0;
   std::vector<double> losses;               ///< of each step in this call
+  int64_t graph_steps = 0;                  ///< of these, the launches of a graph (TrainerOptions::cuda_graph)
   Evaluation test;                          ///< of the last evaluation; without images if there was none
   Evaluation ema_test = {};                 ///< likewise with the averaged weights, for Recipe::model_ema
   std::optional<BestEvaluation> best = {};  ///< of the whole run, for KeepOptions::best

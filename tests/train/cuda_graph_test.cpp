@@ -134,6 +134,8 @@ void check_same(const Recipe& recipe) {
   const Outcome expected = outcome_of(recipe, GraphMode::off);
   const Outcome found = outcome_of(recipe, GraphMode::on);
   REQUIRE(found.result.losses.size() == expected.result.losses.size());
+  CHECK(expected.result.graph_steps == 0);
+  CHECK(found.result.graph_steps > 0);
   for (size_t i = 0; i < found.result.losses.size(); ++i) {
     CAPTURE(i);
     const double loss = expected.result.losses[i];
