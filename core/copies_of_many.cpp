@@ -53,7 +53,9 @@ void copy_all_into(const Tensors& from, const Tensors& to, const Tensor& factor)
   Batches batches;
   double bytes = 0;
   for (size_t i = 0; i < to.size(); ++i) {
-    if (lie_alike(from[i], to[i])) {
+    const bool is_simple =
+        from[i].dtype() == to[i].dtype() || (is_floating(from[i].dtype()) && is_floating(to[i].dtype()));
+    if (is_simple && lie_alike(from[i], to[i])) {
       batches.add(from[i], to[i]);
       bytes += bytes_of(from[i], to[i]);
       to[i].bump_version();

@@ -16,6 +16,7 @@ namespace norma {
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class DeviceEvent;   // core/event.h
+class DeviceGraph;   // core/device_graph.h
 class UploadStream;  // core/upload.h
 
 /// The services of a device besides its kernels, and facts about it.
@@ -40,8 +41,12 @@ struct DeviceFunctions {
   std::unique_ptr<DeviceEvent> (*make_event)() = nullptr;
   /// Makes the stream of an Upload, for a device that has make_event. Null: its copies are done at once.
   std::unique_ptr<UploadStream> (*make_upload_stream)() = nullptr;
+  /// Makes a graph of core/device_graph.h without work; null where it cannot be had now. Null: there are none.
+  std::unique_ptr<DeviceGraph> (*make_graph)(int index) = nullptr;
   /// Bytes of the last cache before the device's memory. Null: the device's memory is behind the host's caches.
   size_t (*cache_bytes)() = nullptr;
+  /// True iff copies from the host take time that is worth saving: images go to such a device as bytes.
+  bool is_far = false;
   /// True iff products in 16 bits, and of float32 through TF32, are faster than plain float32 products.
   bool has_tensor_cores = false;
 };

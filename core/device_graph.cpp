@@ -1,11 +1,11 @@
 #include "core/device_graph.h"
 
+#include "core/device_functions.h"
+
 namespace norma {
 
-constinit const DeviceGraphs no_graphs{};
-
 std::unique_ptr<DeviceGraph> make_device_graph(Device device) {
-  const auto make = device_graphs.table("device_graph", device).make;
+  const auto make = device_functions.table("device_graph", device).make_graph;
   return make == nullptr ? nullptr : make(device.index);
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "core/by_device.h"
 #include "core/device.h"
 
 #include <cstdint>
@@ -31,12 +30,5 @@ class DeviceGraph {
 
 /// A graph without work; null if the device has no graphs.
 std::unique_ptr<DeviceGraph> make_device_graph(Device device);
-
-/// How a device makes graphs.
-struct DeviceGraphs {
-  std::unique_ptr<DeviceGraph> (*make)(int index) = nullptr;  ///< null: it has none
-};
-extern const DeviceGraphs no_graphs, cuda_graphs;
-extern const ByDevice<DeviceGraphs> device_graphs;
 
 }  // namespace norma

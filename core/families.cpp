@@ -1,5 +1,4 @@
 #include "core/device_functions.h"
-#include "core/device_graph.h"
 #include "core/kernels.h"
 
 // The lists of core: the devices, and the tensor kernels of each.
@@ -8,9 +7,6 @@ namespace norma {
 
 constinit const ByDevice<DeviceFunctions> device_functions{
     .cpu = &cpu_functions, .cuda = NORMA_IN_CUDA(cuda_functions), .emulated = &emulated_functions};
-
-constinit const ByDevice<DeviceGraphs> device_graphs{
-    .cpu = &no_graphs, .cuda = NORMA_IN_CUDA(cuda_graphs), .emulated = &no_graphs};
 
 namespace kernels {
 constinit const ByDevice<TensorKernels> tensor_kernels{

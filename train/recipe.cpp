@@ -1,5 +1,6 @@
 #include "train/recipe.h"
 
+#include "core/device_functions.h"
 #include "core/error.h"
 #include "data/json.h"
 #include "nn/cast_policy.h"
@@ -144,6 +145,14 @@ std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Sp
                                              .skip_bad_images = recipe.skip_bad_images});
 }
 
+namespace {
+
+bool travel_as_bytes(Device device) {
+  return device_functions.table("loader", device).is_far;
+}
+
+}  // namespace
+
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step, Device device) {
   const data::DatasetInfo& info = dataset->info();
@@ -167,7 +176,7 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous,
-           .bytes = !is_host(device) && recipe.reprob == 0}};
+           .bytes = travel_as_bytes(device) && recipe.reprob == 0}};
 }
 
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
@@ -184,7 +193,7 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous,
-           .bytes = !is_host(device)}};
+           .bytes = travel_as_bytes(device)}};
 }
 
 models::ModelOptions model_options(const Recipe& recipe) {

@@ -330,7 +330,8 @@ constinit const DeviceFunctions cuda_functions{.allocator = cuda::allocator_of_d
                                                .facts = cuda::facts,
                                                .make_event = cuda::make_event,
                                                .make_upload_stream = cuda::make_upload_stream,
+                                               .make_graph = cuda::make_graph_of_device,
                                                .cache_bytes = cuda::cache_bytes,
+                                               .is_far = true,
                                                .has_tensor_cores = true};
-constinit const DeviceGraphs cuda_graphs{.make = cuda::make_graph_of_device};
 }  // namespace norma

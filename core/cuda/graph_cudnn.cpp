@@ -92,15 +92,24 @@ size_t CudnnDescriptor::read_values(cudnnBackendAttributeName_t name, cudnnBacke
 }
 
 void CudnnDescriptor::get_descriptors(cudnnBackendAttributeName_t name, std::vector<CudnnDescriptor>& into) const {
+  check(read_descriptors(name, into), "cudnnBackendGetAttribute");
+}
+
+bool CudnnDescriptor::try_get_descriptors(cudnnBackendAttributeName_t name, std::vector<CudnnDescriptor>& into) const {
+  return read_descriptors(name, into) == CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t CudnnDescriptor::read_descriptors(cudnnBackendAttributeName_t name,
+                                                std::vector<CudnnDescriptor>& into) const {
   std::vector<cudnnBackendDescriptor_t> all;
   for (const CudnnDescriptor& one : into) {
     all.push_back(one.get());
   }
   int64_t found = 0;
-  check(cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(all.size()),
-                                 &found, all.data()),
-        "cudnnBackendGetAttribute");
+  const cudnnStatus_t status = cudnnBackendGetAttribute(descriptor_, name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                                        static_cast<int64_t>(all.size()), &found, all.data());
   into.erase(into.begin() + std::min<std::ptrdiff_t>(found, static_cast<std::ptrdiff_t>(into.size())), into.end());
+  return status;
 }
 
 void CudnnDescriptor::get_descriptor(cudnnBackendAttributeName_t name, CudnnDescriptor& into) const {
@@ -194,7 +203,9 @@ std::string name_of(const CudnnDescriptor& configuration) {
   for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i) {
     choices.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR);
   }
-  configuration.get_descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choices);
+  if (!configuration.try_get_descriptors(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choices)) {
+    return name;  // an engine without settings
+  }
   for (const CudnnDescriptor& choice : choices) {
     name += fmt::format(
         " {}={}", static_cast<int>(choice.get_list<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE).at(0)),
@@ -247,6 +258,9 @@ std::vector<GraphPlan> plan_graph(const char* op, const CudnnDescriptor& graph, 
     offered += all.size();
     for (const bool compiled_at_use : {false, true}) {
       for (CudnnDescriptor& configuration : all) {
+        if (configuration.get() == nullptr) {  // taken already
+          continue;
+        }
         const Notes notes = notes_of(configuration);
         if (notes.compiled_at_use != compiled_at_use || !keeps_rules(notes.numerical, dtype, rules) ||
             !(choice.name.empty() || name_of(configuration) == choice.name)) {

@@ -69,6 +69,8 @@ class CudnnDescriptor {
   }
   /// Reads into descriptors that the caller has made, and leaves as many as there were.
   void get_descriptors(cudnnBackendAttributeName_t name, std::vector<CudnnDescriptor>& into) const;
+  /// As get_descriptors(), but returns false in place of the Error.
+  [[nodiscard]] bool try_get_descriptors(cudnnBackendAttributeName_t name, std::vector<CudnnDescriptor>& into) const;
   void get_descriptor(cudnnBackendAttributeName_t name, CudnnDescriptor& into) const;
   [[nodiscard]] int64_t count_of(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) const;
 
@@ -77,6 +79,7 @@ class CudnnDescriptor {
   static constexpr cudnnBackendAttributeType_t type_of();
   void set_values(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t count,
                   const void* values);
+  cudnnStatus_t read_descriptors(cudnnBackendAttributeName_t name, std::vector<CudnnDescriptor>& into) const;
   size_t read_values(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, size_t count,
                      void* values) const;
 

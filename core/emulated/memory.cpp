@@ -153,5 +153,6 @@ namespace norma {
 constinit const DeviceFunctions emulated_functions{.allocator = emulated::allocator_of_device,
                                                    .from_host = copy_host_memory,
                                                    .to_host = emulated::copy_to_host,
-                                                   .synchronize = emulated::synchronize};
+                                                   .synchronize = emulated::synchronize,
+                                                   .is_far = true};
 }

@@ -2,6 +2,7 @@
 
 #include "core/factory.h"
 #include "nn/optim/optimizer.h"
+#include "ops/optimizer/kernels.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

@@ -1,10 +1,15 @@
 #pragma once
 
 #include "nn/optim/optimizer.h"
-#include "ops/optimizer/kernels.h"
 
 #include <string>
 #include <vector>
+
+namespace norma::kernels {
+struct SgdStep;  // ops/optimizer/kernels.h
+struct AdamWStep;
+struct LambStep;
+}  // namespace norma::kernels
 
 namespace norma::nn {
 

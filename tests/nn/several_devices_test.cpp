@@ -130,8 +130,7 @@ TEST_CASE("several devices: copies between GPUs, memory and clocks of each, and 
   CHECK(end.seconds_since(start) > 0);
   synchronize(kSecond);
 
-  CHECK(error_of([&] { add(to_device(x, kCuda), there); }) ==
-        "add: b: expected a tensor on cuda:0, as a, got one on cuda:1");
+  CHECK(error_of([&] { add(to_device(x, kCuda), there); }) == "add: b: expected device cuda:0, got cuda:1");
   CHECK(error_of([] { empty({2}, {.device = {.type = DeviceType::cuda, .index = 2}}); }) ==
-        "allocator: expected a device from cuda:0 to cuda:1, got cuda:2");
+        "empty: expected a device from cuda:0 to cuda:1, got cuda:2");
 }

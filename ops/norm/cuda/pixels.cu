@@ -266,8 +266,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
   using T = compute_t<S>;
   const PixelPlace<width, crosses> place(problem.shape, plan);
   T* shared = shared_memory<T>();
-  T* by_difference_of_tile = shared + pixel_sum_count<T, width, crosses>(plan);
-  T* shift_of_tile = by_difference_of_tile + plan.tile;
+  T* by_xhat_of_tile = shared + pixel_sum_count<T, width, crosses>(plan);
+  T* shift_of_tile = by_xhat_of_tile + plan.tile;
   const ChannelSums<T, width, crosses> of_channels(plan, partials == nullptr ? 0 : place.channels, shared,
                                                    shift_of_tile + plan.tile);
   const int64_t image_size = int64_t{place.channels} * place.plane;
@@ -352,7 +352,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
     if (arrays.dx == nullptr) {
       continue;
     }
-    T by_difference[width] = {};
+    T by_xhat[width] = {};
     T shift[width] = {};
     if (!problem.fixed_stats) {
       add_pixels(plan, sums, shared, [&](int pixel, const T(&totals)[2]) {
@@ -361,15 +361,14 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
           if (first_pixel + pixel < place.plane) {
             const T of_pixel = arrays.rstd[first_set + pixel];
             gradient = gradients.of<T>(of_pixel, totals[0], totals[1]);
-            gradient.by_xhat *= of_pixel;
           }
-          by_difference_of_tile[pixel] = gradient.by_xhat;
+          by_xhat_of_tile[pixel] = gradient.by_xhat;
           shift_of_tile[pixel] = gradient.shift;
         }
       });
       sync_threads();
       if (vectors > 0) {
-        place.load_pixels(plan, by_difference_of_tile, by_difference);
+        place.load_pixels(plan, by_xhat_of_tile, by_xhat);
         place.load_pixels(plan, shift_of_tile, shift);
       }
     }
@@ -394,8 +393,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
           } else {
             NORMA_UNROLL
             for (int j = 0; j < width; ++j) {
-              const T d = (x[j] - centre[j]) - centre_low[j];
-              dz[j] = fused_multiply_add(dz[j], rstd[j] * weight[j], fused_multiply_add(d, by_difference[j], shift[j]));
+              // rstd by_xhat may leave the range of T where this product does not.
+              const T xhat = ((x[j] - centre[j]) - centre_low[j]) * rstd[j];
+              dz[j] = fused_multiply_add(dz[j], rstd[j] * weight[j], fused_multiply_add(xhat, by_xhat[j], shift[j]));
             }
           }
           store<S, width>(arrays.dx + at, dz);
@@ -406,11 +406,15 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
   }
 }
 
+/// The longest sets of these kernels. In sums of T by a thread, what is added behind a large square loses its digits.
+inline constexpr int64_t kMostPixelChannels = 2048;
+
 /// True iff these kernels cover the case.
 inline bool are_pixels(const NormProblem& problem) {
   const AffineShape& affine = problem.affine;
   const bool by_channel = affine.kept == 1 && affine.inner == 1 && affine.outer_period == 1;
   return !problem.shape.set_is_one_run() && problem.shape.reduce_inner == 1 &&
+         problem.shape.reduce_outer <= kMostPixelChannels &&
          (!affine.present || (by_channel && affine.reduce_outer == problem.shape.reduce_outer));
 }
 
