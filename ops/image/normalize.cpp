@@ -6,6 +6,8 @@
 #include "core/range.h"
 #include "ops/image/kernels.h"
 
+#include <fmt/ranges.h>
+
 namespace norma {
 
 namespace {

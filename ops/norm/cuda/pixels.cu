@@ -253,7 +253,7 @@ class ChannelSums {
 template <class T, int width, bool crosses>
 constexpr size_t pixel_sum_count(const PixelPlan& plan) {
   const size_t of_round = ChannelSums<T, width, crosses>::count(plan);
-  const auto of_pixels = static_cast<size_t>(2 * plan.brought());
+  const size_t of_pixels = 2 * static_cast<size_t>(plan.brought());
   return of_round > of_pixels ? of_round : of_pixels;
 }
 
