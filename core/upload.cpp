@@ -31,6 +31,7 @@ Tensor Upload::operator()(const Tensor& x) {
   if (stream_ == nullptr || x.device() != kCpu || bytes == 0) {
     return to_device(x, device_);
   }
+  (void)device_functions.at("upload", device_);  // makes it the current one, to which events belong
   // A block that was free at the call before is free behind the work before the last step, for which a copy need not
   // wait. So the blocks that are free by now are for the next call.
   Block* block = find_free(bytes);

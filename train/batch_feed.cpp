@@ -8,13 +8,23 @@ BatchFeed::BatchFeed(std::function<std::optional<data::Batch>()> load, Device de
     : load_(std::move(load)), upload_(device) {}
 
 std::optional<data::Batch> BatchFeed::next() {
-  return std::exchange(sent_, false) ? std::exchange(next_, std::nullopt) : take();
+  if (!std::exchange(sent_, false)) {
+    return take();
+  }
+  if (failed_) {
+    std::rethrow_exception(std::exchange(failed_, nullptr));
+  }
+  return std::exchange(next_, std::nullopt);
 }
 
 void BatchFeed::send_next() {
   if (upload_.is_beside() && !sent_) {
-    next_ = take();
     sent_ = true;
+    try {
+      next_ = take();
+    } catch (...) {  // the step under way is whole
+      failed_ = std::current_exception();
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include "core/upload.h"
 #include "data/loader.h"
 
+#include <exception>
 #include <functional>
 #include <optional>
 
@@ -19,7 +20,7 @@ class BatchFeed {
   /// The next batch; none at the end.
   std::optional<data::Batch> next();
   /// Call it when the device has the work of a step, and before the host waits for it: takes the next batch and sends
-  /// its images. Does nothing where the device's copies are done at once.
+  /// its images. Does nothing where the device's copies are done at once. What it would throw, next() throws.
   void send_next();
 
  private:
@@ -29,6 +30,7 @@ class BatchFeed {
   Upload upload_;
   bool sent_ = false;
   std::optional<data::Batch> next_;  // with sent_
+  std::exception_ptr failed_;        // with sent_, or null
 };
 
 }  // namespace norma::train

@@ -27,8 +27,6 @@ class Ema {
   // For a step that is recorded once and launched many times (core/device_graph.h), behind the first update().
   // set_share() comes before the recording and before each launch.
 
-  /// False while update() makes averages anew.
-  [[nodiscard]] bool can_be_recorded() const { return !averages_.empty() && options_.decay > 0; }
   /// Copies the share of new values in update number `update` to the device.
   void set_share(int64_t update);
   /// As update(), for a recording. `guard`, two float64 numbers on the device: unless both are finite, nothing changes.

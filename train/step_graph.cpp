@@ -48,7 +48,8 @@ GraphMode graph_mode_from_string(const std::string& name) {
 std::string StepGraph::obstacle(const TrainingState& run, const StepObserver* observer) {
   const Device device = run.model->device();
   if (make_device_graph(device) == nullptr) {
-    return fmt::format("{} has no graphs", to_string(device));
+    return device.type == DeviceType::cuda ? "graphs need memory from the caching allocator (NORMA_CUDA_CACHING=1)"
+                                           : fmt::format("{} has no graphs", to_string(device));
   }
   if (!run.optimizer->can_be_recorded()) {
     return fmt::format("the numbers of {} go to its kernels by value", run.recipe.opt);
@@ -60,20 +61,40 @@ std::string StepGraph::obstacle(const TrainingState& run, const StepObserver* ob
 }
 
 StepGraph::StepGraph(TrainingState& run, StepFaults& faults, GraphMode mode)
-    : run_(run), faults_(faults), mode_(mode), graph_(make_device_graph(run.model->device())) {}
+    : run_(run), faults_(faults), mode_(mode) {}
 
 StepResult StepGraph::step(int64_t batches, const NextBatch& next) {
+  if (gave_up_ || updates_ < kWarmUp || batches != run_.recipe.grad_accum_steps) {
+    return ordinary_step(batches, next);
+  }
   std::vector<data::Batch> given;
   for (int64_t i = 0; i < batches; ++i) {
     given.push_back(next());
   }
-  if (updates_ >= kWarmUp && graph_ != nullptr && prepare(given)) {
+  if (prepare(given)) {
     return launch();
   }
   auto batch = given.begin();
-  const StepResult result = train_step(run_, faults_, batches, [&] { return *batch++; });
+  return ordinary_step(batches, [&] { return *batch++; });
+}
+
+StepResult StepGraph::ordinary_step(int64_t batches, const NextBatch& next) {
+  release();
+  const StepResult result = train_step(run_, faults_, batches, next);
   updates_ += result.outcome == StepOutcome::updated ? 1 : 0;
   return result;
+}
+
+void StepGraph::release() {
+  recorded_ = false;
+  inputs_.clear();
+  seen_ = {};
+  graph_ = nullptr;
+}
+
+bool StepGraph::is_whole(const std::vector<data::Batch>& batches) const {
+  return std::ranges::all_of(batches,
+                             [&](const data::Batch& batch) { return batch.images.size(0) == run_.recipe.batch_size; });
 }
 
 bool StepGraph::fit(const std::vector<data::Batch>& batches) const {
@@ -85,32 +106,28 @@ bool StepGraph::fit(const std::vector<data::Batch>& batches) const {
 }
 
 bool StepGraph::prepare(const std::vector<data::Batch>& batches) {
-  if (recorded_ && !fit(batches)) {
+  if (recorded_ ? !fit(batches) : !is_whole(batches)) {
     return false;
   }
-  set_inputs(batches);
-  set_schedules(run_);
-  set_numbers();
-  const double loss_scale = run_.scaler ? run_.scaler->factor() : 1;
-  if (recorded_ && loss_scale == loss_scale_) {
-    return true;
-  }
-  const bool first = !recorded_;
-  recorded_ = false;
-  loss_scale_ = loss_scale;
   try {
-    record();
-  } catch (const Error& error) {
+    set_inputs(batches);
+    set_schedules(run_);
+    set_numbers();
+    if (const double loss_scale = run_.scaler ? run_.scaler->factor() : 1; !recorded_ || loss_scale != loss_scale_) {
+      recorded_ = false;
+      loss_scale_ = loss_scale;
+      record();
+      recorded_ = true;
+    }
+  } catch (const Error& error) {  // work that asks the host, or too little memory for a graph
     if (mode_ == GraphMode::on) {
       throw;
     }
-    graph_ = nullptr;
-    inputs_.clear();
+    gave_up_ = true;
     news_ = fmt::format("cuda-graph: off: {}", error.what());
     return false;
   }
-  recorded_ = true;
-  if (first) {
+  if (!std::exchange(told_, true)) {
     news_ = fmt::format("cuda-graph: from step {} on a step is one graph of {} kernels and copies", run_.step + 1,
                         graph_->size());
   }
@@ -148,8 +165,19 @@ void StepGraph::set_numbers() {
 }
 
 void StepGraph::record() {
+  // Each launch converts the weights, into memory of the graph. Ordinary steps have none of it, nor take a conversion
+  // for done that was only recorded.
+  struct OwnCasts {
+    explicit OwnCasts(CastCache& casts) : casts(casts) { casts = {}; }
+    ~OwnCasts() { casts = {}; }
+    CastCache& casts;
+  };
+  const OwnCasts own_casts(run_.casts);
   if (run_.scaler) {
     run_.optimizer->set_grad_scale(run_.scaler->factor());
+  }
+  if (graph_ == nullptr) {
+    graph_ = make_device_graph(run_.model->device());
   }
   graph_->record([&] {
     faults_.begin_step();

@@ -31,7 +31,8 @@ GraphMode graph_mode_from_string(const std::string& name);
 /// finite. Where the scale of the loss has changed, the step is recorded anew. Steps of another form, such as the last
 /// one of an epoch with fewer batches, are ordinary ones.
 ///
-/// The graph's memory is its own: evaluations and ordinary steps cannot use it.
+/// The graph's memory is its own: evaluations and ordinary steps cannot use it. So the graph ends before an ordinary
+/// step and with release(), and is recorded anew behind them.
 class StepGraph {
  public:
   /// The reason why steps of a run cannot be recorded; "" if they can.
@@ -41,12 +42,17 @@ class StepGraph {
 
   /// As train_step().
   StepResult step(int64_t batches, const NextBatch& next);
+  /// Gives the graph's memory back, for other work such as an evaluation.
+  void release();
   /// The steps that were launches of the graph.
   [[nodiscard]] int64_t launches() const { return launches_; }
   /// A line for the log since the last call: that the step was recorded, or why it cannot be; "" if there is none.
   std::string take_news() { return std::exchange(news_, {}); }
 
  private:
+  StepResult ordinary_step(int64_t batches, const NextBatch& next);
+  /// True iff these batches have as many images as most of the run's.
+  [[nodiscard]] bool is_whole(const std::vector<data::Batch>& batches) const;
   /// True iff the batches lie as those of the recording.
   [[nodiscard]] bool fit(const std::vector<data::Batch>& batches) const;
   /// Makes the recording ready for a launch with these batches; false if the step must be an ordinary one.
@@ -61,7 +67,9 @@ class StepGraph {
   TrainingState& run_;
   StepFaults& faults_;
   GraphMode mode_;
-  std::unique_ptr<DeviceGraph> graph_;
+  std::unique_ptr<DeviceGraph> graph_;  // null: before a recording, and after release()
+  bool gave_up_ = false;
+  bool told_ = false;    // that the step was recorded
   int64_t updates_ = 0;  // of ordinary steps
   int64_t launches_ = 0;
   bool recorded_ = false;

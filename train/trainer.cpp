@@ -148,6 +148,9 @@ void TrainingLoop::make_steps(TrainResult& result) {
     const double recent = times.recent_images_per_second();
     reports_.add(step, recent);
 
+    if (graph && run_.epoch_ends()) {
+      graph->release();
+    }
     if (run_.epoch_ends() || interrupted()) {
       output_.save();  // before the evaluation, which may take long
     } else if (options_.keep.recovery_interval > 0 && run_.step % options_.keep.recovery_interval == 0) {

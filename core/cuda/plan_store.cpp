@@ -21,12 +21,16 @@ std::string from_environment(const char* name) {
 }  // namespace
 
 PlanStore::PlanStore(std::filesystem::path file) : file_(std::move(file)) {
+  read();
+}
+
+void PlanStore::read() {
   std::ifstream in(file_);
   for (std::string line; std::getline(in, line);) {
     const size_t first = line.find('\t');
     const size_t second = first == std::string::npos ? first : line.find('\t', first + 1);
     if (second != std::string::npos && line.substr(second + 1) == kEnd) {
-      choices_[line.substr(0, first)] = line.substr(first + 1, second - first - 1);
+      choices_.try_emplace(line.substr(0, first), line.substr(first + 1, second - first - 1));
     }
   }
 }
@@ -36,18 +40,18 @@ std::optional<std::string> PlanStore::find(const std::string& key) const {
   return found == choices_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void PlanStore::add(const std::string& key, const std::string& value) {
+std::string PlanStore::add(const std::string& key, const std::string& value) {
   for (const std::string& text : {key, value}) {
     check(text.find_first_of("\t\n") == std::string::npos, "plan_store", "expected a text of one line, got '{}'", text);
   }
-  choices_[key] = value;
-  if (file_.empty()) {
-    return;
+  if (!file_.empty()) {
+    std::error_code ignored;
+    std::filesystem::create_directories(file_.parent_path(), ignored);
+    // A line end in front: the line before may have been cut off. What others wrote before it is read then.
+    std::ofstream(file_, std::ios::app) << "\n" + key + "\t" + value + "\t" + kEnd + "\n" << std::flush;
+    read();
   }
-  std::error_code ignored;
-  std::filesystem::create_directories(file_.parent_path(), ignored);
-  // A line end in front: the line before may have been cut off.
-  std::ofstream(file_, std::ios::app) << "\n" + key + "\t" + value + "\t" + kEnd + "\n";
+  return choices_.try_emplace(key, value).first->second;
 }
 
 std::filesystem::path PlanStore::file_in_cache(const std::string& name) {

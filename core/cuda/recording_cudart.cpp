@@ -9,7 +9,7 @@ namespace norma::cuda {
 
 namespace {
 
-Recording* running_one = nullptr;
+thread_local Recording* running_one = nullptr;
 
 }  // namespace
 

@@ -182,9 +182,13 @@ void Optimizer::set_numbers() {
 }
 
 void Optimizer::record_step(const Tensor& guard) {
-  guard_ = guard;
+  struct Guarded {
+    Guarded(Tensor& slot, const Tensor& guard) : slot(slot) { slot = guard; }
+    ~Guarded() { slot = {}; }
+    Tensor& slot;
+  };
+  const Guarded guarded(guard_, guard);  // ends also where the recording fails
   make_step();
-  guard_ = {};
 }
 
 void Optimizer::count_launched_step() {

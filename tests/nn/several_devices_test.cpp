@@ -3,6 +3,7 @@
 #include "core/event.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "core/upload.h"
 #include "cuda_devices.h"
 #include "nn/optim/optimizers.h"
 #include "ops/conv/conv.h"
@@ -133,4 +134,25 @@ TEST_CASE("several devices: copies between GPUs, memory and clocks of each, and 
   CHECK(error_of([&] { add(to_device(x, kCuda), there); }) == "add: b: expected device cuda:0, got cuda:1");
   CHECK(error_of([] { empty({2}, {.device = {.type = DeviceType::cuda, .index = 2}}); }) ==
         "empty: expected a device from cuda:0 to cuda:1, got cuda:2");
+}
+
+TEST_CASE("several devices: uploads to each, in turns, while the other one is in use") {
+  if (!has_second()) {
+    return;
+  }
+  const DefaultDeviceGuard guard(kCpu);
+  Upload first(kCuda);
+  Upload second(kSecond);
+  for (int64_t i = 0; i < 6; ++i) {  // more than there are blocks
+    const Tensor x = random_tensor({300 + i}, 2 * i, DType::float32);
+    const Tensor y = random_tensor({200 + i}, 2 * i + 1, DType::float32);
+    const Tensor on_second = second(x);
+    const Tensor on_first = first(y);
+    CHECK(on_second.device() == kSecond);
+    CHECK(on_first.device() == kCuda);
+    (void)relu(on_first);  // makes the first one current for the next upload to the second
+    CHECK(to_device(on_second, kCpu).to_vector<float>() == x.to_vector<float>());
+    (void)relu(on_second);
+    CHECK(to_device(on_first, kCpu).to_vector<float>() == y.to_vector<float>());
+  }
 }

@@ -204,6 +204,37 @@ TEST_CASE("cuda graph: steps have the same bits with it: mixed precision, accumu
   }
 }
 
+TEST_CASE("cuda graph: weights are converted in each launch, also behind an ordinary step that overflowed") {
+  for (const Device device : devices_with_graphs()) {
+    const DefaultDeviceGuard guard(device);
+    Recipe recipe = graph_recipe();
+    recipe.precision = "amp_float16";
+    recipe.grad_accum_steps = 4;  // two steps an epoch: four batches, then two
+    recipe.epochs = 8;
+    recipe.lr = 0.4;
+    check_same(recipe);
+  }
+}
+
+TEST_CASE("cuda graph: what was recorded when the recording failed counts as not done, and the run goes on without") {
+  for (const Device device : devices_with_graphs()) {
+    const DefaultDeviceGuard guard(device);
+    Recipe recipe = graph_recipe();
+    recipe.model = "resnet18";
+    recipe.norm = "batch[momentum=none]";  // whose share of new statistics the host works out from a count
+    recipe.image_size = 8;
+    recipe.batch_size = 12;
+    recipe.epochs = 2;
+    recipe.precision = "amp_bfloat16";
+    CHECK_FALSE(error_of([&] { outcome_of(recipe, GraphMode::on); }) == "");
+    const Outcome found = outcome_of(recipe, GraphMode::automatic);
+    const Outcome expected = outcome_of(recipe, GraphMode::off);
+    CHECK(found.result.graph_steps == 0);
+    CHECK(found.result.losses == expected.result.losses);
+    CHECK(differences_of(found.checkpoint.model, expected.checkpoint.model) == "");
+  }
+}
+
 TEST_CASE("cuda graph: where steps cannot be recorded the run says why") {
   for (const Device device : devices_with_graphs()) {
     const DefaultDeviceGuard guard(device);
