@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def name_of(kernel):
     """"add_squares<float>" of a demangled kernel: no namespaces, no parameters."""
     kernel = re.sub(r"\((?:[^()]|\([^()]*\))*\)$", "", kernel)
-    kernel = re.sub(r"norma::kernels::(?:cuda::)?", "", kernel)
+    kernel = re.sub(r"norma::(?:kernels::)?(?:cuda::)?", "", kernel)
     return re.sub(r"^void ", "", kernel)
 
 

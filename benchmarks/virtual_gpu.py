@@ -5,12 +5,18 @@ The virtual GPU (docs/cuda.md) runs the PTX that nvcc made and counts warp instr
 they ask for, the same on every machine. From these follow, for a GPU whose properties are known, three least times: that
 of issuing the instructions, one in each of the four schedulers of a multiprocessor and clock; that of moving the bytes
 that the pass must move at nine tenths of the memory's data-sheet rate, which is about what a copy reaches; and that of
-moving the sectors through the first cache, 128 bytes in each multiprocessor and clock. The largest bounds the rate of the
-kernels from above. The cost of a launch and the latency of memory are not in it, nor what misses the caches twice.
+moving the sectors through the first cache, 128 bytes in each multiprocessor and clock. The largest, and the latency of
+memory once for each launch, bound the rate of the kernels from above, where tensors do not stay in the second cache.
+
+How many loads a warp has in flight cannot be counted: ptxas decides in which order they are issued. What can be said is
+how many it must have, by Little's law: rate times latency is the number of bytes that have to be under way in a
+multiprocessor, and its warps are at most those whose registers it holds (tests/house/cuda_resources.txt).
 
     ./run build --preset cuda-release --rooms virtual_gpu
     python3 benchmarks/virtual_gpu.py            # counts, and writes benchmarks/results/virtual_gpu.json and docs/cuda.md
+    python3 benchmarks/virtual_gpu.py --table    # writes the table of docs/cuda.md anew, from the counts that are there
     python3 benchmarks/virtual_gpu.py --check    # counts, and fails where a case has become worse by over 2 percent
+    python3 benchmarks/virtual_gpu.py --check --paths   # only one case for each path through the kernels, as CI does
 """
 import argparse
 import json
@@ -20,13 +26,36 @@ import subprocess
 import sys
 import tempfile
 
+from launches import name_of
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- made by benchmarks/virtual_gpu.py -->", "<!-- end of what benchmarks/virtual_gpu.py makes -->"
 RESNET = [(8, 64, 112), (8, 256, 56), (16, 512, 28), (32, 1024, 14), (64, 2048, 7)]
 CONVNEXT = [(16, 96, 56), (32, 192, 28), (64, 384, 14), (128, 768, 7)]
 NORMS = {"layer2d": CONVNEXT, "batch": RESNET, "group:32": RESNET[1:]}
-# Bytes that a pass must move, in tensors of x's size: forward and backward.
+# More channels than the kernels of pixels take: the general walk, which goes over memory as slowly as it looks.
+ANY = {"norm": "layer2d", "layout": "contiguous", "dtype": "float32", "shape": [8, 2304, 7, 7]}
+# The cases of --paths, by a kernel that only their path launches.
+PATHS = {
+    "normalise_rows<bfloat16, 3, false, true>": ("layer2d", "channels_last", "bfloat16", (128, 768, 7, 7)),
+    "normalise_rows<float, 8, false, true>": ("layer2d", "channels_last", "float32", (128, 768, 7, 7)),
+    "normalise_rows<bfloat16, 4, true, false>": ("group:32", "contiguous", "bfloat16", (64, 2048, 7, 7)),
+    "normalise_pixels<bfloat16, 8, false>": ("layer2d", "contiguous", "bfloat16", (32, 192, 28, 28)),
+    "normalise_pixels<bfloat16, 4, false>": ("layer2d", "contiguous", "bfloat16", (64, 384, 14, 14)),
+    "normalise_pixels<bfloat16, 8, true>": ("layer2d", "contiguous", "bfloat16", (128, 768, 7, 7)),
+    "write_column_gradients<bfloat16, true, float>": ("batch", "channels_last", "bfloat16", (32, 1024, 14, 14)),
+    "write_column_gradients<bfloat16, false, float>": ("group:32", "channels_last", "bfloat16", (64, 2048, 7, 7)),
+    "write_set_gradients<bfloat16, 8, false, float>": ("batch", "contiguous", "bfloat16", (16, 512, 28, 28)),
+    "write_set_gradients<bfloat16, 8, true, float>": ("batch", "contiguous", "bfloat16", (64, 2048, 7, 7)),
+    "write_run_gradients<float, 4, false, float>": ("group:32", "contiguous", "float32", (16, 512, 28, 28)),
+    "any_apply<float>": ("layer2d", "contiguous", "float32", tuple(ANY["shape"])),
+}
+# Passes over x's size that a pass of the norm must make, forward and backward. A set of batch or group norm is read
+# once for its statistics and once for y, unless the registers of a block hold it (rows, in one launch).
 LEAST = {"layer2d": (2, 3), "batch": (3, 5), "group:32": (3, 5)}
+LEAST_BY_ROWS = 2
+# Of memory, under load: an assumption, as nothing of ours has measured it.
+LATENCY = 600e-9
 COUNTED = ("launches", "warp_instructions", "bytes", "sectors")
 
 
@@ -36,10 +65,16 @@ def cases():
             for dtype in ("bfloat16", "float32"):
                 for n, channels, side in shapes:
                     yield {"norm": norm, "layout": layout, "dtype": dtype, "shape": [n, channels, side, side]}
+        if norm == ANY["norm"]:
+            yield ANY
+
+
+def key(row):
+    return (row["norm"], row["layout"], row["dtype"], tuple(row["shape"]))
 
 
 def counts(build, case, backward):
-    """The sums over all kernels of one run."""
+    """What each kernel of one run did, by name."""
     with tempfile.TemporaryDirectory() as folder:
         result = pathlib.Path(folder) / "counts.json"
         command = [build / "tests/virtual_gpu/norm_pass", "--norm", case["norm"], "--dtype", case["dtype"],
@@ -48,48 +83,96 @@ def counts(build, case, backward):
         environment = dict(os.environ, LD_PRELOAD=str(build / "tests/virtual_gpu/libnorma_virtual_gpu.so"),
                            NORMA_VIRTUAL_GPU="h200", NORMA_VIRTUAL_GPU_COUNTS=str(result), OMP_NUM_THREADS="1")
         subprocess.run([str(c) for c in command], check=True, env=environment)
-        kernels = json.loads(result.read_text())["kernels"]
-    return {"launches": sum(k["launches"] for k in kernels),
-            "warp_instructions": sum(k["warp_instructions"] for k in kernels),
-            "bytes": sum(k["global_load_bytes"] + k["global_store_bytes"] for k in kernels),
-            "sectors": sum(k["global_load_sectors"] + k["global_store_sectors"] for k in kernels)}
+        return {name_of(kernel["kernel"]): kernel for kernel in json.loads(result.read_text())["kernels"]}
+
+
+def sums(kernels, least):
+    """The counts of a pass, and those of its kernels that read at least half of a tensor."""
+    def total(*names):
+        return sum(kernel[name] for kernel in kernels.values() for name in names)
+    readers = {name: {key: kernel[key] for key in ("global_load_bytes", "global_load_requests", "global_store_bytes")}
+               for name, kernel in sorted(kernels.items()) if kernel["global_load_bytes"] * 2 >= least}
+    return {"launches": total("launches"), "warp_instructions": total("warp_instructions"),
+            "bytes": total("global_load_bytes", "global_store_bytes"),
+            "sectors": total("global_load_sectors", "global_store_sectors"), "readers": readers}
 
 
 def counted(build, case):
     forward = counts(build, case, backward=False)
     both = counts(build, case, backward=True)
-    return {**case, "forward": forward, "backward": {name: both[name] - forward[name] for name in COUNTED}}
+    backward = {name: kernel for name, kernel in both.items() if name not in forward}
+    if any(both[name] != forward[name] for name in forward):
+        sys.exit(f"virtual_gpu: {case}: expected kernels of either pass, got one of both")
+    least = tensor_bytes(case)
+    return {**case, "forward": sums(forward, least), "backward": sums(backward, least)}
+
+
+def tensor_bytes(row):
+    n, channels, height, width = row["shape"]
+    return n * channels * height * width * (2 if row["dtype"] == "bfloat16" else 4)
 
 
 def least_bytes(row, which):
-    n, channels, height, width = row["shape"]
-    size = 2 if row["dtype"] == "bfloat16" else 4
-    return LEAST[row["norm"]][which] * n * channels * height * width * size
+    passes = LEAST[row["norm"]][which]
+    if which == 0 and row["forward"]["launches"] == 1:
+        passes = LEAST_BY_ROWS
+    return passes * tensor_bytes(row)
+
+
+def asked(row, which):
+    """The bytes of all sectors that a pass asks for, as a share of the least."""
+    share = row[("forward", "backward")[which]]["sectors"] * 32 / least_bytes(row, which)
+    if share < 0.999:  # the last sector of a tensor may be half of one
+        sys.exit(f"virtual_gpu: {key(row)}: expected at least the bytes that a pass must move, got {share:.3f} of them")
+    return share
 
 
 def bound(row, which, gpu):
-    """Instructions for each kilobyte of the least traffic, and that traffic by the larger of both least times."""
+    """Instructions for each kilobyte of the least traffic, and that traffic by the least time."""
     part = row[("forward", "backward")[which]]
     least = least_bytes(row, which)
     clocks = gpu["multiprocessors"] * gpu["clock_hz"]
     times = (part["warp_instructions"] / (4 * clocks), least / (0.9 * gpu["memory_bytes_per_second"]),
              part["sectors"] * 32 / (128 * clocks))
-    return part["warp_instructions"] / (least / 1000), least / max(times) / 1e12
+    return part["warp_instructions"] / (least / 1000), least / (max(times) + part["launches"] * LATENCY) / 1e12
+
+
+def registers_of_kernels():
+    lines = (ROOT / "tests/house/cuda_resources.txt").read_text().splitlines()
+    return {name: int(rest.split()[0]) for name, rest in (line.rsplit(" registers ", 1) for line in lines)}
+
+
+def loads_in_flight(row, which, gpu, registers):
+    """The loads that each resident warp must have under way for the memory's rate: the most of any kernel that reads x."""
+    most = 0.0
+    for name, kernel in row[("forward", "backward")[which]]["readers"].items():
+        # Each multiprocessor has four parts, which give registers to warps in units of 256.
+        of_part = gpu["registers_per_multiprocessor"] // 4
+        warps = min(gpu["threads_per_multiprocessor"] // 32, of_part // (-(-registers[name] * 32 // 256) * 256) * 4)
+        read = which + 1  # tensors: x, and dy
+        written = kernel["global_store_bytes"] * 2 >= tensor_bytes(row)
+        rate = 0.9 * gpu["memory_bytes_per_second"] * read / (read + written)
+        bytes_of_load = kernel["global_load_bytes"] / kernel["global_load_requests"]
+        most = max(most, rate * LATENCY / gpu["multiprocessors"] / warps / bytes_of_load)
+    return most
 
 
 def table(rows, gpus):
-    lines = ["| norm | format | dtype | shape | launches | instructions/KB | bytes | " +
+    lines = ["| norm | format | dtype | shape | launches | instructions/KB | bytes | loads in flight | " +
              " | ".join(f"{name.upper()}, TB/s" for name in gpus) + " |",
-             "|---|---|---|---|---|---|---|" + "---|" * len(gpus)]
+             "|---|---|---|---|---|---|---|---|" + "---|" * len(gpus)]
+    registers = registers_of_kernels()
+    fastest = max(gpus.values(), key=lambda gpu: gpu["memory_bytes_per_second"])
+
+    def pair(form, value):
+        return " / ".join(format(value(which), form) for which in (0, 1))
     for row in rows:
-        launches = " / ".join(str(row[p]["launches"]) for p in ("forward", "backward"))
-        instructions = " / ".join(f"{bound(row, w, next(iter(gpus.values())))[0]:.0f}" for w in (0, 1))
-        asked = " / ".join(f"{row[p]['sectors'] * 32 / least_bytes(row, w):.1f}"
-                           for w, p in enumerate(("forward", "backward")))
-        rates = [" / ".join(f"{bound(row, w, gpu)[1]:.1f}" for w in (0, 1)) for gpu in gpus.values()]
-        shape = " × ".join(map(str, row["shape"]))
-        lines.append(f"| {row['norm']} | {row['layout']} | {row['dtype']} | {shape} | {launches} | {instructions} | {asked} | "
-                     + " | ".join(rates) + " |")
+        cells = [row["norm"], row["layout"], row["dtype"], " × ".join(map(str, row["shape"])),
+                 pair("d", lambda w: row[("forward", "backward")[w]]["launches"]),
+                 pair(".0f", lambda w: bound(row, w, fastest)[0]), pair(".1f", lambda w: asked(row, w)),
+                 pair(".1f", lambda w: loads_in_flight(row, w, fastest, registers)),
+                 *(pair(".1f", lambda w: bound(row, w, gpu)[1]) for gpu in gpus.values())]
+        lines.append("| " + " | ".join(cells) + " |")
     return lines
 
 
@@ -97,10 +180,6 @@ def page(text, rows, gpus):
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         sys.exit(f"virtual_gpu: docs/cuda.md: expected one line '{BEGIN}' and one '{END}' behind it")
     return text.split(BEGIN)[0] + "\n".join([BEGIN, "", *table(rows, gpus), "", END]) + text.split(END)[1]
-
-
-def key(row):
-    return (row["norm"], row["layout"], row["dtype"], tuple(row["shape"]))
 
 
 def worse(before, after):
@@ -114,34 +193,55 @@ def worse(before, after):
     return found
 
 
+def path_cases():
+    """The cases of PATHS, each with its kernel."""
+    known = {key(case): case for case in cases()}
+    return [(kernel, known[path]) for kernel, path in PATHS.items()]
+
+
+def check(build, stored, paths):
+    """Counts again, and says what has become worse."""
+    before = {key(row): row for row in stored}
+    chosen = path_cases() if paths else [(None, case) for case in cases()]
+    missing = [case for _, case in chosen if key(case) not in before]
+    if missing:
+        sys.exit(f"virtual_gpu: the stored counts lack {missing[0]}: make them anew, without --check")
+    found = []
+    for kernel, case in chosen:
+        now = counted(build, case)
+        launched = {**now["forward"]["readers"], **now["backward"]["readers"]}
+        if kernel is not None and kernel not in launched:
+            found.append(f"{' '.join(map(str, key(case)))}: expected a launch of {kernel}, got {', '.join(launched)}")
+        found += worse(before[key(case)], now)
+    print("\n".join(found) or f"virtual_gpu: none of {len(chosen)} cases has become worse")
+    return 1 if found else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/cuda-release")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a case has become worse")
+    parser.add_argument("--paths", action="store_true", help="with --check: one case for each path through the kernels")
     parser.add_argument("--norm", choices=NORMS, help="only this one; prints its table and writes nothing")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="with --check: each N-th case")
+    parser.add_argument("--table", action="store_true", help="count nothing; write the table from the stored counts")
     options = parser.parse_args()
-    if options.norm and options.check or options.every != 1 and not options.check:
-        parser.error("--norm goes without --check, and --every with it")
+    if bool(options.norm) + options.check + options.table > 1 or options.paths and not options.check:
+        parser.error("--norm, --check and --table exclude each other, and --paths goes with --check")
     gpus = json.loads((ROOT / "tests/virtual_gpu/gpus.json").read_text())
     gpus = {name: gpus[name] for name in ("h100", "h200")}
     stored = ROOT / "benchmarks/results/virtual_gpu.json"
     if options.check:
-        before = {key(row): row for row in json.loads(stored.read_text())}
-        chosen = list(cases())[::options.every]
-        missing = [case for case in chosen if key(case) not in before]
-        if missing:
-            sys.exit(f"virtual_gpu: {stored.name} has no counts of {missing[0]}: make it anew, without --check")
-        found = [line for case in chosen for line in worse(before[key(case)], counted(options.build, case))]
-        print("\n".join(found) or "virtual_gpu: no case has become worse")
-        sys.exit(1 if found else 0)
-    rows = [counted(options.build, case) for case in cases() if options.norm in (None, case["norm"])]
+        sys.exit(check(options.build, json.loads(stored.read_text()), options.paths))
+    if options.table:
+        rows = json.loads(stored.read_text())
+    else:
+        rows = [counted(options.build, case) for case in cases() if options.norm in (None, case["norm"])]
     if options.norm:
         print("\n".join(table(rows, gpus)))
         return
+    text = page((ROOT / "docs/cuda.md").read_text(), rows, gpus)
     stored.write_text(json.dumps(rows, indent=1) + "\n")
-    docs = ROOT / "docs/cuda.md"
-    docs.write_text(page(docs.read_text(), rows, gpus))
+    (ROOT / "docs/cuda.md").write_text(text)
 
 
 if __name__ == "__main__":
