@@ -12,23 +12,31 @@ class Fault:
     cases: str  # doctest's filter of the test cases
     program: str = "ops"
     gpu: str = "h200"
+    graphs: bool = False  # the cases need graphs, which take their memory from the caching allocator alone
 
 
 TEAMS, ROWS, STAGING = "core/cuda/teams.h", "ops/norm/cuda/rows.cu", "core/cuda/staging.cpp"
 COLUMNS, PIXELS, RUNS = "ops/norm/cuda/columns.cu", "ops/norm/cuda/pixels.cu", "ops/norm/cuda/runs.cu"
+PIXEL_PLACES, TENSOR, MANY = "ops/norm/cuda/pixels.h", "core/cuda/tensor.cu", "core/cuda/copies_of_many.h"
 LOSS, OPTIMIZER, RANDOM = "ops/loss/cuda/loss.cu", "ops/optimizer/cuda/optimizer.cu", "ops/random/cuda/random.cu"
 INDEX, PLANES, POOL = "ops/shape/cuda/index.cu", "ops/conv/cuda/depthwise_contiguous.cu", "ops/pool/cuda/pool.cu"
-DEVICE = "core/cuda/device_cudart.cpp"
+DEVICE, GRAPH, RECORDING = (f"core/cuda/{name}_cudart.cpp" for name in ("device", "device_graph", "recording"))
+UPLOAD, STEPS_OF = "core/upload.cpp", "ops/optimizer/cuda/steps.h"
 CUDNN, PLAN, CUBLASLT = "ops/conv/cuda/conv_cudnn.cpp", "ops/conv/cuda/plan_cudnn.cpp", "ops/matmul/cuda/matmul_cublaslt.cpp"
-NVCC, ITEMS = "core/cuda/kernel_nvcc.h", "ops/optimizer/cuda/items.h"
+NVCC, ITEMS = "core/cuda/kernel_nvcc.h", "core/cuda/items.h"
 
 BETWEEN = "cuda norms: an operand begins between two vectors*"
 WALKS = "cuda norms: forward and backward of every walk*"
+MANY_PIXELS = "cuda norms: pixels of any number of channels"
 SOFTMAX = "cuda softmax: large numbers*,cuda cross entropy: targets*"
 STEPS = "cuda optimizer: steps have*,cuda optimizer: a list*"
 DEPTHWISE = "cuda depthwise convolutions: planes of several tiles*"
 CONV = "conv2d: *,cuda tf32*"
 COPIES = "copy: any strides*,cuda tensor kernels: *"
+COPIES_OF_MANY = "cuda copies of many: *"
+UPLOADS = "cuda upload: *"
+GRAPHS = "cuda graph: *"
+GRAPH_OF_STEP = "cuda graph: steps have the same bits with it: schedules*"
 
 FAULTS = (
     # Barriers and shuffles.
@@ -40,14 +48,14 @@ FAULTS = (
           cases="cuda optimizer: sums of squares*"),
     Fault(what="no barrier before shared memory is written again",
           file=TEAMS,
-          old="b += shared_[2 * i + 1];\n    }\n    sync_threads();",
-          new="b += shared_[2 * i + 1];\n    }",
+          old="b += static_cast<T>(shared_[2 * i + 1]);\n    }\n    sync_threads();",
+          new="b += static_cast<T>(shared_[2 * i + 1]);\n    }",
           units=(ROWS,),
           cases=WALKS),
     Fault(what="no barrier between the parts of a pixel and their readers",
-          file=PIXELS,
-          old="[(2 * rank() + 1) * kWarp + lane()] = b;\n    sync_threads();",
-          new="[(2 * rank() + 1) * kWarp + lane()] = b;",
+          file=PIXEL_PLACES,
+          old="sync_threads();\n  int end = brought;",
+          new="int end = brought;",
           units=(PIXELS,),
           cases=BETWEEN),
     Fault(what="no barrier before the next tile of a depthwise filter",
@@ -56,6 +64,12 @@ FAULTS = (
           new="",
           units=(PLANES,),
           cases=DEPTHWISE),
+    Fault(what="no barrier before the next vectors' sums of channels",
+          file=PIXELS,
+          old="sum_xhat;\n      }\n    }\n    sync_threads();",
+          new="sum_xhat;\n      }\n    }",
+          units=(PIXELS,),
+          cases=MANY_PIXELS),
     Fault(what="a barrier that only some threads reach",
           file=COLUMNS,
           old="= numbers[j];\n    }\n  }\n  sync_threads();",
@@ -88,11 +102,9 @@ FAULTS = (
           units=(ROWS,),
           cases=WALKS),
     Fault(what="loads of channels that do not exist, which nobody uses",
-          file=PIXELS,
-          old="x[i] = first + i < channels ? to_number(arrays.x[place.base + (first + i) * place.stride]) : T(0);\n"
-              "    }\n"
-              "    /// The",
-          new="x[i] = to_number(arrays.x[place.base + (first + i) * place.stride]);\n    }\n    /// The",
+          file=PIXEL_PLACES,
+          old="if (first + i < vectors) {\n        load<S",
+          new="{\n        load<S",
           units=(PIXELS,),
           cases=WALKS),
     Fault(what="stores of whole vectors at the end of a tensor that has none",
@@ -131,6 +143,46 @@ FAULTS = (
           new="(reinterpret_cast<uintptr_t>(pointers) | ...) % 1) == 0",
           units=(ROWS, COLUMNS, RUNS),
           cases=BETWEEN),
+    Fault(what="the weight behind the last channel's, which nobody uses",
+          file=PIXEL_PLACES,
+          old="crosses && of_channel + 1 < channels ? weights",
+          new="crosses ? weights",
+          units=(PIXELS,),
+          cases=MANY_PIXELS),
+    Fault(what="a pixel behind the last one for the first of the next plane",
+          file=PIXEL_PLACES,
+          old="at < plan.tile ? at : at - plan.tile",
+          new="at",
+          units=(PIXELS,),
+          cases=MANY_PIXELS),
+    Fault(what="a vector that two runs share and each writes as a whole",
+          file=RUNS,
+          old="store_part<S, width>(arrays.dx + at, dz, begin, end);",
+          new="store<S, width>(arrays.dx + at, dz);",
+          units=(RUNS,),
+          cases=WALKS),
+    Fault(what="vectors that begin with a run, although it shares its first one",
+          file=RUNS,
+          old="shared ? static_cast<int>(base % width) : 0",
+          new="0",
+          units=(RUNS,),
+          cases=WALKS),
+    Fault(what="the last piece of a tensor as long as the others",
+          file=ITEMS,
+          old="first + kPiece < item.count ? first + kPiece : item.count",
+          new="first + kPiece",
+          units=(TENSOR,),
+          cases=COPIES_OF_MANY,
+          program="core"),
+    Fault(what="vectors for copies between tensors of which one begins between two vectors",
+          file=MANY,
+          old="static_cast<const Word*>(item.from)) {}\n\n"
+              "  [[nodiscard]] bool is_aligned() const { return are_aligned(to, from); }",
+          new="static_cast<const Word*>(item.from)) {}\n\n"
+              "  [[nodiscard]] bool is_aligned() const { return true; }",
+          units=(TENSOR,),
+          cases=COPIES_OF_MANY,
+          program="core"),
     # Launches and their memory.
     Fault(what="a grid that lacks its last block",
           file=PLANES,
@@ -158,16 +210,19 @@ FAULTS = (
           cases=BETWEEN),
     Fault(what="a list that is freed before the launch that reads it",
           file=ITEMS,
-          old="const DeviceItems<Item> list(some);\n"
-              "      launch(list.pieces(), kItemThreads, 0, current_stream(), kernel, list.list());",
+          old="const DeviceItems<Item> memory(some);\n"
+              "      ItemList<Item> list = memory.list();\n"
+              "      list.guard = guard;\n"
+              "      launch(memory.pieces(),",
           new="int64_t pieces = 0;\n"
               "      ItemList<Item> list;\n"
               "      {\n"
-              "        const DeviceItems<Item> made(some);\n"
-              "        pieces = made.pieces();\n"
-              "        list = made.list();\n"
+              "        const DeviceItems<Item> memory(some);\n"
+              "        pieces = memory.pieces();\n"
+              "        list = memory.list();\n"
               "      }\n"
-              "      launch(pieces, kItemThreads, 0, current_stream(), kernel, list);",
+              "      list.guard = guard;\n"
+              "      launch(pieces,",
           units=(OPTIMIZER,),
           cases=STEPS),
     Fault(what="products that are rounded before they are added",
@@ -186,14 +241,14 @@ FAULTS = (
           cases="cuda index*"),
     Fault(what="a copy in the default stream",
           file=DEVICE,
-          old="bytes, kind, current_stream())",
+          old="bytes, kind, stream_)",
           new="bytes, kind, nullptr)",
           units=(DEVICE,),
           cases=COPIES,
           program="core"),
     Fault(what="no event behind a copy",
           file=DEVICE,
-          old="done_.record(current_stream());",
+          old="done_.record(stream_);",
           new="",
           units=(DEVICE,),
           cases=COPIES,
@@ -212,6 +267,107 @@ FAULTS = (
           units=(STAGING,),
           cases=COPIES,
           program="core"),
+    Fault(what="work that does not wait for an upload",
+          file=DEVICE,
+          old="copied_.hold(kernels_);",
+          new="",
+          units=(DEVICE,),
+          cases=UPLOADS,
+          program="core"),
+    Fault(what="an upload that does not wait for the work that reads its memory",
+          file=DEVICE,
+          old="dynamic_cast<const StreamEvent&>(after).event().hold(stream_.get());",
+          new="(void)after;",
+          units=(DEVICE,),
+          cases=UPLOADS,
+          program="core"),
+    Fault(what="an upload that waits for an earlier use of its memory, not the last one",
+          file=UPLOAD,
+          old="block.free->record();\n      block.is_free",
+          new="block.is_free",
+          units=(UPLOAD,),
+          cases=UPLOADS,
+          program="core"),
+    Fault(what="pinned memory that is given back before the last upload is done",
+          file=DEVICE,
+          old="stream_.synchronize();  // pinned memory must outlive its copies",
+          new="",
+          units=(DEVICE,),
+          cases=UPLOADS,
+          program="core"),
+    # Graphs.
+    Fault(what="memory of a graph that others get as soon as the recording frees it",
+          file=GRAPH,
+          old="const ReserveScope scope(memory_, reserve_);",
+          new="",
+          units=(GRAPH,),
+          cases=GRAPHS,
+          program="core",
+          graphs=True),
+    Fault(what="memory of the host that is given back before a graph reads it",
+          file=GRAPH,
+          old="copies_ = recording.take_copies();",
+          new="recording.take_copies().clear();",
+          units=(GRAPH,),
+          cases=GRAPHS,
+          program="core",
+          graphs=True),
+    Fault(what="memory that is asked for during a recording as at other times",
+          file=DEVICE,
+          old="const AllocationScope allocation;",
+          new="",
+          units=(DEVICE,),
+          cases=GRAPHS,
+          program="core",
+          graphs=True),
+    Fault(what="a copy that a recording gives to the default stream",
+          file=RECORDING,
+          old="bytes, cudaMemcpyHostToDevice, current_stream())",
+          new="bytes, cudaMemcpyHostToDevice, nullptr)",
+          units=(RECORDING,),
+          cases=GRAPHS,
+          program="core",
+          graphs=True),
+    Fault(what="a recorded copy out of a pinned buffer that later copies fill",
+          file=DEVICE,
+          old="recording != nullptr) {",
+          new="recording != nullptr && bytes == 0) {",
+          units=(DEVICE,),
+          cases=GRAPHS,
+          program="core",
+          graphs=True),
+    Fault(what="a graph that is launched in the default stream",
+          file=GRAPH,
+          old="cudaGraphLaunch(executable_, current_stream())",
+          new="cudaGraphLaunch(executable_, nullptr)",
+          units=(GRAPH,),
+          cases=GRAPHS,
+          program="core",
+          graphs=True),
+    Fault(what="a step's numbers as they were when its graph was recorded",
+          file=STEPS_OF,
+          old="const SgdStep now = changing == nullptr ? step : *changing;",
+          new="const SgdStep now = step;",
+          units=(OPTIMIZER,),
+          cases=GRAPH_OF_STEP,
+          program="train",
+          graphs=True),
+    Fault(what="random numbers that begin where they did when their graph was recorded",
+          file=RANDOM,
+          old="origin == nullptr ? first : first + *origin",
+          new="first",
+          units=(RANDOM,),
+          cases=GRAPH_OF_STEP,
+          program="train",
+          graphs=True),
+    Fault(what="a step that does not look whether its gradients are finite",
+          file=ITEMS,
+          old="      list.guard = guard;\n",
+          new="",
+          units=(OPTIMIZER,),
+          cases=GRAPH_OF_STEP,
+          program="train",
+          graphs=True),
     # What cuDNN and cuBLASLt are told.
     Fault(what="the height for the width in the strides of channels_last",
           file=PLAN,
@@ -227,14 +383,14 @@ FAULTS = (
           cases=CONV),
     Fault(what="half of the workspace of a convolution",
           file=CUDNN,
-          old="return cuda::Workspace(bytes);",
-          new="return cuda::Workspace(bytes / 2);",
+          old="return cuda::Workspace(bytes, cuda",
+          new="return cuda::Workspace(bytes / 2, cuda",
           units=(CUDNN,),
           cases=CONV),
     Fault(what="half of the workspace of a product",
           file=CUBLASLT,
-          old="workspace(static_cast<int64_t>(way.workspaceSize));",
-          new="workspace(static_cast<int64_t>(way.workspaceSize / 2));",
+          old="workspace(static_cast<int64_t>(way.workspaceSize),",
+          new="workspace(static_cast<int64_t>(way.workspaceSize / 2),",
           units=(CUBLASLT,),
           cases="matmul: *"),
     Fault(what="rows for columns in a matrix",
