@@ -139,6 +139,19 @@ const std::vector<RunOption>& run_options() {
        .help = "on, off or auto: each step by one launch of a CUDA graph; auto: where a step can be recorded",
        .otherwise = "auto",
        .word = "MODE"},
+      {.name = "procs",
+       .field = Number{&RunOptions::procs, train::ranges::kProcesses},
+       .help = "processes that share the images of each batch (docs/parallel.md)",
+       .otherwise = "1, or those that mpirun has started",
+       .from_file = FromFile::none},
+      {.name = "timeout",
+       .field = Number{&RunOptions::timeout, train::ranges::kTimeout},
+       .help = "seconds without a word from another process after which it counts as lost",
+       .from_file = FromFile::none},
+      {.name = "verbose-ranks",
+       .field = &RunOptions::verbose_ranks,
+       .help = "let all processes print, not the first alone",
+       .from_file = FromFile::none},
       {.name = "quiet", .field = &RunOptions::quiet, .help = "show no progress", .from_file = FromFile::none}};
   return all;
 }

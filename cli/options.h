@@ -50,6 +50,9 @@ struct RunOptions {
   int64_t workers = 1;
   int64_t threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
   int64_t log_interval = 50;
+  int64_t procs = 0;      ///< 0: those that mpirun started, or one
+  int64_t timeout = 300;  ///< seconds; see parallel::ProcessGroupOptions
+  bool verbose_ranks = false;
   bool quiet = false;
   std::string device;                ///< "": the default device
   std::string cuda_graph = "auto";   ///< one of train::graph_mode_names()

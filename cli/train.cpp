@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/dry_run.h"
 #include "cli/options.h"
+#include "cli/processes.h"
 #include "cli/run_files.h"
 #include "core/autocast.h"
 #include "core/error.h"
@@ -13,6 +14,7 @@
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
 #include "train/output.h"
+#include "train/ranges.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/run_log.h"
@@ -40,7 +42,21 @@ struct State {
   RunOptions running;
   std::string output;
   std::string resume;
+  int64_t batch_size_per_process = 0;  ///< 0: --batch-size holds
   bool dry_run = false;
+  std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group();
+
+  /// `recipe` with the options of the command line.
+  [[nodiscard]] train::Recipe applied_to(const train::Recipe& before) const {
+    train::Recipe changed = recipe.applied_to(before);
+    if (batch_size_per_process > 0) {
+      const std::vector<std::string> typed = recipe.typed();
+      check(std::ranges::find(typed, "batch-size") == typed.end(), "train",
+            "batch-size-per-process: expected this or --batch-size, the images of all processes, got both");
+      changed.batch_size = batch_size_per_process * group->size();
+    }
+    return changed;
+  }
 };
 
 /// Throws Error if a folder has no checkpoint, whole or not; the text says how to begin the run again, if that is
@@ -121,18 +137,19 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
                                 .tensorboard = state.running.tensorboard,
                                 .quiet = state.running.quiet,
                                 .label = "",
-                                .observer = recorder};
+                                .observer = recorder,
+                                .group = state.group};
   const auto made = [&](const train::Recipe& recipe, auto&&... checkpoint) {
-    if (state.dry_run) {
+    if (state.dry_run || !state.group->is_first()) {
       options.output.clear();
     }
     return train::Trainer(recipe, options, checkpoint...);
   };
   if (state.resume.empty()) {
-    if (options.output.empty()) {
+    if (options.output.empty() && state.group->is_first()) {
       options.output = new_run_folder("train");
     }
-    const train::Recipe recipe = state.recipe.applied_to(state.recipe.defaults());
+    const train::Recipe recipe = state.applied_to(state.recipe.defaults());
     options.arguments = arguments(state, recipe);
     return made(recipe);
   }
@@ -144,7 +161,8 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
     options.output = folder;
   }
   std::error_code none;
-  if (!state.dry_run && is_there && std::filesystem::equivalent(folder, options.output, none)) {
+  if (!state.dry_run && state.group->is_first() && is_there &&
+      std::filesystem::equivalent(folder, options.output, none)) {
     // Locked before reading, since another process could add results that would be lost.
     options.lock = std::make_shared<train::FolderLock>("train", options.output);
   }
@@ -154,7 +172,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const std::filesystem::path file = is_run ? newest_in(folder) : given;
   const train::Checkpoint checkpoint = checkpoint_to_resume(file, folder);
   const train::Recipe before = train::recipe_of(checkpoint);
-  const train::Recipe recipe = state.recipe.applied_to(before);
+  const train::Recipe recipe = state.applied_to(before);
   train::check_same_run(before, recipe);
   train::check_data_dir("train", before, recipe);
   for (const std::string& line : other_lines(folder, train::to_toml(before))) {
@@ -181,8 +199,11 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   return made(recipe, checkpoint);
 }
 
-int run(State& state) {
+int run_alone_or_together(State& state) {
   state.running.apply("train");
+  const int64_t processes = state.group->size();
+  check(processes == 1 || !state.dry_run, "train", "dry-run: expected one process, got {}", processes);
+  check(processes == 1 || !state.running.telemetry, "train", "telemetry: expected one process, got {}", processes);
   const auto recorder = state.running.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
   train::Trainer trainer = make_trainer(state, recorder);
   for (const std::string& text : train::without_effect(trainer.recipe(), state.recipe.typed())) {
@@ -196,7 +217,10 @@ int run(State& state) {
     train::say("{}", dry_run_text(trainer, train::to_toml(trainer.recipe())));
     return kSuccess;
   }
-  const train::HeldFolder folder("train", trainer.checkpoint_file().parent_path());
+  std::optional<train::HeldFolder> folder;
+  if (state.group->is_first()) {
+    folder.emplace("train", trainer.checkpoint_file().parent_path());
+  }
   const std::filesystem::path record = trainer.checkpoint_file().parent_path() / "telemetry.json";
   if (recorder) {
     train::check_replaceable("train", record, "a record of 'norma train'",
@@ -212,7 +236,7 @@ int run(State& state) {
              trainer.total_steps(), file);
   const auto write_record = [&] {
     if (recorder && !recorder->result().losses.empty()) {  // a run that was already complete has none to add
-      folder.check_in_place();
+      folder->check_in_place();
       train::write_text_file("train", record, lab::telemetry_text(recorder->result()));
     }
   };
@@ -243,6 +267,13 @@ int run(State& state) {
   return kSuccess;
 }
 
+int run(State& state) {
+  return run_in_processes("train", state.running, [&state](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    state.group = group;
+    return run_alone_or_together(state);
+  });
+}
+
 }  // namespace
 
 Command add_train(CLI::App& program) {
@@ -253,6 +284,7 @@ Command add_train(CLI::App& program) {
       "  norma train --model convnext_atto --dataset shapes --images 12800 --output runs/mine\n"
       "  norma train --resume runs/mine\n"
       "  norma train --config runs/mine/args.toml --seed 1\n"
+      "  norma train --procs 4 --batch-size 256 --sync-bn\n"
       "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), model_best.safetensors\n"
       "(the weights with the best test accuracy), metrics.csv, summary.csv with timm's columns, and args.toml:\n"
       "the options, by which a resumed run goes on.");
@@ -271,7 +303,14 @@ Command add_train(CLI::App& program) {
       .group("Running");
   add_config(app).type_name("FILE.toml").group("Running");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "cuda-graph", "workers", "log-interval", "quiet"});
+  state->running.add(app, {"threads", "device", "cuda-graph", "workers", "log-interval", "procs"});
+  add_value<int64_t>(
+      app, "--batch-size-per-process", train::ranges::kBatchSize,
+      [state](int64_t n) { state->batch_size_per_process = n; },
+      "images of a batch in each process, in the place of --batch-size, which counts those of all")
+      .type_name("N")
+      .group("Running");
+  state->running.add(app, {"timeout", "verbose-ranks", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

@@ -36,6 +36,21 @@ if(NOT NORMA_JPEG_TURBO STREQUAL "OFF")
   endif()
 endif()
 
+set(NORMA_HAVE_MPI OFF)
+if(NOT NORMA_MPI STREQUAL "OFF")
+  set(MPI_CXX_SKIP_MPICXX ON)  # the functions of C will do
+  find_package(MPI QUIET COMPONENTS CXX)
+  if(MPI_CXX_FOUND)
+    set(NORMA_HAVE_MPI ON)
+    message(STATUS "MPI ${MPI_CXX_VERSION}")
+  elseif(NORMA_MPI STREQUAL "ON")
+    message(FATAL_ERROR "NORMA_MPI=ON, but MPI was not found (Debian: openmpi-bin and libopenmpi-dev)")
+  else()
+    message(STATUS "MPI was not found (Debian: openmpi-bin and libopenmpi-dev): a run has one process")
+  endif()
+endif()
+set(NORMA_HAS_MPI ${NORMA_HAVE_MPI} CACHE INTERNAL "")  # for ./run
+
 if(NORMA_CUDA)
   find_package(CUDAToolkit 12 REQUIRED)
   find_package(CUDNN 9.8)

@@ -92,8 +92,14 @@ class BackwardWalk {
     const OpPassGuard pass(OpPass::backward);
     const AutocastOff no_autocast;  // gradients have the dtypes that forward gave them
     const auto& nodes = tape_.nodes();
+    if (options_.on_leaf) {
+      count_uses_of_leaves();
+    }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
       step(*node);
+      if (options_.on_leaf) {
+        tell_of_leaves(**node);
+      }
     }
     convert_leaf_gradients();
   }
@@ -205,6 +211,26 @@ class BackwardWalk {
     }
   }
 
+  void count_uses_of_leaves() {
+    for (const std::shared_ptr<Node>& node : tape_.nodes()) {
+      for (const Edge& edge : node->inputs) {
+        if (edge.leaf != nullptr) {
+          ++uses_to_come_[edge.leaf.get()];
+        }
+      }
+    }
+  }
+
+  /// Call it behind the last thing that `node` may add.
+  void tell_of_leaves(const Node& node) {
+    for (const Edge& edge : node.inputs) {
+      if (edge.leaf != nullptr && --uses_to_come_[edge.leaf.get()] == 0) {
+        const auto found = leaf_gradients_.find(edge.leaf.get());
+        options_.on_leaf(Tensor(edge.leaf), found == leaf_gradients_.end() ? Tensor() : found->second);
+      }
+    }
+  }
+
   void propagate(const std::shared_ptr<Node>& node, Tensors& gradients) {
     const size_t count = node->inputs.size();
     const auto needs = std::make_unique<bool[]>(count);
@@ -273,6 +299,7 @@ class BackwardWalk {
   std::unordered_map<const Node*, Tensors> pending_;
   std::unordered_map<Key, Tensor, KeyHash> kept_;
   std::unordered_map<const TensorImpl*, Tensor> leaf_gradients_;
+  std::unordered_map<const TensorImpl*, int64_t> uses_to_come_;  // with BackwardOptions::on_leaf
   std::vector<std::shared_ptr<TensorImpl>> leaves_;  // in the order in which they were reached
 };
 

@@ -126,6 +126,10 @@ void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep what the nodes saved, for another backward pass (implied by create_graph)
   bool create_graph = false;  ///< record the backward pass, for higher derivatives
+  /// Called during the walk as soon as nothing more can be added to the gradient of a leaf, once for each leaf of the
+  /// tape, in an order that depends on the tape alone. `gradient` may be of a narrower dtype than the leaf; undefined:
+  /// none arrived. Neither the leaf's hooks have seen it, nor is it in .grad yet.
+  std::function<void(const Tensor& leaf, const Tensor& gradient)> on_leaf = {};
 };
 
 /// Adds d(root · gradient)/d(leaf) to the .grad of every leaf that `root` depends on. Without `gradient`, root must

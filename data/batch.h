@@ -20,6 +20,9 @@ struct Batch {
   int64_t epoch = 0;  ///< from 0
   int64_t index = 0;  ///< in the epoch, from 0
   int64_t step = 0;   ///< in the run, from 0, as LoaderOptions::first_step counts
+  // With LoaderOptions::part, N may be 0.
+  int64_t first = 0;  ///< the number of the first image in the whole batch
+  int64_t total = 0;  ///< the images of the whole batch
 };
 
 /// The images of a batch in float32, normalized and mixed, on a device: the same bits whether the batch has bytes or

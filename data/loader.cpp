@@ -60,6 +60,13 @@ void check_room_for_stack(size_t started, int threads) {
   }
 }
 
+/// The first `count` of x along axis 0.
+Tensor first_images(const Tensor& x, int64_t count) {
+  Sizes sizes = x.sizes();
+  sizes[0] = count;
+  return alias(x, sizes, x.strides(), x.offset());
+}
+
 }  // namespace
 
 class Loader::Implementation {
@@ -79,6 +86,11 @@ class Loader::Implementation {
             erasing);
       table_ = transform_.table();
     }
+    const auto& [number, parts] = options.part;
+    check(parts >= 1 && number >= 0 && number < parts, "loader", "part: expected one of 0 to parts - 1, got {} of {}",
+          number, parts);
+    check(parts == 1 || !options.bytes || !options.mix.any(), "loader",
+          "part: expected no bytes where images are mixed, got both");
     check(options.first_step >= 0, "loader", "first_step: expected at least 0, got {}", options.first_step);
     const int64_t size = dataset_->info().size;
     const int64_t batch = options.batch_size;
@@ -188,7 +200,13 @@ class Loader::Implementation {
     const int64_t index = step % epoch_batches_;
     const int64_t first = index * options_.batch_size;
     const int64_t left_in_epoch = std::min(epoch_images_, num_images_ - epoch * epoch_images_) - first;
-    const int64_t count = std::min(options_.batch_size, left_in_epoch);
+    const int64_t total = std::min(options_.batch_size, left_in_epoch);
+    const auto& [part, parts] = options_.part;
+    const int64_t own_first = part * (total / parts) + std::min(part, total % parts);
+    const int64_t own = total / parts + (part < total % parts ? 1 : 0);
+    // A part is followed by the images that it is mixed with, so that image i is mixed with image count - 1 - i here, too.
+    const int64_t count = parts > 1 && options_.mix.any() ? 2 * own : own;
+    const auto in_batch = [&](int64_t i) { return i < own ? own_first + i : total - 1 - own_first - (count - 1 - i); };
     const DatasetInfo& info = dataset_->info();
     const TransformOptions& shape = transform_.options();
 
@@ -197,6 +215,8 @@ class Loader::Implementation {
     batch.epoch = epoch;
     batch.index = index;
     batch.step = step;
+    batch.first = own_first;
+    batch.total = total;
     batch.images =
         empty({count, shape.channels, shape.image_size, shape.image_size},
               {.dtype = options_.bytes ? DType::uint8 : DType::float32, .device = kCpu, .format = options_.format});
@@ -206,8 +226,8 @@ class Loader::Implementation {
     const Order order = options_.shuffle && !info.endless ? order_of(epoch) : nullptr;
     Image image;
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t place = (first + i) / options_.repeats;
-      const int64_t repeat = (first + i) % options_.repeats;
+      const int64_t place = (first + in_batch(i)) / options_.repeats;
+      const int64_t repeat = (first + in_batch(i)) % options_.repeats;
       int64_t number = order != nullptr ? (*order)[static_cast<size_t>(place)] : place;
       if (info.endless) {
         number += epoch * info.size;  // each epoch has new images
@@ -230,6 +250,11 @@ class Loader::Implementation {
         mix_images_(batch.images, mix);
       }
       batch.targets = mixed_targets(batch.labels, info.num_classes(), mix);
+    }
+    if (count > own) {
+      for (Tensor* const x : {&batch.images, &batch.labels, &batch.targets}) {
+        *x = first_images(*x, own);
+      }
     }
     return batch;
   }

@@ -17,6 +17,13 @@ inline constexpr int64_t kMaxWorkers = 256;
 
 inline constexpr int64_t kMaxRepeats = 64;
 
+/// Of each batch of n images, the first of `parts` processes has the first n / parts, and so on; where they cannot have
+/// the same number, the first ones have one more.
+struct LoaderPart {
+  int64_t number = 0;  ///< from 0
+  int64_t parts = 1;
+};
+
 struct LoaderOptions {
   int64_t batch_size = 128;
   bool shuffle = false;      ///< a new order each epoch, given by seed and epoch
@@ -36,6 +43,9 @@ struct LoaderOptions {
   /// Batches have images as bytes, a quarter of the size; images_on() normalizes and mixes them on the device. For
   /// transforms without random erasing, whose noise is no byte.
   bool bytes = false;
+  /// The images of each batch that this process gets, with the same contents as where one process gets all. To mix them
+  /// it reads those that they are mixed with, too. Not with both `bytes` and mixing.
+  LoaderPart part = {};
 };
 
 /// Makes the batches of a run in the background. Their contents and order depend only on the dataset, the transform and

@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "core/copy.h"
+#include "core/factory.h"
 #include "core/tape.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
@@ -10,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -71,6 +74,20 @@ int64_t count_in_top(const Tensor& logits, const std::vector<int64_t>& labels) {
                   batches.batch_size(), reason));
 }
 
+/// Adds up the sums of all processes. The last one becomes the number of processes to which a signal came, and all know
+/// of it then. `has_top` is false where this one has no images; true if it is in any.
+bool add_over(parallel::ProcessGroup& group, std::array<double, 5>& sums, bool has_top) {
+  sums[4] = SharedInterrupts::is_pending() ? 1 : 0;
+  std::vector<double> all(sums.begin(), sums.end());
+  all.push_back(has_top ? 1 : 0);
+  const Tensor x = from_vector(all, {static_cast<int64_t>(all.size())}, {.dtype = DType::float64, .device = kCpu});
+  group.all_reduce(x);
+  all = x.to_vector<double>();
+  std::copy_n(all.begin(), sums.size(), sums.begin());
+  SharedInterrupts::settle(sums[4] > 0);
+  return all.back() > 0;
+}
+
 Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precision& precision,
                         const EvaluateOptions& options) {
   const EvaluationMode mode(model);
@@ -84,20 +101,32 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
   double loss_sum = 0;
   const Device device = model.device();
   while (const auto batch = batches.next()) {
-    const Tensor output = model(convert_input(data::images_on(*batch, device), precision));
-    const Tensor logits = to(output, compute_dtype(output.dtype()));
-    const std::vector<int64_t> labels = batch->labels.to_vector<int64_t>();
-    const std::vector<int64_t> answers = argmax(logits, 1).to_vector<int64_t>();
-    correct += count_equal(answers, labels);
-    has_top = logits.size(1) > kTop;
-    in_top += has_top ? count_in_top(logits, labels) : 0;
-    loss_sum += cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
-                    .to_vector<double>()
-                    .front();
+    std::array<double, 5> sums{};  // right answers, those among the largest, loss, images, signals
+    std::vector<int64_t> labels;
+    std::vector<int64_t> answers;
+    if (batch->labels.numel() > 0) {
+      const Tensor output = model(convert_input(data::images_on(*batch, device), precision));
+      const Tensor logits = to(output, compute_dtype(output.dtype()));
+      labels = batch->labels.to_vector<int64_t>();
+      answers = argmax(logits, 1).to_vector<int64_t>();
+      has_top = logits.size(1) > kTop;
+      sums = {static_cast<double>(count_equal(answers, labels)),
+              static_cast<double>(has_top ? count_in_top(logits, labels) : 0),
+              cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
+                  .to_vector<double>()
+                  .front(),
+              static_cast<double>(labels.size())};
+    }
+    if (options.group != nullptr) {
+      has_top = add_over(*options.group, sums, has_top);
+    }
+    correct += static_cast<int64_t>(sums[0]);
+    in_top += static_cast<int64_t>(sums[1]);
+    loss_sum += sums[2];
     if (std::isnan(loss_sum)) {  // its sign is random, and would be printed
       loss_sum = std::numeric_limits<double>::quiet_NaN();
     }
-    result.images += batch->labels.numel();
+    result.images += static_cast<int64_t>(sums[3]);
     if (options.on_batch) {
       options.on_batch({.labels = labels,
                         .answers = answers,

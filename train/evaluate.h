@@ -2,6 +2,7 @@
 
 #include "data/loader.h"
 #include "nn/module.h"
+#include "parallel/process_group.h"
 #include "train/precision.h"
 
 #include <cstdint>
@@ -31,7 +32,9 @@ struct EvaluatedBatch {
 };
 
 struct EvaluateOptions {
-  std::function<void(const EvaluatedBatch&)> on_batch = {};  ///< called after each batch
+  std::function<void(const EvaluatedBatch&)> on_batch = {};  ///< called after each batch; not with a group
+  /// Not null: each process has its part of each batch (LoaderOptions::part), and all get the figures of the whole.
+  parallel::ProcessGroup* group = nullptr;
 };
 
 /// Runs the model in evaluation mode over all batches, without gradients, and restores its mode. `model` is in the

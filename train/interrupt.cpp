@@ -13,6 +13,10 @@ namespace {
 
 volatile std::sig_atomic_t signal_came = 0;  // its number
 volatile std::sig_atomic_t work_is_saved = 1;
+volatile std::sig_atomic_t is_printed = 1;
+// Of SharedInterrupts.
+bool is_shared = false;
+int settled_signal = 0;
 timespec first_signal{};  // read and written by the handler only
 
 std::string_view message_of(int signal) {
@@ -34,6 +38,7 @@ std::string_view message_of(int signal) {
 // Calls only functions that POSIX allows in a signal handler.
 void note_signal(int signal, siginfo_t* info, void* /* context */) {
   const int error = errno;
+  signal = signal == SIGUSR1 ? SIGINT : signal == SIGUSR2 ? SIGTERM : signal;  // see SharedInterrupts
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (signal_came == 0) {
@@ -41,7 +46,9 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
     first_signal = now;
     const std::string_view message = message_of(signal);
     // A failure is ignored: nothing can be done about it.
-    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
+    if (is_printed != 0) {
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
+    }
     errno = error;
     return;
   }
@@ -86,11 +93,40 @@ InterruptGuard::~InterruptGuard() {
 }
 
 bool interrupted() {
-  return signal_came != 0;
+  return interrupting_signal() != 0;
 }
 
 int interrupting_signal() {
-  return signal_came;
+  return is_shared ? settled_signal : signal_came;
+}
+
+SharedInterrupts::SharedInterrupts(bool prints) {
+  struct sigaction action {};
+  action.sa_sigaction = note_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigaction(SIGUSR1, &action, nullptr);
+  sigaction(SIGUSR2, &action, nullptr);
+  is_printed = prints ? 1 : 0;
+  settled_signal = 0;
+  is_shared = true;
+}
+
+SharedInterrupts::~SharedInterrupts() {
+  std::signal(SIGUSR1, SIG_DFL);
+  std::signal(SIGUSR2, SIG_DFL);
+  is_shared = false;
+  is_printed = 1;
+}
+
+bool SharedInterrupts::is_pending() {
+  return signal_came != 0;
+}
+
+void SharedInterrupts::settle(bool any) {
+  if (any && settled_signal == 0) {
+    settled_signal = signal_came != 0 ? signal_came : SIGTERM;
+  }
 }
 
 }  // namespace norma::train

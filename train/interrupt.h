@@ -26,9 +26,26 @@ class InterruptGuard {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-/// True iff a signal came since the living guard was made.
+/// True iff a signal came since the living guard was made. While a SharedInterrupts lives: if all processes know so.
 bool interrupted();
 /// That signal; 0 if none came.
 int interrupting_signal();
+
+/// While one lives, processes that work together end together: a signal counts when settle() says so, which all of them
+/// call at the same places. SIGUSR1 stands for SIGINT and SIGUSR2 for SIGTERM, as mpirun passes those on to its processes,
+/// and for the others ends them.
+class SharedInterrupts {
+ public:
+  /// `prints`: a signal's line appears; one process is enough for that.
+  explicit SharedInterrupts(bool prints);
+  ~SharedInterrupts();
+  SharedInterrupts(const SharedInterrupts&) = delete;
+  SharedInterrupts& operator=(const SharedInterrupts&) = delete;
+
+  /// True iff a signal came to this process.
+  static bool is_pending();
+  /// `any`: one came to some process.
+  static void settle(bool any);
+};
 
 }  // namespace norma::train

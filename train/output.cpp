@@ -22,6 +22,7 @@ namespace norma::train {
 namespace {
 
 std::atomic<int> first_error = 0;
+std::atomic<bool> is_mute = false;
 
 std::filesystem::file_status status_of(std::string_view op, const std::filesystem::path& path) {
   std::error_code error;
@@ -33,7 +34,14 @@ std::filesystem::file_status status_of(std::string_view op, const std::filesyste
 
 }  // namespace
 
+void mute() {
+  is_mute = true;
+}
+
 void put(std::FILE* out, std::string_view text) {
+  if (is_mute) {
+    return;
+  }
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0) {
     int none = 0;

@@ -17,6 +17,9 @@ namespace norma::train {
 /// it does not throw, and the first one is kept for output_error().
 void put(std::FILE* out, std::string_view text);
 
+/// From now on put() does nothing: another process prints.
+void mute();
+
 /// put() to the standard output, as plain_text(), since names in the text may be anybody's.
 template <class... Args>
 void say(fmt::format_string<Args...> text, Args&&... args) {

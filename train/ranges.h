@@ -27,6 +27,8 @@ inline constexpr Range<int64_t> kSteps{1, 1'000'000};
 inline constexpr Range<int64_t> kStepsOrNone{0, 1'000'000};
 /// Together with the two above and below, 8192² pixels of float32 stay below 2^63 bytes.
 inline constexpr Range<int64_t> kSweepBatch{1, 65'536};
+inline constexpr Range<int64_t> kProcesses{1, 65'536};
+inline constexpr Range<int64_t> kTimeout{1, 1'000'000};  ///< seconds
 inline constexpr Range<int64_t> kMebibytes{1, 1'048'576};
 
 }  // namespace norma::train::ranges

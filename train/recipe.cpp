@@ -154,7 +154,7 @@ bool travel_as_bytes(Device device) {
 }  // namespace
 
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
-                               int64_t first_step, Device device) {
+                               int64_t first_step, Device device, const data::LoaderPart& part) {
   const data::DatasetInfo& info = dataset->info();
   check(recipe.batch_size <= info.size, "train",
         "batch-size: expected at most the {} training images of {} (option -b), got {}", info.size, info.name,
@@ -176,11 +176,12 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous,
-           .bytes = travel_as_bytes(device) && recipe.reprob == 0}};
+           .bytes = travel_as_bytes(device) && recipe.reprob == 0 && (part.parts == 1 || !mix_options(recipe).any()),
+           .part = part}};
 }
 
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
-                              Device device) {
+                              Device device, const data::LoaderPart& part) {
   const data::Transform transform(dataset->info(), test_transform(recipe));
   const int64_t size = dataset->info().size;
   const int64_t count = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
@@ -193,7 +194,8 @@ data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),
            .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous,
-           .bytes = travel_as_bytes(device)}};
+           .bytes = travel_as_bytes(device),
+           .part = part}};
 }
 
 models::ModelOptions model_options(const Recipe& recipe) {

@@ -28,6 +28,7 @@ struct Recipe {
   std::optional<double> layer_scale;
   bool zero_init_last = false;
   double drop_path = 0;
+  bool sync_bn = false;  ///< batch norms take their statistics over the images of all processes
 
   // The images.
   std::string dataset = "fashion_mnist";
@@ -153,13 +154,14 @@ inline int64_t prefetched_batches(int workers) {
 }
 
 /// Shuffled and augmented batches of a training run, from batch `first_step` on. `device` is where they go: for another
-/// one than the host the images are bytes (LoaderOptions::bytes), unless random erasing forbids it.
+/// one than the host the images are bytes (LoaderOptions::bytes), unless random erasing, or mixing with `part`, forbids
+/// it.
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
-                               int64_t first_step = 0, Device device = kCpu);
+                               int64_t first_step = 0, Device device = kCpu, const data::LoaderPart& part = {});
 /// The test images in order, without augmentation. If a dataset is sorted by label, a part of it is drawn at random,
 /// the same for every run. `device` as above.
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
-                              Device device = kCpu);
+                              Device device = kCpu, const data::LoaderPart& part = {});
 
 /// The recipe's precision with its cast policy. Throws Error.
 Precision precision_of(const Recipe& recipe);

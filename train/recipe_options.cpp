@@ -111,7 +111,10 @@ std::vector<std::vector<Option>> table() {
              Option("zero-init-last", &Recipe::zero_init_last, "ResNet: start the last norm of each block at 0",
                     {.on_resume = kFixed}),
              Option("drop-path", &Recipe::drop_path, kBelowOne,
-                    "chance of leaving out the last block (stochastic depth)", {.value_name = "RATE"})}),
+                    "chance of leaving out the last block (stochastic depth)", {.value_name = "RATE"}),
+             Option("sync-bn", &Recipe::sync_bn,
+                    "batch norm over the images of all processes (--procs), as in one process",
+                    {.on_resume = kFixed})}),
       about(Part::data, kImages,
             {Option("dataset", &Recipe::dataset,
                     "fashion_mnist; shapes (generated, needs no files); with --data-dir: imagefolder (JPEG, PNG, … in "

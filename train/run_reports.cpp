@@ -121,8 +121,10 @@ bool RunReports::evaluate_into(TrainResult& result) {
 }
 
 Evaluation RunReports::evaluate_network(nn::Module& model) const {
-  data::Loader batches = make_test_loader(run_.recipe, run_.test_set, options_.workers, model.device());
-  return evaluate(model, batches, run_.precision);
+  const DataParallel& processes = run_.processes;
+  data::Loader batches =
+      make_test_loader(run_.recipe, run_.test_set, options_.workers, model.device(), processes.part());
+  return evaluate(model, batches, run_.precision, {.group = processes.alone() ? nullptr : &processes.group()});
 }
 
 Evaluation RunReports::evaluate_averages() {

@@ -51,6 +51,9 @@ std::string StepGraph::obstacle(const TrainingState& run, const StepObserver* ob
     return device.type == DeviceType::cuda ? "graphs need memory from the caching allocator (NORMA_CUDA_CACHING=1)"
                                            : fmt::format("{} has no graphs", to_string(device));
   }
+  if (!run.processes.alone()) {
+    return "gradients travel between processes";
+  }
   if (!run.optimizer->can_be_recorded()) {
     return fmt::format("the numbers of {} go to its kernels by value", run.recipe.opt);
   }

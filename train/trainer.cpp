@@ -56,6 +56,7 @@ class TrainingLoop {
 
 TrainResult TrainingLoop::run() {
   const double start = seconds_now();
+  run_.processes.start(run_);
   output_.write_settings();
   TrainResult result;
   result.total_steps = run_.total_steps();
@@ -70,7 +71,7 @@ TrainResult TrainingLoop::run() {
                                                                  // checkpoint
     output_.save();
   }
-  if (reports_.row_is_missing()) {
+  if (run_.processes.of_first(reports_.row_is_missing())) {
     reports_.report(result, /* images_per_second= */ 0);
   }
   if (run_.step < run_.total_steps() && !interrupted()) {
@@ -95,7 +96,8 @@ TrainResult TrainingLoop::run() {
 
 void TrainingLoop::make_steps(TrainResult& result) {
   data::Loader loader = make_train_loader(run_.recipe, run_.train_set, options_.workers,
-                                          run_.plan.batches_before(run_.step), run_.model->device());
+                                          run_.plan.batches_before(run_.step), run_.model->device(),
+                                          run_.processes.part());
   StepObserver* const observer = options_.observer.get();
   if (observer != nullptr) {
     observer->start({.model = *run_.model,
@@ -112,11 +114,11 @@ void TrainingLoop::make_steps(TrainResult& result) {
   };
   BatchFeed feed(load, run_.model->device());
   struct SendNext {
-    SendNext(StepFaults& faults, BatchFeed& feed) : faults(faults) {
-      faults.set_before_waiting([&feed] { feed.send_next(); });
+    SendNext(StepFaults& of_run, BatchFeed& feed) : steps(of_run) {
+      steps.set_before_waiting([&feed] { feed.send_next(); });
     }
-    ~SendNext() { faults.set_before_waiting(nullptr); }
-    StepFaults& faults;
+    ~SendNext() { steps.set_before_waiting(nullptr); }
+    StepFaults& steps;
   };
   const SendNext send_next(faults_, feed);
   std::optional<StepGraph> graph = make_graph();
@@ -151,9 +153,15 @@ void TrainingLoop::make_steps(TrainResult& result) {
     if (graph && run_.epoch_ends()) {
       graph->release();
     }
+    const bool recovers = options_.keep.recovery_interval > 0 && run_.step % options_.keep.recovery_interval == 0;
+    if (run_.epoch_ends() || interrupted() || recovers) {
+      if (const std::string drift = run_.processes.average_statistics(run_); !drift.empty() && !options_.quiet) {
+        reports_.print(drift);
+      }
+    }
     if (run_.epoch_ends() || interrupted()) {
       output_.save();  // before the evaluation, which may take long
-    } else if (options_.keep.recovery_interval > 0 && run_.step % options_.keep.recovery_interval == 0) {
+    } else if (recovers) {
       output_.save_for_recovery();
     }
     reports_.report(result, recent);
@@ -193,7 +201,7 @@ double TrainerOptions::now() const {
 }
 
 Trainer::Trainer(Recipe recipe, TrainerOptions options)
-    : options_(checked(std::move(options))), state_(std::move(recipe)) {
+    : options_(checked(std::move(options))), state_(std::move(recipe), options_.group) {
   if (!options_.output.empty()) {
     make_output_folder("train", options_.output);
   }

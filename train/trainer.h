@@ -46,6 +46,8 @@ struct TrainerOptions {
   std::function<double()> clock = {};
   /// Observes the steps and evaluations of run(); may be null.
   std::shared_ptr<StepObserver> observer = {};
+  /// The processes of the run. All but the first have no `output` and no observer, and are quiet.
+  std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group();
 
   /// A line about the run: its label before the text.
   [[nodiscard]] std::string labelled(const std::string& text) const;

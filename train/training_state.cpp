@@ -73,7 +73,8 @@ Recipe recipe_of(const Checkpoint& checkpoint) {
   return recipe;
 }
 
-TrainingState::TrainingState(Recipe of_run) : recipe(std::move(of_run)) {
+TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGroup> group)
+    : recipe(std::move(of_run)), processes(std::move(group)) {
   check_recipe(recipe);
   check_training(recipe);
   precision = precision_of(recipe);

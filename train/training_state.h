@@ -4,6 +4,7 @@
 #include "nn/optim/grad_scaler.h"
 #include "nn/optim/optimizer.h"
 #include "train/checkpoint.h"
+#include "train/data_parallel.h"
 #include "train/ema.h"
 #include "train/precision.h"
 #include "train/recipe.h"
@@ -53,8 +54,9 @@ struct MeanLoss {
 /// A training run between two steps: its parts and its progress. A checkpoint keeps all that steps change. The same
 /// recipe and number of threads give the same bits, whether or not a run was interrupted and resumed.
 struct TrainingState {
-  /// A run before its first step. Throws Error for an invalid recipe, and for data that cannot be read.
-  explicit TrainingState(Recipe of_run);
+  /// A run before its first step, of the processes of a group. Throws Error for an invalid recipe, and for data that
+  /// cannot be read.
+  explicit TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group());
   /// Goes on from a checkpoint. Returns "images 14 → 13" if the number of training images has changed, else "". Throws
   /// Error when the checkpoint is of another run (check_same_run()), and when its tensors do not fit the network, are
   /// not finite, or contradict its metadata. The number of training images may change only between two epochs, and not
@@ -74,6 +76,7 @@ struct TrainingState {
   [[nodiscard]] nn::NamedTensors wide_state() const;
 
   Recipe recipe;
+  DataParallel processes;
   Precision precision;
   CastCache casts;  ///< parameters in the dtype of Precision::autocast
   std::shared_ptr<const data::Dataset> train_set;

@@ -33,12 +33,18 @@ namespace {
 /// The loss of a batch with the tape that leads to it.
 Tensor forward(TrainingState& run, const data::Batch& batch) {
   const PrecisionScope scope(run.precision, &run.casts);
+  std::optional<BatchPartGuard> part;
+  if (!run.processes.alone()) {
+    part.emplace(BatchPart{.first = batch.first, .images = batch.labels.numel(), .total = batch.total});
+  }
   const Device device = run.model->device();
   const Tensor logits = (*run.model)(convert_input(data::images_on(batch, device), run.precision));
   const DType dtype = compute_dtype(logits.dtype());
   const Tensor target = batch.targets.defined() ? to(to_device(batch.targets, device), dtype)  // of mixed images
                                                 : to_device(batch.labels, device);
-  return training_loss(run.recipe, to(logits, dtype), target);
+  const Tensor loss = training_loss(run.recipe, to(logits, dtype), target);
+  // The mean over the whole batch is the sum of the parts' shares in it.
+  return part ? mul(loss, static_cast<double>(batch.labels.numel()) / static_cast<double>(batch.total)) : loss;
 }
 
 /// If a run's batches do not fit into memory: the first batch size of half the images, a quarter, … that fits, found by
@@ -94,14 +100,14 @@ Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch
     if (observed != nullptr) {
       observed->after_forward(loss, run.scaler ? run.scaler->factor() : 1);
     }
-    (run.scaler ? run.scaler->scale(loss) : loss).backward();
+    run.processes.backward(run.scaler ? run.scaler->scale(loss) : loss, /* last= */ i + 1 == batches);
     if (observed != nullptr) {
       observed->after_backward();
     }
     const Tensor part = batches > 1 ? to(loss.detach(), DType::float64) : loss.detach();
     total = total.defined() ? add(total, part) : part;
   }
-  return total;
+  return run.processes.finish_step(total);
 }
 
 void set_schedules(TrainingState& run) {
@@ -257,7 +263,8 @@ std::string StepFaults::find_fault_of_step() {
   run_.optimizer->zero_grad();
   default_generator() = run_.random;
   data::Loader loader = make_train_loader(run_.recipe, run_.train_set, /* workers= */ 0,
-                                          run_.plan.batches_before(run_.step), run_.model->device());
+                                          run_.plan.batches_before(run_.step), run_.model->device(),
+                                          run_.processes.part());
   return find_fault(*run_.model, [&] {
     accumulate_gradients(run_, run_.plan.batches_of(run_.step), [&] { return loader.next().value(); });
   });
@@ -267,8 +274,14 @@ void StepFaults::explain_memory(int workers, bool resumed, const std::function<v
   try {
     steps();
   } catch (const OutOfMemory& error) {
+    if (!run_.processes.alone()) {
+      throw;  // a search for what fits would take all processes
+    }
     fail_for_memory(workers, resumed, error.what());
   } catch (const std::bad_alloc&) {
+    if (!run_.processes.alone()) {
+      throw;
+    }
     fail_for_memory(workers, resumed, "the system has none left");
   }
 }

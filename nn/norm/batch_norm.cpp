@@ -52,7 +52,8 @@ Tensor BatchNorm::forward_act(const Tensor& x, const ActOptions& then) {
                 .eps = options_.eps,
                 .statistics = options_.statistics,
                 .biased_running_var = options_.biased_running_var,
-                .num_batches_tracked = num_batches_tracked_},
+                .num_batches_tracked = num_batches_tracked_,
+                .parts = parts_},
                then);
 }
 
@@ -102,6 +103,10 @@ Tensor GhostBatchNorm2d::apply(const Tensor& x, const norma::BatchNormOptions& o
   return ghost_batch_norm(x, sub_batch_, running_mean(), running_var(), weight(), bias(), options, then);
 }
 
+void GhostBatchNorm2d::set_parts(std::shared_ptr<const PartsOfBatch> /* parts */) {
+  fail("GhostBatchNorm2d", "parts: expected batch norm to share statistics between processes, got ghost batch norm");
+}
+
 std::string GhostBatchNorm2d::own_options() const {
   return fmt::format(", sub_batch={}", sub_batch_);
 }
@@ -116,6 +121,10 @@ BatchRenorm2d::BatchRenorm2d(int64_t channels, double r_max, double d_max, const
     check(steps >= 0, "BatchRenorm2d", "{}: expected a number >= 0, got {}", name, steps);
   }
   set_bounds(r_max, d_max);
+}
+
+void BatchRenorm2d::set_parts(std::shared_ptr<const PartsOfBatch> /* parts */) {
+  fail("BatchRenorm2d", "parts: expected batch norm to share statistics between processes, got batch renorm");
 }
 
 void BatchRenorm2d::set_bounds(double r_max, double d_max) {

@@ -2,7 +2,9 @@
 
 #include "nn/norm/norm.h"
 
+#include <memory>
 #include <optional>
+#include <utility>
 
 namespace norma::nn {
 
@@ -30,6 +32,9 @@ class BatchNorm : public Norm {
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
   /// Overwrites the momentum; see BatchNormLayerOptions.
   void set_momentum(std::optional<double> momentum);
+  /// In training, x is a part of a batch from now on: see BatchNormOptions::parts. Ghost batch norm and batch renorm
+  /// throw Error.
+  virtual void set_parts(std::shared_ptr<const PartsOfBatch> parts) { parts_ = std::move(parts); }
   /// Sets the running statistics to those of a new layer.
   void reset_running_stats();
   [[nodiscard]] const Tensor& weight() const { return weight_; }
@@ -57,6 +62,7 @@ class BatchNorm : public Norm {
   Tensor running_mean_;
   Tensor running_var_;
   Tensor num_batches_tracked_;
+  std::shared_ptr<const PartsOfBatch> parts_;
 };
 
 /// Batch norm of (N, channels) or (N, channels, L).
@@ -79,6 +85,7 @@ class BatchNorm3d : public BatchNorm {
 class GhostBatchNorm2d : public BatchNorm {
  public:
   GhostBatchNorm2d(int64_t channels, int64_t sub_batch, const BatchNormLayerOptions& options = {});
+  void set_parts(std::shared_ptr<const PartsOfBatch> parts) override;
 
  protected:
   Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) override;
@@ -106,6 +113,7 @@ class BatchRenorm2d : public BatchNorm {
   void set_bounds(double r_max, double d_max);
   [[nodiscard]] double r_max() const { return r_max_; }
   [[nodiscard]] double d_max() const { return d_max_; }
+  void set_parts(std::shared_ptr<const PartsOfBatch> parts) override;
 
  protected:
   Tensor apply(const Tensor& x, const norma::BatchNormOptions& options, const ActOptions& then) override;

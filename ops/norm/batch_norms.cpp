@@ -143,10 +143,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   if (!options.training && tracked) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
   }
-  const int64_t count = checked_count(op, x, options);
   const NormSpec spec = checked_spec(op, x, batch_norm_spec(x, options));
   check_affine(op, "weight", weight, x, spec.affine);
   check_affine(op, "bias", bias, x, spec.affine);
+  if (options.training && options.parts != nullptr) {
+    return batch_norm_of_parts(op, x, spec, running_mean, running_var, weight, bias, options, then);
+  }
+  const int64_t count = checked_count(op, x, options);
   if (!tracked || count == 0) {
     Tensor y = record_norm(op, x, spec, weight, bias, {.then = then});
     count_batch(batches_of(options));

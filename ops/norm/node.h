@@ -2,8 +2,10 @@
 
 #include "ops/norm/layout.h"
 #include "ops/norm/norm.h"
+#include "ops/norm/parts_of_batch.h"
 #include "ops/norm/reference.h"
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -29,6 +31,9 @@ struct ForwardOptions {
   Tensor fixed_stats = {};                 ///< see fixed_stats_of()
   const RunningUpdate* running = nullptr;  ///< takes the statistics in; the spec must keep the channels alone
   ActOptions then = {};
+  /// Not null: the fixed stats are those of all parts of a batch, with so many values, and depend on x.
+  std::shared_ptr<const PartsOfBatch> parts = {};
+  double count_of_parts = 0;
 };
 /// norm_act() for a spec whose axes are sorted and not negative, and arguments that fit. With fixed stats it computes
 /// none from x, and the gradient treats mean and variance as constants.
@@ -57,6 +62,19 @@ void count_batch(Tensor batches);
 
 /// The stats (kernels.h) of a norm with constants: mean and biased variance, one per channel (rank 1).
 Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype);
+
+// --- batch_norm_of_parts.cpp ----------------------------------------------------------------------------------------
+
+/// batch_norm() in training with BatchNormOptions::parts.
+Tensor batch_norm_of_parts(std::string_view op, const Tensor& x, const NormSpec& spec, const Tensor& running_mean,
+                           const Tensor& running_var, const Tensor& weight, const Tensor& bias,
+                           const BatchNormOptions& options, const ActOptions& then);
+
+struct NormNode;
+struct NeededGradients;
+/// norm_backward() where the stats are those of all parts, with `count` values in each channel.
+Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs,
+                               const PartsOfBatch& parts, double count);
 
 // --- backward.cpp ---------------------------------------------------------------------------------------------------
 

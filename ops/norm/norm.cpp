@@ -290,7 +290,9 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
                                  .affine = weight.defined() || bias.defined(),
                                  .bias_dtype = bias.defined() ? bias.dtype() : x.dtype()};
   const Tensors saved{x, stats, weight, z_again ? bias : Tensor{}, z_again ? residual : Tensor{}, bits};
-  return record(op, inputs, y, saved, [without_tensors](const Tensor& dy, const BackwardContext& c) -> Tensors {
+  return record(op, inputs, y, saved,
+                [without_tensors, parts = options.parts, count = options.count_of_parts](
+                    const Tensor& dy, const BackwardContext& c) -> Tensors {
     NormNode node = without_tensors;
     node.x = c.saved(0);
     node.stats = c.saved(1);
@@ -304,6 +306,10 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
                     .bytes = bytes_of(dy, node.x, needs.x ? node.x : Tensor(), node.residual, node.bits,
                                       needs.residual ? dy : Tensor())};
     });
+    if (parts != nullptr) {
+      check(!c.create_graph(), node.op, "backward: expected no create_graph where several processes share a batch");
+      return norm_backward_of_parts(node, dy, needs, *parts, count);
+    }
     return c.create_graph() ? record_norm_backward(node, dy, needs) : norm_backward(node, dy, needs);
   });
 }

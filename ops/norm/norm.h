@@ -1,8 +1,10 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/norm/parts_of_batch.h"
 #include "ops/norm/spec.h"
 
+#include <memory>
 #include <optional>
 
 namespace norma {
@@ -55,6 +57,10 @@ struct BatchNormOptions {
   bool biased_running_var = false;
   /// Undefined, or the number of batches that the running statistics have seen (int64, one element): training adds one.
   Tensor num_batches_tracked = {};
+  /// Not null: in training, x is this process's part of a batch, and the statistics are those of the whole batch
+  /// (ops/norm/parts_of_batch.h). All processes must call batch_norm(), and backward(), also with no images. The
+  /// gradients of x are those of the whole batch, those of weight and bias are the part's: their sum is the batch's.
+  std::shared_ptr<const PartsOfBatch> parts = {};
 };
 /// Batch norm (Ioffe and Szegedy, 2015). x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes.
 /// weight, bias, running_mean, running_var: (C) or undefined. Training updates the running statistics in place, but an

@@ -5,7 +5,9 @@
 #include "core/op_profile.h"
 #include "core/tape.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/random/batch_part.h"
 #include "ops/random/kernels.h"
+#include "ops/shape/view.h"
 
 namespace norma {
 
@@ -34,6 +36,23 @@ Tensor masked(std::string_view op, const Tensor& x, const DropoutMask& mask) {
   });
 }
 
+/// A mask of these sizes: factors of 0 or 1 / (1 - rate). Where x is a part of a batch, its part of the whole mask.
+Tensor factors(std::string_view op, const Tensor& x, Sizes sizes, double rate, Generator& generator) {
+  const BatchPart* const part = current_batch_part();
+  if (part != nullptr) {
+    check(sizes[0] == part->images, op, "x: expected the {} images of a part of a batch, got sizes {}", part->images,
+          to_string(x.sizes()));
+    sizes[0] = part->total;
+  }
+  const auto counters = (static_cast<uint64_t>(sizes.numel()) + 3) / 4;
+  const DropoutMask mask = mask_of(generator, counters, rate);
+  const Tensor one = ones(sizes, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor factor = empty_like(one);
+  kernels::random_kernels.at(op, x.device())
+      ->dropout(x.dtype(), sizes, factor.device_pointer(), factor.strides(), one.device_pointer(), one.strides(), mask);
+  return part == nullptr ? factor : narrow(factor, 0, part->first, part->images);
+}
+
 }  // namespace
 
 Tensor dropout(const Tensor& input, double rate, bool training, Generator& generator) {
@@ -42,6 +61,9 @@ Tensor dropout(const Tensor& input, double rate, bool training, Generator& gener
   check_arguments("dropout", x, rate);
   if (!training || rate == 0) {
     return x;
+  }
+  if (current_batch_part() != nullptr && x.rank() > 0) {
+    return mul(x, factors("dropout", x, x.sizes(), rate, generator));
   }
   const auto counters = (static_cast<uint64_t>(x.numel()) + 3) / 4;
   return masked("dropout", x, mask_of(generator, counters, rate));
@@ -56,16 +78,9 @@ Tensor drop_path(const Tensor& input, double rate, bool training, Generator& gen
     return x;
   }
   // One factor for each sample, broadcast over the rest; mul() saves only this, a few bytes, for the backward pass.
-  const int64_t samples = x.size(0);
   Sizes sizes = Sizes::filled(x.rank(), 1);
-  sizes[0] = samples;
-  const auto counters = (static_cast<uint64_t>(samples) + 3) / 4;
-  const DropoutMask mask = mask_of(generator, counters, rate);
-  const Tensor one = ones(sizes, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor factor = empty_like(one);
-  kernels::random_kernels.at("drop_path", x.device())
-      ->dropout(x.dtype(), sizes, factor.device_pointer(), factor.strides(), one.device_pointer(), one.strides(), mask);
-  return mul(x, factor);
+  sizes[0] = x.size(0);
+  return mul(x, factors("drop_path", x, sizes, rate, generator));
 }
 
 }  // namespace norma

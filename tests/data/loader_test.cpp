@@ -345,3 +345,59 @@ TEST_CASE("loader: batches of bytes become the images that others have, with the
                  {.bytes = true});
         }) == "loader: bytes: expected a transform without random erasing, got one of probability 0.25");
 }
+
+TEST_CASE("loader: the parts of several processes are the batches of one, also mixed") {
+  const auto dataset = std::make_shared<Counting>(23);
+  for (const bool mixed : {false, true}) {
+    LoaderOptions options{.batch_size = 7, .shuffle = true, .epochs = 2, .repeats = 2, .seed = 5};
+    if (mixed) {
+      options.mix = {.mixup_alpha = 0.4, .cutmix_alpha = 1};
+    }
+    for (const int64_t parts : {2, 3, 8}) {  // the last batch of an epoch has 2 images
+      CAPTURE(parts);
+      Loader whole(dataset, transform_of(*dataset, /* augment= */ true), options);
+      std::vector<Loader> loaders;
+      for (int64_t number = 0; number < parts; ++number) {
+        LoaderOptions own = options;
+        own.part = {.number = number, .parts = parts};
+        loaders.emplace_back(dataset, transform_of(*dataset, /* augment= */ true), own);
+      }
+      while (const std::optional<Batch> batch = whole.next()) {
+        std::vector<int64_t> labels;
+        std::vector<float> images;
+        std::vector<float> targets;
+        for (Loader& loader : loaders) {
+          const std::optional<Batch> part = loader.next();
+          REQUIRE(part);
+          CHECK(part->total == batch->labels.numel());
+          CHECK(part->first == static_cast<int64_t>(labels.size()));
+          CHECK(part->images.size(0) == part->labels.numel());
+          CHECK(part->step == batch->step);
+          const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+          append(labels, part->labels.to_vector<int64_t>());
+          append(images, part->images.to_vector<float>());
+          if (mixed) {
+            append(targets, part->targets.to_vector<float>());
+          }
+        }
+        CHECK(labels == batch->labels.to_vector<int64_t>());
+        CHECK(images == batch->images.to_vector<float>());
+        if (mixed) {
+          CHECK(targets == batch->targets.to_vector<float>());
+        }
+      }
+      for (Loader& loader : loaders) {
+        CHECK_FALSE(loader.next());
+      }
+    }
+  }
+  const auto error = [&](const LoaderPart& part, const LoaderOptions& others) {
+    LoaderOptions options = others;
+    options.part = part;
+    return error_of([&] { Loader(dataset, transform_of(*dataset), options); });
+  };
+  CHECK(error({.number = 2, .parts = 2}, {}) == "loader: part: expected one of 0 to parts - 1, got 2 of 2");
+  CHECK(error({.number = 0, .parts = 0}, {}) == "loader: part: expected one of 0 to parts - 1, got 0 of 0");
+  CHECK(error({.number = 0, .parts = 2}, {.mix = {.mixup_alpha = 1}, .bytes = true}) ==
+        "loader: part: expected no bytes where images are mixed, got both");
+}

@@ -1,0 +1,221 @@
+#include "cli/processes.h"
+
+#include "cli/command.h"
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "core/parallel.h"
+#include "core/parse_number.h"
+#include "train/interrupt.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace norma::cli {
+
+namespace {
+
+/// A number in the environment; none if it is not there, or not one.
+std::optional<int64_t> number_in_environment(const char* name) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? std::nullopt : parse_number<int64_t>(text);
+}
+
+/// What the program that started this process says of it.
+struct Started {
+  std::string variable;  ///< which has the number of processes
+  int64_t processes = 0;
+  int64_t local_rank = 0;
+  int64_t local_processes = 1;
+};
+
+/// By Open MPI's mpirun, or by Slurm's srun --mpi=pmix; none otherwise.
+std::optional<Started> started_by() {
+  for (const auto& [all, local, on_machine] :
+       {std::array{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+        std::array{"SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"}}) {
+    const bool is_slurm = std::string_view(all).starts_with("SLURM");
+    if (is_slurm && std::getenv("PMIX_RANK") == nullptr) {
+      continue;  // a job of one process, in which mpirun may be still to come
+    }
+    if (const auto processes = number_in_environment(all); processes) {
+      return Started{.variable = all,
+                     .processes = *processes,
+                     .local_rank = number_in_environment(local).value_or(0),
+                     .local_processes = std::max<int64_t>(1, number_in_environment(on_machine).value_or(*processes))};
+    }
+  }
+  return std::nullopt;
+}
+
+/// The processors of the machine that this process may use, by its share in them: all of them, divided by the processes
+/// here, unless it is bound to some already.
+int threads_of(const Started& started) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  const int64_t online = std::max<long>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
+  const int64_t own = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online;
+  return static_cast<int>(own < online ? own : std::max<int64_t>(1, online / started.local_processes));
+}
+
+volatile std::sig_atomic_t children = 0;  // mpirun's process
+volatile std::sig_atomic_t signals = 0;
+
+/// mpirun passes these two on to its processes, and would end them for others.
+void pass_on(int signal) {
+  const int error = errno;
+  signals = signals + 1;
+  if (children > 0) {
+    ::kill(children, signals > 1 ? SIGTERM : signal == SIGINT ? SIGUSR1 : SIGUSR2);
+  }
+  errno = error;
+}
+
+/// The words of this process's own command line, and the program's file.
+std::vector<std::string> own_words() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::vector<std::string> words;
+  for (size_t first = 0; first < all.size();) {
+    const size_t end = std::min(all.find('\0', first), all.size());
+    words.push_back(all.substr(first, end - first));
+    first = end + 1;
+  }
+  std::array<char, 4096> file{};
+  const ssize_t length = ::readlink("/proc/self/exe", file.data(), file.size() - 1);
+  if (!words.empty() && length > 0) {
+    words.front() = std::string(file.data(), static_cast<size_t>(length));
+  }
+  return words;
+}
+
+bool is_in_path(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  std::string folders = path == nullptr ? "" : path;
+  for (size_t first = 0; first <= folders.size();) {
+    const size_t end = std::min(folders.find(':', first), folders.size());
+    if (::access((folders.substr(first, end - first) + "/" + program).c_str(), X_OK) == 0) {
+      return true;
+    }
+    first = end + 1;
+  }
+  return false;
+}
+
+int start_processes(std::string_view command, int64_t processes) {
+  check(parallel::has_mpi(), command,
+        "procs: expected a build with MPI for {} processes, got one without; install openmpi-bin and libopenmpi-dev, and "
+        "build again ('./run train --procs' does)",
+        processes);
+  check(is_in_path("mpirun"), command,
+        "procs: expected mpirun, which starts {} processes, got none in PATH; install openmpi-bin", processes);
+  std::vector<std::string> words{"mpirun", "-n", std::to_string(processes), "--bind-to", "none", "--oversubscribe"};
+  // An error's text is ours to print, and mpirun's for a process that a signal ended.
+  for (const char* word : {"--mca", "orte_abort_on_non_zero_status", "0"}) {
+    words.emplace_back(word);
+  }
+  if (::geteuid() == 0) {
+    words.emplace_back("--allow-run-as-root");
+  }
+  for (std::string& word : own_words()) {
+    words.push_back(std::move(word));
+  }
+  std::vector<char*> arguments;
+  for (std::string& word : words) {
+    arguments.push_back(word.data());
+  }
+  arguments.push_back(nullptr);
+
+  struct sigaction action {};
+  action.sa_handler = pass_on;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  if (::isatty(STDOUT_FILENO) == 0) {
+    ::setenv("TERM", "dumb", 1);  // mpirun gives its first process a terminal, which is none
+  }
+  const pid_t self = ::getpid();
+  const pid_t child = ::fork();
+  check(child >= 0, command, "procs: cannot start mpirun: {}", std::strerror(errno));
+  if (child == 0) {
+    ::setpgid(0, 0);  // Ctrl-C is for this process's parent alone
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() == self) {
+      ::execvp(arguments[0], arguments.data());
+    }
+    ::_exit(127);
+  }
+  children = child;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    ::sigaction(signal, &action, nullptr);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Prints the errors that end this group: what all say once, anything else by each of them.
+void complain(const std::vector<std::string>& texts, int rank) {
+  const std::string& own = texts[static_cast<size_t>(rank)];
+  const bool shared = std::ranges::all_of(texts, [&](const std::string& text) { return text == own; });
+  if (shared && rank != 0) {
+    return;
+  }
+  const std::string text = shared ? own : fmt::format("rank {}: {}", rank, own);
+  std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
+}
+
+}  // namespace
+
+int run_in_processes(std::string_view command, RunOptions& options,
+                     const std::function<int(const std::shared_ptr<parallel::ProcessGroup>&)>& run) {
+  const std::optional<Started> started = started_by();
+  const int64_t asked = options.procs;
+  check(!started || asked == 0 || asked == started->processes, command,
+        "procs: expected the {} processes of {}, got {}", started ? started->processes : 0,
+        started ? started->variable : "", asked);
+  if (!started && asked > 1) {
+    return start_processes(command, asked);
+  }
+  if (!started || started->processes == 1) {
+    return run(parallel::make_single_group());
+  }
+  if (options.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+    set_num_threads(threads_of(*started));
+  }
+  if (options.device == "cuda") {
+    options.device = fmt::format("cuda:{}", started->local_rank);
+  }
+  const std::shared_ptr<parallel::ProcessGroup> group =
+      parallel::make_mpi_group({.timeout = static_cast<double>(options.timeout)});
+  if (!group->is_first() && !options.verbose_ranks) {
+    train::mute();
+  }
+  const train::SharedInterrupts interrupts(/* prints= */ group->is_first());
+  try {
+    return run(group);
+  } catch (const std::bad_alloc&) {
+    complain(group->leave("out of memory"), group->rank());
+  } catch (const std::exception& error) {
+    complain(group->leave(error.what()), group->rank());
+  }
+  return kBadInput;
+}
+
+}  // namespace norma::cli

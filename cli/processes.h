@@ -1,0 +1,24 @@
+#pragma once
+
+#include "cli/options.h"
+#include "parallel/process_group.h"
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+namespace norma::cli {
+
+/// Runs a command in RunOptions::procs processes.
+///
+/// Without mpirun around it, and with more than one process to be, this one starts mpirun with its own command line,
+/// passes signals on, and returns mpirun's exit code. In each of the processes that mpirun (or srun) has started it
+/// joins their group, and calls `run`. There, all but the first print nothing. An error of one process ends all: each
+/// says which it was, and an error that all share is said once.
+///
+/// Throws Error, in the name of the command, where MPI is missing, and where --procs and the environment contradict each
+/// other.
+int run_in_processes(std::string_view command, RunOptions& options,
+                     const std::function<int(const std::shared_ptr<parallel::ProcessGroup>&)>& run);
+
+}  // namespace norma::cli

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <string_view>
+
+namespace norma::parallel {
+
+/// Throws Error unless x is a dense tensor, whose elements lie side by side.
+void check_dense(std::string_view op, const Tensor& x);
+/// What begin_all_reduce() takes.
+void check_summand(const Tensor& x);
+void check_root(int root, int ranks);
+
+}  // namespace norma::parallel

@@ -1,0 +1,64 @@
+#pragma once
+
+#include "parallel/peers.h"
+#include "parallel/process_group.h"
+
+#include <mpi.h>
+
+#include <atomic>
+#include <chrono>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::parallel {
+
+/// Memory that goes to, or comes from, a rank.
+struct Piece {
+  int rank = 0;
+  void* memory = nullptr;
+  size_t bytes = 0;
+};
+
+/// Messages between the processes of MPI_COMM_WORLD, from point to point, so that a rank knows whose message is
+/// missing. All calls come from the thread that made it, where MPI was started.
+class Exchange {
+ public:
+  explicit Exchange(const ProcessGroupOptions& options);
+  /// Ends MPI, unless a rank is lost: that could wait for it without end.
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  /// Sends and receives until all is done. Each rank's next message to this one is the one that is expected here.
+  void run(std::span<const Piece> sent, std::span<const Piece> received);
+  /// See ProcessGroup::leave().
+  std::vector<std::string> leave(std::string_view text);
+
+  /// A thread waits for this one: more of the processor goes to looking for messages, less to others' work.
+  std::atomic<int> waiting = 0;
+
+ private:
+  void wait_for(std::vector<MPI_Request>& requests, const std::vector<int>& ranks_received);
+  /// Throws PeerError where a rank has left, or is lost.
+  void look_for_farewells();
+  void look_for_lost(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks_received, double seconds);
+  /// Takes the farewells that have come.
+  void take_farewells();
+  [[noreturn]] void lose(int rank, const std::string& reason);
+
+  ProcessGroupOptions options_;
+  MPI_Comm messages_ = MPI_COMM_NULL;
+  MPI_Comm farewells_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+  std::vector<Peer> peers_;
+  std::vector<std::string> left_;  // what each rank left with; "" where it has not
+  std::vector<std::string> sent_;  // farewells under way
+  bool broken_ = false;
+};
+
+}  // namespace norma::parallel

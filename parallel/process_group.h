@@ -1,0 +1,89 @@
+#pragma once
+
+#include "core/error.h"
+#include "core/tensor.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::parallel {
+
+/// An operation of a group that is under way.
+class Work {
+ public:
+  Work() = default;
+  virtual ~Work() = default;
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+
+  /// Returns when the results are there. Throws what went wrong. Call it once.
+  virtual void wait() = 0;
+};
+
+/// Processes, the ranks 0 to size() - 1, that do one piece of work together. All of them must call the same functions
+/// in the same order. A function that waits for another rank throws PeerError where that rank has ended, has reported an
+/// error, or sends nothing for as long as ProcessGroupOptions::timeout.
+///
+/// Not for calls from several threads at once.
+class ProcessGroup {
+ public:
+  ProcessGroup() = default;
+  virtual ~ProcessGroup() = default;
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] bool is_first() const { return rank() == 0; }
+
+  /// Begins the sum of x over the ranks, which x has after wait(): ((x_0 + x_1) + x_2) + … in float64, rounded once, so
+  /// that all ranks have the same bits in every run. x is dense, float32 or float64, and is left alone until then.
+  [[nodiscard]] virtual std::unique_ptr<Work> begin_all_reduce(const Tensor& x) = 0;
+  void all_reduce(const Tensor& x) { begin_all_reduce(x)->wait(); }
+  /// Gives x, which is dense, the elements that rank `root` has there.
+  virtual void broadcast(const Tensor& x, int root = 0) = 0;
+  /// The tensors of all ranks, which have one shape, along a new axis in front; contiguous.
+  [[nodiscard]] virtual Tensor all_gather(const Tensor& x) = 0;
+  /// The texts of all ranks, of any lengths below 2 GiB.
+  [[nodiscard]] virtual std::vector<std::string> all_gather_text(std::string_view text) = 0;
+  /// Returns when all ranks have called it.
+  virtual void barrier() = 0;
+
+  /// Tells the others that this rank ends for an error: what they wait for from it throws PeerError "rank N: text".
+  /// Waits a moment for theirs, and returns the texts of all ranks; "" where none came. Only the destructor may follow.
+  virtual std::vector<std::string> leave(std::string_view text) = 0;
+};
+
+/// Another rank is the reason: "rank 2: …".
+class PeerError : public Error {
+ public:
+  using Error::Error;
+};
+
+struct ProcessGroupOptions {
+  double timeout = 300;  ///< seconds without a word from a rank after which it counts as lost
+};
+
+/// A group of this process alone. Nothing of it waits.
+std::shared_ptr<ProcessGroup> make_single_group();
+
+/// The group of the processes that mpirun, or srun with PMIx, started with this one; at most once in a process. Throws
+/// Error where MPI is not in this build.
+std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options = {});
+/// False: make_mpi_group() throws.
+bool has_mpi();
+/// The library's name and version, or "none".
+std::string mpi_version();
+
+/// The images of rank `rank` among `total`, which the ranks have in their order: the first ranks have one more where
+/// they cannot have the same number.
+struct Share {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+Share share_of(int64_t total, int rank, int ranks);
+
+}  // namespace norma::parallel

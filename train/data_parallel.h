@@ -1,0 +1,54 @@
+#pragma once
+
+#include "data/loader.h"
+#include "ops/random/batch_part.h"
+#include "parallel/gradient_reducer.h"
+#include "parallel/process_group.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace norma::train {
+
+struct TrainingState;
+
+/// The processes of a run. Each has the whole network and a part of each batch. Their gradients add up to those of the
+/// batch, and so all make the same update. A process alone does nothing of what follows.
+class DataParallel {
+ public:
+  explicit DataParallel(std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group());
+
+  [[nodiscard]] bool alone() const { return group_->size() == 1; }
+  /// True in the process that prints and writes.
+  [[nodiscard]] bool is_first() const { return group_->is_first(); }
+  [[nodiscard]] parallel::ProcessGroup& group() const { return *group_; }
+  /// For loaders.
+  [[nodiscard]] data::LoaderPart part() const { return {.number = group_->rank(), .parts = group_->size()}; }
+
+  /// Begins a run. Throws Error, in all processes, where one of them has another version, recipe, data set, step or
+  /// other weights than the first, and where a batch has fewer images than there are processes. Then all processes have
+  /// the parameters and buffers of the first, and with Recipe::sync_bn the batch norms share their statistics.
+  void start(TrainingState& run);
+
+  /// loss.backward(). With `last`, of a step, gradients travel meanwhile.
+  void backward(const Tensor& loss, bool last);
+  /// Call it behind the last backward() of a step: gradients become their sums over the processes. Returns the sum of
+  /// `loss`, and all processes know of a signal that came to one (train/interrupt.h).
+  Tensor finish_step(const Tensor& loss);
+
+  /// Gives all processes the mean of the running statistics, which each has from its own images, unless they share
+  /// them. Returns "running statistics had drifted apart by up to …", or "" where there was nothing to do.
+  std::string average_statistics(TrainingState& run);
+
+  /// `value` of the first process.
+  [[nodiscard]] bool of_first(bool value) const;
+
+ private:
+  void check_same(TrainingState& run) const;
+
+  std::shared_ptr<parallel::ProcessGroup> group_;
+  std::unique_ptr<parallel::GradientReducer> reducer_;
+};
+
+}  // namespace norma::train
