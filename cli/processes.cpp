@@ -119,17 +119,15 @@ bool is_in_path(const std::string& program) {
 }
 
 int start_processes(std::string_view command, int64_t processes) {
-  check(parallel::has_mpi(), command,
-        "procs: expected a build with MPI for {} processes, got one without; install openmpi-bin and libopenmpi-dev, and "
-        "build again ('./run train --procs' does)",
-        processes);
+  check(
+      parallel::has_mpi(), command,
+      "procs: expected a build with MPI for {} processes, got one without; install openmpi-bin and libopenmpi-dev, and "
+      "build again ('./run train --procs' does)",
+      processes);
   check(is_in_path("mpirun"), command,
         "procs: expected mpirun, which starts {} processes, got none in PATH; install openmpi-bin", processes);
-  std::vector<std::string> words{"mpirun", "-n", std::to_string(processes), "--bind-to", "none", "--oversubscribe"};
-  // An error's text is ours to print, and mpirun's for a process that a signal ended.
-  for (const char* word : {"--mca", "orte_abort_on_non_zero_status", "0"}) {
-    words.emplace_back(word);
-  }
+  std::vector<std::string> words{"mpirun", "--quiet",        "-n", std::to_string(processes), "--bind-to",
+                                 "none",   "--oversubscribe"};
   if (::geteuid() == 0) {
     words.emplace_back("--allow-run-as-root");
   }

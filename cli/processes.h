@@ -16,8 +16,8 @@ namespace norma::cli {
 /// joins their group, and calls `run`. There, all but the first print nothing. An error of one process ends all: each
 /// says which it was, and an error that all share is said once.
 ///
-/// Throws Error, in the name of the command, where MPI is missing, and where --procs and the environment contradict each
-/// other.
+/// Throws Error, in the name of the command, where MPI is missing, and where --procs and the environment contradict
+/// each other.
 int run_in_processes(std::string_view command, RunOptions& options,
                      const std::function<int(const std::shared_ptr<parallel::ProcessGroup>&)>& run);
 

@@ -300,7 +300,7 @@ class BackwardWalk {
   std::unordered_map<Key, Tensor, KeyHash> kept_;
   std::unordered_map<const TensorImpl*, Tensor> leaf_gradients_;
   std::unordered_map<const TensorImpl*, int64_t> uses_to_come_;  // with BackwardOptions::on_leaf
-  std::vector<std::shared_ptr<TensorImpl>> leaves_;  // in the order in which they were reached
+  std::vector<std::shared_ptr<TensorImpl>> leaves_;              // in the order in which they were reached
 };
 
 Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gradient) {

@@ -204,7 +204,8 @@ class Loader::Implementation {
     const auto& [part, parts] = options_.part;
     const int64_t own_first = part * (total / parts) + std::min(part, total % parts);
     const int64_t own = total / parts + (part < total % parts ? 1 : 0);
-    // A part is followed by the images that it is mixed with, so that image i is mixed with image count - 1 - i here, too.
+    // A part is followed by the images that it is mixed with, so that image i is mixed with image count - 1 - i here,
+    // too.
     const int64_t count = parts > 1 && options_.mix.any() ? 2 * own : own;
     const auto in_batch = [&](int64_t i) { return i < own ? own_first + i : total - 1 - own_first - (count - 1 - i); };
     const DatasetInfo& info = dataset_->info();

@@ -134,7 +134,8 @@ void Exchange::look_for_farewells() {
   const auto left = std::ranges::find_if(left_, [](const std::string& text) { return !text.empty(); });
   if (left != left_.end()) {
     broken_ = true;
-    throw PeerError(fmt::format("rank {}: {}", left - left_.begin(), *left));
+    // One that itself was told of another passes that on.
+    throw PeerError(left->starts_with("rank ") ? *left : fmt::format("rank {}: {}", left - left_.begin(), *left));
   }
 }
 
@@ -167,21 +168,22 @@ void Exchange::lose(int rank, const std::string& reason) {
 }
 
 std::vector<std::string> Exchange::leave(std::string_view text) {
-  constexpr double kLinger = 2;  // seconds in which the others, too, may end
+  // Seconds in which the others, too, may end. Where one is lost, mpirun is about to end them all.
+  const double linger = broken_ ? 0.3 : 2;
   sent_.assign(peers_.size(), std::string(text.empty() ? "an error without a text" : text));
   std::vector<MPI_Request> requests;
   for (int rank = 0; rank < size_; ++rank) {
     const std::string& own = sent_[static_cast<size_t>(rank)];
     if (rank != rank_) {
-      MPI_Isend(own.data(), static_cast<int>(std::min(own.size(), kMostBytes)), MPI_BYTE, rank, kFarewellTag, farewells_,
-                &requests.emplace_back());
+      MPI_Isend(own.data(), static_cast<int>(std::min(own.size(), kMostBytes)), MPI_BYTE, rank, kFarewellTag,
+                farewells_, &requests.emplace_back());
     }
   }
   left_[static_cast<size_t>(rank_)] = sent_[0];
   const Clock::time_point start = Clock::now();
   bool all_left = false;
   int sent = 0;
-  while (seconds_since(start) < kLinger && (!all_left || sent == 0)) {
+  while (seconds_since(start) < linger && (!all_left || sent == 0)) {
     MPI_Testall(static_cast<int>(requests.size()), requests.data(), &sent, MPI_STATUSES_IGNORE);
     take_farewells();
     all_left = std::ranges::none_of(left_, &std::string::empty);

@@ -132,7 +132,8 @@ void GradientReducer::put(size_t parameter, const Tensor& gradient) {
   const Tensor there = alias(bucket.memory, {1}, {1}, bucket.numel + static_cast<int64_t>(number.index));
   fill_(there, before.defined() || gradient.defined() ? 1 : 0);
   if (before.defined() && gradient.defined()) {  // added in the dtype of the parameter, as in one process
-    const Tensor total = empty_strided(before.sizes(), before.strides(), {.dtype = before.dtype(), .device = before.device()});
+    const Tensor total =
+        empty_strided(before.sizes(), before.strides(), {.dtype = before.dtype(), .device = before.device()});
     copy_into(before, total);
     accumulate_into(total, converted(gradient, before.dtype()));
     copy_into(total, place);

@@ -24,8 +24,8 @@ class Work {
 };
 
 /// Processes, the ranks 0 to size() - 1, that do one piece of work together. All of them must call the same functions
-/// in the same order. A function that waits for another rank throws PeerError where that rank has ended, has reported an
-/// error, or sends nothing for as long as ProcessGroupOptions::timeout.
+/// in the same order. A function that waits for another rank throws PeerError where that rank has ended, has reported
+/// an error, or sends nothing for as long as ProcessGroupOptions::timeout.
 ///
 /// Not for calls from several threads at once.
 class ProcessGroup {

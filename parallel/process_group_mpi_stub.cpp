@@ -12,7 +12,8 @@ std::string mpi_version() {
 }
 
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& /* options */) {
-  fail("mpi", "expected a build with MPI for several processes; install openmpi-bin and libopenmpi-dev, and build again");
+  fail("mpi",
+       "expected a build with MPI for several processes; install openmpi-bin and libopenmpi-dev, and build again");
 }
 
 }  // namespace norma::parallel

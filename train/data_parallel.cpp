@@ -161,9 +161,8 @@ void DataParallel::backward(const Tensor& loss, bool last) {
     loss.backward();
     return;
   }
-  norma::backward(loss, {}, {.on_leaf = [this](const Tensor& leaf, const Tensor& gradient) {
-                    reducer_->take(leaf, gradient);
-                  }});
+  norma::backward(loss, {},
+                  {.on_leaf = [this](const Tensor& leaf, const Tensor& gradient) { reducer_->take(leaf, gradient); }});
 }
 
 Tensor DataParallel::finish_step(const Tensor& loss) {
@@ -217,9 +216,10 @@ std::string DataParallel::average_statistics(TrainingState& run) {
     }
   }
   return where.empty() ? ""
-                       : fmt::format("running statistics: averaged over {} processes; {} had drifted apart most, by {:.2g} "
-                                     "of its largest value",
-                                     group_->size(), where, drift);
+                       : fmt::format(
+                             "running statistics: averaged over {} processes; {} had drifted apart most, by {:.2g} "
+                             "of its largest value",
+                             group_->size(), where, drift);
 }
 
 bool DataParallel::of_first(bool value) const {

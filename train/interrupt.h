@@ -32,8 +32,8 @@ bool interrupted();
 int interrupting_signal();
 
 /// While one lives, processes that work together end together: a signal counts when settle() says so, which all of them
-/// call at the same places. SIGUSR1 stands for SIGINT and SIGUSR2 for SIGTERM, as mpirun passes those on to its processes,
-/// and for the others ends them.
+/// call at the same places. SIGUSR1 stands for SIGINT and SIGUSR2 for SIGTERM, as mpirun passes those on to its
+/// processes, and for the others ends them.
 class SharedInterrupts {
  public:
   /// `prints`: a signal's line appears; one process is enough for that.

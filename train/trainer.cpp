@@ -95,9 +95,9 @@ TrainResult TrainingLoop::run() {
 }
 
 void TrainingLoop::make_steps(TrainResult& result) {
-  data::Loader loader = make_train_loader(run_.recipe, run_.train_set, options_.workers,
-                                          run_.plan.batches_before(run_.step), run_.model->device(),
-                                          run_.processes.part());
+  data::Loader loader =
+      make_train_loader(run_.recipe, run_.train_set, options_.workers, run_.plan.batches_before(run_.step),
+                        run_.model->device(), run_.processes.part());
   StepObserver* const observer = options_.observer.get();
   if (observer != nullptr) {
     observer->start({.model = *run_.model,

@@ -262,9 +262,9 @@ Tensor StepFaults::look_at(const Tensor& loss) const {
 std::string StepFaults::find_fault_of_step() {
   run_.optimizer->zero_grad();
   default_generator() = run_.random;
-  data::Loader loader = make_train_loader(run_.recipe, run_.train_set, /* workers= */ 0,
-                                          run_.plan.batches_before(run_.step), run_.model->device(),
-                                          run_.processes.part());
+  data::Loader loader =
+      make_train_loader(run_.recipe, run_.train_set, /* workers= */ 0, run_.plan.batches_before(run_.step),
+                        run_.model->device(), run_.processes.part());
   return find_fault(*run_.model, [&] {
     accumulate_gradients(run_, run_.plan.batches_of(run_.step), [&] { return loader.next().value(); });
   });

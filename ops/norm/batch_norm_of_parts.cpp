@@ -77,7 +77,8 @@ Tensor batch_norm_of_parts(std::string_view op, const Tensor& input, const NormS
   {
     const NoGradGuard no_grad;
     moments = merged(options.parts->all_gather(moments_of_part(op, x, spec)), x.size(1));
-    check(moments.count != 1, op, "input: expected more than 1 value per channel when training, got 1 in all processes");
+    check(moments.count != 1, op,
+          "input: expected more than 1 value per channel when training, got 1 in all processes");
     if (moments.count > 0) {
       stats = stats_of(op, moments, options.eps, compute_dtype(x.dtype()));
     }
@@ -96,8 +97,8 @@ Tensor batch_norm_of_parts(std::string_view op, const Tensor& input, const NormS
 //   dx = dx' - rstd * weight * (S1 + xhat * S2) / n
 // which is a norm with the same statistics, -rstd * weight * S2 / n as its weight, -rstd * weight * S1 / n as its bias,
 // and dx' as its residual.
-Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs,
-                               const PartsOfBatch& parts, double count) {
+Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs, const PartsOfBatch& parts,
+                               double count) {
   const Tensor& x = node.x;
   const int64_t channels = x.size(1);
   const DType dtype = compute_dtype(x.dtype());
@@ -123,9 +124,9 @@ Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGra
     gradients[0] = record_norm(node.op, x, node.spec, of_channels(0), of_channels(channels),
                                {.fixed_stats = node.stats, .then = {.residual = gradients[0]}});
   }
-  gradients[1] = !needs.weight                ? Tensor()
-                 : node.weight.defined()      ? converted(gradients[1], node.weight.dtype())
-                                              : gradients[1];
+  gradients[1] = !needs.weight           ? Tensor()
+                 : node.weight.defined() ? converted(gradients[1], node.weight.dtype())
+                                         : gradients[1];
   gradients[2] = needs.bias ? converted(gradients[2], node.bias_dtype) : Tensor();
   return gradients;
 }

@@ -73,8 +73,8 @@ Tensor batch_norm_of_parts(std::string_view op, const Tensor& x, const NormSpec&
 struct NormNode;
 struct NeededGradients;
 /// norm_backward() where the stats are those of all parts, with `count` values in each channel.
-Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs,
-                               const PartsOfBatch& parts, double count);
+Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs, const PartsOfBatch& parts,
+                               double count);
 
 // --- backward.cpp ---------------------------------------------------------------------------------------------------
 

@@ -105,8 +105,9 @@ TEST_CASE("ranks: errors of arguments come before anything is sent") {
   CHECK(error_of([] { group().all_reduce(zeros({2}, {.dtype = DType::int64, .device = kCpu})); }) ==
         "all_reduce: x: expected float32 or float64, got int64");
   CHECK(error_of([] { group().all_reduce(Tensor()); }) == "all_reduce: x: expected a tensor, got none");
-  CHECK(error_of([] { group().all_reduce(narrow(zeros({4, 4}, {.device = kCpu}), 1, 0, 2)); }) ==
-        "all_reduce: x: expected elements side by side, got sizes [4, 2] with strides [4, 1]");
+  CHECK(error_of([] {
+          group().all_reduce(narrow(zeros({4, 4}, {.device = kCpu}), 1, 0, 2));
+        }) == "all_reduce: x: expected elements side by side, got sizes [4, 2] with strides [4, 1]");
   CHECK(error_of([] { group().broadcast(zeros({2}, {.device = kCpu}), group().size()); }) ==
         fmt::format("broadcast: root: expected a rank from 0 to {}, got {}", group().size() - 1, group().size()));
 }

@@ -57,8 +57,9 @@ Results results_of(const Case& of, const Tensor& all_x, const Tensor& all_residu
   Results results;
   results.running_mean = full({channels}, 0.25, {.dtype = wide, .device = kCpu});
   results.running_var = full({channels}, 1.5, {.dtype = wide, .device = kCpu});
-  results.y = batch_norm(x, results.running_mean, results.running_var, weight, bias,
-                         {.momentum = 0.3, .parts = std::move(parts)}, {.activation = of.activation, .residual = residual});
+  results.y =
+      batch_norm(x, results.running_mean, results.running_var, weight, bias,
+                 {.momentum = 0.3, .parts = std::move(parts)}, {.activation = of.activation, .residual = residual});
   backward(results.y, part(all_dy));
   for (const Tensor& input : {x, weight, bias, residual}) {
     results.gradients.push_back(input.defined() ? input.grad() : Tensor());
@@ -160,9 +161,9 @@ TEST_CASE("ranks: batch norm over all of them holds at means a million deviation
     Case of{.images = images, .mean = 1e6};
     of.dtype = DType::float64;
     // x itself has only ten digits behind the mean.
-    const Tensor x = add(test::random_tensor({images[static_cast<size_t>(group().rank())], 5, 3, 7}, 1 + group().rank(),
-                                             DType::float64),
-                         of.mean);
+    const Tensor x = add(
+        test::random_tensor({images[static_cast<size_t>(group().rank())], 5, 3, 7}, 1 + group().rank(), DType::float64),
+        of.mean);
     const Tensor y = batch_norm(x, {}, {}, {}, {}, {.parts = std::make_shared<Parts>()});
     Tensor moments = zeros({2, 5}, {.dtype = DType::float64, .device = kCpu});
     copy_into(sum(y, {0, 2, 3}), select(moments, 0, 0));
