@@ -171,7 +171,7 @@ void StepGraph::record() {
   // Each launch converts the weights, into memory of the graph. Ordinary steps have none of it, nor take a conversion
   // for done that was only recorded.
   struct OwnCasts {
-    explicit OwnCasts(CastCache& casts) : casts(casts) { casts = {}; }
+    explicit OwnCasts(CastCache& of_run) : casts(of_run) { casts = {}; }
     ~OwnCasts() { casts = {}; }
     CastCache& casts;
   };
