@@ -48,8 +48,7 @@ GraphMode graph_mode_from_string(const std::string& name) {
 std::string StepGraph::obstacle(const TrainingState& run, const StepObserver* observer) {
   const Device device = run.model->device();
   if (make_device_graph(device) == nullptr) {
-    return device.type == DeviceType::cuda ? "graphs need memory from the caching allocator (NORMA_CUDA_CACHING=1)"
-                                           : fmt::format("{} has no graphs", to_string(device));
+    return fmt::format("{} has no graphs", to_string(device));
   }
   if (!run.processes.alone()) {
     return "gradients travel between processes";

@@ -69,9 +69,7 @@ std::string run_details(const PageRow& row, const Cell& cell) {
   } else if (cell.state == CellState::failed) {
     html += fmt::format("<span class=\"problem\">failed: {}</span>", escape_html(cell.reason));
   } else {
-    html += cell.state == CellState::interrupted ? "interrupted"
-            : is_here(cell)                      ? "not started"
-                                                 : "in another part";
+    html += cell.state == CellState::interrupted ? "interrupted" : "not started";
   }
   html += "</summary>\n";
   if (cell.state == CellState::finished) {

@@ -27,6 +27,9 @@ class Counting final : public Dataset {
     info_.size = size;
     info_.endless = endless;
     info_.channels = 1;
+    for (int64_t i = 0; i < size; ++i) {
+      info_.class_names.push_back(std::to_string(i));
+    }
     info_.height = 3;
     info_.width = 2;
     info_.mean = {0.0F};
