@@ -16,7 +16,7 @@ set(may_include_lab core ops nn models data parallel train lab)
 set(may_include_cli core ops nn models data parallel train lab cli)
 set(may_include_examples core ops nn models data parallel train)
 set(may_include_benchmarks core ops nn models data parallel train lab benchmarks)
-set(may_include_tests core ops nn models data train lab cli tests)
+set(may_include_tests core ops nn models data parallel train lab cli tests)
 set(folders core ops nn models data parallel train lab cli examples benchmarks tests)
 
 # Families of ops: each may include those of the lines above it, and the basis itself. What lies in a family's folders
