@@ -172,7 +172,7 @@ TEST_CASE("dropout: the parts of a batch have the numbers of the whole, and so h
   CHECK(current_batch_part() == nullptr);
   const BatchPartGuard guard({.first = 0, .images = 2, .total = 7});
   CHECK(error_of([&] { drop_path(x, 0.5, true); }) ==
-        "drop_path: x: expected the 2 images of a part of a batch, got sizes (7, 3, 5)");
+        "drop_path: x: expected the 2 images of a part of a batch, got sizes [7, 3, 5]");
 }
 
 TEST_CASE("dropout: error texts") {
