@@ -37,6 +37,7 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
       *) echo "GPU 0: NVIDIA H200 (UUID: GPU-0)" ;;
     esac'
   fake nvcc ''
+  for tool in mpirun mpicxx; do fake "$tool" '' && cp "$work/fake/$tool" "$work/bin/$tool"; done
   ln -s "$(command -v touch)" "$work/bin/touch"
   for tool; do cp "$work/fake/$tool" "$work/bin/$tool"; done
 }
@@ -192,6 +193,18 @@ chmod +x "$work/bin/nvidia-smi"
 run info
 expect "$what" 0 'run: configuring cpu-release
 norma info, started as ./run'
+
+what='several processes'
+fresh c++ ninja cmake id apt-get
+rm "$work/bin/mpirun" "$work/bin/mpicxx"
+run train --procs 2 --dataset shapes
+expect "$what" 0 'run: installing openmpi-bin libopenmpi-dev
+run: configuring cpu-release
+norma train --procs 2 --dataset shapes, started as ./run'
+echo 'NORMA_HAS_MPI:INTERNAL=OFF' >"$work/tree/build/cpu-release/CMakeCache.txt"
+run train --procs 2 --dataset shapes
+expect_calls "$what, and a build from before" 'cmake --preset cpu-release
+cmake --build '"$work/tree/build/cpu-release --target norma -j $(nproc)" cmake
 
 what='an unknown preset'
 run build --preset cpu-fast
