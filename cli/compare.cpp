@@ -7,10 +7,13 @@
 #include "core/memory_format.h"
 #include "core/parallel.h"
 #include "lab/compare/budget.h"
+#include "lab/compare/cell_run.h"
 #include "lab/compare/comparison.h"
+#include "lab/compare/deal.h"
 #include "lab/compare/study.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
+#include "lab/report/joined.h"
 #include "lab/report/report.h"
 #include "nn/plugin.h"
 #include "train/environment.h"
@@ -106,7 +109,9 @@ struct State {
   bool telemetry = true;
   std::string output;
   std::string resume;
+  lab::PartOf part;
   double budget = 0;  // seconds
+  double checkpoint_seconds = lab::ComparisonOptions{}.checkpoint_seconds;
   bool quick = false;
   std::string study;
   bool tune_lr = false;
@@ -180,16 +185,88 @@ void check_same_device(const lab::Comparison& comparison) {
 }
 
 /// Throws Error when the folder of a new comparison holds results.
-void check_free(const std::filesystem::path& folder) {
+void check_free(const std::filesystem::path& folder, const lab::Comparison& comparison) {
   check(!train::path_exists("compare", folder / "results.json"), "compare",
         "'{}' holds another comparison: resume it, or choose another output folder", folder.string());
   train::check_free("compare", folder, {"results.csv", "report.html", "report.md"});
+  for (size_t i = 0; i < comparison.cells.size(); ++i) {
+    train::check_free("compare", folder, {lab::cell_checkpoint("", i).c_str()});
+  }
+}
+
+/// Reads the comparison that is to go on. Its folder must be locked.
+lab::Comparison comparison_to_go_on(const State& state, const std::filesystem::path& folder) {
+  lab::Comparison comparison = load_comparison(folder);
+  check(comparison.parts.size() < 2, "resume", "'{}' was merged from several parts: go on in the folder of each part",
+        folder.string());
+  for (const lab::Cell& cell : comparison.cells) {
+    check_norm_is_loaded("resume", cell.norm, comparison.environment.plugins);
+  }
+  check_same_device(comparison);
+  if (const auto& before = comparison.environment.plugins;
+      !before.empty() && train::plugins_json(before) != train::plugins_json(nn::loaded_plugins())) {
+    train::say("changed on resuming, so that runs may differ: plug-ins {} → {}\n", train::plugins_text(before),
+               train::plugins_text(nn::loaded_plugins()));
+  }
+  const int threads = comparison.environment.threads;
+  if (state.running.threads == 0 && threads > 0 && threads != num_threads()) {
+    train::say("{} threads, as at the beginning\n", threads);
+    set_num_threads(threads);
+  }
+  return comparison;
+}
+
+/// The comparison in a folder if it has the plan of this one, which then goes on there. None without a comparison in
+/// the folder. Throws Error for any other. With a budget, the length chosen there is kept.
+std::optional<lab::Comparison> begun_before(const State& state, const lab::Comparison& planned, double budget,
+                                            const std::filesystem::path& folder,
+                                            std::optional<train::FolderLock>& lock) {
+  if (!train::path_exists("compare", folder / "results.json")) {
+    return std::nullopt;
+  }
+  lock.emplace("compare", folder);  // taken before reading, as for --resume
+  std::string difference;
+  try {
+    const lab::Comparison there = load_comparison(folder);
+    lab::Comparison wanted = planned;
+    if (budget > 0) {
+      wanted.recipe.images = there.recipe.images;
+      wanted.timing_rounds = there.timing_rounds;
+    }
+    wanted.part_count = state.part.count;
+    difference = lab::plan_difference(there, wanted);
+    if (difference.empty() && there.budget != budget) {
+      difference = fmt::format("budget {}s → {}s", there.budget, budget);
+    }
+    if (difference.empty() && there.part_count > 0 && there.parts.front().number != state.part.number) {
+      difference = fmt::format("part {} → {}", there.parts.front().number, state.part.number);
+    }
+  } catch (const Error& error) {
+    difference = error.what();
+  }
+  check(difference.empty(), "compare", "'{}' holds another comparison ({}): choose another output folder",
+        folder.string(), difference);
+  return comparison_to_go_on(state, folder);
 }
 
 bool any_in_state(const lab::Comparison& comparison, std::initializer_list<lab::CellState> states) {
   return std::any_of(comparison.cells.begin(), comparison.cells.end(), [&](const lab::Cell& cell) {
     return std::find(states.begin(), states.end(), cell.state) != states.end();
   });
+}
+
+/// "6 runs", "part 2 of 3: 2 of 6 runs". `dealt` are the parts of the cells of a comparison that begins.
+std::string runs_text(const lab::Comparison& comparison, const lab::PartOf& part, const std::vector<int64_t>& dealt) {
+  const size_t all = comparison.cells.size();
+  const std::string text = fmt::format("{} {}", all, all == 1 ? "run" : "runs");
+  if (part.count == 0 && comparison.part_count == 0) {
+    return text;
+  }
+  const bool divided = comparison.part_count > 0;
+  const auto here =
+      divided ? std::ranges::count_if(comparison.cells, lab::is_here) : std::ranges::count(dealt, part.number);
+  return fmt::format("part {} of {}: {} of {}", divided ? comparison.parts.front().number : part.number,
+                     divided ? comparison.part_count : part.count, here, text);
 }
 
 void print_precision_notes(const lab::Comparison& comparison) {
@@ -221,10 +298,12 @@ int run(const State& state) {
                                  .command = state.command_line,
                                  .workers = static_cast<int>(state.running.workers),
                                  .log_interval = state.running.log_interval,
+                                 .checkpoint_seconds = state.checkpoint_seconds,
                                  .quiet = state.running.quiet};
   lab::Comparison comparison;
   std::optional<train::FolderLock> lock;
   double budget = state.budget;
+  bool goes_on = false;
   if (state.resume.empty()) {
     if (!state.study.empty()) {
       make_study(state, options);
@@ -239,44 +318,47 @@ int run(const State& state) {
     if (options.output.empty()) {
       options.output = new_run_folder("compare");
     }
-    check_free(options.output);
+    check(state.part.count == 0 || budget == 0, "compare",
+          "part: expected runs of one length in all parts, by --images or --epochs, got a budget of time");
+    if (std::optional<lab::Comparison> begun = begun_before(state, comparison, budget, options.output, lock)) {
+      comparison = std::move(*begun);
+      budget = 0;
+      goes_on = true;
+    } else {
+      check_free(options.output, comparison);
+    }
   } else {
     check(!state.recipe.any() && !state.axes.any() && !any_given(state.grid) && budget == 0 && !state.quick &&
-              !state.tune_lr && state.study.empty() && !state.scaling_option->given(),
+              !state.tune_lr && state.study.empty() && !state.scaling_option->given() && state.part.count == 0,
           "resume", "models, norms, seeds and recipe are those of the beginning: leave these options out");
     options.output = state.resume;
     if (train::path_exists("resume", options.output / "results.json")) {
       lock.emplace("compare", options.output);  // taken before reading, since another process could add results that
                                                 // would be lost
     }
-    comparison = load_comparison(options.output);
-    for (const lab::Cell& cell : comparison.cells) {
-      check_norm_is_loaded("resume", cell.norm, comparison.environment.plugins);
+    comparison = comparison_to_go_on(state, options.output);
+    if (state.rounds->given()) {
+      comparison.timing_rounds = state.timing_rounds;
     }
-    check_same_device(comparison);
-    if (const auto& before = comparison.environment.plugins;
-        !before.empty() && train::plugins_json(before) != train::plugins_json(nn::loaded_plugins())) {
-      train::say("changed on resuming, so that runs may differ: plug-ins {} → {}\n", train::plugins_text(before),
-                 train::plugins_text(nn::loaded_plugins()));
-    }
+    goes_on = true;
+  }
+  if (goes_on) {
     if (!state.telemetry_option->given()) {
       options.telemetry = comparison.telemetry;
     }
     comparison.telemetry = options.telemetry;
-    const int threads = comparison.environment.threads;
-    if (state.running.threads == 0 && threads > 0 && threads != num_threads()) {
-      train::say("{} threads, as at the beginning\n", threads);
-      set_num_threads(threads);
-    }
-    if (state.rounds->given()) {
-      comparison.timing_rounds = state.timing_rounds;
-    }
   }
   print_precision_notes(comparison);
-  train::say("{} {} on {} at {}x{}, {} threads; the report grows in {}\n", comparison.cells.size(),
-             comparison.cells.size() == 1 ? "run" : "runs", lab::values_of(comparison, "dataset"),
-             comparison.recipe.image_size, comparison.recipe.image_size, num_threads(), options.output.string());
+  const bool divides = !goes_on && state.part.count > 0;
+  const std::vector<int64_t> dealt =
+      divides ? lab::deal(comparison, state.part.count) : std::vector<int64_t>(comparison.cells.size(), 0);
+  train::say("{} on {} at {}x{}, {} threads; the report grows in {}\n", runs_text(comparison, state.part, dealt),
+             lab::values_of(comparison, "dataset"), comparison.recipe.image_size, comparison.recipe.image_size,
+             num_threads(), options.output.string());
   lab::rehearse_comparison(comparison);
+  if (divides) {  // only now: all parts find the same mistakes
+    lab::take_part(comparison, state.part, dealt);
+  }
   if (budget > 0) {
     const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     options.expected_seconds = fit_into(budget, spent, /* firm= */ state.budget > 0, comparison);
@@ -284,7 +366,7 @@ int run(const State& state) {
   if (!lock) {  // only now, so that a mistake leaves no folder
     train::make_output_folder("compare", options.output);
     lock.emplace("compare", options.output);
-    check_free(options.output);  // another process may have written since
+    check_free(options.output, comparison);  // another process may have written since
   }
   options.lock = &*lock;
   const train::InterruptGuard guard;  // from here on; before, a signal may end the command, which only reads
@@ -318,11 +400,14 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "  norma compare --models convnext_atto --norms 'layer2d,layer2d[eps=1e-3]' --epochs 2\n"
       "  norma compare --study batch-size --budget 15m\n"
       "  norma compare --models resnet18 --norms batch,group --batch-sizes 2,8,32 --precisions float32,amp_bfloat16\n"
+      "  norma compare --seeds 0,1,2 --part 2/4 --output runs/part-2\n"
       "Options that take a LIST are axes of a grid: there is a run for each combination of their values.\n"
       "All runs see the same images in the same order. The output folder gets report.html (answer, table, charts),\n"
       "report.md, results.csv and results.json, anew after every run. For the tax the norms of a model take turns, "
       "step by step,\n"
-      "in rounds spread over the whole comparison. Ctrl-C keeps what is done, and --resume FOLDER does the rest.");
+      "in rounds spread over the whole comparison. Ctrl-C keeps what is done, and --resume FOLDER does the rest, as "
+      "does\n"
+      "the same command with the same --output.");
   auto state = std::make_shared<State>();
   state->command_line = command_line;
   add_axis(app, "--model,--models", "model", state->models, "resnet50,convnext_atto");
@@ -400,6 +485,23 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .type_name("FOLDER")
       .group("Running");
   exclude(app, {"--output", "--resume"});
+  add_text(
+      app, "--part", "K/N, as 2/4",
+      [state = state.get()](const std::string& text) { state->part = lab::parse_part(text); },
+      "make the K-th of N shares of the runs, which take about equally long; norma report puts the folders together")
+      .type_name("K/N")
+      .group("Running");
+  add_text(
+      app, "--checkpoint-interval", "a time as 90s, 15m or 2h",
+      [state = state.get()](const std::string& text) {
+        state->checkpoint_seconds = lab::parse_duration(text);
+        check(state->checkpoint_seconds > 0, "compare",
+              "--checkpoint-interval: expected a time as 90s, 15m or 2h, got {}", excerpt(text));
+      },
+      "time between two checkpoints of a run, from which it goes on when it was cut")
+      .type_name("TIME")
+      .default_str("60s")
+      .group("Running");
   add_switch(app, "--telemetry,!--no-telemetry", state->telemetry,
              "record curves, where time and memory go, copies and the numbers in each layer; evaluate each epoch [on]")
       .group("Running");

@@ -89,6 +89,10 @@ int run(const State& state) {
     check_free();  // another process may have written since
   }
   lab::write_report(parts, *lock);
+  const lab::Comparison& first = parts.front().comparison;
+  if (state.folders.size() > 1 && static_cast<int64_t>(first.parts.size()) < first.part_count) {
+    train::warn("report", "{}", lab::parts_note(first));
+  }
   train::say("{}\nreport: {}\n", lab::to_table(parts), (output / "report.html").string());
   return kSuccess;
 }
@@ -101,9 +105,12 @@ Command add_report(CLI::App& program) {
       "Examples:\n"
       "  norma report runs/compare-20260101-120000\n"
       "  norma report runs/laptop runs/server --output runs/both\n"
+      "  norma report runs/part-* --output runs/whole\n"
       "Reads results.json of each folder, and writes report.html, report.md, results.csv and results.json. In a "
       "report\n"
-      "of several comparisons each line says which it is from, also where model, norm and seed are the same.");
+      "of several comparisons each line says which it is from, also where model, norm and seed are the same. The parts "
+      "of\n"
+      "one comparison (norma compare --part K/N) become one again.");
   auto state = std::make_shared<State>();
   add_words(app, "DIR", state->folders, "folders of comparisons, or of merged ones");
   add_path(app, "--output", state->output, "folder for the report")

@@ -59,7 +59,7 @@ std::string StepGraph::obstacle(const TrainingState& run, const StepObserver* ob
   if (run.ema && run.recipe.model_ema_decay == 0) {
     return "averages with a decay of 0 are made anew in each step";
   }
-  return observer != nullptr ? "telemetry looks into single steps" : "";
+  return observer != nullptr && observer->looks_into_steps() ? "telemetry looks into single steps" : "";
 }
 
 StepGraph::StepGraph(TrainingState& run, StepFaults& faults, GraphMode mode)

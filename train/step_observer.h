@@ -42,6 +42,8 @@ class StepObserver {
 
   /// Called before the first step of this call of run().
   virtual void start(const ObservedRun& run) = 0;
+  /// False: begin_step() never observes a step, and steps may be launches of a graph.
+  [[nodiscard]] virtual bool looks_into_steps() const { return true; }
   /// Called before the forward pass of a step; the first of a run has number 1. Null: this step is not observed.
   virtual std::unique_ptr<ObservedStep> begin_step(int64_t step) = 0;
   /// Called after each step; `seconds` includes waiting for the batch.

@@ -1,12 +1,11 @@
 #include "lab/compare/comparison.h"
 
 #include "core/allocator.h"
+#include "lab/compare/cell_run.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
-#include "lab/telemetry/recorder.h"
 #include "train/interrupt.h"
 #include "train/output.h"
-#include "train/trainer.h"
 
 #include <fmt/format.h>
 
@@ -18,49 +17,6 @@
 namespace norma::lab {
 
 namespace {
-
-void run_cell(Cell& cell, const Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
-  const auto index = static_cast<size_t>(&cell - comparison.cells.data());
-  const auto recorder = options.telemetry ? std::make_shared<TelemetryRecorder>() : nullptr;
-  train::Trainer trainer(recipe_of(comparison, cell), {.output = {},
-                                                       .workers = options.workers,
-                                                       .log_interval = options.log_interval,
-                                                       .evaluate_each_epoch = options.telemetry,
-                                                       .quiet = options.quiet,
-                                                       .label = label,
-                                                       .time_after =
-                                                           [&comparison, &options, index](double seconds) {
-                                                             return seconds_after(comparison, index, seconds,
-                                                                                  options.expected_seconds);
-                                                           },
-                                                       .observer = recorder});
-  cell.telemetry.reset();
-  train::TrainResult result;
-  try {
-    result = trainer.run();
-  } catch (const std::exception&) {
-    if (recorder && !recorder->result().losses.empty()) {
-      cell.telemetry = recorder->result();  // the record up to the failure
-    }
-    throw;
-  }
-  if (!result.finished) {
-    cell.state = CellState::interrupted;
-    return;
-  }
-  cell.state = CellState::finished;
-  cell.accuracy = result.test.accuracy;
-  cell.loss = result.test.loss;
-  cell.images_per_second = result.images_per_second;
-  cell.seconds = result.seconds;
-  cell.peak_bytes = result.peak_bytes;
-  cell.peak_resident = result.peak_resident;
-  cell.parameters = result.parameters;
-  cell.losses = std::move(result.losses);
-  if (recorder) {
-    cell.telemetry = recorder->result();
-  }
-}
 
 /// Runs the rounds of timing that are due before a cell, or at the end, on the first batch of the data.
 void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOptions& options) {
@@ -87,7 +43,7 @@ std::optional<double> scaled_seconds_after(const Comparison& comparison, size_t 
     if (i != current && comparison.cells[i].state == CellState::finished) {
       taken += comparison.cells[i].seconds;
       foreseen += expected[i];
-    } else if (i > current) {
+    } else if (i > current && is_here(comparison.cells[i])) {
       left += expected[i];
     }
   }
@@ -128,7 +84,7 @@ double seconds_after(const Comparison& comparison, size_t current, double second
   double after = 0;
   for (size_t i = current + 1; i < comparison.cells.size(); ++i) {
     const Cell& cell = comparison.cells[i];
-    if (cell.state == CellState::finished) {
+    if (cell.state == CellState::finished || !is_here(cell)) {
       continue;
     }
     Mean mean = mean_of([&](const Cell& other) { return timing_group(other) == timing_group(cell); });
@@ -147,19 +103,26 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
   train::make_output_folder("compare", options.output);
   write_report(comparison, options.output, options.lock);
   tune_rates(comparison, options);
+  const auto here = std::ranges::count_if(comparison.cells, is_here);
+  int64_t number = 0;
   for (size_t i = 0; i < comparison.cells.size() && !train::interrupted(); ++i) {
+    Cell& cell = comparison.cells[i];
+    if (!is_here(cell)) {
+      continue;
+    }
+    ++number;
     time_norms_before(i, comparison, options);
     if (train::interrupted()) {
       break;
     }
-    Cell& cell = comparison.cells[i];
     if (cell.state == CellState::finished) {
+      remove_cell_checkpoint(options.output, i);  // a kill may have prevented it
       continue;
     }
-    const std::string label = fmt::format("[{}/{}] {}", i + 1, comparison.cells.size(), label_of(comparison, cell));
+    const std::string label = fmt::format("[{}/{}] {}", number, here, label_of(comparison, cell));
     cell.reason.clear();
     try {
-      run_cell(cell, comparison, options, label);
+      run_cell(i, comparison, options, label);
     } catch (const std::exception& e) {
       cell.state = CellState::failed;
       cell.reason = e.what();
@@ -170,6 +133,9 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     // The next cell's memory must be neither warm nor cold because of this one.
     allocator(default_device()).empty_cache();
     write_report(comparison, options.output, options.lock);
+    if (cell.state != CellState::interrupted) {
+      remove_cell_checkpoint(options.output, i);
+    }
   }
   time_norms_before(comparison.cells.size(), comparison, options);
 }

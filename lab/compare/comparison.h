@@ -48,6 +48,7 @@ struct ComparisonOptions {
   std::string command = {};                 ///< the command line, for the report
   int workers = 1;
   int64_t log_interval = 50;
+  double checkpoint_seconds = 60;  ///< between two checkpoints of a cell (cell_run.h); 0: one before each step
   bool quiet = false;
   /// Expected seconds of each cell's run (BudgetPlan::cells), for the time left.
   std::vector<double> expected_seconds = {};
@@ -70,8 +71,9 @@ void rehearse_comparison(const Comparison& comparison);
 
 /// Makes the missing trials of learning rates, then runs the unfinished cells one after another until interrupted()
 /// (interrupt.h), and writes the report after each. The rounds of timing run as they are due, before a cell or at the
-/// end. A cell that throws is noted as failed with the reason, and the next one starts. The caller holds the lock of
-/// the output folder (folder_lock.h). Throws Error when the report cannot be written.
+/// end. A cell that was cut goes on from its checkpoint. Cells of other parts are left to them. A cell that throws is
+/// noted as failed with the reason, and the next one starts. The caller holds the lock of the output folder
+/// (folder_lock.h). Throws Error when the report cannot be written.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds of all unfinished cells after `current`, if `current` takes `seconds`. With `expected` seconds

@@ -49,9 +49,9 @@ class Rehearsal {
       if (train::interrupted()) {
         break;
       }
-      // A finished cell shows that its values work.
-      trials_.push_back(
-          {.settings = cell, .refusal = cell.state == CellState::finished ? std::string() : refusal(cell)});
+      // A finished cell shows that its values work. Those of other parts were tried before the cells were dealt out.
+      const bool tried = cell.state == CellState::finished || !is_here(cell);
+      trials_.push_back({.settings = cell, .refusal = tried ? std::string() : refusal(cell)});
     }
     allocator(default_device()).empty_cache();
     for (const Trial& trial : trials_) {

@@ -103,11 +103,15 @@ bool can_be_timed(const Comparison& comparison, const Settings& group) {
 }
 
 std::vector<Settings> groups_to_time(const Comparison& comparison) {
+  std::vector<Settings> seen;
   std::vector<Settings> groups;
   for (const Cell& cell : comparison.cells) {
     const Settings group = timing_group(cell);
-    if (std::find(groups.begin(), groups.end(), group) == groups.end() && can_be_timed(comparison, group)) {
-      groups.push_back(group);
+    if (std::find(seen.begin(), seen.end(), group) == seen.end()) {
+      seen.push_back(group);
+      if (is_here(cell) && can_be_timed(comparison, group)) {
+        groups.push_back(group);
+      }
     }
   }
   return groups;

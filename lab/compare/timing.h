@@ -13,7 +13,8 @@ namespace norma::lab {
 /// True iff the norm tax of a timing_group() can be found: it has batch norm and another norm.
 bool can_be_timed(const Comparison& comparison, const Settings& group);
 
-/// The groups for which can_be_timed() is true, in the order of their cells.
+/// The groups for which can_be_timed() is true, in the order of their cells. A divided comparison times a group in the
+/// part that has its first cell.
 std::vector<Settings> groups_to_time(const Comparison& comparison);
 
 /// The number of times that each group's networks are made for their rounds. Making them costs more than a round, so

@@ -21,7 +21,8 @@ namespace {
 std::vector<const Cell*> cells_to_tune(const Comparison& comparison) {
   std::vector<const Cell*> cells;
   for (const Cell& cell : comparison.cells) {
-    if (std::none_of(cells.begin(), cells.end(), [&](const Cell* other) { return same_but_seed(*other, cell); })) {
+    if (is_here(cell) &&
+        std::none_of(cells.begin(), cells.end(), [&](const Cell* other) { return same_but_seed(*other, cell); })) {
       cells.push_back(&cell);
     }
   }

@@ -47,7 +47,7 @@ std::vector<const Cell*> cells_of(const Comparison& comparison, const Settings& 
 }
 
 bool may_still_come(const Cell* cell) {
-  return cell->state == CellState::pending || cell->state == CellState::interrupted;
+  return cell->state != CellState::finished && cell->state != CellState::failed;
 }
 
 /// Compares the runs of both norms that have the same seed, in points.

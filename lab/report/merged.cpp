@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "data/json.h"
+#include "lab/report/joined.h"
 #include "lab/report/page.h"
 
 #include <fmt/format.h>
@@ -78,6 +79,25 @@ bool is_one(const Parts& parts) {
   return parts.size() == 1 && parts.front().name.empty();
 }
 
+bool is_divided(const Parts& parts) {
+  return is_one(parts) && parts.front().comparison.part_count > 0;
+}
+
+/// The one comparison that was divided into these.
+Parts join(const std::vector<std::filesystem::path>& folders, std::vector<Parts> reports) {
+  std::vector<std::string> names;
+  std::vector<Comparison> comparisons;
+  for (size_t i = 0; i < reports.size(); ++i) {
+    check(is_one(reports[i]), "report", "'{}' is no part of a comparison: merge the parts first, without it",
+          folders[i].string());
+    names.push_back(folders[i].string());
+    comparisons.push_back(std::move(reports[i].front().comparison));
+  }
+  Parts one(1);
+  one.front().comparison = joined(names, std::move(comparisons));
+  return one;
+}
+
 }  // namespace
 
 Parts parts_from_json(const std::string& text, const std::string& where) {
@@ -107,6 +127,9 @@ Parts parts_from_json(const std::string& text, const std::string& where) {
 }
 
 Parts merged(const std::vector<std::filesystem::path>& folders, std::vector<Parts> reports) {
+  if (std::ranges::any_of(reports, is_divided)) {
+    return join(folders, std::move(reports));
+  }
   const std::vector<std::string> names = names_of(folders);
   Parts all;
   std::vector<std::string> from;  // the name of each part for people

@@ -277,9 +277,53 @@ std::string decision_note(const Comparison& comparison) {
                               fmt::join(measured, " "), listed(counts));
 }
 
+std::string machine_text(const train::Environment& environment) {
+  const bool cpu = environment.device.empty() || environment.device == "cpu";
+  return cpu ? fmt::format("{}, {} threads", environment.cpu, environment.threads) : environment.device;
+}
+
+std::string parts_note(const Comparison& comparison) {
+  std::vector<std::string> missing;
+  for (int64_t number = 1; number <= comparison.part_count; ++number) {
+    if (std::ranges::find(comparison.parts, number, &PartOrigin::number) == comparison.parts.end()) {
+      missing.push_back(fmt::format("{}", number));
+    }
+  }
+  std::vector<std::pair<std::string, std::vector<std::string>>> machines;  // and their parts
+  for (const PartOrigin& part : comparison.parts) {
+    const std::string machine = machine_text(part.environment);
+    auto known = std::ranges::find(machines, machine, [](const auto& other) { return other.first; });
+    if (known == machines.end()) {
+      known = machines.insert(machines.end(), {machine, {}});
+    }
+    known->second.push_back(fmt::format("{}", part.number));
+  }
+  const auto named = [](const std::vector<std::string>& numbers) {
+    return fmt::format("part{} {}", numbers.size() == 1 ? "" : "s", listed(numbers));
+  };
+  std::string note;
+  if (!missing.empty()) {
+    const bool alone = comparison.parts.size() == 1;
+    note = alone ? fmt::format("This is part {} of {}; the other runs are in ", comparison.parts.front().number,
+                               comparison.part_count)
+                 : "Runs are missing: those of ";
+    note += named(missing) + (alone ? "." : fmt::format(" of {}.", comparison.part_count));
+  }
+  if (machines.size() > 1) {
+    std::vector<std::string> places;
+    for (const auto& [machine, numbers] : machines) {
+      places.push_back(fmt::format("{} on {}", named(numbers), machine));
+    }
+    note += fmt::format(
+        "{}The parts ran on different machines: {}. Times and memory of whole runs compare only within one of them.",
+        note.empty() ? "" : " ", fmt::join(places, "; "));
+  }
+  return note;
+}
+
 std::vector<std::string> notes_of(const Comparison& comparison) {
-  std::vector<std::string> notes = {tax_note(comparison), accuracy_note(comparison), decision_note(comparison),
-                                    tuning_note(comparison)};
+  std::vector<std::string> notes = {parts_note(comparison), tax_note(comparison), accuracy_note(comparison),
+                                    decision_note(comparison), tuning_note(comparison)};
   std::erase(notes, "");
   return notes;
 }

@@ -137,7 +137,7 @@ void add(Answers& answers, const NamedComparison& source) {
   answers.runs += static_cast<int64_t>(comparison.cells.size());
   for (const Cell& cell : comparison.cells) {
     answers.finished += cell.state == CellState::finished ? 1 : 0;
-    answers.to_come += cell.state == CellState::pending || cell.state == CellState::interrupted ? 1 : 0;
+    answers.to_come += cell.state != CellState::finished && cell.state != CellState::failed ? 1 : 0;
   }
   const std::vector<Row> all = summarize(comparison);
   const Mover mover = mover_of(comparison, all);

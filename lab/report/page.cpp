@@ -99,6 +99,10 @@ std::string figures(const std::vector<std::string>& charts, size_t open) {
   return html;
 }
 
+std::string origin_text(const PartOrigin& part) {
+  return fmt::format("begun {} on {} by: {}", part.date, machine_text(part.environment), part.command);
+}
+
 std::string length_of(const train::Recipe& recipe) {
   return recipe.images > 0 ? format_count(recipe.images) + " images"
                            : fmt::format("{} epoch{}", recipe.epochs, recipe.epochs == 1 ? "" : "s");

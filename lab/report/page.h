@@ -84,6 +84,8 @@ std::string figures(const std::vector<std::string>& charts, size_t open);
 /// One chart with its caption.
 std::string figure(std::string_view title, std::string_view note, std::string_view chart);
 
+/// "begun 2026-11-21 14:03:07 on AMD EPYC 9B45, 2 threads by: norma compare …"
+std::string origin_text(const PartOrigin& part);
 /// "25,600 images", "3 epochs"
 std::string length_of(const train::Recipe& recipe);
 

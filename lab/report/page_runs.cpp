@@ -59,6 +59,9 @@ std::string machine_facts(const Comparison& comparison) {
   for (const auto& [name, version] : e.libraries) {
     put_fact(html, name, version);
   }
+  for (const PartOrigin& part : comparison.parts) {
+    put_fact(html, fmt::format("part {} of {}", part.number, comparison.part_count), origin_text(part));
+  }
   return facts("Machine", html);
 }
 
@@ -69,7 +72,7 @@ std::string run_details(const PageRow& row, const Cell& cell) {
   } else if (cell.state == CellState::failed) {
     html += fmt::format("<span class=\"problem\">failed: {}</span>", escape_html(cell.reason));
   } else {
-    html += cell.state == CellState::interrupted ? "interrupted" : "not started";
+    html += cell.state == CellState::interrupted ? "interrupted" : is_here(cell) ? "not started" : "in another part";
   }
   html += "</summary>\n";
   if (cell.state == CellState::finished) {

@@ -43,6 +43,7 @@ std::string problem_of(const std::vector<const Cell*>& cells) {
       case CellState::failed: return "failed: " + cell->reason;
       case CellState::interrupted: return "interrupted";
       case CellState::pending: return "not started";
+      case CellState::elsewhere: return "in another part";
     }
   }
   return "";
@@ -168,6 +169,7 @@ std::string_view to_string(CellState state) {
     case CellState::finished: return "finished";
     case CellState::failed: return "failed";
     case CellState::interrupted: return "interrupted";
+    case CellState::elsewhere: return "elsewhere";
   }
   return "unknown";
 }

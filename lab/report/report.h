@@ -17,7 +17,13 @@
 
 namespace norma::lab {
 
-enum class CellState { pending, finished, failed, interrupted };
+enum class CellState {
+  pending,
+  finished,
+  failed,
+  interrupted,
+  elsewhere,  ///< of a part of the comparison that is not here (Comparison::parts)
+};
 
 std::string_view to_string(CellState state);
 
@@ -68,6 +74,14 @@ const Trial* best_trial(const Tuning& tuning);
 /// True iff the best of several rates is the first or the last of them: a better one may lie beyond.
 bool best_is_at_edge(const Tuning& tuning);
 
+/// Where and when a part of a comparison ran (`norma compare --part 2/4`).
+struct PartOrigin {
+  int64_t number = 1;  ///< from 1
+  train::Environment environment = {};
+  std::string command = {};
+  std::string date = {};
+};
+
 /// The results of `norma compare`, and all that is needed to repeat it.
 struct Comparison {
   train::Recipe recipe;  ///< of all cells; a cell's settings come before its own (recipe_of())
@@ -79,9 +93,16 @@ struct Comparison {
   bool telemetry = true;        ///< runs have a record
   double budget = 0;            ///< seconds that the length of the runs was chosen for; 0: the length was given
   train::Environment environment;
-  std::string command;  ///< the command line
-  std::string date;     ///< when the comparison began
+  std::string command;                 ///< the command line
+  std::string date;                    ///< when the comparison began
+  int64_t part_count = 0;              ///< the parts into which the cells were dealt; 0: it was not divided
+  std::vector<PartOrigin> parts = {};  ///< those that are here, by number; the three above are the first one's
 };
+
+/// True iff a part that is here has this cell.
+inline bool is_here(const Cell& cell) {
+  return cell.state != CellState::elsewhere;
+}
 
 /// The learning rate that a cell is trained with: the best of its trials if there is one, else its own.
 double lr_of(const Comparison& comparison, const Settings& settings);
@@ -180,6 +201,8 @@ void write_report(const Comparison& comparison, const std::filesystem::path& fol
 std::string format_spread(const Spread& spread, int digits, double factor = 1);
 /// "1.2 GB", "345 MB"
 std::string format_bytes(int64_t bytes);
+/// The machine in short: its CPU and threads, or its device.
+std::string machine_text(const train::Environment& environment);
 /// "25,557,032"
 std::string format_count(int64_t count);
 /// "3.1 % (1.4 to 5.0)"; if no difference was found "none found: 0.4 % (-0.7 to 1.5)"; "not known after 5 rounds", "not
@@ -205,7 +228,9 @@ std::string tax_note(const Comparison& comparison);
 std::string tuning_note(const Comparison& comparison);
 /// The rule by which norms differ from the reference (decision.h); "" if no norm is measured against one.
 std::string decision_note(const Comparison& comparison);
-/// The notes below a table: those of the four above that are not "", tax first, tuning last.
+/// The parts that are here or missing, and whether they ran on different machines; "" if it was not divided.
+std::string parts_note(const Comparison& comparison);
+/// The notes below a table: those of the five above that are not "", parts first, then tax, tuning last.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
 /// The `norma train` command that trains a cell again, with every option that differs from its default. On the same

@@ -71,10 +71,7 @@ std::string key_facts(const Page& page) {
                            c.recipe.image_size);
       }));
   put("seeds", seeds_of(page));
-  put("machine", each_once(page, [](const Comparison& c) {
-        const bool cpu = c.environment.device.empty() || c.environment.device == "cpu";
-        return cpu ? fmt::format("{}, {} threads", c.environment.cpu, c.environment.threads) : c.environment.device;
-      }));
+  put("machine", each_once(page, [](const Comparison& c) { return machine_text(c.environment); }));
   put("begun", each_once(page, [](const Comparison& c) { return c.date; }));
   return html + "</dl>\n";
 }

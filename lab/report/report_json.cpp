@@ -28,7 +28,8 @@ constexpr std::string_view kFormat = "norma comparison ";
 /// Version 1: cells had only model, norm and seed, and took the rest from the recipe; timings had a model.
 constexpr int64_t kVersion = 2;
 
-constexpr std::array kStates = {CellState::pending, CellState::finished, CellState::failed, CellState::interrupted};
+constexpr std::array kStates = {CellState::pending, CellState::finished, CellState::failed, CellState::interrupted,
+                                CellState::elsewhere};
 
 CellState state_from_string(std::string_view name, std::string_view where) {
   for (const CellState state : kStates) {
@@ -36,7 +37,7 @@ CellState state_from_string(std::string_view name, std::string_view where) {
       return state;
     }
   }
-  fail(where, "state: expected pending, finished, failed or interrupted, got '{}'", excerpt(name));
+  fail(where, "state: expected pending, finished, failed, interrupted or elsewhere, got '{}'", excerpt(name));
 }
 
 MemoryFormat format_from_string(const std::string& name, std::string_view where) {
@@ -270,6 +271,36 @@ void read_timings(const nlohmann::json& json, const std::string& where, int64_t 
   }
 }
 
+Json origin_to_json(const PartOrigin& origin) {
+  return {{"number", origin.number},
+          {"date", origin.date},
+          {"command", origin.command},
+          {"environment", Json::parse(train::to_json(origin.environment))}};
+}
+
+/// Missing fields mean a comparison that was not divided.
+void read_parts(const nlohmann::json& json, const std::string& where, Comparison& comparison) {
+  if (!json.contains("part_count")) {
+    return;
+  }
+  comparison.part_count = data::json_field<int64_t>(where, json, "part_count");
+  check(comparison.part_count >= 1, where, "part_count: expected at least 1, got {}", comparison.part_count);
+  check(json.contains("parts") && json["parts"].is_array() && !json["parts"].empty(), where,
+        "parts: expected a list of at least one");
+  for (const nlohmann::json& one : json["parts"]) {
+    const std::string place = fmt::format("{}: part {}", where, comparison.parts.size() + 1);
+    PartOrigin origin{.number = data::json_field<int64_t>(place, one, "number")};
+    const int64_t before = comparison.parts.empty() ? 0 : comparison.parts.back().number;
+    check(origin.number > before && origin.number <= comparison.part_count, place,
+          "number: expected one from {} to {}, got {}", before + 1, comparison.part_count, origin.number);
+    origin.date = data::json_field<std::string>(place, one, "date");
+    origin.command = data::json_field<std::string>(place, one, "command");
+    check(one.contains("environment"), place, "environment: missing");
+    origin.environment = train::environment_from_json(data::json_text(one["environment"]), place + ": environment");
+    comparison.parts.push_back(std::move(origin));
+  }
+}
+
 }  // namespace
 
 int64_t version_of(const std::string& format, std::string_view kind, int64_t latest, const std::string& where) {
@@ -308,6 +339,13 @@ std::string to_json(const Comparison& comparison) {
       json["tunings"].push_back(tuning_to_json(tuning));
     }
   }
+  if (comparison.part_count > 0) {
+    json["part_count"] = comparison.part_count;
+    json["parts"] = Json::array();
+    for (const PartOrigin& origin : comparison.parts) {
+      json["parts"].push_back(origin_to_json(origin));
+    }
+  }
   if (!comparison.telemetry) {
     json["telemetry"] = false;
   }
@@ -342,6 +380,7 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   }
   read_timings(json, where, version, comparison);
   read_tunings(json, where, comparison);
+  read_parts(json, where, comparison);
   if (json.contains("telemetry")) {
     comparison.telemetry = data::json_field<bool>(where, json, "telemetry");
   }

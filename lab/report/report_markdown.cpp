@@ -57,6 +57,9 @@ std::string settings(const NamedComparison& source) {
   put("plug-ins", train::plugins_text(e.plugins));
   put("Norma", fmt::format("{}, {}, {}", e.norma, e.compiler, e.build));
   put("begun", comparison.date);
+  for (const PartOrigin& part : comparison.parts) {
+    put(fmt::format("part {} of {}", part.number, comparison.part_count), origin_text(part));
+  }
   return text + "\n" + code(comparison.command + "\n");
 }
 

@@ -1,10 +1,13 @@
 #include "lab/telemetry/recorder.h"
 
+#include "core/error.h"
+#include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/telemetry/health.h"
 #include "lab/telemetry/timed_step.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace norma::lab {
@@ -14,6 +17,7 @@ namespace {
 constexpr int64_t kMostLossPoints = 256;
 /// The first steps of a run make kernels and fetch memory.
 constexpr size_t kWarmUpSteps = 5;
+constexpr double kNotFinite = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
@@ -31,7 +35,9 @@ void TelemetryRecorder::start(const train::ObservedRun& run) {
   schedule_ = TelemetrySchedule(run.total_steps);
   batch_size_ = run.batch_size;
   total_steps_ = run.total_steps;
-  steps_per_point_ = (run.total_steps - run.first_step + kMostLossPoints - 1) / kMostLossPoints;
+  first_step_ = run.first_step;
+  const int64_t steps = run.total_steps - (resumed_ ? 0 : run.first_step);
+  steps_per_point_ = (steps + kMostLossPoints - 1) / kMostLossPoints;
 }
 
 std::unique_ptr<train::ObservedStep> TelemetryRecorder::begin_step(int64_t step) {
@@ -52,7 +58,8 @@ std::unique_ptr<train::ObservedStep> TelemetryRecorder::begin_step(int64_t step)
 
 void TelemetryRecorder::end_step(int64_t step, double loss, double seconds) {
   step_seconds_.push_back(seconds);
-  looked_into_.push_back(schedule_.is_timed(step) || schedule_.is_for_health(step));
+  const bool warms_up = resumed_ && step <= first_step_ + static_cast<int64_t>(kWarmUpSteps);
+  looked_into_.push_back(warms_up || schedule_.is_timed(step) || schedule_.is_for_health(step));
   loss_sum_ += loss;
   ++loss_count_;
   last_step_ = step;
@@ -65,6 +72,9 @@ void TelemetryRecorder::end_step(int64_t step, double loss, double seconds) {
 }
 
 void TelemetryRecorder::evaluated(int64_t step, const train::Evaluation& test) {
+  if (!record_.tests.empty() && record_.tests.back().step == step) {
+    return;  // a resumed run may evaluate once more
+  }
   record_.tests.push_back(
       {.step = step, .seconds = seconds_since_start(), .loss = test.loss, .accuracy = test.accuracy});
 }
@@ -81,7 +91,41 @@ Telemetry TelemetryRecorder::result() const {
 }
 
 double TelemetryRecorder::seconds_since_start() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
+  return seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count();
+}
+
+nlohmann::ordered_json TelemetryRecorder::state() const {
+  nlohmann::ordered_json times = nlohmann::ordered_json::array();
+  for (const StepTime& time : times_) {
+    times.push_back(step_time_to_json(time));
+  }
+  return {{"record", telemetry_to_json(record_)},
+          {"times", std::move(times)},
+          {"seconds", seconds_since_start()},
+          {"step_seconds", step_seconds_},
+          {"looked_into", looked_into_},
+          {"loss_sum", loss_sum_},
+          {"loss_count", loss_count_},
+          {"last_step", last_step_}};
+}
+
+void TelemetryRecorder::resume(const nlohmann::json& state, const std::string& where) {
+  const auto read = [&]<class T>(const char* name, T& value) { value = data::json_field<T>(where, state, name); };
+  read("seconds", seconds_before_);
+  read("step_seconds", step_seconds_);
+  read("looked_into", looked_into_);
+  check(looked_into_.size() == step_seconds_.size(), where, "looked_into: expected {} values, got {}",
+        step_seconds_.size(), looked_into_.size());
+  loss_sum_ = data::json_field<std::optional<double>>(where, state, "loss_sum").value_or(kNotFinite);
+  read("loss_count", loss_count_);
+  read("last_step", last_step_);
+  check(state.contains("record") && state.contains("times") && state["times"].is_array(), where,
+        "record, times: missing");
+  record_ = telemetry_from_json(state["record"], where);
+  for (const nlohmann::json& time : state["times"]) {
+    times_.push_back(step_time_from_json(time, where + ": times"));
+  }
+  resumed_ = true;
 }
 
 Throughput TelemetryRecorder::throughput() const {

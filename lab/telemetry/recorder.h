@@ -4,11 +4,14 @@
 #include "lab/telemetry/telemetry.h"
 #include "train/step_observer.h"
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 namespace norma::lab {
@@ -48,6 +51,11 @@ class TelemetryRecorder : public train::StepObserver {
   /// The record so far.
   [[nodiscard]] Telemetry result() const;
 
+  /// All that resume() needs to go on with the record in another process. Times have six digits.
+  [[nodiscard]] nlohmann::ordered_json state() const;
+  /// Call it before start(). Throws Error that begins with `where` for anything but a state().
+  void resume(const nlohmann::json& state, const std::string& where);
+
  private:
   using Clock = std::chrono::steady_clock;
   [[nodiscard]] double seconds_since_start() const;
@@ -55,17 +63,20 @@ class TelemetryRecorder : public train::StepObserver {
   [[nodiscard]] StepTime step_time() const;
 
   Clock::time_point start_ = Clock::now();
+  double seconds_before_ = 0;  ///< of the run before start()
+  bool resumed_ = false;
   std::optional<LayerTable> table_;
   TelemetrySchedule schedule_{0};
   int64_t batch_size_ = 0;
   int64_t steps_per_point_ = 1;
   int64_t total_steps_ = 0;
+  int64_t first_step_ = 0;
   // The unfinished point of the loss curve.
   double loss_sum_ = 0;
   int64_t loss_count_ = 0;
   int64_t last_step_ = 0;
   std::vector<double> step_seconds_;
-  std::vector<bool> looked_into_;  ///< per step in the list above
+  std::vector<bool> looked_into_;  ///< per step in the list above; also the first ones of a resumed run
   std::vector<StepTime> times_;    ///< of each timed step
   Telemetry record_;
 };

@@ -154,4 +154,8 @@ std::string telemetry_text(const Telemetry& telemetry);
 /// Reads such a record. Throws Error that begins with `where` for anything else.
 Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& where);
 
+/// The same of one part.
+nlohmann::ordered_json step_time_to_json(const StepTime& time);
+StepTime step_time_from_json(const nlohmann::json& json, const std::string& where);
+
 }  // namespace norma::lab

@@ -247,15 +247,29 @@ const nlohmann::json& part(const nlohmann::json& json, const char* name, const s
 
 }  // namespace
 
+Json step_time_to_json(const StepTime& time) {
+  Json json = object_of(time);
+  if (time.forward_split && time.backward_split) {
+    json["forward_split"] = object_of(*time.forward_split);
+    json["backward_split"] = object_of(*time.backward_split);
+  }
+  return json;
+}
+
+StepTime step_time_from_json(const nlohmann::json& json, const std::string& where) {
+  auto time = object_from<StepTime>(json, where);
+  if (json.contains("forward_split")) {
+    time.forward_split = object_from<PassTime>(part(json, "forward_split", where), where);
+    time.backward_split = object_from<PassTime>(part(json, "backward_split", where), where);
+  }
+  return time;
+}
+
 Json telemetry_to_json(const Telemetry& telemetry) {
   Json json = {{"losses", columns_of(telemetry.losses)},
                {"tests", columns_of(telemetry.tests)},
                {"throughput", object_of(telemetry.throughput)},
-               {"step_time", object_of(telemetry.step_time)}};
-  if (telemetry.step_time.forward_split && telemetry.step_time.backward_split) {
-    json["step_time"]["forward_split"] = object_of(*telemetry.step_time.forward_split);
-    json["step_time"]["backward_split"] = object_of(*telemetry.step_time.backward_split);
-  }
+               {"step_time", step_time_to_json(telemetry.step_time)}};
   json["saved"] = columns_of(telemetry.saved);
   if (telemetry.ledger_known) {
     json["ledger"] = columns_of(telemetry.ledger);
@@ -280,13 +294,7 @@ Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& whe
   telemetry.losses = columns_from<LossPoint>(part(json, "losses", where), where + ": losses");
   telemetry.tests = columns_from<TestPoint>(part(json, "tests", where), where + ": tests");
   telemetry.throughput = object_from<Throughput>(part(json, "throughput", where), where + ": throughput");
-  const nlohmann::json& times = part(json, "step_time", where);
-  telemetry.step_time = object_from<StepTime>(times, where + ": step_time");
-  if (times.contains("forward_split")) {
-    const std::string place = where + ": step_time";
-    telemetry.step_time.forward_split = object_from<PassTime>(part(times, "forward_split", place), place);
-    telemetry.step_time.backward_split = object_from<PassTime>(part(times, "backward_split", place), place);
-  }
+  telemetry.step_time = step_time_from_json(part(json, "step_time", where), where + ": step_time");
   telemetry.saved = columns_from<SavedBytes>(part(json, "saved", where), where + ": saved");
   if (json.contains("ledger")) {
     telemetry.ledger = columns_from<LayoutCopy>(json["ledger"], where + ": ledger");

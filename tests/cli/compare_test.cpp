@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -219,6 +220,122 @@ TEST_CASE("norma compare: killed again and again, it ends with the report of one
   CHECK(files_in(folder / "o") == files_in(folder / "whole"));  // nothing half written is left
 }
 
+TEST_CASE("norma compare: the same command again goes on, in a run that was killed from its checkpoint") {
+  const TemporaryFolder folder;
+  const std::string plugin = (test::plugin_folder() / "tiny_network.so").string();
+  const std::string grid =
+      "compare --models tiny_network --norms batch,layer2d --dataset shapes --batch-size 4 "
+      "--test-images 8 --images 2000 --timing-rounds 0 --threads 1 --log-interval 1 --plugin " +
+      plugin + " ";
+  REQUIRE(run_norma(folder.path(), grid + "--output whole").code == 0);
+  const auto has_checkpoint = [&] {
+    return std::filesystem::exists(folder / "o/run-1.safetensors") ||
+           std::filesystem::exists(folder / "o/run-2.safetensors");
+  };
+  const std::string cut = grid + "--output o --checkpoint-interval 0.02s";
+  int gone_on = 0;
+  Outcome outcome;
+  for (std::chrono::milliseconds after(0);; after += std::chrono::milliseconds(20)) {
+    std::optional<std::chrono::steady_clock::time_point> seen;  // the checkpoint
+    outcome = test::signal_when(test::start_norma(folder.path(), cut), folder.path(), SIGKILL, [&] {
+      if (!seen && has_checkpoint()) {
+        seen = std::chrono::steady_clock::now();
+      }
+      return seen && std::chrono::steady_clock::now() - *seen >= after;
+    });
+    gone_on += outcome.out.find("  goes on after step ") != std::string::npos ? 1 : 0;
+    CHECK(outcome.err.find("begins anew") == std::string::npos);
+    if (outcome.code != 128 + SIGKILL) {
+      break;
+    }
+    REQUIRE(after < std::chrono::minutes(1));
+  }
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(gone_on > 0);
+  CHECK(files_in(folder / "o") == files_in(folder / "whole"));
+  const nlohmann::json found = results(folder / "o");
+  const nlohmann::json whole = results(folder / "whole");
+  for (size_t i = 0; i < 2; ++i) {
+    for (const char* name : {"losses", "accuracy", "loss", "state", "parameters"}) {
+      CHECK(found["cells"][i][name] == whole["cells"][i][name]);
+    }
+  }
+  const Outcome once_more = run_norma(folder.path(), cut);  // nothing is left to do
+  CHECK(once_more.code == 0);
+  CHECK(once_more.out.find("[1/2]") == std::string::npos);
+  CHECK(results(folder / "o") == found);
+  CHECK(run_norma(folder.path(), cut + " --lr 0.25").err ==
+        "norma: compare: 'o' holds another comparison (lr 0.002 → 0.25): choose another output folder\n");
+  CHECK(run_norma(folder.path(), cut + " --part 1/2").err ==
+        "norma: compare: 'o' holds another comparison (number of parts 0 → 2): choose another output folder\n");
+}
+
+TEST_CASE("norma compare: parts run on their own, and norma report makes one comparison of them") {
+  const TemporaryFolder folder;
+  const std::string grid = kTiny + "--images 8 --norms batch,layer2d,group --seeds 0,1 --timing-rounds 1 --threads 1 ";
+  REQUIRE(run_norma(folder.path(), grid + "--output whole").code == 0);
+  std::string folders;
+  for (const char* number : {"3", "1", "2"}) {
+    const Outcome part = run_norma(folder.path(), fmt::format("{}--part {}/3 --output p{}", grid, number, number));
+    CHECK_MESSAGE(part.code == 0, part.err);
+    CHECK_MESSAGE(part.out.starts_with(fmt::format("part {} of 3: ", number)), part.out);
+    CHECK(part.out.find(" of 6 runs on shapes at 32x32") != std::string::npos);
+    CHECK(part.out.find(fmt::format("This is part {} of 3; the other runs are in parts", number)) != std::string::npos);
+    folders += fmt::format("p{} ", number);
+  }
+  const Outcome two = run_norma(folder.path(), "report p3 p1 --output two");
+  CHECK(two.code == 0);
+  CHECK(two.err == "norma: report: warning: Runs are missing: those of part 2 of 3.\n");
+  const Outcome all = run_norma(folder.path(), "report " + folders + "--output all");
+  CHECK_MESSAGE(all.code == 0, all.err);
+  CHECK(all.err.empty());
+  CHECK(run_norma(folder.path(), "report two p2 --output again").code == 0);
+  CHECK(results(folder / "again") == results(folder / "all"));
+  nlohmann::json found = results(folder / "all");
+  nlohmann::json whole = results(folder / "whole");
+  CHECK(found["parts"].size() == 3);
+  found.erase("parts");
+  found.erase("part_count");
+  for (nlohmann::json* json : {&found, &whole}) {
+    json->erase("date");
+    json->erase("command");
+    for (nlohmann::json& cell : (*json)["cells"]) {
+      for (const char* measured : {"seconds", "images_per_second", "peak_bytes", "peak_resident", "telemetry"}) {
+        CHECK(cell.erase(measured) == 1);
+      }
+    }
+    for (nlohmann::json& timing : (*json)["timings"]) {
+      timing["rounds"] = timing["rounds"].size();
+    }
+  }
+  CHECK(data::json_text(found, 1) == data::json_text(whole, 1));
+
+  const auto error = [&](const std::string& words) { return run_norma(folder.path(), words).err; };
+  CHECK(error("report p1 p2 p1 --output x").ends_with("both hold part 1 of 3: leave one of them out\n"));
+  CHECK(error("report p1 whole --output x").find("whole' is no part of a comparison: ") != std::string::npos);
+  CHECK(run_norma(folder.path(), grid + "--lr 0.1 --part 2/3 --output other").code == 0);
+  CHECK(error("report p1 other --output x").ends_with("are parts of different plans: lr 0.002 → 0.1\n"));
+  CHECK(error("compare --resume two") ==
+        "norma: resume: 'two' was merged from several parts: go on in the folder of each part\n");
+  CHECK(error(grid + "--part 2/3 --output p1") ==
+        "norma: compare: 'p1' holds another comparison (part 1 → 2): choose another output folder\n");
+  CHECK(!std::filesystem::exists(folder / "x"));
+}
+
+TEST_CASE("norma compare: a part that cannot be is a mistake") {
+  const std::string grid = "compare --models resnet18 --norms batch,layer2d --dataset shapes --part ";
+  const auto expected = [](const std::string& got) {
+    return fmt::format("norma: compare: part: expected K/N with K from 1 to N, as 2/4, got '{}'\n", got);
+  };
+  for (const char* wrong : {"0/4", "5/4", "x"}) {
+    CHECK(test::complaint(grid + wrong) == expected(wrong));
+  }
+  CHECK(test::complaint(grid + "1/3") == "norma: compare: part: expected at most 2 parts for 2 runs, got 3\n");
+  CHECK(test::complaint(grid + "1/2 --budget 90s") ==
+        "norma: compare: part: expected runs of one length in all parts, by --images or --epochs, got a budget of "
+        "time\n");
+}
+
 TEST_CASE("norma compare: --budget chooses the length of the runs, which --resume keeps") {
   const TemporaryFolder folder;
   const std::string grid = kTiny + "--norms batch,layer2d --timing-rounds 0 --output o ";
@@ -233,11 +350,18 @@ TEST_CASE("norma compare: --budget chooses the length of the runs, which --resum
   const nlohmann::json json = results(folder / "o");
   CHECK(json["budget"] == 36000);
   CHECK(json["recipe"]["images"] > 40);
-  const Outcome rest = interrupt_norma(folder.path(), "compare --resume o --log-interval 1", "step 2/");
-  CHECK(rest.code == 130);
   const int64_t steps = json["recipe"]["images"].get<int64_t>() / 4;
-  CHECK_MESSAGE(rest.out.find(fmt::format("step 2/{}", steps)) != std::string::npos, rest.out);
-  CHECK(results(folder / "o")["recipe"] == json["recipe"]);
+  // The same command is as good as --resume: it measures nothing anew.
+  for (const std::string& command :
+       {std::string("compare --resume o --log-interval 1"), grid + "--budget 10h --log-interval 1"}) {
+    const Outcome rest = interrupt_norma(folder.path(), command, "goes on after step ");
+    CHECK(rest.code == 130);
+    CHECK_MESSAGE(rest.out.find(fmt::format(" of {}\n", steps)) != std::string::npos, rest.out);
+    CHECK(rest.out.find("budget of") == std::string::npos);
+    CHECK(results(folder / "o")["recipe"] == json["recipe"]);
+  }
+  CHECK(run_norma(folder.path(), grid + "--budget 9h").err ==
+        "norma: compare: 'o' holds another comparison (budget 36000s → 32400s): choose another output folder\n");
   CHECK(run_norma(folder.path(), "compare --resume o --budget 10m").err ==
         "norma: resume: models, norms, seeds and recipe are those of the beginning: leave these options out\n");
 }
@@ -268,7 +392,8 @@ TEST_CASE("norma compare: what is wrong is said before anything runs") {
   std::filesystem::create_directory(folder / "o");
   test::write_file(folder / "o/results.json", "{}");
   CHECK(run_norma(folder.path(), kTiny + "--norms batch --output o").err ==
-        "norma: compare: 'o' holds another comparison: resume it, or choose another output folder\n");
+        "norma: compare: 'o' holds another comparison (resume: o/results.json: format: missing): choose another output "
+        "folder\n");
   CHECK(run_norma(folder.path(), "compare --resume o --norms batch").err ==
         "norma: resume: models, norms, seeds and recipe are those of the beginning: leave these "
         "options out\n");

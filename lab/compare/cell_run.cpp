@@ -1,0 +1,322 @@
+#include "lab/compare/cell_run.h"
+
+#include "core/allocator.h"
+#include "core/error.h"
+#include "data/json.h"
+#include "lab/telemetry/recorder.h"
+#include "nn/plugin.h"
+#include "train/checkpoint.h"
+#include "train/environment.h"
+#include "train/output.h"
+#include "train/step_times.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace norma::lab {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The key in Checkpoint::options for Progress.
+constexpr const char* kProgressKey = "comparison";
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What the result of a cell has so far, over all starts.
+class Progress : public train::StepObserver {
+ public:
+  explicit Progress(std::shared_ptr<TelemetryRecorder> recorder) : recorder_(std::move(recorder)) {}
+
+  void start(const train::ObservedRun& run) override {
+    batch_size_ = run.batch_size;
+    if (recorder_) {
+      recorder_->start(run);
+    }
+  }
+  [[nodiscard]] bool looks_into_steps() const override { return recorder_ != nullptr; }
+  std::unique_ptr<train::ObservedStep> begin_step(int64_t step) override {
+    return recorder_ ? recorder_->begin_step(step) : nullptr;
+  }
+  void end_step(int64_t step, double loss, double seconds) override {
+    fill_losses(step - 1);
+    losses_.push_back(loss);
+    step_seconds_.push_back(seconds);
+    if (recorder_) {
+      recorder_->end_step(step, loss, seconds);
+    }
+  }
+  void evaluated(int64_t step, const train::Evaluation& test) override {
+    if (recorder_) {
+      recorder_->evaluated(step, test);
+    }
+  }
+
+  /// All of it after a number of steps.
+  std::string text(int64_t steps) {
+    fill_losses(steps);
+    resident_.sample();
+    nlohmann::ordered_json json = {
+        {"seconds", before_.seconds + seconds_since(start_)},
+        {"losses", losses_},
+        {"step_seconds", step_seconds_},
+        {"peak_bytes", std::max(before_.peak_bytes, allocator(default_device()).statistics().peak_allocated)},
+        {"peak_resident", std::max(before_.peak_resident, resident_.bytes())}};
+    if (recorder_) {
+      json["telemetry"] = recorder_->state();
+    }
+    return data::json_text(json);
+  }
+
+  /// Goes on from text(). Throws Error for another text, and one without the record that is wanted.
+  void resume(const std::string& text) {
+    const std::string where = "checkpoint";
+    const nlohmann::json json = data::parse_json(where, kProgressKey, text);
+    before_.seconds = data::json_field<double>(where, json, "seconds");
+    before_.peak_bytes = data::json_field<int64_t>(where, json, "peak_bytes");
+    before_.peak_resident = data::json_field<int64_t>(where, json, "peak_resident");
+    for (const std::optional<double>& loss :
+         data::json_field<std::vector<std::optional<double>>>(where, json, "losses")) {
+      losses_.push_back(loss.value_or(std::numeric_limits<double>::quiet_NaN()));
+    }
+    step_seconds_ = data::json_field<std::vector<double>>(where, json, "step_seconds");
+    before_.losses = losses_;
+    if (recorder_) {
+      check(json.contains("telemetry"), where, "telemetry: missing");
+      recorder_->resume(json["telemetry"], where + ": telemetry");
+    }
+  }
+
+  /// Puts a result of this start behind what was before.
+  void complete(train::TrainResult& result) const {
+    if (before_.losses.empty()) {
+      return;
+    }
+    result.losses.insert(result.losses.begin(), before_.losses.begin(), before_.losses.end());
+    result.seconds += before_.seconds;
+    result.peak_bytes = std::max(result.peak_bytes, before_.peak_bytes);
+    result.peak_resident = std::max(result.peak_resident, before_.peak_resident);
+    train::StepTimes times(/* workers= */ 0);
+    for (const double seconds : step_seconds_) {
+      times.add(batch_size_, seconds, /* waited= */ 0);
+    }
+    result.images_per_second = times.images_per_second();
+  }
+
+ private:
+  /// Steps that were left out have no loss (Recipe::skip_nonfinite).
+  void fill_losses(int64_t steps) {
+    losses_.resize(static_cast<size_t>(steps), std::numeric_limits<double>::quiet_NaN());
+  }
+
+  std::shared_ptr<TelemetryRecorder> recorder_;
+  train::TrainResult before_;
+  int64_t batch_size_ = 0;
+  std::vector<double> losses_;
+  std::vector<double> step_seconds_;
+  train::ResidentPeak resident_{/* reset= */ false};
+  Clock::time_point start_ = Clock::now();
+};
+
+/// The checkpoint of the cell's recipe and these versions; none if there is no such file.
+std::optional<train::Checkpoint> checkpoint_of(const std::filesystem::path& file, const train::Recipe& recipe,
+                                               const std::string& label) {
+  if (!train::path_exists("compare", file)) {
+    return std::nullopt;
+  }
+  try {
+    train::Checkpoint checkpoint = train::load_checkpoint(file);
+    const std::vector<std::string> differences = train::differences(train::recipe_of(checkpoint), recipe);
+    check(differences.empty(), "compare", "it was made with {}", differences.front());
+    for (const auto& [key, now] : {std::pair(train::kVersionsKey, train::versions_json()),
+                                   std::pair(train::kPluginsKey, train::plugins_json(nn::loaded_plugins()))}) {
+      const std::string before = checkpoint.options.contains(key) ? checkpoint.options.at(key) : "[]";
+      check(before == now, "compare", "its {} are others", key);
+    }
+    return checkpoint;
+  } catch (const Error& error) {
+    train::warn("compare", "{}: the run begins anew, not from '{}': {}", label, file.string(), error.what());
+    return std::nullopt;
+  }
+}
+
+/// Trains one cell, and keeps its checkpoint.
+class CellRun {
+ public:
+  CellRun(size_t cell, const Comparison& comparison, const ComparisonOptions& options, std::string label)
+      : cell_(cell),
+        comparison_(comparison),
+        options_(options),
+        label_(std::move(label)),
+        file_(cell_checkpoint(options.output, cell)) {
+    const train::Recipe recipe = recipe_of(comparison, comparison.cells[cell]);
+    const std::optional<train::Checkpoint> checkpoint = checkpoint_of(file_, recipe, label_);
+    if (checkpoint) {
+      try {
+        begin();
+        progress_->resume(checkpoint->options.contains(kProgressKey) ? checkpoint->options.at(kProgressKey) : "");
+        trainer_.emplace(recipe, trainer_options(), *checkpoint);
+        if (!options.quiet) {
+          train::say("{}  goes on after step {} of {}\n", label_, trainer_->step(), trainer_->total_steps());
+        }
+        return;
+      } catch (const Error& error) {
+        train::warn("compare", "{}: the run begins anew, not from '{}': {}", label_, file_.string(), error.what());
+      }
+    }
+    begin();
+    trainer_.emplace(recipe, trainer_options());
+  }
+
+  train::TrainResult run() {
+    train::TrainResult result = trainer_->run();
+    if (!result.finished) {
+      save();
+    }
+    progress_->complete(result);
+    return result;
+  }
+
+  /// The record so far; none if the first step has not ended.
+  [[nodiscard]] std::optional<Telemetry> record() const {
+    std::optional<Telemetry> record = recorder_ ? std::optional(recorder_->result()) : std::nullopt;
+    return record && !record->losses.empty() ? record : std::nullopt;
+  }
+
+ private:
+  void begin() {
+    recorder_ = options_.telemetry ? std::make_shared<TelemetryRecorder>() : nullptr;
+    progress_ = std::make_shared<Progress>(recorder_);
+  }
+
+  train::TrainerOptions trainer_options() {
+    return {
+        .output = {},
+        .workers = options_.workers,
+        .log_interval = options_.log_interval,
+        .evaluate_each_epoch = options_.telemetry,
+        .quiet = options_.quiet,
+        .label = label_,
+        .time_after =
+            [this](double seconds) { return seconds_after(comparison_, cell_, seconds, options_.expected_seconds); },
+        // Also before an evaluation, which may take long.
+        .before_stage =
+            [this](std::string_view /*stage*/) {
+              if (seconds_since(saved_) >= interval_) {
+                save();
+              }
+            },
+        .observer = progress_};
+  }
+
+  /// True iff a run can go on from these weights: the loss of others will end it.
+  static bool is_finite(const train::Checkpoint& checkpoint) {
+    try {
+      train::check_finite("compare", "the network", checkpoint.model);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  /// Writes the checkpoint. A disk that is full is no reason to lose the run.
+  void save() {
+    const Clock::time_point start = Clock::now();
+    try {
+      train::Checkpoint now = trainer_->checkpoint();
+      if (!is_finite(now)) {
+        return;
+      }
+      now.options[kProgressKey] = progress_->text(now.step);
+      if (options_.lock != nullptr) {
+        options_.lock->check_in_place();
+      }
+      train::save_checkpoint(file_, now);
+    } catch (const Error& error) {
+      if (!std::exchange(warned_, true)) {
+        train::warn("compare", "{}: cannot keep a checkpoint: {}", label_, error.what());
+      }
+    }
+    constexpr double kShare = 10;  // a tenth of the time at most
+    interval_ = options_.checkpoint_seconds;
+    if (interval_ > 0) {
+      interval_ = std::max(interval_, kShare * seconds_since(start));
+    }
+    saved_ = Clock::now();
+  }
+
+  size_t cell_;
+  const Comparison& comparison_;
+  const ComparisonOptions& options_;
+  std::string label_;
+  std::filesystem::path file_;
+  std::shared_ptr<TelemetryRecorder> recorder_;
+  std::shared_ptr<Progress> progress_;
+  std::optional<train::Trainer> trainer_;
+  Clock::time_point saved_ = Clock::now();
+  double interval_ = options_.checkpoint_seconds;
+  bool warned_ = false;
+};
+
+}  // namespace
+
+std::filesystem::path cell_checkpoint(const std::filesystem::path& folder, size_t cell) {
+  return folder / fmt::format("run-{}.safetensors", cell + 1);
+}
+
+void remove_cell_checkpoint(const std::filesystem::path& folder, size_t cell) {
+  const std::string name = cell_checkpoint(folder, cell).filename().string();
+  std::error_code none;
+  std::vector<std::filesystem::path> old;
+  for (std::filesystem::directory_iterator entry(folder, none), end; !none && entry != end; entry.increment(none)) {
+    if (entry->path().filename().string().starts_with(name)) {
+      old.push_back(entry->path());
+    }
+  }
+  for (const std::filesystem::path& path : old) {
+    std::filesystem::remove(path, none);
+  }
+}
+
+void run_cell(size_t index, Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
+  Cell& cell = comparison.cells[index];
+  cell.telemetry.reset();
+  CellRun run(index, comparison, options, label);
+  train::TrainResult result;
+  try {
+    result = run.run();
+  } catch (const std::exception&) {
+    cell.telemetry = run.record();
+    throw;
+  }
+  if (!result.finished) {
+    cell.state = CellState::interrupted;
+    return;
+  }
+  cell.state = CellState::finished;
+  cell.accuracy = result.test.accuracy;
+  cell.loss = result.test.loss;
+  cell.images_per_second = result.images_per_second;
+  cell.seconds = result.seconds;
+  cell.peak_bytes = result.peak_bytes;
+  cell.peak_resident = result.peak_resident;
+  cell.parameters = result.parameters;
+  cell.losses = std::move(result.losses);
+  cell.telemetry = run.record();
+}
+
+}  // namespace norma::lab

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "lab/compare/comparison.h"
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+
+namespace norma::lab {
+
+/// The checkpoint of a cell in the output folder, which also has what the cell's result has so far.
+std::filesystem::path cell_checkpoint(const std::filesystem::path& folder, size_t cell);
+/// Removes it, and what kills have left of it half-written. Call it when the report has the cell's result.
+void remove_cell_checkpoint(const std::filesystem::path& folder, size_t cell);
+
+/// Trains a cell, from its checkpoint if there is one that fits its recipe and these versions, and fills in its result.
+/// Writes a checkpoint every ComparisonOptions::checkpoint_seconds and when interrupted() (interrupt.h). Throws Error
+/// as Trainer::run() does; the cell then has its record up to the failure.
+void run_cell(size_t cell, Comparison& comparison, const ComparisonOptions& options, const std::string& label);
+
+}  // namespace norma::lab

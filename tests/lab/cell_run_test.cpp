@@ -1,0 +1,253 @@
+#include "lab/compare/cell_run.h"
+
+#include "core/error.h"
+#include "core/random.h"
+#include "core/tape.h"
+#include "data/json.h"
+#include "error_text.h"
+#include "files.h"
+#include "lab/small_comparison.h"
+#include "models/registry.h"
+#include "nn/conv.h"
+#include "nn/layers.h"
+#include "nn/norm/factory.h"
+#include "nn/sequential.h"
+#include "train/checkpoint.h"
+#include "train/interrupt.h"
+
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+using namespace norma;
+using namespace norma::lab;
+using test::error_of;
+using test::read_file;
+using test::small_comparison;
+using test::TemporaryFolder;
+
+namespace {
+
+int64_t steps_made = 0;
+std::function<void()> in_step = [] {};
+
+/// Counts training steps, and calls in_step() in each.
+class Counting : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override {
+    if (grad_enabled()) {
+      ++steps_made;
+      in_step();
+    }
+    return x;
+  }
+  [[nodiscard]] std::string name() const override { return "Counting"; }
+};
+
+/// A small network with running statistics, and dropping, which draws from the default generator.
+void register_counting() {
+  models::register_model("counting", {.make = [](const models::ModelOptions& given) -> std::shared_ptr<nn::Module> {
+                                        manual_seed(given.seed);
+                                        auto network = std::make_shared<nn::Sequential>();
+                                        network->push_back(std::make_shared<Counting>());
+                                        network->push_back(std::make_shared<nn::Conv2d>(3, 8, 3));
+                                        network->push_back(nn::make_norm(given.norm, 8));
+                                        network->push_back(std::make_shared<nn::AdaptiveAvgPool2d>(1));
+                                        network->push_back(std::make_shared<nn::Flatten>());
+                                        network->push_back(std::make_shared<nn::Dropout>(0.3));
+                                        network->push_back(std::make_shared<nn::Linear>(8, given.num_classes));
+                                        return network;
+                                      },
+                                      .own_norm = "batch"});
+}
+
+/// Twenty steps of it.
+ComparisonOptions twenty_steps(const std::filesystem::path& output) {
+  static const bool known = [] {
+    register_counting();
+    return true;
+  }();
+  CHECK(known);
+  ComparisonOptions options = small_comparison(output);
+  options.models = {"counting"};
+  options.norms = {"batch"};
+  options.recipe.patch_size.reset();
+  options.recipe.images = 80;
+  options.recipe.mixup = 0.2;
+  options.checkpoint_seconds = 0;
+  std::filesystem::create_directories(output);
+  return options;
+}
+
+/// Runs the only cell, and calls `cut` in that step of this start.
+Comparison run(
+    const ComparisonOptions& options, int64_t step = 0, const std::function<void()>& cut = [] {}) {
+  Comparison comparison = plan_comparison(options);
+  steps_made = 0;
+  in_step = [=] {
+    if (steps_made == step) {
+      cut();
+    }
+  };
+  try {
+    run_cell(0, comparison, options, "cell");
+  } catch (const Error& error) {
+    comparison.cells[0].reason = error.what();
+  }
+  in_step = [] {};
+  return comparison;
+}
+
+void stop() {
+  fail("test", "stopped");
+}
+
+/// The record without what is measured.
+std::string record_of(const Cell& cell) {
+  nlohmann::ordered_json json = telemetry_to_json(cell.telemetry.value());
+  json.erase("throughput");
+  json["step_time"] = json["step_time"]["samples"];
+  json["losses"].erase("seconds");
+  json["tests"].erase("seconds");
+  return data::json_text(json);
+}
+
+void check_same(const Comparison& found, const Comparison& whole) {
+  const Cell& a = found.cells[0];
+  const Cell& b = whole.cells[0];
+  CHECK(a.state == CellState::finished);
+  CHECK(a.losses == b.losses);
+  CHECK(a.accuracy == b.accuracy);
+  CHECK(a.loss == b.loss);
+  CHECK(a.images_per_second > 0);
+  CHECK(a.peak_bytes > 0);
+  REQUIRE(a.telemetry.has_value() == b.telemetry.has_value());
+  if (a.telemetry) {
+    CHECK(record_of(a) == record_of(b));
+    CHECK(a.telemetry->throughput.steps > 0);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cell run: one that was cut goes on from its checkpoint, to the bits of one that was not") {
+  const TemporaryFolder folder;
+  for (const bool telemetry : {true, false}) {
+    ComparisonOptions options = twenty_steps(folder / fmt::format("whole-{}", telemetry));
+    options.telemetry = telemetry;
+    const Comparison whole = run(options);
+    CHECK(steps_made == 20);
+    for (const int64_t at : {1, 2, 10, 11, 20}) {
+      CAPTURE(at);
+      options.output = folder / fmt::format("cut-{}-{}", telemetry, at);
+      std::filesystem::create_directories(options.output);
+      const Comparison cut = run(options, at, stop);
+      CHECK(cut.cells[0].reason == "test: stopped");
+      CHECK(std::filesystem::exists(cell_checkpoint(options.output, 0)));
+      const Comparison found = run(options);
+      CHECK(steps_made == 21 - at);  // the step that was cut, and those behind it
+      check_same(found, whole);
+      remove_cell_checkpoint(options.output, 0);
+      CHECK(std::filesystem::is_empty(options.output));
+    }
+  }
+}
+
+TEST_CASE("cell run: a signal keeps the step that it came in, and several cuts add up") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "whole");
+  options.checkpoint_seconds = 1000;  // none but the signal's
+  const Comparison whole = run(options);
+  options.output = folder / "cut";
+  std::filesystem::create_directories(options.output);
+  double seconds = 0;
+  for (int start = 0; start < 3; ++start) {
+    const train::InterruptGuard guard;
+    const Comparison cut = run(options, 6, [] { std::raise(SIGINT); });
+    CHECK(cut.cells[0].state == CellState::interrupted);
+    CHECK(steps_made == 6);
+  }
+  const train::Checkpoint kept = train::load_checkpoint(cell_checkpoint(options.output, 0));
+  CHECK(kept.step == 18);
+  seconds = data::parse_json("test", "progress", kept.options.at("comparison"))["seconds"].get<double>();
+  const Comparison found = run(options);
+  CHECK(steps_made == 2);
+  CHECK(found.cells[0].seconds > seconds);
+  check_same(found, whole);
+}
+
+TEST_CASE("cell run: a checkpoint of another recipe, or one that is broken, is not gone on from") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "o");
+  const std::filesystem::path file = cell_checkpoint(options.output, 0);
+  const Comparison whole = run(options);
+  CHECK(steps_made == 20);
+  const auto cut_and_change = [&](auto&& change) {
+    remove_cell_checkpoint(options.output, 0);
+    run(options, 15, stop);
+    change();
+    const Comparison found = run(options);
+    CHECK(steps_made == 20);
+    check_same(found, whole);
+  };
+  cut_and_change([&] {
+    ComparisonOptions other = options;
+    other.recipe.lr *= 2;
+    remove_cell_checkpoint(options.output, 0);
+    run(other, 15, stop);
+  });
+  cut_and_change([&] { std::filesystem::resize_file(file, 1000); });
+  cut_and_change([&] {
+    train::Checkpoint checkpoint = train::load_checkpoint(file);
+    checkpoint.options["versions"] = "{}";
+    train::save_checkpoint(file, checkpoint);
+  });
+  cut_and_change([&] {
+    train::Checkpoint checkpoint = train::load_checkpoint(file);
+    checkpoint.options.erase("comparison");
+    train::save_checkpoint(file, checkpoint);
+  });
+  cut_and_change([&] {  // without the record that this run will have
+    ComparisonOptions other = options;
+    other.telemetry = false;
+    remove_cell_checkpoint(options.output, 0);
+    run(other, 15, stop);
+  });
+}
+
+TEST_CASE("cell run: a run whose checkpoints cannot be written goes on") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "o");
+  std::filesystem::create_directory(cell_checkpoint(options.output, 0).string());  // a folder takes its name
+  const Comparison found = run(options);
+  CHECK(found.cells[0].state == CellState::finished);
+  CHECK(steps_made == 20);
+}
+
+TEST_CASE("cell run: a comparison removes the checkpoints of its finished and failed cells") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "o");
+  options.seeds = {0, 1};
+  Comparison comparison = plan_comparison(options);
+  steps_made = 0;
+  in_step = [] {
+    if (steps_made == 25) {  // in the second
+      stop();
+    }
+  };
+  run_comparison(comparison, options);
+  in_step = [] {};
+  CHECK(comparison.cells[0].state == CellState::finished);
+  CHECK(comparison.cells[1].state == CellState::failed);
+  CHECK(!std::filesystem::exists(cell_checkpoint(options.output, 0)));
+  CHECK(!std::filesystem::exists(cell_checkpoint(options.output, 1)));
+  test::write_file(cell_checkpoint(options.output, 0).string() + ".1-0.tmp", "left by a kill");
+  run_comparison(comparison, options);
+  CHECK(comparison.cells[1].state == CellState::finished);
+  CHECK(std::distance(std::filesystem::directory_iterator(options.output), {}) == 4);
+}
