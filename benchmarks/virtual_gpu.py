@@ -143,7 +143,7 @@ def registers_of_kernels():
 
 
 def loads_in_flight(row, which, gpu, registers):
-    """The loads that each resident warp must have under way for the memory's rate: the most of any kernel that reads x."""
+    """The loads that each resident warp must have under way for the memory's rate: the most of a kernel that reads x."""
     most = 0.0
     for name, kernel in row[("forward", "backward")[which]]["readers"].items():
         # Each multiprocessor has four parts, which give registers to warps in units of 256.

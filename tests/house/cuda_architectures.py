@@ -3,8 +3,9 @@
     python3 tests/house/cuda_architectures.py build/cuda-release [--write] [--all]
 
 Nobody waits for six architectures in each build. So cuda_architectures.txt has a hash of each kernel file, with all that
-it includes from the project, at the time when it last compiled for compute capability 8.0 and 12.0, the oldest and the
-newest. A file that changed since then is compiled for both, and a warning or an error fails. Without --write the file
+it includes from the project and the compiler's flags, at the time when it last compiled for compute capability 8.0 and
+12.0, the oldest and the newest. A file that changed since then, or whose flags did, is compiled for both, and a warning
+or an error fails. Without --write the file
 stays as it is. --write notes what compiled. --all compiles every file, for all six architectures of CMakeLists.txt.
 """
 
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTES = Path(__file__).with_suffix(".txt")
 OLDEST_AND_NEWEST = ("80", "120")
 ALL = ("80", "86", "89", "90", "100", "120")
+WARNINGS = "-Werror=all-warnings"
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
@@ -42,9 +44,19 @@ def sources(file: Path, root: Path, seen: dict) -> dict:
     return seen
 
 
-def hash_of(file: Path, root: Path) -> str:
+def flags_of(words: list) -> list:
+    """Of a compiler's arguments those that decide what a kernel becomes: no paths, which differ from machine to machine,
+    no macros of the host's libraries, and not the flag that is given each time."""
+    def counts(word: str) -> bool:
+        is_foreign = word.startswith("-D") and not word.startswith(("-DNORMA_", "-DNDEBUG"))
+        return "/" not in word and not is_foreign and word != WARNINGS
+    return [word for word in words if counts(word)]
+
+
+def hash_of(file: Path, root: Path, words: list) -> str:
     parts = sources(file, root, {})
-    return hashlib.sha256("\n".join(f"{name} {parts[name]}" for name in sorted(parts)).encode()).hexdigest()[:16]
+    lines = [f"{name} {parts[name]}" for name in sorted(parts)] + flags_of(words)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def compiler_commands(build: Path, root: Path) -> dict:
@@ -69,7 +81,7 @@ def compiles(file: Path, command: tuple, architectures: tuple) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         targets = [f"--generate-code=arch=compute_{number},code=sm_{number}" for number in architectures]
         result = subprocess.run(
-            words + targets + ["-Werror=all-warnings", "-o", f"{folder}/kernel.o"],
+            words + targets + [WARNINGS, "-o", f"{folder}/kernel.o"],
             cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
     said = "" if result.returncode == 0 else "FAILED\n" + result.stdout
@@ -94,7 +106,7 @@ def main() -> int:
     if not commands:
         print(f"cuda_architectures: found no kernel file in {arguments.build}", file=sys.stderr)
         return 1
-    hashes = {file: hash_of(file, ROOT) for file in sorted(commands)}
+    hashes = {file: hash_of(file, ROOT, commands[file][0]) for file in sorted(commands)}
     before = noted(NOTES)
     changed = [f for f in hashes if arguments.all or before.get(str(f.relative_to(ROOT))) != hashes[f]]
     architectures = ALL if arguments.all else OLDEST_AND_NEWEST

@@ -13,8 +13,10 @@ with tempfile.TemporaryDirectory() as folder:
     header.write_text('#include "c.h"\n#include "ops/b.h"\nint b;\n')
     deeper.write_text("/* one\n two */ int c;\n")
 
-    def now() -> str:
-        return cuda_architectures.hash_of(kernel, root)
+    flags = ["/opt/cuda/bin/nvcc", "-I/a", "-DFMT_SHARED", "-DNORMA_A", "-O3", "--fmad=false", "-c", "/a/ops/a.cu"]
+
+    def now(words: list = flags) -> str:
+        return cuda_architectures.hash_of(kernel, root, words)
 
     first = now()
     assert first == now()
@@ -26,6 +28,10 @@ with tempfile.TemporaryDirectory() as folder:
         assert now() != first, f"a change of {file.name} counts"
         file.write_text(before)
         assert now() == first
+    elsewhere = ["/usr/bin/nvcc", "-I/b", "-isystem=/c", "-Werror=all-warnings", "-DNORMA_A", "-O3", "--fmad=false", "-c"]
+    assert now(elsewhere) == first, "paths and macros of other libraries change nothing"
+    for flag in ("-DNORMA_A", "-O3", "--fmad=false"):
+        assert now([word for word in flags if word != flag]) != first, f"{flag} counts"
     deeper.unlink()
     assert now() != first, "a header that is gone counts"
 
