@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What a machine with a GPU is asked in one go. Each part can be chosen, and keeps what it has when time runs out.
-#   benchmarks/gpu.sh [--out DIR] [--dry-run] [PART…]
+#   benchmarks/gpu.sh [--out DIR] [--build DIR] [--dry-run] [PART…]
 # --dry-run builds what the parts of Norma need and prints what each part would run, for a machine without a GPU.
+# --build DIR builds there, and leaves build/cuda-release to those who work in it.
 # Norma's parts need the CUDA Toolkit, CMake, Ninja, and Debian's headers, installed or carried in .gpu
 # (benchmarks/gpu_headers.sh); those of PyTorch need torch and torchvision.
 set -uo pipefail
@@ -12,6 +13,9 @@ usage() {
 parts, in the order in which they run without any:
   build        configures and builds Norma with CUDA; what the GPU and its libraries are
   tests        all tests on the GPU (ctest -L gpu)
+  graphs       ResNet-50 with and without a CUDA graph for each step, at batch sizes 32 and 128: Norma
+  copies       images that travel as bytes, as float32, and not at all (norma bench): Norma
+  plans        plans of convolutions that are timed, and those that cuDNN's heuristics choose: Norma
   train        ResNet-50 and ConvNeXt-T with batch, layer2d and group norm on Fashion-MNIST
   bench-norms  each norm beside a copy: Norma
   norms        the same: PyTorch
@@ -21,15 +25,17 @@ parts, in the order in which they run without any:
   bench-64     at batch size 64: Norma
   nets-64      the same: PyTorch
   compile      the same at batch size 256 with torch.compile
-  sanitizer    compute-sanitizer over the tests of the kernels: memcheck, racecheck, initcheck, synccheck
+  sanitizer    compute-sanitizer over the tests of the kernels, with memory of its own for each tensor, and over those of
+               graphs, which need larger blocks: memcheck, racecheck, initcheck, synccheck
   table        Norma beside PyTorch, of the results that are there
 TEXT
 }
 
-out=build/gpu dry_run=
+out=build/gpu build=build/cuda-release dry_run=
 while :; do
   case ${1-} in
     --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --build) build=${2:?--build needs a folder}; shift 2 ;;
     --dry-run) dry_run=yes; shift ;;
     -h | --help) usage; exit ;;
     *) break ;;
@@ -37,22 +43,23 @@ while :; do
 done
 mkdir -p "$out"
 parts=("$@")
-[ $# -gt 0 ] || mapfile -t parts < <(usage | sed -n 's/^  \([a-z0-9-]*\) .*/\1/p')
-build=build/cuda-release
+[ $# -gt 0 ] || mapfile -t parts < <(usage | sed -n 's/^  \([a-z0-9-][a-z0-9-]*\) .*/\1/p')
 norma=$build/cli/norma
 peer=benchmarks/pytorch_gpu.py
 resnet=(--models resnet50 --norms batch,group:32,layer2d)
 convnext=(--models convnext_tiny,convnext_base)
 code=0
 
-do_or_print() {  # do_or_print COMMAND…: without a GPU, Norma's commands must come as far as to miss it
-  local said
+do_or_print() {  # do_or_print [NAME=VALUE…] COMMAND…: without a GPU, Norma's commands must come as far as to miss it
+  local said word
+  for word; do [[ $word == *=* ]] || break; done
+  [[ $1 != *=* ]] || set -- env "$@"
   if [ -z "$dry_run" ]; then
     "$@" || code=1
     return
   fi
   echo "$*"
-  if [ "$1" = "$norma" ] && ! nvidia-smi -L >/dev/null 2>&1; then
+  if [ "$word" = "$norma" ] && ! nvidia-smi -L >/dev/null 2>&1; then
     said=$("$@" 2>&1)
     [[ $said == *'expected a GPU, got none'* ]] || { echo "$said"; code=1; }
   fi
@@ -70,7 +77,7 @@ build() {
   [ ! -d .gpu ] || carried=(-DCMAKE_PREFIX_PATH="$PWD/.gpu/usr" -Dfmt_DIR="$multiarch/cmake/fmt"
     -Dhwy_DIR="$multiarch/cmake/hwy" -DZLIB_LIBRARY="$multiarch/libz.a" -DZLIB_INCLUDE_DIR="$PWD/.gpu/usr/include"
     -Dstb_LIBRARY="$multiarch/libstb.a" -Dstb_INCLUDE_DIR="$PWD/.gpu/usr/include/stb")
-  cmake --preset cuda-release -DCMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90}" -DNORMA_BUILD_TESTS=ON \
+  cmake --preset cuda-release -B "$build" -DCMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90}" -DNORMA_BUILD_TESTS=ON \
     -DNORMA_BUILD_BENCHMARKS=OFF -DNORMA_BUILD_EXAMPLES=OFF -DNORMA_ONEDNN=OFF "${carried[@]}" >"$out/configure.txt" 2>&1 ||
     { tail -n 20 "$out/configure.txt"; return 1; }
   cmake --build "$build" -j "${JOBS:-$(nproc)}" --target norma test_core test_ops test_nn test_models test_train \
@@ -89,14 +96,23 @@ tests() {
 }
 
 sanitizer() {
-  local tool program log
+  local tool program
   for tool in memcheck racecheck initcheck synccheck; do
     for program in core ops; do
-      log=$out/sanitizer_${tool}_$program.txt
-      do_or_print sanitized "$log" timeout "${SANITIZER_SECONDS:-120}" env NORMA_TEST_GPU=1 compute-sanitizer --tool "$tool" \
-        --error-exitcode 9 --log-file "$log" "$build/tests/test_$program" '--test-case=cuda *'
+      sanitize "$tool" "$program" 0 '--test-case=cuda *' '--test-case-exclude=cuda graph: *'
+    done
+    for program in core train; do
+      sanitize "$tool" "$program" 1 '--test-case=cuda graph: *'
     done
   done
+}
+
+sanitize() {  # sanitize TOOL PROGRAM CACHING OPTION…
+  local tool=$1 program=$2 caching=$3 log
+  shift 3
+  log=$out/sanitizer_${tool}_${program}_caching_$caching.txt
+  do_or_print sanitized "$log" timeout "${SANITIZER_SECONDS:-120}" env NORMA_TEST_GPU=1 "NORMA_CUDA_CACHING=$caching" \
+    compute-sanitizer --tool "$tool" --error-exitcode 9 --log-file "$log" "$build/tests/test_$program" "$@"
 }
 
 sanitized() {  # sanitized LOG COMMAND…: when time is over before the tests are, what counts is what was found until then
@@ -113,6 +129,54 @@ train() {
   [ ! -d .gpu/usr/share/datasets/fashion-mnist ] || images=(--data-dir .gpu/usr/share/datasets/fashion-mnist)
   do_or_print "$norma" compare --device cuda --models resnet50,convnext_tiny --norms batch,layer2d,group:32 --epochs 1 \
     "${images[@]}" --workers 8 --output "$out/compare"
+}
+
+training() {  # training FOLDER OPTION…: a run of ResNet-50 on generated images, for its images per second
+  local folder=$out/$1
+  shift
+  [ -n "$dry_run" ] || rm -rf "$folder"
+  do_or_print "$norma" train --device cuda --model resnet50 --norm batch --dataset shapes --img-size 224 --test-images 64 \
+    --precision amp_bfloat16 --opt sgd --workers 12 --log-interval 20 --quiet --output "$folder" "$@"
+}
+
+benched() {  # benched FILE [NAME=VALUE…] -- OPTION…: the steps of networks alone
+  local file=$out/$1 environment=()
+  shift
+  while [ "$1" != -- ]; do environment+=("$1"); shift; done
+  shift
+  mkdir -p "$(dirname "$file")"
+  do_or_print "${environment[@]}" "$norma" bench --device cuda --bench train --channels-last --opt sgd --precision amp_bfloat16 \
+    --num-warm-iter 5 --num-bench-iter 40 --quiet --results-file "$file" "$@"
+}
+
+graphs() {
+  local batch graph
+  for batch in 32 128; do
+    for graph in off on; do
+      training "graphs/b${batch}_graph_$graph" -b "$batch" --images $((batch * 160)) --cuda-graph "$graph"
+    done
+    benched "graphs/b$batch.json" -- --model resnet50 --norm batch -b "$batch"
+  done
+  do_or_print python3 benchmarks/gpu_runs.py "$out/graphs"
+}
+
+copies() {  # the smallest chance of erasing has images of float32 travel, and changes none of them
+  training copies/float32 -b 128 --images $((128 * 160)) --cuda-graph off --reprob 1e-9
+  training copies/bytes -b 128 --images $((128 * 160)) --cuda-graph off
+  benched copies/none.json -- --model resnet50 --norm batch -b 128
+  do_or_print python3 benchmarks/gpu_runs.py "$out/copies"
+}
+
+plans() {  # the first timed run makes the file of choices, the second one finds it
+  local name start
+  [ -n "$dry_run" ] || rm -rf "$out/plans"
+  for name in heuristic timed timed_again; do
+    start=$SECONDS
+    benched "plans/$name.json" "NORMA_CUDNN_PLANS=${name%_again}" "XDG_CACHE_HOME=$out/plans/cache" -- \
+      --model resnet50,convnext_tiny -b 256
+    [ -n "$dry_run" ] || echo "$name: $((SECONDS - start)) s for the whole program"
+  done
+  do_or_print python3 benchmarks/gpu_runs.py "$out/plans"
 }
 
 bench_norms() {
@@ -144,7 +208,8 @@ for part in "${parts[@]}"; do
   case $part in
     build) build || code=1 ;;
     tests) needs "$build"/tests/test_{core,ops,nn,models,train} && tests ;;
-    sanitizer) needs "$build"/tests/test_{core,ops} && sanitizer ;;
+    sanitizer) needs "$build"/tests/test_{core,ops,train} && sanitizer ;;
+    graphs | copies | plans) needs "$norma" && "$part" ;;
     train) needs "$norma" && train ;;
     bench-norms) needs "$norma" && bench_norms ;;
     bench-256 | bench-64) needs "$norma" && bench "${part#bench-}" ;;
