@@ -104,7 +104,8 @@ TEST_CASE("report: a text that is no comparison is an error") {
   text.replace(text.find("\"interrupted\""), 13, "\"interruptet\"");
   CHECK_THROWS_WITH_AS(
       comparison_from_json(text),
-      "comparison: cell 4: state: expected pending, finished, failed, interrupted or elsewhere, got 'interruptet'", Error);
+      "comparison: cell 4: state: expected pending, finished, failed, interrupted or elsewhere, got 'interruptet'",
+      Error);
   text = to_json(example());
   text.insert(text.find("\"recipe\""), "\"environment\": {}, ");
   CHECK_THROWS_WITH_AS(comparison_from_json(text),
