@@ -1,19 +1,17 @@
 #include "cli/command.h"
+#include "cli/compare_folder.h"
 #include "cli/options.h"
 #include "cli/plugins.h"
 #include "core/error.h"
 #include "core/excerpt.h"
-#include "core/input_file.h"
 #include "core/memory_format.h"
 #include "core/parallel.h"
 #include "lab/compare/budget.h"
-#include "lab/compare/cell_run.h"
 #include "lab/compare/comparison.h"
 #include "lab/compare/deal.h"
 #include "lab/compare/study.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
-#include "lab/report/joined.h"
 #include "lab/report/report.h"
 #include "nn/plugin.h"
 #include "train/environment.h"
@@ -169,12 +167,6 @@ bool any_given(const std::vector<Option>& options) {
   return std::any_of(options.begin(), options.end(), [](const Option& option) { return option.given(); });
 }
 
-lab::Comparison load_comparison(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "results.json";
-  constexpr uint64_t kMaxBytes = uint64_t{256} << 20;  // ten million steps
-  return lab::comparison_from_json(read_text_file("resume", file, kMaxBytes), "resume: " + file.string());
-}
-
 /// Throws Error if the device has changed: results of one device say nothing of another. Older files do not name
 /// theirs.
 void check_same_device(const lab::Comparison& comparison) {
@@ -184,21 +176,9 @@ void check_same_device(const lab::Comparison& comparison) {
         before, now);
 }
 
-/// Throws Error when the folder of a new comparison holds results.
-void check_free(const std::filesystem::path& folder, const lab::Comparison& comparison) {
-  check(!train::path_exists("compare", folder / "results.json"), "compare",
-        "'{}' holds another comparison: resume it, or choose another output folder", folder.string());
-  train::check_free("compare", folder, {"results.csv", "report.html", "report.md"});
-  for (size_t i = 0; i < comparison.cells.size(); ++i) {
-    train::check_free("compare", folder, {lab::cell_checkpoint("", i).c_str()});
-  }
-}
-
-/// Reads the comparison that is to go on. Its folder must be locked.
-lab::Comparison comparison_to_go_on(const State& state, const std::filesystem::path& folder) {
-  lab::Comparison comparison = load_comparison(folder);
-  check(comparison.parts.size() < 2, "resume", "'{}' was merged from several parts: go on in the folder of each part",
-        folder.string());
+/// Takes as many threads as at the beginning, and says where plug-ins have changed since. Throws Error for a norm that
+/// is not there, and for another device.
+void take_environment(const RunOptions& running, const lab::Comparison& comparison) {
   for (const lab::Cell& cell : comparison.cells) {
     check_norm_is_loaded("resume", cell.norm, comparison.environment.plugins);
   }
@@ -209,44 +189,10 @@ lab::Comparison comparison_to_go_on(const State& state, const std::filesystem::p
                train::plugins_text(nn::loaded_plugins()));
   }
   const int threads = comparison.environment.threads;
-  if (state.running.threads == 0 && threads > 0 && threads != num_threads()) {
+  if (running.threads == 0 && threads > 0 && threads != num_threads()) {
     train::say("{} threads, as at the beginning\n", threads);
     set_num_threads(threads);
   }
-  return comparison;
-}
-
-/// The comparison in a folder if it has the plan of this one, which then goes on there. None without a comparison in
-/// the folder. Throws Error for any other. With a budget, the length chosen there is kept.
-std::optional<lab::Comparison> begun_before(const State& state, const lab::Comparison& planned, double budget,
-                                            const std::filesystem::path& folder,
-                                            std::optional<train::FolderLock>& lock) {
-  if (!train::path_exists("compare", folder / "results.json")) {
-    return std::nullopt;
-  }
-  lock.emplace("compare", folder);  // taken before reading, as for --resume
-  std::string difference;
-  try {
-    const lab::Comparison there = load_comparison(folder);
-    lab::Comparison wanted = planned;
-    if (budget > 0) {
-      wanted.recipe.images = there.recipe.images;
-      wanted.timing_rounds = there.timing_rounds;
-    }
-    wanted.part_count = state.part.count;
-    difference = lab::plan_difference(there, wanted);
-    if (difference.empty() && there.budget != budget) {
-      difference = fmt::format("budget {}s → {}s", there.budget, budget);
-    }
-    if (difference.empty() && there.part_count > 0 && there.parts.front().number != state.part.number) {
-      difference = fmt::format("part {} → {}", there.parts.front().number, state.part.number);
-    }
-  } catch (const Error& error) {
-    difference = error.what();
-  }
-  check(difference.empty(), "compare", "'{}' holds another comparison ({}): choose another output folder",
-        folder.string(), difference);
-  return comparison_to_go_on(state, folder);
 }
 
 bool any_in_state(const lab::Comparison& comparison, std::initializer_list<lab::CellState> states) {
@@ -320,8 +266,9 @@ int run(const State& state) {
     }
     check(state.part.count == 0 || budget == 0, "compare",
           "part: expected runs of one length in all parts, by --images or --epochs, got a budget of time");
-    if (std::optional<lab::Comparison> begun = begun_before(state, comparison, budget, options.output, lock)) {
+    if (std::optional<lab::Comparison> begun = begun_before(comparison, state.part, budget, options.output, lock)) {
       comparison = std::move(*begun);
+      take_environment(state.running, comparison);
       budget = 0;
       goes_on = true;
     } else {
@@ -336,7 +283,8 @@ int run(const State& state) {
       lock.emplace("compare", options.output);  // taken before reading, since another process could add results that
                                                 // would be lost
     }
-    comparison = comparison_to_go_on(state, options.output);
+    comparison = comparison_in(options.output);
+    take_environment(state.running, comparison);
     if (state.rounds->given()) {
       comparison.timing_rounds = state.timing_rounds;
     }
