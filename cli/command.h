@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::cli {
@@ -18,6 +19,10 @@ inline constexpr int kBadInput = 2;  ///< an Error: wrong options, files or shap
 
 /// The text to type to start this program again: "./run" below that script, else the name that it was started by.
 const std::string& program_name();
+
+/// Prints "norma: TEXT" on the standard error, in one line, whatever file names it contains; a failure there is
+/// ignored.
+void complain(std::string_view text);
 
 /// A subcommand: its options, and the function that runs after they are parsed and returns the exit code.
 struct Command {

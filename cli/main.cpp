@@ -117,15 +117,6 @@ void note_program_name(const char* own) {
   }
 }
 
-/// Prints one line on the standard error, whatever file names it contains; a failure there is ignored.
-void complain(std::string_view text) {
-  try {
-    std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
-  } catch (const std::bad_alloc&) {
-    std::fputs("norma: out of memory\n", stderr);
-  }
-}
-
 int fail_with(const std::string& text) {
   complain(text);
   return kBadInput;
@@ -224,6 +215,14 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+void complain(std::string_view text) {
+  try {
+    std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
+  } catch (const std::bad_alloc&) {
+    std::fputs("norma: out of memory\n", stderr);
+  }
+}
 
 const std::string& program_name() {
   return started_as;

@@ -2,14 +2,12 @@
 
 #include "cli/command.h"
 #include "core/error.h"
-#include "core/excerpt.h"
 #include "core/parallel.h"
 #include "core/parse_number.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,13 +16,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace norma::cli {
@@ -64,14 +61,11 @@ std::optional<Started> started_by() {
   return std::nullopt;
 }
 
-/// The processors of the machine that this process may use, by its share in them: all of them, divided by the processes
-/// here, unless it is bound to some already.
+/// As many threads as this process has processors: those that it is bound to, or its share in all of the machine.
 int threads_of(const Started& started) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int64_t online = std::max<long>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
-  const int64_t own = ::sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online;
-  return static_cast<int>(own < online ? own : std::max<int64_t>(1, online / started.local_processes));
+  const int64_t online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  const int own = num_threads();  // OpenMP counts those that it may use
+  return own < online ? own : static_cast<int>(std::max<int64_t>(1, online / started.local_processes));
 }
 
 volatile std::sig_atomic_t children = 0;  // mpirun's process
@@ -97,11 +91,7 @@ std::vector<std::string> own_words() {
     words.push_back(all.substr(first, end - first));
     first = end + 1;
   }
-  std::array<char, 4096> file{};
-  const ssize_t length = ::readlink("/proc/self/exe", file.data(), file.size() - 1);
-  if (!words.empty() && length > 0) {
-    words.front() = std::string(file.data(), static_cast<size_t>(length));
-  }
+  words.at(0) = std::filesystem::read_symlink("/proc/self/exe").string();
   return words;
 }
 
@@ -169,14 +159,13 @@ int start_processes(std::string_view command, int64_t processes) {
 }
 
 /// Prints the errors that end this group: what all say once, anything else by each of them.
-void complain(const std::vector<std::string>& texts, int rank) {
+void report_end(const std::vector<std::string>& texts, int rank) {
   const std::string& own = texts[static_cast<size_t>(rank)];
   const bool shared = std::ranges::all_of(texts, [&](const std::string& text) { return text == own; });
   if (shared && rank != 0) {
     return;
   }
-  const std::string text = shared ? own : fmt::format("rank {}: {}", rank, own);
-  std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
+  complain(shared ? own : fmt::format("rank {}: {}", rank, own));
 }
 
 }  // namespace
@@ -209,9 +198,9 @@ int run_in_processes(std::string_view command, RunOptions& options,
   try {
     return run(group);
   } catch (const std::bad_alloc&) {
-    complain(group->leave("out of memory"), group->rank());
+    report_end(group->leave("out of memory"), group->rank());
   } catch (const std::exception& error) {
-    complain(group->leave(error.what()), group->rank());
+    report_end(group->leave(error.what()), group->rank());
   }
   return kBadInput;
 }

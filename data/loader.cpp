@@ -6,6 +6,7 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/range.h"
+#include "core/share.h"
 
 #include <pthread.h>
 
@@ -202,12 +203,14 @@ class Loader::Implementation {
     const int64_t left_in_epoch = std::min(epoch_images_, num_images_ - epoch * epoch_images_) - first;
     const int64_t total = std::min(options_.batch_size, left_in_epoch);
     const auto& [part, parts] = options_.part;
-    const int64_t own_first = part * (total / parts) + std::min(part, total % parts);
-    const int64_t own = total / parts + (part < total % parts ? 1 : 0);
+    const Share share = share_of(total, part, parts);
+    const int64_t own = share.count;
     // A part is followed by the images that it is mixed with, so that image i is mixed with image count - 1 - i here,
     // too.
     const int64_t count = parts > 1 && options_.mix.any() ? 2 * own : own;
-    const auto in_batch = [&](int64_t i) { return i < own ? own_first + i : total - 1 - own_first - (count - 1 - i); };
+    const auto in_batch = [&](int64_t i) {
+      return i < own ? share.first + i : total - 1 - share.first - (count - 1 - i);
+    };
     const DatasetInfo& info = dataset_->info();
     const TransformOptions& shape = transform_.options();
 
@@ -216,7 +219,7 @@ class Loader::Implementation {
     batch.epoch = epoch;
     batch.index = index;
     batch.step = step;
-    batch.first = own_first;
+    batch.first = share.first;
     batch.total = total;
     batch.images =
         empty({count, shape.channels, shape.image_size, shape.image_size},

@@ -17,8 +17,7 @@ inline constexpr int64_t kMaxWorkers = 256;
 
 inline constexpr int64_t kMaxRepeats = 64;
 
-/// Of each batch of n images, the first of `parts` processes has the first n / parts, and so on; where they cannot have
-/// the same number, the first ones have one more.
+/// One of `parts` processes that divide the images of each batch (core/share.h).
 struct LoaderPart {
   int64_t number = 0;  ///< from 0
   int64_t parts = 1;

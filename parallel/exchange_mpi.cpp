@@ -56,30 +56,25 @@ Exchange::~Exchange() {
 
 void Exchange::run(std::span<const Piece> sent, std::span<const Piece> received) {
   std::vector<MPI_Request> requests;
-  std::vector<int> ranks_received;
+  std::vector<int> ranks;
   look_for_farewells();
-  for (const Piece& piece : received) {
-    if (piece.bytes > 0) {
-      check(piece.bytes <= kMostBytes, "mpi", "expected messages below 2 GiB, got {} bytes", piece.bytes);
-      check_mpi(MPI_Irecv(piece.memory, static_cast<int>(piece.bytes), MPI_BYTE, piece.rank, kMessageTag, messages_,
-                          &requests.emplace_back()),
-                "MPI_Irecv");
-      ranks_received.push_back(piece.rank);
+  const auto start = [&](std::span<const Piece> pieces, auto call, std::string_view name) {
+    for (const Piece& piece : pieces) {
+      if (piece.bytes > 0) {
+        check(piece.bytes <= kMostBytes, "mpi", "expected messages below 2 GiB, got {} bytes", piece.bytes);
+        check_mpi(call(piece.memory, static_cast<int>(piece.bytes), MPI_BYTE, piece.rank, kMessageTag, messages_,
+                       &requests.emplace_back()),
+                  name);
+        ranks.push_back(piece.rank);
+      }
     }
-  }
-  for (const Piece& piece : sent) {
-    if (piece.bytes > 0) {
-      check(piece.bytes <= kMostBytes, "mpi", "expected messages below 2 GiB, got {} bytes", piece.bytes);
-      check_mpi(MPI_Isend(piece.memory, static_cast<int>(piece.bytes), MPI_BYTE, piece.rank, kMessageTag, messages_,
-                          &requests.emplace_back()),
-                "MPI_Isend");
-      ranks_received.push_back(piece.rank);
-    }
-  }
-  wait_for(requests, ranks_received);
+  };
+  start(received, MPI_Irecv, "MPI_Irecv");
+  start(sent, MPI_Isend, "MPI_Isend");
+  wait_for(requests, ranks);
 }
 
-void Exchange::wait_for(std::vector<MPI_Request>& requests, const std::vector<int>& ranks_received) {
+void Exchange::wait_for(std::vector<MPI_Request>& requests, const std::vector<int>& ranks) {
   // Asking costs a processor, which may have other work to do: the steps of this process and of others. So the thread
   // sleeps between two questions, except at the start, when the answer is most likely near.
   constexpr double kEagerSeconds = 2e-3;
@@ -94,7 +89,7 @@ void Exchange::wait_for(std::vector<MPI_Request>& requests, const std::vector<in
     const double seconds = seconds_since(start);
     if (status != MPI_SUCCESS) {
       look_for_farewells();
-      look_for_lost(requests, ranks_received, seconds);
+      look_for_lost(requests, ranks, seconds);
       broken_ = true;
       check_mpi(status, "a message");
     }
@@ -104,7 +99,7 @@ void Exchange::wait_for(std::vector<MPI_Request>& requests, const std::vector<in
     if (seconds > next_look) {
       next_look = seconds + kLookSeconds;
       look_for_farewells();
-      look_for_lost(requests, ranks_received, seconds);
+      look_for_lost(requests, ranks, seconds);
     }
     if (waiting.load(std::memory_order_relaxed) > 0 && seconds < kEagerSeconds) {
       ::sched_yield();
@@ -139,14 +134,13 @@ void Exchange::look_for_farewells() {
   }
 }
 
-void Exchange::look_for_lost(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks_received,
-                             double seconds) {
+void Exchange::look_for_lost(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks, double seconds) {
   const Peer& self = peers_[static_cast<size_t>(rank_)];
   for (size_t i = 0; i < requests.size(); ++i) {
     if (requests[i] == MPI_REQUEST_NULL) {
       continue;
     }
-    const int rank = ranks_received[i];
+    const int rank = ranks[i];
     const PeerState state = state_of(peers_[static_cast<size_t>(rank)], self);
     if (state == PeerState::gone) {
       take_farewells();  // its last word may have come since

@@ -42,10 +42,11 @@ class Exchange {
   std::atomic<int> waiting = 0;
 
  private:
-  void wait_for(std::vector<MPI_Request>& requests, const std::vector<int>& ranks_received);
+  /// ranks[i] is the other side of requests[i].
+  void wait_for(std::vector<MPI_Request>& requests, const std::vector<int>& ranks);
   /// Throws PeerError where a rank has left, or is lost.
   void look_for_farewells();
-  void look_for_lost(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks_received, double seconds);
+  void look_for_lost(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks, double seconds);
   /// Takes the farewells that have come.
   void take_farewells();
   [[noreturn]] void lose(int rank, const std::string& reason);

@@ -7,7 +7,6 @@
 #include "core/tape.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 namespace norma::parallel {
@@ -46,12 +45,8 @@ void GradientReducer::finish() {
     }
   }
   send_what_is_whole();
-  const auto start = std::chrono::steady_clock::now();
   for (Bucket& bucket : buckets_) {
     bucket.work->wait();
-  }
-  waited_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (Bucket& bucket : buckets_) {
     const auto count = static_cast<int64_t>(bucket.parameters.size());
     const std::vector<double> ranks =
         alias(bucket.memory, {count}, {1}, bucket.numel).to_vector<double>();  // that have each gradient

@@ -31,9 +31,6 @@ class GradientReducer {
   /// Forgets what take() got, for a step that is left out before finish().
   void reset();
 
-  /// Seconds of the last finish() in which this thread waited for others.
-  [[nodiscard]] double waited() const { return waited_; }
-
  private:
   /// Gradients side by side in memory, and behind them for each a 1, or a 0 where this rank has none.
   struct Bucket {
@@ -66,7 +63,6 @@ class GradientReducer {
   };
   std::vector<Place> places_;
   size_t sent_ = 0;
-  double waited_ = 0;
 };
 
 }  // namespace norma::parallel

@@ -12,7 +12,7 @@ namespace norma::parallel {
 
 namespace {
 
-/// Of /proc/PID/stat; '\0' where there is no such process or no /proc.
+/// What /proc/PID/stat says; the state is '\0' where there is no such process or no /proc.
 struct ProcessStat {
   char state = '\0';
   int64_t started = 0;

@@ -75,15 +75,5 @@ std::shared_ptr<ProcessGroup> make_single_group();
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options = {});
 /// False: make_mpi_group() throws.
 bool has_mpi();
-/// The library's name and version, or "none".
-std::string mpi_version();
-
-/// The images of rank `rank` among `total`, which the ranks have in their order: the first ranks have one more where
-/// they cannot have the same number.
-struct Share {
-  int64_t first = 0;
-  int64_t count = 0;
-};
-Share share_of(int64_t total, int rank, int ranks);
 
 }  // namespace norma::parallel

@@ -1,5 +1,6 @@
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/share.h"
 #include "core/storage.h"
 #include "core/tape.h"
 #include "ops/shape/copy.h"
@@ -310,14 +311,6 @@ class MpiGroup final : public ProcessGroup {
 
 bool has_mpi() {
   return true;
-}
-
-std::string mpi_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string_view all(text.data(), static_cast<size_t>(length));
-  return std::string(all.substr(0, all.find(',')));  // "Open MPI v4.1.4, package: …"
 }
 
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options) {

@@ -7,10 +7,6 @@ bool has_mpi() {
   return false;
 }
 
-std::string mpi_version() {
-  return "none";
-}
-
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& /* options */) {
   fail("mpi",
        "expected a build with MPI for several processes; install openmpi-bin and libopenmpi-dev, and build again");

@@ -39,7 +39,7 @@ class PartsOfGroup final : public PartsOfBatch {
   std::shared_ptr<parallel::ProcessGroup> group_;
 };
 
-/// Of some images over the whole data set, with their labels.
+/// The SHA-256 of some images over the whole data set, with their labels.
 std::string fingerprint(const data::Dataset& images) {
   constexpr int64_t kSamples = 16;
   const int64_t size = images.info().size;
@@ -54,15 +54,15 @@ std::string fingerprint(const data::Dataset& images) {
 }
 
 std::string fingerprint(const nn::NamedTensors& tensors) {
-  std::string bytes;
+  std::string of_each;
   for (const auto& [name, x] : tensors) {
     const Tensor here = to_device(x.detach(), kCpu);
     if (is_non_overlapping_and_dense(here)) {
-      bytes.append(static_cast<const char*>(here.device_pointer()),
-                   static_cast<size_t>(here.numel()) * size_of(here.dtype()));
+      of_each += sha256(
+          {static_cast<const char*>(here.device_pointer()), static_cast<size_t>(here.numel()) * size_of(here.dtype())});
     }
   }
-  return sha256(bytes);
+  return sha256(of_each);
 }
 
 /// What has to be the same in all processes: a line each, "name<tab>value".
@@ -139,11 +139,9 @@ void DataParallel::start(TrainingState& run) {
         run.recipe.batch_size, group_->size());
   check_same(run);
   const NoGradGuard no_grad;
-  for (const nn::NamedTensors& tensors : {run.model->named_parameters(), run.model->named_buffers()}) {
-    for (const auto& [name, x] : tensors) {
-      group_->broadcast(x.detach());
-      x.bump_version();
-    }
+  for (const auto& [name, x] : run.model->named_buffers()) {  // the parameters are the same, as check_same() saw
+    group_->broadcast(x.detach());
+    x.bump_version();
   }
   if (run.recipe.sync_bn) {
     const auto parts = std::make_shared<PartsOfGroup>(group_);
@@ -184,42 +182,40 @@ std::string DataParallel::average_statistics(TrainingState& run) {
     return "";
   }
   const NoGradGuard no_grad;
-  double drift = 0;
-  std::string where;
+  std::vector<std::string> names;
+  std::vector<double> distances;  // the largest of each buffer from the mean, as a share of the mean's largest value
   for (const auto& [name, x] : run.model->named_buffers()) {
     if (!is_floating(x.dtype())) {
       continue;  // counts of batches, which are the same
     }
-    const Tensor own = to_device(x.detach(), kCpu);
-    const Tensor mean = in_float64(own);
-    const Tensor total = empty_like(mean);
-    copy_into(mean, total);
+    const Tensor own = in_float64(to_device(x.detach(), kCpu));
+    const Tensor total = copy_of(own);
     group_->all_reduce(total);
     const Tensor average = div(total, group_->size());
     copy_into(average, x.detach());
     x.bump_version();
-    // Of all processes the largest distance, in deviations of the running variance or as a share of the mean.
-    const std::vector<double> before = mean.to_vector<double>();
-    const std::vector<double> after = average.to_vector<double>();
-    double scale = 0;
-    double distance = 0;
-    for (size_t i = 0; i < before.size(); ++i) {
-      scale = std::max(scale, std::abs(after[i]));
-      distance = std::max(distance, std::abs(before[i] - after[i]));
-    }
-    const Tensor ratio = full({1}, scale > 0 ? distance / scale : 0, {.dtype = DType::float64, .device = kCpu});
-    for (const double of_rank : group_->all_gather(ratio).to_vector<double>()) {
-      if (of_rank > drift) {
-        drift = of_rank;
-        where = name;
+    const auto largest = [](const Tensor& of) {
+      double result = 0;
+      for (const double value : of.to_vector<double>()) {
+        result = std::max(result, std::abs(value));
       }
-    }
+      return result;
+    };
+    const double scale = largest(average);
+    names.push_back(name);
+    distances.push_back(scale > 0 ? largest(sub(own, average)) / scale : 0);
   }
-  return where.empty() ? ""
-                       : fmt::format(
-                             "running statistics: averaged over {} processes; {} had drifted apart most, by {:.2g} "
-                             "of its largest value",
-                             group_->size(), where, drift);
+  const auto count = static_cast<int64_t>(distances.size());
+  const std::vector<double> of_all =
+      group_->all_gather(from_vector(distances, {count}, {.dtype = DType::float64, .device = kCpu}))
+          .to_vector<double>();
+  const auto most = std::ranges::max_element(of_all);
+  return most == of_all.end() || *most == 0
+             ? ""
+             : fmt::format(
+                   "running statistics: averaged over {} processes; {} had drifted apart most, by {:.2g} of its "
+                   "largest value",
+                   group_->size(), names[static_cast<size_t>(most - of_all.begin()) % names.size()], *most);
 }
 
 bool DataParallel::of_first(bool value) const {

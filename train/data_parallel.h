@@ -1,12 +1,10 @@
 #pragma once
 
 #include "data/loader.h"
-#include "ops/random/batch_part.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/process_group.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace norma::train {
@@ -20,8 +18,6 @@ class DataParallel {
   explicit DataParallel(std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group());
 
   [[nodiscard]] bool alone() const { return group_->size() == 1; }
-  /// True in the process that prints and writes.
-  [[nodiscard]] bool is_first() const { return group_->is_first(); }
   [[nodiscard]] parallel::ProcessGroup& group() const { return *group_; }
   /// For loaders.
   [[nodiscard]] data::LoaderPart part() const { return {.number = group_->rank(), .parts = group_->size()}; }
@@ -38,7 +34,7 @@ class DataParallel {
   Tensor finish_step(const Tensor& loss);
 
   /// Gives all processes the mean of the running statistics, which each has from its own images, unless they share
-  /// them. Returns "running statistics had drifted apart by up to …", or "" where there was nothing to do.
+  /// them. Returns a line that says how far apart they were, or "" where there was nothing to do.
   std::string average_statistics(TrainingState& run);
 
   /// `value` of the first process.

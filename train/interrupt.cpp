@@ -14,9 +14,8 @@ namespace {
 volatile std::sig_atomic_t signal_came = 0;  // its number
 volatile std::sig_atomic_t work_is_saved = 1;
 volatile std::sig_atomic_t is_printed = 1;
-// Of SharedInterrupts.
-bool is_shared = false;
-int settled_signal = 0;
+bool is_shared = false;   // a SharedInterrupts lives
+int settled_signal = 0;   // which its processes have agreed on
 timespec first_signal{};  // read and written by the handler only
 
 std::string_view message_of(int signal) {
@@ -64,19 +63,24 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
   }
 }
 
+/// note_signal() as a handler. Signals wait while one is handled. RESTART: the writing of files goes on.
+struct sigaction noting() {
+  struct sigaction action {};
+  action.sa_sigaction = note_signal;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : InterruptGuard::kSignals) {
+    sigaddset(&action.sa_mask, signal);
+  }
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  return action;
+}
+
 }  // namespace
 
 InterruptGuard::InterruptGuard(AfterSignal after) {
   signal_came = 0;
   work_is_saved = after == AfterSignal::saved ? 1 : 0;
-  struct sigaction action {};
-  action.sa_sigaction = note_signal;
-  sigemptyset(&action.sa_mask);
-  // Signals wait while one is handled. RESTART: the writing of files goes on.
-  for (const int signal : kSignals) {
-    sigaddset(&action.sa_mask, signal);
-  }
-  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  const struct sigaction action = noting();
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], nullptr, &before_[i]);
     if (kSignals[i] != SIGHUP || before_[i].sa_handler != SIG_IGN) {
@@ -101,10 +105,7 @@ int interrupting_signal() {
 }
 
 SharedInterrupts::SharedInterrupts(bool prints) {
-  struct sigaction action {};
-  action.sa_sigaction = note_signal;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  const struct sigaction action = noting();
   sigaction(SIGUSR1, &action, nullptr);
   sigaction(SIGUSR2, &action, nullptr);
   is_printed = prints ? 1 : 0;

@@ -10,6 +10,7 @@
 #include "nn/optim/optimizer.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/random/batch_part.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
@@ -23,6 +24,7 @@
 #include <cstddef>
 #include <limits>
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 

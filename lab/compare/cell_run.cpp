@@ -132,26 +132,17 @@ class Progress : public train::StepObserver {
   Clock::time_point start_ = Clock::now();
 };
 
-/// The checkpoint of the cell's recipe and these versions; none if there is no such file.
-std::optional<train::Checkpoint> checkpoint_of(const std::filesystem::path& file, const train::Recipe& recipe,
-                                               const std::string& label) {
-  if (!train::path_exists("compare", file)) {
-    return std::nullopt;
+/// The checkpoint in a file. Throws Error unless it is of this recipe and these versions.
+train::Checkpoint checkpoint_of(const std::filesystem::path& file, const train::Recipe& recipe) {
+  train::Checkpoint checkpoint = train::load_checkpoint(file);
+  const std::vector<std::string> differences = train::differences(train::recipe_of(checkpoint), recipe);
+  check(differences.empty(), "compare", "it was made with {}", differences.front());
+  for (const auto& [key, now] : {std::pair(train::kVersionsKey, train::versions_json()),
+                                 std::pair(train::kPluginsKey, train::plugins_json(nn::loaded_plugins()))}) {
+    const std::string before = checkpoint.options.contains(key) ? checkpoint.options.at(key) : "[]";
+    check(before == now, "compare", "its {} are others", key);
   }
-  try {
-    train::Checkpoint checkpoint = train::load_checkpoint(file);
-    const std::vector<std::string> differences = train::differences(train::recipe_of(checkpoint), recipe);
-    check(differences.empty(), "compare", "it was made with {}", differences.front());
-    for (const auto& [key, now] : {std::pair(train::kVersionsKey, train::versions_json()),
-                                   std::pair(train::kPluginsKey, train::plugins_json(nn::loaded_plugins()))}) {
-      const std::string before = checkpoint.options.contains(key) ? checkpoint.options.at(key) : "[]";
-      check(before == now, "compare", "its {} are others", key);
-    }
-    return checkpoint;
-  } catch (const Error& error) {
-    train::warn("compare", "{}: the run begins anew, not from '{}': {}", label, file.string(), error.what());
-    return std::nullopt;
-  }
+  return checkpoint;
 }
 
 /// Trains one cell, and keeps its checkpoint.
@@ -164,12 +155,12 @@ class CellRun {
         label_(std::move(label)),
         file_(cell_checkpoint(options.output, cell)) {
     const train::Recipe recipe = recipe_of(comparison, comparison.cells[cell]);
-    const std::optional<train::Checkpoint> checkpoint = checkpoint_of(file_, recipe, label_);
-    if (checkpoint) {
+    if (train::path_exists("compare", file_)) {
       try {
+        const train::Checkpoint checkpoint = checkpoint_of(file_, recipe);
         begin();
-        progress_->resume(checkpoint->options.contains(kProgressKey) ? checkpoint->options.at(kProgressKey) : "");
-        trainer_.emplace(recipe, trainer_options(), *checkpoint);
+        progress_->resume(checkpoint.options.contains(kProgressKey) ? checkpoint.options.at(kProgressKey) : "");
+        trainer_.emplace(recipe, trainer_options(), checkpoint);
         if (!options.quiet) {
           train::say("{}  goes on after step {} of {}\n", label_, trainer_->step(), trainer_->total_steps());
         }

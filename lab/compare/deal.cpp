@@ -188,8 +188,9 @@ std::vector<int64_t> estimate_costs(const Comparison& comparison) {
       costs[first_cell(is_of)] += comparison.timing_rounds * estimate.step(comparison.cells[cell]);
     }
   }
+  const std::vector<size_t> first = first_of_each(comparison);
   for (size_t i = 0; comparison.tune_lr && i < costs.size(); ++i) {
-    if (first_of_each(comparison)[i] == i) {
+    if (first[i] == i) {
       costs[i] += estimate.trials(comparison.cells[i]);
     }
   }

@@ -97,8 +97,7 @@ Tensor batch_norm_of_parts(std::string_view op, const Tensor& input, const NormS
 //   dx = dx' - rstd * weight * (S1 + xhat * S2) / n
 // which is a norm with the same statistics, -rstd * weight * S2 / n as its weight, -rstd * weight * S1 / n as its bias,
 // and dx' as its residual.
-Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs, const PartsOfBatch& parts,
-                               double count) {
+Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs) {
   const Tensor& x = node.x;
   const int64_t channels = x.size(1);
   const DType dtype = compute_dtype(x.dtype());
@@ -110,9 +109,10 @@ Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGra
   const Tensor own = empty({2 * channels}, {.dtype = DType::float64, .device = x.device()});
   copy_into(gradients[1], narrow(own, 0, 0, channels));
   copy_into(gradients[2], narrow(own, 0, channels, channels));
-  const Tensor sums = sum(parts.all_gather(own), {0});
+  const Tensor sums = sum(node.parts->all_gather(own), {0});
   if (needs.x && x.numel() > 0) {
-    Tensor factor = mul(in_float64(alias(node.stats, {channels}, {1}, kernels::kRstdRow * channels)), -1 / count);
+    Tensor factor =
+        mul(in_float64(alias(node.stats, {channels}, {1}, kernels::kRstdRow * channels)), -1 / node.count_of_parts);
     if (node.weight.defined()) {
       factor = mul(factor, in_float64(node.weight));
     }

@@ -72,9 +72,8 @@ Tensor batch_norm_of_parts(std::string_view op, const Tensor& x, const NormSpec&
 
 struct NormNode;
 struct NeededGradients;
-/// norm_backward() where the stats are those of all parts, with `count` values in each channel.
-Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs, const PartsOfBatch& parts,
-                               double count);
+/// norm_backward() where the stats are those of all parts (NormNode::parts).
+Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGradients needs);
 
 // --- backward.cpp ---------------------------------------------------------------------------------------------------
 
@@ -90,9 +89,11 @@ struct NormNode {
   Tensor x = {};
   Tensor stats = {};
   Tensor weight = {};
-  Tensor bias = {};      ///< only where z is computed again
-  Tensor residual = {};  ///< likewise
-  Tensor bits = {};      ///< of relu behind a residual: whether z > 0
+  Tensor bias = {};                                ///< only where z is computed again
+  Tensor residual = {};                            ///< likewise
+  Tensor bits = {};                                ///< of relu behind a residual: whether z > 0
+  std::shared_ptr<const PartsOfBatch> parts = {};  ///< see ForwardOptions
+  double count_of_parts = 0;
 };
 
 /// The gradients that are wanted.

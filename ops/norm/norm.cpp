@@ -288,31 +288,30 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
                                  .activation = activation,
                                  .fixed_stats = options.fixed_stats.defined(),
                                  .affine = weight.defined() || bias.defined(),
-                                 .bias_dtype = bias.defined() ? bias.dtype() : x.dtype()};
+                                 .bias_dtype = bias.defined() ? bias.dtype() : x.dtype(),
+                                 .parts = options.parts,
+                                 .count_of_parts = options.count_of_parts};
   const Tensors saved{x, stats, weight, z_again ? bias : Tensor{}, z_again ? residual : Tensor{}, bits};
-  return record(op, inputs, y, saved,
-                [without_tensors, parts = options.parts, count = options.count_of_parts](
-                    const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  NormNode node = without_tensors;
-                  node.x = c.saved(0);
-                  node.stats = c.saved(1);
-                  node.weight = c.saved(2);
-                  node.bias = c.saved(3);
-                  node.residual = c.saved(4);
-                  node.bits = c.saved(5);
-                  const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2), c.needs_grad(3)};
-                  const OpScope scope([&] {  // dx has the size of x; where bits were kept, they stand for the residual
-                    return OpWork{.op = node.op + "_backward",
-                                  .bytes = bytes_of(dy, node.x, needs.x ? node.x : Tensor(), node.residual, node.bits,
-                                                    needs.residual ? dy : Tensor())};
-                  });
-                  if (parts != nullptr) {
-                    check(!c.create_graph(), node.op,
-                          "backward: expected no create_graph where several processes share a batch");
-                    return norm_backward_of_parts(node, dy, needs, *parts, count);
-                  }
-                  return c.create_graph() ? record_norm_backward(node, dy, needs) : norm_backward(node, dy, needs);
-                });
+  return record(op, inputs, y, saved, [without_tensors](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    NormNode node = without_tensors;
+    node.x = c.saved(0);
+    node.stats = c.saved(1);
+    node.weight = c.saved(2);
+    node.bias = c.saved(3);
+    node.residual = c.saved(4);
+    node.bits = c.saved(5);
+    const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2), c.needs_grad(3)};
+    const OpScope scope([&] {  // dx has the size of x; where bits were kept, they stand for the residual
+      return OpWork{.op = node.op + "_backward",
+                    .bytes = bytes_of(dy, node.x, needs.x ? node.x : Tensor(), node.residual, node.bits,
+                                      needs.residual ? dy : Tensor())};
+    });
+    if (node.parts != nullptr) {
+      check(!c.create_graph(), node.op, "backward: expected no create_graph where several processes share a batch");
+      return norm_backward_of_parts(node, dy, needs);
+    }
+    return c.create_graph() ? record_norm_backward(node, dy, needs) : norm_backward(node, dy, needs);
+  });
 }
 
 Tensor compute_stats(std::string_view op, const NormLayout& layout, const Tensor& x, const NormSpec& spec,

@@ -1,4 +1,5 @@
 #include "core/memory_format.h"
+#include "core/share.h"
 #include "error_text.h"
 #include "ops/shape/view.h"
 #include "parallel/group.h"
@@ -117,7 +118,7 @@ TEST_CASE("shares: all images, in the order of the ranks, as evenly as can be") 
     for (const int ranks : {1, 2, 3, 4, 7}) {
       int64_t next = 0;
       for (int rank = 0; rank < ranks; ++rank) {
-        const parallel::Share share = parallel::share_of(total, rank, ranks);
+        const Share share = share_of(total, rank, ranks);
         CHECK(share.first == next);
         CHECK(share.count >= total / ranks);
         CHECK(share.count <= total / ranks + 1);
