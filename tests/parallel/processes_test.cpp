@@ -175,7 +175,8 @@ TEST_CASE("processes: the others name one that is killed or stopped, and end") {
     const TemporaryFolder folder;
     const Outcome outcome = signalled_rank(folder, 1, SIGKILL, "--procs 3");
     CHECK(outcome.code != 0);
-    CHECK_MESSAGE(outcome.err.find("norma: rank 0: rank 1 (process ") != std::string::npos, outcome.err);
+    // mpirun ends the others after a second: on a busy machine one of them may not come to say it.
+    CHECK_MESSAGE(outcome.err.find(": rank 1 (process ") != std::string::npos, outcome.err);
     CHECK_MESSAGE(outcome.err.find(" has ended without a word\n") != std::string::npos, outcome.err);
   }
   const TemporaryFolder folder;
