@@ -36,6 +36,7 @@ Command add_train(CLI::App& program);
 Command add_eval(CLI::App& program);
 Command add_average(CLI::App& program);
 Command add_convert(CLI::App& program);
+Command add_export(CLI::App& program);
 Command add_run(CLI::App& program);
 Command add_audit(CLI::App& program, const std::string& command_line);
 Command add_bench(CLI::App& program);

@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/plugins.h"
+#include "cli/trained.h"
 #include "core/copy.h"
 #include "core/error.h"
 #include "core/excerpt.h"
@@ -48,29 +49,6 @@ struct State {
   bool fold = false;
   bool use_ema = false;
 };
-
-/// A checkpoint's record of its run.
-struct Trained {
-  train::Recipe recipe;
-  std::vector<std::string> class_names;
-  std::vector<nn::PluginRecord> plugins = {};
-};
-
-Trained trained_in(const std::filesystem::path& file) {
-  const train::Checkpoint checkpoint = train::load_checkpoint(file);
-  return {.recipe = train::recipe_of(checkpoint),
-          .class_names = train::class_names_of(checkpoint),
-          .plugins = plugins_of(checkpoint, file)};
-}
-
-/// True iff a file is a checkpoint of a run with this model; it then has the network's other settings, too.
-bool is_run_of(const std::string& model, const std::filesystem::path& file) {
-  if (!train::path_exists("eval", file) || !train::is_checkpoint(file)) {
-    return false;
-  }
-  const train::Checkpoint head = train::load_checkpoint_metadata(file);
-  return head.model_name == model && head.options.contains(train::kRecipeKey);
-}
 
 /// Warns of other names, since another dataset may have the same classes. Throws Error for another number of classes.
 void check_classes(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset) {
@@ -181,11 +159,8 @@ int run(const State& state) {
   check_outputs(state);
   const std::filesystem::path given = state.checkpoint;
   const bool whole_run = train::is_folder("eval", given);
-  const std::filesystem::path file = whole_run ? given / train::kLastName : given;
-  // A file of weights says nothing of its network.
-  const train::Recipe defaults = state.recipe.defaults();
-  const bool weights_only = state.model.given() && !is_run_of(state.recipe.applied_to(defaults).model, file);
-  const Trained trained = weights_only ? Trained{.recipe = defaults, .class_names = {}} : trained_in(file);
+  const std::filesystem::path file = checkpoint_file("eval", given);
+  const Trained trained = trained_in(file, "eval", state.recipe, state.model.given());
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
   check_norm_is_loaded("eval", recipe.norm, trained.plugins);
   train::check_data_dir("eval", trained.recipe, recipe);

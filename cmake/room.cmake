@@ -5,13 +5,13 @@
 # *_cublaslt.cpp are compiled, too, and families.cpp names the tables for CUDA.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
 # conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _turbo, for
-# libjpeg-turbo, and _mpi.
+# libjpeg-turbo, _mpi and _onnx.
 function(norma_add_room name)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${name}/*.h)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${name}/*.cu)
-  foreach(library ONEDNN TURBO MPI)
+  foreach(library ONEDNN TURBO MPI ONNX)
     string(TOLOWER ${library} suffix)
     if(NORMA_HAVE_${library})
       list(FILTER sources EXCLUDE REGEX "_${suffix}_stub\\.cpp$")

@@ -1,6 +1,7 @@
 #include "core/tape.h"
 
 #include "core/anomaly.h"
+#include "core/trace.h"
 
 #include <algorithm>
 #include <atomic>
@@ -103,6 +104,7 @@ Tensors record(std::string_view op, const Tensors& inputs, const Tensors& output
   if (anomaly_enabled()) {
     check_forward_is_finite(op, outputs);
   }
+  trace_op(op, inputs, outputs);
   if (!will_record(inputs)) {
     return outputs;
   }
@@ -117,7 +119,7 @@ Tensors record(std::string_view op, const Tensors& inputs, const Tensors& output
 
 Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, const Tensors& saved,
               UnaryBackwardFunction backward) {
-  if (!will_record(inputs) && !anomaly_enabled()) {
+  if (!will_record(inputs) && !anomaly_enabled() && !is_tracing()) {
     return output;
   }
   return record(op, inputs, Tensors{output}, saved, with_one_output(std::move(backward)))[0];
@@ -156,6 +158,7 @@ void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_
   }
   Tensors inputs{x};
   inputs.insert(inputs.end(), other_inputs.begin(), other_inputs.end());
+  trace_op(op, inputs, {x});
   if (!will_record(inputs)) {
     return;
   }

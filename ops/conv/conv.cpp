@@ -5,6 +5,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/conv/kernels.h"
 #include "ops/matmul/product.h"
 #include "ops/reduce/reduce.h"
@@ -224,6 +225,12 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();
   const Tensor weight_saved = x.requires_grad() ? weight : Tensor();
   const Strides weight_strides = preserved_strides(weight.sizes(), weight.strides());
+  describe("conv2d", [&] {
+    return OpAttributes{{"stride", attribute(Sizes{options.stride.h, options.stride.w})},
+                        {"padding", attribute(Sizes{options.padding.h, options.padding.w})},
+                        {"dilation", attribute(Sizes{options.dilation.h, options.dilation.w})},
+                        {"groups", options.groups}};
+  });
   return record("conv2d", {x, weight, bias}, y, {x_saved, weight_saved},
                 [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
                     const Tensor& dy, const BackwardContext& context) -> Tensors {

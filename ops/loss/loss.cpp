@@ -6,6 +6,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/loss/kernels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -79,6 +80,7 @@ Tensor any_softmax(std::string_view op, const Tensor& input, int64_t axis, bool 
     kernels::loss_kernels.at(op, x.device())
         ->softmax(softmax_shape({x, y}, axis), x.dtype(), logarithm, x.device_pointer(), y.device_pointer());
   }
+  describe(op, [&] { return OpAttributes{{"axis", axis}}; });
   return record(op, {x}, y, {y}, [axis, logarithm](const Tensor& dy, const BackwardContext& c) {
     const Tensor output = c.saved(0);
     if (c.create_graph()) {

@@ -3,6 +3,7 @@
 #include "core/autocast.h"
 #include "core/copy.h"
 #include "core/op_profile.h"
+#include "core/trace.h"
 #include "ops/map_norm/map_norm.h"
 #include "ops/norm/checks.h"
 #include "ops/pointwise/pointwise.h"
@@ -75,7 +76,7 @@ Tensor local_response_norm(const Tensor& input, int64_t size, const LocalRespons
   const Tensor x = cast.input(input);
   check_input(kOp, x, 3, kMaxRank);
   check(size >= 1, kOp, "size: expected at least 1, got {}", size);
-  if (x.numel() == 0) {
+  if (x.numel() == 0 || is_tracing()) {
     return activate(composed(x, size, options), options.activation);
   }
   const OpScope scope([&] { return OpWork{.op = std::string(kOp), .bytes = bytes_of(x, x)}; });

@@ -4,6 +4,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/norm/node.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -249,7 +250,7 @@ Tensors map_norm_backward(const MapNorm& norm, const Tensor& dy, const Tensors& 
 
 Tensor map_norm(const MapNorm& norm, const Tensors& inputs, const std::function<Tensors(const Tensor& x)>& stats_of) {
   const Tensor& x = inputs[0];
-  if (x.numel() == 0) {
+  if (x.numel() == 0 || is_tracing()) {
     return activate(norm.composed(inputs), norm.activation);
   }
   const OpScope scope([&] { return OpWork{.op = std::string(norm.op), .bytes = bytes_of(x, x)}; });
@@ -306,6 +307,11 @@ Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
     const Tensor rstd = layout.per_set(alias(stats, {sets}, {1}, kernels::kRstdRow * sets), sizes);
     result = div(full({}, 1, options), rstd);
   }
+  describe("deviation", [&] {
+    return OpAttributes{{"reduce", attribute(spec.reduce)},
+                        {"eps", spec.eps},
+                        {"centring", static_cast<int64_t>(spec.centring)}};
+  });
   return record("deviation", {x}, result, {x, result}, [spec](const Tensor& dy, const BackwardContext& c) -> Tensors {
     // dx = (x - mean) / deviation / n * dy. A set whose deviation is 0 has no gradient; the formula would give NaN.
     const Tensor from = c.saved(0);
@@ -324,6 +330,7 @@ Tensor inverse_power_of_two(std::string_view op, const Tensor& x) {
   Tensor result = empty_like(inverse);
   kernels::norm_kernels.at(op, x.device())
       ->power_of_two(x.dtype(), x.numel(), inverse.device_pointer(), result.device_pointer());
+  trace_op("inverse_power_of_two", {x}, {result});
   return result;
 }
 

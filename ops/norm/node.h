@@ -29,6 +29,8 @@ struct RunningUpdate {
 struct ForwardOptions {
   NormStatistics* statistics = nullptr;    ///< receives mean and variance
   Tensor fixed_stats = {};                 ///< see fixed_stats_of()
+  Tensor running_mean = {};                ///< which they were made of, as running_var
+  Tensor running_var = {};
   const RunningUpdate* running = nullptr;  ///< takes the statistics in; the spec must keep the channels alone
   ActOptions then = {};
   /// Not null: the fixed stats are those of all parts of a batch, with so many values, and depend on x.

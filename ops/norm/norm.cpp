@@ -5,6 +5,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
 
@@ -221,6 +222,22 @@ Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const
   return y;
 }
 
+/// What a program that writes a norm down has to know (core/trace.h).
+OpAttributes attributes_of(const NormSpec& spec, const ForwardOptions& options) {
+  OpAttributes attributes{{"reduce", attribute(spec.reduce)},
+                          {"affine", attribute(spec.affine)},
+                          {"groups", spec.groups},
+                          {"eps", spec.eps},
+                          {"centring", static_cast<int64_t>(spec.centring)},
+                          {"correction", spec.correction},
+                          {"activation", std::string(to_string(options.then.activation))}};
+  if (options.fixed_stats.defined()) {
+    attributes["running_mean"] = options.running_mean;
+    attributes["running_var"] = options.running_var;
+  }
+  return attributes;
+}
+
 }  // namespace
 
 NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs) {
@@ -292,6 +309,7 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
                                  .parts = options.parts,
                                  .count_of_parts = options.count_of_parts};
   const Tensors saved{x, stats, weight, z_again ? bias : Tensor{}, z_again ? residual : Tensor{}, bits};
+  describe(op, [&] { return attributes_of(spec, options); });
   return record(op, inputs, y, saved, [without_tensors](const Tensor& dy, const BackwardContext& c) -> Tensors {
     NormNode node = without_tensors;
     node.x = c.saved(0);

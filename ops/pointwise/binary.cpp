@@ -2,6 +2,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -56,6 +57,7 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
   const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(a, b, y)}; });
   kernels::pointwise_kernels.at(op, y.device())
       ->compare(f, a.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
+  trace_op(op, {a, b}, {y});
   return y;
 }
 
@@ -167,24 +169,28 @@ Tensor pow(const Tensor& left, const Tensor& right) {
 
 Tensor add(const Tensor& input, double b) {
   const Tensor a = autocast_input("add", input);
+  describe("add", [&] { return OpAttributes{{"number", b}}; });
   return record("add", {a}, with_number("add", Binary::add, a, b), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
 Tensor sub(const Tensor& input, double b) {
   const Tensor a = autocast_input("sub", input);
+  describe("sub", [&] { return OpAttributes{{"number", b}}; });
   return record("sub", {a}, with_number("sub", Binary::sub, a, b), {},
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
 Tensor mul(const Tensor& input, double b) {
   const Tensor a = autocast_input("mul", input);
+  describe("mul", [&] { return OpAttributes{{"number", b}}; });
   return record("mul", {a}, with_number("mul", Binary::mul, a, b), {},
                 [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
 }
 
 Tensor div(const Tensor& input, double b) {
   const Tensor a = autocast_input("div", input);
+  describe("div", [&] { return OpAttributes{{"number", b}}; });
   return record("div", {a}, with_number("div", Binary::div, a, b), {},
                 [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {div(dy, b)}; });
 }
@@ -205,6 +211,7 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   kernels::pointwise_kernels.at("where", y.device())
       ->where(size_of(a.dtype()), sizes, operand_of(y, sizes), operand_of(condition, sizes), operand_of(a, sizes),
               operand_of(b, sizes));
+  describe("where", [&] { return OpAttributes{{"condition", condition}}; });
   return record("where", {a, b}, y, {condition},
                 [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});

@@ -1,6 +1,7 @@
 #include "core/autocast.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/pointwise/activation.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
@@ -59,6 +60,7 @@ Tensor rsqrt(const Tensor& x) {
 Tensor pow(const Tensor& input, double exponent) {
   const Tensor x = autocast_input("pow", input);
   const Tensor y = pointwise::unary("pow", Unary::pow, x, {.first = exponent});
+  describe("pow", [&] { return OpAttributes{{"number", exponent}}; });
   return record("pow", {x}, y, {x}, [exponent](const Tensor& dy, const BackwardContext& c) -> Tensors {
     if (exponent == 0) {
       return {zeros_like(dy)};  // not 0 * x^-1, which is NaN at 0
@@ -136,6 +138,9 @@ Tensor gelu_backward(const Tensor& x, const Tensor& dy) {
 }
 
 Tensor gelu(const Tensor& x, GeluApproximation approximate) {
+  describe("gelu", [&] {
+    return OpAttributes{{"approximate", std::string(approximate == GeluApproximation::tanh ? "tanh" : "none")}};
+  });
   if (approximate == GeluApproximation::tanh) {
     return smooth("gelu", Unary::gelu_tanh, x, [](const Tensor& saved, const Tensor& dy) {
       // gelu = x s(v) with v = 2 sqrt(2 / pi) (x + 0.044715 x^3)
@@ -153,6 +158,7 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate) {
 Tensor clamp(const Tensor& input, double low, double high) {
   const Tensor x = autocast_input("clamp", input);
   const Scalars bounds{low, high};
+  describe("clamp", [&] { return OpAttributes{{"low", low}, {"high", high}}; });
   return record("clamp", {x}, pointwise::unary("clamp", Unary::clamp, x, bounds), {x},
                 [bounds](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {straight_backward("clamp_backward", Unary::clamp, c.saved(0), dy, bounds)};

@@ -5,6 +5,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/pool/kernels.h"
 
 #include <fmt/format.h>
@@ -208,6 +209,17 @@ Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& 
   });
 }
 
+OpAttributes attributes_of(const Pool2dOptions& options) {
+  const Pair& stride = options.stride;
+  return {{"kernel", attribute(Sizes{options.kernel.h, options.kernel.w})},
+          {"stride", attribute(Sizes{stride.h == 0 ? options.kernel.h : stride.h, stride.w == 0 ? options.kernel.w : stride.w})},
+          {"padding", attribute(Sizes{options.padding.h, options.padding.w})},
+          {"dilation", attribute(Sizes{options.dilation.h, options.dilation.w})},
+          {"ceil_mode", static_cast<int64_t>(options.ceil_mode)},
+          {"count_include_pad", static_cast<int64_t>(options.count_include_pad)},
+          {"divisor_override", options.divisor_override}};
+}
+
 }  // namespace
 
 Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
@@ -223,6 +235,7 @@ Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
   const OpScope scope([&] { return OpWork{.op = "max_pool2d", .bytes = bytes_of(x_read, y, index)}; });
   kernels::pool_kernels.at("max_pool2d", x.device())
       ->max_pool(geometry->plain(), x_read.device_pointer(), y.device_pointer(), index.device_pointer<int32_t>());
+  describe("max_pool2d", [&] { return attributes_of(options); });
   return record("max_pool2d", {x}, y, {index}, [geometry](const Tensor& dy, const BackwardContext& context) -> Tensors {
     return {max_pool_gradient(dy, context.saved(0), geometry)};
   });
@@ -232,7 +245,9 @@ Tensor avg_pool2d(const Tensor& input, const Pool2dOptions& options) {
   const Tensor x = autocast_input("avg_pool2d", input);
   check(options.dilation.h == 1 && options.dilation.w == 1, "avg_pool2d",
         "dilation: expected 1, which is all that an average has, got {}", to_string(options.dilation));
-  return average_pool("avg_pool2d", x, sliding_geometry("avg_pool2d", x, options));
+  const SharedGeometry geometry = sliding_geometry("avg_pool2d", x, options);
+  describe("avg_pool2d", [&] { return attributes_of(options); });
+  return average_pool("avg_pool2d", x, geometry);
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& output) {
@@ -242,6 +257,7 @@ Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& output) {
   check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", to_string(output));
   check(output.h <= kMaxPixels && output.w <= kMaxPixels, op, "output: expected values of at most {}, got {}",
         kMaxPixels, to_string(output));
+  describe(op, [&] { return OpAttributes{{"output", attribute(Sizes{output.h, output.w})}}; });
   return average_pool(
       op, x,
       std::make_shared<const Geometry>(Geometry{.rows = PoolAxis({.size = x.size(2), .count = output.h}),

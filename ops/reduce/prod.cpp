@@ -3,6 +3,7 @@
 #include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/kernels.h"
 #include "ops/reduce/reduce.h"
@@ -92,6 +93,9 @@ Tensor prod(const Tensor& input, const Axes& unsorted_axes, const ReduceOptions&
     kernels::reduce_kernels.at("prod", x.device())->product(shape, x.dtype(), x.device_pointer(), y.device_pointer());
   }
   const Tensor result = options.keepdim ? y : alias(y, squeezed, contiguous_strides(squeezed), 0);
+  describe("prod", [&] {
+    return OpAttributes{{"axes", attribute(axes)}, {"keepdim", static_cast<int64_t>(options.keepdim)}};
+  });
   return record("prod", {x}, result, {x}, [axes, kept, count](const Tensor& dy, const BackwardContext& c) {
     return Tensors{prod_backward(c.saved(0), dy, axes, kept, count)};
   });

@@ -5,6 +5,7 @@
 #include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/kernels.h"
 #include "ops/shape/copy.h"
@@ -51,6 +52,10 @@ Tensor finish(const Tensor& y, const Plan& plan, bool keepdim) {
   return keepdim ? y : alias(y, plan.squeezed, contiguous_strides(plan.squeezed), 0);
 }
 
+OpAttributes attributes_of(const Plan& plan, bool keepdim) {
+  return {{"axes", attribute(plan.axes)}, {"keepdim", static_cast<int64_t>(keepdim)}};
+}
+
 /// The gradient of a sum: dy repeated along the reduced axes, in the format of x.
 Tensor spread(const Tensor& dy, const Sizes& kept, const Sizes& sizes, MemoryFormat format) {
   const Tensor dx = expand(reshape(dy, kept), sizes);
@@ -66,6 +71,7 @@ Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool ke
     kernels::reduce_kernels.at(op, x.device())
         ->sum(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer(), scale);
   }
+  describe(op, [&] { return attributes_of(plan, keepdim); });
   return record(op, {x}, finish(y, plan, keepdim), {},
                 [kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format(), scale](
                     const Tensor& dy, const BackwardContext&) {
@@ -118,6 +124,11 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
                               scale);
   }
   // dx = dy · 2 (x - mean) / (count - correction); the mean's own gradient sums to zero.
+  describe("var", [&] {
+    OpAttributes attributes = attributes_of(plan, options.keepdim);
+    attributes["correction"] = options.correction;
+    return attributes;
+  });
   return record("var", {x}, finish(y, plan, options.keepdim), {x, average},
                 [plan, scale](const Tensor& dy, const BackwardContext& c) {
                   const Tensor saved_x = c.saved(0);
@@ -139,6 +150,7 @@ Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
         ->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
   }
   const Tensor result = finish(y, plan, options.keepdim);
+  describe("max", [&] { return attributes_of(plan, options.keepdim); });
   return record("max", {x}, result, {x, result}, [plan](const Tensor& dy, const BackwardContext& c) {
     Tensor share;  // 1 / (number of equal maxima) at the maxima, else 0
     {

@@ -4,6 +4,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/kernels.h"
 #include "ops/shape/view.h"
@@ -73,6 +74,7 @@ Tensor selected(const Tensor& x, int64_t axis, const Tensor& index) {
   kernels::index_kernels.at("index_select", x.device())
       ->select(index_shape(x, y, axis), x.dtype(), x.device_pointer(), index.device_pointer<int64_t>(),
                y.device_pointer());
+  describe("index_select", [&] { return OpAttributes{{"axis", axis}, {"index", index}}; });
   return record("index_select", {x}, y, {index},
                 [axis, from = x.sizes(), format](const Tensor& dy, const BackwardContext& c) {
                   return Tensors{index_add(dy, axis, c.saved(0), from, format)};
@@ -113,6 +115,7 @@ Tensor cat(const Tensors& xs, int64_t axis) {
     copy_into(x, part_of(y, axis, start, x.size(axis)));
     start += x.size(axis);
   }
+  describe("cat", [&] { return OpAttributes{{"axis", axis}}; });
   return record("cat", xs, y, {}, [axis, lengths](const Tensor& dy, const BackwardContext& c) {
     Tensors gradients;
     int64_t position = 0;

@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
@@ -86,29 +87,33 @@ void check_reach(PadMode mode, int64_t axis, int64_t before, int64_t after, int6
   }
 }
 
+/// Copies the part of x that padding leaves to its place in y.
+void copy_part_that_stays(const Tensor& x, const Sizes& before, const Sizes& after, const Tensor& y) {
+  const TracePause not_noted;
+  Tensor from = x.detach();
+  Tensor to = y;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    const int64_t start = std::max<int64_t>(-before[axis], 0);
+    const int64_t end = x.size(axis) - std::max<int64_t>(-after[axis], 0);
+    if (end <= start) {
+      return;
+    }
+    from = narrow(from, axis, start, end - start);
+    to = narrow(to, axis, std::max<int64_t>(before[axis], 0), end - start);
+  }
+  copy_into(from, to);
+}
+
 }  // namespace
 
 Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double value) {
   const Sizes sizes = padded_sizes(x, before, after);
   const MemoryFormat format = x.suggest_memory_format();
   const Tensor y = full(sizes, value, {.dtype = x.dtype(), .device = x.device(), .format = format});
-  // The part of x that stays, and its place in y.
-  Tensor from = x.detach();
-  Tensor to = y;
-  bool stays = true;
-  for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    const int64_t start = std::max<int64_t>(-before[axis], 0);
-    const int64_t end = x.size(axis) - std::max<int64_t>(-after[axis], 0);
-    if (end <= start) {
-      stays = false;
-      break;
-    }
-    from = narrow(from, axis, start, end - start);
-    to = narrow(to, axis, std::max<int64_t>(before[axis], 0), end - start);
-  }
-  if (stays) {
-    copy_into(from, to);
-  }
+  copy_part_that_stays(x, before, after, y);
+  describe("pad", [&] {
+    return OpAttributes{{"before", attribute(before)}, {"after", attribute(after)}, {"value", value}};
+  });
   return record("pad", {x}, y, {}, [before, after](const Tensor& dy, const BackwardContext&) {
     Sizes minus_before = before;
     Sizes minus_after = after;

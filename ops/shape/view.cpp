@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 
@@ -119,6 +120,9 @@ Tensor slice_backward(const Tensor& dy, const Part& part, const Sizes& sizes, Me
 }
 
 Tensor recorded_part(const Tensor& x, const Part& part) {
+  describe("slice", [&] {
+    return OpAttributes{{"axis", part.axis}, {"start", part.start}, {"length", part.length}, {"step", part.step}};
+  });
   return record(
       "slice", {x}, alias_of_part(x, part), {},
       [part, sizes = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
@@ -134,6 +138,7 @@ Tensor with_axis(const Tensor& x, int64_t axis) {
   // The stride that the axis would have as one more outer axis of the axes inside it.
   strides.insert(axis, axis < x.rank() ? sizes[axis] * strides[axis] : 1);
   sizes.insert(axis, 1);
+  describe("unsqueeze", [&] { return OpAttributes{{"axis", axis}}; });
   return record("unsqueeze", {x}, alias(x, sizes, strides, x.offset()), {},
                 [axis](const Tensor& dy, const BackwardContext&) { return Tensors{without_axis(dy, axis)}; });
 }
@@ -144,6 +149,7 @@ Tensor without_axis(const Tensor& x, int64_t axis) {
   Strides strides = x.strides();
   sizes.erase(axis);
   strides.erase(axis);
+  describe("squeeze", [&] { return OpAttributes{{"axis", axis}}; });
   return record("squeeze", {x}, alias(x, sizes, strides, x.offset()), {},
                 [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
                   return Tensors{in_format(with_axis(dy, axis), format)};
@@ -205,6 +211,13 @@ Tensor permute(const Tensor& x, const Axes& order) {
     sizes[i] = x.sizes()[axis];
     strides[i] = x.strides()[axis];
   }
+  describe("permute", [&] {
+    std::vector<int64_t> axes;
+    for (const int64_t axis : order) {
+      axes.push_back(normalize_axis("permute", axis, x.rank()));
+    }
+    return OpAttributes{{"order", axes}};
+  });
   return record("permute", {x}, alias(x, sizes, strides, x.offset()), {},
                 [inverse](const Tensor& dy, const BackwardContext&) { return Tensors{permute(dy, inverse)}; });
 }
@@ -286,6 +299,7 @@ Tensor select(const Tensor& x, int64_t axis, int64_t index) {
   sizes.erase(axis);
   strides.erase(axis);
   const int64_t skipped = sizes.numel() == 0 ? 0 : part.start * x.stride(axis);
+  describe("select", [&] { return OpAttributes{{"axis", axis}, {"index", part.start}}; });
   return record("select", {x}, alias(x, sizes, strides, x.offset() + skipped), {},
                 [part, from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
                   return Tensors{slice_backward(with_axis(dy, part.axis), part, from, format)};

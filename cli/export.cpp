@@ -1,0 +1,193 @@
+#include "cli/command.h"
+#include "cli/onnxruntime.h"
+#include "cli/options.h"
+#include "cli/plugins.h"
+#include "cli/trained.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/random.h"
+#include "core/tape.h"
+#include "data/atomic_file.h"
+#include "export/onnx.h"
+#include "models/registry.h"
+#include "nn/norm/convert.h"
+#include "ops/shape/copy.h"
+#include "train/output.h"
+#include "train/ranges.h"
+#include "train/recipe_option.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace norma::cli {
+
+namespace {
+
+struct State {
+  RecipeOptions recipe{{}};
+  RunOptions running;
+  std::string checkpoint;
+  std::vector<std::string> outputs;
+  Option model;
+  int64_t num_classes = models::ModelOptions{}.num_classes;
+  int64_t opset = OnnxOptions{}.opset;
+  int64_t batch_size = 1;
+  bool dynamic_batch = false;
+  bool fold = false;
+  bool use_ema = false;
+  bool check = false;
+};
+
+/// How far two outputs are apart.
+struct Error64 {
+  double largest = 0;  ///< |a - b| as a share of the largest |b|
+  double rms = 0;      ///< the root mean squares of a - b, as a share of that of b
+};
+
+Error64 error_of(const Tensor& found, const Tensor& expected) {
+  const std::vector<double> a = found.to_vector<double>();
+  const std::vector<double> b = expected.to_vector<double>();
+  double difference = 0;
+  double size = 0;
+  double squares = 0;
+  double all = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double distance = std::abs(a[i] - b[i]);
+    difference = std::isfinite(distance) ? std::max(difference, distance) : INFINITY;
+    size = std::max(size, std::abs(b[i]));
+    squares += distance * distance;
+    all += b[i] * b[i];
+  }
+  return {.largest = difference / size, .rms = std::sqrt(squares / all)};
+}
+
+/// Throws Error where onnxruntime's output is further from that of float64 than rounding explains. Convolutions of
+/// another library add up in another order, which costs no more digits than ours.
+void check_error(const Error64& of_onnxruntime, const Error64& own) {
+  constexpr double kTimes = 4;
+  constexpr double kFloat32 = 0x1p-22;  // of networks so small that Norma may have no error
+  const double limit = kTimes * own.rms + kFloat32;
+  check(of_onnxruntime.rms <= limit, "export",
+        "--check: expected an error of at most {:.2g}, from float32's rounding, got {:.2g} (root mean squares, as a "
+        "share of the output's)",
+        limit, of_onnxruntime.rms);
+}
+
+std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe, const Trained& trained,
+                                         const std::filesystem::path& file) {
+  const int64_t classes =
+      trained.class_names.empty() ? state.num_classes : static_cast<int64_t>(trained.class_names.size());
+  train::Recipe plain = train::in_full_precision(recipe);
+  plain.channels_last = false;
+  auto model = train::make_model(plain, classes);
+  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
+  train::check_finite("export", file.string(), model->state_dict());
+  model->eval();
+  return model;
+}
+
+int run(const State& state) {
+  state.running.apply("export");
+  check(state.outputs.size() == 1, "export", "expected one name FILE.onnx, got {}", state.outputs.size());
+  const std::filesystem::path output = state.outputs.front();
+  check(output.extension() == ".onnx", "export", "expected a name *.onnx, got '{}'", output.string());
+  check(!train::path_exists("export", output), "export", "expected a name that is not taken, got '{}'",
+        output.string());
+  const std::filesystem::path file = checkpoint_file("export", state.checkpoint);
+  const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
+  const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
+  check_norm_is_loaded("export", recipe.norm, trained.plugins);
+  const auto model = make_network(state, recipe, trained, file);
+
+  Generator generator(0);
+  const int64_t size = recipe.image_size;
+  const Tensor example = randn({state.batch_size, 3, size, size}, {.device = kCpu}, generator);
+  const NoGradGuard no_grad;
+  if (state.fold) {
+    const int64_t folded = nn::fold_batch_norm(*model, example);
+    train::say("{} batch norms are folded into the convolutions before them\n", folded);
+  }
+  OnnxOptions options{.opset = state.opset, .dynamic_batch = state.dynamic_batch};
+  options.metadata["norma.recipe"] = to_toml(recipe);
+  std::string bytes = export_onnx(*model, example, options);
+  const Tensor own = (*model)(example);
+  const std::optional<OnnxRuntimeResult> other = run_onnxruntime(bytes, example, own.sizes());
+  check(other.has_value() || !state.check, "export",
+        "--check: expected onnxruntime for Python, got none; install it with: pip install onnxruntime");
+  std::string compared = "onnxruntime for Python is not installed, which would check it";
+  if (other) {
+    model->to(DType::float64);
+    const Tensor wide = (*model)(to(example, DType::float64));
+    model->to(DType::float32);  // the weights have the same bits again
+    const Error64 theirs = error_of(other->output, wide);
+    const Error64 ours = error_of(own, wide);
+    if (state.check) {
+      check_error(theirs, ours);
+    }
+    compared = fmt::format("{}: largest error {:.2g} of the largest output, Norma's {:.2g}", other->version,
+                           theirs.largest, ours.largest);
+    options.metadata["norma.largest_error"] = compared;
+    bytes = export_onnx(*model, example, options);
+  }
+  data::AtomicFile written("export", output);
+  written.write(bytes.data(), bytes.size());
+  written.commit();
+  train::say("{}: {:.1f} MB, opset {}; {}\n", output.string(), static_cast<double>(bytes.size()) / 1e6, state.opset, compared);
+  return kSuccess;
+}
+
+}  // namespace
+
+Command add_export(CLI::App& program) {
+  CLI::App& app = add_subcommand(
+      program, "export", "A trained network as an ONNX file, for other programs",
+      "Examples:\n"
+      "  norma export --checkpoint runs/mine mine.onnx\n"
+      "  norma export --checkpoint runs/mine --fold --dynamic-batch --check mine.onnx\n"
+      "  norma export --checkpoint weights.safetensors --model resnet50 --img-size 224 resnet50.onnx\n"
+      "A checkpoint of 'norma train' knows its network; a file of weights alone needs --model. Where onnxruntime for\n"
+      "Python is installed, the file is run once, and its largest error stands in its metadata.");
+  auto state = std::make_shared<State>();
+  add_words(app, "FILE.onnx", state->outputs, "the file to write");
+  add_path(app, "--checkpoint", state->checkpoint,
+           "the file, or the folder of a run for its newest one (last.safetensors)")
+      .type_name("PATH")
+      .required();
+  add_value<int64_t>(
+      app, "--opset", {.low = 18, .high = 21}, [s = state.get()](int64_t n) { s->opset = n; },
+      "version of ONNX's ops; from 20 on gelu, from 21 on group norm are ops of their own")
+      .type_name("N")
+      .default_str(std::to_string(state->opset));
+  add_value<int64_t>(
+      app, "-b,--batch-size", train::ranges::kSteps, [s = state.get()](int64_t n) { s->batch_size = n; },
+      "images of an input")
+      .type_name("N")
+      .default_str("1");
+  add_switch(app, "--dynamic-batch", state->dynamic_batch, "inputs may have any number of images");
+  add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
+  add_switch(app, "--use-ema", state->use_ema, "with the averaged weights of 'norma train --model-ema'");
+  add_switch(app, "--check", state->check,
+             "exit with an error unless onnxruntime agrees to float32's rounding, or where it is not installed");
+  add_value<int64_t>(
+      app, "--num-classes", train::ranges::kClasses, [s = state.get()](int64_t n) { s->num_classes = n; },
+      "classes of a file of weights alone")
+      .type_name("K")
+      .default_str(std::to_string(state->num_classes));
+  using Part = train::RecipePart;
+  state->recipe.add(app, {Part::model, Part::network, Part::shape}, {"batch-size", "channels-last"});
+  state->running.add_plugin(app);
+  state->running.add(app, {"threads"});
+  state->model = option_of(app, "--model");
+  return {&app, [state] { return run(*state); }};
+}
+
+}  // namespace norma::cli

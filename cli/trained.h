@@ -1,0 +1,28 @@
+#pragma once
+
+#include "cli/options.h"
+#include "nn/plugin.h"
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::cli {
+
+/// A checkpoint's record of its run.
+struct Trained {
+  train::Recipe recipe;
+  std::vector<std::string> class_names;
+  std::vector<nn::PluginRecord> plugins = {};
+};
+
+/// The file that `given` names, or the newest checkpoint of a run where it is a folder.
+std::filesystem::path checkpoint_file(std::string_view op, const std::filesystem::path& given);
+
+/// The record of a checkpoint; the defaults of `options` for a file of weights alone. That one says nothing of its
+/// network, so `names_model` must be true: the command line has --model. Throws Error otherwise.
+Trained trained_in(const std::filesystem::path& file, std::string_view op, const RecipeOptions& options,
+                   bool names_model);
+
+}  // namespace norma::cli

@@ -1,0 +1,187 @@
+#include "export/graph_onnx.h"
+
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/memory_format.h"
+#include "core/trace.h"
+#include "ops/shape/copy.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+namespace norma::exporter {
+
+int32_t onnx_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::float32: return ::onnx::TensorProto::FLOAT;
+    case DType::float64: return ::onnx::TensorProto::DOUBLE;
+    case DType::float16: return ::onnx::TensorProto::FLOAT16;
+    case DType::bfloat16: return ::onnx::TensorProto::BFLOAT16;
+    case DType::int64: return ::onnx::TensorProto::INT64;
+    case DType::int32: return ::onnx::TensorProto::INT32;
+    case DType::uint8: return ::onnx::TensorProto::UINT8;
+    case DType::boolean: return ::onnx::TensorProto::BOOL;
+  }
+  fail("export_onnx", "dtype: expected one that ONNX has, got {}", to_string(dtype));
+}
+
+Graph::Place Graph::place_of(const Tensor& x) {
+  return {x.storage().get(), x.offset(), attribute(x.sizes()), attribute(x.strides()), x.dtype()};
+}
+
+std::string Graph::new_name(const std::string& type) {
+  return fmt::format("{}_{}", type, ++counts_[type]);
+}
+
+std::string Graph::value(const Tensor& x) {
+  if (!x.defined()) {
+    return "";
+  }
+  const Place place = place_of(x);
+  if (const auto found = values_.find(place); found != values_.end()) {
+    return found->second;
+  }
+  if (const auto found = constants_by_place_.find(place); found != constants_by_place_.end()) {
+    return found->second;
+  }
+  const auto named = constant_names_.find(place);
+  const std::string name = named != constant_names_.end() ? named->second : new_name("constant");
+  constants_by_place_[place] = name;
+  return add_constant(name, x);
+}
+
+std::string Graph::add_constant(const std::string& name, const Tensor& x) {
+  ::onnx::TensorProto proto;
+  proto.set_name(name);
+  proto.set_data_type(onnx_dtype(x.dtype()));
+  for (const int64_t size : x.sizes()) {
+    proto.add_dims(size);
+  }
+  const Tensor host = contiguous_copy(to_device(x.detach(), kCpu), MemoryFormat::contiguous);
+  proto.set_raw_data(host.device_pointer(), static_cast<size_t>(host.numel()) * size_of(host.dtype()));
+  constants_[name] = std::move(proto);
+  order_of_constants_.push_back(name);
+  return name;
+}
+
+std::string Graph::number(double value, DType dtype) {
+  std::string& name = constants_by_text_[fmt::format("{} {}", to_string(dtype), value)];
+  if (name.empty()) {
+    name = add_constant(new_name("number"), full({}, value, {.dtype = dtype, .device = kCpu}));
+  }
+  return name;
+}
+
+std::string Graph::numbers(double value, int64_t count, DType dtype) {
+  std::string& name = constants_by_text_[fmt::format("{} {} times {}", to_string(dtype), count, value)];
+  if (name.empty()) {
+    name = add_constant(new_name("numbers"), full({count}, value, {.dtype = dtype, .device = kCpu}));
+  }
+  return name;
+}
+
+std::string Graph::integers(const std::vector<int64_t>& values) {
+  std::string& name = constants_by_text_[fmt::format("{}", values)];
+  if (name.empty()) {
+    name = add_constant(new_name("integers"), from_vector(values, {static_cast<int64_t>(values.size())},
+                                                          {.dtype = DType::int64, .device = kCpu}));
+  }
+  return name;
+}
+
+std::string Graph::transpose(const std::string& input, const std::vector<int64_t>& order) {
+  std::string from = input;
+  std::vector<int64_t> axes = order;
+  if (const auto before = transposes_.find(input); before != transposes_.end()) {
+    from = before->second.first;
+    for (int64_t& axis : axes) {
+      axis = before->second.second[static_cast<size_t>(axis)];
+    }
+  }
+  if (std::ranges::is_sorted(axes)) {
+    return from;
+  }
+  const std::string output = new_name("Transpose");
+  ::onnx::NodeProto& node = nodes_.emplace_back();
+  node.set_op_type("Transpose");
+  node.set_name(output);
+  node.add_input(from);
+  node.add_output(output);
+  ::onnx::AttributeProto& perm = *node.add_attribute();
+  perm.set_name("perm");
+  perm.set_type(::onnx::AttributeProto::INTS);
+  for (const int64_t axis : axes) {
+    perm.add_ints(axis);
+  }
+  transposes_[output] = {from, axes};
+  return output;
+}
+
+std::string Graph::add(const std::string& type, const std::vector<std::string>& inputs, Attributes attributes,
+                       const std::string& comment) {
+  if (type == "Transpose") {
+    return transpose(inputs.at(0), std::get<std::vector<int64_t>>(attributes.begin()->second));
+  }
+  const std::string output = new_name(type);
+  ::onnx::NodeProto& node = nodes_.emplace_back();
+  node.set_op_type(type);
+  node.set_name(output);
+  if (!comment.empty()) {
+    node.set_doc_string(comment);
+  }
+  for (const std::string& input : inputs) {
+    node.add_input(input);
+  }
+  while (node.input_size() > 0 && node.input(node.input_size() - 1).empty()) {
+    node.mutable_input()->RemoveLast();  // optional ones
+  }
+  node.add_output(output);
+  for (const auto& [name, value] : attributes) {
+    ::onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(std::string(name));
+    if (const auto* const number = std::get_if<int64_t>(&value)) {
+      attribute.set_type(::onnx::AttributeProto::INT);
+      attribute.set_i(*number);
+    } else if (const auto* const real = std::get_if<double>(&value)) {
+      attribute.set_type(::onnx::AttributeProto::FLOAT);
+      attribute.set_f(static_cast<float>(*real));
+    } else if (const auto* const text = std::get_if<std::string>(&value)) {
+      attribute.set_type(::onnx::AttributeProto::STRING);
+      attribute.set_s(*text);
+    } else {
+      attribute.set_type(::onnx::AttributeProto::INTS);
+      for (const int64_t item : std::get<std::vector<int64_t>>(value)) {
+        attribute.add_ints(item);
+      }
+    }
+  }
+  return output;
+}
+
+::onnx::GraphProto Graph::finished(const std::string& output) const {
+  std::set<std::string> needed{output};
+  std::vector<const ::onnx::NodeProto*> kept;
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+    if (needed.contains(node->output(0))) {
+      kept.push_back(&*node);
+      needed.insert(node->input().begin(), node->input().end());
+    }
+  }
+  ::onnx::GraphProto graph;
+  for (auto node = kept.rbegin(); node != kept.rend(); ++node) {
+    *graph.add_node() = **node;
+  }
+  for (const std::string& name : order_of_constants_) {
+    if (needed.contains(name)) {
+      *graph.add_initializer() = constants_.at(name);
+    }
+  }
+  return graph;
+}
+
+}  // namespace norma::exporter

@@ -1,0 +1,81 @@
+#pragma once
+
+#include "core/tensor.h"
+
+#include <onnx/onnx_pb.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace norma::exporter {
+
+/// A graph of ONNX that grows node by node. Values are known by their names.
+class Graph {
+ public:
+  using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>>;
+  using Attributes = std::initializer_list<std::pair<std::string_view, Attribute>>;
+
+  explicit Graph(int64_t opset) : opset_(opset) {}
+
+  [[nodiscard]] int64_t opset() const { return opset_; }
+
+  // --- tensors of a trace ----------------------------------------------------------------------------------------
+  /// The elements of x are those of the value `name` from now on.
+  void define(const Tensor& x, const std::string& name) { values_[place_of(x)] = name; }
+  /// True iff they were defined: they depend on the input of the network.
+  [[nodiscard]] bool depends_on_input(const Tensor& x) const { return values_.contains(place_of(x)); }
+  /// The name that the elements of x get if they become a constant of the graph.
+  void name_constant(const Tensor& x, const std::string& name) { constant_names_[place_of(x)] = name; }
+  /// The name of x's value. Elements that nobody defined become a constant. "" for an undefined x.
+  std::string value(const Tensor& x);
+
+  // --- constants -------------------------------------------------------------------------------------------------
+  /// One number, of x's dtype.
+  std::string number(double value, DType dtype);
+  /// The same number for each of `count` channels.
+  std::string numbers(double value, int64_t count, DType dtype);
+  /// Sizes, axes or positions: int64, rank 1.
+  std::string integers(const std::vector<int64_t>& values);
+
+  // --- nodes -----------------------------------------------------------------------------------------------------
+  /// Adds a node with one output and returns that one's name. `comment` becomes its doc_string. A Transpose behind
+  /// another one is joined with it, and left out if both together change nothing.
+  std::string add(const std::string& type, const std::vector<std::string>& inputs, Attributes attributes = {},
+                  const std::string& comment = "");
+
+  /// The whole graph with this output; nodes and constants that it does not need are left out.
+  [[nodiscard]] ::onnx::GraphProto finished(const std::string& output) const;
+
+ private:
+  /// The same place means the same elements in the same order, as long as nothing is changed in place.
+  using Place = std::tuple<const Storage*, int64_t, std::vector<int64_t>, std::vector<int64_t>, DType>;
+  static Place place_of(const Tensor& x);
+
+  std::string new_name(const std::string& type);
+  std::string add_constant(const std::string& name, const Tensor& x);
+  std::string transpose(const std::string& input, const std::vector<int64_t>& order);
+
+  int64_t opset_;
+  std::vector<::onnx::NodeProto> nodes_;
+  std::map<std::string, ::onnx::TensorProto> constants_;
+  std::vector<std::string> order_of_constants_;
+  std::map<Place, std::string> values_;
+  std::map<Place, std::string> constant_names_;
+  std::map<Place, std::string> constants_by_place_;
+  std::map<std::string, std::string> constants_by_text_;
+  std::map<std::string, int64_t> counts_;
+  /// Of each result of a Transpose: what went in, and the order of its axes.
+  std::map<std::string, std::pair<std::string, std::vector<int64_t>>> transposes_;
+};
+
+/// The number that ONNX has for a dtype. Throws Error for one that it lacks.
+int32_t onnx_dtype(DType dtype);
+
+}  // namespace norma::exporter

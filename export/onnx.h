@@ -1,0 +1,30 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "nn/module.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace norma {
+
+struct OnnxOptions {
+  int64_t opset = 18;          ///< 18 to 21. From 20 on gelu, from 21 on group norm are ops of their own.
+  bool dynamic_batch = false;  ///< the first axis of input and output is "batch", of any size; else that of the example
+  std::map<std::string, std::string> metadata = {};  ///< texts that the file keeps, by name
+};
+
+/// The bytes of an ONNX file of `module` in evaluation mode, for inputs of the sizes and dtype of `example`: (N, C, H,
+/// W), float32 or float64, which is also the dtype of the module. The input is called "input", the output "output", and
+/// weights have their names in the state dict. Forward passes of the example and of another input show what the module
+/// does. Norms become BatchNormalization, LayerNormalization, InstanceNormalization and GroupNormalization where those
+/// mean the same, and plain ops where not; what does not depend on the input becomes a constant.
+/// Throws Error for an op that ONNX cannot say (with its name), for a module whose work depends on the input's values or,
+/// with dynamic_batch, on the number of images, for more than 2 GiB, and where libonnx is not in this build.
+std::string export_onnx(nn::Module& module, const Tensor& example, const OnnxOptions& options = {});
+
+/// False: export_onnx() throws.
+bool has_onnx();
+
+}  // namespace norma
