@@ -126,6 +126,7 @@ std::string by_plain_ops(const Norm& norm) {
   const Sizes& sizes = norm.op.x().sizes();
   std::vector<int64_t> axes = norm.reduce;
   std::string x = norm.x();
+  std::string comment = fmt::format("{}, of which ONNX has no op", norm.op.name());  // on the first node
   int64_t count = 1;
   for (const int64_t axis : norm.reduce) {
     count *= sizes[axis];
@@ -135,7 +136,7 @@ std::string by_plain_ops(const Norm& norm) {
     cut[0] = 0;
     cut[1] = norm.groups;
     cut.insert(cut.begin() + 2, sizes[1] / norm.groups);
-    x = graph.add("Reshape", {x, graph.integers(cut)});
+    x = graph.add("Reshape", {x, graph.integers(cut)}, {}, std::exchange(comment, ""));
     for (int64_t& axis : axes) {
       axis += axis >= 1 ? 1 : 0;
     }
@@ -146,8 +147,8 @@ std::string by_plain_ops(const Norm& norm) {
   const std::string centred =
       norm.centring == Centring::none
           ? x
-          : graph.add("Sub", {x, mean(x)}, {}, fmt::format("{}, of which ONNX has no op", norm.op.name()));
-  std::string square = mean(graph.add("Mul", {centred, centred}));
+          : graph.add("Sub", {x, mean(x)}, {}, std::exchange(comment, ""));
+  std::string square = mean(graph.add("Mul", {centred, centred}, {}, comment));
   if (norm.correction != 0) {
     const double factor = static_cast<double>(count) / static_cast<double>(count - norm.correction);
     square = graph.add("Mul", {square, graph.number(factor, norm.dtype())});

@@ -1,0 +1,248 @@
+#include "export/onnx.h"
+
+#include "built_in_norm_names.h"
+#include "error_text.h"
+#include "export/networks.h"
+#include "files.h"
+#include "nn/norm/convert.h"
+#include "nn/sequential.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "support.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <onnx/onnx_pb.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+// What the files say. What they compute is compared in onnxruntime_test.py, with files that the last test case writes.
+
+using namespace norma;
+using test::SmallNetwork;
+
+namespace {
+
+onnx::ModelProto exported(nn::Module& network, const Tensor& example, const OnnxOptions& options = {}) {
+  onnx::ModelProto model;
+  REQUIRE(model.ParseFromString(export_onnx(network, example, options)));
+  return model;
+}
+
+std::map<std::string, int> types_of(const onnx::ModelProto& model) {
+  std::map<std::string, int> counts;
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    ++counts[node.op_type()];
+  }
+  return counts;
+}
+
+Tensor images(int64_t count = 2, int64_t size = 24) {
+  Generator generator(3);
+  return randn({count, 3, size, size + 4}, {.device = kCpu}, generator);
+}
+
+/// A network of one function.
+class Function : public nn::Module {
+ public:
+  explicit Function(std::function<Tensor(const Tensor&)> f) : f_(std::move(f)) {}
+  Tensor forward(const Tensor& x) override { return f_(x); }
+  [[nodiscard]] std::string name() const override { return "Function"; }
+
+ private:
+  std::function<Tensor(const Tensor&)> f_;
+};
+
+std::string refusal(const std::function<Tensor(const Tensor&)>& f, const OnnxOptions& options = {}) {
+  Function network(f);
+  return test::error_of([&] { export_onnx(network, images(), options); });
+}
+
+}  // namespace
+
+TEST_CASE("onnx: norms are ONNX's own where those mean the same") {
+  struct Case {
+    const char* norm;
+    int64_t opset;
+    const char* type;
+  };
+  for (const Case& of : {Case{"batch", 18, "BatchNormalization"}, Case{"frozen_batch", 18, "BatchNormalization"},
+                         Case{"ghost_batch", 18, "BatchNormalization"}, Case{"batch_renorm", 18, "BatchNormalization"},
+                         Case{"instance[track_running_stats=true]", 18, "BatchNormalization"},
+                         Case{"instance", 18, "InstanceNormalization"}, Case{"layer2d", 18, "LayerNormalization"},
+                         Case{"group:4", 21, "GroupNormalization"}, Case{"group:1", 21, "GroupNormalization"},
+                         Case{"group:4", 18, "InstanceNormalization"}}) {
+    CAPTURE(of.norm);
+    SmallNetwork network(of.norm);
+    test::stir(network, {4, 3, 24, 28});
+    std::map<std::string, int> types = types_of(exported(network, images(), {.opset = of.opset}));
+    CHECK(types[of.type] == 3);
+    CHECK(types["ReduceMean"] == 0);
+  }
+}
+
+TEST_CASE("onnx: other norms are plain ops, which say what they stand for") {
+  for (const char* const norm : {"rms2d", "simple2d", "frn", "grn", "evonorm_s0:4"}) {
+    CAPTURE(norm);
+    SmallNetwork network(norm);
+    test::stir(network, {4, 3, 24, 28});
+    CHECK(types_of(exported(network, images()))["ReduceMean"] >= 3);
+  }
+  SmallNetwork network("rms2d");
+  const onnx::ModelProto model = exported(network, images());
+  bool said = false;
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    said = said || node.doc_string().find("rms_norm_2d, of which ONNX has no op") != std::string::npos;
+  }
+  CHECK(said);
+}
+
+TEST_CASE("onnx: input, output, names, versions and metadata; only what is needed") {
+  SmallNetwork network("batch");
+  const onnx::ModelProto model = exported(network, images(), {.opset = 21, .metadata = {{"norma.recipe", "x = 1"}}});
+  CHECK(model.ir_version() == 10);
+  CHECK(model.opset_import(0).version() == 21);
+  CHECK(model.producer_name() == "norma");
+  CHECK(model.metadata_props(0).key() == "norma.recipe");
+  const onnx::GraphProto& graph = model.graph();
+  CHECK(graph.input(0).name() == "input");
+  CHECK(graph.output(0).name() == "output");
+  const auto dim = [](const onnx::ValueInfoProto& info, int axis) {
+    return info.type().tensor_type().shape().dim(axis);
+  };
+  CHECK(dim(graph.input(0), 0).dim_value() == 2);
+  CHECK(dim(graph.input(0), 3).dim_value() == 28);
+  CHECK(dim(graph.output(0), 1).dim_value() == 5);
+  std::map<std::string, int64_t> constants;
+  for (const onnx::TensorProto& constant : graph.initializer()) {
+    constants[constant.name()] = constant.dims_size();
+  }
+  for (const auto& [name, x] : network.state_dict()) {
+    CHECK_MESSAGE(constants.contains(name) == (name.find("num_batches_tracked") == std::string::npos), name);
+  }
+  std::set<std::string> values{"input"};
+  for (const auto& [name, rank] : constants) {
+    values.insert(name);
+  }
+  for (const onnx::NodeProto& node : graph.node()) {  // in an order in which they can be computed
+    for (const std::string& input : node.input()) {
+      CHECK_MESSAGE((input.empty() || values.contains(input)), node.name());
+    }
+    values.insert(node.output().begin(), node.output().end());
+  }
+  const onnx::ModelProto dynamic = exported(network, images(), {.dynamic_batch = true});
+  CHECK(dim(dynamic.graph().input(0), 0).dim_param() == "batch");
+  CHECK(dim(dynamic.graph().output(0), 0).dim_param() == "batch");
+}
+
+TEST_CASE("onnx: a network keeps its mode; folded batch norms are gone; transposes that cancel are not written") {
+  SmallNetwork network("batch");
+  network.train();
+  exported(network, images());
+  CHECK(network.is_training());
+  const auto resnet = models::create_model("resnet18", {.num_classes = 3, .small_stem = true});
+  test::stir(*resnet, {2, 3, 32, 32});
+  nn::fold_batch_norm(*resnet, images(2, 32));
+  std::map<std::string, int> types = types_of(exported(*resnet, images(2, 32)));
+  CHECK(types["BatchNormalization"] == 0);
+  CHECK(types["Conv"] == 20);
+  Function twice([](const Tensor& x) { return mul(permute(permute(x, {0, 2, 3, 1}), {0, 3, 1, 2}), 2); });
+  CHECK(types_of(exported(twice, images()))["Transpose"] == 0);
+  Function once([](const Tensor& x) { return mul(permute(permute(x, {0, 2, 3, 1}), {0, 2, 3, 1}), 2); });
+  CHECK(types_of(exported(once, images()))["Transpose"] == 1);
+}
+
+TEST_CASE("onnx: weights that are computed from weights are constants") {
+  SmallNetwork network("none", "scaled_std_conv");
+  std::map<std::string, int> types = types_of(exported(network, images()));
+  CHECK(types["Conv"] == 2);
+  CHECK(types["ReduceMean"] == 0);
+}
+
+TEST_CASE("onnx: what cannot be written is refused with the reason") {
+  CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) ==
+        "export_onnx: opset: expected 18 to 21, got 17");
+  CHECK(refusal([](const Tensor& x) {
+          Tensor y = mul(x, 2);
+          add_(y, 1);
+          return y;
+        }) == "export_onnx: expected ops that ONNX has, got add_");
+  CHECK(refusal([](const Tensor& x) { return mul(x, sum(x).to_vector<float>()[0]); }) ==
+        "export_onnx: mul: number: expected the same value for every input");
+  CHECK(refusal([](const Tensor& x) { return mul(x, full({}, sum(x).to_vector<float>()[0], {.device = kCpu})); }) ==
+        "export_onnx: mul: input 1 depends on the input of the network by an op that is not described "
+        "(core/trace.h)");
+  CHECK(refusal([](const Tensor& x) { return sum(x).to_vector<float>()[0] > 0 ? neg(x) : abs(x); })
+            .starts_with("export_onnx: expected the same ops for every input, got "));
+  CHECK(refusal([](const Tensor& x) { return mul(flatten(x, 0, 1), 2); }, {.dynamic_batch = true}) ==
+        "export_onnx: view: expected the images in the first axis for dynamic_batch, got sizes [6, 24, 28] and "
+        "[9, 24, 28]");
+  CHECK(refusal([](const Tensor& x) { return ones_like(x).detach(); }) ==
+        "export_onnx: expected an output that depends on the input by ops that are described (core/trace.h)");
+  Function network([](const Tensor& x) { return x; });
+  CHECK(test::error_of([&] { export_onnx(network, to(images(), DType::float16)); }) ==
+        "export_onnx: example: expected float32 or float64, got float16");
+  SmallNetwork halves("batch");
+  halves.to(DType::bfloat16);
+  CHECK(test::error_of([&] { export_onnx(halves, images()); }) ==
+        "export_onnx: conv1.weight: expected the dtype of the example, float32, got bfloat16");
+}
+
+TEST_CASE("onnx: files of every norm, for onnxruntime") {
+  // NORMA_ONNX_FILES is the folder in which onnxruntime_test.py looks for them.
+  const test::TemporaryFolder temporary;
+  const char* const given = std::getenv("NORMA_ONNX_FILES");
+  const std::filesystem::path folder = given != nullptr ? std::filesystem::path(given) : temporary.path();
+  nlohmann::json list = nlohmann::json::array();
+  const auto write = [&](const std::string& name, nn::Module& network, const Tensor& x, int64_t opset) {
+    CAPTURE(name);
+    const std::string file = fmt::format("{}_{}", list.size(), opset);
+    std::ofstream(folder / (file + ".onnx"), std::ios::binary)
+        << export_onnx(network, x, {.opset = opset, .dynamic_batch = true});
+    const NoGradGuard no_grad;
+    const Tensor own = network(x);
+    network.to(DType::float64);
+    const Tensor wide = network(to(x, DType::float64));
+    network.to(DType::float32);
+    list.push_back({{"name", fmt::format("{}, opset {}", name, opset)},
+                    {"file", file + ".onnx"},
+                    {"sizes", std::vector<int64_t>(x.sizes().begin(), x.sizes().end())},
+                    {"input", x.to_vector<float>()},
+                    {"own", own.to_vector<float>()},
+                    {"expected", wide.to_vector<double>()}});
+  };
+  for (const std::string& name : test::built_in_norm_names()) {
+    const bool groups = name == "group" || name == "evonorm_s0";
+    for (const std::string& norm : groups ? std::vector<std::string>{name + ":4", name + ":1", name + ":16"}
+                                          : std::vector<std::string>{name}) {
+      SmallNetwork network(norm);
+      test::stir(network, {4, 3, 24, 28});
+      write(norm, network, images(), 18);
+      write(norm, network, images(3), 21);
+    }
+  }
+  for (const char* const conv : {"std_conv", "scaled_std_conv"}) {
+    SmallNetwork network("none", conv);
+    test::stir(network, {4, 3, 24, 28});
+    write(conv, network, images(), 18);
+  }
+  for (const char* const model : {"resnet18", "convnext_atto", "convnextv2_atto"}) {
+    const auto network = models::create_model(model, {.num_classes = 7});
+    test::stir(*network, {2, 3, 64, 64});
+    write(model, *network, images(2, 64), 20);
+    if (std::string_view(model) == "resnet18") {
+      nn::fold_batch_norm(*network, images(2, 64));
+      write("resnet18, folded", *network, images(2, 64), 19);
+    }
+  }
+  std::ofstream(folder / "list.json") << list;
+  CHECK(list.size() >= 40);
+}

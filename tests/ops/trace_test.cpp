@@ -1,0 +1,70 @@
+#include "core/trace.h"
+
+#include "error_text.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/pad.h"
+#include "ops/shape/view.h"
+#include "support.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+using namespace norma;
+
+TEST_CASE("trace: ops in their order, with inputs, results and attributes, recorded or not") {
+  const Tensor x = test::random_tensor({2, 3}, 1, DType::float32);
+  for (const bool gradients : {true, false}) {
+    const GradModeGuard mode(gradients);
+    const Trace trace;
+    const Tensor y = sum(mul(add(x, 2), x), {1}, {.keepdim = true});
+    REQUIRE(trace.ops().size() == 3);
+    CHECK(trace.ops()[0].op == "add");
+    CHECK(std::get<double>(trace.ops()[0].attributes.at("number")) == 2);
+    CHECK(trace.ops()[1].op == "mul");
+    CHECK(trace.ops()[1].attributes.empty());
+    CHECK(trace.ops()[1].inputs.at(0).is_same(trace.ops()[0].outputs.at(0)));
+    CHECK(trace.ops()[1].inputs.at(1).is_same(x));
+    CHECK(trace.ops()[2].op == "sum");
+    CHECK(std::get<std::vector<int64_t>>(trace.ops()[2].attributes.at("axes")) == std::vector<int64_t>{1});
+    CHECK(std::get<int64_t>(trace.ops()[2].attributes.at("keepdim")) == 1);
+    CHECK(trace.ops()[2].outputs.at(0).is_same(y));
+  }
+}
+
+TEST_CASE("trace: comparisons, changes in place and views") {
+  const Tensor x = test::random_tensor({2, 3}, 1, DType::float32);
+  const Trace trace;
+  const Tensor condition = greater(x, 0);
+  const Tensor same = permute(transpose(x, -1, 0), {-1, 0});
+  Tensor y = where(condition, x, same);
+  add_(y, 1);
+  std::string names;
+  for (const TracedOp& op : trace.ops()) {
+    names += op.op + " ";
+  }
+  CHECK(names == "greater permute permute where add_ ");
+  CHECK(std::get<std::vector<int64_t>>(trace.ops()[2].attributes.at("order")) == std::vector<int64_t>{1, 0});
+  CHECK(std::get<Tensor>(trace.ops()[3].attributes.at("condition")).is_same(trace.ops()[0].outputs[0]));
+}
+
+TEST_CASE("trace: an op that is made of others is one op; a pause; one trace at a time") {
+  const Tensor x = test::random_tensor({2, 3}, 1, DType::float32);
+  std::optional<Trace> trace(std::in_place);
+  pad(x, {0, 1}, {1, 0}, 0.5);
+  REQUIRE(trace->ops().size() == 1);
+  CHECK(trace->ops()[0].op == "pad");
+  CHECK(std::get<std::vector<int64_t>>(trace->ops()[0].attributes.at("before")) == std::vector<int64_t>{0, 1});
+  CHECK(is_tracing());
+  {
+    const TracePause pause;
+    CHECK_FALSE(is_tracing());
+    neg(x);
+  }
+  CHECK(trace->ops().size() == 1);
+  CHECK(test::error_of([] { const Trace second; }) == "trace: expected no other trace on this thread");
+  CHECK(is_tracing());
+  trace.reset();
+  CHECK_FALSE(is_tracing());
+}
