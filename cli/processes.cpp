@@ -108,6 +108,23 @@ bool is_in_path(const std::string& program) {
   return false;
 }
 
+/// Prints the errors that end this group: what all say once, anything else by each of them.
+void report_end(const std::vector<std::string>& texts, int rank) {
+  const std::string& own = texts[static_cast<size_t>(rank)];
+  const bool shared = std::ranges::all_of(texts, [&](const std::string& text) { return text == own; });
+  if (shared && rank != 0) {
+    return;
+  }
+  complain(shared ? own : fmt::format("rank {}: {}", rank, own));
+}
+
+}  // namespace
+
+int64_t started_processes() {
+  const std::optional<Started> started = started_by();
+  return started ? started->processes : 0;
+}
+
 int start_processes(std::string_view command, int64_t processes) {
   check(
       parallel::has_mpi(), command,
@@ -155,20 +172,9 @@ int start_processes(std::string_view command, int64_t processes) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  children = 0;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
-
-/// Prints the errors that end this group: what all say once, anything else by each of them.
-void report_end(const std::vector<std::string>& texts, int rank) {
-  const std::string& own = texts[static_cast<size_t>(rank)];
-  const bool shared = std::ranges::all_of(texts, [&](const std::string& text) { return text == own; });
-  if (shared && rank != 0) {
-    return;
-  }
-  complain(shared ? own : fmt::format("rank {}: {}", rank, own));
-}
-
-}  // namespace
 
 int run_in_processes(std::string_view command, RunOptions& options,
                      const std::function<int(const std::shared_ptr<parallel::ProcessGroup>&)>& run) {

@@ -51,6 +51,9 @@ class ProcessGroup {
   [[nodiscard]] virtual std::vector<std::string> all_gather_text(std::string_view text) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
+  /// The seconds that this rank's messages have taken so far, waits for other ranks included, whether or not a caller
+  /// waited meanwhile; 0 where they are not counted.
+  [[nodiscard]] virtual double message_seconds() const { return 0; }
 
   /// Tells the others that this rank ends for an error: what they wait for from it throws PeerError "rank N: text".
   /// Waits a moment for theirs, and returns the texts of all ranks; "" where none came. Only the destructor may follow.

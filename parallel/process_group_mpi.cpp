@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -50,9 +52,14 @@ class MessageThread {
   MessageThread& operator=(const MessageThread&) = delete;
 
   [[nodiscard]] const Exchange& exchange() const { return *exchange_; }
+  [[nodiscard]] double seconds() const { return seconds_.load(); }
 
   std::future<void> begin(std::function<void(Exchange&)> work) {
-    std::packaged_task<void()> task([this, work = std::move(work)] { work(*exchange_); });
+    std::packaged_task<void()> task([this, work = std::move(work)] {
+      const auto start = std::chrono::steady_clock::now();
+      work(*exchange_);
+      seconds_.fetch_add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    });
     std::future<void> done = task.get_future();
     {
       const std::lock_guard lock(mutex_);
@@ -98,6 +105,7 @@ class MessageThread {
   }
 
   Exchange* exchange_ = nullptr;
+  std::atomic<double> seconds_ = 0;  // of the calls so far
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> tasks_;
@@ -265,6 +273,8 @@ class MpiGroup final : public ProcessGroup {
     std::vector<std::byte> all(static_cast<size_t>(size_));
     gather(&own, 1, std::vector<size_t>(all.size(), 1), all.data());
   }
+
+  [[nodiscard]] double message_seconds() const override { return thread_.seconds(); }
 
   std::vector<std::string> leave(std::string_view text) override {
     std::vector<std::string> texts;
