@@ -24,7 +24,8 @@ class DataParallel {
 
   /// Begins a run. Throws Error, in all processes, where one of them has another version, recipe, data set, step or
   /// other weights than the first, and where a batch has fewer images than there are processes. Then all processes have
-  /// the parameters and buffers of the first, and with Recipe::sync_bn the batch norms share their statistics.
+  /// the parameters and buffers of the first. Norms `sync_batch`, and with Recipe::sync_bn all batch norms, share their
+  /// statistics.
   void start(TrainingState& run);
 
   /// loss.backward(). With `last`, of a step, gradients travel meanwhile.
