@@ -129,8 +129,8 @@ int start_processes(std::string_view command, int64_t processes) {
   check(
       parallel::has_mpi(), command,
       "procs: expected a build with MPI for {} processes, got one without; install openmpi-bin and libopenmpi-dev, and "
-      "build again ('./run train --procs' does)",
-      processes);
+      "build again ('./run {} --procs' does)",
+      processes, command);
   check(is_in_path("mpirun"), command,
         "procs: expected mpirun, which starts {} processes, got none in PATH; install openmpi-bin", processes);
   std::vector<std::string> words{"mpirun", "--quiet",        "-n", std::to_string(processes), "--bind-to",
@@ -195,8 +195,11 @@ int run_in_processes(std::string_view command, RunOptions& options,
   if (options.device == "cuda") {
     options.device = fmt::format("cuda:{}", started->local_rank);
   }
-  const std::shared_ptr<parallel::ProcessGroup> group =
-      parallel::make_mpi_group({.timeout = static_cast<double>(options.timeout)});
+  const parallel::ProcessGroupOptions group_options{.timeout = static_cast<double>(options.timeout)};
+  std::shared_ptr<parallel::ProcessGroup> group = parallel::make_mpi_group(group_options);
+  if (parallel::has_nccl()) {
+    group = parallel::make_nccl_group(group, group_options);  // does nothing of its own where no tensor is on a GPU
+  }
   if (!group->is_first() && !options.verbose_ranks) {
     train::mute();
   }
