@@ -1,6 +1,9 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/processes.h"
+#include "core/parallel.h"
 #include "lab/bench/benchmark.h"
+#include "lab/bench/scaling.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
@@ -8,8 +11,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 namespace norma::cli {
@@ -30,10 +38,14 @@ struct State {
   BenchOptions bench;
   RecipeOptions recipe{bench_defaults()};
   RunOptions running;
-  std::string mode = "both";
+  std::string mode;                    ///< "": both, or in several processes train
+  int64_t batch_size_per_process = 0;  ///< 0: --batch-size holds
   std::string results_file;
   std::string results_format;
 };
+
+/// Where the first of the processes that this program has started writes its row.
+constexpr const char* kRowVariable = "NORMA_BENCH_ROW";
 
 std::vector<Mode> modes_of(const std::string& text) {
   if (text == "both") {
@@ -57,26 +69,54 @@ std::string format_of(const State& state) {
   return state.results_format;
 }
 
-int run(const State& state) {
-  state.running.apply("bench");
+/// Checks --results-file before anything runs.
+void check_results_file(const std::filesystem::path& file) {
+  if (file.empty()) {
+    return;
+  }
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  check(!train::is_folder("bench", file), "bench", "results-file: expected a file, got the folder {}", file.string());
+  check(train::is_folder("bench", folder), "bench", "results-file: expected a file in a folder that is there, got {}",
+        file.string());
+  train::check_replaceable("bench", file, "a result of 'norma bench'", lab::bench::is_result);
+  train::make_output_folder("bench", folder);
+}
+
+/// Writes --results-file, and prints the rows for programs.
+void put_results(const State& state, const std::string& json, const std::string& csv) {
+  if (!state.results_file.empty()) {
+    train::write_text_file("bench", state.results_file, format_of(state) == "json" ? json : csv);
+  }
+  train::say("--result\n{}", json);
+}
+
+BenchOptions options_of(const State& state) {
   BenchOptions options = state.bench;
-  options.modes = modes_of(state.mode);
+  options.modes = modes_of(!state.mode.empty() ? state.mode : options.procs.empty() ? "both" : "train");
   options.recipe = state.recipe.applied_to(state.recipe.defaults());
-  const std::string format = format_of(state);
+  if (state.batch_size_per_process > 0) {
+    check(!options.procs.empty(), "bench", "batch-size-per-process: expected --procs beside it");
+    options.recipe.batch_size = state.batch_size_per_process * *std::ranges::max_element(options.procs);
+  }
+  format_of(state);
   lab::bench::check_options(options);
+  return options;
+}
+
+/// In this process, or by one of those that mpirun has started.
+int measure(const State& state, const std::shared_ptr<parallel::ProcessGroup>& group) {
+  state.running.apply("bench");
+  BenchOptions options = options_of(state);
+  options.group = group;
+  if (group && state.batch_size_per_process > 0) {
+    options.recipe.batch_size = state.batch_size_per_process * group->size();
+  }
+  const char* const row_file = group ? std::getenv(kRowVariable) : nullptr;
+  if (row_file == nullptr) {
+    check_results_file(state.results_file);
+  }
   if (!state.running.quiet) {
     print_precision_note(train::precision_of(options.recipe));
-  }
-  if (!state.results_file.empty()) {
-    const std::filesystem::path file = state.results_file;
-    const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-    check(!train::is_folder("bench", file), "bench", "results-file: expected a file, got the folder {}", file.string());
-    check(train::is_folder("bench", folder), "bench", "results-file: expected a file in a folder that is there, got {}",
-          file.string());
-    train::check_replaceable("bench", file, "a result of 'norma bench'", lab::bench::is_result);
-    train::make_output_folder("bench", folder);
-  }
-  if (!state.running.quiet) {
     options.log = [](const std::string& line) { train::say("{}\n", line); };
   }
   const train::InterruptGuard guard;
@@ -93,11 +133,13 @@ int run(const State& state) {
   if (benchmark.rows.size() > 1) {
     train::say("\n{}", lab::bench::to_table(benchmark));
   }
-  if (!state.results_file.empty()) {
-    train::write_text_file("bench", state.results_file,
-                           format == "json" ? lab::bench::to_json(benchmark) : lab::bench::to_csv(benchmark));
+  if (group && !group->is_first()) {
+    // the first one writes
+  } else if (row_file == nullptr) {
+    put_results(state, lab::bench::to_json(benchmark), lab::bench::to_csv(benchmark));
+  } else if (benchmark.complete) {
+    std::ofstream(row_file) << lab::bench::to_json(benchmark);
   }
-  train::say("--result\n{}", lab::bench::to_json(benchmark));
   if (!benchmark.complete) {
     train::say("interrupted\n");
     return interrupted_code();
@@ -105,6 +147,69 @@ int run(const State& state) {
   const bool failed = std::any_of(benchmark.rows.begin(), benchmark.rows.end(),
                                   [](const lab::bench::BenchRow& row) { return !row.error.empty(); });
   return failed ? kFailure : kSuccess;
+}
+
+/// Memory that another program writes as a file, and which ends with this one.
+class Letter {
+ public:
+  Letter() : file_(::memfd_create("norma-bench", 0)) {
+    check(file_ >= 0, "bench", "procs: the system gives no memory for a result");
+  }
+  ~Letter() { ::close(file_); }
+  Letter(const Letter&) = delete;
+  Letter& operator=(const Letter&) = delete;
+
+  [[nodiscard]] std::string name() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), file_); }
+  [[nodiscard]] std::string text() const {
+    std::ifstream in(name(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+
+ private:
+  int file_;
+};
+
+/// Starts each number of processes, one after the other.
+int run_processes(const State& state) {
+  const BenchOptions options = options_of(state);
+  check_results_file(state.results_file);
+  if (state.running.threads == 0) {  // the same for all, so that only the number of processes differs
+    const int64_t most = *std::ranges::max_element(options.procs);
+    ::setenv("OMP_NUM_THREADS", std::to_string(std::max<int64_t>(1, num_threads() / most)).c_str(), /* replace= */ 0);
+  }
+  std::vector<lab::bench::Json> rows;
+  int code = kSuccess;
+  for (const int64_t processes : options.procs) {
+    if (!state.running.quiet) {
+      train::say("{}{} {}:\n", rows.empty() ? "" : "\n", processes, processes == 1 ? "process" : "processes");
+    }
+    const Letter row;
+    ::setenv(kRowVariable, row.name().c_str(), /* replace= */ 1);
+    code = start_processes("bench", processes);
+    if (code != kSuccess) {
+      break;
+    }
+    lab::bench::add_processes(rows, row.text());
+  }
+  if (!rows.empty()) {
+    train::say("\n{}", lab::bench::scaling_table(rows, state.batch_size_per_process > 0));
+    put_results(state, lab::bench::to_json(rows), lab::bench::to_csv(rows));
+  }
+  return code;
+}
+
+int run(State& state) {
+  const int64_t started = started_processes();
+  if (started == 0) {
+    return state.bench.procs.empty() ? measure(state, nullptr) : run_processes(state);
+  }
+  if (std::getenv(kRowVariable) == nullptr) {  // mpirun is the user's
+    check(state.bench.procs.empty() || state.bench.procs == std::vector{started}, "bench",
+          "procs: expected the {} processes that were started, got {}", started, fmt::join(state.bench.procs, ","));
+    state.bench.procs = {started};
+  }
+  return run_in_processes("bench", state.running,
+                          [&](const std::shared_ptr<parallel::ProcessGroup>& group) { return measure(state, group); });
 }
 
 }  // namespace
@@ -117,6 +222,7 @@ Command add_bench(CLI::App& program) {
       "  norma bench --model resnet50 --norm batch,layer2d,group:32 --bench train --channels-last --alternate\n"
       "  norma bench --model 'convnext_*' --bench infer --results-file speed.csv\n"
       "  norma bench --model resnet50 --bench train --channels-last --detail\n"
+      "  norma bench --model resnet50 --channels-last -b 32 --procs 1,2,4\n"
       "Names of options and columns are those of timm's benchmark.py. A step is timed alone: images and labels are\n"
       "made before. Step times are medians.");
   auto state = std::make_shared<State>();
@@ -129,7 +235,7 @@ Command add_bench(CLI::App& program) {
   add_list("--norm", bench.norms, "LIST", "the model's own", "norm specs, a row for each: batch,layer2d,group:32");
   add_text(app, "--bench", "a name", state->mode, "train, infer (or inference), or both")
       .type_name("MODE")
-      .default_str(state->mode)
+      .default_str("both; with --procs train")
       .group(kMeasured);
   const auto add = [&](const std::string& name, const Range<int64_t>& range, int64_t& value,
                        const std::string& description) {
@@ -150,16 +256,28 @@ Command add_bench(CLI::App& program) {
   flag("--alternate", bench.alternate, "the rows of a model take turns step by step, for comparing them");
   flag("--both-formats", bench.both_formats, "a row in NCHW and one in NHWC (channels_last): what NCHW costs");
   flag("--retry", bench.retry, "where memory does not suffice, try a smaller batch; each row says which");
+  add_values(app, "--procs", train::ranges::kProcesses, bench.procs,
+             "numbers of processes that share each batch, a row for each: 1,2,4 (docs/parallel.md)")
+      .type_name("LIST")
+      .default_str("this one alone")
+      .group(kMeasured);
+  add_value<int64_t>(
+      app, "--batch-size-per-process", train::ranges::kBatchSize,
+      [s = state.get()](int64_t n) { s->batch_size_per_process = n; },
+      "with --procs: images of a batch in each process, in the place of --batch-size, which counts those of all")
+      .type_name("N")
+      .group(kMeasured);
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::network, Part::shape, Part::update, Part::seed, Part::precision});
   exclude(app, {"--both-formats", "--channels-last"});
+  exclude(app, {"--batch-size-per-process", "--batch-size"});
   add_path(app, "--results-file", state->results_file, "file for the rows").type_name("FILE").group(kResults);
   add_text(app, "--results-format", "a name", state->results_format, "csv or json")
       .type_name("NAME")
       .default_str("by the file's name, else csv")
       .group(kResults);
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "quiet"});
+  state->running.add(app, {"threads", "device", "timeout", "verbose-ranks", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

@@ -2,10 +2,12 @@
 #include "cli/compare_folder.h"
 #include "cli/options.h"
 #include "cli/plugins.h"
+#include "cli/processes.h"
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/memory_format.h"
 #include "core/parallel.h"
+#include "core/parse_number.h"
 #include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
 #include "lab/compare/deal.h"
@@ -14,6 +16,7 @@
 #include "lab/compare/tune.h"
 #include "lab/report/report.h"
 #include "nn/plugin.h"
+#include "train/agreement.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
@@ -118,6 +121,7 @@ struct State {
   std::optional<Option> models_option, norms_option, scaling_option, telemetry_option, rounds, epochs, images,
       test_images;
   lab::LrScaling lr_scaling = lab::LrScaling::none;
+  std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group();
 };
 
 /// Applies --study to the options that were not given.
@@ -163,6 +167,14 @@ std::vector<double> fit_into(double budget, double spent, bool firm, lab::Compar
   return plan.cells;
 }
 
+/// The threads of this command.
+std::string threads_text(const State& state) {
+  train::Environment here;
+  here.threads = num_threads();
+  here.processes = state.group->size();
+  return train::threads_text(here);
+}
+
 bool any_given(const std::vector<Option>& options) {
   return std::any_of(options.begin(), options.end(), [](const Option& option) { return option.given(); });
 }
@@ -174,6 +186,28 @@ void check_same_device(const lab::Comparison& comparison) {
   const std::string now = train::device_text();
   check(before.empty() || before == now, "resume", "device: the comparison was started on {}, and cannot go on on {}",
         before, now);
+}
+
+/// Throws Error for another number of processes: without --sync-bn it decides the statistics of batch norms. And for
+/// one that leaves a process without images.
+void check_processes(const lab::Comparison& comparison, int64_t processes) {
+  const int64_t before = comparison.environment.processes;
+  check(before == processes, "resume",
+        "procs: the comparison was started in {} process{}, and cannot go on in {}: give --procs {}", before,
+        before == 1 ? "" : "es", processes, before);
+  for (const lab::Cell& cell : comparison.cells) {
+    check(cell.batch_size >= processes, "compare",
+          "procs: expected at most {}, the images of a batch (option -b, which counts those of all processes), got {}",
+          cell.batch_size, processes);
+  }
+}
+
+void take_threads(const RunOptions& running, const lab::Comparison& comparison) {
+  const int64_t threads = comparison.environment.threads;
+  if (running.threads == 0 && threads > 0 && threads != num_threads()) {
+    train::say("{} threads, as at the beginning\n", threads);
+    set_num_threads(static_cast<int>(threads));
+  }
 }
 
 /// Takes as many threads as at the beginning, and says where plug-ins have changed since. Throws Error for a norm that
@@ -188,11 +222,7 @@ void take_environment(const RunOptions& running, const lab::Comparison& comparis
     train::say("changed on resuming, so that runs may differ: plug-ins {} → {}\n", train::plugins_text(before),
                train::plugins_text(nn::loaded_plugins()));
   }
-  const int threads = comparison.environment.threads;
-  if (running.threads == 0 && threads > 0 && threads != num_threads()) {
-    train::say("{} threads, as at the beginning\n", threads);
-    set_num_threads(threads);
-  }
+  take_threads(running, comparison);
 }
 
 bool any_in_state(const lab::Comparison& comparison, std::initializer_list<lab::CellState> states) {
@@ -224,85 +254,87 @@ void print_precision_notes(const lab::Comparison& comparison) {
   }
 }
 
-int run(const State& state) {
-  const auto start = std::chrono::steady_clock::now();
-  state.running.apply("compare");
-  lab::ComparisonOptions options{.recipe = state.recipe.applied_to(state.recipe.defaults()),
-                                 .models = state.models,
-                                 .norms = state.norms,
-                                 .seeds = state.seeds,
-                                 .batch_sizes = state.axes.batch_sizes,
-                                 .lrs = state.axes.lrs,
-                                 .precisions = state.axes.precisions,
-                                 .formats = state.axes.formats,
-                                 .datasets = state.axes.datasets,
-                                 .lr_scaling = state.lr_scaling,
-                                 .timing_rounds = state.timing_rounds,
-                                 .telemetry = state.telemetry,
-                                 .tune_lr = state.tune_lr,
-                                 .output = state.output,
-                                 .command = state.command_line,
-                                 .workers = static_cast<int>(state.running.workers),
-                                 .log_interval = state.running.log_interval,
-                                 .checkpoint_seconds = state.checkpoint_seconds,
-                                 .quiet = state.running.quiet};
+/// A comparison that is about to run, and what only the command knows of it.
+struct Begun {
   lab::Comparison comparison;
+  lab::ComparisonOptions options;
   std::optional<train::FolderLock> lock;
-  double budget = state.budget;
   bool goes_on = false;
-  if (state.resume.empty()) {
-    if (!state.study.empty()) {
-      make_study(state, options);
-    }
-    if (state.quick) {
-      make_quick(state, options, budget);
-    }
-    comparison = lab::plan_comparison(options);
-    for (const std::string& text : lab::without_effect(comparison, state.recipe.typed())) {
-      train::warn("compare", "{}", text);
-    }
-    if (options.output.empty()) {
-      options.output = new_run_folder("compare");
-    }
-    check(state.part.count == 0 || budget == 0, "compare",
-          "part: expected runs of one length in all parts, by --images or --epochs, got a budget of time");
-    if (std::optional<lab::Comparison> begun = begun_before(comparison, state.part, budget, options.output, lock)) {
-      comparison = std::move(*begun);
-      take_environment(state.running, comparison);
-      budget = 0;
-      goes_on = true;
-    } else {
-      check_free(options.output, comparison);
-    }
-  } else {
-    check(!state.recipe.any() && !state.axes.any() && !any_given(state.grid) && budget == 0 && !state.quick &&
-              !state.tune_lr && state.study.empty() && !state.scaling_option->given() && state.part.count == 0,
-          "resume", "models, norms, seeds and recipe are those of the beginning: leave these options out");
-    options.output = state.resume;
-    if (train::path_exists("resume", options.output / "results.json")) {
-      lock.emplace("compare", options.output);  // taken before reading, since another process could add results that
-                                                // would be lost
-    }
-    comparison = comparison_in(options.output);
-    take_environment(state.running, comparison);
-    if (state.rounds->given()) {
-      comparison.timing_rounds = state.timing_rounds;
-    }
-    goes_on = true;
+};
+
+/// Goes on with the comparison in the folder of --resume.
+void resume(const State& state, Begun& begun) {
+  check(!state.recipe.any() && !state.axes.any() && !any_given(state.grid) && state.budget == 0 && !state.quick &&
+            !state.tune_lr && state.study.empty() && !state.scaling_option->given() && state.part.count == 0,
+        "resume", "models, norms, seeds and recipe are those of the beginning: leave these options out");
+  begun.options.output = state.resume;
+  if (train::path_exists("resume", begun.options.output / "results.json")) {
+    begun.lock.emplace("compare", begun.options.output);  // taken before reading, since another process could add
+                                                          // results that would be lost
   }
-  if (goes_on) {
+  begun.comparison = comparison_in(begun.options.output);
+  take_environment(state.running, begun.comparison);
+  if (state.rounds->given()) {
+    begun.comparison.timing_rounds = state.timing_rounds;
+  }
+  begun.goes_on = true;
+}
+
+/// Plans the comparison, or finds the one in the folder of --output. `budget` becomes 0 for one that goes on.
+void plan(const State& state, Begun& begun, double& budget) {
+  lab::ComparisonOptions& options = begun.options;
+  if (!state.study.empty()) {
+    make_study(state, options);
+  }
+  if (state.quick) {
+    make_quick(state, options, budget);
+  }
+  begun.comparison = lab::plan_comparison(options);
+  begun.comparison.environment.processes = state.group->size();
+  for (const std::string& text : lab::without_effect(begun.comparison, state.recipe.typed())) {
+    train::warn("compare", "{}", text);
+  }
+  if (options.output.empty()) {
+    options.output = new_run_folder("compare");
+  }
+  check(state.part.count == 0 || budget == 0, "compare",
+        "part: expected runs of one length in all parts, by --images or --epochs, got a budget of time");
+  if (std::optional<lab::Comparison> there =
+          begun_before(begun.comparison, state.part, budget, options.output, begun.lock)) {
+    begun.comparison = std::move(*there);
+    take_environment(state.running, begun.comparison);
+    budget = 0;
+    begun.goes_on = true;
+  } else {
+    check_free(options.output, begun.comparison);
+  }
+}
+
+/// All that comes before the first step, and finds mistakes. The first of several processes does it.
+void begin(const State& state, Begun& begun) {
+  const auto start = std::chrono::steady_clock::now();
+  lab::Comparison& comparison = begun.comparison;
+  lab::ComparisonOptions& options = begun.options;
+  double budget = state.budget;
+  if (state.resume.empty()) {
+    plan(state, begun, budget);
+  } else {
+    resume(state, begun);
+  }
+  check_processes(comparison, state.group->size());
+  if (begun.goes_on) {
     if (!state.telemetry_option->given()) {
       options.telemetry = comparison.telemetry;
     }
     comparison.telemetry = options.telemetry;
   }
   print_precision_notes(comparison);
-  const bool divides = !goes_on && state.part.count > 0;
+  const bool divides = !begun.goes_on && state.part.count > 0;
   const std::vector<int64_t> dealt =
       divides ? lab::deal(comparison, state.part.count) : std::vector<int64_t>(comparison.cells.size(), 0);
-  train::say("{} on {} at {}x{}, {} threads; the report grows in {}\n", runs_text(comparison, state.part, dealt),
+  train::say("{} on {} at {}x{}, {}; the report grows in {}\n", runs_text(comparison, state.part, dealt),
              lab::values_of(comparison, "dataset"), comparison.recipe.image_size, comparison.recipe.image_size,
-             num_threads(), options.output.string());
+             threads_text(state), options.output.string());
   lab::rehearse_comparison(comparison);
   if (divides) {  // only now: all parts find the same mistakes
     lab::take_part(comparison, state.part, dealt);
@@ -311,29 +343,90 @@ int run(const State& state) {
     const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     options.expected_seconds = fit_into(budget, spent, /* firm= */ state.budget > 0, comparison);
   }
-  if (!lock) {  // only now, so that a mistake leaves no folder
+  if (!begun.lock) {  // only now, so that a mistake leaves no folder
     train::make_output_folder("compare", options.output);
-    lock.emplace("compare", options.output);
+    begun.lock.emplace("compare", options.output);
     check_free(options.output, comparison);  // another process may have written since
   }
-  options.lock = &*lock;
-  const train::InterruptGuard guard;  // from here on; before, a signal may end the command, which only reads
-  try {
-    lab::run_comparison(comparison, options);
-  } catch (const Error&) {
-    if (any_in_state(comparison, {lab::CellState::finished, lab::CellState::failed})) {
-      train::say("\n{}", lab::to_table(comparison));  // a full disk must not lose the results
-    }
-    throw;
+  options.lock = &*begun.lock;
+}
+
+/// Gives all processes what the first one has begun.
+void share(const State& state, Begun& begun) {
+  parallel::ProcessGroup& group = *state.group;
+  if (group.size() == 1) {
+    return;
   }
-  train::say("\n{}\nreport: {}\n", lab::to_table(comparison), (options.output / "report.html").string());
+  const std::string json = train::text_of_first(group, group.is_first() ? lab::to_json(begun.comparison) : "");
+  begun.options.output = train::text_of_first(group, begun.options.output.string());
+  begun.goes_on = train::of_first(group, begun.goes_on);
+  if (!group.is_first()) {
+    begun.comparison = lab::comparison_from_json(json);
+    begun.options.telemetry = begun.comparison.telemetry;
+    if (begun.goes_on) {
+      take_threads(state.running, begun.comparison);
+    }
+  }
+}
+
+/// Prints the results. Returns the exit code.
+int report(const State& state, const Begun& begun) {
+  const lab::Comparison& comparison = begun.comparison;
+  train::say("\n{}\nreport: {}\n", lab::to_table(comparison), (begun.options.output / "report.html").string());
   if (any_in_state(comparison, {lab::CellState::interrupted, lab::CellState::pending}) ||
       !lab::timing_is_complete(comparison) || !lab::tuning_is_complete(comparison)) {
-    train::say("interrupted; go on with: {} compare --resume {}{}\n", program_name(), options.output.string(),
-               state.running.plugin_words());
+    const int64_t processes = state.group->size();
+    train::say("interrupted; go on with: {} compare --resume {}{}{}\n", program_name(), begun.options.output.string(),
+               processes > 1 ? fmt::format(" --procs {}", processes) : "", state.running.plugin_words());
     return interrupted_code();
   }
   return any_in_state(comparison, {lab::CellState::failed}) ? kFailure : kSuccess;
+}
+
+int run_alone_or_together(const State& state) {
+  state.running.apply("compare");
+  Begun begun{.comparison = {},
+              .options = {.recipe = state.recipe.applied_to(state.recipe.defaults()),
+                          .models = state.models,
+                          .norms = state.norms,
+                          .seeds = state.seeds,
+                          .batch_sizes = state.axes.batch_sizes,
+                          .lrs = state.axes.lrs,
+                          .precisions = state.axes.precisions,
+                          .formats = state.axes.formats,
+                          .datasets = state.axes.datasets,
+                          .lr_scaling = state.lr_scaling,
+                          .timing_rounds = state.timing_rounds,
+                          .telemetry = state.telemetry,
+                          .tune_lr = state.tune_lr,
+                          .output = state.output,
+                          .command = state.command_line,
+                          .workers = static_cast<int>(state.running.workers),
+                          .log_interval = state.running.log_interval,
+                          .checkpoint_seconds = state.checkpoint_seconds,
+                          .quiet = state.running.quiet,
+                          .group = state.group}};
+  train::do_in_first(*state.group, [&] { begin(state, begun); });
+  share(state, begun);
+  const train::InterruptGuard guard;  // from here on; before, a signal may end the command, which only reads
+  try {
+    lab::run_comparison(begun.comparison, begun.options);
+  } catch (const Error&) {
+    if (any_in_state(begun.comparison, {lab::CellState::finished, lab::CellState::failed})) {
+      train::say("\n{}", lab::to_table(begun.comparison));  // a full disk must not lose the results
+    }
+    throw;
+  }
+  // The first process alone knows what was timed.
+  const std::string code = fmt::format("{}", state.group->is_first() ? report(state, begun) : kSuccess);
+  return static_cast<int>(parse_number<int64_t>(train::text_of_first(*state.group, code)).value_or(kFailure));
+}
+
+int run(State& state) {
+  return run_in_processes("compare", state.running, [&state](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    state.group = group;
+    return run_alone_or_together(state);
+  });
 }
 
 }  // namespace
@@ -349,6 +442,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "  norma compare --study batch-size --budget 15m\n"
       "  norma compare --models resnet18 --norms batch,group --batch-sizes 2,8,32 --precisions float32,amp_bfloat16\n"
       "  norma compare --seeds 0,1,2 --part 2/4 --output runs/part-2\n"
+      "  norma compare --norms sync_batch,group --procs 4\n"
       "Options that take a LIST are axes of a grid: there is a run for each combination of their values.\n"
       "All runs see the same images in the same order. The output folder gets report.html (answer, table, charts),\n"
       "report.md, results.csv and results.json, anew after every run. For the tax the norms of a model take turns, "
@@ -455,7 +549,8 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .group("Running");
   state->telemetry_option = option_of(app, "--telemetry");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "workers", "log-interval", "quiet"});
+  state->running.add(app,
+                     {"threads", "device", "workers", "log-interval", "procs", "timeout", "verbose-ranks", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

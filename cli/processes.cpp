@@ -108,12 +108,29 @@ bool is_in_path(const std::string& program) {
   return false;
 }
 
+/// Prints the errors that end this group: what all say once, anything else by each of them.
+void report_end(const std::vector<std::string>& texts, int rank) {
+  const std::string& own = texts[static_cast<size_t>(rank)];
+  const bool shared = std::ranges::all_of(texts, [&](const std::string& text) { return text == own; });
+  if (shared && rank != 0) {
+    return;
+  }
+  complain(shared ? own : fmt::format("rank {}: {}", rank, own));
+}
+
+}  // namespace
+
+int64_t started_processes() {
+  const std::optional<Started> started = started_by();
+  return started ? started->processes : 0;
+}
+
 int start_processes(std::string_view command, int64_t processes) {
   check(
       parallel::has_mpi(), command,
       "procs: expected a build with MPI for {} processes, got one without; install openmpi-bin and libopenmpi-dev, and "
-      "build again ('./run train --procs' does)",
-      processes);
+      "build again ('./run {} --procs' does)",
+      processes, command);
   check(is_in_path("mpirun"), command,
         "procs: expected mpirun, which starts {} processes, got none in PATH; install openmpi-bin", processes);
   std::vector<std::string> words{"mpirun", "--quiet",        "-n", std::to_string(processes), "--bind-to",
@@ -155,20 +172,9 @@ int start_processes(std::string_view command, int64_t processes) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  children = 0;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
-
-/// Prints the errors that end this group: what all say once, anything else by each of them.
-void report_end(const std::vector<std::string>& texts, int rank) {
-  const std::string& own = texts[static_cast<size_t>(rank)];
-  const bool shared = std::ranges::all_of(texts, [&](const std::string& text) { return text == own; });
-  if (shared && rank != 0) {
-    return;
-  }
-  complain(shared ? own : fmt::format("rank {}: {}", rank, own));
-}
-
-}  // namespace
 
 int run_in_processes(std::string_view command, RunOptions& options,
                      const std::function<int(const std::shared_ptr<parallel::ProcessGroup>&)>& run) {
@@ -189,8 +195,11 @@ int run_in_processes(std::string_view command, RunOptions& options,
   if (options.device == "cuda") {
     options.device = fmt::format("cuda:{}", started->local_rank);
   }
-  const std::shared_ptr<parallel::ProcessGroup> group =
-      parallel::make_mpi_group({.timeout = static_cast<double>(options.timeout)});
+  const parallel::ProcessGroupOptions group_options{.timeout = static_cast<double>(options.timeout)};
+  std::shared_ptr<parallel::ProcessGroup> group = parallel::make_mpi_group(group_options);
+  if (parallel::has_nccl()) {
+    group = parallel::make_nccl_group(group, group_options);  // does nothing of its own where no tensor is on a GPU
+  }
   if (!group->is_first() && !options.verbose_ranks) {
     train::mute();
   }

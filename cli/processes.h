@@ -9,6 +9,13 @@
 
 namespace norma::cli {
 
+/// The number of processes that mpirun (or srun) has started, of which this is one; 0 if neither did.
+int64_t started_processes();
+
+/// Starts mpirun with this process's own command line, in so many processes, passes signals on to them, and returns
+/// mpirun's exit code. Throws Error, in the name of the command, where MPI is missing.
+int start_processes(std::string_view command, int64_t processes);
+
 /// Runs a command in RunOptions::procs processes.
 ///
 /// Without mpirun around it, and with more than one process to be, this one starts mpirun with its own command line,

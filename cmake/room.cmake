@@ -5,14 +5,15 @@
 # *_cublaslt.cpp are compiled, too, and families.cpp names the tables for CUDA.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
 # conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _turbo, for
-# libjpeg-turbo, _mpi and _onnx.
+# libjpeg-turbo, _mpi, _nccl and _onnx.
 function(norma_add_room name)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${name}/*.h)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${name}/*.cu)
-  foreach(library ONEDNN TURBO MPI ONNX)
+  foreach(library ONEDNN JPEG_TURBO MPI NCCL ONNX)
     string(TOLOWER ${library} suffix)
+    string(REGEX REPLACE ".*_" "" suffix ${suffix})
     if(NORMA_HAVE_${library})
       list(FILTER sources EXCLUDE REGEX "_${suffix}_stub\\.cpp$")
     else()
@@ -78,12 +79,15 @@ endfunction()
 # others have the same flags as in a build without CUDA, and ccache takes them over from one.
 function(norma_use_cuda target)
   set(headers ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+  if(NORMA_HAVE_NCCL)
+    list(APPEND headers ${NCCL_INCLUDE_DIR})
+  endif()
   list(REMOVE_DUPLICATES headers)
   list(REMOVE_ITEM headers ${CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES})  # -isystem would move those behind the C++ headers
   target_include_directories(${target} SYSTEM PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${headers}>")
   list(TRANSFORM headers PREPEND "-isystem;")
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources INCLUDE REGEX "_(cudart|cudnn|cublaslt)(_test)?\\.cpp$")
+  list(FILTER sources INCLUDE REGEX "_(cudart|cudnn|cublaslt|nccl)(_test)?\\.cpp$")
   if(sources)
     set_property(SOURCE ${sources} APPEND PROPERTY COMPILE_OPTIONS ${headers})
   endif()

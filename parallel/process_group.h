@@ -19,7 +19,8 @@ class Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  /// Returns when the results are there. Throws what went wrong. Call it once.
+  /// Returns when the results are there: for the host, or, on a GPU, for all work that it is given from then on. Throws
+  /// what went wrong; on a GPU the host's next wait for it may throw that. Call it once.
   virtual void wait() = 0;
 };
 
@@ -51,6 +52,13 @@ class ProcessGroup {
   [[nodiscard]] virtual std::vector<std::string> all_gather_text(std::string_view text) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
+  /// The seconds that this rank's messages have taken so far, waits for other ranks included, whether or not a caller
+  /// waited meanwhile; 0 where they are not counted.
+  [[nodiscard]] virtual double message_seconds() const { return 0; }
+
+  /// Throws PeerError where another rank has left, or its process on this machine has ended; where `seconds` are more
+  /// than the timeout, also where its process is stopped. For those who wait for another rank by other means.
+  virtual void look_for_lost(double seconds) = 0;
 
   /// Tells the others that this rank ends for an error: what they wait for from it throws PeerError "rank N: text".
   /// Waits a moment for theirs, and returns the texts of all ranks; "" where none came. Only the destructor may follow.
@@ -75,5 +83,19 @@ std::shared_ptr<ProcessGroup> make_single_group();
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options = {});
 /// False: make_mpi_group() throws.
 bool has_mpi();
+/// "Open MPI v4.1.4"; "" where MPI is not in this build.
+std::string mpi_version();
+
+/// `host` with another way for tensors of GPUs: their sums, broadcasts and gatherings travel by NCCL, from GPU to GPU,
+/// while the GPU and the host do other work. All else is done by `host`. Each rank has one GPU, that of the first such
+/// tensor, and no two ranks have the same. Sums have the bits of make_mpi_group(). While the host waits for the GPU,
+/// it looks for lost ranks: any wait may throw PeerError, or Error "nccl: …". Throws Error where NCCL is not in this
+/// build.
+std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<ProcessGroup> host,
+                                              const ProcessGroupOptions& options = {});
+/// False: make_nccl_group() throws.
+bool has_nccl();
+/// "2.28.9"; "" where NCCL is not in this build.
+std::string nccl_version();
 
 }  // namespace norma::parallel

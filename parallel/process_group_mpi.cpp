@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -50,9 +52,28 @@ class MessageThread {
   MessageThread& operator=(const MessageThread&) = delete;
 
   [[nodiscard]] const Exchange& exchange() const { return *exchange_; }
+  [[nodiscard]] double seconds() const { return seconds_.load(); }
 
+  /// Where a rank is lost, all that is begun later, or waits for its turn, fails alike: each would wait once more.
   std::future<void> begin(std::function<void(Exchange&)> work) {
-    std::packaged_task<void()> task([this, work = std::move(work)] { work(*exchange_); });
+    return queue([this, work = std::move(work)](Exchange& exchange) {
+      if (lost_) {
+        std::rethrow_exception(lost_);
+      }
+      try {
+        work(exchange);
+      } catch (const PeerError&) {
+        lost_ = std::current_exception();
+        throw;
+      }
+    });
+  }
+  std::future<void> queue(std::function<void(Exchange&)> work) {
+    std::packaged_task<void()> task([this, work = std::move(work)] {
+      const auto start = std::chrono::steady_clock::now();
+      work(*exchange_);
+      seconds_.fetch_add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    });
     std::future<void> done = task.get_future();
     {
       const std::lock_guard lock(mutex_);
@@ -69,6 +90,11 @@ class MessageThread {
   }
   void run(std::function<void(Exchange&)> work) {
     std::future<void> done = begin(std::move(work));
+    wait(done);
+  }
+  /// The last one, which also comes where a rank is lost.
+  void run_last(std::function<void(Exchange&)> work) {
+    std::future<void> done = queue(std::move(work));
     wait(done);
   }
 
@@ -98,6 +124,8 @@ class MessageThread {
   }
 
   Exchange* exchange_ = nullptr;
+  std::atomic<double> seconds_ = 0;  // of the calls so far
+  std::exception_ptr lost_;          // of the thread
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::packaged_task<void()>> tasks_;
@@ -186,7 +214,15 @@ class MpiWork final : public Work {
 class MpiGroup final : public ProcessGroup {
  public:
   explicit MpiGroup(const ProcessGroupOptions& options)
-      : thread_(options), rank_(thread_.exchange().rank()), size_(thread_.exchange().size()) {}
+      : timeout_(options.timeout),
+        thread_(options),
+        rank_(thread_.exchange().rank()),
+        size_(thread_.exchange().size()),
+        peers_(static_cast<size_t>(size_)) {
+    Peer self = Peer::self();
+    gather(&self, sizeof self, std::vector<size_t>(peers_.size(), sizeof self),
+           reinterpret_cast<std::byte*>(peers_.data()));
+  }
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -266,9 +302,28 @@ class MpiGroup final : public ProcessGroup {
     gather(&own, 1, std::vector<size_t>(all.size(), 1), all.data());
   }
 
+  [[nodiscard]] double message_seconds() const override { return thread_.seconds(); }
+
+  void look_for_lost(double seconds) override {
+    const auto look_for_farewells = [this] { thread_.run([](Exchange& exchange) { exchange.run({}, {}); }); };
+    look_for_farewells();
+    for (int rank = 0; rank < size_; ++rank) {
+      const Peer& peer = peers_[static_cast<size_t>(rank)];
+      const PeerState state = rank == rank_ ? PeerState::running : state_of(peer, peers_[static_cast<size_t>(rank_)]);
+      if (state == PeerState::gone) {
+        look_for_farewells();  // its last word may have come since
+        throw PeerError(fmt::format("rank {} ({}) has ended without a word", rank, peer.text()));
+      }
+      if (state == PeerState::stopped && seconds > timeout_) {
+        throw PeerError(fmt::format("rank {} ({}) has said nothing for {:.0f} s (--timeout): it is stopped", rank,
+                                    peer.text(), timeout_));
+      }
+    }
+  }
+
   std::vector<std::string> leave(std::string_view text) override {
     std::vector<std::string> texts;
-    thread_.run([&](Exchange& exchange) { texts = exchange.leave(text); });
+    thread_.run_last([&](Exchange& exchange) { texts = exchange.leave(text); });
     return texts;
   }
 
@@ -300,9 +355,11 @@ class MpiGroup final : public ProcessGroup {
     });
   }
 
+  double timeout_;
   MessageThread thread_;
   int rank_;
   int size_;
+  std::vector<Peer> peers_;
   std::vector<float> buffer_;  // of the thread
   std::vector<double> wide_buffer_;
 };
@@ -311,6 +368,13 @@ class MpiGroup final : public ProcessGroup {
 
 bool has_mpi() {
   return true;
+}
+std::string mpi_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);  // may be asked before MPI_Init
+  const std::string_view all(text.data(), static_cast<size_t>(length));
+  return std::string(all.substr(0, all.find_first_of(",\n")));  // behind it: who built it, and when
 }
 
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options) {

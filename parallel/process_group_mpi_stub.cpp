@@ -6,6 +6,9 @@ namespace norma::parallel {
 bool has_mpi() {
   return false;
 }
+std::string mpi_version() {
+  return "";
+}
 
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& /* options */) {
   fail("mpi",

@@ -32,6 +32,7 @@ class SingleGroup final : public ProcessGroup {
   }
   [[nodiscard]] std::vector<std::string> all_gather_text(std::string_view text) override { return {std::string(text)}; }
   void barrier() override {}
+  void look_for_lost(double /* seconds */) override {}
   std::vector<std::string> leave(std::string_view text) override { return {std::string(text)}; }
 };
 

@@ -12,6 +12,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"
+#include "train/agreement.h"
 #include "train/environment.h"
 #include "train/interrupt.h"
 #include "train/recipe_option.h"
@@ -63,6 +64,25 @@ std::string fingerprint(const nn::NamedTensors& tensors) {
     }
   }
   return sha256(of_each);
+}
+
+/// The running statistics that each process has from its own images.
+nn::NamedTensors own_statistics(const nn::Module& model) {
+  Tensors same;
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto* const norm = dynamic_cast<const nn::BatchNorm*>(module);
+    if ((norm != nullptr && norm->has_parts()) || dynamic_cast<const nn::FrozenBatchNorm2d*>(module) != nullptr) {
+      for (const auto& [name, x] : module->named_buffers()) {
+        same.push_back(x);
+      }
+    }
+  }
+  nn::NamedTensors own = model.named_buffers();
+  std::erase_if(own, [&](const auto& buffer) {  // counts of batches are the same, too
+    return !is_floating(buffer.second.dtype()) ||
+           std::ranges::any_of(same, [&](const Tensor& x) { return x.is_same(buffer.second); });
+  });
+  return own;
 }
 
 /// What has to be the same in all processes: a line each, "name<tab>value".
@@ -143,14 +163,15 @@ void DataParallel::start(TrainingState& run) {
     group_->broadcast(x.detach());
     x.bump_version();
   }
-  if (run.recipe.sync_bn) {
+  do_together(*group_, [&] {
     const auto parts = std::make_shared<PartsOfGroup>(group_);
     for (const auto& [name, module] : run.model->named_modules()) {
-      if (auto* const norm = dynamic_cast<nn::BatchNorm*>(module); norm != nullptr) {
+      auto* const norm = dynamic_cast<nn::BatchNorm*>(module);
+      if (norm != nullptr && (run.recipe.sync_bn || dynamic_cast<nn::SyncBatchNorm2d*>(module) != nullptr)) {
         norm->set_parts(parts);
       }
     }
-  }
+  });
   reducer_ = std::make_unique<parallel::GradientReducer>(*group_, run.optimizer->parameters());
 }
 
@@ -178,16 +199,13 @@ Tensor DataParallel::finish_step(const Tensor& loss) {
 }
 
 std::string DataParallel::average_statistics(TrainingState& run) {
-  if (alone() || run.recipe.sync_bn) {
+  if (alone()) {
     return "";
   }
   const NoGradGuard no_grad;
   std::vector<std::string> names;
   std::vector<double> distances;  // the largest of each buffer from the mean, as a share of the mean's largest value
-  for (const auto& [name, x] : run.model->named_buffers()) {
-    if (!is_floating(x.dtype())) {
-      continue;  // counts of batches, which are the same
-    }
+  for (const auto& [name, x] : own_statistics(*run.model)) {
     const Tensor own = in_float64(to_device(x.detach(), kCpu));
     const Tensor total = copy_of(own);
     group_->all_reduce(total);
@@ -218,13 +236,36 @@ std::string DataParallel::average_statistics(TrainingState& run) {
                    group_->size(), names[static_cast<size_t>(most - of_all.begin()) % names.size()], *most);
 }
 
-bool DataParallel::of_first(bool value) const {
+Checkpoint DataParallel::checkpoint(TrainingState& run) {
   if (alone()) {
-    return value;
+    return run.checkpoint();
   }
-  const Tensor x = full({1}, value ? 1 : 0, {.dtype = DType::float64, .device = kCpu});
-  group_->broadcast(x);
-  return x.to_vector<double>()[0] != 0;
+  const NoGradGuard no_grad;
+  const nn::NamedTensors live = own_statistics(*run.model);
+  std::vector<Tensor> before;
+  for (const auto& [name, x] : live) {
+    before.push_back(copy_of(x.detach()));
+  }
+  average_statistics(run);
+  Checkpoint result = run.checkpoint();
+  for (size_t i = 0; i < live.size(); ++i) {
+    const auto kept = std::ranges::find(result.model, live[i].first, &nn::NamedTensors::value_type::first);
+    if (kept != result.model.end()) {
+      kept->second = copy_of(kept->second);
+    }
+    copy_into(before[i], live[i].second.detach());
+    live[i].second.bump_version();
+  }
+  return result;
+}
+
+void DataParallel::work_alone(TrainingState& run) {
+  reducer_ = nullptr;
+  for (const auto& [name, module] : run.model->named_modules()) {
+    if (auto* const norm = dynamic_cast<nn::BatchNorm*>(module); norm != nullptr && norm->has_parts()) {
+      norm->set_parts(nullptr);
+    }
+  }
 }
 
 }  // namespace norma::train

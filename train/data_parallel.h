@@ -3,6 +3,7 @@
 #include "data/loader.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/process_group.h"
+#include "train/checkpoint.h"
 
 #include <memory>
 #include <string>
@@ -24,7 +25,8 @@ class DataParallel {
 
   /// Begins a run. Throws Error, in all processes, where one of them has another version, recipe, data set, step or
   /// other weights than the first, and where a batch has fewer images than there are processes. Then all processes have
-  /// the parameters and buffers of the first, and with Recipe::sync_bn the batch norms share their statistics.
+  /// the parameters and buffers of the first. Norms `sync_batch`, and with Recipe::sync_bn all batch norms, share their
+  /// statistics.
   void start(TrainingState& run);
 
   /// loss.backward(). With `last`, of a step, gradients travel meanwhile.
@@ -37,8 +39,13 @@ class DataParallel {
   /// them. Returns a line that says how far apart they were, or "" where there was nothing to do.
   std::string average_statistics(TrainingState& run);
 
-  /// `value` of the first process.
-  [[nodiscard]] bool of_first(bool value) const;
+  /// The checkpoint of the run, with averaged statistics: the run itself keeps those of its process, so that it has the
+  /// same bits whenever this is called.
+  [[nodiscard]] Checkpoint checkpoint(TrainingState& run);
+
+  /// Lets this process make steps without the others, to look for a fault in its own part of a batch. There is no way
+  /// back.
+  void work_alone(TrainingState& run);
 
  private:
   void check_same(TrainingState& run) const;

@@ -6,6 +6,7 @@
 #include "core/version.h"
 #include "data/image_file.h"
 #include "nn/plugin.h"
+#include "parallel/process_group.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -24,6 +25,7 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 namespace norma::train {
 
@@ -147,6 +149,11 @@ Environment environment() {
   result.libraries.emplace_back("zlib", zlibVersion());
   if (const std::string jpeg = data::jpeg_turbo_version(); !jpeg.empty()) {
     result.libraries.emplace_back("libjpeg-turbo", jpeg);
+  }
+  for (const auto& [name, text] : {std::pair("MPI", parallel::mpi_version()), {"NCCL", parallel::nccl_version()}}) {
+    if (!text.empty()) {
+      result.libraries.emplace_back(name, text);
+    }
   }
   std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};

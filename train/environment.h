@@ -17,7 +17,8 @@ struct Environment {
   std::string compiler;                                        ///< "GCC 12.2.0"
   std::string build;                                           ///< "optimised, kernels for avx512"
   int64_t cores = 0;                                           ///< cores that this process may use
-  int64_t threads = 0;                                         ///< threads of parallel loops
+  int64_t threads = 0;                                         ///< threads of parallel loops, in each process
+  int64_t processes = 1;                                       ///< that train together
   int64_t memory = 0;                                          ///< bytes of the machine
   std::vector<std::string> instruction_sets;                   ///< of the CPU, as far as they matter to tensors
   std::vector<std::pair<std::string, std::string>> libraries;  ///< name, version; by name
@@ -27,6 +28,9 @@ struct Environment {
 };
 
 Environment environment();
+
+/// "2 threads"; "1 thread in each of 2 processes".
+std::string threads_text(const Environment& environment);
 
 /// The default device and its hardware: "cpu", "cuda:0, NVIDIA H200, …".
 std::string device_text();

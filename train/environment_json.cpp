@@ -32,10 +32,18 @@ std::string to_json(const Environment& e) {
                {"threads", e.threads},   {"memory", e.memory},
                {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
                {"devices", e.devices},   {"device", e.device}};
+  if (e.processes > 1) {
+    json["processes"] = e.processes;
+  }
   if (!e.plugins.empty()) {
     json["plugins"] = plugins_to_json(e.plugins);
   }
   return data::json_text(json);
+}
+
+std::string threads_text(const Environment& e) {
+  const std::string threads = fmt::format("{} {}", e.threads, e.threads == 1 ? "thread" : "threads");
+  return e.processes == 1 ? threads : fmt::format("{} in each of {} processes", threads, e.processes);
 }
 
 std::string plugins_json(const std::vector<nn::PluginRecord>& plugins) {
@@ -87,6 +95,9 @@ Environment environment_from_json(const std::string& text, const std::string& wh
   read("devices", e.devices);
   if (json.contains("device")) {  // files of version 0.1 have none
     read("device", e.device);
+  }
+  if (json.contains("processes")) {  // written only where there are several
+    read("processes", e.processes);
   }
   if (json.contains("plugins")) {
     e.plugins = plugins_from_json(data::json_text(json["plugins"]), where);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
@@ -14,9 +15,9 @@ namespace {
 volatile std::sig_atomic_t signal_came = 0;  // its number
 volatile std::sig_atomic_t work_is_saved = 1;
 volatile std::sig_atomic_t is_printed = 1;
-bool is_shared = false;   // a SharedInterrupts lives
-int settled_signal = 0;   // which its processes have agreed on
-timespec first_signal{};  // read and written by the handler only
+bool is_shared = false;               // a SharedInterrupts lives
+std::atomic<int> settled_signal = 0;  // which its processes have agreed on
+timespec first_signal{};              // read and written by the handler only
 
 std::string_view message_of(int signal) {
   const bool saved = work_is_saved != 0;
@@ -101,7 +102,7 @@ bool interrupted() {
 }
 
 int interrupting_signal() {
-  return is_shared ? settled_signal : signal_came;
+  return is_shared ? settled_signal.load() : signal_came;
 }
 
 SharedInterrupts::SharedInterrupts(bool prints) {

@@ -28,7 +28,7 @@ struct Recipe {
   std::optional<double> layer_scale;
   bool zero_init_last = false;
   double drop_path = 0;
-  bool sync_bn = false;  ///< batch norms take their statistics over the images of all processes
+  bool sync_bn = false;  ///< all batch norms are `sync_batch`: their statistics are those of all processes
 
   // The images.
   std::string dataset = "fashion_mnist";

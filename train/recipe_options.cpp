@@ -4,11 +4,16 @@
 #include "data/transform.h"
 #include "nn/cast_policy.h"
 #include "nn/conv.h"
+#include "nn/norm/batch_norm.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
 #include "train/augmentation.h"
 #include "train/ranges.h"
 #include "train/recipe_option.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
 
 // The descriptions of all options of a recipe. CONTRIBUTING.md says how to add one.
 
@@ -34,6 +39,25 @@ constexpr Range<double> kUpTo1000{0, 1000};
 constexpr Range<double> kEpochsOrNone{0, 1'000'000};
 constexpr Range<int64_t> kImageCount{0, 1'000'000'000'000};
 
+/// False iff --sync-bn is given to a network without batch norm.
+bool shares_batch_norm(const Recipe& recipe) {
+  if (!recipe.sync_bn) {
+    return true;
+  }
+  std::vector<std::string> specs{recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm};
+  if (!recipe.norm_policy.empty()) {
+    for (const nn::NormRule& rule : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file).rules) {
+      specs.push_back(rule.norm);
+    }
+  }
+  return std::ranges::any_of(specs, [](const std::string& spec) {
+    const nn::NormChoice choice = nn::parse_norm(spec);
+    const auto norm = nn::make_norm(choice, choice.groups.value_or(choice.channels_per_group.value_or(1)));
+    return dynamic_cast<const nn::BatchNorm*>(norm.get()) != nullptr;
+  });
+}
+
+constexpr Needed kBatchNorm{"batch norm", shares_batch_norm};
 constexpr Needed kScale{"scale", [](const Recipe& r) { return !r.scale.empty(); }};
 constexpr Needed kReprob{"reprob", [](const Recipe& r) { return r.reprob > 0; }};
 constexpr Needed kLrBase{"lr-base", [](const Recipe& r) { return r.lr_base > 0; }};
@@ -95,26 +119,26 @@ std::vector<std::vector<Option>> table() {
                      .value_name = "SPEC",
                      .expected = "a norm",
                      .names = nn::norm_names})}),
-      about(
-          Part::network, kNetwork,
-          {Option("norm-policy", FileField{&Recipe::norm_policy, &Recipe::norm_policy_file, read_norms},
-                  "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\"", {.on_resume = kFixed}),
-           Option("conv-layer", &Recipe::conv_layer, "the convolutions: {names}",
-                  {.on_resume = kFixed, .names = nn::conv_layer_names}),
-           Option("small-stem", &Recipe::small_stem,
-                  "ResNet: begin with a 3x3 convolution without stride and pooling, for small images",
-                  {.on_resume = kFixed}),
-           Option("patch-size", &Recipe::patch_size, {1, 1024}, "ConvNeXt: size and stride of the first convolution",
-                  {.on_resume = kFixed, .absent = "2 for images below 64 pixels, else 4", .value_name = "P"}),
-           Option("layer-scale", &Recipe::layer_scale, kUpTo1000,
-                  "ConvNeXt: start value of each block's scale; 0 leaves it out",
-                  {.on_resume = kFixed, .absent = "1e-6"}),
-           Option("zero-init-last", &Recipe::zero_init_last, "ResNet: start the last norm of each block at 0",
-                  {.on_resume = kFixed}),
-           Option("drop-path", &Recipe::drop_path, kBelowOne, "chance of leaving out the last block (stochastic depth)",
-                  {.value_name = "RATE"}),
-           Option("sync-bn", &Recipe::sync_bn,
-                  "batch norm over the images of all processes (--procs), as in one process", {.on_resume = kFixed})}),
+      about(Part::network, kNetwork,
+            {Option("norm-policy", FileField{&Recipe::norm_policy, &Recipe::norm_policy_file, read_norms},
+                    "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\"", {.on_resume = kFixed}),
+             Option("conv-layer", &Recipe::conv_layer, "the convolutions: {names}",
+                    {.on_resume = kFixed, .names = nn::conv_layer_names}),
+             Option("small-stem", &Recipe::small_stem,
+                    "ResNet: begin with a 3x3 convolution without stride and pooling, for small images",
+                    {.on_resume = kFixed}),
+             Option("patch-size", &Recipe::patch_size, {1, 1024}, "ConvNeXt: size and stride of the first convolution",
+                    {.on_resume = kFixed, .absent = "2 for images below 64 pixels, else 4", .value_name = "P"}),
+             Option("layer-scale", &Recipe::layer_scale, kUpTo1000,
+                    "ConvNeXt: start value of each block's scale; 0 leaves it out",
+                    {.on_resume = kFixed, .absent = "1e-6"}),
+             Option("zero-init-last", &Recipe::zero_init_last, "ResNet: start the last norm of each block at 0",
+                    {.on_resume = kFixed}),
+             Option("drop-path", &Recipe::drop_path, kBelowOne,
+                    "chance of leaving out the last block (stochastic depth)", {.value_name = "RATE"}),
+             Option("sync-bn", &Recipe::sync_bn,
+                    "batch norm over the images of all processes (--procs), as in one process",
+                    {.on_resume = kFixed, .needs = kBatchNorm})}),
       about(Part::data, kImages,
             {Option("dataset", &Recipe::dataset,
                     "fashion_mnist; shapes (generated, needs no files); with --data-dir: imagefolder (JPEG, PNG, … in "

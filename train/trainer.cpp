@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "train/agreement.h"
 #include "train/batch_feed.h"
 #include "train/dataset_notes.h"
 #include "train/environment.h"
@@ -71,7 +72,7 @@ TrainResult TrainingLoop::run() {
                                                                  // checkpoint
     output_.save();
   }
-  if (run_.processes.of_first(reports_.row_is_missing())) {
+  if (of_first(run_.processes.group(), reports_.row_is_missing())) {
     reports_.report(result, /* images_per_second= */ 0);
   }
   if (run_.step < run_.total_steps() && !interrupted()) {

@@ -46,7 +46,7 @@ struct TrainerOptions {
   std::function<double()> clock = {};
   /// Observes the steps and evaluations of run(); may be null.
   std::shared_ptr<StepObserver> observer = {};
-  /// The processes of the run. All but the first have no `output` and no observer, and are quiet.
+  /// The processes of the run. All but the first have no `output`.
   std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group();
 
   /// A line about the run: its label before the text.
@@ -107,6 +107,8 @@ class Trainer {
   /// The learning rate of a step, from 0.
   [[nodiscard]] double lr(int64_t step) const { return state_.lr(step); }
   [[nodiscard]] Checkpoint checkpoint() const { return state_.checkpoint(); }
+  /// The same with the running statistics of all processes, which all call it.
+  [[nodiscard]] Checkpoint shared_checkpoint() { return state_.processes.checkpoint(state_); }
   /// The file of the last checkpoint; empty without an output folder.
   [[nodiscard]] std::filesystem::path checkpoint_file() const;
 

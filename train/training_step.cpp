@@ -14,6 +14,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
+#include "train/agreement.h"
 #include "train/interrupt.h"
 #include "train/layer_nodes.h"
 #include "train/memory_use.h"
@@ -222,10 +223,10 @@ StepResult StepFaults::judge(const Tensor& seen) {
     if (run_.scaler->factor() < kLeastLossScale) {
       run_.random = before;
       const std::string fault = find_fault_of_step();
-      fail("train",
-           "the gradients stay infinite or NaN at step {}, however small the loss scale is{}; a smaller learning rate "
-           "may help (it is {})",
-           run_.step + 1, fault.empty() ? "" : ": " + fault, base_lr(run_.recipe));
+      throw AgreedError(
+          fmt::format("train: the gradients stay infinite or NaN at step {}, however small the loss scale is{}; a "
+                      "smaller learning rate may help (it is {})",
+                      run_.step + 1, fault.empty() ? "" : ": " + fault, base_lr(run_.recipe)));
     }
     return {.loss = value, .outcome = StepOutcome::overflow};
   }
@@ -234,13 +235,14 @@ StepResult StepFaults::judge(const Tensor& seen) {
   if (!run_.recipe.skip_nonfinite || run_.left_out_in_row >= run_.recipe.max_nonfinite) {
     run_.random = before;
     const std::string fault = find_fault_of_step();
-    fail("train", "{} at step {}{}{}{}; a smaller learning rate may help (it is {})",
-         std::isfinite(value) ? "a gradient became infinite or NaN" : fmt::format("the loss became {}", value),
-         run_.step + 1,
-         run_.left_out_in_row > 1 ? fmt::format(", as in the {} steps before", run_.left_out_in_row - 1) : "",
-         fault.empty() ? "" : ": " + fault,
-         run_.recipe.skip_nonfinite ? "" : "; --skip-nonfinite leaves out single steps like this one",
-         base_lr(run_.recipe));
+    throw AgreedError(fmt::format(
+        "train: {} at step {}{}{}{}; a smaller learning rate may help (it is {})",
+        std::isfinite(value) ? "a gradient became infinite or NaN" : fmt::format("the loss became {}", value),
+        run_.step + 1,
+        run_.left_out_in_row > 1 ? fmt::format(", as in the {} steps before", run_.left_out_in_row - 1) : "",
+        fault.empty() ? "" : ": " + fault,
+        run_.recipe.skip_nonfinite ? "" : "; --skip-nonfinite leaves out single steps like this one",
+        base_lr(run_.recipe)));
   }
   return {.loss = value, .outcome = StepOutcome::left_out};
 }
@@ -267,9 +269,11 @@ std::string StepFaults::find_fault_of_step() {
   data::Loader loader =
       make_train_loader(run_.recipe, run_.train_set, /* workers= */ 0, run_.plan.batches_before(run_.step),
                         run_.model->device(), run_.processes.part());
-  return find_fault(*run_.model, [&] {
+  run_.processes.work_alone(run_);  // a process that finds the fault does not come to where the others would wait
+  const std::string own = find_fault(*run_.model, [&] {
     accumulate_gradients(run_, run_.plan.batches_of(run_.step), [&] { return loader.next().value(); });
   });
+  return first_text(run_.processes.group(), own);
 }
 
 void StepFaults::explain_memory(int workers, bool resumed, const std::function<void()>& steps) {

@@ -80,7 +80,7 @@ class SeparateBlocks final : public CountingAllocator {
     void* pointer = nullptr;
     cudaError_t result = cudaMallocAsync(&pointer, bytes, stream_);
     if (result == cudaErrorMemoryAllocation) {
-      check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");  // what was freed is free then
+      wait_for(stream_);  // what was freed is free then
       result = cudaMallocAsync(&pointer, bytes, stream_);
     }
     if (result == cudaErrorMemoryAllocation) {
@@ -280,7 +280,7 @@ size_t cache_bytes() {
 
 void synchronize() {
   Recording::forbid("a wait");
-  check(cudaStreamSynchronize(current_stream()), "cudaStreamSynchronize");
+  wait_for(current_stream());
 }
 
 Facts facts() {

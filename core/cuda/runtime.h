@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -71,8 +72,37 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// The stream that all kernels of the device run in.
+/// The stream that all kernels of the device run in, unless this thread has a StreamScope.
 cudaStream_t current_stream();
+
+/// While it lives, kernels that this thread launches run in another stream of the current device. They may take no
+/// memory and copy nothing from or to the host: both belong to the stream of all kernels.
+class StreamScope {
+ public:
+  explicit StreamScope(const Stream& stream);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+};
+
+/// While it lives, `look` is called again and again when this thread waits for a device, with the seconds that it has
+/// waited: the device's work may need another process, which may be gone. What `look` throws ends the wait. It must not
+/// wait for a device itself. One at a time.
+class WaitWatch {
+ public:
+  explicit WaitWatch(std::function<void(double seconds)> look);
+  ~WaitWatch();
+  WaitWatch(const WaitWatch&) = delete;
+  WaitWatch& operator=(const WaitWatch&) = delete;
+
+  void look(double seconds) const { look_(seconds); }
+
+ private:
+  std::function<void(double)> look_;
+};
+
+/// Waits until all work of the stream is done.
+void wait_for(cudaStream_t stream);
 
 /// A point in a stream's work, with its time.
 class Event {

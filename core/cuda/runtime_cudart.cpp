@@ -7,13 +7,17 @@
 #include "core/error.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <utility>
 
 namespace norma::cuda {
 
@@ -40,6 +44,35 @@ bool waits_for_each_kernel() {
     return value != nullptr && *value == '1';
   }();
   return waits;
+}
+
+thread_local const Stream* scoped_stream = nullptr;
+thread_local const WaitWatch* watch = nullptr;
+
+/// True for success, false for "not ready yet".
+bool is_done(cudaError_t result, const char* call) {
+  if (result == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  check(result, call);
+  return true;
+}
+
+template <class Done>
+void wait_watched(Done&& done) {
+  constexpr double kEagerSeconds = 2e-3;  // the answer is most likely near
+  constexpr auto kNap = std::chrono::microseconds(50);
+  const auto start = std::chrono::steady_clock::now();
+  while (!done()) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    watch->look(seconds);
+    if (seconds < kEagerSeconds) {
+      ::sched_yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
 }
 
 }  // namespace
@@ -113,10 +146,35 @@ Stream::~Stream() {
   ignore(cudaStreamDestroy(stream_));
 }
 void Stream::synchronize() const {
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  wait_for(stream_);
+}
+
+void wait_for(cudaStream_t stream) {
+  if (watch == nullptr) {
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  } else {
+    wait_watched([stream] { return is_done(cudaStreamQuery(stream), "cudaStreamQuery"); });
+  }
+}
+
+WaitWatch::WaitWatch(std::function<void(double)> look) : look_(std::move(look)) {
+  watch = this;
+}
+WaitWatch::~WaitWatch() {
+  watch = nullptr;
+}
+
+StreamScope::StreamScope(const Stream& stream) {
+  scoped_stream = &stream;
+}
+StreamScope::~StreamScope() {
+  scoped_stream = nullptr;
 }
 
 cudaStream_t current_stream() {
+  if (scoped_stream != nullptr) {
+    return scoped_stream->get();
+  }
   static auto* const streams = new PerDevice<const Stream>;
   return streams->get([] { return new Stream; }).get();
 }
@@ -134,16 +192,14 @@ void Event::hold(cudaStream_t stream) const {
   check(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
 }
 void Event::synchronize() const {
-  check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  if (watch == nullptr) {
+    check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  } else {
+    wait_watched([this] { return has_happened(); });
+  }
 }
 bool Event::has_happened() const {
-  const cudaError_t result = cudaEventQuery(event_);
-  if (result == cudaErrorNotReady) {
-    (void)cudaGetLastError();
-    return false;
-  }
-  check(result, "cudaEventQuery");
-  return true;
+  return is_done(cudaEventQuery(event_), "cudaEventQuery");
 }
 double Event::seconds_since(const Event& start) const {
   synchronize();

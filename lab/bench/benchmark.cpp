@@ -1,6 +1,7 @@
 #include "lab/bench/benchmark.h"
 
 #include "core/allocator.h"
+#include "core/factory.h"
 #include "core/nearest_name.h"
 #include "core/parallel.h"
 #include "lab/bench/spread.h"
@@ -42,7 +43,11 @@ class Session {
     if (options_.before_build) {
       options_.before_build(batch_size);
     }
-    StepOptions step{.recipe = options.recipe, .num_classes = options.num_classes, .mode = mode, .fold = options.fold};
+    StepOptions step{.recipe = options.recipe,
+                     .num_classes = options.num_classes,
+                     .mode = mode,
+                     .fold = options.fold,
+                     .group = options.group};
     step.recipe.model = row.model;
     step.recipe.norm = row.norm;
     step.recipe.channels_last = row.channels_last;
@@ -58,7 +63,10 @@ class Session {
         options.recipe.image_size, options.recipe.image_size, batch_size);
   }
 
-  void warm() { step_->run(); }
+  void warm() {
+    step_->run();
+    share_signals();
+  }
 
   void time() {
     const StepParts parts = step_->run();
@@ -66,6 +74,9 @@ class Session {
     forward_.push_back(parts.forward);
     backward_.push_back(parts.backward);
     optimizer_.push_back(parts.optimizer);
+    exposed_.push_back(parts.exposed);
+    messages_.push_back(parts.messages);
+    share_signals();
     const auto done = static_cast<int64_t>(seconds_.size());
     const int64_t between_lines = std::max<int64_t>(options_.steps / 5, 1);
     if (done % between_lines == 0 || done == options_.steps) {
@@ -92,9 +103,11 @@ class Session {
   void finish(int64_t retries) {
     measured_.step = spread_of(seconds_);
     measured_.seconds = seconds_;
-    measured_.parts = {.forward = spread_of(forward_).median,
-                       .backward = spread_of(backward_).median,
-                       .optimizer = spread_of(optimizer_).median};
+    measured_.parts = {.forward = mean_of_processes(spread_of(forward_).median),
+                       .backward = mean_of_processes(spread_of(backward_).median),
+                       .exposed = mean_of_processes(spread_of(exposed_).median),
+                       .optimizer = mean_of_processes(spread_of(optimizer_).median),
+                       .messages = mean_of_processes(spread_of(messages_).median)};
     measured_.batch_size = batch_size_;
     measured_.retries = retries;
     log("{} benchmark of {} with norm {}{} done. {:.2f} samples/sec, {:.2f} ms/sample",
@@ -121,6 +134,23 @@ class Session {
     }
   }
 
+  [[nodiscard]] double mean_of_processes(double value) const {
+    return options_.group ? sum_of_processes(value) / options_.group->size() : value;
+  }
+
+  /// All processes end behind the same step.
+  void share_signals() const {
+    if (options_.group) {
+      train::SharedInterrupts::settle(sum_of_processes(train::SharedInterrupts::is_pending() ? 1 : 0) > 0);
+    }
+  }
+
+  [[nodiscard]] double sum_of_processes(double value) const {
+    const Tensor sum = full({1}, value, {.dtype = DType::float64, .device = kCpu});
+    options_.group->all_reduce(sum);
+    return sum.to_vector<double>()[0];
+  }
+
   void count_work(const std::vector<OpRecord>& records) {
     double flops = 0;
     double outputs = 0;
@@ -143,7 +173,7 @@ class Session {
   int64_t batch_size_;
   std::unique_ptr<Step> step_;
   Measured measured_;
-  std::vector<double> seconds_, forward_, backward_, optimizer_;
+  std::vector<double> seconds_, forward_, backward_, optimizer_, exposed_, messages_;
 };
 
 /// Follows the memory of one measurement. It starts from a process that holds as little as it can.
@@ -287,6 +317,9 @@ class Runner {
       try {
         return measure({&row}, mode, batch_size, retries);
       } catch (const OutOfMemory& error) {
+        if (options.group) {
+          throw;  // others wait for this process
+        }
         if (!options.retry) {
           fail_for_memory(row, mode, error.what());
         }
@@ -295,6 +328,9 @@ class Runner {
         }
         shrink();
       } catch (const std::bad_alloc&) {
+        if (options.group) {
+          throw;
+        }
         if (!options.retry) {
           fail_for_memory(row, mode, "the system has none left");
         }
@@ -395,6 +431,28 @@ int64_t smaller_batch(int64_t batch_size) {
   return base + (batch_size - base - 1) / step * step;
 }
 
+namespace {
+
+/// For several processes.
+void check_processes(const BenchOptions& options) {
+  constexpr auto op = "bench";
+  check(expand_models(options.models).size() == 1 && options.norms.size() == 1 && !options.both_formats, op,
+        "procs: expected one model with one norm in one format beside it");
+  check(options.modes == std::vector{Mode::train}, op,
+        "procs: expected --bench train beside it, since processes that infer tell each other nothing");
+  check(!options.retry && !options.detail && !options.alternate, op,
+        "procs: expected none of --retry, --detail and --alternate beside it");
+  std::set<int64_t> counts;
+  for (const int64_t count : options.procs) {
+    check(counts.insert(count).second, op, "procs: expected each number once, got {} twice", count);
+    check(count <= options.recipe.batch_size, op,
+          "procs: expected at most {}, the images of a batch (option -b, which counts those of all processes), got {}",
+          options.recipe.batch_size, count);
+  }
+}
+
+}  // namespace
+
 void check_options(const BenchOptions& options) {
   constexpr auto op = "bench";
   expand_models(options.models);
@@ -418,6 +476,9 @@ void check_options(const BenchOptions& options) {
   check(!(options.alternate && options.retry), op,
         "alternate: expected no --retry beside it, since rows that take turns have one batch size");
   train::check_recipe(options.recipe);
+  if (!options.procs.empty()) {
+    check_processes(options);
+  }
 }
 
 Benchmark run_benchmark(const BenchOptions& options) {

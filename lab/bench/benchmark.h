@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ struct BenchOptions {
   bool detail = false;      ///< find each op's cost, beside its floor
   bool retry = false;       ///< take a smaller batch if memory does not suffice; else that is an error
   bool alternate = false;   ///< the norms of a model take turns step by step, so that a slow moment meets all
+  /// The numbers of processes in which one row is measured, in training; none: this process alone.
+  std::vector<int64_t> procs = {};
+  /// The processes of one of these measurements. All of them call run_benchmark(), and each has its share of the batch.
+  std::shared_ptr<parallel::ProcessGroup> group = {};
 
   /// Gets each line of the log.
   std::function<void(const std::string& line)> log = {};
@@ -38,7 +43,7 @@ struct BenchOptions {
 struct Measured {
   Spread step;                  ///< seconds
   std::vector<double> seconds;  ///< of each step, in order
-  StepParts parts;              ///< medians
+  StepParts parts;              ///< medians; of several processes, the means of theirs
   int64_t batch_size = 0;
   int64_t retries = 0;           ///< how often the batch was made smaller
   double gmacs = 0;              ///< multiplications with an addition, per image and forward pass, in 1e9

@@ -1,5 +1,6 @@
 #include "data/json.h"
 #include "lab/bench/benchmark.h"
+#include "lab/bench/rows.h"
 
 #include "core/parallel.h"
 #include "lab/report/table.h"
@@ -15,8 +16,6 @@
 namespace norma::lab::bench {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double rounded(double value, int digits) {
   const double scale = std::pow(10, digits);
@@ -71,6 +70,16 @@ void add_measured(Json& row, const BenchOptions& options, Mode mode, const Measu
     add("peak_memory", megabytes(m.resident_growth));
     add("peak_rss", megabytes(m.peak_resident));
     add("peak_allocated", megabytes(m.peak_allocated));
+  }
+  if (options.group) {
+    add("processes", options.group->size());
+    add("fwd_time", milliseconds(m.parts.forward));
+    add("bwd_time", milliseconds(m.parts.backward));
+    add("opt_time", milliseconds(m.parts.optimizer));
+    add("message_time", milliseconds(m.parts.messages));
+    add("exposed_time", milliseconds(m.parts.exposed));
+    const double hidden = m.parts.messages > 0 ? std::max(0.0, 1 - m.parts.exposed / m.parts.messages) : 0;
+    add("hidden", rounded(100 * hidden, 1));
   }
   if (options.retry) {
     add("requested_batch_size", options.recipe.batch_size);
@@ -183,12 +192,18 @@ std::optional<NormTax> norm_tax(const Benchmark& benchmark, const BenchRow& row,
 }
 
 std::string to_json(const Benchmark& benchmark) {
-  const std::vector<Json> rows = rows_of(benchmark);
-  return data::json_text(rows.size() == 1 ? rows.front() : Json(rows), 4) + "\n";
+  return to_json(rows_of(benchmark));
 }
 
 std::string to_csv(const Benchmark& benchmark) {
-  const std::vector<Json> rows = rows_of(benchmark);
+  return to_csv(rows_of(benchmark));
+}
+
+std::string to_json(const std::vector<Json>& rows) {
+  return data::json_text(rows.size() == 1 ? rows.front() : Json(rows), 4) + "\n";
+}
+
+std::string to_csv(const std::vector<Json>& rows) {
   Table table;
   for (const Json& row : rows) {
     for (const auto& [key, value] : row.items()) {

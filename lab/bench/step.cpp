@@ -4,9 +4,11 @@
 #include "core/event.h"
 #include "core/factory.h"
 #include "core/nearest_name.h"
+#include "core/share.h"
 #include "core/tape.h"
 #include "nn/norm/convert.h"
 #include "ops/loss/loss.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 
 #include <algorithm>
@@ -21,16 +23,22 @@ Step::Step(const StepOptions& options) : options_(options), precision_(train::pr
   const train::Recipe& recipe = options_.recipe;
   const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
   Generator random(recipe.seed);
-  images_ = options_.images.defined()
-                ? train::convert_input(to_device(options_.images, default_device()), precision_)
-                : copy_of(randn({recipe.batch_size, 3, recipe.image_size, recipe.image_size}, {}, random), format,
-                          precision_.dtype);
+  int64_t images = recipe.batch_size;
+  if (options_.group != nullptr && options_.group->size() > 1) {
+    images = share_of(images, options_.group->rank(), options_.group->size()).count;
+    share_ = static_cast<double>(images) / static_cast<double>(recipe.batch_size);
+  }
+  images_ = options_.images.defined() ? train::convert_input(to_device(options_.images, default_device()), precision_)
+                                      : copy_of(randn({images, 3, recipe.image_size, recipe.image_size}, {}, random),
+                                                format, precision_.dtype);
   if (options_.mode == Mode::train) {
     model_ = train::make_model(recipe, options_.num_classes);
-    labels_ = options_.labels.defined()
-                  ? to_device(options_.labels, default_device())
-                  : randint(0, options_.num_classes, {recipe.batch_size}, {.dtype = DType::int64}, random);
+    labels_ = options_.labels.defined() ? to_device(options_.labels, default_device())
+                                        : randint(0, options_.num_classes, {images}, {.dtype = DType::int64}, random);
     optimizer_ = train::make_optimizer(recipe, *model_);
+    if (share_ < 1) {
+      reducer_ = std::make_unique<parallel::GradientReducer>(*options_.group, optimizer_->parameters());
+    }
     return;
   }
   model_ = train::make_model(train::in_full_precision(recipe), options_.num_classes);
@@ -51,8 +59,10 @@ StepParts Step::run() {
   Event start;
   Event forward_end;
   Event backward_end;
+  Event gradients_there;
   Event end;
   synchronize(default_device());  // ends the work before
+  const double messages_before = reducer_ ? options_.group->message_seconds() : 0;
   start.record();
   if (options_.mode == Mode::infer) {
     const NoGradGuard no_grad;
@@ -70,15 +80,25 @@ StepParts Step::run() {
       loss = cross_entropy(logits(), labels_, {.label_smoothing = options_.recipe.smoothing});
     }
     forward_end.record();
-    backward(loss);
-    backward_end.record();
+    if (reducer_) {
+      loss = mul(loss, share_);
+      backward(loss, {}, {.on_leaf = [this](const Tensor& leaf, const Tensor& g) { reducer_->take(leaf, g); }});
+      backward_end.record();
+      reducer_->finish();
+    } else {
+      backward(loss);
+      backward_end.record();
+    }
+    gradients_there.record();
     train::clip_gradients(options_.recipe, *model_, *optimizer_);
     optimizer_->step();
   }  // the tape is taken apart within the step
   end.record();
   return {.forward = forward_end.seconds_since(start),
           .backward = backward_end.seconds_since(forward_end),
-          .optimizer = end.seconds_since(backward_end)};
+          .exposed = gradients_there.seconds_since(backward_end),
+          .optimizer = end.seconds_since(gradients_there),
+          .messages = reducer_ ? options_.group->message_seconds() - messages_before : 0};
 }
 
 }  // namespace norma::lab::bench

@@ -5,6 +5,7 @@
 #include "data/json.h"
 #include "lab/telemetry/recorder.h"
 #include "nn/plugin.h"
+#include "train/agreement.h"
 #include "train/checkpoint.h"
 #include "train/environment.h"
 #include "train/output.h"
@@ -40,7 +41,8 @@ double seconds_since(Clock::time_point start) {
 /// What the result of a cell has so far, over all starts.
 class Progress : public train::StepObserver {
  public:
-  explicit Progress(std::shared_ptr<TelemetryRecorder> recorder) : recorder_(std::move(recorder)) {}
+  /// `alone`: this process makes whole steps, which the recorder may look into.
+  Progress(std::shared_ptr<TelemetryRecorder> recorder, bool alone) : recorder_(std::move(recorder)), alone_(alone) {}
 
   void start(const train::ObservedRun& run) override {
     batch_size_ = run.batch_size;
@@ -48,9 +50,9 @@ class Progress : public train::StepObserver {
       recorder_->start(run);
     }
   }
-  [[nodiscard]] bool looks_into_steps() const override { return recorder_ != nullptr; }
+  [[nodiscard]] bool looks_into_steps() const override { return recorder_ != nullptr && alone_; }
   std::unique_ptr<train::ObservedStep> begin_step(int64_t step) override {
-    return recorder_ ? recorder_->begin_step(step) : nullptr;
+    return looks_into_steps() ? recorder_->begin_step(step) : nullptr;
   }
   void end_step(int64_t step, double loss, double seconds) override {
     fill_losses(step - 1);
@@ -124,6 +126,7 @@ class Progress : public train::StepObserver {
   }
 
   std::shared_ptr<TelemetryRecorder> recorder_;
+  bool alone_;
   train::TrainResult before_;
   int64_t batch_size_ = 0;
   std::vector<double> losses_;
@@ -155,22 +158,20 @@ class CellRun {
         label_(std::move(label)),
         file_(cell_checkpoint(options.output, cell)) {
     const train::Recipe recipe = recipe_of(comparison, comparison.cells[cell]);
-    if (train::path_exists("compare", file_)) {
-      try {
-        const train::Checkpoint checkpoint = checkpoint_of(file_, recipe);
-        begin();
-        progress_->resume(checkpoint.options.contains(kProgressKey) ? checkpoint.options.at(kProgressKey) : "");
-        trainer_.emplace(recipe, trainer_options(), checkpoint);
-        if (!options.quiet) {
-          train::say("{}  goes on after step {} of {}\n", label_, trainer_->step(), trainer_->total_steps());
-        }
-        return;
-      } catch (const Error& error) {
-        train::warn("compare", "{}: the run begins anew, not from '{}': {}", label_, file_.string(), error.what());
+    std::string own;
+    train::do_together(*options.group, [&] { own = resume(recipe); });
+    const std::string obstacle = train::first_text(*options.group, own);
+    if (obstacle.empty()) {
+      if (!options.quiet) {
+        train::say("{}  goes on after step {} of {}\n", label_, trainer_->step(), trainer_->total_steps());
       }
+      return;
+    }
+    if (own != kNoCheckpoint) {
+      train::warn("compare", "{}: the run begins anew, not from '{}': {}", label_, file_.string(), obstacle);
     }
     begin();
-    trainer_.emplace(recipe, trainer_options());
+    train::do_together(*options.group, [&] { trainer_.emplace(recipe, trainer_options()); });
   }
 
   train::TrainResult run() {
@@ -189,9 +190,27 @@ class CellRun {
   }
 
  private:
+  static constexpr const char* kNoCheckpoint = "a process does not find it";
+
   void begin() {
     recorder_ = options_.telemetry ? std::make_shared<TelemetryRecorder>() : nullptr;
-    progress_ = std::make_shared<Progress>(recorder_);
+    progress_ = std::make_shared<Progress>(recorder_, options_.group->size() == 1);
+  }
+
+  /// Goes on from the checkpoint. Returns why not, or "".
+  std::string resume(const train::Recipe& recipe) {
+    if (!train::path_exists("compare", file_)) {
+      return kNoCheckpoint;
+    }
+    try {
+      const train::Checkpoint checkpoint = checkpoint_of(file_, recipe);
+      begin();
+      progress_->resume(checkpoint.options.contains(kProgressKey) ? checkpoint.options.at(kProgressKey) : "");
+      trainer_.emplace(recipe, trainer_options(), checkpoint);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
   }
 
   train::TrainerOptions trainer_options() {
@@ -207,11 +226,12 @@ class CellRun {
         // Also before an evaluation, which may take long.
         .before_stage =
             [this](std::string_view /*stage*/) {
-              if (seconds_since(saved_) >= interval_) {
+              if (train::of_first(*options_.group, seconds_since(saved_) >= interval_)) {
                 save();
               }
             },
-        .observer = progress_};
+        .observer = progress_,
+        .group = options_.group};
   }
 
   /// True iff a run can go on from these weights: the loss of others will end it.
@@ -227,9 +247,9 @@ class CellRun {
   /// Writes the checkpoint. A disk that is full is no reason to lose the run.
   void save() {
     const Clock::time_point start = Clock::now();
+    train::Checkpoint now = trainer_->shared_checkpoint();
     try {
-      train::Checkpoint now = trainer_->checkpoint();
-      if (!is_finite(now)) {
+      if (!options_.group->is_first() || !is_finite(now)) {
         return;
       }
       now.options[kProgressKey] = progress_->text(now.step);

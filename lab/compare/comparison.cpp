@@ -4,6 +4,7 @@
 #include "lab/compare/cell_run.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
+#include "train/agreement.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 /// Runs the rounds of timing that are due before a cell, or at the end, on the first batch of the data.
 void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOptions& options) {
-  if (timing_is_complete(comparison) || train::interrupted()) {
+  if (!train::of_first(*options.group, !timing_is_complete(comparison)) || train::interrupted()) {
     return;
   }
   const auto first_batch = [](const train::Recipe& recipe) {  // read anew each time: a kept batch would count as memory
@@ -28,8 +29,10 @@ void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOpti
     return TimingImages{.batch = *train::make_train_loader(recipe, train_set, /* workers= */ 0).next(),
                         .num_classes = train_set->info().num_classes()};
   };
-  time_norms(comparison, cell, {.images = first_batch, .quiet = options.quiet});
-  write_report(comparison, options.output, options.lock);
+  train::do_in_first(*options.group, [&] {
+    time_norms(comparison, cell, {.images = first_batch, .quiet = options.quiet});
+    write_report(comparison, options.output, options.lock);
+  });
 }
 
 /// `expected` seconds of the cells that are left, scaled by the pace of the cells known so far; none if nothing was
@@ -100,8 +103,10 @@ double seconds_after(const Comparison& comparison, size_t current, double second
 }
 
 void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
-  train::make_output_folder("compare", options.output);
-  write_report(comparison, options.output, options.lock);
+  train::do_in_first(*options.group, [&] {
+    train::make_output_folder("compare", options.output);
+    write_report(comparison, options.output, options.lock);
+  });
   tune_rates(comparison, options);
   const auto here = std::ranges::count_if(comparison.cells, is_here);
   int64_t number = 0;
@@ -116,7 +121,9 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
       break;
     }
     if (cell.state == CellState::finished) {
-      remove_cell_checkpoint(options.output, i);  // a kill may have prevented it
+      if (options.group->is_first()) {
+        remove_cell_checkpoint(options.output, i);  // a kill may have prevented it
+      }
       continue;
     }
     const std::string label = fmt::format("[{}/{}] {}", number, here, label_of(comparison, cell));
@@ -124,6 +131,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     try {
       run_cell(i, comparison, options, label);
     } catch (const std::exception& e) {
+      train::rethrow_unless_agreed(*options.group);
       cell.state = CellState::failed;
       cell.reason = e.what();
       if (!options.quiet) {
@@ -132,10 +140,12 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     }
     // The next cell's memory must be neither warm nor cold because of this one.
     allocator(default_device()).empty_cache();
-    write_report(comparison, options.output, options.lock);
-    if (cell.state != CellState::interrupted) {
-      remove_cell_checkpoint(options.output, i);
-    }
+    train::do_in_first(*options.group, [&] {
+      write_report(comparison, options.output, options.lock);
+      if (cell.state != CellState::interrupted) {
+        remove_cell_checkpoint(options.output, i);
+      }
+    });
   }
   time_norms_before(comparison.cells.size(), comparison, options);
 }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include "lab/report/report.h"
+#include "parallel/process_group.h"
 #include "train/recipe.h"
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,6 +54,9 @@ struct ComparisonOptions {
   bool quiet = false;
   /// Expected seconds of each cell's run (BudgetPlan::cells), for the time left.
   std::vector<double> expected_seconds = {};
+  /// The processes that train each cell. All have the same comparison and the same output folder, where the first alone
+  /// writes.
+  std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group();
 };
 
 /// The cells of a new comparison, none of which has run. They are ordered by model, then by dataset, batch size, lr,
@@ -74,6 +79,10 @@ void rehearse_comparison(const Comparison& comparison);
 /// end. A cell that was cut goes on from its checkpoint. Cells of other parts are left to them. A cell that throws is
 /// noted as failed with the reason, and the next one starts. The caller holds the lock of the output folder
 /// (folder_lock.h). Throws Error when the report cannot be written.
+///
+/// All processes of a group call it. The first one times the norms, alone, and its decisions are those of all. A cell
+/// counts as failed where all fail alike (train::AgreedError), as by a loss that is not finite; any other error is
+/// thrown.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds of all unfinished cells after `current`, if `current` takes `seconds`. With `expected` seconds

@@ -1,6 +1,7 @@
 #include "lab/compare/tune.h"
 
 #include "core/allocator.h"
+#include "train/agreement.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/trainer.h"
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -38,20 +40,25 @@ const Tuning* find(const Comparison& comparison, const Settings& settings) {
 Trial try_rate(train::Recipe recipe, const ComparisonOptions& options, const std::string& label) {
   Trial trial{.lr = recipe.lr};
   try {
-    const int64_t batches =
-        train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), /* workers= */ 0).num_steps();
-    recipe.images = tuning_batches(batches, recipe.grad_accum_steps) * recipe.batch_size;
-    train::Trainer trainer(recipe, {.output = {},
-                                    .workers = options.workers,
-                                    .log_interval = options.log_interval,
-                                    .evaluate = false,
-                                    .quiet = options.quiet,
-                                    .label = label});
-    const train::TrainResult result = trainer.run();
+    std::optional<train::Trainer> trainer;
+    train::do_together(*options.group, [&] {
+      const auto train_set = train::make_dataset(recipe, data::Split::train);
+      const int64_t batches = train::make_train_loader(recipe, train_set, /* workers= */ 0).num_steps();
+      recipe.images = tuning_batches(batches, recipe.grad_accum_steps) * recipe.batch_size;
+      trainer.emplace(recipe, train::TrainerOptions{.output = {},
+                                                    .workers = options.workers,
+                                                    .log_interval = options.log_interval,
+                                                    .evaluate = false,
+                                                    .quiet = options.quiet,
+                                                    .label = label,
+                                                    .group = options.group});
+    });
+    const train::TrainResult result = trainer->run();
     if (result.finished) {
       trial.loss = final_loss(result.losses);
     }
   } catch (const std::exception& e) {
+    train::rethrow_unless_agreed(*options.group);
     trial.reason = e.what();
   }
   allocator(default_device()).empty_cache();
@@ -108,7 +115,7 @@ void tune_rates(Comparison& comparison, const ComparisonOptions& options) {
         train::say("{}  {}\n", label, trial.loss ? fmt::format("loss {:.4f}", *trial.loss) : "failed: " + trial.reason);
       }
       tuning.trials.push_back(std::move(trial));
-      write_report(comparison, options.output, options.lock);
+      train::do_in_first(*options.group, [&] { write_report(comparison, options.output, options.lock); });
     }
   }
 }

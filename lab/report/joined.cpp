@@ -43,6 +43,9 @@ std::string plan_difference(const Comparison& a, const Comparison& b) {
   if (!std::ranges::equal(a.cells, b.cells, {}, settings, settings)) {
     return fmt::format("models, norms, seeds or other axes, {} runs → {}", a.cells.size(), b.cells.size());
   }
+  if (a.environment.processes != b.environment.processes) {  // by which batch norms have other statistics
+    return fmt::format("number of processes {} → {}", a.environment.processes, b.environment.processes);
+  }
   if (a.tune_lr != b.tune_lr) {
     return fmt::format("tune-lr {} → {}", a.tune_lr, b.tune_lr);
   }

@@ -279,7 +279,9 @@ std::string decision_note(const Comparison& comparison) {
 
 std::string machine_text(const train::Environment& environment) {
   const bool cpu = environment.device.empty() || environment.device == "cpu";
-  return cpu ? fmt::format("{}, {} threads", environment.cpu, environment.threads) : environment.device;
+  return cpu                         ? fmt::format("{}, {}", environment.cpu, train::threads_text(environment))
+         : environment.processes > 1 ? fmt::format("{}, {} processes", environment.device, environment.processes)
+                                     : environment.device;
 }
 
 std::string parts_note(const Comparison& comparison) {

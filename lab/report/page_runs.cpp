@@ -51,7 +51,7 @@ std::string machine_facts(const Comparison& comparison) {
   put_fact(html, "Norma", e.norma);
   put_fact(html, "device", e.device);
   put_fact(html, "plug-ins", train::plugins_text(e.plugins));
-  put_fact(html, "CPU", fmt::format("{}, {} cores, {} threads used", e.cpu, e.cores, e.threads));
+  put_fact(html, "CPU", fmt::format("{}, {} cores, {} used", e.cpu, e.cores, train::threads_text(e)));
   put_fact(html, "instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
   put_fact(html, "memory", format_bytes(e.memory));
   put_fact(html, "system", e.system);

@@ -36,6 +36,9 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   if (!environment.device.empty() && environment.device != "cpu") {
     put("device", environment.device.substr(0, environment.device.find_first_of(":,")));
   }
+  if (environment.processes > 1) {
+    put("procs", fmt::format("{}", environment.processes));
+  }
   if (environment.threads != environment.cores) {
     put("threads", fmt::format("{}", environment.threads));  // bits depend on it
   }

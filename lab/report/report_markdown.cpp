@@ -52,7 +52,7 @@ std::string settings(const NamedComparison& source) {
   put("optimizer", fmt::format("{}, learning rate {}, weight decay {}, schedule {}", recipe.opt,
                                values_of(comparison, "lr"), recipe.weight_decay, recipe.sched));
   put("precision", fmt::format("{}, {}", values_of(comparison, "precision"), values_of(comparison, "format")));
-  put("machine", fmt::format("{}, {} cores, {} threads used, {}", e.cpu, e.cores, e.threads, e.system));
+  put("machine", fmt::format("{}, {} cores, {} used, {}", e.cpu, e.cores, train::threads_text(e), e.system));
   put("device", e.device);
   put("plug-ins", train::plugins_text(e.plugins));
   put("Norma", fmt::format("{}, {}, {}", e.norma, e.compiler, e.build));

@@ -91,6 +91,8 @@ BatchNorm1d::BatchNorm1d(int64_t channels, const BatchNormLayerOptions& options)
     : BatchNorm("BatchNorm1d", channels, 2, 3, options) {}
 BatchNorm2d::BatchNorm2d(int64_t channels, const BatchNormLayerOptions& options)
     : BatchNorm("BatchNorm2d", channels, 4, 4, options) {}
+SyncBatchNorm2d::SyncBatchNorm2d(int64_t channels, const BatchNormLayerOptions& options)
+    : BatchNorm("SyncBatchNorm2d", channels, 4, 4, options) {}
 BatchNorm3d::BatchNorm3d(int64_t channels, const BatchNormLayerOptions& options)
     : BatchNorm("BatchNorm3d", channels, 5, 5, options) {}
 

@@ -35,6 +35,8 @@ class BatchNorm : public Norm {
   /// In training, x is a part of a batch from now on: see BatchNormOptions::parts. Ghost batch norm and batch renorm
   /// throw Error.
   virtual void set_parts(std::shared_ptr<const PartsOfBatch> parts) { parts_ = std::move(parts); }
+  /// True iff the running statistics are those of all parts, the same in all processes.
+  [[nodiscard]] bool has_parts() const { return parts_ != nullptr; }
   /// Sets the running statistics to those of a new layer.
   void reset_running_stats();
   [[nodiscard]] const Tensor& weight() const { return weight_; }
@@ -74,6 +76,12 @@ class BatchNorm1d : public BatchNorm {
 class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {});
+};
+/// Batch norm of (N, channels, H, W) over the images of all processes that train together, as PyTorch's SyncBatchNorm.
+/// Training calls set_parts() (train/data_parallel.h); in one process it is BatchNorm2d.
+class SyncBatchNorm2d : public BatchNorm {
+ public:
+  explicit SyncBatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {});
 };
 /// Batch norm of (N, channels, D, H, W).
 class BatchNorm3d : public BatchNorm {

@@ -26,7 +26,8 @@ constexpr int64_t kOthers = 25503912;
 constexpr int64_t kChannels = 26560;
 const std::vector<Entry> kCatalogue = {
     {"batch", kOthers + 2 * kChannels, 320},  // 25,557,032
-    {"frozen_batch", kOthers, 55 + 4 * 53},   // four buffers
+    {"sync_batch", kOthers + 2 * kChannels, 320},
+    {"frozen_batch", kOthers, 55 + 4 * 53},  // four buffers
     {"ghost_batch", kOthers + 2 * kChannels, 320},
     {"batch_renorm", kOthers + 2 * kChannels, 320},
     {"layer2d", 25557032, 161},

@@ -21,6 +21,7 @@ std::string built(const std::string& text, int64_t channels) {
 
 TEST_CASE("norm factory: names and their defaults") {
   CHECK(built("batch", 12) == "BatchNorm2d(12, eps=1e-05, momentum=0.1)");
+  CHECK(built("sync_batch", 12) == "SyncBatchNorm2d(12, eps=1e-05, momentum=0.1)");
   CHECK(built("layer2d", 12) == "LayerNorm2d(12, eps=1e-06)");
   CHECK(built("frozen_batch", 12) == "FrozenBatchNorm2d(12, eps=1e-05)");
   CHECK(built("ghost_batch", 12) == "GhostBatchNorm2d(12, sub_batch=32, eps=1e-05, momentum=0.1)");
@@ -37,10 +38,10 @@ TEST_CASE("norm factory: names and their defaults") {
   CHECK(built("none", 12) == "NoNorm");
   CHECK(make_norm("none", 12)->state_dict().empty());
   const std::vector<std::string> names = norm_names();
-  CHECK(std::vector<std::string>(names.begin(), names.begin() + 16) ==
-        std::vector<std::string>{"batch", "frozen_batch", "ghost_batch", "batch_renorm", "layer2d", "group", "instance",
-                                 "rms2d", "simple2d", "local_response", "evonorm_b0", "evonorm_s0", "frn", "grn", "dyt",
-                                 "none"});
+  CHECK(std::vector<std::string>(names.begin(), names.begin() + 17) ==
+        std::vector<std::string>{"batch", "sync_batch", "frozen_batch", "ghost_batch", "batch_renorm", "layer2d",
+                                 "group", "instance", "rms2d", "simple2d", "local_response", "evonorm_b0", "evonorm_s0",
+                                 "frn", "grn", "dyt", "none"});
 }
 
 TEST_CASE("norm factory: number of groups") {

@@ -167,6 +167,32 @@ TEST_CASE("processes: without --sync-bn running statistics are averaged, and the
   CHECK(outcome.out.find("running statistics: averaged over 2 processes; ") != std::string::npos);
 }
 
+TEST_CASE("processes: sync_batch is batch in one process, and batch with --sync-bn in several") {
+  const TemporaryFolder folder;
+  const std::string options = "--model resnet18 --images 18 --opt sgd --lr 0.01 --norm ";
+  const train::Checkpoint alone = trained(folder, "alone", options + "batch");
+  CHECK(difference(trained(folder, "alone-sync", options + "sync_batch"), alone) == 0);
+  if (!has_mpi()) {
+    return;
+  }
+  for (const int processes : {2, 3}) {
+    const std::string together = fmt::format("--procs {}", processes);
+    const train::Checkpoint flag = trained(folder, "flag", options + "batch --sync-bn " + together);
+    CHECK(difference(trained(folder, "norm", options + "sync_batch " + together), flag) == 0);
+    CHECK(difference(flag, alone) <= 1e-10);
+    std::filesystem::remove_all(folder / "flag");
+    std::filesystem::remove_all(folder / "norm");
+  }
+  // Of a network that has both, only the statistics of `batch` drift apart.
+  std::ofstream(folder / "p.toml") << "\"layer*\" = \"sync_batch\"\n";
+  const Outcome mixed = run_norma(
+      folder.path(),
+      "train --model resnet18 --norm batch --norm-policy p.toml --dataset shapes --img-size 32 --test-images 10 "
+      "--threads 1 --workers 0 --batch-size 6 --images 12 --procs 2 --output o");
+  CHECK_MESSAGE(mixed.code == 0, mixed.err);
+  CHECK(mixed.out.find("running statistics: averaged over 2 processes; bn1.running_") != std::string::npos);
+}
+
 TEST_CASE("processes: the others name one that is killed or stopped, and end") {
   if (!has_mpi()) {
     return;

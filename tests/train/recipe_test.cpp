@@ -212,6 +212,12 @@ TEST_CASE("recipe: options that have no effect, and what they would need") {
   const std::vector<Case> cases = {
       {"skip-bad-images has no effect without dataset imagefolder", [](Recipe& r) { r.skip_bad_images = true; },
        [](Recipe& r) { r.dataset = "imagefolder"; }},
+      {"sync-bn has no effect without batch norm",
+       [](Recipe& r) {
+         r.sync_bn = true;
+         r.norm = "group:8";
+       },
+       [](Recipe& r) { r.norm_policy = "\"layer4.*\" = \"batch\""; }},
       {"ratio has no effect without scale",
        [](Recipe& r) {
          r.ratio = {0.5, 2};
