@@ -34,7 +34,10 @@ set(MPI_CXX_SKIP_MPICXX ON)  # the functions of C will do
 norma_find_optional(MPI MPI "Debian: openmpi-bin and libopenmpi-dev" STATUS "a run has one process" COMPONENTS CXX)
 set(NORMA_HAS_MPI ${NORMA_HAVE_MPI} CACHE INTERNAL "")  # for ./run
 
-find_package(Protobuf QUIET)  # which ONNX's package asks for, and does not look for itself
+find_package(Protobuf QUIET)  # ONNX's package needs it, and does not look for it
+if(NOT Protobuf_FOUND)
+  set(CMAKE_DISABLE_FIND_PACKAGE_ONNX ON)
+endif()
 norma_find_optional(ONNX ONNX "Debian: libonnx-dev and libprotobuf-dev" STATUS "norma export writes no ONNX files")
 
 if(NORMA_CUDA)
