@@ -55,8 +55,8 @@ Results results_of(const Case& of, const Tensor& all_x, const Tensor& all_residu
   Tensor weight = of.affine ? test::random_tensor({channels}, 11, wide).set_requires_grad() : Tensor();
   Tensor bias = of.affine ? test::random_tensor({channels}, 12, wide).set_requires_grad() : Tensor();
   Results results;
-  results.running_mean = full({channels}, 0.25, {.dtype = wide, .device = kCpu});
-  results.running_var = full({channels}, 1.5, {.dtype = wide, .device = kCpu});
+  results.running_mean = full({channels}, 0.25, {.dtype = wide});
+  results.running_var = full({channels}, 1.5, {.dtype = wide});
   results.y =
       batch_norm(x, results.running_mean, results.running_var, weight, bias,
                  {.momentum = 0.3, .parts = std::move(parts)}, {.activation = of.activation, .residual = residual});

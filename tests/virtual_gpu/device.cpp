@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -97,6 +98,10 @@ __attribute__((destructor)) void finish_at_exit() {
   if (runtime == nullptr) {
     return;
   }
+  runtime->stop_going_on();
+  for (const auto& look : runtime->at_end) {
+    look();
+  }
   runtime->streams.finish_all();
   const std::string path = from_environment("NORMA_VIRTUAL_GPU_COUNTS", "");
   if (!path.empty()) {
@@ -149,6 +154,39 @@ void Runtime::forgive() {
   fault_.clear();
   last_error() = cudaSuccess;
   streams.resume();
+}
+
+void Runtime::go_on_alone() {
+  const std::lock_guard lock(mutex);
+  ++users_of_alone_;
+  if (!is_going_on_) {
+    is_going_on_ = true;
+    alone_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        {
+          const std::lock_guard turn(mutex);
+          if (users_of_alone_ == 0) {
+            is_going_on_ = false;
+            return;
+          }
+          streams.pass_time();
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    });
+  }
+}
+
+void Runtime::go_on_alone_no_more() {
+  const std::lock_guard lock(mutex);
+  --users_of_alone_;
+}
+
+void Runtime::stop_going_on() {
+  if (alone_.joinable()) {
+    alone_.request_stop();
+    alone_.join();
+  }
 }
 
 Stream& Runtime::stream_of(cudaStream_t handle) {

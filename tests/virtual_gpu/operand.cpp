@@ -159,6 +159,26 @@ void write(const Operand& operand, const std::vector<double>& values) {
   });
 }
 
+std::vector<std::byte> read_bytes(const std::string& name, uint64_t address, uint64_t bytes) {
+  const Allocation& allocation = allocation_of(name, address, bytes);
+  const uint64_t begin = address - allocation.begin;
+  const auto written = allocation.written.subspan(begin, bytes);
+  const auto first = std::find(written.begin(), written.end(), 0);
+  if (first != written.end()) {
+    throw Fault(Fault::Kind::kUninitialised,
+                fmt::format("{}: read of what was never written: byte {} of {}, at 0x{:x}: {}", name,
+                            first - written.begin(), bytes, address, allocation.note));
+  }
+  return {allocation.data + begin, allocation.data + begin + bytes};
+}
+
+void write_bytes(const std::string& name, uint64_t address, std::span<const std::byte> bytes) {
+  Allocation& allocation = allocation_of(name, address, bytes.size());
+  const uint64_t begin = address - allocation.begin;
+  std::copy(bytes.begin(), bytes.end(), allocation.data + begin);
+  std::ranges::fill(allocation.written.subspan(begin, bytes.size()), uint8_t{1});
+}
+
 void poison(const std::string& name, uint64_t address, uint64_t bytes) {
   if (bytes == 0) {
     return;

@@ -2,7 +2,9 @@
 
 #include "virtual_gpu/numbers.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,10 @@ bool overlap(const Operand& one, const Operand& other);
 std::vector<double> read(const Operand& operand);
 /// Rounds values in the order of its axes to its type. Throws Fault where it does not lie inside one allocation.
 void write(const Operand& operand, const std::vector<double>& values);
+
+/// Bytes of the device's memory, as read() and write() treat elements.
+std::vector<std::byte> read_bytes(const std::string& name, uint64_t address, uint64_t bytes);
+void write_bytes(const std::string& name, uint64_t address, std::span<const std::byte> bytes);
 
 /// Fills memory with noise, and has it count as never written: what a library leaves in its workspace, and what its own
 /// caller left there, means nothing. Throws Fault where it does not lie inside one allocation.

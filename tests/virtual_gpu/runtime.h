@@ -9,11 +9,13 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 // The state behind CUDA's functions.
 
@@ -37,6 +39,17 @@ class Runtime {
 
   const int devices;  ///< how many GPUs there are, all alike
 
+  /// Called when the program ends, before the work that nobody waited for is done.
+  std::vector<std::function<void()>> at_end;
+
+  /// Between these two, which are counted, streams go on now and then while the program does not ask for it, since
+  /// another process may wait for what their work sends.
+  void go_on_alone();
+  void go_on_alone_no_more();
+  /// At the program's end.
+  void stop_going_on();
+
+  [[nodiscard]] uint64_t seed() const { return seed_; }
   /// What every call returns since a fault; cudaSuccess before.
   [[nodiscard]] cudaError_t error() const { return error_; }
   /// Prints the fault, and makes its error the answer to every call from here on.
@@ -62,6 +75,9 @@ class Runtime {
   cudaError_t error_ = cudaSuccess;
   std::string fault_;
   std::map<std::thread::id, Stream*> per_thread_;  ///< cudaStreamPerThread of each thread
+  std::jthread alone_;
+  bool is_going_on_ = false;  ///< the thread is not about to end
+  int users_of_alone_ = 0;
 };
 
 /// What a call throws to return an error that later calls do not: it did nothing.

@@ -1,9 +1,19 @@
 #include "virtual_gpu/streams.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace virtual_gpu {
+
+namespace {
+
+void nap() {
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+}  // namespace
 
 Streams::Streams(uint64_t seed, std::function<void(const std::string&, const std::exception&)> failed)
     : random_(seed), failed_(std::move(failed)) {}
@@ -56,8 +66,11 @@ Ticket Streams::append(Stream& stream, const Work& work, std::vector<Ticket> aft
   }
   std::erase_if(after, [&](Ticket ticket) { return is_done(ticket); });
   const Ticket ticket = ++tickets_;
-  stream.pending.push_back(
-      {.ticket = ticket, .what = work.what, .action = work.begin(ticket), .after = std::move(after)});
+  stream.pending.push_back({.ticket = ticket,
+                            .what = work.what,
+                            .action = work.begin(ticket),
+                            .after = std::move(after),
+                            .is_ready = work.is_ready});
   unfinished_[ticket] = &stream;
   stream.last = ticket;
   return ticket;
@@ -130,9 +143,12 @@ void Streams::launch(Stream& stream, const Graph& graph) {
 }
 
 bool Streams::is_ready(const Stream& stream) const {
-  return !stream.pending.empty() &&
-         std::all_of(stream.pending.front().after.begin(), stream.pending.front().after.end(),
-                     [&](Ticket ticket) { return is_done(ticket); });
+  if (stream.pending.empty()) {
+    return false;
+  }
+  const Stream::Item& next = stream.pending.front();
+  return std::all_of(next.after.begin(), next.after.end(), [&](Ticket ticket) { return is_done(ticket); }) &&
+         (next.is_ready == nullptr || next.is_ready());
 }
 
 std::vector<Stream*> Streams::ready() const {
@@ -172,21 +188,32 @@ void Streams::run_next(Stream& stream) {
 
 void Streams::run_any() {
   const std::vector<Stream*> streams = ready();
-  run_next(*streams[random(streams.size())]);
+  if (streams.empty()) {
+    nap();
+  } else {
+    run_next(*streams[random(streams.size())]);
+  }
 }
 
 void Streams::finish(Ticket ticket) {
   const auto habit = static_cast<Habit>(random(3));
   while (!is_done(ticket)) {
-    Stream* next = towards(ticket);
-    if (habit != Habit::kOnlyNeeded) {
+    Stream* next = nullptr;
+    if (habit == Habit::kOnlyNeeded) {
+      next = towards(ticket);
+      next = is_ready(*next) ? next : nullptr;
+    } else {
       std::vector<Stream*> others = ready();
       if (habit == Habit::kOthersFirst && others.size() > 1) {
         std::erase(others, unfinished_.at(ticket));
       }
-      next = others[random(others.size())];
+      next = others.empty() ? nullptr : others[random(others.size())];
     }
-    run_next(*next);
+    if (next == nullptr) {
+      nap();
+    } else {
+      run_next(*next);
+    }
   }
 }
 

@@ -26,6 +26,9 @@ struct Work {
   /// What is done at the moment when the work is given to a stream; its result is run later. A graph keeps this, and
   /// calls it at each launch.
   std::function<Action(Ticket)> begin;
+  /// False: it waits for another process, and all behind it does. Asked again and again once its turn has come; null:
+  /// it waits for none.
+  std::function<bool()> is_ready = nullptr;
 };
 /// Work that only runs later.
 inline Work later(std::string what, Action action) {
@@ -54,6 +57,7 @@ struct Stream {
     std::string what;
     Action action;
     std::vector<Ticket> after;
+    std::function<bool()> is_ready;
   };
 
   int device = 0;        ///< the number of the GPU
@@ -101,7 +105,8 @@ class Streams {
   void launch(Stream& stream, const Graph& graph);
 
   [[nodiscard]] bool is_done(Ticket ticket) const { return !unfinished_.contains(ticket); }
-  /// Runs work until that of the ticket is done, and other work by chance.
+  /// Runs work until that of the ticket is done, and other work by chance. Where all of it waits for other processes,
+  /// the thread sleeps now and then.
   void finish(Ticket ticket);
   void finish(const Stream& stream) { finish(stream.last); }
   void finish_all();
@@ -128,6 +133,7 @@ class Streams {
   /// A stream whose next work must be done before the ticket's.
   Stream* towards(Ticket ticket) const;
   void run_next(Stream& stream);
+  /// Of the work that is ready; none may be.
   void run_any();
   size_t random(size_t below) { return static_cast<size_t>(random_() % below); }
   template <class F>

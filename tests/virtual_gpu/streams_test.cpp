@@ -167,6 +167,43 @@ TEST_CASE("streams: time passes for a program that asks again and again") {
   CHECK(recorder.done.size() == 1);
 }
 
+TEST_CASE("streams: what waits for another process holds up its own stream alone, until it is ready") {
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Recorder recorder(seed);
+    Stream& a = *recorder.streams.create(false);
+    Stream& b = *recorder.streams.create(false);
+    int asked = 0;
+    bool may_run = false;
+    recorder.put(a, "a before");
+    recorder.streams.put(a, {.what = "waits",
+                             .begin = [&](Ticket) {
+                               return [&] {
+                                 CHECK(may_run);
+                                 recorder.done.push_back("waits");
+                                 return 1.0;
+                               };
+                             },
+                             .is_ready = [&] {
+                               CHECK(std::ranges::find(recorder.done, "a before") != recorder.done.end());
+                               may_run = may_run || ++asked == 1000;
+                               return may_run;
+                             }});
+    recorder.put(a, "a behind");
+    for (const char* name : {"b1", "b2", "b3"}) {
+      recorder.put(b, name);
+    }
+    recorder.streams.finish(b);
+    CHECK(std::ranges::find(recorder.done, "b3") != recorder.done.end());
+    for (int i = 0; i < 10; ++i) {
+      recorder.streams.pass_time();
+    }
+    CHECK(std::ranges::find(recorder.done, "a behind") == recorder.done.end());
+    asked = std::max(asked, 990);
+    recorder.streams.finish(a);
+    CHECK(recorder.is_before("waits", "a behind"));
+  }
+}
+
 TEST_CASE("streams: after a failure no work is done") {
   Recorder recorder(5);
   Stream& stream = *recorder.streams.create(false);

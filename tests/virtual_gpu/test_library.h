@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ namespace virtual_gpu::test {
 /// The text of the fault that the streams find in their work, "" for none; forgets it.
 inline std::string fault_of_work() {
   Runtime& runtime = Runtime::get();
+  const std::lock_guard lock(runtime.mutex);
   runtime.streams.finish_all();
   std::string text = runtime.fault();
   runtime.forgive();
