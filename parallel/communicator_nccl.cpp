@@ -117,11 +117,11 @@ void Communicator::fail(ncclResult_t result, const char* call) {
     text += ": " + more.substr(0, more.find('\n'));
   }
   // Where another process is the reason, NCCL may see it first. A moment later its word is here, or it is known to be
-  // gone.
-  constexpr double kSeconds = 1;
+  // gone. No other process is to blame for a wrong call.
+  const double patience = result == ncclInvalidArgument || result == ncclInvalidUsage ? 0 : 1;
   constexpr auto kNap = std::chrono::milliseconds(50);
   try {
-    for (const Clock::time_point start = Clock::now(); seconds_since(start) < kSeconds;) {
+    for (const Clock::time_point start = Clock::now(); seconds_since(start) < patience;) {
       host_.look_for_lost(0);
       std::this_thread::sleep_for(kNap);
     }

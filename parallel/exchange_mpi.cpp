@@ -88,8 +88,7 @@ void Exchange::wait_for(std::vector<MPI_Request>& requests, const std::vector<in
     const int status = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
     const double seconds = seconds_since(start);
     if (status != MPI_SUCCESS) {
-      look_for_farewells();
-      look_for_lost(requests, ranks, seconds);
+      look_for_debtors(requests, ranks, seconds);
       broken_ = true;
       check_mpi(status, "a message");
     }
@@ -98,8 +97,7 @@ void Exchange::wait_for(std::vector<MPI_Request>& requests, const std::vector<in
     }
     if (seconds > next_look) {
       next_look = seconds + kLookSeconds;
-      look_for_farewells();
-      look_for_lost(requests, ranks, seconds);
+      look_for_debtors(requests, ranks, seconds);
     }
     if (waiting.load(std::memory_order_relaxed) > 0 && seconds < kEagerSeconds) {
       ::sched_yield();
@@ -134,25 +132,38 @@ void Exchange::look_for_farewells() {
   }
 }
 
-void Exchange::look_for_lost(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks, double seconds) {
-  const Peer& self = peers_[static_cast<size_t>(rank_)];
+void Exchange::look_for_lost(double seconds) {
+  look_for_farewells();
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) {
+      look_for(rank, /* owes= */ false, seconds);
+    }
+  }
+}
+
+void Exchange::look_for_debtors(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks,
+                                double seconds) {
+  look_for_farewells();
   for (size_t i = 0; i < requests.size(); ++i) {
-    if (requests[i] == MPI_REQUEST_NULL) {
-      continue;
+    if (requests[i] != MPI_REQUEST_NULL) {
+      look_for(ranks[i], /* owes= */ true, seconds);
     }
-    const int rank = ranks[i];
-    const PeerState state = state_of(peers_[static_cast<size_t>(rank)], self);
-    if (state == PeerState::gone) {
-      take_farewells();  // its last word may have come since
-      if (left_[static_cast<size_t>(rank)].empty()) {
-        lose(rank, "has ended without a word");
-      }
-      look_for_farewells();
+  }
+}
+
+void Exchange::look_for(int rank, bool owes, double seconds) {
+  const PeerState state = state_of(peers_[static_cast<size_t>(rank)], peers_[static_cast<size_t>(rank_)]);
+  if (state == PeerState::gone) {
+    take_farewells();  // its last word may have come since
+    if (left_[static_cast<size_t>(rank)].empty()) {
+      lose(rank, "has ended without a word");
     }
-    if (seconds > options_.timeout) {
-      lose(rank, fmt::format("has said nothing for {:.0f} s (--timeout){}", options_.timeout,
-                             state == PeerState::stopped ? ": it is stopped" : ""));
-    }
+    look_for_farewells();
+  }
+  const bool is_stopped = state == PeerState::stopped;
+  if (seconds > options_.timeout && (owes || is_stopped)) {
+    lose(rank, fmt::format("has said nothing for {:.0f} s (--timeout){}", options_.timeout,
+                           is_stopped ? ": it is stopped" : ""));
   }
 }
 

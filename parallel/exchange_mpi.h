@@ -35,7 +35,8 @@ class Exchange {
   [[nodiscard]] int size() const { return size_; }
   /// Sends and receives until all is done. Each rank's next message to this one is the one that is expected here.
   void run(std::span<const Piece> sent, std::span<const Piece> received);
-  /// See ProcessGroup::leave().
+  /// See ProcessGroup::look_for_lost() and leave().
+  void look_for_lost(double seconds);
   std::vector<std::string> leave(std::string_view text);
 
   /// A thread waits for this one: more of the processor goes to looking for messages, less to others' work.
@@ -44,9 +45,11 @@ class Exchange {
  private:
   /// ranks[i] is the other side of requests[i].
   void wait_for(std::vector<MPI_Request>& requests, const std::vector<int>& ranks);
+  void look_for_debtors(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks, double seconds);
   /// Throws PeerError where a rank has left, or is lost.
   void look_for_farewells();
-  void look_for_lost(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks, double seconds);
+  /// The same for a rank. `owes`: that it is silent is enough, after the timeout; else it must be stopped, too.
+  void look_for(int rank, bool owes, double seconds);
   /// Takes the farewells that have come.
   void take_farewells();
   [[noreturn]] void lose(int rank, const std::string& reason);

@@ -214,15 +214,7 @@ class MpiWork final : public Work {
 class MpiGroup final : public ProcessGroup {
  public:
   explicit MpiGroup(const ProcessGroupOptions& options)
-      : timeout_(options.timeout),
-        thread_(options),
-        rank_(thread_.exchange().rank()),
-        size_(thread_.exchange().size()),
-        peers_(static_cast<size_t>(size_)) {
-    Peer self = Peer::self();
-    gather(&self, sizeof self, std::vector<size_t>(peers_.size(), sizeof self),
-           reinterpret_cast<std::byte*>(peers_.data()));
-  }
+      : thread_(options), rank_(thread_.exchange().rank()), size_(thread_.exchange().size()) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -305,20 +297,7 @@ class MpiGroup final : public ProcessGroup {
   [[nodiscard]] double message_seconds() const override { return thread_.seconds(); }
 
   void look_for_lost(double seconds) override {
-    const auto look_for_farewells = [this] { thread_.run([](Exchange& exchange) { exchange.run({}, {}); }); };
-    look_for_farewells();
-    for (int rank = 0; rank < size_; ++rank) {
-      const Peer& peer = peers_[static_cast<size_t>(rank)];
-      const PeerState state = rank == rank_ ? PeerState::running : state_of(peer, peers_[static_cast<size_t>(rank_)]);
-      if (state == PeerState::gone) {
-        look_for_farewells();  // its last word may have come since
-        throw PeerError(fmt::format("rank {} ({}) has ended without a word", rank, peer.text()));
-      }
-      if (state == PeerState::stopped && seconds > timeout_) {
-        throw PeerError(fmt::format("rank {} ({}) has said nothing for {:.0f} s (--timeout): it is stopped", rank,
-                                    peer.text(), timeout_));
-      }
-    }
+    thread_.run([seconds](Exchange& exchange) { exchange.look_for_lost(seconds); });
   }
 
   std::vector<std::string> leave(std::string_view text) override {
@@ -355,11 +334,9 @@ class MpiGroup final : public ProcessGroup {
     });
   }
 
-  double timeout_;
   MessageThread thread_;
   int rank_;
   int size_;
-  std::vector<Peer> peers_;
   std::vector<float> buffer_;  // of the thread
   std::vector<double> wide_buffer_;
 };

@@ -1,6 +1,8 @@
 #include "core/memory_format.h"
 #include "core/share.h"
 #include "error_text.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 #include "parallel/group.h"
 #include "parallel/peers.h"
@@ -89,6 +91,27 @@ TEST_CASE("ranks: what one has, all get; what all have, each gets") {
   }
   CHECK(group().all_gather(zeros({0}, {.device = kCpu})).sizes() == Sizes{group().size(), 0});
   group().barrier();
+}
+
+TEST_CASE("ranks: numbers of each type reach the others, those of few bytes and of none, too") {
+  for (const DType dtype : {DType::float64, DType::float32, DType::float16, DType::bfloat16, DType::int64, DType::int32,
+                            DType::uint8, DType::boolean}) {
+    for (const Sizes& sizes : {Sizes{}, Sizes{1}, Sizes{0, 3}, Sizes{1023}, Sizes{3, 5, 4, 2}}) {
+      CAPTURE(std::string(to_string(dtype)));
+      CAPTURE(sizes.size());
+      const auto of = [&](int rank) { return to(mul(of_rank(sizes, DType::float64, rank), 50), dtype); };
+      const auto values_of = [](const Tensor& x) { return to(x, DType::float64).to_vector<double>(); };
+      const int root = group().size() - 1;
+      const Tensor x = of(group().rank());
+      group().broadcast(x, root);
+      CHECK(values_of(x) == values_of(of(root)));
+      const Tensor all = group().all_gather(of(group().rank()));
+      CHECK(all.dtype() == dtype);
+      for (int rank = 0; rank < group().size(); ++rank) {
+        CHECK(values_of(select(all, 0, rank)) == values_of(of(rank)));
+      }
+    }
+  }
 }
 
 TEST_CASE("ranks: the same sum twenty times has the same bits") {

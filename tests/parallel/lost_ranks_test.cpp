@@ -1,0 +1,37 @@
+#include "core/factory.h"
+#include "core/tensor.h"
+#include "parallel/process_group.h"
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+
+// For lost_ranks_test.sh, whose virtual GPUs have faults.
+
+using namespace norma;
+
+TEST_CASE("lost ranks: sums on GPUs, until one is lost" * doctest::skip()) {
+  constexpr int kEnded = 2;  // the exit code of an error, as the program has it
+  constexpr int kSums = 20;
+  const char* const timeout = std::getenv("LOST_RANKS_TIMEOUT");
+  const parallel::ProcessGroupOptions options{.timeout = timeout == nullptr ? 10 : std::atof(timeout)};
+  std::shared_ptr<parallel::ProcessGroup> group =
+      parallel::make_nccl_group(parallel::make_mpi_group(options), options);
+  try {
+    for (int i = 0; i < kSums; ++i) {
+      const Tensor x = full({1000}, i);
+      group->all_reduce(x);
+      const float last = x.to_vector<float>().back();  // waits, and may throw
+      CHECK(last == static_cast<float>(i * group->size()));
+    }
+  } catch (const std::exception& error) {
+    (void)group->leave(error.what());
+    std::printf("rank %d: %s\n", group->rank(), error.what());
+    group.reset();
+    std::exit(kEnded);
+  }
+}
