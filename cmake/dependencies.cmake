@@ -50,6 +50,7 @@ if(NORMA_CUDA)
   message(STATUS "CUDA ${CUDAToolkit_VERSION} for GPUs of ${CMAKE_CUDA_ARCHITECTURES}, cuDNN ${CUDNN_VERSION}")
   norma_find_optional(NCCL NCCL "NVIDIA's packages: libnccl-dev; PyPI: nvidia-nccl-cu${CUDAToolkit_VERSION_MAJOR}" STATUS
                       "gradients of several processes travel through the memory of the host")
+  set(NORMA_HAS_NCCL ${NORMA_HAVE_NCCL} CACHE INTERNAL "")  # for ./run
 elseif(NORMA_NCCL STREQUAL "ON")
   message(FATAL_ERROR "NORMA_NCCL=ON: expected NORMA_CUDA=ON, too")
 endif()

@@ -38,8 +38,7 @@ ncclUniqueId common_id(ProcessGroup& host) {
 
 }  // namespace
 
-Communicator::Communicator(ProcessGroup& host, std::function<void(double)> look)
-    : host_(host), look_(std::move(look)) {
+Communicator::Communicator(ProcessGroup& host, std::function<void(double)> look) : host_(host), look_(std::move(look)) {
   const ncclUniqueId id = common_id(host);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;

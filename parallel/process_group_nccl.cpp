@@ -92,6 +92,7 @@ class NcclGroup final : public ProcessGroup {
   ~NcclGroup() override {
     try {
       if (communicator_) {
+        closing_ = true;
         communicator_->close();
       }
     } catch (const std::exception&) {
@@ -177,6 +178,8 @@ class NcclGroup final : public ProcessGroup {
   };
 
   void begin(std::string_view op, const Tensor& x) {
+    check(!communicator_ || x.device() == device_, op, "x: expected a tensor on {}, as those before, got one on {}",
+          to_string(device_), to_string(x.device()));
     cuda::use_device(x.device().index);
     forget_what_is_done();
     begun_.push_back({.all_begin = host_->begin_all_reduce(zeros({size()}, {.device = kCpu}))});
@@ -192,8 +195,6 @@ class NcclGroup final : public ProcessGroup {
         }
       });
     }
-    check(x.device() == device_, op, "x: expected a tensor on {}, as those before, got one on {}", to_string(device_),
-          to_string(x.device()));
   }
 
   void forget_what_is_done() const {
@@ -279,13 +280,13 @@ class NcclGroup final : public ProcessGroup {
     }
     next_look_ = Clock::now() + std::chrono::milliseconds(100);
     forget_what_is_done();
-    if (begun_.empty()) {
+    if (begun_.empty() && !closing_) {
       return;  // the GPU has work of its own
     }
     if (communicator_) {
       communicator_->check_work();
     }
-    if (begun_.front().all_begin != nullptr) {
+    if (!begun_.empty() && begun_.front().all_begin != nullptr) {
       begun_.front().all_begin->wait();  // names a rank that does not come
       begun_.front().all_begin = nullptr;
     }
@@ -301,6 +302,7 @@ class NcclGroup final : public ProcessGroup {
   mutable std::deque<Begun> begun_;
   mutable double seconds_ = 0;  // of the operations that are done
   Clock::time_point next_look_;
+  bool closing_ = false;
   Tensor received_;  // from the others, of the sum under way
   Tensor wide_;
   std::optional<cuda::WaitWatch> watch_;

@@ -18,7 +18,10 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
   fake id 'echo "${FAKE_USER:-0}"'
   fake cmake '
     case $1 in
-      --preset) mkdir -p build/"$2" && touch build/"$2"/build.ninja build/"$2"/CMakeCache.txt ;;
+      --preset)
+        mkdir -p build/"$2" && touch build/"$2"/build.ninja build/"$2"/CMakeCache.txt
+        [ -z "${FAKE_CACHE:-}" ] || echo "$FAKE_CACHE" >build/"$2"/CMakeCache.txt
+        [ -z "${FAKE_SAYS:-}" ] || echo "-- $FAKE_SAYS" ;;
       --build)
         [ -z "${FAKE_BROKEN:-}" ] || { echo "[1/2] Building"; echo "x.cpp:1: error: no such thing"; exit 1; }
         mkdir -p "$2/cli"
@@ -205,6 +208,19 @@ echo 'NORMA_HAS_MPI:INTERNAL=OFF' >"$work/tree/build/cpu-release/CMakeCache.txt"
 run train --procs 2 --dataset shapes
 expect_calls "$what, and a build from before" 'cmake --preset cpu-release
 cmake --build '"$work/tree/build/cpu-release --target norma -j $(nproc)" cmake
+
+what='several processes on GPUs, without NCCL'
+fresh c++ ninja cmake id nvidia-smi nvcc
+run info
+without_nccl='NCCL was not found (PyPI: nvidia-nccl-cu13): gradients travel through the memory of the host'
+echo 'NORMA_HAS_NCCL:INTERNAL=OFF' >"$work/tree/build/cuda-release/CMakeCache.txt"
+run "FAKE_SAYS=$without_nccl" FAKE_CACHE=NORMA_HAS_NCCL:INTERNAL=OFF train --procs 2 --dataset shapes
+expect "$what" 0 "run: $without_nccl
+norma train --procs 2 --dataset shapes, started as ./run"
+run "FAKE_SAYS=$without_nccl" train --dataset shapes
+expect "one process on a GPU, without NCCL" 0 'norma train --dataset shapes, started as ./run'
+run FAKE_SAYS=something FAKE_CACHE=NORMA_HAS_NCCL:INTERNAL=ON train --procs 2 --dataset shapes
+expect "$what, and then with it" 0 'norma train --procs 2 --dataset shapes, started as ./run'
 
 what='an unknown preset'
 run build --preset cpu-fast

@@ -19,8 +19,7 @@ TEST_CASE("lost ranks: sums on GPUs, until one is lost" * doctest::skip()) {
   constexpr int kSums = 20;
   const char* const timeout = std::getenv("LOST_RANKS_TIMEOUT");
   const parallel::ProcessGroupOptions options{.timeout = timeout == nullptr ? 10 : std::atof(timeout)};
-  std::shared_ptr<parallel::ProcessGroup> group =
-      parallel::make_nccl_group(parallel::make_mpi_group(options), options);
+  std::shared_ptr<parallel::ProcessGroup> group = parallel::make_nccl_group(parallel::make_mpi_group(options), options);
   try {
     for (int i = 0; i < kSums; ++i) {
       const Tensor x = full({1000}, i);

@@ -136,6 +136,16 @@ TEST_CASE("ranks: errors of arguments come before anything is sent") {
         fmt::format("broadcast: root: expected a rank from 0 to {}, got {}", group().size() - 1, group().size()));
 }
 
+TEST_CASE("nccl: a build without it says so") {
+  if (parallel::has_nccl()) {
+    CHECK_FALSE(parallel::nccl_version().empty());
+    return;
+  }
+  CHECK(parallel::nccl_version().empty());
+  CHECK(test::error_of([] { parallel::make_nccl_group(parallel::make_single_group()); }) ==
+        "nccl: expected a build with NCCL, got one without; install libnccl-dev, and build with NORMA_CUDA=ON");
+}
+
 TEST_CASE("shares: all images, in the order of the ranks, as evenly as can be") {
   for (const int64_t total : {0, 1, 3, 23, 24}) {
     for (const int ranks : {1, 2, 3, 4, 7}) {

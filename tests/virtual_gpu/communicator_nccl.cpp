@@ -171,9 +171,8 @@ ncclResult_t Communicator::join() {
     for (size_t rank = 0; rank < devices.size(); ++rank) {
       for (size_t other = 0; other < rank; ++other) {
         if (devices[rank] == devices[other]) {
-          fail(ncclInvalidUsage,
-               fmt::format("Duplicate GPU detected : rank {} and rank {} both on CUDA device {}", other, rank,
-                           devices[rank]));
+          fail(ncclInvalidUsage, fmt::format("Duplicate GPU detected : rank {} and rank {} both on CUDA device {}",
+                                             other, rank, devices[rank]));
         }
       }
     }
@@ -198,6 +197,10 @@ ncclResult_t Communicator::exchange(std::vector<Transfer> transfers, cudaStream_
 }
 
 ncclResult_t Communicator::finalize() {
+  (void)fail_as_planned(groups_ + 1);
+  if (error_ != ncclSuccess) {
+    return error_;
+  }
   mailbox.say("finalized", "");
   return begin([this] {
     finalized_ = !mailbox.said("finalized").empty();

@@ -27,7 +27,8 @@ struct Transfer {
 /// then that a call is in progress, and then the call's work has not begun: no stream has it.
 ///
 /// NORMA_VIRTUAL_NCCL_FAULT=1:3:kill has rank 1 fail at its third group of messages; the group 0 is the beginning of
-/// the communicator. Several faults have commas between them. The fault is one of
+/// the communicator, and the number behind the last group is its end. Several faults have commas between them. The
+/// fault is one of
 /// - kill, stop: the process gets SIGKILL or SIGSTOP
 /// - call: the call answers ncclSystemError
 /// - work: the work in the stream never ends, and ncclCommGetAsyncError tells ncclRemoteError

@@ -183,7 +183,8 @@ TEST_CASE("virtual NCCL: memory that is not the device's, or was never written, 
   const Numbers three(std::vector<double>{1, 2, 3});
   const DeviceNumbers unwritten(NumberType::kFloat32, 4);
   CHECK(fault_of(four, unwritten).empty());
-  CHECK(fault_of(three, room).find("ncclRecv: expected 16 bytes from rank 0, as ncclRecv asks for, got a message of 12") !=
+  CHECK(fault_of(three, room)
+            .find("ncclRecv: expected 16 bytes from rank 0, as ncclRecv asks for, got a message of 12") !=
         std::string::npos);
   const DeviceNumbers never(NumberType::kFloat32, 4);
   CHECK(fault_of(never, room).find("ncclSend: read of what was never written: byte 0 of 16") != std::string::npos);

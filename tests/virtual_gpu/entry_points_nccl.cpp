@@ -171,9 +171,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int ranks, ncclUniqueId 
     expect(rank >= 0 && rank < ranks, ncclInvalidArgument, "expected a rank from 0 to {}, got {}", ranks - 1, rank);
     const auto made = std::make_shared<Communicator>(id.internal, rank, ranks, current_device(), runtime.seed());
     *handle = communicators().create<ncclComm_t>(made);
-    runtime.at_end.push_back([&runtime, left = std::weak_ptr(made), handle = *handle] {
-      look_at_end(runtime, left, handle);
-    });
+    runtime.at_end.push_back(
+        [&runtime, left = std::weak_ptr(made), handle = *handle] { look_at_end(runtime, left, handle); });
     runtime.go_on_alone();
     return made->join();
   });

@@ -176,18 +176,20 @@ TEST_CASE("streams: what waits for another process holds up its own stream alone
     bool may_run = false;
     recorder.put(a, "a before");
     recorder.streams.put(a, {.what = "waits",
-                             .begin = [&](Ticket) {
-                               return [&] {
-                                 CHECK(may_run);
-                                 recorder.done.push_back("waits");
-                                 return 1.0;
-                               };
-                             },
-                             .is_ready = [&] {
-                               CHECK(std::ranges::find(recorder.done, "a before") != recorder.done.end());
-                               may_run = may_run || ++asked == 1000;
-                               return may_run;
-                             }});
+                             .begin =
+                                 [&](Ticket) {
+                                   return [&] {
+                                     CHECK(may_run);
+                                     recorder.done.push_back("waits");
+                                     return 1.0;
+                                   };
+                                 },
+                             .is_ready =
+                                 [&] {
+                                   CHECK(std::ranges::find(recorder.done, "a before") != recorder.done.end());
+                                   may_run = may_run || ++asked == 1000;
+                                   return may_run;
+                                 }});
     recorder.put(a, "a behind");
     for (const char* name : {"b1", "b2", "b3"}) {
       recorder.put(b, name);
