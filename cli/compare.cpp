@@ -1,4 +1,5 @@
 #include "cli/command.h"
+#include "cli/compare_axes.h"
 #include "cli/compare_folder.h"
 #include "cli/options.h"
 #include "cli/plugins.h"
@@ -32,75 +33,14 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <type_traits>
-#include <variant>
 #include <vector>
 
 namespace norma::cli {
 
 namespace {
 
-train::Recipe default_recipe() {
-  train::Recipe recipe;
-  recipe.images = 25600;
-  return recipe;
-}
-
-/// Lists of values that replace one value of the recipe; empty if not given.
-struct GridAxes {
-  std::vector<int64_t> batch_sizes;
-  std::vector<double> lrs;
-  std::vector<std::string> precisions;
-  std::vector<MemoryFormat> formats;
-  std::vector<std::string> datasets;
-
-  [[nodiscard]] bool any() const {
-    return !batch_sizes.empty() || !lrs.empty() || !precisions.empty() || !formats.empty() || !datasets.empty();
-  }
-};
-
-/// Adds an option of the recipe that takes several values here. `default_text` "" stands for the recipe's own.
-template <class T>
-void add_axis(CLI::App& app, const std::string& names, const std::string& option_name, std::vector<T>& values,
-              const std::string& default_text = "") {
-  const train::RecipeOption& option = train::recipe_option(option_name);
-  Option added;
-  if constexpr (std::is_same_v<T, std::string>) {
-    added = add_list(app, names, option.expected, values, option.help_text());
-  } else {
-    added = add_values(app, names, std::get<train::NumberField<T>>(option.field).range, values, option.help_text());
-  }
-  added.type_name("LIST")
-      .default_str(default_text.empty() ? option.default_text(default_recipe()) : default_text)
-      .group(option.heading);
-}
-
-void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats) {
-  const auto take = [&formats](const std::string& name) {
-    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
-      if (to_string(format) == name) {
-        formats.push_back(format);
-        return true;
-      }
-    }
-    return false;
-  };
-  add_items(
-      app, "--format,--formats", "contiguous or channels_last", [&formats] { formats.clear(); }, take,
-      "order of activations in memory: contiguous is N, C, H, W; channels_last is N, H, W, C")
-      .type_name("LIST")
-      .default_str("channels_last")
-      .group("Images");
-  add_switch(
-      app, "--channels-last,!--no-channels-last",
-      [&formats](bool on) { formats = {on ? MemoryFormat::channels_last : MemoryFormat::contiguous}; },
-      "short for --format channels_last")
-      .group("Images");
-  exclude(app, {"--formats", "--channels-last"});
-}
-
 struct State {
-  RecipeOptions recipe{default_recipe()};
+  RecipeOptions recipe{recipe_of_comparisons()};
   GridAxes axes;
   RunOptions running;
   std::vector<std::string> models = {"resnet50", "convnext_atto"};
@@ -188,13 +128,15 @@ void check_same_device(const lab::Comparison& comparison) {
         before, now);
 }
 
-/// Throws Error for another number of processes: without --sync-bn it decides the statistics of batch norms. And for
-/// one that leaves a process without images.
-void check_processes(const lab::Comparison& comparison, int64_t processes) {
+/// Throws Error for another number of processes: without --sync-bn it decides the statistics of batch norms.
+void check_same_processes(const lab::Comparison& comparison, int64_t processes) {
   const int64_t before = comparison.environment.processes;
   check(before == processes, "resume",
         "procs: the comparison was started in {} process{}, and cannot go on in {}: give --procs {}", before,
         before == 1 ? "" : "es", processes, before);
+}
+
+void check_each_has_images(const lab::Comparison& comparison, int64_t processes) {
   for (const lab::Cell& cell : comparison.cells) {
     check(cell.batch_size >= processes, "compare",
           "procs: expected at most {}, the images of a batch (option -b, which counts those of all processes), got {}",
@@ -205,24 +147,25 @@ void check_processes(const lab::Comparison& comparison, int64_t processes) {
 void take_threads(const RunOptions& running, const lab::Comparison& comparison) {
   const int64_t threads = comparison.environment.threads;
   if (running.threads == 0 && threads > 0 && threads != num_threads()) {
-    train::say("{} threads, as at the beginning\n", threads);
+    train::say("{} {}, as at the beginning\n", threads, threads == 1 ? "thread" : "threads");
     set_num_threads(static_cast<int>(threads));
   }
 }
 
 /// Takes as many threads as at the beginning, and says where plug-ins have changed since. Throws Error for a norm that
-/// is not there, and for another device.
-void take_environment(const RunOptions& running, const lab::Comparison& comparison) {
+/// is not there, and for another device or number of processes.
+void take_environment(const State& state, const lab::Comparison& comparison) {
   for (const lab::Cell& cell : comparison.cells) {
     check_norm_is_loaded("resume", cell.norm, comparison.environment.plugins);
   }
   check_same_device(comparison);
+  check_same_processes(comparison, state.group->size());
   if (const auto& before = comparison.environment.plugins;
       !before.empty() && train::plugins_json(before) != train::plugins_json(nn::loaded_plugins())) {
     train::say("changed on resuming, so that runs may differ: plug-ins {} → {}\n", train::plugins_text(before),
                train::plugins_text(nn::loaded_plugins()));
   }
-  take_threads(running, comparison);
+  take_threads(state.running, comparison);
 }
 
 bool any_in_state(const lab::Comparison& comparison, std::initializer_list<lab::CellState> states) {
@@ -273,7 +216,7 @@ void resume(const State& state, Begun& begun) {
                                                           // results that would be lost
   }
   begun.comparison = comparison_in(begun.options.output);
-  take_environment(state.running, begun.comparison);
+  take_environment(state, begun.comparison);
   if (state.rounds->given()) {
     begun.comparison.timing_rounds = state.timing_rounds;
   }
@@ -299,10 +242,13 @@ void plan(const State& state, Begun& begun, double& budget) {
   }
   check(state.part.count == 0 || budget == 0, "compare",
         "part: expected runs of one length in all parts, by --images or --epochs, got a budget of time");
+  check(state.group->size() == 1 || budget == 0, "compare",
+        "procs: expected --images or --epochs beside it, since one process alone cannot measure what fits into a "
+        "budget of time");
   if (std::optional<lab::Comparison> there =
           begun_before(begun.comparison, state.part, budget, options.output, begun.lock)) {
     begun.comparison = std::move(*there);
-    take_environment(state.running, begun.comparison);
+    take_environment(state, begun.comparison);
     budget = 0;
     begun.goes_on = true;
   } else {
@@ -321,7 +267,7 @@ void begin(const State& state, Begun& begun) {
   } else {
     resume(state, begun);
   }
-  check_processes(comparison, state.group->size());
+  check_each_has_images(comparison, state.group->size());
   if (begun.goes_on) {
     if (!state.telemetry_option->given()) {
       options.telemetry = comparison.telemetry;

@@ -57,7 +57,6 @@ Exchange::~Exchange() {
 void Exchange::run(std::span<const Piece> sent, std::span<const Piece> received) {
   std::vector<MPI_Request> requests;
   std::vector<int> ranks;
-  look_for_farewells();
   const auto start = [&](std::span<const Piece> pieces, auto call, std::string_view name) {
     for (const Piece& piece : pieces) {
       if (piece.bytes > 0) {
@@ -77,6 +76,7 @@ void Exchange::run(std::span<const Piece> sent, std::span<const Piece> received)
 void Exchange::wait_for(std::vector<MPI_Request>& requests, const std::vector<int>& ranks) {
   // Asking costs a processor, which may have other work to do: the steps of this process and of others. So the thread
   // sleeps between two questions, except at the start, when the answer is most likely near.
+  // Farewells count only where a message stays out: a rank that leaves for an error that all have found sent its part.
   constexpr double kEagerSeconds = 2e-3;
   constexpr double kLookSeconds = 0.1;
   constexpr auto kNap = std::chrono::microseconds(50);

@@ -306,6 +306,9 @@ void remove_cell_checkpoint(const std::filesystem::path& folder, size_t cell) {
 void run_cell(size_t index, Comparison& comparison, const ComparisonOptions& options, const std::string& label) {
   Cell& cell = comparison.cells[index];
   cell.telemetry.reset();
+  if (options.group->size() > 1) {  // where a process could fail alone in a step, all fail here
+    train::do_together(*options.group, [&] { rehearse_cell(comparison, cell); });
+  }
   CellRun run(index, comparison, options, label);
   train::TrainResult result;
   try {

@@ -73,6 +73,8 @@ std::vector<std::string> without_effect(const Comparison& comparison, const std:
 /// in all its cells, "compare: precision bfloat16: …" when all networks fail with a value of a further axis, and Error
 /// when the data cannot be read. If only some combinations fail, their cells fail when they run.
 void rehearse_comparison(const Comparison& comparison);
+/// The same for one cell: throws its Error.
+void rehearse_cell(const Comparison& comparison, const Settings& cell);
 
 /// Makes the missing trials of learning rates, then runs the unfinished cells one after another until interrupted()
 /// (interrupt.h), and writes the report after each. The rounds of timing run as they are due, before a cell or at the
@@ -81,8 +83,8 @@ void rehearse_comparison(const Comparison& comparison);
 /// (folder_lock.h). Throws Error when the report cannot be written.
 ///
 /// All processes of a group call it. The first one times the norms, alone, and its decisions are those of all. A cell
-/// counts as failed where all fail alike (train::AgreedError), as by a loss that is not finite; any other error is
-/// thrown.
+/// counts as failed where all fail alike (train::AgreedError): in the rehearsal that each of its runs begins with then,
+/// or by a loss that is not finite. Any other error is thrown.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds of all unfinished cells after `current`, if `current` takes `seconds`. With `expected` seconds

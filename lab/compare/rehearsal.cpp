@@ -1,6 +1,7 @@
 #include "core/allocator.h"
 #include "core/error.h"
 #include "core/factory.h"
+#include "core/share.h"
 #include "core/tape.h"
 #include "lab/compare/comparison.h"
 #include "train/interrupt.h"
@@ -41,6 +42,31 @@ class Rehearsal {
  public:
   explicit Rehearsal(const Comparison& comparison) : comparison_(comparison) {}
 
+  /// The Error that refuses a cell; "" if none does.
+  std::string refusal(const Settings& cell) {
+    const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
+    const std::string refused = refusal_of([&] {
+      train::check_recipe(recipe);
+      train::make_train_loader(recipe, dataset(cell), /* workers= */ 0);
+    });
+    if (!refused.empty()) {
+      return refused;
+    }
+    // Inputs are refused or taken whatever the seed and lr, and 2 images stand for more.
+    Settings key = cell;
+    key.seed = 0;
+    key.lr = 0;
+    key.batch_size = std::min<int64_t>(fewest_images(cell, recipe), 2);
+    const auto known =
+        std::find_if(networks_.begin(), networks_.end(), [&](const Trial& other) { return other.settings == key; });
+    if (known != networks_.end()) {
+      return known->refusal;
+    }
+    networks_.push_back(
+        {.settings = key, .refusal = refusal_of([&] { step(recipe, key.batch_size, *dataset(cell)); })});
+    return networks_.back().refusal;
+  }
+
   void run() {
     for (const Cell& cell : comparison_.cells) {
       dataset(cell);
@@ -75,7 +101,7 @@ class Rehearsal {
 
  private:
   /// Throws Error when the data cannot be read.
-  const std::shared_ptr<const data::Dataset>& dataset(const Cell& cell) {
+  const std::shared_ptr<const data::Dataset>& dataset(const Settings& cell) {
     std::shared_ptr<const data::Dataset>& train_set = datasets_[cell.dataset];
     if (!train_set) {
       const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
@@ -85,28 +111,11 @@ class Rehearsal {
     return train_set;
   }
 
-  std::string refusal(const Cell& cell) {
-    const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
-    const std::string refused = refusal_of([&] {
-      train::check_recipe(recipe);
-      train::make_train_loader(recipe, dataset(cell), /* workers= */ 0);
-    });
-    if (!refused.empty()) {
-      return refused;
-    }
-    // Inputs are refused or taken whatever the seed and lr, and 2 images stand for more.
-    Settings key = cell;
-    key.seed = 0;
-    key.lr = 0;
-    key.batch_size = std::min<int64_t>(cell.batch_size, 2);
-    const auto known =
-        std::find_if(networks_.begin(), networks_.end(), [&](const Trial& other) { return other.settings == key; });
-    if (known != networks_.end()) {
-      return known->refusal;
-    }
-    networks_.push_back(
-        {.settings = key, .refusal = refusal_of([&] { step(recipe, key.batch_size, *dataset(cell)); })});
-    return networks_.back().refusal;
+  /// The images of the process with the fewest: as many as its batch norms see, unless they see those of all.
+  [[nodiscard]] int64_t fewest_images(const Settings& cell, const train::Recipe& recipe) const {
+    const int64_t processes = comparison_.environment.processes;
+    const bool shared = recipe.sync_bn || cell.norm.find("sync_batch") != std::string::npos;
+    return shared ? cell.batch_size : share_of(cell.batch_size, processes - 1, processes).count;
   }
 
   static void step(const train::Recipe& recipe, int64_t images, const data::Dataset& train_set) {
@@ -147,6 +156,12 @@ class Rehearsal {
 
 void rehearse_comparison(const Comparison& comparison) {
   Rehearsal(comparison).run();
+}
+
+void rehearse_cell(const Comparison& comparison, const Settings& cell) {
+  if (const std::string refusal = Rehearsal(comparison).refusal(cell); !refusal.empty()) {
+    throw Error(refusal);
+  }
 }
 
 }  // namespace norma::lab

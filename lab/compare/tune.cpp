@@ -37,11 +37,17 @@ const Tuning* find(const Comparison& comparison, const Settings& settings) {
   return found == comparison.tunings.end() ? nullptr : &*found;
 }
 
-Trial try_rate(train::Recipe recipe, const ComparisonOptions& options, const std::string& label) {
+Trial try_rate(const Comparison& comparison, const Settings& settings, double factor, const ComparisonOptions& options,
+               const std::string& label) {
+  train::Recipe recipe = recipe_of(comparison.recipe, settings);
+  recipe.lr *= factor;
   Trial trial{.lr = recipe.lr};
   try {
     std::optional<train::Trainer> trainer;
     train::do_together(*options.group, [&] {
+      if (options.group->size() > 1) {
+        rehearse_cell(comparison, settings);
+      }
       const auto train_set = train::make_dataset(recipe, data::Split::train);
       const int64_t batches = train::make_train_loader(recipe, train_set, /* workers= */ 0).num_steps();
       recipe.images = tuning_batches(batches, recipe.grad_accum_steps) * recipe.batch_size;
@@ -101,13 +107,12 @@ void tune_rates(Comparison& comparison, const ComparisonOptions& options) {
     }
     Tuning& tuning = comparison.tunings[static_cast<size_t>(find(comparison, *cells[i]) - comparison.tunings.data())];
     while (tuning.trials.size() < factors.size()) {
-      train::Recipe recipe = recipe_of(comparison.recipe, tuning.settings);
-      recipe.lr *= factors[tuning.trials.size()];
-      const std::string label =
-          fmt::format("[tuning {}/{}] {} {}, lr {}", i * factors.size() + tuning.trials.size() + 1,
-                      cells.size() * factors.size(), group_label(comparison, tuning.settings),
-                      train::norm_label(tuning.settings.norm, comparison.recipe), recipe.lr);
-      Trial trial = try_rate(recipe, options, label);
+      const double factor = factors[tuning.trials.size()];
+      const std::string label = fmt::format(
+          "[tuning {}/{}] {} {}, lr {}", i * factors.size() + tuning.trials.size() + 1, cells.size() * factors.size(),
+          group_label(comparison, tuning.settings), train::norm_label(tuning.settings.norm, comparison.recipe),
+          recipe_of(comparison.recipe, tuning.settings).lr * factor);
+      Trial trial = try_rate(comparison, tuning.settings, factor, options, label);
       if (train::interrupted()) {
         return;  // an interrupted trial does not count
       }

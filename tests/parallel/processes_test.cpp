@@ -1,11 +1,11 @@
 #include "cli/program.h"
 #include "error_text.h"
 #include "parallel/process_group.h"
+#include "parallel/rank_process.h"
 #include "train/checkpoint.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <sys/types.h>
 
 #include <algorithm>
 #include <cmath>
@@ -68,22 +68,6 @@ double difference(const train::Checkpoint& a, const train::Checkpoint& b) {
       {difference(a.model, b.model), 1e-2 * difference(a.optimizer, b.optimizer), difference(a.ema, b.ema)});
 }
 
-/// The process of a rank among those that run in `folder`; 0 if it is not there.
-pid_t process_of(const std::filesystem::path& folder, int rank) {
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    std::error_code none;
-    if (std::filesystem::read_symlink(entry.path() / "cwd", none) != folder) {
-      continue;
-    }
-    std::ifstream in(entry.path() / "environ", std::ios::binary);
-    const std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    if (('\0' + all).find(fmt::format("{}OMPI_COMM_WORLD_RANK={}{}", '\0', rank, '\0')) != std::string::npos) {
-      return std::stoi(entry.path().filename());
-    }
-  }
-  return 0;
-}
-
 bool has_steps(const std::filesystem::path& folder) {
   const std::filesystem::path rows = folder / "o" / "metrics.csv";
   return std::filesystem::exists(rows) && test::read_file(rows).find("\n2,") != std::string::npos;
@@ -102,7 +86,7 @@ Outcome signalled_rank(const TemporaryFolder& folder, int rank, int signal, cons
     if (!has_steps(folder.path())) {
       return false;
     }
-    found = process_of(std::filesystem::canonical(folder.path()), rank);
+    found = test::process_of(folder.path(), rank);
     REQUIRE(found > 0);
     ::kill(found, signal);
     return true;

@@ -1,0 +1,60 @@
+#include "cli/compare_axes.h"
+
+#include "train/recipe_option.h"
+
+#include <type_traits>
+#include <variant>
+
+namespace norma::cli {
+
+train::Recipe recipe_of_comparisons() {
+  train::Recipe recipe;
+  recipe.images = 25600;
+  return recipe;
+}
+
+template <class T>
+void add_axis(CLI::App& app, const std::string& names, const std::string& option_name, std::vector<T>& values,
+              const std::string& default_text) {
+  const train::RecipeOption& option = train::recipe_option(option_name);
+  Option added;
+  if constexpr (std::is_same_v<T, std::string>) {
+    added = add_list(app, names, option.expected, values, option.help_text());
+  } else {
+    added = add_values(app, names, std::get<train::NumberField<T>>(option.field).range, values, option.help_text());
+  }
+  added.type_name("LIST")
+      .default_str(default_text.empty() ? option.default_text(recipe_of_comparisons()) : default_text)
+      .group(option.heading);
+}
+
+template void add_axis(CLI::App&, const std::string&, const std::string&, std::vector<std::string>&,
+                       const std::string&);
+template void add_axis(CLI::App&, const std::string&, const std::string&, std::vector<int64_t>&, const std::string&);
+template void add_axis(CLI::App&, const std::string&, const std::string&, std::vector<double>&, const std::string&);
+
+void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats) {
+  const auto take = [&formats](const std::string& name) {
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      if (to_string(format) == name) {
+        formats.push_back(format);
+        return true;
+      }
+    }
+    return false;
+  };
+  add_items(
+      app, "--format,--formats", "contiguous or channels_last", [&formats] { formats.clear(); }, take,
+      "order of activations in memory: contiguous is N, C, H, W; channels_last is N, H, W, C")
+      .type_name("LIST")
+      .default_str("channels_last")
+      .group("Images");
+  add_switch(
+      app, "--channels-last,!--no-channels-last",
+      [&formats](bool on) { formats = {on ? MemoryFormat::channels_last : MemoryFormat::contiguous}; },
+      "short for --format channels_last")
+      .group("Images");
+  exclude(app, {"--formats", "--channels-last"});
+}
+
+}  // namespace norma::cli

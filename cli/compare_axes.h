@@ -1,0 +1,35 @@
+#pragma once
+
+#include "cli/options.h"
+#include "core/memory_format.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace norma::cli {
+
+train::Recipe recipe_of_comparisons();
+
+/// Lists of values that replace one value of the recipe; empty if not given.
+struct GridAxes {
+  std::vector<int64_t> batch_sizes;
+  std::vector<double> lrs;
+  std::vector<std::string> precisions;
+  std::vector<MemoryFormat> formats;
+  std::vector<std::string> datasets;
+
+  [[nodiscard]] bool any() const {
+    return !batch_sizes.empty() || !lrs.empty() || !precisions.empty() || !formats.empty() || !datasets.empty();
+  }
+};
+
+/// Adds an option of the recipe that takes several values here: texts, int64_t or double. `default_text` "" stands for
+/// the recipe's own.
+template <class T>
+void add_axis(CLI::App& app, const std::string& names, const std::string& option_name, std::vector<T>& values,
+              const std::string& default_text = "");
+
+void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats);
+
+}  // namespace norma::cli
