@@ -53,6 +53,8 @@
 #include "models/parameter_depths.h"
 #include "models/registry.h"
 
+#include "export/onnx.h"
+
 #include "data/augment/color_jitter.h"
 #include "data/augment/colour.h"
 #include "data/augment/crop.h"

@@ -3,6 +3,7 @@
 #include "cli/options.h"
 #include "cli/plugins.h"
 #include "cli/trained.h"
+#include "core/device.h"
 #include "core/error.h"
 #include "core/factory.h"
 #include "core/random.h"
@@ -36,7 +37,7 @@ struct State {
   RecipeOptions recipe{{}};
   RunOptions running;
   std::string checkpoint;
-  std::vector<std::string> outputs;
+  std::string output;
   Option model;
   int64_t num_classes = models::ModelOptions{}.num_classes;
   int64_t opset = OnnxOptions{}.opset;
@@ -97,16 +98,17 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
 
 int run(const State& state) {
   state.running.apply("export");
-  check(state.outputs.size() == 1, "export", "expected one name FILE.onnx, got {}", state.outputs.size());
-  const std::filesystem::path output = state.outputs.front();
-  check(output.extension() == ".onnx", "export", "expected a name *.onnx, got '{}'", output.string());
-  check(!train::path_exists("export", output), "export", "expected a name that is not taken, got '{}'",
-        output.string());
+  set_default_device(kCpu);  // the file is the same for every device
+  const std::filesystem::path output = state.output;
+  check(output.extension() == ".onnx", "export", "--output: expected a name *.onnx, got '{}'", state.output);
+  check(!train::path_exists("export", output), "export", "--output: expected a name that is not taken, got '{}'",
+        state.output);
   const std::filesystem::path file = checkpoint_file("export", state.checkpoint);
   const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
   check_norm_is_loaded("export", recipe.norm, trained.plugins);
   const auto model = make_network(state, recipe, trained, file);
+  data::AtomicFile written("export", output);  // before the work, which would be lost
 
   Generator generator(0);
   const int64_t size = recipe.image_size;
@@ -138,10 +140,10 @@ int run(const State& state) {
     options.metadata["norma.largest_error"] = compared;
     bytes = export_onnx(*model, example, options);
   }
-  data::AtomicFile written("export", output);
   written.write(bytes.data(), bytes.size());
   written.commit();
-  train::say("{}: {:.1f} MB, opset {}; {}\n", output.string(), static_cast<double>(bytes.size()) / 1e6, state.opset, compared);
+  train::say("{}: {:.1f} MB, opset {}; {}\n", output.string(), static_cast<double>(bytes.size()) / 1e6, state.opset,
+             compared);
   return kSuccess;
 }
 
@@ -151,17 +153,17 @@ Command add_export(CLI::App& program) {
   CLI::App& app = add_subcommand(
       program, "export", "A trained network as an ONNX file, for other programs",
       "Examples:\n"
-      "  norma export --checkpoint runs/mine mine.onnx\n"
-      "  norma export --checkpoint runs/mine --fold --dynamic-batch --check mine.onnx\n"
-      "  norma export --checkpoint weights.safetensors --model resnet50 --img-size 224 resnet50.onnx\n"
+      "  norma export --checkpoint runs/mine --output mine.onnx\n"
+      "  norma export --checkpoint runs/mine --fold --dynamic-batch --check --output mine.onnx\n"
+      "  norma export --checkpoint weights.safetensors --model resnet50 --img-size 224 --output resnet50.onnx\n"
       "A checkpoint of 'norma train' knows its network; a file of weights alone needs --model. Where onnxruntime for\n"
       "Python is installed, the file is run once, and its largest error stands in its metadata.");
   auto state = std::make_shared<State>();
-  add_words(app, "FILE.onnx", state->outputs, "the file to write");
   add_path(app, "--checkpoint", state->checkpoint,
            "the file, or the folder of a run for its newest one (last.safetensors)")
       .type_name("PATH")
       .required();
+  add_path(app, "-o,--output", state->output, "the file to write").type_name("FILE.onnx").required();
   add_value<int64_t>(
       app, "--opset", {.low = 18, .high = 21}, [s = state.get()](int64_t n) { s->opset = n; },
       "version of ONNX's ops; from 20 on gelu, from 21 on group norm are ops of their own")

@@ -10,7 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -24,6 +25,7 @@ namespace {
 constexpr int kNotInstalled = 3;
 constexpr const char* kProgram = R"(
 import sys
+sys.path = [path for path in sys.path if path]  # without the folder where somebody happens to be
 try:
     import numpy, onnxruntime
 except ImportError:
@@ -106,15 +108,13 @@ std::optional<OnnxRuntimeResult> run_onnxruntime(std::string_view model, const T
   std::ofstream(folder.path() / "model.onnx", std::ios::binary)
       .write(model.data(), static_cast<std::streamsize>(model.size()));
   const char* const python = std::getenv("NORMA_PYTHON");
-  const int code =
-      run_program({python != nullptr ? python : "python3", "-c", kProgram, folder.path().string(),
-                   std::string(to_string(x.dtype())), fmt::format("{}", fmt::join(x.sizes(), ","))},
-                  folder.path());
+  const int code = run_program({python != nullptr ? python : "python3", "-c", kProgram, folder.path().string(),
+                                std::string(to_string(x.dtype())), fmt::format("{}", fmt::join(x.sizes(), ","))},
+                               folder.path());
   if (code == kNotInstalled || code == 127) {
     return std::nullopt;
   }
-  check(code == 0, "export", "onnxruntime refuses the model: {}",
-        excerpt(text_of(folder.path() / "stderr")));
+  check(code == 0, "export", "onnxruntime refuses the model: {}", excerpt(text_of(folder.path() / "stderr")));
   const Tensor y = empty(output_sizes, {.dtype = x.dtype(), .device = kCpu});
   const auto bytes = static_cast<std::streamsize>(y.numel()) * static_cast<std::streamsize>(size_of(y.dtype()));
   check(std::filesystem::file_size(folder.path() / "output") == static_cast<uintmax_t>(bytes), "export",

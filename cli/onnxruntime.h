@@ -14,9 +14,9 @@ struct OnnxRuntimeResult {
   std::string version;  ///< "onnxruntime 1.23.0"
 };
 
-/// Runs a model (the bytes of its file) with one input and one output by onnxruntime for Python (NORMA_PYTHON, or python3 in PATH), which it
-/// starts as a process of its own. Nothing where that is not installed. Throws Error with onnxruntime's words where it
-/// refuses it.
+/// Runs a model (the bytes of its file) with one input and one output by onnxruntime for Python (NORMA_PYTHON, or
+/// python3 in PATH), which it starts as a process of its own. Nothing where that is not installed. Throws Error with
+/// onnxruntime's words where it refuses it.
 std::optional<OnnxRuntimeResult> run_onnxruntime(std::string_view model, const Tensor& input,
                                                  const Sizes& output_sizes);
 

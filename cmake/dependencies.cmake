@@ -24,6 +24,7 @@ function(norma_find_optional name package debian severity loss)
     endif()
   endif()
   set(NORMA_HAVE_${name} ${found} PARENT_SCOPE)
+  set(NORMA_HAS_${name} ${found} CACHE INTERNAL "")  # for ./run
 endfunction()
 
 norma_find_optional(ONEDNN oneDNN "Debian: libdnnl-dev" WARNING
@@ -32,7 +33,6 @@ norma_find_optional(JPEG_TURBO JPEGTurbo "Debian: libjpeg62-turbo-dev" WARNING
                     "JPEGs are decoded by stb, which is slower and not to the bytes of Pillow")
 set(MPI_CXX_SKIP_MPICXX ON)  # the functions of C will do
 norma_find_optional(MPI MPI "Debian: openmpi-bin and libopenmpi-dev" STATUS "a run has one process" COMPONENTS CXX)
-set(NORMA_HAS_MPI ${NORMA_HAVE_MPI} CACHE INTERNAL "")  # for ./run
 
 find_package(Protobuf QUIET)  # ONNX's package needs it, and does not look for it
 if(NOT Protobuf_FOUND)
@@ -50,7 +50,6 @@ if(NORMA_CUDA)
   message(STATUS "CUDA ${CUDAToolkit_VERSION} for GPUs of ${CMAKE_CUDA_ARCHITECTURES}, cuDNN ${CUDNN_VERSION}")
   norma_find_optional(NCCL NCCL "NVIDIA's packages: libnccl-dev; PyPI: nvidia-nccl-cu${CUDAToolkit_VERSION_MAJOR}" STATUS
                       "gradients of several processes travel through the memory of the host")
-  set(NORMA_HAS_NCCL ${NORMA_HAVE_NCCL} CACHE INTERNAL "")  # for ./run
 elseif(NORMA_NCCL STREQUAL "ON")
   message(FATAL_ERROR "NORMA_NCCL=ON: expected NORMA_CUDA=ON, too")
 endif()

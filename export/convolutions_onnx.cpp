@@ -27,8 +27,7 @@ std::string linear(Graph& graph, const Op& op) {
   if (op.x().rank() == 2) {
     return graph.add("Gemm", {graph.value(op.x()), graph.value(weight), graph.value(bias)}, {{"transB", int64_t{1}}});
   }
-  const std::string transposed =
-      graph.add("Transpose", {graph.value(weight)}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const std::string transposed = graph.add("Transpose", {graph.value(weight)}, {{"perm", std::vector<int64_t>{1, 0}}});
   const std::string product = graph.add("MatMul", {graph.value(op.x()), transposed});
   return bias.defined() ? graph.add("Add", {product, graph.value(bias)}) : product;
 }
@@ -47,13 +46,12 @@ std::string avg_pool2d(Graph& graph, const Op& op) {
   const int64_t divisor = op.integer("divisor_override");
   check(divisor == 0 || op.integer("ceil_mode") == 0, "export_onnx",
         "avg_pool2d: expected no divisor_override together with ceil_mode, which ONNX cannot say");
-  const std::string y =
-      graph.add("AveragePool", {graph.value(op.x())},
-                {{"kernel_shape", kernel},
-                 {"strides", op.list("stride")},
-                 {"pads", both_sides(op.list("padding"))},
-                 {"ceil_mode", op.integer("ceil_mode")},
-                 {"count_include_pad", divisor != 0 ? int64_t{1} : op.integer("count_include_pad")}});
+  const std::string y = graph.add("AveragePool", {graph.value(op.x())},
+                                  {{"kernel_shape", kernel},
+                                   {"strides", op.list("stride")},
+                                   {"pads", both_sides(op.list("padding"))},
+                                   {"ceil_mode", op.integer("ceil_mode")},
+                                   {"count_include_pad", divisor != 0 ? int64_t{1} : op.integer("count_include_pad")}});
   if (divisor == 0) {
     return y;
   }

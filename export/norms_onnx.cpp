@@ -51,8 +51,9 @@ std::string scaled_and_shifted(const Norm& norm, const std::string& x) {
       sizes[axis] = norm.op.x().size(axis);
     }
     std::vector<int64_t> wanted = attribute(sizes);
-    return parameter.sizes() == sizes ? norm.graph.value(parameter)
-                                      : norm.graph.add("Reshape", {norm.graph.value(parameter), norm.graph.integers(wanted)});
+    return parameter.sizes() == sizes
+               ? norm.graph.value(parameter)
+               : norm.graph.add("Reshape", {norm.graph.value(parameter), norm.graph.integers(wanted)});
   };
   if (norm.weight.defined()) {
     y = norm.graph.add("Mul", {y, spread(norm.weight)});
@@ -63,11 +64,11 @@ std::string scaled_and_shifted(const Norm& norm, const std::string& x) {
 /// By running statistics.
 std::string batch_normalization(const Norm& norm) {
   const int64_t channels = norm.op.x().size(1);
-  return norm.graph.add("BatchNormalization",
-                        {norm.x(), norm.per_channel(norm.weight, 1, channels), norm.per_channel(norm.bias, 0, channels),
-                         norm.graph.value(norm.op.get<Tensor>("running_mean")),
-                         norm.graph.value(norm.op.get<Tensor>("running_var"))},
-                        {{"epsilon", norm.eps}});
+  return norm.graph.add(
+      "BatchNormalization",
+      {norm.x(), norm.per_channel(norm.weight, 1, channels), norm.per_channel(norm.bias, 0, channels),
+       norm.graph.value(norm.op.get<Tensor>("running_mean")), norm.graph.value(norm.op.get<Tensor>("running_var"))},
+      {{"epsilon", norm.eps}});
 }
 
 /// Over the last axes, along which weight and bias vary, too.
@@ -85,8 +86,7 @@ std::string layer_normalization(const Norm& norm, const std::string& x, int64_t 
 
 /// Over the channels of each pixel: LayerNormalization takes the last axes alone.
 std::string layer_norm_2d(const Norm& norm) {
-  const std::string last =
-      norm.graph.add("Transpose", {norm.x()}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}}});
+  const std::string last = norm.graph.add("Transpose", {norm.x()}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}}});
   const std::string y = layer_normalization(norm, last, -1, {norm.op.x().size(1)});
   return norm.graph.add("Transpose", {y}, {{"perm", std::vector<int64_t>{0, 3, 1, 2}}});
 }
@@ -111,10 +111,10 @@ std::string group_normalization(const Norm& norm) {
   const std::string groups = norm.graph.add(
       "Reshape", {norm.x(), norm.graph.integers({0, norm.groups, -1})}, {},
       fmt::format("{}: GroupNormalization has one weight for each group before opset 21", norm.op.name()));
-  const std::string y = norm.graph.add("InstanceNormalization",
-                                       {groups, norm.graph.numbers(1, norm.groups, norm.dtype()),
-                                        norm.graph.numbers(0, norm.groups, norm.dtype())},
-                                       {{"epsilon", norm.eps}});
+  const std::string y = norm.graph.add(
+      "InstanceNormalization",
+      {groups, norm.graph.numbers(1, norm.groups, norm.dtype()), norm.graph.numbers(0, norm.groups, norm.dtype())},
+      {{"epsilon", norm.eps}});
   std::vector<int64_t> back = attribute(sizes);
   back[0] = 0;
   return scaled_and_shifted(norm, norm.graph.add("Reshape", {y, norm.graph.integers(back)}));
@@ -143,18 +143,17 @@ std::string by_plain_ops(const Norm& norm) {
     count /= norm.groups;
   }
   const std::string over = graph.integers(axes);
-  const auto mean = [&](const std::string& of) { return graph.add("ReduceMean", {of, over}, {{"keepdims", int64_t{1}}}); };
+  const auto mean = [&](const std::string& of) {
+    return graph.add("ReduceMean", {of, over}, {{"keepdims", int64_t{1}}});
+  };
   const std::string centred =
-      norm.centring == Centring::none
-          ? x
-          : graph.add("Sub", {x, mean(x)}, {}, std::exchange(comment, ""));
+      norm.centring == Centring::none ? x : graph.add("Sub", {x, mean(x)}, {}, std::exchange(comment, ""));
   std::string square = mean(graph.add("Mul", {centred, centred}, {}, comment));
   if (norm.correction != 0) {
     const double factor = static_cast<double>(count) / static_cast<double>(count - norm.correction);
     square = graph.add("Mul", {square, graph.number(factor, norm.dtype())});
   }
-  const std::string root =
-      graph.add("Sqrt", {graph.add("Add", {square, graph.number(norm.eps, norm.dtype())})});
+  const std::string root = graph.add("Sqrt", {graph.add("Add", {square, graph.number(norm.eps, norm.dtype())})});
   std::string y = graph.add("Div", {norm.centring == Centring::deviation ? x : centred, root});
   if (norm.groups > 1) {
     std::vector<int64_t> back = attribute(sizes);
@@ -176,7 +175,8 @@ std::string normalized(const Norm& norm) {
   }
   const bool takes_last_axes = norm.groups == 1 && first > 0 && norm.reduce == norm.axes_from(first);
   if (takes_last_axes && (!norm.has_affine() || norm.affine == norm.reduce) && (norm.has_affine() || first != 2)) {
-    return layer_normalization(norm, norm.x(), first, Sizes(std::span(norm.op.x().sizes().begin() + first, norm.op.x().sizes().end())));
+    return layer_normalization(norm, norm.x(), first,
+                               Sizes(std::span(norm.op.x().sizes().begin() + first, norm.op.x().sizes().end())));
   }
   if (rank == 4 && norm.groups == 1 && norm.reduce == std::vector<int64_t>{1} && per_channel) {
     return layer_norm_2d(norm);

@@ -20,8 +20,8 @@ struct OnnxOptions {
 /// weights have their names in the state dict. Forward passes of the example and of another input show what the module
 /// does. Norms become BatchNormalization, LayerNormalization, InstanceNormalization and GroupNormalization where those
 /// mean the same, and plain ops where not; what does not depend on the input becomes a constant.
-/// Throws Error for an op that ONNX cannot say (with its name), for a module whose work depends on the input's values or,
-/// with dynamic_batch, on the number of images, for more than 2 GiB, and where libonnx is not in this build.
+/// Throws Error for an op that ONNX cannot say (with its name), for a module whose work depends on the input's values
+/// or, with dynamic_batch, on the number of images, for more than 2 GiB, and where libonnx is not in this build.
 std::string export_onnx(nn::Module& module, const Tensor& example, const OnnxOptions& options = {});
 
 /// False: export_onnx() throws.

@@ -34,9 +34,9 @@ std::string slice(Graph& graph, const Op& op) {
 std::string select(Graph& graph, const Op& op) {
   const int64_t index = op.integer("index");
   const std::string axis = graph.integers({op.integer("axis")});
-  return graph.add("Squeeze", {graph.add("Slice", {graph.value(op.x()), graph.integers({index}),
-                                                   graph.integers({index + 1}), axis}),
-                               axis});
+  return graph.add(
+      "Squeeze",
+      {graph.add("Slice", {graph.value(op.x()), graph.integers({index}), graph.integers({index + 1}), axis}), axis});
 }
 
 std::string pad(Graph& graph, const Op& op) {

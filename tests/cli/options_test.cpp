@@ -15,8 +15,8 @@ using test::TemporaryFolder;
 
 namespace {
 
-const std::vector<std::string> kSubcommands = {"compare", "train",       "eval",       "run", "audit",
-                                               "bench",   "bench-norms", "check-norm", "data"};
+const std::vector<std::string> kSubcommands = {"compare", "train", "eval",        "export",     "run",
+                                               "audit",   "bench", "bench-norms", "check-norm", "data"};
 
 struct Option {
   std::string name;  ///< "--batch-size"
@@ -63,6 +63,10 @@ std::string required(const std::string& subcommand, const std::string& but) {
   if (subcommand == "eval") {
     add("--checkpoint", "none");
     add("--model", "resnet18");
+  } else if (subcommand == "export") {
+    add("--checkpoint", "none");
+    add("--model", "resnet18");
+    add("--output", "x.onnx");
   } else if (subcommand == "run") {
     add("--model", "resnet18");
     add("--weights", "w");
@@ -122,8 +126,9 @@ TEST_CASE("norma: nonsense for every option of every subcommand is one line and 
     }
   }
   // So that a change of the help's form does not leave options out.
-  const std::map<std::string, int> least = {{"compare", 35}, {"train", 38}, {"eval", 22},  {"run", 19},
-                                            {"data", 25},    {"audit", 8},  {"bench", 33}, {"bench-norms", 11}};
+  const std::map<std::string, int> least = {{"compare", 35}, {"train", 38}, {"eval", 22},
+                                            {"export", 17},  {"run", 19},   {"data", 25},
+                                            {"audit", 8},    {"bench", 33}, {"bench-norms", 11}};
   for (const auto& [subcommand, count] : least) {
     CAPTURE(subcommand);
     CHECK(walked[subcommand] >= count);

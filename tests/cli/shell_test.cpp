@@ -77,9 +77,9 @@ std::vector<std::string> beginning(std::vector<std::string> names, const std::st
   return names;
 }
 
-const std::vector<std::string> kCommands = {"compare", "train", "eval",  "average",     "convert",
-                                            "run",     "audit", "bench", "bench-norms", "check-norm",
-                                            "report",  "data",  "info",  "completion",  "man"};
+const std::vector<std::string> kCommands = {"compare", "train", "eval",       "average",     "convert",    "export",
+                                            "run",     "audit", "bench",      "bench-norms", "check-norm", "report",
+                                            "data",    "info",  "completion", "man"};
 
 /// Lines of --help that begin an option: "-b, --batch-size N", "--[no-]flip".
 std::vector<std::string> option_lines(const std::string& help) {

@@ -18,8 +18,8 @@ TEST_CASE("norma: help and version") {
   const Outcome help = run_norma(folder.path(), "--help");
   CHECK(help.code == 0);
   CHECK(help.err.empty());
-  for (const char* subcommand : {"compare", "report", "train", "eval", "average", "convert", "run", "audit", "bench",
-                                 "bench-norms", "data", "info", "completion", "man"}) {
+  for (const char* subcommand : {"compare", "report", "train", "eval", "average", "convert", "export", "run", "audit",
+                                 "bench", "bench-norms", "data", "info", "completion", "man"}) {
     CHECK_MESSAGE(help.out.find(subcommand) != std::string::npos, subcommand);
     const Outcome its = run_norma(folder.path(), std::string(subcommand) + " --help");
     CHECK(its.code == 0);

@@ -16,8 +16,8 @@
 
 namespace norma::test {
 
-/// A norm in every role that it has in a network: behind a convolution with an activation, with a residual, alone, and in
-/// front of a linear layer.
+/// A norm in every role that it has in a network: behind a convolution with an activation, with a residual, alone, and
+/// in front of a linear layer.
 class SmallNetwork : public nn::Module {
  public:
   explicit SmallNetwork(const std::string& norm, const std::string& conv_layer = "conv") {
@@ -34,7 +34,8 @@ class SmallNetwork : public nn::Module {
   Tensor forward(const Tensor& x) override {
     const Tensor a = nn::conv_norm_act(*conv1_, *norm1_, x, {.activation = Activation::silu});
     const Tensor b = nn::conv_norm_act(*conv2_, *norm2_, a, {.activation = Activation::gelu, .residual = a});
-    return (*fc_)(flatten(adaptive_avg_pool2d((*norm3_)(max_pool2d(b, {.kernel = 3, .stride = 2, .padding = 1})), 1), 1));
+    return (*fc_)(
+        flatten(adaptive_avg_pool2d((*norm3_)(max_pool2d(b, {.kernel = 3, .stride = 2, .padding = 1})), 1), 1));
   }
   [[nodiscard]] std::string name() const override { return "SmallNetwork"; }
 

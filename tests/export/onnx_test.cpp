@@ -11,8 +11,8 @@
 #include "support.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <onnx/onnx_pb.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -168,8 +168,7 @@ TEST_CASE("onnx: weights that are computed from weights are constants") {
 }
 
 TEST_CASE("onnx: what cannot be written is refused with the reason") {
-  CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) ==
-        "export_onnx: opset: expected 18 to 21, got 17");
+  CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) == "export_onnx: opset: expected 18 to 21, got 17");
   CHECK(refusal([](const Tensor& x) {
           Tensor y = mul(x, 2);
           add_(y, 1);
@@ -180,8 +179,9 @@ TEST_CASE("onnx: what cannot be written is refused with the reason") {
   CHECK(refusal([](const Tensor& x) { return mul(x, full({}, sum(x).to_vector<float>()[0], {.device = kCpu})); }) ==
         "export_onnx: mul: input 1 depends on the input of the network by an op that is not described "
         "(core/trace.h)");
-  CHECK(refusal([](const Tensor& x) { return sum(x).to_vector<float>()[0] > 0 ? neg(x) : abs(x); })
-            .starts_with("export_onnx: expected the same ops for every input, got "));
+  CHECK(refusal([](const Tensor& x) {
+          return sum(x).to_vector<float>()[0] > 0 ? neg(x) : abs(x);
+        }).starts_with("export_onnx: expected the same ops for every input, got "));
   CHECK(refusal([](const Tensor& x) { return mul(flatten(x, 0, 1), 2); }, {.dynamic_batch = true}) ==
         "export_onnx: view: expected the images in the first axis for dynamic_batch, got sizes [6, 24, 28] and "
         "[9, 24, 28]");
@@ -221,8 +221,8 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
   };
   for (const std::string& name : test::built_in_norm_names()) {
     const bool groups = name == "group" || name == "evonorm_s0";
-    for (const std::string& norm : groups ? std::vector<std::string>{name + ":4", name + ":1", name + ":16"}
-                                          : std::vector<std::string>{name}) {
+    for (const std::string& norm :
+         groups ? std::vector<std::string>{name + ":4", name + ":1", name + ":16"} : std::vector<std::string>{name}) {
       SmallNetwork network(norm);
       test::stir(network, {4, 3, 24, 28});
       write(norm, network, images(), 18);

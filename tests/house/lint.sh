@@ -63,7 +63,7 @@ tidy() {
   local left_out='_stub\.cpp$'  # and what needs CUDA's headers, where there are none
   echo '#include <cudnn.h>' | c++ -E -x c++ - >/dev/null 2>&1 || left_out='_(stub|cudart|cudnn|cublaslt)\.cpp$'
   # Kernels for CUDA are read as the host compiles them.
-  { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|data|parallel|train|lab|cli)/' | grep -zvE "$left_out"
+  { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|export|data|parallel|train|lab|cli)/' | grep -zvE "$left_out"
     find "$build/emulated" -name '*.cu.cpp' -print0; } |
     xargs -0 -n 1 -P "$(nproc)" "$(find_tidy)" --quiet -p "$build/lint" \
       --extra-arg="-idirafter$(c++ -print-file-name=include)" 2> >(grep -vE 'warnings? (generated|treated)' >&2)

@@ -9,11 +9,12 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
   local tool
   rm -rf "$work"
   mkdir -p "$work/tree" "$work/bin" "$work/fake"
-  cp "$root/run" "$work/tree/run"
+  sed "s|/usr/\(local/\)\?include|$work/include|g" "$root/run" >"$work/tree/run"  # the compiler knows the headers
+  chmod +x "$work/tree/run"
   for tool in bash cat chmod cp dirname env grep mkdir mktemp nproc rm tail; do
     ln -s "$(command -v "$tool")" "$work/bin/$tool"
   done
-  fake c++ ''
+  fake c++ 'program=$(cat); [ -z "${FAKE_MISSING:-}" ] || ! [[ $program =~ $FAKE_MISSING ]]'
   fake ninja ''
   fake id 'echo "${FAKE_USER:-0}"'
   fake cmake '
@@ -221,6 +222,19 @@ run "FAKE_SAYS=$without_nccl" train --dataset shapes
 expect "one process on a GPU, without NCCL" 0 'norma train --dataset shapes, started as ./run'
 run FAKE_SAYS=something FAKE_CACHE=NORMA_HAS_NCCL:INTERNAL=ON train --procs 2 --dataset shapes
 expect "$what, and then with it" 0 'norma train --procs 2 --dataset shapes, started as ./run'
+
+what='a library that a command needs'
+fresh c++ ninja cmake id apt-get
+run FAKE_MISSING='onnx|protobuf' export --checkpoint runs/mine --output mine.onnx
+expect "$what" 0 'run: installing libonnx-dev libprotobuf-dev
+run: configuring cpu-release
+norma export --checkpoint runs/mine --output mine.onnx, started as ./run'
+echo 'NORMA_HAS_ONNX:INTERNAL=OFF' >"$work/tree/build/cpu-release/CMakeCache.txt"
+run export --checkpoint runs/mine --output mine.onnx
+expect_calls "$what, and a build from before" 'cmake --preset cpu-release
+cmake --build '"$work/tree/build/cpu-release --target norma -j $(nproc)" cmake
+run FAKE_MISSING='onnx|protobuf' info
+expect 'a library that another command needs' 0 'norma info, started as ./run'
 
 what='an unknown preset'
 run build --preset cpu-fast

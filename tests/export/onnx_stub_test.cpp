@@ -7,10 +7,9 @@
 using namespace norma;
 
 TEST_CASE("onnx: a build without it says what to install") {
-  if (has_onnx()) {
-    return;
-  }
+  CHECK_FALSE(has_onnx());
   test::SmallNetwork network("batch");
-  CHECK(test::error_of([&] { export_onnx(network, zeros({1, 3, 8, 8})); }) ==
-        "export_onnx: expected a build with ONNX; install libonnx-dev and libprotobuf-dev, and build again");
+  CHECK(test::error_of([&] {
+          export_onnx(network, zeros({1, 3, 8, 8}));
+        }) == "export_onnx: expected a build with ONNX; install libonnx-dev and libprotobuf-dev, and build again");
 }

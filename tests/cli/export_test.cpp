@@ -1,0 +1,143 @@
+#include "export/onnx.h"
+
+#include "cli/program.h"
+#include "core/version.h"
+#include "data/safetensors.h"
+#include "models/registry.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+using namespace norma;
+using test::complaint;
+using test::Outcome;
+using test::read_file;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+const std::string kNoPython = "NORMA_PYTHON=/nowhere/python";
+
+/// A folder with the weights of a small network, and what names it on the command line.
+class Weights {
+ public:
+  Weights() {
+    data::save_safetensors(folder_ / "w.safetensors",
+                           models::create_model("convnext_atto", {.num_classes = 3})->state_dict());
+  }
+  /// norma export of the weights; `environment` stands before the program.
+  [[nodiscard]] Outcome exported(const std::string& arguments, const std::string& environment = kNoPython) const {
+    return run_norma(
+        folder_.path(),
+        "export --checkpoint w.safetensors --model convnext_atto --patch-size 4 --num-classes 3 --threads 1 " +
+            arguments,
+        "env " + environment);
+  }
+  /// The one line of a refusal, which leaves no file.
+  [[nodiscard]] std::string refusal(const std::string& arguments, const std::string& environment = kNoPython) const {
+    const std::vector<std::string> before = folder_.names();
+    const Outcome outcome = exported(arguments, environment);
+    return outcome.code == 2 && std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1 &&
+                   folder_.names() == before
+               ? outcome.err
+               : fmt::format("exit code {}, {} files, stderr: {}", outcome.code, folder_.names().size(), outcome.err);
+  }
+  /// A program that stands for Python: it is called as python -c PROGRAM FOLDER DTYPE SIZES.
+  [[nodiscard]] std::string python(const std::string& script) const {
+    const std::filesystem::path file = folder_ / "python";
+    test::write_file(file, "#!/bin/sh\n" + script);
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return "NORMA_PYTHON=" + file.string();
+  }
+  [[nodiscard]] std::string file(const std::string& name) const { return read_file(folder_ / name); }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("norma export: a file with its origin, on any default device") {
+  if (!has_onnx()) {  // then nothing else can be tested
+    CHECK(Weights().refusal("--output x.onnx") ==
+          "norma: export_onnx: expected a build with ONNX; install libonnx-dev and libprotobuf-dev, and build again\n");
+    return;
+  }
+  const Weights weights;
+  const Outcome outcome = weights.exported("--output x.onnx");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out == "x.onnx: 13.5 MB, opset 18; onnxruntime for Python is not installed, which would check it\n");
+  const std::string bytes = weights.file("x.onnx");
+  CHECK(says(bytes, "norma.recipe"));
+  CHECK(says(bytes, "model = \"convnext_atto\""));
+  CHECK(says(bytes, std::string(version())));
+  CHECK(says(bytes, "stages.0.blocks.0.conv_dw.weight"));
+  CHECK_FALSE(says(bytes, "norma.largest_error"));
+  CHECK(weights.exported("--output y.onnx", kNoPython + " NORMA_DEVICE=cuda-emulated").code == 0);
+  CHECK(weights.file("y.onnx") == bytes);
+  CHECK(weights.refusal("--output x.onnx") ==
+        "norma: export: --output: expected a name that is not taken, got 'x.onnx'\n");
+}
+
+TEST_CASE("norma export: what onnxruntime says") {
+  if (!has_onnx()) {
+    return;  // the first test case says so
+  }
+  const Weights weights;
+  // One that computes 0, and one that agrees: the program asks only for bytes.
+  const std::string zeros = weights.python("head -c 12 /dev/zero > \"$3/output\"\necho onnxruntime 0.1\n");
+  const std::string wrong = weights.refusal("--output x.onnx --check", zeros);
+  CHECK_MESSAGE(wrong.starts_with("norma: export: --check: expected an error of at most "), wrong);
+  CHECK(wrong.ends_with(", from float32's rounding, got 1 (root mean squares, as a share of the output's)\n"));
+  const Outcome unchecked = weights.exported("--output x.onnx", zeros);
+  CHECK_MESSAGE(
+      unchecked.out.starts_with("x.onnx: 13.5 MB, opset 18; onnxruntime 0.1: largest error 1 of the largest output, "),
+      unchecked.out);
+  CHECK(says(weights.file("x.onnx"), "norma.largest_error"));
+  CHECK(says(weights.file("x.onnx"), "onnxruntime 0.1: largest error 1 of the largest output, "));
+
+  CHECK(
+      weights.refusal("--output z.onnx --check") ==
+      "norma: export: --check: expected onnxruntime for Python, got none; install it with: pip install onnxruntime\n");
+  CHECK(
+      weights.refusal("--output z.onnx --check", weights.python("exit 3\n")) ==
+      "norma: export: --check: expected onnxruntime for Python, got none; install it with: pip install onnxruntime\n");
+  CHECK(weights.refusal("--output z.onnx", weights.python("echo no such op >&2\nexit 1\n")) ==
+        "norma: export: onnxruntime refuses the model: no such op\n");
+  CHECK(weights.refusal("--output z.onnx", weights.python("echo > \"$3/output\"\n")) ==
+        "norma: export: expected 12 bytes of onnxruntime, got 1\n");
+}
+
+TEST_CASE("norma export: mistakes") {
+  CHECK(complaint("export --output x.onnx") == "norma: export: --checkpoint is required\n");
+  CHECK(complaint("export --checkpoint none --output x.onnx") ==
+        "norma: safetensors: cannot open none: No such file or directory\n");
+  CHECK(complaint("export --checkpoint none --opset 17 --output x.onnx") ==
+        "norma: export: --opset: expected a whole number from 18 to 21, got 17\n");
+  const Weights weights;
+  CHECK(weights.refusal("--output x.pb") == "norma: export: --output: expected a name *.onnx, got 'x.pb'\n");
+  CHECK(weights.refusal("--output nowhere/x.onnx") ==
+        "norma: export: cannot write nowhere/x.onnx: No such file or directory\n");
+}
+
+TEST_CASE("norma export: an op of a plug-in that ONNX does not have") {
+  if (!has_onnx()) {
+    return;  // the first test case says so
+  }
+  const TemporaryFolder folder;
+  const std::string plugin = " --plugin " + (test::plugin_folder() / "by_kernel.so").string();
+  const std::string network = "--model convnext_atto --patch-size 4 --num-classes 3 --norm image --threads 1";
+  const auto state = models::create_model("convnext_atto", {.num_classes = 3, .norm = "none"})->state_dict();
+  data::save_safetensors(folder / "w.safetensors", state);
+  const Outcome outcome =
+      run_norma(folder.path(), "export --checkpoint w.safetensors --output x.onnx " + network + plugin);
+  CHECK(outcome.code == 2);
+  CHECK(outcome.err == "norma: export_onnx: expected ops that ONNX has, got image_norm\n");
+  CHECK(folder.names() == std::vector<std::string>{"w.safetensors"});
+}
