@@ -105,7 +105,7 @@ TEST_CASE("onnx: other norms are plain ops, which say what they stand for") {
   CHECK(said);
 }
 
-TEST_CASE("onnx: input, output, names, versions and metadata; only what is needed") {
+TEST_CASE("onnx: input, output, names, versions, metadata, and only what is needed") {
   SmallNetwork network("batch");
   const onnx::ModelProto model = exported(network, images(), {.opset = 21, .metadata = {{"norma.recipe", "x = 1"}}});
   CHECK(model.ir_version() == 10);
@@ -143,7 +143,7 @@ TEST_CASE("onnx: input, output, names, versions and metadata; only what is neede
   CHECK(dim(dynamic.graph().output(0), 0).dim_param() == "batch");
 }
 
-TEST_CASE("onnx: a network keeps its mode; folded batch norms are gone; transposes that cancel are not written") {
+TEST_CASE("onnx: the mode of the network, folded batch norms, transposes that cancel") {
   SmallNetwork network("batch");
   network.train();
   exported(network, images());

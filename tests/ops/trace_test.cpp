@@ -49,7 +49,7 @@ TEST_CASE("trace: comparisons, changes in place and views") {
   CHECK(std::get<Tensor>(trace.ops()[3].attributes.at("condition")).is_same(trace.ops()[0].outputs[0]));
 }
 
-TEST_CASE("trace: an op that is made of others is one op; a pause; one trace at a time") {
+TEST_CASE("trace: an op that is made of others is one op, a pause, one trace at a time") {
   const Tensor x = test::random_tensor({2, 3}, 1, DType::float32);
   std::optional<Trace> trace(std::in_place);
   pad(x, {0, 1}, {1, 0}, 0.5);
