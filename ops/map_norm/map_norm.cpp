@@ -308,9 +308,8 @@ Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
     result = div(full({}, 1, options), rstd);
   }
   describe("deviation", [&] {
-    return OpAttributes{{"reduce", attribute(spec.reduce)},
-                        {"eps", spec.eps},
-                        {"centring", static_cast<int64_t>(spec.centring)}};
+    return OpAttributes{
+        {"reduce", attribute(spec.reduce)}, {"eps", spec.eps}, {"centring", static_cast<int64_t>(spec.centring)}};
   });
   return record("deviation", {x}, result, {x, result}, [spec](const Tensor& dy, const BackwardContext& c) -> Tensors {
     // dx = (x - mean) / deviation / n * dy. A set whose deviation is 0 has no gradient; the formula would give NaN.

@@ -81,9 +81,8 @@ Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tenso
                                const BatchNormOptions& options, const ActOptions& then) {
   check_weights(op, x, weight, bias);
   const Tensor stats = fixed_stats_of(op, running_mean, running_var, options.eps, compute_dtype(x.dtype()));
-  return record_norm(
-      op, x, batch_norm_spec(x, options), weight, bias,
-      {.fixed_stats = stats, .running_mean = running_mean, .running_var = running_var, .then = then});
+  return record_norm(op, x, batch_norm_spec(x, options), weight, bias,
+                     {.fixed_stats = stats, .running_mean = running_mean, .running_var = running_var, .then = then});
 }
 
 /// The number of elements that share statistics. Throws Error for one.

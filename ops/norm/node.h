@@ -27,9 +27,9 @@ struct RunningUpdate {
 
 /// The arguments of a norm beside x, weight and bias.
 struct ForwardOptions {
-  NormStatistics* statistics = nullptr;    ///< receives mean and variance
-  Tensor fixed_stats = {};                 ///< see fixed_stats_of()
-  Tensor running_mean = {};                ///< which they were made of, as running_var
+  NormStatistics* statistics = nullptr;  ///< receives mean and variance
+  Tensor fixed_stats = {};               ///< see fixed_stats_of()
+  Tensor running_mean = {};              ///< which they were made of, as running_var
   Tensor running_var = {};
   const RunningUpdate* running = nullptr;  ///< takes the statistics in; the spec must keep the channels alone
   ActOptions then = {};

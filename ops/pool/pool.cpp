@@ -212,7 +212,8 @@ Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& 
 OpAttributes attributes_of(const Pool2dOptions& options) {
   const Pair& stride = options.stride;
   return {{"kernel", attribute(Sizes{options.kernel.h, options.kernel.w})},
-          {"stride", attribute(Sizes{stride.h == 0 ? options.kernel.h : stride.h, stride.w == 0 ? options.kernel.w : stride.w})},
+          {"stride",
+           attribute(Sizes{stride.h == 0 ? options.kernel.h : stride.h, stride.w == 0 ? options.kernel.w : stride.w})},
           {"padding", attribute(Sizes{options.padding.h, options.padding.w})},
           {"dilation", attribute(Sizes{options.dilation.h, options.dilation.w})},
           {"ceil_mode", static_cast<int64_t>(options.ceil_mode)},
