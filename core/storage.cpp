@@ -17,8 +17,13 @@ auto find_family(Versions& versions, uint64_t family) {
 Storage::Storage(size_t bytes, Device device)
     : data_(allocator(device).allocate(bytes)), bytes_(bytes), device_(device) {}
 
+Storage::Storage(void* data, size_t bytes, Device device, std::function<void()> release)
+    : data_(data), bytes_(bytes), device_(device), release_(std::move(release)) {}
+
 Storage::~Storage() {
-  if (data_ != nullptr) {
+  if (release_) {
+    release_();
+  } else if (data_ != nullptr) {
     allocator(device_).deallocate(data_);
   }
 }

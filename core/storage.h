@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -26,6 +27,8 @@ class DerivedData {
 class Storage {
  public:
   Storage(size_t bytes, Device device);
+  /// Memory of somebody else; `release` is called when it is not needed any more.
+  Storage(void* data, size_t bytes, Device device, std::function<void()> release);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -65,6 +68,7 @@ class Storage {
   void* data_;
   size_t bytes_;
   Device device_;
+  std::function<void()> release_;  // none: data_ is the allocator's
   std::atomic<int64_t> version_ = 0;
   std::atomic<uint64_t> families_ = 0;
   std::atomic<bool> has_recorded_changes_ = false;
