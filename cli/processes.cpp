@@ -201,7 +201,7 @@ int run_in_processes(std::string_view command, RunOptions& options,
     group = parallel::make_nccl_group(group, group_options);  // does nothing of its own where no tensor is on a GPU
   }
   if (!group->is_first() && !options.verbose_ranks) {
-    train::mute();
+    train::redirect([](std::FILE* /*out*/, std::string_view /*text*/) {});
   }
   const train::SharedInterrupts interrupts(/* prints= */ group->is_first());
   try {

@@ -155,6 +155,8 @@ function(norma_compile_options target)
   # Bits depend on what is written, not on what is inlined where: sums keep their order, and the compiler makes no
   # fused multiply-add of its own (core/simd/lanes.h has ours). Only errno and traps are given up.
   list(APPEND options -fno-math-errno -fno-trapping-math -ffp-contract=off)
+  # Code of shared libraries may inline what another library could replace.
+  list(APPEND options -fno-semantic-interposition)
   # Fuzz programs call readers. Kernels, which no bytes of a file reach, would take most of their build.
   if(NORMA_SANITIZE AND NOT (NORMA_BUILD_FUZZ AND target MATCHES "^norma_(ops|models)$"))
     list(APPEND options -fsanitize=${NORMA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

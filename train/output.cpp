@@ -14,15 +14,23 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <system_error>
+#include <utility>
 
 namespace norma::train {
 
 namespace {
 
 std::atomic<int> first_error = 0;
-std::atomic<bool> is_mute = false;
+std::mutex mutex;  // for the next
+std::function<void(std::FILE*, std::string_view)> redirected;
+
+std::function<void(std::FILE*, std::string_view)> current_sink() {
+  const std::lock_guard lock(mutex);
+  return redirected;
+}
 
 std::filesystem::file_status status_of(std::string_view op, const std::filesystem::path& path) {
   std::error_code error;
@@ -34,12 +42,14 @@ std::filesystem::file_status status_of(std::string_view op, const std::filesyste
 
 }  // namespace
 
-void mute() {
-  is_mute = true;
+void redirect(std::function<void(std::FILE* out, std::string_view text)> sink) {
+  const std::lock_guard lock(mutex);
+  redirected = std::move(sink);
 }
 
 void put(std::FILE* out, std::string_view text) {
-  if (is_mute) {
+  if (const auto sink = current_sink()) {  // called without the lock, as it may wait for another thread
+    sink(out, text);
     return;
   }
   errno = 0;

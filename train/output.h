@@ -17,8 +17,9 @@ namespace norma::train {
 /// it does not throw, and the first one is kept for output_error().
 void put(std::FILE* out, std::string_view text);
 
-/// From now on put() does nothing: another process prints.
-void mute();
+/// From now on put() gives its text to `sink`, which must not throw; without one it writes again. A sink that does
+/// nothing mutes a process.
+void redirect(std::function<void(std::FILE* out, std::string_view text)> sink);
 
 /// put() to the standard output, as plain_text(), since names in the text may be anybody's.
 template <class... Args>

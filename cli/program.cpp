@@ -1,0 +1,179 @@
+#include "cli/program.h"
+
+#include "cli/command.h"
+#include "cli/help.h"
+#include "cli/option.h"
+#include "cli/plugins.h"
+#include "cli/run_files.h"
+#include "core/excerpt.h"
+#include "core/nearest_name.h"
+#include "core/quoting.h"
+#include "core/simd/target.h"
+#include "core/version.h"
+#include "train/output.h"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::cli {
+
+namespace {
+
+std::string started_as = "norma";
+
+/// The command line in a form to type again.
+std::string command_line(const std::vector<std::string>& words) {
+  std::string text = "norma";
+  for (const std::string& word : words) {
+    text += " " + shell_word(word);
+  }
+  return text;
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+    for (const std::string& name : option->get_snames()) {
+      names.push_back("-" + name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* subcommand : app.get_subcommands({})) {
+    names.push_back(subcommand->get_name());
+  }
+  return names;
+}
+
+/// The words of the command line, the last one first, as CLI11 takes them; a subcommand's words are checked.
+std::vector<std::string> parsed_words(const CLI::App& program, std::vector<std::string> words) {
+  for (const CLI::App* subcommand : program.get_subcommands({})) {
+    if (!words.empty() && words.front() == subcommand->get_name()) {
+      words = checked_words(*subcommand, {words.begin() + 1, words.end()});
+      for (const std::vector<ConfigLine>& lines : lines_of_files(subcommand->get_name(), words)) {
+        words = with_lines(*subcommand, words, lines);
+      }
+      words.insert(words.begin(), subcommand->get_name());
+      break;
+    }
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+/// An error text for words that no option took; "" if there are none.
+std::string complaint(const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  const CLI::App& app = chosen.empty() ? program : *chosen.front();
+  std::vector<std::string> rest = program.remaining();
+  if (rest.empty() && !chosen.empty()) {
+    rest = chosen.front()->remaining();
+  }
+  if (rest.empty()) {
+    return "";
+  }
+  // A wrong option leaves its value behind, too; the message names the option.
+  const auto option = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word[0] == '-'; });
+  const std::string where = chosen.empty() ? "" : app.get_name() + ": ";
+  if (option != rest.end() && (!chosen.empty() || option == rest.begin())) {
+    const std::string name = option->substr(0, option->find('='));
+    return where + unknown_name("option", name, option_names(app));
+  }
+  if (chosen.empty()) {
+    return unknown_name("subcommand", rest.front(), subcommand_names(app));
+  }
+  return fmt::format("{}unexpected argument '{}'", where, rest.front());
+}
+
+}  // namespace
+
+void note_program_name(std::string name) {
+  started_as = std::move(name);
+}
+
+int run_program(const std::vector<std::string>& words) {
+  CLI::App program(
+      "Norma trains image networks with one norm layer or another, and shows what each costs and what it buys.",
+      "norma");
+  program.footer(
+      "Examples:\n"
+      "  norma compare                                  ResNet-50 and ConvNeXt with three norms; writes a report\n"
+      "  norma compare --quick                          a first report in about three minutes\n"
+      "  norma compare --models resnet18 --norms batch,group:8,instance\n"
+      "  norma train --model resnet18 --norm layer2d --epochs 5\n"
+      "  norma eval --checkpoint runs/train-20261121-140307/last.safetensors\n"
+      "'norma SUBCOMMAND --help' explains the options of each.");
+  program.set_version_flag("--version", fmt::format("norma {}", version()), "show the version");
+  program.set_help_flag("-h,--help", "show this help");
+  program.allow_extras();
+  program.require_subcommand(0, 1);
+  program.formatter(std::make_shared<HelpFormatter>());
+  load_plugins(words);
+  const std::string line = command_line(words);
+  const std::vector<Command> commands = {
+      add_compare(program, line), add_train(program),      add_eval(program),
+      add_average(program),       add_convert(program),    add_export(program),  add_run(program),
+      add_audit(program, line),   add_bench(program),      add_bench_norms(program, line),
+      add_check_norm(program),    add_report(program),     add_data(program),
+      add_info(program),          add_completion(program), add_man(program)};
+  for (const Command& command : commands) {
+    command.app->allow_extras();
+  }
+
+  try {
+    program.parse(parsed_words(program, words));
+  } catch (const CLI::Success& e) {  // --help, --version
+    std::ostringstream text;
+    const int code = program.exit(e, text, text);
+    train::say("{}", text.str());
+    return code;
+  } catch (const CLI::ParseError& e) {
+    const std::string unknown = complaint(program);
+    const auto chosen = program.get_subcommands();
+    const std::string where = chosen.empty() ? "" : chosen.front()->get_name() + ": ";
+    throw Error(unknown.empty() ? where + e.what() : unknown);
+  }
+  if (const std::string unknown = complaint(program); !unknown.empty()) {
+    throw Error(unknown);
+  }
+  for (const CLI::App* chosen : program.get_subcommands()) {
+    check_given(*chosen);
+  }
+  simd::target();  // finds a wrong NORMA_SIMD before the work begins
+  for (const Command& command : commands) {
+    if (command.app->parsed()) {
+      return command.run();
+    }
+  }
+  train::say("{}", program.help());
+  return kBadInput;
+}
+
+void complain(std::string_view text) {
+  try {
+    std::fputs(fmt::format("norma: {}\n", excerpt(text, text.size())).c_str(), stderr);
+  } catch (const std::bad_alloc&) {
+    std::fputs("norma: out of memory\n", stderr);
+  }
+}
+
+const std::string& program_name() {
+  return started_as;
+}
+
+}  // namespace norma::cli

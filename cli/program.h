@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace norma::cli {
+
+/// Runs the norma command with the words behind its name: {"info"}. Returns the exit code (cli/command.h). Throws Error
+/// for bad input.
+int run_program(const std::vector<std::string>& words);
+
+/// Sets program_name(), "norma" at first.
+void note_program_name(std::string name);
+
+}  // namespace norma::cli

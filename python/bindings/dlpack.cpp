@@ -1,0 +1,108 @@
+#include "core/dlpack.h"
+
+#include "python/bindings/bindings.h"
+
+#include "core/device.h"
+
+#include <dlpack/dlpack.h>
+#include <nanobind/ndarray.h>
+
+namespace norma::python {
+
+namespace {
+
+/// What to_dlpack() says of a tensor.
+struct DlpackLayout {
+  DLManagedTensor* managed;
+  explicit DlpackLayout(const Tensor& x) : managed(to_dlpack(x)) {}
+  ~DlpackLayout() { managed->deleter(managed); }
+  DlpackLayout(const DlpackLayout&) = delete;
+  DlpackLayout& operator=(const DlpackLayout&) = delete;
+};
+
+// The protocol names a capsule so until somebody has taken its tensor, and otherwise afterwards.
+constexpr const char* kFresh = "dltensor";
+constexpr const char* kTaken = "used_dltensor";
+
+std::pair<int, int> dlpack_device(const Tensor& x) {
+  const DlpackLayout layout(x);
+  return {layout.managed->dl_tensor.device.device_type, layout.managed->dl_tensor.device.device_id};
+}
+
+/// x as an object of nanobind or NumPy on the same memory, which also tells its takers that they may write.
+template <class... Framework>
+nb::object array_of(const Tensor& x) {
+  const DlpackLayout layout(x);
+  const DLTensor& given = layout.managed->dl_tensor;
+  const std::vector<size_t> shape(given.shape, given.shape + given.ndim);
+  return nb::cast(nb::ndarray<Framework...>(given.data, shape.size(), shape.data(), nb::cast(x.detach()), given.strides,
+                                            nb::dlpack::dtype{given.dtype.code, given.dtype.bits, given.dtype.lanes},
+                                            given.device.device_type, given.device.device_id));
+}
+
+nb::object capsule_of(const Tensor& x, const nb::kwargs& arguments) {
+  return array_of<nb::array_api>(x).attr("__dlpack__")(**arguments);
+}
+
+nb::object numpy_array(const Tensor& x) {
+  check(x.dtype() != DType::bfloat16, "numpy",
+        "x: expected a dtype that NumPy has, got bfloat16; convert it with to(norma.float32)");
+  check(is_host(x.device()), "numpy", "x: expected a tensor on cpu, got one on {}; copy it with to('cpu')",
+        to_string(x.device()));
+  return array_of<nb::numpy>(x);
+}
+
+}  // namespace
+
+Tensor from_dlpack_object(const nb::object& x) {
+  if (nb::isinstance<Tensor>(x)) {
+    return nb::cast<Tensor>(x).detach();
+  }
+  nb::object capsule = x;
+  if (nb::hasattr(x, "__dlpack__")) {
+    nb::dict arguments;
+    if (nb::hasattr(x, "__dlpack_device__")) {
+      const nb::object device = x.attr("__dlpack_device__")();
+      if (nb::cast<int>(device[0]) == kDLCUDA) {
+        arguments["stream"] = 1;  // the default stream, for which from_dlpack() waits
+      }
+    }
+    try {
+      capsule = x.attr("__dlpack__")(**arguments);
+    } catch (const nb::python_error& error) {
+      if (error.matches(PyExc_BufferError)) {
+        fail("from_dlpack", "x: {}", nb::cast<std::string>(nb::str(error.value())));
+      }
+      throw;
+    }
+  }
+  check(PyCapsule_IsValid(capsule.ptr(), kFresh) != 0, "from_dlpack", "x: expected an array with __dlpack__, got {}",
+        PyCapsule_IsValid(capsule.ptr(), kTaken) != 0 ? std::string("a capsule whose tensor somebody has taken")
+                                                      : nb::cast<std::string>(x.type().attr("__name__")));
+  const Tensor result = from_dlpack(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kFresh)));
+  PyCapsule_SetName(capsule.ptr(), kTaken);
+  return result;
+}
+
+void add_dlpack(nb::module_& m, nb::class_<Tensor>& tensor) {
+  m.def(
+      "from_dlpack", &from_dlpack_object, nb::arg("x"),
+      "A tensor on the memory of an array of NumPy, PyTorch, JAX, … without a copy. Changes that the other side makes "
+      "are seen, but not counted: call bump_version() after one.");
+  tensor
+      .def("__dlpack__", &capsule_of,
+           nb::sig("def __dlpack__(self, *, stream: typing.Any = None, max_version: tuple[int, int] | None = None, "
+                   "dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> typing.Any"))
+      .def("__dlpack_device__", &dlpack_device)
+      .def("numpy", &numpy_array, nb::sig("def numpy(self) -> numpy.typing.NDArray[typing.Any]"),
+           "An array of NumPy on the same memory, without a place on the tape.")
+      .def(
+          "__array__",
+          [](const Tensor& x, const nb::object& dtype, const nb::object& copy) {
+            return nb::module_::import_("numpy").attr("array")(numpy_array(x), nb::arg("dtype") = dtype,
+                                                               nb::arg("copy") = copy);
+          },
+          nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none());
+}
+
+}  // namespace norma::python

@@ -1,0 +1,188 @@
+#include "nn/module.h"
+
+#include "python/bindings/bindings.h"
+
+#include "core/device.h"
+#include "data/safetensors.h"
+#include "models/registry.h"
+#include "python/bindings/python_module.h"
+
+#include <nanobind/trampoline.h>
+
+#include <map>
+
+namespace norma::python {
+
+namespace {
+
+nn::NamedTensors named_tensors(const TensorDict& dict) {
+  nn::NamedTensors result;
+  for (const auto& [name, x] : dict) {
+    result.emplace_back(nb::cast<std::string>(name), nb::cast<Tensor>(x));
+  }
+  return result;
+}
+
+using NamedModules = nb::typed<nb::list, nb::typed<nb::tuple, nb::str, nn::Module>>;
+
+void add_named_modules(NamedModules& list, const std::string& path, const nb::object& module) {
+  list.append(nb::make_tuple(path, module));
+  for (const auto& [name, child] : nb::cast<const nn::Module&>(module).children()) {
+    add_named_modules(list, path.empty() ? name : path + "." + name, nb::cast(child));
+  }
+}
+
+void add_contents(nb::class_<nn::Module, PythonModule>& module) {
+  module.def("named_parameters", &nn::Module::named_parameters)
+      .def("named_buffers", &nn::Module::named_buffers)
+      .def("parameters", &nn::Module::parameters)
+      .def("parameter_count", &nn::Module::parameter_count, "The number of elements in all parameters.")
+      .def(
+          "named_modules",
+          [](const nb::object& self) {
+            NamedModules result;
+            add_named_modules(result, "", self);
+            return result;
+          },
+          "This module under the name '', then all below it.")
+      .def(
+          "state_dict", [](const nn::Module& self) { return dict_of(self.state_dict()); },
+          "All parameters and buffers by name. They share the module's memory.")
+      .def(
+          "load_state_dict",
+          [](nn::Module& self, const TensorDict& dict, bool strict) {
+            const nn::LoadReport report = self.load_state_dict(named_tensors(dict), {.strict = strict});
+            return std::pair(report.missing, report.unexpected);
+          },
+          nb::arg("state_dict"), nb::kw_only(), nb::arg("strict") = true,
+          "Copies values in; returns the missing and the unexpected names. Throws Error that lists all of them, if "
+          "strict.");
+}
+
+void add_modes(nb::class_<nn::Module, PythonModule>& module) {
+  module
+      .def(
+          "train",
+          [](const std::shared_ptr<nn::Module>& self, bool mode) {
+            self->train(mode);
+            return self;
+          },
+          nb::arg("mode") = true, nb::sig("def train(self, mode: bool = True) -> typing.Self"))
+      .def(
+          "eval",
+          [](const std::shared_ptr<nn::Module>& self) {
+            self->eval();
+            return self;
+          },
+          nb::sig("def eval(self) -> typing.Self"))
+      .def_prop_ro("training", &nn::Module::is_training)
+      .def("zero_grad", &nn::Module::zero_grad)
+      .def_prop_ro("device", [](const nn::Module& self) { return to_string(self.device()); })
+      .def(
+          "to",
+          [](const std::shared_ptr<nn::Module>& self, std::optional<std::variant<DType, std::string>> what,
+             std::optional<DType> dtype, const std::optional<std::string>& device,
+             const std::optional<std::string>& format) {
+            if (what && std::holds_alternative<DType>(*what)) {
+              self->to(std::get<DType>(*what));
+            } else if (what) {
+              self->to(device_from_string(std::get<std::string>(*what)));
+            }
+            if (dtype) {
+              self->to(*dtype);
+            }
+            if (device) {
+              self->to(device_from_string(*device));
+            }
+            if (format) {
+              self->to(memory_format_named("to", *format));
+            }
+            return self;
+          },
+          nb::arg("dtype_or_device") = nb::none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
+          nb::arg("device") = nb::none(), nb::arg("memory_format") = nb::none(),
+          nb::sig("def to(self, dtype_or_device: DType | str | None = None, *, dtype: DType | None = None, "
+                  "device: str | None = None, memory_format: str | None = None) -> typing.Self"),
+          "Converts or moves parameters and buffers in place.");
+}
+
+void add_models(nb::module_& m) {
+  m.def(
+      "create_model",
+      [](const std::string& name, int64_t num_classes, int64_t in_channels, const std::string& norm,
+         const std::string& conv_layer, bool small_stem, std::optional<int64_t> patch_size, bool zero_init_last,
+         std::optional<double> layer_scale, double drop_path, uint64_t seed) {
+        return models::create_model(name, {.num_classes = num_classes,
+                                           .in_channels = in_channels,
+                                           .norm = norm,
+                                           .conv_layer = conv_layer,
+                                           .small_stem = small_stem,
+                                           .patch_size = patch_size,
+                                           .zero_init_last = zero_init_last,
+                                           .layer_scale = layer_scale,
+                                           .drop_path = drop_path,
+                                           .seed = seed});
+      },
+      nb::arg("name"), nb::kw_only(), nb::arg("num_classes") = 1000, nb::arg("in_channels") = 3, nb::arg("norm") = "",
+      nb::arg("conv_layer") = "conv", nb::arg("small_stem") = false, nb::arg("patch_size") = nb::none(),
+      nb::arg("zero_init_last") = false, nb::arg("layer_scale") = nb::none(), nb::arg("drop_path") = 0.0,
+      nb::arg("seed") = 0, doc("create_model"));
+  m.def("model_names", &models::model_names, doc("model_names"));
+}
+
+}  // namespace
+
+void add_modules(nb::module_& m) {
+  nb::class_<nn::Module, PythonModule> module(m, "Module", nb::dynamic_attr(), nb::is_weak_referenceable(),
+                                              doc("Module"));
+  module.def(nb::init<>())
+      .def(
+          "__call__", [](nn::Module& self, const Tensor& x) { return self(x); }, nb::arg("x"), Released())
+      .def("forward", &nn::Module::forward, nb::arg("x"), Released())
+      .def(
+          "register_forward_hook",
+          [](nn::Module& self, std::function<void(const nb::object&, const Tensor&, const Tensor&)> hook) {
+            return self.register_forward_hook(
+                [hook = std::move(hook)](const nn::Module& of, const Tensor& input, const Tensor& output) {
+                  const nb::gil_scoped_acquire gil;
+                  hook(nb::cast(&of, nb::rv_policy::reference), input, output);
+                });
+          },
+          nb::arg("hook"), "Calls hook(module, input, output) after each forward pass. Returns a number.")
+      .def("remove_forward_hook", &nn::Module::remove_forward_hook, nb::arg("number"))
+      .def(
+          "register_parameter",
+          [](nn::Module& self, const std::string& name, const Tensor& x) {
+            return (self.*(&Publicist::register_parameter))(name, x);
+          },
+          nb::arg("name"), nb::arg("x"), doc("register_parameter"))
+      .def(
+          "register_buffer",
+          [](nn::Module& self, const std::string& name, const Tensor& x) {
+            return (self.*(&Publicist::register_buffer))(name, x);
+          },
+          nb::arg("name"), nb::arg("x"))
+      .def(
+          "register_module",
+          [](nn::Module& self, const std::string& name, const std::shared_ptr<nn::Module>& child) {
+            (self.*(&Publicist::register_slot))(name, child, {});
+          },
+          nb::arg("name"), nb::arg("module"), "Adds a child, which replace_module() may replace.")
+      .def("replace_module", &nn::Module::replace_module, nb::arg("path"), nb::arg("module"))
+      .def("__repr__", [](const nn::Module& self) { return nn::to_string(self); });
+  add_contents(module);
+  add_modes(module);
+  add_models(m);
+  m.def(
+      "save_file",
+      [](const TensorDict& tensors, const std::string& file, const std::map<std::string, std::string>& metadata) {
+        data::save_safetensors(file, named_tensors(tensors), metadata);
+      },
+      nb::arg("tensors"), nb::arg("filename"), nb::arg("metadata") = std::map<std::string, std::string>(),
+      "Writes a safetensors file, whole or not at all.");
+  m.def(
+      "load_file", [](const std::string& file) { return dict_of(data::load_safetensors(file).tensors); },
+      nb::arg("filename"), "The tensors of a safetensors file, by name.");
+}
+
+}  // namespace norma::python

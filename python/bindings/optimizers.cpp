@@ -1,0 +1,80 @@
+#include "python/bindings/bindings.h"
+
+#include "nn/optim/clip.h"
+#include "nn/optim/optimizer.h"
+#include "nn/optim/optimizers.h"
+
+namespace norma::python {
+
+namespace {
+
+using Parameters = std::variant<std::vector<Tensor>, std::shared_ptr<nn::Module>>;
+
+/// Tensors: all of them decay. A module: its vectors do not, as in timm.
+std::vector<nn::ParameterGroup> groups_of(const Parameters& parameters, double weight_decay) {
+  if (const auto* const module = std::get_if<std::shared_ptr<nn::Module>>(&parameters)) {
+    return nn::parameter_groups(**module, weight_decay);
+  }
+  nn::ParameterGroup group{.parameters = {}, .weight_decay = weight_decay};
+  for (const Tensor& x : std::get<std::vector<Tensor>>(parameters)) {
+    group.parameters.emplace_back(std::to_string(group.parameters.size()), x);
+  }
+  return {std::move(group)};
+}
+
+constexpr const char* kParameters =
+    "Tensors, all of which decay, or a module, whose norms, biases and other vectors do not.";
+
+}  // namespace
+
+void add_optimizers(nb::module_& m) {
+  using namespace nn;
+  nb::class_<Optimizer>(m, "Optimizer", doc("Optimizer"))
+      .def("step", &Optimizer::step, Released(), "Updates every parameter once.")
+      .def("zero_grad", &Optimizer::zero_grad)
+      .def_prop_rw("lr", &Optimizer::lr, &Optimizer::set_lr)
+      .def_prop_ro("steps", &Optimizer::steps, "The number of updates so far.")
+      .def("state_dict", [](const Optimizer& self) { return dict_of(self.state_dict()); })
+      .def(
+          "load_state_dict",
+          [](Optimizer& self, const std::map<std::string, Tensor>& dict) {
+            self.load_state_dict({dict.begin(), dict.end()});
+          },
+          nb::arg("state_dict"));
+  nb::class_<Sgd, Optimizer>(m, "SGD", doc("Sgd"))
+      .def(
+          "__init__",
+          [](Sgd* self, const Parameters& parameters, double lr, double momentum, double dampening, double weight_decay,
+             bool nesterov) {
+            new (self) Sgd(groups_of(parameters, weight_decay),
+                           {.lr = lr, .momentum = momentum, .dampening = dampening, .nesterov = nesterov});
+          },
+          nb::arg("parameters"), nb::arg("lr") = SgdOptions{}.lr, nb::kw_only(), nb::arg("momentum") = 0.0,
+          nb::arg("dampening") = 0.0, nb::arg("weight_decay") = 0.0, nb::arg("nesterov") = false, kParameters);
+  nb::class_<AdamW, Optimizer>(m, "AdamW", doc("AdamW"))
+      .def(
+          "__init__",
+          [](AdamW* self, const Parameters& parameters, double lr, std::pair<double, double> betas, double eps,
+             double weight_decay) {
+            new (self) AdamW(groups_of(parameters, weight_decay),
+                             {.lr = lr, .beta1 = betas.first, .beta2 = betas.second, .eps = eps});
+          },
+          nb::arg("parameters"), nb::arg("lr") = AdamWOptions{}.lr, nb::kw_only(),
+          nb::arg("betas") = std::pair(AdamWOptions{}.beta1, AdamWOptions{}.beta2), nb::arg("eps") = AdamWOptions{}.eps,
+          nb::arg("weight_decay") = 1e-2, kParameters);
+  nb::class_<Lamb, Optimizer>(m, "Lamb", doc("Lamb"))
+      .def(
+          "__init__",
+          [](Lamb* self, const Parameters& parameters, double lr, std::pair<double, double> betas, double eps,
+             double weight_decay) {
+            new (self) Lamb(groups_of(parameters, weight_decay),
+                            {.lr = lr, .beta1 = betas.first, .beta2 = betas.second, .eps = eps});
+          },
+          nb::arg("parameters"), nb::arg("lr") = LambOptions{}.lr, nb::kw_only(),
+          nb::arg("betas") = std::pair(LambOptions{}.beta1, LambOptions{}.beta2), nb::arg("eps") = LambOptions{}.eps,
+          nb::arg("weight_decay") = 0.0, kParameters);
+  m.def("clip_gradients_by_norm", &clip_gradients_by_norm, nb::arg("parameters"), nb::arg("max_norm"), Released(),
+        doc("clip_gradients_by_norm"));
+}
+
+}  // namespace norma::python

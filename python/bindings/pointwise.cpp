@@ -1,0 +1,95 @@
+#include "ops/pointwise/pointwise.h"
+
+#include "python/bindings/bindings.h"
+
+namespace norma::python {
+
+namespace {
+
+using Operand = std::variant<double, Tensor>;
+
+/// A function of a tensor and a tensor or a number.
+template <class F>
+auto with_operand(F f) {
+  return [f](const Tensor& a, const Operand& b) {
+    return std::visit([&](const auto& operand) -> Tensor { return f(a, operand); }, b);
+  };
+}
+
+/// The same with the operands the other way round, for numbers alone: 2 - x.
+template <class F>
+auto of_number(F f) {
+  return [f](const Tensor& b, double a) -> Tensor { return f(a, b); };
+}
+
+}  // namespace
+
+void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
+  const auto binary = [&](const char* name, const char* dunder, auto f) {
+    m.def(name, with_operand(f), nb::arg("a"), nb::arg("b"), Released(), doc(name));
+    tensor.def(dunder, with_operand(f), nb::is_operator(), Released());
+  };
+  binary("add", "__add__", [](const Tensor& a, const auto& b) { return add(a, b); });
+  binary("sub", "__sub__", [](const Tensor& a, const auto& b) { return sub(a, b); });
+  binary("mul", "__mul__", [](const Tensor& a, const auto& b) { return mul(a, b); });
+  binary("div", "__truediv__", [](const Tensor& a, const auto& b) { return div(a, b); });
+  binary("pow", "__pow__", [](const Tensor& a, const auto& b) { return pow(a, b); });
+  binary("greater", "__gt__", [](const Tensor& a, const auto& b) { return greater(a, b); });
+  tensor.def("__radd__", of_number([](double a, const Tensor& b) { return a + b; }), nb::is_operator(), Released())
+      .def("__rsub__", of_number([](double a, const Tensor& b) { return a - b; }), nb::is_operator(), Released())
+      .def("__rmul__", of_number([](double a, const Tensor& b) { return a * b; }), nb::is_operator(), Released())
+      .def("__rtruediv__", of_number([](double a, const Tensor& b) { return a / b; }), nb::is_operator(), Released())
+      .def("__neg__", &neg, Released())
+      .def(
+          "__abs__", [](const Tensor& x) { return abs(x); }, Released());
+  m.def("maximum", &maximum, nb::arg("a"), nb::arg("b"), Released(), doc("maximum"));
+  m.def("equal", &equal, nb::arg("a"), nb::arg("b"), Released(), doc("equal"));
+  m.def("where", &where, nb::arg("condition"), nb::arg("a"), nb::arg("b"), Released(), doc("where"));
+  const auto unary = [&](const char* name, Tensor (*f)(const Tensor&)) {
+    m.def(name, f, nb::arg("x"), Released(), doc(name));
+    tensor.def(name, f, Released(), doc(name));
+  };
+  unary("neg", &neg);
+  unary("exp", &exp);
+  unary("log", &log);
+  unary("sqrt", &sqrt);
+  unary("rsqrt", &rsqrt);
+  unary("abs", &abs);
+  unary("tanh", &tanh);
+  unary("sigmoid", &sigmoid);
+  unary("erf", &erf);
+  unary("relu", &relu);
+  unary("silu", &silu);
+  m.def(
+      "gelu",
+      [](const Tensor& x, const std::string& approximate) {
+        return gelu(
+            x, value_named<GeluApproximation>("gelu", "approximate", approximate,
+                                              {{"none", GeluApproximation::none}, {"tanh", GeluApproximation::tanh}}));
+      },
+      nb::arg("x"), nb::arg("approximate") = "none", Released(), doc("gelu"));
+  m.def("clamp", &clamp, nb::arg("x"), nb::arg("low"), nb::arg("high"), Released(), doc("clamp"));
+  // In place.
+  const auto in_place = [&](const char* name, auto f) {
+    tensor.def(
+        name,
+        [f](Tensor x, const Operand& b) {
+          return std::visit([&](const auto& operand) -> Tensor { return f(x, operand); }, b);
+        },
+        nb::arg("b"), Released());
+  };
+  in_place("add_", [](Tensor& x, const auto& b) { return add_(x, b); });
+  in_place("mul_", [](Tensor& x, const auto& b) { return mul_(x, b); });
+  tensor
+      .def(
+          "sub_", [](Tensor x, const Tensor& b) { return sub_(x, b); }, nb::arg("b"), Released())
+      .def(
+          "div_", [](Tensor x, const Tensor& b) { return div_(x, b); }, nb::arg("b"), Released())
+      .def(
+          "relu_", [](Tensor x) { return relu_(x); }, Released())
+      .def(
+          "clamp_", [](Tensor x, double low, double high) { return clamp_(x, low, high); }, nb::arg("low"),
+          nb::arg("high"), Released());
+}
+
+}  // namespace norma::python

@@ -1,0 +1,66 @@
+"""The norma command inside of Python: compare() and run()."""
+
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+from norma import _norma
+
+_INTERRUPTED = 130
+
+
+def _words(options: dict[str, Any]) -> list[str]:
+    """Keyword arguments as options: img_size=64 is --img-size 64; True is the option alone; lists are joined."""
+    words = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append("-" + name if len(name) == 1 else "--" + name.replace("_", "-"))
+        if isinstance(value, (list, tuple)):
+            words.append(",".join(str(item) for item in value))
+        elif value is not True:
+            words.append(str(value))
+    return words
+
+
+def run(command: str, *words: str, **options: Any) -> int:
+    """A command of the norma program in this process, which knows the norms registered here.
+
+    run("info"); run("train", model="resnet18", norm="mine", epochs=1). Returns the exit code. Throws Error for bad
+    input, and KeyboardInterrupt after Ctrl-C, when the command has saved its work.
+    """
+    code = _norma._run_command([command, *words, *_words(options)], True)
+    if code == _INTERRUPTED:
+        raise KeyboardInterrupt
+    return code
+
+
+class Comparison:
+    """The folder of a comparison: `results` as in its results.json. It shows its report in a notebook."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.results: dict[str, Any] = json.loads((self.folder / "results.json").read_text(encoding="utf-8"))
+
+    def report(self) -> str:
+        """The report as Markdown."""
+        return (self.folder / "report.md").read_text(encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return f"Comparison({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        page = (self.folder / "report.html").read_text(encoding="utf-8")
+        return f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: 40em; border: 0"></iframe>'
+
+
+def compare(output: str | Path, **options: Any) -> Comparison:
+    """Trains each model with each norm and writes a report, as `norma compare` does.
+
+    The options are those of the command (norma compare --help), with _ for -: compare("runs/mine",
+    models=["resnet18"], norms=["batch", "mine"], images=2000). A comparison that was interrupted goes on when it is
+    called again.
+    """
+    run("compare", output=output, **options)
+    return Comparison(output)

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# python/test.sh [--preset NAME] [pytest options]: builds the module of the Python package in the tree, and runs its tests
+# and what mypy says of the package, its stubs and the examples. `./run python` calls it.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+preset=cpu-release
+[ "${1:-}" != --preset ] || { preset=$2; shift 2; }
+tools=$("$root/python/tools.sh")
+build=$root/build/$preset
+cd "$root"
+grep -qs "^Python_EXECUTABLE:.*=$tools/bin/python$" "$build/CMakeCache.txt" &&
+  grep -qs '^NORMA_BUILD_PYTHON:BOOL=ON' "$build/CMakeCache.txt" ||
+  cmake --preset "$preset" -DNORMA_BUILD_PYTHON=ON -DPython_EXECUTABLE="$tools/bin/python"
+cmake --build "$build" --target _norma _norma_stub -j "$(nproc)"
+export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1
+MYPYPATH=$build/python "$tools/bin/mypy" --cache-dir "$build/mypy" -p norma
+MYPYPATH=$build/python "$tools/bin/mypy" --cache-dir "$build/mypy" tests/python
+exec "$tools/bin/python" -m pytest -p no:cacheprovider -q tests/python "$@"

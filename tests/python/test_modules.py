@@ -1,0 +1,93 @@
+"""Layers, networks and optimizers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import norma
+from norma import nn, optim
+
+
+class Small(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, channels, 3, padding=1)
+        self.norm = nn.make_norm("group:2", channels)
+        self.head = nn.Linear(channels, 4)
+        self.scale = nn.Parameter(norma.ones([1]))
+        self.seen = nn.Buffer(norma.zeros([1]))
+
+    def forward(self, x: norma.Tensor) -> norma.Tensor:
+        if self.training:
+            self.seen.add_(1)
+        y = norma.relu(self.norm(self.conv(x))).mean([2, 3])
+        return self.head(y) * self.scale
+
+
+def test_a_module_of_python_has_the_state_of_its_attributes() -> None:
+    net = Small(8)
+    assert list(net.state_dict()) == ["scale", "seen", "conv.weight", "conv.bias", "norm.weight", "norm.bias",
+                                      "head.weight", "head.bias"]
+    assert net.parameter_count() == 1 + 8 * 27 + 8 + 16 + 32 + 4
+    assert "Small()" in repr(net) and "Conv2d(3, 8" in repr(net)
+    assert [path for path, _ in net.named_modules()] == ["", "conv", "norm", "head"]
+    net.eval()
+    net(norma.randn([2, 3, 5, 5]))
+    assert net.seen.item() == 0 and not net.conv.training
+
+
+@pytest.mark.parametrize("make", [lambda p: optim.SGD(p, 0.05, momentum=0.9), lambda p: optim.AdamW(p, 0.02)])
+def test_training_lowers_the_loss(make) -> None:  # type: ignore[no-untyped-def]
+    norma.manual_seed(0)
+    net = Small(8)
+    optimizer = make(net)
+    x = norma.randn([16, 3, 6, 6])
+    target = norma.randint(0, 4, [16])
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = norma.cross_entropy(net(x), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0] and optimizer.steps == 30
+
+
+def test_networks_of_the_catalogue_take_any_norm() -> None:
+    assert "resnet18" in norma.models.model_names()
+    net = norma.models.create_model("resnet18", num_classes=5, norm="layer2d", seed=1)
+    assert net(norma.randn([2, 3, 32, 32])).shape == (2, 5)
+    with pytest.raises(norma.Error, match="did you mean|resnet"):
+        norma.models.create_model("resnet17")
+    with pytest.raises(norma.Error, match="layr2d"):
+        norma.models.create_model("resnet18", norm="layr2d")
+
+
+def test_state_travels_through_a_file(tmp_path: Path) -> None:
+    a, b = Small(4), Small(4)
+    norma.save_file(a.state_dict(), str(tmp_path / "w.safetensors"))
+    loaded = norma.load_file(str(tmp_path / "w.safetensors"))
+    assert b.load_state_dict(loaded) == ([], [])
+    x = norma.randn([1, 3, 4, 4])
+    assert np.array_equal(a(x).numpy(), b(x).numpy())
+    del loaded["scale"]
+    with pytest.raises(norma.Error, match="scale"):
+        b.load_state_dict(loaded)
+    assert b.load_state_dict(loaded, strict=False) == (["scale"], [])
+
+
+def test_hooks_see_inputs_and_outputs() -> None:
+    net = Small(4)
+    shapes = []
+    number = net.conv.register_forward_hook(lambda module, x, y: shapes.append((repr(module)[:6], x.shape, y.shape)))
+    net(norma.randn([1, 3, 4, 4]))
+    net.conv.remove_forward_hook(number)
+    net(norma.randn([1, 3, 4, 4]))
+    assert shapes == [("Conv2d", (1, 3, 4, 4), (1, 4, 4, 4))]
+
+
+def test_dtypes_and_formats_of_a_network() -> None:
+    net = Small(4).to(norma.float64).to(memory_format="channels_last")
+    assert net.conv.weight.dtype == norma.float64 and net.conv.weight.memory_format == "channels_last"
+    assert net(norma.randn([1, 3, 4, 4], dtype=norma.float64)).dtype == norma.float64

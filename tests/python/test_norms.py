@@ -1,0 +1,97 @@
+"""Norms written in Python: in networks, in check_norm() and in comparisons."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import norma
+from norma import nn
+
+
+@norma.register_norm("derf")
+class Derf(nn.Module):
+    """erf(alpha x + shift) * weight + bias."""
+
+    def __init__(self, channels: int, alpha: float = 0.5) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(norma.full([1], alpha))
+        self.shift = nn.Parameter(norma.zeros([1]))
+        self.weight = nn.Parameter(norma.ones([channels]))
+        self.bias = nn.Parameter(norma.zeros([channels]))
+
+    def forward(self, x: norma.Tensor) -> norma.Tensor:
+        shape = [-1, 1, 1]
+        alpha, shift = self.alpha.to(x.dtype), self.shift.to(x.dtype)
+        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
+        return norma.erf(x * alpha + shift) * weight.reshape(shape) + bias.reshape(shape)
+
+
+def test_it_stands_in_every_network() -> None:
+    assert "derf" in norma.norm_names()
+    net = norma.models.create_model("resnet18", num_classes=3, norm="derf[alpha=0.7]")
+    names = [name for name, _ in net.named_parameters()]
+    assert "bn1.alpha" in names and "layer1.0.bn1.weight" in names
+    assert abs(dict(net.named_parameters())["bn1.alpha"].item() - 0.7) < 1e-6
+    x = norma.randn([2, 3, 32, 32], requires_grad=True)
+    net(x).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+
+
+def test_check_norm_finds_it_right() -> None:
+    report = norma.check_norm("derf", quick=True)
+    assert report, report
+
+
+def test_check_norm_finds_a_wrong_one() -> None:
+    @norma.register_norm("detached")
+    class Detached(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(norma.ones([channels]))
+
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return x.detach() * self.weight.to(x.dtype).reshape([-1, 1, 1])
+
+    report = norma.check_norm("detached", quick=True)
+    assert not report.passed and any("gradient" in name for name, _ in report.failures)
+
+
+def test_mistakes_are_said_where_they_are_made() -> None:
+    @norma.register_norm("shorter")
+    class Shorter(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return x[:1]
+
+    net = norma.models.create_model("resnet18", norm="shorter")
+    with pytest.raises(norma.Error, match=r"shorter: forward: expected a tensor of sizes \[2, 64, 16, 16\], as the "
+                                          r"input's, got sizes \[1, 64, 16, 16\]"):
+        net(norma.randn([2, 3, 32, 32]))
+    with pytest.raises(norma.Error, match="expected a class derived from norma.nn.Module"):
+        norma.register_norm("no")(int)  # type: ignore[type-var]
+
+    @norma.register_norm("raises")
+    class Raises(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        norma.models.create_model("resnet18", norm="raises")(norma.randn([2, 3, 32, 32]))
+
+
+def test_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    comparison = norma.compare(tmp_path / "c", models=["resnet18"], norms=["batch", "derf"], dataset="shapes",
+                               img_size=16, batch_size=8, images=32, test_images=16, workers=0, timing_rounds=0)
+    cells = comparison.results["cells"]
+    assert [cell["state"] for cell in cells] == ["finished", "finished"]
+    assert "derf" in comparison.report() and "<iframe" in comparison._repr_html_()
+    assert "the report grows in" in capsys.readouterr().out
+    assert json.loads((tmp_path / "c" / "results.json").read_text())
+    with pytest.raises(norma.Error, match="unknown option '--modles'"):
+        norma.compare(tmp_path / "d", modles=["resnet18"])

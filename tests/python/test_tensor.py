@@ -1,0 +1,148 @@
+"""Tensors, ops and the tape, as Python sees them."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import norma
+
+
+def test_values_of_lists_and_back() -> None:
+    x = norma.tensor([[1, 2.5], [3, -4]])
+    assert x.shape == (2, 2) and x.dtype == norma.float32
+    assert x.tolist() == [[1, 2.5], [3, -4]]
+    assert norma.tensor([1, 2]).dtype == norma.int64
+    assert norma.tensor([True]).dtype == norma.bool_
+    assert norma.tensor(3.5).item() == 3.5 and norma.tensor(3.5).ndim == 0
+    assert norma.tensor([2**62 + 1]).item() == 2**62 + 1
+    assert norma.tensor([]).shape == (0,)
+    with pytest.raises(norma.Error, match="lists of equal lengths"):
+        norma.tensor([[1, 2], [3]])
+    with pytest.raises(norma.Error, match="expected numbers, nested lists of them, or an array"):
+        norma.tensor(["a"])
+
+
+def test_operators_broadcast_and_promote() -> None:
+    x = norma.tensor([[1.0, 2.0], [3.0, 4.0]])
+    y = 2 - x / norma.tensor([1.0, 4.0]) * 3 + 1
+    assert np.allclose(y.numpy(), 2 - np.array([[1, 2], [3, 4]]) / np.array([1, 4]) * 3 + 1)
+    assert ((-x) ** 2 @ x).tolist() == (x.numpy() ** 2 @ x.numpy()).tolist()
+    assert (x > 2).tolist() == [[False, False], [True, True]]
+    assert (1 / x).tolist() == (1 / x.numpy()).tolist()
+    with pytest.raises(TypeError):
+        x + "a"  # type: ignore[operator]
+
+
+def test_indexing_is_that_of_numpy() -> None:
+    x = norma.arange(60).reshape([3, 4, 5])
+    a = np.arange(60).reshape(3, 4, 5)
+    keys: list[Any] = [
+        0, -1, (1, 2), (1, 2, 3), slice(1, None), (slice(None), slice(0, 3, 2)), (Ellipsis, 1),
+        (None, 1, Ellipsis), (slice(-2, None), Ellipsis, slice(1, -1)), slice(5, 2), (slice(10, 20),)]
+    for key in keys:
+        assert np.array_equal(x[key].numpy(), a[key]), key
+    assert np.array_equal(x[norma.tensor([2, 0, 2])].numpy(), a[[2, 0, 2]])
+    assert [row.shape for row in x] == [(4, 5)] * 3
+    with pytest.raises(IndexError, match=r"expected an index in \[-3, 3\) along axis 0, got 3"):
+        x[3]
+    with pytest.raises(norma.Error, match="expected at most 3 indices, got 4"):
+        x[0, 0, 0, 0]
+    with pytest.raises(norma.Error, match="step of at least 1"):
+        x[::-1]
+
+
+def test_gradients_by_the_tape() -> None:
+    x = norma.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    loss = (x * x * x).sum()
+    assert norma.Tape(loss).op_names() == ["mul", "mul", "sum"]
+    assert "mul" in norma.Tape(loss).summary()
+    loss.backward()
+    assert x.grad is not None and x.grad.tolist() == [3, 12, 27]
+    (first,) = norma.grad([(x * x * x).sum()], [x], create_graph=True)
+    assert first is not None
+    (second,) = norma.grad([first.sum()], [x])
+    assert second is not None and second.tolist() == [6, 12, 18]
+    with norma.no_grad():
+        assert not (x * 2).requires_grad
+    with pytest.raises(norma.Error, match="backward"):
+        norma.tensor([1.0]).backward()
+
+
+def test_gradcheck_of_a_function_of_python() -> None:
+    x = norma.randn([3, 4], dtype=norma.float64, requires_grad=True)
+    worst = norma.gradcheck(lambda x: norma.erf(x) * x.mean(), [x])
+    assert worst < 1e-6
+
+    def wrong(x: norma.Tensor) -> norma.Tensor:
+        return x * x.detach()
+
+    with pytest.raises(norma.Error, match="gradcheck"):
+        norma.gradcheck(wrong, [x])
+
+
+def test_hooks_and_exceptions_of_python_pass_through() -> None:
+    x = norma.ones([2], requires_grad=True)
+    y = x * 3
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [30, 30]
+
+    def fail(_: norma.Tensor) -> None:
+        raise ZeroDivisionError("in the hook")
+
+    z = x * 3
+    z.register_hook(fail)
+    with pytest.raises(ZeroDivisionError, match="in the hook"):
+        z.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "sqrt", "tanh", "abs", "neg"])
+def test_functions_are_those_of_numpy(name: str) -> None:
+    a = np.random.default_rng(0).uniform(0.5, 2, (3, 4)).astype(np.float32)
+    theirs = np.negative if name == "neg" else getattr(np, name)
+    assert np.allclose(getattr(norma, name)(norma.from_dlpack(a)).numpy(), theirs(a), rtol=1e-6)
+
+
+def test_memory_formats() -> None:
+    x = norma.randn([2, 3, 4, 5], memory_format="channels_last")
+    assert x.memory_format == "channels_last" and x.strides == (60, 1, 15, 3)
+    y = norma.group_norm(x, 3)
+    assert y.memory_format == "channels_last"
+    assert x.contiguous().memory_format == "contiguous"
+    with pytest.raises(norma.Error, match="memory_format: expected one of 'contiguous', 'channels_last', 'preserve'"):
+        x.contiguous("nhwc")
+
+
+def test_norms_are_their_definition() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.normal(3, 2, (4, 6, 5, 7))
+    weight, bias = rng.normal(size=6), rng.normal(size=6)
+    x, w, b = (norma.from_dlpack(v) for v in (a, weight, bias))
+
+    def definition(axes: tuple[int, ...], eps: float) -> Any:
+        normal = (a - a.mean(axes, keepdims=True)) / np.sqrt(a.var(axes, keepdims=True) + eps)
+        return normal * weight[:, None, None] + bias[:, None, None]
+
+    assert np.allclose(norma.batch_norm(x, weight=w, bias=b).numpy(), definition((0, 2, 3), 1e-5))
+    assert np.allclose(norma.layer_norm_2d(x, w, b).numpy(), definition((1,), 1e-6))
+    assert np.allclose(norma.instance_norm(x, w, b, activation="relu").numpy(),
+                       np.maximum(definition((2, 3), 1e-5), 0))
+    with pytest.raises(norma.Error, match="activation: expected one of 'identity', 'relu', 'gelu', 'silu', got 'elu'"):
+        norma.instance_norm(x, activation="elu")
+    with pytest.raises(norma.Error, match="num_channels must be divisible by num_groups"):
+        norma.group_norm(x, 4)
+
+
+def test_loss_of_a_linear_layer() -> None:
+    logits = norma.tensor([[2.0, 1.0, 0.0]], requires_grad=True)
+    loss = norma.cross_entropy(logits, norma.tensor([0]))
+    assert math.isclose(loss.item(), math.log(1 + math.exp(-1) + math.exp(-2)), rel_tol=1e-6)
+    with pytest.raises(norma.Error, match="reduction"):
+        norma.cross_entropy(logits, norma.tensor([0]), reduction="avg")
+
+
+def test_docstrings_come_from_the_headers() -> None:
+    assert "Wu and He" in (norma.group_norm.__doc__ or "")
+    assert "Softmax" in (norma.softmax.__doc__ or "")

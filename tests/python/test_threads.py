@@ -1,0 +1,102 @@
+"""The GIL, references, and signals."""
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+
+import norma
+from norma import nn
+
+
+def test_other_threads_run_while_norma_computes() -> None:
+    counted = 0
+    stop = threading.Event()
+
+    def count() -> None:
+        nonlocal counted
+        while not stop.wait(0.001):
+            counted += 1
+
+    thread = threading.Thread(target=count)
+    x = norma.randn([8, 32, 64, 64])
+    weight = norma.randn([32, 32, 3, 3])
+    thread.start()
+    for _ in range(20):
+        norma.conv2d(x, weight, padding=1)
+    stop.set()
+    thread.join()
+    assert counted > 3
+
+
+def test_threads_have_their_own_grad_mode_and_results() -> None:
+    results: list[bool] = []
+
+    def work() -> None:
+        x = norma.randn([4, 8, 5, 5], requires_grad=True)
+        for _ in range(50):
+            norma.group_norm(x, 2).sum().backward()
+        results.append((x * 2).requires_grad)
+
+    with norma.no_grad():
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert results == [True] * 4
+
+
+def test_nothing_is_kept_by_tapes_and_modules() -> None:
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(norma.ones([3]))
+
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return x * self.weight
+
+    module = Holder()
+    network = nn.Sequential(module)
+    gone = weakref.ref(module)
+    y = network(norma.ones([2, 3]))
+    before = sys.getrefcount(module)
+    for _ in range(100):
+        network(norma.ones([2, 3]))
+    assert sys.getrefcount(module) == before
+    del module
+    gc.collect()
+    assert gone() is not None  # the network has it
+    y.sum().backward()
+    del network, y
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_ctrl_c_ends_a_comparison_with_its_work_saved(tmp_path: Path) -> None:
+    script = (
+        "import norma, sys\n"
+        "try:\n"
+        f"    norma.compare({str(tmp_path / 'c')!r}, models=['resnet18'], norms=['batch'], dataset='shapes',\n"
+        "                  img_size=16, batch_size=8, images=100000, test_images=16, workers=0, timing_rounds=0)\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(77)\n")
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "report grows" in line:
+            break
+    for line in process.stdout:  # the first step
+        if "loss" in line or "[1/1]" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    process.stdout.read()
+    assert process.wait() == 77
+    assert (tmp_path / "c" / "results.json").exists()
