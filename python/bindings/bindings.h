@@ -105,6 +105,7 @@ void add_layers(nb::module_& m);
 void add_optimizers(nb::module_& m);
 void add_norm_registry(nb::module_& m);
 void add_lab(nb::module_& m);
+void add_conformance(nb::module_& m);
 
 }  // namespace norma::python
 

@@ -3,6 +3,7 @@
 #include "python/bindings/bindings.h"
 
 #include "core/device.h"
+#include "ops/shape/copy.h"
 
 #include <dlpack/dlpack.h>
 #include <nanobind/ndarray.h>
@@ -40,8 +41,13 @@ nb::object array_of(const Tensor& x) {
                                             given.device.device_type, given.device.device_id));
 }
 
-nb::object capsule_of(const Tensor& x, const nb::kwargs& arguments) {
-  return array_of<nb::array_api>(x).attr("__dlpack__")(**arguments);
+nb::object capsule_of(const Tensor& x, nb::kwargs arguments) {
+  bool copies = false;
+  if (arguments.contains("copy")) {
+    copies = nb::cast<std::optional<bool>>(arguments["copy"]).value_or(false);
+    nb::del(arguments["copy"]);
+  }
+  return array_of<nb::array_api>(copies ? clone(x.detach()) : x).attr("__dlpack__")(**arguments);
 }
 
 nb::object numpy_array(const Tensor& x) {

@@ -59,6 +59,7 @@ NB_MODULE(_norma, m) {
   add_optimizers(m);
   add_norm_registry(m);
   add_lab(m);
+  add_conformance(m);
   m.def("num_threads", &num_threads, doc("num_threads"));
   m.def("set_num_threads", &set_num_threads, nb::arg("count"), doc("set_num_threads"));
   m.def("manual_seed", &manual_seed, nb::arg("seed"), doc("manual_seed"));

@@ -51,7 +51,7 @@ def test_training_lowers_the_loss(make) -> None:  # type: ignore[no-untyped-def]
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    assert losses[-1] < 0.8 * losses[0] and optimizer.steps == 30
+    assert losses[-1] < 0.9 * losses[0] and optimizer.steps == 30
 
 
 def test_networks_of_the_catalogue_take_any_norm() -> None:

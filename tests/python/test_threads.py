@@ -85,7 +85,8 @@ def test_ctrl_c_ends_a_comparison_with_its_work_saved(tmp_path: Path) -> None:
         "import norma, sys\n"
         "try:\n"
         f"    norma.compare({str(tmp_path / 'c')!r}, models=['resnet18'], norms=['batch'], dataset='shapes',\n"
-        "                  img_size=16, batch_size=8, images=100000, test_images=16, workers=0, timing_rounds=0)\n"
+        "                  img_size=16, batch_size=8, images=100000, test_images=16, workers=0, timing_rounds=0,\n"
+    "                  log_interval=1)\n"
         "except KeyboardInterrupt:\n"
         "    sys.exit(77)\n")
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

@@ -1,0 +1,250 @@
+"""Whether a norm of any framework is right: python -m norma.conformance torch.nn.functional.group_norm
+
+Inputs that are hard for a norm (large means, tiny variances, values near the ends of the dtype) with results in extended
+precision, for any callable: of PyTorch, of JAX, of NumPy, or your own. A callable of your own takes (x, weight, bias,
+eps), for group norm also num_groups, as arrays of the framework; its gradients are asked of the framework.
+"""
+
+import argparse
+import importlib
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import norma
+from norma import _norma
+
+NORMS = ["batch", "layer", "layer2d", "group", "instance", "rms"]
+RESULTS = ["output", "dx", "dweight", "dbias"]
+# The largest error, in steps of the dtype, that rounding of a careful implementation explains.
+LIMIT = 64
+STEPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+Call = Callable[..., Any]
+
+
+@dataclass
+class Verdict:
+    """What one input has shown."""
+
+    norm: str
+    case: str
+    dtype: str
+    layout: str
+    errors: dict[str, float]  # in steps of the dtype; infinite for NaN and infinity where the truth is finite
+    findings: list[str]  # empty: as it should be
+
+    @property
+    def passed(self) -> bool:
+        return not self.findings
+
+
+class Torch:
+    """Arrays and gradients of PyTorch."""
+
+    def __init__(self) -> None:
+        self.torch = importlib.import_module("torch")
+
+    def array(self, x: norma.Tensor) -> Any:
+        return self.torch.from_dlpack(x).clone().requires_grad_()
+
+    def arranged(self, x: Any, weight: Any, layout: str) -> tuple[Any, Any]:
+        if layout == "channels_last":
+            x = x.detach().contiguous(memory_format=self.torch.channels_last).requires_grad_()
+        if layout == "weight with gaps":
+            gaps = self.torch.stack([weight.detach(), self.torch.full_like(weight, 7)], -1)
+            weight = gaps[..., 0].requires_grad_()
+        return x, weight
+
+    def results(self, call: Call, arrays: list[Any], dy: norma.Tensor) -> tuple[norma.Tensor, list[Any]]:
+        output = call(*arrays)
+        wanted = [a for a in arrays if a is not None]
+        if not output.requires_grad:
+            return norma.from_dlpack(output.detach()), [None] * len(arrays)
+        found = self.torch.autograd.grad(output, wanted, self.torch.from_dlpack(dy), allow_unused=True)
+        by_array = iter(found)
+        gradients = [None if a is None else next(by_array) for a in arrays]
+        return (norma.from_dlpack(output.detach().contiguous()),
+                [None if g is None else norma.from_dlpack(g.detach().contiguous()) for g in gradients])
+
+
+class Jax:
+    """Arrays and gradients of JAX."""
+
+    def __init__(self) -> None:
+        self.jax = importlib.import_module("jax")
+        self.jax.config.update("jax_enable_x64", True)
+
+    def array(self, x: norma.Tensor) -> Any:
+        return self.jax.numpy.array(self.jax.dlpack.from_dlpack(x.contiguous()), copy=True)
+
+    def arranged(self, x: Any, weight: Any, layout: str) -> tuple[Any, Any]:
+        return x, weight
+
+    def results(self, call: Call, arrays: list[Any], dy: norma.Tensor) -> tuple[norma.Tensor, list[Any]]:
+        output, back = self.jax.vjp(call, *arrays)
+        return norma.tensor(output), [None if g is None else norma.tensor(g) for g in back(self.array(dy))]
+
+
+class Numpy:
+    """Arrays of NumPy. The callable returns the output, or (output, dx, dweight, dbias) if it takes dy as well."""
+
+    def array(self, x: norma.Tensor) -> Any:
+        return x.numpy().copy()
+
+    def arranged(self, x: Any, weight: Any, layout: str) -> tuple[Any, Any]:
+        return x, weight
+
+    def results(self, call: Call, arrays: list[Any], dy: norma.Tensor) -> tuple[norma.Tensor, list[Any]]:
+        results = call(*arrays, dy.numpy().copy())
+        return norma.tensor(results[0]), [None if g is None else norma.tensor(g) for g in results[1:]]
+
+
+FRAMEWORKS: dict[str, Callable[[], Torch | Jax | Numpy]] = {"torch": Torch, "jax": Jax, "numpy": Numpy}
+
+
+def _torch_call(name: str, function: Call, case: Any) -> Call | None:
+    """How the norms of torch.nn.functional take their arguments."""
+    shape, eps = list(case.x.shape[1:]), case.eps
+    calls: dict[str, Call] = {
+        "group_norm": lambda x, w, b: function(x, case.groups, w, b, eps),
+        "layer_norm": lambda x, w, b: function(x, shape, w, b, eps),
+        "rms_norm": lambda x, w, b: function(x, shape, w, eps),
+        "instance_norm": lambda x, w, b: function(x, weight=w, bias=b, eps=eps),
+        "batch_norm": lambda x, w, b: function(x, None, None, w, b, training=True, eps=eps)}
+    return calls.get(name)
+
+
+def _own_call(function: Call, case: Any) -> Call:
+    options = {"num_groups": case.groups} if case.groups > 1 else {}
+    return lambda x, w, b, *dy: function(x, w, b, case.eps, *dy, **options)
+
+
+def _findings(case: Any, gradients: list[Any], errors: dict[str, float]) -> list[str]:
+    """What is wrong, by name where the name is known."""
+    expected = case.expected()
+    found = dict(zip(["dx", "dweight", "dbias"], gradients, strict=True))
+    texts = []
+    for name in [r for r in RESULTS if r in expected]:
+        if name != "output" and found[name] is None:
+            texts.append(f"{name} is missing")
+            continue
+        if errors[name] <= LIMIT:
+            continue
+        texts.append(f"{name} is off by {errors[name]:.3g} steps")
+        if name == "output":
+            continue
+
+        def is_like(truth: norma.Tensor, value: norma.Tensor = found[name]) -> bool:
+            difference = (value.to(norma.float64) - truth).abs().max().item()
+            return difference <= 1e-3 * max(truth.abs().max().item(), 1e-300)
+
+        others = {"dweight": "dbias", "dbias": "dweight"}
+        if name in others and others[name] in expected and is_like(expected[others[name]]):
+            texts[-1] = f"{name} is what {others[name]} should be"
+        elif is_like(expected[name] * -1):
+            texts[-1] = f"{name} has the wrong sign"
+        elif found[name].abs().max().item() == 0:
+            texts[-1] = f"{name} is 0 everywhere"
+        elif name == "dx" and is_like(case.dx_of_fixed_statistics()):
+            texts[-1] = "dx lacks the terms of the mean and the variance"
+    return texts
+
+
+def check(function: Call, norm: str, *, framework: str = "torch", name: str = "",
+          dtypes: tuple[str, ...] = ("float32", "float64")) -> Iterator[Verdict]:
+    """A verdict for each input of `norm`, a name of NORMS.
+
+    `name` is that of a function of torch.nn.functional, whose arguments are known; "": the callable takes
+    (x, weight, bias, eps).
+    """
+    arrays_of = FRAMEWORKS[framework]()
+    for dtype in dtypes:
+        for case in _norma._conformance_cases(norm, getattr(norma, dtype)):
+            layouts = ["contiguous"]
+            if framework == "torch":
+                layouts += ["weight with gaps"] + (["channels_last"] if case.x.ndim == 4 else [])
+            for layout in layouts:
+                known = _torch_call(name, function, case) if name else None
+                x, weight = arrays_of.arranged(arrays_of.array(case.x), arrays_of.array(case.weight), layout)
+                bias = None if case.bias is None else arrays_of.array(case.bias)
+                output, gradients = arrays_of.results(known or _own_call(function, case), [x, weight, bias], case.dy)
+                zero = norma.zeros_like
+                filled: list[Any] = [g if g is not None else zero(t) if t is not None else None
+                                     for g, t in zip(gradients, [case.x, case.weight, case.bias], strict=True)]
+                errors = {k: e / STEPS[dtype] for k, e in case.errors(output, *filled).items()}
+                yield Verdict(norm, case.name, dtype, layout, errors, _findings(case, gradients, errors))
+
+
+def save_cases(norm: str, dtype: str, filename: str) -> None:
+    """The inputs of a norm and what is right for them, as a safetensors file: "constant/x", "constant/expected.dx"."""
+    tensors: dict[str, norma.Tensor] = {}
+    metadata = {}
+    for case in _norma._conformance_cases(norm, getattr(norma, dtype)):
+        for name in ["x", "weight", "bias", "dy"]:
+            if getattr(case, name) is not None:
+                tensors[f"{case.name}/{name}"] = getattr(case, name)
+        for name, x in case.expected().items():
+            tensors[f"{case.name}/expected.{name}"] = x
+        metadata[case.name] = json.dumps(
+            {"description": case.description, "eps": case.eps, "num_groups": case.groups})
+    norma.save_file(tensors, filename, metadata)
+
+
+def _norm_of(name: str) -> str:
+    return next((norm for norm in sorted(NORMS, key=len, reverse=True) if name.startswith(norm)), "")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m norma.conformance", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("callable", nargs="?", help="module.function")
+    parser.add_argument("--norm", choices=NORMS, help="default: by the function's name")
+    parser.add_argument("--framework", choices=list(FRAMEWORKS), help="default: by the module's name, else torch")
+    parser.add_argument("--dtypes", default="float32,float64")
+    parser.add_argument("--json", action="store_true", help="print every verdict as JSON")
+    parser.add_argument("--save", metavar="FILE", help="write the cases of --norm in the first of --dtypes, and end")
+    options = parser.parse_args(arguments)
+    dtypes = tuple(options.dtypes.split(","))
+    if unknown := [d for d in dtypes if d not in STEPS]:
+        parser.error(f"--dtypes: expected some of {', '.join(STEPS)}, got {unknown[0]}")
+    if options.save:
+        if not options.norm:
+            parser.error("--save: expected --norm beside it")
+        save_cases(options.norm, dtypes[0], options.save)
+        return 0
+    if not options.callable:
+        parser.error("expected a callable, as torch.nn.functional.group_norm")
+    module, _, name = options.callable.rpartition(".")
+    sys.path.insert(0, "")
+    function = getattr(importlib.import_module(module), name)
+    norm = options.norm or _norm_of(name)
+    if not norm:
+        parser.error(f"{name}: say which norm it is: --norm {'|'.join(NORMS)}")
+    top = module.split(".")[0]
+    framework = options.framework or (top if top in FRAMEWORKS else "jax" if top == "flax" else "torch")
+    known = name if module == "torch.nn.functional" else ""
+    verdicts = list(check(function, norm, framework=framework, name=known, dtypes=dtypes))
+    if options.json:
+        print(json.dumps([asdict(v) for v in verdicts], indent=1))
+    else:
+        _print(verdicts)
+    return 0 if all(v.passed for v in verdicts) else 1
+
+
+def _print(verdicts: list[Verdict]) -> None:
+    print(f"{'input':22} {'dtype':9} {'layout':17} " + " ".join(f"{r:>9}" for r in RESULTS) + "   in steps of the dtype")
+    for v in verdicts:
+        numbers = " ".join(f"{v.errors[r]:9.2g}" if r in v.errors else f"{'-':>9}" for r in RESULTS)
+        print(f"{v.case:22} {v.dtype:9} {v.layout:17} {numbers}   {'; '.join(v.findings)}")
+    wrong = sum(not v.passed for v in verdicts)
+    worst = max((e for v in verdicts if v.passed for e in v.errors.values() if math.isfinite(e)), default=0.0)
+    print(f"{wrong} of {len(verdicts)} inputs show a fault; elsewhere the worst error is {worst:.2g} steps "
+          f"(a fault is above {LIMIT})")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

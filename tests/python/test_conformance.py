@@ -1,0 +1,90 @@
+"""The conformance kit finds what is wrong, and nothing where nothing is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import norma
+from norma import conformance
+
+
+@np.errstate(all="ignore")
+def group_norm(x: Any, weight: Any, bias: Any, eps: float, dy: Any, num_groups: int,
+               wide: Any = np.longdouble, fault: str = "") -> tuple[Any, ...]:
+    """By the definition, in `wide` numbers, with a fault on demand."""
+    n, c = x.shape[:2]
+    a = x.astype(wide).reshape(n, num_groups, -1)
+    a = a - a.mean(-1, keepdims=True)
+    a = a - a.mean(-1, keepdims=True)  # what the rounding of the mean has left
+    rstd = 1 / np.sqrt((a**2).mean(-1, keepdims=True) + wide(eps))
+    xhat = a * rstd
+    along = [1, c] + [1] * (x.ndim - 2)
+    w = weight.astype(wide).reshape(along)
+    y = xhat.reshape(x.shape) * w + bias.astype(wide).reshape(along)
+    g = (dy.astype(wide) * w).reshape(a.shape)
+    dx = rstd * (g - g.mean(-1, keepdims=True) - xhat * (g * xhat).mean(-1, keepdims=True))
+    axes = tuple(i for i in range(x.ndim) if i != 1)
+    dweight = (dy.astype(wide) * xhat.reshape(x.shape)).sum(axes)
+    dbias = dy.astype(wide).sum(axes)
+    if fault == "swapped":
+        dweight, dbias = dbias, dweight
+    if fault == "missing":
+        dbias = None
+    if fault == "constant":
+        dx = rstd * g
+    if fault == "sign":
+        dweight = -dweight
+    results = [y, dx.reshape(x.shape), dweight, dbias]
+    return tuple(None if r is None else r.astype(x.dtype) for r in results)
+
+
+def test_nothing_is_wrong_with_the_definition_in_wide_numbers() -> None:
+    verdicts = list(conformance.check(group_norm, "group", framework="numpy"))
+    assert len(verdicts) > 15 and {v.dtype for v in verdicts} == {"float32", "float64"}
+    assert not [v for v in verdicts if not v.passed]
+
+
+@pytest.mark.parametrize(("fault", "text"), [
+    ("swapped", "dweight is what dbias should be"), ("missing", "dbias is missing"),
+    ("constant", "dx lacks the terms of the mean and the variance"), ("sign", "dweight has the wrong sign")])
+def test_faults_are_named(fault: str, text: str) -> None:
+    def faulty(x: Any, weight: Any, bias: Any, eps: float, dy: Any, num_groups: int) -> Any:
+        return group_norm(x, weight, bias, eps, dy, num_groups, fault=fault)
+
+    verdicts = list(conformance.check(faulty, "group", framework="numpy", dtypes=("float64",)))
+    assert any(text in v.findings for v in verdicts), verdicts[-1]
+
+
+def test_float32_sums_are_found_out_by_large_means() -> None:
+    @np.errstate(all="ignore")
+    def narrow(x: Any, weight: Any, bias: Any, eps: float, dy: Any, num_groups: int) -> Any:
+        x32 = x.astype(np.float32)
+        square = (x32.reshape(*x.shape[:1], num_groups, -1) ** 2).mean(-1, keepdims=True)
+        mean = x32.reshape(*x.shape[:1], num_groups, -1).mean(-1, keepdims=True)
+        y = ((x32.reshape(mean.shape[0], num_groups, -1) - mean) / np.sqrt(np.maximum(square - mean**2, 0) + eps))
+        _, *gradients = group_norm(x, weight, bias, eps, dy, num_groups)
+        along = [1, x.shape[1]] + [1] * (x.ndim - 2)
+        return (y.reshape(x.shape) * weight.reshape(along) + bias.reshape(along)).astype(x.dtype), *gradients
+
+    wrong = {v.case for v in conformance.check(narrow, "group", framework="numpy", dtypes=("float32",))
+             if not v.passed}
+    assert any(case.startswith("offset_") for case in wrong)
+
+
+def test_norma_itself_passes(tmp_path: Path) -> None:
+    for norm in conformance.NORMS:
+        for case in norma._norma._conformance_cases(norm, norma.float32):
+            assert set(case.expected()) <= set(conformance.RESULTS)
+    conformance.save_cases("rms", "float32", str(tmp_path / "rms.safetensors"))
+    stored = norma.load_file(str(tmp_path / "rms.safetensors"))
+    assert stored["constant/x"].shape == stored["constant/expected.dx"].shape
+
+
+def test_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    code = conformance.main(["torch.nn.functional.layer_norm", "--dtypes", "float64", "--json"])
+    verdicts = json.loads(capsys.readouterr().out)
+    assert code in (0, 1) and len(verdicts) > 10
