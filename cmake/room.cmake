@@ -155,8 +155,11 @@ function(norma_compile_options target)
   # Bits depend on what is written, not on what is inlined where: sums keep their order, and the compiler makes no
   # fused multiply-add of its own (core/simd/lanes.h has ours). Only errno and traps are given up.
   list(APPEND options -fno-math-errno -fno-trapping-math -ffp-contract=off)
-  # Code of shared libraries may inline what another library could replace.
-  list(APPEND options -fno-semantic-interposition)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY")  # which the Python module is made of
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    list(APPEND options -fno-semantic-interposition)  # functions are inlined as in a program
+  endif()
   # Fuzz programs call readers. Kernels, which no bytes of a file reach, would take most of their build.
   if(NORMA_SANITIZE AND NOT (NORMA_BUILD_FUZZ AND target MATCHES "^norma_(ops|models)$"))
     list(APPEND options -fsanitize=${NORMA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

@@ -1,6 +1,7 @@
 #include "python/bindings/bindings.h"
 
 #include "nn/norm/factory.h"
+#include "ops/shape/copy.h"
 
 #include <fmt/format.h>
 
@@ -26,7 +27,7 @@ class CheckedNorm final : public nn::Module {
     check(y.defined() && y.sizes() == x.sizes(), name_,
           "forward: expected a tensor of sizes {}, as the input's, got {}", to_string(x.sizes()),
           y.defined() ? "sizes " + to_string(y.sizes()) : "None");
-    return y;
+    return norma::to(y, x.dtype());  // float32 parameters have made float32 of 16 bits
   }
   [[nodiscard]] std::string name() const override { return layer_->name(); }
 

@@ -11,20 +11,16 @@ from norma import nn
 
 @norma.register_norm("derf")
 class Derf(nn.Module):
-    """erf(alpha x + shift) * weight + bias."""
+    """erf(alpha x) * weight + bias."""
 
     def __init__(self, channels: int, alpha: float = 0.5) -> None:
         super().__init__()
         self.alpha = nn.Parameter(norma.full([1], alpha))
-        self.shift = nn.Parameter(norma.zeros([1]))
-        self.weight = nn.Parameter(norma.ones([channels]))
-        self.bias = nn.Parameter(norma.zeros([channels]))
+        self.weight = nn.Parameter(norma.ones([channels, 1, 1]))
+        self.bias = nn.Parameter(norma.zeros([channels, 1, 1]))
 
     def forward(self, x: norma.Tensor) -> norma.Tensor:
-        shape = [-1, 1, 1]
-        alpha, shift = self.alpha.to(x.dtype), self.shift.to(x.dtype)
-        weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
-        return norma.erf(x * alpha + shift) * weight.reshape(shape) + bias.reshape(shape)
+        return norma.erf(x * self.alpha) * self.weight + self.bias
 
 
 def test_it_stands_in_every_network() -> None:
