@@ -2,7 +2,7 @@
 #include "cli/options.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "data/safetensors.h"
+#include "data/tensor_file.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "ops/shape/copy.h"
@@ -54,8 +54,8 @@ void check_output(const State& state) {
   if (std::filesystem::exists(state.output, error)) {
     bool is_former = false;
     try {
-      is_former = data::load_safetensors_metadata(state.output).contains(kResultKey);
-    } catch (const Error&) {  // no safetensors at all
+      is_former = data::tensor_file_metadata(state.output).contains(kResultKey);
+    } catch (const Error&) {  // of another format
     }
     check(is_former, "run", "--output: '{}' is not a result of 'norma run': remove it, or choose another name",
           state.output);
@@ -65,6 +65,8 @@ void check_output(const State& state) {
 int run(const State& state) {
   state.running.apply("run");
   check_output(state);
+  check(!state.output.ends_with(".npy") || (!state.backward && !state.train), "run",
+        "--output: expected a .npz or .safetensors file for several results, got '{}'", state.output);
   const train::Recipe recipe = state.recipe.applied_to({});
   const train::Precision precision = train::precision_of(recipe);
   const DType dtype = precision.dtype;
@@ -77,7 +79,7 @@ int run(const State& state) {
   options.patch_size = state.patch_size;
   const auto model = models::create_model(recipe.model, options);
   if (nn::has_lazy_norms()) {
-    const data::Safetensors file = data::load_safetensors(state.input);
+    const data::Safetensors file = data::read_tensor_file(state.input);
     nn::make_lazy_parameters(*model, take(file, state.input, "input", 4, DType::float32).sizes());
   }
   train::convert_model(*model, precision);  // before the weights arrive, so that float64 ones keep all their digits
@@ -85,7 +87,7 @@ int run(const State& state) {
   train::load_model_weights(*model, recipe.model, state.weights);
   model->train(state.train);
 
-  const data::Safetensors file = data::load_safetensors(state.input);
+  const data::Safetensors file = data::read_tensor_file(state.input);
   Tensor input = to(take(file, state.input, "input", 4, dtype), format).detach();
   check(input.size(1) == state.in_channels, "run", "input: expected sizes [N, {}, H, W], got {}", state.in_channels,
         to_string(input.sizes()));
@@ -121,7 +123,7 @@ int run(const State& state) {
   for (auto& [name, x] : result) {
     x = to(x.detach(), compute_dtype(x.dtype()));
   }
-  data::save_safetensors(state.output, result, {{kResultKey, "1"}});
+  data::write_tensor_file(state.output, result, {{kResultKey, "1"}});
   return kSuccess;
 }
 
@@ -136,6 +138,7 @@ Command add_run(CLI::App& program) {
       "--train 'buffer.<name>' for every running statistic after the step. All in float32, or float64 with\n"
       "--precision float64. W.safetensors is a state dict with torchvision's names for ResNet and timm's for "
       "ConvNeXt.\n"
+      "X and Y may also be files of NumPy: .npz, or .npy for the input or the output alone.\n"
       "Example:\n"
       "  norma run --model resnet18 --num-classes 10 --weights W.safetensors --input X.safetensors \\\n"
       "            --output Y.safetensors --train --backward");

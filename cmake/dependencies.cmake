@@ -5,6 +5,7 @@ find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(ZLIB REQUIRED)
 find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(stb REQUIRED)
+find_package(Zip REQUIRED)
 find_package(hwy 1.0.3 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 

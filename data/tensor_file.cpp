@@ -1,0 +1,177 @@
+#include "data/tensor_file.h"
+
+#include "core/error.h"
+#include "core/input_file.h"
+#include "data/atomic_file.h"
+#include "data/json.h"
+#include "data/npy.h"
+
+#include <nlohmann/json.hpp>
+
+#include <zip.h>
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string_view>
+
+namespace norma::data {
+
+namespace {
+
+constexpr uint64_t kMaxFile = uint64_t{64} << 30;
+constexpr std::string_view kOp = "npz";
+
+using Source = std::unique_ptr<zip_source_t, decltype(&zip_source_free)>;
+using Archive = std::unique_ptr<zip_t, decltype(&zip_discard)>;
+
+/// The archive in `source`, which must live as long.
+Archive opened(const std::string& file, zip_source_t* source, int flags) {
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_keep(source);
+  Archive archive(zip_open_from_source(source, flags, &error), &zip_discard);
+  if (archive == nullptr) {
+    zip_source_free(source);
+    const std::string text = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    fail(kOp, "{}: expected a zip archive of .npy files: {}", file, text);
+  }
+  return archive;
+}
+
+/// The bytes of one file in the archive.
+std::string member(const std::string& file, zip_t* archive, uint64_t index, const zip_stat_t& about) {
+  check((about.valid & ZIP_STAT_SIZE) != 0 && about.size <= kMaxFile, kOp, "{}: {}: expected at most {} bytes, got {}",
+        file, about.name, kMaxFile, about.size);
+  const std::unique_ptr<zip_file_t, decltype(&zip_fclose)> from(zip_fopen_index(archive, index, 0), &zip_fclose);
+  check(from != nullptr, kOp, "{}: {}: {}", file, about.name, zip_strerror(archive));
+  std::string bytes;
+  constexpr size_t kPiece = size_t{1} << 20;
+  while (bytes.size() <= about.size) {  // memory grows with what is there, not with what the archive says
+    const size_t before = bytes.size();
+    bytes.resize(before + kPiece);
+    const zip_int64_t count = zip_fread(from.get(), bytes.data() + before, kPiece);
+    check(count >= 0, kOp, "{}: {}: {}", file, about.name, zip_file_strerror(from.get()));
+    bytes.resize(before + static_cast<size_t>(count));
+    if (count == 0) {
+      break;
+    }
+  }
+  check(bytes.size() == about.size, kOp, "{}: {}: expected {} bytes, got {}", file, about.name, about.size,
+        bytes.size());
+  return bytes;
+}
+
+/// The metadata that write_npz() has put into the archive's comment; anybody may have put another text there.
+std::map<std::string, std::string> metadata_in(std::string_view comment) {
+  std::map<std::string, std::string> metadata;
+  try {
+    const nlohmann::json json = parse_json(kOp, "comment", comment);
+    for (const auto& [key, value] : json.items()) {
+      if (json.is_object() && value.is_string()) {
+        metadata[key] = value.get<std::string>();
+      }
+    }
+  } catch (const Error&) {
+  }
+  return metadata;
+}
+
+Safetensors read_npz(const std::filesystem::path& path) {
+  const std::string file = path.string();
+  const std::string bytes = read_text_file(kOp, path, kMaxFile);
+  const Source source(zip_source_buffer_create(bytes.data(), bytes.size(), /* freep= */ 0, nullptr), &zip_source_free);
+  check(source != nullptr, kOp, "{}: out of memory", file);
+  const Archive archive = opened(file, source.get(), ZIP_RDONLY | ZIP_CHECKCONS);
+  Safetensors result;
+  std::set<std::string> names;
+  const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
+  for (zip_int64_t i = 0; i < count; ++i) {
+    zip_stat_t about;
+    zip_stat_init(&about);
+    const auto index = static_cast<zip_uint64_t>(i);
+    check(zip_stat_index(archive.get(), index, 0, &about) == 0, kOp, "{}: {}", file, zip_strerror(archive.get()));
+    std::string name = about.name;
+    check(name.ends_with(".npy"), kOp, "{}: expected .npy files, got {}", file, name);
+    name.resize(name.size() - std::string_view(".npy").size());
+    check(names.insert(name).second, kOp, "{}: tensor '{}': the name appears twice", file, name);
+    result.tensors.emplace_back(name, tensor_of_npy(file + ": " + name, member(file, archive.get(), index, about)));
+  }
+  int length = 0;
+  if (const char* const comment = zip_get_archive_comment(archive.get(), &length, 0); comment != nullptr) {
+    result.metadata = metadata_in(std::string_view(comment, static_cast<size_t>(length)));
+  }
+  return result;
+}
+
+void write_npz(const std::filesystem::path& path, const NamedTensors& tensors,
+               const std::map<std::string, std::string>& metadata) {
+  const std::string file = path.string();
+  AtomicFile out(std::string(kOp), path);  // first, so that a folder that is not there is found before the work
+  const Source target(zip_source_buffer_create(nullptr, 0, /* freep= */ 0, nullptr), &zip_source_free);
+  check(target != nullptr, kOp, "{}: out of memory", file);
+  Archive archive = opened(file, target.get(), ZIP_TRUNCATE | ZIP_CREATE);
+  std::vector<std::string> contents;  // libzip reads them in zip_close()
+  contents.reserve(tensors.size());
+  for (const auto& [name, x] : tensors) {
+    const std::string& bytes = contents.emplace_back(npy_bytes(x));
+    zip_source_t* const source = zip_source_buffer(archive.get(), bytes.data(), bytes.size(), /* freep= */ 0);
+    const zip_int64_t index =
+        source == nullptr ? -1 : zip_file_add(archive.get(), (name + ".npy").c_str(), source, ZIP_FL_ENC_UTF_8);
+    if (index < 0) {
+      zip_source_free(source);
+      fail(kOp, "{}: tensor '{}': {}", file, name, zip_strerror(archive.get()));
+    }
+    // Not compressed, as by numpy.savez(): the numbers of a network hardly become fewer.
+    zip_set_file_compression(archive.get(), static_cast<zip_uint64_t>(index), ZIP_CM_STORE, 0);
+  }
+  if (!metadata.empty()) {
+    const std::string comment = json_text(nlohmann::json(metadata));
+    zip_set_archive_comment(archive.get(), comment.c_str(), static_cast<zip_uint16_t>(comment.size()));
+  }
+  check(zip_close(archive.get()) == 0, kOp, "{}: {}", file, zip_strerror(archive.get()));
+  (void)archive.release();  // closed
+  check(zip_source_open(target.get()) == 0, kOp, "{}: the archive cannot be read back", file);
+  std::string piece(size_t{1} << 20, '\0');
+  for (zip_int64_t count = 0; (count = zip_source_read(target.get(), piece.data(), piece.size())) > 0;) {
+    out.write(piece.data(), static_cast<size_t>(count));
+  }
+  zip_source_close(target.get());
+  out.commit();
+}
+
+}  // namespace
+
+Safetensors read_tensor_file(const std::filesystem::path& file) {
+  if (file.extension() == ".npy") {
+    return {.tensors = {{"input", tensor_of_npy(file.string(), read_text_file("npy", file, kMaxFile))}},
+            .metadata = {}};
+  }
+  return file.extension() == ".npz" ? read_npz(file) : load_safetensors(file);
+}
+
+std::map<std::string, std::string> tensor_file_metadata(const std::filesystem::path& file) {
+  if (file.extension() == ".npy") {
+    return {};
+  }
+  return file.extension() == ".npz" ? read_npz(file).metadata : load_safetensors_metadata(file);
+}
+
+void write_tensor_file(const std::filesystem::path& file, const NamedTensors& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  if (file.extension() == ".npz") {
+    write_npz(file, tensors, metadata);
+  } else if (file.extension() == ".npy") {
+    check(tensors.size() == 1, "npy", "{}: expected one tensor, got {}; a .npz file holds several", file.string(),
+          tensors.size());
+    const std::string bytes = npy_bytes(tensors.front().second);
+    AtomicFile out("npy", file);
+    out.write(bytes.data(), bytes.size());
+    out.commit();
+  } else {
+    save_safetensors(file, tensors, metadata);
+  }
+}
+
+}  // namespace norma::data
