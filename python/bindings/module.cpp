@@ -12,7 +12,7 @@ namespace norma::python {
 
 const char* doc(std::string_view name) {
   static const std::map<std::string_view, const char*> comments = {
-#include "docstrings.inc"
+#include "python/docstrings.inc"
   };
   const auto found = comments.find(name);
   return found == comments.end() ? "" : found->second;

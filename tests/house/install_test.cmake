@@ -1,4 +1,4 @@
-# cmake -DBUILD=DIR -DWORK=DIR -DVERSION=X.Y.Z … -P install_test.cmake: installs the build into a folder of its own,
+# cmake -DBUILD=DIR -DWORK=DIR -DVERSION=X.Y.Z … -P install_test.cmake: packs the build, unpacks it in a folder of its own,
 # then configures, builds and runs a user's program that knows nothing but find_package(norma), and the README's example.
 cmake_minimum_required(VERSION 3.25)
 
@@ -11,7 +11,26 @@ function(step)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})
-step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+step(${CMAKE_CPACK_COMMAND} --config ${BUILD}/CPackConfig.cmake -B ${WORK}/packages)
+file(GLOB archive ${WORK}/packages/*.tar.gz)
+file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${WORK}/unpacked)
+file(GLOB prefix ${WORK}/unpacked/*)
+file(RENAME ${prefix} ${WORK}/prefix)
+# Debian's package has the same files, and names the packages that it needs.
+find_program(DPKG_DEB dpkg-deb)
+if(DPKG_DEB)
+  file(GLOB package ${WORK}/packages/*.deb)
+  step(${DPKG_DEB} --extract ${package} ${WORK}/deb)
+  file(GLOB_RECURSE in_deb RELATIVE ${WORK}/deb/usr ${WORK}/deb/usr/*)
+  file(GLOB_RECURSE in_archive RELATIVE ${WORK}/prefix ${WORK}/prefix/*)
+  if(NOT in_deb STREQUAL in_archive)
+    message(FATAL_ERROR "the .deb has other files than the .tar.gz")
+  endif()
+  step(${DPKG_DEB} --field ${package} Depends)
+  if(NOT output MATCHES "libfmt-dev, .*libzip-dev")
+    message(FATAL_ERROR "the .deb depends on \"${output}\"")
+  endif()
+endif()
 file(READ ${SOURCE}/README.md readme)
 string(REGEX MATCH "```cpp\n([^`]*)```" unused "${readme}")
 file(WRITE ${WORK}/readme.cpp "${CMAKE_MATCH_1}")
