@@ -81,6 +81,7 @@ std::map<std::string, std::string> metadata_in(std::string_view comment) {
 Safetensors read_npz(const std::filesystem::path& path) {
   const std::string file = path.string();
   const std::string bytes = read_text_file(kOp, path, kMaxFile);
+  check(!bytes.empty(), kOp, "{}: expected a zip archive of .npy files, got an empty file", file);
   const Source source(zip_source_buffer_create(bytes.data(), bytes.size(), /* freep= */ 0, nullptr), &zip_source_free);
   check(source != nullptr, kOp, "{}: out of memory", file);
   const Archive archive = opened(file, source.get(), ZIP_RDONLY | ZIP_CHECKCONS);

@@ -17,5 +17,12 @@ python3 -m venv "$fresh/venv"
 "$fresh/venv/bin/pip" --quiet --disable-pip-version-check install "$wheels"/*.whl numpy pytest
 cd "$fresh"
 "$fresh/venv/bin/norma" info
+SECONDS=0
+"$fresh/venv/bin/norma" compare --quick --dataset shapes
+echo "wheel: a first report after $SECONDS s"
+if "$fresh/venv/bin/pip" --quiet --disable-pip-version-check install nbconvert ipykernel; then
+  "$fresh/venv/bin/jupyter" nbconvert --execute --to html --output-dir . "$root/examples/own_norm.ipynb"
+  grep -q iframe own_norm.html
+fi
 "$fresh/venv/bin/python" -m pytest -p no:cacheprovider -q "$root/tests/python"
 ls -l "$wheels"
