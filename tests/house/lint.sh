@@ -61,7 +61,8 @@ tidy() {
   sed -E 's/ -m(move|store)-max=[0-9]+//g; s/ -Winvalid-pch//g; s/ -include [^ ]*cmake_pch\.hxx//g' \
     "$build/compile_commands.json" >"$build/lint/compile_commands.json"
   local left_out='_stub\.cpp$'  # and what needs CUDA's headers, where there are none
-  echo '#include <cudnn.h>' | c++ -E -x c++ - >/dev/null 2>&1 || left_out='_(stub|cudart|cudnn|cublaslt)\.cpp$'
+  printf '#include <%s>\n' cudnn.h nccl.h | c++ -E -x c++ - >/dev/null 2>&1 ||
+    left_out='_(stub|cudart|cudnn|cublaslt|nccl)\.cpp$'
   # Kernels for CUDA are read as the host compiles them.
   { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|export|data|parallel|train|lab|cli)/' | grep -zvE "$left_out"
     find "$build/emulated" -name '*.cu.cpp' -print0; } |
