@@ -46,10 +46,11 @@ def sources(file: Path, root: Path, seen: dict) -> dict:
 
 def flags_of(words: list) -> list:
     """Of a compiler's arguments those that decide what a kernel becomes: no paths, which differ from machine to machine,
-    no macros of the host's libraries, and not the flag that is given each time."""
+    no macros of the host's libraries, and neither the flag that is given each time nor the host's position-independent
+    code."""
     def counts(word: str) -> bool:
         is_foreign = word.startswith("-D") and not word.startswith(("-DNORMA_", "-DNDEBUG"))
-        return "/" not in word and not is_foreign and word != WARNINGS
+        return "/" not in word and not is_foreign and word not in (WARNINGS, "-Xcompiler=-fPIC")
     return [word for word in words if counts(word)]
 
 
