@@ -52,9 +52,9 @@ class Torch:
         return self.torch.from_dlpack(x).clone().requires_grad_()
 
     def arranged(self, x: Any, weight: Any, layout: str) -> tuple[Any, Any]:
-        if layout == "channels_last":
+        if "channels_last" in layout:
             x = x.detach().contiguous(memory_format=self.torch.channels_last).requires_grad_()
-        if layout == "weight with gaps":
+        if "weight with gaps" in layout:
             gaps = self.torch.stack([weight.detach(), self.torch.full_like(weight, 7)], -1)
             weight = gaps[..., 0].requires_grad_()
         return x, weight
@@ -166,12 +166,19 @@ def check(function: Call, norm: str, *, framework: str = "torch", name: str = ""
         for case in _norma._conformance_cases(norm, getattr(norma, dtype)):
             layouts = ["contiguous"]
             if framework == "torch":
-                layouts += ["weight with gaps"] + (["channels_last"] if case.x.ndim == 4 else [])
+                layouts += ["weight with gaps"] + (
+                    ["channels_last", "channels_last, weight with gaps"] if case.x.ndim == 4 else [])
             for layout in layouts:
                 known = _torch_call(name, function, case) if name else None
                 x, weight = arrays_of.arranged(arrays_of.array(case.x), arrays_of.array(case.weight), layout)
                 bias = None if case.bias is None else arrays_of.array(case.bias)
-                output, gradients = arrays_of.results(known or _own_call(function, case), [x, weight, bias], case.dy)
+                try:
+                    output, gradients = arrays_of.results(known or _own_call(function, case), [x, weight, bias],
+                                                          case.dy)
+                except Exception as error:  # noqa: BLE001  the callable is somebody's: what it raises is a finding
+                    text = " ".join(str(error).split())
+                    yield Verdict(norm, case.name, dtype, layout, {}, [f"raises {type(error).__name__}: {text}"])
+                    continue
                 zero = norma.zeros_like
                 filled: list[Any] = [g if g is not None else zero(t) if t is not None else None
                                      for g, t in zip(gradients, [case.x, case.weight, case.bias], strict=True)]
@@ -236,10 +243,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _print(verdicts: list[Verdict]) -> None:
-    print(f"{'input':22} {'dtype':9} {'layout':17} " + " ".join(f"{r:>9}" for r in RESULTS) + "   in steps of the dtype")
+    print(f"{'input':22} {'dtype':9} {'layout':31} " + " ".join(f"{r:>9}" for r in RESULTS) + "   in steps of the dtype")
     for v in verdicts:
         numbers = " ".join(f"{v.errors[r]:9.2g}" if r in v.errors else f"{'-':>9}" for r in RESULTS)
-        print(f"{v.case:22} {v.dtype:9} {v.layout:17} {numbers}   {'; '.join(v.findings)}")
+        print(f"{v.case:22} {v.dtype:9} {v.layout:31} {numbers}   {'; '.join(v.findings)}")
     wrong = sum(not v.passed for v in verdicts)
     worst = max((e for v in verdicts if v.passed for e in v.errors.values() if math.isfinite(e)), default=0.0)
     print(f"{wrong} of {len(verdicts)} inputs show a fault; elsewhere the worst error is {worst:.2g} steps "

@@ -58,6 +58,14 @@ def test_faults_are_named(fault: str, text: str) -> None:
     assert any(text in v.findings for v in verdicts), verdicts[-1]
 
 
+def test_what_the_callable_raises_is_a_finding() -> None:
+    def raising(x: Any, *_: Any, **__: Any) -> Any:
+        raise ValueError("no\nsuch thing")
+
+    verdicts = list(conformance.check(raising, "layer", framework="numpy", dtypes=("float64",)))
+    assert {tuple(v.findings) for v in verdicts} == {("raises ValueError: no such thing",)}
+
+
 def test_float32_sums_are_found_out_by_large_means() -> None:
     @np.errstate(all="ignore")
     def narrow(x: Any, weight: Any, bias: Any, eps: float, dy: Any, num_groups: int) -> Any:
