@@ -125,12 +125,14 @@ int run_program(const std::vector<std::string>& words) {
   program.formatter(std::make_shared<HelpFormatter>());
   load_plugins(words);
   const std::string line = command_line(words);
-  const std::vector<Command> commands = {
-      add_compare(program, line), add_train(program),      add_eval(program),
-      add_average(program),       add_convert(program),    add_export(program),  add_run(program),
-      add_audit(program, line),   add_bench(program),      add_bench_norms(program, line),
-      add_check_norm(program),    add_report(program),     add_data(program),
-      add_info(program),          add_completion(program), add_man(program)};
+  const std::vector<Command> commands = {add_compare(program, line), add_train(program),
+                                         add_eval(program),          add_average(program),
+                                         add_convert(program),       add_export(program),
+                                         add_run(program),           add_audit(program, line),
+                                         add_bench(program),         add_bench_norms(program, line),
+                                         add_check_norm(program),    add_report(program),
+                                         add_data(program),          add_info(program),
+                                         add_completion(program),    add_man(program)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }
