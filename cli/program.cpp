@@ -3,6 +3,7 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/option.h"
+#include "cli/option_notes.h"
 #include "cli/plugins.h"
 #include "cli/run_files.h"
 #include "core/excerpt.h"
@@ -18,6 +19,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <sstream>
 #include <string>
@@ -107,6 +109,11 @@ void note_program_name(std::string name) {
 }
 
 int run_program(const std::vector<std::string>& words) {
+  static std::mutex running;  // what options are called stands in one place
+  const std::unique_lock lock(running, std::try_to_lock);
+  check(lock.owns_lock(), words.empty() ? "norma" : words.front(),
+        "expected to be the only command of the process that runs");
+  notes() = {};  // of the options of a command before
   CLI::App program(
       "Norma trains image networks with one norm layer or another, and shows what each costs and what it buys.",
       "norma");

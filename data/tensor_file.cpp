@@ -129,7 +129,9 @@ void write_npz(const std::filesystem::path& path, const NamedTensors& tensors,
   }
   if (!metadata.empty()) {
     const std::string comment = json_text(nlohmann::json(metadata));
-    zip_set_archive_comment(archive.get(), comment.c_str(), static_cast<zip_uint16_t>(comment.size()));
+    check(comment.size() <= 65535 &&
+              zip_set_archive_comment(archive.get(), comment.c_str(), static_cast<zip_uint16_t>(comment.size())) == 0,
+          kOp, "{}: metadata: expected at most 65535 bytes, got {}", file, comment.size());
   }
   check(zip_close(archive.get()) == 0, kOp, "{}: {}", file, zip_strerror(archive.get()));
   (void)archive.release();  // closed

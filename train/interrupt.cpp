@@ -15,6 +15,7 @@ namespace {
 volatile std::sig_atomic_t signal_came = 0;  // its number
 volatile std::sig_atomic_t work_is_saved = 1;
 volatile std::sig_atomic_t is_printed = 1;
+int living_guards = 0;
 bool is_shared = false;               // a SharedInterrupts lives
 std::atomic<int> settled_signal = 0;  // which its processes have agreed on
 timespec first_signal{};              // read and written by the handler only
@@ -79,7 +80,9 @@ struct sigaction noting() {
 }  // namespace
 
 InterruptGuard::InterruptGuard(AfterSignal after) {
-  signal_came = 0;
+  if (living_guards++ == 0) {
+    signal_came = 0;
+  }
   work_is_saved = after == AfterSignal::saved ? 1 : 0;
   const struct sigaction action = noting();
   for (size_t i = 0; i < kSignals.size(); ++i) {
@@ -94,7 +97,9 @@ InterruptGuard::~InterruptGuard() {
   for (size_t i = 0; i < kSignals.size(); ++i) {
     sigaction(kSignals[i], &before_[i], nullptr);
   }
-  signal_came = 0;
+  if (--living_guards == 0) {
+    signal_came = 0;
+  }
 }
 
 bool interrupted() {

@@ -150,7 +150,8 @@ std::string complete_spec(const NormChoice& choice) {
 
 std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels) {
   check(channels > 0, "norm", "channels: expected a positive number, got {}", channels);
-  std::shared_ptr<Module> norm = norm_definition(choice.name).make(choice, channels);
+  const auto make = norm_definition(choice.name).make;  // a copy: what it calls may register the norm anew
+  std::shared_ptr<Module> norm = make(choice, channels);
   check(norm != nullptr, "norm", "{}: expected a module from its factory, got none", choice.name);
   return norm;
 }

@@ -10,6 +10,7 @@
 #include "ops/pointwise/activation.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -88,6 +89,20 @@ ActOptions then(const std::string& activation, const Optional& residual);
 
 /// A tensor on the memory of an object of NumPy, PyTorch, JAX, … that has __dlpack__.
 Tensor from_dlpack_object(const nb::object& x);
+
+/// While one lives, a command runs on this thread: what a norm of Python raises is a reason in one line.
+class InCommand {
+ public:
+  InCommand() { lives() = true; }
+  ~InCommand() { lives() = false; }
+  InCommand(const InCommand&) = delete;
+  InCommand& operator=(const InCommand&) = delete;
+
+  static bool& lives() {
+    static thread_local bool value = false;
+    return value;
+  }
+};
 
 // Each of these adds its part to the module.
 void add_errors(nb::module_& m);

@@ -2,6 +2,7 @@
 
 #include "cli/program.h"
 #include "lab/check_norm/check_norm.h"
+#include "train/interrupt.h"
 #include "train/output.h"
 
 #include <cstdio>
@@ -33,7 +34,14 @@ class PrintToPython {
 int run_command(const std::vector<std::string>& words, bool in_python) {
   const std::optional<PrintToPython> print = in_python ? std::optional<PrintToPython>(std::in_place) : std::nullopt;
   const nb::gil_scoped_release released;
-  return cli::run_program(words);
+  if (!in_python) {
+    return cli::run_program(words);
+  }
+  const InCommand in_command;
+  // The command has a guard of its own where work begins; Ctrl-C before that ends it there.
+  const train::InterruptGuard guard;
+  const int code = cli::run_program(words);
+  return train::interrupted() ? 128 + train::interrupting_signal() : code;
 }
 
 }  // namespace

@@ -141,14 +141,18 @@ void add_modules(nb::module_& m) {
       .def("forward", &nn::Module::forward, nb::arg("x"), Released())
       .def(
           "register_forward_hook",
-          [](nn::Module& self, std::function<void(const nb::object&, const Tensor&, const Tensor&)> hook) {
-            return self.register_forward_hook(
-                [hook = std::move(hook)](const nn::Module& of, const Tensor& input, const Tensor& output) {
+          [](const nb::object& self, std::function<void(const nb::object&, const Tensor&, const Tensor&)> hook) {
+            // Weak: the module keeps the hook, and would keep itself.
+            const auto weak = std::make_shared<nb::object>(nb::steal(PyWeakref_NewRef(self.ptr(), nullptr)));
+            return nb::cast<nn::Module&>(self).register_forward_hook(
+                [hook = std::move(hook), weak](const nn::Module& /*of*/, const Tensor& input, const Tensor& output) {
                   const nb::gil_scoped_acquire gil;
-                  hook(nb::cast(&of, nb::rv_policy::reference), input, output);
+                  hook((*weak)(), input, output);
                 });
           },
-          nb::arg("hook"), "Calls hook(module, input, output) after each forward pass. Returns a number.")
+          nb::arg("hook"),
+          "Calls hook(module, input, output) after each forward pass; module is None when Python has let go of it. "
+          "Returns a number.")
       .def("remove_forward_hook", &nn::Module::remove_forward_hook, nb::arg("number"))
       .def(
           "register_parameter",
@@ -175,13 +179,14 @@ void add_modules(nb::module_& m) {
   add_models(m);
   m.def(
       "save_file",
-      [](const TensorDict& tensors, const std::string& file, const std::map<std::string, std::string>& metadata) {
+      [](const TensorDict& tensors, const std::filesystem::path& file,
+         const std::map<std::string, std::string>& metadata) {
         data::save_safetensors(file, named_tensors(tensors), metadata);
       },
       nb::arg("tensors"), nb::arg("filename"), nb::arg("metadata") = std::map<std::string, std::string>(),
       "Writes a safetensors file, whole or not at all.");
   m.def(
-      "load_file", [](const std::string& file) { return dict_of(data::load_safetensors(file).tensors); },
+      "load_file", [](const std::filesystem::path& file) { return dict_of(data::load_safetensors(file).tensors); },
       nb::arg("filename"), "The tensors of a safetensors file, by name.");
 }
 

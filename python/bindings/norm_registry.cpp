@@ -9,24 +9,47 @@ namespace norma::python {
 
 namespace {
 
-/// A layer of a class of Python as it stands in networks. What it returns is checked, so that a mistake is said where
-/// it is made.
+/// Calls f, which runs code of Python. In a command, what that raises becomes an Error in one line.
+template <class F>
+auto in_one_line(const std::string& name, F&& f) {
+  try {
+    return f();
+  } catch (const nb::python_error& error) {
+    if (!InCommand::lives()) {
+      throw;
+    }
+    const nb::gil_scoped_acquire gil;
+    std::string text = nb::cast<std::string>(nb::str(error.value()));
+    text = text.substr(0, text.find('\n'));
+    fail(name, "{}: {}", nb::cast<std::string>(error.type().attr("__name__")), text);
+  }
+}
+
+/// A layer of a class of Python as it stands in networks, under the names that it has there. What it returns is
+/// checked, so that a mistake is said where it is made.
 class CheckedNorm final : public nn::Module {
  public:
   CheckedNorm(std::string name, const std::shared_ptr<nn::Module>& layer) : name_(std::move(name)), layer_(layer) {
+    const auto is_own = [](const std::string& path) { return path.find('.') == std::string::npos; };
     for (const auto& [parameter, x] : layer_->named_parameters()) {
-      register_parameter(parameter, x);
+      if (is_own(parameter)) {
+        register_parameter(parameter, x);
+      }
     }
     for (const auto& [buffer, x] : layer_->named_buffers()) {
-      register_buffer(buffer, x);
+      if (is_own(buffer)) {
+        register_buffer(buffer, x);
+      }
+    }
+    for (const auto& [child, module] : layer_->children()) {
+      register_module(child, module);
     }
   }
   Tensor forward(const Tensor& x) override {
     layer_->train(is_training());
-    const Tensor y = (*layer_)(x);
-    check(y.defined() && y.sizes() == x.sizes(), name_,
-          "forward: expected a tensor of sizes {}, as the input's, got {}", to_string(x.sizes()),
-          y.defined() ? "sizes " + to_string(y.sizes()) : "None");
+    const Tensor y = in_one_line(name_, [&] { return (*layer_)(x); });
+    check(y.sizes() == x.sizes(), name_, "forward: expected a tensor of sizes {}, as the input's, got sizes {}",
+          to_string(x.sizes()), to_string(y.sizes()));
     return norma::to(y, x.dtype());  // float32 parameters have made float32 of 16 bits
   }
   [[nodiscard]] std::string name() const override { return layer_->name(); }
@@ -38,30 +61,27 @@ class CheckedNorm final : public nn::Module {
 
 using LayerClass = nb::typed<nb::callable, nn::Module(...)>;
 
-/// "0.5" as a number, "true" as a bool, anything else as text.
-nb::object value_of(const nn::NormChoice& choice, const std::string& option) {
-  const std::string text = choice.options.at(option);
-  if (text == "true" || text == "false") {
-    return nb::bool_(text == "true");
-  }
-  try {
-    return nb::float_(choice.number(option, 0));
-  } catch (const Error&) {
-    return nb::str(text.c_str());
-  }
+/// A class of Python that C++ may copy, and forget, without the GIL.
+std::shared_ptr<LayerClass> shared(const LayerClass& layer_class) {
+  return {new LayerClass(layer_class), [](LayerClass* pointer) {
+            if (nb::is_alive()) {  // the registry outlives the interpreter
+              const nb::gil_scoped_acquire gil;
+              delete pointer;
+            }
+          }};
 }
 
-std::shared_ptr<nn::Module> make_layer(const std::string& name, const LayerClass& layer_class,
-                                       const nn::NormChoice& choice, int64_t channels) {
+/// `layer_class` gets the options as texts.
+std::shared_ptr<nn::Module> make_layer(std::string name, const LayerClass& layer_class, const nn::NormChoice& choice,
+                                       int64_t channels) {
   const nb::gil_scoped_acquire gil;
   nb::dict options;
   for (const auto& [option, text] : choice.options) {
-    options[option.c_str()] = value_of(choice, option);
+    options[option.c_str()] = nb::str(text.c_str());
   }
-  const nb::object layer = layer_class(channels, **options);
-  check(nb::isinstance<nn::Module>(layer), name, "expected a class derived from norma.nn.Module, got {}",
-        nb::cast<std::string>(layer.type().attr("__name__")));
-  return std::make_shared<CheckedNorm>(name, nb::cast<std::shared_ptr<nn::Module>>(layer));
+  const nb::object layer = in_one_line(name, [&] { return nb::object(layer_class(channels, **options)); });
+  auto module = nb::cast<std::shared_ptr<nn::Module>>(layer);
+  return std::make_shared<CheckedNorm>(std::move(name), module);
 }
 
 }  // namespace
@@ -74,10 +94,9 @@ void add_norm_registry(nb::module_& m) {
   m.def(
       "_register_norm",
       [](const std::string& name, const LayerClass& layer_class, const std::vector<std::string>& options) {
-        nn::register_norm(name, {.make =
-                                     [name, layer_class](const nn::NormChoice& choice, int64_t channels) {
-                                       return make_layer(name, layer_class, choice, channels);
-                                     },
+        nn::register_norm(name, {.make = [name, kept = shared(layer_class)](
+                                             const nn::NormChoice& choice,
+                                             int64_t channels) { return make_layer(name, *kept, choice, channels); },
                                  .options = options});
       },
       nb::arg("name"), nb::arg("layer_class"), nb::arg("options"));

@@ -2,6 +2,9 @@
 
 #include "python/bindings/bindings.h"
 
+#include "core/copy.h"
+#include "core/tape.h"
+
 namespace norma::python {
 
 namespace {
@@ -42,6 +45,8 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
       .def("__neg__", &neg, Released())
       .def(
           "__abs__", [](const Tensor& x) { return abs(x); }, Released());
+  // NumPy would take a tensor for an array, and the result would have no tape.
+  tensor.attr("__array_ufunc__") = nb::none();
   m.def("maximum", &maximum, nb::arg("a"), nb::arg("b"), Released(), doc("maximum"));
   m.def("equal", &equal, nb::arg("a"), nb::arg("b"), Released(), doc("equal"));
   m.def("where", &where, nb::arg("condition"), nb::arg("a"), nb::arg("b"), Released(), doc("where"));
@@ -81,6 +86,16 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
   in_place("add_", [](Tensor& x, const auto& b) { return add_(x, b); });
   in_place("mul_", [](Tensor& x, const auto& b) { return mul_(x, b); });
   tensor
+      .def(
+          "copy_",
+          [](const Tensor& x, const Tensor& source) {
+            check(!source.requires_grad() || !grad_enabled(), "copy_",
+                  "source: expected a tensor without a gradient, got one that requires it; detach() it");
+            check_in_place("copy_", x);
+            copy_into(source, x.detach());
+            return x;
+          },
+          nb::arg("source"), Released(), "Writes the values of `source`, which broadcasts, into this tensor.")
       .def(
           "sub_", [](Tensor x, const Tensor& b) { return sub_(x, b); }, nb::arg("b"), Released())
       .def(

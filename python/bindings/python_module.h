@@ -11,7 +11,17 @@ class PythonModule : public nn::Module {
  public:
   NB_TRAMPOLINE(nn::Module, 2);
 
-  Tensor forward(const Tensor& x) override { NB_OVERRIDE_PURE(forward, x); }
+  Tensor forward(const Tensor& x) override {
+    const nb::gil_scoped_acquire gil;
+    const nb::object self = nb::borrow(nb_trampoline.base());
+    const auto class_name = nb::cast<std::string>(self.type().attr("__name__"));
+    const nb::object own = self.type().attr("forward");
+    check(!own.is(nb::type<nn::Module>().attr("forward")), class_name, "expected a method forward(self, x), got none");
+    const nb::object y = own(self, x);
+    check(nb::isinstance<Tensor>(y), class_name, "forward: expected a Tensor, got {}",
+          nb::cast<std::string>(y.type().attr("__name__")));
+    return nb::cast<Tensor>(y);
+  }
 
   /// The class, as "Derf()".
   [[nodiscard]] std::string name() const override {

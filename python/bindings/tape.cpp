@@ -22,6 +22,13 @@ TensorFunction tensor_function(const Function& f) {
   };
 }
 
+/// A tensor, or several; a tensor is not taken for the list of its rows.
+using OneOrMore = std::variant<Tensor, std::vector<Tensor>>;
+Tensors list_of(const OneOrMore& x) {
+  const auto* const one = std::get_if<Tensor>(&x);
+  return one != nullptr ? Tensors{*one} : std::get<std::vector<Tensor>>(x);
+}
+
 using Check = GradcheckResult (*)(const TensorFunction&, const Tensors&, const GradcheckOptions&);
 
 void add_check(nb::module_& m, const char* name, Check check_gradients) {
@@ -45,11 +52,12 @@ void add_tape(nb::module_& m) {
   m.def("set_grad_enabled", &set_grad_enabled, nb::arg("enabled"));
   m.def(
       "grad",
-      [](const Tensors& outputs, const Tensors& inputs, const std::optional<Tensors>& grad_outputs, bool retain_graph,
-         bool create_graph) {
+      [](const OneOrMore& outputs, const OneOrMore& inputs, const std::optional<OneOrMore>& grad_outputs,
+         bool retain_graph, bool create_graph) {
         std::vector<Optional> result;
-        for (const Tensor& x : grad(outputs, inputs, grad_outputs.value_or(Tensors()),
-                                    {.retain_graph = retain_graph, .create_graph = create_graph})) {
+        for (const Tensor& x :
+             grad(list_of(outputs), list_of(inputs), grad_outputs ? list_of(*grad_outputs) : Tensors(),
+                  {.retain_graph = retain_graph, .create_graph = create_graph})) {
           result.push_back(none_if_undefined(x));
         }
         return result;

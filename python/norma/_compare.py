@@ -8,18 +8,22 @@ from typing import Any
 from norma import _norma
 
 _INTERRUPTED = 130
+_ON_UNLESS_SAID = {"telemetry", "channels_last", "tensorboard", "flip"}  # switches with a --no-… of their own
 
 
 def _words(options: dict[str, Any]) -> list[str]:
     """Keyword arguments as options: img_size=64 is --img-size 64; True is the option alone; lists are joined."""
     words = []
     for name, value in options.items():
-        if value is None or value is False:
+        option = "-" + name if len(name) == 1 else "--" + name.replace("_", "-")
+        if value is None or (value is False and name not in _ON_UNLESS_SAID):
             continue
-        words.append("-" + name if len(name) == 1 else "--" + name.replace("_", "-"))
+        if value is False:
+            option = "--no-" + option[2:]
+        words.append(option)
         if isinstance(value, (list, tuple)):
             words.append(",".join(str(item) for item in value))
-        elif value is not True:
+        elif value is not True and value is not False:
             words.append(str(value))
     return words
 
@@ -30,7 +34,10 @@ def run(command: str, *words: str, **options: Any) -> int:
     run("info"); run("train", model="resnet18", norm="mine", epochs=1). Returns the exit code. Throws Error for bad
     input, and KeyboardInterrupt after Ctrl-C, when the command has saved its work.
     """
-    code = _norma._run_command([command, *words, *_words(options)], True)
+    words = (*words, *_words(options))
+    if any(word.split("=")[0] == "--procs" for word in words):
+        raise _norma.Error(f"{command}: procs: expected the norma command, which mpirun can start, got a call in Python")
+    code = _norma._run_command([command, *words], True)
     if code == _INTERRUPTED:
         raise KeyboardInterrupt
     return code

@@ -2,10 +2,9 @@
 
 from typing import Any, cast
 
-from norma import _norma
 from norma._norma import (
-    AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Dropout, Flatten, GELU, GroupNorm, Identity, InstanceNorm2d, LayerNorm,
-    LayerNorm2d, Linear, MaxPool2d, Norm, ReLU, RMSNorm2d, Sequential, SiLU, Tensor, make_norm, norm_names)
+    AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Dropout, Error, Flatten, GELU, GroupNorm, Identity, InstanceNorm2d,
+    LayerNorm, LayerNorm2d, Linear, MaxPool2d, Module, Norm, ReLU, RMSNorm2d, Sequential, SiLU, Tensor, make_norm, norm_names)
 
 __all__ = [
     "AdaptiveAvgPool2d", "BatchNorm2d", "Buffer", "Conv2d", "Dropout", "Flatten", "GELU", "GroupNorm", "Identity",
@@ -33,14 +32,20 @@ def Buffer(data: Tensor) -> Tensor:  # noqa: N802
     return cast(Tensor, _Buffer(data))
 
 
-class Module(_norma.Module):
-    """A layer or a network of your own: call super().__init__() first, and write forward(x)."""
+def _set_attribute(self: Module, name: str, value: Any) -> None:
+    registered = self.__dict__.setdefault("_registered", {})
+    if isinstance(value, (_Parameter, _Buffer)):
+        register = self.register_parameter if isinstance(value, _Parameter) else self.register_buffer
+        value = register(name, value.data)
+        registered[name] = type(value)
+    elif isinstance(value, Module):
+        self.register_module(name, value)
+        registered[name] = Module
+    elif name in registered and value is not self.__dict__.get(name):
+        raise Error(f"{type(self).__name__}: {name}: expected it to stay what the module has registered; change a "
+                    f"parameter or a buffer in place, with copy_()")
+    object.__setattr__(self, name, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, _Parameter):
-            value = self.register_parameter(name, value.data)
-        elif isinstance(value, _Buffer):
-            value = self.register_buffer(name, value.data)
-        elif isinstance(value, _norma.Module):
-            self.register_module(name, value)
-        super().__setattr__(name, value)
+
+# On the class itself, so that the layers below are modules, too.
+Module.__setattr__ = _set_attribute  # type: ignore[method-assign, assignment]

@@ -91,3 +91,13 @@ def test_dtypes_and_formats_of_a_network() -> None:
     net = Small(4).to(norma.float64).to(memory_format="channels_last")
     assert net.conv.weight.dtype == norma.float64 and net.conv.weight.memory_format == "channels_last"
     assert net(norma.randn([1, 3, 4, 4], dtype=norma.float64)).dtype == norma.float64
+
+
+def test_attributes_stay_what_is_registered() -> None:
+    net = Small(4)
+    assert isinstance(net.conv, nn.Module)
+    with pytest.raises(norma.Error, match="Small: seen: expected it to stay what the module has registered"):
+        net.seen = net.seen + 1
+    with norma.no_grad():
+        net.scale.copy_(norma.tensor([3.0]))
+    assert net.state_dict()["scale"].item() == 3

@@ -91,3 +91,71 @@ def test_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads((tmp_path / "c" / "results.json").read_text())
     with pytest.raises(norma.Error, match="unknown option '--modles'"):
         norma.compare(tmp_path / "d", modles=["resnet18"])
+
+
+def test_a_norm_may_hold_other_layers_and_have_typed_options() -> None:
+    seen: list[object] = []
+
+    @norma.register_norm("held")
+    class Held(nn.Module):
+        def __init__(self, channels: int, groups: int = 2, flag: bool = True) -> None:
+            super().__init__()
+            seen[:] = [groups, flag]
+            self.inner = nn.GroupNorm(groups, channels)
+            self.gain = nn.Parameter(norma.ones([1]))
+
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return self.inner(x) * self.gain
+
+    layer = nn.make_norm("held[groups=4,flag=False]", 8)
+    assert seen == [4, False]
+    assert list(layer.state_dict()) == ["gain", "inner.weight", "inner.bias"]
+    with pytest.raises(norma.Error, match="held: groups: expected a int, got 'x'"):
+        nn.make_norm("held[groups=x]", 8)
+    with pytest.raises(norma.Error, match="expected a default for each option, got none for width"):
+        @norma.register_norm("needs")
+        class Needs(nn.Module):
+            def __init__(self, channels: int, width: int) -> None:
+                super().__init__()
+
+
+def test_commands_one_after_the_other_and_what_a_norm_raises_in_them(tmp_path: Path) -> None:
+    calls = 0
+
+    @norma.register_norm("late")
+    class Late(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            nonlocal calls
+            calls += 1
+            if calls > 100:
+                raise ValueError("too late\nand more")
+            return x
+
+    options = {"dataset": "shapes", "img_size": 16, "batch_size": 8, "images": 64, "test_images": 16, "workers": 0}
+    for i in range(4):
+        assert norma.run("train", model="resnet18", output=tmp_path / f"t{i}", quiet=True, **options) == 0
+    comparison = norma.compare(tmp_path / "c", models=["resnet18"], norms=["late", "batch"], timing_rounds=0,
+                               telemetry=False, quiet=True, **options)
+    failed, finished = comparison.results["cells"]
+    assert (failed["state"], finished["state"]) == ("failed", "finished")
+    assert failed["reason"] == "late: ValueError: too late"
+    with pytest.raises(norma.Error, match="procs: expected the norma command"):
+        norma.run("train", model="resnet18", procs=2)
+
+
+def test_what_forward_returns_is_named() -> None:
+    class Wrong(nn.Module):
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(norma.Error, match="Wrong: forward: expected a Tensor, got NoneType"):
+        Wrong()(norma.ones([1]))
+
+    class Empty(nn.Module):
+        pass
+
+    with pytest.raises(norma.Error, match=r"Empty: expected a method forward\(self, x\), got none"):
+        Empty()(norma.ones([1]))

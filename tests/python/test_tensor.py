@@ -146,3 +146,23 @@ def test_loss_of_a_linear_layer() -> None:
 def test_docstrings_come_from_the_headers() -> None:
     assert "Wu and He" in (norma.group_norm.__doc__ or "")
     assert "Softmax" in (norma.softmax.__doc__ or "")
+
+
+def test_numbers_of_numpy_keep_the_tape() -> None:
+    x = norma.ones([3], requires_grad=True)
+    y: Any = np.float32(2) * x + np.float64(1) / x  # type: ignore[operator]
+    assert isinstance(y, norma.Tensor) and y.requires_grad and y.tolist() == [3, 3, 3]
+
+
+def test_grad_modes_nest_and_recur() -> None:
+    @norma.no_grad()
+    def f(n: int) -> bool:
+        return f(n - 1) if n else norma.grad_enabled()
+
+    assert not f(2) and norma.grad_enabled()
+
+
+def test_grad_takes_one_tensor_or_several() -> None:
+    x = norma.ones([3], requires_grad=True)
+    (g,) = norma.grad((x * 2).sum(), x)
+    assert g is not None and g.tolist() == [2, 2, 2]
