@@ -65,8 +65,8 @@ NormChoice parse_norm(const std::string& text);
 NormChoice with_default(NormChoice choice, const std::string& option, const std::string& value);
 
 /// The choice with every option that its layer reads: "batch" and "batch[eps=1e-5]" give the same. Makes such a layer.
-/// "group" and "group:32" differ: with few channels they are different norms. Some layers read options that parse_norm()
-/// refuses for them; they have their defaults.
+/// "group" and "group:32" differ: with few channels they are different norms. Some layers read options that
+/// parse_norm() refuses for them; they have their defaults.
 NormChoice complete_choice(const NormChoice& choice);
 
 /// A norm layer for `channels` channels. Throws Error when groups do not divide the channels.
