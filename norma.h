@@ -54,6 +54,7 @@
 #include "models/registry.h"
 
 #include "export/onnx.h"
+#include "export/torch.h"
 
 #include "data/augment/color_jitter.h"
 #include "data/augment/colour.h"

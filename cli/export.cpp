@@ -1,3 +1,4 @@
+#include "cli/export.h"
 #include "cli/command.h"
 #include "cli/onnxruntime.h"
 #include "cli/options.h"
@@ -10,6 +11,7 @@
 #include "core/tape.h"
 #include "data/atomic_file.h"
 #include "export/onnx.h"
+#include "export/torch.h"
 #include "models/registry.h"
 #include "nn/norm/convert.h"
 #include "ops/shape/copy.h"
@@ -39,6 +41,9 @@ struct State {
   std::string checkpoint;
   std::string output;
   Option model;
+  Option opset_option;
+  bool torch = false;
+  TorchLibrary library = TorchLibrary::timm;
   int64_t num_classes = models::ModelOptions{}.num_classes;
   int64_t opset = OnnxOptions{}.opset;
   int64_t batch_size = 1;
@@ -48,13 +53,90 @@ struct State {
   bool check = false;
 };
 
-/// How far two outputs are apart.
-struct Error64 {
-  double largest = 0;  ///< |a - b| as a share of the largest |b|
-  double rms = 0;      ///< the root mean squares of a - b, as a share of that of b
-};
+std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe, const Trained& trained,
+                                         const std::filesystem::path& file) {
+  const int64_t classes =
+      trained.class_names.empty() ? state.num_classes : static_cast<int64_t>(trained.class_names.size());
+  train::Recipe plain = train::in_full_precision(recipe);
+  plain.channels_last = false;
+  auto model = train::make_model(plain, classes);
+  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
+  train::check_finite("export", file.string(), model->state_dict());
+  model->eval();
+  return model;
+}
 
-Error64 error_of(const Tensor& found, const Tensor& expected) {
+void check_options(const State& state) {
+  const std::filesystem::path output = state.output;
+  check(state.torch || output.extension() == ".onnx", "export", "--output: expected a name *.onnx, got '{}'",
+        state.output);
+  check(!train::path_exists("export", output), "export", "--output: expected a name that is not taken, got '{}'",
+        state.output);
+  check(!state.torch || !(state.fold || state.dynamic_batch || state.opset_option.given()), "export",
+        "--fold, --dynamic-batch, --opset: expected --format onnx, got torch");
+}
+
+/// Writes the file. Where onnxruntime is installed, it checks what is written.
+void write_onnx(const State& state, const ExportedNetwork& network) {
+  const std::filesystem::path output = state.output;
+  data::AtomicFile written("export", output);  // before the work, which would be lost
+  OnnxOptions options{.opset = state.opset, .dynamic_batch = state.dynamic_batch};
+  options.metadata["norma.recipe"] = to_toml(network.recipe);
+  std::string bytes = export_onnx(*network.model, network.example, options);
+  const std::optional<OnnxRuntimeResult> other = run_onnxruntime(bytes, network.example, network.output.sizes());
+  check(other.has_value() || !state.check, "export",
+        "--check: expected onnxruntime for Python, got none; install it with: pip install onnxruntime");
+  std::string compared = "onnxruntime for Python is not installed, which would check it";
+  if (other) {
+    const Tensor exact = exact_output(network);
+    const OutputError theirs = output_error(other->output, exact);
+    const OutputError own = output_error(network.output, exact);
+    check(!state.check || theirs.rms <= error_limit(own), "export",
+          "--check: expected an error of at most {:.2g}, from float32's rounding, got {:.2g} (root mean squares, as a "
+          "share of the output's)",
+          error_limit(own), theirs.rms);
+    compared = fmt::format("{}: largest error {:.2g} of the largest output, Norma's {:.2g}", other->version,
+                           theirs.largest, own.largest);
+    options.metadata["norma.largest_error"] = compared;
+    bytes = export_onnx(*network.model, network.example, options);
+  }
+  written.write(bytes.data(), bytes.size());
+  written.commit();
+  train::say("{}: {:.1f} MB, opset {}; {}\n", output.string(), static_cast<double>(bytes.size()) / 1e6, state.opset,
+             compared);
+}
+
+int run(const State& state) {
+  state.running.apply("export");
+  set_default_device(kCpu);  // the file is the same for every device
+  check_options(state);
+  const std::filesystem::path file = checkpoint_file("export", state.checkpoint);
+  const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
+  const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
+  check_norm_is_loaded("export", recipe.norm, trained.plugins);
+  Generator generator(0);
+  const int64_t size = recipe.image_size;
+  ExportedNetwork network{.recipe = recipe,
+                          .model = make_network(state, recipe, trained, file),
+                          .example = randn({state.batch_size, 3, size, size}, {.device = kCpu}, generator),
+                          .output = {}};
+  const NoGradGuard no_grad;
+  if (state.fold) {
+    const int64_t folded = nn::fold_batch_norm(*network.model, network.example);
+    train::say("{} batch norms are folded into the convolutions before them\n", folded);
+  }
+  network.output = (*network.model)(network.example);
+  if (state.torch) {
+    write_torch(network, state.output, state.library, state.check);
+  } else {
+    write_onnx(state, network);
+  }
+  return kSuccess;
+}
+
+}  // namespace
+
+OutputError output_error(const Tensor& found, const Tensor& expected) {
   const std::vector<double> a = found.to_vector<double>();
   const std::vector<double> b = expected.to_vector<double>();
   double difference = 0;
@@ -71,104 +153,63 @@ Error64 error_of(const Tensor& found, const Tensor& expected) {
   return {.largest = difference / size, .rms = std::sqrt(squares / all)};
 }
 
-/// Throws Error where onnxruntime's output is further from that of float64 than rounding explains. Convolutions of
-/// another library add up in another order, which costs no more digits than ours.
-void check_error(const Error64& of_onnxruntime, const Error64& own) {
+double error_limit(const OutputError& own) {
   constexpr double kTimes = 4;
   constexpr double kFloat32 = 0x1p-20;  // of small networks, where Norma may have hardly any error
-  const double limit = kTimes * own.rms + kFloat32;
-  check(of_onnxruntime.rms <= limit, "export",
-        "--check: expected an error of at most {:.2g}, from float32's rounding, got {:.2g} (root mean squares, as a "
-        "share of the output's)",
-        limit, of_onnxruntime.rms);
+  return kTimes * own.rms + kFloat32;
 }
 
-std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe, const Trained& trained,
-                                         const std::filesystem::path& file) {
-  const int64_t classes =
-      trained.class_names.empty() ? state.num_classes : static_cast<int64_t>(trained.class_names.size());
-  train::Recipe plain = train::in_full_precision(recipe);
-  plain.channels_last = false;
-  auto model = train::make_model(plain, classes);
-  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
-  train::check_finite("export", file.string(), model->state_dict());
-  model->eval();
-  return model;
+Tensor exact_output(const ExportedNetwork& network) {
+  network.model->to(DType::float64);
+  const Tensor output = (*network.model)(to(network.example, DType::float64));
+  network.model->to(DType::float32);  // the weights have the same bits again
+  return output;
 }
-
-int run(const State& state) {
-  state.running.apply("export");
-  set_default_device(kCpu);  // the file is the same for every device
-  const std::filesystem::path output = state.output;
-  check(output.extension() == ".onnx", "export", "--output: expected a name *.onnx, got '{}'", state.output);
-  check(!train::path_exists("export", output), "export", "--output: expected a name that is not taken, got '{}'",
-        state.output);
-  const std::filesystem::path file = checkpoint_file("export", state.checkpoint);
-  const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
-  const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
-  check_norm_is_loaded("export", recipe.norm, trained.plugins);
-  const auto model = make_network(state, recipe, trained, file);
-  data::AtomicFile written("export", output);  // before the work, which would be lost
-
-  Generator generator(0);
-  const int64_t size = recipe.image_size;
-  const Tensor example = randn({state.batch_size, 3, size, size}, {.device = kCpu}, generator);
-  const NoGradGuard no_grad;
-  if (state.fold) {
-    const int64_t folded = nn::fold_batch_norm(*model, example);
-    train::say("{} batch norms are folded into the convolutions before them\n", folded);
-  }
-  OnnxOptions options{.opset = state.opset, .dynamic_batch = state.dynamic_batch};
-  options.metadata["norma.recipe"] = to_toml(recipe);
-  std::string bytes = export_onnx(*model, example, options);
-  const Tensor own = (*model)(example);
-  const std::optional<OnnxRuntimeResult> other = run_onnxruntime(bytes, example, own.sizes());
-  check(other.has_value() || !state.check, "export",
-        "--check: expected onnxruntime for Python, got none; install it with: pip install onnxruntime");
-  std::string compared = "onnxruntime for Python is not installed, which would check it";
-  if (other) {
-    model->to(DType::float64);
-    const Tensor wide = (*model)(to(example, DType::float64));
-    model->to(DType::float32);  // the weights have the same bits again
-    const Error64 theirs = error_of(other->output, wide);
-    const Error64 ours = error_of(own, wide);
-    if (state.check) {
-      check_error(theirs, ours);
-    }
-    compared = fmt::format("{}: largest error {:.2g} of the largest output, Norma's {:.2g}", other->version,
-                           theirs.largest, ours.largest);
-    options.metadata["norma.largest_error"] = compared;
-    bytes = export_onnx(*model, example, options);
-  }
-  written.write(bytes.data(), bytes.size());
-  written.commit();
-  train::say("{}: {:.1f} MB, opset {}; {}\n", output.string(), static_cast<double>(bytes.size()) / 1e6, state.opset,
-             compared);
-  return kSuccess;
-}
-
-}  // namespace
 
 Command add_export(CLI::App& program) {
   CLI::App& app = add_subcommand(
-      program, "export", "A trained network as an ONNX file, for other programs",
+      program, "export", "A trained network as an ONNX file or for PyTorch",
       "Examples:\n"
       "  norma export --checkpoint runs/mine --output mine.onnx\n"
       "  norma export --checkpoint runs/mine --fold --dynamic-batch --check --output mine.onnx\n"
       "  norma export --checkpoint weights.safetensors --model resnet50 --img-size 224 --output resnet50.onnx\n"
+      "  norma export --checkpoint runs/mine --format torch --output mine\n"
+      "  norma export --checkpoint runs/mine --format torch --library torchvision --check --output mine\n"
       "A checkpoint of 'norma train' knows its network; a file of weights alone needs --model. Where onnxruntime for\n"
-      "Python is installed, the file is run once, and its largest error stands in its metadata.");
+      "Python is installed, an ONNX file is run once, and its largest error stands in its metadata. --format torch "
+      "makes\n"
+      "a folder: weights, an example, and network.py, which builds the network with timm or torchvision and compares "
+      "it\n"
+      "with Norma.");
   auto state = std::make_shared<State>();
   add_path(app, "--checkpoint", state->checkpoint,
            "the file, or the folder of a run for its newest one (last.safetensors)")
       .type_name("PATH")
       .required();
-  add_path(app, "-o,--output", state->output, "the file to write").type_name("FILE.onnx").required();
-  add_value<int64_t>(
-      app, "--opset", {.low = 18, .high = 21}, [s = state.get()](int64_t n) { s->opset = n; },
-      "version of ONNX's ops; from 20 on gelu, from 21 on group norm are ops of their own")
-      .type_name("N")
-      .default_str(std::to_string(state->opset));
+  add_path(app, "-o,--output", state->output, "the file to write; the folder, for torch").type_name("PATH").required();
+  add_item(
+      app, "--format", "onnx or torch",
+      [s = state.get()](const std::string& text) {
+        s->torch = text == "torch";
+        return s->torch || text == "onnx";
+      },
+      "onnx or torch: what is written")
+      .type_name("NAME")
+      .default_str("onnx");
+  add_item(
+      app, "--library", "timm or torchvision",
+      [s = state.get()](const std::string& text) {
+        s->library = text == "timm" ? TorchLibrary::timm : TorchLibrary::torchvision;
+        return text == to_string(s->library);
+      },
+      "for torch: timm or torchvision, which builds the network")
+      .type_name("NAME")
+      .default_str(to_string(state->library));
+  state->opset_option = add_value<int64_t>(
+                            app, "--opset", {.low = 18, .high = 21}, [s = state.get()](int64_t n) { s->opset = n; },
+                            "version of ONNX's ops; from 20 on gelu, from 21 on group norm are ops of their own")
+                            .type_name("N")
+                            .default_str(std::to_string(state->opset));
   add_value<int64_t>(
       app, "-b,--batch-size", train::ranges::kSteps, [s = state.get()](int64_t n) { s->batch_size = n; },
       "images of an input")
@@ -178,7 +219,7 @@ Command add_export(CLI::App& program) {
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
   add_switch(app, "--use-ema", state->use_ema, "with the averaged weights of 'norma train --model-ema'");
   add_switch(app, "--check", state->check,
-             "exit with an error unless onnxruntime agrees to float32's rounding, or where it is not installed");
+             "exit with an error unless onnxruntime, or PyTorch, agrees to float32's rounding");
   add_value<int64_t>(
       app, "--num-classes", train::ranges::kClasses, [s = state.get()](int64_t n) { s->num_classes = n; },
       "classes of a file of weights alone")

@@ -30,6 +30,7 @@ const std::map<std::string, Names>& everywhere() {
       {"to", models::dialect_names()},
       {"case", lab::audit::case_names()},
       {"format", {"contiguous", "channels_last"}},
+      {"library", {"timm", "torchvision"}},  // of export
       {"dtype", {"float32", "float64", "bfloat16", "float16"}},
       {"cuda-graph", train::graph_mode_names()},
       {"device", {"cpu", "cuda", "cuda-emulated"}},
@@ -48,6 +49,9 @@ const std::map<std::string, Names>& everywhere() {
 Names option_choices(const std::string& command, const std::string& name) {
   if (name == "norm" && command == "audit") {
     return lab::audit::audited_names();
+  }
+  if (name == "format" && command == "export") {
+    return {"onnx", "torch"};
   }
   if (const train::RecipeOption* option = train::find_recipe_option(name); option != nullptr) {
     return option->names != nullptr ? option->names() : Names();

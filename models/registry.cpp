@@ -203,13 +203,13 @@ int64_t least_image_size(const std::string& name, int64_t patch_size) {
   return find(name).outline.is_convnext ? patch_size << kHalvings : 1;
 }
 
-std::string complete_norm(const std::string& name, const std::string& spec) {
+nn::NormChoice complete_norm(const std::string& name, const std::string& spec) {
   const Entry& entry = find(name);
   nn::NormChoice choice = nn::parse_norm(spec.empty() ? entry.own_norm : spec);
   for (const auto& [option, value] : entry.norms.defaults) {
     choice = nn::with_default(std::move(choice), option, value);
   }
-  return nn::complete_spec(choice);
+  return nn::complete_choice(choice);
 }
 
 std::string own_norm(const std::string& name) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nn/module.h"
+#include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
 
 #include <cstdint>
@@ -54,9 +55,10 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
 /// The spec of a network's norm where none is asked for: "batch", "layer2d". Throws Error for an unknown name.
 std::string own_norm(const std::string& name);
 
-/// The norm that the networks of a name make of a spec, with every option that its layers read, as nn::complete_spec();
-/// for "" the own norm. Two specs with the same text are the same norm there. Throws Error for an unknown name or spec.
-std::string complete_norm(const std::string& name, const std::string& spec);
+/// The norm that the networks of a name make of a spec, with every option that its layers read, as
+/// nn::complete_choice(); for "" the own norm. Two specs with the same choice are the same norm there. Throws Error for
+/// an unknown name or spec.
+nn::NormChoice complete_norm(const std::string& name, const std::string& spec);
 
 /// Height and width of the smallest images that the networks of a name take, from the size of their patches if they
 /// have patches; 1 if they take any image. Throws Error for an unknown name.

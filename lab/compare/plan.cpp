@@ -87,7 +87,7 @@ void check_norms_differ(const ComparisonOptions& options) {
   for (const std::string& model : options.models) {
     std::map<std::string, std::string> seen;
     for (const std::string& norm : options.norms) {
-      const auto [first, is_new] = seen.emplace(models::complete_norm(model, norm), norm);
+      const auto [first, is_new] = seen.emplace(to_string(models::complete_norm(model, norm)), norm);
       check(is_new, "compare", "norms: expected each once, but '{}' and '{}' are the same in {}", first->second, norm,
             model);
     }

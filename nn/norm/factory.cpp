@@ -13,7 +13,7 @@ namespace {
 
 bool new_norms_only = false;
 
-/// The collection of complete_spec(): each option that a layer has read, with the value that it got.
+/// The collection of complete_choice(): each option that a layer has read, with the value that it got.
 thread_local std::map<std::string, std::string>* read_options = nullptr;
 
 template <class T>
@@ -132,7 +132,7 @@ NormChoice with_default(NormChoice choice, const std::string& option, const std:
   return choice;
 }
 
-std::string complete_spec(const NormChoice& choice) {
+NormChoice complete_choice(const NormChoice& choice) {
   struct Collect {
     std::map<std::string, std::string> options;
     Collect() { read_options = &options; }
@@ -145,7 +145,7 @@ std::string complete_spec(const NormChoice& choice) {
     const auto read = collect.options.find(option);
     value = read == collect.options.end() ? value : read->second;
   }
-  return to_string(complete);
+  return complete;
 }
 
 std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels) {

@@ -28,6 +28,7 @@ struct NormChoice {
   std::optional<int64_t> channels_per_group;   ///< the 8 of "group/8"
   std::map<std::string, std::string> options;  ///< {"eps", "1e-3"}
 
+  bool operator==(const NormChoice&) const = default;
   /// The number given for an option, or `otherwise`. Throws Error for a value that is not a number.
   [[nodiscard]] double number(const std::string& option, double otherwise) const;
   /// As number(), for a whole number above 0.
@@ -63,9 +64,10 @@ NormChoice parse_norm(const std::string& text);
 /// The choice with a network's own default for an option that the norm has and the choice does not set.
 NormChoice with_default(NormChoice choice, const std::string& option, const std::string& value);
 
-/// The choice with every option that its layer reads, as a text for comparing: "batch" and "batch[eps=1e-5]" give the
-/// same. Makes such a layer. "group" and "group:32" differ: with few channels they are different norms.
-std::string complete_spec(const NormChoice& choice);
+/// The choice with every option that its layer reads: "batch" and "batch[eps=1e-5]" give the same. Makes such a layer.
+/// "group" and "group:32" differ: with few channels they are different norms. Some layers read options that
+/// parse_norm() refuses for them; they have their defaults.
+NormChoice complete_choice(const NormChoice& choice);
 
 /// A norm layer for `channels` channels. Throws Error when groups do not divide the channels.
 std::shared_ptr<Module> make_norm(const NormChoice& choice, int64_t channels);

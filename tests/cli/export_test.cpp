@@ -51,7 +51,8 @@ class Weights {
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
     return "NORMA_PYTHON=" + file.string();
   }
-  [[nodiscard]] std::string file(const std::string& name) const { return read_file(folder_ / name); }
+  [[nodiscard]] std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+  [[nodiscard]] std::string file(const std::string& name) const { return read_file(path(name)); }
 
  private:
   TemporaryFolder folder_;
@@ -114,12 +115,51 @@ TEST_CASE("norma export: what onnxruntime says") {
         "norma: export: expected 12 bytes of onnxruntime, got 1\n");
 }
 
+TEST_CASE("norma export --format torch: a folder with weights, an example and a program") {
+  const Weights weights;
+  const Outcome outcome = weights.exported("--format torch -o x -b 2");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out ==
+        "x: weights.safetensors, example.safetensors, network.py; x/network.py compares PyTorch with Norma\n");
+  CHECK(says(weights.file("x/network.py"), "timm.create_model(\"convnext_atto\", num_classes=3)\n"));
+  const auto example = data::load_safetensors(weights.path("x/example.safetensors"));
+  CHECK(example.find("input").sizes() == Sizes{2, 3, 32, 32});
+  CHECK(example.find("output").sizes() == Sizes{2, 3});
+  const auto saved = data::load_safetensors(weights.path("x/weights.safetensors"));
+  CHECK(saved.metadata.at("format") == "pt");
+  CHECK(says(saved.metadata.at("norma.recipe"), "model = \"convnext_atto\""));
+  CHECK(weights.refusal("--format torch -o x") ==
+        "norma: export: --output: expected a name that is not taken, got 'x'\n");
+
+  const Outcome checked = weights.exported("--format torch -o z --check", weights.python("echo as \"$1\" says\n"));
+  CHECK(checked.out == "z: weights.safetensors, example.safetensors, network.py; as z/network.py says\n");
+  const Outcome wrong =
+      weights.exported("--format torch -o w --check", weights.python("printf 'Traceback\\nit is 3\\n' >&2\nexit 1\n"));
+  CHECK(wrong.err == "norma: export: --check: expected w/network.py to end without an error, got: it is 3\n");
+  const Outcome nobody = weights.exported("--format torch -o v --check");
+  CHECK(nobody.err ==
+        "norma: export: --check: expected v/network.py to end without an error, got: there is no Python\n");
+
+  for (const char* const option : {"--fold", "--dynamic-batch", "--opset 18"}) {
+    CHECK(weights.refusal(fmt::format("--format torch -o u {}", option)) ==
+          "norma: export: --fold, --dynamic-batch, --opset: expected --format onnx, got torch\n");
+  }
+  CHECK(weights.refusal("--format torch --library torchvision -o u") ==
+        "norma: export_torch: model: expected a network of torchvision, got convnext_atto; timm has it\n");
+  CHECK(weights.refusal("--format torch -o w.safetensors/u") ==
+        "norma: export: cannot make the folder w.safetensors/u: Not a directory\n");
+}
+
 TEST_CASE("norma export: mistakes") {
   CHECK(complaint("export --output x.onnx") == "norma: export: --checkpoint is required\n");
   CHECK(complaint("export --checkpoint none --output x.onnx") ==
         "norma: safetensors: cannot open none: No such file or directory\n");
   CHECK(complaint("export --checkpoint none --opset 17 --output x.onnx") ==
         "norma: export: --opset: expected a whole number from 18 to 21, got 17\n");
+  CHECK(complaint("export --checkpoint none --format pt -o x") ==
+        "norma: export: --format: expected onnx or torch, got pt\n");
+  CHECK(complaint("export --checkpoint none --library jax -o x") ==
+        "norma: export: --library: expected timm or torchvision, got jax\n");
   const Weights weights;
   CHECK(weights.refusal("--output x.pb") == "norma: export: --output: expected a name *.onnx, got 'x.pb'\n");
   CHECK(weights.refusal("--output nowhere/x.onnx") ==

@@ -106,7 +106,7 @@ TEST_CASE("norm factory: options in brackets") {
 }
 
 TEST_CASE("norm factory: a spec with all options is the same for all ways of writing a norm") {
-  const auto complete = [](const std::string& text) { return complete_spec(parse_norm(text)); };
+  const auto complete = [](const std::string& text) { return to_string(complete_choice(parse_norm(text))); };
   CHECK(complete("batch") == complete("batch[eps=1e-5]"));
   CHECK(complete("batch") == complete("batch[momentum=0.1,affine=true,eps=0.00001]"));
   CHECK(complete("batch") != complete("batch[eps=1e-6]"));

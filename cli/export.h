@@ -1,0 +1,39 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "export/torch.h"
+#include "nn/module.h"
+#include "train/recipe.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+namespace norma::cli {
+
+/// A network that is to be exported: on the CPU, float32, in evaluation.
+struct ExportedNetwork {
+  train::Recipe recipe;
+  std::shared_ptr<nn::Module> model;
+  Tensor example;  ///< an input
+  Tensor output;   ///< of the example
+};
+
+/// How far two outputs are apart.
+struct OutputError {
+  double largest = 0;  ///< |a - b| as a share of the largest |b|
+  double rms = 0;      ///< the root mean squares of a - b, as a share of that of b
+};
+OutputError output_error(const Tensor& found, const Tensor& expected);
+/// The largest `rms` of another library that float32's rounding explains, from Norma's own. Convolutions of another
+/// library add up in another order, which costs no more digits than ours.
+double error_limit(const OutputError& own);
+
+/// The output of the example, computed in float64.
+Tensor exact_output(const ExportedNetwork& network);
+
+/// Makes the folder of `norma export --format torch`. `checked`: PyTorch must compute the same.
+void write_torch(const ExportedNetwork& network, const std::filesystem::path& folder, TorchLibrary library,
+                 bool checked);
+
+}  // namespace norma::cli

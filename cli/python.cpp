@@ -1,0 +1,69 @@
+#include "cli/python.h"
+
+#include "core/error.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+namespace norma::cli {
+
+namespace {
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  while (text.ends_with('\n')) {
+    text.pop_back();
+  }
+  return text;
+}
+
+}  // namespace
+
+ScratchFolder::ScratchFolder(const std::string& op) {
+  std::string name = (std::filesystem::temp_directory_path() / "norma-XXXXXX").string();
+  check(::mkdtemp(name.data()) != nullptr, op, "cannot make a folder in '{}'",
+        std::filesystem::temp_directory_path().string());
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code none;
+  std::filesystem::remove_all(path_, none);
+}
+
+PythonRun run_python(const std::string& op, const std::vector<std::string>& arguments) {
+  const char* const given = std::getenv("NORMA_PYTHON");
+  std::vector<std::string> words = {given != nullptr ? given : "python3"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& word : words) {
+    pointers.push_back(word.data());
+  }
+  pointers.push_back(nullptr);
+  const ScratchFolder folder(op);
+  const std::string out = (folder.path() / "stdout").string();
+  const std::string err = (folder.path() / "stderr").string();
+  const pid_t child = ::fork();
+  check(child >= 0, op, "cannot start {}", words[0]);
+  if (child == 0) {
+    if (std::freopen(out.c_str(), "w", stdout) != nullptr && std::freopen(err.c_str(), "w", stderr) != nullptr) {
+      ::execvp(pointers[0], pointers.data());
+    }
+    ::_exit(127);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+          .out = text_of(out),
+          .err = text_of(err)};
+}
+
+}  // namespace norma::cli

@@ -1,0 +1,214 @@
+#include "export/torch.h"
+
+#include "core/error.h"
+#include "core/version.h"
+#include "export/torch_norms.h"
+#include "models/state_dict_names.h"
+#include "nn/norm/factory.h"
+#include "ops/shape/view.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+namespace norma {
+
+namespace {
+
+using exporter::PythonNorm;
+
+constexpr const char* kOp = "export_torch";
+
+/// What the program is made of.
+struct Parts {
+  std::set<std::string> imports = {"import torch", "from safetensors.torch import load_file"};
+  std::vector<std::string> definitions = {};
+  std::vector<std::string> arguments = {};   // of the function that builds the network
+  std::vector<std::string> statements = {};  // on the built network
+  std::string notes = {};                    // of the program's documentation
+};
+
+bool is_resnet(const std::string& name) {
+  return name.starts_with("resnet");
+}
+
+bool torchvision_has(const std::string& name) {
+  static const std::set<std::string> convnexts = {"convnext_tiny", "convnext_small", "convnext_base", "convnext_large"};
+  return is_resnet(name) || convnexts.contains(name);
+}
+
+Tensor tensor_of(const nn::NamedTensors& state, const std::string& name) {
+  const auto found = std::find_if(state.begin(), state.end(), [&](const auto& entry) { return entry.first == name; });
+  return found == state.end() ? Tensor() : found->second;
+}
+
+/// A function `name` of Python that makes a norm, with what it needs.
+void add_norm(Parts& parts, const std::string& name, const PythonNorm& norm) {
+  if (!norm.import.empty()) {
+    parts.imports.insert(norm.import);
+  }
+  if (norm.call.starts_with("nn.") || !norm.definition.empty()) {
+    parts.imports.insert("from torch import nn");
+  }
+  if (!norm.definition.empty()) {
+    parts.definitions.push_back(norm.definition);
+  }
+  if (!norm.note.empty()) {
+    parts.notes = fmt::format(
+        "\n\nIt evaluates as in Norma. In training, {} is another norm than PyTorch's batch norm.\n", norm.note);
+  }
+  parts.definitions.push_back(
+      norm.drops_bias ? fmt::format("def {}(channels, **_):\n    layer = {}\n    layer.bias = None\n    return layer\n",
+                                    name, norm.call)
+                      : fmt::format("def {}(channels, **_):\n    return {}\n", name, norm.call));
+}
+
+PythonNorm checked_norm(const nn::NormChoice& choice) {
+  const std::optional<PythonNorm> norm = exporter::python_norm(choice);
+  check(norm.has_value(), kOp, "norm: expected one that PyTorch, torchvision or timm has, got {}", choice.name);
+  return *norm;
+}
+
+/// Throws Error for what no argument of either library can say.
+void check_expressible(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
+                       TorchLibrary library) {
+  check(models::recognize_model(state) == name, kOp, "model: expected a network of {}, got {}", to_string(library),
+        name);
+  check(options.conv_layer == "conv", kOp,
+        "conv_layer: expected conv, as neither timm nor torchvision has a choice, got {}", options.conv_layer);
+  check(options.norm_policy.rules.empty(), kOp,
+        "norm_policy: expected none, as timm and torchvision have one norm for all layers");
+  if (library == TorchLibrary::torchvision) {
+    check(torchvision_has(name), kOp, "model: expected a network of torchvision, got {}; timm has it", name);
+  }
+}
+
+void write_resnet(Parts& parts, const models::ModelOptions& options, bool own_norm, const nn::NormChoice& norm) {
+  if (!own_norm) {
+    add_norm(parts, "norm", checked_norm(norm));
+    parts.arguments.emplace_back("norm_layer=norm");
+  }
+  if (options.small_stem) {
+    parts.imports.insert("from torch import nn");
+    parts.statements.emplace_back("model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)");
+    parts.statements.emplace_back("model.maxpool = nn.Identity()");
+  }
+}
+
+/// Patches of another size than 4. With timm's patch_size=2, stage 0 would halve the image, too.
+void write_stem(Parts& parts, const nn::NamedTensors& state, const std::string& place) {
+  const Tensor stem = tensor_of(state, "stem.0.weight");
+  if (stem.size(2) != 4) {
+    parts.imports.insert("from torch import nn");
+    parts.statements.push_back(
+        fmt::format("{} = nn.Conv2d(3, {}, {}, {})", place, stem.size(0), stem.size(2), stem.size(2)));
+  }
+}
+
+/// timm's ConvNeXt takes a norm of NCHW only with convolutions in its MLPs, whose weights have two axes more.
+nn::NamedTensors with_conv_mlp(const nn::NamedTensors& state) {
+  nn::NamedTensors result;
+  for (const auto& [name, x] : state) {
+    const bool is_product = (name.ends_with(".mlp.fc1.weight") || name.ends_with(".mlp.fc2.weight")) && x.rank() == 2;
+    result.emplace_back(name, is_product ? reshape(x, {x.size(0), x.size(1), 1, 1}) : x);
+  }
+  return result;
+}
+
+void write_timm_convnext(Parts& parts, const nn::NamedTensors& state, const std::string& name, bool own_norm,
+                         const nn::NormChoice& norm) {
+  write_stem(parts, state, "model.stem[0]");
+  const bool scaled = tensor_of(state, "stages.0.blocks.0.gamma").defined();
+  if (scaled && name.starts_with("convnextv2")) {
+    parts.arguments.emplace_back("ls_init_value=1e-6");
+  } else if (!scaled && !name.starts_with("convnextv2")) {  // create_model() drops arguments that are None
+    parts.statements.emplace_back(
+        "for stage in model.stages:\n        for block in stage.blocks:\n            block.gamma = None");
+  }
+  if (own_norm) {
+    return;
+  }
+  add_norm(parts, "norm", checked_norm(norm));
+  parts.arguments.emplace_back("norm_layer=norm");
+  parts.arguments.emplace_back("conv_mlp=True");
+  if (nn::norm_definition(norm.name).needs_pixels) {  // one pixel leaves nothing to normalise
+    const nn::NormChoice head = nn::complete_choice(nn::parse_norm("layer2d"));
+    add_norm(parts, "head_norm", checked_norm(head));
+    parts.statements.push_back(
+        fmt::format("model.head.norm = head_norm({})", tensor_of(state, "head.fc.weight").size(1)));
+  }
+}
+
+nn::NamedTensors write_torchvision_convnext(Parts& parts, const nn::NamedTensors& state, bool own_norm,
+                                            const nn::NormChoice& norm) {
+  check(own_norm, kOp,
+        "norm: expected layer2d, which torchvision's ConvNeXt has in its blocks, got {}; timm takes others",
+        nn::to_string(norm));
+  check(tensor_of(state, "stages.0.blocks.0.gamma").defined(), kOp,
+        "layer_scale: expected one, which torchvision's ConvNeXt has, got none; timm leaves it out");
+  write_stem(parts, state, "model.features[0][0]");
+  return models::rename_state_dict(state, models::Dialect::timm, models::Dialect::torchvision).tensors;
+}
+
+std::string program_of(const Parts& parts, const std::string& title, const std::string& call, double limit) {
+  std::string text = fmt::format("\"\"\"{}.{}\"\"\"\n\nimport pathlib\n\n", title, parts.notes);
+  text += fmt::format("{}\n\nFOLDER = pathlib.Path(__file__).parent\n\n\n", fmt::join(parts.imports, "\n"));
+  for (const std::string& definition : parts.definitions) {
+    text += definition + "\n\n";
+  }
+  text += fmt::format("def network():\n    model = {}\n", call);
+  for (const std::string& statement : parts.statements) {
+    text += fmt::format("    {}\n", statement);
+  }
+  text += fmt::format(R"(    model.load_state_dict(load_file(FOLDER / "weights.safetensors"), strict=True)
+    return model.eval()
+
+
+if __name__ == "__main__":
+    example = load_file(FOLDER / "example.safetensors")
+    with torch.no_grad():
+        difference = network()(example["input"]) - example["output"]
+    error = (difference.square().mean() / example["output"].square().mean()).sqrt().item()
+    assert error <= {0:.2g}, f"expected an error of at most {0:.2g}, got {{error:.2g}}"
+    print(f"PyTorch {{torch.__version__}} computes what Norma does: error {{error:.2g}}")
+)",
+                      limit);
+  return text;
+}
+
+}  // namespace
+
+const char* to_string(TorchLibrary library) {
+  return library == TorchLibrary::timm ? "timm" : "torchvision";
+}
+
+TorchNetwork export_torch(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
+                          TorchLibrary library, double limit) {
+  check_expressible(name, options, state, library);
+  const nn::NormChoice norm = models::complete_norm(name, options.norm);
+  const bool own_norm = norm == models::complete_norm(name, "");
+  const bool timm = library == TorchLibrary::timm;
+  Parts parts;
+  parts.imports.insert(timm ? "import timm" : "import torchvision");
+  nn::NamedTensors weights = state;
+  const Tensor head = tensor_of(state, is_resnet(name) ? "fc.weight" : "head.fc.weight");
+  parts.arguments.push_back(fmt::format("num_classes={}", head.size(0)));
+  if (is_resnet(name)) {
+    write_resnet(parts, options, own_norm, norm);
+  } else if (timm) {
+    write_timm_convnext(parts, state, name, own_norm, norm);
+    weights = own_norm ? state : with_conv_mlp(state);
+  } else {
+    weights = write_torchvision_convnext(parts, state, own_norm, norm);
+  }
+  const std::string arguments = fmt::format("{}", fmt::join(parts.arguments, ", "));
+  const std::string call = timm ? fmt::format("timm.create_model(\"{}\", {})", name, arguments)
+                                : fmt::format("torchvision.models.{}({})", name, arguments);
+  const std::string title = fmt::format("{}{} by Norma {} for {}", name, own_norm ? "" : " with norm " + options.norm,
+                                        version(), to_string(library));
+  return {.weights = weights, .program = program_of(parts, title, call, limit)};
+}
+
+}  // namespace norma

@@ -1,0 +1,32 @@
+#pragma once
+
+#include "models/registry.h"
+#include "nn/module.h"
+
+#include <cstdint>
+#include <string>
+
+namespace norma {
+
+/// A library of networks for PyTorch.
+enum class TorchLibrary : uint8_t { timm, torchvision };
+
+/// "timm", "torchvision".
+const char* to_string(TorchLibrary library);
+
+/// A network for PyTorch: weights for a strict load_state_dict(), and a program of Python that builds it.
+struct TorchNetwork {
+  nn::NamedTensors weights;  ///< they share the memory of the given ones
+  std::string program;
+};
+
+/// A trained create_model(`name`, `options`), whose state dict is `state`, as a network of timm or torchvision. The
+/// program loads weights.safetensors, which lies beside it, in its function network(). As a program of its own it
+/// computes the output of `input` in example.safetensors, and fails if the root mean square of its distance from
+/// `output` is above `limit`, as a share of that of `output`.
+/// Throws Error for what the library cannot build, with the reason: networks and norms that it does not have, norm
+/// policies, convolutions other than conv, and norms other than layer2d in torchvision's ConvNeXt.
+TorchNetwork export_torch(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
+                          TorchLibrary library, double limit);
+
+}  // namespace norma
