@@ -37,6 +37,7 @@ std::optional<int64_t> number_in_environment(const char* name) {
 /// What the program that started this process says of it.
 struct Started {
   std::string variable;  ///< which has the number of processes
+  bool is_slurm = false;
   int64_t processes = 0;
   int64_t local_rank = 0;
   int64_t local_processes = 1;
@@ -53,6 +54,7 @@ std::optional<Started> started_by() {
     }
     if (const auto processes = number_in_environment(all); processes) {
       return Started{.variable = all,
+                     .is_slurm = is_slurm,
                      .processes = *processes,
                      .local_rank = number_in_environment(local).value_or(0),
                      .local_processes = std::max<int64_t>(1, number_in_environment(on_machine).value_or(*processes))};
@@ -67,6 +69,8 @@ int threads_of(const Started& started) {
   const int own = num_threads();  // OpenMP counts those that it may use
   return own < online ? own : static_cast<int>(std::max<int64_t>(1, online / started.local_processes));
 }
+
+constexpr int kSignalled = 128;  // and the signal: the exit code of a program that one has ended
 
 volatile std::sig_atomic_t children = 0;  // mpirun's process
 volatile std::sig_atomic_t signals = 0;
@@ -131,6 +135,11 @@ int start_processes(std::string_view command, int64_t processes) {
       "procs: expected a build with MPI for {} processes, got one without; install openmpi-bin and libopenmpi-dev, and "
       "build again ('./run {} --procs' does)",
       processes, command);
+  constexpr int64_t kMostOfProcessor = 16;  // more would take the machine's memory before any could say a mistake
+  const int64_t online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  check(processes <= kMostOfProcessor * online, command,
+        "procs: expected at most {}, {} for each of the {} processors here, got {}", kMostOfProcessor * online,
+        kMostOfProcessor, online, processes);
   check(is_in_path("mpirun"), command,
         "procs: expected mpirun, which starts {} processes, got none in PATH; install openmpi-bin", processes);
   std::vector<std::string> words{"mpirun", "--quiet",        "-n", std::to_string(processes), "--bind-to",
@@ -173,20 +182,34 @@ int start_processes(std::string_view command, int64_t processes) {
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   children = 0;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
+  const int signal = code - kSignalled;
+  if (std::ranges::count(std::array{SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}, signal) > 0) {
+    complain(fmt::format("{}: a process was ended by signal {} ({})", command, signal, ::strsignal(signal)));
+  }
+  return code;
 }
 
 int run_in_processes(std::string_view command, RunOptions& options,
                      const std::function<int(const std::shared_ptr<parallel::ProcessGroup>&)>& run) {
   const std::optional<Started> started = started_by();
-  const int64_t asked = options.procs;
-  check(!started || asked == 0 || asked == started->processes, command,
-        "procs: expected the {} processes of {}, got {}", started ? started->processes : 0,
-        started ? started->variable : "", asked);
-  if (!started && asked > 1) {
-    return start_processes(command, asked);
+  if (!started && options.procs > 1) {
+    const int64_t tasks = number_in_environment("SLURM_STEP_NUM_TASKS").value_or(1);
+    check(tasks == 1, command,
+          "procs: expected one process that starts {}, got {} of srun; 'srun --mpi=pmix' without --procs tells them of "
+          "each other",
+          options.procs, tasks);
+    return start_processes(command, options.procs);
   }
+  const auto check_asked = [&] {
+    check(options.procs == 0 || options.procs == started->processes, command,
+          "procs: expected the {} process{} of {}, got {}", started->processes, started->processes == 1 ? "" : "es",
+          started->variable, options.procs);
+  };
   if (!started || started->processes == 1) {
+    if (started) {
+      check_asked();
+    }
     return run(parallel::make_single_group());
   }
   if (options.threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) {
@@ -195,7 +218,13 @@ int run_in_processes(std::string_view command, RunOptions& options,
   if (options.device == "cuda") {
     options.device = fmt::format("cuda:{}", started->local_rank);
   }
-  const parallel::ProcessGroupOptions group_options{.timeout = static_cast<double>(options.timeout)};
+  const char* const rank = std::getenv(started->is_slurm ? "SLURM_PROCID" : "OMPI_COMM_WORLD_RANK");
+  const parallel::ProcessGroupOptions group_options{
+      .timeout = static_cast<double>(options.timeout), .on_lost = [rank](const std::string& text) {
+        // In the middle of a step, which may be long: mpirun ends this process within a second. Files are whole always.
+        complain(fmt::format("rank {}: {}", rank == nullptr ? "?" : rank, text));
+        std::_Exit(kBadInput);
+      }};
   std::shared_ptr<parallel::ProcessGroup> group = parallel::make_mpi_group(group_options);
   if (parallel::has_nccl()) {
     group = parallel::make_nccl_group(group, group_options);  // does nothing of its own where no tensor is on a GPU
@@ -204,7 +233,12 @@ int run_in_processes(std::string_view command, RunOptions& options,
     train::redirect([](std::FILE* /*out*/, std::string_view /*text*/) {});
   }
   const train::SharedInterrupts interrupts(/* prints= */ group->is_first());
-  try {
+  try {  // behind it, an error that all share is said once
+    check_asked();
+    check(group->size() == started->processes, command,
+          "procs: expected the {} processes of {}, got {} that MPI has started: 'srun --mpi=pmix' and mpirun tell "
+          "processes of each other",
+          started->processes, started->variable, group->size());
     return run(group);
   } catch (const std::bad_alloc&) {
     report_end(group->leave("out of memory"), group->rank());

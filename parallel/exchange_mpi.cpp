@@ -14,6 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kMessageTag = 1;
 constexpr int kFarewellTag = 2;
+constexpr const char* kSilentEnd = "has ended without a word";
 constexpr size_t kMostBytes = std::numeric_limits<int>::max();  // that MPI counts in one message
 
 double seconds_since(Clock::time_point start) {
@@ -156,7 +157,7 @@ void Exchange::look_for(int rank, bool owes, double seconds) {
   if (state == PeerState::gone) {
     take_farewells();  // its last word may have come since
     if (left_[static_cast<size_t>(rank)].empty()) {
-      lose(rank, "has ended without a word");
+      lose(rank, kSilentEnd);
     }
     look_for_farewells();
   }
@@ -167,9 +168,26 @@ void Exchange::look_for(int rank, bool owes, double seconds) {
   }
 }
 
+std::string Exchange::find_lost() {
+  for (int rank = 0; rank < size_; ++rank) {
+    const Peer& peer = peers_[static_cast<size_t>(rank)];
+    if (rank != rank_ && state_of(peer, peers_[static_cast<size_t>(rank_)]) == PeerState::gone) {
+      take_farewells();
+      if (left_[static_cast<size_t>(rank)].empty()) {
+        return lost_text(rank, kSilentEnd);
+      }
+    }
+  }
+  return "";
+}
+
+std::string Exchange::lost_text(int rank, const std::string& reason) const {
+  return fmt::format("rank {} ({}) {}", rank, peers_[static_cast<size_t>(rank)].text(), reason);
+}
+
 void Exchange::lose(int rank, const std::string& reason) {
   broken_ = true;
-  throw PeerError(fmt::format("rank {} ({}) {}", rank, peers_[static_cast<size_t>(rank)].text(), reason));
+  throw PeerError(lost_text(rank, reason));
 }
 
 std::vector<std::string> Exchange::leave(std::string_view text) {

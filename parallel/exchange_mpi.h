@@ -35,6 +35,8 @@ class Exchange {
   [[nodiscard]] int size() const { return size_; }
   /// Sends and receives until all is done. Each rank's next message to this one is the one that is expected here.
   void run(std::span<const Piece> sent, std::span<const Piece> received);
+  /// See ProcessGroupOptions::on_lost; "" where no rank is lost.
+  std::string find_lost();
   /// See ProcessGroup::look_for_lost() and leave().
   void look_for_lost(double seconds);
   std::vector<std::string> leave(std::string_view text);
@@ -52,6 +54,7 @@ class Exchange {
   void look_for(int rank, bool owes, double seconds);
   /// Takes the farewells that have come.
   void take_farewells();
+  [[nodiscard]] std::string lost_text(int rank, const std::string& reason) const;
   [[noreturn]] void lose(int rank, const std::string& reason);
 
   ProcessGroupOptions options_;

@@ -4,6 +4,7 @@
 #include "core/tensor.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -73,6 +74,9 @@ class PeerError : public Error {
 
 struct ProcessGroupOptions {
   double timeout = 300;  ///< seconds without a word from a rank after which it counts as lost
+  /// Told of a rank on this machine whose process has ended without a word, while this one does not wait for any: its
+  /// next wait would throw the same text, but mpirun may end it before. Called by another thread; may be empty.
+  std::function<void(const std::string& text)> on_lost = {};
 };
 
 /// A group of this process alone. Nothing of it waits.

@@ -111,7 +111,10 @@ class MessageThread {
     started.set_value();
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return ended_ || !tasks_.empty(); });
+      if (!changed_.wait_for(lock, kBetweenLooks, [&] { return ended_ || !tasks_.empty(); })) {
+        look_around(options);
+        continue;
+      }
       if (tasks_.empty()) {
         return;
       }
@@ -123,7 +126,19 @@ class MessageThread {
     }
   }
 
+  /// While there is nothing to do.
+  void look_around(const ProcessGroupOptions& options) {
+    if (options.on_lost && !told_) {
+      if (const std::string text = exchange_->find_lost(); !text.empty()) {
+        told_ = true;
+        options.on_lost(text);
+      }
+    }
+  }
+
+  static constexpr std::chrono::milliseconds kBetweenLooks{100};
   Exchange* exchange_ = nullptr;
+  bool told_ = false;                // of a lost rank
   std::atomic<double> seconds_ = 0;  // of the calls so far
   std::exception_ptr lost_;          // of the thread
   std::mutex mutex_;
@@ -276,6 +291,12 @@ class MpiGroup final : public ProcessGroup {
     uint64_t own = text.size();
     gather(&own, sizeof own, std::vector<size_t>(lengths.size(), sizeof own),
            reinterpret_cast<std::byte*>(lengths.data()));
+    for (size_t rank = 0; rank < lengths.size(); ++rank) {
+      check(lengths[rank] < uint64_t{1} << 31, "all_gather_text",
+            "text: expected less than 2 GiB, got {} bytes from rank {}; a processor of the other byte order would say "
+            "so, too",
+            lengths[rank], rank);
+    }
     const std::vector<size_t> bytes(lengths.begin(), lengths.end());
     std::string all(std::accumulate(bytes.begin(), bytes.end(), size_t{0}), '\0');
     gather(const_cast<char*>(text.data()), text.size(), bytes, reinterpret_cast<std::byte*>(all.data()));

@@ -238,7 +238,7 @@ TEST_CASE("norma: results of other programs in an output folder stay") {
   }
 }
 
-TEST_CASE("norma train, compare: one at a time in a folder; a killed one leaves nothing for ever") {
+TEST_CASE("norma train, compare: one at a time in a folder, a killed one leaves nothing for ever") {
   const TemporaryFolder folder;
   const auto start = [&](const std::string& arguments) {
     return fmt::format(

@@ -25,7 +25,7 @@ const std::string kTiny = kEndless + "--images 24 ";
 
 }  // namespace
 
-TEST_CASE("norma train: progress lines, figures, checkpoint and log; eval agrees") {
+TEST_CASE("norma train: progress lines, figures, checkpoint and log, eval agrees") {
   const TemporaryFolder folder;
   const Outcome trained = run_norma(folder.path(), "train " + kTiny + "--output o --telemetry");
   CHECK_MESSAGE(trained.code == 0, trained.err);

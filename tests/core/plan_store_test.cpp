@@ -12,7 +12,7 @@
 using norma::cuda::PlanStore;
 using norma::test::error_of;
 
-TEST_CASE("plan_store: what one process added, the next finds; the first counts, broken lines do not") {
+TEST_CASE("plan_store: what one process added, the next finds, the first counts, broken lines do not") {
   const norma::test::TemporaryFolder folder;
   const auto file = folder.path() / "a" / "plans.txt";
   {

@@ -297,7 +297,7 @@ TEST_CASE("safetensors: every file cut short or with one byte changed gives an E
   CHECK(errors > 100);
 }
 
-TEST_CASE("safetensors: bad arguments of save, each with its error; nothing is written") {
+TEST_CASE("safetensors: bad arguments of save, each with its error, nothing is written") {
   const TemporaryFolder folder;
   const std::string file = (folder / "file").string();
   CHECK(error_of([&] {

@@ -32,7 +32,7 @@ int64_t count_lines(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("bench-norms: every norm, format and direction; groups that do not divide are left out") {
+TEST_CASE("bench-norms: every norm, format and direction, groups that do not divide are left out") {
   const Sweep sweep = run_sweep(small_options());
   CHECK(sweep.complete);
   // 24 channels: two norms, 64: three; in two formats and directions.
@@ -70,7 +70,7 @@ TEST_CASE("bench-norms: every norm, format and direction; groups that do not div
   CHECK(script.find("pick('rms2d', 'float32', 'channels_last', 'backward')") != std::string::npos);
 }
 
-TEST_CASE("bench-norms: bfloat16 moves half the bytes; rows have layer norm for layer2d, rms norm for rms2d") {
+TEST_CASE("bench-norms: bfloat16 moves half the bytes, rows have layer norm for layer2d, rms norm for rms2d") {
   SweepOptions options = small_options();
   options.norms = {"layer2d", "rms2d"};
   options.dtypes = {"bfloat16"};

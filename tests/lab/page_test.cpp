@@ -203,7 +203,7 @@ TEST_CASE("page: axes that vary part the table and the charts, and numbers are a
   CHECK(page.find("--batch-size 32") != std::string::npos);
 }
 
-TEST_CASE("page: a learning rate that follows the batch size parts no chart; precisions and models are axes, too") {
+TEST_CASE("page: a learning rate that follows the batch size parts no chart, precisions and models are axes, too") {
   Comparison comparison = example();
   comparison.timings.clear();
   comparison.cells.clear();

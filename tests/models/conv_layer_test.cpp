@@ -44,7 +44,7 @@ int64_t count(nn::Module& model) {
 
 }  // namespace
 
-TEST_CASE("conv_layer: every convolution of a network, under the same names; scaled ones have a gain more") {
+TEST_CASE("conv_layer: every convolution of a network, under the same names, scaled ones have a gain more") {
   for (const Entry& entry : kNetworks) {
     CAPTURE(entry.name);
     const auto make = [&](const std::string& conv_layer) {

@@ -284,7 +284,7 @@ TEST_CASE("fold_batch_norm: 16-bit networks, all of them or with float32 norms, 
   }
 }
 
-TEST_CASE("fold_batch_norm: a convolution's bias, grouped weights, no affine; another example of the input") {
+TEST_CASE("fold_batch_norm: a convolution's bias, grouped weights, no affine, another example of the input") {
   Sequential net{std::make_shared<Conv2d>(4, 6, 3, nn::Conv2dOptions{.padding = 1, .groups = 2}),
                  std::make_shared<BatchNorm2d>(6, BatchNormLayerOptions{.eps = 0.1, .affine = false}),
                  std::make_shared<ReLU>(), std::make_shared<BatchNorm2d>(6)};

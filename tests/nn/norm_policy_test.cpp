@@ -97,7 +97,7 @@ TEST_CASE("norm policy: the last matching line decides, in every network") {
   CHECK(norms_of(*version_2).at("stem.1") == "NoNorm");
 }
 
-TEST_CASE("norm policy: start values are those of the network without it; a zero stays zero") {
+TEST_CASE("norm policy: start values are those of the network without it, a zero stays zero") {
   const NormPolicy policy = parse_norm_policy("\"layer*.bn2\" = \"group:8\"", "p.toml");
   const auto plain = models::create_model("resnet18", {.num_classes = 3, .zero_init_last = true, .seed = 5});
   const auto with =

@@ -154,7 +154,7 @@ TEST_CASE("optimizer: same bits for one thread and two") {
   CHECK(max_difference(one, two) == 0);
 }
 
-TEST_CASE("optimizer: parameters without a gradient stay; steps count as in-place changes") {
+TEST_CASE("optimizer: parameters without a gradient stay, steps count as in-place changes") {
   Problem problem;
   Sgd optimizer(problem.groups(), {.lr = 0.1});
   const Tensor before = copy_of(problem.w.detach());

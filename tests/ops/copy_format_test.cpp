@@ -61,7 +61,7 @@ TEST_CASE("memory format: ambiguous shapes, predicates and conversions are those
   }
 }
 
-TEST_CASE("memory format: an expanded tensor is in no format; copies of it are") {
+TEST_CASE("memory format: an expanded tensor is in no format, copies of it are") {
   // x = torch.zeros(1, 3, 1, 1).expand(2, 3, 4, 5)   (PyTorch 1.13)
   const Tensor x = expand(random_tensor({1, 3, 1, 1}, 1), {2, 3, 4, 5});
   CHECK(x.strides() == Strides{0, 1, 0, 0});

@@ -139,7 +139,7 @@ TEST_CASE("drop_path: one draw for each sample, every layout") {
   }
 }
 
-TEST_CASE("drop_path: gradients, once and twice, every layout; keeps the format; saves one number for each sample") {
+TEST_CASE("drop_path: gradients, once and twice, every layout, keeps the format, saves one number for each sample") {
   const auto f = [](const Tensors& in) -> Tensors {
     Generator generator(4);
     return {drop_path(in[0], 0.4, true, generator)};

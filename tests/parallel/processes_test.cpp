@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -119,7 +120,7 @@ TEST_CASE("processes: a network with everything learns in any number of them wha
   }
 }
 
-TEST_CASE("processes: the same bits each time; a run goes on in another number of them") {
+TEST_CASE("processes: the same bits each time, and a run goes on in another number of them") {
   if (!has_mpi()) {
     return;
   }
@@ -185,9 +186,9 @@ TEST_CASE("processes: the others name one that is killed or stopped, and end") {
     const TemporaryFolder folder;
     const Outcome outcome = signalled_rank(folder, 1, SIGKILL, "--procs 3");
     CHECK(outcome.code != 0);
-    // mpirun ends the others after a second: on a busy machine one of them may not come to say it.
     CHECK_MESSAGE(outcome.err.find(": rank 1 (process ") != std::string::npos, outcome.err);
     CHECK_MESSAGE(outcome.err.find(" has ended without a word\n") != std::string::npos, outcome.err);
+    CHECK_MESSAGE(outcome.err.ends_with("norma: train: a process was ended by signal 9 (Killed)\n"), outcome.err);
   }
   const TemporaryFolder folder;
   const Outcome outcome = signalled_rank(folder, 1, SIGSTOP, "--procs 2 --timeout 2");
@@ -223,19 +224,39 @@ TEST_CASE("processes: mistakes are said once, with exit code 2") {
         "norma: train: batch-size-per-process: expected this or --batch-size, the images of all processes, got both\n");
   CHECK(said(options + "--procs 2", "PATH=/nowhere") ==
         "norma: train: procs: expected mpirun, which starts 2 processes, got none in PATH; install openmpi-bin\n");
-  CHECK(said(options + "--procs 2", "OMPI_COMM_WORLD_SIZE=4") ==
-        "norma: train: procs: expected the 4 processes of OMPI_COMM_WORLD_SIZE, got 2\n");
+  for (const char* number : {"0", "-1"}) {
+    CHECK(said(options + "--procs " + number) ==
+          fmt::format("norma: train: --procs: expected a whole number from 1 to 65536, got {}\n", number));
+  }
+  const int64_t processors = ::sysconf(_SC_NPROCESSORS_ONLN);
+  CHECK(said(options + fmt::format("--procs {}", 16 * processors + 1)) ==
+        fmt::format("norma: train: procs: expected at most {}, 16 for each of the {} processors here, got {}\n",
+                    16 * processors, processors, 16 * processors + 1));
   CHECK(said(options + "--procs 2 --norm ghost_batch --sync-bn")
             .find("parts: expected batch norm to share statistics between processes, got ghost batch norm\n") !=
         std::string::npos);
+  const std::string mpirun = "mpirun --quiet --allow-run-as-root --oversubscribe --bind-to none ";
+  CHECK(said(options + "--procs 3", mpirun + "-n 2") ==
+        "norma: train: procs: expected the 2 processes of OMPI_COMM_WORLD_SIZE, got 3\n");
+  CHECK(said(options + "--procs 3", mpirun + "-n 1") ==
+        "norma: train: procs: expected the 1 process of OMPI_COMM_WORLD_SIZE, got 3\n");
+  // Slurm has started this one of four, and MPI does not know the others.
+  CHECK(said(options, "SLURM_NTASKS=4 PMIX_RANK=0") ==
+        "norma: train: procs: expected the 4 processes of SLURM_NTASKS, got 1 that MPI has started: 'srun --mpi=pmix' "
+        "and mpirun tell processes of each other\n");
+  CHECK(
+      said(options + "--procs 2", "SLURM_STEP_NUM_TASKS=4") ==
+      "norma: train: procs: expected one process that starts 2, got 4 of srun; 'srun --mpi=pmix' without --procs tells "
+      "them of each other\n");
   // Two command lines that differ, as by a mistake in a script for several machines.
   const std::string program = test::norma_program() + " " + options;
   const Outcome outcome = test::outcome_in(
       folder.path(),
-      std::system(fmt::format("cd '{}' && mpirun --quiet --allow-run-as-root --oversubscribe --bind-to none -n 1 {} "
-                              "--output o : -n 1 {} --lr 0.25 --output o > stdout.txt 2> stderr.txt < /dev/null",
-                              folder.path().string(), program, program)
-                      .c_str()));
+      std::system(
+          fmt::format("cd '{}' && {} -n 1 {} --output o : -n 1 {} --lr 0.25 --output o > stdout.txt 2> stderr.txt "
+                      "< /dev/null",
+                      folder.path().string(), mpirun, program, program)
+              .c_str()));
   CHECK(outcome.code == 2);
   CHECK(outcome.err == "norma: train: rank 1: --lr: expected 0.002, as rank 0 has, got 0.25\n");
 }

@@ -71,7 +71,7 @@ TEST_CASE("ranks: sums of dense tensors of any format, several under way at once
   (void)group().begin_all_reduce(zeros({10}, {.device = kCpu}));  // nobody waits, and the memory goes
 }
 
-TEST_CASE("ranks: what one has, all get; what all have, each gets") {
+TEST_CASE("ranks: what one has, all get, and what all have, each gets") {
   for (int root = 0; root < group().size(); ++root) {
     const Tensor x = of_rank({11, 3}, DType::float64, group().rank());
     group().broadcast(x, root);

@@ -52,7 +52,7 @@ TEST_CASE("average: in float64, with the counters and the description of the new
         std::vector<float>{1, 2});
 }
 
-TEST_CASE("average: files with weights only; counters are the last file's") {
+TEST_CASE("average: files with weights only, counters are the last file's") {
   const TemporaryFolder folder;
   for (const auto& [name, step] : {std::pair<std::string, int64_t>{"a", 4}, {"b", 2}}) {
     data::save_safetensors(folder / name, checkpoint(0, {static_cast<float>(step)}, step).model);
