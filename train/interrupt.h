@@ -26,7 +26,8 @@ class InterruptGuard {
   std::array<struct sigaction, kSignals.size()> before_{};
 };
 
-/// True iff a signal came since the first of the living guards was made. While a SharedInterrupts lives: if all processes know so.
+/// True iff a signal came since the first of the living guards was made. While a SharedInterrupts lives: if all
+/// processes know so.
 bool interrupted();
 /// That signal; 0 if none came.
 int interrupting_signal();
