@@ -52,6 +52,7 @@ std::string error_of(Foreign& foreign) {
 }  // namespace
 
 TEST_CASE("dlpack: memory of another framework is used in place, and given back with the last view") {
+  const DefaultDeviceGuard cpu(kCpu);  // other frameworks cannot touch what the emulated device has
   Foreign foreign({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {2, 3}, {6, 2});
   foreign.managed.dl_tensor.byte_offset = 4;
   Tensor x = from_dlpack(&foreign.managed);
@@ -70,6 +71,7 @@ TEST_CASE("dlpack: memory of another framework is used in place, and given back 
 }
 
 TEST_CASE("dlpack: a gradient flows to foreign memory as to any leaf") {
+  const DefaultDeviceGuard cpu(kCpu);  // other frameworks cannot touch what the emulated device has
   Foreign foreign({1, 2, 3}, {3});
   Tensor x = from_dlpack(&foreign.managed);
   x.set_requires_grad();
@@ -78,6 +80,7 @@ TEST_CASE("dlpack: a gradient flows to foreign memory as to any leaf") {
 }
 
 TEST_CASE("dlpack: what goes out keeps sizes, strides, dtype and its memory, also when it outlives the tensor") {
+  const DefaultDeviceGuard cpu(kCpu);  // other frameworks cannot touch what the emulated device has
   for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::int64, DType::int32,
                             DType::uint8, DType::boolean}) {
     CAPTURE(to_string(dtype));
@@ -101,6 +104,7 @@ TEST_CASE("dlpack: what goes out keeps sizes, strides, dtype and its memory, als
 }
 
 TEST_CASE("dlpack: either side may let go first") {
+  const DefaultDeviceGuard cpu(kCpu);  // other frameworks cannot touch what the emulated device has
   Tensor x = full({2, 2}, 3);
   const std::weak_ptr<Storage> memory = x.storage();
   DLManagedTensor* const managed = to_dlpack(x);
@@ -112,6 +116,7 @@ TEST_CASE("dlpack: either side may let go first") {
 }
 
 TEST_CASE("dlpack: tensors without elements and of rank 0") {
+  const DefaultDeviceGuard cpu(kCpu);  // other frameworks cannot touch what the emulated device has
   Foreign none({}, {0, 3}, {-3, 1});
   none.managed.dl_tensor.data = nullptr;
   const Tensor x = from_dlpack(&none.managed);
@@ -124,6 +129,7 @@ TEST_CASE("dlpack: tensors without elements and of rank 0") {
 }
 
 TEST_CASE("dlpack: what Norma cannot take is refused, and stays the caller's") {
+  const DefaultDeviceGuard cpu(kCpu);  // other frameworks cannot touch what the emulated device has
   Foreign foreign({1, 2, 3, 4}, {4}, {-1});
   CHECK(error_of(foreign) == "from_dlpack: strides: expected none below 0, got -1 for axis 0; copy the array first");
   foreign.strides = {1};
