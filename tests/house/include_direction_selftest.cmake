@@ -14,6 +14,9 @@ run_check(downwards 1 "core/a.cpp: core must not include ops (ops/b.h)")
 file(WRITE ${WORK}/sideways/data/a.cu "#include <models/b.h>\n")
 run_check(sideways 1 "data/a.cu: data must not include models (models/b.h)")
 
+file(WRITE ${WORK}/lessons/lessons/01_a/a.cpp "#include \"a.h\"\n#include <norma/norma.h>\n#include \"core/a.h\"\n")
+run_check(lessons 1 "lessons/01_a/a.cpp: lessons must not include core (core/a.h)")
+
 file(WRITE ${WORK}/lab/train/a.cpp "#include \"lab/b.h\"\n")
 run_check(lab 1 "train/a.cpp: train must not include lab (lab/b.h)")
 

@@ -146,7 +146,7 @@ expect "$what that is not wanted" 0 'run: configuring cpu-release
 norma info, started as ./run'
 run build --preset cuda-debug
 expect_calls 'a preset with CUDA' "cmake --preset cuda-debug -DNORMA_BUILD_TESTS=ON -DNORMA_BUILD_EXAMPLES=ON \
--DNORMA_BUILD_BENCHMARKS=ON -DCMAKE_CUDA_ARCHITECTURES=native
+-DNORMA_BUILD_BENCHMARKS=ON -DNORMA_BUILD_LESSONS=ON -DCMAKE_CUDA_ARCHITECTURES=native
 cmake --build $work/tree/build/cuda-debug -j $(nproc)" cmake
 
 what='a GPU that is too old'
@@ -159,7 +159,7 @@ expect_calls "$what" "$without_cuda
 cmake --build $work/tree/build/cpu-release --target norma -j $(nproc)" cmake
 run 'FAKE_GPUS=7.5, Tesla T4' build --preset cuda-debug
 expect_calls "$what, and a preset with CUDA" "cmake --preset cuda-debug -DNORMA_BUILD_TESTS=ON \
--DNORMA_BUILD_EXAMPLES=ON -DNORMA_BUILD_BENCHMARKS=ON
+-DNORMA_BUILD_EXAMPLES=ON -DNORMA_BUILD_BENCHMARKS=ON -DNORMA_BUILD_LESSONS=ON
 cmake --build $work/tree/build/cuda-debug -j $(nproc)" cmake
 run 'FAKE_GPUS=7.5, Tesla T4
 8.0, NVIDIA A100' info

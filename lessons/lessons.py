@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""What ./run lesson and ./run lessons do, and the lessons' tests."""
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import grade
+import pages
+
+
+def build(folder, target):
+    """Builds a target; what the compiler said if it failed, else None."""
+    result = subprocess.run(["cmake", "--build", folder, "--target", *target, "-j", str(os.cpu_count() or 2)], capture_output=True,
+                            text=True)
+    if result.returncode == 0:
+        return None
+    lines = [line for line in (result.stdout + result.stderr).splitlines() if not line.startswith(("[", "ninja:", "FAILED:"))]
+    return "\n".join(line for line in lines if not line.startswith(("/usr/bin/", "ccache ", ": &&")))
+
+
+def built(folder, *target):
+    if (text := build(folder, target)) is not None:
+        sys.exit(text)
+
+
+def find_lesson(text):
+    lessons = pages.all_lessons()
+    for lesson in lessons:
+        if text in (str(lesson.number), f"{lesson.number:02}", lesson.name, lesson.folder.name):
+            return lesson
+    sys.exit(f"run: lesson: expected one of {', '.join(f'{l.number} ({l.name})' for l in lessons)}, got '{text}'")
+
+
+def show_page(lesson, args):
+    print(f"lesson {lesson.number}: building", file=sys.stderr)
+    built(args.build, lesson.target())
+    program = args.programs / lesson.target()
+    if args.accept:
+        return pages.accept(lesson, program)
+    site = args.build / "lessons_page"
+    pages.make_pages([lesson], lambda _: program, site, index=True)
+    page = site / f"{lesson.folder.name}.html"
+    print(f"page:     {page}\nexercise: {(lesson.folder / 'exercise.cpp')}\ncheck it: ./run lesson {lesson.number} --check")
+    opener = shutil.which("xdg-open")
+    if opener and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        subprocess.Popen([opener, page], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def check_answers(lesson, args):
+    kind = "solution" if args.solution else "exercise"
+    text = build(args.build, [lesson.target(kind)])
+    result = grade.not_built(lesson, text) if text is not None else grade.grade(lesson, args.programs / lesson.target(kind))
+    grade.show(result, os.path.relpath(lesson.folder / f"{kind}.cpp"), args.json)
+    sys.exit(0 if result["passed"] == result["of"] else 1)
+
+
+def lesson_command(args):
+    lesson = find_lesson(args.lesson)
+    if args.json and not args.check:
+        sys.exit("run: lesson: --json goes with --check")
+    if args.check:
+        check_answers(lesson, args)
+    elif args.solution:
+        print(lesson.text("solution.cpp"), end="")
+    else:
+        show_page(lesson, args)
+
+
+def lessons_command(args):
+    lessons = pages.all_lessons()
+    if not args.site:
+        for lesson in lessons:
+            print(f"{lesson.title}")
+        print("one of them: ./run lesson 1")
+        return
+    built(args.build, *(lesson.target() for lesson in lessons))
+    site = args.site.resolve()
+    pages.make_pages(lessons, lambda lesson: args.programs / lesson.target(), site)
+    if faults := pages.check_site(site):
+        sys.exit("\n".join(faults))
+    print(f"{len(lessons)} lessons: {site / 'index.html'}")
+
+
+def test_command(args):
+    """For ctest: the page agrees with the program, each gap of the exercise fails, the solution passes."""
+    lesson = find_lesson(args.lesson)
+    faults = pages.check(lesson, args.programs / lesson.target())
+    unsolved = grade.grade(lesson, args.programs / lesson.target("exercise"))
+    for gap in unsolved["gaps"]:
+        if gap["passed"]:
+            faults.append(f"exercise.cpp: the tests of gap {gap['gap']} pass before it is filled")
+        for test in gap["tests"]:
+            if not test["passed"] and not any("\n  " in m or "written" in m for m in test["messages"]):
+                faults.append(f"test.cpp: {test['name']}: its failure explains nothing: {test['messages']}")
+    solved = grade.grade(lesson, args.programs / lesson.target("solution"))
+    if solved["passed"] != solved["of"]:
+        grade.show(solved, "solution.cpp", as_json=False)
+        faults.append("solution.cpp does not pass")
+    for fault in faults:
+        print(f"{lesson.folder.name}: {fault}")
+    sys.exit(1 if faults else 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="./run", description="Norma's lessons")
+    parser.add_argument("--build", type=pathlib.Path, help=argparse.SUPPRESS)  # the build folder
+    parser.add_argument("--programs", type=pathlib.Path, help=argparse.SUPPRESS)  # where the lessons' programs are
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    one = commands.add_parser("lesson", help="one lesson: builds, runs, writes the page and opens it")
+    one.add_argument("lesson", metavar="N", help="its number or name")
+    one.add_argument("--check", action="store_true", help="run the tests of your exercise.cpp")
+    one.add_argument("--json", action="store_true", help="with --check: the result as JSON")
+    one.add_argument("--solution", action="store_true", help="print solution.cpp; with --check: test it")
+    one.add_argument("--accept", action="store_true", help="for authors: keep the pictures beside the page")
+    one.set_defaults(call=lesson_command)
+    course = commands.add_parser("lessons", help="the list; with --site: all pages as a site")
+    course.add_argument("--site", type=pathlib.Path, metavar="DIR", help="write a static site that needs no network")
+    course.set_defaults(call=lessons_command)
+    test = commands.add_parser("test")
+    test.add_argument("lesson")
+    test.set_defaults(call=test_command)
+    args = parser.parse_args()
+    args.programs = args.programs or args.build and args.build / "lessons"
+    try:
+        args.call(args)
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        sys.exit(f"run: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""A lesson's page: what it says is compared with what the program prints and draws, and Markdown becomes HTML."""
+import html
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+LONGEST_PROGRAM = 150  # lines
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+
+
+class Lesson:
+    def __init__(self, folder):
+        self.folder = folder
+        self.number = int(folder.name[:2])
+        self.name = folder.name[3:]
+
+    def text(self, file="README.md"):
+        return (self.folder / file).read_text(encoding="utf-8")
+
+    @property
+    def title(self):
+        return self.text().splitlines()[0].lstrip("# ")
+
+    def target(self, kind=""):
+        return f"lesson_{self.number:02}" + (f"_{kind}" if kind else "")
+
+
+def all_lessons(root=HERE):
+    return [Lesson(folder) for folder in sorted(root.glob("[0-9][0-9]_*")) if folder.is_dir()]
+
+
+def run_program(program, pictures):
+    """What the lesson's program prints, as lines; its pictures go into a folder."""
+    result = subprocess.run([program, pictures], capture_output=True, text=True, encoding="utf-8", timeout=300)
+    if result.returncode != 0:
+        raise RuntimeError(f"{program.name} ended with exit code {result.returncode}\n{result.stdout}{result.stderr}")
+    return [line.rstrip() for line in result.stdout.splitlines()]
+
+
+def masked(line):
+    """A line with measured numbers says the same on another machine when only numbers, blanks and bars differ."""
+    if "measured" not in line:
+        return line
+    return re.sub(r"\s+", " ", re.sub("[#█▏▎▍▌▋▊▉]+", "|", NUMBER.sub("0", line))).strip()
+
+
+def fences(text):
+    """(language, first line, lines) of each fenced block; the first line of the file is 0."""
+    blocks, start, info = [], None, ""
+    lines = text.splitlines()
+    for i, line in enumerate(lines):
+        if line.startswith("```"):
+            if start is None:
+                start, info = i + 1, line[3:].strip()
+            else:
+                blocks.append((info, start, lines[start:i]))
+                start = None
+    return blocks
+
+
+def place_of(block, output):
+    """Where in the output the lines of a block stand, measured numbers aside; None if nowhere."""
+    wanted = [masked(line.rstrip()) for line in block]
+    have = [masked(line) for line in output]
+    for i in range(len(have) - len(wanted) + 1):
+        if have[i:i + len(wanted)] == wanted:
+            return i
+    return None
+
+
+def nearest_line(block, output):
+    """For a message: the first line of the block that the program does not print."""
+    have = {masked(line) for line in output}
+    return next((line for line in block if masked(line.rstrip()) not in have), block[0] if block else "")
+
+
+def numbers_of(text):
+    """Numbers that must come from the program: with decimals, or of three digits and more."""
+    text = re.sub(r"(?<=\d)[,\u202f](?=\d{3})", "", text)
+    return {n for n in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?", text) if "." in n or len(n) >= 3}
+
+
+def check_text(lesson, output, root):
+    text, faults = lesson.text(), []
+    sources = {file.name: file.read_text(encoding="utf-8") for file in lesson.folder.iterdir() if file.suffix in (".cpp", ".h")}
+    blocks = fences(text)
+    if not any(info == "text" for info, _, _ in blocks):
+        faults.append("has no ```text block: a page shows what its program prints")
+    for info, start, lines in blocks:
+        if info == "text" and place_of(lines, output) is None:
+            faults.append(f"line {start + 1}: the program does not print this; first: {nearest_line(lines, output)!r}")
+        if info.split(" ")[0] == "cpp":
+            named = info.split(" ")[1:]
+            try:
+                where = [(root / named[0]).read_text(encoding="utf-8")] if named else list(sources.values())
+            except OSError:
+                faults.append(f"line {start}: there is no file {named[0]}")
+                continue
+            wanted = [line.strip() for line in lines if line.strip()]
+            have = [[line.strip() for line in source.splitlines() if line.strip()] for source in where]
+            if not any(h[i:i + len(wanted)] == wanted for h in have for i in range(len(h) - len(wanted) + 1)):
+                faults.append(f"line {start + 1}: this code stands in no file of " + (named[0] if named else lesson.folder.name))
+    prose = text.splitlines()
+    for _, start, lines in blocks:
+        prose[start - 1:start + len(lines) + 1] = [""] * (len(lines) + 2)
+    printed = "\n".join(line for line in output if "measured" not in line)
+    known = numbers_of(printed) | {n for source in sources.values() for n in numbers_of(source)}
+    for i, line in enumerate(prose):
+        for number in sorted(numbers_of(re.sub(r"\]\([^)]*\)", "]", line)) - known):
+            faults.append(f"line {i + 1}: the program does not print the number {number}")
+    return faults
+
+
+def check_pictures(lesson, drawn):
+    faults = []
+    shown = set(re.findall(r"!\[[^\]]+\]\(([^)/]+\.svg)\)", lesson.text()))
+    new = {file.name: file.read_text(encoding="utf-8") for file in pathlib.Path(drawn).glob("*.svg")}
+    kept = {file.name: file.read_text(encoding="utf-8") for file in lesson.folder.glob("*.svg")}
+    for name in sorted(shown | set(new) | set(kept)):
+        if name not in new:
+            faults.append(f"the program does not draw {name}")
+        elif name not in shown:
+            faults.append(f"the page does not show {name}, or without a text in its brackets")
+        elif name not in kept:
+            faults.append(f"{name} is not kept beside the page: ./run lesson {lesson.number} --accept")
+        elif "measured" in new[name]:
+            if NUMBER.sub("0", new[name]) != NUMBER.sub("0", kept[name]):
+                faults.append(f"{name} differs by more than numbers: ./run lesson {lesson.number} --accept")
+        elif new[name] != kept[name]:
+            faults.append(f"{name} is not what the program draws: ./run lesson {lesson.number} --accept")
+    return faults
+
+
+def check_files(lesson):
+    faults = []
+    for file in ("README.md", "lesson.cpp", "exercise.h", "exercise.cpp", "solution.cpp", "test.cpp"):
+        if not (lesson.folder / file).exists():
+            return [f"{file} is missing"]
+    if (count := len(lesson.text("lesson.cpp").splitlines())) > LONGEST_PROGRAM:
+        faults.append(f"lesson.cpp has {count} lines: expected at most {LONGEST_PROGRAM}")
+    for file in ("exercise.cpp", "solution.cpp"):
+        if (gaps := re.findall(r"// GAP (\d)", lesson.text(file))) != ["1", "2", "3"]:
+            faults.append(f"{file}: expected the comments // GAP 1, 2 and 3, got {gaps}")
+    tests = re.findall(r'TEST_CASE\("([^"]*)"', lesson.text("test.cpp"))
+    for gap in "123":
+        if not any(test.startswith(f"gap {gap}: ") for test in tests):
+            faults.append(f'test.cpp: no test case is named "gap {gap}: …"')
+    faults += [f'test.cpp: expected a name like "gap 1: …", got "{test}"' for test in tests
+               if not re.match(r"gap [123]: [^,*]*$", test)]
+    return faults
+
+
+def check(lesson, program, root=HERE.parent):
+    """The faults of a lesson's page, each as a line."""
+    faults = check_files(lesson)
+    if faults:
+        return faults
+    with tempfile.TemporaryDirectory() as drawn:
+        output = run_program(program, drawn)
+        faults += check_text(lesson, output, root)
+        faults += check_pictures(lesson, drawn)
+    return faults
+
+
+def accept(lesson, program):
+    """Keeps the pictures beside the page."""
+    with tempfile.TemporaryDirectory() as drawn:
+        run_program(program, drawn)
+        for file in lesson.folder.glob("*.svg"):
+            file.unlink()
+        for file in sorted(pathlib.Path(drawn).glob("*.svg")):
+            shutil.copy(file, lesson.folder)
+            print(f"{lesson.folder.name}/{file.name}")
+
+
+# HTML. The pages of a site lie in one folder: index.html, NN_name.html, and source/ with the files that pages name.
+
+def with_output(text, output):
+    """The page with this run's lines in its blocks: measured numbers are those of this machine."""
+    lines = text.splitlines()
+    for info, start, block in fences(text):
+        if info == "text" and (place := place_of(block, output)) is not None:
+            lines[start:start + len(block)] = output[place:place + len(block)]
+    return "\n".join(lines) + "\n"
+
+
+def linked(text, folder, site, root, pages):
+    """Links to pages of the site lead to them, links to other files of the tree to a copy in the site."""
+    def target(match):
+        label, link = match.groups()
+        path, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", link) or not path or path.endswith(".svg"):
+            return match.group(0)
+        file = (folder / path).resolve()
+        if file.is_dir() and (file / "README.md").exists():
+            file = file / "README.md"
+        if file in pages:
+            return f"[{label}]({pages[file]}{'#' + anchor if anchor else ''})"
+        if not file.exists() or not file.is_relative_to(root):
+            raise RuntimeError(f"{folder.name}: the page links to {path}, which is not there")
+        if file.is_dir():
+            return label
+        copy = site / "source" / (str(file.relative_to(root)) + ".txt")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+        return f"[{label}]({copy.relative_to(site).as_posix()})"
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", target, text)
+
+
+def to_html(text, file, title, pictures, before, after):
+    """One self-contained file: pictures, style and formulas are inside."""
+    command = ["pandoc", "--from=gfm+tex_math_dollars", "--to=html5", "--mathml", "--standalone", "--self-contained",
+               "--no-highlight", f"--template={HERE / 'site' / 'page.html'}", f"--css={HERE / 'site' / 'style.css'}",
+               f"--resource-path={pictures}", f"--metadata=pagetitle={title}", f"--output={file}"]
+    for key, page in (("before", before), ("after", after)):
+        if page is not None:
+            command += [f"--variable={key}-link={page[0]}", f"--variable={key}-title={page[1]}"]
+    result = subprocess.run(command, input=text, capture_output=True, text=True, encoding="utf-8")
+    if result.returncode != 0 or "[WARNING]" in result.stderr:
+        raise RuntimeError(f"pandoc: {title}: {result.stderr.strip()}")
+    page = file.read_text(encoding="utf-8")
+    # What is wider than a phone moves inside its frame, also by the keyboard.
+    page = re.sub(r"<pre(?: class=\"[a-z]+\")?>", r'<pre tabindex="0">', page)
+    page = re.sub(r'(<table>.*?</table>)', r'<div class="wide" tabindex="0">\1</div>', page, flags=re.S)
+    page = re.sub(r'(<math display="block".*?</math>)', r'<span class="wide" tabindex="0">\1</span>', page, flags=re.S)
+    file.write_text(page, encoding="utf-8")
+
+
+def make_pages(lessons, program_of, site, root=HERE.parent, index=True):
+    """Writes the pages of some lessons into the folder `site`."""
+    site.mkdir(parents=True, exist_ok=True)
+    every = all_lessons()
+    pages = {lesson.folder / "README.md": f"{lesson.folder.name}.html" for lesson in every}
+    pages[HERE / "README.md"] = "index.html"
+    for lesson in lessons:
+        at = [other.number for other in every].index(lesson.number)
+        neighbours = [(f"{every[i].folder.name}.html", every[i].title) if 0 <= i < len(every) else None for i in (at - 1, at + 1)]
+        with tempfile.TemporaryDirectory() as drawn:
+            text = with_output(lesson.text(), run_program(program_of(lesson), drawn))
+            text = linked(text, lesson.folder, site, root, pages)
+            to_html(text, site / f"{lesson.folder.name}.html", lesson.title, drawn, *neighbours)
+    if index:
+        text = linked((HERE / "README.md").read_text(encoding="utf-8"), HERE, site, root, pages)
+        to_html(text, site / "index.html", html.escape("Norma: the lessons"), HERE, None,
+                (f"{every[0].folder.name}.html", every[0].title))
+
+
+def check_site(site):
+    """The faults of a site: links that lead nowhere, and anything that a page would fetch."""
+    faults = []
+    for file in sorted(site.glob("*.html")):
+        page = file.read_text(encoding="utf-8")
+        ids = set(re.findall(r'\bid="([^"]+)"', page))
+        for link in re.findall(r'<a\b[^>]*\bhref="([^"]*)"', page):
+            path, _, anchor = link.partition("#")
+            if re.match(r"https?:", link):
+                continue
+            if path and not (site / path).exists():
+                faults.append(f"{file.name}: a link leads nowhere: {link}")
+            elif not path and anchor not in ids:
+                faults.append(f"{file.name}: a link leads nowhere: {link}")
+        for fetched in re.findall(r'\b(?:src|srcset|data|action)="((?!data:)[^"]*)"|<link\b[^>]*href="((?!data:)[^"]*)"', page):
+            faults.append(f"{file.name}: fetches {''.join(fetched)}")
+    return faults
