@@ -18,6 +18,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -251,7 +252,9 @@ class Loader::Implementation {
       if (options_.bytes) {
         batch.mix = mix;
       } else {
-        mix_images_(batch.images, mix);
+        // The middle one of an odd number is its own partner, and would only be rounded.
+        const bool odd = total % 2 == 1;
+        mix_images_(batch.images, mix, odd ? std::optional(total / 2 - share.first) : std::nullopt);
       }
       batch.targets = mixed_targets(batch.labels, info.num_classes(), mix);
     }

@@ -51,7 +51,7 @@ Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& option
   return mix;
 }
 
-void mix_images_(Tensor& images, const Mix& mix) {
+void mix_images_(Tensor& images, const Mix& mix, std::optional<int64_t> unmixed) {
   check(images.rank() == 4 && images.dtype() == DType::float32, "mix",
         "images: expected (N, C, H, W) of float32, got {} of {}", images.sizes(), to_string(images.dtype()));
   const Strides& strides = images.strides();
@@ -70,6 +70,9 @@ void mix_images_(Tensor& images, const Mix& mix) {
     return;
   }
   for (int64_t i = 0; i < n / 2; ++i) {
+    if (i == unmixed) {
+      continue;
+    }
     float* const a = data + i * strides[0];
     float* const b = data + (n - 1 - i) * strides[0];
     for (int64_t c = 0; c < images.size(1); ++c) {

@@ -6,6 +6,7 @@
 #include "data/augment/random.h"
 
 #include <cstdint>
+#include <optional>
 
 namespace norma::data {
 
@@ -44,9 +45,10 @@ Rectangle cutmix_box(int64_t height, int64_t width, double lambda, int64_t middl
 Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& options);
 
 /// Mixes images (N, C, H, W) of float32 on the CPU in place: x_i becomes lambda x_i + (1 - lambda) x_{n-1-i}, or takes
-/// over the box. Any strides. Throws Error for other tensors, a lambda outside [0, 1], and a box that is not in the
+/// over the box. Any strides. `unmixed`: this one of the first half, with its partner, stays as it is, as the middle
+/// one of an odd number does. Throws Error for other tensors, a lambda outside [0, 1], and a box that is not in the
 /// images.
-void mix_images_(Tensor& images, const Mix& mix);
+void mix_images_(Tensor& images, const Mix& mix, std::optional<int64_t> unmixed = {});
 
 /// The targets of a mixed batch, (N, num_classes) in float32: lambda for the image's own label and 1 - lambda for the
 /// other's. `label_smoothing` of this is spread evenly over all classes. labels: (N) int64 on the CPU. Throws Error for

@@ -351,10 +351,12 @@ TEST_CASE("loader: batches of bytes become the images that others have, with the
 
 TEST_CASE("loader: the parts of several processes are the batches of one, also mixed") {
   const auto dataset = std::make_shared<Counting>(23);
-  for (const bool mixed : {false, true}) {
+  for (const std::string mix : {"", "mixup", "both"}) {
+    CAPTURE(mix);
+    const bool mixed = !mix.empty();
     LoaderOptions options{.batch_size = 7, .shuffle = true, .epochs = 2, .repeats = 2, .seed = 5};
     if (mixed) {
-      options.mix = {.mixup_alpha = 0.4, .cutmix_alpha = 1};
+      options.mix = {.mixup_alpha = 0.4, .cutmix_alpha = mix == "both" ? 1.0 : 0.0};
     }
     for (const int64_t parts : {2, 3, 8}) {  // the last batch of an epoch has 2 images
       CAPTURE(parts);
