@@ -145,6 +145,9 @@ void Exchange::look_for_lost(double seconds) {
 void Exchange::look_for_debtors(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks,
                                 double seconds) {
   look_for_farewells();
+  if (seconds > options_.timeout) {
+    look_for_lost(seconds);  // one that owes a message may itself wait for one that is stopped
+  }
   for (size_t i = 0; i < requests.size(); ++i) {
     if (requests[i] != MPI_REQUEST_NULL) {
       look_for(ranks[i], /* owes= */ true, seconds);
