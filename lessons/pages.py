@@ -166,9 +166,10 @@ def check(lesson, program, root=HERE.parent):
 
 
 def accept(lesson, program):
-    """Keeps the pictures beside the page."""
+    """Keeps the pictures beside the page, and in the page the numbers that this machine measured."""
     with tempfile.TemporaryDirectory() as drawn:
-        run_program(program, drawn)
+        output = run_program(program, drawn)
+        (lesson.folder / "README.md").write_text(with_output(lesson.text(), output), encoding="utf-8")
         for file in lesson.folder.glob("*.svg"):
             file.unlink()
         for file in sorted(pathlib.Path(drawn).glob("*.svg")):
