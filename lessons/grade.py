@@ -8,14 +8,14 @@ MOST_MESSAGES = 2
 
 
 def message_of(failure):
-    """A failed check of doctest as text."""
+    """A failed check of doctest as text: first what the test says about it."""
     def of(tag):
         return (failure.findtext(tag) or "").strip()
     where = f"line {failure.get('line')} of {failure.get('filename', '').rsplit('/', 1)[-1]}"
     infos = [info.text.strip() for info in failure.findall("Info") if info.text]
     thrown = [(failure.findtext(tag) or "").strip() for tag in ("Exception", "FatalException") if failure.find(tag) is not None]
-    lines = [f"{where}: {of('Original')}"] + ([f"  was: {of('Expanded')}"] if of("Expanded") and "{?}" not in of("Expanded") else [])
-    return "\n".join(lines + [f"  threw: {text}" for text in thrown] + [f"  {text}" for text in infos])
+    lines = infos + [f"{where}: {of('Original')}"] + ([f"  was: {of('Expanded')}"] if of("Expanded") and "{?}" not in of("Expanded") else [])
+    return "\n".join(lines + [f"  threw: {text}" for text in thrown])
 
 
 def run_gap(program, gap):

@@ -223,6 +223,9 @@ def to_html(text, file, title, pictures, before, after):
     if result.returncode != 0 or "[WARNING]" in result.stderr:
         raise RuntimeError(f"pandoc: {title}: {result.stderr.strip()}")
     page = file.read_text(encoding="utf-8")
+    # Brackets around one line are of its height: without a font for formulas, browsers make them taller.
+    page = re.sub(r"<math\b.*?</math>", lambda m: m.group(0) if re.search(r"<m(frac|under|over|sqrt|table)", m.group(0)) else
+                  m.group(0).replace('stretchy="true"', 'stretchy="false"'), page, flags=re.S)
     # What is wider than a phone moves inside its frame, also by the keyboard.
     page = re.sub(r"<pre(?: class=\"[a-z]+\")?>", r'<pre tabindex="0">', page)
     page = re.sub(r'(<table>.*?</table>)', r'<div class="wide" tabindex="0">\1</div>', page, flags=re.S)
