@@ -29,7 +29,7 @@ def built(folder, *target):
 def find_lesson(text):
     lessons = pages.all_lessons()
     for lesson in lessons:
-        if text in (str(lesson.number), f"{lesson.number:02}", lesson.name, lesson.folder.name):
+        if text in (lesson.number, lesson.folder.name[:2], lesson.name, lesson.folder.name):
             return lesson
     sys.exit(f"run: lesson: expected one of {', '.join(f'{l.number} ({l.name})' for l in lessons)}, got '{text}'")
 

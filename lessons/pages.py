@@ -14,7 +14,7 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 class Lesson:
     def __init__(self, folder):
         self.folder = folder
-        self.number = int(folder.name[:2])
+        self.number = folder.name[:2].lstrip("0")  # m1 is a milestone
         self.name = folder.name[3:]
 
     def text(self, file="README.md"):
@@ -25,11 +25,14 @@ class Lesson:
         return self.text().splitlines()[0].lstrip("# ")
 
     def target(self, kind=""):
-        return f"lesson_{self.number:02}" + (f"_{kind}" if kind else "")
+        return f"lesson_{self.folder.name[:2]}" + (f"_{kind}" if kind else "")
 
 
 def all_lessons(root=HERE):
-    return [Lesson(folder) for folder in sorted(root.glob("[0-9][0-9]_*")) if folder.is_dir()]
+    """In the order of the course: the milestones m1, m2 and m3 come after the lessons 4, 7 and 10."""
+    order = {"m1": "04m", "m2": "07m", "m3": "10m"}
+    folders = [folder for folder in root.glob("[0-9m][0-9]_*") if folder.is_dir()]
+    return [Lesson(folder) for folder in sorted(folders, key=lambda folder: order.get(folder.name[:2], folder.name))]
 
 
 def run_program(program, pictures):
