@@ -92,6 +92,9 @@ void Fiber::run(Fiber* fiber) {
 #endif
   fiber->body_(fiber->context_);
   fiber->ended_ = true;
+  if (fiber->watched_ != nullptr) {
+    fiber->watched_->leave();
+  }
   fiber->switch_out();
 }
 
@@ -170,10 +173,18 @@ void Fiber::switch_out() {
 }
 #endif
 
+void Fiber::stand_for(WatchedThread& watched, int thread, int64_t block) {
+  watched_ = &watched;
+  watched.begin(thread, block, stack_->bottom(), kStackBytes);
+}
+
 void Fiber::enter() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&stack_->outside_fake, stack_->bottom(), kStackBytes);
 #endif
+  if (watched_ != nullptr) {
+    watched_->enter();
+  }
   switch_in();
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(stack_->outside_fake, nullptr, nullptr);
@@ -181,6 +192,9 @@ void Fiber::enter() {
 }
 
 void Fiber::leave() {
+  if (watched_ != nullptr) {
+    watched_->leave();
+  }
   switch_out();
 }
 

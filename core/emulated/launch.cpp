@@ -1,6 +1,7 @@
 #include "core/emulated/launch.h"
 
 #include "core/emulated/fiber.h"
+#include "core/emulated/race_watch.h"
 #include "core/error.h"
 #include "core/parallel.h"
 
@@ -21,6 +22,13 @@ constexpr size_t kMaxSharedBytes = size_t{48} << 10;  // of a block, without ask
 constexpr std::byte kPoison{0xFF};                    // NaN in every floating dtype
 constexpr size_t kCanaryBytes = 256;
 
+using Word = std::array<uint64_t, 2>;  // 16 bytes, which vectors are loaded by
+
+/// The words that a block's shared memory takes, with what stands behind it.
+size_t words_of_block(size_t shared_bytes) {
+  return (shared_bytes + kCanaryBytes) / sizeof(Word) + 1;
+}
+
 std::atomic<uint64_t> order_seed_of_all = LaunchChecks{}.order_seed;
 std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
 std::atomic<int> resident_of_all = LaunchChecks{}.resident_blocks;
@@ -33,14 +41,28 @@ enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
 struct Lane {
   Fiber* fiber = nullptr;  ///< from its first step to its last
   Waits waits = Waits::no;
+  bool odd_barrier = false;      ///< as `odd`, of barriers
   bool odd = false;              ///< which of the two values is the latest: a lane is at most one exchange ahead
   std::array<Words, 2> value{};  ///< its values in the latest two exchanges
+  std::array<WatchedThread, 2> watched{};  ///< in blocks of even and odd number: threads of two blocks differ
+};
+
+/// What orders the threads of a launch for the thread sanitizer. It sees no more than a GPU promises if each block has
+/// shared memory of its own, which stands for the block.
+struct WatchedGrid {
+  explicit WatchedGrid(int64_t blocks, size_t shared_bytes)
+      : shared(races_are_watched() ? static_cast<size_t>(blocks) * words_of_block(shared_bytes) : 0) {}
+
+  std::vector<Word> shared;
+  char begin = 0;
+  char end = 0;
 };
 
 /// Runs one block after the other. Each thread of the host has one runner.
 class BlockRunner {
  public:
-  void prepare(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context) {
+  void prepare(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context,
+               WatchedGrid& watched) {
     place_ = {.thread = 0, .threads = threads, .block = 0, .blocks = blocks, .shared_memory = nullptr};
     shared_bytes_ = shared_bytes;
     body_ = body;
@@ -51,14 +73,19 @@ class BlockRunner {
     for (const auto& fiber : fibers_) {
       idle_.push_back(fiber.get());
     }
-    shared_.resize((shared_bytes + kCanaryBytes) / sizeof(Word) + 1);
+    watched_ = &watched;
+    happened_before(&watched.begin);
+    shared_.resize(words_of_block(shared_bytes));
     std::memset(shared_.data(), 0, shared_.size() * sizeof(Word));
     place_.shared_memory = shared_.data();
   }
 
   void run(int64_t block) {
     place_.block = block;
-    auto* bytes = reinterpret_cast<std::byte*>(shared_.data());
+    if (!watched_->shared.empty()) {
+      place_.shared_memory = watched_->shared.data() + static_cast<size_t>(block) * shared_.size();
+    }
+    auto* bytes = static_cast<std::byte*>(place_.shared_memory);
     if (checks_.poison_shared_memory) {
       std::memset(bytes, static_cast<int>(kPoison), shared_bytes_);
     }
@@ -68,7 +95,9 @@ class BlockRunner {
       lane.fiber = nullptr;
       lane.waits = Waits::no;
       lane.odd = false;
+      lane.odd_barrier = false;
     }
+    happens_before(place_.shared_memory);
     while (run_to_barrier()) {
     }
     for (size_t i = 0; i < kCanaryBytes; ++i) {
@@ -79,7 +108,15 @@ class BlockRunner {
 
   [[nodiscard]] const Place& place() const { return place_; }
 
-  void wait(Waits for_what) { wait(lanes_[static_cast<size_t>(place_.thread)], for_what); }
+  void wait_at_barrier() {
+    Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
+    // Two in turn: a lane that is one barrier ahead must not seem to be before one that comes out of the last.
+    lane.odd_barrier = !lane.odd_barrier;
+    const auto* token = static_cast<const std::byte*>(place_.shared_memory) + (lane.odd_barrier ? 8 : 16);
+    happens_before(token);
+    wait(lane, Waits::at_barrier);
+    happened_before(token);
+  }
 
   Words exchange(const Words& value, int source) {
     const int thread = place_.thread;
@@ -93,8 +130,6 @@ class BlockRunner {
   }
 
  private:
-  using Word = std::array<uint64_t, 2>;  // 16 bytes, which vectors are loaded by
-
   static void wait(Lane& lane, Waits for_what) {
     lane.waits = for_what;
     lane.fiber->leave();
@@ -168,6 +203,7 @@ class BlockRunner {
       }
       lane.fiber = idle_.back();
       idle_.pop_back();
+      lane.fiber->stand_for(lane.watched[static_cast<size_t>(place_.block % 2)], place_.thread, place_.block);
       lane.fiber->start([](void* runner) { static_cast<BlockRunner*>(runner)->run_new_lanes(); }, this);
     }
     Fiber* fiber = lane.fiber;
@@ -182,10 +218,12 @@ class BlockRunner {
   /// each would take longer than most of them.
   void run_new_lanes() {
     while (true) {
+      happened_before(place_.shared_memory);
       body_(context_);
+      happens_before(&watched_->end);
       Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
       lane.waits = Waits::ended;
-      if (turn_ + 1 == kWarpSize) {
+      if (turn_ + 1 == kWarpSize || races_are_watched()) {
         return;
       }
       const int warp = place_.thread / kWarpSize;
@@ -203,6 +241,7 @@ class BlockRunner {
   size_t shared_bytes_ = 0;
   void (*body_)(void* context) = nullptr;
   void* context_ = nullptr;
+  WatchedGrid* watched_ = nullptr;
   LaunchChecks checks_;
   uint64_t order_ = 0;
   // In the warp that runs, lane turn_ ^ order_in_warp_ runs now.
@@ -238,7 +277,7 @@ LaunchChecks launch_checks() {
 }
 
 void wait_for_block() {
-  current->wait(Waits::at_barrier);
+  current->wait_at_barrier();
 }
 Words exchange(const Words& value, int source) {
   return current->exchange(value, source);
@@ -253,13 +292,17 @@ void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(voi
   ++launches_of_all;
   threads_of_all += blocks * threads;
   const bool backwards = (launch_checks().order_seed & 1U) != 0;
+  WatchedGrid watched(blocks, shared_bytes);
+  happens_before(&watched.begin);
   parallel_for(0, blocks, std::max<int64_t>(1, 1024 / threads), [&](int64_t begin, int64_t end) {
     BlockRunner& runs = runner();
-    runs.prepare(blocks, threads, shared_bytes, body, context);
+    runs.prepare(blocks, threads, shared_bytes, body, context, watched);
     for (int64_t i = begin; i < end; ++i) {
       runs.run(backwards ? blocks - 1 - i : i);
     }
+    happens_before(&watched.end);
   });
+  happened_before(&watched.end);
 }
 
 LaunchCounts launch_counts() {
