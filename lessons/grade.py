@@ -3,6 +3,8 @@ import json
 import subprocess
 import xml.etree.ElementTree as ElementTree
 
+from pages import QUIET_THREADS
+
 LONGEST = 60  # seconds for a gap
 MOST_MESSAGES = 2
 
@@ -19,34 +21,35 @@ def message_of(failure):
 
 
 def run_gap(program, gap):
-    """{"gap", "passed", "tests": [{"name", "passed", "messages"}]}"""
+    """{"gap", "passed", "tests": [{"name", "passed", "notes", "messages"}]}"""
     try:
         result = subprocess.run([program, f"--test-case=gap {gap}: *", "--reporters=xml"], capture_output=True, text=True,
-                                encoding="utf-8", errors="replace", timeout=LONGEST)
+                                encoding="utf-8", errors="replace", timeout=LONGEST, env=QUIET_THREADS)
     except subprocess.TimeoutExpired:
-        return {"gap": gap, "passed": False, "tests": [{"name": f"gap {gap}", "passed": False, "messages": [
+        return {"gap": gap, "passed": False, "tests": [{"name": f"gap {gap}", "passed": False, "notes": [], "messages": [
             f"did not end within {LONGEST} s: does a loop never stop?"]}]}
     tests = []
     try:
         tree = ElementTree.fromstring(result.stdout[result.stdout.index("<?xml"):])
     except (ElementTree.ParseError, ValueError):
-        return {"gap": gap, "passed": False, "tests": [{"name": f"gap {gap}", "passed": False, "messages": [
+        return {"gap": gap, "passed": False, "tests": [{"name": f"gap {gap}", "passed": False, "notes": [], "messages": [
             f"the program ended with exit code {result.returncode} in the middle of the test\n{result.stdout[-2000:]}"]}]}
     for case in tree.iter("TestCase"):
         if case.get("skipped") == "true":
             continue
         failures = [e for e in case.iter("Expression") if e.get("success") == "false"]
         messages = [message_of(e) for e in failures]
+        notes = []
         for message in case.iter("Message"):
-            if message.get("type") != "WARNING":
-                messages.append((message.findtext("Text") or "").strip())
+            text = (message.findtext("Text") or "").strip()
+            (notes if message.get("type") == "WARNING" else messages).append(text)
         expressions = {id(x) for e in case.iter("Expression") for x in e.iter("Exception")}
         for thrown in case.iter("Exception"):
             if id(thrown) not in expressions:
                 messages.append((thrown.text or "").strip())
         overall = case.find("OverallResultsAsserts")
         passed = not messages and (overall is None or overall.get("test_case_success") != "false")
-        tests.append({"name": case.get("name"), "passed": passed, "messages": messages[:MOST_MESSAGES] + (
+        tests.append({"name": case.get("name"), "passed": passed, "notes": notes, "messages": messages[:MOST_MESSAGES] + (
             [f"and {len(messages) - MOST_MESSAGES} more"] if len(messages) > MOST_MESSAGES else [])})
     passed = bool(tests) and all(test["passed"] for test in tests) and result.returncode == 0
     return {"gap": gap, "passed": passed, "tests": tests}
@@ -73,6 +76,6 @@ def show(result, file, as_json):
     for gap in result["gaps"]:
         for test in gap["tests"]:
             print(f"  {'passed' if test['passed'] else 'FAILED'}  {test['name']}")
-            for message in test["messages"]:
+            for message in test["notes"] + test["messages"]:
                 print("\n".join("          " + line for line in message.splitlines()))
     print(f"{result['passed']} of {result['of']} gaps are filled." + ("" if result["passed"] == result["of"] else f" Open {file}"))
