@@ -207,10 +207,27 @@ Picture bar_chart(std::string_view title, std::string_view description, std::str
 
 Picture curve_chart(std::string_view title, std::string_view description, const Axis& x, const Axis& y,
                     const std::vector<Curve>& curves) {
-  constexpr double kHeight = 260;
-  Picture picture(kHeight, title, description);
+  // Above the chart: the names of the curves, and what the y axis is.
+  std::vector<std::pair<double, double>> names;
+  double end = 4;
+  double row = 14;
+  for (const Curve& curve : curves) {
+    const double width = 8 * static_cast<double>(curve.name.size()) + 16;
+    if (end > 4 && end + width > kWidth) {
+      end = 4;
+      row += 18;
+    }
+    names.emplace_back(end, row);
+    end += width;
+  }
+  const double top = row + 38;
+  const double height = top + 232;
+  Picture picture(height, title, description);
+  for (size_t i = 0; i < curves.size(); ++i) {
+    picture.text(names[i].first, names[i].second, curves[i].name, {.colour = curves[i].colour, .bold = true});
+  }
   const Scale across = scale_of(curves, true, x, 48, kWidth - 10);
-  const Scale up = scale_of(curves, false, y, kHeight - 44, 28);
+  const Scale up = scale_of(curves, false, y, height - 44, top);
   for (const double tick : ticks_of(up)) {
     picture.line(across.from, up(tick), across.to, up(tick), Colour::faint, 0.5);
     picture.text(across.from - 4, up(tick) + 4, short_number(tick), {.size = 12, .anchor = "end"});
@@ -220,8 +237,8 @@ Picture curve_chart(std::string_view title, std::string_view description, const 
     picture.text(across(tick), up.from + 17, short_number(tick), {.size = 12, .anchor = "middle"});
   }
   picture.line(across.from, up.from, across.to, up.from, Colour::ink);
-  picture.text(4, 14, y.label, {.colour = Colour::faint});
-  picture.text(across.to, kHeight - 8, x.label, {.colour = Colour::faint, .anchor = "end"});
+  picture.text(4, row + 20, y.label, {.colour = Colour::faint});
+  picture.text(across.to, height - 8, x.label, {.colour = Colour::faint, .anchor = "end"});
   for (const Curve& curve : curves) {
     std::vector<std::pair<double, double>> points;
     for (const auto& [px, py] : curve.points) {
@@ -229,16 +246,10 @@ Picture curve_chart(std::string_view title, std::string_view description, const 
         points.emplace_back(across(px), up(py));
       }
     }
-    if (points.empty()) {
-      continue;
-    }
     picture.curve(points, curve.colour);
     for (const auto& [px, py] : points) {
       picture.dot(px, py, points.size() > 30 ? 0 : 2.5, curve.colour);
     }
-    const auto& [end_x, end_y] = points.back();
-    picture.text(std::min(end_x, across.to), std::max(end_y - 7, 26.0), curve.name,
-                 {.colour = curve.colour, .anchor = "end", .bold = true});
   }
   return picture;
 }

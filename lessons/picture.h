@@ -62,7 +62,7 @@ Picture bar_chart(std::string_view title, std::string_view description, std::str
                   const std::vector<Bar>& bars);
 
 struct Curve {
-  std::string name;  ///< written at the curve's last point
+  std::string name;  ///< written above the chart
   std::vector<std::pair<double, double>> points;
   Colour colour = Colour::one;
 };

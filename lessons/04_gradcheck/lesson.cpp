@@ -41,7 +41,7 @@ double central(T x, T h) {
 void steps(const std::string& folder) {
   const double right = slope_of_f(0.75);
   fmt::print("the slope of f at 0.75 is {:.6f}\n\n", right);
-  fmt::print("step   one-sided  central  central in float\n");
+  fmt::print("step   one-sided  central  in float\n");
   lessons::Curve first{.name = "one-sided", .points = {}, .colour = lessons::Colour::two};
   lessons::Curve second{.name = "central", .points = {}, .colour = lessons::Colour::one};
   lessons::Curve third{.name = "central in float", .points = {}, .colour = lessons::Colour::three};
@@ -55,7 +55,7 @@ void steps(const std::string& folder) {
     if (digits <= 6) {
       const double c = std::abs(central(0.75F, static_cast<float>(h)) - right);
       third.points.emplace_back(h, c);
-      fmt::print("{:.0e}  {:9.0e}  {:7.0e}  {:16.0e}\n", h, a, b, c);
+      fmt::print("{:.0e}  {:9.0e}  {:7.0e}  {:8.0e}\n", h, a, b, c);
     } else {
       fmt::print("{:.0e}  {:9.0e}  {:7.0e}\n", h, a, b);
     }
