@@ -5,64 +5,72 @@ import xml.etree.ElementTree as ElementTree
 
 from pages import QUIET_THREADS
 
+GAPS = (1, 2, 3)
 LONGEST = 60  # seconds for a gap
 MOST_MESSAGES = 2
 
 
+def text_of(element, tag):
+    return (element.findtext(tag) or "").strip()
+
+
 def message_of(failure):
     """A failed check of doctest as text: first what the test says about it."""
-    def of(tag):
-        return (failure.findtext(tag) or "").strip()
-    where = f"line {failure.get('line')} of {failure.get('filename', '').rsplit('/', 1)[-1]}"
-    infos = [info.text.strip() for info in failure.findall("Info") if info.text]
-    thrown = [(failure.findtext(tag) or "").strip() for tag in ("Exception", "FatalException") if failure.find(tag) is not None]
-    lines = infos + [f"{where}: {of('Original')}"] + ([f"  was: {of('Expanded')}"] if of("Expanded") and "{?}" not in of("Expanded") else [])
-    return "\n".join(lines + [f"  threw: {text}" for text in thrown])
+    lines = [info.text.strip() for info in failure.findall("Info") if info.text]
+    file = failure.get("filename", "").rsplit("/", 1)[-1]
+    lines.append(f"line {failure.get('line')} of {file}: {text_of(failure, 'Original')}")
+    values = text_of(failure, "Expanded")
+    if values and "{?}" not in values:  # what doctest cannot print
+        lines.append(f"  was: {values}")
+    lines += [f"  threw: {text_of(failure, tag)}" for tag in ("Exception", "FatalException")
+              if failure.find(tag) is not None]
+    return "\n".join(lines)
+
+
+def test_of(case):
+    """{"name", "passed", "notes", "messages"} of a test case: why it failed, and what it says besides."""
+    checks = [check for check in case.iter("Expression") if check.get("success") == "false"]
+    messages, notes = [message_of(check) for check in checks], []
+    for message in case.iter("Message"):
+        (notes if message.get("type") == "WARNING" else messages).append(text_of(message, "Text"))
+    messages += [thrown.text.strip() for thrown in case.findall("Exception") if thrown.text]
+    overall = case.find("OverallResultsAsserts")
+    passed = not messages and (overall is None or overall.get("test_case_success") != "false")
+    left_out = len(messages) - MOST_MESSAGES
+    return {"name": case.get("name"), "passed": passed, "notes": notes,
+            "messages": messages[:MOST_MESSAGES] + ([f"and {left_out} more"] if left_out > 0 else [])}
 
 
 def run_gap(program, gap):
-    """{"gap", "passed", "tests": [{"name", "passed", "notes", "messages"}]}"""
+    """{"gap", "passed", "tests"}"""
+    def broken(text):
+        test = {"name": f"gap {gap}", "passed": False, "notes": [], "messages": [text]}
+        return {"gap": gap, "passed": False, "tests": [test]}
+
     try:
-        result = subprocess.run([program, f"--test-case=gap {gap}: *", "--reporters=xml"], capture_output=True, text=True,
-                                encoding="utf-8", errors="replace", timeout=LONGEST, env=QUIET_THREADS)
+        result = subprocess.run([program, f"--test-case=gap {gap}: *", "--reporters=xml"], capture_output=True,
+                                text=True, encoding="utf-8", errors="replace", timeout=LONGEST, env=QUIET_THREADS)
     except subprocess.TimeoutExpired:
-        return {"gap": gap, "passed": False, "tests": [{"name": f"gap {gap}", "passed": False, "notes": [], "messages": [
-            f"did not end within {LONGEST} s: does a loop never stop?"]}]}
-    tests = []
+        return broken(f"did not end within {LONGEST} s: does a loop never stop?")
     try:
         tree = ElementTree.fromstring(result.stdout[result.stdout.index("<?xml"):])
     except (ElementTree.ParseError, ValueError):
-        return {"gap": gap, "passed": False, "tests": [{"name": f"gap {gap}", "passed": False, "notes": [], "messages": [
-            f"the program ended with exit code {result.returncode} in the middle of the test\n{result.stdout[-2000:]}"]}]}
-    for case in tree.iter("TestCase"):
-        if case.get("skipped") == "true":
-            continue
-        failures = [e for e in case.iter("Expression") if e.get("success") == "false"]
-        messages = [message_of(e) for e in failures]
-        notes = []
-        for message in case.iter("Message"):
-            text = (message.findtext("Text") or "").strip()
-            (notes if message.get("type") == "WARNING" else messages).append(text)
-        expressions = {id(x) for e in case.iter("Expression") for x in e.iter("Exception")}
-        for thrown in case.iter("Exception"):
-            if id(thrown) not in expressions:
-                messages.append((thrown.text or "").strip())
-        overall = case.find("OverallResultsAsserts")
-        passed = not messages and (overall is None or overall.get("test_case_success") != "false")
-        tests.append({"name": case.get("name"), "passed": passed, "notes": notes, "messages": messages[:MOST_MESSAGES] + (
-            [f"and {len(messages) - MOST_MESSAGES} more"] if len(messages) > MOST_MESSAGES else [])})
+        return broken(f"the program ended with exit code {result.returncode} in the middle of the test\n"
+                      f"{result.stdout[-2000:]}{result.stderr[-2000:]}")
+    tests = [test_of(case) for case in tree.iter("TestCase") if case.get("skipped") != "true"]
     passed = bool(tests) and all(test["passed"] for test in tests) and result.returncode == 0
     return {"gap": gap, "passed": passed, "tests": tests}
 
 
 def grade(lesson, program):
-    gaps = [run_gap(program, gap) for gap in (1, 2, 3)]
-    return {"lesson": lesson.number, "name": lesson.name, "built": True, "passed": sum(gap["passed"] for gap in gaps),
-            "of": len(gaps), "gaps": gaps}
+    gaps = [run_gap(program, gap) for gap in GAPS]
+    return {"lesson": lesson.number, "name": lesson.name, "built": True,
+            "passed": sum(gap["passed"] for gap in gaps), "of": len(gaps), "gaps": gaps}
 
 
 def not_built(lesson, text):
-    return {"lesson": lesson.number, "name": lesson.name, "built": False, "passed": 0, "of": 3, "gaps": [], "message": text}
+    return {"lesson": lesson.number, "name": lesson.name, "built": False, "passed": 0, "of": len(GAPS), "gaps": [],
+            "message": text}
 
 
 def show(result, file, as_json):
@@ -72,10 +80,11 @@ def show(result, file, as_json):
         return
     print(f"lesson {result['lesson']}, {result['name']}")
     if not result["built"]:
-        print(f"  {file} does not compile:\n{result['message']}")
-    for gap in result["gaps"]:
-        for test in gap["tests"]:
-            print(f"  {'passed' if test['passed'] else 'FAILED'}  {test['name']}")
-            for message in test["notes"] + test["messages"]:
-                print("\n".join("          " + line for line in message.splitlines()))
-    print(f"{result['passed']} of {result['of']} gaps are filled." + ("" if result["passed"] == result["of"] else f" Open {file}"))
+        print(f"{result['message']}\n{file} does not compile.")
+        return
+    for test in (test for gap in result["gaps"] for test in gap["tests"]):
+        print(f"  {'passed' if test['passed'] else 'FAILED'}  {test['name']}")
+        for message in test["notes"] + test["messages"]:
+            print("\n".join("          " + line for line in message.splitlines()))
+    done = result["passed"] == result["of"]
+    print(f"{result['passed']} of {result['of']} gaps are filled." + ("" if done else f" Open {file}"))

@@ -13,12 +13,12 @@ import pages
 
 def build(folder, target):
     """Builds a target; what the compiler said if it failed, else None."""
-    result = subprocess.run(["cmake", "--build", folder, "--target", *target, "-j", str(os.cpu_count() or 2)], capture_output=True,
-                            text=True)
+    result = subprocess.run(["cmake", "--build", folder, "--target", *target, "-j", str(os.cpu_count() or 2)],
+                            capture_output=True, text=True)
     if result.returncode == 0:
         return None
-    lines = [line for line in (result.stdout + result.stderr).splitlines() if not line.startswith(("[", "ninja:", "FAILED:"))]
-    return "\n".join(line for line in lines if not line.startswith(("/usr/bin/", "ccache ", ": &&")))
+    commands = ("[", "ninja:", "FAILED:", "/usr/bin/", "ccache ", ": &&")  # not of the compiler
+    return "\n".join(line for line in (result.stdout + result.stderr).splitlines() if not line.startswith(commands))
 
 
 def built(folder, *target):
@@ -43,7 +43,8 @@ def show_page(lesson, args):
     site = args.build / "lessons_page"
     pages.make_pages([lesson], lambda _: program, site, index=True)
     page = site / f"{lesson.folder.name}.html"
-    print(f"page:     {page}\nexercise: {(lesson.folder / 'exercise.cpp')}\ncheck it: ./run lesson {lesson.number} --check")
+    print(f"page:     {page}\nexercise: {lesson.folder / 'exercise.cpp'}")
+    print(f"check it: ./run lesson {lesson.number} --check")
     opener = shutil.which("xdg-open")
     if opener and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         subprocess.Popen([opener, page], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
@@ -52,7 +53,8 @@ def show_page(lesson, args):
 def check_answers(lesson, args):
     kind = "solution" if args.solution else "exercise"
     text = build(args.build, [lesson.target(kind)])
-    result = grade.not_built(lesson, text) if text is not None else grade.grade(lesson, args.programs / lesson.target(kind))
+    program = args.programs / lesson.target(kind)
+    result = grade.grade(lesson, program) if text is None else grade.not_built(lesson, text)
     grade.show(result, os.path.relpath(lesson.folder / f"{kind}.cpp"), args.json)
     sys.exit(0 if result["passed"] == result["of"] else 1)
 
@@ -92,9 +94,8 @@ def test_command(args):
     for gap in unsolved["gaps"]:
         if gap["passed"]:
             faults.append(f"exercise.cpp: the tests of gap {gap['gap']} pass before it is filled")
-        for test in gap["tests"]:
-            if not test["passed"] and all(m.startswith("line ") for m in test["messages"]):
-                faults.append(f"test.cpp: {test['name']}: its failure explains nothing: {test['messages']}")
+        faults += [f"test.cpp: {test['name']}: its failure explains nothing: {test['messages']}"
+                   for test in gap["tests"] if not test["passed"] and all(text.startswith("line ") for text in test["messages"])]
     solved = grade.grade(lesson, args.programs / lesson.target("solution"))
     if solved["passed"] != solved["of"]:
         grade.show(solved, "solution.cpp", as_json=False)

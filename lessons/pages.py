@@ -92,7 +92,8 @@ def numbers_of(text):
 
 def check_text(lesson, output, root):
     text, faults = lesson.text(), []
-    sources = {file.name: file.read_text(encoding="utf-8") for file in lesson.folder.iterdir() if file.suffix in (".cpp", ".h")}
+    sources = {file.name: file.read_text(encoding="utf-8") for file in lesson.folder.iterdir()
+               if file.suffix in (".cpp", ".h")}
     blocks = fences(text)
     if not any(info == "text" for info, _, _ in blocks):
         faults.append("has no ```text block: a page shows what its program prints")
@@ -109,7 +110,7 @@ def check_text(lesson, output, root):
             wanted = [line.strip() for line in lines if line.strip()]
             have = [[line.strip() for line in source.splitlines() if line.strip()] for source in where]
             if not any(h[i:i + len(wanted)] == wanted for h in have for i in range(len(h) - len(wanted) + 1)):
-                faults.append(f"line {start + 1}: this code stands in no file of " + (named[0] if named else lesson.folder.name))
+                faults.append(f"line {start + 1}: this code stands in no file of {(named or [lesson.folder.name])[0]}")
     prose = text.splitlines()
     for _, start, lines in blocks:
         prose[start - 1:start + len(lines) + 1] = [""] * (len(lines) + 2)
@@ -231,8 +232,10 @@ def to_html(text, file, title, pictures, before, after):
         raise RuntimeError(f"pandoc: {title}: {result.stderr.strip()}")
     page = file.read_text(encoding="utf-8")
     # Brackets around one line are of its height: without a font for formulas, browsers make them taller.
-    page = re.sub(r"<math\b.*?</math>", lambda m: m.group(0) if re.search(r"<m(frac|under|over|sqrt|table)", m.group(0)) else
-                  m.group(0).replace('stretchy="true"', 'stretchy="false"'), page, flags=re.S)
+    def keep_low(match):
+        tall = re.search(r"<m(frac|under|over|sqrt|table)", match.group(0))
+        return match.group(0) if tall else match.group(0).replace('stretchy="true"', 'stretchy="false"')
+    page = re.sub(r"<math\b.*?</math>", keep_low, page, flags=re.S)
     # What is wider than a phone moves inside its frame, also by the keyboard.
     page = re.sub(r"<pre(?: class=\"[a-z]+\")?>", r'<pre tabindex="0">', page)
     page = re.sub(r'(<table>.*?</table>)', r'<div class="wide" tabindex="0">\1</div>', page, flags=re.S)
@@ -248,7 +251,8 @@ def make_pages(lessons, program_of, site, root=HERE.parent, index=True):
     pages[HERE / "README.md"] = "index.html"
     for lesson in lessons:
         at = [other.number for other in every].index(lesson.number)
-        neighbours = [(f"{every[i].folder.name}.html", every[i].title) if 0 <= i < len(every) else None for i in (at - 1, at + 1)]
+        neighbours = [(f"{every[i].folder.name}.html", every[i].title) if 0 <= i < len(every) else None
+                      for i in (at - 1, at + 1)]
         with tempfile.TemporaryDirectory() as drawn:
             text = with_output(lesson.text(), run_program(program_of(lesson), drawn))
             text = linked(text, lesson.folder, site, root, pages)
@@ -273,6 +277,6 @@ def check_site(site):
                 faults.append(f"{file.name}: a link leads nowhere: {link}")
             elif not path and anchor not in ids:
                 faults.append(f"{file.name}: a link leads nowhere: {link}")
-        for fetched in re.findall(r'\b(?:src|srcset|data|action)="((?!data:)[^"]*)"|<link\b[^>]*href="((?!data:)[^"]*)"', page):
-            faults.append(f"{file.name}: fetches {''.join(fetched)}")
+        from_elsewhere = r'\b(?:src|srcset|data|action)="((?!data:)[^"]*)"|<link\b[^>]*href="((?!data:)[^"]*)"'
+        faults += [f"{file.name}: fetches {''.join(fetched)}" for fetched in re.findall(from_elsewhere, page)]
     return faults

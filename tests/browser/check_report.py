@@ -40,7 +40,7 @@ TEXTS = """
     range.selectNodeContents(walker.currentNode);
     const drawn = range.getBoundingClientRect();
     // A wide table moves inside its frame.
-    if (!element.closest('.skip, .wide[tabindex]') && (drawn.right > innerWidth + 1 || drawn.left < -1))
+    if (!element.closest('.skip, .wide[tabindex], pre[tabindex]') && (drawn.right > innerWidth + 1 || drawn.left < -1))
       faults.push(`text beyond the page's edge: ${text}`);
   }
   if (texts < 50) faults.push(`only ${texts} texts are seen`);
@@ -191,4 +191,5 @@ def main():
     sys.exit(1 if faults else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

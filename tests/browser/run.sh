@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
+# run.sh lessons [SITE [OUTPUT]]: opens the pages of ./run lessons --site SITE (build/lessons) in headless Chromium, in
+# light and dark, at three widths (check_lessons.py).
 # run.sh [PROGRAM [OUTPUT]]: opens reports of `norma compare` in headless Chromium, in light and dark, on paper, at the
 # width of a desk and of a phone, checks them (check_report.py) and keeps a picture of each in OUTPUT (build/browser).
 # Installs Debian's package chromium where it can. Not part of CI. Exit 1: a check failed, or there is no browser.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+what=reports
+if [ "${1:-}" = lessons ]; then what=lessons; shift; fi
 program=${1:-build/cpu-release/cli/norma}
+site=${1:-build/lessons}
 output=${2:-build/browser}
 
 if ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then
@@ -16,6 +21,11 @@ if ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then
 fi
 command -v chromium >/dev/null || { echo "browser: NOT TESTED: there is no chromium here (apt-get install chromium)"; exit 1; }
 command -v python3 >/dev/null || { echo "browser: NOT TESTED: there is no python3 here"; exit 1; }
+if [ "$what" = lessons ]; then
+  [ -e "$site/index.html" ] || { echo "browser: NOT TESTED: there is no $site/index.html: ./run lessons --site $site"; exit 1; }
+  mkdir -p "$output"
+  exec python3 tests/browser/check_lessons.py "$site" "$output"
+fi
 [ -x "$program" ] || { echo "browser: NOT TESTED: there is no $program: build it first"; exit 1; }
 
 mkdir -p "$output"

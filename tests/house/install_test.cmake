@@ -46,13 +46,14 @@ step(${WORK}/build/readme)
 if(NOT output MATCHES "^loss [0-9.]+\n.*conv2d[^\n]* [1-9][0-9.]* [KM]iB\n")
   message(FATAL_ERROR "the README's example printed \"${output}\"")
 endif()
-# Headers of kernels are nobody's but Norma's.
+# Headers of kernels are nobody's but Norma's; core/cuda/kernel.h and what it includes are for kernels of a user's own.
 file(GLOB_RECURSE private RELATIVE ${WORK}/prefix/include ${WORK}/prefix/include/norma/*.h)
 list(LENGTH private installed)
 if(installed LESS 50)
   message(FATAL_ERROR "expected the public headers, got ${installed}: ${private}")
 endif()
 list(FILTER private INCLUDE REGEX "/(cpu|cuda|emulated)/|kernels\\.h$")
+list(FILTER private EXCLUDE REGEX "^norma/core/(cuda|emulated)/")
 if(private)
   message(FATAL_ERROR "private headers are installed: ${private}")
 endif()
@@ -70,6 +71,16 @@ if(EXISTS ${WORK}/prefix/bin/norma)
     endif()
   endforeach()
 endif()
+
+# The lessons, which build with the installed Norma alone.
+step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE}/lessons -B ${WORK}/lessons -DCMAKE_CXX_COMPILER=${COMPILER}
+     -DCMAKE_PREFIX_PATH=${WORK}/prefix)
+step(${CMAKE_COMMAND} --build ${WORK}/lessons --target lesson_01 lesson_01_solution)
+step(${WORK}/lessons/lesson_01 ${WORK})
+if(NOT output MATCHES "x and its transpose share one block: true" OR NOT EXISTS ${WORK}/transposed.svg)
+  message(FATAL_ERROR "the first lesson printed \"${output}\"")
+endif()
+step(${WORK}/lessons/lesson_01_solution)
 
 # A user's norm, which the installed program loads.
 step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE}/examples/my_norm -B ${WORK}/my_norm
