@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Norma beside PyTorch in the same run: whole networks, batch sizes, inference, memory, single norms.
+"""Norma beside PyTorch in the same run: whole networks, batch sizes, inference, memory, processes, single norms.
 
 PyTorch 2 with timm comes from PyPI into an environment of its own (build/peers); where that fails, Debian's torch is
 taken. The programs run as processes of their own that take turns step by step, so that all meet the same moments of the
@@ -40,8 +40,10 @@ TITLES = {  # of the parts
     "infer": "inference, float32; Norma folds batch norms",
     "batches": "training by batch size, float32",
     "memory": "peak resident memory of training",
+    "data_parallel": "training in processes that share threads and batch, float32; PyTorch: DDP with gloo",
     "norms": "single norms, float32",
 }
+SIZES = ((64, 32), (224, 8))  # of data_parallel: pixels, images of all processes
 
 
 def pytorch():
@@ -82,13 +84,17 @@ class Programs:
         if "definition" in line or "pytorch" not in self.versions:  # single norms have none
             self.versions["pytorch"] = line["framework"] + (", " + line["definition"] if "definition" in line else "")
 
-    def start_pytorch(self, arguments):
-        contender = Contender([self.python, HERE / "pytorch_bench.py", *arguments], self.environment)
+    def start_pytorch(self, arguments, processes=1):
+        command = [self.python, HERE / "pytorch_bench.py", *arguments, "--procs", processes]
+        contender = Contender(command, self.environment | {"OMP_NUM_THREADS": str(self.options.threads // processes)})
         self.note_versions(json.loads(contender.read()))
         return contender
 
-    def start_norma(self, arguments):
-        return Contender([self.options.turns, *arguments], self.environment)
+    def start_norma(self, arguments, processes=1):
+        mpirun = ["mpirun", "--quiet", "-n", processes, "--bind-to", "none"] if processes > 1 else []
+        as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return Contender([*mpirun, self.options.turns, *arguments],
+                         self.environment | as_root | {"OMP_NUM_THREADS": str(self.options.threads // processes)})
 
 
 class Contender:
@@ -122,15 +128,15 @@ class Contender:
         return peak
 
 
-def network(programs, model, bench, batch, precision="float32", norma_options=(), rounds=None):
+def network(programs, model, bench, batch, precision="float32", norma_options=(), rounds=None, pixels=224, processes=1):
     """Seconds of each round by contender, and the largest resident memory of each."""
     options = programs.options
-    common = ["--model", model, "--bench", bench, "-b", batch, "--img-size", 224, "--precision", precision]
-    contenders = {"norma": programs.start_norma([*common, "--channels-last", *norma_options]),
-                  "pytorch channels_last": programs.start_pytorch([*common, "--channels-last"]),
-                  "pytorch contiguous": programs.start_pytorch(common)}
+    common = ["--model", model, "--bench", bench, "-b", batch, "--img-size", pixels, "--precision", precision]
+    contenders = {"norma": programs.start_norma([*common, "--channels-last", *norma_options], processes),
+                  "pytorch channels_last": programs.start_pytorch([*common, "--channels-last"], processes),
+                  "pytorch contiguous": programs.start_pytorch(common, processes)}
     if options.compile:
-        contenders["pytorch compiled"] = programs.start_pytorch([*common, "--channels-last", "--compile"])
+        contenders["pytorch compiled"] = programs.start_pytorch([*common, "--channels-last", "--compile"], processes)
     for contender in contenders.values():
         for _ in range(2):  # memory and plans are made
             contender.step()
@@ -298,6 +304,12 @@ def main():
     if "memory" in options.only:
         report["memory"] = [{"name": m} | network(programs, m, "train", 32, rounds=1) for m in options.model]
         show(memory_table([(result["name"], result) for result in report["memory"]]))
+    if "data_parallel" in options.only:
+        if options.threads < 2 or not shutil.which("mpirun"):
+            sys.exit("peers: data_parallel needs two threads and mpirun (Debian: openmpi-bin)")
+        networks("data_parallel", [
+            (f"resnet50, {pixels} pixels, {'2 processes' if n == 2 else '1 process'}", ("resnet50", "train", batch),
+             {"pixels": pixels, "processes": n}) for pixels, batch in SIZES for n in (1, 2)])
     if "norms" in options.only:
         report["norms"] = norms(programs)
         show(norms_table(report["norms"]))

@@ -3,15 +3,19 @@
 
 Networks are timm's where timm is installed, else torchvision's. First a line of JSON with the versions, then a network
 does one step for each line on standard input and prints its seconds; norms are printed as a second line of JSON.
+With --procs, processes share each batch by DistributedDataParallel and gloo, and the first of them reads and prints.
 peers.py runs this beside Norma.
 """
 import argparse
 import json
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 
 
@@ -28,16 +32,33 @@ def create_network(name):
         return torchvision.models.get_model(name), f"torchvision {torchvision.__version__}"
 
 
+def turns(ranks):
+    """Comes to each line on standard input, in all processes."""
+    told = torch.ones(1)
+    while told:
+        if not ranks or dist.get_rank() == 0:
+            told.fill_(bool(sys.stdin.readline()))
+        if ranks:
+            dist.broadcast(told, 0)
+        if told:
+            yield
+
+
 def run_network(options):
     model, definition = create_network(options.model)
-    say({"definition": definition})
+    if options.rank == 0:
+        say({"definition": definition})
     memory_format = torch.channels_last if options.channels_last else torch.contiguous_format
     dtype = torch.bfloat16 if options.precision == "bfloat16" else torch.float32
     model = model.to(memory_format=memory_format, dtype=dtype).train(options.bench == "train")
-    images = torch.randn(options.batch_size, 3, options.img_size, options.img_size)
+    batch = options.batch_size // options.procs
+    images = torch.randn(batch, 3, options.img_size, options.img_size)
     images = images.to(memory_format=memory_format, dtype=dtype)
-    labels = torch.randint(0, 1000, (options.batch_size,))
+    labels = torch.randint(0, 1000, (batch,))
     forward = torch.compile(model) if options.compile else model
+    if options.procs > 1:
+        # The buffers are not sent in each step, as Norma does not either.
+        forward = torch.nn.parallel.DistributedDataParallel(forward, broadcast_buffers=False, gradient_as_bucket_view=True)
     amp = torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "amp_bfloat16")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05)
 
@@ -53,10 +74,24 @@ def run_network(options):
             forward(images)
 
     step = train if options.bench == "train" else infer
-    for _ in sys.stdin:
+    for _ in turns(options.procs > 1):
         start = time.perf_counter()
         step()
-        print(time.perf_counter() - start, flush=True)
+        if options.rank == 0:
+            print(time.perf_counter() - start, flush=True)
+
+
+def run_ranks(options):
+    """Starts the other processes, and is the first itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        address = options.address or f"file://{folder}/address"
+        others = [subprocess.Popen([sys.executable, *sys.argv, "--rank", str(rank), "--address", address],
+                                   stdin=subprocess.DEVNULL) for rank in range(1, options.procs) if options.rank == 0]
+        dist.init_process_group("gloo", init_method=address, rank=options.rank, world_size=options.procs)
+        run_network(options)
+        dist.destroy_process_group()
+        for other in others:
+            other.wait()
 
 
 def norm_function(norm, channels):
@@ -116,6 +151,9 @@ def main():
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--precision", choices=("float32", "bfloat16", "amp_bfloat16"), default="float32")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--procs", type=int, default=1, help="processes that share a batch")
+    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--address", help=argparse.SUPPRESS)
     parser.add_argument("--norms", default="batch,layer2d,group:32,group:1,instance,rms2d")
     parser.add_argument("--shapes", default="8x256x56x56")
     options = parser.parse_args()
@@ -123,6 +161,8 @@ def main():
     if options.bench == "norms":
         say({})
         print(json.dumps(time_norms(options)))
+    elif options.procs > 1:
+        run_ranks(options)
     else:
         run_network(options)
 

@@ -1,17 +1,35 @@
 // Runs one step of a network for each line on standard input and prints its seconds, so that a script can let programs
-// take turns step by step. peers.py runs it beside PyTorch.
+// take turns step by step. peers.py runs it beside PyTorch. Under mpirun, processes share each batch, and the first of
+// them reads and prints.
 
 #include "core/spin_briefly.h"
 #include "lab/bench/step.h"
+#include "parallel/process_group.h"
 
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <string>
+
+namespace {
+
+/// Whether standard input, the first process's, has another line.
+bool is_told(norma::parallel::ProcessGroup* group) {
+  std::string line;
+  bool told = (group == nullptr || group->rank() == 0) && std::getline(std::cin, line);
+  if (group != nullptr) {
+    told = !group->all_gather_text(told ? "step" : "").front().empty();
+  }
+  return told;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   norma::spin_briefly(argv);
@@ -36,10 +54,17 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   options.mode = mode == "train" ? bench::Mode::train : bench::Mode::infer;
   try {
+    constexpr double kLongestTurn = 3600;  // seconds, of the others
+    if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) {
+      options.group = norma::parallel::make_mpi_group({.timeout = kLongestTurn});
+    }
     bench::Step step(options);
-    for (std::string line; std::getline(std::cin, line);) {
-      fmt::print("{}\n", step.run().total());
-      std::fflush(stdout);
+    while (is_told(options.group.get())) {
+      const double seconds = step.run().total();
+      if (options.group == nullptr || options.group->rank() == 0) {
+        fmt::print("{}\n", seconds);
+        std::fflush(stdout);
+      }
     }
   } catch (const std::exception& e) {
     std::fprintf(stderr, "turns: %s\n", e.what());
