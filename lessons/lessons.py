@@ -41,9 +41,9 @@ def show_page(lesson, args):
     if args.accept:
         return pages.accept(lesson, program)
     site = args.build / "lessons_page"
-    pages.make_pages([lesson], lambda _: program, site, index=True)
+    print("\n".join(pages.make_pages([lesson], lambda _: program, site)[lesson.number]))
     page = site / f"{lesson.folder.name}.html"
-    print(f"page:     {page}\nexercise: {lesson.folder / 'exercise.cpp'}")
+    print(f"\npage:     {page}\nexercise: {lesson.folder / 'exercise.cpp'}")
     print(f"check it: ./run lesson {lesson.number} --check")
     opener = shutil.which("xdg-open")
     if opener and (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):

@@ -1,5 +1,4 @@
 """A lesson's page: what it says is compared with what the program prints and draws, and Markdown becomes HTML."""
-import html
 import os
 import pathlib
 import re
@@ -243,8 +242,9 @@ def to_html(text, file, title, pictures, before, after):
     file.write_text(page, encoding="utf-8")
 
 
-def make_pages(lessons, program_of, site, root=HERE.parent, index=True):
-    """Writes the pages of some lessons into the folder `site`."""
+def make_pages(lessons, program_of, site, root=HERE.parent):
+    """Writes the pages of some lessons into the folder `site`. Returns what their programs print, by number."""
+    outputs = {}
     site.mkdir(parents=True, exist_ok=True)
     every = all_lessons()
     pages = {lesson.folder / "README.md": f"{lesson.folder.name}.html" for lesson in every}
@@ -254,13 +254,13 @@ def make_pages(lessons, program_of, site, root=HERE.parent, index=True):
         neighbours = [(f"{every[i].folder.name}.html", every[i].title) if 0 <= i < len(every) else None
                       for i in (at - 1, at + 1)]
         with tempfile.TemporaryDirectory() as drawn:
-            text = with_output(lesson.text(), run_program(program_of(lesson), drawn))
-            text = linked(text, lesson.folder, site, root, pages)
+            outputs[lesson.number] = run_program(program_of(lesson), drawn)
+            text = linked(with_output(lesson.text(), outputs[lesson.number]), lesson.folder, site, root, pages)
             to_html(text, site / f"{lesson.folder.name}.html", lesson.title, drawn, *neighbours)
-    if index:
-        text = linked((HERE / "README.md").read_text(encoding="utf-8"), HERE, site, root, pages)
-        to_html(text, site / "index.html", html.escape("Norma: the lessons"), HERE, None,
-                (f"{every[0].folder.name}.html", every[0].title))
+    text = linked((HERE / "README.md").read_text(encoding="utf-8"), HERE, site, root, pages)
+    first = (f"{every[0].folder.name}.html", every[0].title)
+    to_html(text, site / "index.html", "Norma: the lessons", HERE, None, first)
+    return outputs
 
 
 def check_site(site):

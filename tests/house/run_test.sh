@@ -41,6 +41,7 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
       *) echo "GPU 0: NVIDIA H200 (UUID: GPU-0)" ;;
     esac'
   fake nvcc ''
+  fake python3 'echo "python3 $*"'
   for tool in mpirun mpicxx; do fake "$tool" '' && cp "$work/fake/$tool" "$work/bin/$tool"; done
   ln -s "$(command -v touch)" "$work/bin/touch"
   for tool; do cp "$work/fake/$tool" "$work/bin/$tool"; done
@@ -235,6 +236,17 @@ expect_calls "$what, and a build from before" 'cmake --preset cpu-release
 cmake --build '"$work/tree/build/cpu-release --target norma -j $(nproc)" cmake
 run FAKE_MISSING='onnx|protobuf' info
 expect 'a library that another command needs' 0 'norma info, started as ./run'
+
+what='a lesson'
+fresh c++ ninja cmake id apt-get python3
+run lesson 1 --check
+expect "$what" 0 "run: installing pandoc
+run: configuring cpu-release
+python3 -B $work/tree/lessons/lessons.py --build $work/tree/build/cpu-release lesson 1 --check"
+expect_calls "$what" "$without_cuda -DNORMA_BUILD_LESSONS=ON" cmake
+echo NORMA_BUILD_LESSONS:BOOL=ON >"$work/tree/build/cpu-release/CMakeCache.txt"
+run lesson 2
+expect_calls "$what, the second time" '' cmake
 
 what='an unknown preset'
 run build --preset cpu-fast
