@@ -28,6 +28,7 @@ constexpr Item kItems[] = {
     {"exactness", check_exactness, true},
     {"repeatability", check_repeatability, true},
     {"evaluation", check_evaluation, true},
+    {"running statistics", check_running_statistics, true},
     {"saving", check_saving, true},
     {"networks", check_networks, false},
     {"speed", check_speed, false},

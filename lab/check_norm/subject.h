@@ -53,6 +53,7 @@ Finding check_dtypes(const Subject& subject);
 Finding check_exactness(const Subject& subject);
 Finding check_repeatability(const Subject& subject);
 Finding check_evaluation(const Subject& subject);
+Finding check_running_statistics(const Subject& subject);
 Finding check_saving(const Subject& subject);
 Finding check_gradients(const Subject& subject);
 Finding check_parameter_gradients(const Subject& subject);

@@ -70,6 +70,22 @@ Tensor with_gaps(const Tensor& x) {
   return view;
 }
 
+/// Compares results in a dtype with those in float64.
+void check_dtype(const Subject& subject, const Sizes& sizes, DType dtype, DType parameters) {
+  const Tensor x = copy_of(random_input(sizes), MemoryFormat::preserve, dtype);
+  const Results exact = apply_norm(subject, copy_of(x, MemoryFormat::preserve, DType::float64), DType::float64);
+  const Results results = apply_norm(subject, x, parameters);
+  const std::string what = fmt::format("{}, input {}", to_string(dtype), to_string(sizes));
+  const double of_y = largest_difference(results.y, exact.y) / std::max(1.0, largest(exact.y));
+  const double most = 8 * epsilon_of(dtype);
+  check(of_y <= most, what, "expected an output within {:.1e} of float64's, got {:.1e} (parameters {})", most, of_y,
+        to_string(parameters));
+  const double of_dx = mean_difference(results.dx, exact.dx);
+  check(of_dx <= 2 * most, what,
+        "expected a gradient of x within {:.1e} of float64's in the mean, got {:.1e} (parameters {})", 2 * most, of_dx,
+        to_string(parameters));
+}
+
 }  // namespace
 
 std::shared_ptr<nn::Module> Subject::make(const Tensor& x, DType dtype, uint64_t seed) const {
@@ -182,21 +198,16 @@ Finding check_formats(const Subject& subject) {
 }
 
 Finding check_dtypes(const Subject& subject) {
-  const Sizes sizes{3, subject.channels, 5, 4};
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
-    const Tensor x = copy_of(random_input(sizes), MemoryFormat::preserve, dtype);
-    const Results exact = apply_norm(subject, copy_of(x, MemoryFormat::preserve, DType::float64), DType::float64);
     for (const DType parameters : {DType::float32, dtype}) {
-      const Results results = apply_norm(subject, x, parameters);
-      const double of_y = largest_difference(results.y, exact.y) / std::max(1.0, largest(exact.y));
-      const double most = 8 * epsilon_of(dtype);
-      check(of_y <= most, to_string(dtype), "expected an output within {:.1e} of float64's, got {:.1e} (parameters {})",
-            most, of_y, to_string(parameters));
-      const double of_dx = mean_difference(results.dx, exact.dx);
-      check(of_dx <= 2 * most, to_string(dtype),
-            "expected a gradient of x within {:.1e} of float64's in the mean, got {:.1e} (parameters {})", 2 * most,
-            of_dx, to_string(parameters));
+      check_dtype(subject, {3, subject.channels, 5, 4}, dtype, parameters);
     }
+  }
+  // So many elements of each channel, pixel and image that a sum of squares in 16 bits stands still.
+  Subject wide = subject;
+  wide.channels = std::max<int64_t>(512, subject.channels);
+  for (const DType dtype : {DType::bfloat16, DType::float16}) {
+    check_dtype(wide, {2, wide.channels, 16, 16}, dtype, DType::float32);
   }
   return {};
 }
