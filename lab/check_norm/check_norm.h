@@ -38,8 +38,8 @@ struct CheckNormOptions {
 
 /// Checks a norm spec (nn/norm/factory.h) on small inputs (N, C, H, W) with 8 channels, or up to 64 if its groups need
 /// them. The checks: sizes, memory formats, dtypes, gradients by finite differences, second derivatives, copies,
-/// exactness, repeatability, running statistics, saving, two steps in each family of networks, and its speed beside a copy. An exception
-/// from the norm is a failed check. Throws Error for an unknown norm.
+/// exactness, repeatability, running statistics, saving, two steps in each family of networks, and its speed beside a
+/// copy. An exception from the norm is a failed check. Throws Error for an unknown norm.
 NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& options = {});
 
 /// A line for each check.
