@@ -1,6 +1,8 @@
 """The student's tests of one lesson: each gap in a process of its own, so that one that crashes costs no other."""
 import json
+import pathlib
 import subprocess
+import tempfile
 import xml.etree.ElementTree as ElementTree
 
 from pages import QUIET_THREADS
@@ -8,6 +10,7 @@ from pages import QUIET_THREADS
 GAPS = (1, 2, 3)
 LONGEST = 60  # seconds for a gap
 MOST_MESSAGES = 2
+MOST_PRINTED = 2000  # characters of what the student's code prints
 
 
 def text_of(element, tag):
@@ -42,24 +45,27 @@ def test_of(case):
 
 
 def run_gap(program, gap):
-    """{"gap", "passed", "tests"}"""
-    def broken(text):
+    """{"gap", "passed", "printed", "tests"}: `printed` is what the student's code writes."""
+    def broken(text, printed=""):
         test = {"name": f"gap {gap}", "passed": False, "notes": [], "messages": [text]}
-        return {"gap": gap, "passed": False, "tests": [test]}
+        return {"gap": gap, "passed": False, "printed": printed, "tests": [test]}
 
-    try:
-        result = subprocess.run([program, f"--test-case=gap {gap}: *", "--reporters=xml"], capture_output=True,
-                                text=True, encoding="utf-8", errors="replace", timeout=LONGEST, env=QUIET_THREADS)
-    except subprocess.TimeoutExpired:
-        return broken(f"did not end within {LONGEST} s: does a loop never stop?")
-    try:
-        tree = ElementTree.fromstring(result.stdout[result.stdout.index("<?xml"):])
-    except (ElementTree.ParseError, ValueError):
-        return broken(f"the program ended with exit code {result.returncode} in the middle of the test\n"
-                      f"{result.stdout[-2000:]}{result.stderr[-2000:]}")
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.xml"
+        try:
+            result = subprocess.run([program, f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"],
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+                                    errors="replace", timeout=LONGEST, env=QUIET_THREADS)
+        except subprocess.TimeoutExpired:
+            return broken(f"did not end within {LONGEST} s: does a loop never stop?")
+        printed = result.stdout[-MOST_PRINTED:]
+        try:
+            tree = ElementTree.parse(report).getroot()
+        except (ElementTree.ParseError, OSError):
+            return broken(f"the program ended with exit code {result.returncode} in the middle of the test", printed)
     tests = [test_of(case) for case in tree.iter("TestCase") if case.get("skipped") != "true"]
     passed = bool(tests) and all(test["passed"] for test in tests) and result.returncode == 0
-    return {"gap": gap, "passed": passed, "tests": tests}
+    return {"gap": gap, "passed": passed, "printed": printed, "tests": tests}
 
 
 def grade(lesson, program):
@@ -82,9 +88,12 @@ def show(result, file, as_json):
     if not result["built"]:
         print(f"{result['message']}\n{file} does not compile.")
         return
-    for test in (test for gap in result["gaps"] for test in gap["tests"]):
-        print(f"  {'passed' if test['passed'] else 'FAILED'}  {test['name']}")
-        for message in test["notes"] + test["messages"]:
-            print("\n".join("          " + line for line in message.splitlines()))
+    for gap in result["gaps"]:
+        for test in gap["tests"]:
+            print(f"  {'passed' if test['passed'] else 'FAILED'}  {test['name']}")
+            for message in test["notes"] + test["messages"]:
+                print("\n".join("          " + line for line in message.splitlines()))
+        if gap["printed"]:
+            print("          your code printed:\n" + gap["printed"].rstrip())
     done = result["passed"] == result["of"]
     print(f"{result['passed']} of {result['of']} gaps are filled." + ("" if done else f" Open {file}"))

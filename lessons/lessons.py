@@ -95,7 +95,8 @@ def test_command(args):
         if gap["passed"]:
             faults.append(f"exercise.cpp: the tests of gap {gap['gap']} pass before it is filled")
         faults += [f"test.cpp: {test['name']}: its failure explains nothing: {test['messages']}"
-                   for test in gap["tests"] if not test["passed"] and all(text.startswith("line ") for text in test["messages"])]
+                   for test in gap["tests"]
+                   if not test["passed"] and all(text.startswith("line ") for text in test["messages"])]
     solved = grade.grade(lesson, args.programs / lesson.target("solution"))
     if solved["passed"] != solved["of"]:
         grade.show(solved, "solution.cpp", as_json=False)

@@ -29,11 +29,12 @@ GAPS = "".join(f"// GAP {gap}: fill it\n" for gap in "123")
 PRINTS = "mean 0.25\\nmeasured  12.75 GB/s\\n"
 
 
-def lesson_in(folder, page=PAGE, prints=PRINTS, drawn=SVG.format("x"), kept=SVG.format("x"), exercise=GAPS, tests=TESTS):
+def lesson_in(folder, page=PAGE, prints=PRINTS, drawn=SVG.format("x"), kept=SVG.format("x"), exercise=GAPS,
+              tests=TESTS):
     lesson = pathlib.Path(folder) / "lessons" / "01_a"
     lesson.mkdir(parents=True, exist_ok=True)
-    for name, text in (("README.md", page), ("lesson.cpp", "double rate = 0.125;\n"), ("exercise.h", ""), ("test.cpp", tests),
-                       ("exercise.cpp", exercise), ("solution.cpp", GAPS), ("a.svg", kept)):
+    for name, text in (("README.md", page), ("lesson.cpp", "double rate = 0.125;\n"), ("exercise.h", ""),
+                       ("test.cpp", tests), ("exercise.cpp", exercise), ("solution.cpp", GAPS), ("a.svg", kept)):
         (lesson / name).write_text(text)
     program = pathlib.Path(folder) / "program"
     program.write_text(f"#!/bin/sh\nprintf '{prints}'\ncat >\"$1/a.svg\" <<'END'\n{drawn}END\n")
@@ -51,15 +52,17 @@ def expect(what, fault, **planted):
     return 0
 
 
-def expect_grade(what, passed, output, code=0):
-    """The grade of a program that prints `output` for each gap."""
+def expect_grade(what, passed, report, code=0):
+    """The grade of a program that prints something, and whose tests report this for each gap."""
     with tempfile.TemporaryDirectory() as folder:
         program = pathlib.Path(folder) / "tests"
-        program.write_text(f"#!/bin/sh\ncat <<'END'\n{output}\nEND\nexit {code}\n")
+        program.write_text("#!/bin/sh\necho '<?xml is here'\nfor word; do file=${word#--out=}; done\n"
+                           f"cat >\"$file\" <<'END'\n{report}\nEND\nexit {code}\n")
         program.chmod(0o755)
         lesson, _ = lesson_in(folder)
         result = grade.grade(lesson, program)
-    if result["passed"] != passed or result["of"] != 3:
+    printed = all(gap["printed"] == "<?xml is here\n" for gap in result["gaps"])
+    if result["passed"] != passed or result["of"] != 3 or not printed:
         print(f"{what}: expected {passed} of 3, got {result}")
         return 1
     return 0
@@ -70,25 +73,33 @@ def case(inside, success="true"):
             f'<OverallResultsAsserts test_case_success="{success}"/></TestCase></TestSuite></doctest>')
 
 
-FAILED = '<Expression success="false" type="CHECK" filename="a.cpp" line="1"><Original>a</Original><Expanded>b</Expanded></Expression>'
+FAILED = ('<Expression success="false" type="CHECK" filename="a.cpp" line="1">'
+          '<Original>a</Original><Expanded>b</Expanded></Expression>')
 THROWN = '<Exception crash="false">not written yet</Exception>'
 
 faults = sum([
     expect("a good lesson", None),
-    expect("a number that is not printed", "the program does not print this; first: 'mean 0.25'", prints="mean 0.26\\nmeasured 1 GB/s\\n"),
+    expect("a number that is not printed", "the program does not print this; first: 'mean 0.25'",
+           prints="mean 0.26\\nmeasured 1 GB/s\\n"),
     expect("other words in a measured line", "does not print this", prints="mean 0.25\\nmeasured 1 MB/s\\n"),
-    expect("a number in the prose", "line 3: the program does not print the number 0.126", page=PAGE.replace("rate 0.125", "rate 0.126")),
+    expect("a number in the prose", "line 3: the program does not print the number 0.126",
+           page=PAGE.replace("rate 0.125", "rate 0.126")),
     expect("a large number in a formula", "the number 2048", page=PAGE + "\n$n = 2048$\n"),
     expect("a measured number in the prose", "the number 12.75", page=PAGE + "\n12.75 GB/s\n"),
-    expect("code that is elsewhere", "this code stands in no file", page=PAGE.replace("double rate = 0.125;", "float rate = 0.125;")),
-    expect("code of a file that is not there", "there is no file core/a.h", page=PAGE.replace("```cpp", "```cpp core/a.h")),
+    expect("code that is elsewhere", "this code stands in no file",
+           page=PAGE.replace("double rate = 0.125;", "float rate = 0.125;")),
+    expect("code of a file that is not there", "there is no file core/a.h",
+           page=PAGE.replace("```cpp", "```cpp core/a.h")),
     expect("no output", "has no ```text block", page=PAGE.replace("```text", "```sh")),
     expect("another picture", "a.svg is not what the program draws", drawn=SVG.format("y")),
-    expect("a measured picture with other numbers", None, drawn=SVG.format("measured 2"), kept=SVG.format("measured 1.5")),
+    expect("a measured picture with other numbers", None,
+           drawn=SVG.format("measured 2"), kept=SVG.format("measured 1.5")),
     expect("a measured picture with other words", "differs by more than numbers", drawn=SVG.format("measured 2"),
            kept=SVG.format("then measured 2")),
-    expect("a picture that the page does not show", "the page does not show a.svg", page=PAGE.replace("![a picture]", "![]")),
-    expect("a picture that is not drawn", "the program does not draw b.svg", page=PAGE.replace("(a.svg)", "(a.svg) ![b](b.svg)")),
+    expect("a picture that the page does not show", "the page does not show a.svg",
+           page=PAGE.replace("![a picture]", "![]")),
+    expect("a picture that is not drawn", "the program does not draw b.svg",
+           page=PAGE.replace("(a.svg)", "(a.svg) ![b](b.svg)")),
     expect("a gap too few", "exercise.cpp: expected the comments", exercise="// GAP 1: fill it\n"),
     expect("a gap without a test", 'no test case is named "gap 3: …"', tests=TESTS.replace("gap 3", "gap 2")),
     expect_grade("tests that pass", 3, case("")),

@@ -51,7 +51,7 @@ TEST_CASE("gap 2: the slope of tanh") {
   for (const double x : {0.0, 0.5, -1.25, 3.0}) {
     Tape tape;
     const size_t result = tanh_of(tape, tape.record(x));
-    check_near(fmt::format("tanh at {:g}: the slope. In the page's table, y is the result, not the input", x),
+    check_near(fmt::format("tanh at {:g}: the slope. In the page's table, r is the result, not the input", x),
                recorded_slope(tape, result, 0), slope_at([](double v) { return std::tanh(v); }, x));
   }
 }
