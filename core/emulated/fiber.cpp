@@ -86,15 +86,17 @@ Fiber::~Fiber() {
   delete stack_;
 }
 
+bool Fiber::has_on_stack(const void* address) const {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  return byte >= stack_->memory && byte < stack_->bottom() + kStackBytes;
+}
+
 void Fiber::run(Fiber* fiber) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(nullptr, &fiber->stack_->outside_bottom, &fiber->stack_->outside_size);
 #endif
   fiber->body_(fiber->context_);
   fiber->ended_ = true;
-  if (fiber->watched_ != nullptr) {
-    fiber->watched_->leave();
-  }
   fiber->switch_out();
 }
 
@@ -173,18 +175,10 @@ void Fiber::switch_out() {
 }
 #endif
 
-void Fiber::stand_for(WatchedThread& watched, int thread, int64_t block) {
-  watched_ = &watched;
-  watched.begin(thread, block, stack_->bottom(), kStackBytes);
-}
-
 void Fiber::enter() {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&stack_->outside_fake, stack_->bottom(), kStackBytes);
 #endif
-  if (watched_ != nullptr) {
-    watched_->enter();
-  }
   switch_in();
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_finish_switch_fiber(stack_->outside_fake, nullptr, nullptr);
@@ -192,9 +186,6 @@ void Fiber::enter() {
 }
 
 void Fiber::leave() {
-  if (watched_ != nullptr) {
-    watched_->leave();
-  }
   switch_out();
 }
 

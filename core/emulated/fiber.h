@@ -1,7 +1,5 @@
 #pragma once
 
-#include "core/emulated/race_watch.h"
-
 #include <cstddef>
 
 namespace norma::emulated {
@@ -18,13 +16,13 @@ class Fiber {
 
   /// The next enter() begins `body`, which must not throw. A body that has not ended is dropped.
   void start(Body body, void* context);
-  /// Says for the thread sanitizer which thread of a kernel the body is. Call it before start().
-  void stand_for(WatchedThread& watched, int thread, int64_t block);
   /// Runs the body until it leaves or ends. Called from outside any fiber.
   void enter();
   /// Goes back to the caller of enter(). Called from inside the body.
   void leave();
   [[nodiscard]] bool ended() const { return ended_; }
+  /// True iff the address lies on the body's stack.
+  [[nodiscard]] bool has_on_stack(const void* address) const;
 
  private:
   static void run(Fiber* fiber);
@@ -33,7 +31,6 @@ class Fiber {
 
   struct Stack;
   Stack* stack_;
-  WatchedThread* watched_ = nullptr;
   Body body_ = nullptr;
   void* context_ = nullptr;
   bool ended_ = true;

@@ -1,7 +1,8 @@
 #include "core/emulated/launch.h"
 
 #include "core/emulated/fiber.h"
-#include "core/emulated/race_watch.h"
+#include "core/emulated/memory.h"
+#include "core/emulated/races.h"
 #include "core/error.h"
 #include "core/parallel.h"
 
@@ -22,13 +23,6 @@ constexpr size_t kMaxSharedBytes = size_t{48} << 10;  // of a block, without ask
 constexpr std::byte kPoison{0xFF};                    // NaN in every floating dtype
 constexpr size_t kCanaryBytes = 256;
 
-using Word = std::array<uint64_t, 2>;  // 16 bytes, which vectors are loaded by
-
-/// The words that a block's shared memory takes, with what stands behind it.
-size_t words_of_block(size_t shared_bytes) {
-  return (shared_bytes + kCanaryBytes) / sizeof(Word) + 1;
-}
-
 std::atomic<uint64_t> order_seed_of_all = LaunchChecks{}.order_seed;
 std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
 std::atomic<int> resident_of_all = LaunchChecks{}.resident_blocks;
@@ -41,28 +35,14 @@ enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
 struct Lane {
   Fiber* fiber = nullptr;  ///< from its first step to its last
   Waits waits = Waits::no;
-  bool odd_barrier = false;      ///< as `odd`, of barriers
   bool odd = false;              ///< which of the two values is the latest: a lane is at most one exchange ahead
   std::array<Words, 2> value{};  ///< its values in the latest two exchanges
-  std::array<WatchedThread, 2> watched{};  ///< in blocks of even and odd number: threads of two blocks differ
-};
-
-/// What orders the threads of a launch for the thread sanitizer. It sees no more than a GPU promises if each block has
-/// shared memory of its own, which stands for the block.
-struct WatchedGrid {
-  explicit WatchedGrid(int64_t blocks, size_t shared_bytes)
-      : shared(races_are_watched() ? static_cast<size_t>(blocks) * words_of_block(shared_bytes) : 0) {}
-
-  std::vector<Word> shared;
-  char begin = 0;
-  char end = 0;
 };
 
 /// Runs one block after the other. Each thread of the host has one runner.
 class BlockRunner {
  public:
-  void prepare(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context,
-               WatchedGrid& watched) {
+  void prepare(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context) {
     place_ = {.thread = 0, .threads = threads, .block = 0, .blocks = blocks, .shared_memory = nullptr};
     shared_bytes_ = shared_bytes;
     body_ = body;
@@ -73,31 +53,33 @@ class BlockRunner {
     for (const auto& fiber : fibers_) {
       idle_.push_back(fiber.get());
     }
-    watched_ = &watched;
-    happened_before(&watched.begin);
-    shared_.resize(words_of_block(shared_bytes));
+    shared_.resize((shared_bytes + kCanaryBytes) / sizeof(Word) + 1);
     std::memset(shared_.data(), 0, shared_.size() * sizeof(Word));
     place_.shared_memory = shared_.data();
+    if (races_are_watched() && races_ == nullptr) {
+      races_ = std::make_unique<Races>();
+    }
+    if (races_ != nullptr) {
+      races_->begin_launch(threads);
+    }
   }
 
   void run(int64_t block) {
     place_.block = block;
-    if (!watched_->shared.empty()) {
-      place_.shared_memory = watched_->shared.data() + static_cast<size_t>(block) * shared_.size();
-    }
-    auto* bytes = static_cast<std::byte*>(place_.shared_memory);
+    auto* bytes = reinterpret_cast<std::byte*>(shared_.data());
     if (checks_.poison_shared_memory) {
       std::memset(bytes, static_cast<int>(kPoison), shared_bytes_);
     }
     std::memset(bytes + shared_bytes_, 0x5A, kCanaryBytes);
+    if (races_ != nullptr) {
+      races_->begin_block(block, bytes, shared_bytes_);
+    }
     order_ = checks_.order_seed * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(block);
     for (Lane& lane : lanes_) {
       lane.fiber = nullptr;
       lane.waits = Waits::no;
       lane.odd = false;
-      lane.odd_barrier = false;
     }
-    happens_before(place_.shared_memory);
     while (run_to_barrier()) {
     }
     for (size_t i = 0; i < kCanaryBytes; ++i) {
@@ -108,15 +90,15 @@ class BlockRunner {
 
   [[nodiscard]] const Place& place() const { return place_; }
 
-  void wait_at_barrier() {
-    Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
-    // Two in turn: a lane that is one barrier ahead must not seem to be before one that comes out of the last.
-    lane.odd_barrier = !lane.odd_barrier;
-    const auto* token = static_cast<const std::byte*>(place_.shared_memory) + (lane.odd_barrier ? 8 : 16);
-    happens_before(token);
-    wait(lane, Waits::at_barrier);
-    happened_before(token);
+  /// An access of the thread that runs now. Nobody shares what lies on its own stack.
+  void touch(const void* address, size_t bytes, bool write, const void* code) {
+    const Fiber* const fiber = running_;
+    if (races_ != nullptr && fiber != nullptr && !fiber->has_on_stack(address)) {
+      races_->touch(place_.thread, address, bytes, write, code);
+    }
   }
+
+  void wait(Waits for_what) { wait(lanes_[static_cast<size_t>(place_.thread)], for_what); }
 
   Words exchange(const Words& value, int source) {
     const int thread = place_.thread;
@@ -130,6 +112,8 @@ class BlockRunner {
   }
 
  private:
+  using Word = std::array<uint64_t, 2>;  // 16 bytes, which vectors are loaded by
+
   static void wait(Lane& lane, Waits for_what) {
     lane.waits = for_what;
     lane.fiber->leave();
@@ -154,6 +138,9 @@ class BlockRunner {
     check(waiting == 0 || waiting == place_.threads, "launch",
           "{} of the {} threads of block {} wait at a barrier, the others have ended", waiting, place_.threads,
           place_.block);
+    if (races_ != nullptr) {
+      races_->pass_barrier();
+    }
     for (int thread = 0; waiting > 0 && thread < place_.threads; ++thread) {
       lanes_[static_cast<size_t>(thread)].waits = Waits::no;
     }
@@ -203,11 +190,15 @@ class BlockRunner {
       }
       lane.fiber = idle_.back();
       idle_.pop_back();
-      lane.fiber->stand_for(lane.watched[static_cast<size_t>(place_.block % 2)], place_.thread, place_.block);
       lane.fiber->start([](void* runner) { static_cast<BlockRunner*>(runner)->run_new_lanes(); }, this);
     }
     Fiber* fiber = lane.fiber;
+    running_ = fiber;
     fiber->enter();
+    running_ = nullptr;
+    if (races_ != nullptr && races_->found()) {
+      fail("launch", "{}", races_->text());
+    }
     if (fiber->ended()) {
       lanes_[static_cast<size_t>(place_.thread)].fiber = nullptr;
       idle_.push_back(fiber);
@@ -218,12 +209,10 @@ class BlockRunner {
   /// each would take longer than most of them.
   void run_new_lanes() {
     while (true) {
-      happened_before(place_.shared_memory);
       body_(context_);
-      happens_before(&watched_->end);
       Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
       lane.waits = Waits::ended;
-      if (turn_ + 1 == kWarpSize || races_are_watched()) {
+      if (turn_ + 1 == kWarpSize) {
         return;
       }
       const int warp = place_.thread / kWarpSize;
@@ -241,7 +230,6 @@ class BlockRunner {
   size_t shared_bytes_ = 0;
   void (*body_)(void* context) = nullptr;
   void* context_ = nullptr;
-  WatchedGrid* watched_ = nullptr;
   LaunchChecks checks_;
   uint64_t order_ = 0;
   // In the warp that runs, lane turn_ ^ order_in_warp_ runs now.
@@ -251,6 +239,8 @@ class BlockRunner {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;  // the fibers that no thread runs on
   std::vector<Word> shared_;
+  std::unique_ptr<Races> races_;    // null: not looked for
+  const Fiber* running_ = nullptr;  // the fiber that runs now; null between two
 };
 
 /// The runner of this thread of the host, while it runs kernels.
@@ -277,7 +267,7 @@ LaunchChecks launch_checks() {
 }
 
 void wait_for_block() {
-  current->wait_at_barrier();
+  current->wait(Waits::at_barrier);
 }
 Words exchange(const Words& value, int source) {
   return current->exchange(value, source);
@@ -289,20 +279,25 @@ void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(voi
         "expected a multiple of 32 threads, at most 1024, got {}", threads);
   check(shared_bytes <= kMaxSharedBytes, "launch", "expected at most {} bytes of shared memory, got {}",
         kMaxSharedBytes, shared_bytes);
+  const Access access;  // a dispatcher has opened memory before; a launch by hand has not
   ++launches_of_all;
   threads_of_all += blocks * threads;
   const bool backwards = (launch_checks().order_seed & 1U) != 0;
-  WatchedGrid watched(blocks, shared_bytes);
-  happens_before(&watched.begin);
-  parallel_for(0, blocks, std::max<int64_t>(1, 1024 / threads), [&](int64_t begin, int64_t end) {
+  // Races between blocks are seen where one runner has all of them.
+  const int64_t grain = races_are_watched() ? blocks : std::max<int64_t>(1, 1024 / threads);
+  parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
     BlockRunner& runs = runner();
-    runs.prepare(blocks, threads, shared_bytes, body, context, watched);
+    runs.prepare(blocks, threads, shared_bytes, body, context);
     for (int64_t i = begin; i < end; ++i) {
       runs.run(backwards ? blocks - 1 - i : i);
     }
-    happens_before(&watched.end);
   });
-  happened_before(&watched.end);
+}
+
+void detail::touch(const void* address, size_t bytes, bool write, const void* code) {
+  if (current != nullptr) {
+    current->touch(address, bytes, write, code);
+  }
 }
 
 LaunchCounts launch_counts() {
