@@ -16,9 +16,11 @@ endif()
 install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
 set(destination \"${headers}\")")
 install(SCRIPT cmake/install_headers.cmake)
-# Programs in this tree write <norma/norma.h> like everybody else.
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/norma/norma.h
-     CONTENT "#include \"@PROJECT_SOURCE_DIR@/norma.h\"\n" @ONLY)
+# Programs in this tree write <norma/norma.h> like everybody else; those with kernels, <norma/core/cuda/kernel.h>.
+foreach(header norma.h core/cuda/kernel.h)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/norma/${header}
+       CONTENT "#include \"@PROJECT_SOURCE_DIR@/@header@\"\n" @ONLY)
+endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/norma)
 install(EXPORT normaTargets NAMESPACE norma:: DESTINATION ${package_dir})

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace {
@@ -49,7 +50,7 @@ TEST_CASE("gap 2: a row is written") {
     write_row(x.data(), 2.5F, 0.75F, n, y.data());
     for (size_t i = 0; i < y.size(); ++i) {
       INFO("\n  row of ", n, " numbers, element ", i,
-           i < x.size() ? "" : ", which lies behind the row and must stay as it was");
+           std::string(i < x.size() ? "" : ", which lies behind the row and must stay as it was"));
       const float right = i < x.size() ? (x[i] - 2.5F) * 0.75F : kUntouched;
       REQUIRE(y[i] == doctest::Approx(right).epsilon(1e-6));
     }
