@@ -13,6 +13,7 @@ View sliced(const View& view, int64_t axis, int64_t start, int64_t end, int64_t 
   View result = view;
   // GAP 2: three things change: result.offset, result.sizes[axis] and result.strides[axis]. Where does the first
   // element lie now? How many elements are left, when `end` is not one of them? How far is it to the next one?
+  // A division of whole numbers rounds down: (a + b - 1) / b rounds up.
   return result;
 }
 
