@@ -1,6 +1,7 @@
 #include "data/tensor_file.h"
 
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/input_file.h"
 #include "data/atomic_file.h"
 #include "data/json.h"
@@ -42,24 +43,24 @@ Archive opened(const std::string& file, zip_source_t* source, int flags) {
 
 /// The bytes of one file in the archive.
 std::string member(const std::string& file, zip_t* archive, uint64_t index, const zip_stat_t& about) {
+  const std::string name = excerpt(about.name);
   check((about.valid & ZIP_STAT_SIZE) != 0 && about.size <= kMaxFile, kOp, "{}: {}: expected at most {} bytes, got {}",
-        file, about.name, kMaxFile, about.size);
+        file, name, kMaxFile, about.size);
   const std::unique_ptr<zip_file_t, decltype(&zip_fclose)> from(zip_fopen_index(archive, index, 0), &zip_fclose);
-  check(from != nullptr, kOp, "{}: {}: {}", file, about.name, zip_strerror(archive));
+  check(from != nullptr, kOp, "{}: {}: {}", file, name, zip_strerror(archive));
   std::string bytes;
   constexpr size_t kPiece = size_t{1} << 20;
   while (bytes.size() <= about.size) {  // memory grows with what is there, not with what the archive says
     const size_t before = bytes.size();
     bytes.resize(before + kPiece);
     const zip_int64_t count = zip_fread(from.get(), bytes.data() + before, kPiece);
-    check(count >= 0, kOp, "{}: {}: {}", file, about.name, zip_file_strerror(from.get()));
+    check(count >= 0, kOp, "{}: {}: {}", file, name, zip_file_strerror(from.get()));
     bytes.resize(before + static_cast<size_t>(count));
     if (count == 0) {
       break;
     }
   }
-  check(bytes.size() == about.size, kOp, "{}: {}: expected {} bytes, got {}", file, about.name, about.size,
-        bytes.size());
+  check(bytes.size() == about.size, kOp, "{}: {}: expected {} bytes, got {}", file, name, about.size, bytes.size());
   return bytes;
 }
 
@@ -94,10 +95,11 @@ Safetensors read_npz(const std::filesystem::path& path) {
     const auto index = static_cast<zip_uint64_t>(i);
     check(zip_stat_index(archive.get(), index, 0, &about) == 0, kOp, "{}: {}", file, zip_strerror(archive.get()));
     std::string name = about.name;
-    check(name.ends_with(".npy"), kOp, "{}: expected .npy files, got {}", file, name);
+    check(name.ends_with(".npy"), kOp, "{}: expected .npy files, got {}", file, excerpt(name));
     name.resize(name.size() - std::string_view(".npy").size());
-    check(names.insert(name).second, kOp, "{}: tensor '{}': the name appears twice", file, name);
-    result.tensors.emplace_back(name, tensor_of_npy(file + ": " + name, member(file, archive.get(), index, about)));
+    check(names.insert(name).second, kOp, "{}: tensor '{}': the name appears twice", file, excerpt(name));
+    result.tensors.emplace_back(name,
+                                tensor_of_npy(file + ": " + excerpt(name), member(file, archive.get(), index, about)));
   }
   int length = 0;
   if (const char* const comment = zip_get_archive_comment(archive.get(), &length, 0); comment != nullptr) {
@@ -122,7 +124,7 @@ void write_npz(const std::filesystem::path& path, const NamedTensors& tensors,
         source == nullptr ? -1 : zip_file_add(archive.get(), (name + ".npy").c_str(), source, ZIP_FL_ENC_UTF_8);
     if (index < 0) {
       zip_source_free(source);
-      fail(kOp, "{}: tensor '{}': {}", file, name, zip_strerror(archive.get()));
+      fail(kOp, "{}: tensor '{}': {}", file, excerpt(name), zip_strerror(archive.get()));
     }
     // Not compressed, as by numpy.savez(): the numbers of a network hardly become fewer.
     zip_set_file_compression(archive.get(), static_cast<zip_uint64_t>(index), ZIP_CM_STORE, 0);

@@ -135,4 +135,13 @@ TEST_CASE("npz: damaged archives are refused, and memory grows with what is ther
     CAPTURE(error);
     CHECK((error == "no error" || error.starts_with("npz: ") || error.starts_with("npy: ")));
   }
+  // A name is anybody's text, and an error is one line.
+  CHECK(error_of([&] {
+          write_tensor_file(file, {{"a\x1b", ones({100})}});
+        }) == "npz: " + file + ": tensor 'a?': Invalid argument");
+  write_tensor_file(file, {{"a\nb", ones({100})}});
+  std::string changed = read_file(file);
+  changed[changed.find("NUMPY") + 200] ^= 1;
+  write_file(folder / "x.npz", changed);
+  CHECK(error_of([&] { read_tensor_file(file); }) == "npz: " + file + ": a?b.npy: CRC error");
 }

@@ -1,6 +1,8 @@
 #include "core/factory.h"
 #include "data/image_file.h"
+#include "data/npy.h"
 #include "data/safetensors.h"
+#include "data/tensor_file.h"
 #include "lab/report/merged.h"
 #include "train/checkpoint.h"
 #include "train/recipe.h"
@@ -92,6 +94,8 @@ void write_seeds(const std::filesystem::path& folder) {
                                       {"mask", zeros({2}, {.dtype = DType::boolean})}};
   std::filesystem::create_directories(folder / "safetensors");
   data::save_safetensors(folder / "safetensors/tensors", tensors, {{"key", "value"}});
+  write(folder / "npy/array.npy", data::npy_bytes(tensors.front().second));
+  data::write_tensor_file(folder / "npy/archive.npz", tensors, {{"key", "value"}});
   std::filesystem::create_directories(folder / "checkpoint");
   train::save_checkpoint(folder / "checkpoint/checkpoint",
                          {.model = tensors,
