@@ -1,0 +1,26 @@
+// A small network is trained. The learning rate is in proportion to the batch (Goyal et al., 2017): 0.4 for 128 images.
+#include "run.h"
+
+using namespace norma;  // NOLINT: an example reads better without prefixes
+
+int main() {
+  constexpr int64_t kSteps = 40;
+  manual_seed(1);
+  const auto images = std::make_shared<faults::Stripes>(faults::kBatch * kSteps);
+  const auto model = faults::small_network(images->info().num_classes());
+  const double lr = 0.4 * faults::kBatch;
+  nn::Sgd optimizer(nn::parameter_groups(*model, /* weight_decay= */ 5e-4), {.lr = lr});
+  data::Loader batches = faults::batches_of(images);
+  faults::Watch watch(*model, kSteps);
+  while (const auto batch = batches.next()) {
+    watch.begin();
+    optimizer.zero_grad();
+    const Tensor loss = cross_entropy((*model)(batch->images), batch->labels);
+    watch.forward(loss);
+    loss.backward();
+    watch.backward();
+    optimizer.step();
+    watch.update();
+  }
+  watch.print();
+}
