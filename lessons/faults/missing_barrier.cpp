@@ -1,8 +1,9 @@
 // Layer norm of rows, without weights, as a kernel of CUDA on the device cuda-emulated: a block for each row.
-#include "core/cuda/kernel.h"
+#include <norma/core/cuda/kernel.h>
 
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <vector>
 
 namespace norma::kernels::NORMA_BACKEND {
@@ -56,8 +57,13 @@ int main() {
     x[i] = static_cast<float>(i % 7);
   }
   std::vector<float> y(x.size());
-  launch(kRows, kThreads, kThreads / kWarp * sizeof(float), current_stream(), normalize_rows, x.data(), kCount,
-         y.data());
+  try {
+    launch(kRows, kThreads, kThreads / kWarp * sizeof(float), current_stream(), normalize_rows, x.data(), kCount,
+           y.data());
+  } catch (const std::exception& race) {
+    std::printf("%s\n", race.what());
+    return 1;
+  }
   double squares = 0;
   for (const float one : y) {
     squares += static_cast<double>(one) * static_cast<double>(one);

@@ -1,7 +1,8 @@
 // The sum of squares of each channel over all images, as a kernel of CUDA on the device cuda-emulated.
-#include "core/cuda/kernel.h"
+#include <norma/core/cuda/kernel.h>
 
 #include <cstdio>
+#include <exception>
 #include <vector>
 
 namespace norma::kernels::NORMA_BACKEND {
@@ -51,8 +52,13 @@ int main() {
   constexpr int kThreads = 64;
   const std::vector<float> x(kImages * kChannels * kPixels, 0.5F);
   std::vector<float> sums(kChannels);
-  launch(/* blocks= */ 4, kThreads, kThreads / kWarp * sizeof(float), current_stream(), add_squares, x.data(), kImages,
-         kChannels, kPixels, sums.data());
+  try {
+    launch(/* blocks= */ 4, kThreads, kThreads / kWarp * sizeof(float), current_stream(), add_squares, x.data(),
+           kImages, kChannels, kPixels, sums.data());
+  } catch (const std::exception& race) {
+    std::printf("%s\n", race.what());
+    return 1;
+  }
   for (const float sum : sums) {
     std::printf("expected 100, got %g\n", static_cast<double>(sum));
   }
