@@ -38,8 +38,8 @@ void register_my_design() {
 double accuracy_with(const std::string& norm, uint64_t seed) {
   constexpr int64_t kSteps = 40;
   constexpr double kRate = 1e-2;
-  const auto images = data::make_dataset("fashion_mnist", {});
-  const auto test_images = data::make_dataset("fashion_mnist", {.split = data::Split::test});
+  static const auto images = data::make_dataset("fashion_mnist", {});
+  static const auto test_images = data::make_dataset("fashion_mnist", {.split = data::Split::test});
   manual_seed(seed);
   nn::Sequential model{convolution(3, 16),
                        nn::make_norm(norm, 16),
