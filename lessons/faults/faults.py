@@ -99,6 +99,7 @@ def break_command(args):
     print(f"{'code:':12}{fault.code.relative_to(ROOT)}")
     print(wrapped("hint:", fault.hint))
     print(f"{'find it:':12}{fault.command('./run', programs)}")
+    print(wrapped("see:", fault.tool))
     print(f"{'mend it:':12}change the code, then ./run break {fault.name} --check")
     print(f"{'give up:':12}./run break {fault.name} --explain")
 
