@@ -31,8 +31,8 @@ class Fault:
     def mended(self):
         """The text without the fault."""
         text = self.code.read_text(encoding="utf-8")
-        if text.count(self.wrong) != 1:
-            raise SystemExit(f"{self.name}.toml: expected 'wrong' once in {self.name}.cpp, got it {text.count(self.wrong)} times")
+        if (times := text.count(self.wrong)) != 1:
+            raise SystemExit(f"{self.name}.toml: expected 'wrong' once in {self.name}.cpp, got it {times} times")
         return text.replace(self.wrong, self.right)
 
     def command(self, norma, programs, suffix=""):
@@ -84,7 +84,8 @@ def break_command(args):
     programs = (args.build / "lessons/faults").relative_to(ROOT)
     if args.explain:
         print(wrapped("fault:", fault.explanation))
-        print(textwrap.indent(fault.wrong.rstrip("\n"), "  - "), textwrap.indent(fault.right.rstrip("\n"), "  + "), sep="\n")
+        for text, mark in (fault.wrong, "  - "), (fault.right, "  + "):
+            print(textwrap.indent(text.rstrip("\n"), mark))
         return
     print(f"{fault.name}: building", file=sys.stderr)
     build(args.build, f"fault_{fault.name}")
