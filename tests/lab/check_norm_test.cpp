@@ -192,6 +192,36 @@ TEST_CASE("check_norm: what a norm keeps and does not save") {
   CHECK(failed(report).find("saving") != std::string::npos);
 }
 
+TEST_CASE("check_norm: running statistics of something else than the batch's channels") {
+  /// layer2d that keeps the mean of all elements and the mean square, whatever they are for.
+  class Keeper : public nn::Module {
+   public:
+    explicit Keeper(int64_t channels)
+        : mean_(register_buffer("running_mean", zeros({channels}))),
+          var_(register_buffer("running_var", ones({channels}))) {}
+    Tensor forward(const Tensor& x) override {
+      if (is_training()) {
+        const NoGradGuard guard;
+        add_(mul_(mean_, 0.9), norma::to(mean(x), mean_.dtype()) * 0.1);
+        add_(mul_(var_, 0.9), norma::to(mean(x * x, {0, 2, 3}), var_.dtype()) * 0.1);
+      }
+      return layer_norm_2d(x);
+    }
+    [[nodiscard]] std::string name() const override { return "Keeper"; }
+
+   private:
+    Tensor mean_;
+    Tensor var_;
+  };
+  nn::register_norm("keeper", [](int64_t channels) { return std::make_shared<Keeper>(channels); });
+  const NormCheckReport report = check_norm("keeper", {.quick = true});
+  CHECK(failed(report) == "running statistics");
+  CHECK(find(report, "running statistics").text.find("running_mean: channel 1: expected ") == 0);
+  CHECK(find(check_norm("batch[momentum=0.9]", {.quick = true}), "running statistics").outcome == CheckOutcome::passed);
+  CHECK(find(check_norm("batch[biased_running_var=true]", {.quick = true}), "running statistics").outcome ==
+        CheckOutcome::noted);
+}
+
 TEST_CASE("check_norm: error texts, and the table") {
   CHECK_THROWS_WITH_AS(check_norm("bath"), "norm: unknown norm 'bath'; did you mean 'batch'?", Error);
   const NormCheckReport report{
