@@ -77,7 +77,20 @@ FAILED = ('<Expression success="false" type="CHECK" filename="a.cpp" line="1">'
           '<Original>a</Original><Expanded>b</Expanded></Expression>')
 THROWN = '<Exception crash="false">not written yet</Exception>'
 
+def expect_link():
+    with tempfile.TemporaryDirectory() as folder:
+        lesson, _ = lesson_in(folder)
+        page = lesson.folder / "README.md"
+        text = "[why E[x] lies](README.md) and [a gap](exercise.cpp)"
+        found = pages.linked(text, lesson.folder, pathlib.Path(folder), pathlib.Path(folder), {page: "01_a.html"})
+    if found != "[why E[x] lies](01_a.html) and [a gap](source/lessons/01_a/exercise.cpp.txt)":
+        print(f"links: got {found}")
+        return 1
+    return 0
+
+
 faults = sum([
+    expect_link(),
     expect("a good lesson", None),
     expect("a number that is not printed", "the program does not print this; first: 'mean 0.25'",
            prints="mean 0.26\\nmeasured 1 GB/s\\n"),

@@ -215,7 +215,7 @@ def linked(text, folder, site, root, pages):
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
         return f"[{label}]({copy.relative_to(site).as_posix()})"
-    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", target, text)
+    return re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([^)\s]+)\)", target, text)  # E[x] in a label, too
 
 
 def to_html(text, file, title, pictures, before, after):

@@ -19,8 +19,15 @@ PICTURES = """
 
 # Formulas are MathML with boxes of their own, and nothing is left of TeX.
 FORMULAS = """
-[...document.querySelectorAll('math')].filter(m => m.getBoundingClientRect().width < 3).map(() => 'a formula has no width')
-  .concat(document.body.innerText.match(/\\\\(frac|sum|sqrt|hat|cdot|mathrm)|\\$[^$]+\\$/g) || [])
+(() => {
+  const faults = [...document.querySelectorAll('math')].filter(m => m.getBoundingClientRect().width < 3)
+    .map(() => 'a formula has no width');
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode())
+    if (!walker.currentNode.parentElement.closest('pre, code, math, style') && /[$\\\\]/.test(walker.currentNode.data))
+      faults.push(`TeX is left: ${walker.currentNode.data.trim().slice(0, 60)}`);
+  return faults;
+})()
 """
 
 
