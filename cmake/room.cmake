@@ -32,6 +32,10 @@ function(norma_add_room name)
     file(RELATIVE_PATH kernel ${PROJECT_SOURCE_DIR} ${kernel})
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/emulated/${kernel}.cpp CONTENT "#include \"${kernel}\"\n")
     list(APPEND sources ${PROJECT_BINARY_DIR}/emulated/${kernel}.cpp)
+    if(NORMA_RACES)  # not the linker's option: core/emulated/race_hooks.cpp has the functions that are called
+      set_source_files_properties(${PROJECT_BINARY_DIR}/emulated/${kernel}.cpp PROPERTIES
+                                  COMPILE_OPTIONS "-fsanitize=thread;-g1" SKIP_PRECOMPILE_HEADERS ON)
+    endif()
   endforeach()
 
   # In unrolled inlined code the checks of arrays on the stack take minutes to compile too.
