@@ -16,7 +16,7 @@
   NORMA_ACCESS(unaligned_read##BYTES, BYTES, false) \
   NORMA_ACCESS(unaligned_write##BYTES, BYTES, true)
 
-// NOLINTBEGIN(bugprone-reserved-identifier): the names are the compiler's
+// NOLINTBEGIN(readability-identifier-naming): the names are the compiler's
 extern "C" {
 void __tsan_init() {
   norma::emulated::detail::watch_races();
@@ -52,4 +52,4 @@ void* __tsan_memset(void* to, int value, size_t bytes) {
   return std::memset(to, value, bytes);
 }
 }
-// NOLINTEND(bugprone-reserved-identifier)
+// NOLINTEND(readability-identifier-naming)
