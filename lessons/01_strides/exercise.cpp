@@ -12,8 +12,8 @@ int64_t place(const View& view, const std::vector<int64_t>& index) {
 View sliced(const View& view, int64_t axis, int64_t start, int64_t end, int64_t step) {
   View result = view;
   // GAP 2: three things change: result.offset, result.sizes[axis] and result.strides[axis]. Where does the first
-  // element lie now? How many elements are left, when `end` is not one of them? How far is it to the next one?
-  // A division of whole numbers rounds down: (a + b - 1) / b rounds up.
+  // element lie now? `view` may have an offset already. How many elements are left, when `end` is not one of them? How
+  // far is it to the next one? A division of whole numbers rounds down: (a + b - 1) / b rounds up.
   return result;
 }
 

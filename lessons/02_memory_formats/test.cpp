@@ -78,8 +78,8 @@ TEST_CASE("gap 3: the bytes that move") {
         const bool stays = x.is_contiguous(to == Format::nchw ? MemoryFormat::contiguous : MemoryFormat::channels_last);
         const int64_t expected = stays ? 0 : 2 * 4 * x.numel();
         INFO("sizes ", fmt::format("{}, strides {}", sizes, numbers(x.strides())), ", to ", name(to),
-             stays ? "\n  it lies in this format already: look at the axes of size 1"
-                   : "\n  each element is read and written, and has 4 bytes");
+             std::string(stays ? "\n  it lies in this format already: look at the axes of size 1"
+                               : "\n  it must be copied: 4 bytes of each element are read, and 4 are written"));
         CHECK(bytes_moved(sizes, numbers(x.strides()), to) == expected);
       }
     }

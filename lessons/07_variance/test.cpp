@@ -42,8 +42,9 @@ void check_moments(const Moments<double>& yours, const Moments<double>& right) {
   CHECK_MESSAGE(yours.count == right.count, "\n  count: expected ", right.count, ", yours is ", yours.count);
   CHECK_MESSAGE(std::abs(yours.mean - right.mean) < 1e-12, "\n  mean: expected ", right.mean, ", yours is ",
                 yours.mean);
-  CHECK_MESSAGE(std::abs(yours.m2 - right.m2) < 1e-12, "\n  m2: expected ", right.m2, ", yours is ", yours.m2,
-                std::abs(yours.m2 * right.count - right.m2) < 1e-12 ? "; you have divided it by the count" : "");
+  CHECK_MESSAGE(
+      std::abs(yours.m2 - right.m2) < 1e-12, "\n  m2: expected ", right.m2, ", yours is ", yours.m2,
+      std::string(std::abs(yours.m2 * right.count - right.m2) < 1e-12 ? "; you have divided it by the count" : ""));
 }
 
 /// Checks float moments of numbers around `offset` against double; `most`: the relative error that is allowed.
