@@ -1,8 +1,8 @@
 #include "cli/command.h"
 #include "cli/option.h"
 #include "core/error.h"
-#include "core/excerpt.h"
 #include "core/nearest_name.h"
+#include "data/pytorch_file.h"
 #include "data/safetensors.h"
 #include "models/registry.h"
 #include "models/state_dict_names.h"
@@ -38,19 +38,10 @@ models::Dialect dialect_of(const std::string& option, const std::string& text) {
   return static_cast<models::Dialect>(found - names.begin());
 }
 
-void check_ending(const std::filesystem::path& file) {
-  check(file.extension() == ".safetensors", "convert",
-        "'{}': expected a file *.safetensors; of a file of PyTorch's make one with: python3 -c \"import torch, "
-        "safetensors.torch as s; d = torch.load('FILE', map_location='cpu', weights_only=True); d = d.get('model', "
-        "d.get('state_dict', d)); s.save_file({{k: v.contiguous() for k, v in d.items()}}, 'FILE.safetensors')\"",
-        excerpt(file.string()));
-}
-
 int run(const State& state) {
   check(state.inputs.size() == 1, "convert", "expected one file, got {}", state.inputs.size());
   const std::filesystem::path input = state.inputs.front();
   const std::filesystem::path output = state.output;
-  check_ending(input);
   check(output.extension() == ".safetensors", "convert", "--output: expected a name *.safetensors, got '{}'",
         state.output);
   check(!train::path_exists("convert", output), "convert", "--output: expected a name that is not taken, got '{}'",
@@ -58,10 +49,11 @@ int run(const State& state) {
   const models::Dialect from = dialect_of("--from", state.from);
   const models::Dialect to = dialect_of("--to", state.to);
   // Only the weights of a checkpoint are converted: its metadata on the run uses Norma's names.
-  const bool is_checkpoint = train::is_checkpoint(input);
+  const bool has_own_metadata = !train::is_checkpoint(input) && !data::is_pytorch_file(input);
   const models::Renamed renamed = models::rename_state_dict(train::load_weights(input), from, to);
-  data::save_safetensors(output, renamed.tensors,
-                         is_checkpoint ? std::map<std::string, std::string>() : data::load_safetensors_metadata(input));
+  data::save_safetensors(
+      output, renamed.tensors,
+      has_own_metadata ? data::load_safetensors_metadata(input) : std::map<std::string, std::string>());
   for (const auto& [before, after] : renamed.changed) {
     train::say("{} → {}\n", before, after);
   }
@@ -83,11 +75,12 @@ Command add_convert(CLI::App& program) {
       program, "convert", "Weights of a ConvNeXt or ResNet under the names of another library",
       "Examples:\n"
       "  norma convert convnext_tiny.safetensors --from torchvision --to timm --output timm.safetensors\n"
+      "  norma convert resnet50-0676ba61.pth --from torchvision --to timm --output resnet50.safetensors\n"
       "  norma convert runs/mine/last.safetensors --from timm --to facebook --output facebook.safetensors\n"
       "Norma's own names are timm's for ConvNeXt and torchvision's, which are also timm's, for ResNet. The wrappers\n"
       "module., model. and _orig_mod. before all names are taken off.");
   auto state = std::make_shared<State>();
-  add_words(app, "FILE.safetensors", state->inputs, "weights, or a checkpoint");
+  add_words(app, "FILE", state->inputs, "weights (safetensors, or .pth of PyTorch), or a checkpoint");
   add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm or facebook")
       .type_name("NAME")
       .required();

@@ -6,6 +6,7 @@
 #include "data/atomic_file.h"
 #include "data/json.h"
 #include "data/npy.h"
+#include "data/zip_archive.h"
 
 #include <nlohmann/json.hpp>
 
@@ -22,47 +23,10 @@ namespace {
 
 constexpr uint64_t kMaxFile = uint64_t{64} << 30;
 constexpr std::string_view kOp = "npz";
+constexpr std::string_view kExpected = "a zip archive of .npy files";
 
 using Source = std::unique_ptr<zip_source_t, decltype(&zip_source_free)>;
 using Archive = std::unique_ptr<zip_t, decltype(&zip_discard)>;
-
-/// The archive in `source`, which must live as long.
-Archive opened(const std::string& file, zip_source_t* source, int flags) {
-  zip_error_t error;
-  zip_error_init(&error);
-  zip_source_keep(source);
-  Archive archive(zip_open_from_source(source, flags, &error), &zip_discard);
-  if (archive == nullptr) {
-    zip_source_free(source);
-    const std::string text = zip_error_strerror(&error);
-    zip_error_fini(&error);
-    fail(kOp, "{}: expected a zip archive of .npy files: {}", file, text);
-  }
-  return archive;
-}
-
-/// The bytes of one file in the archive.
-std::string member(const std::string& file, zip_t* archive, uint64_t index, const zip_stat_t& about) {
-  const std::string name = excerpt(about.name);
-  check((about.valid & ZIP_STAT_SIZE) != 0 && about.size <= kMaxFile, kOp, "{}: {}: expected at most {} bytes, got {}",
-        file, name, kMaxFile, about.size);
-  const std::unique_ptr<zip_file_t, decltype(&zip_fclose)> from(zip_fopen_index(archive, index, 0), &zip_fclose);
-  check(from != nullptr, kOp, "{}: {}: {}", file, name, zip_strerror(archive));
-  std::string bytes;
-  constexpr size_t kPiece = size_t{1} << 20;
-  while (bytes.size() <= about.size) {  // memory grows with what is there, not with what the archive says
-    const size_t before = bytes.size();
-    bytes.resize(before + kPiece);
-    const zip_int64_t count = zip_fread(from.get(), bytes.data() + before, kPiece);
-    check(count >= 0, kOp, "{}: {}: {}", file, name, zip_file_strerror(from.get()));
-    bytes.resize(before + static_cast<size_t>(count));
-    if (count == 0) {
-      break;
-    }
-  }
-  check(bytes.size() == about.size, kOp, "{}: {}: expected {} bytes, got {}", file, name, about.size, bytes.size());
-  return bytes;
-}
 
 /// The metadata that write_npz() has put into the archive's comment; anybody may have put another text there.
 std::map<std::string, std::string> metadata_in(std::string_view comment) {
@@ -81,30 +45,17 @@ std::map<std::string, std::string> metadata_in(std::string_view comment) {
 
 Safetensors read_npz(const std::filesystem::path& path) {
   const std::string file = path.string();
-  const std::string bytes = read_text_file(kOp, path, kMaxFile);
-  check(!bytes.empty(), kOp, "{}: expected a zip archive of .npy files, got an empty file", file);
-  const Source source(zip_source_buffer_create(bytes.data(), bytes.size(), /* freep= */ 0, nullptr), &zip_source_free);
-  check(source != nullptr, kOp, "{}: out of memory", file);
-  const Archive archive = opened(file, source.get(), ZIP_RDONLY | ZIP_CHECKCONS);
+  const ZipArchive archive(kOp, path, kExpected);
   Safetensors result;
   std::set<std::string> names;
-  const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
-  for (zip_int64_t i = 0; i < count; ++i) {
-    zip_stat_t about;
-    zip_stat_init(&about);
-    const auto index = static_cast<zip_uint64_t>(i);
-    check(zip_stat_index(archive.get(), index, 0, &about) == 0, kOp, "{}: {}", file, zip_strerror(archive.get()));
-    std::string name = about.name;
+  for (size_t i = 0; i < archive.names().size(); ++i) {
+    std::string name = archive.names()[i];
     check(name.ends_with(".npy"), kOp, "{}: expected .npy files, got {}", file, excerpt(name));
     name.resize(name.size() - std::string_view(".npy").size());
     check(names.insert(name).second, kOp, "{}: tensor '{}': the name appears twice", file, excerpt(name));
-    result.tensors.emplace_back(name,
-                                tensor_of_npy(file + ": " + excerpt(name), member(file, archive.get(), index, about)));
+    result.tensors.emplace_back(name, tensor_of_npy(file + ": " + excerpt(name), archive.read(i)));
   }
-  int length = 0;
-  if (const char* const comment = zip_get_archive_comment(archive.get(), &length, 0); comment != nullptr) {
-    result.metadata = metadata_in(std::string_view(comment, static_cast<size_t>(length)));
-  }
+  result.metadata = metadata_in(archive.comment());
   return result;
 }
 
@@ -114,7 +65,11 @@ void write_npz(const std::filesystem::path& path, const NamedTensors& tensors,
   AtomicFile out(std::string(kOp), path);  // first, so that a folder that is not there is found before the work
   const Source target(zip_source_buffer_create(nullptr, 0, /* freep= */ 0, nullptr), &zip_source_free);
   check(target != nullptr, kOp, "{}: out of memory", file);
-  Archive archive = opened(file, target.get(), ZIP_TRUNCATE | ZIP_CREATE);
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_keep(target.get());  // the archive takes one
+  Archive archive(zip_open_from_source(target.get(), ZIP_TRUNCATE | ZIP_CREATE, &error), &zip_discard);
+  check(archive != nullptr, kOp, "{}: out of memory", file);
   std::vector<std::string> contents;  // libzip reads them in zip_close()
   contents.reserve(tensors.size());
   for (const auto& [name, x] : tensors) {

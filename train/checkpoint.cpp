@@ -4,6 +4,7 @@
 #include "core/excerpt.h"
 #include "core/parse_number.h"
 #include "data/json.h"
+#include "data/pytorch_file.h"
 
 #include <optional>
 #include <utility>
@@ -90,6 +91,29 @@ Checkpoint split(const data::NamedTensors& tensors) {
   return parts;
 }
 
+/// A training program's file holds the weights in one of these dicts, beside its optimizer and counts.
+constexpr std::array<std::string_view, 3> kWeightDicts{"state_dict.", "model_state_dict.", "model."};
+constexpr std::array<std::string_view, 3> kAverageDicts{"state_dict_ema.", "model_ema_state_dict.", "model_ema."};
+
+data::NamedTensors weights_of_pytorch(const std::filesystem::path& file, Weights which) {
+  const data::Safetensors content = data::load_pytorch_file(file);
+  for (const std::string_view dict : which == Weights::model ? kWeightDicts : kAverageDicts) {
+    data::NamedTensors found;
+    for (const auto& [name, x] : content.tensors) {
+      if (name.starts_with(dict)) {
+        found.emplace_back(name.substr(dict.size()), x);
+      }
+    }
+    if (!found.empty()) {
+      return found;
+    }
+  }
+  check(which == Weights::model, kOp, "{}: expected averages of the weights ({}), got none", file.string(),
+        fmt::join(kAverageDicts, ", "));
+  check(!content.tensors.empty(), kOp, "{}: expected tensors, got none", file.string());
+  return content.tensors;
+}
+
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkpoint) {
@@ -147,10 +171,13 @@ Checkpoint load_checkpoint_metadata(const std::filesystem::path& path) {
 }
 
 bool is_checkpoint(const std::filesystem::path& file) {
-  return data::load_safetensors_metadata(file).contains(kVersionKey);
+  return !data::is_pytorch_file(file) && data::load_safetensors_metadata(file).contains(kVersionKey);
 }
 
 data::NamedTensors load_weights(const std::filesystem::path& file, Weights which) {
+  if (data::is_pytorch_file(file)) {
+    return weights_of_pytorch(file, which);
+  }
   data::Safetensors content = data::load_safetensors(file);
   if (content.metadata.contains(kVersionKey)) {
     const Checkpoint checkpoint = split(content.tensors);

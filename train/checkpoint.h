@@ -47,7 +47,8 @@ Checkpoint load_checkpoint(const std::filesystem::path& file);
 /// Reads the metadata without the tensors, but checks that the whole file is there.
 Checkpoint load_checkpoint_metadata(const std::filesystem::path& file);
 
-/// True iff a safetensors file is a checkpoint; false: weights only. Throws Error when it cannot be read.
+/// True iff a file is a checkpoint of Norma; false: weights only, or a file of PyTorch's. Throws Error when it cannot
+/// be read.
 bool is_checkpoint(const std::filesystem::path& file);
 
 /// The choice between a checkpoint's tensors.
@@ -56,8 +57,9 @@ enum class Weights {
   ema     ///< their moving averages
 };
 
-/// The model's tensors from a checkpoint or any other safetensors file. Throws Error for averages of a file without
-/// any.
+/// The model's tensors from a checkpoint, any other safetensors file or one of PyTorch's (data/pytorch_file.h). Of the
+/// latter those in the dict "state_dict", "model_state_dict" or "model", or for averages "state_dict_ema",
+/// "model_ema_state_dict" or "model_ema", where it has one. Throws Error for averages of a file without any.
 data::NamedTensors load_weights(const std::filesystem::path& file, Weights which = Weights::model);
 
 }  // namespace norma::train

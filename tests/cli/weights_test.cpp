@@ -93,7 +93,15 @@ TEST_CASE("norma convert: there and back again gives the same bytes, and says wh
         "norma: convert: --output: expected a name that is not taken, got 'facebook.safetensors'");
   CHECK(refusal(folder, "convert timm.safetensors --from tim --to facebook --output x.safetensors") ==
         "norma: convert: --from: unknown library 'tim'; did you mean 'timm'?");
-  const std::string other = refusal(folder, "convert weights.pth --from timm --to facebook --output x.safetensors");
-  CHECK_MESSAGE(other.starts_with("norma: convert: 'weights.pth': expected a file *.safetensors; "), other);
-  CHECK(other.find("safetensors.torch") != std::string::npos);
+  // A file of PyTorch's is read as it is.
+  const data::Safetensors files =
+      data::load_safetensors(test::source_folder() / "tests" / "reference" / "pytorch_files.safetensors");
+  const Tensor bytes = files.find("training.zip");
+  test::write_file(folder / "weights.pth", {reinterpret_cast<const char*>(bytes.data<uint8_t>()),
+                                            static_cast<size_t>(bytes.numel())});
+  const Outcome pth =
+      run_norma(folder.path(), "convert weights.pth --from torchvision --to timm --output from_pth.safetensors");
+  CHECK_MESSAGE(pth.out.find("module.fc.weight → fc.weight\n") != std::string::npos, pth.out, pth.err);
+  CHECK(max_difference(data::load_safetensors(folder / "from_pth.safetensors").find("fc.weight"),
+                       files.find("expected.training.state_dict.module.fc.weight")) == 0);
 }

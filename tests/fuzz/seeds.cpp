@@ -131,6 +131,14 @@ void write_seeds(const std::filesystem::path& folder) {
     }
   }
 
+  const data::Safetensors saved = data::load_safetensors(NORMA_SOURCE_DIR "/tests/reference/pytorch_files.safetensors");
+  for (const auto& [name, x] : saved.tensors) {
+    if (name.ends_with(".zip") || name.ends_with(".pickles")) {
+      const auto* bytes = x.data<uint8_t>();
+      write(folder / "pytorch_file" / name, std::string(bytes, bytes + x.numel()));
+    }
+  }
+
   write(folder / "norm_policy/policy",
         "# comment\n\"layer4.*\" = \"group:32[eps=1e-3]\"\n'bn1' = \"none\"\na.b = [{}]\n");
   write(folder / "cast_policy/policy", "\"conv2d\" = \"lower\"\n\"*_norm\" = \"float32\"\nrelu = \"keep\"\n");

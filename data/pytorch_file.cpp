@@ -1,0 +1,397 @@
+#include "data/pytorch_file.h"
+
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/excerpt.h"
+#include "core/factory.h"
+#include "core/input_file.h"
+#include "core/storage.h"
+#include "data/pickle.h"
+#include "data/zip_archive.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+namespace norma::data {
+
+static_assert(std::endian::native == std::endian::little, "the numbers in these files are little-endian");
+
+namespace {
+
+constexpr std::string_view kOp = "pytorch file";
+constexpr std::string_view kZipMagic = "PK\x03\x04";
+constexpr std::string_view kPickleMagic = "\x80";
+constexpr uint64_t kMaxFile = uint64_t{64} << 30;
+constexpr int kMostDeep = 32;
+constexpr size_t kMostValues = 10'000'000;
+
+struct StorageType {
+  std::string_view global;
+  DType dtype;
+};
+constexpr std::array kStorageTypes{
+    StorageType{"torch.FloatStorage", DType::float32}, StorageType{"torch.DoubleStorage", DType::float64},
+    StorageType{"torch.HalfStorage", DType::float16},  StorageType{"torch.BFloat16Storage", DType::bfloat16},
+    StorageType{"torch.LongStorage", DType::int64},    StorageType{"torch.IntStorage", DType::int32},
+    StorageType{"torch.ByteStorage", DType::uint8},    StorageType{"torch.BoolStorage", DType::boolean}};
+constexpr std::string_view kOrderedDict = "collections.OrderedDict";
+constexpr std::string_view kSize = "torch.Size";
+constexpr std::string_view kTensor = "torch._utils._rebuild_tensor_v2";
+constexpr std::string_view kParameter = "torch._utils._rebuild_parameter";
+
+/// Numbers that lie outside the pickle.
+struct Numbers {
+  DType dtype = DType::float32;
+  std::string key;
+  int64_t count = 0;
+};
+struct TensorRecord {
+  size_t numbers = 0;
+  int64_t offset = 0;
+  Sizes sizes;
+  Strides strides;
+};
+using Object = std::variant<Numbers, TensorRecord>;
+
+/// What the pickle of a file holds. Error texts begin with `op_`, which names the file.
+class Content {
+ public:
+  explicit Content(std::string op) : op_(std::move(op)) {}
+
+  /// Takes a pickle off the beginning of `bytes`.
+  const PickleValue& read(std::string_view& bytes) {
+    const PickleHooks hooks{
+        .check_global = [this](const std::string& global) { check_global(global); },
+        .call = [this](const std::string& global, const PickleValue& arguments) { return call(global, arguments); },
+        .load = [this](const PickleValue& id) { return PickleValue{PickleValue::Object{add(numbers_of(id))}}; }};
+    return read_pickle(op_, bytes, hooks, values_);
+  }
+
+  /// All storages by their keys.
+  [[nodiscard]] std::unordered_map<std::string, Numbers> storages() const {
+    std::unordered_map<std::string, Numbers> result;
+    for (const Object& object : objects_) {
+      if (const auto* const numbers = std::get_if<Numbers>(&object)) {
+        result.emplace(numbers->key, *numbers);
+      }
+    }
+    return result;
+  }
+
+  /// Reads the bytes of Numbers, once for each key.
+  using Source = std::function<std::string(const Numbers&)>;
+  Safetensors collect(const PickleValue& root, const Source& source) {
+    Safetensors result;
+    count_ = 0;
+    walk("", root, 0, source, result);
+    std::set<std::string_view> names;
+    for (const auto& [name, x] : result.tensors) {
+      check(names.insert(name).second, op_, "tensor '{}': the name appears twice", excerpt(name));
+    }
+    return result;
+  }
+
+ private:
+  [[noreturn]] void unexpected(const std::string& what) const {
+    fail(op_, "expected tensors, dicts, lists, numbers and texts, got {}", what);
+  }
+  [[noreturn]] void damaged(std::string_view what) const { fail(op_, "damaged: {}", what); }
+
+  void check_global(const std::string& global) const {
+    const bool known = global == kOrderedDict || global == kSize || global == kTensor || global == kParameter ||
+                       std::ranges::find(kStorageTypes, global, &StorageType::global) != kStorageTypes.end();
+    if (!known) {
+      unexpected(excerpt(global));
+    }
+  }
+
+  size_t add(Object object) {
+    objects_.push_back(std::move(object));
+    return objects_.size() - 1;
+  }
+
+  PickleValue call(const std::string& global, const PickleValue& arguments) {
+    const std::vector<const PickleValue*>& items = arguments.as<PickleValue::Tuple>()->items;
+    if (global == kOrderedDict) {
+      return ordered_dict(items);
+    }
+    if (global == kSize && items.size() == 1 && items[0]->as<PickleValue::Tuple>() != nullptr) {
+      return *items[0];
+    }
+    if (global == kTensor && items.size() >= 6) {
+      return {PickleValue::Object{add(tensor_of(items))}};
+    }
+    if (global == kParameter && !items.empty() && record_of(*items[0]) != nullptr) {
+      return *items[0];
+    }
+    unexpected(fmt::format("a call of {} with {} arguments", excerpt(global), items.size()));
+  }
+
+  PickleValue ordered_dict(const std::vector<const PickleValue*>& items) const {
+    PickleValue::Dict dict;
+    if (!items.empty()) {
+      const auto* const list = items[0]->as<PickleValue::List>();
+      if (list == nullptr) {
+        damaged("an ordered dict made of " + items[0]->describe());
+      }
+      for (const PickleValue* const pair : list->items) {
+        const std::vector<const PickleValue*>& both = sequence(*pair);
+        if (both.size() != 2) {
+          damaged("a key without a value");
+        }
+        dict.items.emplace_back(both[0], both[1]);
+      }
+    }
+    return {std::move(dict)};
+  }
+
+  [[nodiscard]] const std::vector<const PickleValue*>& sequence(const PickleValue& value) const {
+    if (const auto* const tuple = value.as<PickleValue::Tuple>()) {
+      return tuple->items;
+    }
+    if (const auto* const list = value.as<PickleValue::List>()) {
+      return list->items;
+    }
+    damaged("expected a tuple, got " + value.describe());
+  }
+  [[nodiscard]] int64_t count_in(const PickleValue& value) const {
+    const auto* const number = value.as<int64_t>();
+    if (number == nullptr || *number < 0) {
+      damaged("expected a number of at least 0, got " + value.describe());
+    }
+    return *number;
+  }
+  [[nodiscard]] const TensorRecord* record_of(const PickleValue& value) const {
+    const auto* const object = value.as<PickleValue::Object>();
+    return object == nullptr ? nullptr : std::get_if<TensorRecord>(&objects_[object->number]);
+  }
+
+  /// ("storage", torch.FloatStorage, "17", "cpu", 64), since when with None behind it.
+  [[nodiscard]] Numbers numbers_of(const PickleValue& id) const {
+    const std::vector<const PickleValue*>& items = sequence(id);
+    const auto* const kind = items.empty() ? nullptr : items[0]->as<std::string>();
+    const auto* const type = items.size() < 5 ? nullptr : items[1]->as<PickleValue::Global>();
+    const auto* const key = items.size() < 5 ? nullptr : items[2]->as<std::string>();
+    const auto* const found =
+        type == nullptr ? kStorageTypes.end() : std::ranges::find(kStorageTypes, type->name, &StorageType::global);
+    if (kind == nullptr || *kind != "storage" || key == nullptr || found == kStorageTypes.end()) {
+      unexpected("an object outside the pickle that is no tensor's storage");
+    }
+    if (items.size() > 5 && items[5]->as<PickleValue::None>() == nullptr) {
+      unexpected("a storage that is a part of another one");
+    }
+    return {.dtype = found->dtype, .key = *key, .count = count_in(*items[4])};
+  }
+
+  /// Storage, offset, sizes, strides, requires_grad, hooks.
+  [[nodiscard]] TensorRecord tensor_of(const std::vector<const PickleValue*>& items) const {
+    const auto* const object = items[0]->as<PickleValue::Object>();
+    const auto* const numbers = object == nullptr ? nullptr : std::get_if<Numbers>(&objects_[object->number]);
+    if (numbers == nullptr) {
+      damaged("a tensor without a storage");
+    }
+    TensorRecord record{.numbers = object->number, .offset = count_in(*items[1])};
+    const std::vector<const PickleValue*>& sizes = sequence(*items[2]);
+    const std::vector<const PickleValue*>& strides = sequence(*items[3]);
+    check(sizes.size() <= static_cast<size_t>(kMaxRank), op_, "expected tensors of at most {} axes, got {}", kMaxRank,
+          sizes.size());
+    if (sizes.size() != strides.size()) {
+      damaged("a tensor with other numbers of sizes and strides");
+    }
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      record.sizes.push_back(count_in(*sizes[axis]));
+      record.strides.push_back(count_in(*strides[axis]));
+    }
+    const int64_t numel = checked_numel(op_, record.sizes);
+    int64_t last = record.offset;
+    for (int64_t axis = 0; numel > 0 && axis < record.sizes.size(); ++axis) {
+      const int64_t steps = checked_mul(op_, "strides", record.sizes[axis] - 1, record.strides[axis]);
+      if (__builtin_add_overflow(last, steps, &last)) {
+        damaged("a tensor behind the end of its storage");
+      }
+    }
+    // An expanded tensor has more elements than numbers, and could take any memory.
+    if (numel > numbers->count || (numel > 0 && last >= numbers->count)) {
+      damaged("a tensor behind the end of its storage");
+    }
+    return record;
+  }
+
+  void walk(const std::string& name, const PickleValue& value, int depth, const Source& source, Safetensors& result) {
+    check(depth <= kMostDeep && ++count_ <= kMostValues, op_,
+          "expected at most {} dicts and lists in each other, and {} values", kMostDeep, kMostValues);
+    const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
+    if (const TensorRecord* const record = record_of(value)) {
+      result.tensors.emplace_back(name, tensor(*record, source));
+    } else if (const auto* const dict = value.as<PickleValue::Dict>()) {
+      for (const auto& [key, item] : dict->items) {
+        const auto* const text = key->as<std::string>();
+        const auto* const number = key->as<int64_t>();
+        if (text == nullptr && number == nullptr) {
+          unexpected("a dict with the key " + key->describe());
+        }
+        walk(below(text == nullptr ? std::to_string(*number) : *text), *item, depth + 1, source, result);
+      }
+    } else if (value.as<PickleValue::List>() != nullptr || value.as<PickleValue::Tuple>() != nullptr) {
+      const std::vector<const PickleValue*>& items = sequence(value);
+      for (size_t i = 0; i < items.size(); ++i) {
+        walk(below(std::to_string(i)), *items[i], depth + 1, source, result);
+      }
+    } else if (const auto* const text = value.as<std::string>()) {
+      result.metadata[name] = *text;
+    } else if (value.as<bool>() != nullptr || value.as<int64_t>() != nullptr || value.as<double>() != nullptr) {
+      result.metadata[name] = value.describe();
+    } else if (value.as<PickleValue::None>() == nullptr) {
+      unexpected(value.describe());
+    }
+  }
+
+  Tensor tensor(const TensorRecord& record, const Source& source) {
+    const auto& numbers = std::get<Numbers>(objects_[record.numbers]);
+    Tensor& all = loaded_[numbers.key];
+    if (!all.defined()) {
+      const std::string bytes = source(numbers);
+      all = empty({numbers.count}, {.dtype = numbers.dtype, .device = kCpu});
+      if (!bytes.empty()) {
+        std::memcpy(all.raw_data(), bytes.data(), bytes.size());
+      }
+    }
+    check(all.dtype() == numbers.dtype && all.numel() == numbers.count, op_,
+          "damaged: storage '{}' has two types or lengths", excerpt(numbers.key));
+    return copy_of(Tensor(all.storage(), record.sizes, record.strides, record.offset, numbers.dtype),
+                   MemoryFormat::contiguous);
+  }
+
+  std::string op_;
+  PickleValues values_;
+  std::vector<Object> objects_;
+  std::unordered_map<std::string, Tensor> loaded_;
+  size_t count_ = 0;
+};
+
+size_t bytes_of(std::string_view op, const Numbers& numbers) {
+  return static_cast<size_t>(checked_mul(op, "storage", numbers.count, static_cast<int64_t>(size_of(numbers.dtype))));
+}
+
+/// Of a zip archive NAME/data.pkl, NAME/data/0, NAME/data/1, …
+Safetensors load_archive(const std::string& op, const std::filesystem::path& path) {
+  const ZipArchive archive(kOp, path, "a file of torch.save()");
+  std::unordered_map<std::string, size_t> numbers;
+  std::optional<std::string> folder;
+  constexpr std::string_view kPickle = "data.pkl";
+  for (size_t i = 0; i < archive.names().size(); ++i) {
+    const std::string& name = archive.names()[i];
+    check(numbers.emplace(name, i).second, op, "{}: the name appears twice", excerpt(name));
+    if (name.ends_with(kPickle) && (name.size() == kPickle.size() || name[name.size() - kPickle.size() - 1] == '/')) {
+      folder = name.substr(0, name.size() - kPickle.size());
+    }
+  }
+  check(folder.has_value(), op, "expected data.pkl in the archive, as torch.save() writes, got none");
+  if (const auto order = numbers.find(*folder + "byteorder"); order != numbers.end()) {
+    const std::string text = archive.read(order->second);
+    check(text == "little", op, "byteorder: expected little, got {}", excerpt(text));
+  }
+  const std::string pickle = archive.read(numbers.at(*folder + std::string(kPickle)));
+  std::string_view rest = pickle;
+  Content content(op);
+  const PickleValue& root = content.read(rest);
+  return content.collect(root, [&](const Numbers& wanted) {
+    const auto found = numbers.find(*folder + "data/" + wanted.key);
+    check(found != numbers.end(), op, "damaged: storage '{}' is missing", excerpt(wanted.key));
+    std::string bytes = archive.read(found->second);
+    check(bytes.size() == bytes_of(op, wanted), op, "damaged: storage '{}': expected {} bytes, got {}",
+          excerpt(wanted.key), bytes_of(op, wanted), bytes.size());
+    return bytes;
+  });
+}
+
+void check_little_endian(const std::string& op, const PickleValue& machine) {
+  const auto* const dict = machine.as<PickleValue::Dict>();
+  check(dict != nullptr, op, "damaged: the description of the machine is missing");
+  for (const auto& [key, value] : dict->items) {
+    const auto* const name = key->as<std::string>();
+    const auto* const little = value->as<bool>();
+    check(name == nullptr || *name != "little_endian" || (little != nullptr && *little), op,
+          "expected little-endian numbers, got others");
+  }
+}
+
+/// Five pickles, one behind the other: a magic number, a version, sizes of the machine's types, the object, and the
+/// keys of its storages. Then for each key the number of elements, in 8 bytes, and the elements.
+Safetensors load_pickles(const std::string& op, const std::filesystem::path& path) {
+  const std::string bytes = read_text_file(kOp, path, kMaxFile);
+  constexpr std::string_view kMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
+  std::string_view rest = bytes;
+  Content content(op);
+  const auto* const magic = content.read(rest).as<PickleValue::LongInteger>();
+  check(magic != nullptr && magic->bytes == kMagic, op, "expected a file of torch.save(), got another pickle");
+  const auto* const version = content.read(rest).as<int64_t>();
+  check(version != nullptr && *version == 1001, op, "expected version 1001 of the format before PyTorch 1.6");
+  check_little_endian(op, content.read(rest));
+  const PickleValue& root = content.read(rest);
+  const auto* const keys = content.read(rest).as<PickleValue::List>();
+  check(keys != nullptr, op, "damaged: the list of storages is missing");
+  std::unordered_map<std::string, std::string_view> behind;  // what follows, from each key's numbers on
+  // The object says how many bytes an element of each has.
+  const std::unordered_map<std::string, Numbers> storages = content.storages();
+  for (const PickleValue* const item : keys->items) {
+    const auto* const text = item->as<std::string>();
+    check(text != nullptr, op, "damaged: the list of storages has {}", item->describe());
+    const std::string& key = *text;
+    const auto found = storages.find(key);
+    check(found != storages.end(), op, "damaged: storage '{}' is of no tensor", excerpt(key));
+    int64_t count = 0;
+    const size_t expected = bytes_of(op, found->second);
+    check(rest.size() >= sizeof(count) && rest.size() - sizeof(count) >= expected, op,
+          "damaged: it ends within storage '{}'", excerpt(key));
+    std::memcpy(&count, rest.data(), sizeof(count));
+    check(count == found->second.count, op, "damaged: storage '{}': expected {} elements, got {}", excerpt(key),
+          found->second.count, count);
+    behind[key] = rest.substr(sizeof(count), expected);
+    rest.remove_prefix(sizeof(count) + expected);
+  }
+  check(rest.empty(), op, "damaged: {} bytes behind the storages", rest.size());
+  return content.collect(root, [&](const Numbers& wanted) {
+    const auto found = behind.find(wanted.key);
+    check(found != behind.end() && found->second.size() == bytes_of(op, wanted), op, "damaged: storage '{}' is missing",
+          excerpt(wanted.key));
+    return std::string(found->second);
+  });
+}
+
+enum class Format { archive, pickles, other };
+
+Format format_of(const std::filesystem::path& file) {
+  std::array<char, 9> beginning{};
+  const size_t count = InputFile(kOp, file, kMaxFile).read(beginning.data(), beginning.size());
+  const std::string_view first(beginning.data(), count);
+  if (first.starts_with(kZipMagic)) {
+    return Format::archive;
+  }
+  // A safetensors file may begin so, too: with the length of the header, in eight bytes. Then comes a brace.
+  return first.starts_with(kPickleMagic) && first.size() == beginning.size() && first.back() != '{' ? Format::pickles
+                                                                                                    : Format::other;
+}
+
+}  // namespace
+
+bool is_pytorch_file(const std::filesystem::path& file) {
+  return format_of(file) != Format::other;
+}
+
+Safetensors load_pytorch_file(const std::filesystem::path& file) {
+  const std::string op = fmt::format("{}: {}", kOp, file.string());
+  const Format format = format_of(file);
+  check(format != Format::other, op, "expected a file of torch.save(), got another");
+  return format == Format::archive ? load_archive(op, file) : load_pickles(op, file);
+}
+
+}  // namespace norma::data

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::data {
+
+/// A zip archive that is read, by libzip. Error texts begin with "OP: FILE: ".
+class ZipArchive {
+ public:
+  /// Throws Error "OP: FILE: expected EXPECTED: …" for a file that is no zip archive.
+  ZipArchive(std::string_view op, const std::filesystem::path& path, std::string_view expected);
+  ~ZipArchive();
+  ZipArchive(const ZipArchive&) = delete;
+  ZipArchive& operator=(const ZipArchive&) = delete;
+
+  /// The names of its files, by number. They are anybody's text.
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  /// The bytes of a file. Memory grows with what is there, not with what the archive says. Throws Error for damaged
+  /// ones.
+  [[nodiscard]] std::string read(size_t number) const;
+  [[nodiscard]] std::string comment() const;
+
+ private:
+  struct Handles;
+
+  std::string op_;
+  std::string file_;
+  std::string bytes_;  // of the archive
+  std::unique_ptr<Handles> handles_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace norma::data
