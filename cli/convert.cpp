@@ -27,6 +27,7 @@ struct State {
   std::string from;
   std::string to;
   std::string output;
+  bool use_ema = false;
 };
 
 models::Dialect dialect_of(const std::string& option, const std::string& text) {
@@ -50,7 +51,8 @@ int run(const State& state) {
   const models::Dialect to = dialect_of("--to", state.to);
   // Only the weights of a checkpoint are converted: its metadata on the run uses Norma's names.
   const bool has_own_metadata = !train::is_checkpoint(input) && !data::is_pytorch_file(input);
-  const models::Renamed renamed = models::rename_state_dict(train::load_weights(input), from, to);
+  const models::Renamed renamed = models::rename_state_dict(
+      train::load_weights(input, state.use_ema ? train::Weights::ema : train::Weights::model), from, to);
   data::save_safetensors(
       output, renamed.tensors,
       has_own_metadata ? data::load_safetensors_metadata(input) : std::map<std::string, std::string>());
@@ -85,6 +87,7 @@ Command add_convert(CLI::App& program) {
       .type_name("NAME")
       .required();
   add_text(app, "--to", "a name", state->to, "whose names they get").type_name("NAME").required();
+  add_switch(app, "--use-ema", state->use_ema, "the averaged weights in the file");
   add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
   return {&app, [state] { return run(*state); }};
 }

@@ -209,6 +209,9 @@ int run_alone_or_together(State& state) {
   for (const std::string& text : train::without_effect(trainer.recipe(), state.recipe.typed())) {
     train::warn("train", "{}", text);
   }
+  if (!trainer.initial_weights().empty()) {
+    train::say("{}\n", trainer.initial_weights());
+  }
   if (!trainer.images_change().empty()) {
     train::say("changed on resuming: {}\n", trainer.images_change());
   }

@@ -81,4 +81,11 @@ std::map<std::string, int64_t> parameter_depths(const nn::Module& network) {
   return result;
 }
 
+std::string classifier_path(const nn::Module& network) {
+  const nn::NamedTensors parameters = network.named_parameters();
+  check(!parameters.empty(), "classifier", "expected a network with parameters, got none");
+  const std::string& last = parameters.back().first;
+  return last.substr(0, last.rfind('.'));
+}
+
 }  // namespace norma::models

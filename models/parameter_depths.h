@@ -14,4 +14,8 @@ namespace norma::models {
 /// layerN.M, stages.N.blocks.M, stages.N.downsample. Throws Error for a network that has no block of such a name.
 std::map<std::string, int64_t> parameter_depths(const nn::Module& network);
 
+/// The path of a network's classifier, the module of its last parameter: "fc", "head.fc". Throws Error for a network
+/// without parameters.
+std::string classifier_path(const nn::Module& network);
+
 }  // namespace norma::models

@@ -236,26 +236,6 @@ bool is_resnet_name(std::string_view name) {
   return false;
 }
 
-/// Takes off the wrappers that all names have, "module.model.". One that only some have is a part of the network.
-nn::NamedTensors unwrapped(const nn::NamedTensors& tensors) {
-  nn::NamedTensors result = tensors;
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view wrapper : kWrappers) {
-      const bool all = !result.empty() && std::all_of(result.begin(), result.end(), [&](const auto& tensor) {
-        return tensor.first.starts_with(wrapper) && tensor.first.size() > wrapper.size();
-      });
-      if (all) {
-        for (auto& [name, x] : result) {
-          name.erase(0, wrapper.size());
-        }
-        again = true;
-      }
-    }
-  }
-  return result;
-}
-
 /// "; it is timm's" for a name that another dialect knows.
 std::string other_dialect(const std::string& name) {
   for (const Dialect dialect : {Dialect::torchvision, Dialect::timm, Dialect::facebook}) {
@@ -309,6 +289,42 @@ std::vector<std::string> dialect_names() {
   return {to_string(Dialect::torchvision), to_string(Dialect::timm), to_string(Dialect::facebook)};
 }
 
+nn::NamedTensors unwrapped_state_dict(const nn::NamedTensors& tensors) {
+  nn::NamedTensors result = tensors;
+  for (bool again = true; again;) {
+    again = false;
+    for (const std::string_view wrapper : kWrappers) {
+      const bool all = !result.empty() && std::all_of(result.begin(), result.end(), [&](const auto& tensor) {
+        return tensor.first.starts_with(wrapper) && tensor.first.size() > wrapper.size();
+      });
+      if (all) {
+        for (auto& [name, x] : result) {
+          name.erase(0, wrapper.size());
+        }
+        again = true;
+      }
+    }
+  }
+  return result;
+}
+
+std::optional<Dialect> recognize_dialect(const nn::NamedTensors& tensors) {
+  const nn::NamedTensors plain = unwrapped_state_dict(tensors);
+  const auto all = [&](const auto& is_known) {
+    return std::all_of(plain.begin(), plain.end(),
+                       [&](const auto& tensor) { return tensor.first == kAverageCounter || is_known(tensor.first); });
+  };
+  if (all([](const std::string& name) { return is_resnet_name(name); })) {
+    return Dialect::torchvision;
+  }
+  for (const Dialect dialect : {Dialect::timm, Dialect::torchvision, Dialect::facebook}) {
+    if (all([&](const std::string& name) { return place_of(name, dialect).has_value(); })) {
+      return dialect;
+    }
+  }
+  return std::nullopt;
+}
+
 Renamed rename_state_dict(const nn::NamedTensors& tensors, Dialect from, Dialect to) {
   Renamed result;
   nn::NamedTensors weights;
@@ -319,7 +335,7 @@ Renamed rename_state_dict(const nn::NamedTensors& tensors, Dialect from, Dialect
       weights.push_back(tensor);
     }
   }
-  const nn::NamedTensors plain = unwrapped(weights);
+  const nn::NamedTensors plain = unwrapped_state_dict(weights);
   const bool is_resnet =
       std::any_of(plain.begin(), plain.end(), [](const auto& tensor) { return is_resnet_name(tensor.first); });
   if (is_resnet) {

@@ -2,6 +2,7 @@
 
 #include "nn/module.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,10 @@ enum class Dialect { torchvision, timm, facebook };
 const char* to_string(Dialect dialect);
 /// The names of all dialects, in the order of the enumerators.
 std::vector<std::string> dialect_names();
+
+/// The library whose names all of these tensors have, behind wrappers as in rename_state_dict(); none for names that no
+/// library has. Names that two have are torchvision's for a ResNet, and timm's otherwise.
+std::optional<Dialect> recognize_dialect(const nn::NamedTensors& tensors);
 
 struct Renamed {
   nn::NamedTensors tensors;                                  ///< in the order of the input; they share its memory
@@ -30,5 +35,8 @@ struct Renamed {
 /// size that is not of the dialect `from`, and for networks that `to` does not have: ConvNeXt V2 in torchvision,
 /// ResNets in Facebook's code.
 Renamed rename_state_dict(const nn::NamedTensors& tensors, Dialect from, Dialect to);
+
+/// The tensors without the wrappers module., model. and _orig_mod. that all names have.
+nn::NamedTensors unwrapped_state_dict(const nn::NamedTensors& tensors);
 
 }  // namespace norma::models

@@ -93,6 +93,11 @@ struct Recipe {
   std::string clip_mode = "norm";           ///< one of clip_mode_names()
   bool skip_nonfinite = false;              ///< leave out steps whose loss or gradients are not finite
   int64_t max_nonfinite = 10;               ///< with it: stop after this many of them in a row
+  std::string initial_checkpoint;           ///< the file with the weights to begin with (initial_weights.h); "": none
+  bool reset_head = false;                  ///< with it: the classifier keeps its start values
+  bool use_ema = false;                     ///< with it: take the averaged weights of the file
+  bool strict = false;                      ///< with it: all tensors must be there, and be of use
+  std::optional<double> head_lr;            ///< learning rate of the classifier; none: lr
   bool model_ema = false;                   ///< keep a moving average of the weights (ema.h), and evaluate it, too
   double model_ema_decay = 0.9998;
   bool model_ema_warmup = false;  ///< the average begins with a small decay

@@ -78,19 +78,37 @@ void check_averages(const Recipe& recipe) {
         recipe.opt_eps.value_or(0));
 }
 
-/// The factor on a parameter's learning rate: layer_decay for each step of depth from the head; empty: 1 for all.
-std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, const nn::Module& model) {
-  if (recipe.layer_decay == 1) {
-    return {};
-  }
-  std::map<std::string, double> scales;
+void decay_by_depth(const Recipe& recipe, const nn::Module& model, std::map<std::string, double>& scales) {
   const std::map<std::string, int64_t> depths = models::parameter_depths(model);
   const auto deeper = [](const auto& a, const auto& b) { return a.second < b.second; };
   const int64_t last = std::max_element(depths.begin(), depths.end(), deeper)->second;
   for (const auto& [name, depth] : depths) {
-    scales[name] = std::pow(recipe.layer_decay, static_cast<double>(last - depth));
+    scales.try_emplace(name, std::pow(recipe.layer_decay, static_cast<double>(last - depth)));
   }
-  return [scales = std::move(scales)](const std::string& name) { return scales.at(name); };
+}
+
+/// The factor on a parameter's learning rate: layer_decay for each step of depth from the head, and for the classifier
+/// head_lr / lr; empty: 1 for all.
+std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, const nn::Module& model) {
+  if (recipe.layer_decay == 1 && !recipe.head_lr) {
+    return {};
+  }
+  std::map<std::string, double> scales;
+  if (recipe.head_lr) {
+    const std::string head = models::classifier_path(model) + ".";
+    for (const auto& [name, x] : model.named_parameters()) {
+      if (name.starts_with(head)) {
+        scales[name] = *recipe.head_lr / recipe.lr;
+      }
+    }
+  }
+  if (recipe.layer_decay != 1) {
+    decay_by_depth(recipe, model, scales);
+  }
+  return [scales = std::move(scales)](const std::string& name) {
+    const auto found = scales.find(name);
+    return found == scales.end() ? 1 : found->second;
+  };
 }
 
 }  // namespace
@@ -118,6 +136,7 @@ void check_optimisation(const Recipe& recipe) {
 }
 
 void check_training(const Recipe& recipe) {
+  check(!recipe.head_lr || recipe.lr > 0, "train", "head-lr: expected an lr above 0 with it, got {}", recipe.lr);
   check(recipe.clip_grad > 0 || recipe.clip_mode == Recipe{}.clip_mode, "train",
         "clip-mode: expected a clip-grad with '{}', got none", recipe.clip_mode);
   check(!recipe.warmup_lr || recipe.warmup_epochs > 0, "train", "warmup-lr: expected warmup-epochs with it, got none");

@@ -61,6 +61,7 @@ constexpr Needed kBatchNorm{"batch norm", shares_batch_norm};
 constexpr Needed kScale{"scale", [](const Recipe& r) { return !r.scale.empty(); }};
 constexpr Needed kReprob{"reprob", [](const Recipe& r) { return r.reprob > 0; }};
 constexpr Needed kLrBase{"lr-base", [](const Recipe& r) { return r.lr_base > 0; }};
+constexpr Needed kInitial{"initial-checkpoint", [](const Recipe& r) { return !r.initial_checkpoint.empty(); }};
 constexpr Needed kModelEma{"model-ema", [](const Recipe& r) { return r.model_ema; }};
 constexpr Needed kSkipping{"skip-nonfinite", [](const Recipe& r) { return r.skip_nonfinite; }};
 constexpr Needed kFolder{"dataset imagefolder", [](const Recipe& r) { return r.dataset == "imagefolder"; }};
@@ -212,6 +213,8 @@ std::vector<std::vector<Option>> table() {
            Option("norm-weight-decay", &Recipe::norm_weight_decay, kUpTo1000,
                   "of the weights and biases of norm layers"),
            Option("bias-weight-decay", &Recipe::bias_weight_decay, kUpTo1000, "of the biases of all other layers"),
+           Option("head-lr", &Recipe::head_lr, kUpTo1000, "learning rate of the classifier, scheduled as --lr is",
+                  {.absent = "--lr"}),
            Option("layer-decay", &Recipe::layer_decay, kAboveZero,
                   "learning rate of each block, as a share of the next one's", {.absent = "1: all the same"}),
            Option("momentum", &Recipe::momentum, kBelowOne,
@@ -261,6 +264,19 @@ std::vector<std::vector<Option>> table() {
                     "sched multistep: epochs, counted from 1, that have a decay, as in timm", {.needs = kMultistep}),
              Option("decay-rate", &Recipe::decay_rate, {.low = 0, .high = 1000, .with_low = false},
                     "sched step, multistep: factor of each decay; poly: its power", {.needs = kDecaying})}),
+      about(
+          Part::run, "Weights at the start",
+          {Option("initial-checkpoint", &Recipe::initial_checkpoint,
+                  "begin with the weights of a file: of Norma, or timm's, torchvision's and Facebook's, as safetensors "
+                  "or .pth; a classifier of other classes is made anew",
+                  {.on_resume = kFixed, .absent = "random weights", .value_name = "FILE", .expected = "a file"}),
+           Option("reset-head", &Recipe::reset_head, "make the classifier anew in any case",
+                  {.on_resume = kFixed, .needs = kInitial}),
+           Option("use-ema", &Recipe::use_ema, "take the file's averaged weights",
+                  {.on_resume = kFixed, .needs = kInitial}),
+           Option("strict", &Recipe::strict,
+                  "refuse a file that lacks tensors of norms or of the classifier, or has others",
+                  {.on_resume = kFixed, .needs = kInitial})}),
       about(
           Part::run, kOptimisation,
           {Option("skip-nonfinite", &Recipe::skip_nonfinite,

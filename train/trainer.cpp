@@ -201,15 +201,17 @@ double TrainerOptions::now() const {
   return clock ? clock() : seconds_now();
 }
 
-Trainer::Trainer(Recipe recipe, TrainerOptions options)
-    : options_(checked(std::move(options))), state_(std::move(recipe), options_.group) {
+Trainer::Trainer(Recipe recipe, TrainerOptions options) : Trainer(std::move(recipe), std::move(options), false) {}
+
+Trainer::Trainer(Recipe recipe, TrainerOptions options, bool resumed)
+    : options_(checked(std::move(options))), state_(std::move(recipe), options_.group, resumed) {
   if (!options_.output.empty()) {
     make_output_folder("train", options_.output);
   }
 }
 
 Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint)
-    : Trainer(std::move(recipe), std::move(options)) {
+    : Trainer(std::move(recipe), std::move(options), /* resumed= */ true) {
   images_change_ = state_.resume(checkpoint);
 }
 

@@ -104,6 +104,8 @@ class Trainer {
   [[nodiscard]] int64_t steps_per_epoch() const { return state_.steps_per_epoch(); }
   /// "images 14 → 13" if the run goes on with another number of training images; else "".
   [[nodiscard]] const std::string& images_change() const { return images_change_; }
+  /// What was and was not taken of Recipe::initial_checkpoint; "" where nothing was loaded.
+  [[nodiscard]] const std::string& initial_weights() const { return state_.initial; }
   /// The learning rate of a step, from 0.
   [[nodiscard]] double lr(int64_t step) const { return state_.lr(step); }
   [[nodiscard]] Checkpoint checkpoint() const { return state_.checkpoint(); }
@@ -113,6 +115,8 @@ class Trainer {
   [[nodiscard]] std::filesystem::path checkpoint_file() const;
 
  private:
+  Trainer(Recipe recipe, TrainerOptions options, bool resumed);
+
   TrainerOptions options_;
   TrainingState state_;
   std::string images_change_;

@@ -7,6 +7,7 @@
 #include "ops/shape/copy.h"
 #include "train/dataset_notes.h"
 #include "train/environment.h"
+#include "train/initial_weights.h"
 #include "train/resume.h"
 #include "train/weights.h"
 
@@ -73,7 +74,7 @@ Recipe recipe_of(const Checkpoint& checkpoint) {
   return recipe;
 }
 
-TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGroup> group)
+TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGroup> group, bool resumed)
     : recipe(std::move(of_run)), processes(std::move(group)) {
   check_recipe(recipe);
   check_training(recipe);
@@ -81,6 +82,9 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
   train_set = make_dataset(recipe, data::Split::train);
   test_set = make_dataset(recipe, data::Split::test);
   model = make_model(recipe, train_set->info().num_classes());
+  if (!resumed && !recipe.initial_checkpoint.empty()) {
+    initial = load_initial_weights(*model, recipe);
+  }
   optimizer = make_optimizer(recipe, *model);
   const data::Loader loader = make_train_loader(recipe, train_set, /* workers= */ 0);
   plan = {.batches_per_epoch = loader.batches_per_epoch(),

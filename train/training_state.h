@@ -54,9 +54,10 @@ struct MeanLoss {
 /// A training run between two steps: its parts and its progress. A checkpoint keeps all that steps change. The same
 /// recipe and number of threads give the same bits, whether or not a run was interrupted and resumed.
 struct TrainingState {
-  /// A run before its first step, of the processes of a group. Throws Error for an invalid recipe, and for data that
-  /// cannot be read.
-  explicit TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group());
+  /// A run before its first step, of the processes of a group. `resumed`: its weights come from resume(), and not from
+  /// Recipe::initial_checkpoint. Throws Error for an invalid recipe, and for data and weights that cannot be read.
+  explicit TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group(),
+                         bool resumed = false);
   /// Goes on from a checkpoint. Returns "images 14 → 13" if the number of training images has changed, else "". Throws
   /// Error when the checkpoint is of another run (check_same_run()), and when its tensors do not fit the network, are
   /// not finite, or contradict its metadata. The number of training images may change only between two epochs, and not
@@ -88,6 +89,7 @@ struct TrainingState {
   Schedules schedules;
   StepPlan plan;
 
+  std::string initial;          ///< what load_initial_weights() has to say; "": nothing was loaded
   int64_t step = 0;             ///< steps done
   Generator random;             ///< dropout and drop path draw from it
   int64_t left_out = 0;         ///< steps that Recipe::skip_nonfinite left out

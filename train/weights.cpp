@@ -53,11 +53,16 @@ int64_t count_not_finite(const Tensor& x) {
 
 void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file, Weights which) {
   const nn::NamedTensors tensors = load_weights(file, which);
+  load_tensors(model, name, file, tensors, tensors);
+}
+
+void load_tensors(nn::Module& model, const std::string& name, const std::filesystem::path& file,
+                  const nn::NamedTensors& tensors, const nn::NamedTensors& in_file) {
   try {
     model.load_state_dict(tensors);
   } catch (const Error& error) {
     fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), name,
-         origin_of(tensors, metadata_of(file)), error.what());
+         origin_of(in_file, metadata_of(file)), error.what());
   }
 }
 

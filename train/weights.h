@@ -15,6 +15,10 @@ namespace norma::train {
 void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file,
                         Weights which = Weights::model);
 
+/// The same with `tensors`, which are made of the file's, `in_file`.
+void load_tensors(nn::Module& model, const std::string& name, const std::filesystem::path& file,
+                  const nn::NamedTensors& tensors, const nn::NamedTensors& in_file);
+
 /// Throws Error "op: where: tensor 'fc.weight': expected finite numbers, got 3 that are NaN or infinite" for the first
 /// tensor that is not finite.
 void check_finite(std::string_view op, std::string_view where, const nn::NamedTensors& tensors);

@@ -97,11 +97,16 @@ TEST_CASE("norma convert: there and back again gives the same bytes, and says wh
   const data::Safetensors files =
       data::load_safetensors(test::source_folder() / "tests" / "reference" / "pytorch_files.safetensors");
   const Tensor bytes = files.find("training.zip");
-  test::write_file(folder / "weights.pth", {reinterpret_cast<const char*>(bytes.data<uint8_t>()),
-                                            static_cast<size_t>(bytes.numel())});
+  test::write_file(folder / "weights.pth",
+                   {reinterpret_cast<const char*>(bytes.data<uint8_t>()), static_cast<size_t>(bytes.numel())});
   const Outcome pth =
       run_norma(folder.path(), "convert weights.pth --from torchvision --to timm --output from_pth.safetensors");
   CHECK_MESSAGE(pth.out.find("module.fc.weight → fc.weight\n") != std::string::npos, pth.out, pth.err);
-  CHECK(max_difference(data::load_safetensors(folder / "from_pth.safetensors").find("fc.weight"),
-                       files.find("expected.training.state_dict.module.fc.weight")) == 0);
+  CHECK(test::max_difference(data::load_safetensors(folder / "from_pth.safetensors").find("fc.weight"),
+                             files.find("expected.training.state_dict.module.fc.weight")) == 0);
+  const Outcome averaged = run_norma(
+      folder.path(), "convert weights.pth --use-ema --from torchvision --to timm --output averaged.safetensors");
+  CHECK_MESSAGE(averaged.code == 0, averaged.err);
+  CHECK(test::max_difference(data::load_safetensors(folder / "averaged.safetensors").find("fc.weight"),
+                             files.find("expected.training.state_dict_ema.fc.weight")) == 0);
 }
